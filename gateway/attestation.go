@@ -47,8 +47,8 @@ func (g *Gateway) prepared(x *exchange, tr attest.Translation) attest.Translatio
 // subject is for whom the exchange is.
 func (x *exchange) subject() attest.Subject {
 	return attest.Subject{
-		Caller: x.call.Caller, Holder: x.holder, Entrance: x.call.Entrance, Version: x.settings.Version, Permit: x.permit,
-		Unattested: len(x.evidence.Sources) == 0 && !x.attested, ByRole: x.admission.ByRole, Gateway: x.evidence.Path.Hops() > 0,
+		Caller: x.in.Call.Caller, Holder: x.in.Holder, Entrance: x.in.Call.Entrance, Version: x.settings.Version, Permit: x.in.Permit,
+		Unattested: len(x.in.Evidence.Sources) == 0 && !x.attested, ByRole: x.in.ByRole, Gateway: x.in.Evidence.Path.Hops() > 0,
 	}
 }
 
@@ -59,7 +59,7 @@ func (x *exchange) stream() attest.Stream {
 
 // pair is the protocols of the way to the agent, and pairBack of that to the caller.
 func (x *exchange) pair() attest.Pair {
-	return attest.Pair{From: x.source.Info().Binding, To: x.to.Codec.Info().Binding, HashForm: hashForm(x)}
+	return attest.Pair{From: x.in.Source.Info().Binding, To: x.to.Codec.Info().Binding, HashForm: hashForm(x)}
 }
 
 func (x *exchange) pairBack() attest.Pair {
@@ -75,33 +75,11 @@ func (g *Gateway) stamp(x *exchange, tr *attest.Translation) translators.Stamp {
 	if stamper == nil {
 		return translators.Stamp{Token: string(tr.ID), At: g.now()}
 	}
-	out := translators.Stamp{From: stamper.Self(), To: x.call.Sender, At: g.Now(), Token: string(tr.ID)}
+	out := translators.Stamp{From: stamper.Self(), To: x.in.Call.Sender, At: g.Now(), Token: string(tr.ID)}
 	if tr.Direction == attest.Request {
 		out.To = stamper.Receiver(x.to.Agent.Name)
 	}
 	return out
-}
-
-// unframe gives a message the octets that the codec reads.
-func (g *Gateway) unframe(binding canonical.Binding, wire translators.Wire) (translators.Wire, error) {
-	if framer := g.Network.Framer(binding); framer != nil {
-		return framer.Unframe(wire)
-	}
-	return wire, nil
-}
-
-// read decodes a message as it travelled. What of that its codec never sees is
-// lost like what it sees and cannot say.
-func (g *Gateway) read(form translators.Translator, wire translators.Wire) (*canonical.Message, error) {
-	wire, err := g.unframe(wire.Binding, wire)
-	if err != nil {
-		return nil, err
-	}
-	m, err := form.Decode(wire)
-	if m != nil && len(wire.Lost) > 0 {
-		m.Losses = append(m.Losses, wire.Lost...)
-	}
-	return m, err
 }
 
 // afterRequest is what a message of the same execution comes after: the latest request,
@@ -135,7 +113,7 @@ func (g *Gateway) receive(ctx context.Context, x *exchange, tokens []string, own
 
 // received is the tokens that came with what the agent said.
 func (x *exchange) received(tokens []string, own ect.Check) attest.Received {
-	reply := membership.Reply{Workflow: x.workflow, Agent: x.to.Agent.ID, Gateway: x.settings.isGateway}
+	reply := membership.Reply{Workflow: x.workflow, Agent: x.to.Agent.ID, Gateway: x.settings.rules.IsGateway}
 	if x.to.Via != nil {
 		reply.Agent = x.to.Via.Peer.ID
 	}
@@ -186,57 +164,13 @@ func hashForm(x *exchange) string {
 	if h := translators.HasherOf(x.to.Codec); h != nil {
 		form = h.HashForm()
 	}
-	if h := translators.HasherOf(x.source); h != nil {
+	if h := translators.HasherOf(x.in.Source); h != nil {
 		form = h.HashForm()
 	}
 	if x.callerInside() || x.agentInside() {
 		form = strings.TrimSpace(form + " " + inbody.HashForm)
 	}
 	return form
-}
-
-// decodeRequest reads the caller's message. What no agent is asked on the road
-// has no counterpart in the other protocol: that is semantic_loss (R7).
-func (g *Gateway) decodeRequest(x *exchange) (*canonical.Message, error) {
-	message, err := g.spoken(x)
-	if err != nil {
-		return nil, err
-	}
-	if !carried(message.Op) || message.Phase != canonical.PhaseRequest {
-		loss := canonical.Loss{Code: canonical.LossOperation, Path: "/" + string(message.Op), Fate: canonical.Dropped}
-		return nil, x.permit.Judge(attest.Judged([]canonical.Loss{loss}))
-	}
-	if err := x.permit.Perform(string(message.Op)); err != nil {
-		return nil, err
-	}
-	x.wireID = message.Correlation.WireID
-	if x.call.Tenanted {
-		message.Conversation.Tenant = ""
-	}
-	message.From = canonical.Party{ID: string(x.call.Caller.ID), Name: message.From.Name, Version: message.From.Version}
-	if message.Preferences.CanAnswer == nil {
-		message.Preferences.CanAnswer = x.call.CanAnswer
-	}
-	return message, nil
-}
-
-// spoken is what the caller says. The road writes into it, so that of what its
-// door has read there is a copy here.
-func (g *Gateway) spoken(x *exchange) (*canonical.Message, error) {
-	if x.call.Message == nil {
-		return g.read(x.source, x.call.Wire)
-	}
-	message := *x.call.Message
-	if invoke, ok := message.Body.(*canonical.Invoke); ok {
-		body := *invoke
-		message.Body = &body
-	}
-	return &message, nil
-}
-
-// carried: discovery is answered from the directory (R8), and a notice has no answer.
-func carried(op canonical.Op) bool {
-	return !slices.Contains([]canonical.Op{canonical.OpDescribe, canonical.OpCapabilities, canonical.OpPing, canonical.OpNotice}, op)
 }
 
 // decodeReply reads what an agent said: a reply, or an event of a stream.
@@ -246,7 +180,7 @@ func (g *Gateway) decodeReply(x *exchange, wire translators.Wire, re canonical.O
 	if called := x.capable(); called != nil {
 		wire.Profile = called.Profile
 	}
-	message, err := g.read(x.to.Codec, wire)
+	message, err := g.admission.Read(x.to.Codec, wire)
 	if unread, ok := errors.AsType[*translators.UnreadableNoticeError](err); ok {
 		return nil, unread
 	}
@@ -267,8 +201,8 @@ func (g *Gateway) audience(x *exchange) []string {
 	switch {
 	case x.to.Via != nil:
 		return []string{string(x.to.Via.Peer.ID), string(g.Self())}
-	case x.call.Agent == "":
-		return []string{string(x.call.Caller.ID), string(g.Self())}
+	case x.in.Call.Agent == "":
+		return []string{string(x.in.Call.Caller.ID), string(g.Self())}
 	case x.to.Agent.ID != "":
 		return []string{string(x.to.Agent.ID), string(g.Self())}
 	default:
@@ -287,7 +221,7 @@ func (g *Gateway) finishRun(ctx context.Context, x *exchange, err error) {
 // decided; an endpoint that is the only one was no choice. The token is not handed
 // out: it says nothing of any message.
 func (g *Gateway) negotiated(ctx context.Context, x *exchange) {
-	if x.to.Via == nil && (x.call.To != "" || (x.to.Agent.Capability == "" && len(x.to.Agent.Endpoints) < 2)) {
+	if x.to.Via == nil && (x.in.Call.To != "" || (x.to.Agent.Capability == "" && len(x.to.Agent.Endpoints) < 2)) {
 		return // the caller named it, or there was nothing to choose from
 	}
 	workflow := x.workflow
@@ -300,7 +234,7 @@ func (g *Gateway) negotiated(ctx context.Context, x *exchange) {
 	chosen, candidates, reason := x.choice()
 	g.attest.Negotiation(ctx, attest.Negotiation{
 		Subject: x.subject(), Lineage: attest.Lineage{Workflow: x.workflow, Parents: []ect.ID{x.first()}},
-		From: string(x.source.Info().Binding), To: chosen, Candidates: candidates, Reason: reason,
+		From: string(x.in.Source.Info().Binding), To: chosen, Candidates: candidates, Reason: reason,
 	})
 }
 
@@ -319,7 +253,7 @@ func (x *exchange) choice() (chosen string, candidates []string, reason string) 
 		return string(x.to.Via.To), candidates, "served by " + string(x.to.Via.Peer.ID) + " as " + string(x.to.Via.From) + " to " + string(x.to.Via.To)
 	}
 	chosen = string(x.to.Codec.Info().Binding)
-	if chosen == string(x.source.Info().Binding) {
+	if chosen == string(x.in.Source.Info().Binding) {
 		return chosen, candidates, "the caller's own protocol"
 	}
 	return chosen, candidates, "the lowest priority of what both the agent and this gateway speak"
@@ -333,7 +267,7 @@ func candidate(e directory.Endpoint) string {
 // the caller showed, else what came before, else our own.
 func (x *exchange) first() ect.ID {
 	var oldest ect.Verified
-	for _, list := range [...][]ect.Verified{x.evidence.Sources, x.evidence.Parents} {
+	for _, list := range [...][]ect.Verified{x.in.Evidence.Sources, x.in.Evidence.Parents} {
 		for _, v := range list {
 			if oldest.ID() == "" || v.IssuedAt() < oldest.IssuedAt() || (v.IssuedAt() == oldest.IssuedAt() && len(v.Claims().Parents) == 0) {
 				oldest = v
@@ -352,31 +286,12 @@ func (x *exchange) first() ect.ID {
 
 // callerInside: the caller is such a peer, and its protocol has a place for them.
 func (x *exchange) callerInside() bool {
-	return x.bears(x.call.Caller.ID, x.source, x.call.Wire.Form)
+	return x.settings.rules.Embeds(x.in.Call.Caller.ID, x.in.Source, x.in.Call.Wire.Form)
 }
 
 // agentInside is the same of whoever is asked.
-func (x *exchange) agentInside() bool { return x.bears(x.reader(), x.to.Codec, x.endpoint.Form) }
-
-func (x *exchange) bears(peer ect.Identity, codec translators.Translator, form string) bool {
-	if peer == "" || !x.settings.ECTInBody[peer] {
-		return false
-	}
-	bearer, ok := codec.(translators.Bearer)
-	return ok && len(bearer.Bears(translators.Wire{Form: form})) > 0
-}
-
-// submitted takes a caller's tokens out of its message. Those in the header are the
-// same, or there are none.
-func (x *exchange) submitted() error {
-	if !x.callerInside() {
-		return nil
-	}
-	wire, tokens, err := attest.TakeTokens(x.source, x.call.Wire, x.call.Evidence)
-	if err == nil && len(tokens) > 0 {
-		x.call.Wire, x.call.Evidence, x.call.Message = wire, tokens, nil
-	}
-	return err
+func (x *exchange) agentInside() bool {
+	return x.settings.rules.Embeds(x.reader(), x.to.Codec, x.endpoint.Form)
 }
 
 // heardInside takes an agent's tokens out of its reply.
@@ -429,14 +344,14 @@ func (x *exchange) seal(out transport.Attested, ancestors ...string) (transport.
 // inside puts the evidence of an answer into its body, for a caller that wants it
 // there. Its door says what is no answer, and so puts it in.
 func (g *Gateway) inside(x *exchange, answer transport.Answer) transport.Answer {
-	if x.source == nil || !x.callerInside() {
+	if x.in.Source == nil || !x.callerInside() {
 		return answer
 	}
 	form, _ := g.Registry.Translator(answer.Wire().Binding)
 	if answer.Events() != nil {
-		form = x.source
+		form = x.in.Source
 	}
-	if x.call.Agent == "" {
+	if x.in.Call.Agent == "" {
 		return attest.Embed(form, answer, "")
 	}
 	return attest.Embed(form, answer, canonical.OpInvoke)

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/admission"
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
@@ -29,13 +30,13 @@ func (g *Gateway) choose(ctx context.Context, x *exchange) error {
 	if x.to.Via != nil {
 		return g.throughPeer(ctx, x)
 	}
-	if x.call.Agent == "" {
-		x.endpoint = transport.Endpoint{Binding: x.to.Codec.Info().Binding, Version: x.call.ToVersion}
+	if x.in.Call.Agent == "" {
+		x.endpoint = transport.Endpoint{Binding: x.to.Codec.Info().Binding, Version: x.in.Call.ToVersion}
 		return nil
 	}
 	listed, ok := x.to.Agent.EndpointOf(x.to.Codec.Info().Binding)
 	if !ok {
-		return &problem.NoPathError{From: string(x.call.Wire.Binding), To: string(x.to.Codec.Info().Binding)}
+		return &problem.NoPathError{From: string(x.in.Call.Wire.Binding), To: string(x.to.Codec.Info().Binding)}
 	}
 	if x.apart(listed) {
 		return nil
@@ -45,7 +46,7 @@ func (g *Gateway) choose(ctx context.Context, x *exchange) error {
 		return err
 	}
 	x.endpoint, x.described = endpoint, description
-	if version := x.call.ToVersion; version != "" && version != endpoint.Version {
+	if version := x.in.Call.ToVersion; version != "" && version != endpoint.Version {
 		if x.endpoint, err = g.asked(ctx, x, listed, description); err != nil {
 			return err
 		}
@@ -77,7 +78,7 @@ func (g *Gateway) throughPeer(ctx context.Context, x *exchange) error {
 	}
 	x.endpoint = transport.Endpoint{
 		Agent: name, ID: o.Peer.ID, Binding: o.From, Version: x.to.Codec.Info().Versions[0],
-		URL: hop.Target(o.Peer.URL, o.From, o.To, o.Agent), Caller: x.call.Caller.ID, Timeout: x.to.Agent.Timeout,
+		URL: hop.Target(o.Peer.URL, o.From, o.To, o.Agent), Caller: x.in.Call.Caller.ID, Timeout: x.to.Agent.Timeout,
 	}
 	x.dress()
 	listed, _ := x.to.Agent.EndpointOf(o.To)
@@ -93,9 +94,26 @@ func (g *Gateway) throughPeer(ctx context.Context, x *exchange) error {
 	return err
 }
 
+// along are the ancestors of a request. A next gateway judges the message by them, so
+// one that would not see all of them is not asked: what is left out, it could take for
+// another token with that id.
+func (g *Gateway) along(x *exchange) ([]string, error) {
+	along, size := x.in.Evidence.Ancestors()
+	if size > admission.MaxAncestors && g.toGateway(x) {
+		return nil, &problem.AncestorsTooLargeError{Size: size, Limit: admission.MaxAncestors}
+	}
+	return along, nil
+}
+
+// toGateway reports whether a message goes on to another gateway, as far as we know.
+func (g *Gateway) toGateway(x *exchange) bool {
+	return x.to.Via != nil || x.to.Agent.ID != "" && (x.settings.rules.IsGateway(x.to.Agent.ID) ||
+		slices.ContainsFunc(g.Directory.Peers(), func(p directory.Peer) bool { return p.ID == x.to.Agent.ID }))
+}
+
 // viewer is for whom the agent describes itself.
 func (x *exchange) viewer() directory.Viewer {
-	v := directory.Viewer{Caller: x.call.Caller.ID, CanAnswer: x.askable(), Version: x.call.ToVersion}
+	v := directory.Viewer{Caller: x.in.Call.Caller.ID, CanAnswer: x.askable(), Version: x.in.Call.ToVersion}
 	if v.Version == "" && x.relay() {
 		v.Version = x.message.Origin.Version
 	}
@@ -125,13 +143,13 @@ func (x *exchange) mirror(d *canonical.Description) (err error) {
 	if to, ok := x.to.Codec.(translators.Mirrorer); ok && to != nil && x.kin() {
 		x.marks = x.known(d, called(x.message))
 	}
-	mirrorer, ok := x.source.(translators.Mirrorer)
-	if !ok || !x.call.Entrance.Native() || x.asked == nil {
+	mirrorer, ok := x.in.Source.(translators.Mirrorer)
+	if !ok || !x.in.Call.Entrance.Native() || x.asked == nil {
 		return nil
 	}
 	asked := *x.message
 	asked.Body = x.asked
-	x.call.Wire.Header, err = mirrorer.Mirror(x.call.Wire.Header, &asked, named(x.source, d, called(&asked)))
+	x.in.Call.Wire.Header, err = mirrorer.Mirror(x.in.Call.Wire.Header, &asked, named(x.in.Source, d, called(&asked)))
 	return err
 }
 
@@ -141,7 +159,7 @@ func (x *exchange) mirror(d *canonical.Description) (err error) {
 // one that stays unknown is for the agent to refuse.
 func (g *Gateway) rename(ctx context.Context, x *exchange, listed directory.Endpoint) {
 	invoke, calls := x.message.Body.(*canonical.Invoke)
-	if _, names := x.source.(translators.Namer); !names || !calls || invoke.Call == nil {
+	if _, names := x.in.Source.(translators.Namer); !names || !calls || invoke.Call == nil {
 		return
 	}
 	found := x.known(x.described, invoke.Call.Name)
@@ -163,7 +181,7 @@ func (g *Gateway) rename(ctx context.Context, x *exchange, listed directory.Endp
 // that stands for a prompt or for resources is there for callers of other protocols
 // alone: others ask for those themselves.
 func (x *exchange) known(d *canonical.Description, name string) *canonical.Capability {
-	found := named(x.source, d, name)
+	found := named(x.in.Source, d, name)
 	if found != nil && x.relay() && found.Profile.Content() {
 		return nil
 	}
@@ -200,7 +218,7 @@ func (x *exchange) capable() *canonical.Capability {
 
 // kin: both sides use the words of one protocol, whoever carries them.
 func (x *exchange) kin() bool {
-	return spokenBy(x.source, x.message.Origin.Version) == spokenBy(x.to.Codec, x.agentVersion())
+	return spokenBy(x.in.Source, x.message.Origin.Version) == spokenBy(x.to.Codec, x.agentVersion())
 }
 
 func spokenBy(t translators.Translator, version string) canonical.Binding {
@@ -214,7 +232,7 @@ func spokenBy(t translators.Translator, version string) canonical.Binding {
 // TLS 1.3 or not at all; and so do answers when nothing is forwarded.
 func securityOf(x *exchange) policy.Security {
 	scheme, _, _ := strings.Cut(x.endpoint.URL, "://")
-	if x.call.Agent != "" && (scheme == "http" || scheme == "ws" || scheme == "slim" || scheme == "uacp") {
+	if x.in.Call.Agent != "" && (scheme == "http" || scheme == "ws" || scheme == "slim" || scheme == "uacp") {
 		return policy.SecurityNone // what is known to be reached over TLS on SLIM has another scheme
 	}
 	return policy.SecurityTLS13
@@ -227,8 +245,8 @@ func (x *exchange) dress() {
 		x.endpoint.Timeout = x.settings.Timeout
 	}
 	if x.relay() {
-		x.endpoint.Session = x.call.Session
-		x.endpoint.Beside = x.call.Session == "" && len(x.endpoint.Asked) > 0
+		x.endpoint.Session = x.in.Call.Session
+		x.endpoint.Beside = x.in.Call.Session == "" && len(x.endpoint.Asked) > 0
 	}
 	if x.alone != "" { // nobody can be asked in it
 		x.endpoint.Session, x.endpoint.Alone, x.endpoint.Asked = x.alone, true, nil
@@ -240,12 +258,12 @@ func (x *exchange) dress() {
 // agent speaks and that its operator did not rule out (R8). It may be another
 // place than that of the version which the agent prefers.
 func (g *Gateway) asked(ctx context.Context, x *exchange, listed directory.Endpoint, d *canonical.Description) (transport.Endpoint, error) {
-	if listed.Version != "" || !slices.Contains(d.Versions, x.call.ToVersion) {
+	if listed.Version != "" || !slices.Contains(d.Versions, x.in.Call.ToVersion) {
 		return transport.Endpoint{}, &problem.NoPathError{
-			From: string(x.call.Wire.Binding), To: string(listed.Binding), Detail: "unsupported_version",
+			From: string(x.in.Call.Wire.Binding), To: string(listed.Binding), Detail: "unsupported_version",
 		}
 	}
-	listed.Version = x.call.ToVersion
+	listed.Version = x.in.Call.ToVersion
 	_, endpoint, err := g.Directory.DescribeFor(ctx, x.to.Agent, listed, x.viewer())
 	return endpoint, err
 }
@@ -254,11 +272,11 @@ func (g *Gateway) asked(ctx context.Context, x *exchange, listed directory.Endpo
 // name what the work was begun with.
 func (x *exchange) capability(d *canonical.Description) (*canonical.Capability, error) {
 	if x.record != nil && called(x.message) == "" {
-		if begun := named(x.source, d, x.record.Skill); begun != nil {
+		if begun := named(x.in.Source, d, x.record.Skill); begun != nil {
 			return begun, nil
 		}
 	}
-	return capability(x.source, d, x.message)
+	return capability(x.in.Source, d, x.message)
 }
 
 // capability finds what the message names: a call's name, the skill that its
@@ -342,7 +360,7 @@ func names(source translators.Translator, d *canonical.Description) string {
 // of the token that the message names, else the conversation's, else a root of a
 // fresh workflow.
 func (g *Gateway) lineage(x *exchange) {
-	if workflow, ids := x.evidence.Origins(); len(ids) > 0 {
+	if workflow, ids := x.in.Evidence.Origins(); len(ids) > 0 {
 		x.workflow, x.parents = workflow, ids
 		return
 	}
@@ -370,7 +388,7 @@ const maxReferences = 32
 // not found, like what never was.
 func (g *Gateway) owned(ctx context.Context, x *exchange) error {
 	at := &x.message.Conversation
-	if x.call.Agent == "" {
+	if x.in.Call.Agent == "" {
 		return nil
 	}
 	if len(at.ReferenceTasks) > maxReferences {
@@ -394,7 +412,7 @@ func (g *Gateway) owned(ctx context.Context, x *exchange) error {
 func (x *exchange) stampRequest(id ect.ID) {
 	m := x.message
 	m.Correlation.WireID = quoted(string(id))
-	if x.call.Agent != "" {
+	if x.in.Call.Agent != "" {
 		m.Preferences.CanAnswer = x.answerable(m.Preferences.CanAnswer)
 	}
 	if m.Preferences.CanAnswer == nil {
@@ -409,7 +427,7 @@ func (x *exchange) stampRequest(id ect.ID) {
 	if invoke, ok := m.Body.(*canonical.Invoke); ok && invoke.Turn.ID == "" {
 		invoke.Turn.ID = m.Correlation.MessageID
 	}
-	if x.agentStreams() == translators.StreamsReply && x.call.Agent != "" && m.Correlation.Progress == nil && x.lasts() {
+	if x.agentStreams() == translators.StreamsReply && x.in.Call.Agent != "" && m.Correlation.Progress == nil && x.lasts() {
 		m.Correlation.Progress = m.Correlation.WireID
 	}
 }
@@ -418,7 +436,7 @@ func (x *exchange) stampRequest(id ect.ID) {
 // that its caller would rather wait is our business and not the agent's, and so is
 // that its caller would take a task, where the agent has not said that it has any.
 func (x *exchange) tasked(m *canonical.Message) *canonical.Message {
-	if m.Op != canonical.OpInvoke || x.call.Agent == "" || x.described == nil || m.Preferences.TaskOK == x.described.Tasks ||
+	if m.Op != canonical.OpInvoke || x.in.Call.Agent == "" || x.described == nil || m.Preferences.TaskOK == x.described.Tasks ||
 		x.agentStreams() == translators.StreamsTask || x.relay() && (m.Preferences.TaskOK || !x.tasking()) {
 		return m
 	}
@@ -432,7 +450,7 @@ func quoted(id string) json.RawMessage { return json.RawMessage(`"` + id + `"`) 
 // stampReply gives a reply bound for the caller its own request's id, and ids
 // to results that came without: an A2A task must have both.
 func (g *Gateway) stampReply(x *exchange, m *canonical.Message) {
-	m.Correlation.WireID = x.wireID
+	m.Correlation.WireID = x.in.WireID
 	if x.relay() {
 		x.replyContext = m.Conversation.ContextID
 		return

@@ -10,6 +10,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/identity"
+	"github.com/aepb/aepb-gateway/gateway/admission"
 	"github.com/aepb/aepb-gateway/gateway/attest"
 	"github.com/aepb/aepb-gateway/gateway/destination"
 	"github.com/aepb/aepb-gateway/gateway/directory"
@@ -110,6 +111,7 @@ func newBed(t testing.TB, c *codec, inputs []canonical.Input) *bed {
 		Registry: registry, Entries: memory.Entries(), Answers: memory, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
 		NewID: func() string { return string(ect.NewID()) },
 	}, instance: "here"}
+	g.admission = &admission.Service{Deps: admission.Deps{Registry: registry, Network: g.Network}}
 	b := &bed{Gateway: g, t: t, codec: c, inputs: inputs}
 	if err := g.startWorkers(0, 0); err != nil {
 		t.Fatal(err)
@@ -123,8 +125,11 @@ func newBed(t testing.TB, c *codec, inputs []canonical.Input) *bed {
 func (b *bed) exchange(w translators.Wire) *exchange {
 	return &exchange{
 		settings: &Settings{}, scope: &scope{}, trail: attest.Begin(),
-		call:   transport.Call{Agent: "agent", Session: "session", Caller: identity.Caller{Peer: ect.Peer{ID: bedCaller}}, Wire: w},
-		source: b.codec.form, to: destination.Destination{Codec: formMCP, Agent: directory.Agent{Name: "agent"}}, endpoint: transport.Endpoint{Version: mcp.Modern},
+		in: admission.Admitted{
+			Call:   transport.Call{Agent: "agent", Session: "session", Caller: identity.Caller{Peer: ect.Peer{ID: bedCaller}}, Wire: w},
+			Source: b.codec.form,
+		},
+		to: destination.Destination{Codec: formMCP, Agent: directory.Agent{Name: "agent"}}, endpoint: transport.Endpoint{Version: mcp.Modern},
 	}
 }
 

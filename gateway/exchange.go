@@ -3,7 +3,6 @@ package gateway
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"time"
 
@@ -15,9 +14,6 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/outbound"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
-	"github.com/aepb/aepb-gateway/policy"
-	"github.com/aepb/aepb-gateway/policy/limit"
-	"github.com/aepb/aepb-gateway/policy/membership"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/rollback"
@@ -26,29 +22,19 @@ import (
 // exchange is one message on its way: what each step found out. A step reads
 // what earlier steps wrote and never calls one.
 type exchange struct {
-	call      transport.Call
-	hashed    string    // of its octets, once it was asked for
-	settings  *Settings // in force when the message came
-	source    translators.Translator
+	in        admission.Admitted
 	to        destination.Destination
-	evidence  admission.Evidence
+	settings  *Settings // in force when the message came
 	endpoint  transport.Endpoint
 	described *canonical.Description // the agent, as it is known
-	permit    policy.Permit
-	message   *canonical.Message    // the request as decoded
-	asked     canonical.Body        // what it says, whatever becomes of it
-	chosen    *canonical.Capability // what is called, across protocols
-	marks     *canonical.Capability // what is called, within one that repeats arguments in its header
-	wireID    json.RawMessage       // the caller's own id for its request
-	workflow  string                // wid of everything that we sign here
+	message   *canonical.Message     // the request as decoded
+	asked     canonical.Body         // what it says, whatever becomes of it
+	chosen    *canonical.Capability  // what is called, across protocols
+	marks     *canonical.Capability  // what is called, within one that repeats arguments in its header
+	workflow  string                 // wid of everything that we sign here
 	parents   []ect.ID
 	trail     *attest.Trail
-	attested  bool   // its request came with an ECT, which is not here any more
-	admitted  bool   // from here on every failure leaves evidence (architecture section 5)
-	holder    string // in whose share its records count (holderOf)
-	admission membership.Admission
-	kept      bool           // what came with it is on record
-	used      []ect.Verified // the sources that it used up: the answer is kept for their repetition
+	attested  bool // its request came with an ECT, which is not here any more
 
 	replyContext string // the dialogue that the reply belongs to
 
@@ -68,22 +54,14 @@ type exchange struct {
 	scope *scope
 }
 
-// inputHash is the hash of the message as it came.
-func (x *exchange) inputHash() string {
-	if x.hashed == "" {
-		x.hashed = ect.Hash(x.call.Wire.Octets())
-	}
-	return x.hashed
-}
-
 // reader is whoever leg 1 is for: the agent, else the caller who asked for a
 // translation only.
 func (x *exchange) reader() ect.Identity {
 	switch {
 	case x.to.Via != nil:
 		return x.to.Via.Peer.ID
-	case x.call.Agent == "":
-		return x.call.Caller.ID
+	case x.in.Call.Agent == "":
+		return x.in.Call.Caller.ID
 	}
 	return x.to.Agent.ID
 }
@@ -91,15 +69,15 @@ func (x *exchange) reader() ect.Identity {
 // relay: both sides speak one protocol.
 // SLIM is two if its agents use the words of different ones.
 func (x *exchange) relay() bool {
-	return x.source.Info().Binding == x.to.Codec.Info().Binding && (x.message == nil || x.kin())
+	return x.in.Source.Info().Binding == x.to.Codec.Info().Binding && (x.message == nil || x.kin())
 }
 
 // verbatim: both sides speak one version of it in one form, and what one says
 // goes to the other octet by octet. At the translate endpoint a message comes
 // without the fields of its protocol's header, so there it is said anew.
 func (x *exchange) verbatim() bool {
-	return !x.unseen && x.call.Entrance.Native() && x.relay() && x.endpoint.Version == x.message.Origin.Version && x.endpoint.Form == x.call.Wire.Form &&
-		!x.endpoint.Rewritten() && !x.call.Tenanted && x.webhook == nil && !x.thread.Renamed() && x.call.Card == nil
+	return !x.unseen && x.in.Call.Entrance.Native() && x.relay() && x.endpoint.Version == x.message.Origin.Version && x.endpoint.Form == x.in.Call.Wire.Form &&
+		!x.endpoint.Rewritten() && !x.in.Call.Tenanted && x.webhook == nil && !x.thread.Renamed() && x.in.Call.Card == nil
 }
 
 // Exchange carries one message to its destination and the reply back.
@@ -110,10 +88,9 @@ func (g *Gateway) Exchange(ctx context.Context, call transport.Call) (answer tra
 	ctx, unbind := g.workers.Bind(ctx)
 	left, counted := g.requests.enter(), g.Metrics.Enter()
 	x := &exchange{
-		call: call, settings: g.settings.Load(), scope: &scope{began: g.Now(), release: func() { counted(); unbind(); left() }},
+		in: admission.Admitted{Call: call}, settings: g.settings.Load(), scope: &scope{began: g.Now(), release: func() { counted(); unbind(); left() }},
 		trail: attest.Begin(),
 	}
-	x.holder, _ = limit.KeyOf(call.Caller, call.Address)
 	defer func() {
 		err = g.stopCause(x, err)
 		if answer.Events() == nil { // a stream is settled at its end
@@ -121,50 +98,17 @@ func (g *Gateway) Exchange(ctx context.Context, call transport.Call) (answer tra
 		}
 		answer = g.inside(x, answer)
 	}()
-	if stored, done, err := g.admit(ctx, x); done || err != nil {
-		return stored, err
-	}
-	return g.carry(ctx, x)
-}
-
-// admit is what comes before translation. done: the message is a repetition, with the answer
-// that it had.
-func (g *Gateway) admit(ctx context.Context, x *exchange) (answer transport.Answer, done bool, err error) {
-	if !x.call.Limited {
-		if err := g.Limit(ctx, transport.Inquiry{Agent: x.call.Agent, Caller: x.call.Caller, Address: x.call.Address}); err != nil {
-			return answer, false, err
+	if !call.Limited {
+		if err := g.Limit(ctx, transport.Inquiry{Agent: call.Agent, Caller: call.Caller, Address: call.Address}); err != nil {
+			return answer, err
 		}
 	}
-	if err := g.protocols(x); err != nil {
-		return answer, false, err
+	admitted, err := g.admission.Admit(ctx, call, x.settings.rules)
+	if x.in, x.to = admitted.Admitted, admitted.To; admitted.Repeated || err != nil {
+		return admitted.Answer, err
 	}
-	if err := x.submitted(); err != nil {
-		return answer, false, err
-	}
-	if err := g.verify(ctx, x); err != nil {
-		return answer, false, err
-	}
-	x.to = g.destinations.Reach(ctx, x.query(), x.to)
-	if err := g.permit(x); err != nil {
-		return answer, false, err
-	}
-	if err := g.takesWork(ctx, x); err != nil {
-		return answer, false, err
-	}
-	if stored, done, err := g.claimEvidence(ctx, x); done || err != nil {
-		return stored, done, err
-	}
-	if x.message, err = g.decodeRequest(x); err != nil {
-		return answer, false, err
-	}
-	if x.admission.ByRole && x.message.Op != canonical.OpDecision {
-		return answer, false, membership.Outsider() // the role of an approver lets in decisions alone
-	}
-	if err := g.lifecycleGate(ctx, x); err != nil {
-		return answer, false, err
-	}
-	x.asked = x.message.Body
-	return answer, false, nil
+	x.message, x.asked = x.in.Message, x.in.Message.Body
+	return g.carry(ctx, x)
 }
 
 // settle closes the books of a message: the evidence of a failure, the answer
@@ -182,7 +126,7 @@ func (g *Gateway) settle(ctx context.Context, x *exchange, answer transport.Answ
 
 // carry does what the message asks for.
 func (g *Gateway) carry(ctx context.Context, x *exchange) (transport.Answer, error) {
-	if x.call.Agent == "" && !signal(x.message.Op) { // translate only
+	if x.in.Call.Agent == "" && !signal(x.message.Op) { // translate only
 		if x.to.Via != nil {
 			return g.translated(ctx, x)
 		}
@@ -219,7 +163,7 @@ func (g *Gateway) invoke(ctx context.Context, x *exchange) (transport.Answer, er
 		return answer, err
 	}
 	if p := x.message.Preferences; p.NoWait || p.TaskOK { // before the agent hears of it
-		if x.scope.worker, err = g.workers.Reserve(x.owner(), len(x.call.Wire.Body)); err != nil {
+		if x.scope.worker, err = g.workers.Reserve(x.owner(), len(x.in.Call.Wire.Body)); err != nil {
 			return transport.Answer{}, err
 		}
 	}
@@ -287,8 +231,8 @@ func (g *Gateway) request(ctx context.Context, x *exchange) (transport.Sealed, t
 	if err := g.choose(ctx, x); err != nil {
 		return transport.Sealed{}, transport.Attested{}, err
 	}
-	if err := x.permit.Carry(securityOf(x)); err != nil {
-		countDenied(g, err)
+	if err := x.in.Permit.Carry(securityOf(x)); err != nil {
+		admission.CountDenied(g.Metrics, err)
 		return transport.Sealed{}, transport.Attested{}, err
 	}
 	along, err := g.along(x)
@@ -309,16 +253,16 @@ func (g *Gateway) request(ctx context.Context, x *exchange) (transport.Sealed, t
 	}
 	id := ect.ID(g.NewID())
 	tr := attest.Translation{
-		Direction: attest.Request, ID: id, Message: x.message, Input: x.inputHash(),
+		Direction: attest.Request, ID: id, Message: x.message, Input: x.in.Input,
 		Codec: x.to.Codec, Pair: x.pair(),
 		Target:  translators.Target{Version: x.endpoint.Version, Form: x.endpoint.Form, Capability: x.capable(), Stream: x.streams()},
 		Lineage: attest.Lineage{Parents: x.parents}, Audience: g.audience(x), Reader: x.reader(),
 	}
 	x.message.Conversation.Tenant = cmp.Or(x.endpoint.Tenant, x.message.Conversation.Tenant)
 	switch {
-	case x.call.Agent != "" && x.verbatim() && x.renamedCall: // all but one name stays as it is
-	case x.call.Agent != "" && x.verbatim():
-		wire := x.call.Wire
+	case x.in.Call.Agent != "" && x.verbatim() && x.renamedCall: // all but one name stays as it is
+	case x.in.Call.Agent != "" && x.verbatim():
+		wire := x.in.Call.Wire
 		wire.Version = x.message.Origin.Version
 		tr.Verbatim = &wire
 	default:
@@ -326,7 +270,7 @@ func (g *Gateway) request(ctx context.Context, x *exchange) (transport.Sealed, t
 		tr.Message = x.tasked(x.message)
 	}
 	out, err := g.translate(ctx, x, tr)
-	if err != nil || x.call.Agent == "" && x.to.Via == nil {
+	if err != nil || x.in.Call.Agent == "" && x.to.Via == nil {
 		return transport.Sealed{}, out, err
 	}
 	g.negotiated(ctx, x)
@@ -338,7 +282,7 @@ func (g *Gateway) request(ctx context.Context, x *exchange) (transport.Sealed, t
 // sender limits that itself.
 func (g *Gateway) send(ctx context.Context, x *exchange, sealed transport.Sealed, limit time.Duration) (transport.Reply, error) {
 	got, err := g.outbound.Send(ctx, outbound.Call{
-		Kind: x.sends(), Endpoint: x.endpoint, Sealed: sealed, Limit: limit, Agent: x.whom(), From: x.call.Wire.Binding,
+		Kind: x.sends(), Endpoint: x.endpoint, Sealed: sealed, Limit: limit, Agent: x.whom(), From: x.in.Call.Wire.Binding,
 	})
 	reply := got.Reply
 	g.refused(ctx, x, err)
@@ -391,10 +335,10 @@ func (g *Gateway) toCaller(x *exchange, message *canonical.Message, parents []ec
 	x.label(message)
 	message.Preferences.TaskOK = x.message.Preferences.TaskOK // says in which form a task is understood
 	return attest.Translation{
-		Direction: attest.Reply, ID: ect.ID(g.NewID()), Message: message, Codec: x.source,
-		Target:  translators.Target{Version: x.message.Origin.Version, Form: x.call.Wire.Form, Capability: x.chosen},
+		Direction: attest.Reply, ID: ect.ID(g.NewID()), Message: message, Codec: x.in.Source,
+		Target:  translators.Target{Version: x.message.Origin.Version, Form: x.in.Call.Wire.Form, Capability: x.chosen},
 		Pair:    x.pairBack(),
-		Lineage: attest.Lineage{Parents: parents}, Audience: []string{string(x.call.Caller.ID)}, Reader: x.call.Caller.ID,
+		Lineage: attest.Lineage{Parents: parents}, Audience: []string{string(x.in.Call.Caller.ID)}, Reader: x.in.Call.Caller.ID,
 	}
 }
 

@@ -18,15 +18,15 @@ import (
 // aepb:translate_error ECT (AEPB, Translation Failure Handling; at a CPAT
 // endpoint too, since CPAT registers no act for it, R10). It returns the evidence to hand to the caller beside the error.
 func (g *Gateway) fail(ctx context.Context, x *exchange, answer transport.Answer, cause error) transport.Answer {
-	if !x.admitted {
+	if !x.in.Accounts {
 		return answer
 	}
 	ctx = context.WithoutCancel(ctx) // the caller may be gone; the evidence must not be
 	failure := attest.Failure{
 		Subject: x.subject(), Lineage: attest.Lineage{Workflow: g.failedWorkflow(x), Parents: failedParents(x)},
-		Cause: cause, Pair: attest.Pair{From: x.call.Wire.Binding, To: x.toBinding()}, Input: x.inputHash(), Unlisted: x.foreign(),
+		Cause: cause, Pair: attest.Pair{From: x.in.Call.Wire.Binding, To: x.toBinding()}, Input: x.in.Input, Unlisted: x.in.Foreign(),
 	}
-	if h := x.call.Wire.Hasher; h != nil {
+	if h := x.in.Call.Wire.Hasher; h != nil {
 		failure.Pair.HashForm = h.HashForm()
 	} else if x.callerInside() {
 		failure.Pair.HashForm = inbody.HashForm
@@ -43,7 +43,7 @@ func (g *Gateway) failedWorkflow(x *exchange) string {
 	if x.workflow != "" {
 		return x.workflow
 	}
-	if workflow, ids := x.evidence.Origins(); len(ids) > 0 {
+	if workflow, ids := x.in.Evidence.Origins(); len(ids) > 0 {
 		return workflow
 	}
 	return g.NewID()
@@ -52,10 +52,10 @@ func (g *Gateway) failedWorkflow(x *exchange) string {
 // failedParents is the source's ECT as the draft has it; without one, what we
 // signed last, else the one that the message names.
 func failedParents(x *exchange) []ect.ID {
-	if len(x.evidence.Sources) == 0 && x.trail.Request() != "" {
+	if len(x.in.Evidence.Sources) == 0 && x.trail.Request() != "" {
 		return []ect.ID{x.trail.Request()}
 	}
-	if _, ids := x.evidence.Origins(); len(ids) > 0 {
+	if _, ids := x.in.Evidence.Origins(); len(ids) > 0 {
 		return ids
 	}
 	return x.parents
@@ -65,7 +65,7 @@ func (x *exchange) toBinding() canonical.Binding {
 	if x.to.Codec != nil {
 		return x.to.Codec.Info().Binding
 	}
-	return x.call.To
+	return x.in.Call.To
 }
 
 // unreached is what the network said of an agent that cannot be reached. It is for
@@ -85,7 +85,7 @@ func (g *Gateway) finish(ctx context.Context, x *exchange, err error) {
 		result = problem.From(err).Code
 	}
 	took := g.Now().Sub(x.scope.began)
-	g.Metrics.Translated(string(x.call.Wire.Binding), string(x.toBinding()), result, took)
+	g.Metrics.Translated(string(x.in.Call.Wire.Binding), string(x.toBinding()), result, took)
 	reason := problem.ReasonOf(err)
 	if reason != "" {
 		g.Metrics.UpstreamFailed(x.whom(), reason)
@@ -98,8 +98,8 @@ func (g *Gateway) finish(ctx context.Context, x *exchange, err error) {
 		return
 	}
 	attrs := []slog.Attr{
-		slog.String("from", string(x.call.Wire.Binding)), slog.String("to", string(x.toBinding())),
-		slog.String("agent", x.to.Agent.Name), slog.String("caller", string(x.call.Caller.ID)),
+		slog.String("from", string(x.in.Call.Wire.Binding)), slog.String("to", string(x.toBinding())),
+		slog.String("agent", x.to.Agent.Name), slog.String("caller", string(x.in.Call.Caller.ID)),
 		slog.String("result", result), slog.String("wid", x.workflow), slog.Int("losses", len(x.trail.Losses())),
 		slog.Duration("took", took),
 	}

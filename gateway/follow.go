@@ -179,7 +179,7 @@ func (x *exchange) confirmed(ctx context.Context, g *Gateway) error {
 // done in the background, and only as well as it can be.
 func (r *run) abort() {
 	named := r.agent.TaskID != "" || !r.x.names()
-	if !r.guest && !r.complete() && !named && r.g.workers.GoFor(r.x.owner(), len(r.x.call.Wire.Body), r.outlive) == nil {
+	if !r.guest && !r.complete() && !named && r.g.workers.GoFor(r.x.owner(), len(r.x.in.Call.Wire.Body), r.outlive) == nil {
 		return
 	}
 	r.stop()
@@ -202,7 +202,7 @@ func (x *exchange) keepsTasks() bool {
 // names: the agent makes a task of the message, which goes on when the connection
 // ends. Until it has named that, nobody can tell it to stop.
 func (x *exchange) names() bool {
-	return x.call.Agent != "" && x.message.Op == canonical.OpInvoke && x.agentStreams() == translators.StreamsTask
+	return x.in.Call.Agent != "" && x.message.Op == canonical.OpInvoke && x.agentStreams() == translators.StreamsTask
 }
 
 // waits is for whose sake an answer is waited for: its caller's, unless what
@@ -249,7 +249,7 @@ func (g *Gateway) abandon(x *exchange) {
 	}
 	id := quoted(string(x.trail.Request()))
 	if x.verbatim() {
-		id = x.wireID
+		id = x.in.WireID
 	}
 	g.tellAgent(x, canonical.OpAbort, &canonical.Abort{Request: id})
 }

@@ -45,6 +45,8 @@ type Settings struct {
 	TaskUnchanged time.Duration
 	AnswerWait    time.Duration // how long an agent that holds its stream or its task open waits for an answer; zero: [DefaultAnswerWait]
 	Version       string        // of this gateway: aepb.agent_version
+
+	rules admission.Rules // what of that package admission judges by
 }
 
 // Deps is what a Gateway is built from. Every field is required but Workers and AllWorkers.
@@ -92,6 +94,7 @@ type Gateway struct {
 	requests       requests // that are under way
 	members        *membership.Register
 	destinations   *destination.Resolver
+	admission      *admission.Service
 	callbacks      *webhook.Callbacks
 }
 
@@ -136,6 +139,13 @@ func New(settings Settings, deps Deps) (*Gateway, error) {
 	g.callbacks = webhook.NewCallbacks(webhook.Deps{
 		Entries: deps.Entries, Network: deps.Network, Sender: g.outbound, Workers: g.workers, Now: deps.Now, Logger: deps.Logger,
 	})
+	if g.admission, err = admission.New(admission.Deps{
+		Registry: deps.Registry, Directory: deps.Directory, Destinations: g.destinations, Network: deps.Network, Attest: g.attest,
+		Verifier: deps.Verifier, Recorder: deps.Recorder, Dialects: deps.Dialects, Evidence: deps.Evidence, Members: members,
+		Answers: deps.Answers, Tasks: g.tasks, Metrics: deps.Metrics, Decides: g.Decides, Draining: g.requests.isDraining, Self: g.Self(),
+	}); err != nil {
+		return nil, err
+	}
 	g.Apply(settings)
 	return g, nil
 }
@@ -198,6 +208,9 @@ func (g *Gateway) Apply(settings Settings) {
 		settings.Timeout = DefaultTimeout
 	}
 	settings.Constraints = settings.Document.Narrow(settings.Constraints, g.Self())
+	settings.rules = admission.Rules{
+		Constraints: settings.Constraints, Gateways: settings.Gateways, RequireECT: settings.RequireECT, ECTInBody: settings.ECTInBody,
+	}
 	g.settings.Store(&settings)
 }
 

@@ -60,7 +60,7 @@ func (h *hearing) prepare(ctx context.Context, wanted translators.News) error {
 	}
 	if h.wants.Quiet() {
 		h.g.lineage(h.x)
-		return h.x.permit.Carry(securityOf(h.x))
+		return h.x.in.Permit.Carry(securityOf(h.x))
 	}
 	h.x.instead(h.herald.Ask(h.x.endpoint.Version, h.wants))
 	sealed, _, err := h.g.request(ctx, h.x)

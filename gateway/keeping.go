@@ -226,7 +226,7 @@ func (r *run) handOver(ctx context.Context) {
 	r.x.scope.worker = nil
 	var err error
 	if grant == nil {
-		grant, err = r.g.workers.Reserve(r.x.owner(), len(r.x.call.Wire.Body))
+		grant, err = r.g.workers.Reserve(r.x.owner(), len(r.x.in.Call.Wire.Body))
 	}
 	if err == nil {
 		err = r.g.workers.GoGranted(grant, r.drive)

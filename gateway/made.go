@@ -21,8 +21,8 @@ func (g *Gateway) now() time.Time { return g.Now().UTC().Truncate(time.Milliseco
 // makesTask: the tasks of the caller's protocol have these, and the agent's words are
 // another's.
 func (x *exchange) makesTask() bool {
-	historian, ok := x.source.(translators.Historian)
-	return ok && historian.TellsHistory(x.message.Origin.Version) && x.call.Agent != "" && !x.relay() && !x.kin()
+	historian, ok := x.in.Source.(translators.Historian)
+	return ok && historian.TellsHistory(x.message.Origin.Version) && x.in.Call.Agent != "" && !x.relay() && !x.kin()
 }
 
 // history is what is kept of the talk about a task that is made here: the caller's
@@ -47,7 +47,7 @@ func (x *exchange) history() []canonical.Content {
 // turn is the caller's message as it stands in a history; nil: it stands in none.
 func (x *exchange) turn() *canonical.Content {
 	invoke, ok := x.asked.(*canonical.Invoke)
-	if !ok || !x.makesTask() || len(invoke.Turn.Parts) == 0 || len(x.call.Wire.Body) > maxAsked {
+	if !ok || !x.makesTask() || len(invoke.Turn.Parts) == 0 || len(x.in.Call.Wire.Body) > maxAsked {
 		return nil
 	}
 	return &invoke.Turn

@@ -21,13 +21,13 @@ func sessionsOf(g *Gateway) mcpbridge.Sessions {
 
 // sessionKey names what the caller's session subscribes to at the agent.
 func (x *exchange) sessionKey() store.EntryKey {
-	return mcpbridge.KeyOf(x.call.Session, x.to.Agent.Name, x.owner())
+	return mcpbridge.KeyOf(x.in.Call.Session, x.to.Agent.Name, x.owner())
 }
 
 // herald is what knows how news is asked for; nil: the two sides have no such in common.
 func (x *exchange) herald() translators.Herald {
-	herald, _ := x.source.(translators.Herald)
-	if herald == nil || x.call.Agent == "" || x.to.Via != nil || !x.call.Entrance.Native() || !x.relay() {
+	herald, _ := x.in.Source.(translators.Herald)
+	if herald == nil || x.in.Call.Agent == "" || x.to.Via != nil || !x.in.Call.Entrance.Native() || !x.relay() {
 		return nil
 	}
 	return herald
@@ -50,8 +50,8 @@ func (x *exchange) hears() bool {
 // before 2026-07-28). Nothing ends that but one of the two. Other protocols have
 // forms whose requests bear no id.
 func (x *exchange) listens() bool {
-	_, tells := x.source.(translators.Herald)
-	return tells && x.message.Op == canonical.OpNative && len(x.wireID) == 0
+	_, tells := x.in.Source.(translators.Herald)
+	return tells && x.message.Op == canonical.OpNative && len(x.in.WireID) == 0
 }
 
 // asksIn reports whether the agent, which can be reached, asks in its replies, or else
@@ -95,7 +95,7 @@ func (g *Gateway) news(ctx context.Context, x *exchange) (answer transport.Answe
 // tell that, it is asked at once: what it refuses, its caller hears.
 func (g *Gateway) wish(ctx context.Context, x *exchange, herald translators.Herald, wanted translators.News) (transport.Answer, error) {
 	offers := herald.Offers(x.described)
-	if x.call.Session == "" || wanted.Verb == translators.NewsLevel && !offers.Log || wanted.Verb != translators.NewsLevel && !offers.Any {
+	if x.in.Call.Session == "" || wanted.Verb == translators.NewsLevel && !offers.Log || wanted.Verb != translators.NewsLevel && !offers.Any {
 		return transport.Answer{}, &canonical.Error{Code: canonical.CodeNoMethod, Message: "the agent has no such method"}
 	}
 	var heard string
@@ -115,7 +115,7 @@ func (g *Gateway) wish(ctx context.Context, x *exchange, herald translators.Hera
 	}
 	m := &canonical.Message{
 		Op: x.message.Op, Phase: canonical.PhaseResponse, Body: &canonical.Native{Result: json.RawMessage("{}")},
-		Correlation: canonical.Correlation{WireID: x.wireID}, Origin: x.from(),
+		Correlation: canonical.Correlation{WireID: x.in.WireID}, Origin: x.from(),
 	}
 	tr := g.toCaller(x, m, parents)
 	tr.Input = heard
@@ -185,8 +185,8 @@ func (x *exchange) instead(native *canonical.Native) {
 // hearken begins to tell a caller what the agent says without being asked.
 func (g *Gateway) hearken(ctx context.Context, x *exchange, herald translators.Herald, wanted translators.News) (transport.Answer, error) {
 	h := &hearing{g: g, x: x, herald: herald, offers: herald.Offers(x.described)}
-	x.hearer = &translators.Hearer{Version: x.message.Origin.Version, ID: x.wireID}
-	if len(x.wireID) == 0 {
+	x.hearer = &translators.Hearer{Version: x.message.Origin.Version, ID: x.in.WireID}
+	if len(x.in.WireID) == 0 {
 		if h.offers.Quiet() && !h.offers.Any {
 			return transport.Answer{}, nil
 		}
@@ -212,7 +212,7 @@ func (g *Gateway) hearken(ctx context.Context, x *exchange, herald translators.H
 func (x *exchange) farewell(last *canonical.Native) *canonical.Message {
 	return &canonical.Message{
 		Op: x.message.Op, Phase: canonical.PhaseResponse, Body: last,
-		Origin: canonical.Origin{Binding: x.source.Info().Binding, Version: x.message.Origin.Version},
+		Origin: canonical.Origin{Binding: x.in.Source.Info().Binding, Version: x.message.Origin.Version},
 	}
 }
 
@@ -264,7 +264,7 @@ func (g *Gateway) level(ctx context.Context, x *exchange) error {
 	wanted := translators.News{Verb: translators.NewsLevel, Level: x.message.Preferences.LogLevel}
 	said, heard := herald.Ask(x.message.Origin.Version, wanted), herald.Ask(x.endpoint.Version, wanted)
 	switch {
-	case said != nil && heard == nil && wanted.Level == "" && x.call.Session != "":
+	case said != nil && heard == nil && wanted.Level == "" && x.in.Call.Session != "":
 		w, err := sessionsOf(g).Load(ctx, x.sessionKey())
 		if err != nil || w.Level == "" {
 			return err

@@ -69,7 +69,7 @@ func (g *Gateway) pass(ctx context.Context, x *exchange) (transport.Answer, erro
 // (A2A 3.1.11): the same skills at our URLs, cleaned as every description is (R9).
 // Any other reply stays as it is; a *transport.BadReplyError: there is no card in it.
 func (x *exchange) ownCard(m *canonical.Message) (*canonical.Message, error) {
-	if x.call.Card == nil {
+	if x.in.Call.Card == nil {
 		return m, nil
 	}
 	bad := &transport.BadReplyError{Agent: x.to.Agent.Name, Reason: "not a card in answer to the request for its extended card"}
@@ -89,7 +89,7 @@ func (x *exchange) ownCard(m *canonical.Message) (*canonical.Message, error) {
 		return nil, bad
 	}
 	clean, _ := directory.Clean(*description)
-	card, err := x.call.Card(&clean)
+	card, err := x.in.Call.Card(&clean)
 	if err != nil {
 		return nil, bad
 	}
@@ -100,7 +100,7 @@ func (x *exchange) ownCard(m *canonical.Message) (*canonical.Message, error) {
 // heeded: what an agent says of an answer, or of a wish to stop, is no refusal.
 // Most protocols say nothing of such.
 func (g *Gateway) heeded(x *exchange, reply transport.Reply) error {
-	if len(x.wireID) == 0 || reply.Events != nil || len(reply.Wire.Body) == 0 {
+	if len(x.in.WireID) == 0 || reply.Events != nil || len(reply.Wire.Body) == 0 {
 		return nil
 	}
 	m, err := g.decodeReply(x, reply.Wire, x.message.Op)
@@ -116,13 +116,13 @@ func (g *Gateway) heeded(x *exchange, reply transport.Reply) error {
 // noCounterpart: an agent of another protocol has no such method. What nobody
 // waits for is dropped without a word.
 func (x *exchange) noCounterpart() error {
-	if x.message.Op == canonical.OpAbort && len(x.wireID) > 0 { // somebody waits to hear that it was stopped
+	if x.message.Op == canonical.OpAbort && len(x.in.WireID) > 0 { // somebody waits to hear that it was stopped
 		return &canonical.Error{Code: canonical.CodeNotCancelable, Message: "no request of this name is under way here that could be stopped"}
 	}
-	if x.call.Entrance.Native() && x.message.Op != canonical.OpNative {
+	if x.in.Call.Entrance.Native() && x.message.Op != canonical.OpNative {
 		return nil
 	}
-	if x.call.Entrance.Native() {
+	if x.in.Call.Entrance.Native() {
 		return &canonical.Error{Code: canonical.CodeNoMethod, Message: "the agent speaks a protocol without this method"}
 	}
 	code := canonical.LossOperation
@@ -130,7 +130,7 @@ func (x *exchange) noCounterpart() error {
 		code = canonical.LossPrompts
 	}
 	loss := canonical.Loss{Code: code, Path: "/" + string(x.message.Op), Fate: canonical.Dropped}
-	return x.permit.Judge(attest.Judged([]canonical.Loss{loss}))
+	return x.in.Permit.Judge(attest.Judged([]canonical.Loss{loss}))
 }
 
 // snapshot is what a reply brings that its caller can read later.
@@ -142,9 +142,9 @@ type snapshot struct {
 // label gives what came of a task the names under which its caller can read it
 // later, and takes note of it.
 func (x *exchange) label(m *canonical.Message) {
-	librarian, ok := x.source.(translators.Librarian)
+	librarian, ok := x.in.Source.(translators.Librarian)
 	result, answers := m.Body.(*canonical.Result)
-	if !ok || !answers || result.Task == nil || len(result.Task.Artifacts) == 0 || x.relay() || x.call.Agent == "" || !x.call.Entrance.Native() {
+	if !ok || !answers || result.Task == nil || len(result.Task.Artifacts) == 0 || x.relay() || x.in.Call.Agent == "" || !x.in.Call.Entrance.Native() {
 		return
 	}
 	named, task := *result, *result.Task
@@ -184,9 +184,9 @@ func (g *Gateway) saveArtifacts(ctx context.Context, x *exchange) {
 // look answers a caller who looks for what was made for it: itself, because only
 // here is known what of an agent's work is whose. False: it asks something else.
 func (g *Gateway) look(ctx context.Context, x *exchange) (answer transport.Answer, done bool, err error) {
-	librarian, ok := x.source.(translators.Librarian)
+	librarian, ok := x.in.Source.(translators.Librarian)
 	native, asks := x.message.Body.(*canonical.Native)
-	if !ok || !asks || !x.call.Entrance.Native() {
+	if !ok || !asks || !x.in.Call.Entrance.Native() {
 		return answer, false, nil
 	}
 	seeking, err := librarian.Seeks(native)
@@ -194,8 +194,8 @@ func (g *Gateway) look(ctx context.Context, x *exchange) (answer transport.Answe
 		return answer, false, err
 	}
 	m := &canonical.Message{
-		Op: x.message.Op, Phase: canonical.PhaseResponse, Correlation: canonical.Correlation{WireID: x.wireID},
-		Origin: canonical.Origin{Binding: x.source.Info().Binding},
+		Op: x.message.Op, Phase: canonical.PhaseResponse, Correlation: canonical.Correlation{WireID: x.in.WireID},
+		Origin: canonical.Origin{Binding: x.in.Source.Info().Binding},
 	}
 	g.lineage(x)
 	var showing translators.Showing

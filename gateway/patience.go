@@ -26,7 +26,7 @@ const promptly = 150 * time.Millisecond
 // lifetime is how long the work goes on: it ends with the caller's connection
 // only where that means to stop, and always with the gateway.
 func (g *Gateway) lifetime(ctx context.Context, x *exchange) context.Context {
-	if x.call.Detached {
+	if x.in.Call.Detached {
 		return g.workers.Detach(ctx)
 	}
 	return ctx
@@ -35,8 +35,8 @@ func (g *Gateway) lifetime(ctx context.Context, x *exchange) context.Context {
 // retasks: both sides speak one protocol, and the agent keeps tasks in another way
 // than the caller knows them, or the caller knows of none.
 func (x *exchange) retasks() bool {
-	tasker, ok := x.source.(translators.Tasker)
-	if !ok || x.call.Agent == "" || x.to.Via != nil || x.described == nil || !x.described.Tasks || !x.relay() {
+	tasker, ok := x.in.Source.(translators.Tasker)
+	if !ok || x.in.Call.Agent == "" || x.to.Via != nil || x.described == nil || !x.described.Tasks || !x.relay() {
 		return false
 	}
 	agent := tasker.Tasks(x.endpoint.Version)
@@ -49,7 +49,7 @@ func (x *exchange) tasking() bool {
 	if x.message.Op != canonical.OpInvoke || !x.retasks() {
 		return false
 	}
-	tasker, _ := x.source.(translators.Tasker)
+	tasker, _ := x.in.Source.(translators.Tasker)
 	only := tasker.Tasks(x.endpoint.Version) == translators.TaskingApart && x.marks != nil && tasker.TaskOnly(x.marks)
 	return x.message.Preferences.TaskOK || x.forced || only
 }
@@ -65,7 +65,7 @@ func (x *exchange) wantsTask(heard *canonical.Message) bool {
 
 // insists: the caller is answered with a task, whatever becomes of it (MCP 2025-11-25).
 func (x *exchange) insists() bool {
-	tasker, ok := x.source.(translators.Tasker)
+	tasker, ok := x.in.Source.(translators.Tasker)
 	return ok && x.message.Preferences.TaskOK && tasker.Tasks(x.message.Origin.Version) == translators.TaskingApart
 }
 
@@ -80,8 +80,8 @@ func (x *exchange) outcomeApart() bool {
 // relay whoever answers decides about waiting.
 func (x *exchange) lasts() bool {
 	p := x.message.Preferences
-	if x.call.Agent == "" || x.relay() {
-		return x.call.Agent != "" && (p.Stream || x.tasking() || x.posts())
+	if x.in.Call.Agent == "" || x.relay() {
+		return x.in.Call.Agent != "" && (p.Stream || x.tasking() || x.posts())
 	}
 	return p.Stream || p.NoWait || p.TaskOK || x.posts()
 }
@@ -109,14 +109,14 @@ func (x *exchange) agentVersion() string {
 }
 
 func (x *exchange) callerStreams() translators.Streams {
-	return translators.StreamsOf(x.source, x.message.Origin.Version)
+	return translators.StreamsOf(x.in.Source, x.message.Origin.Version)
 }
 
 // streams: the agent is asked for a stream, so that it can be seen at work, and
 // stopped.
 func (x *exchange) streams() bool {
 	switch {
-	case x.call.Agent == "":
+	case x.in.Call.Agent == "":
 		return false
 	case x.relay():
 		return x.message.Preferences.Stream || x.posts()
@@ -154,11 +154,11 @@ func (x *exchange) promised(t *canonical.Task) bool {
 
 // way is how the caller's protocol asks.
 func (x *exchange) way() translators.Asking {
-	asker, ok := x.source.(translators.Asker)
+	asker, ok := x.in.Source.(translators.Asker)
 	if !ok {
 		return translators.AskNone
 	}
-	return asker.Asks(x.message.Origin.Version, x.call.Wire.Form)
+	return asker.Asks(x.message.Origin.Version, x.in.Call.Wire.Form)
 }
 
 // asksAlike: the agent's protocol is the caller's, which asks by results.

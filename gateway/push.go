@@ -27,7 +27,7 @@ const maxPushes = 16
 // agent can do: a webhook's credentials never go to an agent.
 func (g *Gateway) push(ctx context.Context, x *exchange) (transport.Answer, error) {
 	request, ok := x.message.Body.(*canonical.PushRequest)
-	if !ok || g.Network.Pushers[x.source.Info().Binding] == nil {
+	if !ok || g.Network.Pushers[x.in.Source.Info().Binding] == nil {
 		return transport.Answer{}, &canonical.Error{Code: canonical.CodePushUnsupported, Message: "no push notifications are sent here"}
 	}
 	rec, err := store.Known(g.tasks.Load(ctx, x.keyOf(request.Config.TaskID)))
@@ -39,7 +39,7 @@ func (g *Gateway) push(ctx context.Context, x *exchange) (transport.Answer, erro
 	if err != nil {
 		return transport.Answer{}, err
 	}
-	m := &canonical.Message{Op: x.message.Op, Phase: canonical.PhaseResponse, Body: body, Correlation: canonical.Correlation{WireID: x.wireID}}
+	m := &canonical.Message{Op: x.message.Op, Phase: canonical.PhaseResponse, Body: body, Correlation: canonical.Correlation{WireID: x.in.WireID}}
 	out, err := g.translate(ctx, x, g.toCaller(x, m, x.behind(rec)))
 	return x.answer(out), err
 }
@@ -56,10 +56,10 @@ type pushTarget struct {
 // a task, and never go to an agent, because of the credentials in them (R2).
 func (g *Gateway) takeWebhook(x *exchange) error {
 	invoke, ok := x.message.Body.(*canonical.Invoke)
-	if !ok || invoke.Push == nil || x.call.Agent == "" {
+	if !ok || invoke.Push == nil || x.in.Call.Agent == "" {
 		return nil
 	}
-	if g.Network.Pushers[x.source.Info().Binding] == nil {
+	if g.Network.Pushers[x.in.Source.Info().Binding] == nil {
 		return &canonical.Error{Code: canonical.CodePushUnsupported, Message: "no push notifications are sent here"}
 	}
 	x.webhook = &pushTarget{config: *invoke.Push}
@@ -76,7 +76,7 @@ func (g *Gateway) acceptable(x *exchange, config *canonical.PushConfig) error {
 			Message: "credentials of webhooks cannot be stored safely here: leave out token and authentication, or ask the operator to configure state.key",
 		}
 	}
-	return g.Network.Pushers[x.source.Info().Binding].Check(*config)
+	return g.Network.Pushers[x.in.Source.Info().Binding].Check(*config)
 }
 
 // registerNew registers the configuration of a message for the task that the message
@@ -328,13 +328,13 @@ func (g *Gateway) postAll(ctx context.Context, p *posting) error {
 
 // postTo posts some events to webhooks of one version.
 func (g *Gateway) postTo(ctx context.Context, p *posting, hooks []hook) error {
-	x, err := g.standIn(hooks[0].For, &p.rec)
+	x, err := g.standIn(ctx, hooks[0].For, &p.rec)
 	if err != nil {
 		return err
 	}
 	events := p.events
 	form, whole := g.Network.Pushers[p.rec.Source].Form(hooks[0].For.Version)
-	if x.call.Wire.Form = form; whole {
+	if x.in.Call.Wire.Form = form; whole {
 		task, err := g.present(&p.rec)
 		if err != nil {
 			return err
@@ -371,8 +371,8 @@ func (g *Gateway) sealPost(ctx context.Context, x *exchange, rec *store.Record, 
 	tr := attest.Translation{
 		Direction: attest.Reply, ID: ect.ID(g.NewID()), Internal: true, Input: rec.Input, Pair: attest.Pair{From: rec.Binding, To: rec.Source, HashForm: hashForm(x)},
 		Message: &canonical.Message{Op: canonical.OpInvoke, Phase: canonical.PhaseEvent, Body: event, Conversation: rec.CallerNames(), Losses: rec.Losses},
-		Codec:   x.source, Target: translators.Target{Form: x.call.Wire.Form, Stream: true},
-		Audience: []string{string(x.call.Caller.ID)}, Reader: x.call.Caller.ID,
+		Codec:   x.in.Source, Target: translators.Target{Form: x.in.Call.Wire.Form, Stream: true},
+		Audience: []string{string(x.in.Call.Caller.ID)}, Reader: x.in.Call.Caller.ID,
 	}
 	if whole {
 		tr.Message.Op, tr.Message.Phase, tr.Message.Body = canonical.OpTaskGet, canonical.PhaseResponse, &canonical.Result{Task: event.Task}
@@ -385,7 +385,7 @@ func (g *Gateway) sealPost(ctx context.Context, x *exchange, rec *store.Record, 
 	if err == nil && x.callerInside() {
 		wire := out.Wire()
 		wire.Re, wire.Event = tr.Message.Op, !whole
-		wire, _ = inbody.Insert(x.source, wire, []string{out.Token()})
+		wire, _ = inbody.Insert(x.in.Source, wire, []string{out.Token()})
 		out, err = out.Carrying(wire)
 	}
 	if err != nil {

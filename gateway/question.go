@@ -24,7 +24,7 @@ import (
 // now be another message than came.
 func (g *Gateway) resume(ctx context.Context, x *exchange) (bool, transport.Answer, error) {
 	invoke := x.repeats()
-	if invoke == nil || x.call.Agent == "" {
+	if invoke == nil || x.in.Call.Agent == "" {
 		return false, transport.Answer{}, nil
 	}
 	round, id := readState(invoke.State)
@@ -279,7 +279,7 @@ func (g *Gateway) first(rec *store.Record) (*canonical.Message, *canonical.Invok
 	if !ok || rec.Call == nil {
 		return nil, nil, store.ErrUnreadable
 	}
-	first, err := g.read(form, rec.Call.Wire(rec.Source, ""))
+	first, err := g.admission.Read(form, rec.Call.Wire(rec.Source, ""))
 	if err != nil {
 		return nil, nil, store.ErrUnreadable
 	}
@@ -376,7 +376,7 @@ func (g *Gateway) answerOpen(ctx context.Context, x *exchange, rec *store.Record
 // task is asked; nil: the error stands.
 func (x *exchange) bindable(err error) *canonical.Input {
 	missing, ok := errors.AsType[*canonical.Error](err)
-	if !ok || missing.Code != canonical.CodeBadParams || missing.Schema == nil || x.call.Agent == "" ||
+	if !ok || missing.Code != canonical.CodeBadParams || missing.Schema == nil || x.in.Call.Agent == "" ||
 		x.chosen == nil || x.asking() != translators.AskTask || x.message.Body.(*canonical.Invoke).Call != nil {
 		return nil
 	}
@@ -426,7 +426,7 @@ type openQuestion struct {
 }
 
 func (x *exchange) questionKey(id string) store.EntryKey {
-	return store.EntryKey{Kind: store.KindQuestion, Group: x.call.Session, ID: id, Owner: x.owner()}
+	return store.EntryKey{Kind: store.KindQuestion, Group: x.in.Call.Session, ID: id, Owner: x.owner()}
 }
 
 func (g *Gateway) question(ctx context.Context, x *exchange, id, key string) error {
@@ -445,7 +445,7 @@ func (g *Gateway) question(ctx context.Context, x *exchange, id, key string) err
 // was we who asked.
 func (g *Gateway) answerQuestion(ctx context.Context, x *exchange, reply *canonical.Reply) (bool, error) {
 	id := unquoted(reply.ID)
-	if id == "" || x.call.Session == "" {
+	if id == "" || x.in.Call.Session == "" {
 		return false, nil // not one of ours
 	}
 	key := x.questionKey(id)

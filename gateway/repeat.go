@@ -7,8 +7,7 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
-	"github.com/aepb/aepb-gateway/ect/identity"
-	"github.com/aepb/aepb-gateway/gateway/attest"
+	"github.com/aepb/aepb-gateway/gateway/admission"
 	"github.com/aepb/aepb-gateway/gateway/conversation"
 	"github.com/aepb/aepb-gateway/gateway/idempotency"
 	"github.com/aepb/aepb-gateway/gateway/problem"
@@ -16,14 +15,13 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
-	"github.com/aepb/aepb-gateway/translators/rollback"
 	"github.com/aepb/aepb-gateway/translators/stream"
 )
 
 // store keeps an answer, or how the message failed, under the key of each source that
 // was used up.
 func (g *Gateway) store(ctx context.Context, x *exchange, answer transport.Answer, cause error) {
-	if len(x.used) == 0 {
+	if len(x.in.Used) == 0 {
 		return
 	}
 	reply := idempotency.Reply{Wire: answer.Wire(), Evidence: x.trail.IDs()}
@@ -36,61 +34,19 @@ func (g *Gateway) store(ctx context.Context, x *exchange, answer transport.Answe
 	if err != nil {
 		return
 	}
-	for _, v := range x.used {
+	for _, v := range x.in.Used {
 		key := ect.ReplayKey{Issuer: v.Issuer(), Workflow: v.Workflow(), ID: v.ID()}
 		g.Answers.Finish(ctx, key, blob, time.Unix(v.Expires(), 0))
 	}
-}
-
-// repeat answers a byte-identical repetition: with the same octets and the
-// same ECTs, or with the same refusal.
-func (g *Gateway) repeat(ctx context.Context, key ect.ReplayKey) (transport.Answer, bool, error) {
-	blob, ok := g.Answers.Load(ctx, key)
-	if !ok {
-		return transport.Answer{}, true, &problem.InProgressError{}
-	}
-	reply, err := idempotency.Decode(blob)
-	if err != nil {
-		return transport.Answer{}, true, err
-	}
-	var tokens []string
-	for _, id := range reply.Evidence {
-		records, err := g.attest.Named(ctx, ect.Ref{ID: id})
-		if err != nil || len(records) == 0 {
-			return transport.Answer{}, true, &problem.RecordingError{Err: err}
-		}
-		tokens = append(tokens, records[0].Compact)
-	}
-	answer, err := g.answerAgain(reply.Wire, tokens)
-	if err != nil {
-		return transport.Answer{}, true, err
-	}
-	if reply.Problem != nil {
-		return answer, true, &problem.StoredError{Problem: *reply.Problem}
-	}
-	return answer, true, nil
-}
-
-// answerAgain is a message that was answered before, with its tokens.
-func (g *Gateway) answerAgain(wire translators.Wire, tokens []string) (transport.Answer, error) {
-	form, known := g.Registry.Translator(wire.Binding)
-	if known && wire.Form == rollback.Name {
-		form = rollback.Over(form)
-	}
-	if known {
-		wire.Hasher = translators.HasherOf(form)
-	}
-	return attest.Repeat(wire, tokens, known)
 }
 
 // again is the same caller's exchange with the same agent, about to say
 // something else.
 func (x *exchange) again() *exchange {
 	return &exchange{
-		call: x.call, settings: x.settings, scope: &scope{began: x.scope.began}, source: x.source, to: x.to, evidence: x.evidence,
-		endpoint: x.endpoint, described: x.described, permit: x.permit, message: x.message, wireID: x.wireID, workflow: x.workflow,
-		thread: x.thread, renamedCall: x.renamedCall,
-		parents: x.parents, attested: x.attested, admitted: x.admitted, kept: x.kept, record: x.record, trail: x.trail.Again(), holder: x.holder,
+		in: x.in, to: x.to, settings: x.settings, scope: &scope{began: x.scope.began}, endpoint: x.endpoint, described: x.described,
+		message: x.message, workflow: x.workflow, thread: x.thread, renamedCall: x.renamedCall,
+		parents: x.parents, attested: x.attested, record: x.record, trail: x.trail.Again(),
 	}
 }
 
@@ -101,7 +57,7 @@ func (x *exchange) again() *exchange {
 // what the agent said.
 func (g *Gateway) keepReply(ctx context.Context, x *exchange, m *canonical.Message, wire translators.Wire, heard string) error {
 	result, ok := m.Body.(*canonical.Result)
-	if !ok || x.call.Agent == "" {
+	if !ok || x.in.Call.Agent == "" {
 		return nil
 	}
 	task := taskOfReply(x, m, result)
@@ -110,8 +66,8 @@ func (g *Gateway) keepReply(ctx context.Context, x *exchange, m *canonical.Messa
 	}
 	rec := x.recordOf(task)
 	rec.Last, rec.Input = x.trail.Reply(), heard
-	if x.callerStreams() == translators.StreamsTask && rec.Source == x.source.Info().Binding { // else it was begun at another door
-		rec.Saved, rec.Re = store.SaveMessage(x.message.Origin.Version, x.call.Wire.Form, wire), x.message.Op
+	if x.callerStreams() == translators.StreamsTask && rec.Source == x.in.Source.Info().Binding { // else it was begun at another door
+		rec.Saved, rec.Re = store.SaveMessage(x.message.Origin.Version, x.in.Call.Wire.Form, wire), x.message.Op
 	} else {
 		rec.Task, rec.Saved = *inFull(task, result), nil
 	}
@@ -196,7 +152,7 @@ func (g *Gateway) unsaid(ctx context.Context, x *exchange, m *canonical.Message,
 	case x.record != nil: // it is kept already
 		refusal.Task = x.record.Task.ID
 		return refusal
-	case !ok || x.call.Agent == "":
+	case !ok || x.in.Call.Agent == "":
 		return refusal
 	}
 	task := taskOfReply(x, m, result)
@@ -258,16 +214,8 @@ func taskOfReply(x *exchange, m *canonical.Message, result *canonical.Result) *c
 	}
 }
 
-// owner is whose work it is: callers without a name are told apart by address.
-func owner(caller identity.Caller, address string) string {
-	if caller.Anonymous {
-		return string(caller.ID) + "@" + address
-	}
-	return string(caller.ID)
-}
-
 // owner is whose share of the store this exchange takes.
-func (x *exchange) owner() string { return owner(x.call.Caller, x.call.Address) }
+func (x *exchange) owner() string { return admission.Owner(x.in.Call.Caller, x.in.Call.Address) }
 
 // keyOf names the record of the caller's task: it belongs to the caller and the agent.
 func (x *exchange) keyOf(id string) store.EntryKey {
@@ -277,7 +225,7 @@ func (x *exchange) keyOf(id string) store.EntryKey {
 // parties are the two sides of the exchange's dialogue.
 func (x *exchange) parties() conversation.Parties {
 	agent := x.to.Agent.Name
-	if x.call.Agent == "" {
+	if x.in.Call.Agent == "" {
 		agent = ""
 	}
 	return conversation.Parties{Owner: x.owner(), Agent: agent}
@@ -303,7 +251,7 @@ func (x *exchange) newRecord(task *canonical.Task) *store.Record {
 		AsTold:    store.AsTold{Form: store.RecordForm, Task: *task},
 		AgentSide: store.AgentSide{Agent: x.to.Agent.Name, Binding: x.to.Codec.Info().Binding},
 		Proof:     store.Proof{Workflow: x.workflow, Last: x.trail.Request(), Requests: x.requests()},
-		Origin:    store.Origin{Source: x.source.Info().Binding},
+		Origin:    store.Origin{Source: x.in.Source.Info().Binding},
 		Key:       x.keyOf(task.ID),
 	}
 	if x.chosen != nil {
@@ -330,10 +278,10 @@ func (x *exchange) saveRequest(rec *store.Record) error {
 	if rec.Call != nil {
 		return nil
 	}
-	if len(x.call.Wire.Body) > maxAsked {
+	if len(x.in.Call.Wire.Body) > maxAsked {
 		return &translators.TooLongError{Reason: "there is a question about the request, which would have to be kept until the answer: send a request of at most 65536 bytes"}
 	}
-	rec.Call = store.SaveMessage(x.message.Origin.Version, x.call.Wire.Form, x.call.Wire)
+	rec.Call = store.SaveMessage(x.message.Origin.Version, x.in.Call.Wire.Form, x.in.Call.Wire)
 	return nil
 }
 
@@ -347,7 +295,7 @@ func (g *Gateway) present(rec *store.Record) (*canonical.Task, error) {
 	if !ok {
 		return nil, store.ErrUnreadable
 	}
-	m, err := g.read(form, rec.Saved.Wire(rec.Source, rec.AnswersTo()))
+	m, err := g.admission.Read(form, rec.Saved.Wire(rec.Source, rec.AnswersTo()))
 	if err != nil {
 		return nil, store.ErrUnreadable
 	}
@@ -394,7 +342,7 @@ func (g *Gateway) tellPage(ctx context.Context, x *exchange, f *canonical.TaskFi
 				list.Tasks = append(list.Tasks, *task)
 			}
 		}
-		m := &canonical.Message{Op: x.message.Op, Phase: canonical.PhaseResponse, Body: list, Correlation: canonical.Correlation{WireID: x.wireID}}
+		m := &canonical.Message{Op: x.message.Op, Phase: canonical.PhaseResponse, Body: list, Correlation: canonical.Correlation{WireID: x.in.WireID}}
 		out, err := g.translate(ctx, x, g.toCaller(x, m, x.parents))
 		if unsaid, ok := errors.AsType[*canonical.Error](err); !ok || unsaid.Code != canonical.CodeBadParams || len(tasks) < 2 {
 			return out, err

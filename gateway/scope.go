@@ -158,17 +158,17 @@ func (r *cancelRegistry) cancel(session string, id json.RawMessage) bool {
 // without a session cannot be named, so it is not added.
 func (g *Gateway) register(ctx context.Context, x *exchange) (context.Context, error) {
 	x.scope.stopped = g.lifetime(ctx, x)
-	session := x.call.Session
-	if session == "" || len(x.wireID) == 0 {
+	session := x.in.Call.Session
+	if session == "" || len(x.in.WireID) == 0 {
 		return x.scope.stopped, nil
 	}
 	ctx, cancel := context.WithCancelCause(x.scope.stopped)
-	ctx, release, err := g.cancels.register(ctx, session, x.wireID)
+	ctx, release, err := g.cancels.register(ctx, session, x.in.WireID)
 	if err != nil {
 		cancel(nil)
 		return nil, err
 	}
-	key := x.cancelKey(x.wireID)
+	key := x.cancelKey(x.in.WireID)
 	// Most requests are over before it is worth a write to the store.
 	watch := time.AfterFunc(grace, func() {
 		_ = g.cancelWatchers.GoFor(key.OwnerOf(), 0, func(life context.Context) {
@@ -197,13 +197,13 @@ func (g *Gateway) stopCause(x *exchange, err error) error {
 }
 
 func (x *exchange) cancelKey(id json.RawMessage) store.EntryKey {
-	return store.CancelKey(x.owner(), x.call.Session, id)
+	return store.CancelKey(x.owner(), x.in.Call.Session, id)
 }
 
 // cancel cancels a request of a session at whichever replica it is under way. It
 // reports whether a replica has said that it is.
 func (g *Gateway) cancel(ctx context.Context, x *exchange, id json.RawMessage) (bool, error) {
-	session := x.call.Session
+	session := x.in.Call.Session
 	if g.cancels.cancel(session, id) {
 		return true, nil
 	}

@@ -33,7 +33,7 @@ func (g *Gateway) signed(ctx context.Context, x *exchange) (ect.Verified, error)
 	if !ok {
 		return ect.Verified{}, &canonical.Error{Code: canonical.CodeInvalidRequest, Message: "not a signal"}
 	}
-	submitted := slices.Concat(x.evidence.Sources, x.evidence.Parents) // behind a gateway it is an ancestor
+	submitted := slices.Concat(x.in.Evidence.Sources, x.in.Evidence.Parents) // behind a gateway it is an ancestor
 	at := slices.IndexFunc(submitted, func(v ect.Verified) bool { return v.Compact() == said.Token })
 	if at < 0 {
 		return ect.Verified{}, ect.ErrRequired
@@ -44,7 +44,7 @@ func (g *Gateway) signed(ctx context.Context, x *exchange) (ect.Verified, error)
 		return token, &ect.InvalidError{Reason: ect.ReasonLevelTooLow, ID: token.ID()}
 	case !signals(x.message.Op, token.Act()):
 		return token, &ect.InvalidError{Reason: ect.ReasonInvalidClaim, ID: token.ID(), Claim: "exec_act"}
-	case token.Issuer() != x.call.Caller.ID && !x.settings.isGateway(x.call.Caller.ID):
+	case token.Issuer() != x.in.Call.Caller.ID && !x.settings.rules.IsGateway(x.in.Call.Caller.ID):
 		return token, &ect.InvalidError{Reason: ect.ReasonIssuerMismatch, ID: token.ID()}
 	case len(token.Parents()) == 0:
 		return token, &ect.InvalidError{Reason: ect.ReasonMissingClaim, ID: token.ID(), Claim: "par"}
@@ -103,7 +103,7 @@ func (g *Gateway) mayDecide(ctx context.Context, x *exchange, token ect.Verified
 // relaySignal says a signal to the agent, in its protocol's form for that. A
 // protocol without one cannot be told: L36.
 func (g *Gateway) relaySignal(ctx context.Context, x *exchange, token ect.Verified) (transport.Answer, error) {
-	if x.call.Agent != "" {
+	if x.in.Call.Agent != "" {
 		g.undoing(x)
 		if err := g.choose(ctx, x); err != nil {
 			return transport.Answer{}, err
@@ -111,13 +111,13 @@ func (g *Gateway) relaySignal(ctx context.Context, x *exchange, token ect.Verifi
 	}
 	if !signalling(x.to.Codec, x.message.Op, x.endpoint.Version, x.endpoint.Form) {
 		loss := canonical.Loss{Code: canonical.LossOperation, Path: "/" + string(x.message.Op), Fate: canonical.Dropped}
-		if err := x.permit.Judge(attest.Judged([]canonical.Loss{loss})); err != nil {
+		if err := x.in.Permit.Judge(attest.Judged([]canonical.Loss{loss})); err != nil {
 			return transport.Answer{}, err
 		}
 		return transport.Answer{}, &canonical.Error{Code: canonical.CodeUnsupportedOp, Message: "the agent's protocol has no form for this"}
 	}
 	sealed, out, err := g.request(ctx, x)
-	if err != nil || x.call.Agent == "" {
+	if err != nil || x.in.Call.Agent == "" {
 		return x.answer(out), err
 	}
 	reply, err := g.send(ctx, x, sealed, x.endpoint.Timeout)
@@ -150,7 +150,7 @@ func (g *Gateway) outcome(ctx context.Context, x *exchange, said *canonical.Sign
 	if err != nil || bad {
 		return nil, &transport.BadReplyError{Agent: x.to.Agent.Name, Reason: "its rollback result is not to be believed"}
 	}
-	reply := membership.Reply{Workflow: request.Workflow(), Legs: []ect.ID{request.ID()}, Agent: x.to.Agent.ID, Gateway: x.settings.isGateway}
+	reply := membership.Reply{Workflow: request.Workflow(), Legs: []ect.ID{request.ID()}, Agent: x.to.Agent.ID, Gateway: x.settings.rules.IsGateway}
 	if err := g.attest.Bound(ctx, v, reply, x.replier()); err != nil {
 		return nil, err
 	}
@@ -174,7 +174,7 @@ func (g *Gateway) decide(ctx context.Context, x *exchange, token ect.Verified) (
 	if err != nil {
 		return transport.Answer{}, err
 	}
-	if len(waiting) == 0 || x.call.Agent == "" {
+	if len(waiting) == 0 || x.in.Call.Agent == "" {
 		return g.relaySignal(ctx, x, token)
 	}
 	for _, w := range waiting {
@@ -191,9 +191,9 @@ func (g *Gateway) decide(ctx context.Context, x *exchange, token ect.Verified) (
 	}
 	x.workflow = token.Workflow()
 	m := &canonical.Message{
-		Op: x.message.Op, Phase: canonical.PhaseResponse, Body: &canonical.Done{}, Correlation: canonical.Correlation{WireID: x.wireID},
+		Op: x.message.Op, Phase: canonical.PhaseResponse, Body: &canonical.Done{}, Correlation: canonical.Correlation{WireID: x.in.WireID},
 	}
-	if x.wireID == nil {
+	if x.in.WireID == nil {
 		return transport.Answer{}, nil
 	}
 	out, err := g.translate(ctx, x, g.toCaller(x, m, []ect.ID{token.ID()}))
@@ -208,8 +208,8 @@ func (g *Gateway) await(ctx context.Context, x *exchange) error {
 	if m.Callback == "" {
 		return nil
 	}
-	if x.call.Agent != "" {
-		if err := g.callbacks.Await(ctx, x.call.Caller.ID, x.workflow, m.Callback); err != nil {
+	if x.in.Call.Agent != "" {
+		if err := g.callbacks.Await(ctx, x.in.Call.Caller.ID, x.workflow, m.Callback); err != nil {
 			return err
 		}
 	}

@@ -94,7 +94,7 @@ func (s *callerStream) queued(wire translators.Wire) {
 func (s *callerStream) refuse(cause error) {
 	m := &canonical.Message{
 		Op: s.x.message.Op, Phase: canonical.PhaseError, Body: problem.Native(cause),
-		Correlation: canonical.Correlation{WireID: s.x.wireID},
+		Correlation: canonical.Correlation{WireID: s.x.in.WireID},
 	}
 	tr := s.g.toCaller(s.x, m, nil)
 	tr.Target.Stream, tr.Target.Stamp = true, s.g.stamp(s.x, &tr)

@@ -12,7 +12,6 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/worker"
-	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
@@ -42,31 +41,26 @@ type principal struct {
 
 func (x *exchange) principal() principal {
 	return principal{
-		Caller: x.call.Caller.ID, Anonymous: x.call.Caller.Anonymous, Attested: x.attested || len(x.evidence.Sources) > 0,
-		Address: x.call.Address, Version: x.message.Origin.Version, Form: x.call.Wire.Form,
+		Caller: x.in.Call.Caller.ID, Anonymous: x.in.Call.Caller.Anonymous, Attested: x.attested || len(x.in.Evidence.Sources) > 0,
+		Address: x.in.Call.Address, Version: x.message.Origin.Version, Form: x.in.Call.Wire.Form,
 	}
 }
 
 // standIn is an exchange about work whose caller is not there. Whoever may not call
 // the agent any more has none.
-func (g *Gateway) standIn(p principal, rec *store.Record) (*exchange, error) {
-	settings := *g.settings.Load()
-	settings.RequireECT = false // the work was let in when it began
-	x := &exchange{
-		settings: &settings, scope: &scope{began: g.Now()}, workflow: rec.Workflow, attested: p.Attested, trail: attest.Resume(rec.Requests),
-		call: transport.Call{
-			Agent: rec.Agent, Entrance: transport.Native, To: rec.Binding, Address: p.Address, Detached: true,
-			Caller: identity.Caller{Peer: ect.Peer{ID: p.Caller}, Anonymous: p.Anonymous},
-			Wire:   translators.Wire{Binding: rec.Source, Version: p.Version, Form: p.Form},
-		},
-		message: &canonical.Message{Op: canonical.OpInvoke, Origin: canonical.Origin{Binding: rec.Source, Version: p.Version}, Body: &canonical.Invoke{}},
+func (g *Gateway) standIn(ctx context.Context, p principal, rec *store.Record) (*exchange, error) {
+	settings := g.settings.Load()
+	call := transport.Call{
+		Agent: rec.Agent, Entrance: transport.Native, To: rec.Binding, Address: p.Address, Detached: true,
+		Caller: identity.Caller{Peer: ect.Peer{ID: p.Caller}, Anonymous: p.Anonymous},
+		Wire:   translators.Wire{Binding: rec.Source, Version: p.Version, Form: p.Form},
 	}
-	x.holder, _ = limit.KeyOf(x.call.Caller, x.call.Address)
-	if err := g.protocols(x); err != nil {
-		return nil, err
-	}
-	x.to.Agent.Rules.RequireECT = false
-	return x, g.permit(x)
+	message := &canonical.Message{Op: canonical.OpInvoke, Origin: canonical.Origin{Binding: rec.Source, Version: p.Version}, Body: &canonical.Invoke{}}
+	in, err := g.admission.Resume(ctx, call, message, settings.rules)
+	return &exchange{
+		in: in, to: in.To, settings: settings, scope: &scope{began: g.Now()}, workflow: rec.Workflow, attested: p.Attested,
+		trail: attest.Resume(rec.Requests), message: message,
+	}, err
 }
 
 // commend asks the other processes to look after a task if this one is lost.
@@ -181,7 +175,7 @@ func (g *Gateway) adopt(ctx context.Context, w *watched, rec *store.Record) erro
 	if err := g.pushWhole(ctx, rec); err != nil || rec.Task.Status.State.Terminal() {
 		return err
 	}
-	x, err := g.standIn(w.principal, rec)
+	x, err := g.standIn(ctx, w.principal, rec)
 	if err != nil { // also where its caller may not call any more: then it is not told any more
 		return err
 	}

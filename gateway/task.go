@@ -250,7 +250,7 @@ func (g *Gateway) refuseCancel(ctx context.Context, x *exchange, rec *store.Reco
 
 // seesCanceled: the caller's wish to cancel is answered with how the task stands.
 func (x *exchange) seesCanceled() bool {
-	tasker, ok := x.source.(translators.Tasker)
+	tasker, ok := x.in.Source.(translators.Tasker)
 	return x.callerStreams() == translators.StreamsTask || ok && tasker.Tasks(x.message.Origin.Version) == translators.TaskingApart
 }
 
@@ -364,7 +364,7 @@ func (g *Gateway) answerTask(ctx context.Context, x *exchange, rec *store.Record
 // done acknowledges.
 func (g *Gateway) done(ctx context.Context, x *exchange, rec *store.Record) (transport.Answer, error) {
 	m := &canonical.Message{
-		Op: x.message.Op, Phase: canonical.PhaseResponse, Body: &canonical.Done{}, Correlation: canonical.Correlation{WireID: x.wireID},
+		Op: x.message.Op, Phase: canonical.PhaseResponse, Body: &canonical.Done{}, Correlation: canonical.Correlation{WireID: x.in.WireID},
 	}
 	out, err := g.translate(ctx, x, g.toCaller(x, m, x.behind(rec)))
 	return x.answer(out), err
@@ -373,7 +373,7 @@ func (g *Gateway) done(ctx context.Context, x *exchange, rec *store.Record) (tra
 // behind is what testifies to a record, and to the question about it. Of a message
 // that is answered with a question of ours, both are one token.
 func (x *exchange) behind(rec *store.Record) []ect.ID {
-	_, parents := x.evidence.Origins()
+	_, parents := x.in.Evidence.Origins()
 	if rec.Last != "" && !slices.Contains(parents, rec.Last) {
 		parents = append(parents, rec.Last)
 	}

@@ -195,7 +195,7 @@ func (t *telling) say(events []canonical.Event) error {
 		t.run.complement(&events[i])
 		m := &canonical.Message{
 			Op: canonical.OpInvoke, Phase: canonical.PhaseEvent, Body: &events[i],
-			Correlation: canonical.Correlation{WireID: x.wireID}, Conversation: t.run.own, Origin: x.from(),
+			Correlation: canonical.Correlation{WireID: x.in.WireID}, Conversation: t.run.own, Origin: x.from(),
 		}
 		if events[i].Log != nil {
 			m.Preferences.LogLevel = x.message.Preferences.LogLevel
@@ -266,7 +266,7 @@ func (t *telling) end(ctx context.Context) error {
 // last tells the reply, in the caller's way of streaming.
 func (t *telling) last(m *canonical.Message) error {
 	r := t.run
-	m.Correlation.WireID = r.x.wireID
+	m.Correlation.WireID = r.x.in.WireID
 	result, ok := m.Body.(*canonical.Result)
 	if !ok {
 		return t.encode(m)
@@ -380,7 +380,7 @@ func (t *telling) Close() error {
 		r.g.finishRun(ctx, r.x, context.Canceled)
 	}
 	switch {
-	case r.x.call.Detached && r.keeping:
+	case r.x.in.Call.Detached && r.keeping:
 		r.handOver(ctx)
 		return nil
 	case r.keeping && r.guest:

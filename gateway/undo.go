@@ -11,6 +11,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/identity"
+	"github.com/aepb/aepb-gateway/gateway/admission"
 	"github.com/aepb/aepb-gateway/gateway/attest"
 	"github.com/aepb/aepb-gateway/gateway/destination"
 	"github.com/aepb/aepb-gateway/gateway/directory"
@@ -39,7 +40,7 @@ func (g *Gateway) Rollback(ctx context.Context, call transport.Call, token strin
 	if err != nil {
 		return transport.Answer{}, err
 	}
-	key := store.EntryKey{Kind: store.KindRollback, Group: asked.Workflow, ID: ect.Hash([]byte(string(call.Caller.ID) + "\x00" + token)), Owner: owner(call.Caller, call.Address)}
+	key := store.EntryKey{Kind: store.KindRollback, Group: asked.Workflow, ID: ect.Hash([]byte(string(call.Caller.ID) + "\x00" + token)), Owner: admission.Owner(call.Caller, call.Address)}
 	entry, done, err := g.Entries.Get(ctx, key)
 	switch {
 	case err != nil:
@@ -100,7 +101,7 @@ func (g *Gateway) recalled(caller identity.Caller, value []byte) (transport.Answ
 	if err := policy.AdmitTo(caller.ID, string(canonical.OpRollback), agent.Rules); err != nil {
 		return transport.Answer{}, err
 	}
-	return g.answerAgain(translators.Wire{
+	return g.admission.AnswerAgain(translators.Wire{
 		Binding: kept.Binding, Form: rollback.Name, Media: kept.Media, Header: http.Header{rollback.Field: {kept.Result}}, Body: kept.Body,
 		Re: canonical.OpRollback,
 	}, kept.Ours)
@@ -202,7 +203,7 @@ func (x *exchange) apart(listed directory.Endpoint) bool {
 		return false
 	}
 	x.endpoint = transport.Endpoint{
-		Agent: x.to.Agent.Name, ID: x.to.Agent.ID, Binding: listed.Binding, URL: listed.URL, Caller: x.call.Caller.ID, Timeout: x.to.Agent.Timeout,
+		Agent: x.to.Agent.Name, ID: x.to.Agent.ID, Binding: listed.Binding, URL: listed.URL, Caller: x.in.Call.Caller.ID, Timeout: x.to.Agent.Timeout,
 	}
 	x.dress()
 	return true

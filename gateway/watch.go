@@ -69,7 +69,7 @@ func (g *Gateway) tellRecord(ctx context.Context, x *exchange, rec *store.Record
 		if err != nil {
 			return transport.Answer{}, err
 		}
-		m.Conversation, m.Correlation.WireID = rec.CallerNames(), x.wireID
+		m.Conversation, m.Correlation.WireID = rec.CallerNames(), x.in.WireID
 		tr := g.toCaller(x, m, x.since(rec))
 		tr.Input = rec.Input
 		out, err := g.translate(ctx, x, tr)
@@ -201,7 +201,7 @@ func (w *watching) say(events []canonical.Event) error {
 
 // message is one under the caller's names.
 func (w *watching) message(m *canonical.Message) *canonical.Message {
-	m.Correlation.WireID, m.Conversation = w.x.wireID, w.rec.CallerNames()
+	m.Correlation.WireID, m.Conversation = w.x.in.WireID, w.rec.CallerNames()
 	return m
 }
 
@@ -319,7 +319,7 @@ func (w *watching) Close() error {
 // asks meanwhile, the caller is asked on the stream of this answer (MCP
 // 2025-11-25, tasks/result); whoever holds the work hears the answer.
 func (g *Gateway) outcomeOf(ctx context.Context, x *exchange, rec *store.Record) (transport.Answer, error) {
-	asks := x.asking() == translators.AskStream && x.call.Session != ""
+	asks := x.asking() == translators.AskStream && x.in.Call.Session != ""
 	for end := time.Now().Add(x.timeout()); !rec.Task.Status.State.Terminal() && (!asks || rec.Resume != store.ResumeStream); {
 		next, err := g.changed(ctx, x, rec, time.Until(end))
 		if err != nil {

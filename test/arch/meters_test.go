@@ -29,27 +29,27 @@ type reading struct {
 // the commit that does it.
 func meters() []meter {
 	return []meter{
-		{"methods per type, worst", 183, 0, mostMethodsOfType},
+		{"methods per type, worst", 162, 0, mostMethodsOfType},
 		{"types over 30 methods", 14, 0, largeTypes},
 		{"fields per struct, worst", 45, 0, mostFieldsOfStruct},
 		{"structs over 16 fields outside gateway/config", 11, 0, largeStructs},
 		{"files per package, worst outside gateway", 20, 0, mostFilesOfPackage},
-		{"files of package gateway", 28, 0, filesOfRoot},
+		{"files of package gateway", 27, 0, filesOfRoot},
 		{"functions over complexity 15", 42, 0, complexFunctions},
 		{"complexity of a function, worst", 35, 0, mostComplex},
-		{"files in one circle of calls, package gateway", 27, 0, circleOfRoot},
-		{"pairs of files that call each other, package gateway", 46, 0, pairsOfRoot},
-		{"arrows that run back up in gateway/", 62, 0, arrowsBack},
+		{"files in one circle of calls, package gateway", 26, 0, circleOfRoot},
+		{"pairs of files that call each other, package gateway", 45, 0, pairsOfRoot},
+		{"arrows that run back up in gateway/", 61, 0, arrowsBack},
 		{"files that write one field, worst", 6, 0, mostWriters},
 		{"fields that more than 2 files write", 13, 0, fieldsOfManyWriters},
-		{"forbidden words, production", 606, 0, wordsInProduction},
+		{"forbidden words, production", 604, 0, wordsInProduction},
 		{"forbidden words, tests", 1074, 0, wordsInTests},
 		{"production lines", 96900, 100, productionLines},
 		{"places that sign in gateway/", 1, 0, placesThatSign},
 		{"places that verify in gateway/", 1, 0, placesThatVerify},
 		{"levels that are written out (ect.L2) in gateway/", 0, 0, levelsWrittenOut},
 		{"functions that compute a holder", 0, 0, functionsOfHolders},
-		{"assertions to interfaces of translators, package gateway", 26, 0, assertionsOfRoot},
+		{"assertions to interfaces of translators, package gateway", 25, 0, assertionsOfRoot},
 	}
 }
 

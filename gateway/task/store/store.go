@@ -45,6 +45,13 @@ type Store struct {
 // New makes a Store.
 func New(deps Deps) *Store { return &Store{deps: deps} }
 
+// Knows reports whether a caller's task at an agent is on record. Its errors are those of
+// Load.
+func (s *Store) Knows(ctx context.Context, owner, agent, task string) (bool, error) {
+	rec, err := s.Load(ctx, TaskKey(owner, agent, task))
+	return rec != nil, err
+}
+
 // Load finds a record of a caller; nil: the caller has no task of that name. Its error
 // is a *[problem.RecordingError] or [ErrUnreadable].
 func (s *Store) Load(ctx context.Context, key EntryKey) (*Record, error) {

@@ -1,0 +1,226 @@
+package admission
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/identity"
+	"github.com/aepb/aepb-gateway/gateway/attest"
+	"github.com/aepb/aepb-gateway/gateway/destination"
+	"github.com/aepb/aepb-gateway/gateway/directory"
+	"github.com/aepb/aepb-gateway/gateway/idempotency"
+	"github.com/aepb/aepb-gateway/gateway/outbound"
+	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/policy"
+	"github.com/aepb/aepb-gateway/policy/limit"
+	"github.com/aepb/aepb-gateway/policy/membership"
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/rollback"
+)
+
+// Metrics counts what policy and the verifier refuse.
+type Metrics interface {
+	Denied(policy.Constraint)
+	Verified(level ect.Level, result string)
+}
+
+// Tasks knows the work of callers.
+type Tasks interface {
+	// Knows reports whether a caller's task at an agent is on record.
+	Knows(ctx context.Context, owner, agent, task string) (bool, error)
+}
+
+// Deps is what a Service is built from. Every field is required.
+type Deps struct {
+	Registry     *translators.Registry
+	Directory    *directory.Directory
+	Destinations *destination.Resolver
+	Network      *outbound.Network
+	Attest       *attest.Service
+	Verifier     *ect.Verifier
+	Recorder     *ect.Recorder
+	Dialects     *ect.Dialects
+	Evidence     ect.Store
+	Members      *membership.Register
+	Answers      idempotency.Store
+	Tasks        Tasks
+	Metrics      Metrics
+	Decides      func(ect.Identity) bool // whether an identity has the role of an approver
+	Draining     func() bool             // whether this gateway takes no new work
+	Self         ect.Identity
+}
+
+// Service admits messages. It is safe for concurrent use.
+type Service struct{ Deps }
+
+// New makes a service.
+func New(deps Deps) (*Service, error) {
+	if deps.Registry == nil || deps.Directory == nil || deps.Destinations == nil || deps.Network == nil || deps.Attest == nil || deps.Verifier == nil ||
+		deps.Recorder == nil || deps.Dialects == nil || deps.Evidence == nil || deps.Members == nil || deps.Answers == nil || deps.Tasks == nil ||
+		deps.Metrics == nil || deps.Decides == nil || deps.Draining == nil || deps.Self == "" {
+		return nil, errors.New("admission: incomplete Deps: every field is required")
+	}
+	return &Service{deps}, nil
+}
+
+// Rules are what the operator decides about admission.
+type Rules struct {
+	Constraints policy.Constraints
+	Gateways    []ect.Identity        // peers that may carry the evidence of others (R2)
+	RequireECT  bool                  // no message without evidence at native endpoints either (R3)
+	ECTInBody   map[ect.Identity]bool // peers whose tokens are in the body too, where their protocol has a place (R5)
+}
+
+// IsGateway reports whether an identity may carry the evidence of others (R2).
+func (r Rules) IsGateway(id ect.Identity) bool { return policy.Listed(r.Gateways, id) }
+
+// Embeds reports whether a peer has its tokens in the body of messages of this form, too.
+func (r Rules) Embeds(peer ect.Identity, codec translators.Translator, form string) bool {
+	if peer == "" || !r.ECTInBody[peer] {
+		return false
+	}
+	bearer, ok := codec.(translators.Bearer)
+	return ok && len(bearer.Bears(translators.Wire{Form: form})) > 0
+}
+
+// Admitted is a message that is let in; with an error, how far it came. It does not change.
+type Admitted struct {
+	Call       transport.Call // without the tokens in its body
+	Source     translators.Translator
+	Holder     string // in whose share its records count, a key of policy/limit
+	Input      string // hash of the message as it came; empty: it did not come to policy
+	Evidence   Evidence
+	To         destination.Destination
+	Permit     policy.Permit
+	Message    *canonical.Message // what it says
+	WireID     json.RawMessage    // the caller's own id for its request
+	Accounts   bool               // it came so far that a failure leaves evidence (architecture section 5)
+	Recorded   bool               // what came with it is on record
+	Used       []ect.Verified     // the sources that it used up: the answer is kept for their repetition
+	ByRole     bool               // only the role of an approver lets its caller in
+	Membership bool               // its caller belonged to the workflow before
+}
+
+// Foreign reports whether a message that was refused, or whose tokens could not be
+// recorded, names a workflow to which its caller did not belong before: evidence of
+// that is then kept out of it (R14).
+func (a Admitted) Foreign() bool {
+	_, ids := a.Evidence.Origins()
+	return (!a.Permit.Valid() || !a.Recorded) && len(ids) > 0 && !a.Membership
+}
+
+// Owner is whose work a message is about: callers without an identity are told apart by
+// address.
+func Owner(caller identity.Caller, address string) string {
+	if caller.Anonymous {
+		return string(caller.ID) + "@" + address
+	}
+	return string(caller.ID)
+}
+
+// admitting is a message on its way to be admitted.
+type admitting struct {
+	*Service
+	Admitted
+
+	rules   Rules
+	filed   []membership.Filed // tokens that are recorded when the message is permitted
+	message *canonical.Message
+	unread  error
+	read    bool // message and unread are known
+}
+
+// Result is what comes of a message: it is admitted, or it repeats one that was answered.
+type Result struct {
+	Admitted
+
+	Repeated bool
+	Answer   transport.Answer // of the first time
+}
+
+// Admit takes a message through the steps 4 to 7. Its caller's share of requests was asked
+// before. Its errors are those that package problem lists for these steps; with one, the
+// result says how far the message came.
+func (s *Service) Admit(ctx context.Context, call transport.Call, rules Rules) (Result, error) {
+	m := &admitting{Service: s, rules: rules, Admitted: Admitted{Call: call}}
+	m.Holder, _ = limit.KeyOf(call.Caller, call.Address)
+	for _, step := range [...]func(*admitting, context.Context) error{
+		(*admitting).findProtocols, (*admitting).takeTokens, (*admitting).verify, (*admitting).reach, (*admitting).permit, (*admitting).refuseNewWork,
+	} {
+		if err := step(m, ctx); err != nil {
+			return Result{Admitted: m.Admitted}, err
+		}
+	}
+	if answer, repeated, err := m.claim(ctx); repeated || err != nil {
+		return Result{m.Admitted, repeated, answer}, err
+	}
+	for _, step := range [...]func(*admitting, context.Context) error{(*admitting).decode, (*admitting).passGate} {
+		if err := step(m, ctx); err != nil {
+			return Result{Admitted: m.Admitted}, err
+		}
+	}
+	return Result{Admitted: m.Admitted}, nil
+}
+
+// Resume permits work that was let in when it began, on behalf of a caller who is not there.
+// Its errors are those of step 5.
+func (s *Service) Resume(ctx context.Context, call transport.Call, message *canonical.Message, rules Rules) (Admitted, error) {
+	rules.RequireECT = false
+	m := &admitting{Service: s, rules: rules, Admitted: Admitted{Call: call, Message: message}}
+	m.Holder, _ = limit.KeyOf(call.Caller, call.Address)
+	if err := m.findProtocols(ctx); err != nil {
+		return m.Admitted, err
+	}
+	m.To.Agent.Rules.RequireECT = false
+	err := m.permit(ctx)
+	return m.Admitted, err
+}
+
+// findProtocols finds both codecs, and the destination as far as it is known. An unknown
+// agent is refused later: a stranger must not learn it before policy has spoken.
+func (m *admitting) findProtocols(context.Context) error {
+	source, ok := m.Registry.Translator(m.Call.Wire.Binding)
+	if !ok {
+		return &problem.NoPathError{From: string(m.Call.Wire.Binding), To: string(m.Call.To)}
+	}
+	if m.Source = source; m.Call.Wire.Form == rollback.Name {
+		m.Source = rollback.Over(source)
+	}
+	if m.Call.Wire.Hasher == nil {
+		m.Call.Wire.Hasher = translators.HasherOf(m.Source)
+	}
+	var err error
+	m.To, err = m.Destinations.Find(m.query())
+	return err
+}
+
+// takeTokens takes a caller's tokens out of its message. Those in the header are the
+// same, or there are none.
+func (m *admitting) takeTokens(context.Context) error {
+	if !m.rules.Embeds(m.Call.Caller.ID, m.Source, m.Call.Wire.Form) {
+		return nil
+	}
+	wire, tokens, err := attest.TakeTokens(m.Source, m.Call.Wire, m.Call.Evidence)
+	if err == nil && len(tokens) > 0 {
+		m.Call.Wire, m.Call.Evidence, m.Call.Message = wire, tokens, nil
+	}
+	return err
+}
+
+// reach is step 4b: the agent behind documents, successors and other gateways.
+func (m *admitting) reach(ctx context.Context) error {
+	m.To = m.Destinations.Reach(ctx, m.query(), m.To)
+	return nil // policy decides who learns that it cannot be reached
+}
+
+// query is for whom the message asks.
+func (m *admitting) query() destination.Query {
+	return destination.Query{
+		Caller: m.Call.Caller, Native: m.Call.Entrance.Native(), From: m.Source.Info().Binding, Agent: m.Call.Agent, To: m.Call.To,
+		Version: m.Call.ToVersion, Attested: len(m.Evidence.Sources) > 0, Path: m.Evidence.Path,
+	}
+}

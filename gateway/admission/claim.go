@@ -1,0 +1,130 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/attest"
+	"github.com/aepb/aepb-gateway/gateway/idempotency"
+	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/telemetry"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/policy/membership"
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/rollback"
+)
+
+// claim is step 5a: it uses up the sources of a permitted message and records what came
+// with it. A byte-identical repetition of a message that was answered gets the answer
+// that was kept (R6).
+func (m *admitting) claim(ctx context.Context) (answer transport.Answer, repeated bool, err error) {
+	if len(m.filed) == 0 {
+		m.Recorded = true
+		return answer, false, nil
+	}
+	body := m.Input
+	if m.Call.Agent != "" {
+		body += " " + m.Call.Agent // for another agent it is another message
+	}
+	own := m.own()
+	for _, v := range own {
+		err := m.Verifier.Claim(ctx, v, body)
+		if err == nil {
+			continue
+		}
+		// The token was used before: what is on record about that use stays as it is.
+		m.Accounts, m.Evidence = false, Evidence{}
+		if replayed, ok := errors.AsType[*ect.ReplayedError](err); ok {
+			if err := m.mayRepeat(); err != nil {
+				return answer, false, err
+			}
+			answer, err := m.repeat(ctx, replayed.Key)
+			return answer, true, err
+		}
+		m.Metrics.Verified(v.Level(), telemetry.VerifyResult(err))
+		return answer, false, err
+	}
+	m.Used = own
+	return answer, false, m.record(ctx)
+}
+
+// record records what came with the message.
+func (m *admitting) record(ctx context.Context) error {
+	for _, filed := range m.filed {
+		m.Dialects.Learn(filed.Token)
+		// Who brings a token is charged for it: issuers may know nothing of what a gateway carries.
+		err := m.Recorder.Keep(ctx, filed.Token, ect.Filing{
+			Holder: m.Holder, Members: filed.Members, Begins: filed.Begins,
+			ByIssuer: filed.Token.Issuer() == m.Call.Caller.ID && !m.Call.Caller.Anonymous,
+		})
+		if _, late := errors.AsType[*ect.ForeignRootError](err); late && filed.Begins {
+			return membership.Outsider() // it has begun since the message was judged
+		}
+		if err != nil {
+			return attest.Recording(err)
+		}
+	}
+	m.Recorded = true
+	return nil
+}
+
+// own are the sources that the message uses up: its caller's own. A caller that got
+// to know a token of another must not use it up, or get what was answered to it. Only a
+// listed gateway brings messages of others.
+func (m *admitting) own() []ect.Verified {
+	if m.rules.IsGateway(m.Call.Caller.ID) {
+		return m.Evidence.Sources
+	}
+	return slices.DeleteFunc(slices.Clone(m.Evidence.Sources), func(v ect.Verified) bool { return v.Issuer() != m.Call.Caller.ID })
+}
+
+// mayRepeat judges the operation of a message that was answered before: what is
+// permitted may have changed since (R6). A message that cannot be read was refused.
+func (m *admitting) mayRepeat() error {
+	message, err := m.decoded()
+	if err != nil {
+		return nil //nolint:nilerr // the answer that was kept says why
+	}
+	return m.Permit.Perform(string(message.Op))
+}
+
+// repeat answers a byte-identical repetition: with the same bytes and the
+// same ECTs, or with the same refusal.
+func (s *Service) repeat(ctx context.Context, key ect.ReplayKey) (transport.Answer, error) {
+	blob, ok := s.Answers.Load(ctx, key)
+	if !ok {
+		return transport.Answer{}, &problem.InProgressError{}
+	}
+	reply, err := idempotency.Decode(blob)
+	if err != nil {
+		return transport.Answer{}, err
+	}
+	var tokens []string
+	for _, id := range reply.Evidence {
+		records, err := s.Attest.Named(ctx, ect.Ref{ID: id})
+		if err != nil || len(records) == 0 {
+			return transport.Answer{}, &problem.RecordingError{Err: err}
+		}
+		tokens = append(tokens, records[0].Compact)
+	}
+	answer, err := s.AnswerAgain(reply.Wire, tokens)
+	if err == nil && reply.Problem != nil {
+		err = &problem.StoredError{Problem: *reply.Problem}
+	}
+	return answer, err
+}
+
+// AnswerAgain is a message that was answered before, with its tokens. Its error is
+// [transport.ErrUnsealed].
+func (s *Service) AnswerAgain(wire translators.Wire, tokens []string) (transport.Answer, error) {
+	form, known := s.Registry.Translator(wire.Binding)
+	if known && wire.Form == rollback.Name {
+		form = rollback.Over(form)
+	}
+	if known {
+		wire.Hasher = translators.HasherOf(form)
+	}
+	return attest.Repeat(wire, tokens, known)
+}

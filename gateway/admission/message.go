@@ -1,0 +1,133 @@
+package admission
+
+import (
+	"context"
+	"slices"
+
+	"github.com/aepb/aepb-gateway/gateway/attest"
+	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/policy/membership"
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+)
+
+// Read decodes a message as it travelled. What of that its codec never sees is
+// lost like what it sees and cannot say.
+func (s *Service) Read(codec translators.Translator, wire translators.Wire) (*canonical.Message, error) {
+	if framer := s.Network.Framer(wire.Binding); framer != nil {
+		var err error
+		if wire, err = framer.Unframe(wire); err != nil {
+			return nil, err
+		}
+	}
+	m, err := codec.Decode(wire)
+	if m != nil && len(wire.Lost) > 0 {
+		m.Losses = append(m.Losses, wire.Lost...)
+	}
+	return m, err
+}
+
+// decoded is what the caller says: the codec runs once, at the first question. The pipeline
+// writes into it, so that of what the server side has read there is a copy here.
+func (m *admitting) decoded() (*canonical.Message, error) {
+	if m.read {
+		return m.message, m.unread
+	}
+	m.read = true
+	if m.Call.Message == nil {
+		m.message, m.unread = m.Read(m.Source, m.Call.Wire)
+		return m.message, m.unread
+	}
+	message := *m.Call.Message
+	if invoke, ok := message.Body.(*canonical.Invoke); ok {
+		body := *invoke
+		message.Body = &body
+	}
+	m.message = &message
+	return m.message, nil
+}
+
+// decode is step 7: it judges the form of the message. What no agent is asked through the
+// pipeline has no counterpart in the other protocol: that is semantic_loss (R7).
+func (m *admitting) decode(context.Context) error {
+	message, err := m.decoded()
+	if err != nil {
+		return err
+	}
+	if !carried(message.Op) || message.Phase != canonical.PhaseRequest {
+		loss := canonical.Loss{Code: canonical.LossOperation, Path: "/" + string(message.Op), Fate: canonical.Dropped}
+		if err := m.Permit.Judge(attest.Judged([]canonical.Loss{loss})); err != nil {
+			return err
+		}
+		return &canonical.Error{Code: canonical.CodeUnsupportedOp, Message: "the operation " + string(message.Op) + " is not carried to an agent"}
+	}
+	if err := m.Permit.Perform(string(message.Op)); err != nil {
+		return err
+	}
+	m.WireID = message.Correlation.WireID
+	if m.Call.Tenanted {
+		message.Conversation.Tenant = ""
+	}
+	message.From = canonical.Party{ID: string(m.Call.Caller.ID), Name: message.From.Name, Version: message.From.Version}
+	if message.Preferences.CanAnswer == nil {
+		message.Preferences.CanAnswer = m.Call.CanAnswer
+	}
+	m.Message = message
+	return nil
+}
+
+// carried: discovery is answered from the directory (R8), and a notice has no answer.
+func carried(op canonical.Op) bool {
+	return !slices.Contains([]canonical.Op{canonical.OpDescribe, canonical.OpCapabilities, canonical.OpPing, canonical.OpNotice}, op)
+}
+
+// refuseNewWork refuses a message that would begin new work at a gateway that drains
+// (R16). It is judged before the message's tokens are used up: its caller can send the
+// same message to another replica, or again after the restart.
+func (m *admitting) refuseNewWork(ctx context.Context) error {
+	if !m.Draining() {
+		return nil
+	}
+	message, err := m.decoded()
+	if err != nil || message.Op != canonical.OpInvoke {
+		return nil //nolint:nilerr // it is refused for that later
+	}
+	if under, err := m.underWay(ctx, message); err != nil || under {
+		return err
+	}
+	return &problem.DrainingError{}
+}
+
+// passGate is step 6. The role of an approver lets in decisions alone. An agent that drains
+// takes no new work, and what goes on there goes on (AEPB, Graceful Shutdown). New work goes
+// to its successor, if it has one that the caller may call.
+func (m *admitting) passGate(ctx context.Context) error {
+	if m.ByRole && m.Message.Op != canonical.OpDecision {
+		return membership.Outsider()
+	}
+	if !m.To.Draining || m.Message.Op != canonical.OpInvoke {
+		return nil
+	}
+	if under, err := m.underWay(ctx, m.Message); err != nil || under {
+		return err
+	}
+	if m.To = m.Destinations.Successor(ctx, m.query(), m.To); m.To.Unreachable != nil {
+		return m.To.Unreachable
+	}
+	if err := m.permit(ctx); err != nil {
+		return err
+	}
+	return m.Permit.Perform(string(m.Message.Op))
+}
+
+// underWay reports whether a message goes on with work that the agent has begun.
+func (m *admitting) underWay(ctx context.Context, message *canonical.Message) (bool, error) {
+	if invoke, ok := message.Body.(*canonical.Invoke); ok && invoke.State != "" {
+		return true, nil
+	}
+	id := message.Conversation.TaskID
+	if id == "" {
+		return false, nil
+	}
+	return m.Tasks.Knows(ctx, Owner(m.Call.Caller, m.Call.Address), m.To.Agent.Name, id)
+}

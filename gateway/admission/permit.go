@@ -1,0 +1,84 @@
+package admission
+
+import (
+	"context"
+	"errors"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/identity"
+	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/policy"
+	"github.com/aepb/aepb-gateway/translators"
+)
+
+// permit is step 5. What is asked of the agent shows when the message is
+// decoded; the permit judges it then.
+func (m *admitting) permit(context.Context) error {
+	m.Accounts = true
+	if m.Input == "" {
+		m.Input = ect.Hash(m.Call.Wire.Octets())
+	}
+	rules := m.To.Agent.Rules
+	rules.RequireECT = rules.RequireECT || m.rules.RequireECT
+	if m.Call.Agent == "" {
+		rules.Open = true // translating for a caller reaches no agent
+	}
+	dest := ""
+	switch {
+	case m.To.Via != nil: // what was asked for, whatever the peer takes the message in
+		dest = string(translators.ParseSide(string(m.To.Via.To)).Binding)
+	case m.To.Codec != nil:
+		dest = string(m.To.Codec.Info().Binding)
+	}
+	permit, err := policy.Evaluate(policy.Request{
+		Caller: m.Call.Caller.ID, Anonymous: m.Call.Caller.Anonymous, Native: m.Call.Entrance.Native(),
+		Agent: m.To.Agent.Name, Rules: rules, Gateways: m.rules.Gateways,
+		SourceLevel: m.levelOf(m.Call.Caller), DestLevel: m.To.Agent.AssuranceLevel,
+		Source: string(m.Source.Info().Binding), Dest: dest,
+		Evidence: m.Evidence.Sources, Path: m.Evidence.Path, Ancestry: m.Evidence.Ancestry, Self: m.Self, Constraints: m.rules.Constraints,
+	})
+	if m.To.Unreachable != nil && m.mayKnow(err) {
+		return m.To.Unreachable
+	}
+	if m.Call.Agent != "" && m.To.Agent.Name == "" {
+		return m.unknownAgent()
+	}
+	CountDenied(m.Metrics, err)
+	m.Permit = permit
+	return err
+}
+
+// levelOf is what the directory knows of a caller's declared level.
+func (s *Service) levelOf(caller identity.Caller) ect.Level {
+	if caller.Anonymous {
+		return 0
+	}
+	agent, _ := s.Directory.Find(string(caller.ID))
+	return agent.AssuranceLevel
+}
+
+// CountDenied counts a refusal by a constraint of policy; another error is not counted.
+func CountDenied(metrics Metrics, err error) {
+	if denied, ok := errors.AsType[*policy.Denied](err); ok {
+		metrics.Denied(denied.Constraint)
+	}
+	if _, ok := errors.AsType[*policy.LevelError](err); ok {
+		metrics.Denied(policy.ConstraintLevel)
+	}
+}
+
+// unknownAgent is a destination that is not listed: at a translate endpoint there
+// is then no path to it (R8).
+func (m *admitting) unknownAgent() error {
+	if !m.Call.Entrance.Native() {
+		return &problem.NoPathError{From: string(m.Call.Wire.Binding), To: string(m.Call.To), Detail: "unknown_agent"}
+	}
+	return &problem.UnknownAgentError{Agent: m.Call.Agent}
+}
+
+// mayKnow: a caller whom policy refuses learns nothing about an agent. That the
+// operator allows no such document is nothing about an agent.
+func (m *admitting) mayKnow(refusal error) bool {
+	var forbidden *policy.Forbidden
+	return !errors.Is(refusal, ect.ErrRequired) && (m.To.Agent.Name == "" || !errors.As(refusal, &forbidden))
+}
