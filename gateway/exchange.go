@@ -281,7 +281,7 @@ func (g *Gateway) request(ctx context.Context, x *exchange) (transport.Sealed, t
 // send carries the sealed request out. The answer may take no longer than limit; zero: its
 // sender limits that itself.
 func (g *Gateway) send(ctx context.Context, x *exchange, sealed transport.Sealed, limit time.Duration) (transport.Reply, error) {
-	got, err := g.outbound.Send(ctx, outbound.Call{
+	got, err := g.Sender.Send(ctx, outbound.Call{
 		Kind: x.sends(), Endpoint: x.endpoint, Sealed: sealed, Limit: limit, Agent: x.whom(), From: x.in.Call.Wire.Binding,
 	})
 	reply := got.Reply

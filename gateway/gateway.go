@@ -90,7 +90,6 @@ type Gateway struct {
 	cancelWatchers *worker.Group // watch whether other replicas cancel a request that is under way here
 	outbox         outbox
 	attest         *attest.Service
-	outbound       outbound.Sender
 	requests       requests // that are under way
 	members        *membership.Register
 	destinations   *destination.Resolver
@@ -120,7 +119,7 @@ func New(settings Settings, deps Deps) (*Gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &Gateway{Deps: deps, members: members, instance: deps.NewID(), outbound: deps.Sender}
+	g := &Gateway{Deps: deps, members: members, instance: deps.NewID()}
 	if g.attest, err = attest.New(attest.Deps{
 		Signer: deps.Signer, Dialects: deps.Dialects, Verifier: deps.Verifier, Recorder: deps.Recorder, Evidence: deps.Evidence, Members: members,
 		Refusals: refusals, Metrics: deps.Metrics, Logger: deps.Logger, NewID: deps.NewID, Version: func() string { return g.settings.Load().Version },
@@ -137,7 +136,7 @@ func New(settings Settings, deps Deps) (*Gateway, error) {
 		return nil, err
 	}
 	g.callbacks = webhook.NewCallbacks(webhook.Deps{
-		Entries: deps.Entries, Network: deps.Network, Sender: g.outbound, Workers: g.workers, Now: deps.Now, Logger: deps.Logger,
+		Entries: deps.Entries, Network: deps.Network, Sender: deps.Sender, Workers: g.workers, Now: deps.Now, Logger: deps.Logger,
 	})
 	if g.admission, err = admission.New(admission.Deps{
 		Registry: deps.Registry, Directory: deps.Directory, Destinations: g.destinations, Network: deps.Network, Attest: g.attest,

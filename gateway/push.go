@@ -357,7 +357,7 @@ func (g *Gateway) postTo(ctx context.Context, p *posting, hooks []hook) error {
 		}
 		for i := range hooks {
 			call := outbound.Call{Kind: outbound.Webhook, Endpoint: transport.Endpoint{Binding: p.rec.Source}, Sealed: sealed, Webhook: hooks[i].PushConfig}
-			if _, err := g.outbound.Send(ctx, call); err != nil {
+			if _, err := g.Sender.Send(ctx, call); err != nil {
 				g.Logger.WarnContext(ctx, "a push notification was not taken", slog.String("task", p.rec.Task.ID), slog.Any("error", err))
 			}
 		}

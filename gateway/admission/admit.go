@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/identity"
@@ -59,9 +60,11 @@ type Service struct{ Deps }
 
 // New makes a service.
 func New(deps Deps) (*Service, error) {
-	if deps.Registry == nil || deps.Directory == nil || deps.Destinations == nil || deps.Network == nil || deps.Attest == nil || deps.Verifier == nil ||
-		deps.Recorder == nil || deps.Dialects == nil || deps.Evidence == nil || deps.Members == nil || deps.Answers == nil || deps.Tasks == nil ||
-		deps.Metrics == nil || deps.Decides == nil || deps.Draining == nil || deps.Self == "" {
+	if slices.Contains([]bool{
+		deps.Registry == nil, deps.Directory == nil, deps.Destinations == nil, deps.Network == nil, deps.Attest == nil, deps.Verifier == nil,
+		deps.Recorder == nil, deps.Dialects == nil, deps.Evidence == nil, deps.Members == nil, deps.Answers == nil, deps.Tasks == nil,
+		deps.Metrics == nil, deps.Decides == nil, deps.Draining == nil, deps.Self == "",
+	}, true) {
 		return nil, errors.New("admission: incomplete Deps: every field is required")
 	}
 	return &Service{deps}, nil
