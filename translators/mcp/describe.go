@@ -129,10 +129,7 @@ func takeServer(r *reader, o *rawjson.Object, name string, d *canonical.Descript
 		return
 	}
 	if rest := info.Rest(); rest != nil || d.Name == "" {
-		if rest == nil {
-			rest = json.RawMessage("{}")
-		}
-		o.Put(name, rest)
+		o.Put(name, rawjson.OrEmpty(rest))
 	}
 }
 
@@ -184,11 +181,7 @@ func (e *encoder) descriptionVersions(w *writer, d *canonical.Description) {
 	}
 	if e.modern {
 		w.forget("protocolVersion")
-		list := make([]json.RawMessage, len(said))
-		for i := range said {
-			list[i] = rawjson.Quote(said[i])
-		}
-		w.raw("supportedVersions", rawArray(list))
+		w.raw("supportedVersions", rawjson.ArrayOf(rawjson.List(said, func(v *string) json.RawMessage { return rawjson.Quote(*v) })))
 	} else {
 		w.forget("supportedVersions")
 		if len(said) > 0 {
@@ -212,7 +205,7 @@ func (e *encoder) server(level *writer, name string, left json.RawMessage, d *ca
 		}
 	}
 	if d.IconURL != "" && !w.has("icons") {
-		w.raw("icons", rawArray([]json.RawMessage{rawjson.NewBuilder().String("src", d.IconURL).Bytes()}))
+		w.raw("icons", rawjson.ArrayOf([]json.RawMessage{rawjson.NewBuilder().String("src", d.IconURL).Bytes()}))
 	}
 	out := level.fit(w, name)
 	e.declare(w, canonical.LossPeerInfo, "/body", "/"+name, map[string]string{"websiteUrl": "documentationURL", "icons": "iconURL"})
@@ -349,8 +342,7 @@ func isObjectSchema(schema json.RawMessage) bool {
 	if len(schema) == 0 || schema[0] != '{' {
 		return false
 	}
-	kind, _ := rawjson.Unquote(rawjson.Parse(schema, "").Peek("type"))
-	return kind == "object"
+	return rawjson.Parse(schema, "").PeekText("type") == "object"
 }
 
 func anyObject() json.RawMessage { return json.RawMessage(`{"type":"object"}`) }
@@ -369,7 +361,7 @@ func (e *encoder) list(body *canonical.CapabilityList) json.RawMessage {
 	for i := range body.Capabilities {
 		tools[i], metas[i] = e.tool(&body.Capabilities[i], names[i], "/body/capabilities/"+strconv.Itoa(i))
 	}
-	w.raw("tools", rawArray(tools))
+	w.raw("tools", rawjson.ArrayOf(tools))
 	w.hoist(canonTools, metas)
 	w.text("nextCursor", body.Next)
 	e.resultHead(w)

@@ -240,7 +240,7 @@ func (e *encoder) errorData(body *canonical.Error, native int64) json.RawMessage
 		e.lose(canonical.LossErrorDetail, canonical.Carried, "/body/native")
 	}
 	if len(body.Details) > 0 {
-		canon.Raw(canonDetails, rawArray(body.Details))
+		canon.Raw(canonDetails, rawjson.ArrayOf(body.Details))
 		e.lose(canonical.LossErrorDetail, canonical.Carried, "/body/details")
 	}
 	if ms := body.RetryAfter.Milliseconds(); ms > 0 {

@@ -219,14 +219,9 @@ func (e *encoder) content(w *writer, parts []canonical.Part, paths []string) err
 			return err
 		}
 	}
-	w.raw("content", rawArray(blocks))
+	w.raw("content", rawjson.ArrayOf(blocks))
 	w.hoist(canonBlocks, metas)
 	return nil
-}
-
-func rawArray(values []json.RawMessage) json.RawMessage {
-	b := rawjson.NewBuilder().Array("a", values).Bytes()
-	return b[len(`{"a":`) : len(b)-1]
 }
 
 // flat writes a turn or a task as a tool's result.

@@ -89,7 +89,7 @@ func takeTask(o, canon *rawjson.Object, version string) *canonical.Task {
 		o.Fail("status", "not a state of a task")
 	}
 	t.Status.State = state
-	if carried, _ := rawjson.Unquote(canon.Peek(canonState)); carried != "" && finer(canonical.State(carried), status) {
+	if carried := canon.PeekText(canonState); carried != "" && finer(canonical.State(carried), status) {
 		canon.Take(canonState)
 		t.Status.State = canonical.State(carried)
 	}

@@ -153,7 +153,7 @@ func decodeTaskList(m *canonical.Message, r *reader) error {
 	}
 	for i, raw := range tasks {
 		o := rawjson.Parse(raw, "/result/tasks/"+strconv.Itoa(i))
-		t := takeTask(o, rawjson.Parse([]byte("{}"), ""), m.Origin.Version)
+		t := takeTask(o, rawjson.Empty(), m.Origin.Version)
 		if o.Err() != nil {
 			return o.Err()
 		}
@@ -179,7 +179,7 @@ func (e *encoder) taskList(body *canonical.TaskList) (json.RawMessage, error) {
 		e.taskFields(inner, &body.Tasks[i], indexed("/body/tasks", i))
 		tasks[i] = inner.bytes()
 	}
-	w.raw("tasks", rawArray(tasks))
+	w.raw("tasks", rawjson.ArrayOf(tasks))
 	w.text("nextCursor", body.Next)
 	e.resultHead(w)
 	if body.Size != 0 && e.m.Origin.Binding != Binding {

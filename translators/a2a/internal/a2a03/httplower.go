@@ -40,7 +40,7 @@ func (h *toHTTP) loweredMessage(message json.RawMessage, _ string) json.RawMessa
 // silence, and not every peer takes silence so.
 func (h *toHTTP) configuration(raw json.RawMessage) json.RawMessage {
 	const place = "/preferences"
-	o := orEmpty(raw)
+	o := rawjson.Open(raw)
 	if raw != nil && len(o.Members()) == 0 {
 		h.drop(canonical.LossEmpty, place)
 	}

@@ -57,7 +57,7 @@ func (l *lowerer) carry(metadata json.RawMessage, members []rawjson.Member, code
 
 // filled declares metadata that was there and said nothing, and now says something.
 func (l *lowerer) filled(metadata json.RawMessage, path string) {
-	if isNull(metadata) || (rawjson.IsObject(metadata) && orEmpty(metadata).Rest() == nil) {
+	if isNull(metadata) || (rawjson.IsObject(metadata) && rawjson.Open(metadata).Rest() == nil) {
 		l.drop(canonical.LossEmpty, path+"/extensions/a2a-v1/metadata")
 	}
 }
@@ -226,7 +226,7 @@ func (l *lowerer) data(b *rawjson.Builder, value, metadata json.RawMessage, path
 		return metadata
 	}
 	l.filled(metadata, path)
-	m := orEmpty(metadata)
+	m := rawjson.Open(metadata)
 	if m.Take(keyCompat) != nil {
 		l.drop(canonical.LossMetadata, path+"/extensions")
 	}

@@ -20,7 +20,7 @@ func (f *fromHTTP) push(params json.RawMessage, path string) json.RawMessage {
 	task, id := o.Take("taskId"), o.Take("configId")
 	o.Take("parent")
 	raised := f.setting(o.Take("config"), o.Path("config"))
-	inner := orEmpty(raised)
+	inner := rawjson.Open(raised)
 	inner.Take("taskId")
 	if !isText(id) || inner.Has("id") {
 		id = nil
@@ -44,7 +44,7 @@ func (f *fromHTTP) setting(raw json.RawMessage, path string) json.RawMessage {
 		f.fail(o.Path(pushConfig), "required")
 		return nil
 	}
-	config := orEmpty(f.config(inner, o.Path(pushConfig)))
+	config := rawjson.Open(f.config(inner, o.Path(pushConfig)))
 	b := rawjson.NewBuilder()
 	if named {
 		b.Raw("taskId", quote(task))
