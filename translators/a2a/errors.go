@@ -196,9 +196,7 @@ func (e *encoder) failure(body *canonical.Error) (jsonrpc.Error, int) {
 			return jsonrpc.Error{Code: n.Code, Message: body.Message, Data: n.Data, Rest: rest}, row.status
 		}
 	}
-	if row.coarse() {
-		e.lose(canonical.LossErrorCode, "/body/code")
-	}
+	e.loseIf(row.coarse(), canonical.LossErrorCode, "/body/code")
 	return jsonrpc.Error{Code: row.number, Message: body.Message, Data: e.details(body, row)}, row.status
 }
 

@@ -272,9 +272,7 @@ func (e *encoder) sayResult(result json.RawMessage) translators.Wire {
 
 // unpaired declares an id that a form without JSON-RPC has no place for.
 func (e *encoder) unpaired(id json.RawMessage) {
-	if id != nil {
-		e.drop(canonical.LossIDs, "/correlation/wireID")
-	}
+	e.dropIf(id != nil, canonical.LossIDs, "/correlation/wireID")
 }
 
 // FormGRPC is the form of A2A 1.0 over gRPC (A2A 10), by the name that cards

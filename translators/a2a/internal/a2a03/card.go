@@ -169,9 +169,7 @@ func (l *lowerer) interfaces(b *rawjson.Builder, supported json.RawMessage) bool
 	if len(others) > 0 {
 		b.Array("additionalInterfaces", others)
 	}
-	if gone {
-		l.drop(canonical.LossPeerInfo, PlaceInterfaces)
-	}
+	l.dropIf(gone, canonical.LossPeerInfo, PlaceInterfaces)
 	return found
 }
 

@@ -41,9 +41,7 @@ func (h *toHTTP) loweredMessage(message json.RawMessage, _ string) json.RawMessa
 func (h *toHTTP) configuration(raw json.RawMessage) json.RawMessage {
 	const place = "/preferences"
 	o := rawjson.Open(raw)
-	if raw != nil && len(o.Members()) == 0 {
-		h.drop(canonical.LossEmpty, place)
-	}
+	h.dropIf(raw != nil && len(o.Members()) == 0, canonical.LossEmpty, place)
 	b := rawjson.NewBuilder()
 	switch wait := o.Take("blocking"); {
 	case string(wait) == "false":

@@ -43,6 +43,12 @@ func (l *lowerer) lose(code canonical.LossCode, path string, fate canonical.Fate
 
 func (l *lowerer) drop(code canonical.LossCode, path string) { l.lose(code, path, canonical.Dropped) }
 
+func (l *lowerer) dropIf(there bool, code canonical.LossCode, path string) {
+	if there {
+		l.drop(code, path)
+	}
+}
+
 // carry packs members into metadata; where something stands in the way they are lost.
 func (l *lowerer) carry(metadata json.RawMessage, members []rawjson.Member, code canonical.LossCode, path string) json.RawMessage {
 	out, ok := pack(metadata, members)

@@ -63,9 +63,7 @@ func (r *raiser) authentication(raw json.RawMessage, path string) json.RawMessag
 // push lowers settings with the task that they are for.
 func (l *lowerer) push(raw json.RawMessage) json.RawMessage {
 	o := rawjson.Parse(raw, "")
-	if o.Take("tenant") != nil {
-		l.drop(canonical.LossIDs, "/conversation/tenant")
-	}
+	l.dropIf(o.Take("tenant") != nil, canonical.LossIDs, "/conversation/tenant")
 	task, outer := o.Take("taskId"), o.Take(keyOuter)
 	b := rawjson.NewBuilder().Raw("taskId", task).Raw(pushConfig, l.config(object(o)))
 	if rawjson.IsObject(outer) {
@@ -118,12 +116,8 @@ func (h *toHTTP) pushQuery(params json.RawMessage) json.RawMessage {
 func (l *lowerer) setting(params json.RawMessage, rest func(*rawjson.Object) json.RawMessage) json.RawMessage {
 	o := rawjson.Parse(params, "")
 	b := rawjson.NewBuilder().Raw("id", o.Take("taskId")).Raw(pushConfigID, o.Take("id"))
-	if o.Take("pageSize") != nil {
-		l.drop(canonical.LossPush, "/body/size")
-	}
-	if o.Take("pageToken") != nil {
-		l.drop(canonical.LossPush, "/body/cursor")
-	}
+	l.dropIf(o.Take("pageSize") != nil, canonical.LossPush, "/body/size")
+	l.dropIf(o.Take("pageToken") != nil, canonical.LossPush, "/body/cursor")
 	return b.Merge(rest(o)).Bytes()
 }
 
@@ -148,9 +142,7 @@ func (l *lowerer) pushResult(result json.RawMessage) json.RawMessage {
 	switch {
 	case o.Has("configs"):
 		list := mapped(o.Take("configs"), "/body/configs", func(raw json.RawMessage, _ string) json.RawMessage { return l.push(raw) })
-		if string(o.Take("nextPageToken")) > `""` {
-			l.drop(canonical.LossPush, "/body/next")
-		}
+		l.dropIf(string(o.Take("nextPageToken")) > `""`, canonical.LossPush, "/body/next")
 		for _, m := range o.Members() {
 			l.around(m)
 		}
