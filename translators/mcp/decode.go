@@ -287,20 +287,7 @@ func absent() json.RawMessage { return json.RawMessage("null") }
 // takeInfo takes name and version out of an Implementation; what is left of it
 // stays under its name.
 func takeInfo(r *reader, o *rawjson.Object, name string, to *canonical.Party) {
-	info := o.Object(name)
-	if info == nil {
-		return
-	}
-	r.nested(info, levelParty, name)
-	takeText(info, "name", &to.Name)
-	takeText(info, "version", &to.Version)
-	if info.Err() != nil {
-		o.Fail(name, "name or version is not a string")
-		return
-	}
-	if rest := info.Rest(); rest != nil || to.Name == "" && to.Version == "" {
-		o.Put(name, rawjson.OrEmpty(rest))
-	}
+	takeParty(r, o, name, "name or version is not a string", partyFields(to), func(*rawjson.Object) bool { return to.Name == "" && to.Version == "" })
 }
 
 func decodeReply(w translators.Wire, env jsonrpc.Message, m *canonical.Message) error {

@@ -236,11 +236,7 @@ func (e *encoder) replyTo(body *canonical.Reply) (translators.Wire, error) {
 	}
 	w := translators.Wire{Header: header(e.m, e.version, "", "")}
 	if body.Failure != nil {
-		said := e.errorOf(body.Failure)
-		if n := body.Failure.Native; n != nil && n.Binding == Binding {
-			said.Rest = body.Failure.Extensions[Binding]
-		}
-		w.Body = jsonrpc.Failure(body.ID, said)
+		w.Body = jsonrpc.Failure(body.ID, e.errorOf(body.Failure))
 		return w, nil
 	}
 	result, err := e.answer(&body.Answer, "/body/answer")

@@ -105,9 +105,7 @@ func (e *encoder) nativeResponse(body *canonical.Native) (translators.Wire, erro
 			return translators.Wire{}, refuse(canonical.CodeBadUpstream, "the result is of a type that was not asked for")
 		}
 		if e.modern {
-			if len(o.Members()) == 0 {
-				e.lose(canonical.LossEmpty, canonical.Dropped, "/body/result")
-			}
+			e.dropIf(len(o.Members()) == 0, canonical.LossEmpty, "/body/result")
 			result = modernResult(o)
 		} else {
 			result = e.legacyResult(o)

@@ -115,14 +115,12 @@ func (e *encoder) result(body *canonical.Result) (json.RawMessage, error) {
 	case e.asTask(body):
 		e.head(w, resultTask)
 	default:
-		e.resultHead(w)
+		e.head(w, resultDone)
 	}
 	if id := e.m.Conversation.TaskID; e.m.Op == canonical.OpTaskResult && id != "" && w.metaLeft(metaRelated) == nil && !e.native {
 		w.metaRaw(metaRelated, rawjson.NewBuilder().String("taskId", id).Bytes())
 	}
-	if body.Output != nil && !body.Output.At.IsZero() {
-		e.lose(canonical.LossHistory, canonical.Dropped, "/body/output/at")
-	}
+	e.dropIf(body.Output != nil && !body.Output.At.IsZero(), canonical.LossHistory, "/body/output/at")
 	var err error
 	switch {
 	case e.asTask(body):
