@@ -346,15 +346,9 @@ func (e *encoder) tags(c *canonical.Capability) []string {
 
 // declareCard says what a reader of the card proper does not see.
 func (e *encoder) declareCard(c *canonical.Description) {
-	if c.Title != "" {
-		e.lose(canonical.LossPeerInfo, "/body/title")
-	}
-	if c.Instructions != "" {
-		e.lose(canonical.LossPeerInfo, "/body/instructions")
-	}
-	if !slices.Equal(c.Versions, versionsOf(c.Interfaces)) {
-		e.lose(canonical.LossPeerInfo, "/body/versions")
-	}
+	e.loseIf(c.Title != "", canonical.LossPeerInfo, "/body/title")
+	e.loseIf(c.Instructions != "", canonical.LossPeerInfo, "/body/instructions")
+	e.loseIf(!slices.Equal(c.Versions, versionsOf(c.Interfaces)), canonical.LossPeerInfo, "/body/versions")
 	e.add(profile.ForeignLosses(c.Extensions, Binding, "/body"))
 	for i := range c.Capabilities {
 		capability := &c.Capabilities[i]
@@ -371,21 +365,10 @@ func (e *encoder) declareCard(c *canonical.Description) {
 
 // declareEnvelope: a card is a document and has no room for what came around it.
 func (e *encoder) declareEnvelope() {
-	drops := []struct {
-		there bool
-		code  canonical.LossCode
-		path  string
-	}{
-		{e.m.Correlation.WireID != nil, canonical.LossIDs, "/correlation/wireID"},
-		{len(e.m.Extensions) > 0, canonical.LossExtension, "/extensions"},
-		{e.m.From.Name != "", canonical.LossPeerInfo, "/from/name"},
-		{e.m.From.Version != "", canonical.LossPeerInfo, "/from/version"},
-	}
-	for _, d := range drops {
-		if d.there {
-			e.drop(d.code, d.path)
-		}
-	}
+	e.dropIf(e.m.Correlation.WireID != nil, canonical.LossIDs, "/correlation/wireID")
+	e.dropIf(len(e.m.Extensions) > 0, canonical.LossExtension, "/extensions")
+	e.dropIf(e.m.From.Name != "", canonical.LossPeerInfo, "/from/name")
+	e.dropIf(e.m.From.Version != "", canonical.LossPeerInfo, "/from/version")
 }
 
 // Served is a description as a gateway serves it at url: reached there and

@@ -151,6 +151,19 @@ func (e *encoder) drop(code canonical.LossCode, path string) {
 	e.losses = append(e.losses, canonical.Loss{Code: code, Path: path, Fate: canonical.Dropped})
 }
 
+// loseIf and dropIf declare what is there.
+func (e *encoder) loseIf(there bool, code canonical.LossCode, path string) {
+	if there {
+		e.lose(code, path)
+	}
+}
+
+func (e *encoder) dropIf(there bool, code canonical.LossCode, path string) {
+	if there {
+		e.drop(code, path)
+	}
+}
+
 // mint gives a message inside a task an id made from the task's, unless it
 // came without one from A2A.
 func (e *encoder) mint(id string) string {
@@ -251,9 +264,7 @@ func (e *encoder) request(invoke *canonical.Invoke) (json.RawMessage, error) {
 	if invoke.TTL != nil {
 		e.span(canon, keyTTL, *invoke.TTL, "/body/ttl")
 	}
-	if invoke.Push != nil {
-		e.drop(canonical.LossCredentials, "/body/push")
-	}
+	e.dropIf(invoke.Push != nil, canonical.LossCredentials, "/body/push")
 	w.metadata(e.wrap(canon, turn.Extensions, "/body"))
 	return w.bytes(), nil
 }
@@ -274,9 +285,7 @@ func (e *encoder) turn(turn *profile.Turn, id string) json.RawMessage {
 		ours = profile.Merge(ours, rawjson.NewBuilder().String("skill", skill).Bytes())
 	}
 	w.metadata(ours)
-	if e.m.Preferences.Stream && !e.home && !e.target.Stream {
-		e.drop(canonical.LossStatusUpdates, "/preferences/stream")
-	}
+	e.dropIf(e.m.Preferences.Stream && !e.home && !e.target.Stream, canonical.LossStatusUpdates, "/preferences/stream")
 	return w.bytes()
 }
 

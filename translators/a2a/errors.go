@@ -153,14 +153,13 @@ func (d *details) read(o *rawjson.Object) bool {
 	kind, _ := rawjson.Unquote(o.Take("@type"))
 	switch {
 	case kind == typeErrorInfo && d.reason == "":
-		d.reason, _ = rawjson.Unquote(o.Peek("reason"))
-		domain, _ := rawjson.Unquote(o.Peek("domain"))
-		if domain != domainA2A && domain != domainOurs {
+		d.reason = o.PeekText("reason")
+		if domain := o.PeekText("domain"); domain != domainA2A && domain != domainOurs {
 			d.reason = ""
 		}
 		return d.reason != ""
 	case kind == typeRetryInfo && d.retry == 0:
-		text, _ := rawjson.Unquote(o.Peek("retryDelay"))
+		text := o.PeekText("retryDelay")
 		delay, err := time.ParseDuration(text)
 		if err != nil || delay < 0 || !strings.HasSuffix(text, "s") {
 			return false
@@ -180,7 +179,7 @@ func (d *details) read(o *rawjson.Object) bool {
 }
 
 func upstream(o *rawjson.Object) *canonical.NativeError {
-	binding, _ := rawjson.Unquote(o.Peek("binding"))
+	binding := o.PeekText("binding")
 	code, err := strconv.ParseInt(string(o.Peek("code")), 10, 64)
 	if err != nil || binding == "" {
 		return nil
@@ -197,9 +196,7 @@ func (e *encoder) failure(body *canonical.Error) (jsonrpc.Error, int) {
 			return jsonrpc.Error{Code: n.Code, Message: body.Message, Data: n.Data, Rest: rest}, row.status
 		}
 	}
-	if row.coarse() {
-		e.lose(canonical.LossErrorCode, "/body/code")
-	}
+	e.loseIf(row.coarse(), canonical.LossErrorCode, "/body/code")
 	return jsonrpc.Error{Code: row.number, Message: body.Message, Data: e.details(body, row)}, row.status
 }
 

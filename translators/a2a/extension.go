@@ -46,7 +46,7 @@ type params struct {
 
 // params reads our entry and leaves the capabilities object as it is.
 func (d *decoder) params(r *reader) params {
-	p := params{canon: rawjson.Parse([]byte("{}"), "")}
+	p := params{canon: rawjson.Empty()}
 	raw := r.value("capabilities")
 	if raw == nil {
 		return p
@@ -66,9 +66,7 @@ func (d *decoder) params(r *reader) params {
 			p.skills[m.Name] = m.Value
 		}
 	}
-	if canon := found.Take(profile.CanonKey); rawjson.IsObject(canon) {
-		p.canon = rawjson.Parse(canon, "")
-	}
+	p.canon = rawjson.Open(found.Take(profile.CanonKey))
 	p.ext = foreign(found)
 	return p
 }
@@ -87,11 +85,7 @@ func ourParams(capabilities json.RawMessage) json.RawMessage {
 }
 
 func isOurs(entry json.RawMessage) bool {
-	if !rawjson.IsObject(entry) {
-		return false
-	}
-	uri, _ := rawjson.Unquote(rawjson.Parse(entry, "").Peek("uri"))
-	return uri == profile.ExtensionURI
+	return rawjson.Open(entry).PeekText("uri") == profile.ExtensionURI
 }
 
 // foreign are the members that are the objects of other bindings.
@@ -121,11 +115,8 @@ func (p params) skill(c *canonical.Capability) {
 	if c.InputSchema != nil {
 		c.Profile = canonical.ProfileTyped
 	}
-	if canon := o.Take(profile.CanonKey); rawjson.IsObject(canon) {
-		said, _ := rawjson.Unquote(rawjson.Parse(canon, "").Peek(keyProfile))
-		if isProfile(said) {
-			c.Profile = canonical.Profile(said)
-		}
+	if said := rawjson.Open(o.Take(profile.CanonKey)).PeekText(keyProfile); isProfile(said) {
+		c.Profile = canonical.Profile(said)
 	}
 	for binding, value := range foreign(o) {
 		c.Extensions = c.Extensions.With(binding, value)
@@ -138,8 +129,8 @@ func isProfile(text string) bool {
 }
 
 func (p params) card(c *canonical.Description) {
-	c.Title, _ = rawjson.Unquote(p.canon.Peek(keyTitle))
-	c.Instructions, _ = rawjson.Unquote(p.canon.Peek(keyInstructions))
+	c.Title = p.canon.PeekText(keyTitle)
+	c.Instructions = p.canon.PeekText(keyInstructions)
 	if versions, ok := rawjson.Texts(p.canon.Peek(keyVersions)); ok {
 		c.Versions = versions
 	}
@@ -189,10 +180,7 @@ func flagged(left json.RawMessage, c *canonical.Description) json.RawMessage {
 
 // cardCapabilities lays our entry over the capabilities that the card had.
 func (e *encoder) cardCapabilities(c *canonical.Description, left json.RawMessage) json.RawMessage {
-	if !rawjson.IsObject(left) {
-		left = json.RawMessage("{}")
-	}
-	left = flagged(left, c)
+	left = flagged(rawjson.ObjectOr(left), c)
 	o := rawjson.Parse(left, "")
 	before := o.Peek("extensions")
 	elements, _ := rawjson.Elements(before)
@@ -254,11 +242,7 @@ func overCanon(left json.RawMessage, c *canonical.Description) json.RawMessage {
 	case slices.Equal(c.Versions, versionsOf(c.Interfaces)):
 		l.put(keyVersions, nil, isTexts)
 	default:
-		quoted := make([]json.RawMessage, len(c.Versions))
-		for i, version := range c.Versions {
-			quoted[i] = rawjson.Quote(version)
-		}
-		l.put(keyVersions, rawjson.ArrayOf(quoted), isTexts)
+		l.put(keyVersions, rawjson.ArrayOf(rawjson.List(c.Versions, func(v *string) json.RawMessage { return rawjson.Quote(*v) })), isTexts)
 	}
 	return l.value(left)
 }
@@ -302,10 +286,7 @@ type layer struct {
 }
 
 func over(left json.RawMessage) *layer {
-	if !rawjson.IsObject(left) {
-		left = json.RawMessage("{}")
-	}
-	return &layer{o: rawjson.Parse(left, ""), b: rawjson.NewBuilder()}
+	return &layer{o: rawjson.Open(left), b: rawjson.NewBuilder()}
 }
 
 // put sets a member. Without a value, what stood there goes if reads says that

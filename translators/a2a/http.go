@@ -107,7 +107,7 @@ func readHTTP(w translators.Wire) (jsonrpc.Message, error) {
 		return jsonrpc.Message{}, o.Err()
 	}
 	said, failure := httpRow{status: statusOf(w)}, &jsonrpc.Error{}
-	said.name, _ = rawjson.Unquote(status.Peek("status"))
+	said.name = status.PeekText("status")
 	failure.Message, _ = status.String("message")
 	said.unwrap(failure, status.Take("details"))
 	if rowOfHTTP(failure) == said && status.Has("code") {
@@ -126,7 +126,7 @@ func statusOf(w translators.Wire) int {
 		return w.Status
 	}
 	status := rawjson.Parse(w.Body, "").Peek("error")
-	code, err := strconv.Atoi(string(rawjson.Parse(rawjson.ObjectOr(status), "").Peek("code")))
+	code, err := strconv.Atoi(string(rawjson.Open(status).Peek("code")))
 	if err != nil {
 		return w.Status
 	}
@@ -171,7 +171,7 @@ func (said httpRow) unwrap(failure *jsonrpc.Error, details json.RawMessage) {
 		return
 	}
 	o := rawjson.Parse(rest[0], "")
-	kind, _ := rawjson.Unquote(o.Peek("@type"))
+	kind := o.PeekText("@type")
 	if code, err := strconv.ParseInt(string(o.Peek("code")), 10, 64); kind == typeRPC && err == nil {
 		failure.Code, failure.Data = code, o.Peek("data")
 	}
@@ -197,11 +197,11 @@ func isList(raw json.RawMessage) bool { return len(raw) > 0 && raw[0] == '[' }
 func sayHTTP(failure jsonrpc.Error) (body []byte, status int, wrapped bool) {
 	row := rowOfHTTP(&failure)
 	rest := rawjson.Parse(rawjson.OrEmpty(failure.Rest), "")
-	b, kept := rawjson.NewBuilder(), rawjson.Parse(rawjson.ObjectOr(rest.Take(keyHTTP)), "")
+	b, kept := rawjson.NewBuilder(), rawjson.Open(rest.Take(keyHTTP))
 	if !kept.Has("code") && !kept.Has("status") {
 		b.Raw("code", json.RawMessage(strconv.Itoa(row.status))).String("status", row.name)
 	} else {
-		row.name, _ = rawjson.Unquote(kept.Peek("status"))
+		row.name = kept.PeekText("status")
 		if code, err := strconv.Atoi(string(kept.Peek("code"))); err == nil && code >= 400 && code < 600 {
 			row.status = code
 		}
@@ -272,9 +272,7 @@ func (e *encoder) sayResult(result json.RawMessage) translators.Wire {
 
 // unpaired declares an id that a form without JSON-RPC has no place for.
 func (e *encoder) unpaired(id json.RawMessage) {
-	if id != nil {
-		e.drop(canonical.LossIDs, "/correlation/wireID")
-	}
+	e.dropIf(id != nil, canonical.LossIDs, "/correlation/wireID")
 }
 
 // FormGRPC is the form of A2A 1.0 over gRPC (A2A 10), by the name that cards

@@ -299,11 +299,7 @@ func (w *writer) list(name string, values []json.RawMessage) {
 }
 
 func (w *writer) texts(name string, values []string) {
-	quoted := make([]json.RawMessage, len(values))
-	for i, value := range values {
-		quoted[i] = rawjson.Quote(value)
-	}
-	w.list(name, quoted)
+	w.list(name, rawjson.List(values, func(text *string) json.RawMessage { return rawjson.Quote(*text) }))
 }
 
 // enum writes a value by its name, or in the form it had. otherwise is the

@@ -1,7 +1,6 @@
 package a2a
 
 import (
-
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/a2a/internal/a2a03"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -77,7 +76,7 @@ func asks(m *canonical.Message, stream bool) *operation {
 func answers(re canonical.Op, event bool) a2a03.Words {
 	switch {
 	case event:
-		return a2a03.Told
+		return a2a03.Streamed
 	case re == canonical.OpTaskGet, re == canonical.OpTaskCancel, re == canonical.OpTaskResult:
 		return a2a03.Tasked
 	case re == canonical.OpTaskList:

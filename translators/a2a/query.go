@@ -56,33 +56,19 @@ func (e *encoder) query(q *canonical.TaskQuery) (json.RawMessage, error) {
 // unsaidQuery declares what no question about a task can say.
 func (e *encoder) unsaidQuery(q *canonical.TaskQuery) {
 	p := e.m.Preferences
-	if p.HistoryLength != nil && e.m.Op != canonical.OpTaskGet {
-		e.drop(canonical.LossHistory, "/preferences/historyLength")
-	}
+	e.dropIf(p.HistoryLength != nil && e.m.Op != canonical.OpTaskGet, canonical.LossHistory, "/preferences/historyLength")
 	e.wishes()
-	if len(q.Answers) > 0 {
-		e.drop(canonical.LossElicitation, "/body/answers")
-	}
-	if e.m.Conversation.TaskID != "" && e.m.Conversation.TaskID != q.ID {
-		e.drop(canonical.LossIDs, "/conversation/taskId")
-	}
-	if len(e.m.Conversation.ReferenceTasks) > 0 {
-		e.drop(canonical.LossIDs, "/conversation/referenceTasks")
-	}
-	if e.m.To.Skill != "" {
-		e.drop(canonical.LossIDs, "/to/skill")
-	}
+	e.dropIf(len(q.Answers) > 0, canonical.LossElicitation, "/body/answers")
+	e.dropIf(e.m.Conversation.TaskID != "" && e.m.Conversation.TaskID != q.ID, canonical.LossIDs, "/conversation/taskId")
+	e.dropIf(len(e.m.Conversation.ReferenceTasks) > 0, canonical.LossIDs, "/conversation/referenceTasks")
+	e.dropIf(e.m.To.Skill != "", canonical.LossIDs, "/to/skill")
 }
 
 // wishes declares the preferences that only a message to an agent can say.
 func (e *encoder) wishes() {
 	p := e.m.Preferences
-	if len(p.AcceptMedia) > 0 {
-		e.drop(canonical.LossModes, "/preferences/acceptMedia")
-	}
-	if p.NoWait {
-		e.drop(canonical.LossWait, "/preferences/noWait")
-	}
+	e.dropIf(len(p.AcceptMedia) > 0, canonical.LossModes, "/preferences/acceptMedia")
+	e.dropIf(p.NoWait, canonical.LossWait, "/preferences/noWait")
 }
 
 // dropQuery declares what is lost where a request has no metadata.

@@ -220,19 +220,19 @@ func extensionsField(version string) string {
 }
 
 // raise turns what a message of 0.3 says into the words of 1.0.
-func raise(m *canonical.Message, raw json.RawMessage, path string, said a2a03.Words, form string) (json.RawMessage, []canonical.Loss, error) {
+func raise(m *canonical.Message, raw json.RawMessage, path string, words a2a03.Words, form string) (json.RawMessage, []canonical.Loss, error) {
 	if m.Origin.Version != Version03 {
 		return raw, nil, nil
 	}
-	return a2a03.Raise(said, form == FormHTTP, raw, path)
+	return a2a03.Raise(words, form == FormHTTP, raw, path)
 }
 
 // lower turns what was written into the words of 0.3, if that is the target.
-func (e *encoder) lower(raw json.RawMessage, said a2a03.Words) json.RawMessage {
+func (e *encoder) lower(raw json.RawMessage, words a2a03.Words) json.RawMessage {
 	if e.target.Version != Version03 {
 		return raw
 	}
-	raw, losses := a2a03.Lower(said, e.target.Form == FormHTTP, raw)
+	raw, losses := a2a03.Lower(words, e.target.Form == FormHTTP, raw)
 	e.between(losses)
 	return raw
 }

@@ -176,7 +176,7 @@ func evidenced(body []byte, tokens []string, sig string) ([]byte, error) {
 	o := rawjson.Parse(body, "")
 	o.Take("sig")
 	p := rawjson.Parse(rawjson.ObjectOr(withoutEvidence(rawjson.ObjectOr(o.RawObject("payload")))), "/payload")
-	object := rawjson.Parse(rawjson.ObjectOr(p.RawObject(envelope.Key)), "")
+	object := rawjson.Open(p.RawObject(envelope.Key))
 	object.Take(envelope.SlotECT)
 	attested, _ := p.Array(slotAttestations)
 	if err := cmp.Or(o.Err(), p.Err(), object.Err()); err != nil {

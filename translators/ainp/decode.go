@@ -104,11 +104,10 @@ func (l letter) op() string {
 	if l.aepb == nil {
 		return ""
 	}
-	op, _ := rawjson.Unquote(rawjson.Parse(l.aepb, "").Peek(opMember))
-	if op != opDescribe {
+	if rawjson.Parse(l.aepb, "").PeekText(opMember) != opDescribe {
 		return ""
 	}
-	return op
+	return opDescribe
 }
 
 // native reads what AINP's own members say.
@@ -206,7 +205,7 @@ func (l letter) outcome(m *canonical.Message, p *rawjson.Object, re canonical.Op
 	case canonical.OpTaskList:
 		return l.listed(m, p)
 	case canonical.OpTaskCancel:
-		if status, _ := rawjson.Unquote(p.Peek("status")); status == statusSuccess && !p.Has("result") && !envelope.HasKind(l.aepb) {
+		if status := p.PeekText("status"); status == statusSuccess && !p.Has("result") && !envelope.HasKind(l.aepb) {
 			return l.done(m, p)
 		}
 		return l.result(m, p)
@@ -218,10 +217,7 @@ func (l letter) outcome(m *canonical.Message, p *rawjson.Object, re canonical.Op
 }
 
 func (l letter) payloadOrEmpty() json.RawMessage {
-	if l.payload == nil {
-		return json.RawMessage("{}")
-	}
-	return l.payload
+	return rawjson.OrEmpty(l.payload)
 }
 
 // answers takes what a reply says about its request.

@@ -162,7 +162,7 @@ func (e *encoder) letter() (letter, error) {
 		l.kind, l.payload = TypeDiscover, rawjson.Without(body.Extensions[Binding], envelope.Key)
 		l.payload = same(l.payload, body.Extensions[Binding])
 	case *canonical.Result:
-		if own := rawjson.Parse(rawjson.ObjectOr(body.Extensions[Binding]), ""); e.home() && body.Pending != nil && len(body.Pending.Inputs) == 1 && kindOf(own) == intentApproval {
+		if own := rawjson.Open(body.Extensions[Binding]); e.home() && body.Pending != nil && len(body.Pending.Inputs) == 1 && kindOf(own) == intentApproval {
 			l.kind, l.payload = TypeIntent, e.question(&body.Pending.Inputs[0], own)
 			break
 		}
@@ -275,7 +275,7 @@ func (e *encoder) phase() error {
 
 // notice goes home as it came; nobody else's has a counterpart.
 func (e *encoder) notice() (letter, error) {
-	o := rawjson.Parse(rawjson.ObjectOr(e.m.Extensions[Binding]), "")
+	o := rawjson.Open(e.m.Extensions[Binding])
 	l := letter{kind: o.Required("msg_type"), id: o.Required("id")}
 	l.trace, l.traced = o.String("trace_id")
 	l.payload = o.RawObject("payload")
@@ -288,7 +288,7 @@ func (e *encoder) notice() (letter, error) {
 
 // head writes what stands around the payload.
 func (e *encoder) head(l *letter) error {
-	o := rawjson.Parse(rawjson.ObjectOr(e.m.Extensions[Binding]), "")
+	o := rawjson.Open(e.m.Extensions[Binding])
 	own, hasOwn := o.String("id")
 	short := e.short()
 	ref := reference{}
@@ -352,7 +352,7 @@ func (e *encoder) short() bool {
 	if !ok || !e.stamp.At.IsZero() {
 		return false
 	}
-	return string(rawjson.Parse(rawjson.ObjectOr(body.Extensions[Binding]), "").Peek(shortMark)) == "true"
+	return string(rawjson.Open(body.Extensions[Binding]).Peek(shortMark)) == "true"
 }
 
 // defaultTTL is how long a message of ours may be under way, in milliseconds.

@@ -15,8 +15,7 @@ import (
 func (l letter) happened(m *canonical.Message, p *rawjson.Object) (bool, error) {
 	switch {
 	case l.kind == TypeResult:
-		status, _ := rawjson.Unquote(p.Peek("status"))
-		if status != statusPartial && !envelope.HasEvent(l.aepb) {
+		if p.PeekText("status") != statusPartial && !envelope.HasEvent(l.aepb) {
 			return false, nil
 		}
 		return true, l.changed(m, p)
@@ -36,8 +35,7 @@ func (l letter) happened(m *canonical.Message, p *rawjson.Object) (bool, error) 
 }
 
 func kindOf(p *rawjson.Object) string {
-	kind, _ := rawjson.Unquote(p.Peek(typeMember))
-	return kind
+	return p.PeekText(typeMember)
 }
 
 // Final reports whether a message in answer to an intent is the last one: an
@@ -47,13 +45,11 @@ func Final(body []byte) bool {
 		return false
 	}
 	o := rawjson.Parse(body, "")
-	kind, _ := rawjson.Unquote(o.Peek("msg_type"))
-	p := o.Object("payload")
+	kind, p := o.PeekText("msg_type"), o.Object("payload")
 	if kind != TypeResult || p == nil {
 		return kind == TypeError
 	}
-	status, _ := rawjson.Unquote(p.Peek("status"))
-	return status != statusPartial && !envelope.HasEvent(p.Peek(envelope.Key))
+	return p.PeekText("status") != statusPartial && !envelope.HasEvent(p.Peek(envelope.Key))
 }
 
 // changed reads how the work stands: what is said with it is said on the way.
@@ -92,11 +88,7 @@ func (l letter) notified(m *canonical.Message, p *rawjson.Object) error {
 		if said, ok := semantics.String("content"); ok {
 			status.Message = &canonical.Content{Role: canonical.RoleAgent, Parts: []canonical.Part{{Kind: canonical.KindText, Text: said}}}
 		}
-		left := semantics.Rest()
-		if left == nil {
-			left = json.RawMessage("{}")
-		}
-		p.Put("semantics", left)
+		p.Put("semantics", rawjson.OrEmpty(semantics.Rest()))
 		if semantics.Err() != nil {
 			return badParams()
 		}
@@ -107,7 +99,7 @@ func (l letter) notified(m *canonical.Message, p *rawjson.Object) error {
 
 // event writes one message of a stream.
 func (e *encoder) event(body *canonical.Event) (letter, error) {
-	own := rawjson.Parse(rawjson.ObjectOr(body.Extensions[Binding]), "")
+	own := rawjson.Open(body.Extensions[Binding])
 	switch {
 	case body.Native != nil:
 		return letter{}, refuse(canonical.CodeUnsupportedOp, "AINP has no such notification")

@@ -42,7 +42,7 @@ const (
 
 func (l letter) intent(m *canonical.Message) error {
 	p := rawjson.Parse(l.payloadOrEmpty(), "/payload")
-	kind, _ := rawjson.Unquote(p.Peek(typeMember))
+	kind := p.PeekText(typeMember)
 	if kind == intentNotice {
 		l.notice(m)
 		return p.Err()
@@ -111,10 +111,7 @@ func readNote(m *canonical.Message, body *canonical.Invoke, p *rawjson.Object, w
 	if o.Err() != nil {
 		return badParams()
 	}
-	rest := o.Rest()
-	if rest == nil {
-		rest = json.RawMessage("{}")
-	}
+	rest := rawjson.OrEmpty(o.Rest())
 	if attachments != nil && len(attachments) == 0 {
 		rest = rawjson.NewBuilder().Merge(rest).Array("attachments", nil).Bytes()
 	}
@@ -148,16 +145,14 @@ func readService(body *canonical.Invoke, p *rawjson.Object) error {
 	if semantics.Err() != nil || body.Call.Name == "" {
 		return badParams()
 	}
-	if left := semantics.Rest(); left != nil {
-		p.Put("semantics", left)
-	}
+	p.PutSet("semantics", semantics.Rest())
 	return nil
 }
 
 // intent writes an invocation: as a call if it is one, else as a note.
 func (e *encoder) intent(body *canonical.Invoke) (json.RawMessage, error) {
-	left := rawjson.Parse(rawjson.ObjectOr(body.Extensions[Binding]), "")
-	kind, _ := rawjson.Unquote(left.Peek(typeMember))
+	left := rawjson.Open(body.Extensions[Binding])
+	kind := left.PeekText(typeMember)
 	left.Take(envelope.Key)
 	switch {
 	case body.Call != nil:

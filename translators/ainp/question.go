@@ -42,7 +42,7 @@ func readQuestion(p *rawjson.Object) (canonical.Input, error) {
 		in.Prompt = append(in.Prompt, canonical.Part{Kind: canonical.KindText, Text: said})
 	}
 	p.Take("semantics")
-	if kind, _ := rawjson.Unquote(semantics.Peek("request_type")); kind == requestInput {
+	if kind := semantics.PeekText("request_type"); kind == requestInput {
 		p.Put("semantics", rawjson.NewBuilder().Raw("request_type", semantics.Take("request_type")).Bytes())
 	}
 	if left := semantics.Rest(); left != nil {
@@ -67,9 +67,9 @@ func (e *encoder) question(in *canonical.Input, own *rawjson.Object) json.RawMes
 			left = rawjson.Without(p.Data, "description")
 		}
 	}
-	if said := rawjson.Parse(rawjson.ObjectOr(own.Peek("semantics")), "").Peek("request_type"); said != nil {
+	if said := rawjson.Open(own.Peek("semantics")).Peek("request_type"); said != nil {
 		b.Raw("request_type", said)
-	} else if !e.home() && rawjson.Parse(rawjson.ObjectOr(left), "").Peek("request_type") == nil {
+	} else if !e.home() && rawjson.Open(left).Peek("request_type") == nil {
 		b.String("request_type", requestInput)
 	}
 	if len(texts) > 0 {
@@ -200,7 +200,7 @@ func untold(left json.RawMessage, told bool, id string) json.RawMessage {
 // reply writes the answer to a question.
 func (e *encoder) reply(body *canonical.Reply) letter {
 	own, b := body.Extensions[Binding], rawjson.NewBuilder()
-	switch said := rawjson.Parse(rawjson.ObjectOr(own), "").Peek("intent_id"); {
+	switch said := rawjson.Open(own).Peek("intent_id"); {
 	case said == nil:
 		b.String("intent_id", e.known(body.ID))
 	case string(said) != "null":

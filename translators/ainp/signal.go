@@ -34,9 +34,7 @@ func rollback(m *canonical.Message, p *rawjson.Object) error {
 	if !canonical.IsToken(said) || semantics.Err() != nil {
 		return badParams()
 	}
-	if left := semantics.Rest(); left != nil {
-		p.Put("semantics", left)
-	}
+	p.PutSet("semantics", semantics.Rest())
 	m.Op, m.Body = canonical.OpRollback, &canonical.Signal{Token: said, Extensions: extended(nil, p.Rest())}
 	return p.Err()
 }
@@ -54,9 +52,8 @@ func tokenIn(value json.RawMessage) (string, bool) {
 // decided reads a RESULT that tells what a human decided about an approval.
 func decided(m *canonical.Message, p *rawjson.Object) bool {
 	said, ok := tokenIn(p.Peek("result"))
-	approval, _ := rawjson.Unquote(p.Peek("intent_id"))
-	status, _ := rawjson.Unquote(p.Peek("status"))
-	if !ok || approval == "" || status != statusSuccess {
+	approval := p.PeekText("intent_id")
+	if status := p.PeekText("status"); !ok || approval == "" || status != statusSuccess {
 		return false
 	}
 	for _, name := range []string{"result", "intent_id", "status"} {

@@ -50,9 +50,7 @@ func (l letter) work(m *canonical.Message, kind string, p *rawjson.Object) error
 	if o.Err() != nil {
 		return badParams()
 	}
-	if left := o.Rest(); left != nil {
-		p.Put("semantics", left)
-	}
+	p.PutSet("semantics", o.Rest())
 	if p.Err() != nil {
 		return badParams()
 	}
@@ -73,7 +71,7 @@ func opOf(kind string) canonical.Op {
 
 // about writes an intent about work.
 func (e *encoder) about(kind string, own json.RawMessage, members *rawjson.Builder) json.RawMessage {
-	left := rawjson.Parse(rawjson.ObjectOr(own), "")
+	left := rawjson.Open(own)
 	left.Take(envelope.Key)
 	said := rawjson.Without(left.Peek("semantics"))
 	return e.payload(left, kind, contextWork, members.Merge(said).Bytes())
@@ -124,9 +122,7 @@ func (l letter) listed(m *canonical.Message, p *rawjson.Object) error {
 	if o.Err() != nil {
 		return o.Err()
 	}
-	if left := o.Rest(); left != nil {
-		p.Put("result", left)
-	}
+	p.PutSet("result", o.Rest())
 	body.Extensions = extended(nil, p.Rest())
 	return p.Err()
 }
@@ -134,7 +130,7 @@ func (l letter) listed(m *canonical.Message, p *rawjson.Object) error {
 func (e *encoder) list(body *canonical.TaskList) json.RawMessage {
 	inner := rawjson.NewBuilder()
 	envelope.WriteList(inner, body)
-	own := rawjson.Parse(rawjson.ObjectOr(body.Extensions[Binding]), "")
+	own := rawjson.Open(body.Extensions[Binding])
 	inner.Merge(rawjson.Without(own.Take("result"), "tasks", "next"))
 	b := rawjson.NewBuilder()
 	e.answers(b)

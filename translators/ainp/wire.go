@@ -51,7 +51,7 @@ func open(body []byte) (letter, error) {
 	if l.kind == TypeError && !o.Has("payload") {
 		return openShort(o, l)
 	}
-	if version, _ := rawjson.Unquote(o.Peek("version")); o.Err() == nil && version != Version {
+	if version := o.PeekText("version"); o.Err() == nil && version != Version {
 		return l, unsupported(o)
 	}
 	l.id = o.Required("id")
@@ -65,7 +65,7 @@ func open(body []byte) (letter, error) {
 			l.at = n
 		}
 	}
-	if from, _ := rawjson.Unquote(o.Peek("from_did")); !strings.HasPrefix(from, "did:") {
+	if from := o.PeekText("from_did"); !strings.HasPrefix(from, "did:") {
 		o.Fail("from_did", "not a DID")
 	}
 	l.payload = o.RawObject("payload")

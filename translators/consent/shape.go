@@ -133,9 +133,7 @@ func wanted(schema json.RawMessage) string {
 func misresult(method string, result *rawjson.Object) string {
 	switch method {
 	case "sampling/createMessage":
-		role, _ := rawjson.Unquote(result.Peek("role"))
-		model, _ := rawjson.Unquote(result.Peek("model"))
-		content := result.Peek("content")
+		role, model, content := result.PeekText("role"), result.PeekText("model"), result.Peek("content")
 		switch {
 		case role != "assistant":
 			return `its "role" is not "assistant"`
@@ -158,10 +156,6 @@ func areRoots(given json.RawMessage) bool {
 		return false
 	}
 	return !slices.ContainsFunc(roots, func(root json.RawMessage) bool {
-		if root[0] != '{' {
-			return true
-		}
-		uri, _ := rawjson.Unquote(rawjson.Parse(root, "").Peek("uri"))
-		return uri == ""
+		return rawjson.Open(root).PeekText("uri") == ""
 	})
 }

@@ -54,7 +54,7 @@ func decodeText(r *reader, p *canonical.Part) {
 	p.Text = requiredText(r.Object, "text")
 	canon := r.carried.Canon
 	profile.RestorePart(canon, p, textFields()...)
-	switch mark, _ := rawjson.Unquote(canon.Peek(markKind)); {
+	switch mark := canon.PeekText(markKind); {
 	case mark == "data" && isJSON(p.Text):
 		canon.Take(markKind)
 		p.Kind, p.Data, p.Text = canonical.KindData, json.RawMessage(p.Text), ""
@@ -120,8 +120,7 @@ func decodeLink(r *reader, p *canonical.Part) {
 // derived reports and takes the mark that a member was made up for the block;
 // as made-up as it is, we must be able to make it up again.
 func (r *reader) derived(member string, again bool) bool {
-	mark, _ := rawjson.Unquote(r.carried.Canon.Peek(markDerived))
-	if mark != member || !again {
+	if r.carried.Canon.PeekText(markDerived) != member || !again {
 		return false
 	}
 	r.carried.Canon.Take(markDerived)
@@ -149,9 +148,7 @@ func decodeResource(r *reader, p *canonical.Part) {
 		r.Fail("resource", "malformed")
 		return
 	}
-	if rest := in.Rest(); rest != nil {
-		r.Put("resource", rest)
-	}
+	r.PutSet("resource", in.Rest())
 	profile.RestorePart(r.carried.Canon, p, profile.PartName, profile.PartTitle, profile.PartDescription, profile.PartSize)
 	ours := p.Kind == canonical.KindFile && profile.NaturalForm(p.Media) == canonical.FormEmbedded && p.URI == embeddedURI(p.Name)
 	if r.derived("uri", ours) {

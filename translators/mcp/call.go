@@ -100,9 +100,7 @@ func (e *encoder) retry(w *writer, body *canonical.Invoke) error {
 	case e.version != Legacy && body.TTL != nil:
 		e.lose(canonical.LossCaching, canonical.Dropped, "/body/ttl")
 	}
-	if e.version < Legacy && e.m.Preferences.TaskOK {
-		e.lose(canonical.LossCaching, canonical.Dropped, "/preferences/taskOK")
-	}
+	e.dropIf(e.version < Legacy && e.m.Preferences.TaskOK, canonical.LossCaching, "/preferences/taskOK")
 	return nil
 }
 

@@ -176,7 +176,7 @@ func requestVersion(w translators.Wire, method string, r *reader, notice bool) (
 	header := w.Header.Get(headerVersion)
 	body := ""
 	if r.meta != nil {
-		body, _ = rawjson.Unquote(r.meta.Peek(metaVersion))
+		body = r.meta.PeekText(metaVersion)
 	}
 	if method == MethodInitialize && IsLegacy(header) {
 		header = "" // whoever begins a session has no version yet
@@ -206,7 +206,7 @@ func requestVersion(w translators.Wire, method string, r *reader, notice bool) (
 // 2025-03-26 have none for it (2025-06-18, Streamable HTTP).
 func assumed(w translators.Wire, method string, r *reader) string {
 	if method == MethodInitialize {
-		if asked, _ := rawjson.Unquote(r.Peek("protocolVersion")); IsLegacy(asked) {
+		if asked := r.PeekText("protocolVersion"); IsLegacy(asked) {
 			return asked
 		}
 		return Legacy
@@ -272,7 +272,7 @@ func decodeTrace(w translators.Wire, m *canonical.Message, r *reader) {
 		to   *string
 	}{{metaTraceparent, &m.Trace.Parent}, {metaTracestate, &m.Trace.State}, {metaBaggage, &m.Trace.Baggage}} {
 		if r.meta != nil {
-			*f.to, _ = rawjson.Unquote(r.meta.Peek(f.name))
+			*f.to = r.meta.PeekText(f.name)
 		}
 		if *f.to == "" {
 			*f.to = w.Header.Get(f.name)
@@ -287,23 +287,7 @@ func absent() json.RawMessage { return json.RawMessage("null") }
 // takeInfo takes name and version out of an Implementation; what is left of it
 // stays under its name.
 func takeInfo(r *reader, o *rawjson.Object, name string, to *canonical.Party) {
-	info := o.Object(name)
-	if info == nil {
-		return
-	}
-	r.nested(info, levelParty, name)
-	takeText(info, "name", &to.Name)
-	takeText(info, "version", &to.Version)
-	if info.Err() != nil {
-		o.Fail(name, "name or version is not a string")
-		return
-	}
-	if rest := info.Rest(); rest != nil || to.Name == "" && to.Version == "" {
-		if rest == nil {
-			rest = json.RawMessage("{}")
-		}
-		o.Put(name, rest)
-	}
+	takeParty(r, o, name, "name or version is not a string", partyFields(to), func(*rawjson.Object) bool { return to.Name == "" && to.Version == "" })
 }
 
 func decodeReply(w translators.Wire, env jsonrpc.Message, m *canonical.Message) error {

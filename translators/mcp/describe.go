@@ -113,32 +113,42 @@ func decodeDescription(m *canonical.Message, r *reader) error {
 
 // takeServer takes what a Description has fields for out of an Implementation.
 func takeServer(r *reader, o *rawjson.Object, name string, d *canonical.Description) {
+	takeParty(r, o, name, "malformed", serverFields(d), func(info *rawjson.Object) bool {
+		if icons, ok := rawjson.Elements(info.Peek("icons")); ok && len(icons) > 0 {
+			d.IconURL, _ = rawjson.Parse(icons[0], "").String("src")
+		}
+		return d.Name == ""
+	})
+}
+
+// takeParty takes fields out of an Implementation; what is left of it stays under its
+// name, and so does one that nameless says has none.
+func takeParty(r *reader, o *rawjson.Object, name, reason string, fields []namedText, nameless func(*rawjson.Object) bool) {
 	info := o.Object(name)
 	if info == nil {
 		return
 	}
 	r.nested(info, levelParty, name)
-	for _, f := range serverFields(d) {
+	for _, f := range fields {
 		takeText(info, f.name, f.value)
 	}
-	if icons, ok := rawjson.Elements(info.Peek("icons")); ok && len(icons) > 0 {
-		d.IconURL, _ = rawjson.Parse(icons[0], "").String("src")
-	}
+	bare := nameless(info)
 	if info.Err() != nil {
-		o.Fail(name, "malformed")
+		o.Fail(name, reason)
 		return
 	}
-	if rest := info.Rest(); rest != nil || d.Name == "" {
-		if rest == nil {
-			rest = json.RawMessage("{}")
-		}
-		o.Put(name, rest)
+	if rest := info.Rest(); rest != nil || bare {
+		o.Put(name, rawjson.OrEmpty(rest))
 	}
 }
 
 type namedText struct {
 	name  string
 	value *string
+}
+
+func partyFields(p *canonical.Party) []namedText {
+	return []namedText{{"name", &p.Name}, {"version", &p.Version}}
 }
 
 func serverFields(d *canonical.Description) []namedText {
@@ -158,15 +168,15 @@ func (e *encoder) description(d *canonical.Description) json.RawMessage {
 		w.raw("capabilities", e.offers(w.own.Peek("capabilities"), d.Tasks))
 	}
 	e.descriptionVersions(w, d)
-	e.resultType(w)
+	e.resultKind(w, resultDone)
 	w.text("instructions", d.Instructions)
 	if e.modern {
 		if left := w.metaLeft(metaServerInfo); left != nil || d.Name != "" || !e.native {
-			w.metaRaw(metaServerInfo, e.server(w, metaServerInfo, left, d))
+			w.metaRaw(metaServerInfo, e.party(w, metaServerInfo, left, serverFields(d), "", d.IconURL))
 		}
 	} else {
 		if left := w.own.Peek("serverInfo"); left != nil || d.Name != "" || !e.native {
-			w.raw("serverInfo", e.server(w, "serverInfo", left, d))
+			w.raw("serverInfo", e.party(w, "serverInfo", left, serverFields(d), "", d.IconURL))
 		}
 	}
 	e.caching(w)
@@ -184,35 +194,30 @@ func (e *encoder) descriptionVersions(w *writer, d *canonical.Description) {
 	}
 	if e.modern {
 		w.forget("protocolVersion")
-		list := make([]json.RawMessage, len(said))
-		for i := range said {
-			list[i] = rawjson.Quote(said[i])
-		}
-		w.raw("supportedVersions", rawArray(list))
+		w.raw("supportedVersions", rawjson.ArrayOf(rawjson.List(said, func(v *string) json.RawMessage { return rawjson.Quote(*v) })))
 	} else {
 		w.forget("supportedVersions")
 		if len(said) > 0 {
 			w.need("protocolVersion", said[0])
 		}
 	}
-	if len(d.Versions) > 0 && !slices.Equal(said, d.Versions) {
-		e.lose(canonical.LossPeerInfo, canonical.Dropped, "/body/versions")
-	}
+	e.dropIf(len(d.Versions) > 0 && !slices.Equal(said, d.Versions), canonical.LossPeerInfo, "/body/versions")
 }
 
-// server writes the Implementation of an agent.
-func (e *encoder) server(level *writer, name string, left json.RawMessage, d *canonical.Description) json.RawMessage {
+// party writes an Implementation over what was left of one. nameless is what it is called
+// if it does not say.
+func (e *encoder) party(level *writer, name string, left json.RawMessage, fields []namedText, nameless, icon string) json.RawMessage {
 	w := e.nested(left, levelParty)
-	for _, f := range serverFields(d) {
+	for _, f := range fields {
 		w.text(f.name, *f.value)
 	}
-	for _, required := range []namedText{{"name", &d.Name}, {"version", &d.Version}} {
-		if !e.native && *required.value == "" && !w.has(required.name) {
-			w.need(required.name, "")
+	for _, required := range [...][2]string{{"name", nameless}, {"version", ""}} {
+		if !e.native && !w.has(required[0]) && !slices.Contains(w.written, required[0]) {
+			w.need(required[0], required[1])
 		}
 	}
-	if d.IconURL != "" && !w.has("icons") {
-		w.raw("icons", rawArray([]json.RawMessage{rawjson.NewBuilder().String("src", d.IconURL).Bytes()}))
+	if icon != "" && !w.has("icons") {
+		w.raw("icons", rawjson.ArrayOf([]json.RawMessage{rawjson.NewBuilder().String("src", icon).Bytes()}))
 	}
 	out := level.fit(w, name)
 	e.declare(w, canonical.LossPeerInfo, "/body", "/"+name, map[string]string{"websiteUrl": "documentationURL", "icons": "iconURL"})
@@ -222,21 +227,11 @@ func (e *encoder) server(level *writer, name string, left json.RawMessage, d *ca
 // descriptionLosses: MCP lists tools by another request, and has no place at
 // all for the rest.
 func (e *encoder) descriptionLosses(d *canonical.Description) {
-	if d.Provider != nil {
-		e.lose(canonical.LossPeerInfo, canonical.Dropped, "/body/provider")
-	}
-	if len(d.Interfaces) > 0 {
-		e.lose(canonical.LossPeerInfo, canonical.Dropped, "/body/interfaces")
-	}
-	if len(d.InputModes) > 0 {
-		e.lose(canonical.LossModes, canonical.Dropped, "/body/inputModes")
-	}
-	if len(d.OutputModes) > 0 {
-		e.lose(canonical.LossModes, canonical.Dropped, "/body/outputModes")
-	}
-	if len(d.Capabilities) > 0 {
-		e.lose(canonical.LossSchemas, canonical.Dropped, "/body/capabilities")
-	}
+	e.dropIf(d.Provider != nil, canonical.LossPeerInfo, "/body/provider")
+	e.dropIf(len(d.Interfaces) > 0, canonical.LossPeerInfo, "/body/interfaces")
+	e.dropIf(len(d.InputModes) > 0, canonical.LossModes, "/body/inputModes")
+	e.dropIf(len(d.OutputModes) > 0, canonical.LossModes, "/body/outputModes")
+	e.dropIf(len(d.Capabilities) > 0, canonical.LossSchemas, "/body/capabilities")
 }
 
 func decodeList(m *canonical.Message, r *reader) error {
@@ -349,8 +344,7 @@ func isObjectSchema(schema json.RawMessage) bool {
 	if len(schema) == 0 || schema[0] != '{' {
 		return false
 	}
-	kind, _ := rawjson.Unquote(rawjson.Parse(schema, "").Peek("type"))
-	return kind == "object"
+	return rawjson.Parse(schema, "").PeekText("type") == "object"
 }
 
 func anyObject() json.RawMessage { return json.RawMessage(`{"type":"object"}`) }
@@ -369,10 +363,10 @@ func (e *encoder) list(body *canonical.CapabilityList) json.RawMessage {
 	for i := range body.Capabilities {
 		tools[i], metas[i] = e.tool(&body.Capabilities[i], names[i], "/body/capabilities/"+strconv.Itoa(i))
 	}
-	w.raw("tools", rawArray(tools))
+	w.raw("tools", rawjson.ArrayOf(tools))
 	w.hoist(canonTools, metas)
 	w.text("nextCursor", body.Next)
-	e.resultHead(w)
+	e.head(w, resultDone)
 	e.caching(w)
 	return w.bytes()
 }

@@ -73,6 +73,13 @@ func (e *encoder) lose(code canonical.LossCode, fate canonical.Fate, path string
 	e.losses = append(e.losses, canonical.Loss{Code: code, Path: path, Fate: fate})
 }
 
+// dropIf declares what is there and has no place.
+func (e *encoder) dropIf(there bool, code canonical.LossCode, path string) {
+	if there {
+		e.lose(code, canonical.Dropped, path)
+	}
+}
+
 func (e *encoder) request() (translators.Wire, error) {
 	switch body := e.m.Body.(type) {
 	case *canonical.Reply:
@@ -242,20 +249,9 @@ func legacyFields(op canonical.Op) []profile.Field {
 	return []profile.Field{profile.FieldLogLevel, profile.FieldFromName, profile.FieldFromVersion}
 }
 
-// info writes an Implementation over what was left of one.
+// info writes the Implementation of a client over what was left of one.
 func (e *encoder) info(level *writer, name string, left json.RawMessage, who canonical.Party) json.RawMessage {
-	w := e.nested(left, levelParty)
-	w.text("name", who.Name)
-	w.text("version", who.Version)
-	if !e.native && who.Name == "" && !w.has("name") {
-		w.need("name", gatewayName)
-	}
-	if !e.native && who.Version == "" && !w.has("version") {
-		w.need("version", "")
-	}
-	out := level.fit(w, name)
-	e.declare(w, canonical.LossPeerInfo, "/body", "/"+name, nil)
-	return out
+	return e.party(level, name, left, partyFields(&who), gatewayName, "")
 }
 
 // gatewayName is who asks when the message does not say.
@@ -288,7 +284,7 @@ func (e *encoder) response() (translators.Wire, error) {
 			return translators.Wire{}, refuse(canonical.CodeUnsupportedOp, "MCP has no such reply")
 		}
 		w := write(e.m.Extensions)
-		e.resultHead(w)
+		e.head(w, resultDone)
 		result = w.bytes()
 	}
 	if err != nil {
@@ -297,9 +293,7 @@ func (e *encoder) response() (translators.Wire, error) {
 	return translators.Wire{Body: jsonrpc.Result(e.m.Correlation.WireID, result)}, nil
 }
 
-// resultHead writes what every modern result says about itself.
-func (e *encoder) resultHead(w *writer) { e.head(w, resultDone) }
-
+// head writes what every modern result says about itself.
 func (e *encoder) head(w *writer, kind string) {
 	e.resultKind(w, kind)
 	if !e.modern {
@@ -310,8 +304,6 @@ func (e *encoder) head(w *writer, kind string) {
 		w.metaRaw(metaServerInfo, e.info(w, metaServerInfo, left, e.m.From))
 	}
 }
-
-func (e *encoder) resultType(w *writer) { e.resultKind(w, resultDone) }
 
 func (e *encoder) resultKind(w *writer, kind string) {
 	const name = "resultType"

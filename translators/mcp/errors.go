@@ -184,9 +184,6 @@ func (e *encoder) failure() (translators.Wire, error) {
 		return translators.Wire{}, refuse(canonical.CodeInternal, "an error without an error")
 	}
 	said := e.errorOf(body)
-	if body.Native != nil && body.Native.Binding == Binding {
-		said.Rest = body.Extensions[Binding]
-	}
 	w := translators.Wire{Body: failureBody(e.m.Correlation.WireID, said)}
 	if said.Code != jsonrpc.CodeInternal {
 		w.Status = e.status(body.Code)
@@ -197,10 +194,15 @@ func (e *encoder) failure() (translators.Wire, error) {
 // errorOf gives an error its number: the gateway's own errors, which no agent has made,
 // have MCP's.
 func (e *encoder) errorOf(body *canonical.Error) jsonrpc.Error {
+	number := nativeCode
 	if by := e.m.Origin.Binding; by != "" && by != Binding {
-		return e.numbered(body, agentCode(body.Code, e.version))
+		number = agentCode
 	}
-	return e.numbered(body, nativeCode(body.Code, e.version))
+	said := e.numbered(body, number(body.Code, e.version))
+	if n := body.Native; n != nil && n.Binding == Binding {
+		said.Rest = body.Extensions[Binding]
+	}
+	return said
 }
 
 func (e *encoder) numbered(body *canonical.Error, code int64) jsonrpc.Error {
@@ -213,18 +215,19 @@ func (e *encoder) numbered(body *canonical.Error, code int64) jsonrpc.Error {
 		out.Code, out.Data = n.Code, n.Data
 	default: // MCP's own, from a revision with other numbers
 		out.Data = n.Data
-		if codeOf(out.Code, e.version) != body.Code {
-			e.lose(canonical.LossErrorCode, canonical.Dropped, "/body/code")
-		}
+		e.dropIf(codeOf(out.Code, e.version) != body.Code, canonical.LossErrorCode, "/body/code")
 	}
 	return out
 }
 
 // failureBody leaves an unknown id out: MCP has no null ids.
 func failureBody(id json.RawMessage, e jsonrpc.Error) []byte {
-	inner := rawjson.NewBuilder().Raw("code", json.RawMessage(strconv.FormatInt(e.Code, 10))).
+	return rawjson.NewBuilder().String("jsonrpc", "2.0").Raw("id", id).Raw("error", errorObject(e)).Bytes()
+}
+
+func errorObject(e jsonrpc.Error) json.RawMessage {
+	return rawjson.NewBuilder().Raw("code", json.RawMessage(strconv.FormatInt(e.Code, 10))).
 		String("message", e.Message).Raw("data", e.Data).Merge(e.Rest).Bytes()
-	return rawjson.NewBuilder().String("jsonrpc", "2.0").Raw("id", id).Raw("error", inner).Bytes()
 }
 
 // errorData carries what a number and a sentence cannot say.
@@ -240,7 +243,7 @@ func (e *encoder) errorData(body *canonical.Error, native int64) json.RawMessage
 		e.lose(canonical.LossErrorDetail, canonical.Carried, "/body/native")
 	}
 	if len(body.Details) > 0 {
-		canon.Raw(canonDetails, rawArray(body.Details))
+		canon.Raw(canonDetails, rawjson.ArrayOf(body.Details))
 		e.lose(canonical.LossErrorDetail, canonical.Carried, "/body/details")
 	}
 	if ms := body.RetryAfter.Milliseconds(); ms > 0 {

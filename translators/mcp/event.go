@@ -182,8 +182,8 @@ func (e *encoder) ask(a *canonical.Ask) (translators.Wire, error) {
 // related says which task a request belongs to (2025-11-25).
 func related(params json.RawMessage, task string) json.RawMessage {
 	o := rawjson.Parse(rawjson.OrEmpty(params), "")
-	meta := rawjson.Parse([]byte("{}"), "")
-	if raw := o.Peek("_meta"); rawjson.IsObject(raw) {
+	meta := rawjson.Empty()
+	if rawjson.IsObject(o.Peek("_meta")) {
 		meta = rawjson.Parse(o.Take("_meta"), "")
 	}
 	meta.Take(metaRelated)
@@ -202,7 +202,7 @@ func (e *encoder) noticeOf(n *canonical.Native) (translators.Wire, error) {
 
 // decodeReplyTo reads a client's response to a request of the server's.
 func decodeReplyTo(w translators.Wire, env jsonrpc.Message, m *canonical.Message) error {
-	version, err := requestVersion(w, "", &reader{Object: rawjson.Parse([]byte("{}"), "")}, true)
+	version, err := requestVersion(w, "", &reader{Object: rawjson.Empty()}, true)
 	if m.Origin.Version = version; err != nil {
 		return err
 	}
@@ -236,11 +236,7 @@ func (e *encoder) replyTo(body *canonical.Reply) (translators.Wire, error) {
 	}
 	w := translators.Wire{Header: header(e.m, e.version, "", "")}
 	if body.Failure != nil {
-		said := e.errorOf(body.Failure)
-		if n := body.Failure.Native; n != nil && n.Binding == Binding {
-			said.Rest = body.Failure.Extensions[Binding]
-		}
-		w.Body = jsonrpc.Failure(body.ID, said)
+		w.Body = jsonrpc.Failure(body.ID, e.errorOf(body.Failure))
 		return w, nil
 	}
 	result, err := e.answer(&body.Answer, "/body/answer")

@@ -25,10 +25,7 @@ type reader struct {
 
 // read opens an object. A nil raw is an absent object.
 func read(raw json.RawMessage, path string) (*reader, error) {
-	if raw == nil {
-		raw = json.RawMessage("{}")
-	}
-	return open(rawjson.Parse(raw, path), path)
+	return open(rawjson.Parse(rawjson.OrEmpty(raw), path), path)
 }
 
 // readIn opens an object of a revision; meta is the _meta that was carried for

@@ -58,7 +58,7 @@ func (e *encoder) nativeRequest(body *canonical.Native) (name string, params jso
 		return "", nil, refuse(canonical.CodeNoMethod, "MCP "+e.version+" has no such method")
 	}
 	if member := nameMember(body.Method); member != "" && rawjson.IsObject(body.Params) {
-		name, _ = rawjson.Unquote(rawjson.Parse(body.Params, "").Peek(member))
+		name = rawjson.Parse(body.Params, "").PeekText(member)
 	}
 	params, err = e.repeated(body)
 	if err != nil {
@@ -85,10 +85,7 @@ func withToken(params, token json.RawMessage) json.RawMessage {
 		return params
 	}
 	o := rawjson.Parse(rawjson.OrEmpty(params), "")
-	meta := rawjson.Parse([]byte("{}"), "")
-	if raw := o.Peek("_meta"); rawjson.IsObject(raw) {
-		meta = rawjson.Parse(raw, "")
-	}
+	meta := rawjson.Open(o.Peek("_meta"))
 	if had := meta.Take("progressToken"); had != nil && rawjson.Equal(had, token) {
 		return params
 	}
@@ -108,9 +105,7 @@ func (e *encoder) nativeResponse(body *canonical.Native) (translators.Wire, erro
 			return translators.Wire{}, refuse(canonical.CodeBadUpstream, "the result is of a type that was not asked for")
 		}
 		if e.modern {
-			if len(o.Members()) == 0 {
-				e.lose(canonical.LossEmpty, canonical.Dropped, "/body/result")
-			}
+			e.dropIf(len(o.Members()) == 0, canonical.LossEmpty, "/body/result")
 			result = modernResult(o)
 		} else {
 			result = e.legacyResult(o)
@@ -203,11 +198,7 @@ func (t *Translator) Shows(s translators.Showing) *canonical.Native {
 	case translators.SeekPatterns:
 		b.Raw("resourceTemplates", holdings(s.Holdings, "uriTemplate"))
 	default:
-		list := make([]json.RawMessage, len(s.Contents))
-		for i, held := range s.Contents {
-			list[i] = contents(held)
-		}
-		b.Raw("contents", rawArray(list))
+		b.Array("contents", rawjson.List(s.Contents, contents))
 	}
 	return &canonical.Native{Result: b.Optional("nextCursor", s.Next).Bytes()}
 }
@@ -219,17 +210,15 @@ func (t *Translator) Embeds(p *canonical.Part) bool {
 
 // holdings writes what all revisions have a member for.
 func holdings(list []translators.Holding, uri string) json.RawMessage {
-	out := make([]json.RawMessage, len(list))
-	for i, h := range list {
-		out[i] = rawjson.NewBuilder().String(uri, h.URI).String("name", h.Name).
+	return rawjson.ArrayOf(rawjson.List(list, func(h *translators.Holding) json.RawMessage {
+		return rawjson.NewBuilder().String(uri, h.URI).String("name", h.Name).
 			Optional("description", h.Description).Optional("mimeType", h.Media).Bytes()
-	}
-	return rawArray(out)
+	}))
 }
 
 // contents writes TextResourceContents or BlobResourceContents. Octets that are
 // a text are shown as one.
-func contents(h translators.Held) json.RawMessage {
+func contents(h *translators.Held) json.RawMessage {
 	b, p := rawjson.NewBuilder().String("uri", h.URI), h.Part
 	media := func(otherwise string) {
 		if p.Media != "" {
@@ -378,8 +367,7 @@ func (e *encoder) method(call *canonical.Call) (method, name string) {
 	case canonical.ProfilePrompt:
 		return methodPromptsGet, strings.TrimPrefix(call.Name, promptPrefix)
 	case canonical.ProfileResource:
-		uri, _ := rawjson.Unquote(rawjson.Parse(rawjson.OrEmpty(call.Args), "").Peek("uri"))
-		return methodResourcesRead, uri
+		return methodResourcesRead, rawjson.Parse(rawjson.OrEmpty(call.Args), "").PeekText("uri")
 	case canonical.ProfileResources:
 		return methodResources, ""
 	default:
@@ -406,7 +394,7 @@ func (e *encoder) arguments(w *writer, call *canonical.Call) error {
 		w.need("name", strings.TrimPrefix(call.Name, promptPrefix))
 		w.raw("arguments", call.Args)
 	case canonical.ProfileResource:
-		uri, _ := rawjson.Unquote(args.Peek("uri"))
+		uri := args.PeekText("uri")
 		fits = fits && n == 1 && uri != ""
 		w.need("uri", uri)
 	default:

@@ -196,7 +196,7 @@ func (t *Translator) Retell(n *canonical.Native, to translators.Hearer) *canonic
 		return nil
 	}
 	params := rawjson.Parse(rawjson.OrEmpty(n.Params), "")
-	meta := rawjson.Parse([]byte("{}"), "")
+	meta := rawjson.Empty()
 	if raw := params.Peek("_meta"); rawjson.IsObject(raw) {
 		meta = rawjson.Parse(params.Take("_meta"), "")
 	}

@@ -71,10 +71,7 @@ type inputRequest struct {
 
 // input writes one question. id is a name for it that is nobody else's.
 func (e *encoder) input(in *canonical.Input, id, at string) (inputRequest, error) {
-	left := rawjson.Parse([]byte("{}"), "")
-	if raw := in.Extensions[Binding]; rawjson.IsObject(raw) {
-		left = rawjson.Parse(raw, "")
-	}
+	left := rawjson.Open(in.Extensions[Binding])
 	params := left.Take("params")
 	out := inputRequest{rest: left.Rest()}
 	if in.Mode == canonical.ModeNative {
@@ -166,7 +163,7 @@ func flat(schema json.RawMessage) bool {
 			return false
 		}
 		one := rawjson.Parse(p.Value, "")
-		switch kind, _ := rawjson.Unquote(one.Peek("type")); kind {
+		switch kind := one.PeekText("type"); kind {
 		case "string", "number", "integer", "boolean":
 		case "array":
 			items := one.Peek("items")
@@ -350,8 +347,7 @@ func decodeAnswers(raw json.RawMessage, path string) ([]canonical.Answer, error)
 // is its own word: it has no action.
 func decodeAnswer(raw json.RawMessage) canonical.Answer {
 	o := rawjson.Parse(raw, "")
-	action, _ := rawjson.Unquote(o.Peek("action"))
-	switch a := canonical.Action(action); a {
+	switch a := canonical.Action(o.PeekText("action")); a {
 	case canonical.Accept, canonical.Decline, canonical.Cancel:
 		if o.Has("content") && !rawjson.IsObject(o.Peek("content")) {
 			break

@@ -115,14 +115,12 @@ func (e *encoder) result(body *canonical.Result) (json.RawMessage, error) {
 	case e.asTask(body):
 		e.head(w, resultTask)
 	default:
-		e.resultHead(w)
+		e.head(w, resultDone)
 	}
 	if id := e.m.Conversation.TaskID; e.m.Op == canonical.OpTaskResult && id != "" && w.metaLeft(metaRelated) == nil && !e.native {
 		w.metaRaw(metaRelated, rawjson.NewBuilder().String("taskId", id).Bytes())
 	}
-	if body.Output != nil && !body.Output.At.IsZero() {
-		e.lose(canonical.LossHistory, canonical.Dropped, "/body/output/at")
-	}
+	e.dropIf(body.Output != nil && !body.Output.At.IsZero(), canonical.LossHistory, "/body/output/at")
 	var err error
 	switch {
 	case e.asTask(body):
@@ -219,14 +217,9 @@ func (e *encoder) content(w *writer, parts []canonical.Part, paths []string) err
 			return err
 		}
 	}
-	w.raw("content", rawArray(blocks))
+	w.raw("content", rawjson.ArrayOf(blocks))
 	w.hoist(canonBlocks, metas)
 	return nil
-}
-
-func rawArray(values []json.RawMessage) json.RawMessage {
-	b := rawjson.NewBuilder().Array("a", values).Bytes()
-	return b[len(`{"a":`) : len(b)-1]
 }
 
 // flat writes a turn or a task as a tool's result.

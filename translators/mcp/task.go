@@ -29,21 +29,10 @@ const (
 // than the one that it would be read as.
 const canonState = "state"
 
-func stateOf(status string) (canonical.State, bool) {
-	switch status {
-	case taskWorking:
-		return canonical.StateWorking, true
-	case taskAsks:
-		return canonical.StateInputRequired, true
-	case taskCompleted:
-		return canonical.StateCompleted, true
-	case taskFailed:
-		return canonical.StateFailed, true
-	case taskCancelled:
-		return canonical.StateCanceled, true
-	default:
-		return "", false
-	}
+// states are what they stand for.
+var states = map[string]canonical.State{
+	taskWorking: canonical.StateWorking, taskAsks: canonical.StateInputRequired, taskCompleted: canonical.StateCompleted,
+	taskFailed: canonical.StateFailed, taskCancelled: canonical.StateCanceled,
 }
 
 // statusOf says a task's state. Since 2026-07-28 a tool that failed has
@@ -84,12 +73,12 @@ func spans(version string) (ttl, poll string) {
 func takeTask(o, canon *rawjson.Object, version string) *canonical.Task {
 	t := &canonical.Task{ID: o.Required("taskId")}
 	status := o.Required("status")
-	state, ok := stateOf(status)
+	state, ok := states[status]
 	if !ok {
 		o.Fail("status", "not a state of a task")
 	}
 	t.Status.State = state
-	if carried, _ := rawjson.Unquote(canon.Peek(canonState)); carried != "" && finer(canonical.State(carried), status) {
+	if carried := canon.PeekText(canonState); carried != "" && finer(canonical.State(carried), status) {
 		canon.Take(canonState)
 		t.Status.State = canonical.State(carried)
 	}
@@ -176,7 +165,7 @@ func (e *encoder) taskFields(w *writer, t *canonical.Task, at string) {
 	status := e.statusOf(t)
 	w.need("taskId", t.ID)
 	w.need("status", status)
-	if read, _ := stateOf(status); read != t.Status.State && t.Status.State != "" {
+	if states[status] != t.Status.State && t.Status.State != "" {
 		if finer(t.Status.State, status) {
 			w.canon.String(canonState, string(t.Status.State))
 			e.lose(canonical.LossState, canonical.Carried, at+"/status/state")
@@ -254,15 +243,9 @@ func (e *encoder) taskLosses(t *canonical.Task, at string) {
 
 // forgetKeeping: how a task is kept is of no use where there is only its result.
 func (e *encoder) forgetKeeping(t *canonical.Task) {
-	if !t.Created.IsZero() && !t.Created.Equal(t.Status.At) {
-		e.lose(canonical.LossCaching, canonical.Dropped, "/body/task/created")
-	}
-	if t.TTL != nil {
-		e.lose(canonical.LossCaching, canonical.Dropped, "/body/task/ttl")
-	}
-	if t.Poll != 0 {
-		e.lose(canonical.LossCaching, canonical.Dropped, "/body/task/poll")
-	}
+	e.dropIf(!t.Created.IsZero() && !t.Created.Equal(t.Status.At), canonical.LossCaching, "/body/task/created")
+	e.dropIf(t.TTL != nil, canonical.LossCaching, "/body/task/ttl")
+	e.dropIf(t.Poll != 0, canonical.LossCaching, "/body/task/poll")
 }
 
 // decodeCreated reads the task that answers a call in place of its result.
@@ -292,9 +275,7 @@ func decodeCreated(m *canonical.Message, r *reader) error {
 func (e *encoder) created(w *writer, t *canonical.Task) {
 	if e.modern {
 		w.forget("task")
-		if t.Extensions[Binding] != nil {
-			e.lose(canonical.LossExtension, canonical.Dropped, "/body/task/extensions/mcp-v1")
-		}
+		e.dropIf(t.Extensions[Binding] != nil, canonical.LossExtension, "/body/task/extensions/mcp-v1")
 		e.taskFields(w, t, "/body/task")
 		return
 	}
@@ -376,7 +357,7 @@ func (e *encoder) task(w *writer, body *canonical.Result) error {
 	}
 	if e.native {
 		if t.Failure != nil {
-			w.raw("error", e.errorObject(t.Failure))
+			w.raw("error", errorObject(e.errorOf(t.Failure)))
 		}
 		return e.taskInputs(w, t)
 	}
@@ -389,7 +370,7 @@ func (e *encoder) task(w *writer, body *canonical.Result) error {
 		if why == nil {
 			why = &canonical.Error{Code: canonical.CodeInternal, Message: cmp.Or(e.statusText(t, "/body/task"), "The task failed.")}
 		}
-		w.raw("error", e.errorObject(why))
+		w.raw("error", errorObject(e.errorOf(why)))
 	case taskAsks:
 		return e.taskInputs(w, t)
 	}
@@ -423,13 +404,4 @@ func (e *encoder) taskResult(w *writer, body *canonical.Result) error {
 	inner.need("resultType", resultDone)
 	w.raw("result", inner.bytes())
 	return nil
-}
-
-func (e *encoder) errorObject(body *canonical.Error) json.RawMessage {
-	said := e.errorOf(body)
-	if body.Native != nil && body.Native.Binding == Binding {
-		said.Rest = body.Extensions[Binding]
-	}
-	return rawjson.NewBuilder().Raw("code", json.RawMessage(strconv.FormatInt(said.Code, 10))).
-		String("message", said.Message).Raw("data", said.Data).Merge(said.Rest).Bytes()
 }

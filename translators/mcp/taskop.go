@@ -116,12 +116,8 @@ func (e *encoder) taskFilter(body *canonical.TaskFilter) (method string, params 
 	if body.ContextID != "" || body.State != "" || !body.After.IsZero() {
 		return "", nil, refuse(canonical.CodeUnsupportedOp, "MCP does not filter tasks")
 	}
-	if body.Size != 0 {
-		e.lose(canonical.LossHistory, canonical.Dropped, "/body/size")
-	}
-	if body.IncludeArtifacts != nil {
-		e.lose(canonical.LossArtifacts, canonical.Dropped, "/body/includeArtifacts")
-	}
+	e.dropIf(body.Size != 0, canonical.LossHistory, "/body/size")
+	e.dropIf(body.IncludeArtifacts != nil, canonical.LossArtifacts, "/body/includeArtifacts")
 	w := write(body.Extensions)
 	w.text("cursor", body.Cursor)
 	e.requestMeta(w)
@@ -153,7 +149,7 @@ func decodeTaskList(m *canonical.Message, r *reader) error {
 	}
 	for i, raw := range tasks {
 		o := rawjson.Parse(raw, "/result/tasks/"+strconv.Itoa(i))
-		t := takeTask(o, rawjson.Parse([]byte("{}"), ""), m.Origin.Version)
+		t := takeTask(o, rawjson.Empty(), m.Origin.Version)
 		if o.Err() != nil {
 			return o.Err()
 		}
@@ -179,15 +175,11 @@ func (e *encoder) taskList(body *canonical.TaskList) (json.RawMessage, error) {
 		e.taskFields(inner, &body.Tasks[i], indexed("/body/tasks", i))
 		tasks[i] = inner.bytes()
 	}
-	w.raw("tasks", rawArray(tasks))
+	w.raw("tasks", rawjson.ArrayOf(tasks))
 	w.text("nextCursor", body.Next)
-	e.resultHead(w)
-	if body.Size != 0 && e.m.Origin.Binding != Binding {
-		e.lose(canonical.LossHistory, canonical.Dropped, "/body/size")
-	}
-	if body.Total != 0 {
-		e.lose(canonical.LossHistory, canonical.Dropped, "/body/total")
-	}
+	e.head(w, resultDone)
+	e.dropIf(body.Size != 0 && e.m.Origin.Binding != Binding, canonical.LossHistory, "/body/size")
+	e.dropIf(body.Total != 0, canonical.LossHistory, "/body/total")
 	return w.bytes(), nil
 }
 
@@ -201,7 +193,7 @@ func (e *encoder) done(body *canonical.Done) (json.RawMessage, error) {
 		}
 		e.taskFields(w, &canonical.Task{ID: e.m.Conversation.TaskID, Status: canonical.Status{State: canonical.StateWorking}}, "/body")
 	}
-	e.resultHead(w)
+	e.head(w, resultDone)
 	return w.bytes(), nil
 }
 
@@ -211,7 +203,7 @@ func (e *encoder) taskReply(body *canonical.Result) (json.RawMessage, error) {
 		return nil, refuse(canonical.CodeUnsupportedOp, "MCP "+e.version+" has no tasks")
 	}
 	w := e.write(body.Extensions, "")
-	e.resultHead(w)
+	e.head(w, resultDone)
 	if e.m.Op == canonical.OpTaskCancel && e.modern {
 		e.lose(canonical.LossStatusUpdates, canonical.Dropped, "/body/task")
 		return w.bytes(), nil

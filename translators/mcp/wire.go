@@ -91,7 +91,7 @@ func checkMirror(w translators.Wire, version, method string, r *reader) error {
 	if h == "" || member == "" {
 		return nil
 	}
-	name, _ := rawjson.Unquote(r.Peek(member))
+	name := r.PeekText(member)
 	// Some clients send the name as it is even if it looks like a sentinel.
 	if decoded, ok := DecodeHeaderValue(h); h != name && (!ok || decoded != name) {
 		return refuse(canonical.CodeHeaderMismatch, "the Mcp-Name header names something else")

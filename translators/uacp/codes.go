@@ -46,8 +46,7 @@ const problemTooLarge = "urn:aepb:problem:too_large"
 
 func tooLarge(e *canonical.Error) bool {
 	return slices.ContainsFunc(e.Details, func(detail json.RawMessage) bool {
-		kind, _ := rawjson.Unquote(rawjson.Parse(detail, "").Peek("@type"))
-		return kind == problemTooLarge
+		return rawjson.Parse(detail, "").PeekText("@type") == problemTooLarge
 	})
 }
 

@@ -50,11 +50,7 @@ func (t *Translator) described(c content, m *canonical.Message) error {
 		o.Take(memberStreams)
 		d.Streams = true
 	}
-	left := o.Rest()
-	if left == nil {
-		left = json.RawMessage("{}")
-	}
-	d.Extensions = own(left)
+	d.Extensions = own(rawjson.OrEmpty(o.Rest()))
 	m.Body = d
 	return o.Err()
 }

@@ -254,8 +254,7 @@ func quad(n uint32) []byte { return binary.BigEndian.AppendUint32(nil, n) }
 
 // notice goes home as it came; nobody else's has a counterpart.
 func (e *encoder) notice() ([]byte, error) {
-	text, _ := rawjson.Unquote(e.left.Peek(leftFrame))
-	data, err := hex.DecodeString(text)
+	data, err := hex.DecodeString(e.left.PeekText(leftFrame))
 	if err == nil && len(data) > 0 {
 		_, err = e.t.framing.parse(data)
 	}

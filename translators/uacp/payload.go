@@ -183,11 +183,7 @@ func (c *content) value() json.RawMessage {
 // payload writes the content in its own form of carriage, and says its type.
 func (c *content) payload() ([]byte, uint32) {
 	if c.enveloped {
-		object := c.aepb
-		if object == nil {
-			object = json.RawMessage("{}")
-		}
-		return rawjson.NewBuilder().Raw(bodyMember, c.value()).Raw(envelope.Key, object).Bytes(), contentJSON
+		return rawjson.NewBuilder().Raw(bodyMember, c.value()).Raw(envelope.Key, rawjson.OrEmpty(c.aepb)).Bytes(), contentJSON
 	}
 	switch {
 	case c.empty:

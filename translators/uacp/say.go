@@ -115,8 +115,7 @@ func kept(ext canonical.Extensions) content {
 	if v := o.Peek(bodyMember); v != nil {
 		return valueOf(v)
 	}
-	text, _ := rawjson.Unquote(o.Peek(leftFrame))
-	data, err := hex.DecodeString(text)
+	data, err := hex.DecodeString(o.PeekText(leftFrame))
 	return content{kind: contentNone, octets: data, empty: err != nil || len(data) == 0}
 }
 

@@ -1,7 +1,6 @@
 package uacp
 
 import (
-	"encoding/json"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -65,10 +64,7 @@ func (e *encoder) sayFilter(b *built, body *canonical.TaskFilter) {
 		b.c = content{kind: contentNone, empty: true}
 		return
 	}
-	if object == nil {
-		object = json.RawMessage("{}")
-	}
-	b.c = content{kind: contentJSON, json: object}
+	b.c = content{kind: contentJSON, json: rawjson.OrEmpty(object)}
 }
 
 // tasks reads a list of them.

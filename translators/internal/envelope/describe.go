@@ -95,11 +95,7 @@ func writeList[T any](list *[]T, write func(*T) json.RawMessage) json.RawMessage
 	if list == nil || len(*list) == 0 {
 		return nil
 	}
-	out := make([]json.RawMessage, len(*list))
-	for i := range *list {
-		out[i] = write(&(*list)[i])
-	}
-	return rawjson.ArrayOf(out)
+	return rawjson.ArrayOf(rawjson.List(*list, write))
 }
 
 func writeCapability(c *canonical.Capability) json.RawMessage {

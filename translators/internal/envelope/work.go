@@ -88,11 +88,7 @@ func ReadFilter(o *rawjson.Object, dialogue string) (*canonical.TaskFilter, bool
 
 // WriteList adds a page of tasks.
 func WriteList(b *rawjson.Builder, l *canonical.TaskList) {
-	tasks := make([]json.RawMessage, len(l.Tasks))
-	for i := range l.Tasks {
-		tasks[i] = WriteTask(&l.Tasks[i])
-	}
-	b.Array("tasks", tasks).Optional("next", l.Next)
+	b.Array("tasks", rawjson.List(l.Tasks, WriteTask)).Optional("next", l.Next)
 	writeCount(b, "page_size", l.Size)
 	writeCount(b, "total", l.Total)
 }

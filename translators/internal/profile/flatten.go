@@ -138,19 +138,19 @@ func (f *Flat) lose(code canonical.LossCode, path string) {
 	f.Losses = append(f.Losses, canonical.Loss{Code: code, Path: path, Fate: canonical.Carried})
 }
 
+func (f *Flat) loseIf(there bool, code canonical.LossCode, path string) {
+	if there {
+		f.lose(code, path)
+	}
+}
+
 func (f *Flat) outlineTurn(turn *canonical.Content, conv canonical.Conversation, message bool) {
 	b := rawjson.NewBuilder().Optional("id", turn.ID).Optional("contextId", conv.ContextID).Optional("taskId", conv.TaskID)
 	writeHead(b, turn, canonical.RoleAgent)
 	f.Outline, f.Name = b.Bytes(), OutlineTurn
-	if turn.ID != "" {
-		f.lose(canonical.LossIDs, "/body/turn/id")
-	}
-	if !message && conv.ContextID != "" {
-		f.lose(canonical.LossIDs, "/conversation/contextId")
-	}
-	if !message && conv.TaskID != "" {
-		f.lose(canonical.LossIDs, "/conversation/taskId")
-	}
+	f.loseIf(turn.ID != "", canonical.LossIDs, "/body/turn/id")
+	f.loseIf(!message && conv.ContextID != "", canonical.LossIDs, "/conversation/contextId")
+	f.loseIf(!message && conv.TaskID != "", canonical.LossIDs, "/conversation/taskId")
 	f.Losses = append(f.Losses, headLosses(turn, "/body/turn")...)
 }
 
@@ -211,17 +211,13 @@ func (f *Flat) history(t *canonical.Task) json.RawMessage {
 }
 
 func (f *Flat) messageLosses(m *canonical.Content) {
-	if m.ID != "" {
-		f.lose(canonical.LossIDs, "/body/task/status/message/id")
-	}
+	f.loseIf(m.ID != "", canonical.LossIDs, "/body/task/status/message/id")
 	f.Losses = append(f.Losses, headLosses(m, "/body/task/status/message")...)
 }
 
 // artifactLosses: P1's structure says id and name natively.
 func (f *Flat) artifactLosses(a *canonical.Artifact, path string, message bool) {
-	if a.Description != "" || (!message && (a.ID != "" || a.Name != "")) {
-		f.lose(canonical.LossArtifacts, path)
-	}
+	f.loseIf(a.Description != "" || (!message && (a.ID != "" || a.Name != "")), canonical.LossArtifacts, path)
 	if len(a.ExtensionURIs) > 0 {
 		f.lose(canonical.LossMetadata, path+"/extensionURIs")
 	}
@@ -230,15 +226,9 @@ func (f *Flat) artifactLosses(a *canonical.Artifact, path string, message bool) 
 
 func (f *Flat) taskLosses(t *canonical.Task, message bool) {
 	state := t.Status.State
-	if !message && t.ID != "" {
-		f.lose(canonical.LossIDs, "/body/task/id")
-	}
-	if !message && t.ContextID != "" {
-		f.lose(canonical.LossIDs, "/body/task/contextID")
-	}
-	if !message && state != canonical.StateCompleted && state != canonical.StateFailed {
-		f.lose(canonical.LossState, "/body/task/status/state")
-	}
+	f.loseIf(!message && t.ID != "", canonical.LossIDs, "/body/task/id")
+	f.loseIf(!message && t.ContextID != "", canonical.LossIDs, "/body/task/contextID")
+	f.loseIf(!message && state != canonical.StateCompleted && state != canonical.StateFailed, canonical.LossState, "/body/task/status/state")
 	f.Losses = append(f.Losses, ForeignLosses(t.Extensions, "", "/body/task")...)
 }
 

@@ -129,13 +129,9 @@ func readPart(o *rawjson.Object) (p canonical.Part, ok bool) {
 
 // WriteContent writes a whole turn.
 func WriteContent(c *canonical.Content) json.RawMessage {
-	parts := make([]json.RawMessage, len(c.Parts))
-	for i := range c.Parts {
-		parts[i] = WritePart(&c.Parts[i])
-	}
 	b := rawjson.NewBuilder().Optional("id", c.ID)
 	writeHead(b, c, "")
-	return b.Array("parts", parts).Bytes()
+	return b.Array("parts", rawjson.List(c.Parts, WritePart)).Bytes()
 }
 
 // writeHead writes what a turn has besides its parts and its id; a role that

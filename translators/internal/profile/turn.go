@@ -217,7 +217,7 @@ func followTurn(outline json.RawMessage, call *canonical.Call) (canonical.Conten
 		r.args, r.rest = args, args.message
 	}
 	if bound && rawjson.IsObject(call.Args) {
-		r.rest, _ = rawjson.Unquote(rawjson.Parse(call.Args, "").Peek(property))
+		r.rest = rawjson.Parse(call.Args, "").PeekText(property)
 	}
 	for _, entry := range entries {
 		if !r.read(entry) {

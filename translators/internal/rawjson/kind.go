@@ -53,6 +53,24 @@ func Without(raw json.RawMessage, names ...string) json.RawMessage {
 	return o.Rest()
 }
 
+// List is each of a list as JSON.
+func List[T any](list []T, write func(*T) json.RawMessage) []json.RawMessage {
+	out := make([]json.RawMessage, len(list))
+	for i := range list {
+		out[i] = write(&list[i])
+	}
+	return out
+}
+
+// Open reads an object without a failure: anything else is taken for an empty one.
+func Open(raw json.RawMessage) *Object { return Parse(ObjectOr(raw), "") }
+
+// PeekText is a member that is a string and stays; empty: there is none.
+func (o *Object) PeekText(name string) string {
+	text, _ := Unquote(o.Peek(name))
+	return text
+}
+
 // TakeText takes a string that says something.
 func (o *Object) TakeText(name string) string {
 	if len(o.Peek(name)) < len(`"x"`) {

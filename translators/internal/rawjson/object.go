@@ -154,6 +154,13 @@ func (o *Object) Put(name string, value json.RawMessage) {
 	o.members = append(o.members, Member{Name: name, Value: value})
 }
 
+// PutSet is Put of a value; without one it adds nothing.
+func (o *Object) PutSet(name string, value json.RawMessage) {
+	if value != nil {
+		o.Put(name, value)
+	}
+}
+
 // Insert adds a member that is not there before the first one with a greater
 // name: members in order stay in order.
 func (o *Object) Insert(name string, value json.RawMessage) {

@@ -13,7 +13,7 @@ func pack(metadata json.RawMessage, members []rawjson.Member) (out json.RawMessa
 	if len(members) == 0 {
 		return metadata, true
 	}
-	m := orEmpty(metadata)
+	m := rawjson.Open(metadata)
 	ext, mine := within(m, profile.ExtensionURI)
 	canon, free := within(ext, profile.CanonKey)
 	if !mine || !free {
@@ -55,9 +55,7 @@ func unpack(metadata json.RawMessage, names ...string) (json.RawMessage, []rawjs
 		in, of *rawjson.Object
 		name   string
 	}{{canon, ext, profile.CanonKey}, {ext, m, profile.ExtensionURI}} {
-		if rest := level.in.Rest(); rest != nil {
-			level.of.Put(level.name, rest)
-		}
+		level.of.PutSet(level.name, level.in.Rest())
 	}
 	return m.Rest(), members
 }
@@ -67,15 +65,7 @@ func unpack(metadata json.RawMessage, names ...string) (json.RawMessage, []rawjs
 func within(o *rawjson.Object, name string) (*rawjson.Object, bool) {
 	raw := o.Peek(name)
 	if raw != nil && !rawjson.IsObject(raw) {
-		return orEmpty(nil), false
+		return rawjson.Empty(), false
 	}
-	return orEmpty(o.Take(name)), true
-}
-
-// orEmpty reads an object; anything else is taken for an empty one.
-func orEmpty(raw json.RawMessage) *rawjson.Object {
-	if !rawjson.IsObject(raw) {
-		raw = json.RawMessage("{}")
-	}
-	return rawjson.Parse(raw, "")
+	return rawjson.Open(o.Take(name)), true
 }

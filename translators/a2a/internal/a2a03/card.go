@@ -150,7 +150,7 @@ func (l *lowerer) interfaces(b *rawjson.Builder, supported json.RawMessage) bool
 	found, gone := false, false
 	for i, element := range elements {
 		said := rawjson.Parse(element, "")
-		text := func(name string) string { value, _ := rawjson.Unquote(said.Peek(name)); return value }
+		text := func(name string) string { value := said.PeekText(name); return value }
 		url, transport := text("url"), text("protocolBinding")
 		switch {
 		case !Speaks(text("protocolVersion")):
@@ -169,9 +169,7 @@ func (l *lowerer) interfaces(b *rawjson.Builder, supported json.RawMessage) bool
 	if len(others) > 0 {
 		b.Array("additionalInterfaces", others)
 	}
-	if gone {
-		l.drop(canonical.LossPeerInfo, PlaceInterfaces)
-	}
+	l.dropIf(gone, canonical.LossPeerInfo, PlaceInterfaces)
 	return found
 }
 

@@ -27,7 +27,7 @@ var updateOld = []string{"kind", final}
 // event raises one item of a stream to the object of 1.0 that holds it.
 func (r *raiser) event(result json.RawMessage, path string) json.RawMessage {
 	o := r.open(result, path, taskOld, nil)
-	switch kind, _ := rawjson.Unquote(o.Peek("kind")); kind {
+	switch kind := o.PeekText("kind"); kind {
 	case kindStatus:
 		return rawjson.NewBuilder().Raw(statusUpdate, r.statusUpdate(result, path)).Bytes()
 	case kindArtifact:
@@ -61,8 +61,7 @@ func ends(state string) bool { return slices.Contains(settled, state) }
 
 // rawText is a text member of an object; "": there is none.
 func rawText(object json.RawMessage, name string) string {
-	text, _ := rawjson.Unquote(orEmpty(object).Peek(name))
-	return text
+	return rawjson.Open(object).PeekText(name)
 }
 
 func (r *raiser) artifactUpdate(raw json.RawMessage, path string) json.RawMessage {

@@ -40,10 +40,8 @@ func (h *toHTTP) loweredMessage(message json.RawMessage, _ string) json.RawMessa
 // silence, and not every peer takes silence so.
 func (h *toHTTP) configuration(raw json.RawMessage) json.RawMessage {
 	const place = "/preferences"
-	o := orEmpty(raw)
-	if raw != nil && len(o.Members()) == 0 {
-		h.drop(canonical.LossEmpty, place)
-	}
+	o := rawjson.Open(raw)
+	h.dropIf(raw != nil && len(o.Members()) == 0, canonical.LossEmpty, place)
 	b := rawjson.NewBuilder()
 	switch wait := o.Take("blocking"); {
 	case string(wait) == "false":

@@ -182,7 +182,7 @@ func (f *fromHTTP) data(part *rawjson.Object) json.RawMessage {
 		f.check(o)
 	case !rawjson.IsObject(value) && (metadata == nil || isNull(metadata) || rawjson.IsObject(metadata)):
 		f.formed()
-		m := orEmpty(part.Take("metadata"))
+		m := rawjson.Open(part.Take("metadata"))
 		m.Take(keyCompat)
 		m.Put(keyCompat, json.RawMessage("true"))
 		part.Put("metadata", m.Rest())

@@ -43,6 +43,12 @@ func (l *lowerer) lose(code canonical.LossCode, path string, fate canonical.Fate
 
 func (l *lowerer) drop(code canonical.LossCode, path string) { l.lose(code, path, canonical.Dropped) }
 
+func (l *lowerer) dropIf(there bool, code canonical.LossCode, path string) {
+	if there {
+		l.drop(code, path)
+	}
+}
+
 // carry packs members into metadata; where something stands in the way they are lost.
 func (l *lowerer) carry(metadata json.RawMessage, members []rawjson.Member, code canonical.LossCode, path string) json.RawMessage {
 	out, ok := pack(metadata, members)
@@ -57,7 +63,7 @@ func (l *lowerer) carry(metadata json.RawMessage, members []rawjson.Member, code
 
 // filled declares metadata that was there and said nothing, and now says something.
 func (l *lowerer) filled(metadata json.RawMessage, path string) {
-	if isNull(metadata) || (rawjson.IsObject(metadata) && orEmpty(metadata).Rest() == nil) {
+	if isNull(metadata) || (rawjson.IsObject(metadata) && rawjson.Open(metadata).Rest() == nil) {
 		l.drop(canonical.LossEmpty, path+"/extensions/a2a-v1/metadata")
 	}
 }
@@ -226,7 +232,7 @@ func (l *lowerer) data(b *rawjson.Builder, value, metadata json.RawMessage, path
 		return metadata
 	}
 	l.filled(metadata, path)
-	m := orEmpty(metadata)
+	m := rawjson.Open(metadata)
 	if m.Take(keyCompat) != nil {
 		l.drop(canonical.LossMetadata, path+"/extensions")
 	}

@@ -2,6 +2,7 @@ package a2a03
 
 import (
 	"encoding/json"
+	"strings"
 
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
@@ -63,9 +64,7 @@ func (r *raiser) authentication(raw json.RawMessage, path string) json.RawMessag
 // push lowers settings with the task that they are for.
 func (l *lowerer) push(raw json.RawMessage) json.RawMessage {
 	o := rawjson.Parse(raw, "")
-	if o.Take("tenant") != nil {
-		l.drop(canonical.LossIDs, "/conversation/tenant")
-	}
+	l.dropIf(o.Take("tenant") != nil, canonical.LossIDs, "/conversation/tenant")
 	task, outer := o.Take("taskId"), o.Take(keyOuter)
 	b := rawjson.NewBuilder().Raw("taskId", task).Raw(pushConfig, l.config(object(o)))
 	if rawjson.IsObject(outer) {
@@ -118,12 +117,8 @@ func (h *toHTTP) pushQuery(params json.RawMessage) json.RawMessage {
 func (l *lowerer) setting(params json.RawMessage, rest func(*rawjson.Object) json.RawMessage) json.RawMessage {
 	o := rawjson.Parse(params, "")
 	b := rawjson.NewBuilder().Raw("id", o.Take("taskId")).Raw(pushConfigID, o.Take("id"))
-	if o.Take("pageSize") != nil {
-		l.drop(canonical.LossPush, "/body/size")
-	}
-	if o.Take("pageToken") != nil {
-		l.drop(canonical.LossPush, "/body/cursor")
-	}
+	l.dropIf(o.Take("pageSize") != nil, canonical.LossPush, "/body/size")
+	l.dropIf(o.Take("pageToken") != nil, canonical.LossPush, "/body/cursor")
 	return b.Merge(rest(o)).Bytes()
 }
 
@@ -148,9 +143,7 @@ func (l *lowerer) pushResult(result json.RawMessage) json.RawMessage {
 	switch {
 	case o.Has("configs"):
 		list := mapped(o.Take("configs"), "/body/configs", func(raw json.RawMessage, _ string) json.RawMessage { return l.push(raw) })
-		if string(o.Take("nextPageToken")) > `""` {
-			l.drop(canonical.LossPush, "/body/next")
-		}
+		l.dropIf(string(o.Take("nextPageToken")) > `""`, canonical.LossPush, "/body/next")
 		for _, m := range o.Members() {
 			l.around(m)
 		}
@@ -162,5 +155,99 @@ func (l *lowerer) pushResult(result json.RawMessage) json.RawMessage {
 			l.around(m)
 		}
 		return json.RawMessage("null")
+	}
+}
+
+// Over HTTP settings have a name made of the task's and their own:
+// tasks/TASK/pushNotificationConfigs/CONFIG.
+const (
+	nameTasks   = "tasks/"
+	nameConfigs = "/pushNotificationConfigs/"
+)
+
+// push raises a request to keep settings.
+func (f *fromHTTP) push(params json.RawMessage, path string) json.RawMessage {
+	o := f.open(params, path, []string{"config", "configId", "parent"}, paramsNew)
+	task, id := o.Take("taskId"), o.Take("configId")
+	o.Take("parent")
+	raised := f.setting(o.Take("config"), o.Path("config"))
+	inner := rawjson.Open(raised)
+	inner.Take("taskId")
+	if !isText(id) || inner.Has("id") {
+		id = nil
+	}
+	b := rawjson.NewBuilder().Raw("taskId", task).Raw("id", id)
+	return b.Merge(object(inner)).Bytes()
+}
+
+// setting raises settings with their name. What the name says is said by the
+// settings' own members; where it says otherwise, the name goes.
+func (f *fromHTTP) setting(raw json.RawMessage, path string) json.RawMessage {
+	if !rawjson.IsObject(raw) {
+		f.fail(path, "required")
+		return nil
+	}
+	o := f.open(raw, path, []string{"name", pushConfig}, nil)
+	name, _ := rawjson.Unquote(o.Take("name"))
+	task, id, named := strings.Cut(strings.TrimPrefix(name, nameTasks), nameConfigs)
+	inner := o.Take(pushConfig)
+	if !rawjson.IsObject(inner) {
+		f.fail(o.Path(pushConfig), "required")
+		return nil
+	}
+	config := rawjson.Open(f.config(inner, o.Path(pushConfig)))
+	b := rawjson.NewBuilder()
+	if named {
+		b.Raw("taskId", quote(task))
+	}
+	if own := rawText(object(config), "id"); named && own == "" {
+		b.Raw("id", quote(id))
+		config.Take("id")
+		f.formed()
+	} else if own != id {
+		f.formed()
+	}
+	return b.Raw(keyOuter, o.Rest()).Merge(object(config)).Bytes()
+}
+
+// push lowers a request to keep settings.
+func (h *toHTTP) push(params json.RawMessage) json.RawMessage {
+	o := rawjson.Parse(params, "")
+	b := rawjson.NewBuilder().Raw("taskId", o.Peek("taskId"))
+	b.Raw("config", h.setting(object(o)))
+	return b.Bytes()
+}
+
+func (h *toHTTP) setting(raw json.RawMessage) json.RawMessage {
+	o := rawjson.Parse(h.lowerer.push(raw), "")
+	task, inner := rawText(object(o), "taskId"), o.Peek(pushConfig)
+	o.Take("taskId")
+	name := nameTasks + task + nameConfigs + rawText(inner, "id")
+	return rawjson.NewBuilder().String("name", name).Merge(object(o)).Bytes()
+}
+
+// pushResult raises what was answered.
+func (f *fromHTTP) pushResult(result json.RawMessage, path string) json.RawMessage {
+	o := f.open(result, path, nil, nil)
+	switch {
+	case o.Has("configs"):
+		return f.page(result, path, "configs", f.setting)
+	case o.Has(pushConfig):
+		return f.setting(result, path)
+	default:
+		return result
+	}
+}
+
+// pushResult lowers it.
+func (h *toHTTP) pushResult(result json.RawMessage) json.RawMessage {
+	o := rawjson.Parse(result, "")
+	switch {
+	case o.Has("configs"):
+		return h.page(result, "configs", func(raw json.RawMessage, _ string) json.RawMessage { return h.setting(raw) })
+	case o.Has("url"):
+		return h.setting(result)
+	default:
+		return result
 	}
 }

@@ -37,12 +37,8 @@ func (h *toHTTP) query(params json.RawMessage) json.RawMessage {
 }
 
 func (l *lowerer) unplaced(o *rawjson.Object) {
-	if o.Take("tenant") != nil {
-		l.drop(canonical.LossIDs, "/conversation/tenant")
-	}
-	if o.Take("metadata") != nil {
-		l.drop(canonical.LossMetadata, "/body/extensions")
-	}
+	l.dropIf(o.Take("tenant") != nil, canonical.LossIDs, "/conversation/tenant")
+	l.dropIf(o.Take("metadata") != nil, canonical.LossMetadata, "/body/extensions")
 }
 
 // tasks raises one page of tasks.

@@ -40,7 +40,7 @@ func (r *raiser) params(params json.RawMessage, path string, changes ...change) 
 // that holds either in 1.0.
 func (r *raiser) result(result json.RawMessage, path string) json.RawMessage {
 	o := r.open(result, path, taskOld, nil)
-	kind, _ := rawjson.Unquote(o.Peek("kind"))
+	kind := o.PeekText("kind")
 	b := rawjson.NewBuilder()
 	switch {
 	case kind == kindTask, kind == "" && o.Has("status"):
@@ -300,7 +300,7 @@ func (r *raiser) data(b *rawjson.Builder, o *rawjson.Object, metadata json.RawMe
 
 // unwrapped finds data that is no object inside the one it was wrapped in.
 func unwrapped(value, metadata json.RawMessage) (json.RawMessage, bool) {
-	if string(orEmpty(metadata).Peek(keyCompat)) != "true" {
+	if string(rawjson.Open(metadata).Peek(keyCompat)) != "true" {
 		return nil, false
 	}
 	members := rawjson.Parse(value, "").Members()
@@ -312,7 +312,7 @@ func unwrapped(value, metadata json.RawMessage) (json.RawMessage, bool) {
 
 // unmarked is metadata without the mark of wrapped data.
 func unmarked(metadata json.RawMessage) json.RawMessage {
-	m := orEmpty(metadata)
+	m := rawjson.Open(metadata)
 	m.Take(keyCompat)
 	return m.Rest()
 }
