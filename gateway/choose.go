@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/aepb/aepb-gateway/ect"
-	"github.com/aepb/aepb-gateway/gateway/admission"
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
@@ -17,6 +16,7 @@ import (
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/rollback"
 )
 
 // messageTool is what a plain message is called in a protocol of calls when
@@ -92,23 +92,6 @@ func (g *Gateway) throughPeer(ctx context.Context, x *exchange) error {
 	x.described = description
 	x.chosen, err = g.capability(ctx, x, listed)
 	return err
-}
-
-// along are the ancestors of a request. A next gateway judges the message by them, so
-// one that would not see all of them is not asked: what is left out, it could take for
-// another token with that id.
-func (g *Gateway) along(x *exchange) ([]string, error) {
-	along, size := x.in.Evidence.Ancestors()
-	if size > admission.MaxAncestors && g.toGateway(x) {
-		return nil, &problem.AncestorsTooLargeError{Size: size, Limit: admission.MaxAncestors}
-	}
-	return along, nil
-}
-
-// toGateway reports whether a message goes on to another gateway, as far as we know.
-func (g *Gateway) toGateway(x *exchange) bool {
-	return x.to.Via != nil || x.to.Agent.ID != "" && (x.settings.rules.IsGateway(x.to.Agent.ID) ||
-		slices.ContainsFunc(g.Directory.Peers(), func(p directory.Peer) bool { return p.ID == x.to.Agent.ID }))
 }
 
 // viewer is for whom the agent describes itself.
@@ -474,4 +457,27 @@ func (g *Gateway) stampReply(x *exchange, m *canonical.Message) {
 	}
 	x.replyContext = m.Conversation.ContextID
 	g.completeTask(x, m)
+}
+
+// undoing puts the form of rollbacks over HTTP in place of a protocol that has
+// none of its own, where the agent can be asked that way.
+func (g *Gateway) undoing(x *exchange) {
+	if x.message.Op != canonical.OpRollback || x.to.Codec == nil || x.to.Via != nil || g.Network.Rollbacks[x.to.Codec.Info().Binding] == nil {
+		return
+	}
+	x.to.Codec = rollback.Over(x.to.Codec)
+}
+
+// apart is where an agent is asked to roll back: nobody asks its endpoint first
+// who it is (AEPB, Checkpoint and Rollback Signal Carriage). false: it is asked at
+// its endpoint, like anything else.
+func (x *exchange) apart(listed directory.Endpoint) bool {
+	if _, ok := x.to.Codec.(*rollback.Form); !ok {
+		return false
+	}
+	x.endpoint = transport.Endpoint{
+		Agent: x.to.Agent.Name, ID: x.to.Agent.ID, Binding: listed.Binding, URL: listed.URL, Caller: x.in.Call.Caller.ID, Timeout: x.to.Agent.Timeout,
+	}
+	x.dress()
+	return true
 }

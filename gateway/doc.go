@@ -29,7 +29,7 @@
 //	                                 first, since what of its changes was posted is not known
 //	pass.go news.go hearing.go       what only one protocol has; notifications across revisions of MCP
 //
-// //	signal.go undo.go                rollbacks, and decisions of humans (package webhook tells those who wait)
+// //	signal.go                        rollbacks, and decisions of humans (packages rollback, webhook)
 //
 // A protocol takes part in signals with its codec (translators.Signaler), its server, which
 // submits the token with the rest of the evidence (transport.Submitted), and its dialer. A

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
@@ -11,7 +12,9 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/attest"
 	"github.com/aepb/aepb-gateway/gateway/conversation"
 	"github.com/aepb/aepb-gateway/gateway/destination"
+	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/outbound"
+	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators"
@@ -405,4 +408,21 @@ func (x *exchange) whom() string {
 		return "gateway"
 	}
 	return label(x.to.Agent)
+}
+
+// along are the ancestors of a request. A next gateway judges the message by them, so
+// one that would not see all of them is not asked: what is left out, it could take for
+// another token with that id.
+func (g *Gateway) along(x *exchange) ([]string, error) {
+	along, size := x.in.Evidence.Ancestors()
+	if size > admission.MaxAncestors && g.toGateway(x) {
+		return nil, &problem.AncestorsTooLargeError{Size: size, Limit: admission.MaxAncestors}
+	}
+	return along, nil
+}
+
+// toGateway reports whether a message goes on to another gateway, as far as we know.
+func (g *Gateway) toGateway(x *exchange) bool {
+	return x.to.Via != nil || x.to.Agent.ID != "" && (x.settings.rules.IsGateway(x.to.Agent.ID) ||
+		slices.ContainsFunc(g.Directory.Peers(), func(p directory.Peer) bool { return p.ID == x.to.Agent.ID }))
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/idempotency"
 	"github.com/aepb/aepb-gateway/gateway/outbound"
 	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/rollback"
 	"github.com/aepb/aepb-gateway/gateway/sample"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/telemetry"
@@ -221,6 +222,14 @@ func (g *Gateway) Router() *destination.Resolver { return g.destinations }
 
 // Callbacks keeps who is told what humans decide.
 func (g *Gateway) Callbacks() *webhook.Callbacks { return g.callbacks }
+
+// Rollbacks takes rollback requests over HTTP.
+func (g *Gateway) Rollbacks() *rollback.Service {
+	return rollback.New(rollback.Deps{
+		Exchange: g.Exchange, Admission: g.admission, Attest: g.attest, Directory: g.Directory, Network: g.Network, Entries: g.Entries,
+		Now: g.Now, Logger: g.Logger, Self: g.Self(),
+	})
+}
 
 // Decides reports whether an identity may decide what waits for a human (R23).
 func (g *Gateway) Decides(id ect.Identity) bool { return g.Approver != nil && g.Approver(id) }

@@ -22,7 +22,7 @@ import (
 // undo posts a request, as it comes over HTTP.
 func (b *signalBed) undo(who *ecttest.Party, token string) (transport.Answer, error) {
 	b.t.Helper()
-	return b.Rollback(b.t.Context(), transport.Call{
+	return b.Rollbacks().Rollback(b.t.Context(), transport.Call{
 		Caller: identity.Caller{Peer: who.Peer()}, Address: "127.0.0.1", Evidence: []string{token},
 		Wire: translators.Wire{
 			Form: rollback.Name, Media: rollback.Media, Header: http.Header{rollback.Field: {token}}, Verb: http.MethodPost, Path: rollback.Path,
