@@ -89,7 +89,7 @@ type Gateway struct {
 	cancels        cancelRegistry
 	controlReaders *worker.Group // read the control messages of tasks that go on here
 	cancelWatchers *worker.Group // watch whether other replicas cancel a request that is under way here
-	outbox         outbox
+	hooks          *webhook.Hooks
 	attest         *attest.Service
 	requests       requests // that are under way
 	members        *membership.Register
@@ -136,9 +136,10 @@ func New(settings Settings, deps Deps) (*Gateway, error) {
 	if err := g.startWorkers(deps.AllWorkers, deps.Workers); err != nil {
 		return nil, err
 	}
-	g.callbacks = webhook.NewCallbacks(webhook.Deps{
+	posts := webhook.Deps{
 		Entries: deps.Entries, Network: deps.Network, Sender: deps.Sender, Workers: g.workers, Now: deps.Now, Logger: deps.Logger,
-	})
+	}
+	g.callbacks, g.hooks = webhook.NewCallbacks(posts), webhook.NewHooks(posts, g.sealPosts)
 	if g.admission, err = admission.New(admission.Deps{
 		Registry: deps.Registry, Directory: deps.Directory, Destinations: g.destinations, Network: deps.Network, Attest: g.attest,
 		Verifier: deps.Verifier, Recorder: deps.Recorder, Dialects: deps.Dialects, Evidence: deps.Evidence, Members: members,

@@ -204,7 +204,7 @@ func (r *run) tellOthers(ctx context.Context) {
 	if !sameWork(r.posted, &task) { // another time of the same status is no change
 		events = append(events, stream.Diff(r.posted, &task)...)
 	}
-	r.g.pushes(ctx, r.x.record, events)
+	r.g.hooks.Post(ctx, r.x.record, events)
 	r.posted = &task
 }
 
@@ -385,7 +385,7 @@ func (r *run) saveLast(ctx context.Context) {
 func (g *Gateway) failLost(ctx context.Context, rec *store.Record) error {
 	before, err := g.tasks.FailLost(ctx, rec)
 	if err == nil && before != nil {
-		g.pushes(ctx, rec, stream.Diff(before, &rec.Task))
+		g.hooks.Post(ctx, rec, stream.Diff(before, &rec.Task))
 	}
 	return err
 }
@@ -395,7 +395,7 @@ func (g *Gateway) failLost(ctx context.Context, rec *store.Record) error {
 func (g *Gateway) saveUntilDone(ctx context.Context, rec store.Record, posted *canonical.Task) {
 	err := g.workers.Go(func(ctx context.Context) {
 		g.tasks.SaveUntilDone(ctx, rec, func(ctx context.Context, rec *store.Record) {
-			g.pushes(ctx, rec, stream.Diff(posted, &rec.Task))
+			g.hooks.Post(ctx, rec, stream.Diff(posted, &rec.Task))
 		})
 	})
 	if err != nil {

@@ -2,26 +2,19 @@ package gateway
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"log/slog"
-	"slices"
-	"sync"
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/attest"
-	"github.com/aepb/aepb-gateway/gateway/outbound"
-	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/gateway/webhook"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/inbody"
 	"github.com/aepb/aepb-gateway/translators/stream"
 )
-
-// maxPushes bounds the settings of one task.
-const maxPushes = 16
 
 // push handles push notification settings. They are served here, whatever the
 // agent can do: a webhook's credentials never go to an agent.
@@ -97,7 +90,7 @@ func (g *Gateway) pushWhole(ctx context.Context, rec *store.Record) error {
 	task, err := g.present(rec)
 	if err == nil {
 		task.Output = nil
-		g.pushes(ctx, rec, []canonical.Event{{Task: task}})
+		g.hooks.Post(ctx, rec, []canonical.Event{{Task: task}})
 	}
 	return err
 }
@@ -133,20 +126,14 @@ func (g *Gateway) registerPush(ctx context.Context, x *exchange, rec *store.Reco
 	return nil
 }
 
-func pushGroup(task store.EntryKey) string { return task.Group + "\x00" + task.ID }
-
 func (g *Gateway) pushed(ctx context.Context, x *exchange, rec *store.Record, request *canonical.PushRequest) (canonical.Body, error) {
-	key := store.EntryKey{Kind: store.KindPush, Group: pushGroup(rec.Key), ID: request.Config.ID}
 	switch request.Verb {
 	case canonical.VerbCreate:
 		return g.pushTo(ctx, x, rec, request.Config)
 	case canonical.VerbDelete:
-		if err := g.Entries.Delete(ctx, key); err != nil {
-			return nil, &problem.RecordingError{Err: err}
-		}
-		return &canonical.Done{}, nil
+		return &canonical.Done{}, g.hooks.Delete(ctx, rec.Key, request.Config.ID)
 	default:
-		hooks, err := g.hooks(ctx, rec.Key)
+		hooks, err := g.hooks.Of(ctx, rec.Key)
 		list := &canonical.PushList{Configs: make([]canonical.PushConfig, len(hooks))}
 		for i := range hooks {
 			list.Configs[i] = hooks[i].PushConfig
@@ -178,29 +165,12 @@ func (g *Gateway) pushTo(ctx context.Context, x *exchange, rec *store.Record, co
 
 // keepPush writes settings down.
 func (g *Gateway) keepPush(ctx context.Context, x *exchange, rec *store.Record, config *canonical.PushConfig) error {
-	hooks, err := g.hooks(ctx, rec.Key)
-	if err != nil {
-		return err
-	}
-	known := slices.ContainsFunc(hooks, func(h hook) bool { return h.ID == config.ID })
-	if len(hooks) >= maxPushes && !known {
-		return &canonical.Error{Code: canonical.CodeBadParams, Message: "the task has too many push notification settings"}
-	}
 	if config.ID == "" {
 		config.ID = g.NewID()
 	}
 	config.TaskID = rec.Task.ID
-	value, err := json.Marshal(hook{*config, x.principal()})
-	if err != nil {
-		return store.ErrUnreadable
-	}
-	key := store.EntryKey{Kind: store.KindPush, Group: pushGroup(rec.Key), ID: config.ID}
-	old, _, err := g.Entries.Get(ctx, key)
-	if err == nil {
-		_, _, err = g.Entries.Swap(ctx, key, old.Revision, value, g.Now().Add(store.RecordLife))
-	}
-	if err != nil {
-		return &problem.RecordingError{Err: err}
+	if err := g.hooks.Put(ctx, rec.Key, webhook.Hook{PushConfig: *config, For: x.principal()}); err != nil {
+		return err
 	}
 	return g.tasks.MarkPushed(ctx, rec)
 }
@@ -246,123 +216,38 @@ func (g *Gateway) attend(ctx context.Context, x *exchange, rec *store.Record) {
 	r.handOver(ctx)
 }
 
-// hook is where changes of a task are posted to, and for whom.
-type hook struct {
-	canonical.PushConfig
-
-	For principal
-}
-
-func (g *Gateway) hooks(ctx context.Context, task store.EntryKey) ([]hook, error) {
-	entries, err := g.Entries.List(ctx, store.KindPush, pushGroup(task), "", maxPushes)
+// sealPosts makes the messages that post events to a caller.
+func (g *Gateway) sealPosts(ctx context.Context, who store.Principal, p *webhook.Posting, form string, whole bool) ([]transport.Sealed, error) {
+	x, err := g.standIn(ctx, who, &p.Record)
 	if err != nil {
-		return nil, &problem.RecordingError{Err: err}
+		return nil, err
 	}
-	hooks := make([]hook, len(entries))
-	for i, entry := range entries {
-		if hooks[i], err = readHook(entry); err != nil {
-			return nil, err
-		}
-	}
-	return hooks, nil
-}
-
-func readHook(entry store.Entry) (hook, error) {
-	var h hook
-	if json.Unmarshal(entry.Value, &h) != nil {
-		return h, store.ErrUnreadable
-	}
-	return h, nil
-}
-
-// pushes posts what happened to those who want to be told, one after the other.
-func (g *Gateway) pushes(ctx context.Context, rec *store.Record, events []canonical.Event) {
-	if !rec.Pushes || len(events) == 0 || g.Network.Pushers[rec.Source] == nil {
-		return
-	}
-	key := rec.Key // the record goes on changing
-	if !g.outbox.add(key, posting{rec: *rec, events: events}) {
-		return // whoever posts already comes to it
-	}
-	if err := g.workers.GoFor(key.OwnerOf(), 0, func(ctx context.Context) { g.deliver(ctx, key) }); err != nil {
-		g.outbox.clear(key)
-		g.Logger.WarnContext(ctx, "changes of a task are not posted", slog.String("task", rec.Task.ID), slog.Any("error", err))
-	}
-}
-
-// deliver posts what there is about one task.
-func (g *Gateway) deliver(ctx context.Context, key store.EntryKey) {
-	for {
-		next, ok := g.outbox.next(key)
-		if !ok {
-			return
-		}
-		if err := g.postAll(ctx, &next); err != nil {
-			g.Logger.WarnContext(ctx, "changes of a task are not posted", slog.String("task", key.ID), slog.Any("error", err))
-			if store.CanRetry(err) {
-				continue
-			}
-		}
-		if ctx.Err() == nil && next.rec.Task.Status.State.Terminal() {
-			_ = g.Entries.Delete(ctx, store.FailoverKey(key)) // else the end is posted once more
-		}
-	}
-}
-
-// postAll posts some events to all who want to be told. An error says why one
-// cannot be, to nobody; a webhook that does not take it is none.
-func (g *Gateway) postAll(ctx context.Context, p *posting) error {
-	hooks, err := g.hooks(ctx, p.rec.Key)
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for len(hooks) > 0 { // a task has one caller, who may have spoken several versions
-		spoken := hooks[0].For.Version
-		others := slices.DeleteFunc(slices.Clone(hooks), func(h hook) bool { return h.For.Version == spoken })
-		errs = append(errs, g.postTo(ctx, p, slices.DeleteFunc(hooks, func(h hook) bool { return h.For.Version != spoken })))
-		hooks = others
-	}
-	return errors.Join(errs...)
-}
-
-// postTo posts some events to webhooks of one version.
-func (g *Gateway) postTo(ctx context.Context, p *posting, hooks []hook) error {
-	x, err := g.standIn(ctx, hooks[0].For, &p.rec)
-	if err != nil {
-		return err
-	}
-	events := p.events
-	form, whole := g.Network.Pushers[p.rec.Source].Form(hooks[0].For.Version)
+	events := p.Events
 	if x.in.Call.Wire.Form = form; whole {
-		task, err := g.present(&p.rec)
+		task, err := g.present(&p.Record)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		task.Output = nil
 		if said := events[0].Progress; said != nil && len(events) == 1 {
 			if said.Message == "" {
-				return nil
+				return nil, nil
 			}
 			g.tellProgress(task, said)
 		}
 		events = []canonical.Event{{Task: task}}
 	}
+	var messages []transport.Sealed
 	var errs []error
 	for i := range events {
-		sealed, err := g.sealPost(ctx, x, &p.rec, &events[i], whole)
+		sealed, err := g.sealPost(ctx, x, &p.Record, &events[i], whole)
 		if err != nil {
 			errs = append(errs, err) // what cannot be said there is said when the task is asked for
 			continue
 		}
-		for i := range hooks {
-			call := outbound.Call{Kind: outbound.Webhook, Endpoint: transport.Endpoint{Binding: p.rec.Source}, Sealed: sealed, Webhook: hooks[i].PushConfig}
-			if _, err := g.Sender.Send(ctx, call); err != nil {
-				g.Logger.WarnContext(ctx, "a push notification was not taken", slog.String("task", p.rec.Task.ID), slog.Any("error", err))
-			}
-		}
+		messages = append(messages, sealed)
 	}
-	return errors.Join(errs...)
+	return messages, errors.Join(errs...)
 }
 
 // sealPost is an event as it is posted, with its evidence: a translation like any
@@ -392,54 +277,4 @@ func (g *Gateway) sealPost(ctx context.Context, x *exchange, rec *store.Record, 
 		return transport.Sealed{}, err
 	}
 	return out.Seal()
-}
-
-// posting is what happened to a task, and is still to be posted.
-type posting struct {
-	rec    store.Record
-	events []canonical.Event
-}
-
-// maxPostings bounds what waits to be posted about one task. Of what is too
-// much, the oldest is not posted: the task itself can be asked for.
-const maxPostings = 64
-
-// outbox is what is still to be posted, in order for each task.
-type outbox struct {
-	mu      sync.Mutex
-	waiting map[store.EntryKey][]posting // with an entry, if empty, while a worker posts
-}
-
-// add reports whether somebody has to begin posting.
-func (o *outbox) add(key store.EntryKey, p posting) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.waiting == nil {
-		o.waiting = map[store.EntryKey][]posting{}
-	}
-	list, busy := o.waiting[key]
-	if list = append(list, p); len(list) > maxPostings {
-		list = list[1:]
-	}
-	o.waiting[key] = list
-	return !busy
-}
-
-// next is the oldest; false: there is none, and whoever posts has finished.
-func (o *outbox) next(key store.EntryKey) (posting, bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	list := o.waiting[key]
-	if len(list) == 0 {
-		delete(o.waiting, key)
-		return posting{}, false
-	}
-	o.waiting[key] = list[1:]
-	return list[0], true
-}
-
-func (o *outbox) clear(key store.EntryKey) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	delete(o.waiting, key)
 }

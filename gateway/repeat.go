@@ -136,7 +136,7 @@ func (g *Gateway) postChange(ctx context.Context, before, after *store.Record) {
 		g.Logger.WarnContext(ctx, "a change of a task is not posted", slog.String("task", after.Task.ID), slog.Any("error", err))
 		return
 	}
-	g.pushes(ctx, after, stream.Diff(known, task))
+	g.hooks.Post(ctx, after, stream.Diff(known, task))
 }
 
 // unsaid is why an answer cannot be given. One that does not fit the caller's

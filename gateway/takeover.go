@@ -21,26 +21,16 @@ const failoverPage = 100
 
 // watched is what another process must know to follow a task in this one's place.
 type watched struct {
-	principal
+	store.Principal
 
 	Task store.EntryKey
 	By   string    `json:",omitempty"` // who looked after it last
 	At   time.Time `json:",omitzero"`
 }
 
-// principal is a caller as it is remembered, for what is done for it when it has long
-// had its answer.
-type principal struct {
-	Caller    ect.Identity
-	Anonymous bool   `json:",omitempty"`
-	Attested  bool   `json:",omitempty"` // it came with an ECT
-	Address   string `json:",omitempty"`
-	Version   string // of its protocol
-	Form      string
-}
-
-func (x *exchange) principal() principal {
-	return principal{
+// principal is the caller as it is remembered.
+func (x *exchange) principal() store.Principal {
+	return store.Principal{
 		Caller: x.in.Call.Caller.ID, Anonymous: x.in.Call.Caller.Anonymous, Attested: x.attested || len(x.in.Evidence.Sources) > 0,
 		Address: x.in.Call.Address, Version: x.message.Origin.Version, Form: x.in.Call.Wire.Form,
 	}
@@ -48,7 +38,7 @@ func (x *exchange) principal() principal {
 
 // standIn is an exchange about work whose caller is not there. Whoever may not call
 // the agent any more has none.
-func (g *Gateway) standIn(ctx context.Context, p principal, rec *store.Record) (*exchange, error) {
+func (g *Gateway) standIn(ctx context.Context, p store.Principal, rec *store.Record) (*exchange, error) {
 	settings := g.settings.Load()
 	call := transport.Call{
 		Agent: rec.Agent, Entrance: transport.Native, To: rec.Binding, Address: p.Address, Detached: true,
@@ -69,7 +59,7 @@ func (g *Gateway) commend(ctx context.Context, x *exchange, rec *store.Record) {
 	err := g.tasks.StartHeartbeat(ctx)
 	var value []byte
 	if err == nil {
-		value, err = json.Marshal(watched{principal: x.principal(), Task: rec.Key, By: g.instance})
+		value, err = json.Marshal(watched{Principal: x.principal(), Task: rec.Key, By: g.instance})
 	}
 	if err == nil {
 		_, _, err = g.Entries.Swap(ctx, store.FailoverKey(rec.Key), 0, value, g.Now().Add(store.RecordLife))
@@ -153,16 +143,7 @@ func (g *Gateway) prolongWatched(ctx context.Context, entry store.Entry, rec *st
 	if err != nil || !prolonged {
 		return err
 	}
-	configs, err := g.Entries.List(ctx, store.KindPush, pushGroup(rec.Key), "", maxPushes)
-	if err != nil {
-		return err
-	}
-	for _, config := range configs {
-		if _, err := g.tasks.ExtendEntry(ctx, config); err != nil {
-			return err
-		}
-	}
-	return nil
+	return g.hooks.Extend(ctx, rec.Key, g.tasks.ExtendEntry)
 }
 
 // adopt posts how a task stands, because nobody knows what was posted of its last
@@ -175,7 +156,7 @@ func (g *Gateway) adopt(ctx context.Context, w *watched, rec *store.Record) erro
 	if err := g.pushWhole(ctx, rec); err != nil || rec.Task.Status.State.Terminal() {
 		return err
 	}
-	x, err := g.standIn(ctx, w.principal, rec)
+	x, err := g.standIn(ctx, w.Principal, rec)
 	if err != nil { // also where its caller may not call any more: then it is not told any more
 		return err
 	}

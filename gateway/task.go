@@ -293,7 +293,7 @@ func (g *Gateway) endWaiting(ctx context.Context, rec *store.Record) (*store.Rec
 		return nil, err
 	}
 	if ok {
-		g.pushes(ctx, rec, stream.Diff(&before, &rec.Task))
+		g.hooks.Post(ctx, rec, stream.Diff(&before, &rec.Task))
 		return rec, nil
 	}
 	return store.Known(g.tasks.Load(ctx, rec.Key))

@@ -173,3 +173,13 @@ func (s *SavedMessage) Wire(binding canonical.Binding, re canonical.Op) translat
 		Verb: s.Verb, Path: s.Path, Body: s.Body, Re: re,
 	}
 }
+
+// Principal is a caller as it is remembered, for what is done for it after it was answered.
+type Principal struct {
+	Caller    ect.Identity
+	Anonymous bool   `json:",omitempty"`
+	Attested  bool   `json:",omitempty"` // it came with an ECT
+	Address   string `json:",omitempty"`
+	Version   string // of its protocol
+	Form      string
+}
