@@ -35,33 +35,34 @@ type errorRow struct {
 	number int64
 	reason string
 	domain string
-	status int // HTTP status that goes with it; 0: 200
+	status int    // HTTP status that goes with it; 0: 200
+	rpc    string // its name in google.rpc.Code, for the HTTP form (A2A 5.4 as of 1.0.1)
 }
 
 var errorTable = [...]errorRow{
-	{canonical.CodeParse, jsonrpc.CodeParse, "PARSE", domainOurs, 0},
-	{canonical.CodeInvalidRequest, jsonrpc.CodeInvalidRequest, "INVALID_REQUEST", domainOurs, 0},
-	{canonical.CodeHeaderMismatch, jsonrpc.CodeInvalidRequest, "HEADER_MISMATCH", domainOurs, 0},
-	{canonical.CodeNoMethod, jsonrpc.CodeNoMethod, "METHOD_NOT_FOUND", domainOurs, 0},
-	{canonical.CodeBadParams, jsonrpc.CodeBadParams, "INVALID_PARAMS", domainA2A, 0},
-	{canonical.CodeSkillNotFound, jsonrpc.CodeBadParams, "SKILL_NOT_FOUND", domainOurs, 0},
-	{canonical.CodeResourceNotFound, jsonrpc.CodeBadParams, "RESOURCE_NOT_FOUND", domainOurs, 0},
-	{canonical.CodeInternal, jsonrpc.CodeInternal, "INTERNAL", domainOurs, 0},
-	{canonical.CodeTimeout, jsonrpc.CodeInternal, "TIMEOUT", domainOurs, http.StatusGatewayTimeout},
-	{canonical.CodeRateLimited, jsonrpc.CodeInternal, "RATE_LIMITED", domainOurs, http.StatusTooManyRequests},
-	{canonical.CodeUnavailable, jsonrpc.CodeInternal, "UNAVAILABLE", domainOurs, http.StatusServiceUnavailable},
-	{canonical.CodeOther, jsonrpc.CodeInternal, "OTHER", domainOurs, 0},
-	{canonical.CodeTaskNotFound, -32001, "TASK_NOT_FOUND", domainA2A, 0},
-	{canonical.CodeNotCancelable, -32002, "TASK_NOT_CANCELABLE", domainA2A, 0},
-	{canonical.CodePushUnsupported, -32003, "PUSH_NOTIFICATION_NOT_SUPPORTED", domainA2A, 0},
-	{canonical.CodeUnsupportedOp, -32004, "UNSUPPORTED_OPERATION", domainA2A, 0},
-	{canonical.CodeUnsupportedMedia, -32005, "CONTENT_TYPE_NOT_SUPPORTED", domainA2A, 0},
-	{canonical.CodeBadUpstream, -32006, "INVALID_AGENT_RESPONSE", domainA2A, 0},
-	{canonical.CodeCardUnavailable, -32007, "EXTENDED_AGENT_CARD_NOT_CONFIGURED", domainA2A, 0},
-	{canonical.CodeCapabilityRequired, -32008, "EXTENSION_SUPPORT_REQUIRED", domainA2A, 0},
-	{canonical.CodeUnsupportedVersion, -32009, "VERSION_NOT_SUPPORTED", domainA2A, 0},
-	{canonical.CodeUnauthenticated, -31401, "UNAUTHENTICATED", domainOurs, http.StatusUnauthorized},
-	{canonical.CodeForbidden, -31403, "FORBIDDEN", domainOurs, http.StatusForbidden},
+	{canonical.CodeParse, jsonrpc.CodeParse, "PARSE", domainOurs, 0, "INVALID_ARGUMENT"},
+	{canonical.CodeInvalidRequest, jsonrpc.CodeInvalidRequest, "INVALID_REQUEST", domainOurs, 0, "INVALID_ARGUMENT"},
+	{canonical.CodeHeaderMismatch, jsonrpc.CodeInvalidRequest, "HEADER_MISMATCH", domainOurs, 0, "INVALID_ARGUMENT"},
+	{canonical.CodeNoMethod, jsonrpc.CodeNoMethod, "METHOD_NOT_FOUND", domainOurs, 0, "NOT_FOUND"},
+	{canonical.CodeBadParams, jsonrpc.CodeBadParams, "INVALID_PARAMS", domainA2A, 0, "INVALID_ARGUMENT"},
+	{canonical.CodeSkillNotFound, jsonrpc.CodeBadParams, "SKILL_NOT_FOUND", domainOurs, 0, "INVALID_ARGUMENT"},
+	{canonical.CodeResourceNotFound, jsonrpc.CodeBadParams, "RESOURCE_NOT_FOUND", domainOurs, 0, "NOT_FOUND"},
+	{canonical.CodeInternal, jsonrpc.CodeInternal, "INTERNAL", domainOurs, 0, "INTERNAL"},
+	{canonical.CodeTimeout, jsonrpc.CodeInternal, "TIMEOUT", domainOurs, http.StatusGatewayTimeout, "DEADLINE_EXCEEDED"},
+	{canonical.CodeRateLimited, jsonrpc.CodeInternal, "RATE_LIMITED", domainOurs, http.StatusTooManyRequests, "RESOURCE_EXHAUSTED"},
+	{canonical.CodeUnavailable, jsonrpc.CodeInternal, "UNAVAILABLE", domainOurs, http.StatusServiceUnavailable, "UNAVAILABLE"},
+	{canonical.CodeOther, jsonrpc.CodeInternal, "OTHER", domainOurs, 0, "INTERNAL"},
+	{canonical.CodeTaskNotFound, -32001, "TASK_NOT_FOUND", domainA2A, 0, "NOT_FOUND"},
+	{canonical.CodeNotCancelable, -32002, "TASK_NOT_CANCELABLE", domainA2A, 0, "FAILED_PRECONDITION"},
+	{canonical.CodePushUnsupported, -32003, "PUSH_NOTIFICATION_NOT_SUPPORTED", domainA2A, 0, "FAILED_PRECONDITION"},
+	{canonical.CodeUnsupportedOp, -32004, "UNSUPPORTED_OPERATION", domainA2A, 0, "FAILED_PRECONDITION"},
+	{canonical.CodeUnsupportedMedia, -32005, "CONTENT_TYPE_NOT_SUPPORTED", domainA2A, 0, "INVALID_ARGUMENT"},
+	{canonical.CodeBadUpstream, -32006, "INVALID_AGENT_RESPONSE", domainA2A, 0, "INTERNAL"},
+	{canonical.CodeCardUnavailable, -32007, "EXTENDED_AGENT_CARD_NOT_CONFIGURED", domainA2A, 0, "FAILED_PRECONDITION"},
+	{canonical.CodeCapabilityRequired, -32008, "EXTENSION_SUPPORT_REQUIRED", domainA2A, 0, "FAILED_PRECONDITION"},
+	{canonical.CodeUnsupportedVersion, -32009, "VERSION_NOT_SUPPORTED", domainA2A, 0, "FAILED_PRECONDITION"},
+	{canonical.CodeUnauthenticated, -31401, "UNAUTHENTICATED", domainOurs, http.StatusUnauthorized, "UNAUTHENTICATED"},
+	{canonical.CodeForbidden, -31403, "FORBIDDEN", domainOurs, http.StatusForbidden, "PERMISSION_DENIED"},
 }
 
 func rowOf(code canonical.Code) errorRow {

@@ -39,30 +39,11 @@ type httpRow struct {
 	name   string // of google.rpc.Code
 }
 
-var httpRows = map[canonical.Code]httpRow{
-	canonical.CodeParse:              {http.StatusBadRequest, "INVALID_ARGUMENT"},
-	canonical.CodeInvalidRequest:     {http.StatusBadRequest, "INVALID_ARGUMENT"},
-	canonical.CodeHeaderMismatch:     {http.StatusBadRequest, "INVALID_ARGUMENT"},
-	canonical.CodeBadParams:          {http.StatusBadRequest, "INVALID_ARGUMENT"},
-	canonical.CodeSkillNotFound:      {http.StatusBadRequest, "INVALID_ARGUMENT"},
-	canonical.CodeUnsupportedMedia:   {http.StatusBadRequest, "INVALID_ARGUMENT"},
-	canonical.CodeNoMethod:           {http.StatusNotFound, "NOT_FOUND"},
-	canonical.CodeResourceNotFound:   {http.StatusNotFound, "NOT_FOUND"},
-	canonical.CodeTaskNotFound:       {http.StatusNotFound, "NOT_FOUND"},
-	canonical.CodeNotCancelable:      {http.StatusBadRequest, "FAILED_PRECONDITION"},
-	canonical.CodePushUnsupported:    {http.StatusBadRequest, "FAILED_PRECONDITION"},
-	canonical.CodeUnsupportedOp:      {http.StatusBadRequest, "FAILED_PRECONDITION"},
-	canonical.CodeCardUnavailable:    {http.StatusBadRequest, "FAILED_PRECONDITION"},
-	canonical.CodeCapabilityRequired: {http.StatusBadRequest, "FAILED_PRECONDITION"},
-	canonical.CodeUnsupportedVersion: {http.StatusBadRequest, "FAILED_PRECONDITION"},
-	canonical.CodeUnauthenticated:    {http.StatusUnauthorized, "UNAUTHENTICATED"},
-	canonical.CodeForbidden:          {http.StatusForbidden, "PERMISSION_DENIED"},
-	canonical.CodeTimeout:            {http.StatusGatewayTimeout, "DEADLINE_EXCEEDED"},
-	canonical.CodeRateLimited:        {http.StatusTooManyRequests, "RESOURCE_EXHAUSTED"},
-	canonical.CodeUnavailable:        {http.StatusServiceUnavailable, "UNAVAILABLE"},
-	canonical.CodeInternal:           {http.StatusInternalServerError, "INTERNAL"},
-	canonical.CodeBadUpstream:        {http.StatusInternalServerError, "INTERNAL"},
-	canonical.CodeOther:              {http.StatusInternalServerError, "INTERNAL"},
+// httpStatuses are the statuses of google.rpc.Code.
+var httpStatuses = map[string]int{
+	"INVALID_ARGUMENT": http.StatusBadRequest, "NOT_FOUND": http.StatusNotFound, "FAILED_PRECONDITION": http.StatusBadRequest,
+	"UNAUTHENTICATED": http.StatusUnauthorized, "PERMISSION_DENIED": http.StatusForbidden, "DEADLINE_EXCEEDED": http.StatusGatewayTimeout,
+	"RESOURCE_EXHAUSTED": http.StatusTooManyRequests, "UNAVAILABLE": http.StatusServiceUnavailable, "INTERNAL": http.StatusInternalServerError,
 }
 
 // envelope reads the frame of a message in its form.
@@ -159,7 +140,8 @@ func (said httpRow) number(reason string) int64 {
 
 func rowOfHTTP(failure *jsonrpc.Error) httpRow {
 	own, _ := readDetails(failure.Data)
-	return httpRows[codeOf(failure.Code, own.reason, 0)]
+	name := rowOf(codeOf(failure.Code, own.reason, 0)).rpc
+	return httpRow{httpStatuses[name], name}
 }
 
 // unwrap reads details: those of the error, or what wrap kept.

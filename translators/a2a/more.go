@@ -2,8 +2,6 @@ package a2a
 
 import (
 	"encoding/json"
-	"maps"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -96,11 +94,7 @@ func sayFailureOf(f *canonical.Error) json.RawMessage {
 		b.Raw("native", rawjson.NewBuilder().String("binding", string(n.Binding)).
 			Raw("code", json.RawMessage(strconv.FormatInt(n.Code, 10))).Raw("data", n.Data).Bytes())
 	}
-	ext := rawjson.NewBuilder()
-	for _, binding := range slices.Sorted(maps.Keys(f.Extensions)) {
-		ext.Raw(string(binding), f.Extensions[binding])
-	}
-	return b.Raw("extensions", ext.Object()).Bytes()
+	return b.Raw("extensions", profile.WriteExt(f.Extensions, "")).Bytes()
 }
 
 // failureIn reads it; nil: it is not what sayFailureOf writes.

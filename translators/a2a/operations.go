@@ -37,9 +37,9 @@ var operationTable = [...]operation{
 	{canonical.OpTaskCancel, "", false, "CancelTask", "tasks/cancel", queryMembers, readQuery, a2a03.Asked},
 	{canonical.OpTaskSubscribe, "", true, methodSubscribe, "tasks/resubscribe", queryMembers, readQuery, a2a03.Asked},
 	{canonical.OpPush, canonical.VerbCreate, false, "CreateTaskPushNotificationConfig", "tasks/pushNotificationConfig/set", pushMembers, readPushCreate, a2a03.Setting},
-	{canonical.OpPush, canonical.VerbGet, false, "GetTaskPushNotificationConfig", "tasks/pushNotificationConfig/get", pushMembers, readPushGet, a2a03.Finding},
+	{canonical.OpPush, canonical.VerbGet, false, "GetTaskPushNotificationConfig", "tasks/pushNotificationConfig/get", pushMembers, readPushOne(canonical.VerbGet), a2a03.Finding},
 	{canonical.OpPush, canonical.VerbList, false, "ListTaskPushNotificationConfigs", "tasks/pushNotificationConfig/list", pushListMembers, readPushList, a2a03.Finding},
-	{canonical.OpPush, canonical.VerbDelete, false, "DeleteTaskPushNotificationConfig", "tasks/pushNotificationConfig/delete", pushMembers, readPushDelete, a2a03.Finding},
+	{canonical.OpPush, canonical.VerbDelete, false, "DeleteTaskPushNotificationConfig", "tasks/pushNotificationConfig/delete", pushMembers, readPushOne(canonical.VerbDelete), a2a03.Finding},
 	{canonical.OpNative, "", false, methodCard, methodCard03, nil, nil, a2a03.Asked},
 }
 

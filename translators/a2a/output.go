@@ -2,6 +2,7 @@ package a2a
 
 import (
 	"encoding/json"
+	"maps"
 
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -141,24 +142,21 @@ func restore(m *canonical.Message, raw json.RawMessage) {
 
 // taskExtensions undoes what output did with the extensions of the result.
 func taskExtensions(task *canonical.Task, body *canonical.Result) canonical.Extensions {
-	ext := canonical.Extensions{}
-	for binding, raw := range task.Extensions {
-		if binding != profile.CanonKey {
-			ext[binding] = raw
-		}
-	}
 	canon := rawjson.Parse(task.Extensions[profile.CanonKey], "")
 	canon.Take(keyOutput)
-	if own := canon.Take(keyOwn); own != nil {
-		ext[Binding] = own
-	}
-	if rest := canon.Rest(); rest != nil {
-		ext[profile.CanonKey] = rest
-	}
+	own := canon.Take(keyOwn)
+	ext := withCanon(task.Extensions, canon).With(Binding, own)
 	if len(ext) == 0 || len(body.Extensions) > 0 {
 		return body.Extensions
 	}
 	return ext
+}
+
+// withCanon is a copy of extensions with another canon.
+func withCanon(ext canonical.Extensions, canon *rawjson.Object) canonical.Extensions {
+	out := maps.Clone(ext)
+	delete(out, profile.CanonKey)
+	return out.With(profile.CanonKey, canon.Rest())
 }
 
 func outputOf(task *canonical.Task) (*canonical.Output, bool) {
@@ -216,17 +214,8 @@ func takeMarks(p *canonical.Part) *marks {
 	if m.copied == nil && !m.filler && !structured {
 		return nil
 	}
-	ext := canonical.Extensions{}
-	for binding, value := range p.Extensions {
-		if binding != profile.CanonKey {
-			ext[binding] = value
-		}
-	}
-	if rest := canon.Rest(); rest != nil {
-		ext[profile.CanonKey] = rest
-	}
-	p.Extensions = ext
-	if len(ext) == 0 {
+	p.Extensions = withCanon(p.Extensions, canon)
+	if len(p.Extensions) == 0 {
 		p.Extensions = nil
 	}
 	return m

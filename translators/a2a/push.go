@@ -70,27 +70,21 @@ func readPushCreate(d *decoder, m *canonical.Message, r *reader) {
 	}
 }
 
-func readPushGet(_ *decoder, m *canonical.Message, r *reader) {
-	readPushOne(m, r, canonical.VerbGet)
-}
-
-func readPushDelete(_ *decoder, m *canonical.Message, r *reader) {
-	readPushOne(m, r, canonical.VerbDelete)
-}
-
 // readPushOne reads which settings are meant. 0.3 need not say which of a task's.
-func readPushOne(m *canonical.Message, r *reader, verb canonical.Verb) {
-	m.Conversation.Tenant = r.text("tenant")
-	request := &canonical.PushRequest{Verb: verb}
-	m.Body = request
-	request.Config.ID, request.Config.TaskID = r.text("id"), r.text("taskId")
-	if request.Config.TaskID == "" {
-		r.fail("taskId", "required")
+func readPushOne(verb canonical.Verb) func(*decoder, *canonical.Message, *reader) {
+	return func(_ *decoder, m *canonical.Message, r *reader) {
+		m.Conversation.Tenant = r.text("tenant")
+		request := &canonical.PushRequest{Verb: verb}
+		m.Body = request
+		request.Config.ID, request.Config.TaskID = r.text("id"), r.text("taskId")
+		if request.Config.TaskID == "" {
+			r.fail("taskId", "required")
+		}
+		if request.Config.ID == "" && (m.Origin.Version != Version03 || verb == canonical.VerbDelete) {
+			r.fail("id", "required")
+		}
+		request.Extensions = result(nil, r.leftover())
 	}
-	if request.Config.ID == "" && (m.Origin.Version != Version03 || verb == canonical.VerbDelete) {
-		r.fail("id", "required")
-	}
-	request.Extensions = result(nil, r.leftover())
 }
 
 func readPushList(_ *decoder, m *canonical.Message, r *reader) {

@@ -90,7 +90,7 @@ func (l letter) overlaid(m *canonical.Message, re canonical.Op, object, kept jso
 		}
 		rest = object
 	}
-	return m, join(kept, rest, nil), nil
+	return m, envelope.Join(kept, rest), nil
 }
 
 // opMember is the member of an aepb object that tells who-are-you from

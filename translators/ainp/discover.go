@@ -74,27 +74,13 @@ func readOffers(p *rawjson.Object, name string) ([]canonical.Capability, error) 
 	return list, p.Err()
 }
 
-func writeOffers(list []canonical.Capability) []json.RawMessage {
-	out := make([]json.RawMessage, len(list))
-	for i := range list {
-		c := &list[i]
-		b := rawjson.NewBuilder()
-		names := []string{}
-		if len(c.ID) > 4 && c.ID[:4] == "did:" {
-			b.String("did", c.ID)
-			names = append(names, "did")
-		}
-		if c.Description != "" {
-			b.String("description", c.Description)
-			names = append(names, "description")
-		}
-		if len(c.Tags) > 0 {
-			b.Strings("tags", c.Tags, true)
-			names = append(names, "tags")
-		}
-		out[i] = b.Merge(rawjson.Without(c.Extensions[Binding], names...)).Bytes()
+func writeOffer(c *canonical.Capability) json.RawMessage {
+	b := rawjson.NewBuilder()
+	if len(c.ID) > 4 && c.ID[:4] == "did:" {
+		b.String("did", c.ID)
 	}
-	return out
+	return b.Optional("description", c.Description).Strings("tags", c.Tags, false).
+		Over(c.Extensions[Binding], "did", "description", "tags").Bytes()
 }
 
 func (e *encoder) found(body *canonical.CapabilityList) json.RawMessage {
@@ -103,17 +89,14 @@ func (e *encoder) found(body *canonical.CapabilityList) json.RawMessage {
 	if rawjson.Parse(left, "").Has(listResults) {
 		name = listResults
 	}
-	b := rawjson.NewBuilder()
-	e.answers(b)
-	return b.Array(name, writeOffers(body.Capabilities)).Merge(rawjson.Without(left, name, "intent_id", envelope.Key)).Bytes()
+	return e.answers().Array(name, rawjson.List(body.Capabilities, writeOffer)).Merge(rawjson.Without(left, name, "intent_id", envelope.Key)).Bytes()
 }
 
 func (e *encoder) advertised(body *canonical.Description) json.RawMessage {
 	left := rawjson.ObjectOr(body.Extensions[Binding])
-	b := rawjson.NewBuilder()
-	e.answers(b)
+	b := e.answers()
 	if len(body.Capabilities) > 0 || !rawjson.Parse(left, "").Has(listCapabilities) {
-		b.Array(listCapabilities, writeOffers(body.Capabilities))
+		b.Array(listCapabilities, rawjson.List(body.Capabilities, writeOffer))
 	}
 	return b.Merge(rawjson.Without(left, listCapabilities, "intent_id", envelope.Key)).Bytes()
 }

@@ -84,8 +84,7 @@ func (e *encoder) encode() (json.RawMessage, error) {
 			e.losses = append(e.losses, canonical.Loss{Code: loss.Code, Path: loss.Path, Fate: canonical.Dropped})
 		}
 	}
-	members := join(d.Members, e.callback(), nil)
-	object := join(e.op(), members, rawjson.ObjectOr(e.m.Extensions[Binding]))
+	object := envelope.Join(e.op(), d.Members, e.callback(), rawjson.Open(e.m.Extensions[Binding]).RawObject(envelope.Key))
 	return l.bytes(object), nil
 }
 
@@ -105,26 +104,6 @@ func (e *encoder) alias(view *canonical.Message) {
 		e.losses = append(e.losses, canonical.Loss{Code: canonical.LossIDs, Path: "/correlation/wireId", Fate: canonical.Dropped})
 		view.Correlation.WireID = e.m.Correlation.WireID
 	}
-}
-
-// join joins the parts of an aepb object; the first word wins.
-func join(op, members, left json.RawMessage) json.RawMessage {
-	if left != nil {
-		left = rawjson.Parse(left, "").RawObject(envelope.Key)
-	}
-	b, names := rawjson.NewBuilder(), []string{}
-	for _, object := range []json.RawMessage{op, members, left} {
-		if object == nil {
-			continue
-		}
-		for _, member := range rawjson.Parse(object, "").Members() {
-			if !slices.Contains(names, member.Name) {
-				b.Raw(member.Name, member.Value)
-				names = append(names, member.Name)
-			}
-		}
-	}
-	return b.Object()
 }
 
 func (e *encoder) op() json.RawMessage {

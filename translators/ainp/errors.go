@@ -59,9 +59,7 @@ func (l letter) failed(m *canonical.Message, p *rawjson.Object) error {
 }
 
 func (e *encoder) failure(body *canonical.Error) json.RawMessage {
-	b := rawjson.NewBuilder()
-	e.answers(b)
-	return e.refusal(b, body)
+	return e.refusal(e.answers(), body)
 }
 
 func (e *encoder) refusal(b *rawjson.Builder, body *canonical.Error) json.RawMessage {
@@ -77,11 +75,8 @@ func (e *encoder) refusal(b *rawjson.Builder, body *canonical.Error) json.RawMes
 		b.Raw("retry_after_ms", json.RawMessage(strconv.FormatInt(ms, 10)))
 	}
 	left := rawjson.Without(body.Extensions[Binding], "intent_id", "error_code", envelope.Key)
-	if body.Message != "" {
-		left = rawjson.Without(left, "error_message")
-	}
 	if body.RetryAfter > 0 {
 		left = rawjson.Without(left, "retry_after_ms")
 	}
-	return b.Merge(left).Bytes()
+	return b.Over(left, "error_message").Bytes()
 }

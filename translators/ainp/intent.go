@@ -207,18 +207,10 @@ func (e *encoder) note(body *canonical.Invoke, left *rawjson.Object, kind string
 			b.Optional("content_type", media)
 		}
 	}
-	own := rawjson.Without(body.Turn.Extensions[Binding], words)
-	if e.m.Conversation.ContextID != "" {
-		own = rawjson.Without(own, thread)
-	}
-	if media != "" && words == "content" {
-		own = rawjson.Without(own, "content_type")
-	}
 	if len(attachments) > 0 {
 		b.Array("attachments", attachments)
-		own = rawjson.Without(own, "attachments")
 	}
-	b.Optional(thread, e.m.Conversation.ContextID).Merge(own)
+	b.Optional(thread, e.m.Conversation.ContextID).Over(rawjson.Without(body.Turn.Extensions[Binding], words), thread, "content_type", "attachments")
 	if e.home() && b.Empty() && body.Turn.Extensions[Binding] == nil {
 		return e.payload(left, kind, contextNote, nil)
 	}

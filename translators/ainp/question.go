@@ -57,13 +57,9 @@ func readQuestion(p *rawjson.Object) (canonical.Input, error) {
 // question writes a question as an ApprovalRequest.
 func (e *encoder) question(in *canonical.Input, own *rawjson.Object) json.RawMessage {
 	b := rawjson.NewBuilder()
-	var texts []string
 	var left json.RawMessage
 	for i := range in.Prompt {
-		switch p := &in.Prompt[i]; {
-		case p.Kind == canonical.KindText:
-			texts = append(texts, p.Text)
-		case p.Kind == canonical.KindData && left == nil && len(p.Data) > 0 && p.Data[0] == '{':
+		if p := &in.Prompt[i]; p.Kind == canonical.KindData && left == nil {
 			left = rawjson.Without(p.Data, "description")
 		}
 	}
@@ -72,8 +68,8 @@ func (e *encoder) question(in *canonical.Input, own *rawjson.Object) json.RawMes
 	} else if !e.home() && rawjson.Open(left).Peek("request_type") == nil {
 		b.String("request_type", requestInput)
 	}
-	if len(texts) > 0 {
-		b.String("description", strings.Join(texts, "\n\n"))
+	if text, ok := canonical.TextOf(in.Prompt, "\n\n"); ok {
+		b.String("description", text)
 	}
 	if in.Mode == canonical.ModeURL {
 		b.Optional("url", in.URL)

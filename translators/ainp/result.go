@@ -2,7 +2,6 @@ package ainp
 
 import (
 	"encoding/json"
-	"strings"
 
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/internal/envelope"
@@ -47,15 +46,11 @@ func (l letter) result(m *canonical.Message, p *rawjson.Object) error {
 
 // partial is work that is not finished, with what there is of it.
 func partial(out *canonical.Output) *canonical.Task {
-	t := &canonical.Task{Status: canonical.Status{State: canonical.StateWorking}}
 	parts := out.Parts
 	if out.Structured != nil {
 		parts = []canonical.Part{{Kind: canonical.KindData, Data: out.Structured}}
 	}
-	if len(parts) > 0 {
-		t.Artifacts = []canonical.Artifact{{Parts: parts}}
-	}
-	return t
+	return envelope.TaskOf(parts, canonical.StateWorking)
 }
 
 // result writes what came of an intent.
@@ -63,22 +58,21 @@ func (e *encoder) result(r *canonical.Result) (json.RawMessage, error) {
 	if r.Task == nil && r.Turn == nil && r.Output == nil && r.Pending == nil {
 		return nil, refuse(canonical.CodeInternal, "the result says nothing")
 	}
-	b := rawjson.NewBuilder()
-	e.answers(b)
 	parts, state := envelope.Words(r)
-	b.String("status", statusOf(state))
-	b.Raw("result", native(r, parts))
+	b := e.answers().String("status", statusOf(state)).Raw("result", native(r, parts))
 	return b.Merge(rawjson.Without(r.Extensions[Binding], "intent_id", "status", "result", envelope.Key)).Bytes(), nil
 }
 
 // answers writes which intent is answered.
-func (e *encoder) answers(b *rawjson.Builder) {
+func (e *encoder) answers() *rawjson.Builder {
+	b := rawjson.NewBuilder()
 	if e.m.Correlation.WireID == nil {
-		return
+		return b
 	}
 	if to := refer(e.m.Correlation.WireID); to.has {
 		b.String("intent_id", to.id)
 	}
+	return b
 }
 
 // statusOf: only what is finished and good may pass for an answer.
@@ -104,23 +98,17 @@ func native(r *canonical.Result, parts []canonical.Part) json.RawMessage {
 
 // value is all words of a list of parts, or the only data there is; nil: neither.
 func value(parts []canonical.Part) json.RawMessage {
-	var texts []string
+	if text, ok := canonical.TextOf(parts, "\n\n"); ok {
+		return rawjson.Quote(text)
+	}
 	var data []json.RawMessage
-	for i := range parts {
-		switch parts[i].Kind {
-		case canonical.KindText:
-			texts = append(texts, parts[i].Text)
-		case canonical.KindData:
+	for i := range parts { // files and references have no place in a value
+		if parts[i].Kind == canonical.KindData {
 			data = append(data, parts[i].Data)
-		default: // files and references have no place in a value
 		}
 	}
-	switch {
-	case len(texts) > 0:
-		return rawjson.Quote(strings.Join(texts, "\n\n"))
-	case len(data) == 1 && len(data[0]) > 0:
+	if len(data) == 1 && len(data[0]) > 0 {
 		return data[0]
-	default:
-		return nil
 	}
+	return nil
 }

@@ -85,7 +85,7 @@ func (e *encoder) signal(body *canonical.Signal) (letter, error) {
 	}
 	b := rawjson.NewBuilder()
 	if e.m.Op == canonical.OpRollback {
-		e.answers(b)
+		b = e.answers()
 	} else if body.Approval == "" {
 		return letter{}, refuse(canonical.CodeBadParams, "a decision names what it is about")
 	} else {

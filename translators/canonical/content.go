@@ -1,6 +1,9 @@
 package canonical
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"strings"
+)
 
 // Role is who speaks.
 type Role string
@@ -59,4 +62,15 @@ type Part struct {
 	Form        Form            `json:",omitzero"`
 	Annotations json.RawMessage `json:",omitempty"` // MCP annotations, raw; nil: none
 	Extensions  Extensions      `json:",omitzero"`
+}
+
+// TextOf is the texts among parts, joined; false: there are none.
+func TextOf(parts []Part, between string) (string, bool) {
+	var texts []string
+	for i := range parts {
+		if parts[i].Kind == KindText {
+			texts = append(texts, parts[i].Text)
+		}
+	}
+	return strings.Join(texts, between), len(texts) > 0
 }

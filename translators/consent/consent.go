@@ -177,7 +177,7 @@ func fitForm(in canonical.Input, a canonical.Answer) (canonical.Answer, error) {
 
 func fitSchema(in canonical.Input, a canonical.Answer) (canonical.Answer, error) {
 	if len(a.Value) == 0 && len(a.Parts) > 0 {
-		text := textOf(a.Parts)
+		text, _ := canonical.TextOf(a.Parts, "\n")
 		value, _, ok := profile.Bind(in.Schema, text)
 		switch {
 		case !ok || strings.TrimSpace(text) == "":
@@ -243,7 +243,8 @@ func fitNative(in canonical.Input, a canonical.Answer) error {
 // plain is what a message without answers of its own means for the only question.
 func plain(in canonical.Input, parts []canonical.Part, takes func(schema json.RawMessage) bool) (canonical.Answer, error) {
 	a := canonical.Answer{Key: in.Key, Action: canonical.Accept}
-	text := strings.TrimSpace(textOf(parts))
+	text, _ := canonical.TextOf(parts, "\n")
+	text = strings.TrimSpace(text)
 	word := canonical.Action(strings.ToLower(text))
 	if data, several := object(parts); data != nil {
 		if in.Mode != canonical.ModeText && (several || word == canonical.Decline || word == canonical.Cancel) {
@@ -347,16 +348,6 @@ func empty(parts []canonical.Part) bool {
 // blank reports whether a value fills in nothing.
 func blank(value json.RawMessage) bool {
 	return len(value) == 0 || rawjson.Equal(value, json.RawMessage("{}"))
-}
-
-func textOf(parts []canonical.Part) string {
-	var texts []string
-	for i := range parts {
-		if parts[i].Kind == canonical.KindText {
-			texts = append(texts, parts[i].Text)
-		}
-	}
-	return strings.Join(texts, "\n")
 }
 
 func misfit(in canonical.Input, why string) error {

@@ -107,7 +107,10 @@ func (s *Shaper) toReply(e *canonical.Event) ([]canonical.Event, []canonical.Los
 	case e.Artifact != nil && (e.Artifact.Append || !e.Artifact.Last):
 		return nil, lost(canonical.LossChunks, "/body/artifact")
 	case e.Status != nil && !Settled(e.Status.State):
-		text := textOf(e.Status.Message)
+		text := ""
+		if e.Status.Message != nil {
+			text, _ = canonical.TextOf(e.Status.Message.Parts, "\n\n")
+		}
 		if s.shape.Token == nil || text == "" {
 			return nil, lost(canonical.LossStatusUpdates, "/body/status")
 		}
@@ -176,19 +179,6 @@ func (s *Shaper) End(result *canonical.Result) ([]canonical.Event, *canonical.Re
 		result = &canonical.Result{Output: &canonical.Output{Parts: result.Turn.Parts}, Extensions: result.Extensions}
 	}
 	return append(s.Begin(), Unfold(result)...), nil
-}
-
-func textOf(c *canonical.Content) string {
-	if c == nil {
-		return ""
-	}
-	var texts []string
-	for i := range c.Parts {
-		if c.Parts[i].Kind == canonical.KindText {
-			texts = append(texts, c.Parts[i].Text)
-		}
-	}
-	return strings.Join(texts, "\n\n")
 }
 
 func lost(code canonical.LossCode, path string) []canonical.Loss {

@@ -317,12 +317,7 @@ const (
 
 func (t *Translator) reply(f Frame, c content, m *canonical.Message, re canonical.Op, left *rawjson.Builder) error {
 	m.Op, m.Phase = re, canonical.PhaseResponse
-	if to, ok := f.Correlation(); ok {
-		m.Correlation.WireID = number(to)
-		if f.ID != to {
-			left.Raw(leftID, number(f.ID))
-		}
-	}
+	f.concerns(m, left)
 	if usual := verbOf(re); f.Verb != usual {
 		if f.Verb != Tell && (f.Verb != Observe || re != canonical.OpInvoke) { // one reference demo answers an ASK with a TELL
 			return refuse(canonical.CodeInvalidRequest, "a reply to another verb")
@@ -355,6 +350,16 @@ func (t *Translator) reply(f Frame, c content, m *canonical.Message, re canonica
 		return tasks(f, c, m)
 	default:
 		return refuse(canonical.CodeInvalidRequest, "not an answer to that request")
+	}
+}
+
+// concerns reads which request a frame is about.
+func (f Frame) concerns(m *canonical.Message, left *rawjson.Builder) {
+	if to, ok := f.Correlation(); ok {
+		m.Correlation.WireID = number(to)
+		if f.ID != to {
+			left.Raw(leftID, number(f.ID))
+		}
 	}
 }
 
@@ -399,26 +404,13 @@ func (t *Translator) result(f Frame, c content, m *canonical.Message) error {
 		m.Correlation.WireID = rawjson.ArrayOf([]json.RawMessage{m.Correlation.WireID, env.ID})
 		return rpcResult(env, body)
 	}
-	out := &canonical.Output{Failed: f.Code >= codeErrors}
-	if c.kind == contentJSON && !c.empty {
-		out.Structured = c.json
-	} else {
-		out.Parts = c.parts()
-	}
-	body.Output = out
 	if f.Code == codeAccepted {
-		body.Output, body.Task = nil, underWay(c.parts())
+		body.Task = envelope.TaskOf(c.parts(), canonical.StateWorking)
+		return nil
 	}
+	body.Output = plain(c).Output
+	body.Output.Failed = f.Code >= codeErrors
 	return nil
-}
-
-// underWay is work that was accepted and is not finished.
-func underWay(parts []canonical.Part) *canonical.Task {
-	t := &canonical.Task{Status: canonical.Status{State: canonical.StateWorking}}
-	if len(parts) > 0 {
-		t.Artifacts = []canonical.Artifact{{Parts: parts}}
-	}
-	return t
 }
 
 // rpcResult reads a CallToolResult as the bridge passes it on: texts as texts,

@@ -88,11 +88,11 @@ func (e *encoder) encode() ([]byte, error) {
 	if !b.c.enveloped {
 		return e.tag(b, data)
 	}
-	b.c.aepb = join(b.c.aepb, d.Members, e.streaming(), callback, e.left.Peek(envelope.Key))
+	b.c.aepb = envelope.Join(b.c.aepb, d.Members, e.streaming(), callback, e.left.Peek(envelope.Key))
 	if data, err = e.bytes(b); err != nil || len(data) <= roomy || e.token == "" {
 		return data, err
 	}
-	b.c.aepb = join(rawjson.NewBuilder().String(envelope.SlotParent, e.token).Bytes(), b.c.aepb)
+	b.c.aepb = envelope.Join(rawjson.NewBuilder().String(envelope.SlotParent, e.token).Bytes(), b.c.aepb)
 	return e.bytes(b)
 }
 
@@ -201,23 +201,6 @@ func (e *encoder) declare(losses []canonical.Loss) {
 		}
 		e.losses = append(e.losses, loss)
 	}
-}
-
-// join joins the parts of an aepb object; the first word wins.
-func join(objects ...json.RawMessage) json.RawMessage {
-	b, names := rawjson.NewBuilder(), []string{}
-	for _, object := range objects {
-		if len(object) == 0 || object[0] != '{' {
-			continue
-		}
-		for _, member := range rawjson.Parse(object, "").Members() {
-			if !slices.Contains(names, member.Name) {
-				b.Raw(member.Name, member.Value)
-				names = append(names, member.Name)
-			}
-		}
-	}
-	return b.Object()
 }
 
 func (e *encoder) bytes(b built) ([]byte, error) {

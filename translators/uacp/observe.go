@@ -194,12 +194,7 @@ func asEvent(r *canonical.Result, kind string) *canonical.Event {
 // its own that has come; a reply to the OBSERVE ends it.
 func (t *Translator) event(f Frame, c content, m *canonical.Message, left *rawjson.Builder) error {
 	m.Phase = canonical.PhaseEvent
-	if to, ok := f.Correlation(); ok {
-		m.Correlation.WireID = number(to)
-		if f.ID != to {
-			left.Raw(leftID, number(f.ID))
-		}
-	}
+	f.concerns(m, left)
 	if f.Verb == Observe {
 		left.Raw(leftVerb, number(uint32(Observe)))
 	}

@@ -3,7 +3,6 @@ package uacp
 import (
 	"bytes"
 	"encoding/json"
-	"strings"
 	"unicode/utf8"
 
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -131,13 +130,8 @@ func say(parts []canonical.Part, bare bool) (c content, ok bool) {
 	if !bare {
 		return content{kind: contentNone, empty: true}, true
 	}
-	var texts []string
-	for i := range parts {
-		if parts[i].Kind == canonical.KindText {
-			texts = append(texts, parts[i].Text)
-		}
-	}
-	return content{kind: contentText, text: strings.Join(texts, "\n\n")}, len(texts) > 0
+	text, ok := canonical.TextOf(parts, "\n\n")
+	return content{kind: contentText, text: text}, ok
 }
 
 func sayPart(p *canonical.Part, bare bool) (content, bool) {

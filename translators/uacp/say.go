@@ -239,18 +239,14 @@ func (e *encoder) rpcResult(b *built, r *canonical.Result, parts []canonical.Par
 			blocks = append(blocks, block)
 		}
 	}
-	left := rawjson.Without(r.Extensions[Binding], "structuredContent")
 	o := rawjson.NewBuilder()
 	if len(blocks) > 0 || !e.home() {
 		o.Array("content", blocks)
-		left = rawjson.Without(left, "content")
 	}
 	o.Raw("structuredContent", structured)
-	if state != canonical.StateCompleted {
-		o.Bool("isError", true)
-		left = rawjson.Without(left, "isError")
-	}
-	b.c = content{kind: contentJSON, json: jsonrpc.Result(ref.rpc, o.Merge(left).Bytes())}
+	flag(o, "isError", state != canonical.StateCompleted)
+	o.Over(rawjson.Without(r.Extensions[Binding], "structuredContent"), "content", "isError")
+	b.c = content{kind: contentJSON, json: jsonrpc.Result(ref.rpc, o.Bytes())}
 }
 
 // writeBlock writes a content block; a value that is no block is shown as text.
@@ -295,11 +291,7 @@ func (e *encoder) listed(b *built, body *canonical.CapabilityList, ref reference
 			Raw("inputSchema", object(c.InputSchema)).Raw("outputSchema", object(c.OutputSchema)).Raw("annotations", object(c.Annotations)).
 			Merge(rawjson.Without(c.Extensions[Binding], names...)).Bytes()
 	}
-	left := rawjson.Without(body.Extensions[Binding], "tools")
-	if body.Next != "" {
-		left = rawjson.Without(left, "nextCursor")
-	}
-	o := rawjson.NewBuilder().Array("tools", tools).Optional("nextCursor", body.Next).Merge(left)
+	o := rawjson.NewBuilder().Array("tools", tools).Optional("nextCursor", body.Next).Over(rawjson.Without(body.Extensions[Binding], "tools"), "nextCursor")
 	b.c = content{kind: contentJSON, json: jsonrpc.Result(e.rpcID(ref), o.Bytes())}
 }
 
@@ -313,17 +305,9 @@ func object(raw json.RawMessage) json.RawMessage {
 }
 
 func (e *encoder) described(b *built, d *canonical.Description) {
-	var names []string
-	for _, f := range []struct{ name, value string }{{"name", d.Name}, {"version", d.Version}, {"description", d.Description}} {
-		if f.value != "" {
-			names = append(names, f.name)
-		}
-	}
 	o := rawjson.NewBuilder().Optional("name", d.Name).Optional("version", d.Version).Optional("description", d.Description)
-	if flag(o, memberStreams, d.Streams); d.Streams {
-		names = append(names, memberStreams)
-	}
-	b.c = content{kind: contentJSON, json: o.Merge(rawjson.Without(d.Extensions[Binding], names...)).Bytes()}
+	flag(o, memberStreams, d.Streams)
+	b.c = content{kind: contentJSON, json: o.Over(d.Extensions[Binding], "name", "version", "description", memberStreams).Bytes()}
 }
 
 func (e *encoder) failed(b *built, body *canonical.Error, ref reference) {

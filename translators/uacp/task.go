@@ -59,7 +59,7 @@ func filter(c content, m *canonical.Message) error {
 func (e *encoder) sayFilter(b *built, body *canonical.TaskFilter) {
 	members := rawjson.NewBuilder()
 	envelope.WriteFilter(members, body, memberDialogue)
-	object := join(members.Object(), body.Extensions[Binding])
+	object := envelope.Join(members.Object(), body.Extensions[Binding])
 	if object == nil && e.home() && body.Extensions[Binding] == nil {
 		b.c = content{kind: contentNone, empty: true}
 		return
@@ -83,7 +83,7 @@ func tasks(f Frame, c content, m *canonical.Message) error {
 func (e *encoder) sayTasks(b *built, body *canonical.TaskList) {
 	members := rawjson.NewBuilder()
 	envelope.WriteList(members, body)
-	b.c = content{kind: contentJSON, json: join(members.Bytes(), body.Extensions[Binding])}
+	b.c = content{kind: contentJSON, json: envelope.Join(members.Bytes(), body.Extensions[Binding])}
 }
 
 // observed is the task that a topic is about; false: it names none, or several.
@@ -153,7 +153,7 @@ func stands(f Frame, c content, m *canonical.Message, re canonical.Op) {
 		m.Body = &canonical.Done{}
 		return
 	}
-	task := underWay(c.parts())
+	task := envelope.TaskOf(c.parts(), canonical.StateWorking)
 	switch {
 	case f.Code >= codeErrors:
 		task.Status.State = canonical.StateFailed

@@ -2,6 +2,7 @@ package envelope
 
 import (
 	"encoding/json"
+	"slices"
 
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/internal/profile"
@@ -131,6 +132,20 @@ func (c *Codec) Read(object json.RawMessage, m *canonical.Message) (rest json.Ra
 		}
 	}
 	return o.Rest(), o.Err() == nil
+}
+
+// Join joins the parts of an object; the first to say a member wins.
+func Join(objects ...json.RawMessage) json.RawMessage {
+	b, names := rawjson.NewBuilder(), []string{}
+	for _, object := range objects {
+		for _, member := range rawjson.Open(object).Members() {
+			if !slices.Contains(names, member.Name) {
+				b.Raw(member.Name, member.Value)
+				names = append(names, member.Name)
+			}
+		}
+	}
+	return b.Object()
 }
 
 // HasKind reports whether an object says that its message is a result.

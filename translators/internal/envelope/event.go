@@ -3,7 +3,6 @@ package envelope
 import (
 	"encoding/json"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -103,12 +102,13 @@ func recastEvent(e *canonical.Event, kind string) (*canonical.Event, bool) {
 	case eventArtifact:
 		out.Artifact = &canonical.ArtifactUpdate{Artifact: canonical.Artifact{Parts: parts}}
 	case eventProgress:
-		out.Progress = &canonical.Progress{Message: textOf(parts)}
+		text, _ := canonical.TextOf(parts, "\n\n")
+		out.Progress = &canonical.Progress{Message: text}
 	case eventLog:
 		out.Log = &canonical.Log{}
 		if len(parts) == 1 && parts[0].Kind == canonical.KindData {
 			out.Log.Data = parts[0].Data
-		} else if text := textOf(parts); text != "" {
+		} else if text, _ := canonical.TextOf(parts, "\n\n"); text != "" {
 			out.Log.Data = rawjson.Quote(text)
 		}
 	case eventAsk:
@@ -119,16 +119,6 @@ func recastEvent(e *canonical.Event, kind string) (*canonical.Event, bool) {
 		return nil, false
 	}
 	return out, true
-}
-
-func textOf(parts []canonical.Part) string {
-	var texts []string
-	for i := range parts {
-		if parts[i].Kind == canonical.KindText {
-			texts = append(texts, parts[i].Text)
-		}
-	}
-	return strings.Join(texts, "\n\n")
 }
 
 // eventFields are about what is said while a request is worked on. A task and a

@@ -48,16 +48,22 @@ func recast(r *canonical.Result, kind string) *canonical.Result {
 	case kindTurn:
 		out.Turn = &canonical.Content{Role: canonical.RoleAgent, Parts: parts}
 	case kindTask:
-		out.Task = &canonical.Task{Status: canonical.Status{State: state}}
-		if len(parts) > 0 {
-			out.Task.Artifacts = []canonical.Artifact{{Parts: parts}}
-		}
+		out.Task = TaskOf(parts, state)
 	case kindPending:
 		out.Pending = &canonical.Pending{}
 	default:
 		out.Output = &canonical.Output{Parts: parts, Failed: state == canonical.StateFailed}
 	}
 	return out
+}
+
+// TaskOf is work that stands so, with what has come of it as one artifact.
+func TaskOf(parts []canonical.Part, state canonical.State) *canonical.Task {
+	t := &canonical.Task{Status: canonical.Status{State: state}}
+	if len(parts) > 0 {
+		t.Artifacts = []canonical.Artifact{{Parts: parts}}
+	}
+	return t
 }
 
 // Words is what a result says, as one list of parts, in the order in which a

@@ -142,6 +142,24 @@ func (b *Builder) Merge(object json.RawMessage) *Builder {
 	return b
 }
 
+// Over adds the members of a raw object, those of these names only if they are not
+// there yet; what is no object adds nothing.
+func (b *Builder) Over(object json.RawMessage, names ...string) *Builder {
+	if !IsObject(object) {
+		return b
+	}
+	left, written := Parse(object, ""), Empty()
+	if !b.Empty() {
+		written = Parse(append(b.buf, '}'), "")
+	}
+	for _, name := range names {
+		if written.Has(name) {
+			left.Take(name)
+		}
+	}
+	return b.Merge(left.Rest())
+}
+
 // Empty reports whether nothing was added.
 func (b *Builder) Empty() bool { return len(b.buf) == 0 }
 
