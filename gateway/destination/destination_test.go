@@ -236,16 +236,16 @@ func world(t testing.TB) *env {
 		e.must(e.directory.Put(described(name, rules)))
 	}
 	e.network.pages = map[string]string{
-		"live.example":     document("live", directory.Active, "null", mcp.Binding),
-		"draining.example": document("draining", directory.Draining, "null", mcp.Binding),
-		"passing.example":  document("passing", directory.Draining, heirURL, mcp.Binding),
-		"ended.example":    document("ended", directory.Retired, heirURL, mcp.Binding),
-		"finished.example": document("finished", directory.Retired, "null", mcp.Binding),
-		"foreign.example":  document("foreign", directory.Active, "null", far),
-		"heir.example":     document("heir", directory.Active, "null", mcp.Binding),
-		"visited.example":  document("visited", directory.Active, "null", mcp.Binding),
-		peerID + " a2a-v1>far-v1 for behind":                              "{}",
-		peerID + " a2a-v1>far-v1 for " + unlistedID:                       "{}",
+		"live.example":                              document("live", directory.Active, "null", mcp.Binding),
+		"draining.example":                          document("draining", directory.Draining, "null", mcp.Binding),
+		"passing.example":                           document("passing", directory.Draining, heirURL, mcp.Binding),
+		"ended.example":                             document("ended", directory.Retired, heirURL, mcp.Binding),
+		"finished.example":                          document("finished", directory.Retired, "null", mcp.Binding),
+		"foreign.example":                           document("foreign", directory.Active, "null", far),
+		"heir.example":                              document("heir", directory.Active, "null", mcp.Binding),
+		"visited.example":                           document("visited", directory.Active, "null", mcp.Binding),
+		peerID + " a2a-v1>far-v1 for behind":        "{}",
+		peerID + " a2a-v1>far-v1 for " + unlistedID: "{}",
 		peerID + " a2a-v1>far-v1 for spiffe://example.com/agents/foreign": "{}",
 	}
 	e.peers(peer())
