@@ -10,6 +10,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/translators/a2a"
+	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/mcp"
 )
 
@@ -165,6 +166,33 @@ func TestSuccessor_AListedAgentKeepsItsRules(t *testing.T) {
 		}
 		if diff := cmp.Diff([]string{"passing.example", "heir.example"}, e.network.requests); diff != "" {
 			t.Errorf("-want +got\n%s", diff)
+		}
+	}
+}
+
+// TestSuccessor_BehindAPeer: a successor that speaks no protocol of ours is looked for
+// behind other gateways, whether its predecessor drains or has ended.
+func TestSuccessor_BehindAPeer(t *testing.T) {
+	t.Parallel()
+	const heirID = "spiffe://example.com/agents/heir"
+	for _, agent := range []string{"passing", "ended"} {
+		for protocol, want := range map[canonical.Binding][]string{
+			far:       {heirURL + " a2a-v1 via " + peerID + " a2a-v1>far-v1 for " + heirID, peerID + " a2a-v1>far-v1 for " + heirID},
+			"rare-v1": {heirURL + " - no path", peerID + " a2a-v1>rare-v1 for " + heirID, peerID + " mcp-v1>rare-v1 for " + heirID},
+		} {
+			e := world(t)
+			e.network.pages["heir.example"] = document("heir", directory.Active, "null", protocol)
+			e.network.pages[peerID+" a2a-v1>far-v1 for "+heirID] = "{}"
+			q := queryOf(agent)
+			q.To = ""
+			d, err := e.Find(q)
+			e.must(err)
+			if d = e.Reach(t.Context(), q, d); d.Draining {
+				d = e.Successor(t.Context(), q, d)
+			}
+			if diff := cmp.Diff(want, append([]string{summary(d)}, e.network.requests[2:]...)); diff != "" {
+				t.Errorf("%s, %s: -want +got\n%s", agent, protocol, diff)
+			}
 		}
 	}
 }
