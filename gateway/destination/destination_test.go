@@ -85,11 +85,11 @@ func response(status int, body string) *http.Response {
 	return &http.Response{StatusCode: status, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body))}
 }
 
-// doors opens egress to everything.
-type doors struct{}
+// allowAll is egress that is open to everything.
+type allowAll struct{}
 
-func (doors) Allow(string)    {}
-func (doors) Disallow(string) {}
+func (allowAll) Allow(string)    {}
+func (allowAll) Disallow(string) {}
 
 // describer is that of protocols whose agents are not asked here.
 type describer struct{ transport.Describer }
@@ -110,7 +110,7 @@ func newEnv(t testing.TB, agents ...directory.Agent) *env {
 	var err error
 	e.directory, err = directory.New(directory.Deps{
 		Describers: map[canonical.Binding]transport.Describer{a2a.Binding: describer{}, mcp.Binding: describer{}},
-		Egress:     doors{}, Client: e.network, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
+		Egress:     allowAll{}, Client: e.network, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
 	})
 	e.must(err)
 	registry, err := translators.NewRegistry(a2a.New(translators.Config{}), mcp.New(translators.Config{}))
@@ -280,13 +280,15 @@ func TestReach_WhoLearnsWhat(t *testing.T) {
 			[3]lines{{"ended -"}, {"ended mcp-v1"}, {"ended mcp-v1"}},
 		},
 		"ended": {
-			"finished", mcp.Binding, [3]lines{
+			"finished", mcp.Binding,
+			[3]lines{
 				{"finished - ended", "finished.example"}, {"finished mcp-v1 ended", "finished.example"}, {"finished mcp-v1 ended", "finished.example"},
 			},
 			[3]lines{{"finished -"}, {"finished mcp-v1"}, {"finished mcp-v1"}},
 		},
 		"lost": {
-			"lost", mcp.Binding, [3]lines{
+			"lost", mcp.Binding,
+			[3]lines{
 				{"lost - unreachable", "lost.example"}, {"lost mcp-v1 unreachable", "lost.example"}, {"lost mcp-v1 unreachable", "lost.example"},
 			},
 			[3]lines{{"lost -"}, {"lost mcp-v1"}, {"lost mcp-v1"}},
@@ -300,7 +302,8 @@ func TestReach_WhoLearnsWhat(t *testing.T) {
 			[3]lines{{"foreign -"}, {"foreign - no path"}, {"foreign - no path"}},
 		},
 		"only a peer knows it": {
-			unlistedID, far, [3]lines{
+			unlistedID, far,
+			[3]lines{
 				{"- -"},
 				{unlistedID + " a2a-v1 via " + peerID + " a2a-v1>far-v1 for " + unlistedID + " unlisted", peerID + " a2a-v1>far-v1 for " + unlistedID},
 				{"- - no path"},
@@ -308,7 +311,8 @@ func TestReach_WhoLearnsWhat(t *testing.T) {
 			[3]lines{{"- -"}, {"- - no path"}, {"- - no path"}},
 		},
 		"unknown": {
-			"stranger", far, [3]lines{
+			"stranger", far,
+			[3]lines{
 				{"- -"},
 				{"- - no path unknown_agent", peerID + " a2a-v1>far-v1 for stranger", peerID + " mcp-v1>far-v1 for stranger"},
 				{"- - no path"},
@@ -316,11 +320,13 @@ func TestReach_WhoLearnsWhat(t *testing.T) {
 			[3]lines{{"- -"}, {"- - no path"}, {"- - no path"}},
 		},
 		"its document is named": {
-			visitedURL, mcp.Binding, [3]lines{{"- -"}, {visitedURL + " mcp-v1", "visited.example"}, {"- mcp-v1"}},
+			visitedURL, mcp.Binding,
+			[3]lines{{"- -"}, {visitedURL + " mcp-v1", "visited.example"}, {"- mcp-v1"}},
 			[3]lines{{"- -"}, {visitedURL + " mcp-v1"}, {"- mcp-v1"}},
 		},
 		"a document that may not be named": {
-			"https://closed.example/doc", mcp.Binding, [3]lines{{"- -"}, {"- mcp-v1 no egress"}, {"- mcp-v1"}},
+			"https://closed.example/doc", mcp.Binding,
+			[3]lines{{"- -"}, {"- mcp-v1 no egress"}, {"- mcp-v1"}},
 			[3]lines{{"- -"}, {"- mcp-v1 no egress"}, {"- mcp-v1"}},
 		},
 	} {
