@@ -85,10 +85,7 @@ func (r *Resolver) Reach(ctx context.Context, q Query, d Destination) Destinatio
 // has none that this caller may call.
 func (r *Resolver) Successor(ctx context.Context, q Query, d Destination) Destination {
 	d.Via, d.Draining = nil, false
-	if d = r.follow(ctx, q, d, false); d.Unreachable != nil {
-		return d
-	}
-	return r.onwards(ctx, q, d)
+	return r.onwards(ctx, q, r.follow(ctx, q, d, false))
 }
 
 // codec finds the protocol of the destination, as far as the agent is known.

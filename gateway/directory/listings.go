@@ -26,11 +26,11 @@ func (d *Directory) fetcher(agent Agent) Client {
 	return d.deps.Documents
 }
 
-// resolveFor is Resolve. An agent that a caller named by its document gets
+// resolveFor is resolve. An agent that a caller named by its document gets
 // Listings, and an error if the document makes use of what belongs to others.
 // except is a listed agent that may be succeeded by such an agent; empty: none.
 func (d *Directory) resolveFor(ctx context.Context, agent Agent, except string) (Agent, error) {
-	resolved, err := d.Resolve(ctx, agent)
+	resolved, err := d.resolve(ctx, agent)
 	if err == nil && !agent.Listed() {
 		resolved.Listings, err = d.listings(resolved, except)
 	}

@@ -170,9 +170,14 @@ func floor(a Agent) ect.Level {
 
 func ended(a Agent) bool { return a.Lifecycle.Status == Draining || a.Lifecycle.Status == Retired }
 
-// Resolve puts in what an agent's capability document says; an agent without
-// one comes back as it is.
+// Resolve puts in what an agent's capability document says; an agent without one comes
+// back as it is. One that a caller named by its document gets Listings, as in [Directory.Reach].
 func (d *Directory) Resolve(ctx context.Context, agent Agent) (Agent, error) {
+	return d.resolveFor(ctx, agent, "")
+}
+
+// resolve is Resolve without Listings.
+func (d *Directory) resolve(ctx context.Context, agent Agent) (Agent, error) {
 	if agent.Capability == "" {
 		return agent, nil
 	}
