@@ -35,7 +35,7 @@ func meters() []meter {
 		{"structs over 16 fields outside gateway/config", 11, 0, largeStructs},
 		{"files per package, worst outside gateway", 20, 0, mostFilesOfPackage},
 		{"files of package gateway", 26, 0, filesOfRoot},
-		{"functions over complexity 15", 42, 0, complexFunctions},
+		{"functions over complexity 15", 41, 0, complexFunctions},
 		{"complexity of a function, worst", 35, 0, mostComplex},
 		{"files in one circle of calls, package gateway", 25, 0, circleOfRoot},
 		{"pairs of files that call each other, package gateway", 41, 0, pairsOfRoot},
