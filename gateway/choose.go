@@ -123,16 +123,16 @@ func (g *Gateway) capability(ctx context.Context, x *exchange, listed directory.
 // is known what it has to repeat. Whoever came to the translate endpoint has no
 // such header.
 func (x *exchange) mirror(d *canonical.Description) (err error) {
-	if to, ok := x.to.Codec.(translators.Mirrorer); ok && to != nil && x.kin() {
+	if x.to.Features.Mirrorer != nil && x.kin() {
 		x.marks = x.known(d, called(x.message))
 	}
-	mirrorer, ok := x.in.Source.(translators.Mirrorer)
-	if !ok || !x.in.Call.Entrance.Native() || x.asked == nil {
+	mirrorer := x.in.Features.Mirrorer
+	if mirrorer == nil || !x.in.Call.Entrance.Native() || x.asked == nil {
 		return nil
 	}
 	asked := *x.message
 	asked.Body = x.asked
-	x.in.Call.Wire.Header, err = mirrorer.Mirror(x.in.Call.Wire.Header, &asked, named(x.in.Source, d, called(&asked)))
+	x.in.Call.Wire.Header, err = mirrorer.Mirror(x.in.Call.Wire.Header, &asked, named(x.in.Features, d, called(&asked)))
 	return err
 }
 
@@ -142,7 +142,7 @@ func (x *exchange) mirror(d *canonical.Description) (err error) {
 // one that stays unknown is for the agent to refuse.
 func (g *Gateway) rename(ctx context.Context, x *exchange, listed directory.Endpoint) {
 	invoke, calls := x.message.Body.(*canonical.Invoke)
-	if _, names := x.in.Source.(translators.Namer); !names || !calls || invoke.Call == nil {
+	if x.in.Features.Namer == nil || !calls || invoke.Call == nil {
 		return
 	}
 	found := x.known(x.described, invoke.Call.Name)
@@ -164,7 +164,7 @@ func (g *Gateway) rename(ctx context.Context, x *exchange, listed directory.Endp
 // that stands for a prompt or for resources is there for callers of other protocols
 // alone: others ask for those themselves.
 func (x *exchange) known(d *canonical.Description, name string) *canonical.Capability {
-	found := named(x.in.Source, d, name)
+	found := named(x.in.Features, d, name)
 	if found != nil && x.relay() && found.Profile.Content() {
 		return nil
 	}
@@ -182,8 +182,8 @@ func (g *Gateway) heed(x *exchange, heard *canonical.Message) {
 	case *canonical.Error:
 		changed = said.Code == canonical.CodeHeaderMismatch
 	case *canonical.Event:
-		changer, ok := x.to.Codec.(translators.Changer)
-		changed = ok && said.Native != nil && changer.Changes(said.Native)
+		changer := x.to.Features.Changer
+		changed = changer != nil && said.Native != nil && changer.Changes(said.Native)
 	}
 	if changed {
 		g.Directory.Outdated(x.to.Agent.Name)
@@ -201,12 +201,12 @@ func (x *exchange) capable() *canonical.Capability {
 
 // kin: both sides use the words of one protocol, whoever carries them.
 func (x *exchange) kin() bool {
-	return spokenBy(x.in.Source, x.message.Origin.Version) == spokenBy(x.to.Codec, x.agentVersion())
+	return spokenBy(x.in.Source, x.in.Features, x.message.Origin.Version) == spokenBy(x.to.Codec, x.to.Features, x.agentVersion())
 }
 
-func spokenBy(t translators.Translator, version string) canonical.Binding {
-	if c, ok := t.(translators.Carrier); ok {
-		return c.Carries(version)
+func spokenBy(t translators.Translator, f *translators.Features, version string) canonical.Binding {
+	if f.Carrier != nil {
+		return f.Carrier.Carries(version)
 	}
 	return t.Info().Binding
 }
@@ -255,17 +255,17 @@ func (g *Gateway) asked(ctx context.Context, x *exchange, listed directory.Endpo
 // name what the work was begun with.
 func (x *exchange) capability(d *canonical.Description) (*canonical.Capability, error) {
 	if x.record != nil && called(x.message) == "" {
-		if begun := named(x.in.Source, d, x.record.Skill); begun != nil {
+		if begun := named(x.in.Features, d, x.record.Skill); begun != nil {
 			return begun, nil
 		}
 	}
-	return capability(x.in.Source, d, x.message)
+	return capability(x.in.Features, d, x.message)
 }
 
 // capability finds what the message names: a call's name, the skill that its
 // sender selected, else the only one there is. A caller may know it by the
 // name that its own protocol allows (R9).
-func capability(source translators.Translator, d *canonical.Description, m *canonical.Message) (*canonical.Capability, error) {
+func capability(source *translators.Features, d *canonical.Description, m *canonical.Message) (*canonical.Capability, error) {
 	name := called(m)
 	if found := named(source, d, name); found != nil {
 		return found, nil
@@ -309,13 +309,13 @@ func called(m *canonical.Message) string {
 	return m.To.Skill
 }
 
-func named(source translators.Translator, d *canonical.Description, name string) *canonical.Capability {
+func named(source *translators.Features, d *canonical.Description, name string) *canonical.Capability {
 	for i := range d.Capabilities {
 		if name != "" && d.Capabilities[i].ID == name {
 			return &d.Capabilities[i]
 		}
 	}
-	if namer, ok := source.(translators.Namer); ok && name != "" {
+	if namer := source.Namer; namer != nil && name != "" {
 		if i := slices.Index(namer.CapabilityNames(d.Capabilities), name); i >= 0 {
 			return &d.Capabilities[i]
 		}
@@ -324,13 +324,13 @@ func named(source translators.Translator, d *canonical.Description, name string)
 }
 
 // names are those by which a caller may call the first capabilities.
-func names(source translators.Translator, d *canonical.Description) string {
+func names(source *translators.Features, d *canonical.Description) string {
 	const most = 16
 	list := make([]string, len(d.Capabilities))
 	for i := range list {
 		list[i] = d.Capabilities[i].ID
 	}
-	if namer, ok := source.(translators.Namer); ok {
+	if namer := source.Namer; namer != nil {
 		list = namer.CapabilityNames(d.Capabilities)
 	}
 	if len(list) > most {
@@ -466,6 +466,7 @@ func (g *Gateway) undoing(x *exchange) {
 		return
 	}
 	x.to.Codec = rollback.Over(x.to.Codec)
+	x.to.Features = translators.FeaturesOf(x.to.Codec)
 }
 
 // apart is where an agent is asked to roll back: nobody asks its endpoint first

@@ -127,9 +127,9 @@ func (b *bed) exchange(w translators.Wire) *exchange {
 		settings: &Settings{}, scope: &scope{}, trail: attest.Begin(),
 		in: admission.Admitted{
 			Call:   transport.Call{Agent: "agent", Session: "session", Caller: identity.Caller{Peer: ect.Peer{ID: bedCaller}}, Wire: w},
-			Source: b.codec.form,
+			Source: b.codec.form, Features: translators.FeaturesOf(b.codec.form),
 		},
-		to: destination.Destination{Codec: formMCP, Agent: directory.Agent{Name: "agent"}}, endpoint: transport.Endpoint{Version: mcp.Modern},
+		to: destination.Destination{Codec: formMCP, Features: translators.FeaturesOf(formMCP), Agent: directory.Agent{Name: "agent"}}, endpoint: transport.Endpoint{Version: mcp.Modern},
 	}
 }
 

@@ -195,8 +195,8 @@ func (r *run) abort() {
 
 // keepsTasks: the agent can be told to cancel what it named a task.
 func (x *exchange) keepsTasks() bool {
-	tasker, ok := x.to.Codec.(translators.Tasker)
-	return x.agentStreams() == translators.StreamsTask || ok && tasker.Tasks(x.agentVersion()) != translators.TaskingNone
+	tasker := x.to.Features.Tasker
+	return x.agentStreams() == translators.StreamsTask || tasker != nil && tasker.Tasks(x.agentVersion()) != translators.TaskingNone
 }
 
 // names: the agent makes a task of the message, which goes on when the connection
@@ -243,8 +243,8 @@ func (g *Gateway) disown(ctx context.Context, x *exchange, reply transport.Reply
 // abandon tells an agent that nobody waits for its answer any more, where the
 // end of the connection does not say so (MCP before 2026-07-28).
 func (g *Gateway) abandon(x *exchange) {
-	asker, ok := x.to.Codec.(translators.Asker)
-	if !ok || x.agentStreams() != translators.StreamsReply || asker.Asks(x.endpoint.Version, x.endpoint.Form) == translators.AskReply {
+	asker := x.to.Features.Asker
+	if asker == nil || x.agentStreams() != translators.StreamsReply || asker.Asks(x.endpoint.Version, x.endpoint.Form) == translators.AskReply {
 		return
 	}
 	id := quoted(string(x.trail.Request()))

@@ -172,8 +172,7 @@ func (g *Gateway) startWorkers(total, perCaller int) error {
 
 // statusTime is now, for tasks of protocols that say when a status came.
 func (g *Gateway) statusTime(source canonical.Binding) time.Time {
-	form, _ := g.Registry.Translator(source)
-	if historian, ok := form.(translators.Historian); ok && historian.TellsHistory("") {
+	if historian := g.Registry.Features(source).Historian; historian != nil && historian.TellsHistory("") {
 		return g.now()
 	}
 	return time.Time{}
@@ -280,8 +279,8 @@ func (g *Gateway) Describe(ctx context.Context, q transport.Inquiry) (*canonical
 	if endpoint.Binding == q.Binding {
 		viewer.Version = q.Version
 	}
-	if source, ok := g.Registry.Translator(q.Binding); ok {
-		viewer.CanAnswer = askableBy(source, "", q.Form, q.CanAnswer)
+	if _, ok := g.Registry.Translator(q.Binding); ok {
+		viewer.CanAnswer = askableBy(g.Registry.Features(q.Binding).Asker, "", q.Form, q.CanAnswer)
 	}
 	description, _, err := g.Directory.DescribeFor(ctx, agent, endpoint, viewer)
 	return description, err
@@ -289,9 +288,8 @@ func (g *Gateway) Describe(ctx context.Context, q transport.Inquiry) (*canonical
 
 // askableBy is what an agent may ask callers that use a protocol's version and form.
 // can is what they say themselves, where their protocol has that.
-func askableBy(source translators.Translator, version, form string, can []canonical.Mode) []canonical.Mode {
-	asker, ok := source.(translators.Asker)
-	if !ok {
+func askableBy(asker translators.Asker, version, form string, can []canonical.Mode) []canonical.Mode {
+	if asker == nil {
 		return nil
 	}
 	switch asker.Asks(version, form) {

@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/stream"
 )
@@ -21,8 +20,8 @@ func (g *Gateway) now() time.Time { return g.Now().UTC().Truncate(time.Milliseco
 // makesTask: the tasks of the caller's protocol have these, and the agent's words are
 // another's.
 func (x *exchange) makesTask() bool {
-	historian, ok := x.in.Source.(translators.Historian)
-	return ok && historian.TellsHistory(x.message.Origin.Version) && x.in.Call.Agent != "" && !x.relay() && !x.kin()
+	historian := x.in.Features.Historian
+	return historian != nil && historian.TellsHistory(x.message.Origin.Version) && x.in.Call.Agent != "" && !x.relay() && !x.kin()
 }
 
 // history is what is kept of the talk about a task that is made here: the caller's

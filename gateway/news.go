@@ -26,7 +26,7 @@ func (x *exchange) sessionKey() store.EntryKey {
 
 // herald is what knows how news is asked for; nil: the two sides have no such in common.
 func (x *exchange) herald() translators.Herald {
-	herald, _ := x.in.Source.(translators.Herald)
+	herald := x.in.Features.Notifier
 	if herald == nil || x.in.Call.Agent == "" || x.to.Via != nil || !x.in.Call.Entrance.Native() || !x.relay() {
 		return nil
 	}
@@ -50,15 +50,15 @@ func (x *exchange) hears() bool {
 // before 2026-07-28). Nothing ends that but one of the two. Other protocols have
 // forms whose requests bear no id.
 func (x *exchange) listens() bool {
-	_, tells := x.in.Source.(translators.Herald)
+	tells := x.in.Features.Notifier != nil
 	return tells && x.message.Op == canonical.OpNative && len(x.in.WireID) == 0
 }
 
 // asksIn reports whether the agent, which can be reached, asks in its replies, or else
 // in streams, where it may say something without being asked.
 func (g *Gateway) asksIn(ctx context.Context, x *exchange, replies bool) bool {
-	asker, ok := x.to.Codec.(translators.Asker)
-	return ok && x.relay() && g.choose(ctx, x) == nil && (asker.Asks(x.endpoint.Version, x.endpoint.Form) == translators.AskReply) == replies
+	asker := x.to.Features.Asker
+	return asker != nil && x.relay() && g.choose(ctx, x) == nil && (asker.Asks(x.endpoint.Version, x.endpoint.Form) == translators.AskReply) == replies
 }
 
 // news answers a request for news where the agent's revision asks for it in

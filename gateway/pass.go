@@ -142,9 +142,9 @@ type snapshot struct {
 // label gives what came of a task the names under which its caller can read it
 // later, and takes note of it.
 func (x *exchange) label(m *canonical.Message) {
-	librarian, ok := x.in.Source.(translators.Librarian)
+	librarian := x.in.Features.Librarian
 	result, answers := m.Body.(*canonical.Result)
-	if !ok || !answers || result.Task == nil || len(result.Task.Artifacts) == 0 || x.relay() || x.in.Call.Agent == "" || !x.in.Call.Entrance.Native() {
+	if librarian == nil || !answers || result.Task == nil || len(result.Task.Artifacts) == 0 || x.relay() || x.in.Call.Agent == "" || !x.in.Call.Entrance.Native() {
 		return
 	}
 	named, task := *result, *result.Task
@@ -184,9 +184,9 @@ func (g *Gateway) saveArtifacts(ctx context.Context, x *exchange) {
 // look answers a caller who looks for what was made for it: itself, because only
 // here is known what of an agent's work is whose. False: it asks something else.
 func (g *Gateway) look(ctx context.Context, x *exchange) (answer transport.Answer, done bool, err error) {
-	librarian, ok := x.in.Source.(translators.Librarian)
+	librarian := x.in.Features.Librarian
 	native, asks := x.message.Body.(*canonical.Native)
-	if !ok || !asks || !x.in.Call.Entrance.Native() {
+	if librarian == nil || !asks || !x.in.Call.Entrance.Native() {
 		return answer, false, nil
 	}
 	seeking, err := librarian.Seeks(native)

@@ -35,8 +35,8 @@ func (g *Gateway) lifetime(ctx context.Context, x *exchange) context.Context {
 // retasks: both sides speak one protocol, and the agent keeps tasks in another way
 // than the caller knows them, or the caller knows of none.
 func (x *exchange) retasks() bool {
-	tasker, ok := x.in.Source.(translators.Tasker)
-	if !ok || x.in.Call.Agent == "" || x.to.Via != nil || x.described == nil || !x.described.Tasks || !x.relay() {
+	tasker := x.in.Features.Tasker
+	if tasker == nil || x.in.Call.Agent == "" || x.to.Via != nil || x.described == nil || !x.described.Tasks || !x.relay() {
 		return false
 	}
 	agent := tasker.Tasks(x.endpoint.Version)
@@ -49,7 +49,7 @@ func (x *exchange) tasking() bool {
 	if x.message.Op != canonical.OpInvoke || !x.retasks() {
 		return false
 	}
-	tasker, _ := x.in.Source.(translators.Tasker)
+	tasker := x.in.Features.Tasker
 	only := tasker.Tasks(x.endpoint.Version) == translators.TaskingApart && x.marks != nil && tasker.TaskOnly(x.marks)
 	return x.message.Preferences.TaskOK || x.forced || only
 }
@@ -65,15 +65,15 @@ func (x *exchange) wantsTask(heard *canonical.Message) bool {
 
 // insists: the caller is answered with a task, whatever becomes of it (MCP 2025-11-25).
 func (x *exchange) insists() bool {
-	tasker, ok := x.in.Source.(translators.Tasker)
-	return ok && x.message.Preferences.TaskOK && tasker.Tasks(x.message.Origin.Version) == translators.TaskingApart
+	tasker := x.in.Features.Tasker
+	return tasker != nil && x.message.Preferences.TaskOK && tasker.Tasks(x.message.Origin.Version) == translators.TaskingApart
 }
 
 // outcomeApart: what came of the agent's task, and what it asks, is heard apart from
 // how it stands.
 func (x *exchange) outcomeApart() bool {
-	tasker, ok := x.to.Codec.(translators.Tasker)
-	return ok && tasker.Tasks(x.agentVersion()) == translators.TaskingApart
+	tasker := x.to.Features.Tasker
+	return tasker != nil && tasker.Tasks(x.agentVersion()) == translators.TaskingApart
 }
 
 // lasts: the request asks for more than one answer, or not to wait for it. In a
@@ -154,8 +154,8 @@ func (x *exchange) promised(t *canonical.Task) bool {
 
 // way is how the caller's protocol asks.
 func (x *exchange) way() translators.Asking {
-	asker, ok := x.in.Source.(translators.Asker)
-	if !ok {
+	asker := x.in.Features.Asker
+	if asker == nil {
 		return translators.AskNone
 	}
 	return asker.Asks(x.message.Origin.Version, x.in.Call.Wire.Form)

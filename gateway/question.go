@@ -74,8 +74,8 @@ func (g *Gateway) unknownState(ctx context.Context, x *exchange) error {
 	if err := g.choose(ctx, x); err != nil {
 		return err
 	}
-	asker, ok := x.to.Codec.(translators.Asker)
-	if x.to.Via == nil && ok && asker.Asks(x.endpoint.Version, x.endpoint.Form) != translators.AskReply {
+	asker := x.to.Features.Asker
+	if x.to.Via == nil && asker != nil && asker.Asks(x.endpoint.Version, x.endpoint.Form) != translators.AskReply {
 		return errUnknownState
 	}
 	return nil

@@ -109,7 +109,7 @@ func (g *Gateway) relaySignal(ctx context.Context, x *exchange, token ect.Verifi
 			return transport.Answer{}, err
 		}
 	}
-	if !signalling(x.to.Codec, x.message.Op, x.endpoint.Version, x.endpoint.Form) {
+	if !signalling(x.to.Features.Signaler, x.message.Op, x.endpoint.Version, x.endpoint.Form) {
 		loss := canonical.Loss{Code: canonical.LossOperation, Path: "/" + string(x.message.Op), Fate: canonical.Dropped}
 		if err := x.in.Permit.Judge(attest.Judged([]canonical.Loss{loss})); err != nil {
 			return transport.Answer{}, err
@@ -160,9 +160,8 @@ func (g *Gateway) outcome(ctx context.Context, x *exchange, said *canonical.Sign
 
 // signalling: a protocol has a form for a signal, or, with OpInvoke, for the
 // callback of a request.
-func signalling(form translators.Translator, op canonical.Op, version, wire string) bool {
-	s, ok := form.(translators.Signaler)
-	return ok && s.Signals(op, translators.Target{Version: version, Form: wire})
+func signalling(s translators.Signaler, op canonical.Op, version, wire string) bool {
+	return s != nil && s.Signals(op, translators.Target{Version: version, Form: wire})
 }
 
 // decide tells a human's decision to those who wait for it; where nobody has
@@ -213,7 +212,7 @@ func (g *Gateway) await(ctx context.Context, x *exchange) error {
 			return err
 		}
 	}
-	if !signalling(x.to.Codec, m.Op, x.endpoint.Version, x.endpoint.Form) {
+	if !signalling(x.to.Features.Signaler, m.Op, x.endpoint.Version, x.endpoint.Form) {
 		said := *m
 		said.Callback = ""
 		said.Losses = append(slices.Clip(said.Losses),

@@ -250,8 +250,8 @@ func (g *Gateway) refuseCancel(ctx context.Context, x *exchange, rec *store.Reco
 
 // seesCanceled: the caller's wish to cancel is answered with how the task stands.
 func (x *exchange) seesCanceled() bool {
-	tasker, ok := x.in.Source.(translators.Tasker)
-	return x.callerStreams() == translators.StreamsTask || ok && tasker.Tasks(x.message.Origin.Version) == translators.TaskingApart
+	tasker := x.in.Features.Tasker
+	return x.callerStreams() == translators.StreamsTask || tasker != nil && tasker.Tasks(x.message.Origin.Version) == translators.TaskingApart
 }
 
 // cancel tells whoever works on it to stop, and waits a little for that. They may

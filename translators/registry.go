@@ -11,13 +11,15 @@ import (
 
 // Registry is the set of protocols that a gateway speaks. It is immutable.
 type Registry struct {
-	order []canonical.Binding
-	byID  map[canonical.Binding]Translator
+	order    []canonical.Binding
+	byID     map[canonical.Binding]Translator
+	features map[canonical.Binding]*Features
+	none     *Features // of an unknown binding
 }
 
 // NewRegistry builds a registry; two translators of one binding are an error.
 func NewRegistry(list ...Translator) (*Registry, error) {
-	r := &Registry{byID: make(map[canonical.Binding]Translator, len(list))}
+	r := &Registry{byID: make(map[canonical.Binding]Translator, len(list)), features: make(map[canonical.Binding]*Features, len(list)), none: &Features{}}
 	for _, t := range list {
 		id := t.Info().Binding
 		if id == "" {
@@ -26,7 +28,7 @@ func NewRegistry(list ...Translator) (*Registry, error) {
 		if _, dup := r.byID[id]; dup {
 			return nil, fmt.Errorf("translators: two translators for %s", id)
 		}
-		r.byID[id] = t
+		r.byID[id], r.features[id] = t, FeaturesOf(t)
 		r.order = append(r.order, id)
 	}
 	return r, nil
@@ -36,6 +38,15 @@ func NewRegistry(list ...Translator) (*Registry, error) {
 func (r *Registry) Translator(id canonical.Binding) (Translator, bool) {
 	t, ok := r.byID[id]
 	return t, ok
+}
+
+// Features are the optional interfaces of the codec of a binding; those of an unknown binding
+// are all nil.
+func (r *Registry) Features(id canonical.Binding) *Features {
+	if f := r.features[id]; f != nil {
+		return f
+	}
+	return r.none
 }
 
 // Bindings lists the bindings in order of registration.

@@ -94,8 +94,9 @@ func (r Rules) Embeds(peer ect.Identity, codec translators.Translator, form stri
 type Admitted struct {
 	Call       transport.Call // without the tokens in its body
 	Source     translators.Translator
-	Holder     string // in whose share its records count, a key of policy/limit
-	Input      string // hash of the message as it came; empty: it did not come to policy
+	Features   *translators.Features // of Source
+	Holder     string                // in whose share its records count, a key of policy/limit
+	Input      string                // hash of the message as it came; empty: it did not come to policy
 	Evidence   Evidence
 	To         destination.Destination
 	Permit     policy.Permit
@@ -190,8 +191,10 @@ func (m *admitting) findProtocols(context.Context) error {
 	if !ok {
 		return &problem.NoPathError{From: string(m.Call.Wire.Binding), To: string(m.Call.To)}
 	}
-	if m.Source = source; m.Call.Wire.Form == rollback.Name {
+	m.Source, m.Features = source, m.Registry.Features(m.Call.Wire.Binding)
+	if m.Call.Wire.Form == rollback.Name {
 		m.Source = rollback.Over(source)
+		m.Features = translators.FeaturesOf(m.Source)
 	}
 	if m.Call.Wire.Hasher == nil {
 		m.Call.Wire.Hasher = translators.HasherOf(m.Source)

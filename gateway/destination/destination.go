@@ -31,6 +31,7 @@ type Query struct {
 type Destination struct {
 	Agent       directory.Agent        // zero: unknown, or for translation alone
 	Codec       translators.Translator // of the protocol there; nil: not known
+	Features    *translators.Features  // of Codec
 	Via         *PeerRoute             // the other gateway that the message goes through; nil: none
 	Unreachable error                  // why the agent cannot be reached, for those who may know it; nil: it can
 	Draining    bool                   // the agent takes no new work
@@ -68,8 +69,8 @@ func New(deps Deps) (*Resolver, error) {
 func (r *Resolver) Find(q Query) (Destination, error) {
 	var d Destination
 	d.Agent, _ = r.deps.Directory.Find(q.Agent)
-	var err error
-	d.Codec, err = r.codec(q, d.Agent)
+	codec, err := r.codec(q, d.Agent)
+	d = r.speaking(d, codec)
 	if err != nil && len(r.deps.Directory.Peers()) > 0 {
 		d.Unreachable, err = err, nil // another gateway may know one: it is asked once it is known who wants that
 	}
@@ -86,6 +87,16 @@ func (r *Resolver) Reach(ctx context.Context, q Query, d Destination) Destinatio
 func (r *Resolver) Successor(ctx context.Context, q Query, d Destination) Destination {
 	d.Via, d.Draining = nil, false
 	return r.onwards(ctx, q, r.follow(ctx, q, d, false))
+}
+
+// speaking is the destination with the codec of its protocol; nil: it is not known.
+func (r *Resolver) speaking(d Destination, codec translators.Translator) Destination {
+	binding := canonical.Binding("")
+	if codec != nil {
+		binding = codec.Info().Binding
+	}
+	d.Codec, d.Features = codec, r.deps.Registry.Features(binding)
+	return d
 }
 
 // codec finds the protocol of the destination, as far as the agent is known.

@@ -54,8 +54,8 @@ func (r *Resolver) onwards(ctx context.Context, q Query, d Destination) Destinat
 		d.Agent = directory.Agent{Name: q.Agent, Rules: found.Peer.Rules}
 	}
 	d.Via, d.Unreachable = found, nil
-	d.Codec, _ = r.deps.Registry.Translator(found.From)
-	return d
+	codec, _ := r.deps.Registry.Translator(found.From)
+	return r.speaking(d, codec)
 }
 
 // search is what is looked for, and where.

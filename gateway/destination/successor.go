@@ -86,7 +86,9 @@ func (r *Resolver) listed(caller identity.Caller, names []string) directory.Agen
 
 // bound finds the protocol toward an agent that was found.
 func (r *Resolver) bound(q Query, d Destination) Destination {
-	d.Codec, d.Unreachable = r.codec(q, d.Agent)
+	codec, err := r.codec(q, d.Agent)
+	d = r.speaking(d, codec)
+	d.Unreachable = err
 	if d.Unreachable == nil && d.Codec == nil { // its document names no protocol that is spoken here
 		d.Unreachable = &problem.NoPathError{From: string(q.From), To: string(q.To)}
 	}

@@ -41,7 +41,7 @@ func meters() []meter {
 		{"pairs of files that call each other, package gateway", 41, 0, pairsOfRoot},
 		{"arrows that run back up in gateway/", 55, 0, arrowsBack},
 		{"files that write one field, worst", 6, 0, mostWriters},
-		{"fields that more than 2 files write", 13, 0, fieldsOfManyWriters},
+		{"fields that more than 2 files write", 12, 0, fieldsOfManyWriters},
 		{"forbidden words, production", 594, 0, wordsInProduction},
 		{"forbidden words, tests", 1074, 0, wordsInTests},
 		{"production lines", 96900, 100, productionLines},
@@ -49,7 +49,7 @@ func meters() []meter {
 		{"places that verify in gateway/", 1, 0, placesThatVerify},
 		{"levels that are written out (ect.L2) in gateway/", 0, 0, levelsWrittenOut},
 		{"functions that compute a holder", 0, 0, functionsOfHolders},
-		{"assertions to interfaces of translators, package gateway", 25, 0, assertionsOfRoot},
+		{"assertions to interfaces of translators, package gateway", 0, 0, assertionsOfRoot},
 	}
 }
 
