@@ -144,14 +144,8 @@ const (
 )
 
 // flagsOf are the capabilities of an agent that are flags.
-func flagsOf(c *canonical.Description) []struct {
-	name string
-	at   *bool
-} {
-	return []struct {
-		name string
-		at   *bool
-	}{{"streaming", &c.Streams}, {"pushNotifications", &c.Pushes}, {flagExtended, &c.Extended}}
+func flagsOf(c *canonical.Description) []named[bool] {
+	return []named[bool]{{"streaming", &c.Streams}, {"pushNotifications", &c.Pushes}, {flagExtended, &c.Extended}}
 }
 
 // flags reads them.

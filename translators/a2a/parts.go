@@ -73,7 +73,10 @@ func (r *reader) content(p *canonical.Part) {
 		found++
 		p.Kind = canonical.KindFile
 		text := r.unquote("raw", raw)
-		p.Bytes = r.base64(text)
+		var ok bool
+		if p.Bytes, ok = rawjson.Unbase64(text); !ok {
+			r.fail("raw", "not base64")
+		}
 		if base64.StdEncoding.EncodeToString(p.Bytes) != text {
 			r.keep("raw", raw)
 		}
@@ -93,20 +96,6 @@ func (r *reader) unquote(name string, raw json.RawMessage) string {
 		r.fail(name, "not a string")
 	}
 	return text
-}
-
-func (r *reader) base64(text string) []byte {
-	data, ok := decodeBase64(text)
-	if !ok {
-		r.fail("raw", "not base64")
-	}
-	return data
-}
-
-// decodeBase64 takes both alphabets, padded or not, as ProtoJSON readers do.
-func decodeBase64(text string) ([]byte, bool) {
-	o := rawjson.Parse(rawjson.NewBuilder().String("b", text).Bytes(), "")
-	return o.Base64("b")
 }
 
 func (e *encoder) parts(parts []canonical.Part, path string) []json.RawMessage {
@@ -157,7 +146,7 @@ func (e *encoder) part(p *canonical.Part, path string, canon *rawjson.Builder) j
 func (w *writer) octets(data []byte) json.RawMessage {
 	if form := w.form("raw"); form != nil {
 		text, _ := rawjson.Unquote(form)
-		if same, ok := decodeBase64(text); ok && form[0] == '"' && string(same) == string(data) {
+		if same, ok := rawjson.Unbase64(text); ok && form[0] == '"' && string(same) == string(data) {
 			return form
 		}
 	}

@@ -120,14 +120,14 @@ var states = []enum{
 }
 
 // traceFields are the W3C headers that go along with a message.
-func traceFields(t *canonical.Trace) []struct {
+func traceFields(t *canonical.Trace) []named[string] {
+	return []named[string]{{"Traceparent", &t.Parent}, {"Tracestate", &t.State}, {"Baggage", &t.Baggage}}
+}
+
+// named is a value by its name.
+type named[T any] struct {
 	name string
-	at   *string
-} {
-	return []struct {
-		name string
-		at   *string
-	}{{"Traceparent", &t.Parent}, {"Tracestate", &t.State}, {"Baggage", &t.Baggage}}
+	at   *T
 }
 
 // joined is a field's value with its lines put together (RFC 9110 5.3).

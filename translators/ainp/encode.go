@@ -75,7 +75,7 @@ func (e *encoder) encode() (json.RawMessage, error) {
 	if err != nil {
 		return nil, err
 	}
-	e.unnative(view)
+	envelope.Unnative(e.m, view)
 	e.alias(view)
 	d := e.beside.Write(e.m, view)
 	e.declare(d.Losses)
@@ -86,15 +86,6 @@ func (e *encoder) encode() (json.RawMessage, error) {
 	}
 	object := envelope.Join(e.op(), d.Members, e.callback(), rawjson.Open(e.m.Extensions[Binding]).RawObject(envelope.Key))
 	return l.bytes(object), nil
-}
-
-// unnative takes out of the view what only says that it was AINP.
-func (e *encoder) unnative(view *canonical.Message) {
-	said, ok := e.m.Body.(*canonical.Error)
-	seen, also := view.Body.(*canonical.Error)
-	if ok && also && said.Native == nil {
-		seen.Native = nil
-	}
 }
 
 // alias declares an id that AINP cannot say. It is not carried: an answer must

@@ -181,16 +181,22 @@ func lookThrough(body []byte, place translators.Place, list located) (spot, bool
 	return s, ok
 }
 
+// begin reads the bracket at a place, and tells where the reader is.
+func begin(body []byte, at int, bracket jsontext.Kind) (r *jsontext.Decoder, here func() int, ok bool) {
+	r = jsontext.NewDecoder(bytes.NewReader(body[at:]))
+	if r.PeekKind() != bracket {
+		return nil, nil, false
+	}
+	_, err := r.ReadToken()
+	return r, func() int { return at + int(r.InputOffset()) }, err == nil
+}
+
 // readList reads the list that begins at a place; false: there is none.
 func readList(body []byte, at int) (open int, items []located, ok bool) {
-	r := jsontext.NewDecoder(bytes.NewReader(body[at:]))
-	if r.PeekKind() != '[' {
+	r, here, ok := begin(body, at, '[')
+	if !ok {
 		return 0, nil, false
 	}
-	if _, err := r.ReadToken(); err != nil {
-		return 0, nil, false
-	}
-	here := func() int { return at + int(r.InputOffset()) }
 	open = here()
 	for r.PeekKind() != ']' {
 		item := located{begin: here(), first: len(items) == 0}
@@ -229,14 +235,10 @@ func (o object) member(name string) (located, bool) {
 
 // read reads the object that begins at a place; false: there is none.
 func read(body []byte, at int) (object, bool) {
-	r := jsontext.NewDecoder(bytes.NewReader(body[at:]))
-	if r.PeekKind() != '{' {
+	r, here, ok := begin(body, at, '{')
+	if !ok {
 		return object{}, false
 	}
-	if _, err := r.ReadToken(); err != nil {
-		return object{}, false
-	}
-	here := func() int { return at + int(r.InputOffset()) }
 	o := object{open: here()}
 	for r.PeekKind() == '"' {
 		m := located{begin: here(), first: len(o.members) == 0}

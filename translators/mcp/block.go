@@ -136,11 +136,10 @@ func decodeResource(r *reader, p *canonical.Part) {
 	r.nested(in, levelContents, canonContents)
 	p.URI, p.Form = requiredText(in, "uri"), canonical.FormEmbedded
 	takeText(in, "mimeType", &p.Media)
-	switch {
-	case in.Has("text"):
+	if in.Has("text") {
 		p.Kind = canonical.KindText
 		p.Text, _ = in.String("text")
-	default:
+	} else {
 		p.Kind = canonical.KindFile
 		p.Bytes = octets(in, "blob")
 	}

@@ -293,18 +293,13 @@ func decodeTool(raw json.RawMessage, at, version string, meta json.RawMessage) (
 	return c, r.err()
 }
 
-func toolLists(c *canonical.Capability) []struct {
-	name, path string
-	values     *[]string
-} {
-	return []struct {
-		name, path string
-		values     *[]string
-	}{
-		{canonTags, "tags", &c.Tags},
-		{canonInputModes, "inputModes", &c.InputModes},
-		{canonOutputModes, "outputModes", &c.OutputModes},
-	}
+type namedList struct {
+	name   string
+	values *[]string
+}
+
+func toolLists(c *canonical.Capability) []namedList {
+	return []namedList{{canonTags, &c.Tags}, {canonInputModes, &c.InputModes}, {canonOutputModes, &c.OutputModes}}
 }
 
 func restoreTool(canon *rawjson.Object, c *canonical.Capability) {
@@ -386,7 +381,7 @@ func (e *encoder) tool(c *canonical.Capability, name, at string) (tool, meta jso
 	for _, l := range toolLists(c) {
 		if len(*l.values) > 0 {
 			w.canon.Strings(l.name, *l.values, false)
-			e.lose(canonical.LossModes, canonical.Carried, at+"/"+l.path)
+			e.lose(canonical.LossModes, canonical.Carried, at+"/"+l.name)
 		}
 	}
 	if len(c.Examples) > 0 {

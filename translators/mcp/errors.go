@@ -222,12 +222,7 @@ func (e *encoder) numbered(body *canonical.Error, code int64) jsonrpc.Error {
 
 // failureBody leaves an unknown id out: MCP has no null ids.
 func failureBody(id json.RawMessage, e jsonrpc.Error) []byte {
-	return rawjson.NewBuilder().String("jsonrpc", "2.0").Raw("id", id).Raw("error", errorObject(e)).Bytes()
-}
-
-func errorObject(e jsonrpc.Error) json.RawMessage {
-	return rawjson.NewBuilder().Raw("code", json.RawMessage(strconv.FormatInt(e.Code, 10))).
-		String("message", e.Message).Raw("data", e.Data).Merge(e.Rest).Bytes()
+	return rawjson.NewBuilder().String("jsonrpc", "2.0").Raw("id", id).Raw("error", e.Object()).Bytes()
 }
 
 // errorData carries what a number and a sentence cannot say.

@@ -179,13 +179,18 @@ func (e *encoder) ask(a *canonical.Ask) (translators.Wire, error) {
 	return translators.Wire{Body: jsonrpc.Request(a.ID, said.method, said.params)}, err
 }
 
+// takeMeta takes the _meta of an object; what is no object stays there.
+func takeMeta(o *rawjson.Object) *rawjson.Object {
+	if !rawjson.IsObject(o.Peek("_meta")) {
+		return rawjson.Empty()
+	}
+	return rawjson.Parse(o.Take("_meta"), "")
+}
+
 // related says which task a request belongs to (2025-11-25).
 func related(params json.RawMessage, task string) json.RawMessage {
 	o := rawjson.Parse(rawjson.OrEmpty(params), "")
-	meta := rawjson.Empty()
-	if rawjson.IsObject(o.Peek("_meta")) {
-		meta = rawjson.Parse(o.Take("_meta"), "")
-	}
+	meta := takeMeta(o)
 	meta.Take(metaRelated)
 	of := rawjson.NewBuilder().String("taskId", task).Bytes()
 	about := rawjson.NewBuilder().Merge(meta.Rest()).Raw(metaRelated, of).Bytes()

@@ -139,13 +139,9 @@ func (e *encoder) legacyResult(o *rawjson.Object) json.RawMessage {
 			e.lose(canonical.LossCaching, canonical.Dropped, "/body/result/"+name)
 		}
 	}
-	raw := o.Peek("_meta")
-	if !rawjson.IsObject(raw) {
-		return rawjson.NewBuilder().Merge(o.Rest()).Bytes()
-	}
-	meta := rawjson.Parse(raw, "")
+	meta := rawjson.Open(o.Peek("_meta"))
 	if meta.Take(metaServerInfo) == nil {
-		return rawjson.NewBuilder().Merge(o.Rest()).Bytes()
+		return rawjson.OrEmpty(o.Rest())
 	}
 	e.lose(canonical.LossPeerInfo, canonical.Dropped, "/body/result/_meta")
 	o.Take("_meta")

@@ -36,27 +36,22 @@ const (
 
 var _ translators.Herald = (*Translator)(nil)
 
+// newsVerbs are what each asks for.
+var newsVerbs = map[string]translators.NewsVerb{
+	methodListen: translators.NewsListen, methodSubscriptions: translators.NewsListen, noticeAgreed: translators.NewsAgreed,
+	methodSubscribe: translators.NewsMore, methodUnsubscribe: translators.NewsLess, methodSetLevel: translators.NewsLevel,
+}
+
 // Wants reads the requests for news of every revision.
 func (t *Translator) Wants(n *canonical.Native) (*translators.News, error) {
-	news := &translators.News{}
-	switch n.Method {
-	case methodListen:
-		news.Verb = translators.NewsListen
-		return news, nil
-	case methodSubscriptions:
-		news.Verb = translators.NewsListen
-	case noticeAgreed:
-		news.Verb = translators.NewsAgreed
-	case methodSubscribe:
-		news.Verb = translators.NewsMore
-	case methodUnsubscribe:
-		news.Verb = translators.NewsLess
-	case methodSetLevel:
-		news.Verb = translators.NewsLevel
-	default:
+	verb, ok := newsVerbs[n.Method]
+	if !ok {
 		return nil, nil
 	}
-	bare := &translators.News{Verb: news.Verb}
+	bare, news := &translators.News{Verb: verb}, &translators.News{Verb: verb}
+	if n.Method == methodListen {
+		return bare, nil
+	}
 	if !rawjson.IsObject(n.Params) {
 		return bare, refuse(canonical.CodeBadParams, "params is no object")
 	}
@@ -196,10 +191,7 @@ func (t *Translator) Retell(n *canonical.Native, to translators.Hearer) *canonic
 		return nil
 	}
 	params := rawjson.Parse(rawjson.OrEmpty(n.Params), "")
-	meta := rawjson.Empty()
-	if raw := params.Peek("_meta"); rawjson.IsObject(raw) {
-		meta = rawjson.Parse(params.Take("_meta"), "")
-	}
+	meta := takeMeta(params)
 	meta.Take(metaSubscription)
 	b := rawjson.NewBuilder()
 	if to.Version == Modern {

@@ -206,19 +206,26 @@ func decodeInputs(raw json.RawMessage, path string) ([]canonical.Input, error) {
 
 // inputs writes a map of questions.
 func (e *encoder) inputs(inputs []canonical.Input, at string) (json.RawMessage, error) {
+	return byKey(inputs, func(in *canonical.Input) string { return in.Key }, func(in *canonical.Input, i int) (json.RawMessage, error) {
+		said, err := e.input(in, in.Key, indexed(at, i))
+		return rawjson.NewBuilder().String("method", said.method).Raw("params", said.params).Merge(said.rest).Bytes(), err
+	}, canonical.CodeInternal, "two questions under one key")
+}
+
+// byKey writes a map; twice is why no key may stand there twice.
+func byKey[T any](list []T, key func(*T) string, write func(*T, int) (json.RawMessage, error), code canonical.Code, twice string) (json.RawMessage, error) {
 	b := rawjson.NewBuilder()
 	var seen []string
-	for i := range inputs {
-		key := inputs[i].Key
-		if slices.Contains(seen, key) {
-			return nil, refuse(canonical.CodeInternal, "two questions under one key")
+	for i := range list {
+		if slices.Contains(seen, key(&list[i])) {
+			return nil, refuse(code, twice)
 		}
-		seen = append(seen, key)
-		said, err := e.input(&inputs[i], key, indexed(at, i))
+		seen = append(seen, key(&list[i]))
+		value, err := write(&list[i], i)
 		if err != nil {
 			return nil, err
 		}
-		b.Raw(key, rawjson.NewBuilder().String("method", said.method).Raw("params", said.params).Merge(said.rest).Bytes())
+		b.Raw(seen[i], value)
 	}
 	return b.Bytes(), nil
 }
@@ -389,18 +396,7 @@ func (e *encoder) answer(a *canonical.Answer, at string) (json.RawMessage, error
 
 // answers writes a map of answers.
 func (e *encoder) answers(answers []canonical.Answer, at string) (json.RawMessage, error) {
-	b := rawjson.NewBuilder()
-	var seen []string
-	for i := range answers {
-		if slices.Contains(seen, answers[i].Key) {
-			return nil, refuse(canonical.CodeBadParams, "two answers to one question")
-		}
-		seen = append(seen, answers[i].Key)
-		said, err := e.answer(&answers[i], indexed(at, i))
-		if err != nil {
-			return nil, err
-		}
-		b.Raw(answers[i].Key, said)
-	}
-	return b.Bytes(), nil
+	return byKey(answers, func(a *canonical.Answer) string { return a.Key }, func(a *canonical.Answer, i int) (json.RawMessage, error) {
+		return e.answer(a, indexed(at, i))
+	}, canonical.CodeBadParams, "two answers to one question")
 }

@@ -357,7 +357,7 @@ func (e *encoder) task(w *writer, body *canonical.Result) error {
 	}
 	if e.native {
 		if t.Failure != nil {
-			w.raw("error", errorObject(e.errorOf(t.Failure)))
+			w.raw("error", e.errorOf(t.Failure).Object())
 		}
 		return e.taskInputs(w, t)
 	}
@@ -370,7 +370,7 @@ func (e *encoder) task(w *writer, body *canonical.Result) error {
 		if why == nil {
 			why = &canonical.Error{Code: canonical.CodeInternal, Message: cmp.Or(e.statusText(t, "/body/task"), "The task failed.")}
 		}
-		w.raw("error", errorObject(e.errorOf(why)))
+		w.raw("error", e.errorOf(why).Object())
 	case taskAsks:
 		return e.taskInputs(w, t)
 	}

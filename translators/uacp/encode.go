@@ -184,10 +184,7 @@ func (e *encoder) view(data []byte) (*canonical.Message, error) {
 	if err != nil {
 		return nil, err
 	}
-	said, ok := e.m.Body.(*canonical.Error)
-	if seen, also := view.Body.(*canonical.Error); ok && also && said.Native == nil {
-		seen.Native = nil
-	}
+	envelope.Unnative(e.m, view)
 	return view, nil
 }
 

@@ -39,12 +39,17 @@ func Open(data []byte) (Opened, error) {
 	if payload[0] != '{' {
 		return out, nil
 	}
-	o := rawjson.Parse(payload, "")
-	w := wrapped{o.Take(bodyMember), o.Take(envelope.Key)}
-	if len(o.Members()) == 0 && len(w.object) > 0 && w.object[0] == '{' {
+	if w, ok := unwrapped(payload); ok {
 		out.in = &w
 	}
 	return out, nil
+}
+
+// unwrapped takes an enveloped payload apart; false: it is none.
+func unwrapped(payload json.RawMessage) (wrapped, bool) {
+	o := rawjson.Parse(payload, "")
+	w := wrapped{o.Take(bodyMember), o.Take(envelope.Key)}
+	return w, len(o.Members()) == 0 && rawjson.IsObject(w.object)
 }
 
 // Form is the form of carriage in which the frame came.

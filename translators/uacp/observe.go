@@ -65,15 +65,20 @@ func Marker(mark Mark, form string, request Frame) Frame {
 	if mark == MarkEnd {
 		f.Code = codeNoContent
 	}
-	if id := request.Option(OptConversation); id != nil {
-		f.Options = append(f.Options, Option{OptConversation, id})
-	}
-	f.Options = append(f.Options, Option{OptCorrelation, quad(request.ID)})
+	f.Options = request.followed()
 	if form == FormEnveloped {
 		f.Options = append(f.Options, Option{OptContentType, quad(contentJSON)})
 		f.Payload = rawjson.NewBuilder().Raw(envelope.Key, json.RawMessage("{}")).Bytes()
 	}
 	return f
+}
+
+// followed are the options by which a frame belongs to a request.
+func (f Frame) followed() (options []Option) {
+	if id := f.Option(OptConversation); id != nil {
+		options = append(options, Option{OptConversation, id})
+	}
+	return append(options, Option{OptCorrelation, quad(f.ID)})
 }
 
 // settled: nothing more comes unless somebody acts.
@@ -357,10 +362,7 @@ const cancelPayload = `{"cancel":true}`
 // Cancel is the frame that ends an observation.
 func Cancel(request Frame) Frame {
 	f := Frame{Verb: Tell, ID: (request.ID + 1) & maxID, Payload: []byte(cancelPayload)}
-	if id := request.Option(OptConversation); id != nil {
-		f.Options = append(f.Options, Option{OptConversation, id})
-	}
-	f.Options = append(f.Options, Option{OptCorrelation, quad(request.ID)})
+	f.Options = request.followed()
 	if topic := request.Option(OptTopic); topic != nil {
 		f.Options = append(f.Options, Option{OptTopic, topic})
 	}

@@ -62,21 +62,20 @@ func (t *Translator) readJSON(c *content) error {
 	if c.json[0] != '{' {
 		return nil
 	}
-	o := rawjson.Parse(c.json, "")
-	body, object := o.Take(bodyMember), o.Take(envelope.Key)
-	if len(o.Members()) > 0 || len(object) == 0 || object[0] != '{' {
+	w, ok := unwrapped(c.json)
+	if !ok {
 		return nil
 	}
-	slots := rawjson.Parse(object, "/"+envelope.Key)
+	slots := rawjson.Parse(w.object, "/"+envelope.Key)
 	c.callback, _ = slots.String(envelope.SlotHITL)
 	if _, _ = slots.String(envelope.SlotParent); slots.Err() != nil {
 		return slots.Err()
 	}
-	c.enveloped, c.aepb, c.json = true, envelope.Strip(object), body
-	if text, ok := rawjson.Unquote(body); ok {
+	c.enveloped, c.aepb, c.json = true, envelope.Strip(w.object), w.body
+	if text, ok := rawjson.Unquote(w.body); ok {
 		c.kind, c.text = contentText, text
 	}
-	c.empty = body == nil
+	c.empty = w.body == nil
 	return nil
 }
 

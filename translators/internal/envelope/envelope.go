@@ -69,6 +69,13 @@ func (c *Codec) Write(m, view *canonical.Message) Difference {
 	return d
 }
 
+// Unnative takes out of the view of an error what only says in whose words it is.
+func Unnative(m, view *canonical.Message) {
+	if e, seen := body[canonical.Error](m), body[canonical.Error](view); e != nil && seen != nil && e.Native == nil {
+		seen.Native = nil
+	}
+}
+
 // alike recasts the view's result to the kind that m has, and says so.
 func alike(m, view *canonical.Message, b *rawjson.Builder) *canonical.Message {
 	out := *view

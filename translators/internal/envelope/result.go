@@ -79,9 +79,7 @@ func Words(r *canonical.Result) ([]canonical.Part, canonical.State) {
 	if m := r.Task.Status.Message; m != nil {
 		parts = append(parts, m.Parts...)
 	}
-	for i := range r.Task.Artifacts {
-		parts = append(parts, r.Task.Artifacts[i].Parts...)
-	}
+	parts = append(parts, partsOf(r.Task.Artifacts)...)
 	if out := r.Task.Output; out != nil {
 		said, _ := words(&canonical.Result{Output: out})
 		parts = append(parts, said...)
@@ -101,11 +99,7 @@ func prompts(inputs []canonical.Input) []canonical.Part {
 func words(r *canonical.Result) ([]canonical.Part, canonical.State) {
 	switch {
 	case r.Task != nil:
-		var parts []canonical.Part
-		for i := range r.Task.Artifacts {
-			parts = append(parts, r.Task.Artifacts[i].Parts...)
-		}
-		return parts, r.Task.Status.State
+		return slices.Clip(partsOf(r.Task.Artifacts)), r.Task.Status.State
 	case r.Turn != nil:
 		return r.Turn.Parts, canonical.StateCompleted
 	case r.Output == nil:

@@ -104,15 +104,11 @@ func id(o *rawjson.Object) json.RawMessage {
 }
 
 func readError(o, e *rawjson.Object) *Error {
-	var out Error
-	raw := e.Take("code")
-	code, err := strconv.ParseInt(string(raw), 10, 64)
+	code, err := strconv.ParseInt(string(e.Take("code")), 10, 64)
 	if err != nil {
 		o.Fail("error/code", "not an integer")
 	}
-	out.Code = code
-	out.Message = e.Required("message")
-	out.Data = e.Take("data")
+	out := Error{Code: code, Message: e.Required("message"), Data: e.Take("data")}
 	out.Rest = e.Rest()
 	if e.Err() != nil {
 		o.Fail("error", "malformed")
@@ -183,10 +179,15 @@ func Result(id, result json.RawMessage) []byte {
 
 // Failure writes an error reply; an unknown id is null.
 func Failure(id json.RawMessage, e Error) []byte {
-	inner := rawjson.NewBuilder().Raw("code", json.RawMessage(strconv.FormatInt(e.Code, 10))).
-		String("message", e.Message).Raw("data", e.Data).Merge(e.Rest).Bytes()
+	inner := e.Object()
 	return frame(len(id)+len(inner)).Raw("id", orNull(id)).
 		Raw("error", inner).Bytes()
+}
+
+// Object is the error member by itself.
+func (e Error) Object() json.RawMessage {
+	return rawjson.NewBuilder().Raw("code", json.RawMessage(strconv.FormatInt(e.Code, 10))).
+		String("message", e.Message).Raw("data", e.Data).Merge(e.Rest).Bytes()
 }
 
 // frame begins a message with values of so many octets.

@@ -281,12 +281,19 @@ func (o *Object) Base64(name string) (data []byte, ok bool) {
 	if !ok {
 		return nil, false
 	}
+	if data, ok = Unbase64(text); !ok {
+		o.fail(name, "not base64")
+	}
+	return data, ok
+}
+
+// Unbase64 takes both alphabets, padded or not, as ProtoJSON readers do.
+func Unbase64(text string) ([]byte, bool) {
 	for _, enc := range []*base64.Encoding{base64.StdEncoding, base64.RawStdEncoding, base64.URLEncoding, base64.RawURLEncoding} {
 		if data, err := enc.Strict().DecodeString(text); err == nil {
 			return data, true
 		}
 	}
-	o.fail(name, "not base64")
 	return nil, false
 }
 

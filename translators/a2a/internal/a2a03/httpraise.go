@@ -95,15 +95,7 @@ func (f *fromHTTP) named(table []name) func(json.RawMessage, string) json.RawMes
 		case canceledNew: // which peers read as well
 			f.formed()
 		}
-		for _, n := range table {
-			if n.newer == text {
-				return quote(n.old)
-			}
-		}
-		if !isNull(raw) {
-			f.fail(path, "no value of this version")
-		}
-		return raw
+		return f.value(raw, path, table, func(n name) (bool, string) { return n.newer == text, n.old })
 	}
 }
 
@@ -212,11 +204,10 @@ func (f *fromHTTP) inner(raw json.RawMessage, place string) json.RawMessage {
 	if isNull(raw) {
 		return raw
 	}
-	text, ok := unbase64(raw)
-	if ok {
-		_, ok = unbase64(quote(string(text)))
-	}
-	if !ok || !utf8.Valid(text) {
+	encoded, ok := rawjson.Unquote(raw)
+	text, once := rawjson.Unbase64(encoded)
+	_, twice := rawjson.Unbase64(string(text))
+	if !ok || !once || !twice || !utf8.Valid(text) {
 		f.fail(place, "not base64 of base64")
 	}
 	if string(quote(base64.StdEncoding.EncodeToString(text))) != string(raw) {
@@ -226,11 +217,6 @@ func (f *fromHTTP) inner(raw json.RawMessage, place string) json.RawMessage {
 }
 
 func said(raw json.RawMessage) bool { return raw != nil && !isNull(raw) }
-
-// unbase64 takes both alphabets, padded or not, as ProtoJSON readers do.
-func unbase64(raw json.RawMessage) ([]byte, bool) {
-	return rawjson.Parse(rawjson.NewBuilder().Raw("b", raw).Bytes(), "").Base64("b")
-}
 
 // object is what is left of an object.
 func object(o *rawjson.Object) json.RawMessage {

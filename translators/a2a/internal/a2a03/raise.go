@@ -159,16 +159,21 @@ func changed(b *rawjson.Builder, o *rawjson.Object, changes ...change) json.RawM
 func (r *raiser) enum(table []name) func(json.RawMessage, string) json.RawMessage {
 	return func(raw json.RawMessage, path string) json.RawMessage {
 		text, _ := rawjson.Unquote(raw)
-		for _, n := range table {
-			if n.old == text {
-				return quote(n.newer)
-			}
-		}
-		if !isNull(raw) {
-			r.fail(path, "no value of this version")
-		}
-		return raw
+		return r.value(raw, path, table, func(n name) (bool, string) { return n.old == text, n.newer })
 	}
+}
+
+// value is what stands for the one in a table that is meant.
+func (r *raiser) value(raw json.RawMessage, path string, table []name, meant func(name) (bool, string)) json.RawMessage {
+	for _, n := range table {
+		if is, other := meant(n); is {
+			return quote(other)
+		}
+	}
+	if !isNull(raw) {
+		r.fail(path, "no value of this version")
+	}
+	return raw
 }
 
 func (r *raiser) message(raw json.RawMessage, path string) json.RawMessage {
