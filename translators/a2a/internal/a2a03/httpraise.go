@@ -95,7 +95,7 @@ func (f *fromHTTP) named(table []name) func(json.RawMessage, string) json.RawMes
 		case canceledNew: // which peers read as well
 			f.formed()
 		}
-		return f.value(raw, path, table, func(n name) (bool, string) { return n.newer == text, n.old })
+		return valued(&f.raiser, raw, path, table, func(n name) (bool, string) { return n.newer == text, n.old })
 	}
 }
 

@@ -159,12 +159,12 @@ func changed(b *rawjson.Builder, o *rawjson.Object, changes ...change) json.RawM
 func (r *raiser) enum(table []name) func(json.RawMessage, string) json.RawMessage {
 	return func(raw json.RawMessage, path string) json.RawMessage {
 		text, _ := rawjson.Unquote(raw)
-		return r.value(raw, path, table, func(n name) (bool, string) { return n.old == text, n.newer })
+		return valued(r, raw, path, table, func(n name) (bool, string) { return n.old == text, n.newer })
 	}
 }
 
-// value is what stands for the one in a table that is meant.
-func (r *raiser) value(raw json.RawMessage, path string, table []name, meant func(name) (bool, string)) json.RawMessage {
+// valued is what stands for the one in a table that is meant.
+func valued(r *raiser, raw json.RawMessage, path string, table []name, meant func(name) (bool, string)) json.RawMessage {
 	for _, n := range table {
 		if is, other := meant(n); is {
 			return quote(other)
