@@ -16,8 +16,10 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/outbound"
 	"github.com/aepb/aepb-gateway/gateway/state"
+	"github.com/aepb/aepb-gateway/gateway/task"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/gateway/webhook"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/consent"
@@ -116,6 +118,8 @@ func newBed(t testing.TB, c *codec, inputs []canonical.Input) *bed {
 	if err := g.startWorkers(0, 0); err != nil {
 		t.Fatal(err)
 	}
+	g.hooks = webhook.NewHooks(webhook.Deps{Entries: g.Entries, Network: g.Network, Logger: g.Logger}, nil)
+	g.failover = task.NewFailover(task.FailoverDeps{Tasks: g.tasks, Entries: g.Entries, Webhooks: g.hooks, Now: g.Now, Logger: g.Logger})
 	t.Cleanup(func() { _ = g.Close() })
 	b.key = b.exchange(translators.Wire{}).keyOf(theTask)
 	return b

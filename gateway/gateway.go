@@ -18,6 +18,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/rollback"
 	"github.com/aepb/aepb-gateway/gateway/sample"
+	"github.com/aepb/aepb-gateway/gateway/task"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/telemetry"
 	"github.com/aepb/aepb-gateway/gateway/transport"
@@ -88,8 +89,8 @@ type Gateway struct {
 	workers        *worker.Group
 	cancels        cancelRegistry
 	controlReaders *worker.Group // read the control messages of tasks that go on here
-	cancelWatchers *worker.Group // watch whether other replicas cancel a request that is under way here
 	hooks          *webhook.Hooks
+	failover       *task.Failover
 	attest         *attest.Service
 	requests       requests // that are under way
 	members        *membership.Register
@@ -140,6 +141,9 @@ func New(settings Settings, deps Deps) (*Gateway, error) {
 		Entries: deps.Entries, Network: deps.Network, Sender: deps.Sender, Workers: g.workers, Now: deps.Now, Logger: deps.Logger,
 	}
 	g.callbacks, g.hooks = webhook.NewCallbacks(posts), webhook.NewHooks(posts, g.sealPosts)
+	g.failover = task.NewFailover(task.FailoverDeps{
+		Tasks: g.tasks, Entries: deps.Entries, Webhooks: g.hooks, Workers: g.workers, Follow: g.followInPlace, Replica: g.instance, Now: deps.Now, Logger: deps.Logger,
+	})
 	if g.admission, err = admission.New(admission.Deps{
 		Registry: deps.Registry, Directory: deps.Directory, Destinations: g.destinations, Network: deps.Network, Attest: g.attest,
 		Verifier: deps.Verifier, Recorder: deps.Recorder, Dialects: deps.Dialects, Evidence: deps.Evidence, Members: members,
@@ -153,7 +157,7 @@ func New(settings Settings, deps Deps) (*Gateway, error) {
 
 // startWorkers makes the background workers, of which one caller may have so many.
 func (g *Gateway) startWorkers(total, perCaller int) error {
-	for _, made := range []**worker.Group{&g.workers, &g.controlReaders, &g.cancelWatchers} {
+	for _, made := range []**worker.Group{&g.workers, &g.controlReaders, &g.cancels.watchers} {
 		var err error
 		if *made, err = worker.NewGroup(total, perCaller); err != nil {
 			return err
@@ -193,7 +197,7 @@ func (g *Gateway) Drain(ctx context.Context) {
 func (g *Gateway) Close() error {
 	g.workers.Close()
 	g.controlReaders.Close()
-	g.cancelWatchers.Close()
+	g.cancels.watchers.Close()
 	return nil
 }
 
@@ -222,6 +226,9 @@ func (g *Gateway) Router() *destination.Resolver { return g.destinations }
 
 // Callbacks keeps who is told what humans decide.
 func (g *Gateway) Callbacks() *webhook.Callbacks { return g.callbacks }
+
+// TakeOver begins to follow tasks whose replica was lost. It is called once; Close ends it.
+func (g *Gateway) TakeOver() error { return g.failover.Begin() }
 
 // Rollbacks takes rollback requests over HTTP.
 func (g *Gateway) Rollbacks() *rollback.Service {

@@ -381,15 +381,6 @@ func (r *run) saveLast(ctx context.Context) {
 	r.tellOthers(ctx)
 }
 
-// failLost says of work whose replica is gone that it is lost, and posts that.
-func (g *Gateway) failLost(ctx context.Context, rec *store.Record) error {
-	before, err := g.tasks.FailLost(ctx, rec)
-	if err == nil && before != nil {
-		g.hooks.Post(ctx, rec, stream.Diff(before, &rec.Task))
-	}
-	return err
-}
-
 // saveUntilDone saves a last state in the background until it is on record, and posts it
 // then.
 func (g *Gateway) saveUntilDone(ctx context.Context, rec store.Record, posted *canonical.Task) {

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/attest"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
@@ -122,7 +123,7 @@ func (g *Gateway) registerPush(ctx context.Context, x *exchange, rec *store.Reco
 	if err := g.keepPush(ctx, x, rec, &config); err != nil {
 		return err
 	}
-	g.commend(ctx, x, rec)
+	g.failover.Enroll(ctx, x.principal(), rec)
 	return nil
 }
 
@@ -158,7 +159,7 @@ func (g *Gateway) pushTo(ctx context.Context, x *exchange, rec *store.Record, co
 	if err := g.keepPush(ctx, x, rec, &config); err != nil {
 		return nil, err
 	}
-	g.commend(ctx, x, rec)
+	g.failover.Enroll(ctx, x.principal(), rec)
 	g.attend(ctx, x, rec)
 	return &config, nil
 }
@@ -277,4 +278,43 @@ func (g *Gateway) sealPost(ctx context.Context, x *exchange, rec *store.Record, 
 		return transport.Sealed{}, err
 	}
 	return out.Seal()
+}
+
+// principal is the caller as it is remembered.
+func (x *exchange) principal() store.Principal {
+	return store.Principal{
+		Caller: x.in.Call.Caller.ID, Anonymous: x.in.Call.Caller.Anonymous, Attested: x.attested || len(x.in.Evidence.Sources) > 0,
+		Address: x.in.Call.Address, Version: x.message.Origin.Version, Form: x.in.Call.Wire.Form,
+	}
+}
+
+// standIn is an exchange about work whose caller is not there. Whoever may not call
+// the agent any more has none.
+func (g *Gateway) standIn(ctx context.Context, p store.Principal, rec *store.Record) (*exchange, error) {
+	settings := g.settings.Load()
+	call := transport.Call{
+		Agent: rec.Agent, Entrance: transport.Native, To: rec.Binding, Address: p.Address, Detached: true,
+		Caller: identity.Caller{Peer: ect.Peer{ID: p.Caller}, Anonymous: p.Anonymous},
+		Wire:   translators.Wire{Binding: rec.Source, Version: p.Version, Form: p.Form},
+	}
+	message := &canonical.Message{Op: canonical.OpInvoke, Origin: canonical.Origin{Binding: rec.Source, Version: p.Version}, Body: &canonical.Invoke{}}
+	in, err := g.admission.Resume(ctx, call, message, settings.rules)
+	return &exchange{
+		in: in, to: in.To, settings: settings, scope: &scope{began: g.Now()}, workflow: rec.Workflow, attested: p.Attested,
+		trail: attest.Resume(rec.Requests), message: message,
+	}, err
+}
+
+// followInPlace posts how a task stands, because it is not known what was posted of its last
+// changes, and follows it from there.
+func (g *Gateway) followInPlace(ctx context.Context, who store.Principal, rec *store.Record) error {
+	if err := g.pushWhole(ctx, rec); err != nil || rec.Task.Status.State.Terminal() {
+		return err
+	}
+	x, err := g.standIn(ctx, who, rec)
+	if err != nil { // also where its caller may not call any more: then it is not told any more
+		return err
+	}
+	g.attend(ctx, x, rec)
+	return nil
 }

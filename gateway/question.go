@@ -104,7 +104,7 @@ func readState(state string) (round int, task string) {
 
 func (g *Gateway) goOnWith(ctx context.Context, x *exchange, rec *store.Record, invoke *canonical.Invoke) (bool, transport.Answer, error) {
 	none := transport.Answer{}
-	if err := g.failLost(ctx, rec); err != nil {
+	if err := g.failover.FailLost(ctx, rec); err != nil {
 		return false, none, err
 	}
 	switch {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/gateway/task/store"
+	"github.com/aepb/aepb-gateway/gateway/worker"
 	"github.com/aepb/aepb-gateway/policy/quota"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
@@ -109,6 +110,8 @@ func (r *requests) isDraining() bool {
 // cancelRegistry holds the requests of sessions that are under way in this process, so
 // that their clients can cancel them, and no two requests of a session have one id.
 type cancelRegistry struct {
+	watchers *worker.Group // watch whether other replicas cancel a request that is under way here
+
 	mu      sync.Mutex
 	cancels map[string]context.CancelFunc
 }
@@ -171,7 +174,7 @@ func (g *Gateway) register(ctx context.Context, x *exchange) (context.Context, e
 	key := x.cancelKey(x.in.WireID)
 	// Most requests are over before it is worth a write to the store.
 	watch := time.AfterFunc(grace, func() {
-		_ = g.cancelWatchers.GoFor(key.OwnerOf(), 0, func(life context.Context) {
+		_ = g.cancels.watchers.GoFor(key.OwnerOf(), 0, func(life context.Context) {
 			ctx, end := context.WithCancel(ctx)
 			defer end()
 			defer context.AfterFunc(life, end)()

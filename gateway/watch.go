@@ -54,7 +54,7 @@ func (x *exchange) timeout() time.Duration {
 // task that nobody follows is followed, so that there is something to wait for.
 func (g *Gateway) changed(ctx context.Context, x *exchange, rec *store.Record, limit time.Duration) (*store.Record, error) {
 	revision := rec.Revision
-	if err := g.failLost(ctx, rec); err != nil || rec.Revision != revision {
+	if err := g.failover.FailLost(ctx, rec); err != nil || rec.Revision != revision {
 		return rec, err
 	}
 	g.attend(ctx, x, rec)
