@@ -292,10 +292,7 @@ func provider(p *canonical.Provider, form json.RawMessage) json.RawMessage {
 		}
 		return nil
 	}
-	if form == nil || form[0] != '{' {
-		form = nil
-	}
-	w := newWriter(form, providerMembers)
+	w := newWriter(objectOrNil(form), providerMembers)
 	w.text("organization", p.Organization)
 	w.text("url", p.URL)
 	return w.bytes()

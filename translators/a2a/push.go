@@ -43,10 +43,7 @@ func (e *encoder) config(c *canonical.PushConfig, tenant, path string) json.RawM
 	form := w.form("authentication")
 	switch {
 	case rawjson.IsObject(form), c.Scheme != "", c.Credentials != "":
-		if !rawjson.IsObject(form) {
-			form = nil
-		}
-		a := newWriter(form, authMembers)
+		a := newWriter(objectOrNil(form), authMembers)
 		a.text("scheme", c.Scheme)
 		a.text("credentials", c.Credentials)
 		w.b.Raw("authentication", a.bytes())

@@ -262,10 +262,7 @@ func (e *encoder) failedStatus(s *canonical.Status, leftover, words json.RawMess
 }
 
 func (e *encoder) status(s *canonical.Status, leftover json.RawMessage, path, id string) json.RawMessage {
-	if leftover != nil && leftover[0] != '{' {
-		leftover = nil
-	}
-	w := newWriter(leftover, statusMembers)
+	w := newWriter(objectOrNil(leftover), statusMembers)
 	state := cmp.Or(s.State, canonical.StateUnknown)
 	w.enum("state", string(state), string(canonical.StateUnknown), states)
 	var message json.RawMessage

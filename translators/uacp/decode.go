@@ -37,7 +37,7 @@ func (t *Translator) Decode(w translators.Wire) (*canonical.Message, error) {
 	}
 	m, err := t.message(f, w.Re, w.Event)
 	if err != nil {
-		m = &canonical.Message{Origin: canonical.Origin{Binding: Binding, Version: t.framing.name()}}
+		m = &canonical.Message{Origin: canonical.Origin{Binding: Binding, Version: Profile}}
 		m.Correlation.WireID = number(f.ID)
 	}
 	m.Origin.Raw = w.Body
@@ -48,7 +48,7 @@ func (t *Translator) parse(body []byte) (Frame, error) {
 	if len(body) > t.cfg.BodyLimit {
 		return Frame{}, &translators.MalformedError{Reason: "longer than " + strconv.Itoa(t.cfg.BodyLimit) + " octets", Large: true}
 	}
-	return t.framing.parse(body)
+	return ParseFrame(body)
 }
 
 // message is the whole reading: what µACP says itself, and over it what a
@@ -107,7 +107,7 @@ func number(n uint32) json.RawMessage { return json.RawMessage(strconv.FormatUin
 // native reads what the frame itself says.
 func (t *Translator) native(f Frame, c content, re canonical.Op, event bool) (*canonical.Message, error) {
 	m := &canonical.Message{
-		Origin:      canonical.Origin{Binding: Binding, Version: t.framing.name()},
+		Origin:      canonical.Origin{Binding: Binding, Version: Profile},
 		Correlation: canonical.Correlation{WireID: number(f.ID)},
 		Phase:       canonical.PhaseRequest,
 	}
@@ -178,7 +178,7 @@ func (t *Translator) request(f Frame, c content, m *canonical.Message, left *raw
 		if approval, ok := about(f.Topic()); ok {
 			return decision(f, c, m, approval, left)
 		}
-		raw, err := t.framing.bytes(f)
+		raw, err := f.Bytes()
 		m.Op, m.Correlation.WireID = canonical.OpNotice, nil
 		left.String(leftFrame, hex.EncodeToString(raw))
 		return err

@@ -43,7 +43,7 @@ func (e *encoder) home() bool { return e.m.Origin.Binding == Binding }
 // fails with a *canonical.Error where the message cannot be said in 64 KiB, or
 // a bare peer cannot be told what was said.
 func (t *Translator) Encode(m *canonical.Message, target translators.Target) (translators.Wire, []canonical.Loss, error) {
-	if target.Version != "" && target.Version != t.framing.name() {
+	if target.Version != "" && target.Version != Profile {
 		return translators.Wire{}, nil, refuse(canonical.CodeUnsupportedVersion, "no such µACP profile is spoken here")
 	}
 	e := &encoder{t: t, m: m, form: target.Form, capability: target.Capability, stream: target.Stream, token: target.Stamp.Token}
@@ -54,7 +54,7 @@ func (t *Translator) Encode(m *canonical.Message, target translators.Target) (tr
 	if err != nil {
 		return translators.Wire{}, nil, err
 	}
-	wire := translators.Wire{Binding: Binding, Version: t.framing.name(), Form: e.form, Media: Media, Body: body}
+	wire := translators.Wire{Binding: Binding, Version: Profile, Form: e.form, Media: Media, Body: body}
 	if m.Phase != canonical.PhaseRequest {
 		wire.Re, wire.Event = m.Op, m.Phase == canonical.PhaseEvent
 	}
@@ -168,7 +168,7 @@ func (e *encoder) leftovers() {
 
 // view reads a frame back as a peer would that knows of no gateways.
 func (e *encoder) view(data []byte) (*canonical.Message, error) {
-	f, err := e.t.framing.parse(data)
+	f, err := ParseFrame(data)
 	if err != nil {
 		return nil, refuse(canonical.CodeInternal, "the message cannot be said in µACP")
 	}
@@ -213,7 +213,7 @@ func (e *encoder) bytes(b built) ([]byte, error) {
 	} else if kind != contentNone {
 		b.f.Options = append(b.f.Options, Option{OptContentType, quad(kind)})
 	}
-	data, err := e.t.framing.bytes(b.f)
+	data, err := b.f.Bytes()
 	if err != nil {
 		return nil, &translators.TooLongError{Reason: "the message does not fit a µACP frame"}
 	}
@@ -236,7 +236,7 @@ func quad(n uint32) []byte { return binary.BigEndian.AppendUint32(nil, n) }
 func (e *encoder) notice() ([]byte, error) {
 	data, err := hex.DecodeString(e.left.PeekText(leftFrame))
 	if err == nil && len(data) > 0 {
-		_, err = e.t.framing.parse(data)
+		_, err = ParseFrame(data)
 	}
 	if err != nil || len(data) == 0 {
 		return nil, refuse(canonical.CodeUnsupportedOp, "µACP has no such notification")

@@ -60,23 +60,13 @@ type Frame struct {
 	Payload []byte
 }
 
-// framing is a bit layout. The draft's own is unpublished where this was
-// written; only the layout of the author's reference code is known.
-type framing interface {
-	name() string
-	parse(data []byte) (Frame, error)
-	bytes(f Frame) ([]byte, error)
-}
-
 // Profile is the one layout that is spoken, and the protocol version that
-// stands for it.
+// stands for it. The draft's own is unpublished where this was written; only the
+// layout of the author's reference code is known.
 const Profile = "miuacp"
 
-// miuacp is the layout of the reference implementation: version 2 bits, verb 2,
-// QoS 2, code 8, id 24, option count 8, and 18 bits of zero; then the options,
-// then the payload to the end.
-type miuacp struct{}
-
+// The layout: version 2 bits, verb 2, QoS 2, code 8, id 24, option count 8, and 18
+// bits of zero; then the options, then the payload to the end.
 const (
 	version1     = 1
 	shiftVersion = 62
@@ -88,9 +78,9 @@ const (
 	maskUnused   = 1<<18 - 1
 )
 
-func (miuacp) name() string { return Profile }
-
-func (miuacp) parse(data []byte) (Frame, error) {
+// ParseFrame reads one frame. Its error is a *translators.MalformedError. The
+// frame's slices are data's.
+func ParseFrame(data []byte) (Frame, error) {
 	var f Frame
 	if len(data) > MaxFrame {
 		return f, &translators.MalformedError{Reason: "longer than 65535 octets", Large: true}
@@ -127,7 +117,8 @@ func (miuacp) parse(data []byte) (Frame, error) {
 	return f, nil
 }
 
-func (miuacp) bytes(f Frame) ([]byte, error) {
+// Bytes writes the frame; a field out of range is a *translators.MalformedError.
+func (f Frame) Bytes() ([]byte, error) {
 	if f.ID > maxID || f.Verb > Observe || f.QoS > 2 || len(f.Options) > 255 {
 		return nil, malformed("a header field is out of range")
 	}
@@ -150,13 +141,6 @@ func (miuacp) bytes(f Frame) ([]byte, error) {
 func size(o Option) byte { return byte(len(o.Value) & maxOption) }
 
 func malformed(reason string) error { return &translators.MalformedError{Reason: reason} }
-
-// ParseFrame reads one frame. Its error is a *translators.MalformedError. The
-// frame's slices are data's.
-func ParseFrame(data []byte) (Frame, error) { return miuacp{}.parse(data) }
-
-// Bytes writes the frame; a field out of range is a *translators.MalformedError.
-func (f Frame) Bytes() ([]byte, error) { return miuacp{}.bytes(f) }
 
 // Option finds the first option of a type; nil: there is none.
 func (f Frame) Option(kind uint8) []byte {

@@ -267,10 +267,7 @@ func writeBlock(p *canonical.Part) json.RawMessage {
 }
 
 func isBlock(raw json.RawMessage) bool {
-	if len(raw) == 0 || raw[0] != '{' {
-		return false
-	}
-	_, ok := rawjson.Unquote(rawjson.Parse(raw, "").Peek("type"))
+	_, ok := rawjson.Unquote(rawjson.Open(raw).Peek("type"))
 	return ok
 }
 
@@ -298,7 +295,7 @@ func (e *encoder) listed(b *built, body *canonical.CapabilityList, ref reference
 // object is a value that is one; a schema may also be a boolean, which the
 // bridge does not know.
 func object(raw json.RawMessage) json.RawMessage {
-	if len(raw) == 0 || raw[0] != '{' {
+	if !rawjson.IsObject(raw) {
 		return nil
 	}
 	return raw

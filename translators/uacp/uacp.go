@@ -48,10 +48,9 @@ func reserved() []string { return []string{"/mcp/", "/a2a/", "/aepb/", "/.well-k
 
 // Translator is the codec. It is immutable and safe for concurrent use.
 type Translator struct {
-	cfg     translators.Config
-	info    translators.Info
-	framing framing
-	beside  *envelope.Codec
+	cfg    translators.Config
+	info   translators.Info
+	beside *envelope.Codec
 }
 
 var (
@@ -61,7 +60,6 @@ var (
 	_ translators.Asker      = (*Translator)(nil)
 	_ translators.Signaler   = (*Translator)(nil)
 	_ translators.Descendant = (*Translator)(nil)
-	_ framing                = miuacp{}
 )
 
 // New builds a codec with the given bounds; zero fields take their defaults.
@@ -69,11 +67,10 @@ var (
 func New(cfg translators.Config) *Translator {
 	cfg = cfg.WithDefaults()
 	cfg.BodyLimit = min(cfg.BodyLimit, MaxFrame)
-	framing := miuacp{}
 	return &Translator{cfg, translators.Info{
-		Binding: Binding, Name: "µACP", Versions: []string{framing.name()}, Media: []string{Media},
+		Binding: Binding, Name: "µACP", Versions: []string{Profile}, Media: []string{Media},
 		BodyLimit: cfg.BodyLimit, Depth: cfg.Depth, Streams: translators.StreamsTask,
-	}, framing, envelope.New(Binding)}
+	}, envelope.New(Binding)}
 }
 
 // Info describes the protocol.

@@ -52,16 +52,13 @@ func ResultOf(r *canonical.Result) (out *canonical.Result, conv canonical.Conver
 
 // ReplyConversation gives the dialogue that a carried outline names.
 func ReplyConversation(ext canonical.Extensions) (conv canonical.Conversation) {
-	if task := takeOutline(ext, OutlineTask); task != nil {
-		o := rawjson.Parse(task, "")
-		conv.ContextID, _ = o.String("contextId")
-		conv.TaskID, _ = o.String("id")
-		return conv
-	}
-	if turn := takeOutline(ext, OutlineTurn); turn != nil {
-		o := rawjson.Parse(turn, "")
-		conv.ContextID, _ = o.String("contextId")
-		conv.TaskID, _ = o.String("taskId")
+	for _, name := range [...][2]string{{OutlineTask, "id"}, {OutlineTurn, "taskId"}} {
+		if outline := takeOutline(ext, name[0]); outline != nil {
+			o := rawjson.Parse(outline, "")
+			conv.ContextID, _ = o.String("contextId")
+			conv.TaskID, _ = o.String(name[1])
+			return conv
+		}
 	}
 	return conv
 }
