@@ -5,7 +5,7 @@
 //
 //	stages.go                        before translation: evidence, policy, claims (packages admission, destination)
 //	choose.go attestation.go         the endpoint and the capability; what package attest is told
-//	failure.go repeat.go             what a failure leaves; repetitions (R6), lists
+//	settle.go repeat.go              what a failure leaves, cancellation; replies that are kept (R6), lists
 //	patience.go made.go              how both sides stream, ask and keep tasks
 //
 // What one reply does not answer becomes a run, which one goroutine uses at a time:
@@ -13,7 +13,7 @@
 //	run.go follow.go                 hears the agent, adds up, goes on when its answer ends early
 //	waiting.go telling.go stream.go  one answer, or a stream, for its caller
 //	asking.go question.go            what the agent asks, and the message that answers it
-//	keeping.go scope.go              the run on record and without its caller; cancellation
+//	keeping.go                       the run on record and without its caller
 //
 // Inside Exchange, and inside Next and Close of the stream that Exchange returned, the run is
 // its caller's. handOver gives it to a worker and is the last thing that the giver does with

@@ -89,7 +89,7 @@ func (g *Gateway) Exchange(ctx context.Context, call transport.Call) (answer tra
 		ctx = transport.WithRequestID(ctx, g.NewID())
 	}
 	ctx, unbind := g.workers.Bind(ctx)
-	left, counted := g.requests.enter(), g.Metrics.Enter()
+	left, counted := g.requests.Enter(), g.Metrics.Enter()
 	x := &exchange{
 		in: admission.Admitted{Call: call}, settings: g.settings.Load(), scope: &scope{began: g.Now(), release: func() { counted(); unbind(); left() }},
 		trail: attest.Begin(),

@@ -87,14 +87,13 @@ type Gateway struct {
 	instance       string // names this process among the replicas
 	tasks          *store.Store
 	workers        *worker.Group
-	cancels        cancelRegistry
-	controlReaders *worker.Group // read the control messages of tasks that go on here
+	cancels        worker.Cancels // requests of sessions that are under way here, by session and id
+	cancelWatchers *worker.Group  // watch whether other replicas cancel a request that is under way here
+	controlReaders *worker.Group  // read the control messages of tasks that go on here
 	hooks          *webhook.Hooks
 	failover       *task.Failover
 	attest         *attest.Service
-	requests       requests // that are under way
-	members        *membership.Register
-	destinations   *destination.Resolver
+	requests       worker.Requests
 	admission      *admission.Service
 	callbacks      *webhook.Callbacks
 }
@@ -121,7 +120,7 @@ func New(settings Settings, deps Deps) (*Gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &Gateway{Deps: deps, members: members, instance: deps.NewID()}
+	g := &Gateway{Deps: deps, instance: deps.NewID()}
 	if g.attest, err = attest.New(attest.Deps{
 		Signer: deps.Signer, Dialects: deps.Dialects, Verifier: deps.Verifier, Recorder: deps.Recorder, Evidence: deps.Evidence, Members: members,
 		Refusals: refusals, Metrics: deps.Metrics, Logger: deps.Logger, NewID: deps.NewID, Version: func() string { return g.settings.Load().Version },
@@ -129,9 +128,10 @@ func New(settings Settings, deps Deps) (*Gateway, error) {
 		return nil, err
 	}
 	g.Limits = admission.NewLimits(deps.Limiter, deps.Metrics.RateLimited, g.attest)
-	if g.destinations, err = destination.New(destination.Deps{
+	destinations, err := destination.New(destination.Deps{
 		Registry: deps.Registry, Directory: deps.Directory, Now: deps.Now, Denied: deps.Metrics.Denied,
-	}); err != nil {
+	})
+	if err != nil {
 		return nil, err
 	}
 	if err := g.startWorkers(deps.AllWorkers, deps.Workers); err != nil {
@@ -145,9 +145,9 @@ func New(settings Settings, deps Deps) (*Gateway, error) {
 		Tasks: g.tasks, Entries: deps.Entries, Webhooks: g.hooks, Workers: g.workers, Follow: g.followInPlace, Replica: g.instance, Now: deps.Now, Logger: deps.Logger,
 	})
 	if g.admission, err = admission.New(admission.Deps{
-		Registry: deps.Registry, Directory: deps.Directory, Destinations: g.destinations, Network: deps.Network, Attest: g.attest,
+		Registry: deps.Registry, Directory: deps.Directory, Destinations: destinations, Network: deps.Network, Attest: g.attest,
 		Verifier: deps.Verifier, Recorder: deps.Recorder, Dialects: deps.Dialects, Evidence: deps.Evidence, Members: members,
-		Answers: deps.Answers, Tasks: g.tasks, Metrics: deps.Metrics, Decides: g.Decides, Draining: g.requests.isDraining, Self: g.Self(),
+		Answers: deps.Answers, Tasks: g.tasks, Metrics: deps.Metrics, Decides: g.Decides, Draining: g.requests.Draining, Self: g.Self(),
 	}); err != nil {
 		return nil, err
 	}
@@ -157,7 +157,7 @@ func New(settings Settings, deps Deps) (*Gateway, error) {
 
 // startWorkers makes the background workers, of which one caller may have so many.
 func (g *Gateway) startWorkers(total, perCaller int) error {
-	for _, made := range []**worker.Group{&g.workers, &g.controlReaders, &g.cancels.watchers} {
+	for _, made := range []**worker.Group{&g.workers, &g.controlReaders, &g.cancelWatchers} {
 		var err error
 		if *made, err = worker.NewGroup(total, perCaller); err != nil {
 			return err
@@ -186,9 +186,9 @@ func (g *Gateway) statusTime(source canonical.Binding) time.Time {
 // a [problem.DrainingError], and everything that goes on with work goes through. It
 // returns when all requests and all work in the background have ended, or ctx has.
 func (g *Gateway) Drain(ctx context.Context) {
-	g.requests.drain(ctx)
-	for g.workers.Drain(ctx) && !g.requests.isIdle() && ctx.Err() == nil {
-		g.requests.drain(ctx)
+	g.requests.Drain(ctx)
+	for g.workers.Drain(ctx) && !g.requests.Idle() && ctx.Err() == nil {
+		g.requests.Drain(ctx)
 	}
 }
 
@@ -197,7 +197,7 @@ func (g *Gateway) Drain(ctx context.Context) {
 func (g *Gateway) Close() error {
 	g.workers.Close()
 	g.controlReaders.Close()
-	g.cancels.watchers.Close()
+	g.cancelWatchers.Close()
 	return nil
 }
 
@@ -219,10 +219,10 @@ func (g *Gateway) Apply(settings Settings) {
 }
 
 // Members answers who belongs to a workflow.
-func (g *Gateway) Members() *membership.Register { return g.members }
+func (g *Gateway) Members() *membership.Register { return g.admission.Members }
 
 // Router answers other gateways which pairs are served here.
-func (g *Gateway) Router() *destination.Resolver { return g.destinations }
+func (g *Gateway) Router() *destination.Resolver { return g.admission.Destinations }
 
 // Callbacks keeps who is told what humans decide.
 func (g *Gateway) Callbacks() *webhook.Callbacks { return g.callbacks }

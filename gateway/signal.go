@@ -69,7 +69,7 @@ func signals(op canonical.Op, act ect.Act) bool {
 // party refuses the sender of a rollback request who has no part in everything that
 // it is about (ATD, Rollback Authorization; R14).
 func (g *Gateway) party(ctx context.Context, x *exchange, token ect.Verified) error {
-	party, err := g.members.IsParty(ctx, membership.Signal{
+	party, err := g.admission.Members.IsParty(ctx, membership.Signal{
 		Workflow: token.Workflow(), Sender: token.Issuer(), Parents: token.Parents(), Agent: x.to.Agent.ID,
 	})
 	if err != nil {
@@ -87,7 +87,7 @@ func (g *Gateway) mayDecide(ctx context.Context, x *exchange, token ect.Verified
 	if !g.Decides(token.Issuer()) {
 		return &policy.Forbidden{Agent: x.to.Agent.Name, Reason: "only an operator with the role approver decides: ask one, or have the role granted"}
 	}
-	_, bound, err := g.members.Gate(ctx, token, x.to.Agent.ID)
+	_, bound, err := g.admission.Members.Gate(ctx, token, x.to.Agent.ID)
 	if err != nil {
 		return attest.Recording(err)
 	}

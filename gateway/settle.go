@@ -2,16 +2,20 @@ package gateway
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
-	"log/slog"
-
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/attest"
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/policy/quota"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/inbody"
+	"log/slog"
+	"sync"
+	"time"
 )
 
 // fail is what every failure after step 5 leaves behind: an
@@ -121,4 +125,109 @@ func label(a directory.Agent) string {
 		return "document"
 	}
 	return a.Name
+}
+
+// scope is what one request takes while it is under way, and gives back once.
+type scope struct {
+	began   time.Time
+	release func()             // counts the request out; nil: it is part of another request
+	once    sync.Once          // release and forget are called once
+	stopped context.Context    //nolint:containedctx // ends when the caller cancels its request; nil: it cannot any more
+	worker  *quota.Grant       // of the background work that the message may begin; nil: it was not reserved, or is in use
+	forget  context.CancelFunc // takes the request out of the registry; nil: it is not in it
+}
+
+// close calls finish, and then gives back what the request took. Later calls do
+// nothing.
+func (s *scope) close(finish func()) {
+	s.once.Do(func() {
+		finish()
+		if s.release != nil {
+			s.release()
+		}
+		if s.forget != nil {
+			s.forget()
+		}
+	})
+}
+
+// releaseWorker gives back the share of background work, unless work that goes on has it.
+func (s *scope) releaseWorker() {
+	if s.worker != nil {
+		s.worker.Release()
+		s.worker = nil
+	}
+}
+
+// isCanceled reports whether the caller canceled its request.
+func (s *scope) isCanceled() bool {
+	return s.stopped != nil && errors.Is(context.Cause(s.stopped), errCanceled)
+}
+
+// requestName names a request of a session.
+func requestName(session string, id json.RawMessage) string { return session + "\x00" + string(id) }
+
+// errInUse: an id names one request of a session (MCP, "Requests"). A cancellation could
+// mean either of two requests with the same id.
+var errInUse = &canonical.Error{
+	Code: canonical.CodeInvalidRequest, Message: "a request with this id is under way in this session",
+}
+
+// register adds the message's request to the registry until its scope closes. A request
+// without a session cannot be named, so it is not added.
+func (g *Gateway) register(ctx context.Context, x *exchange) (context.Context, error) {
+	x.scope.stopped = g.lifetime(ctx, x)
+	session := x.in.Call.Session
+	if session == "" || len(x.in.WireID) == 0 {
+		return x.scope.stopped, nil
+	}
+	ctx, cancel := context.WithCancelCause(x.scope.stopped)
+	ctx, release, free := g.cancels.Register(ctx, requestName(session, x.in.WireID), errCanceled)
+	if !free {
+		cancel(nil)
+		return nil, errInUse
+	}
+	key := x.cancelKey(x.in.WireID)
+	// Most requests are over before it is worth a write to the store.
+	watch := time.AfterFunc(grace, func() {
+		_ = g.cancelWatchers.GoFor(key.OwnerOf(), 0, func(life context.Context) {
+			ctx, end := context.WithCancel(ctx)
+			defer end()
+			defer context.AfterFunc(life, end)()
+			g.tasks.WatchCancel(ctx, key, func() { cancel(errCanceled) })
+		})
+	})
+	x.scope.stopped, x.scope.forget = ctx, func() { watch.Stop(); release(); cancel(nil) }
+	return ctx, nil
+}
+
+// stopCause tells an error that came of the end of this process, or of the caller's own
+// cancellation, from other errors.
+func (g *Gateway) stopCause(x *exchange, err error) error {
+	switch {
+	case !errors.Is(err, context.Canceled):
+		return err
+	case g.workers.Context().Err() != nil:
+		return errStopped
+	case x.scope.isCanceled():
+		return errCanceled
+	}
+	return err
+}
+
+func (x *exchange) cancelKey(id json.RawMessage) store.EntryKey {
+	return store.CancelKey(x.owner(), x.in.Call.Session, id)
+}
+
+// cancel cancels a request of a session at whichever replica it is under way. It
+// reports whether a replica has said that it is.
+func (g *Gateway) cancel(ctx context.Context, x *exchange, id json.RawMessage) (bool, error) {
+	session := x.in.Call.Session
+	if g.cancels.Cancel(requestName(session, id)) {
+		return true, nil
+	}
+	if session == "" || len(id) == 0 {
+		return false, nil
+	}
+	return g.tasks.Cancel(ctx, x.cancelKey(id))
 }
