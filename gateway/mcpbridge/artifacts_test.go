@@ -302,6 +302,21 @@ func TestRead_WholeAndParts(t *testing.T) {
 	}
 }
 
+// TestRead_LossOfOnePart: the path of a loss is that of the content in the answer, which
+// has one part alone.
+func TestRead_LossOfOnePart(t *testing.T) {
+	t.Parallel()
+	tasks, _ := newStore(t)
+	keyOf := func(task string) store.EntryKey { return store.TaskKey("alice", "painter", task) }
+	parts := texts("a", "b")
+	parts[1].Name = "n"
+	tasks.SaveArtifacts(t.Context(), keyOf("t"), store.Snapshot{Artifacts: []canonical.Artifact{{ID: "x", Parts: parts}}})
+	read, err := mcpbridge.Artifacts{Tasks: tasks}.Read(t.Context(), "painter", mcpbridge.ArtifactURI("painter", "t", "x", 1), keyOf)
+	if err != nil || len(read.Contents) != 1 || len(read.Losses) != 1 || read.Losses[0].Path != "/body/contents/0" {
+		t.Errorf("read is %+v, %v, expected a loss at /body/contents/0", read, err)
+	}
+}
+
 // TestRead_WhatIsNotThere: what is another's, or of another agent, is not told from what
 // does not exist (R2).
 func TestRead_WhatIsNotThere(t *testing.T) {
