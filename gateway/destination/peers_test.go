@@ -136,6 +136,9 @@ func TestReach_WhichPeersAreAsked(t *testing.T) {
 			if (d.Via != nil) != (c.kind == "") || d.Unreachable != nil && kind(d.Unreachable) != c.kind {
 				t.Errorf("%s, expected %q", summary(d), c.kind)
 			}
+			if d.Via != nil && destination.MayCall(outsider(), d.Agent.Rules) == nil {
+				t.Errorf("%s: an outsider may call it, under %+v", summary(d), d.Agent.Rules)
+			}
 			if looped := slices.Contains(e.denied, policy.ConstraintLoop); looped != (c.kind == "loop") {
 				t.Errorf("counted are %q", e.denied)
 			}

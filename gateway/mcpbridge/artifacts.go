@@ -123,7 +123,7 @@ func (a Artifacts) Read(ctx context.Context, agent, uri string, keyOf func(task 
 		p := &stored.Artifacts[i].Parts[n]
 		read.Contents = append(read.Contents, translators.Held{URI: ArtifactURI(at.agent, at.task, at.artifact, n), Part: p})
 		if p.Name != "" || p.Title != "" || p.Description != "" || len(p.Extensions) > 0 {
-			read.Losses = append(read.Losses, canonical.Loss{Code: canonical.LossMetadata, Path: "/body/contents/" + strconv.Itoa(n), Fate: canonical.Dropped})
+			read.Losses = append(read.Losses, canonical.Loss{Code: canonical.LossMetadata, Path: "/body/contents/" + strconv.Itoa(len(read.Contents)-1), Fate: canonical.Dropped})
 		}
 	}
 	return read, nil

@@ -60,6 +60,7 @@ var cleanPackages = []string{
 	"gateway/conversation",
 	"gateway/destination",
 	"gateway/idempotency",
+	"gateway/mcpbridge",
 	"gateway/outbound",
 	"gateway/task/store",
 	"gateway/worker",
