@@ -334,7 +334,7 @@ func (r *run) answerAsk(ctx context.Context, reply *canonical.Reply) error {
 		return err
 	}
 	r.onward()
-	taken, err := r.g.send(ctx, r.x, sealed, r.x.endpoint.Timeout)
+	taken, err := r.g.send(ctx, r.x, sealed, r.x.route.Endpoint.Timeout)
 	closeReply(taken)
 	return err
 }

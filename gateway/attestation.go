@@ -176,8 +176,8 @@ func hashForm(x *exchange) string {
 // decodeReply reads what an agent said: a reply, or an event of a stream.
 // *transport.BadReplyError, or *translators.UnreadableNoticeError of an event.
 func (g *Gateway) decodeReply(x *exchange, wire translators.Wire, re canonical.Op) (*canonical.Message, error) {
-	wire.Binding, wire.Version, wire.Re = x.to.Codec.Info().Binding, x.endpoint.Version, re
-	if called := x.capable(); called != nil {
+	wire.Binding, wire.Version, wire.Re = x.to.Codec.Info().Binding, x.route.Endpoint.Version, re
+	if called := x.route.Capable(); called != nil {
 		wire.Profile = called.Profile
 	}
 	message, err := g.admission.Read(x.to.Codec, wire)
@@ -206,7 +206,7 @@ func (g *Gateway) audience(x *exchange) []string {
 	case x.to.Agent.ID != "":
 		return []string{string(x.to.Agent.ID), string(g.Self())}
 	default:
-		return []string{x.endpoint.URL, string(g.Self())}
+		return []string{x.route.Endpoint.URL, string(g.Self())}
 	}
 }
 
@@ -291,7 +291,7 @@ func (x *exchange) callerInside() bool {
 
 // agentInside is the same of whoever is asked.
 func (x *exchange) agentInside() bool {
-	return x.settings.rules.Embeds(x.reader(), x.to.Codec, x.endpoint.Form)
+	return x.settings.rules.Embeds(x.reader(), x.to.Codec, x.route.Endpoint.Form)
 }
 
 // heardInside takes an agent's tokens out of its reply.

@@ -15,6 +15,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/destination"
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/outbound"
+	"github.com/aepb/aepb-gateway/gateway/routing"
 	"github.com/aepb/aepb-gateway/gateway/state"
 	"github.com/aepb/aepb-gateway/gateway/task"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
@@ -133,7 +134,7 @@ func (b *bed) exchange(w translators.Wire) *exchange {
 			Call:   transport.Call{Agent: "agent", Session: "session", Caller: identity.Caller{Peer: ect.Peer{ID: bedCaller}}, Wire: w},
 			Source: b.codec.form, Features: translators.FeaturesOf(b.codec.form),
 		},
-		to: destination.Destination{Codec: formMCP, Features: translators.FeaturesOf(formMCP), Agent: directory.Agent{Name: "agent"}}, endpoint: transport.Endpoint{Version: mcp.Modern},
+		to: destination.Destination{Codec: formMCP, Features: translators.FeaturesOf(formMCP), Agent: directory.Agent{Name: "agent"}}, route: routing.Route{Endpoint: transport.Endpoint{Version: mcp.Modern}},
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/outbound"
 	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/routing"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators"
@@ -25,19 +26,18 @@ import (
 // exchange is one message on its way: what each step found out. A step reads
 // what earlier steps wrote and never calls one.
 type exchange struct {
-	in        admission.Admitted
-	to        destination.Destination
-	settings  *Settings // in force when the message came
-	endpoint  transport.Endpoint
-	described *canonical.Description // the agent, as it is known
-	message   *canonical.Message     // the request as decoded
-	asked     canonical.Body         // what it says, whatever becomes of it
-	chosen    *canonical.Capability  // what is called, across protocols
-	marks     *canonical.Capability  // what is called, within one that repeats arguments in its header
-	workflow  string                 // wid of everything that we sign here
-	parents   []ect.ID
-	trail     *attest.Trail
-	attested  bool // its request came with an ECT, which is not here any more
+	in       admission.Admitted
+	to       destination.Destination
+	settings *Settings // in force when the message came
+	route    routing.Route
+	message  *canonical.Message    // the request as decoded
+	asked    canonical.Body        // what it says, whatever becomes of it
+	chosen   *canonical.Capability // what is called, across protocols
+	marks    *canonical.Capability // what is called, within one that repeats arguments in its header
+	workflow string                // wid of everything that we sign here
+	parents  []ect.ID
+	trail    *attest.Trail
+	attested bool // its request came with an ECT, which is not here any more
 
 	replyContext string // the dialogue that the reply belongs to
 
@@ -71,16 +71,14 @@ func (x *exchange) reader() ect.Identity {
 
 // relay: both sides speak one protocol.
 // SLIM is two if its agents use the words of different ones.
-func (x *exchange) relay() bool {
-	return x.in.Source.Info().Binding == x.to.Codec.Info().Binding && (x.message == nil || x.kin())
-}
+func (x *exchange) relay() bool { return x.sides().Relay(x.agentVersion()) }
 
 // verbatim: both sides speak one version of it in one form, and what one says
 // goes to the other octet by octet. At the translate endpoint a message comes
 // without the fields of its protocol's header, so there it is said anew.
 func (x *exchange) verbatim() bool {
-	return !x.unseen && x.in.Call.Entrance.Native() && x.relay() && x.endpoint.Version == x.message.Origin.Version && x.endpoint.Form == x.in.Call.Wire.Form &&
-		!x.endpoint.Rewritten() && !x.in.Call.Tenanted && x.webhook == nil && !x.thread.Renamed() && x.in.Call.Card == nil
+	return !x.unseen && x.in.Call.Entrance.Native() && x.relay() && x.route.Endpoint.Version == x.message.Origin.Version && x.route.Endpoint.Form == x.in.Call.Wire.Form &&
+		!x.route.Endpoint.Rewritten() && !x.in.Call.Tenanted && x.webhook == nil && !x.thread.Renamed() && x.in.Call.Card == nil
 }
 
 // Exchange carries one message to its destination and the reply back.
@@ -191,7 +189,7 @@ func (g *Gateway) invoke(ctx context.Context, x *exchange) (transport.Answer, er
 // reply becomes a run.
 func (g *Gateway) converse(ctx context.Context, x *exchange, sealed transport.Sealed) (transport.Answer, error) {
 	waits := g.waits(ctx, x)
-	reply, err := g.send(waits, x, sealed, x.endpoint.Timeout)
+	reply, err := g.send(waits, x, sealed, x.route.Endpoint.Timeout)
 	if err != nil {
 		if _, late := errors.AsType[*transport.TimeoutError](err); late || waits.Err() != nil {
 			g.abandon(x)
@@ -234,7 +232,7 @@ func (g *Gateway) request(ctx context.Context, x *exchange) (transport.Sealed, t
 	if err := g.choose(ctx, x); err != nil {
 		return transport.Sealed{}, transport.Attested{}, err
 	}
-	if err := x.in.Permit.Carry(securityOf(x)); err != nil {
+	if err := x.in.Permit.Carry(x.route.Security(x.in.Call.Agent != "")); err != nil {
 		admission.CountDenied(g.Metrics, err)
 		return transport.Sealed{}, transport.Attested{}, err
 	}
@@ -258,10 +256,10 @@ func (g *Gateway) request(ctx context.Context, x *exchange) (transport.Sealed, t
 	tr := attest.Translation{
 		Direction: attest.Request, ID: id, Message: x.message, Input: x.in.Input,
 		Codec: x.to.Codec, Pair: x.pair(),
-		Target:  translators.Target{Version: x.endpoint.Version, Form: x.endpoint.Form, Capability: x.capable(), Stream: x.streams()},
+		Target:  translators.Target{Version: x.route.Endpoint.Version, Form: x.route.Endpoint.Form, Capability: x.route.Capable(), Stream: x.streams()},
 		Lineage: attest.Lineage{Parents: x.parents}, Audience: g.audience(x), Reader: x.reader(),
 	}
-	x.message.Conversation.Tenant = cmp.Or(x.endpoint.Tenant, x.message.Conversation.Tenant)
+	x.message.Conversation.Tenant = cmp.Or(x.route.Endpoint.Tenant, x.message.Conversation.Tenant)
 	switch {
 	case x.in.Call.Agent != "" && x.verbatim() && x.renamedCall: // all but one name stays as it is
 	case x.in.Call.Agent != "" && x.verbatim():
@@ -285,7 +283,7 @@ func (g *Gateway) request(ctx context.Context, x *exchange) (transport.Sealed, t
 // sender limits that itself.
 func (g *Gateway) send(ctx context.Context, x *exchange, sealed transport.Sealed, limit time.Duration) (transport.Reply, error) {
 	got, err := g.Sender.Send(ctx, outbound.Call{
-		Kind: x.sends(), Endpoint: x.endpoint, Sealed: sealed, Limit: limit, Agent: x.whom(), From: x.in.Call.Wire.Binding,
+		Kind: x.sends(), Endpoint: x.route.Endpoint, Sealed: sealed, Limit: limit, Agent: x.whom(), From: x.in.Call.Wire.Binding,
 	})
 	reply := got.Reply
 	g.refused(ctx, x, err)
@@ -339,7 +337,7 @@ func (g *Gateway) toCaller(x *exchange, message *canonical.Message, parents []ec
 	message.Preferences.TaskOK = x.message.Preferences.TaskOK // says in which form a task is understood
 	return attest.Translation{
 		Direction: attest.Reply, ID: ect.ID(g.NewID()), Message: message, Codec: x.in.Source,
-		Target:  translators.Target{Version: x.message.Origin.Version, Form: x.in.Call.Wire.Form, Capability: x.chosen},
+		Target:  translators.Target{Version: x.message.Origin.Version, Form: x.in.Call.Wire.Form, Capability: x.route.Capability},
 		Pair:    x.pairBack(),
 		Lineage: attest.Lineage{Parents: parents}, Audience: []string{string(x.in.Call.Caller.ID)}, Reader: x.in.Call.Caller.ID,
 	}
@@ -366,7 +364,7 @@ func (g *Gateway) translated(ctx context.Context, x *exchange) (transport.Answer
 	if err != nil {
 		return transport.Answer{}, err
 	}
-	reply, err := g.send(ctx, x, sealed, x.endpoint.Timeout)
+	reply, err := g.send(ctx, x, sealed, x.route.Endpoint.Timeout)
 	if err != nil {
 		return transport.Answer{}, err
 	}
@@ -382,7 +380,7 @@ func (g *Gateway) translated(ctx context.Context, x *exchange) (transport.Answer
 	}
 	answer, reason, err := g.attest.Learn(ctx, x.trail, passed)
 	if reason != "" {
-		err = &transport.BadReplyError{Agent: x.endpoint.Agent, Reason: reason}
+		err = &transport.BadReplyError{Agent: x.route.Endpoint.Agent, Reason: reason}
 	}
 	if err != nil {
 		return transport.Answer{}, err

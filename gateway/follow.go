@@ -56,7 +56,7 @@ func (r *run) look(ctx context.Context) error {
 	if r.owed {
 		op, wait = canonical.OpTaskResult, 0
 		r.owed = false
-	} else if !r.blind && r.x.described != nil && (r.x.described.Streams || r.x.message.Op == canonical.OpTaskSubscribe) && r.x.agentStreams() == translators.StreamsTask {
+	} else if !r.blind && r.x.route.Description != nil && (r.x.route.Description.Streams || r.x.message.Op == canonical.OpTaskSubscribe) && r.x.agentStreams() == translators.StreamsTask {
 		if wait = minPoll << r.broken; r.op == canonical.OpTaskGet {
 			wait = 0 // how the task stands was heard just now: what happens to it next is not to be missed
 		}
@@ -121,7 +121,7 @@ func (r *run) interval() time.Duration {
 // behind that of the request.
 func (g *Gateway) inquire(ctx context.Context, x *exchange, op canonical.Op, body canonical.Body) (transport.Sealed, error) {
 	m := &canonical.Message{Op: op, Phase: canonical.PhaseRequest, Body: body, Trace: x.message.Trace}
-	m.Preferences.CanAnswer = x.endpoint.Asked
+	m.Preferences.CanAnswer = x.route.Endpoint.Asked
 	return g.sealOwn(ctx, x, m)
 }
 
@@ -130,14 +130,14 @@ func (g *Gateway) sealOwn(ctx context.Context, x *exchange, m *canonical.Message
 	tr := attest.Translation{Direction: attest.Request, ID: ect.ID(g.NewID()), Internal: true}
 	tr.Codec, tr.Pair = x.to.Codec, x.pair()
 	tr.Target = translators.Target{
-		Version: x.endpoint.Version, Form: x.endpoint.Form, Capability: x.capable(),
+		Version: x.route.Endpoint.Version, Form: x.route.Endpoint.Form, Capability: x.route.Capable(),
 		Stream: m.Op == canonical.OpTaskSubscribe || m.Op == canonical.OpInvoke && x.streams(),
 	}
 	tr.Lineage.Parents = x.afterRequest()
 	tr.Audience, tr.Reader = g.audience(x), x.reader()
 	m.Correlation.WireID = quoted(string(tr.ID))
-	if x.endpoint.Tenant != "" {
-		m.Conversation.Tenant = x.endpoint.Tenant
+	if x.route.Endpoint.Tenant != "" {
+		m.Conversation.Tenant = x.route.Endpoint.Tenant
 	}
 	tr.Message = x.tasked(m)
 	out, err := g.translate(ctx, x, tr)
@@ -150,7 +150,7 @@ func (g *Gateway) sealOwn(ctx context.Context, x *exchange, m *canonical.Message
 // acknowledged sends a message that has one answer, and returns that with what
 // testifies to it. An error of the agent is one here.
 func (g *Gateway) acknowledged(ctx context.Context, x *exchange, sealed transport.Sealed) (wire translators.Wire, m *canonical.Message, parents []ect.ID, err error) {
-	reply, err := g.send(ctx, x, sealed, x.endpoint.Timeout)
+	reply, err := g.send(ctx, x, sealed, x.route.Endpoint.Timeout)
 	defer closeReply(reply)
 	if err != nil {
 		return wire, nil, nil, err
@@ -217,10 +217,10 @@ func (g *Gateway) waits(ctx context.Context, x *exchange) context.Context {
 // outlive hears an agent that nobody waits for until it has named its task, or
 // ended it, and no longer than an answer may take; then the task is canceled.
 func (r *run) outlive(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, r.x.endpoint.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, r.x.route.Endpoint.Timeout)
 	defer cancel()
 	for r.agent.TaskID == "" && !r.complete() {
-		if _, err := r.step(ctx, r.x.endpoint.Timeout); err != nil {
+		if _, err := r.step(ctx, r.x.route.Endpoint.Timeout); err != nil {
 			break
 		}
 	}
@@ -244,7 +244,7 @@ func (g *Gateway) disown(ctx context.Context, x *exchange, reply transport.Reply
 // end of the connection does not say so (MCP before 2026-07-28).
 func (g *Gateway) abandon(x *exchange) {
 	asker := x.to.Features.Asker
-	if asker == nil || x.agentStreams() != translators.StreamsReply || asker.Asks(x.endpoint.Version, x.endpoint.Form) == translators.AskReply {
+	if asker == nil || x.agentStreams() != translators.StreamsReply || asker.Asks(x.route.Endpoint.Version, x.route.Endpoint.Form) == translators.AskReply {
 		return
 	}
 	id := quoted(string(x.trail.Request()))

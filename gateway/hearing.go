@@ -60,9 +60,9 @@ func (h *hearing) prepare(ctx context.Context, wanted translators.News) error {
 	}
 	if h.wants.Quiet() {
 		h.g.lineage(h.x)
-		return h.x.in.Permit.Carry(securityOf(h.x))
+		return h.x.in.Permit.Carry(h.x.route.Security(h.x.in.Call.Agent != ""))
 	}
-	h.x.instead(h.herald.Ask(h.x.endpoint.Version, h.wants))
+	h.x.instead(h.herald.Ask(h.x.route.Endpoint.Version, h.wants))
 	sealed, _, err := h.g.request(ctx, h.x)
 	if err != nil {
 		return err
@@ -71,9 +71,9 @@ func (h *hearing) prepare(ctx context.Context, wanted translators.News) error {
 		return nil // nobody waits to be told what is agreed
 	}
 	first := h.listen(ctx)
-	got, err := first.pump.next(ctx, h.x.endpoint.Timeout)
+	got, err := first.pump.next(ctx, h.x.route.Endpoint.Timeout)
 	if errors.Is(err, errPatience) {
-		err = &transport.TimeoutError{Agent: h.x.to.Agent.Name, After: h.x.endpoint.Timeout}
+		err = &transport.TimeoutError{Agent: h.x.to.Agent.Name, After: h.x.route.Endpoint.Timeout}
 	}
 	if err != nil {
 		first.stop()
@@ -120,10 +120,10 @@ func (h *hearing) own() *exchange {
 
 func (h *hearing) seal(ctx context.Context, own *exchange, news translators.News) (transport.Sealed, error) {
 	m := &canonical.Message{
-		Op: canonical.OpNative, Phase: canonical.PhaseRequest, Body: h.herald.Ask(own.endpoint.Version, news),
+		Op: canonical.OpNative, Phase: canonical.PhaseRequest, Body: h.herald.Ask(own.route.Endpoint.Version, news),
 		Origin: own.message.Origin, Trace: own.message.Trace,
 	}
-	m.Preferences.CanAnswer = own.endpoint.Asked
+	m.Preferences.CanAnswer = own.route.Endpoint.Asked
 	return h.g.sealOwn(ctx, own, m)
 }
 
@@ -137,7 +137,7 @@ func (h *hearing) ask(ctx context.Context, wants translators.News, first *transp
 		}
 		first = &sealed
 	}
-	reply, err := h.g.send(ctx, own, *first, own.endpoint.Timeout)
+	reply, err := h.g.send(ctx, own, *first, own.route.Endpoint.Timeout)
 	if err == nil {
 		_, err = h.g.replyEvidence(ctx, own, reply)
 	}
@@ -147,7 +147,7 @@ func (h *hearing) ask(ctx context.Context, wants translators.News, first *transp
 // more asks for what is asked apart: which resources. Those that the agent
 // refuses it will not tell of.
 func (h *hearing) more(ctx context.Context, wants translators.News) (translators.News, error) {
-	version := h.x.endpoint.Version
+	version := h.x.route.Endpoint.Version
 	whole := h.herald.Ask(version, wants)
 	uris := slices.Clone(wants.URIs)
 	for _, uri := range wants.URIs {
@@ -299,7 +299,7 @@ func (h *hearing) refuse(ctx context.Context, own *exchange, ask *canonical.Ask)
 	if err != nil {
 		return err
 	}
-	reply, _ := h.g.send(ctx, own, sealed, own.endpoint.Timeout) // the caller hears nothing, or this
+	reply, _ := h.g.send(ctx, own, sealed, own.route.Endpoint.Timeout) // the caller hears nothing, or this
 	closeReply(reply)
 	return nil
 }

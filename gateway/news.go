@@ -58,7 +58,7 @@ func (x *exchange) listens() bool {
 // in streams, where it may say something without being asked.
 func (g *Gateway) asksIn(ctx context.Context, x *exchange, replies bool) bool {
 	asker := x.to.Features.Asker
-	return asker != nil && x.relay() && g.choose(ctx, x) == nil && (asker.Asks(x.endpoint.Version, x.endpoint.Form) == translators.AskReply) == replies
+	return asker != nil && x.relay() && g.choose(ctx, x) == nil && (asker.Asks(x.route.Endpoint.Version, x.route.Endpoint.Form) == translators.AskReply) == replies
 }
 
 // news answers a request for news where the agent's revision asks for it in
@@ -74,7 +74,7 @@ func (g *Gateway) news(ctx context.Context, x *exchange) (answer transport.Answe
 	if unknown { // why, the road will say
 		return answer, false, nil
 	}
-	if asked := herald.Ask(x.endpoint.Version, *wanted); asked != nil && asked.Method == native.Method {
+	if asked := herald.Ask(x.route.Endpoint.Version, *wanted); asked != nil && asked.Method == native.Method {
 		return answer, false, nil
 	}
 	if wrong != nil {
@@ -94,7 +94,7 @@ func (g *Gateway) news(ctx context.Context, x *exchange) (answer transport.Answe
 // wish keeps what a session wants to hear from now on. Whether the agent would
 // tell that, it is asked at once: what it refuses, its caller hears.
 func (g *Gateway) wish(ctx context.Context, x *exchange, herald translators.Herald, wanted translators.News) (transport.Answer, error) {
-	offers := herald.Offers(x.described)
+	offers := herald.Offers(x.route.Description)
 	if x.in.Call.Session == "" || wanted.Verb == translators.NewsLevel && !offers.Log || wanted.Verb != translators.NewsLevel && !offers.Any {
 		return transport.Answer{}, &canonical.Error{Code: canonical.CodeNoMethod, Message: "the agent has no such method"}
 	}
@@ -125,12 +125,12 @@ func (g *Gateway) wish(ctx context.Context, x *exchange, herald translators.Hera
 
 // sound asks an agent to tell of something, until it has agreed.
 func (g *Gateway) sound(ctx context.Context, x *exchange, herald translators.Herald, wanted translators.News) (heard string, parents []ect.ID, err error) {
-	x.instead(herald.Ask(x.endpoint.Version, wanted))
+	x.instead(herald.Ask(x.route.Endpoint.Version, wanted))
 	sealed, _, err := g.request(ctx, x)
 	if err != nil {
 		return "", nil, err
 	}
-	reply, err := g.send(ctx, x, sealed, x.endpoint.Timeout)
+	reply, err := g.send(ctx, x, sealed, x.route.Endpoint.Timeout)
 	defer closeReply(reply)
 	if err != nil {
 		return "", nil, err
@@ -140,11 +140,11 @@ func (g *Gateway) sound(ctx context.Context, x *exchange, herald translators.Her
 	}
 	wire := reply.Wire
 	if reply.Events != nil {
-		within, cancel := context.WithTimeout(ctx, x.endpoint.Timeout)
+		within, cancel := context.WithTimeout(ctx, x.route.Endpoint.Timeout)
 		defer cancel()
 		event, err := reply.Events.Next(within)
 		if err != nil && ctx.Err() == nil && within.Err() != nil {
-			err = &transport.TimeoutError{Agent: x.to.Agent.Name, After: x.endpoint.Timeout}
+			err = &transport.TimeoutError{Agent: x.to.Agent.Name, After: x.route.Endpoint.Timeout}
 		}
 		if err != nil {
 			return "", nil, err
@@ -184,7 +184,7 @@ func (x *exchange) instead(native *canonical.Native) {
 
 // hearken begins to tell a caller what the agent says without being asked.
 func (g *Gateway) hearken(ctx context.Context, x *exchange, herald translators.Herald, wanted translators.News) (transport.Answer, error) {
-	h := &hearing{g: g, x: x, herald: herald, offers: herald.Offers(x.described)}
+	h := &hearing{g: g, x: x, herald: herald, offers: herald.Offers(x.route.Description)}
 	x.hearer = &translators.Hearer{Version: x.message.Origin.Version, ID: x.in.WireID}
 	if len(x.in.WireID) == 0 {
 		if h.offers.Quiet() && !h.offers.Any {
@@ -258,11 +258,11 @@ func (t *telling) leave() bool {
 // wants, where one side says that once, and the other with every request.
 func (g *Gateway) level(ctx context.Context, x *exchange) error {
 	herald := x.herald()
-	if herald == nil || x.message.Origin.Version == x.endpoint.Version || x.described == nil || !herald.Offers(x.described).Log {
+	if herald == nil || x.message.Origin.Version == x.route.Endpoint.Version || x.route.Description == nil || !herald.Offers(x.route.Description).Log {
 		return nil
 	}
 	wanted := translators.News{Verb: translators.NewsLevel, Level: x.message.Preferences.LogLevel}
-	said, heard := herald.Ask(x.message.Origin.Version, wanted), herald.Ask(x.endpoint.Version, wanted)
+	said, heard := herald.Ask(x.message.Origin.Version, wanted), herald.Ask(x.route.Endpoint.Version, wanted)
 	switch {
 	case said != nil && heard == nil && wanted.Level == "" && x.in.Call.Session != "":
 		w, err := sessionsOf(g).Load(ctx, x.sessionKey())
@@ -284,7 +284,7 @@ func (g *Gateway) level(ctx context.Context, x *exchange) error {
 func (g *Gateway) turnUp(ctx context.Context, x *exchange, asking *canonical.Native) error {
 	own := x.again()
 	m := *x.message
-	m.Op, m.Body, m.Preferences = canonical.OpNative, asking, canonical.Preferences{CanAnswer: x.endpoint.Asked}
+	m.Op, m.Body, m.Preferences = canonical.OpNative, asking, canonical.Preferences{CanAnswer: x.route.Endpoint.Asked}
 	own.message = &m
 	sealed, err := g.sealOwn(ctx, own, &m)
 	if err == nil {

@@ -57,7 +57,7 @@ func (g *Gateway) pass(ctx context.Context, x *exchange) (transport.Answer, erro
 	if x.message.Op == canonical.OpNative {
 		return g.converse(ctx, x, sealed)
 	}
-	reply, err := g.send(ctx, x, sealed, x.endpoint.Timeout)
+	reply, err := g.send(ctx, x, sealed, x.route.Endpoint.Timeout)
 	closeReply(reply)
 	if err == nil {
 		err = g.heeded(x, reply)

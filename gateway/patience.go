@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"slices"
 	"sync"
 	"time"
 
@@ -36,10 +35,10 @@ func (g *Gateway) lifetime(ctx context.Context, x *exchange) context.Context {
 // than the caller knows them, or the caller knows of none.
 func (x *exchange) retasks() bool {
 	tasker := x.in.Features.Tasker
-	if tasker == nil || x.in.Call.Agent == "" || x.to.Via != nil || x.described == nil || !x.described.Tasks || !x.relay() {
+	if tasker == nil || x.in.Call.Agent == "" || x.to.Via != nil || x.route.Description == nil || !x.route.Description.Tasks || !x.relay() {
 		return false
 	}
-	agent := tasker.Tasks(x.endpoint.Version)
+	agent := tasker.Tasks(x.route.Endpoint.Version)
 	return agent != translators.TaskingNone && agent != tasker.Tasks(x.message.Origin.Version)
 }
 
@@ -50,7 +49,7 @@ func (x *exchange) tasking() bool {
 		return false
 	}
 	tasker := x.in.Features.Tasker
-	only := tasker.Tasks(x.endpoint.Version) == translators.TaskingApart && x.marks != nil && tasker.TaskOnly(x.marks)
+	only := tasker.Tasks(x.route.Endpoint.Version) == translators.TaskingApart && x.route.Marks != nil && tasker.TaskOnly(x.route.Marks)
 	return x.message.Preferences.TaskOK || x.forced || only
 }
 
@@ -90,7 +89,7 @@ func (x *exchange) lasts() bool {
 // heard at work whatever its caller waits for. An agent of the caller's own protocol
 // that does not stream shows no more than its answer.
 func (x *exchange) posts() bool {
-	return x.webhook != nil && x.message.Op == canonical.OpInvoke && (!x.relay() || x.described != nil && x.described.Streams)
+	return x.webhook != nil && x.message.Op == canonical.OpInvoke && (!x.relay() || x.route.Description != nil && x.route.Description.Streams)
 }
 
 // agentStreams is how the agent streams, callerStreams how the caller reads that.
@@ -100,13 +99,7 @@ func (x *exchange) agentStreams() translators.Streams {
 
 // agentVersion is the version in which the agent is spoken to; empty: nobody has
 // asked it yet, and none is listed.
-func (x *exchange) agentVersion() string {
-	if x.endpoint.Version != "" {
-		return x.endpoint.Version
-	}
-	listed, _ := x.to.Agent.EndpointOf(x.to.Codec.Info().Binding)
-	return listed.Version
-}
+func (x *exchange) agentVersion() string { return x.sides().AgentVersion(x.route.Endpoint.Version) }
 
 func (x *exchange) callerStreams() translators.Streams {
 	return translators.StreamsOf(x.in.Source, x.message.Origin.Version)
@@ -121,7 +114,7 @@ func (x *exchange) streams() bool {
 	case x.relay():
 		return x.message.Preferences.Stream || x.posts()
 	default:
-		return x.described != nil && x.described.Streams && x.agentStreams() == translators.StreamsTask
+		return x.route.Description != nil && x.route.Description.Streams && x.agentStreams() == translators.StreamsTask
 	}
 }
 
@@ -152,52 +145,16 @@ func (x *exchange) promised(t *canonical.Task) bool {
 		len(t.Artifacts) == 0 && t.Status.State != canonical.StateCanceled
 }
 
-// way is how the caller's protocol asks.
-func (x *exchange) way() translators.Asking {
-	asker := x.in.Features.Asker
-	if asker == nil {
-		return translators.AskNone
-	}
-	return asker.Asks(x.message.Origin.Version, x.in.Call.Wire.Form)
-}
-
 // asksAlike: the agent's protocol is the caller's, which asks by results.
-func (x *exchange) asksAlike() bool { return x.kin() && x.way() == translators.AskReply }
+func (x *exchange) asksAlike() bool { return x.kin() && x.sides().Way() == translators.AskReply }
 
 // asking is how this caller can be asked.
-func (x *exchange) asking() translators.Asking {
-	way := x.way()
-	if way == translators.AskTask || slices.ContainsFunc(x.message.Preferences.CanAnswer, x.understood) {
-		return way
-	}
-	return translators.AskNone
-}
-
-// understood: what an agent of the same protocol asks in its own words needs no
-// form; across protocols there is nothing else.
-func (x *exchange) understood(mode canonical.Mode) bool {
-	return (mode != canonical.ModeSampling && mode != canonical.ModeRoots) || x.kin()
-}
-
-// askable is what the agent may ask, because this caller can answer it.
-func (x *exchange) askable() []canonical.Mode {
-	switch x.asking() {
-	case translators.AskNone:
-		return nil
-	case translators.AskTask:
-		return []canonical.Mode{canonical.ModeForm, canonical.ModeURL}
-	default:
-		return x.answerable(x.message.Preferences.CanAnswer)
-	}
-}
+func (x *exchange) asking() translators.Asking { return x.sides().Asking(x.agentVersion()) }
 
 // answerable is what of that which a caller says it answers this agent may ask: nothing
 // where the caller cannot be asked.
 func (x *exchange) answerable(modes []canonical.Mode) []canonical.Mode {
-	if x.asking() == translators.AskNone {
-		return nil
-	}
-	return slices.DeleteFunc(slices.Clone(modes), func(mode canonical.Mode) bool { return !x.understood(mode) })
+	return x.sides().Answerable(modes, x.agentVersion())
 }
 
 // brief leaves out the history of a task that its caller did not ask for (A2A,
@@ -250,8 +207,8 @@ func (x *exchange) pose(m *canonical.Message) {
 // stepLong is step with an agent's patience. Who listens for news may hear nothing
 // for longer; the listener keeps such a connection alive.
 func (r *run) stepLong(ctx context.Context) (step, error) {
-	for silent := time.Duration(0); ; silent += r.x.endpoint.Timeout {
-		s, err := r.step(ctx, r.x.endpoint.Timeout)
+	for silent := time.Duration(0); ; silent += r.x.route.Endpoint.Timeout {
+		s, err := r.step(ctx, r.x.route.Endpoint.Timeout)
 		if !errors.Is(err, errPatience) || !r.began || !r.x.hears() || silent >= longestSilence {
 			return s, err
 		}

@@ -75,7 +75,7 @@ func (g *Gateway) unknownState(ctx context.Context, x *exchange) error {
 		return err
 	}
 	asker := x.to.Features.Asker
-	if x.to.Via == nil && asker != nil && asker.Asks(x.endpoint.Version, x.endpoint.Form) != translators.AskReply {
+	if x.to.Via == nil && asker != nil && asker.Asks(x.route.Endpoint.Version, x.route.Endpoint.Form) != translators.AskReply {
 		return errUnknownState
 	}
 	return nil
@@ -377,12 +377,12 @@ func (g *Gateway) answerOpen(ctx context.Context, x *exchange, rec *store.Record
 func (x *exchange) bindable(err error) *canonical.Input {
 	missing, ok := errors.AsType[*canonical.Error](err)
 	if !ok || missing.Code != canonical.CodeBadParams || missing.Schema == nil || x.in.Call.Agent == "" ||
-		x.chosen == nil || x.asking() != translators.AskTask || x.message.Body.(*canonical.Invoke).Call != nil {
+		x.route.Capability == nil || x.asking() != translators.AskTask || x.message.Body.(*canonical.Invoke).Call != nil {
 		return nil
 	}
 	return &canonical.Input{
 		Key: "arguments", Mode: canonical.ModeForm, Schema: missing.Schema,
-		Prompt: []canonical.Part{{Kind: canonical.KindText, Text: "Which arguments? Answer with a data part that matches the schema of " + x.chosen.ID + "."}},
+		Prompt: []canonical.Part{{Kind: canonical.KindText, Text: "Which arguments? Answer with a data part that matches the schema of " + x.route.Capability.ID + "."}},
 	}
 }
 
@@ -396,7 +396,7 @@ func (g *Gateway) ask(ctx context.Context, x *exchange, question *canonical.Inpu
 		x.record = x.newRecord(task)
 	}
 	before := *x.record
-	x.record.Task, x.record.Saved, x.record.Resume, x.record.Skill = *task, nil, store.ResumeArgs, x.chosen.ID
+	x.record.Task, x.record.Saved, x.record.Resume, x.record.Skill = *task, nil, store.ResumeArgs, x.route.Capability.ID
 	if err := x.saveRequest(x.record); err != nil {
 		return transport.Answer{}, err
 	}

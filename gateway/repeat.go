@@ -11,6 +11,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/conversation"
 	"github.com/aepb/aepb-gateway/gateway/idempotency"
 	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/routing"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators"
@@ -44,7 +45,7 @@ func (g *Gateway) store(ctx context.Context, x *exchange, answer transport.Answe
 // something else.
 func (x *exchange) again() *exchange {
 	return &exchange{
-		in: x.in, to: x.to, settings: x.settings, scope: &scope{began: x.scope.began}, endpoint: x.endpoint, described: x.described,
+		in: x.in, to: x.to, settings: x.settings, scope: &scope{began: x.scope.began}, route: routing.Route{Endpoint: x.route.Endpoint, Description: x.route.Description},
 		message: x.message, workflow: x.workflow, thread: x.thread, renamedCall: x.renamedCall,
 		parents: x.parents, attested: x.attested, record: x.record, trail: x.trail.Again(),
 	}
@@ -254,8 +255,8 @@ func (x *exchange) newRecord(task *canonical.Task) *store.Record {
 		Origin:    store.Origin{Source: x.in.Source.Info().Binding},
 		Key:       x.keyOf(task.ID),
 	}
-	if x.chosen != nil {
-		rec.Skill = x.chosen.ID
+	if x.route.Capability != nil {
+		rec.Skill = x.route.Capability.ID
 	}
 	rec.Method = x.message.Method()
 	return rec

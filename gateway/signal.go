@@ -109,7 +109,7 @@ func (g *Gateway) relaySignal(ctx context.Context, x *exchange, token ect.Verifi
 			return transport.Answer{}, err
 		}
 	}
-	if !signalling(x.to.Features.Signaler, x.message.Op, x.endpoint.Version, x.endpoint.Form) {
+	if !signalling(x.to.Features.Signaler, x.message.Op, x.route.Endpoint.Version, x.route.Endpoint.Form) {
 		loss := canonical.Loss{Code: canonical.LossOperation, Path: "/" + string(x.message.Op), Fate: canonical.Dropped}
 		if err := x.in.Permit.Judge(attest.Judged([]canonical.Loss{loss})); err != nil {
 			return transport.Answer{}, err
@@ -120,7 +120,7 @@ func (g *Gateway) relaySignal(ctx context.Context, x *exchange, token ect.Verifi
 	if err != nil || x.in.Call.Agent == "" {
 		return x.answer(out), err
 	}
-	reply, err := g.send(ctx, x, sealed, x.endpoint.Timeout)
+	reply, err := g.send(ctx, x, sealed, x.route.Endpoint.Timeout)
 	if err != nil {
 		return transport.Answer{}, err
 	}
@@ -212,7 +212,7 @@ func (g *Gateway) await(ctx context.Context, x *exchange) error {
 			return err
 		}
 	}
-	if !signalling(x.to.Features.Signaler, m.Op, x.endpoint.Version, x.endpoint.Form) {
+	if !signalling(x.to.Features.Signaler, m.Op, x.route.Endpoint.Version, x.route.Endpoint.Form) {
 		said := *m
 		said.Callback = ""
 		said.Losses = append(slices.Clip(said.Losses),

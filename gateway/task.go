@@ -117,7 +117,7 @@ func (g *Gateway) askAgent(ctx context.Context, x *exchange, rec *store.Record, 
 // told as the agent tells them.
 func (r *run) subscribe(ctx context.Context) (transport.Answer, error) {
 	r.x.message.Op = canonical.OpTaskSubscribe
-	first, err := r.step(ctx, r.x.endpoint.Timeout)
+	first, err := r.step(ctx, r.x.route.Endpoint.Timeout)
 	if err == nil && r.fold.Task() != nil && r.fold.Task().Status.State.Terminal() {
 		err = store.ErrEnded
 	}

@@ -225,7 +225,7 @@ func unworded(event *canonical.Event) []canonical.Loss {
 
 // from is where what the caller is told came from.
 func (x *exchange) from() canonical.Origin {
-	return canonical.Origin{Binding: x.to.Codec.Info().Binding, Version: x.endpoint.Version}
+	return canonical.Origin{Binding: x.to.Codec.Info().Binding, Version: x.route.Endpoint.Version}
 }
 
 // maxLosses bounds those that a stream's token tells of.

@@ -71,7 +71,7 @@ func (r *run) drop(ctx context.Context, cause error) error {
 // late says whose fault it is that nothing came.
 func (r *run) late(err error) error {
 	if errors.Is(err, errPatience) {
-		return &transport.TimeoutError{Agent: r.x.to.Agent.Name, After: r.x.endpoint.Timeout}
+		return &transport.TimeoutError{Agent: r.x.to.Agent.Name, After: r.x.route.Endpoint.Timeout}
 	}
 	return err
 }
@@ -79,7 +79,7 @@ func (r *run) late(err error) error {
 // hearOut hears the agent for a caller who waits. What a webhook is to be told goes on
 // record meanwhile, also if the agent is silent for long.
 func (r *run) hearOut(ctx context.Context) error {
-	limit := r.x.endpoint.Timeout
+	limit := r.x.route.Endpoint.Timeout
 	if r.x.posts() {
 		if err := r.settle(ctx, grace); !errors.Is(err, errPatience) {
 			return err
@@ -98,7 +98,7 @@ func (r *run) hearBriefly(ctx context.Context) error {
 	if !r.x.relay() || !r.x.posts() {
 		return r.settle(ctx, promptly)
 	}
-	err := r.settle(ctx, r.x.endpoint.Timeout)
+	err := r.settle(ctx, r.x.route.Endpoint.Timeout)
 	if r.own.TaskID == "" {
 		err = r.late(err)
 	}

@@ -43,8 +43,8 @@ func (g *Gateway) watch(ctx context.Context, x *exchange, rec *store.Record, str
 
 // timeout is how long a caller waits for what does not come.
 func (x *exchange) timeout() time.Duration {
-	if x.endpoint.Timeout > 0 {
-		return x.endpoint.Timeout
+	if x.route.Endpoint.Timeout > 0 {
+		return x.route.Endpoint.Timeout
 	}
 	return x.settings.Timeout
 }

@@ -3,6 +3,7 @@ package destination
 import (
 	"context"
 	"errors"
+	"net/url"
 	"slices"
 	"time"
 
@@ -43,6 +44,16 @@ type PeerRoute struct {
 	From, To canonical.Binding // the pair that the peer serves: messages are translated into From here
 	Agent    string            // as the peer knows the agent
 	Unlisted bool              // the agent is not known here
+}
+
+// URL is where the peer takes a message in From for an agent that it reaches in To; without an
+// agent it answers with the message in To.
+func (p PeerRoute) URL() string {
+	values := url.Values{"from": {string(p.From)}, "to": {string(p.To)}}
+	if p.Agent != "" {
+		values.Set("dest", p.Agent)
+	}
+	return p.Peer.URL + "?" + values.Encode()
 }
 
 // Deps is what a Resolver is built from. Every field is required.

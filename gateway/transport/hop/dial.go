@@ -59,17 +59,6 @@ func New(deps Deps) (*Dialer, error) {
 	return &Dialer{deps: deps}, nil
 }
 
-// Target is the URL at which a gateway takes a message in one protocol for an
-// agent that it reaches in another; without dest for nobody, and it answers with
-// the message in the other. endpoint is that of its translate endpoint.
-func Target(endpoint string, from, to canonical.Binding, dest string) string {
-	values := url.Values{"from": {string(from)}, "to": {string(to)}}
-	if dest != "" {
-		values.Set("dest", dest)
-	}
-	return endpoint + "?" + values.Encode()
-}
-
 // forNobody: what is asked for is a translation, and no answer.
 func forNobody(target string) bool {
 	u, err := url.Parse(target)

@@ -47,7 +47,7 @@ func serve(t *testing.T, h http.HandlerFunc) (*Dialer, transport.Endpoint, *wire
 	}
 	return d, transport.Endpoint{
 		Agent: "bob", ID: "spiffe://example.com/gateway-2", Timeout: time.Minute,
-		URL: Target(server.URL+"/aepb/translate", "a2a-v1", "slim-v1", "bob"),
+		URL: server.URL + "/aepb/translate?dest=bob&from=a2a-v1&to=slim-v1",
 	}, client
 }
 
