@@ -32,7 +32,7 @@ func bodyFields(own canonical.Binding) []field {
 		exts("turn_ext", "/body/turn", own, of(turn, func(c *canonical.Content) *canonical.Extensions { return &c.Extensions })),
 		optional("call", canonical.LossContent, "/body/call",
 			of(body[canonical.Invoke], func(i *canonical.Invoke) **canonical.Call { return &i.Call }), writeCall, readCall),
-		made("parts", getTurnParts, setTurnParts, partsLosses), // after the call that they may be
+		{name: "parts", get: getTurnParts, set: setTurnParts, losses: partsLosses}, // after the call that they may be
 		exts("body_ext", "/body", own, bodyExtensions),
 		text("cursor", canonical.LossOperation, "/body/cursor", of(body[canonical.Page], func(p *canonical.Page) *string { return &p.Cursor })),
 		list("capabilities", canonical.LossSchemas, "/body/capabilities", capabilities, writeCapability, readCapability),

@@ -167,8 +167,9 @@ func noticeFields() []field {
 		text("logger", code, "/body/log/logger", of(log, func(l *canonical.Log) *string { return &l.Logger })),
 		raws("log_data", code, "/body/log/data", of(log, func(l *canonical.Log) *json.RawMessage { return &l.Data })),
 		raws("ask_id", canonical.LossIDs, "/body/ask/id", of(ask, func(a *canonical.Ask) *json.RawMessage { return &a.ID })),
-		made("ask", getAsk, setAsk, one(canonical.LossElicitation, "/body/ask/input")),
-		made("event_native", getEventNative, setEventNative, one(canonical.LossPrompts, "/body/native")),
+		whole("ask", canonical.LossElicitation, "/body/ask/input", of(ask, func(a *canonical.Ask) *canonical.Input { return &a.Input }), writeInput, readInput),
+		whole("event_native", canonical.LossPrompts, "/body/native",
+			of(body[canonical.Event], func(e *canonical.Event) *canonical.Native { return e.Native }), writeNotice, readNotice),
 	}
 }
 
@@ -203,36 +204,12 @@ func setArtifactUpdate(m *canonical.Message, raw json.RawMessage) (ok bool) {
 	return ok
 }
 
-func getAsk(m *canonical.Message) json.RawMessage {
-	if e := body[canonical.Event](m); e != nil && e.Ask != nil {
-		return writeInput(&e.Ask.Input)
-	}
-	return nil
+func writeNotice(n *canonical.Native) json.RawMessage {
+	return rawjson.NewBuilder().String("method", n.Method).Raw("params", n.Params).Bytes()
 }
 
-func setAsk(m *canonical.Message, raw json.RawMessage) (ok bool) {
-	e := body[canonical.Event](m)
-	if e == nil || e.Ask == nil {
-		return false
-	}
-	e.Ask.Input, ok = readInput(raw)
-	return ok
-}
-
-func getEventNative(m *canonical.Message) json.RawMessage {
-	e := body[canonical.Event](m)
-	if e == nil || e.Native == nil {
-		return nil
-	}
-	return rawjson.NewBuilder().String("method", e.Native.Method).Raw("params", e.Native.Params).Bytes()
-}
-
-func setEventNative(m *canonical.Message, raw json.RawMessage) bool {
-	e := body[canonical.Event](m)
-	if e == nil || e.Native == nil || raw == nil {
-		return false
-	}
+func readNotice(raw json.RawMessage) (canonical.Native, bool) {
 	o := rawjson.Parse(raw, "")
-	e.Native = &canonical.Native{Method: o.Required("method"), Params: o.Take("params")}
-	return o.Err() == nil && len(o.Members()) == 0
+	n := canonical.Native{Method: o.Required("method"), Params: o.Take("params")}
+	return n, o.Err() == nil && len(o.Members()) == 0
 }

@@ -43,14 +43,6 @@ func (f *field) difference(m, view *canonical.Message) json.RawMessage {
 	}
 }
 
-// made is a field without beyond.
-func made(
-	name string, get func(*canonical.Message) json.RawMessage, set func(*canonical.Message, json.RawMessage) bool,
-	losses func(*canonical.Message) []canonical.Loss,
-) field {
-	return field{name: name, get: get, set: set, losses: losses}
-}
-
 // fields lists every field, in the order in which they are written.
 func fields(own canonical.Binding) []field {
 	list := messageFields(own)
@@ -108,6 +100,29 @@ func member[T any](
 				value, ok = read(raw)
 			}
 			*p = value
+			return ok
+		},
+	}
+}
+
+// whole is a member that is said wherever there is one.
+func whole[T any](
+	name string, code canonical.LossCode, path string, at func(*canonical.Message) *T,
+	write func(*T) json.RawMessage, read func(json.RawMessage) (T, bool),
+) field {
+	return field{
+		name: name, losses: one(code, path),
+		get: func(m *canonical.Message) json.RawMessage {
+			if p := at(m); p != nil {
+				return write(p)
+			}
+			return nil
+		},
+		set: func(m *canonical.Message, raw json.RawMessage) (ok bool) {
+			p := at(m)
+			if p != nil {
+				*p, ok = read(raw)
+			}
 			return ok
 		},
 	}

@@ -15,16 +15,10 @@ func modes() []canonical.Mode {
 	return []canonical.Mode{canonical.ModeText, canonical.ModeForm, canonical.ModeURL, canonical.ModeNative}
 }
 
-func pending(m *canonical.Message) *canonical.Pending {
-	if r, ok := m.Body.(*canonical.Result); ok {
-		return r.Pending
-	}
-	return nil
-}
-
 // questionFields are about what an agent asks and what is answered, and how
 // long work is kept.
 func questionFields() []field {
+	pending := of(body[canonical.Result], func(r *canonical.Result) *canonical.Pending { return r.Pending })
 	return []field{
 		flag("task_ok", canonical.LossPeerInfo, "/preferences/taskOK", func(m *canonical.Message) *bool { return &m.Preferences.TaskOK }),
 		member("can_answer", canonical.LossPeerInfo, "/preferences/canAnswer",

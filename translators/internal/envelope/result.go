@@ -115,13 +115,6 @@ func words(r *canonical.Result) ([]canonical.Part, canonical.State) {
 	return parts, state
 }
 
-func output(m *canonical.Message) *canonical.Output {
-	if r, ok := m.Body.(*canonical.Result); ok {
-		return r.Output
-	}
-	return nil
-}
-
 func task(m *canonical.Message) *canonical.Task {
 	switch body := m.Body.(type) {
 	case *canonical.Result:
@@ -141,6 +134,7 @@ func states() []canonical.State {
 }
 
 func resultFields(own canonical.Binding) []field {
+	output := of(body[canonical.Result], func(r *canonical.Result) *canonical.Output { return r.Output })
 	return []field{
 		raws("structured", canonical.LossStructured, "/body/output/structured", of(output, func(o *canonical.Output) *json.RawMessage { return &o.Structured })),
 		flag("failed", canonical.LossState, "/body/output/failed", of(output, func(o *canonical.Output) *bool { return &o.Failed })),

@@ -137,39 +137,31 @@ func WriteAnswer(a *canonical.Answer) json.RawMessage {
 		Raw("parts", writeParts(a.Parts)).Raw("ext", profile.WriteExt(a.Extensions, "")).Bytes()
 }
 
-// reply is what answers a question within a stream; nil: the message is none.
-func reply(m *canonical.Message) *canonical.Reply {
-	r, _ := m.Body.(*canonical.Reply)
-	return r
-}
-
 // workFields are about work that an earlier message began.
 func workFields() []field {
 	return []field{
 		answers("query_answers", of(body[canonical.TaskQuery], func(q *canonical.TaskQuery) *[]canonical.Answer { return &q.Answers })),
-		made("answer", getReplyAnswer, setReplyAnswer, one(canonical.LossElicitation, "/body/answer")),
+		{name: "answer", get: getReplyAnswer, set: setReplyAnswer, losses: one(canonical.LossElicitation, "/body/answer")},
 		optional("answer_failure", canonical.LossErrorDetail, "/body/failure",
-			of(reply, func(r *canonical.Reply) **canonical.Error { return &r.Failure }), writeError, readError),
+			of(body[canonical.Reply], func(r *canonical.Reply) **canonical.Error { return &r.Failure }), writeError, readError),
 		text("reason", canonical.LossProgress, "/body/reason", of(body[canonical.Abort], func(a *canonical.Abort) *string { return &a.Reason })),
 	}
 }
 
 func getReplyAnswer(m *canonical.Message) json.RawMessage {
-	if r := reply(m); r != nil && r.Failure == nil {
+	if r := body[canonical.Reply](m); r != nil && r.Failure == nil {
 		return WriteAnswer(&r.Answer)
 	}
 	return nil
 }
 
 func setReplyAnswer(m *canonical.Message, raw json.RawMessage) (ok bool) {
-	r := reply(m)
+	r := body[canonical.Reply](m)
 	if r == nil {
 		return false
 	}
-	r.Answer = canonical.Answer{}
-	if raw == nil {
-		return true
+	if r.Answer, ok = (canonical.Answer{}), true; raw != nil {
+		r.Answer, ok = readAnswer(raw)
 	}
-	r.Answer, ok = readAnswer(raw)
 	return ok
 }
