@@ -167,7 +167,7 @@ func readSend(d *decoder, m *canonical.Message, r *reader) {
 		c.Canon.Take(keyTTL)
 		invoke.TTL = &ttl
 	}
-	invoke.Extensions = remains{c, r.leftover()}.extensions()
+	invoke.Extensions = c.Extensions(Binding, r.leftover())
 }
 
 // turn reads the message of a request, which must be whole.
@@ -181,7 +181,7 @@ func (d *decoder) turn(raw json.RawMessage, path string, conv *canonical.Convers
 	case len(content.Parts) == 0:
 		r.fail("parts", "required")
 	}
-	content.Extensions = remains{c, r.leftover()}.extensions()
+	content.Extensions = c.Extensions(Binding, r.leftover())
 	return content, skill
 }
 

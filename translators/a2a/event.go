@@ -61,7 +61,7 @@ func (d *decoder) statusUpdate(m *canonical.Message, event *canonical.Event, raw
 	if p := progressOf(&status, c.Canon); p != nil {
 		event.Status, event.Inputs, event.Progress = nil, nil, p
 	}
-	event.Extensions = remains{c, around}.extensions()
+	event.Extensions = c.Extensions(Binding, around)
 }
 
 func (d *decoder) artifactUpdate(m *canonical.Message, event *canonical.Event, raw json.RawMessage, path string, around json.RawMessage) {
@@ -77,7 +77,7 @@ func (d *decoder) artifactUpdate(m *canonical.Message, event *canonical.Event, r
 	}
 	c, _ := r.carried()
 	profile.RestoreMessage(c.Canon, m, carriedTask...)
-	event.Extensions = remains{c, aroundOf(r.leftover(), around)}.extensions()
+	event.Extensions = c.Extensions(Binding, aroundOf(r.leftover(), around))
 }
 
 // placed reads which task an update is of.
@@ -185,11 +185,7 @@ func (e *encoder) progress(event *canonical.Event, left json.RawMessage, conv *c
 			Parts: []canonical.Part{{Kind: canonical.KindText, Text: p.Message}},
 		}
 	}
-	value := p.Value
-	if value == nil {
-		value = json.RawMessage("0")
-	}
-	mark := rawjson.NewBuilder().Raw("token", p.Token).Raw("value", value).Raw("total", p.Total).Bytes()
+	mark := rawjson.NewBuilder().Raw("token", p.Token).Raw("value", rawjson.Or(p.Value, "0")).Raw("total", p.Total).Bytes()
 	e.lose(canonical.LossProgress, "/body/progress")
 	return e.statusUpdate(event, &status, left, conv, rawjson.NewBuilder().Raw(keyProgress, mark))
 }

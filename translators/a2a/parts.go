@@ -27,24 +27,12 @@ func carriedFields(kind canonical.Kind) []profile.PartField {
 func (d *decoder) parts(elements []json.RawMessage, path string) []canonical.Part {
 	var parts []canonical.Part
 	for i, element := range elements {
-		part, c := d.part(element, at(path, i))
-		part.Extensions = c.extensions()
-		parts = append(parts, part)
+		parts = append(parts, d.part(element, at(path, i)))
 	}
 	return parts
 }
 
-// remains is what a level leaves over once its canonical members are taken.
-type remains struct {
-	carried  profile.Carried
-	leftover json.RawMessage
-}
-
-func (r remains) extensions() canonical.Extensions {
-	return r.carried.Extensions(Binding, r.leftover)
-}
-
-func (d *decoder) part(raw json.RawMessage, path string) (canonical.Part, remains) {
+func (d *decoder) part(raw json.RawMessage, path string) canonical.Part {
 	r := d.open(raw, path, partMembers)
 	p := canonical.Part{Media: r.text("mediaType"), Name: r.text("filename")}
 	r.content(&p)
@@ -53,7 +41,8 @@ func (d *decoder) part(raw json.RawMessage, path string) (canonical.Part, remain
 		r.fail("metadata", "a skill is chosen by a message, not by a part")
 	}
 	profile.RestorePart(c.Canon, &p, carriedFields(p.Kind)...)
-	return p, remains{c, r.leftover()}
+	p.Extensions = c.Extensions(Binding, r.leftover())
+	return p
 }
 
 // content takes the one content member. Data may be null, the others not.
@@ -192,7 +181,7 @@ func (d *decoder) said(raw json.RawMessage, path string) canonical.Content {
 			r.keep(name, raw)
 		}
 	}
-	content.Extensions = remains{c, r.leftover()}.extensions()
+	content.Extensions = c.Extensions(Binding, r.leftover())
 	return content
 }
 

@@ -25,7 +25,7 @@ func readQuery(_ *decoder, m *canonical.Message, r *reader) {
 	m.Preferences.HistoryLength = r.integer("historyLength")
 	c, _ := r.carried()
 	profile.RestoreMessage(c.Canon, m, carriedQuery...)
-	query.Extensions = remains{c, r.leftover()}.extensions()
+	query.Extensions = c.Extensions(Binding, r.leftover())
 }
 
 // query writes a question about a task.

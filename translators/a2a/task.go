@@ -100,7 +100,7 @@ func (d *decoder) reply(m *canonical.Message, body *canonical.Result, raw json.R
 	body.Turn = &content
 	profile.RestoreMessage(c.Canon, m, carriedMessage...)
 	body.Extensions = takeResult(c.Canon)
-	content.Extensions = remains{c, r.leftover()}.extensions()
+	content.Extensions = c.Extensions(Binding, r.leftover())
 }
 
 // takeResult takes the extensions of the result out of canon.
@@ -141,7 +141,7 @@ func (d *decoder) task(m *canonical.Message, body *canonical.Result, raw json.Ra
 	profile.RestoreMessage(c.Canon, m, carriedTask...)
 	body.Extensions = takeResult(c.Canon)
 	moreOf(task, c.Canon)
-	task.Extensions = remains{c, r.leftover()}.extensions()
+	task.Extensions = c.Extensions(Binding, r.leftover())
 	if d.err == nil {
 		yielded(m, task, c.Canon, raw)
 	}
@@ -217,7 +217,7 @@ func (d *decoder) artifact(raw json.RawMessage, path string) canonical.Artifact 
 		Parts: d.parts(r.list("parts"), r.Path("parts")), ExtensionURIs: r.texts("extensions"),
 	}
 	c, _ := r.carried()
-	a.Extensions = remains{c, r.leftover()}.extensions()
+	a.Extensions = c.Extensions(Binding, r.leftover())
 	return a
 }
 

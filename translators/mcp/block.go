@@ -51,7 +51,7 @@ func decodeBlock(raw json.RawMessage, at, version string, meta json.RawMessage) 
 
 func decodeText(r *reader, p *canonical.Part) {
 	p.Kind = canonical.KindText
-	p.Text = requiredText(r.Object, "text")
+	p.Text = r.Required("text")
 	canon := r.carried.Canon
 	profile.RestorePart(canon, p, textFields()...)
 	switch mark := canon.PeekText(markKind); {
@@ -92,7 +92,7 @@ const maxDepth = 128
 func decodeMedia(r *reader, p *canonical.Part, form canonical.Form) {
 	p.Kind = canonical.KindFile
 	p.Bytes = octets(r.Object, "data")
-	p.Media = requiredText(r.Object, "mimeType")
+	p.Media = r.Required("mimeType")
 	if profile.NaturalForm(p.Media) != form {
 		p.Form = form
 	}
@@ -101,7 +101,7 @@ func decodeMedia(r *reader, p *canonical.Part, form canonical.Form) {
 
 func decodeLink(r *reader, p *canonical.Part) {
 	p.Kind = canonical.KindRef
-	p.URI = requiredText(r.Object, "uri")
+	p.URI = r.Required("uri")
 	named := r.Has("name")
 	takeText(r.Object, "name", &p.Name)
 	if !named {
@@ -134,7 +134,7 @@ func decodeResource(r *reader, p *canonical.Part) {
 		return
 	}
 	r.nested(in, levelContents, canonContents)
-	p.URI, p.Form = requiredText(in, "uri"), canonical.FormEmbedded
+	p.URI, p.Form = in.Required("uri"), canonical.FormEmbedded
 	takeText(in, "mimeType", &p.Media)
 	if in.Has("text") {
 		p.Kind = canonical.KindText
@@ -153,14 +153,6 @@ func decodeResource(r *reader, p *canonical.Part) {
 	if r.derived("uri", ours) {
 		p.URI, p.Form = "", canonical.FormNone
 	}
-}
-
-func requiredText(o *rawjson.Object, name string) string {
-	text, ok := o.String(name)
-	if !ok {
-		o.Fail(name, "required")
-	}
-	return text
 }
 
 // octets reads standard padded base64 and no other spelling, so that it is

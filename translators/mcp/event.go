@@ -114,7 +114,7 @@ func (e *encoder) event() (translators.Wire, error) {
 		}
 		method = noticeProgress
 		w.raw("progressToken", p.Token)
-		w.raw("progress", orZero(p.Value))
+		w.raw("progress", rawjson.Or(p.Value, "0"))
 		w.raw("total", p.Total)
 		w.text("message", p.Message)
 	case body.Log != nil && !e.listens(body.Log.Level):
@@ -123,7 +123,7 @@ func (e *encoder) event() (translators.Wire, error) {
 		method = noticeMessage
 		w.need("level", body.Log.Level)
 		w.text("logger", body.Log.Logger)
-		w.raw("data", orAbsent(body.Log.Data))
+		w.raw("data", rawjson.Or(body.Log.Data, "null"))
 	case body.Ask != nil:
 		return e.ask(body.Ask)
 	case body.Native != nil:
@@ -144,20 +144,6 @@ func (e *encoder) listens(level string) bool {
 	}
 	from, at := slices.Index(levels[:], e.m.Preferences.LogLevel), slices.Index(levels[:], level)
 	return from >= 0 && (at < 0 || at >= from)
-}
-
-func orZero(raw json.RawMessage) json.RawMessage {
-	if raw == nil {
-		return json.RawMessage("0")
-	}
-	return raw
-}
-
-func orAbsent(raw json.RawMessage) json.RawMessage {
-	if raw == nil {
-		return absent()
-	}
-	return raw
 }
 
 // ask writes a request of the server's.

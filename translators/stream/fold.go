@@ -95,8 +95,12 @@ func (f *Folder) find(u *canonical.ArtifactUpdate) int {
 // open makes the task of a stream that did not begin with one.
 func (f *Folder) open(at canonical.Conversation) {
 	if f.task == nil {
-		f.task = &canonical.Task{ID: at.TaskID, ContextID: at.ContextID, Status: canonical.Status{State: canonical.StateWorking}}
+		f.task = begun(at.TaskID, at.ContextID)
 	}
+}
+
+func begun(id, contextID string) *canonical.Task {
+	return &canonical.Task{ID: id, ContextID: contextID, Status: canonical.Status{State: canonical.StateWorking}}
 }
 
 func (f *Folder) artifact(u *canonical.ArtifactUpdate) {

@@ -81,13 +81,7 @@ func (s *Shaper) begin(e canonical.Event) []canonical.Event {
 		return []canonical.Event{e}
 	}
 	s.begun = true
-	return []canonical.Event{{Task: s.opened()}, e}
-}
-
-func (s *Shaper) opened() *canonical.Task {
-	return &canonical.Task{
-		ID: s.shape.TaskID, ContextID: s.shape.ContextID, Status: canonical.Status{State: canonical.StateWorking},
-	}
+	return []canonical.Event{{Task: begun(s.shape.TaskID, s.shape.ContextID)}, e}
 }
 
 // Begin is what a stream of tasks says before anything has happened. One that
@@ -97,7 +91,7 @@ func (s *Shaper) Begin() []canonical.Event {
 		return nil
 	}
 	s.begun = true
-	return []canonical.Event{{Task: s.opened()}}
+	return []canonical.Event{{Task: begun(s.shape.TaskID, s.shape.ContextID)}}
 }
 
 // toReply: changes become progress, for those who asked for it. Artifacts are

@@ -55,7 +55,7 @@ func outputParts(o *canonical.Output) []canonical.Part {
 
 // TaskOf is the task that an output would be, for whoever keeps tasks.
 func TaskOf(id, contextID string, r *canonical.Result) *canonical.Task {
-	f := Folder{task: &canonical.Task{ID: id, ContextID: contextID, Status: canonical.Status{State: canonical.StateWorking}}}
+	f := Folder{task: begun(id, contextID)}
 	for _, e := range Unfold(r) {
 		if f.Add(&e, canonical.Conversation{TaskID: id, ContextID: contextID}) != nil {
 			break

@@ -173,14 +173,14 @@ func Request(id json.RawMessage, method string, params json.RawMessage) []byte {
 
 // Result writes a successful reply.
 func Result(id, result json.RawMessage) []byte {
-	return frame(len(id)+len(result)).Raw("id", orNull(id)).
+	return frame(len(id)+len(result)).Raw("id", rawjson.Or(id, "null")).
 		Raw("result", result).Bytes()
 }
 
 // Failure writes an error reply; an unknown id is null.
 func Failure(id json.RawMessage, e Error) []byte {
 	inner := e.Object()
-	return frame(len(id)+len(inner)).Raw("id", orNull(id)).
+	return frame(len(id)+len(inner)).Raw("id", rawjson.Or(id, "null")).
 		Raw("error", inner).Bytes()
 }
 
@@ -193,11 +193,4 @@ func (e Error) Object() json.RawMessage {
 // frame begins a message with values of so many octets.
 func frame(octets int) *rawjson.Builder {
 	return rawjson.NewBuilderOf(octets+len(`{"jsonrpc":"2.0","id":null,"method":"","params":}`)).String("jsonrpc", "2.0")
-}
-
-func orNull(id json.RawMessage) json.RawMessage {
-	if id == nil {
-		return json.RawMessage("null")
-	}
-	return id
 }

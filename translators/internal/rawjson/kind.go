@@ -19,9 +19,12 @@ func ObjectOr(raw json.RawMessage) json.RawMessage {
 }
 
 // OrEmpty is a JSON value, or an empty object if there is none.
-func OrEmpty(raw json.RawMessage) json.RawMessage {
+func OrEmpty(raw json.RawMessage) json.RawMessage { return Or(raw, "{}") }
+
+// Or is a JSON value, or another if there is none.
+func Or(raw json.RawMessage, other string) json.RawMessage {
 	if raw == nil {
-		return json.RawMessage("{}")
+		return json.RawMessage(other)
 	}
 	return raw
 }
