@@ -2,7 +2,6 @@ package a2a
 
 import (
 	"encoding/json"
-	"maps"
 
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -154,8 +153,12 @@ func taskExtensions(task *canonical.Task, body *canonical.Result) canonical.Exte
 
 // withCanon is a copy of extensions with another canon.
 func withCanon(ext canonical.Extensions, canon *rawjson.Object) canonical.Extensions {
-	out := maps.Clone(ext)
-	delete(out, profile.CanonKey)
+	var out canonical.Extensions
+	for binding, raw := range ext {
+		if binding != profile.CanonKey {
+			out = out.With(binding, raw)
+		}
+	}
 	return out.With(profile.CanonKey, canon.Rest())
 }
 
@@ -215,8 +218,5 @@ func takeMarks(p *canonical.Part) *marks {
 		return nil
 	}
 	p.Extensions = withCanon(p.Extensions, canon)
-	if len(p.Extensions) == 0 {
-		p.Extensions = nil
-	}
 	return m
 }

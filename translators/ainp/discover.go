@@ -89,12 +89,12 @@ func (e *encoder) found(body *canonical.CapabilityList) json.RawMessage {
 	if rawjson.Parse(left, "").Has(listResults) {
 		name = listResults
 	}
-	return e.answers().Array(name, rawjson.List(body.Capabilities, writeOffer)).Merge(rawjson.Without(left, name, "intent_id", envelope.Key)).Bytes()
+	return e.answers(rawjson.NewBuilder()).Array(name, rawjson.List(body.Capabilities, writeOffer)).Merge(rawjson.Without(left, name, "intent_id", envelope.Key)).Bytes()
 }
 
 func (e *encoder) advertised(body *canonical.Description) json.RawMessage {
 	left := rawjson.ObjectOr(body.Extensions[Binding])
-	b := e.answers()
+	b := e.answers(rawjson.NewBuilder())
 	if len(body.Capabilities) > 0 || !rawjson.Parse(left, "").Has(listCapabilities) {
 		b.Array(listCapabilities, rawjson.List(body.Capabilities, writeOffer))
 	}

@@ -59,7 +59,7 @@ func (l letter) failed(m *canonical.Message, p *rawjson.Object) error {
 }
 
 func (e *encoder) failure(body *canonical.Error) json.RawMessage {
-	return e.refusal(e.answers(), body)
+	return e.refusal(e.answers(rawjson.NewBuilder()), body)
 }
 
 func (e *encoder) refusal(b *rawjson.Builder, body *canonical.Error) json.RawMessage {

@@ -111,7 +111,7 @@ func (e *encoder) event(body *canonical.Event) (letter, error) {
 		return letter{kind: TypeIntent, payload: e.notification(body, own)}, nil
 	}
 	parts, state := envelope.EventWords(body)
-	b := e.answers().String("status", statusOf(state)).Raw("result", value(parts))
+	b := e.answers(rawjson.NewBuilder()).String("status", statusOf(state)).Raw("result", value(parts))
 	return letter{kind: TypeResult, payload: b.Merge(rawjson.Without(body.Extensions[Binding], "intent_id", "status", "result", envelope.Key)).Bytes()}, nil
 }
 

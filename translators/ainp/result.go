@@ -59,13 +59,12 @@ func (e *encoder) result(r *canonical.Result) (json.RawMessage, error) {
 		return nil, refuse(canonical.CodeInternal, "the result says nothing")
 	}
 	parts, state := envelope.Words(r)
-	b := e.answers().String("status", statusOf(state)).Raw("result", native(r, parts))
+	b := e.answers(rawjson.NewBuilder()).String("status", statusOf(state)).Raw("result", native(r, parts))
 	return b.Merge(rawjson.Without(r.Extensions[Binding], "intent_id", "status", "result", envelope.Key)).Bytes(), nil
 }
 
 // answers writes which intent is answered.
-func (e *encoder) answers() *rawjson.Builder {
-	b := rawjson.NewBuilder()
+func (e *encoder) answers(b *rawjson.Builder) *rawjson.Builder {
 	if e.m.Correlation.WireID == nil {
 		return b
 	}

@@ -85,7 +85,7 @@ func (e *encoder) signal(body *canonical.Signal) (letter, error) {
 	}
 	b := rawjson.NewBuilder()
 	if e.m.Op == canonical.OpRollback {
-		b = e.answers()
+		b = e.answers(rawjson.NewBuilder())
 	} else if body.Approval == "" {
 		return letter{}, refuse(canonical.CodeBadParams, "a decision names what it is about")
 	} else {

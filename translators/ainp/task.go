@@ -132,7 +132,7 @@ func (e *encoder) list(body *canonical.TaskList) json.RawMessage {
 	envelope.WriteList(inner, body)
 	own := rawjson.Open(body.Extensions[Binding])
 	inner.Merge(rawjson.Without(own.Take("result"), "tasks", "next"))
-	return e.answers().String("status", statusSuccess).Raw("result", inner.Bytes()).Merge(rawjson.Without(own.Rest(), "intent_id", "status", envelope.Key)).Bytes()
+	return e.answers(rawjson.NewBuilder()).String("status", statusSuccess).Raw("result", inner.Bytes()).Merge(rawjson.Without(own.Rest(), "intent_id", "status", envelope.Key)).Bytes()
 }
 
 // done reads a RESULT that only acknowledges.
@@ -146,5 +146,5 @@ func (l letter) done(m *canonical.Message, p *rawjson.Object) error {
 }
 
 func (e *encoder) done(body *canonical.Done) json.RawMessage {
-	return e.answers().String("status", statusSuccess).Merge(rawjson.Without(body.Extensions[Binding], "intent_id", "status", envelope.Key)).Bytes()
+	return e.answers(rawjson.NewBuilder()).String("status", statusSuccess).Merge(rawjson.Without(body.Extensions[Binding], "intent_id", "status", envelope.Key)).Bytes()
 }

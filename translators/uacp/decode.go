@@ -408,8 +408,7 @@ func (t *Translator) result(f Frame, c content, m *canonical.Message) error {
 		body.Task = envelope.TaskOf(c.parts(), canonical.StateWorking)
 		return nil
 	}
-	body.Output = plain(c).Output
-	body.Output.Failed = f.Code >= codeErrors
+	body.Output = c.output(f.Code >= codeErrors)
 	return nil
 }
 

@@ -254,14 +254,13 @@ func (t *Translator) eventOf(f Frame, c content, m *canonical.Message) (rest jso
 }
 
 // plain is what a payload says, of a result.
-func plain(c content) *canonical.Result {
-	out := &canonical.Output{}
+func plain(c content) *canonical.Result { return &canonical.Result{Output: c.output(false)} }
+
+func (c *content) output(failed bool) *canonical.Output {
 	if c.kind == contentJSON && !c.empty {
-		out.Structured = c.json
-	} else {
-		out.Parts = c.parts()
+		return &canonical.Output{Structured: c.json, Failed: failed}
 	}
-	return &canonical.Result{Output: out}
+	return &canonical.Output{Parts: c.parts(), Failed: failed}
 }
 
 // sayEvent says an event as a TELL; toward a bare peer what settles the work is

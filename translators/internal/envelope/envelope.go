@@ -145,7 +145,10 @@ func (c *Codec) Read(object json.RawMessage, m *canonical.Message) (rest json.Ra
 func Join(objects ...json.RawMessage) json.RawMessage {
 	b, names := rawjson.NewBuilder(), []string{}
 	for _, object := range objects {
-		for _, member := range rawjson.Open(object).Members() {
+		if !rawjson.IsObject(object) {
+			continue
+		}
+		for _, member := range rawjson.Parse(object, "").Members() {
 			if !slices.Contains(names, member.Name) {
 				b.Raw(member.Name, member.Value)
 				names = append(names, member.Name)

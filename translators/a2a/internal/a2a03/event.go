@@ -29,16 +29,16 @@ func (r *raiser) event(result json.RawMessage, path string) json.RawMessage {
 	o := r.open(result, path, taskOld, nil)
 	switch kind := o.PeekText("kind"); kind {
 	case kindStatus:
-		return rawjson.NewBuilder().Raw(statusUpdate, r.statusUpdate(result, path)).Bytes()
+		return rawjson.NewBuilder().Raw(statusUpdate, r.statusUpdate(o)).Bytes()
 	case kindArtifact:
-		return rawjson.NewBuilder().Raw(artifactUpdate, r.artifactUpdate(result, path)).Bytes()
+		return rawjson.NewBuilder().Raw(artifactUpdate, r.artifactUpdate(o)).Bytes()
 	default:
 		return r.result(result, path)
 	}
 }
 
-func (r *raiser) statusUpdate(raw json.RawMessage, path string) json.RawMessage {
-	o := r.open(raw, path, updateOld, nil)
+func (r *raiser) statusUpdate(o *rawjson.Object) json.RawMessage {
+	judged(r, o, updateOld, nil)
 	r.kind(o, kindStatus)
 	r.final(o, rawText(o.Peek("status"), "state"))
 	return changed(rawjson.NewBuilder(), o, in("status", r.status))
@@ -64,8 +64,8 @@ func rawText(object json.RawMessage, name string) string {
 	return rawjson.Open(object).PeekText(name)
 }
 
-func (r *raiser) artifactUpdate(raw json.RawMessage, path string) json.RawMessage {
-	o := r.open(raw, path, messageOld, nil)
+func (r *raiser) artifactUpdate(o *rawjson.Object) json.RawMessage {
+	judged(r, o, messageOld, nil)
 	r.kind(o, kindArtifact)
 	return changed(rawjson.NewBuilder(), o, in("artifact", ofObject(r.artifact)))
 }
@@ -77,10 +77,10 @@ func (f *fromHTTP) event(body json.RawMessage, path string) json.RawMessage {
 		in(kindTask, ofObject(f.raised)),
 		in(kindMessage, ofObject(f.raisedMessage)),
 		in(statusUpdate, ofObject(func(value json.RawMessage, place string) json.RawMessage {
-			return f.raiser.statusUpdate(f.update(value, place, kindStatus), place)
+			return f.raiser.statusUpdate(rawjson.Parse(f.update(value, place, kindStatus), place))
 		})),
 		in(artifactUpdate, ofObject(func(value json.RawMessage, place string) json.RawMessage {
-			return f.raiser.artifactUpdate(f.update(value, place, kindArtifact), place)
+			return f.raiser.artifactUpdate(rawjson.Parse(f.update(value, place, kindArtifact), place))
 		})))
 }
 

@@ -2,7 +2,6 @@ package a2a03
 
 import (
 	"encoding/json"
-	"slices"
 
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
@@ -180,7 +179,7 @@ func (l *lowerer) configuration(raw json.RawMessage) json.RawMessage {
 	o := rawjson.Parse(raw, "")
 	b := rawjson.NewBuilder().Raw("blocking", opposite(o.Take("returnImmediately")))
 	b.Raw("pushNotificationConfig", o.Take("taskPushNotificationConfig"))
-	l.rest(b, o, slices.Concat(configOld, configNew), "/preferences")
+	l.rest(b, o, configBoth, "/preferences")
 	return b.Bytes()
 }
 
@@ -206,7 +205,7 @@ func (l *lowerer) part(raw json.RawMessage, path string) json.RawMessage {
 	} else if file != nil {
 		l.drop(canonical.LossExtension, path+"/extensions/a2a-v1/file")
 	}
-	l.rest(b, o, slices.Concat([]string{"text"}, partOld, partNew), path)
+	l.rest(b, o, partBoth, path)
 	return b.Bytes()
 }
 

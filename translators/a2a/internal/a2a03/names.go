@@ -54,6 +54,9 @@ var (
 	configOld  = []string{"blocking", "pushNotificationConfig"}
 	configNew  = []string{"returnImmediately", "taskPushNotificationConfig"}
 	paramsNew  = []string{"tenant"}
+
+	partBoth   = []string{"text", "kind", "file", "raw", "url", "filename", "mediaType"}
+	configBoth = []string{"blocking", "pushNotificationConfig", "returnImmediately", "taskPushNotificationConfig"}
 )
 
 // The names by which the HTTP form differs from JSON-RPC.

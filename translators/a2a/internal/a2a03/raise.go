@@ -63,7 +63,10 @@ func (r *raiser) check(o *rawjson.Object) {
 // open reads an object and refuses members that a careless reader takes for
 // those in old, and all that 1.0 takes for those in newer.
 func (r *raiser) open(raw json.RawMessage, path string, old, newer []string) *rawjson.Object {
-	o := rawjson.Parse(raw, path)
+	return judged(r, rawjson.Parse(raw, path), old, newer)
+}
+
+func judged(r *raiser, o *rawjson.Object, old, newer []string) *rawjson.Object {
 	for _, m := range o.Members() {
 		if n, found := like(m.Name, old); found && n != m.Name {
 			o.Fail(n, "given twice or misspelt")
