@@ -226,8 +226,8 @@ func (e *encoder) replyTo(body *canonical.Reply) (translators.Wire, error) {
 		return translators.Wire{}, refuse(canonical.CodeInternal, "the answer does not say to what")
 	}
 	w := translators.Wire{Header: header(e.m, e.version, "", "")}
-	if body.Failure != nil {
-		w.Body = jsonrpc.Failure(body.ID, e.errorOf(body.Failure))
+	if why := body.Failure; why != nil {
+		w.Body = jsonrpc.Failure(body.ID, e.errorOf(why))
 		return w, nil
 	}
 	result, err := e.answer(&body.Answer, "/body/answer")
