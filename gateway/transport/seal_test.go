@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/aepb/aepb-gateway/ect"
-	"github.com/aepb/aepb-gateway/ect/ecttest"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators"
 )
@@ -16,20 +15,7 @@ import (
 func TestSeal(t *testing.T) {
 	t.Parallel()
 	body := []byte(`{"jsonrpc":"2.0"}`)
-	token, err := ecttest.NewParty(t, "spiffe://example.com/gateway").Signer(t, nil).Sign(ect.Claims{
-		Act: ect.ActTranslate, Audience: []string{"spiffe://example.com/agent"}, OutputHash: ect.Hash(body),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	recorder, err := ect.NewRecorder(ect.RecorderDeps{Store: ecttest.NewStore()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	receipt, err := recorder.Record(t.Context(), token, ect.Filing{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	receipt := recorded(t, body)
 	for name, tc := range map[string]struct {
 		receipt ect.Receipt
 		body    []byte
@@ -53,7 +39,7 @@ func TestSeal(t *testing.T) {
 		if tc.ok != (err == nil) {
 			t.Errorf("%s: opened with %v", name, err)
 		}
-		if tc.ok && (string(wire.Body) != string(body) || !slices.Equal(tokens, []string{token.Compact(), "ancestor"})) {
+		if tc.ok && (string(wire.Body) != string(body) || !slices.Equal(tokens, []string{receipt.Compact(), "ancestor"})) {
 			t.Errorf("%s: got %q with %d tokens", name, wire.Body, len(tokens))
 		}
 	}

@@ -65,6 +65,7 @@ var cleanPackages = []string{
 	"gateway/task/store",
 	"gateway/worker",
 	"gateway/state/seal",
+	"gateway/webhook",
 	"policy",
 }
 
