@@ -3,6 +3,7 @@ package gateway
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"slices"
 	"strconv"
@@ -355,4 +356,74 @@ func (g *Gateway) inside(x *exchange, answer transport.Answer) transport.Answer 
 		return attest.Embed(form, answer, "")
 	}
 	return attest.Embed(form, answer, canonical.OpInvoke)
+}
+
+// stampRequest gives a message bound for an agent what only the roof can mint:
+// its id on the wire is the id of the ECT that testifies to it, and so is the
+// name of its progress. A relay within one protocol has every other id that it needs.
+func (x *exchange) stampRequest(id ect.ID) {
+	m := x.message
+	m.Correlation.WireID = quoted(string(id))
+	if x.in.Call.Agent != "" {
+		m.Preferences.CanAnswer = x.answerable(m.Preferences.CanAnswer)
+	}
+	if m.Preferences.CanAnswer == nil {
+		m.Preferences.CanAnswer = x.route.Endpoint.Asked // in a protocol where every request says so
+	}
+	if x.relay() || m.Op != canonical.OpInvoke {
+		return
+	}
+	if m.Correlation.MessageID == "" {
+		m.Correlation.MessageID = string(id)
+	}
+	if invoke, ok := m.Body.(*canonical.Invoke); ok && invoke.Turn.ID == "" {
+		invoke.Turn.ID = m.Correlation.MessageID
+	}
+	if x.agentStreams() == translators.StreamsReply && x.in.Call.Agent != "" && m.Correlation.Progress == nil && x.lasts() {
+		m.Correlation.Progress = m.Correlation.WireID
+	}
+}
+
+// tasked is a message as an agent hears it that may answer a call with a task:
+// that its caller would rather wait is our business and not the agent's, and so is
+// that its caller would take a task, where the agent has not said that it has any.
+func (x *exchange) tasked(m *canonical.Message) *canonical.Message {
+	if m.Op != canonical.OpInvoke || x.in.Call.Agent == "" || x.route.Description == nil || m.Preferences.TaskOK == x.route.Description.Tasks ||
+		x.agentStreams() == translators.StreamsTask || x.relay() && (m.Preferences.TaskOK || !x.tasking()) {
+		return m
+	}
+	out := *m
+	out.Preferences.TaskOK = x.route.Description.Tasks
+	return &out
+}
+
+func quoted(id string) json.RawMessage { return json.RawMessage(`"` + id + `"`) }
+
+// stampReply gives a reply bound for the caller its own request's id, and ids
+// to results that came without: an A2A task must have both.
+func (g *Gateway) stampReply(x *exchange, m *canonical.Message) {
+	m.Correlation.WireID = x.in.WireID
+	if x.relay() {
+		x.replyContext = m.Conversation.ContextID
+		return
+	}
+	if x.record != nil { // the work has names already
+		m.Conversation = x.record.CallerNames()
+		if result, ok := m.Body.(*canonical.Result); ok && result.Task != nil {
+			result.Task.ID, result.Task.ContextID = m.Conversation.TaskID, m.Conversation.ContextID
+		}
+	}
+	if m.Conversation.ContextID == "" {
+		m.Conversation.ContextID = x.message.Conversation.ContextID
+	}
+	if result, ok := m.Body.(*canonical.Result); ok && result.Output != nil {
+		if m.Conversation.ContextID == "" {
+			m.Conversation.ContextID = g.NewID()
+		}
+		if m.Conversation.TaskID == "" {
+			m.Conversation.TaskID = g.NewID()
+		}
+	}
+	x.replyContext = m.Conversation.ContextID
+	g.completeTask(x, m)
 }

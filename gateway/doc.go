@@ -1,12 +1,12 @@
 // Package gateway is the pipeline that each message takes from its caller to an agent and
 // back (architecture section 5).
 //
-// Read [Gateway.Exchange] in exchange.go first: it calls the steps in their order.
+// Read [Gateway.Exchange] in exchange.go first. Packages do the steps: admission, destination,
+// routing, attest, outbound. Here they are put together:
 //
-//	stages.go                        before translation: evidence, policy, claims (packages admission, destination)
-//	choose.go attestation.go         the endpoint and the capability; what package attest is told
-//	settle.go repeat.go              what a failure leaves, cancellation; replies that are kept (R6), lists
+//	exchange.go attestation.go       one message and its reply; what package attest is told of them
 //	patience.go made.go              how both sides stream, ask and keep tasks
+//	settle.go repeat.go              what a failure leaves, cancellation; replies that are kept (R6), lists
 //
 // What one reply does not answer becomes a run, which one goroutine uses at a time:
 //
@@ -15,21 +15,18 @@
 //	asking.go question.go            what the agent asks, and the message that answers it
 //	keeping.go                       the run on record and without its caller
 //
-// Inside Exchange, and inside Next and Close of the stream that Exchange returned, the run is
-// its caller's. handOver gives it to a worker and is the last thing that the giver does with
-// it. Other requests send it control messages, and read its record, which each writer swaps
-// by revision.
+// Inside Exchange, and inside Next and Close of the stream that it returned, the run is its
+// caller's. handOver gives it to a worker and is the last thing that the giver does with it.
+// Other requests send it control messages, and read its record, which each writer swaps.
 //
 // Messages about work that an earlier one began are answered from its record (package
 // task/store), which its caller alone may ask for (R2):
 //
-//	task.go watch.go                 get, list, cancel, subscribe; told from the record, or by the agent. A task that
-//	                                 its caller knows in another way than its agent is told from the record
-//	push.go takeover.go              webhooks, also for a replica that was lost: the task as a whole is posted
-//	                                 first, since what of its changes was posted is not known
+//	task.go watch.go                 get, list, cancel, subscribe; told from the record, or by the agent
+//	push.go                          webhooks (package webhook), also for a lost replica (package task): the task
+//	                                 as a whole is posted first, since what was posted is not known
 //	pass.go news.go hearing.go       what only one protocol has; notifications across revisions of MCP
-//
-// //	signal.go                        rollbacks, and decisions of humans (packages rollback, webhook)
+//	signal.go                        rollbacks, and decisions of humans (packages rollback, webhook)
 //
 // A protocol takes part in signals with its codec (translators.Signaler), its server, which
 // submits the token with the rest of the evidence (transport.Submitted), and its dialer. A

@@ -424,3 +424,72 @@ func (g *Gateway) toGateway(x *exchange) bool {
 	return x.to.Via != nil || x.to.Agent.ID != "" && (x.settings.rules.IsGateway(x.to.Agent.ID) ||
 		slices.ContainsFunc(g.Directory.Peers(), func(p directory.Peer) bool { return p.ID == x.to.Agent.ID }))
 }
+
+// heed: an agent that says that it has changed is not as it is known here, nor
+// is one that misses something in the header of a request.
+func (g *Gateway) heed(x *exchange, heard *canonical.Message) {
+	if heard == nil {
+		return
+	}
+	changed := false
+	switch said := heard.Body.(type) {
+	case *canonical.Error:
+		changed = said.Code == canonical.CodeHeaderMismatch
+	case *canonical.Event:
+		changer := x.to.Features.Changer
+		changed = changer != nil && said.Native != nil && changer.Changes(said.Native)
+	}
+	if changed {
+		g.Directory.Outdated(x.to.Agent.Name)
+	}
+}
+
+// lineage decides workflow and parents of leg 1 (R3, R4): the source's, or those
+// of the token that the message names, else the conversation's, else a root of a
+// fresh workflow.
+func (g *Gateway) lineage(x *exchange) {
+	if workflow, ids := x.in.Evidence.Origins(); len(ids) > 0 {
+		x.workflow, x.parents = workflow, ids
+		return
+	}
+	if x.record != nil { // more about the same work
+		x.workflow, x.parents = x.record.Workflow, x.behind(x.record)
+		return
+	}
+	if workflow, last, ok := x.thread.Last(); ok {
+		x.workflow, x.parents = workflow, []ect.ID{last}
+		return
+	}
+	x.workflow = g.NewID()
+}
+
+// remember makes the reply's ECT the conversation's last (R3).
+func (g *Gateway) remember(ctx context.Context, x *exchange) {
+	g.Conversations.Remember(ctx, x.dialogueKey(x.replyContext), x.workflow, x.trail.Reply())
+}
+
+// maxReferences bounds the tasks that one message refers to.
+const maxReferences = 32
+
+// owned refuses a message that refers to work which is not its caller's (R2): the
+// agent takes all of us for one caller, and would let it in. What is another's is
+// not found, like what never was.
+func (g *Gateway) owned(ctx context.Context, x *exchange) error {
+	at := &x.message.Conversation
+	if x.in.Call.Agent == "" {
+		return nil
+	}
+	if len(at.ReferenceTasks) > maxReferences {
+		return &canonical.Error{Code: canonical.CodeBadParams, Message: "the message refers to too many tasks"}
+	}
+	for i, id := range at.ReferenceTasks {
+		rec, err := store.Known(g.tasks.Load(ctx, x.keyOf(id)))
+		if err != nil {
+			return err
+		}
+		if rec.TaskID != "" {
+			at.ReferenceTasks[i] = rec.TaskID
+		}
+	}
+	return nil
+}

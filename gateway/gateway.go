@@ -286,9 +286,7 @@ func (g *Gateway) Describe(ctx context.Context, q transport.Inquiry) (*canonical
 	if endpoint.Binding == q.Binding {
 		viewer.Version = q.Version
 	}
-	if _, ok := g.Registry.Translator(q.Binding); ok {
-		viewer.CanAnswer = askableBy(g.Registry.Features(q.Binding).Asker, "", q.Form, q.CanAnswer)
-	}
+	viewer.CanAnswer = askableBy(g.Registry.Features(q.Binding).Asker, "", q.Form, q.CanAnswer)
 	description, _, err := g.Directory.DescribeFor(ctx, agent, endpoint, viewer)
 	return description, err
 }

@@ -2,11 +2,9 @@ package gateway
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"log/slog"
-	"strconv"
 	"time"
 
 	"github.com/aepb/aepb-gateway/gateway/problem"
@@ -22,10 +20,6 @@ const (
 
 	longestSilence = time.Hour // of a stream of news
 )
-
-func counts(in, out int) json.RawMessage {
-	return json.RawMessage("[" + strconv.Itoa(in) + "," + strconv.Itoa(out) + "]")
-}
 
 // keep writes the run's record, so that its caller can ask about it from now
 // on. durable: it must be on record before the caller hears of it.

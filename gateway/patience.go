@@ -7,9 +7,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/aepb/aepb-gateway/gateway/routing"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/rollback"
 	"github.com/aepb/aepb-gateway/translators/stream"
 )
 
@@ -295,4 +297,36 @@ func (p *pump) stop() {
 	}
 	p.cancel()
 	p.done.Wait()
+}
+
+// choose finds the route of the message: where the agent is, and what is called there.
+func (g *Gateway) choose(ctx context.Context, x *exchange) error {
+	q := routing.Query{
+		Sides: x.sides(), Body: x.asked, Header: x.in.Call.Wire.Header, Version: x.route.Endpoint.Version, Alone: x.alone, Timeout: x.settings.Timeout,
+	}
+	if x.record != nil {
+		q.Skill = x.record.Skill
+	}
+	route, err := routing.Router{Directory: g.Directory}.Resolve(ctx, q)
+	x.route, x.message, x.in.Call.Wire.Header = route, route.Message, route.Header
+	x.renamedCall = x.renamedCall || route.Renamed
+	return err
+}
+
+// sides are the caller and the agent.
+func (x *exchange) sides() routing.Sides {
+	return routing.Sides{In: &x.in, To: &x.to, Message: x.message}
+}
+
+// kin: both sides use the words of one protocol, whoever carries them.
+func (x *exchange) kin() bool { return x.sides().Kin(x.agentVersion()) }
+
+// undoing puts the form of rollbacks over HTTP in place of a protocol that has
+// none of its own, where the agent can be asked that way.
+func (g *Gateway) undoing(x *exchange) {
+	if x.message.Op != canonical.OpRollback || x.to.Codec == nil || x.to.Via != nil || g.Network.Rollbacks[x.to.Codec.Info().Binding] == nil {
+		return
+	}
+	x.to.Codec = rollback.Over(x.to.Codec)
+	x.to.Features = translators.FeaturesOf(x.to.Codec)
 }

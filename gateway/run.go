@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/attest"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators"
@@ -330,7 +331,7 @@ func (r *run) input() (string, ect.Ext) {
 	if r.sole != "" {
 		return r.sole, nil
 	}
-	return r.said.Sum(), countExt(r.said.Count(), 1)
+	return r.said.Sum(), ect.Ext{ect.ExtEvents: attest.Events(r.said.Count(), 1)}
 }
 
 // absorb adds up what a message says.

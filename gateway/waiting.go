@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators"
@@ -331,12 +330,6 @@ func (r *run) reply(ctx context.Context, m *canonical.Message) (transport.Answer
 		}
 	}
 	return x.answer(out), nil
-}
-
-func countExt(in, out int) ect.Ext {
-	ext := ect.Ext{}
-	ext[ect.ExtEvents] = counts(in, out)
-	return ext
 }
 
 // final is the reply to a caller who waited, as far as it has come.

@@ -267,9 +267,11 @@ func (c *counting) Get(ctx context.Context, refs ...ect.Ref) ([][]ect.Record, er
 // no more than 256 ids.
 func TestAttack_LineageWalkCostsTenThousandLookups(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, plan{config: config.Config{Limits: manyRequests()}})
-	store := &counting{Store: b.road.Evidence}
-	b.road.Evidence = store
+	store := &counting{}
+	b := newBed(t, plan{config: config.Config{Limits: manyRequests()}, observe: func(k *kept) {
+		store.Store = k.evidence
+		k.evidence = store
+	}})
 	wid := string(ect.NewID())
 	var wide []ect.ID
 	for range 100 {

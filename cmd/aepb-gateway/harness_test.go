@@ -82,8 +82,9 @@ type bed struct {
 
 // plan says what is special about a gateway.
 type plan struct {
-	config config.Config // agents besides the good ones, limits, policy
-	serve  bool          // as serve would run it, not dev: nobody is anonymous, no plain HTTP
+	observe func(*kept)   // sees what the gateway stores before the gateway does; nil: the ledger alone
+	config  config.Config // agents besides the good ones, limits, policy
+	serve   bool          // as serve would run it, not dev: nobody is anonymous, no plain HTTP
 
 	noToken bool // operators show certificates
 	noAINP  bool // AINP is not spoken
@@ -197,7 +198,12 @@ func (b *bed) start(t *testing.T, p plan) {
 	if p.noAINP {
 		s.ainp = tainp.Identity{}
 	}
-	s.uacp, s.also, s.observe, s.epoch = listen(t), p.also, b.ledger.observe, time.Now().Truncate(time.Second)
+	s.uacp, s.also, s.observe, s.epoch = listen(t), p.also, func(k *kept) {
+		if p.observe != nil {
+			p.observe(k)
+		}
+		b.ledger.observe(k)
+	}, time.Now().Truncate(time.Second)
 	s.slim, err = readSLIM(p.config.SLIM)
 	must(t, err)
 	b.at.UACP = "uacps://" + s.uacp.Addr().String()

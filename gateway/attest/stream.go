@@ -38,9 +38,13 @@ func (s *Service) OpenStream(ctx context.Context, t *Trail, stream Stream, paren
 // CloseStream signs and records the token that closes a stream: it covers all events. Its
 // errors are those of OpenStream.
 func (s *Service) CloseStream(ctx context.Context, t *Trail, stream Stream, end End) (ect.ID, error) {
-	counts := json.RawMessage("[" + strconv.Itoa(end.In) + "," + strconv.Itoa(end.Out) + "]")
-	receipt, err := s.mark(ctx, t, stream, end, ect.Ext{ect.ExtEvents: counts}, "close")
+	receipt, err := s.mark(ctx, t, stream, end, ect.Ext{ect.ExtEvents: Events(end.In, end.Out)}, "close")
 	return receipt.ID(), err
+}
+
+// Events is how many events a token covers (aepb.events).
+func Events(in, out int) json.RawMessage {
+	return json.RawMessage("[" + strconv.Itoa(in) + "," + strconv.Itoa(out) + "]")
 }
 
 func (s *Service) mark(ctx context.Context, t *Trail, stream Stream, end End, ext ect.Ext, state string) (ect.Receipt, error) {
