@@ -271,11 +271,7 @@ func (g *Gateway) Describe(ctx context.Context, q transport.Inquiry) (*canonical
 	if err != nil {
 		return nil, err
 	}
-	agent, err = g.Directory.Reach(ctx, agent)
-	if err != nil {
-		return nil, err
-	}
-	if err := destination.MayCall(q.Caller, agent.Rules); err != nil { // a successor has rules of its own
+	if agent, err = g.Router().Current(ctx, q.Caller, agent); err != nil {
 		return nil, err
 	}
 	endpoint := agent.Endpoint(q.Binding)

@@ -79,6 +79,7 @@ var attackIndex = []attackFinding{
 	{id: "7", what: "reach an agent without being on its list, by a capability document that names it or its address", tests: []string{
 		"TestAttack_DocumentNamesAListedAgent", "TestAttack_DocumentUsesAListedAgentsAddress",
 		"gateway/destination:TestAttack_DrainingDocumentOfListedAgent",
+		"gateway:TestAttack_SuccessorDescribesListedAgent",
 	}},
 	{id: "8", what: "have the gateway post to a webhook under its own certificate, also to agents and to itself", tests: []string{
 		"TestAttack_WebhookSpeaksAsTheGateway", "TestAttack_WebhookToAListedAgent", "TestAttack_WebhookToOurselves",

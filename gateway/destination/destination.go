@@ -100,6 +100,16 @@ func (r *Resolver) Successor(ctx context.Context, q Query, d Destination) Destin
 	return r.onwards(ctx, q, r.follow(ctx, q, d, false))
 }
 
+// Current is the agent in place of a listed one whom the caller may call: itself, or what it was
+// succeeded by. Its errors are those of [directory.Directory.Reach] and of [MayCall].
+func (r *Resolver) Current(ctx context.Context, caller identity.Caller, agent directory.Agent) (directory.Agent, error) {
+	d := r.follow(ctx, Query{Caller: caller, Agent: agent.Name}, Destination{Agent: agent}, false)
+	if _, ok := errors.AsType[*problem.NoPathError](d.Unreachable); d.Unreachable != nil && !ok {
+		return d.Agent, d.Unreachable
+	}
+	return d.Agent, MayCall(caller, d.Agent.Rules)
+}
+
 // speaking is the destination with the codec of its protocol; nil: it is not known.
 func (r *Resolver) speaking(d Destination, codec translators.Translator) Destination {
 	binding := canonical.Binding("")

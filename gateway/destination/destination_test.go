@@ -100,6 +100,7 @@ type env struct {
 
 	t         testing.TB
 	directory *directory.Directory
+	registry  *translators.Registry
 	network   *network
 	denied    []policy.Constraint
 }
@@ -113,10 +114,10 @@ func newEnv(t testing.TB, agents ...directory.Agent) *env {
 		Egress:     allowAll{}, Client: e.network, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
 	})
 	e.must(err)
-	registry, err := translators.NewRegistry(a2a.New(translators.Config{}), mcp.New(translators.Config{}))
+	e.registry, err = translators.NewRegistry(a2a.New(translators.Config{}), mcp.New(translators.Config{}))
 	e.must(err)
 	e.Resolver, err = destination.New(destination.Deps{
-		Registry: registry, Directory: e.directory, Now: time.Now, Denied: func(c policy.Constraint) { e.denied = append(e.denied, c) },
+		Registry: e.registry, Directory: e.directory, Now: time.Now, Denied: func(c policy.Constraint) { e.denied = append(e.denied, c) },
 	})
 	e.must(err)
 	e.must(e.directory.AllowDocuments(directory.Documents{Hosts: []string{"visited.example", "heir.example"}, Rules: only(callerID)}))
@@ -224,7 +225,15 @@ func (e *env) reach(q destination.Query) (lines []string) {
 	if len(e.network.requests) > 0 {
 		e.t.Errorf("Find has asked %q", e.network.requests)
 	}
-	return append([]string{summary(e.Reach(e.t.Context(), q, d))}, e.network.requests...)
+	d = e.Reach(e.t.Context(), q, d)
+	binding := canonical.Binding("")
+	if d.Codec != nil {
+		binding = d.Codec.Info().Binding
+	}
+	if d.Features != e.registry.Features(binding) {
+		e.t.Errorf("%s: its features are not those of %q", summary(d), binding)
+	}
+	return append([]string{summary(d)}, e.network.requests...)
 }
 
 // world is an environment with an agent of each sort, all for one caller alone.
@@ -395,6 +404,20 @@ func TestFind_NoPath(t *testing.T) {
 		if len(e.network.requests) > 0 {
 			t.Errorf("%s: asked %q", name, e.network.requests)
 		}
+	}
+}
+
+// TestPeerRoute_URL: a message for an agent says for whom it is, and one for translation
+// alone does not.
+func TestPeerRoute_URL(t *testing.T) {
+	t.Parallel()
+	route := destination.PeerRoute{Peer: peer(), From: a2a.Binding, To: "far-v1@2"}
+	if got, want := route.URL(), peerURL+"?from=a2a-v1&to=far-v1%402"; got != want {
+		t.Errorf("for translation alone: %s, expected %s", got, want)
+	}
+	route.Agent = "spiffe://a/b&c"
+	if got, want := route.URL(), peerURL+"?dest=spiffe%3A%2F%2Fa%2Fb%26c&from=a2a-v1&to=far-v1%402"; got != want {
+		t.Errorf("for an agent: %s, expected %s", got, want)
 	}
 }
 

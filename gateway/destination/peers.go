@@ -242,7 +242,7 @@ func (r *Resolver) servesAgent(ctx context.Context, q transport.Question, s *sea
 	if MayCall(q.Caller, agent.Rules) != nil {
 		return false, false
 	}
-	agent, err := r.deps.Directory.Reach(ctx, agent)
+	agent, err := r.Current(ctx, q.Caller, agent)
 	if err != nil {
 		return false, false
 	}

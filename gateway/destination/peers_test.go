@@ -224,6 +224,7 @@ func TestServes_WhoLearnsWhat(t *testing.T) {
 		"lost":                                {caller(), "a2a-v1", "mcp-v1", "lost", 3, false, ageOfAgent, []string{"lost.example"}},
 		"ended":                               {caller(), "a2a-v1", "mcp-v1", "finished", 3, false, ageOfAgent, []string{"finished.example"}},
 		"ended, with a successor":             {caller(), "a2a-v1", "mcp-v1", "ended", 3, true, ageOfAgent, []string{"ended.example", "heir.example"}},
+		"ended, the successor to an outsider": {outsider(), "a2a-v1", "mcp-v1", "open", 3, false, ageOfAgent, []string{"open.example", "heir.example"}},
 		"behind a peer":                       {caller(), "a2a-v1", "far-v1", "behind", 3, true, ageOfAgent, []string{peerID + " a2a-v1>far-v1 for behind"}},
 		"behind a peer, which asks no others": {caller(), "a2a-v1", "far-v1", "behind", 1, true, ageOfAgent, []string{peerID + " a2a-v1>far-v1 for behind"}},
 		"behind a peer, to an outsider":       {outsider(), "a2a-v1", "far-v1", "behind", 3, false, ageOfAgent, nil},
@@ -243,6 +244,8 @@ func TestServes_WhoLearnsWhat(t *testing.T) {
 			t.Parallel()
 			e := world(t)
 			e.network.pages[peerID+" a2a-v1>far-v1"] = "{}"
+			e.network.pages["open.example"] = document("open", directory.Retired, heirURL, mcp.Binding)
+			e.must(e.directory.Put(described("open", policy.Rules{Open: true})))
 			serves, age := e.Serves(t.Context(), transport.Question{
 				From: translators.ParseSide(c.from), To: translators.ParseSide(c.to), Dest: c.dest, Caller: c.caller, Forwards: c.forwards,
 			})
