@@ -33,6 +33,30 @@ func (r A2AReply) State() a2a.TaskState {
 	return r.Task.Status.State
 }
 
+// Text is all the text of the message, or of the task's artifacts and then its
+// status message, joined by newlines.
+func (r A2AReply) Text() string {
+	var parts []*a2a.Part
+	if r.Message != nil {
+		parts = r.Message.Parts
+	}
+	if r.Task != nil {
+		for _, artifact := range r.Task.Artifacts {
+			parts = append(parts, artifact.Parts...)
+		}
+		if said := r.Task.Status.Message; said != nil {
+			parts = append(parts, said.Parts...)
+		}
+	}
+	var texts []string
+	for _, p := range parts {
+		if t, ok := p.Content.(a2a.Text); ok {
+			texts = append(texts, string(t))
+		}
+	}
+	return strings.Join(texts, "\n")
+}
+
 // A2ACall does what any user of the A2A Go SDK does: it resolves the card below
 // baseURL, picks an interface from it and sends one message.
 func A2ACall(ctx context.Context, client *http.Client, baseURL string, message *a2a.Message) (A2AReply, error) {

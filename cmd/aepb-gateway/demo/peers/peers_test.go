@@ -89,8 +89,8 @@ func TestConciergeBehaviours(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got.State() != tt.state || textOf(got) != tt.want {
-				t.Errorf("state %q text %q, want %q %q", got.State(), textOf(got), tt.state, tt.want)
+			if got.State() != tt.state || got.Text() != tt.want {
+				t.Errorf("state %q text %q, want %q %q", got.State(), got.Text(), tt.state, tt.want)
 			}
 		})
 	}
@@ -146,8 +146,8 @@ func TestToolbox(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got.Version != mode.version || textOf(got) != "hello" || got.Result.IsError || len(got.Tools) != 4 {
-				t.Errorf("version %s, text %q, isError %t, %d tools", got.Version, textOf(got), got.Result.IsError, len(got.Tools))
+			if got.Version != mode.version || got.Text() != "hello" || got.Result.IsError || len(got.Tools) != 4 {
+				t.Errorf("version %s, text %q, isError %t, %d tools", got.Version, got.Text(), got.Result.IsError, len(got.Tools))
 			}
 		})
 	}
@@ -177,8 +177,8 @@ func TestTools(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if textOf(got) != tt.want || got.Result.IsError != tt.failed {
-				t.Errorf("text %q isError %t, want %q %t", textOf(got), got.Result.IsError, tt.want, tt.failed)
+			if got.Text() != tt.want || got.Result.IsError != tt.failed {
+				t.Errorf("text %q isError %t, want %q %t", got.Text(), got.Result.IsError, tt.want, tt.failed)
 			}
 		})
 	}
@@ -298,28 +298,4 @@ func post(t *testing.T, client *http.Client, url, body string, evidence []string
 		t.Fatal(err)
 	}
 	return string(answer)
-}
-
-// textOf is all the text of the message, or of the task's artifacts and then its
-// status message, joined by newlines.
-func textOf(r A2AReply) string {
-	var parts []*a2a.Part
-	if r.Message != nil {
-		parts = r.Message.Parts
-	}
-	if r.Task != nil {
-		for _, artifact := range r.Task.Artifacts {
-			parts = append(parts, artifact.Parts...)
-		}
-		if said := r.Task.Status.Message; said != nil {
-			parts = append(parts, said.Parts...)
-		}
-	}
-	var texts []string
-	for _, p := range parts {
-		if t, ok := p.Content.(a2a.Text); ok {
-			texts = append(texts, string(t))
-		}
-	}
-	return strings.Join(texts, "\n")
 }
