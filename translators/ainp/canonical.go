@@ -104,25 +104,12 @@ func (t Text) WithEvidence(tokens []string) (Text, error) {
 
 // HashInput is Text.HashInput of a body. It fails with a *translators.MalformedError.
 func HashInput(body []byte) ([]byte, error) {
-	text, err := opened(body, Envelope.Text)
-	return text.HashInput(), err
-}
-
-// Evidence is Envelope.Evidence of a body. It fails with a *translators.MalformedError.
-func Evidence(body []byte) ([]string, error) { return opened(body, Envelope.Evidence) }
-
-// WithEvidence is Envelope.WithEvidence of a body, without a signature. It fails with a *translators.MalformedError.
-func WithEvidence(body []byte, tokens []string) ([]byte, error) {
-	return opened(body, func(e Envelope) ([]byte, error) { return evidenced(e.body, tokens, "") })
-}
-
-// opened is what there is to know of a body, or why it is no envelope.
-func opened[T any](body []byte, read func(Envelope) (T, error)) (out T, err error) {
 	e, err := Open(body)
 	if err != nil {
-		return out, err
+		return nil, err
 	}
-	return read(e)
+	text, err := e.Text()
+	return text.HashInput(), err
 }
 
 // withoutEvidence is a payload without tokens, and without the members that are
@@ -281,9 +268,6 @@ type Head struct {
 	At              time.Time
 	TTL             time.Duration
 }
-
-// ReadHead is Envelope.Head of a body. It fails with a *translators.MalformedError.
-func ReadHead(body []byte) (Head, error) { return opened(body, Envelope.Head) }
 
 // Head reads the members of a Head, and those only, by their exact names. A
 // member of another type is a *translators.MalformedError.

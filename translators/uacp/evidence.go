@@ -165,21 +165,10 @@ func FormOf(data []byte) string {
 }
 
 // HashInput is Opened.HashInput of a frame's octets.
-func HashInput(data []byte) ([]byte, error) { return opened(data, Opened.HashInput) }
-
-// Evidence is Opened.Evidence of a frame's octets.
-func Evidence(data []byte) ([]string, error) { return opened(data, Opened.Evidence) }
-
-// WithEvidence is Opened.WithEvidence of a frame's octets.
-func WithEvidence(data []byte, tokens []string) ([]byte, error) {
-	return opened(data, func(o Opened) ([]byte, error) { return o.WithEvidence(tokens) })
-}
-
-// opened is what there is to know of a frame's octets, or why they are no frame.
-func opened[T any](data []byte, read func(Opened) (T, error)) (out T, err error) {
+func HashInput(data []byte) ([]byte, error) {
 	o, err := Open(data)
 	if err != nil {
-		return out, err
+		return nil, err
 	}
-	return read(o)
+	return o.HashInput()
 }

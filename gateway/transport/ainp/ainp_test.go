@@ -228,7 +228,8 @@ func TestAtTheDoor(t *testing.T) {
 			if tc.status != 200 && len(r.seen()) != 0 {
 				t.Error("it went down the road")
 			}
-			head, err := form.ReadHead(got.Body.Bytes())
+			answer, _ := opened(t, got.Body.Bytes())
+			head, err := answer.Head()
 			if err != nil || head.From != party("gateway").DID {
 				t.Errorf("the answer is from %q, %v", head.From, err)
 			}
@@ -241,7 +242,8 @@ func TestAtTheDoor(t *testing.T) {
 // was asked in.
 func holds(t *testing.T, body []byte, profile form.SigProfile) {
 	t.Helper()
-	head, err := form.ReadHead(body)
+	answer, text := opened(t, body)
+	head, err := answer.Head()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -249,7 +251,7 @@ func holds(t *testing.T, body []byte, profile form.SigProfile) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, text := opened(t, body); !ed25519.Verify(party("gateway").Key.Public().(ed25519.PublicKey), text.SigningInput(profile), sig) {
+	if !ed25519.Verify(party("gateway").Key.Public().(ed25519.PublicKey), text.SigningInput(profile), sig) {
 		t.Error("the answer's signature does not hold")
 	}
 }
@@ -273,7 +275,8 @@ func TestWhoCalls(t *testing.T) {
 		if diff := cmp.Diff([]string{"a.b.c"}, call.Evidence); diff != "" {
 			t.Errorf("%s: evidence (-want +got):\n%s", name, diff)
 		}
-		back, err := form.Evidence(got.Body.Bytes())
+		answer, _ := opened(t, got.Body.Bytes())
+		back, err := answer.Evidence()
 		if diff := cmp.Diff([]string{"our.own.token"}, back); diff != "" || err != nil {
 			t.Errorf("%s: evidence back, %v (-want +got):\n%s", name, err, diff)
 		}

@@ -29,7 +29,11 @@ func filled(t *testing.T, octets int) translators.Wire {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if w.Body, err = form.WithEvidence(w.Body, []string{"some.body.s"}); err != nil {
+		frame, err := form.Open(w.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if w.Body, err = frame.WithEvidence([]string{"some.body.s"}); err != nil {
 			t.Fatal(err)
 		}
 		return w
