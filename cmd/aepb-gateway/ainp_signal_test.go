@@ -46,7 +46,7 @@ func (f *careful) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	form := ainp.New(translators.Config{})
 	m, err := form.Decode(translators.Wire{Body: body})
-	head, bad := ainp.ReadHead(body)
+	head, bad := ainpHead(body)
 	if err != nil || bad != nil || !holds(r.Context(), head, body, ainp.SigDraft) {
 		w.WriteHeader(http.StatusBadRequest)
 		return
@@ -87,7 +87,7 @@ func (f *careful) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	out, _, err := form.Encode(reply, translators.Target{Stamp: translators.Stamp{From: did("careful").DID, To: head.From, At: time.Now()}})
 	if err == nil && len(evidence) > 0 {
-		out.Body, err = ainp.WithEvidence(out.Body, evidence)
+		out.Body, err = ainpWithEvidence(out.Body, evidence)
 	}
 	if err != nil {
 		w.WriteHeader(http.StatusInternalServerError)
@@ -128,7 +128,7 @@ func TestAINPSignals(t *testing.T) {
 			input, err := ainp.HashInput(body)
 			must(t, err)
 			claims.OutputHash = ect.Hash(input)
-			body, err = ainp.WithEvidence(body, []string{ecttest.Mint(t, b.me, ecttest.Recipe{Claims: *claims})})
+			body, err = ainpWithEvidence(body, []string{ecttest.Mint(t, b.me, ecttest.Recipe{Claims: *claims})})
 			must(t, err)
 		}
 		return b.send(t, letter{via: via, at: "/agents/careful/ainp", body: string(signed(did("alice"), body, ainp.SigDraft))})

@@ -39,7 +39,7 @@ func (f *slowScribe) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if err != nil {
 			return
 		}
-		head, err := ainp.ReadHead(body)
+		head, err := ainpHead(body)
 		if err != nil || !holds(r.Context(), head, body, ainp.SigDraft) {
 			return
 		}
@@ -149,7 +149,7 @@ func hear(t *testing.T, conn *websocket.Conn) word {
 	}
 	out := word{raw: string(body)}
 	must(t, json.Unmarshal(body, &out))
-	head, err := ainp.ReadHead(body)
+	head, err := ainpHead(body)
 	must(t, err)
 	if !holds(t.Context(), head, body, ainp.SigDraft) {
 		t.Errorf("the signature does not hold: %s", short(body))
@@ -160,7 +160,7 @@ func hear(t *testing.T, conn *websocket.Conn) word {
 func tell(t *testing.T, conn *websocket.Conn, who tainp.Identity, invoke *canonical.Invoke) string {
 	t.Helper()
 	body := envelopeOf(t, who, invoke)
-	head, err := ainp.ReadHead(body)
+	head, err := ainpHead(body)
 	must(t, err)
 	must(t, conn.Write(t.Context(), websocket.MessageText, signed(who, body, ainp.SigDraft)))
 	return head.ID

@@ -80,7 +80,7 @@ func (b *bed) decidedOnce(t *testing.T, h *webhook, name string, decision ect.Cl
 		frame := b.signal(t, &canonical.Message{Op: canonical.OpDecision, Body: &canonical.Signal{Approval: approval, Token: token}})
 		if len(evidence) > 0 {
 			var err error
-			frame, err = uacp.WithEvidence(frame, evidence)
+			frame, err = uacpWithEvidence(frame, evidence)
 			must(t, err)
 		}
 		conn := b.dialUACP(t, name, who)

@@ -175,11 +175,11 @@ func (f *uacpFake) answer(body []byte) []byte {
 
 // checkpointed is a reply with a checkpoint of what was there before.
 func (f *uacpFake) checkpointed(request, reply []byte) []byte {
-	tokens, err := uacp.Evidence(request)
+	tokens, err := uacpEvidence(request)
 	if err != nil || len(tokens) == 0 {
 		return nil
 	}
-	out, err := uacp.WithEvidence(reply, []string{f.undo(tokens[0])})
+	out, err := uacpWithEvidence(reply, []string{f.undo(tokens[0])})
 	if err != nil {
 		return nil
 	}
@@ -279,7 +279,7 @@ func (f *ainpFake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	}
-	head, err := ainp.ReadHead(body)
+	head, err := ainpHead(body)
 	if err != nil || !holds(r.Context(), head, body, f.profile) {
 		w.WriteHeader(http.StatusUnauthorized)
 		return
@@ -430,7 +430,7 @@ func telling(text string) *canonical.Invoke {
 
 // tokensIn are those inside an envelope, newest first; nil: it cannot be read.
 func tokensIn(body []byte) []string {
-	tokens, err := ainp.Evidence(body)
+	tokens, err := ainpEvidence(body)
 	if err != nil {
 		return nil
 	}

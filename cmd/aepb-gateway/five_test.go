@@ -134,7 +134,7 @@ func TestEvidenceInside(t *testing.T) {
 	for dest, inside := range map[string]struct {
 		tokens func([]byte) ([]string, error)
 		hash   func([]byte) ([]byte, error)
-	}{"abacus": {uacp.Evidence, uacp.HashInput}, "scribe": {ainp.Evidence, ainp.HashInput}} {
+	}{"abacus": {uacpEvidence, uacp.HashInput}, "scribe": {ainpEvidence, ainp.HashInput}} {
 		const n = 40 // which a double holds, so that sorting is all that RFC 8785 does
 		body := addBody(n)
 		source := b.token(t, body)
@@ -226,7 +226,7 @@ func TestUACPCaller(t *testing.T) {
 // coversUACP verifies what came in an enveloped reply, the newest first.
 func (b *bed) coversUACP(t *testing.T, reply []byte, carriage string) {
 	t.Helper()
-	tokens, err := uacp.Evidence(reply)
+	tokens, err := uacpEvidence(reply)
 	must(t, err)
 	input, err := uacp.HashInput(reply)
 	must(t, err)
@@ -261,12 +261,12 @@ func TestAINPCaller(t *testing.T) {
 			n := b.number()
 			got := b.send(t, letter{at: "/agents/" + dest + "/ainp", body: string(signed(alice, envelopeOf(t, alice, addition(n)), profile))})
 			b.right(t, got, strconv.FormatInt(n+1, 10))
-			tokens, err := ainp.Evidence(got.body)
+			tokens, err := ainpEvidence(got.body)
 			must(t, err)
 			input, err := ainp.HashInput(got.body)
 			must(t, err)
 			b.coversReply(t, tokens, input, true)
-			if head, err := ainp.ReadHead(got.body); err != nil || head.To != alice.DID || head.From == "" || head.Sig == "" {
+			if head, err := ainpHead(got.body); err != nil || head.To != alice.DID || head.From == "" || head.Sig == "" {
 				t.Errorf("%s: the answer is from %q to %q, signed %t", dest, head.From, head.To, head.Sig != "")
 			}
 		}
@@ -283,7 +283,7 @@ func TestEvidenceOfTheAgentInside(t *testing.T) {
 	b := newBed(t, plan{})
 	minted, legs, scribe := make(chan ect.ID, 1), make(chan ect.Claims, 1), b.party(t, b.svid(t, "/scribe"))
 	b.ainpAgent(t, "scribe", &ainpFake{seen: func(body []byte) {
-		if tokens, err := ainp.Evidence(body); err == nil && len(tokens) > 0 {
+		if tokens, err := ainpEvidence(body); err == nil && len(tokens) > 0 {
 			if leg, _, err := ect.ParseUnverified(tokens[0]); err == nil {
 				legs <- leg
 			}
@@ -301,7 +301,7 @@ func TestEvidenceOfTheAgentInside(t *testing.T) {
 		if claims, _, err := ect.ParseUnverified(token); err == nil {
 			minted <- claims.ID
 		}
-		with, err := ainp.WithEvidence(good, []string{token})
+		with, err := ainpWithEvidence(good, []string{token})
 		if err != nil {
 			return nil
 		}

@@ -59,7 +59,7 @@ func sentAt(offset time.Duration, ttl string) func(*testing.T, *bed) string {
 	return func(t *testing.T, b *bed) string {
 		t.Helper()
 		text := envelopeOf(t, did("alice"), addition(b.number()))
-		head, err := ainp.ReadHead(text)
+		head, err := ainpHead(text)
 		must(t, err)
 		was := strconv.FormatInt(head.At.UnixMilli(), 10)
 		is := strconv.FormatInt(head.At.Add(offset).UnixMilli(), 10)
@@ -241,14 +241,14 @@ func TestAINPAgentMisbehaves(t *testing.T) {
 		"from the past":            other(`"timestamp":1`, `"timestamp":0`),
 		"from the future":          other(`"timestamp":1`, `"timestamp":9`),
 		"evidence of another body": func(good []byte) []byte {
-			with, err := ainp.WithEvidence(good, []string{token})
+			with, err := ainpWithEvidence(good, []string{token})
 			if err != nil {
 				return nil
 			}
 			return signed(sender, with, ainp.SigDraft)
 		},
 		"evidence that is none": func(good []byte) []byte {
-			with, err := ainp.WithEvidence(good, []string{"x.y.z"})
+			with, err := ainpWithEvidence(good, []string{"x.y.z"})
 			if err != nil {
 				return nil
 			}
@@ -289,7 +289,7 @@ func TestSourceEvidenceInTheMessage(t *testing.T) {
 		must(t, err)
 		recipe := b.recipe("")
 		recipe.Claims.OutputHash = ect.Hash(append(input, about...))
-		body, err = ainp.WithEvidence(body, []string{ecttest.Mint(t, b.me, recipe)})
+		body, err = ainpWithEvidence(body, []string{ecttest.Mint(t, b.me, recipe)})
 		must(t, err)
 		return b.send(t, letter{at: "/agents/strict/ainp", body: string(signed(did("alice"), body, ainp.SigDraft))})
 	}

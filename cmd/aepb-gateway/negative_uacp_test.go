@@ -72,7 +72,7 @@ func seen(topic, payload string) func(*testing.T, *bed) []byte {
 func withTokens(tokens ...string) func(*testing.T, *bed) []byte {
 	return func(t *testing.T, b *bed) []byte {
 		t.Helper()
-		out, err := uacp.WithEvidence(good(uacp.FormEnveloped)(t, b), tokens)
+		out, err := uacpWithEvidence(good(uacp.FormEnveloped)(t, b), tokens)
 		must(t, err)
 		return out
 	}
@@ -212,7 +212,7 @@ func TestUACPSourceEvidence(t *testing.T) {
 	must(t, err)
 	recipe := b.recipe("")
 	recipe.Claims.OutputHash = ect.Hash(input)
-	frame, err = uacp.WithEvidence(frame, []string{ecttest.Mint(t, b.me, recipe)})
+	frame, err = uacpWithEvidence(frame, []string{ecttest.Mint(t, b.me, recipe)})
 	must(t, err)
 	for range 2 { // the second gets the answer that was kept (R6)
 		reply := b.askUACP(t, "strict", frame)
@@ -272,14 +272,14 @@ func TestUACPAgentMisbehaves(t *testing.T) {
 		"an error under success":      {payload(`{"body":{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"x"}},"aepb":{}}`), bad},
 		"evidence of another shape":   {payload(`{"body":{"jsonrpc":"2.0","id":1,"result":{"content":[]}},"aepb":{"ect":7}}`), bad},
 		"evidence of another body": {func(good []byte) []byte {
-			out, err := uacp.WithEvidence(good, []string{token})
+			out, err := uacpWithEvidence(good, []string{token})
 			if err != nil {
 				return nil
 			}
 			return out
 		}, bad},
 		"evidence that is none": {func(good []byte) []byte {
-			out, err := uacp.WithEvidence(good, []string{"x.y.z"})
+			out, err := uacpWithEvidence(good, []string{"x.y.z"})
 			if err != nil {
 				return nil
 			}

@@ -38,7 +38,7 @@ func watch(t *testing.T, conn *tls.Conn) (events []*canonical.Event, hash ect.St
 		must(t, err)
 		f, err := uacp.ParseFrame(body)
 		must(t, err)
-		more, err := uacp.Evidence(body)
+		more, err := uacpEvidence(body)
 		must(t, err)
 		tokens = append(tokens, more...)
 		mark := uacp.MarkOf(body)

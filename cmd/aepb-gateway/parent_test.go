@@ -116,7 +116,7 @@ func (b *bed) namings(t *testing.T, mint *lineal) map[string]naming {
 			if par != nil {
 				input, err := uacp.HashInput(frame)
 				must(t, err)
-				frame, err = uacp.WithEvidence(frame, []string{mint.token(t, input, par)})
+				frame, err = uacpWithEvidence(frame, []string{mint.token(t, input, par)})
 				must(t, err)
 			}
 			return string(b.askUACP(t, "abacus", frame))
@@ -161,7 +161,7 @@ func (b *bed) overAINP(mint *lineal) naming {
 		if par != nil {
 			input, err := ainp.HashInput(said)
 			must(t, err)
-			said, err = ainp.WithEvidence(said, []string{mint.token(t, input, par)})
+			said, err = ainpWithEvidence(said, []string{mint.token(t, input, par)})
 			must(t, err)
 		}
 		return string(b.send(t, letter{at: "/agents/abacus/ainp", body: string(signed(alice, said, ainp.SigDraft))}).body)

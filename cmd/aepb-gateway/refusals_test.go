@@ -71,7 +71,7 @@ func (b *bed) doors(via *http.Client, frames func(*testing.T, []byte) []byte) ma
 			frame := frameOf(t, uacp.FormEnveloped, addition(1))
 			input, err := uacp.HashInput(frame)
 			must(t, err)
-			frame, err = uacp.WithEvidence(frame, evidence(input))
+			frame, err = uacpWithEvidence(frame, evidence(input))
 			must(t, err)
 			return 0, failed(t, uacp.New(translators.Config{}), translators.Wire{Binding: uacp.Binding, Body: frames(t, frame)})
 		},
@@ -81,7 +81,7 @@ func (b *bed) doors(via *http.Client, frames func(*testing.T, []byte) []byte) ma
 			input, err := ainp.HashInput(body)
 			must(t, err)
 			if tokens := evidence(input); len(tokens) > 0 {
-				body, err = ainp.WithEvidence(body, tokens)
+				body, err = ainpWithEvidence(body, tokens)
 				must(t, err)
 			}
 			got := b.send(t, letter{via: via, at: "/agents/calculator/ainp", body: string(signed(alice, body, ""))})

@@ -65,7 +65,7 @@ func TestUACPSignals(t *testing.T) {
 	if got := <-callbacks; got != hook.server.URL+"/decided" {
 		t.Errorf("the agent was told of %q", got)
 	}
-	tokens, err := uacp.Evidence(reply)
+	tokens, err := uacpEvidence(reply)
 	must(t, err)
 	first, _, err := ect.ParseUnverified(tokens[0])
 	must(t, err)
@@ -93,7 +93,7 @@ func TestUACPSignals(t *testing.T) {
 	must(t, err)
 	asked, _, err := ect.ParseUnverified(request)
 	must(t, err)
-	tokens, err = uacp.Evidence(reply)
+	tokens, err = uacpEvidence(reply)
 	must(t, err)
 	legs := b.legsOf(t, tokens)
 	proven := slices.ContainsFunc(legs, func(c ect.Claims) bool { return slices.Contains(c.Parents, asked.ID) }) &&

@@ -17,7 +17,7 @@ import (
 func (b *bed) echoed(t *testing.T, octets int) (reply []byte, tokens []string, named string) {
 	t.Helper()
 	reply = b.askUACP(t, "concierge", frameOf(t, uacp.FormEnveloped, telling(strings.Repeat("x", octets))))
-	tokens, err := uacp.Evidence(reply)
+	tokens, err := uacpEvidence(reply)
 	must(t, err)
 	if _, rest, ok := strings.Cut(string(reply), `"parent_jti":"`); ok {
 		named, _, _ = strings.Cut(rest, `"`)

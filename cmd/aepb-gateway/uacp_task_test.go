@@ -243,7 +243,7 @@ func TestListsOfUACPCallers(t *testing.T) {
 		if !ok {
 			t.Fatalf("%s: the list is %s", carriage, short(body))
 		}
-		tokens, err := uacp.Evidence(body)
+		tokens, err := uacpEvidence(body)
 		must(t, err)
 		return page, tokens
 	}

@@ -101,7 +101,7 @@ func (v voice) echoAINP(form *ainp.Translator, w http.ResponseWriter, r *http.Re
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	head, err := ainp.ReadHead(body)
+	head, err := headOf(body)
 	if err == nil {
 		err = v.holds(body)
 	}
@@ -199,4 +199,13 @@ func writeFrame(w io.Writer, body []byte) error {
 	}
 	_, err := w.Write(append([]byte{byte(len(body) >> 8), byte(len(body))}, body...))
 	return err
+}
+
+// headOf reads the head of an envelope.
+func headOf(body []byte) (ainp.Head, error) {
+	envelope, err := ainp.Open(body)
+	if err != nil {
+		return ainp.Head{}, err
+	}
+	return envelope.Head()
 }

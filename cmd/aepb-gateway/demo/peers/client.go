@@ -44,8 +44,8 @@ func (r A2AReply) Text() string {
 		for _, artifact := range r.Task.Artifacts {
 			parts = append(parts, artifact.Parts...)
 		}
-		if said := r.Task.Status.Message; said != nil {
-			parts = append(parts, said.Parts...)
+		if status := r.Task.Status.Message; status != nil {
+			parts = append(parts, status.Parts...)
 		}
 	}
 	var texts []string
