@@ -20,6 +20,7 @@ func checks() []check {
 		{"pure form", "a codec that reads no clock and mints no id can be fuzzed, and its output hashed", pureForm},
 		{"protocols", "a protocol is a folder and a line: whoever lists them anew forgets the next one", protocolsLaw},
 		{"egress", "one door to the network is one place to guard", egressLaw},
+		{"ranks", "data moves forward only: a step that calls an earlier one is a knot again", rankLaw},
 		{"one place", "what one place does can be read, changed and guarded there", onePlaceLaw},
 		{"init", "nothing happens because something was imported", noInit},
 		{"globals", "state without an owner cannot be tested twice in one process", noGlobals},

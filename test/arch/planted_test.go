@@ -53,6 +53,24 @@ func plantedStructure() map[string]plants {
 				code("translators/mcp/a.go", `const b = "mcp-v1"`),
 			},
 		},
+		"ranks": {
+			bad: []map[string]string{
+				importing("gateway/destination/a.go", ours("gateway/admission")),
+				importing("gateway/admission/a.go", ours("gateway")),
+				importing("gateway/attest/a.go", ours("gateway/outbound")),
+				importing("gateway/routing/a.go", ours("gateway/transport/hop")),
+				importing("gateway/task/store/a.go", ours("gateway/task")),
+				importing("gateway/a.go", ours("gateway/httpapi")),
+			},
+			good: []map[string]string{
+				importing("gateway/admission/a.go", ours("gateway/destination")),
+				importing("gateway/task/a.go", ours("gateway/task/store")),
+				importing("gateway/attest/a.go", ours("gateway/transport")),
+				importing("gateway/attest/a_test.go", ours("gateway/outbound")),
+				importing("gateway/transport/mcp/a.go", ours("gateway/transport/egress")),
+				importing("gateway/a.go", ours("gateway/rollback")),
+			},
+		},
 		"imports": {
 			bad: []map[string]string{
 				importing("translators/canonical/a.go", ours("translators")),
