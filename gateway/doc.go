@@ -1,17 +1,18 @@
 // Package gateway is the pipeline that each message takes from its caller to an agent and
 // back (architecture section 5).
 //
-// Read [Gateway.Exchange] in exchange.go first. Packages do the steps: admission, destination,
+// Read pipeline.go first. Packages do the steps: admission, destination,
 // routing, attest, outbound. Here they are put together:
 //
-//	exchange.go attestation.go       one message and its reply; what package attest is told of them
+//	pipeline.go exchange.go          the steps of one message; the message, its request and its reply
+//	attestation.go                   what package attest is told of them
 //	patience.go made.go              how both sides stream, ask and keep tasks
 //	settle.go repeat.go              what a failure leaves, cancellation; replies that are kept (R6), lists
 //
 // What one reply does not answer becomes a run, which one goroutine uses at a time:
 //
 //	run.go follow.go                 hears the agent, adds up, goes on when its answer ends early
-//	waiting.go telling.go stream.go  one answer, or a stream, for its caller
+//	waiting.go telling.go            one answer, or a stream, for its caller
 //	asking.go question.go            what the agent asks, and the message that answers it
 //	keeping.go                       the run on record and without its caller
 //

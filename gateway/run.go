@@ -234,7 +234,7 @@ func (r *run) hear(ctx context.Context, h heard) (step, bool, error) {
 	if unread, ok := errors.AsType[*translators.UnreadableNoticeError](err); ok && event {
 		r.hash(wire)
 		lost := []canonical.Loss{unread.Lost}
-		r.untold = merge(r.untold, lost)
+		r.untold = canonical.MergeLosses(r.untold, lost)
 		return step{losses: lost}, true, r.vouched(ctx, tokens)
 	}
 	if err != nil {

@@ -139,7 +139,7 @@ func (r *run) report(ctx context.Context, s step) error {
 }
 
 // unheard keeps what is lost of a step that its caller is not told as it comes.
-func (r *run) unheard(s step) { r.untold = merge(r.untold, unlogged(s.events)) }
+func (r *run) unheard(s step) { r.untold = canonical.MergeLosses(r.untold, unlogged(s.events)) }
 
 // unlogged declares the log messages among the events: a caller who gets one answer, or
 // a task, gets none of them.
@@ -317,7 +317,7 @@ func (r *run) reply(ctx context.Context, m *canonical.Message) (transport.Answer
 	tr := g.toCaller(x, m, r.parents)
 	tr.Input, tr.Ext = r.input()
 	m.Conversation, m.Origin = r.own, x.from()
-	m.Losses = merge(m.Losses, r.untold)
+	m.Losses = canonical.MergeLosses(m.Losses, r.untold)
 	g.stampReply(x, m)
 	out, err := g.translate(ctx, x, tr)
 	if err != nil {

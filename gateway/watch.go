@@ -185,7 +185,7 @@ func (w *watching) first() error {
 // retell says an event in the way of the caller's protocol.
 func (w *watching) retell(e canonical.Event) error {
 	events, losses := w.shape.Event(&e)
-	w.losses = merge(w.losses, losses)
+	w.losses = canonical.MergeLosses(w.losses, losses)
 	return w.say(events)
 }
 
@@ -280,7 +280,7 @@ func (w *watching) happened(rec *store.Record) (*canonical.Task, error) {
 	}
 	events, missed := rec.Log.Since(w.heard)
 	if w.heard = rec.Log.Count; missed {
-		w.losses = merge(w.losses, []canonical.Loss{{Code: canonical.LossStatusUpdates, Path: "/body/status", Fate: canonical.Dropped}})
+		w.losses = canonical.MergeLosses(w.losses, []canonical.Loss{{Code: canonical.LossStatusUpdates, Path: "/body/status", Fate: canonical.Dropped}})
 	}
 	for i := range events {
 		if err := fold.Add(&events[i], rec.CallerNames()); err != nil {
@@ -294,7 +294,7 @@ func (w *watching) happened(rec *store.Record) (*canonical.Task, error) {
 }
 
 func (w *watching) end(ctx context.Context) error {
-	_, err := w.closed(ctx, attest.End{Losses: merge(w.losses, w.rec.Losses)})
+	_, err := w.closed(ctx, attest.End{Losses: canonical.MergeLosses(w.losses, w.rec.Losses)})
 	if err == nil {
 		w.g.finishRun(ctx, w.x, nil)
 	}

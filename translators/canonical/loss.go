@@ -1,6 +1,9 @@
 package canonical
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Fate is what became of something that the destination cannot say natively.
 type Fate string
@@ -48,4 +51,18 @@ func (l Loss) Semantic() bool {
 	}
 	entry, ok := Lookup(l.Code)
 	return !ok || entry.Weight == WeightContent
+}
+
+// maxMerged bounds the losses that MergeLosses adds to.
+const maxMerged = 1024
+
+// MergeLosses adds losses that are not known yet, up to 1024 of them: what every event of a
+// stream loses is said once.
+func MergeLosses(known, more []Loss) []Loss {
+	for _, loss := range more {
+		if len(known) < maxMerged && !slices.Contains(known, loss) {
+			known = append(known, loss)
+		}
+	}
+	return known
 }

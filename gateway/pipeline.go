@@ -1,0 +1,150 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+
+	"github.com/aepb/aepb-gateway/gateway/admission"
+	"github.com/aepb/aepb-gateway/gateway/attest"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+)
+
+// Exchange carries one message to its destination and the reply back.
+func (g *Gateway) Exchange(ctx context.Context, call transport.Call) (answer transport.Answer, err error) {
+	if transport.RequestID(ctx) == "" { // of a listener that is not HTTP
+		ctx = transport.WithRequestID(ctx, g.NewID())
+	}
+	ctx, unbind := g.workers.Bind(ctx)
+	left, counted := g.requests.Enter(), g.Metrics.Enter()
+	x := &exchange{
+		in: admission.Admitted{Call: call}, settings: g.settings.Load(), scope: &scope{began: g.Now(), release: func() { counted(); unbind(); left() }},
+		trail: attest.Begin(),
+	}
+	defer func() {
+		err = g.stopCause(x, err)
+		if answer.Events() == nil { // a stream is settled at its end
+			answer = g.settle(ctx, x, answer, err)
+		}
+		answer = g.inside(x, answer)
+	}()
+	if !call.Limited {
+		if err := g.Limit(ctx, transport.Inquiry{Agent: call.Agent, Caller: call.Caller, Address: call.Address}); err != nil {
+			return answer, err
+		}
+	}
+	admitted, err := g.admission.Admit(ctx, call, x.settings.rules)
+	if x.in, x.to = admitted.Admitted, admitted.To; admitted.Repeated || err != nil {
+		return admitted.Answer, err
+	}
+	x.message, x.asked = x.in.Message, x.in.Message.Body
+	return g.carry(ctx, x)
+}
+
+// settle closes the books of a message: the evidence of a failure, the answer
+// for a repetition, the counters.
+func (g *Gateway) settle(ctx context.Context, x *exchange, answer transport.Answer, err error) transport.Answer {
+	ctx = context.WithoutCancel(ctx) // also for a caller who has left, and at the end of this process
+	if err != nil {
+		g.restore(ctx, x)
+		answer = g.fail(ctx, x, answer, err)
+	}
+	g.store(ctx, x, answer, err)
+	g.finishRun(ctx, x, err)
+	return answer
+}
+
+// carry does what the message asks for.
+func (g *Gateway) carry(ctx context.Context, x *exchange) (transport.Answer, error) {
+	if x.in.Call.Agent == "" && !signal(x.message.Op) { // translate only
+		if x.to.Via != nil {
+			return g.translated(ctx, x)
+		}
+		_, out, err := g.request(ctx, x)
+		return x.answer(out), err
+	}
+	switch x.message.Op {
+	case canonical.OpInvoke:
+		return g.invoke(ctx, x)
+	case canonical.OpNative, canonical.OpAnswer, canonical.OpAbort:
+		return g.pass(ctx, x)
+	case canonical.OpPush:
+		return g.push(ctx, x)
+	case canonical.OpRollback, canonical.OpDecision:
+		return g.signal(ctx, x)
+	default:
+		return g.task(ctx, x)
+	}
+}
+
+// invoke asks an agent to do something.
+func (g *Gateway) invoke(ctx context.Context, x *exchange) (transport.Answer, error) {
+	if err := g.takeWebhook(x); err != nil {
+		return transport.Answer{}, err
+	}
+	if err := g.owned(ctx, x); err != nil {
+		return transport.Answer{}, err
+	}
+	ctx, err := g.register(ctx, x)
+	if err != nil {
+		return transport.Answer{}, err
+	}
+	if answered, answer, err := g.resume(ctx, x); answered || err != nil {
+		return answer, err
+	}
+	if p := x.message.Preferences; p.NoWait || p.TaskOK { // before the agent hears of it
+		if x.scope.worker, err = g.workers.Reserve(x.owner(), len(x.in.Call.Wire.Body)); err != nil {
+			return transport.Answer{}, err
+		}
+	}
+	defer x.scope.releaseWorker()
+	sealed, out, err := g.request(ctx, x)
+	if question := x.bindable(err); question != nil {
+		return g.ask(ctx, x, question)
+	}
+	if err != nil {
+		return x.answer(out), err
+	}
+	if err := g.claimAndRegister(ctx, x); err != nil {
+		return transport.Answer{}, err
+	}
+	if x.lasts() {
+		return g.begin(ctx, x, sealed).answer(ctx)
+	}
+	return g.converse(ctx, x, sealed)
+}
+
+// converse sends the request and passes the reply on. What is more than one
+// reply becomes a run.
+func (g *Gateway) converse(ctx context.Context, x *exchange, sealed transport.Sealed) (transport.Answer, error) {
+	waits := g.waits(ctx, x)
+	reply, err := g.send(waits, x, sealed, x.route.Endpoint.Timeout)
+	if err != nil {
+		if _, late := errors.AsType[*transport.TimeoutError](err); late || waits.Err() != nil {
+			g.abandon(x)
+		}
+		return transport.Answer{}, err
+	}
+	if gone := ctx.Err(); gone != nil {
+		g.disown(context.WithoutCancel(ctx), x, reply)
+		return transport.Answer{}, gone
+	}
+	message, parents, err := g.hear(ctx, x, reply)
+	if x.wantsTask(message) && err == nil {
+		if sealed, err = g.asTask(ctx, x); err != nil {
+			return transport.Answer{}, err
+		}
+		return g.begin(ctx, x, sealed).answer(ctx)
+	}
+	if err == nil {
+		message, err = x.ownCard(message)
+	}
+	if err != nil {
+		closeReply(reply)
+		return transport.Answer{}, err
+	}
+	if message == nil || !x.final(message) {
+		return g.goOn(ctx, x, reply, message, parents).answer(ctx)
+	}
+	return g.reply(ctx, x, reply.Wire, message, parents)
+}
