@@ -22,6 +22,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/outbound"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/gateway/transport/transporttest"
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -392,7 +393,8 @@ func spoil(t *testing.T, way string, causes ...refusalCause) *spoiledMessage {
 		}
 	}
 	if m.replayed {
-		good.Agent, good.Limited, good.Evidence, good.Wire = "other", true, []string{m.token}, m.call.Wire
+		good.Pass, _ = transporttest.Pass(nil)
+		good.Agent, good.Evidence, good.Wire = "other", []string{m.token}, m.call.Wire
 		_, _ = w.Exchange(t.Context(), good) // also where it is refused for what it says
 	}
 	m.around()
@@ -522,7 +524,7 @@ func (m *spoiledMessage) askedFor() string {
 func (m *spoiledMessage) sendAgain(first problem.Problem) string {
 	call := m.call
 	if !m.exhausted {
-		call.Limited = transport.Refusal(m.ctx) == nil
+		call.Pass, _ = transporttest.Pass(transport.Refusal(m.ctx))
 		call.Address = "127.0.0.2" // which has requests left
 	}
 	_, err := m.Exchange(m.ctx, call)

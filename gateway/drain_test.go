@@ -20,7 +20,7 @@ func TestDrain_WaitsForBackgroundWork(t *testing.T) {
 	t.Parallel()
 	play(t, nil, func(s *stage) {
 		t := s.t
-		id := s.begin(s.Gateway)
+		id := s.begin(s.limiting)
 		drained := make(chan time.Duration, 1)
 		began := time.Now()
 		go func() {
@@ -37,7 +37,7 @@ func TestDrain_WaitsForBackgroundWork(t *testing.T) {
 				t.Errorf("new work while the gateway drains leads to %v", err)
 			}
 		}
-		if got := s.state(s.Gateway, id); got != "WORKING" {
+		if got := s.state(s.limiting, id); got != "WORKING" {
 			t.Errorf("meanwhile the task is %s", got)
 		}
 		<-time.After(7 * time.Second)
@@ -62,7 +62,7 @@ func TestDrain_EndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	play(t, nil, func(s *stage) {
 		t := s.t
-		id := s.begin(s.Gateway)
+		id := s.begin(s.limiting)
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
 		began := time.Now()
@@ -70,7 +70,7 @@ func TestDrain_EndsWithItsContext(t *testing.T) {
 		if took := time.Since(began); took != 2*time.Second {
 			t.Errorf("it drained for %s", took)
 		}
-		if got := s.state(s.Gateway, id); got != "WORKING" {
+		if got := s.state(s.limiting, id); got != "WORKING" {
 			t.Errorf("before the gateway closes the task is %s", got)
 		}
 		if err := s.Close(); err != nil {

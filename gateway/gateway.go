@@ -246,17 +246,15 @@ func (g *Gateway) Self() ect.Identity { return g.Signer.Issuer() }
 
 // Admit judges whoever asks what a door answers by itself: as a caller of the
 // agent in whose name it does.
-func (g *Gateway) Admit(ctx context.Context, q transport.Inquiry) error {
-	_, err := g.approach(ctx, q)
+func (g *Gateway) Admit(_ context.Context, q transport.Inquiry) error {
+	_, err := g.approach(q)
 	return err
 }
 
 // approach finds an agent for those who may call it.
-func (g *Gateway) approach(ctx context.Context, q transport.Inquiry) (directory.Agent, error) {
-	if !q.Limited {
-		if err := g.Limit(ctx, q); err != nil {
-			return directory.Agent{}, err
-		}
+func (g *Gateway) approach(q transport.Inquiry) (directory.Agent, error) {
+	if !q.Pass.Valid() {
+		return directory.Agent{}, limit.ErrNoPass
 	}
 	agent, ok := g.Directory.Find(q.Agent)
 	if !ok {
@@ -267,7 +265,7 @@ func (g *Gateway) approach(ctx context.Context, q transport.Inquiry) (directory.
 
 // Describe answers discovery from the directory (R8), to those who may call.
 func (g *Gateway) Describe(ctx context.Context, q transport.Inquiry) (*canonical.Description, error) {
-	agent, err := g.approach(ctx, q)
+	agent, err := g.approach(q)
 	if err != nil {
 		return nil, err
 	}

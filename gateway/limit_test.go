@@ -16,9 +16,43 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/state"
 	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/gateway/transport/transporttest"
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/policy/limit"
+	"github.com/aepb/aepb-gateway/translators/canonical"
 )
+
+// limiting is a gateway whose callers ask its limit before each request, as every server
+// side does.
+type limiting struct{ *gateway.Gateway }
+
+func (g limiting) Exchange(ctx context.Context, call transport.Call) (_ transport.Answer, err error) {
+	if call.Pass, err = g.pass(ctx, call.Pass, transport.Inquiry{Agent: call.Agent, Caller: call.Caller, Address: call.Address}); err != nil {
+		return transport.Answer{}, err
+	}
+	return g.Gateway.Exchange(ctx, call)
+}
+
+func (g limiting) Admit(ctx context.Context, q transport.Inquiry) (err error) {
+	if q.Pass, err = g.pass(ctx, q.Pass, q); err != nil {
+		return err
+	}
+	return g.Gateway.Admit(ctx, q)
+}
+
+func (g limiting) Describe(ctx context.Context, q transport.Inquiry) (_ *canonical.Description, err error) {
+	if q.Pass, err = g.pass(ctx, q.Pass, q); err != nil {
+		return nil, err
+	}
+	return g.Gateway.Describe(ctx, q)
+}
+
+func (g limiting) pass(ctx context.Context, given limit.Pass, q transport.Inquiry) (limit.Pass, error) {
+	if given.Valid() {
+		return given, nil
+	}
+	return g.Limit(ctx, q)
+}
 
 // watched is a store that remembers what was recorded, and can fail.
 type watched struct {
@@ -58,7 +92,7 @@ func newWatched(t *testing.T) (*bed, *watched) {
 func (b *bed) exhaust(t *testing.T, q transport.Inquiry) {
 	t.Helper()
 	for range 100 {
-		if err := b.Limit(t.Context(), q); err != nil {
+		if pass, err := b.Limit(t.Context(), q); err != nil || !pass.Valid() {
 			t.Fatal(err)
 		}
 	}
@@ -69,7 +103,7 @@ func (b *bed) flood(t *testing.T, q transport.Inquiry, n int) {
 	t.Helper()
 	for range n {
 		var exceeded *limit.ExceededError
-		if err := b.Limit(t.Context(), q); !errors.As(err, &exceeded) {
+		if pass, err := b.Limit(t.Context(), q); !errors.As(err, &exceeded) || pass.Valid() {
 			t.Fatalf("got %v", err)
 		}
 	}
@@ -172,28 +206,39 @@ func TestRefusalsAreNotLost(t *testing.T) {
 	}
 }
 
-// The road asks the limit for whatever its door did not, and only then.
-func TestLimitIsAskedOnce(t *testing.T) {
+// Without the Pass of its request nothing is answered, and with one the limit is not asked
+// again.
+func TestPass_IsDemandedAndEnough(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
-	ask := func(limited bool) (errs [3]error) {
-		call := b.call(`{`)
-		q := transport.Inquiry{Agent: "calculator", Caller: call.Caller, Limited: limited}
-		call.Limited = limited
-		_, errs[0] = b.Exchange(t.Context(), call)
-		_, errs[1] = b.Describe(t.Context(), q)
-		errs[2] = b.Admit(t.Context(), q)
-		return errs
+	g := b.Gateway // which asks nothing by itself
+	ask := func(pass limit.Pass) map[string]error {
+		call := b.a2aCall("SendMessage", `{"message":{"messageId":"m1","role":"ROLE_USER","parts":[{"data":{"skill":"add","input":{"a":1,"b":2}}}]}}`)
+		q := transport.Inquiry{Agent: "calculator", Caller: call.Caller, Binding: "a2a-v1", Pass: pass}
+		call.Pass = pass
+		_, exchanged := g.Exchange(t.Context(), call)
+		_, described := g.Describe(t.Context(), q)
+		return map[string]error{"exchange": exchanged, "describe": described, "admit": g.Admit(t.Context(), q)}
 	}
-	b.exhaust(t, transport.Inquiry{Caller: b.call("").Caller})
-	for i, err := range ask(false) {
-		if p := problem.From(err); p.Code != "rate_limited" {
-			t.Errorf("%d, not asked before: %v", i, err)
+	for what, err := range ask(limit.Pass{}) {
+		if p := problem.From(err); !errors.Is(err, limit.ErrNoPass) || p.Code != problem.CodeInternal || p.Status != http.StatusInternalServerError {
+			t.Errorf("%s without a Pass: %v", what, err)
 		}
 	}
-	for i, err := range ask(true) {
-		if err != nil && problem.From(err).Code == "rate_limited" {
-			t.Errorf("%d, asked before: %v", i, err)
+	q := transport.Inquiry{Caller: b.call("").Caller}
+	pass, err := b.Limit(t.Context(), q)
+	if err != nil || !pass.Valid() {
+		t.Fatal(err)
+	}
+	for range 99 { // all that is left: what was refused took nothing
+		if _, err := b.Limit(t.Context(), q); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.flood(t, q, 1)
+	for what, err := range ask(pass) {
+		if err != nil {
+			t.Errorf("%s with a Pass: %v", what, err)
 		}
 	}
 }
@@ -208,14 +253,15 @@ func TestStrangersAreRefused(t *testing.T) {
 	q := transport.Asking(ctx, "calculator", "a2a-v1")
 	_, exchanged := b.Exchange(ctx, call)
 	_, described := b.Describe(ctx, q)
-	for name, err := range map[string]error{"exchange": exchanged, "describe": described, "admit": b.Admit(ctx, q), "limit": b.Limit(ctx, q)} {
+	_, limited := b.Limit(ctx, q)
+	for name, err := range map[string]error{"exchange": exchanged, "describe": described, "admit": b.Admit(ctx, q), "limit": limited} {
 		if problem.From(err).Code != "unauthenticated" {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	call.Limited = true
+	call.Pass, _ = transporttest.Pass(nil)
 	if _, err := b.Exchange(ctx, call); problem.From(err).Code != "forbidden" {
-		t.Errorf("a door that says it asked: %v", err)
+		t.Errorf("a door with the Pass of another request: %v", err)
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/aepb/aepb-gateway/gateway"
 	"github.com/aepb/aepb-gateway/gateway/state"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
@@ -130,7 +129,7 @@ func TestWhatWasRecordedAndNotPosted(t *testing.T) {
 		dies := s.replica(t)
 		s.view = nil
 		successor := s.replica(t)
-		for _, g := range []*gateway.Gateway{dies, successor} {
+		for _, g := range []limiting{dies, successor} {
 			if err := g.TakeOver(); err != nil {
 				t.Fatal(err)
 			}

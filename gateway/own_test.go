@@ -16,7 +16,6 @@ import (
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/ecttest"
 	"github.com/aepb/aepb-gateway/ect/identity"
-	"github.com/aepb/aepb-gateway/gateway"
 	"github.com/aepb/aepb-gateway/gateway/idempotency"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/state"
@@ -196,7 +195,7 @@ func TestAnEndIsConfirmedBeforeItIsTold(t *testing.T) {
 }
 
 // ids are the tasks of a list, in order, and what it says about itself.
-func (s *stage) list(g *gateway.Gateway, filter string) (ids []string, next string, total int) {
+func (s *stage) list(g limiting, filter string) (ids []string, next string, total int) {
 	s.t.Helper()
 	var env struct {
 		Result struct {
@@ -224,13 +223,13 @@ func TestAListHasWhatEndedAtOnce(t *testing.T) {
 		t := s.t
 		other := s.replica(t)
 		defer func() { _ = other.Close() }()
-		working := s.begin(s.Gateway)
+		working := s.begin(s.limiting)
 		<-time.After(time.Second)
 		close(s.tools.gate)
 		synctest.Wait()
 		want := []string{working}
 		for n := range 60 {
-			g := s.Gateway
+			g := s.limiting
 			if n%3 == 0 {
 				g = other
 			}
@@ -242,7 +241,7 @@ func TestAListHasWhatEndedAtOnce(t *testing.T) {
 			want = append(want, id)
 		}
 		slices.Reverse(want)
-		for _, g := range []*gateway.Gateway{s.Gateway, other} {
+		for _, g := range []limiting{s.limiting, other} {
 			var got []string
 			cursor, pages := "", 0
 			for pages < 10 {
@@ -302,7 +301,7 @@ func TestAListOfManyAtOnce(t *testing.T) {
 		}
 		all.Wait()
 		close(s.tools.entered)
-		if _, _, total := s.list(s.Gateway, `{}`); total != 64 {
+		if _, _, total := s.list(s.limiting, `{}`); total != 64 {
 			s.t.Errorf("there are %d", total)
 		}
 	})

@@ -28,11 +28,6 @@ func (g *Gateway) Exchange(ctx context.Context, call transport.Call) (answer tra
 		}
 		answer = g.inside(x, answer)
 	}()
-	if !call.Limited {
-		if err := g.Limit(ctx, transport.Inquiry{Agent: call.Agent, Caller: call.Caller, Address: call.Address}); err != nil {
-			return answer, err
-		}
-	}
 	admitted, err := g.admission.Admit(ctx, call, x.settings.rules)
 	if x.in, x.to = admitted.Admitted, admitted.To; admitted.Repeated || err != nil {
 		return admitted.Answer, err

@@ -292,7 +292,7 @@ func (r *records) Put(ctx context.Context, record ect.Record) error {
 
 // stage is a road with a playing agent and one caller.
 type stage struct {
-	*gateway.Gateway
+	limiting
 	t       *testing.T // of the bubble
 	agent   *player
 	tools   *agent  // an MCP server beside it
@@ -323,7 +323,7 @@ func newStage(t *testing.T, scenes map[string][]scene) *stage {
 		t.Fatal(err)
 	}
 	s.memory, s.records.Store, s.entries.Entries = memory, memory, memory.Entries()
-	s.Gateway = s.replica(t)
+	s.limiting = s.replica(t)
 	return s
 }
 
@@ -367,7 +367,7 @@ func (onSLIM) Frame(w translators.Wire) (translators.Wire, []canonical.Loss, err
 func (onSLIM) Unframe(w translators.Wire) (translators.Wire, error) { return slim.Unframe(w) }
 
 // replica is one more gateway on the same state.
-func (s *stage) replica(t *testing.T) *gateway.Gateway {
+func (s *stage) replica(t *testing.T) limiting {
 	t.Helper()
 	must := func(err error) {
 		t.Helper()
@@ -431,7 +431,7 @@ func (s *stage) replica(t *testing.T) *gateway.Gateway {
 		},
 	}))
 	must(err)
-	return road
+	return limiting{road}
 }
 
 func (s *stage) by(binding canonical.Binding, version, body string) transport.Call {

@@ -389,7 +389,7 @@ func TestPush_PausedTaskOfALostReplica(t *testing.T) {
 		s.view = lost
 		dies := s.replica(t)
 		s.view = nil
-		others := []*gateway.Gateway{s.replica(t), s.replica(t)}
+		others := []limiting{s.replica(t), s.replica(t)}
 		for _, g := range append(others, dies) {
 			if err := g.TakeOver(); err != nil {
 				t.Fatal(err)
@@ -493,7 +493,7 @@ func TestPush_RegistrationOverwritesNoCancellation(t *testing.T) {
 		id := s.asked(t, s.ask(t, s, s.asks(invoking, called)))
 		crossing.do = func() { s.ask(t, s, s.asks(canceling, `{"id":"`+id+`"}`)) }
 		_, _ = other.Exchange(t.Context(), s.asks(invoking, withHook(answerAda(id), "two", "")))
-		for _, g := range []*gateway.Gateway{s.Gateway, other} {
+		for _, g := range []limiting{s.limiting, other} {
 			if _, state := taskIn(t, s.ask(t, g, s.asks(looking, `{"id":"`+id+`"}`)).Wire().Body); state != "TASK_STATE_CANCELED" {
 				t.Errorf("the task is %s", state)
 			}

@@ -14,7 +14,6 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/ecttest"
-	"github.com/aepb/aepb-gateway/gateway"
 	"github.com/aepb/aepb-gateway/gateway/idempotency"
 	"github.com/aepb/aepb-gateway/gateway/state"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
@@ -194,7 +193,7 @@ func TestAQuestionWhoseHolderIsGone(t *testing.T) {
 			}, func(s *stage) {
 				t := s.t
 				s.asker.support = "required"
-				g := s.Gateway
+				g := s.limiting
 				about := func(method, more string) string {
 					return string(s.ask(t, g, s.newer(method, `"taskId":"u1"`+more)).Wire().Body)
 				}
@@ -353,7 +352,7 @@ func TestOneFollowsForAll(t *testing.T) {
 	}, func(s *stage) {
 		t := s.t
 		s.view = &tardy{s.memory.Entries(), "runner", 10 * time.Millisecond} // all begin before one has begun
-		replicas := []*gateway.Gateway{s.replica(t), s.replica(t)}
+		replicas := []limiting{s.replica(t), s.replica(t)}
 		s.ask(t, s, s.a2a(invoking, saying))
 		for i := range 4 {
 			go func() {
@@ -672,7 +671,7 @@ func TestWhoLeavesEndsItsWorkOnRecord(t *testing.T) {
 		heardNext(t, events)
 		_ = events.Close()
 		synctest.Wait()
-		if ids, _, _ := s.list(s.Gateway, `{"status":"TASK_STATE_CANCELED"}`); len(ids) != 1 {
+		if ids, _, _ := s.list(s.limiting, `{"status":"TASK_STATE_CANCELED"}`); len(ids) != 1 {
 			t.Errorf("canceled are %s", ids)
 		}
 	})

@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/aepb/aepb-gateway/gateway"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/translators/mcp"
 )
@@ -17,7 +16,7 @@ import (
 const addingLater = `{"configuration":{"returnImmediately":true},"message":{"messageId":"m1","role":"ROLE_USER","parts":[{"data":{"skill":"add","input":{"a":1,"b":2}}}]}}`
 
 // begin begins work that nobody waits for.
-func (s *stage) begin(g *gateway.Gateway) (id string) {
+func (s *stage) begin(g limiting) (id string) {
 	s.t.Helper()
 	id, state := taskIn(s.t, s.ask(s.t, g, s.adds(invoking, addingLater)).Wire().Body)
 	if state != "TASK_STATE_WORKING" {
@@ -26,7 +25,7 @@ func (s *stage) begin(g *gateway.Gateway) (id string) {
 	return id
 }
 
-func (s *stage) state(g *gateway.Gateway, id string) string {
+func (s *stage) state(g limiting, id string) string {
 	s.t.Helper()
 	_, state := taskIn(s.t, s.ask(s.t, g, s.adds(looking, `{"id":"`+id+`"}`)).Wire().Body)
 	return strings.TrimPrefix(state, "TASK_STATE_")
@@ -37,12 +36,12 @@ func TestAnyReplicaKnowsOfTheWork(t *testing.T) {
 	play(t, nil, func(s *stage) {
 		t := s.t
 		other := s.replica(t)
-		id := s.begin(s.Gateway)
+		id := s.begin(s.limiting)
 		if got := s.state(other, id); got != "WORKING" {
 			t.Errorf("the other replica says %s", got)
 		}
 		heard := make(chan string, 4)
-		for _, g := range []*gateway.Gateway{s.Gateway, other, s.Gateway, other} {
+		for _, g := range []limiting{s.limiting, other, s.limiting, other} {
 			events := s.ask(t, g, s.adds(following, `{"id":"`+id+`"}`)).Events()
 			go func() {
 				bodies, _ := read(t, events)
@@ -65,11 +64,11 @@ func TestAnyReplicaCancels(t *testing.T) {
 	play(t, nil, func(s *stage) {
 		t := s.t
 		other := s.replica(t)
-		id := s.begin(s.Gateway)
+		id := s.begin(s.limiting)
 		if _, state := taskIn(t, s.ask(t, other, s.adds(canceling, `{"id":"`+id+`"}`)).Wire().Body); state != "TASK_STATE_CANCELED" {
 			t.Errorf("canceling it gives %s", state)
 		}
-		for _, g := range []*gateway.Gateway{s.Gateway, other} {
+		for _, g := range []limiting{s.limiting, other} {
 			if got := s.state(g, id); got != "CANCELED" {
 				t.Errorf("afterwards it is %s", got)
 			}
@@ -82,8 +81,8 @@ func TestALostReplicaIsToldOfOnce(t *testing.T) {
 	t.Parallel()
 	play(t, nil, func(s *stage) {
 		t := s.t
-		others := []*gateway.Gateway{s.replica(t), s.replica(t)}
-		id := s.begin(s.Gateway)
+		others := []limiting{s.replica(t), s.replica(t)}
+		id := s.begin(s.limiting)
 		s.ask(t, s, s.adds("CreateTaskPushNotificationConfig", `{"taskId":"`+id+`","url":"https://hook.example/"}`))
 		if err := s.memory.Entries().Delete(t.Context(), store.EntryKey{Kind: "runner", Group: s.ids[0], ID: s.ids[0]}); err != nil {
 			t.Fatal(err)
@@ -194,7 +193,7 @@ func TestAnotherReplicaGoesOnTelling(t *testing.T) {
 		s.view = lost
 		first := s.replica(t)
 		s.view = nil
-		others := []*gateway.Gateway{s.replica(t), s.replica(t)}
+		others := []limiting{s.replica(t), s.replica(t)}
 		for _, g := range append(others, first) {
 			if err := g.TakeOver(); err != nil {
 				t.Fatal(err)
@@ -265,7 +264,7 @@ func TestPushNotificationsOfACall(t *testing.T) {
 	t.Parallel()
 	play(t, nil, func(s *stage) {
 		t := s.t
-		id := s.begin(s.Gateway)
+		id := s.begin(s.limiting)
 		s.ask(t, s, s.adds("CreateTaskPushNotificationConfig", `{"taskId":"`+id+`","url":"https://hook.example/"}`))
 		close(s.tools.gate)
 		synctest.Wait()
@@ -311,7 +310,7 @@ func TestAListInPages(t *testing.T) {
 		t := s.t
 		want := map[string]bool{}
 		for range 5 {
-			want[s.begin(s.Gateway)] = true
+			want[s.begin(s.limiting)] = true
 		}
 		cursor, pages := "", 0
 		for pages < 9 {

@@ -102,7 +102,7 @@ func (closed) Disallow(string) {}
 
 // bed is a road with one caller and one agent.
 type bed struct {
-	*gateway.Gateway
+	limiting
 	agent   *agent
 	caller  *ecttest.Party
 	self    *ecttest.Party

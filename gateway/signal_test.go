@@ -124,7 +124,7 @@ func (c *told) Tell(_ context.Context, d transport.Decision) error {
 }
 
 type signalBed struct {
-	*gateway.Gateway
+	limiting
 	t                              *testing.T
 	form                           *uacp.Translator
 	agent                          *undoer

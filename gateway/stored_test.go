@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/aepb/aepb-gateway/gateway"
 	"github.com/aepb/aepb-gateway/gateway/state/bolt"
 	"github.com/aepb/aepb-gateway/translators/mcp"
 )
@@ -22,7 +21,7 @@ const storedFile = "testdata/stored.bolt.gz"
 
 // onFile is a gateway whose entries and replies are in a file. The bubble's clock begins
 // at the same moment in each run, so nothing in the file has expired.
-func onFile(t *testing.T, s *stage, path string) (*gateway.Gateway, func()) {
+func onFile(t *testing.T, s *stage, path string) (limiting, func()) {
 	t.Helper()
 	file, err := bolt.Open(bolt.Config{Path: path}, bolt.Deps{Now: time.Now})
 	if err != nil {

@@ -31,7 +31,7 @@ func TestSubscriber_AtAnotherReplica(t *testing.T) {
 			c := s.a2a(method, params)
 			c.Agent = "asker"
 			if method != following {
-				return s.ask(t, s.Gateway, c).Wire().Body, nil
+				return s.ask(t, s.limiting, c).Wire().Body, nil
 			}
 			events := s.ask(t, other, c).Events()
 			return nil, func() string {

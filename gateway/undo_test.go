@@ -22,8 +22,13 @@ import (
 // undo posts a request, as it comes over HTTP.
 func (b *signalBed) undo(who *ecttest.Party, token string) (transport.Answer, error) {
 	b.t.Helper()
+	caller := identity.Caller{Peer: who.Peer()}
+	pass, err := b.Limit(b.t.Context(), transport.Inquiry{Caller: caller, Address: "127.0.0.1"})
+	if err != nil {
+		return transport.Answer{}, err
+	}
 	return b.Rollbacks().Rollback(b.t.Context(), transport.Call{
-		Caller: identity.Caller{Peer: who.Peer()}, Address: "127.0.0.1", Evidence: []string{token},
+		Caller: caller, Address: "127.0.0.1", Evidence: []string{token}, Pass: pass,
 		Wire: translators.Wire{
 			Form: rollback.Name, Media: rollback.Media, Header: http.Header{rollback.Field: {token}}, Verb: http.MethodPost, Path: rollback.Path,
 		},

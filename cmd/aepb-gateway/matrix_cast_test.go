@@ -13,6 +13,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/transport/transporttest"
+	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/a2a"
 	"github.com/aepb/aepb-gateway/translators/ainp"
@@ -63,8 +64,11 @@ type work struct {
 	answer string
 }
 
-// Limit, Admit: agents take everybody in.
-func (c *cast) Limit(context.Context, transport.Inquiry) error { return nil }
+// Limit and Admit take everybody in.
+func (c *cast) Limit(context.Context, transport.Inquiry) (limit.Pass, error) {
+	return transporttest.Pass(nil)
+}
+
 func (c *cast) Admit(context.Context, transport.Inquiry) error { return nil }
 
 // Describe is who an agent is.

@@ -156,13 +156,18 @@ func (d toyDialer) Describe(_ context.Context, ep transport.Endpoint) (*canonica
 
 func toyDoor(road transport.Exchanger) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		pass, err := road.Limit(r.Context(), transport.Asking(r.Context(), r.PathValue("agent"), toyBinding))
+		if err != nil {
+			problem.Write(w, r, err)
+			return
+		}
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<16))
 		if err != nil {
 			problem.Write(w, r, err)
 			return
 		}
 		answer, err := road.Exchange(r.Context(), transport.Call{
-			Agent: r.PathValue("agent"), Wire: translators.Wire{Binding: toyBinding, Body: body},
+			Agent: r.PathValue("agent"), Wire: translators.Wire{Binding: toyBinding, Body: body}, Pass: pass,
 			Caller: transport.CallerFrom(r.Context()), Address: transport.AddressFrom(r.Context()),
 		})
 		for _, token := range answer.Evidence {

@@ -146,12 +146,14 @@ type Result struct {
 	Answer   transport.Answer // of the first time
 }
 
-// Admit takes a message through the steps 4 to 7. Its caller's share of requests was asked
-// before. Its errors are those that package problem lists for these steps; with one, the
-// result says how far the message came.
+// Admit takes a message with a Pass through the steps 4 to 7. Its errors are those that
+// package problem lists for these steps; with one, the result says how far the message came.
 func (s *Service) Admit(ctx context.Context, call transport.Call, rules Rules) (Result, error) {
 	m := &admitting{Service: s, rules: rules, Admitted: Admitted{Call: call}}
 	m.Holder, _ = limit.KeyOf(call.Caller, call.Address)
+	if !call.Pass.Valid() {
+		return Result{Admitted: m.Admitted}, limit.ErrNoPass
+	}
 	for _, step := range [...]func(*admitting, context.Context) error{
 		(*admitting).findProtocols, (*admitting).takeTokens, (*admitting).verify, (*admitting).reach, (*admitting).permit, (*admitting).refuseNewWork,
 	} {

@@ -26,17 +26,18 @@ func NewLimits(limiter *limit.Limiter, limited func(limit.Scope), attest *attest
 
 // Limit is steps 2 and 3: who the caller is, and whether its source asks too often. Its errors
 // are why there is no caller ([transport.Refusal]) and a *[limit.ExceededError].
-func (l *Limits) Limit(ctx context.Context, q transport.Inquiry) error {
+func (l *Limits) Limit(ctx context.Context, q transport.Inquiry) (limit.Pass, error) {
 	if err := transport.Refusal(ctx); err != nil {
 		if _, silent := err.(*problem.UnauthenticatedError); silent { //nolint:errorlint // one that wraps another was counted when its credential was judged
 			if over := l.FailedAuthentication(ctx, "", q.Address); over != nil {
-				return over
+				return limit.Pass{}, over
 			}
 		}
-		return err
+		return limit.Pass{}, err
 	}
 	key, _ := limit.KeyOf(q.Caller, q.Address)
-	return l.count(ctx, l.limiter.Allow(key), key)
+	d := l.limiter.Allow(key)
+	return d.Pass, l.count(ctx, d, key)
 }
 
 // MayAuthenticate refuses an address without requests left before the credentials

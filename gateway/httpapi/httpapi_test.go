@@ -42,6 +42,7 @@ import (
 	"github.com/aepb/aepb-gateway/translators/a2a"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/mcp"
+	"github.com/aepb/aepb-gateway/translators/rollback"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -56,15 +57,15 @@ type road struct {
 	limits int   // how often it was asked
 }
 
-func (r *road) Limit(ctx context.Context, _ transport.Inquiry) error {
+func (r *road) Limit(ctx context.Context, _ transport.Inquiry) (limit.Pass, error) {
 	if err := transport.Refusal(ctx); err != nil {
-		return err
+		return limit.Pass{}, err
 	}
 	r.limits++
-	return r.full
+	return transporttest.Pass(r.full)
 }
 
-func (r *road) Admit(ctx context.Context, q transport.Inquiry) error { return r.Limit(ctx, q) }
+func (r *road) Admit(context.Context, transport.Inquiry) error { return nil }
 
 func (r *road) Exchange(_ context.Context, call transport.Call) (transport.Answer, error) {
 	r.call = call
@@ -72,6 +73,10 @@ func (r *road) Exchange(_ context.Context, call transport.Call) (transport.Answe
 		panic(r.panics) // what a handler must survive
 	}
 	return r.answer, r.err
+}
+
+func (r *road) Rollback(ctx context.Context, call transport.Call, _ string) (transport.Answer, error) {
+	return r.Exchange(ctx, call)
 }
 
 func (r *road) Describe(context.Context, transport.Inquiry) (*canonical.Description, error) {
@@ -95,7 +100,7 @@ func newSurface(t *testing.T, anonymous ect.Identity, authenticators ...httpapi.
 	}
 	s := &surface{road: &road{answer: transporttest.Answer(translators.Wire{Media: "application/json", Body: []byte(`{"ok":true}`)}, "one", "two")}, router: &router{}, store: ecttest.NewStore()}
 	door := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := s.road.Limit(r.Context(), transport.Inquiry{}); err != nil { // as every door does
+		if _, err := s.road.Limit(r.Context(), transport.Inquiry{}); err != nil { // as every door does
 			problem.Write(w, r, err)
 			return
 		}
@@ -114,7 +119,7 @@ func newSurface(t *testing.T, anonymous ect.Identity, authenticators ...httpapi.
 	s.handler, err = httpapi.Public(httpapi.PublicDeps{
 		Members: members, Auditor: func(id ect.Identity) (string, bool) { return "auditor", id == auditorID },
 		Signer: signer, Now: func() time.Time { return s.now },
-		Exchanger: s.road, Router: s.router, Registry: registry, Evidence: s.store, Self: "spiffe://example.com/gateway", Anonymous: anonymous,
+		Exchanger: s.road, Rollbacker: s.road, Router: s.router, Registry: registry, Evidence: s.store, Self: "spiffe://example.com/gateway", Anonymous: anonymous,
 		Authenticators: authenticators,
 		Doors:          httpapi.Doors{"/a2a": door, "/a2a/*rest": door, "/.well-known/agent-card.json": door, "/mcp": door, "/mcp/": door}, Version: "1.2.3",
 		BaseURL: func(*http.Request) string { return "https://gw.example" }, Logger: slog.New(slog.DiscardHandler),
@@ -752,7 +757,7 @@ func TestLimitBeforeWork(t *testing.T) {
 	caller := ecttest.NewParty(t, "spiffe://example.com/client")
 	s := newSurface(t, "")
 	s.road.full = &limit.ExceededError{}
-	for i, target := range []string{"POST /aepb/translate?from=a2a-v1&to=mcp-v1", "GET /ects/x", "GET /workflows/x"} {
+	for i, target := range []string{"POST /aepb/translate?from=a2a-v1&to=mcp-v1", "GET /ects/x", "GET /workflows/x", "POST /hitl/callbacks", "POST " + rollback.Path} {
 		method, path, _ := strings.Cut(target, " ")
 		r := httptest.NewRequestWithContext(t.Context(), method, path, untouched{t})
 		r.Header.Set("Content-Type", "application/json")
@@ -765,8 +770,14 @@ func TestLimitBeforeWork(t *testing.T) {
 	}
 	s.road.full = nil
 	s.do(http.MethodPost, "/aepb/translate?from=a2a-v1&to=mcp-v1", "{}", caller, jsonBody())
-	if !s.road.call.Limited {
-		t.Error("the road asks the limit again")
+	if !s.road.call.Pass.Valid() || s.road.limits != 6 {
+		t.Errorf("no Pass was handed on, or the limit was asked %d times", s.road.limits)
+	}
+	s.road.call = transport.Call{}
+	asks := ecttest.Mint(t, caller, ecttest.Recipe{Claims: ect.Claims{Act: ect.ActRollbackRequest}})
+	s.do(http.MethodPost, rollback.Path, "", caller, http.Header{ect.HeaderName: {asks}})
+	if !s.road.call.Pass.Valid() || s.road.limits != 7 {
+		t.Errorf("rollback: no Pass was handed on, or the limit was asked %d times", s.road.limits)
 	}
 }
 

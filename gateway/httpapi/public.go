@@ -25,9 +25,9 @@ type Doors map[string]http.Handler
 // PublicDeps is what the public surface is built from.
 type PublicDeps struct {
 	Exchanger  transport.Exchanger
-	Router     Router     // nil: only our own pairs are served
-	Awaiter    Awaiter    // nil: nobody waits for decisions of humans
-	Rollbacker Rollbacker // nil: nobody rolls back
+	Router     Router  // nil: only our own pairs are served
+	Awaiter    Awaiter // nil: nobody waits for decisions of humans
+	Rollbacker Rollbacker
 	Registry   *translators.Registry
 	Doors      Doors
 	Evidence   ect.Store
@@ -69,7 +69,7 @@ func Quiet() { gin.SetMode(gin.ReleaseMode) }
 
 // Public builds the public surface.
 func Public(deps PublicDeps) (http.Handler, error) {
-	if deps.Exchanger == nil || deps.Registry == nil || deps.Evidence == nil || deps.Members == nil || deps.BaseURL == nil || deps.Logger == nil {
+	if deps.Exchanger == nil || deps.Rollbacker == nil || deps.Registry == nil || deps.Evidence == nil || deps.Members == nil || deps.BaseURL == nil || deps.Logger == nil {
 		return nil, errors.New("httpapi: incomplete PublicDeps")
 	}
 	if deps.Now == nil {
@@ -89,7 +89,7 @@ func Public(deps PublicDeps) (http.Handler, error) {
 	engine.GET("/ects/:jti", admitted(deps), e.token)
 	engine.GET("/workflows/:wid", admitted(deps), e.workflow)
 	engine.POST("/hitl/callbacks", admitted(deps), callbacks{deps}.register)
-	engine.POST(rollback.Path, admitted(deps), rollbacks{deps}.serve)
+	engine.POST(rollback.Path, rollbacks{deps}.serve)
 	native(engine.Group("/agents/:agent", announced(deps)), deps.Doors)
 	return engine, nil
 }

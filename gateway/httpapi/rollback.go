@@ -50,8 +50,10 @@ func (h rollbacks) serve(c *gin.Context) {
 // read finds the request among the tokens: it is the one of that act. The rest are
 // evidence like any other. A body is not needed; where there is one, it is JSON.
 func (h rollbacks) read(c *gin.Context) (transport.Call, string, error) {
-	if h.deps.Rollbacker == nil {
-		return transport.Call{}, "", &problem.NotFoundError{What: "resource"}
+	ctx := c.Request.Context()
+	pass, err := admit(ctx, h.deps.Exchanger, "")
+	if err != nil {
+		return transport.Call{}, "", err
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(c.Writer, c.Request.Body, maxRollback))
 	switch {
@@ -71,9 +73,8 @@ func (h rollbacks) read(c *gin.Context) (transport.Call, string, error) {
 	if at < 0 {
 		return transport.Call{}, "", ect.ErrRequired
 	}
-	ctx := c.Request.Context()
 	return transport.Call{
-		Caller: transport.CallerFrom(ctx), Address: transport.AddressFrom(ctx), Evidence: tokens, Limited: true,
+		Caller: transport.CallerFrom(ctx), Address: transport.AddressFrom(ctx), Evidence: tokens, Pass: pass,
 		Wire: translators.Wire{
 			Form: rollback.Name, Media: rollback.Media, Header: http.Header{rollback.Field: {tokens[at]}}, Body: body,
 			Verb: http.MethodPost, Path: rollback.Path,

@@ -137,7 +137,8 @@ func (t translate) read(c *gin.Context) (transport.Call, error) {
 		return transport.Call{}, &problem.MediaTypeError{Want: info.Media}
 	}
 	ctx := c.Request.Context()
-	if err := admit(ctx, t.deps.Exchanger, info.Binding); err != nil {
+	pass, err := admit(ctx, t.deps.Exchanger, info.Binding)
+	if err != nil {
 		return transport.Call{}, err
 	}
 	body, err := transport.ReadAll(http.MaxBytesReader(c.Writer, c.Request.Body, most), c.Request.ContentLength)
@@ -155,7 +156,7 @@ func (t translate) read(c *gin.Context) (transport.Call, error) {
 	return transport.Call{
 		Entrance: t.entrance, Agent: c.Query("dest"),
 		To: canonical.Binding(to), ToVersion: toVersion,
-		Caller: transport.CallerFrom(ctx), Address: transport.AddressFrom(ctx), Evidence: evidence, Parent: named(source, c.Request.Header, body), Limited: true,
+		Caller: transport.CallerFrom(ctx), Address: transport.AddressFrom(ctx), Evidence: evidence, Parent: named(source, c.Request.Header, body), Pass: pass,
 		Wire: translators.Wire{
 			Binding: info.Binding, Version: fromVersion, Form: form, Media: mediaType(c.Request), Header: c.Request.Header, Body: body,
 		},

@@ -249,7 +249,7 @@ func (w wellKnown) served(c *gin.Context, from, to translators.Side) (served boo
 	if q.Caller = transport.CallerFrom(ctx); q.Caller.ID == "" || q.Caller.Anonymous || w.deps.Router == nil {
 		return w.deps.Registry.Serves(from, to), cacheFor, nil
 	}
-	if err := admit(ctx, w.deps.Exchanger, ""); err != nil {
+	if _, err := admit(ctx, w.deps.Exchanger, ""); err != nil {
 		return false, "", err
 	}
 	served, age := w.deps.Router.Serves(ctx, q)

@@ -11,6 +11,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/sample"
 	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/policy/quota"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
@@ -65,8 +66,9 @@ type refusing struct {
 	to *Refusals
 }
 
-func (r refusing) Limit(ctx context.Context, q transport.Inquiry) error {
-	return r.to.Failed(ctx, q.Agent, r.Exchanger.Limit(ctx, q))
+func (r refusing) Limit(ctx context.Context, q transport.Inquiry) (limit.Pass, error) {
+	pass, err := r.Exchanger.Limit(ctx, q)
+	return pass, r.to.Failed(ctx, q.Agent, err)
 }
 
 func (r refusing) Admit(ctx context.Context, q transport.Inquiry) error {

@@ -5,6 +5,7 @@ import (
 	"net"
 
 	"github.com/aepb/aepb-gateway/ect/identity"
+	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
@@ -55,6 +56,12 @@ func Refusal(ctx context.Context) error {
 // Asking is the inquiry of a request at a door.
 func Asking(ctx context.Context, agent string, door canonical.Binding) Inquiry {
 	return Inquiry{Agent: agent, Binding: door, Caller: CallerFrom(ctx), Address: AddressFrom(ctx)}
+}
+
+// With is the inquiry of a request that has its Pass.
+func (q Inquiry) With(pass limit.Pass) Inquiry {
+	q.Pass = pass
+	return q
 }
 
 // CallerFrom is the authenticated caller; the zero Caller: nobody.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/identity"
+	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
@@ -42,7 +43,7 @@ type Call struct {
 	ToVersion string             // Translate: its version, empty: the newest mutual one
 	Caller    identity.Caller
 	Address   string           // remote address without port: the limit key of anonymous callers
-	Limited   bool             // the door has asked [Exchanger.Limit] for this very message; else the road does
+	Pass      limit.Pass       // what [Exchanger.Limit] gave for this very message
 	Evidence  []string         // the ECTs submitted, compact
 	Parent    string           // jti of the ECT that the message says it came of, beside its own ECT or without one; empty: it says nothing
 	Sender    string           // how the caller names itself in its protocol, if the protocol has it (AINP: its DID)
@@ -113,9 +114,9 @@ type Inquiry struct {
 	// CanAnswer is what the caller can be asked, in a protocol whose clients say so: an
 	// agent may have more to show to those that can be asked.
 	CanAnswer []canonical.Mode
-	Version   string // of the protocol that the caller uses; empty: not known
-	Known     bool   // what is known of the agent will do: the caller does not ask what it can do now
-	Limited   bool   // the door has asked [Exchanger.Limit] for this very request; else the road does
+	Version   string     // of the protocol that the caller uses; empty: not known
+	Known     bool       // what is known of the agent will do: the caller does not ask what it can do now
+	Pass      limit.Pass // what [Exchanger.Limit] gave for this very request
 }
 
 // Question asks whether a pair is served (AEPB, Protocol Negotiation step 3).
@@ -130,9 +131,9 @@ type Question struct {
 // says what each becomes on the wire.
 type Exchanger interface {
 	// Limit settles who the caller is and takes one request from its share
-	// (architecture section 5, steps 2 and 3). A door asks as soon as it has judged
-	// the header of a request, before it reads the body.
-	Limit(context.Context, Inquiry) error
+	// (architecture section 5, steps 2 and 3). A door asks once per request, when it has
+	// judged the header and before it reads the body; without its Pass the rest is [limit.ErrNoPass].
+	Limit(context.Context, Inquiry) (limit.Pass, error)
 	// Admit judges whoever asks what a door answers by itself, such as a ping.
 	Admit(context.Context, Inquiry) error
 	// Exchange carries one message there and its reply back. A failure after

@@ -9,33 +9,27 @@ func (l *Limiter) Exhausted(key string) Decision {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	sources, scope := l.scope(key)
-	found, ok := sources.byKey[key]
-	if !ok {
-		return Decision{OK: true, Scope: scope}
+	var s *source
+	if found, ok := sources.byKey[key]; ok {
+		s, _ = found.Value.(*source)
 	}
-	s, ok := found.Value.(*source)
-	if !ok {
-		return Decision{OK: true, Scope: scope}
+	var wait time.Duration
+	switch now := l.now(); {
+	case s == nil:
+	case l.shared != nil:
+		wait = s.lease.wait(now)
+	case s.bucket.TokensAt(now) < 1:
+		wait = l.wait(s.bucket, now)
 	}
-	now := l.now()
-	if l.shared != nil {
-		return s.lease.exhausted(now, scope)
-	}
-	if s.bucket.TokensAt(now) >= 1 {
-		return Decision{OK: true, Scope: scope}
-	}
-	return Decision{Scope: scope, RetryAfter: l.wait(s.bucket, now)}
+	return Decision{OK: wait == 0, Scope: scope, RetryAfter: wait}
 }
 
-// exhausted is what the last answer of the shared bucket says. A lease that is
-// being renewed is not exhausted.
-func (l *lease) exhausted(now time.Time, scope Scope) Decision {
+// wait is what the last answer of the shared bucket says. A lease that is being renewed
+// need not be waited for.
+func (l *lease) wait(now time.Time) time.Duration {
 	if !l.mu.TryLock() {
-		return Decision{OK: true, Scope: scope}
+		return 0
 	}
 	defer l.mu.Unlock()
-	if now.Before(l.refused) {
-		return Decision{Scope: scope, RetryAfter: l.refused.Sub(now)}
-	}
-	return Decision{OK: true, Scope: scope}
+	return max(0, l.refused.Sub(now))
 }

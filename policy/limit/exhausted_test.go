@@ -57,3 +57,27 @@ func TestExhausted_BelievesTheSharedBucket(t *testing.T) {
 		}
 	})
 }
+
+// A Pass comes with a request that was taken, by an own bucket or a shared one, and with
+// nothing else.
+func TestPass_OnlyOfARequestThatWasTaken(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		config := limit.Config{Rate: 1, Burst: 1}
+		for name, l := range map[string]*limit.Limiter{"own": newLimiter(t, config), "shared": replicas(t, &bucket{}, 1, config)[0]} {
+			key := limit.Address("192.0.2.1")
+			if d := l.Exhausted(key); !d.OK || d.Pass.Valid() {
+				t.Errorf("%s, only asked about: %+v", name, d)
+			}
+			if d := l.Allow(key); !d.OK || !d.Pass.Valid() {
+				t.Errorf("%s, taken: %+v", name, d)
+			}
+			if d := l.Allow(key); d.OK || d.Pass.Valid() {
+				t.Errorf("%s, refused: %+v", name, d)
+			}
+		}
+	})
+	if (limit.Pass{}).Valid() || (limit.Decision{OK: true}).Pass.Valid() {
+		t.Error("a Pass from nowhere is valid")
+	}
+}

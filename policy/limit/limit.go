@@ -107,7 +107,17 @@ type Decision struct {
 	OK         bool
 	RetryAfter time.Duration // when refused: the earliest moment at which a request could pass
 	Scope      Scope
+	Pass       Pass // valid if [Limiter.Allow] took the request
 }
+
+// Pass proves that a request was taken from the share of its source.
+type Pass struct{ taken bool }
+
+// Valid is false for the zero Pass.
+func (p Pass) Valid() bool { return p.taken }
+
+// ErrNoPass: a request was handed on that no limiter took, which is a mistake in this program.
+var ErrNoPass = errors.New("limit: no request was taken for this: ask the limit first and hand on its Pass")
 
 // Err is nil for a request that may pass, else an *[ExceededError].
 func (d Decision) Err() error {
@@ -207,7 +217,7 @@ func (l *Limiter) Allow(key string) Decision {
 	if !known {
 		return l.allowOwn(key)
 	}
-	return Decision{OK: ok, RetryAfter: wait, Scope: scope}
+	return Decision{OK: ok, RetryAfter: wait, Scope: scope, Pass: Pass{ok}}
 }
 
 func (l *Limiter) find(key string) (*source, Scope) {
@@ -240,7 +250,7 @@ func (l *Limiter) allowOwn(key string) Decision {
 	now := l.now()
 	s, scope := l.sourceOf(key, now)
 	if s.bucket.AllowN(now, 1) {
-		return Decision{OK: true, Scope: scope}
+		return Decision{OK: true, Scope: scope, Pass: Pass{true}}
 	}
 	return Decision{Scope: scope, RetryAfter: l.wait(s.bucket, now)}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	tmcp "github.com/aepb/aepb-gateway/gateway/transport/mcp"
 	"github.com/aepb/aepb-gateway/gateway/transport/transporttest"
+	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	form "github.com/aepb/aepb-gateway/translators/mcp"
@@ -181,7 +182,9 @@ func (p *parrot) Exchange(_ context.Context, c transport.Call) (transport.Answer
 	return transporttest.Answer(wire), err
 }
 
-func (*parrot) Limit(context.Context, transport.Inquiry) error { return nil }
+func (*parrot) Limit(context.Context, transport.Inquiry) (limit.Pass, error) {
+	return transporttest.Pass(nil)
+}
 
 func (*parrot) Admit(context.Context, transport.Inquiry) error { return nil }
 

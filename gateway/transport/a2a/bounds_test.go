@@ -18,6 +18,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/transport/inflight"
 	"github.com/aepb/aepb-gateway/gateway/transport/transporttest"
+	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/policy/quota"
 	"github.com/aepb/aepb-gateway/translators"
 	form "github.com/aepb/aepb-gateway/translators/a2a"
@@ -47,7 +48,9 @@ type constant struct {
 	answer transport.Answer
 }
 
-func (*constant) Limit(context.Context, transport.Inquiry) error { return nil }
+func (*constant) Limit(context.Context, transport.Inquiry) (limit.Pass, error) {
+	return transporttest.Pass(nil)
+}
 
 func (c *constant) Exchange(context.Context, transport.Call) (transport.Answer, error) {
 	return c.answer, nil

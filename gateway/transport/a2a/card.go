@@ -55,12 +55,16 @@ func (d *Door) CardHandler(road transport.Exchanger) http.Handler {
 	})
 }
 
-func (d *Door) card(r *http.Request, road transport.Exchanger) ([]byte, error) {
+func (d *Door) card(r *http.Request, road transport.Exchanger) (_ []byte, err error) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return nil, &problem.MethodError{Allow: "GET, HEAD"}
 	}
 	agent := r.PathValue("agent")
-	description, err := road.Describe(r.Context(), transport.Asking(r.Context(), agent, form.Binding))
+	q := transport.Asking(r.Context(), agent, form.Binding)
+	if q.Pass, err = road.Limit(r.Context(), q); err != nil {
+		return nil, err
+	}
+	description, err := road.Describe(r.Context(), q)
 	if err != nil {
 		return nil, err
 	}
@@ -118,9 +122,7 @@ func (f faces) card(codec translators.Translator, description *canonical.Descrip
 // where the agent says that it has one, and to callers that have proved who they
 // are. What comes back names our URLs, as every card of ours does.
 func (f faces) extended(ctx context.Context, codec translators.Translator, road transport.Exchanger, call transport.Call, asked *canonical.Message) (transport.Call, error) {
-	inquiry := transport.Asking(ctx, call.Agent, form.Binding)
-	inquiry.Limited = call.Limited
-	description, err := road.Describe(ctx, inquiry)
+	description, err := road.Describe(ctx, transport.Asking(ctx, call.Agent, form.Binding).With(call.Pass))
 	switch {
 	case err != nil:
 		return call, err

@@ -134,7 +134,7 @@ func TestListenerCall(t *testing.T) {
 		t.Errorf("%v %v", header, err)
 	}
 	call := r.call
-	if call.Agent != "bob" || !call.Tenanted || !call.Detached || !call.Limited || call.Wire.Form != form.FormGRPC || string(call.Wire.Body) != requestBob ||
+	if call.Agent != "bob" || !call.Tenanted || !call.Detached || !call.Pass.Valid() || r.limits != 1 || call.Wire.Form != form.FormGRPC || string(call.Wire.Body) != requestBob ||
 		call.Wire.Path != form.ServiceGRPC+"SendMessage" || call.Wire.Header.Get("Traceparent") != "00-1" || call.Wire.Header.Get("A2A-Extensions") != "urn:x" || call.Caller.ID != caller.ID {
 		t.Errorf("the road got %+v", call)
 	}
@@ -246,6 +246,9 @@ func TestListener_ExtendedCard(t *testing.T) {
 	var body []byte
 	if err := begin(t.Context(), t, overTLS(t, r, nil), "GetExtendedAgentCard").RecvMsg(&body); err != nil {
 		t.Fatal(err)
+	}
+	if r.limits != 1 {
+		t.Errorf("asked the limit %d times", r.limits)
 	}
 	card, err := r.call.Card(r.description)
 	for _, want := range []string{"Bob", "gw.example:1", "GRPC", "https://gw.example/agents/bob/a2a"} {

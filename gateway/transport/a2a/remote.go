@@ -86,10 +86,9 @@ func (c *remote) receive(method protoreflect.MethodDescriptor, call *transport.C
 		return &canonical.Error{Code: canonical.CodeInvalidRequest, Message: fieldAgent + " is given twice"}
 	}
 	call.Agent = strings.Join(names, "")
-	if err := c.road.Limit(c.ctx, transport.Asking(c.ctx, call.Agent, form.Binding)); err != nil {
+	if call.Pass, err = c.road.Limit(c.ctx, transport.Asking(c.ctx, call.Agent, form.Binding)); err != nil {
 		return err
 	}
-	call.Limited = true
 	if call.Wire.Body, err = c.read(); err != nil {
 		return err
 	}

@@ -109,7 +109,7 @@ func (d *Door) answer(w http.ResponseWriter, call transport.Call, wire translato
 
 // receive reads a request as far as a door may: method, declared size, type,
 // then, once the limit is asked, body and evidence.
-func (d *Door) receive(w http.ResponseWriter, r *http.Request, road transport.Exchanger, wire translators.Wire) (transport.Call, error) {
+func (d *Door) receive(w http.ResponseWriter, r *http.Request, road transport.Exchanger, wire translators.Wire) (_ transport.Call, err error) {
 	wire.Header = fields(r)
 	call := transport.Call{
 		Entrance: transport.Native, Agent: r.PathValue("agent"), Wire: wire,
@@ -131,10 +131,9 @@ func (d *Door) receive(w http.ResponseWriter, r *http.Request, road transport.Ex
 		return call, &problem.MediaTypeError{Want: want}
 	}
 	call.Wire.Media = transport.MediaType(r.Header)
-	if err := road.Limit(r.Context(), transport.Asking(r.Context(), call.Agent, form.Binding)); err != nil {
+	if call.Pass, err = road.Limit(r.Context(), transport.Asking(r.Context(), call.Agent, form.Binding)); err != nil {
 		return call, err
 	}
-	call.Limited = true
 	body, err := transport.ReadAll(http.MaxBytesReader(w, r.Body, most), r.ContentLength)
 	if err != nil {
 		return call, problem.Reading(err)

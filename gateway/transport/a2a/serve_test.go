@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"go.uber.org/goleak"
 
 	"github.com/aepb/aepb-gateway/ect"
@@ -36,22 +37,30 @@ type road struct {
 	description *canonical.Description
 	err         error
 	full        error // what Limit says
+	limits      int   // how often it was asked
 }
 
-func (r *road) Limit(_ context.Context, q transport.Inquiry) error {
+func (r *road) Limit(_ context.Context, q transport.Inquiry) (limit.Pass, error) {
 	r.inquiry = q
-	return r.full
+	r.limits++
+	return transporttest.Pass(r.full)
 }
 
 func (r *road) Admit(context.Context, transport.Inquiry) error { return r.err }
 
 func (r *road) Exchange(_ context.Context, call transport.Call) (transport.Answer, error) {
 	r.call = call
+	if !call.Pass.Valid() {
+		return transport.Answer{}, limit.ErrNoPass
+	}
 	return r.answer, r.err
 }
 
 func (r *road) Describe(_ context.Context, q transport.Inquiry) (*canonical.Description, error) {
 	r.inquiry = q
+	if !q.Pass.Valid() {
+		return nil, limit.ErrNoPass
+	}
 	return r.description, r.err
 }
 
@@ -96,15 +105,19 @@ func TestDoorPassesACallOn(t *testing.T) {
 	r.URL.RawQuery = "A2A-Version=1.0"
 	w := ask(newDoor(t, 0).Handler(fake), r)
 
+	pass, _ := transporttest.Pass(nil)
 	want := transport.Call{
 		Entrance: transport.Native, Agent: "bob", Caller: caller, Detached: true, Address: "192.0.2.1",
-		Limited: true, Evidence: []string{"aa.bb.cc", "dd.ee.ff", "gg.hh.ii"},
+		Pass: pass, Evidence: []string{"aa.bb.cc", "dd.ee.ff", "gg.hh.ii"},
 		Wire: translators.Wire{
 			Binding: form.Binding, Media: form.Media, Body: []byte(hello),
 			Header: http.Header{"A2a-Version": {"1.0"}, "A2a-Extensions": {"urn:x"}, "Traceparent": {"00-1-2-01"}},
 		},
 	}
-	if diff := cmp.Diff(want, fake.call); diff != "" {
+	if fake.limits != 1 {
+		t.Errorf("asked the limit %d times", fake.limits)
+	}
+	if diff := cmp.Diff(want, fake.call, cmpopts.EquateComparable(pass)); diff != "" {
 		t.Errorf("the call: %s", diff)
 	}
 	if w.Code != http.StatusOK || w.Body.String() != string(fake.answer.Wire().Body) || w.Header().Get("Content-Type") != "application/json" {
@@ -212,6 +225,9 @@ func TestCard(t *testing.T) {
 	w := get(http.MethodGet, "")
 	if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), `"url":"https://gw.example/agents/bob/a2a"`) || w.Header().Get("Cache-Control") != "max-age=300" {
 		t.Fatalf("%d %v %s", w.Code, w.Header(), w.Body)
+	}
+	if fake.limits != 1 || !fake.inquiry.Pass.Valid() {
+		t.Errorf("asked the limit %d times", fake.limits)
 	}
 	if fake.inquiry.Agent != "bob" || fake.inquiry.Caller.ID != caller.ID || fake.inquiry.Binding != form.Binding || fake.inquiry.Address != "192.0.2.1" {
 		t.Errorf("asked as %+v", fake.inquiry)

@@ -239,8 +239,8 @@ func TestDoor_ExtendedCard(t *testing.T) {
 		extended := description()
 		extended.Extended = true
 		fake = &road{description: extended, answer: transporttest.Answer(translators.Wire{Status: http.StatusOK})}
-		if ask(newDoor(t, 0).Handler(fake), request()); fake.call.Agent != "bob" || fake.call.Card == nil {
-			t.Fatalf("%s to an agent with one: called %q", name, fake.call.Agent)
+		if ask(newDoor(t, 0).Handler(fake), request()); fake.call.Agent != "bob" || fake.call.Card == nil || fake.limits != 1 {
+			t.Fatalf("%s to an agent with one: called %q, asked the limit %d times", name, fake.call.Agent, fake.limits)
 		}
 		card, err := fake.call.Card(extended)
 		if err != nil || !strings.Contains(string(card), `"url":"https://gw.example/agents/bob/a2a"`) {

@@ -1,6 +1,7 @@
 package ainp
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,6 +16,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/policy/quota"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/ainp"
@@ -131,7 +133,8 @@ type visit struct {
 	back    back
 	socket  *socket     // nil: the message was posted
 	refused func(error) // of a message in a socket: is told why it is answered with an error
-	header  []string    // evidence beside the message
+	pass    limit.Pass
+	header  []string // evidence beside the message
 	wire    translators.Wire
 	message *canonical.Message
 	id      string          // of the message
@@ -178,11 +181,9 @@ func (v *visit) act(ctx context.Context, evidence []string) {
 	}
 }
 
-// asking is what the road needs to know of whoever asks. The limit was asked.
+// asking is what the road needs to know of whoever asks.
 func (v *visit) asking(ctx context.Context) transport.Inquiry {
-	q := transport.Asking(ctx, v.agent, ainp.Binding)
-	q.Limited = true
-	return q
+	return transport.Asking(ctx, v.agent, ainp.Binding).With(v.pass)
 }
 
 // receive reads what is posted, the cheap things first.
@@ -209,9 +210,10 @@ func (v *visit) receive(ctx context.Context, w http.ResponseWriter, r *http.Requ
 
 // limit takes the message from its connection's share. A connection that proved
 // nothing may bring a message that does: until then its address pays.
-func (v *visit) limit(ctx context.Context) error {
+func (v *visit) limit(ctx context.Context) (err error) {
 	known := transport.WithCaller(ctx, transport.CallerFrom(ctx), transport.AddressFrom(ctx))
-	return v.road.Limit(known, transport.Asking(known, v.agent, ainp.Binding))
+	v.pass, err = v.road.Limit(known, v.asking(known))
+	return err
 }
 
 // admit decodes and verifies. The context that it answers with knows the caller.
@@ -270,10 +272,7 @@ func (v *visit) first(ctx context.Context, unreadable error) error {
 	if err := transport.Refusal(ctx); err != nil {
 		return err
 	}
-	if err := v.road.Admit(ctx, v.asking(ctx)); err != nil {
-		return err
-	}
-	return unreadable
+	return cmp.Or(v.road.Admit(ctx, v.asking(ctx)), unreadable)
 }
 
 // remember takes a message once.
@@ -308,7 +307,7 @@ func (v *visit) identify(ctx context.Context, to string) (context.Context, error
 		return ctx, unaddressed()
 	}
 	ctx = transport.WithCaller(ctx, identity.Caller{Peer: ect.Peer{ID: id}}, transport.AddressFrom(ctx))
-	return ctx, v.road.Limit(ctx, transport.Asking(ctx, v.agent, ainp.Binding))
+	return ctx, v.limit(ctx)
 }
 
 // evidence is what the envelope holds; a header stands in for it on a direct
@@ -339,7 +338,7 @@ func (v *visit) form() string {
 func (v *visit) call(ctx context.Context, evidence []string) transport.Call {
 	c := transport.Call{
 		Entrance: transport.Native, Agent: v.agent, Wire: v.wire, Message: v.message, Evidence: evidence, Parent: v.parent, Sender: v.sender,
-		Caller: transport.CallerFrom(ctx), Address: transport.AddressFrom(ctx), Limited: true,
+		Caller: transport.CallerFrom(ctx), Address: transport.AddressFrom(ctx), Pass: v.pass,
 	}
 	if v.socket != nil {
 		c.Session, c.CanAnswer = v.socket.session, []canonical.Mode{canonical.ModeForm, canonical.ModeURL}

@@ -249,3 +249,36 @@ func TestAttack_CallerBreaksOffLookups(t *testing.T) {
 		}
 	})
 }
+
+// TestLimit_OncePerMessage: a message takes one request of its connection's share, and one
+// more of its sender's where the signature alone says who that is. A connection that stays
+// open took one, too.
+func TestLimit_OncePerMessage(t *testing.T) {
+	t.Parallel()
+	a, known := party("alice"), identity.Caller{Peer: ect.Peer{ID: alice}}
+	inquiry := strings.Replace(note(a), "FreeformNote", "NOTIFICATION", 1)
+	for name, tc := range map[string]struct {
+		body   []byte
+		caller identity.Caller
+		limits int32
+	}{
+		"message, by certificate": {sign(t, a, []byte(note(a)), form.SigDraft), known, 1},
+		"notice, by certificate":  {sign(t, a, []byte(inquiry), form.SigDraft), known, 1},
+		"unreadable":              {[]byte("{"), known, 1},
+		"message, by signature":   {sign(t, a, []byte(note(a)), form.SigDraft), nobody(), 2},
+	} {
+		var limits atomic.Int32
+		r := &road{exchange: echo, limit: func(transport.Inquiry) error { limits.Add(1); return nil }}
+		if got := post(newDoor(t, nil).Handler(r), tc.body, tc.caller); got.Code >= http.StatusInternalServerError || limits.Load() != tc.limits {
+			t.Errorf("%s: got %d %s, asked the limit %d times", name, got.Code, got.Body, limits.Load())
+		}
+	}
+	var limits atomic.Int32
+	r := &road{exchange: echo, limit: func(transport.Inquiry) error { limits.Add(1); return nil }}
+	conn := dialDoor(t, socketDoor(t, r, known, wire.SocketConfig{}))
+	for n := range int32(2) {
+		if got, err := says(t, conn, websocket.MessageText, numbered(t, a, strconv.Itoa(int(n)+1))); err != nil || limits.Load() != n+2 {
+			t.Errorf("message %d: got %s, %v, asked the limit %d times", n, got, err, limits.Load())
+		}
+	}
+}

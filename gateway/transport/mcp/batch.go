@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/mcp"
@@ -38,14 +39,15 @@ func (v *visit) batch(ctx context.Context, wire translators.Wire) {
 	}
 	wire.Version = mcp.LegacyMarch
 	var answers collection
-	for i, message := range messages {
+	pass := v.pass // of the request as a whole, and so of the first message
+	for _, message := range messages {
 		one := &note{header: http.Header{}}
 		wire.Body = message
-		// The limit was asked for the request as a whole; that was the first message.
 		(&visit{
-			door: v.door, road: v.road, w: one, r: v.r, limited: v.limited && i == 0,
+			door: v.door, road: v.road, w: one, r: v.r, pass: pass,
 			session: v.session, guest: v.guest, knows: v.knows, quiet: true,
 		}).member(ctx, wire, answers.size)
+		pass = limit.Pass{}
 		if ctx.Err() != nil {
 			return // the caller went away
 		}
@@ -121,6 +123,10 @@ func (v *visit) member(ctx context.Context, wire translators.Wire, spent int) {
 	case spent > v.door.deps.Form.Info().BodyLimit && v.message.Op != canonical.OpNotice:
 		v.fail(&canonical.Error{Code: canonical.CodeUnavailable, Message: "not done: the answers before this one fill the batch's reply"})
 	default:
+		if err := v.limit(ctx); err != nil {
+			v.fail(err)
+			return
+		}
 		v.answer(ctx, wire)
 	}
 }

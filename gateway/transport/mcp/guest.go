@@ -174,10 +174,9 @@ func (v *visit) known(ctx context.Context) error {
 	if !v.sameOrigin() {
 		return foreignOrigin()
 	}
-	if err := v.road.Limit(ctx, v.asking(ctx)); err != nil {
+	if err := v.limit(ctx); err != nil {
 		return err
 	}
-	v.limited = true
 	if err := v.road.Admit(ctx, v.asking(ctx)); err != nil {
 		return err
 	}
@@ -194,7 +193,7 @@ func (v *visit) known(ctx context.Context) error {
 func (v *visit) call(ctx context.Context) transport.Call {
 	return transport.Call{
 		Entrance: transport.Native, Agent: v.r.PathValue("agent"), Evidence: v.evidence, Parent: transport.ParentIn(v.r.Header),
-		Caller: transport.CallerFrom(ctx), Address: transport.AddressFrom(ctx), Limited: v.limited,
+		Caller: transport.CallerFrom(ctx), Address: transport.AddressFrom(ctx), Pass: v.pass,
 		Session: v.session, CanAnswer: v.guest.Asked, Detached: v.message.Origin.Version != mcp.Modern,
 	}
 }

@@ -1,10 +1,13 @@
 package mcp_test
 
 import (
+	"context"
 	"errors"
 	"net/http"
+	"strings"
 	"testing"
 
+	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/translators/mcp"
@@ -29,7 +32,7 @@ func TestLimitBeforeBody(t *testing.T) {
 	if w := answerTo(t, r, request); w.Code != http.StatusTooManyRequests || len(r.calls) > 0 || len(r.limits) != 1 {
 		t.Errorf("got %d %s, %d calls", w.Code, w.Body, len(r.calls))
 	}
-	if q := r.limits[0]; q.Agent != "chef" || q.Binding != mcp.Binding || q.Caller.ID != "spiffe://td/caller" || q.Address != "192.0.2.1" || q.Limited {
+	if q := r.limits[0]; q.Agent != "chef" || q.Binding != mcp.Binding || q.Caller.ID != "spiffe://td/caller" || q.Address != "192.0.2.1" || q.Pass.Valid() {
 		t.Errorf("asked for %+v", q)
 	}
 }
@@ -44,23 +47,23 @@ func TestOwnAnswersAreForCallers(t *testing.T) {
 		body     string
 		stranger error
 		status   int
-		asked    []bool // of each admission: was the limit asked before
+		asked    int // for admission, and the limit before each
 	}{
-		"ping":                     {ping, nil, 200, []bool{true}},
-		"notification":             {notice, nil, 202, []bool{true}},
-		"ping of a stranger":       {ping, &policy.Forbidden{}, 403, []bool{true}},
-		"notification, a stranger": {notice, &policy.Forbidden{}, 403, []bool{true}},
-		"broken, a stranger":       {"{", &policy.Forbidden{}, 403, []bool{true}},
-		"a batch is one each":      {batch, nil, 200, []bool{true, false}},
+		"ping":                     {ping, nil, 200, 1},
+		"notification":             {notice, nil, 202, 1},
+		"ping of a stranger":       {ping, &policy.Forbidden{}, 403, 1},
+		"notification, a stranger": {notice, &policy.Forbidden{}, 403, 1},
+		"broken, a stranger":       {"{", &policy.Forbidden{}, 403, 1},
+		"a batch is one each":      {batch, nil, 200, 2},
 	} {
 		r := &road{stranger: tc.stranger}
 		w := knock(t, r, http.MethodPost, legacyHeader(), tc.body)
-		if w.Code != tc.status || len(r.limits) != 1 || len(r.admissions) != len(tc.asked) {
+		if w.Code != tc.status || len(r.limits) != tc.asked || len(r.admissions) != tc.asked {
 			t.Errorf("%s: got %d %s, asked the limit %d times, for admission %d times", name, w.Code, w.Body, len(r.limits), len(r.admissions))
 			continue
 		}
 		for i, q := range r.admissions {
-			if q.Limited != tc.asked[i] || q.Agent != "chef" || q.Caller.ID != "spiffe://td/caller" {
+			if !q.Pass.Valid() || q.Agent != "chef" || q.Caller.ID != "spiffe://td/caller" {
 				t.Errorf("%s: admission %d for %+v", name, i, q)
 			}
 		}
@@ -68,7 +71,45 @@ func TestOwnAnswersAreForCallers(t *testing.T) {
 	r := &road{}
 	knock(t, r, http.MethodPost, modernHeader("tools/call", "echo"), callBody)
 	knock(t, r, http.MethodPost, modernHeader("tools/list", ""), `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{`+meta+`}}`)
-	if len(r.calls) != 1 || !r.calls[0].Limited || len(r.inquiries) != 1 || !r.inquiries[0].Limited {
-		t.Errorf("calls %+v, inquiries %+v", r.calls, r.inquiries)
+	if len(r.calls) != 1 || !r.calls[0].Pass.Valid() || len(r.inquiries) != 1 || !r.inquiries[0].Pass.Valid() || len(r.limits) != 2 {
+		t.Errorf("calls %+v, inquiries %+v, asked the limit %d times", r.calls, r.inquiries, len(r.limits))
+	}
+}
+
+// scarce refuses what comes after so many requests.
+type scarce struct {
+	road
+	left int
+}
+
+func (r *scarce) Limit(ctx context.Context, q transport.Inquiry) (limit.Pass, error) {
+	if r.left--; r.left < 0 {
+		r.full = &limit.ExceededError{Scope: limit.ScopeIdentity}
+	}
+	return r.road.Limit(ctx, q)
+}
+
+// Each message of a batch is one request. What cannot be read costs nothing, except as the
+// first, which came with the batch.
+func TestBatch_TakesOneRequestForEachMessage(t *testing.T) {
+	t.Parallel()
+	list := `{"jsonrpc":"2.0","id":3,"method":"tools/list"}`
+	ping := `{"jsonrpc":"2.0","id":2,"method":"ping"}`
+	for name, tc := range map[string]struct {
+		body                     string
+		limits, calls, inquiries int
+	}{
+		"each":       {batchOf(toolCall("1", "a"), ping, list, toolCall("4", "b")), 4, 2, 1},
+		"unreadable": {batchOf(`{}`, toolCall("1", "a"), `{}`, list), 3, 1, 1},
+	} {
+		r := &road{}
+		if got := knock(t, r, http.MethodPost, legacyHeader(), tc.body); got.Code != http.StatusOK || len(r.limits) != tc.limits || len(r.calls) != tc.calls || len(r.inquiries) != tc.inquiries {
+			t.Errorf("%s: got %d %s, asked the limit %d times, %d calls, %d inquiries", name, got.Code, got.Body, len(r.limits), len(r.calls), len(r.inquiries))
+		}
+	}
+	r := &scarce{left: 2}
+	got := knock(t, r, http.MethodPost, legacyHeader(), batchOf(toolCall("1", "a"), toolCall("2", "b"), list, ping))
+	if len(r.limits) != 4 || len(r.calls) != 2 || len(r.inquiries)+len(r.admissions) > 0 || strings.Count(got.Body.String(), "Too many requests") != 2 {
+		t.Errorf("asked the limit %d times, %d calls, %d inquiries: %s", len(r.limits), len(r.calls), len(r.inquiries), got.Body)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	tmcp "github.com/aepb/aepb-gateway/gateway/transport/mcp"
+	"github.com/aepb/aepb-gateway/gateway/transport/transporttest"
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/translators"
@@ -148,7 +149,10 @@ type guarded struct {
 	limit, admit error
 }
 
-func (g *guarded) Limit(context.Context, transport.Inquiry) error { return g.limit }
+func (g *guarded) Limit(context.Context, transport.Inquiry) (limit.Pass, error) {
+	return transporttest.Pass(g.limit)
+}
+
 func (g *guarded) Admit(context.Context, transport.Inquiry) error { return g.admit }
 
 // TestWhoMayNotCallMayNotListen, nor end a session, although it is his; and

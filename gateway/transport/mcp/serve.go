@@ -12,6 +12,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/policy/quota"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -89,13 +90,13 @@ type visit struct {
 	issued   []string // ours, to go back
 	inside   bool     // in the body of an error too
 	message  *canonical.Message
-	limited  bool   // the limit was asked for what is answered next
-	version  string // in which to fail while the message does not say; empty: the modern one
-	session  string // that the request belongs to; empty: none
-	guest    guest  // what is known of it
-	knows    bool   // why an agent failed
-	quiet    bool   // whoever writes the answer down takes no streams
-	answers  bool   // what it brings is a response
+	pass     limit.Pass // of what is answered next
+	version  string     // in which to fail while the message does not say; empty: the modern one
+	session  string     // that the request belongs to; empty: none
+	guest    guest      // what is known of it
+	knows    bool       // why an agent failed
+	quiet    bool       // whoever writes the answer down takes no streams
+	answers  bool       // what it brings is a response
 
 	insists time.Time // until when what the message needs is tried again; zero: it is not
 }
@@ -141,18 +142,22 @@ func (v *visit) serve(ctx context.Context) {
 // first is what to say of a message that cannot be read: those who may not call
 // the agent hear that instead (architecture section 5, policy before form).
 func (v *visit) first(ctx context.Context, unreadable error) error {
-	if err := v.road.Admit(ctx, v.asking(ctx)); err != nil {
-		return err
+	return cmp.Or(v.road.Admit(ctx, v.asking(ctx)), unreadable)
+}
+
+// limit asks for a Pass, unless the request has one.
+func (v *visit) limit(ctx context.Context) (err error) {
+	if !v.pass.Valid() {
+		v.pass, err = v.road.Limit(ctx, v.asking(ctx))
 	}
-	return unreadable
+	return err
 }
 
 // read asks the limit, then takes the body and the evidence.
 func (v *visit) read(ctx context.Context) (translators.Wire, error) {
-	if err := v.road.Limit(ctx, v.asking(ctx)); err != nil {
+	if err := v.limit(ctx); err != nil {
 		return translators.Wire{}, err
 	}
-	v.limited = true
 	body, err := transport.ReadAll(http.MaxBytesReader(v.w, v.r.Body, int64(v.door.deps.Form.Info().BodyLimit)), v.r.ContentLength)
 	if err != nil {
 		return translators.Wire{}, problem.Reading(err)
@@ -218,9 +223,7 @@ func (v *visit) acknowledge(ctx context.Context) {
 
 // asking is what the road needs to know of whoever asks.
 func (v *visit) asking(ctx context.Context) transport.Inquiry {
-	q := transport.Asking(ctx, v.r.PathValue("agent"), mcp.Binding)
-	q.Limited = v.limited
-	return q
+	return transport.Asking(ctx, v.r.PathValue("agent"), mcp.Binding).With(v.pass)
 }
 
 // exchange sends a call down the road.

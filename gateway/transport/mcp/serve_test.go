@@ -39,23 +39,32 @@ type road struct {
 	admissions  []transport.Inquiry // what Admit was asked
 }
 
-func (r *road) Limit(_ context.Context, i transport.Inquiry) error {
+func (r *road) Limit(_ context.Context, i transport.Inquiry) (limit.Pass, error) {
 	r.limits = append(r.limits, i)
-	return r.full
+	return transporttest.Pass(r.full)
 }
 
 func (r *road) Admit(_ context.Context, i transport.Inquiry) error {
 	r.admissions = append(r.admissions, i)
+	if !i.Pass.Valid() {
+		return limit.ErrNoPass
+	}
 	return r.stranger
 }
 
 func (r *road) Exchange(_ context.Context, c transport.Call) (transport.Answer, error) {
 	r.calls = append(r.calls, c)
+	if !c.Pass.Valid() {
+		return transport.Answer{}, limit.ErrNoPass
+	}
 	return r.answer, r.err
 }
 
 func (r *road) Describe(_ context.Context, i transport.Inquiry) (*canonical.Description, error) {
 	r.inquiries = append(r.inquiries, i)
+	if !i.Pass.Valid() {
+		return nil, limit.ErrNoPass
+	}
 	return &r.description, r.err
 }
 

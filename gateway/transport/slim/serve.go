@@ -20,6 +20,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/transport/slim/rpc"
+	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/policy/quota"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -242,12 +243,6 @@ func (d *door) arrived(ctx context.Context, call rpc.Call) context.Context {
 	}
 }
 
-func (d *door) asking(ctx context.Context) transport.Inquiry {
-	q := transport.Asking(ctx, d.agent, form.Binding)
-	q.Limited = true
-	return q
-}
-
 // Serve answers one call.
 func (d *door) Serve(ctx context.Context, call rpc.Call, out rpc.Responder) error {
 	if d.l.drains() {
@@ -281,21 +276,20 @@ type visit struct {
 	call    rpc.Call
 	out     rpc.Responder
 	wire    translators.Wire
+	pass    limit.Pass
 	message *canonical.Message // plain sessions: as far as it could be read
 }
 
+func (v *visit) asking(ctx context.Context) transport.Inquiry {
+	return transport.Asking(ctx, v.door.agent, form.Binding).With(v.pass)
+}
+
 // admit judges what needs no body: who calls, and how often.
-func (v *visit) admit(ctx context.Context) ([]string, error) {
-	if err := v.door.road.Limit(ctx, transport.Asking(ctx, v.door.agent, form.Binding)); err != nil {
+func (v *visit) admit(ctx context.Context) (evidence []string, err error) {
+	if v.pass, err = v.door.road.Limit(ctx, v.asking(ctx)); err != nil {
 		return nil, err
 	}
-	if err := transport.Refusal(ctx); err != nil {
-		return nil, err
-	}
-	if tokens := v.call.Metadata[keyEvidence]; tokens != "" {
-		return ect.ParseHeader([]string{tokens}, v.door.l.deps.Limits)
-	}
-	return nil, nil
+	return ect.ParseHeader([]string{v.call.Metadata[keyEvidence]}, v.door.l.deps.Limits)
 }
 
 // rpc answers a call of A2A's service.
@@ -321,7 +315,7 @@ func (v *visit) rpc(ctx context.Context) error {
 // exchange lets the road do the work.
 func (v *visit) exchange(ctx context.Context, evidence []string) error {
 	answer, err := v.door.road.Exchange(ctx, transport.Call{
-		Entrance: transport.Native, Agent: v.door.agent, Wire: v.wire, Evidence: evidence, Parent: v.call.Metadata[keyParent], Limited: true,
+		Entrance: transport.Native, Agent: v.door.agent, Wire: v.wire, Evidence: evidence, Parent: v.call.Metadata[keyParent], Pass: v.pass,
 		Detached: v.wire.Version != form.VersionMCP(mcp.Modern), Session: v.session(),
 		Caller: transport.CallerFrom(ctx), Address: transport.AddressFrom(ctx),
 	})
@@ -433,7 +427,7 @@ const BindingURI = "https://a2a-protocol.org/bindings/experimental-slimrpc"
 // described is the agent as its callers may know it: what another protocol
 // says of it is not for them.
 func (v *visit) described(ctx context.Context) (*canonical.Description, error) {
-	d, err := v.door.road.Describe(ctx, v.door.asking(ctx))
+	d, err := v.door.road.Describe(ctx, v.asking(ctx))
 	if err != nil {
 		return nil, err
 	}

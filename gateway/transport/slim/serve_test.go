@@ -1,6 +1,7 @@
 package slim
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,6 +17,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport/slim/name"
 	"github.com/aepb/aepb-gateway/gateway/transport/slim/rpc"
 	"github.com/aepb/aepb-gateway/gateway/transport/transporttest"
+	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/mcp"
@@ -27,18 +29,33 @@ type script struct {
 	refuse, limit error
 	answer        transport.Answer
 	calls         []transport.Call
+	limits        int // how often Limit was asked
 }
 
-func (s *script) Limit(context.Context, transport.Inquiry) error { return s.limit }
+func (s *script) Limit(ctx context.Context, _ transport.Inquiry) (limit.Pass, error) {
+	s.limits++
+	return transporttest.Pass(cmp.Or(transport.Refusal(ctx), s.limit))
+}
 
-func (s *script) Admit(context.Context, transport.Inquiry) error { return s.refuse }
+func (s *script) Admit(_ context.Context, q transport.Inquiry) error {
+	if !q.Pass.Valid() {
+		return limit.ErrNoPass
+	}
+	return s.refuse
+}
 
 func (s *script) Exchange(_ context.Context, call transport.Call) (transport.Answer, error) {
 	s.calls = append(s.calls, call)
+	if !call.Pass.Valid() {
+		return transport.Answer{}, limit.ErrNoPass
+	}
 	return s.answer, s.refuse
 }
 
-func (s *script) Describe(context.Context, transport.Inquiry) (*canonical.Description, error) {
+func (s *script) Describe(_ context.Context, q transport.Inquiry) (*canonical.Description, error) {
+	if !q.Pass.Valid() {
+		return nil, limit.ErrNoPass
+	}
 	return &canonical.Description{Capabilities: []canonical.Capability{{ID: "add", Extensions: canonical.Extensions{"mcp-v1": json.RawMessage(`{"secret":1}`)}}}}, s.refuse
 }
 
@@ -121,7 +138,7 @@ func TestDoorPassesOn(t *testing.T) {
 		t.Fatalf("%v %+v", err, out.frames)
 	}
 	call := road.calls[0]
-	if call.Caller.ID != "spiffe://x/anonymous" || !call.Caller.Anonymous || call.Address != "slim:org/ns/alice" || call.Agent != "a" || !call.Limited || !call.Detached {
+	if call.Caller.ID != "spiffe://x/anonymous" || !call.Caller.Anonymous || call.Address != "slim:org/ns/alice" || call.Agent != "a" || !call.Pass.Valid() || road.limits != 1 || !call.Detached {
 		t.Errorf("%+v", call)
 	}
 	if w := call.Wire; w.Form != form.FormRPC || w.Media != MediaProto || w.Path != "/"+ServiceA2AOld+"/SendMessage" || string(w.Body) != "asked" {

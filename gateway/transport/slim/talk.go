@@ -30,10 +30,7 @@ func (v *visit) plain(ctx context.Context) error {
 		return v.refuse(ctx, err)
 	}
 	if unreadable != nil {
-		if refused := v.door.road.Admit(ctx, v.door.asking(ctx)); refused != nil {
-			unreadable = refused
-		}
-		return v.refuse(ctx, unreadable)
+		return v.refuse(ctx, cmp.Or(v.door.road.Admit(ctx, v.asking(ctx)), unreadable))
 	}
 	v.wire.Version = m.Origin.Version
 	switch m.Op {
@@ -47,7 +44,7 @@ func (v *visit) plain(ctx context.Context) error {
 			return &canonical.CapabilityList{Capabilities: d.Capabilities}
 		})
 	case canonical.OpPing:
-		if err := v.door.road.Admit(ctx, v.door.asking(ctx)); err != nil {
+		if err := v.door.road.Admit(ctx, v.asking(ctx)); err != nil {
 			return v.refuse(ctx, err)
 		}
 		return v.express(ctx, &canonical.Message{Op: m.Op, Phase: canonical.PhaseResponse}, false)

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"net"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	"github.com/aepb/aepb-gateway/gateway/transport"
@@ -59,5 +60,24 @@ func TestWhomTheServerNameMeans(t *testing.T) {
 	cancel()
 	if err := <-done; err != nil {
 		t.Error(err)
+	}
+}
+
+// TestLimit_OncePerFrame: each frame is one request, whatever it asks for.
+func TestLimit_OncePerFrame(t *testing.T) {
+	t.Parallel()
+	for name, frame := range map[string]form.Frame{
+		"ping":       {ID: 5},
+		"describe":   {Verb: form.Ask, ID: 5, Options: topic(form.TopicDescribe)},
+		"message":    {Verb: form.Ask, ID: 5, Options: topic(form.TopicSend), Payload: []byte("hi")},
+		"unreadable": {Verb: form.Ask, ID: 5},
+	} {
+		var limits atomic.Int32
+		r := &road{exchange: echo, limit: func(transport.Inquiry) error { limits.Add(1); return nil }}
+		l := connect(t, open(t, r, wire.Config{}))
+		l.send(octets(t, frame))
+		if got, err := l.receive(); err != nil || (got.Code == 0) != (name != "unreadable") || limits.Load() != 1 {
+			t.Errorf("%s: got code %x, %v, asked the limit %d times", name, got.Code, err, limits.Load())
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package uacp
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -334,7 +335,9 @@ func (g *guest) repeated(f form.Frame, body []byte) bool {
 func (g *guest) answer(ctx context.Context, body []byte) {
 	opened, unread := form.Open(body)
 	wire := translators.Wire{Binding: form.Binding, Form: opened.Form(), Media: form.Media, Body: body}
-	limited := g.road.Limit(ctx, transport.Asking(ctx, g.agent, form.Binding))
+	q := transport.Asking(ctx, g.agent, form.Binding)
+	var limited error
+	q.Pass, limited = g.road.Limit(ctx, q)
 	m, err := g.l.deps.Form.Decode(wire)
 	if m == nil {
 		g.line.close()
@@ -350,9 +353,7 @@ func (g *guest) answer(ctx context.Context, body []byte) {
 		err = limited
 	case err != nil, m.Op == canonical.OpNotice, m.Op == canonical.OpPing:
 		// Those who may not call the agent hear that first (architecture section 5).
-		if refused := g.road.Admit(ctx, g.asking(ctx)); refused != nil {
-			err = refused
-		}
+		err = cmp.Or(g.road.Admit(ctx, q), err)
 	}
 	if err != nil {
 		g.fail(wire, m, err, nil)
@@ -365,20 +366,16 @@ func (g *guest) answer(ctx context.Context, body []byte) {
 	case canonical.OpPing:
 		g.reply(wire, m, nil)
 	case canonical.OpDescribe, canonical.OpCapabilities:
-		g.describe(ctx, wire, m)
+		g.describe(ctx, wire, m, q)
 	default:
 		if input, err := opened.HashInput(); err == nil { // the road needs it, and would read the frame again
 			wire.Hasher = translators.Knowing(translators.HasherOf(g.l.deps.Form), body, input)
 		}
-		g.exchange(ctx, wire, m, evidence, parent)
+		g.exchange(ctx, transport.Call{
+			Entrance: transport.Native, Agent: g.agent, Wire: wire, Message: m, Evidence: transport.Submitted(m, evidence), Parent: parent,
+			Pass: q.Pass, Caller: q.Caller, Address: q.Address,
+		})
 	}
-}
-
-// asking is what the road needs to know of whoever asks. The limit was asked.
-func (g *guest) asking(ctx context.Context) transport.Inquiry {
-	q := transport.Asking(ctx, g.agent, form.Binding)
-	q.Limited = true
-	return q
 }
 
 // evidence is the tokens in a frame, and the name of the one that it came of.
@@ -389,19 +386,15 @@ func (g *guest) evidence(opened form.Opened, unread error) (tokens []string, par
 	if parent, err = opened.Parent(); err != nil {
 		return nil, "", err
 	}
-	if tokens, err = opened.Evidence(); err != nil || len(tokens) == 0 {
-		return nil, parent, err
+	if tokens, err = opened.Evidence(); err == nil {
+		tokens, err = ect.ParseHeader(tokens, g.l.deps.Limits)
 	}
-	tokens, err = ect.ParseHeader(tokens, g.l.deps.Limits)
 	return tokens, parent, err
 }
 
-func (g *guest) exchange(ctx context.Context, wire translators.Wire, m *canonical.Message, evidence []string, parent string) {
-	evidence = transport.Submitted(m, evidence)
-	answer, err := g.road.Exchange(ctx, transport.Call{
-		Entrance: transport.Native, Agent: g.agent, Wire: wire, Message: m, Evidence: evidence, Parent: parent, Limited: true,
-		Caller: transport.CallerFrom(ctx), Address: transport.AddressFrom(ctx),
-	})
+func (g *guest) exchange(ctx context.Context, call transport.Call) {
+	wire, m := call.Wire, call.Message
+	answer, err := g.road.Exchange(ctx, call)
 	switch {
 	case err == nil && answer.Events() != nil:
 		g.observed(ctx, wire, m, answer)
@@ -426,8 +419,7 @@ func (g *guest) acknowledge(wire translators.Wire) {
 }
 
 // describe answers from the directory (R8: no ECT, no forwarding).
-func (g *guest) describe(ctx context.Context, wire translators.Wire, m *canonical.Message) {
-	q := g.asking(ctx)
+func (g *guest) describe(ctx context.Context, wire translators.Wire, m *canonical.Message, q transport.Inquiry) {
 	q.Form = wire.Form
 	d, err := g.road.Describe(ctx, q)
 	switch {

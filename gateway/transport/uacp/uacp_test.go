@@ -27,6 +27,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport/egress"
 	"github.com/aepb/aepb-gateway/gateway/transport/transporttest"
 	wire "github.com/aepb/aepb-gateway/gateway/transport/uacp"
+	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	form "github.com/aepb/aepb-gateway/translators/uacp"
@@ -95,26 +96,32 @@ func (r *road) Exchange(_ context.Context, call transport.Call) (transport.Answe
 	r.mu.Lock()
 	r.calls = append(r.calls, call)
 	r.mu.Unlock()
+	if !call.Pass.Valid() {
+		return transport.Answer{}, limit.ErrNoPass
+	}
 	return r.exchange(call)
 }
 
-func (r *road) Describe(context.Context, transport.Inquiry) (*canonical.Description, error) {
+func (r *road) Describe(_ context.Context, q transport.Inquiry) (*canonical.Description, error) {
+	if !q.Pass.Valid() {
+		return nil, limit.ErrNoPass
+	}
 	inner := canonical.Extensions{"a2a-v1": json.RawMessage(`{"secret":1}`), form.Binding: json.RawMessage(`{"secret":1}`)}
 	return &canonical.Description{
 		Name: "chef", Version: "1", Capabilities: []canonical.Capability{{ID: "cook", Description: "cooks", Extensions: inner}}, Extensions: inner,
 	}, r.err
 }
 
-func (r *road) Limit(ctx context.Context, q transport.Inquiry) error {
+func (r *road) Limit(ctx context.Context, q transport.Inquiry) (limit.Pass, error) {
 	if r.limit == nil {
-		return transport.Refusal(ctx)
+		return transporttest.Pass(transport.Refusal(ctx))
 	}
-	return r.limit(q)
+	return transporttest.Pass(r.limit(q))
 }
 
 func (r *road) Admit(_ context.Context, q transport.Inquiry) error {
-	if !q.Limited {
-		return errors.New("the limit was not asked")
+	if !q.Pass.Valid() {
+		return limit.ErrNoPass
 	}
 	return r.refusal
 }
