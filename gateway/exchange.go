@@ -205,14 +205,14 @@ func (g *Gateway) toCaller(x *exchange, message *canonical.Message, parents []ec
 
 func (x *exchange) answer(out transport.Attested) transport.Answer {
 	a := out.Answer()
-	a.Evidence, a.Losses, a.Notice = x.trail.Proof(), x.trail.Losses(), notice(x.to.Agent.Lifecycle)
+	a.Evidence, a.Losses, a.Notice = x.trail.Proof(), x.trail.Losses(), routing.NoticeOf(x.to.Agent.Lifecycle)
 	return a
 }
 
 // answerStream is a stream as answer.
 func (x *exchange) answerStream(opening transport.Opened, events transport.Events) (transport.Answer, error) {
 	a, err := opening.Answer(events)
-	a.Evidence, a.Losses, a.Notice = x.trail.Tokens(), x.trail.Losses(), notice(x.to.Agent.Lifecycle)
+	a.Evidence, a.Losses, a.Notice = x.trail.Tokens(), x.trail.Losses(), routing.NoticeOf(x.to.Agent.Lifecycle)
 	return a, err
 }
 
@@ -245,7 +245,7 @@ func (g *Gateway) translated(ctx context.Context, x *exchange) (transport.Answer
 	if err != nil {
 		return transport.Answer{}, err
 	}
-	answer.Evidence, answer.Losses, answer.Notice = x.trail.Proof(), x.trail.Losses(), notice(x.to.Agent.Lifecycle)
+	answer.Evidence, answer.Losses, answer.Notice = x.trail.Proof(), x.trail.Losses(), routing.NoticeOf(x.to.Agent.Lifecycle)
 	return answer, nil
 }
 

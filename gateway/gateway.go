@@ -15,8 +15,8 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/idempotency"
 	"github.com/aepb/aepb-gateway/gateway/outbound"
-	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/rollback"
+	"github.com/aepb/aepb-gateway/gateway/routing"
 	"github.com/aepb/aepb-gateway/gateway/sample"
 	"github.com/aepb/aepb-gateway/gateway/task"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
@@ -83,6 +83,8 @@ type Deps struct {
 type Gateway struct {
 	Deps
 	*admission.Limits
+	*routing.Discovery
+
 	settings       atomic.Pointer[Settings]
 	instance       string // names this process among the replicas
 	tasks          *store.Store
@@ -134,6 +136,7 @@ func New(settings Settings, deps Deps) (*Gateway, error) {
 	if err != nil {
 		return nil, err
 	}
+	g.Discovery = routing.NewDiscovery(deps.Directory, deps.Registry, destinations)
 	if err := g.startWorkers(deps.AllWorkers, deps.Workers); err != nil {
 		return nil, err
 	}
@@ -243,78 +246,3 @@ func (g *Gateway) Decides(id ect.Identity) bool { return g.Approver != nil && g.
 
 // Self is the gateway's own identity.
 func (g *Gateway) Self() ect.Identity { return g.Signer.Issuer() }
-
-// Admit judges whoever asks what a door answers by itself: as a caller of the
-// agent in whose name it does.
-func (g *Gateway) Admit(_ context.Context, q transport.Inquiry) error {
-	_, err := g.approach(q)
-	return err
-}
-
-// approach finds an agent for those who may call it.
-func (g *Gateway) approach(q transport.Inquiry) (directory.Agent, error) {
-	if !q.Pass.Valid() {
-		return directory.Agent{}, limit.ErrNoPass
-	}
-	agent, ok := g.Directory.Find(q.Agent)
-	if !ok {
-		return directory.Agent{}, &problem.UnknownAgentError{Agent: q.Agent}
-	}
-	return agent, destination.MayCall(q.Caller, agent.Rules)
-}
-
-// Describe answers discovery from the directory (R8), to those who may call.
-func (g *Gateway) Describe(ctx context.Context, q transport.Inquiry) (*canonical.Description, error) {
-	agent, err := g.approach(q)
-	if err != nil {
-		return nil, err
-	}
-	if agent, err = g.Router().Current(ctx, q.Caller, agent); err != nil {
-		return nil, err
-	}
-	endpoint := agent.Endpoint(q.Binding)
-	if endpoint.Binding == "" {
-		return nil, &problem.NoPathError{From: string(q.Binding)}
-	}
-	viewer := directory.Viewer{Caller: q.Caller.ID, CanAnswer: q.CanAnswer, Listing: !q.Known}
-	if endpoint.Binding == q.Binding {
-		viewer.Version = q.Version
-	}
-	viewer.CanAnswer = askableBy(g.Registry.Features(q.Binding).Asker, "", q.Form, q.CanAnswer)
-	description, _, err := g.Directory.DescribeFor(ctx, agent, endpoint, viewer)
-	return description, err
-}
-
-// askableBy is what an agent may ask callers that use a protocol's version and form.
-// can is what they say themselves, where their protocol has that.
-func askableBy(asker translators.Asker, version, form string, can []canonical.Mode) []canonical.Mode {
-	if asker == nil {
-		return nil
-	}
-	switch asker.Asks(version, form) {
-	case translators.AskNone:
-		return nil
-	case translators.AskTask:
-		return []canonical.Mode{canonical.ModeForm, canonical.ModeURL}
-	default:
-		return can
-	}
-}
-
-// notice is what an agent's capability document says of its future.
-func notice(l directory.Lifecycle) transport.Notice {
-	if l.Status != directory.Deprecated {
-		return transport.Notice{}
-	}
-	return transport.Notice{Deprecated: l.DeprecatedAt, Sunset: l.SunsetAt, Successor: l.Successor}
-}
-
-// Notice is what is known of an agent's future, to those who may call it. A door
-// asks at the end, so that whatever was learned on the way is in it.
-func (g *Gateway) Notice(q transport.Inquiry) transport.Notice {
-	agent, ok := g.Directory.Find(q.Agent)
-	if !ok || destination.MayCall(q.Caller, agent.Rules) != nil {
-		return transport.Notice{}
-	}
-	return notice(g.Directory.Known(agent))
-}

@@ -12,6 +12,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/attest"
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/routing"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/policy/quota"
@@ -36,7 +37,7 @@ func (g *Gateway) fail(ctx context.Context, x *exchange, answer transport.Answer
 	} else if x.callerInside() {
 		failure.Pair.HashForm = inbody.HashForm
 	}
-	answer = transport.Answer{Notice: notice(x.to.Agent.Lifecycle)}
+	answer = transport.Answer{Notice: routing.NoticeOf(x.to.Agent.Lifecycle)}
 	if g.attest.Failure(ctx, x.trail, failure) {
 		answer.Losses = x.trail.Losses()
 	}
