@@ -254,7 +254,7 @@ func (t *telling) inquire(ctx context.Context) error {
 	t.waits = r.awaited(true)
 	for _, in := range stream.Forms(r.inputs()) {
 		id := r.g.NewID()
-		if err := r.g.question(ctx, r.x, id, in.Key); err != nil {
+		if err := r.g.tasks.Ask(ctx, r.x.questionKey(id), r.x.record, in.Key, r.x.answerWait()); err != nil {
 			return err
 		}
 		if err := t.say([]canonical.Event{{Ask: &canonical.Ask{ID: quoted(id), Input: in}}}); err != nil {

@@ -120,7 +120,8 @@ func newBed(t testing.TB, c *codec, inputs []canonical.Input) *bed {
 		t.Fatal(err)
 	}
 	g.hooks = webhook.NewHooks(webhook.Deps{Entries: g.Entries, Network: g.Network, Logger: g.Logger}, nil)
-	g.failover = task.NewFailover(task.FailoverDeps{Tasks: g.tasks, Entries: g.Entries, Webhooks: g.hooks, Now: g.Now, Logger: g.Logger})
+	g.tasks.Failover = task.NewFailover(task.FailoverDeps{Tasks: g.tasks.Store, Entries: g.Entries, Webhooks: g.hooks, Now: g.Now, Logger: g.Logger})
+	g.tasks.Read = g.admission.Read
 	t.Cleanup(func() { _ = g.Close() })
 	b.key = b.exchange(translators.Wire{}).keyOf(theTask)
 	return b
@@ -270,7 +271,7 @@ func (b *bed) hearReplies(answers []fuzzedAnswer, says func(key string, body []b
 	for i, in := range b.inputs {
 		for round := range firstRound + 1 {
 			x.record.Round = round
-			if err := b.question(ctx, x, idOf(i, round), in.Key); err != nil {
+			if err := b.tasks.Ask(ctx, x.questionKey(idOf(i, round)), x.record, in.Key, x.answerWait()); err != nil {
 				b.t.Fatal(err)
 			}
 		}
@@ -289,7 +290,7 @@ func (b *bed) hearReplies(answers []fuzzedAnswer, says func(key string, body []b
 		if !ok {
 			continue
 		}
-		if _, err := b.answerQuestion(ctx, x, reply); err != nil {
+		if _, err := b.tasks.Answer(ctx, x.questionKey(unquoted(reply.ID)), reply, x.answerWait()); err != nil {
 			b.t.Fatal(err)
 		}
 		for i, in := range b.inputs {

@@ -87,13 +87,12 @@ type Gateway struct {
 
 	settings       atomic.Pointer[Settings]
 	instance       string // names this process among the replicas
-	tasks          *store.Store
+	tasks          *task.Service
 	workers        *worker.Group
 	cancels        worker.Cancels // requests of sessions that are under way here, by session and id
 	cancelWatchers *worker.Group  // watch whether other replicas cancel a request that is under way here
 	controlReaders *worker.Group  // read the control messages of tasks that go on here
 	hooks          *webhook.Hooks
-	failover       *task.Failover
 	attest         *attest.Service
 	requests       worker.Requests
 	admission      *admission.Service
@@ -144,8 +143,8 @@ func New(settings Settings, deps Deps) (*Gateway, error) {
 		Entries: deps.Entries, Network: deps.Network, Sender: deps.Sender, Workers: g.workers, Now: deps.Now, Logger: deps.Logger,
 	}
 	g.callbacks, g.hooks = webhook.NewCallbacks(posts), webhook.NewHooks(posts, g.sealPosts)
-	g.failover = task.NewFailover(task.FailoverDeps{
-		Tasks: g.tasks, Entries: deps.Entries, Webhooks: g.hooks, Workers: g.workers, Follow: g.followInPlace, Replica: g.instance, Now: deps.Now, Logger: deps.Logger,
+	g.tasks.Failover = task.NewFailover(task.FailoverDeps{
+		Tasks: g.tasks.Store, Entries: deps.Entries, Webhooks: g.hooks, Workers: g.workers, Follow: g.followInPlace, Replica: g.instance, Now: deps.Now, Logger: deps.Logger,
 	})
 	if g.admission, err = admission.New(admission.Deps{
 		Registry: deps.Registry, Directory: deps.Directory, Destinations: destinations, Network: deps.Network, Attest: g.attest,
@@ -154,6 +153,7 @@ func New(settings Settings, deps Deps) (*Gateway, error) {
 	}); err != nil {
 		return nil, err
 	}
+	g.tasks.Read = g.admission.Read
 	g.Apply(settings)
 	return g, nil
 }
@@ -170,10 +170,13 @@ func (g *Gateway) startWorkers(total, perCaller int) error {
 	g.Metrics.Uses(func() map[string]telemetry.Use {
 		return map[string]telemetry.Use{"background": telemetry.UseOf(worker.BytesOfWork, g.workers.Usage())}
 	})
-	g.tasks = store.New(store.Deps{
+	tasks := store.New(store.Deps{
 		Entries: g.Entries, Replies: g.Answers, Replica: g.instance, Now: g.Now, Logger: g.Logger,
 		StatusTime: g.statusTime, Workers: g.workers, Queues: g.controlReaders,
 	})
+	g.tasks = &task.Service{
+		Store: tasks, Reader: task.Reader{Registry: g.Registry}, Questions: task.Questions{Tasks: tasks, Entries: g.Entries, Now: g.Now},
+	}
 	return nil
 }
 
@@ -231,7 +234,7 @@ func (g *Gateway) Router() *destination.Resolver { return g.admission.Destinatio
 func (g *Gateway) Callbacks() *webhook.Callbacks { return g.callbacks }
 
 // TakeOver begins to follow tasks whose replica was lost. It is called once; Close ends it.
-func (g *Gateway) TakeOver() error { return g.failover.Begin() }
+func (g *Gateway) TakeOver() error { return g.tasks.Begin() }
 
 // Rollbacks takes rollback requests over HTTP.
 func (g *Gateway) Rollbacks() *rollback.Service {

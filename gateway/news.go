@@ -16,7 +16,7 @@ import (
 
 // sessionsOf keeps what sessions subscribe to.
 func sessionsOf(g *Gateway) mcpbridge.Sessions {
-	return mcpbridge.Sessions{Tasks: g.tasks, Entries: g.Entries, Now: g.Now}
+	return mcpbridge.Sessions{Tasks: g.tasks.Store, Entries: g.Entries, Now: g.Now}
 }
 
 // sessionKey names what the caller's session subscribes to at the agent.

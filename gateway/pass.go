@@ -17,8 +17,10 @@ import (
 // under way there. Across protocols it has no counterpart (R7, L13, L14).
 func (g *Gateway) pass(ctx context.Context, x *exchange) (transport.Answer, error) {
 	if reply, ok := x.message.Body.(*canonical.Reply); ok {
-		if done, err := g.answerQuestion(ctx, x, reply); done || err != nil {
-			return transport.Answer{}, err
+		if id := unquoted(reply.ID); id != "" && x.in.Call.Session != "" {
+			if done, err := g.tasks.Answer(ctx, x.questionKey(id), reply, x.answerWait()); done || err != nil {
+				return transport.Answer{}, err
+			}
 		}
 	}
 	if abort, ok := x.message.Body.(*canonical.Abort); ok {
@@ -204,13 +206,13 @@ func (g *Gateway) look(ctx context.Context, x *exchange) (answer transport.Answe
 		showing.Holdings = mcpbridge.Patterns(x.to.Agent.Name)
 	case translators.SeekOne:
 		var read mcpbridge.Read
-		read, err = mcpbridge.Artifacts{Tasks: g.tasks}.Read(ctx, x.to.Agent.Name, seeking.URI, x.keyOf)
+		read, err = mcpbridge.Artifacts{Tasks: g.tasks.Store}.Read(ctx, x.to.Agent.Name, seeking.URI, x.keyOf)
 		if err == nil {
 			showing.Contents, m.Losses = read.Contents, read.Losses
 			x.workflow, x.parents = read.Workflow, x.behind(&store.Record{Proof: store.Proof{Last: read.Last}})
 		}
 	default:
-		showing.Holdings, showing.Next, err = mcpbridge.Artifacts{Tasks: g.tasks}.List(ctx, x.keyOf("").Group, x.to.Agent.Name, seeking.Cursor)
+		showing.Holdings, showing.Next, err = mcpbridge.Artifacts{Tasks: g.tasks.Store}.List(ctx, x.keyOf("").Group, x.to.Agent.Name, seeking.Cursor)
 	}
 	if err != nil {
 		return answer, false, err

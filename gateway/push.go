@@ -88,7 +88,7 @@ func (g *Gateway) registerNew(ctx context.Context, x *exchange, rec *store.Recor
 
 // pushWhole posts a task as it stands.
 func (g *Gateway) pushWhole(ctx context.Context, rec *store.Record) error {
-	task, err := g.present(rec)
+	task, err := g.tasks.Present(rec)
 	if err == nil {
 		task.Output = nil
 		g.hooks.Post(ctx, rec, []canonical.Event{{Task: task}})
@@ -123,7 +123,7 @@ func (g *Gateway) registerPush(ctx context.Context, x *exchange, rec *store.Reco
 	if err := g.keepPush(ctx, x, rec, &config); err != nil {
 		return err
 	}
-	g.failover.Enroll(ctx, x.principal(), rec)
+	g.tasks.Enroll(ctx, x.principal(), rec)
 	return nil
 }
 
@@ -159,7 +159,7 @@ func (g *Gateway) pushTo(ctx context.Context, x *exchange, rec *store.Record, co
 	if err := g.keepPush(ctx, x, rec, &config); err != nil {
 		return nil, err
 	}
-	g.failover.Enroll(ctx, x.principal(), rec)
+	g.tasks.Enroll(ctx, x.principal(), rec)
 	g.attend(ctx, x, rec)
 	return &config, nil
 }
@@ -225,7 +225,7 @@ func (g *Gateway) sealPosts(ctx context.Context, who store.Principal, p *webhook
 	}
 	events := p.Events
 	if x.in.Call.Wire.Form = form; whole {
-		task, err := g.present(&p.Record)
+		task, err := g.tasks.Present(&p.Record)
 		if err != nil {
 			return nil, err
 		}

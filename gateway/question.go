@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/task"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators"
@@ -104,7 +105,7 @@ func readState(state string) (round int, task string) {
 
 func (g *Gateway) goOnWith(ctx context.Context, x *exchange, rec *store.Record, invoke *canonical.Invoke) (bool, transport.Answer, error) {
 	none := transport.Answer{}
-	if err := g.failover.FailLost(ctx, rec); err != nil {
+	if err := g.tasks.EndLost(ctx, rec); err != nil {
 		return false, none, err
 	}
 	switch {
@@ -273,23 +274,6 @@ func (g *Gateway) cancelAsked(ctx context.Context, x *exchange, rec *store.Recor
 	return g.tellRecord(ctx, x, rec, false)
 }
 
-// first is the request that began the work.
-func (g *Gateway) first(rec *store.Record) (*canonical.Message, *canonical.Invoke, error) {
-	form, ok := g.Registry.Translator(rec.Source)
-	if !ok || rec.Call == nil {
-		return nil, nil, store.ErrUnreadable
-	}
-	first, err := g.admission.Read(form, rec.Call.Wire(rec.Source, ""))
-	if err != nil {
-		return nil, nil, store.ErrUnreadable
-	}
-	invoke, ok := first.Body.(*canonical.Invoke)
-	if !ok {
-		return nil, nil, store.ErrUnreadable
-	}
-	return first, invoke, nil
-}
-
 // sameCall: whoever answers by calling again calls the same (MCP, requestState).
 func sameCall(a, b *canonical.Call) bool {
 	if a == nil || b == nil {
@@ -311,13 +295,13 @@ func (g *Gateway) rewrite(rec *store.Record, m *canonical.Message, invoke *canon
 	next := *invoke
 	next.State = ""
 	if invoke.State != "" && invoke.Call != nil && rec.Call != nil {
-		if _, began, err := g.first(rec); err != nil || !sameCall(began.Call, invoke.Call) {
+		if _, began, err := g.tasks.First(rec); err != nil || !sameCall(began.Call, invoke.Call) {
 			return errAnotherCall
 		}
 	}
 	switch rec.Resume {
 	case store.ResumeState, store.ResumeArgs:
-		first, again, err := g.first(rec)
+		first, again, err := g.tasks.First(rec)
 		if err != nil {
 			return err
 		}
@@ -417,66 +401,9 @@ func (g *Gateway) ask(ctx context.Context, x *exchange, question *canonical.Inpu
 	return g.tellRecord(ctx, x, x.record, x.message.Preferences.Stream)
 }
 
-// openQuestion is what is kept of a question in a session.
-type openQuestion struct {
-	Box      store.EntryKey
-	Key      string
-	Round    int  `json:",omitempty"` // as [given] has it
-	Answered bool `json:",omitempty"` // it is kept only to be known as ours
-}
-
+// questionKey names a question in the caller's session.
 func (x *exchange) questionKey(id string) store.EntryKey {
-	return store.EntryKey{Kind: store.KindQuestion, Group: x.in.Call.Session, ID: id, Owner: x.owner()}
-}
-
-func (g *Gateway) question(ctx context.Context, x *exchange, id, key string) error {
-	value, err := json.Marshal(openQuestion{Box: x.record.ControlKey(), Key: key, Round: x.record.Round + 1})
-	if err != nil {
-		return store.ErrUnreadable
-	}
-	_, _, err = g.Entries.Swap(ctx, x.questionKey(id), 0, value, g.Now().Add(x.answerWait()))
-	if err != nil {
-		return &problem.RecordingError{Err: err}
-	}
-	return nil
-}
-
-// answerQuestion gives the answer of a session's client to whoever asked, if it
-// was we who asked.
-func (g *Gateway) answerQuestion(ctx context.Context, x *exchange, reply *canonical.Reply) (bool, error) {
-	id := unquoted(reply.ID)
-	if id == "" || x.in.Call.Session == "" {
-		return false, nil // not one of ours
-	}
-	key := x.questionKey(id)
-	entry, ok, err := g.Entries.Get(ctx, key)
-	if err != nil {
-		return false, &problem.RecordingError{Err: err}
-	}
-	if !ok {
-		return false, nil
-	}
-	var open openQuestion
-	if json.Unmarshal(entry.Value, &open) != nil {
-		return false, store.ErrUnreadable
-	}
-	if open.Answered { // and its asker was told; what comes second is nobody's
-		return true, nil
-	}
-	answer := store.AnswerForRound{Answer: reply.Answer, Round: open.Round, Failure: reply.Failure}
-	answer.Key = open.Key
-	// It is delivered before it is put away: what fails in between is done again.
-	if err := g.tasks.Send(ctx, open.Box, store.ControlMessage{Answers: []store.AnswerForRound{answer}, Questions: []string{id}}); err != nil {
-		return false, err
-	}
-	value, err := json.Marshal(openQuestion{Answered: true})
-	if err != nil {
-		return false, store.ErrUnreadable
-	}
-	if _, _, err := g.Entries.Swap(ctx, key, entry.Revision, value, g.Now().Add(x.answerWait())); err != nil {
-		return false, &problem.RecordingError{Err: err}
-	}
-	return true, nil
+	return task.QuestionKey(x.in.Call.Session, id, x.owner())
 }
 
 // unquoted reads an id that is a text; "": it is something else.

@@ -128,10 +128,10 @@ func (g *Gateway) postChange(ctx context.Context, before, after *store.Record) {
 	if !after.Pushes {
 		return
 	}
-	known, err := g.present(before)
+	known, err := g.tasks.Present(before)
 	var task *canonical.Task
 	if err == nil {
-		task, err = g.present(after)
+		task, err = g.tasks.Present(after)
 	}
 	if err != nil {
 		g.Logger.WarnContext(ctx, "a change of a task is not posted", slog.String("task", after.Task.ID), slog.Any("error", err))
@@ -286,34 +286,6 @@ func (x *exchange) saveRequest(rec *store.Record) error {
 	return nil
 }
 
-// present is the record's task as it stands.
-func (g *Gateway) present(rec *store.Record) (*canonical.Task, error) {
-	if rec.Saved == nil {
-		task := rec.Task
-		return &task, nil
-	}
-	form, ok := g.Registry.Translator(rec.Source)
-	if !ok {
-		return nil, store.ErrUnreadable
-	}
-	m, err := g.admission.Read(form, rec.Saved.Wire(rec.Source, rec.AnswersTo()))
-	if err != nil {
-		return nil, store.ErrUnreadable
-	}
-	result, ok := m.Body.(*canonical.Result)
-	if !ok {
-		return nil, store.ErrUnreadable
-	}
-	task := result.Task
-	if task == nil {
-		task = stream.TaskOf(rec.Task.ID, rec.Task.ContextID, result)
-	}
-	if len(rec.Task.History) > len(task.History) { // it was answered with less
-		task.History = rec.Task.History
-	}
-	return task, nil
-}
-
 // list answers from the record, because the agent takes all callers of the gateway for one
 // caller: it would show one of them the work of another.
 func (g *Gateway) list(ctx context.Context, x *exchange, f *canonical.TaskFilter) (transport.Answer, error) {
@@ -358,7 +330,7 @@ func (g *Gateway) told(ctx context.Context, x *exchange, one store.Item, f *cano
 	if rec == nil {
 		return nil
 	}
-	task, err := g.present(rec)
+	task, err := g.tasks.Present(rec)
 	if err != nil {
 		return nil
 	}

@@ -32,7 +32,7 @@ func (g *Gateway) task(ctx context.Context, x *exchange) (transport.Answer, erro
 	if err != nil {
 		return transport.Answer{}, err
 	}
-	if err := g.failover.FailLost(ctx, rec); err != nil {
+	if err := g.tasks.EndLost(ctx, rec); err != nil {
 		return transport.Answer{}, err
 	}
 	x.record, x.workflow = rec, rec.Workflow

@@ -54,7 +54,7 @@ func (x *exchange) timeout() time.Duration {
 // task that nobody follows is followed, so that there is something to wait for.
 func (g *Gateway) changed(ctx context.Context, x *exchange, rec *store.Record, limit time.Duration) (*store.Record, error) {
 	revision := rec.Revision
-	if err := g.failover.FailLost(ctx, rec); err != nil || rec.Revision != revision {
+	if err := g.tasks.EndLost(ctx, rec); err != nil || rec.Revision != revision {
 		return rec, err
 	}
 	g.attend(ctx, x, rec)
@@ -123,7 +123,7 @@ func lostWork(t *canonical.Task) error {
 // resultOf is what a record says, as its caller wants to hear it: the task, or
 // for a caller of calls the outcome of the call.
 func (g *Gateway) resultOf(x *exchange, rec *store.Record) (*canonical.Result, error) {
-	task, err := g.present(rec)
+	task, err := g.tasks.Present(rec)
 	if err != nil {
 		return nil, err
 	}
@@ -169,7 +169,7 @@ func (w *watching) begin(ctx context.Context, first func(context.Context) error)
 
 // first queues the whole task.
 func (w *watching) first() error {
-	task, err := w.g.present(w.rec)
+	task, err := w.g.tasks.Present(w.rec)
 	if err != nil {
 		return err
 	}
@@ -254,7 +254,7 @@ func (w *watching) change(ctx context.Context) error {
 	if rec.Resume == store.ResumeStream && rec.Round == w.round {
 		return nil // the answer is on its way
 	}
-	task, err := w.g.present(rec)
+	task, err := w.g.tasks.Present(rec)
 	if err != nil {
 		return err
 	}
@@ -357,7 +357,7 @@ func (w *watching) interview(ctx context.Context) error {
 		w.x.record = w.rec
 		for _, in := range stream.Forms(stream.Inputs(&w.rec.Task)) {
 			id := w.g.NewID()
-			if err := w.g.question(ctx, w.x, id, in.Key); err != nil {
+			if err := w.g.tasks.Ask(ctx, w.x.questionKey(id), w.x.record, in.Key, w.x.answerWait()); err != nil {
 				return err
 			}
 			ask := &canonical.Event{Ask: &canonical.Ask{ID: quoted(id), Input: in}}

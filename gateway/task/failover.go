@@ -66,9 +66,9 @@ func (f *Failover) Enroll(ctx context.Context, who store.Principal, rec *store.R
 	}
 }
 
-// FailLost says of work whose replica is gone that it is lost, and posts that. Its errors are
+// EndLost says of work whose replica is gone that it is lost, and posts that. Its errors are
 // those of the store.
-func (f *Failover) FailLost(ctx context.Context, rec *store.Record) error {
+func (f *Failover) EndLost(ctx context.Context, rec *store.Record) error {
 	before, err := f.deps.Tasks.FailLost(ctx, rec)
 	if err == nil && before != nil {
 		f.deps.Webhooks.Post(ctx, rec, stream.Diff(before, &rec.Task))
@@ -119,7 +119,7 @@ func (f *Failover) visit(ctx context.Context, entry store.Entry) error {
 	if rec == nil {
 		return f.deps.Entries.Delete(ctx, entry.Key)
 	}
-	if err := f.FailLost(ctx, rec); err != nil {
+	if err := f.EndLost(ctx, rec); err != nil {
 		return err
 	}
 	if !f.deps.Tasks.IsAbandoned(ctx, w.By, rec) {

@@ -29,7 +29,7 @@ type reading struct {
 // the commit that does it.
 func meters() []meter {
 	return []meter{
-		{"methods per type, worst", 140, 0, mostMethodsOfType},
+		{"methods per type, worst", 136, 0, mostMethodsOfType},
 		{"types over 30 methods", 14, 0, largeTypes},
 		{"fields per struct, worst", 45, 0, mostFieldsOfStruct},
 		{"structs over 16 fields outside gateway/config", 11, 0, largeStructs},
@@ -38,8 +38,8 @@ func meters() []meter {
 		{"functions over complexity 15", 41, 0, complexFunctions},
 		{"complexity of a function, worst", 35, 0, mostComplex},
 		{"files in one circle of calls, package gateway", 22, 0, circleOfRoot},
-		{"pairs of files that call each other, package gateway", 31, 0, pairsOfRoot},
-		{"arrows that run back up in gateway/", 43, 0, arrowsBack},
+		{"pairs of files that call each other, package gateway", 30, 0, pairsOfRoot},
+		{"arrows that run back up in gateway/", 42, 0, arrowsBack},
 		{"files that write one field, worst", 6, 0, mostWriters},
 		{"fields that more than 2 files write", 12, 0, fieldsOfManyWriters},
 		{"forbidden words, production", 589, 0, wordsInProduction},
