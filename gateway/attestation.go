@@ -103,13 +103,8 @@ func (g *Gateway) replyEvidence(ctx context.Context, x *exchange, reply transpor
 	if reply.Events == nil {
 		check = ect.Check{Purpose: ect.Reply, Body: ect.Hash(reply.Wire.Octets())}
 	}
-	own, err := g.receive(ctx, x, reply.Evidence, check)
+	own, err := g.attest.Receive(ctx, x.trail, x.received(reply.Evidence, check))
 	return slices.Concat(own, x.afterRequest()), err
-}
-
-// receive verifies an agent's tokens and records them; its own is held to a check.
-func (g *Gateway) receive(ctx context.Context, x *exchange, tokens []string, own ect.Check) ([]ect.ID, error) {
-	return g.attest.Receive(ctx, x.trail, x.received(tokens, own))
 }
 
 // received is the tokens that came with what the agent said.
@@ -209,11 +204,6 @@ func (g *Gateway) audience(x *exchange) []string {
 	default:
 		return []string{x.route.Endpoint.URL, string(g.Self())}
 	}
-}
-
-// finishRun settles the books of a message whose answer was a stream.
-func (g *Gateway) finishRun(ctx context.Context, x *exchange, err error) {
-	x.scope.close(func() { g.finish(ctx, x, err) })
 }
 
 // negotiated records what a negotiation came to, once in a workflow (AEPB,

@@ -382,7 +382,7 @@ func (r *run) vouched(ctx context.Context, tokens []string) error {
 	if r.stream != nil && r.complete() {
 		return r.closed(ctx, tokens)
 	}
-	parents, err := r.g.receive(ctx, r.x, tokens, ect.Check{Purpose: ect.Parent})
+	parents, err := r.g.attest.Receive(ctx, r.x.trail, r.x.received(tokens, ect.Check{Purpose: ect.Parent}))
 	if err == nil {
 		r.follows(parents)
 	}

@@ -224,25 +224,24 @@ func (g *Gateway) Apply(settings Settings) {
 	g.settings.Store(&settings)
 }
 
-// Members answers who belongs to a workflow.
-func (g *Gateway) Members() *membership.Register { return g.admission.Members }
+// Parts are what surfaces ask beside the pipeline.
+type Parts struct {
+	Members   *membership.Register  // who belongs to a workflow
+	Router    *destination.Resolver // which pairs are served here
+	Callbacks *webhook.Callbacks    // who is told what humans decide
+	Rollbacks *rollback.Service     // rollback requests over HTTP
+}
 
-// Router answers other gateways which pairs are served here.
-func (g *Gateway) Router() *destination.Resolver { return g.admission.Destinations }
-
-// Callbacks keeps who is told what humans decide.
-func (g *Gateway) Callbacks() *webhook.Callbacks { return g.callbacks }
+// Parts are those of this gateway.
+func (g *Gateway) Parts() Parts {
+	return Parts{g.admission.Members, g.admission.Destinations, g.callbacks, rollback.New(rollback.Deps{
+		Exchange: g.Exchange, Admission: g.admission, Attest: g.attest, Directory: g.Directory, Network: g.Network, Entries: g.Entries,
+		Now: g.Now, Logger: g.Logger, Self: g.Self(),
+	})}
+}
 
 // TakeOver begins to follow tasks whose replica was lost. It is called once; Close ends it.
 func (g *Gateway) TakeOver() error { return g.tasks.Begin() }
-
-// Rollbacks takes rollback requests over HTTP.
-func (g *Gateway) Rollbacks() *rollback.Service {
-	return rollback.New(rollback.Deps{
-		Exchange: g.Exchange, Admission: g.admission, Attest: g.attest, Directory: g.Directory, Network: g.Network, Entries: g.Entries,
-		Now: g.Now, Logger: g.Logger, Self: g.Self(),
-	})
-}
 
 // Decides reports whether an identity may decide what waits for a human (R23).
 func (g *Gateway) Decides(id ect.Identity) bool { return g.Approver != nil && g.Approver(id) }

@@ -261,7 +261,7 @@ func (h *hearing) hear(ctx context.Context, e *ear, got heard, open bool) (trans
 	own := h.own()
 	wire := got.event.Wire
 	if len(wire.Body) == 0 {
-		_, err := h.g.receive(ctx, own, got.event.Evidence, ect.Check{Purpose: ect.Reply, Body: e.whole.Sum()})
+		_, err := h.g.attest.Receive(ctx, own.trail, own.received(got.event.Evidence, ect.Check{Purpose: ect.Reply, Body: e.whole.Sum()}))
 		return transport.Event{}, false, err
 	}
 	e.whole.Add(wire.Octets())

@@ -315,7 +315,7 @@ func (r *run) ended(ctx context.Context, cause error) {
 		why = errStopped
 	}
 	r.forsake(context.WithoutCancel(ctx), why)
-	r.g.finishRun(ctx, r.x, cause)
+	r.g.finish(ctx, r.x, cause)
 }
 
 // forsake writes why its caller is told no more of the work than an error.

@@ -236,7 +236,7 @@ func TestDecisionsThatAreRefused(t *testing.T) {
 			t.Errorf("%s: %v", act, err)
 		}
 	}
-	if err := b.Callbacks().Await(t.Context(), b.server.ID, workflow, hook); err != nil {
+	if err := b.Parts().Callbacks.Await(t.Context(), b.server.ID, workflow, hook); err != nil {
 		t.Fatal(err)
 	}
 	own := b.decision(b.server, ect.ActApprovalGranted, workflow, gate)
@@ -255,18 +255,18 @@ func TestCallbacksForNothing(t *testing.T) {
 	b := newSignalBed(t)
 	const hook = "https://client.example/"
 	longest := hook + strings.Repeat("x", 2048-len(hook))
-	if err := b.Callbacks().Await(t.Context(), b.caller.ID, string(ect.NewID()), longest); err != nil {
+	if err := b.Parts().Callbacks.Await(t.Context(), b.caller.ID, string(ect.NewID()), longest); err != nil {
 		t.Errorf("the longest: %v", err)
 	}
 	bad := (*canonical.Error)(nil)
-	if err := b.Callbacks().Await(t.Context(), b.caller.ID, string(ect.NewID()), longest+"x"); !errors.As(err, &bad) || bad.Code != canonical.CodeBadParams {
+	if err := b.Parts().Callbacks.Await(t.Context(), b.caller.ID, string(ect.NewID()), longest+"x"); !errors.As(err, &bad) || bad.Code != canonical.CodeBadParams {
 		t.Errorf("too long: %v", err)
 	}
-	if err := b.Callbacks().Await(t.Context(), b.caller.ID, "", hook); !errors.As(err, &bad) || bad.Code != canonical.CodeBadParams {
+	if err := b.Parts().Callbacks.Await(t.Context(), b.caller.ID, "", hook); !errors.As(err, &bad) || bad.Code != canonical.CodeBadParams {
 		t.Errorf("for no workflow: %v", err)
 	}
 	b.Network.Callbacks = nil
-	if err := b.Callbacks().Await(t.Context(), b.caller.ID, string(ect.NewID()), hook); !errors.As(err, &bad) || bad.Code != canonical.CodePushUnsupported {
+	if err := b.Parts().Callbacks.Await(t.Context(), b.caller.ID, string(ect.NewID()), hook); !errors.As(err, &bad) || bad.Code != canonical.CodePushUnsupported {
 		t.Errorf("where nobody is told: %v", err)
 	}
 }
@@ -335,7 +335,7 @@ func TestDecision_OfTheHooksRegistrant(t *testing.T) {
 		b := newSignalBed(t)
 		workflow, gate := b.work("")
 		who := registrant(b)
-		if err := b.Callbacks().Await(t.Context(), who.ID, workflow, "https://client.example/hook"); err != nil {
+		if err := b.Parts().Callbacks.Await(t.Context(), who.ID, workflow, "https://client.example/hook"); err != nil {
 			t.Fatal(err)
 		}
 		granted := b.decision(b.approver, ect.ActApprovalGranted, workflow, gate)

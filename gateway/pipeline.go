@@ -45,7 +45,7 @@ func (g *Gateway) settle(ctx context.Context, x *exchange, answer transport.Answ
 		answer = g.fail(ctx, x, answer, err)
 	}
 	g.store(ctx, x, answer, err)
-	g.finishRun(ctx, x, err)
+	g.finish(ctx, x, err)
 	return answer
 }
 

@@ -307,7 +307,7 @@ func (r *run) closed(ctx context.Context, tokens []string) error {
 	}
 	whole := r.stream.Sum()
 	r.stream = nil
-	parents, err := r.g.receive(ctx, r.x, tokens, ect.Check{Purpose: ect.Reply, Body: whole})
+	parents, err := r.g.attest.Receive(ctx, r.x.trail, r.x.received(tokens, ect.Check{Purpose: ect.Reply, Body: whole}))
 	if err == nil {
 		r.follows(parents)
 	}

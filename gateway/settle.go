@@ -83,42 +83,43 @@ func unreached(err error) error {
 	return nil
 }
 
-// finish counts the exchange and, where the message brought an ECT, keeps the
-// answer for its repetition.
+// finish counts the exchange, and gives back what it took. Later calls do nothing.
 func (g *Gateway) finish(ctx context.Context, x *exchange, err error) {
-	result := "ok"
-	if err != nil {
-		result = problem.From(err).Code
-	}
-	took := g.Now().Sub(x.scope.began)
-	g.Metrics.Translated(string(x.in.Call.Wire.Binding), string(x.toBinding()), result, took)
-	reason := problem.ReasonOf(err)
-	if reason != "" {
-		g.Metrics.UpstreamFailed(x.whom(), reason)
-	}
-	level := slog.LevelDebug
-	if err != nil {
-		level = slog.LevelWarn
-	}
-	if !g.Logger.Enabled(ctx, level) { // as a rule, and the attributes are not for nothing
-		return
-	}
-	attrs := []slog.Attr{
-		slog.String("from", string(x.in.Call.Wire.Binding)), slog.String("to", string(x.toBinding())),
-		slog.String("agent", x.to.Agent.Name), slog.String("caller", string(x.in.Call.Caller.ID)),
-		slog.String("result", result), slog.String("wid", x.workflow), slog.Int("losses", len(x.trail.Losses())),
-		slog.Duration("took", took),
-	}
-	if err != nil {
-		attrs = append(attrs, slog.Any("error", err))
-	}
-	if reason != "" {
-		attrs = append(attrs, slog.String("reason", string(reason)))
-	}
-	if cause := unreached(err); cause != nil {
-		attrs = append(attrs, slog.Any("cause", cause))
-	}
-	g.Logger.LogAttrs(ctx, level, "exchange", attrs...)
+	x.scope.close(func() {
+		result := "ok"
+		if err != nil {
+			result = problem.From(err).Code
+		}
+		took := g.Now().Sub(x.scope.began)
+		g.Metrics.Translated(string(x.in.Call.Wire.Binding), string(x.toBinding()), result, took)
+		reason := problem.ReasonOf(err)
+		if reason != "" {
+			g.Metrics.UpstreamFailed(x.whom(), reason)
+		}
+		level := slog.LevelDebug
+		if err != nil {
+			level = slog.LevelWarn
+		}
+		if !g.Logger.Enabled(ctx, level) { // as a rule, and the attributes are not for nothing
+			return
+		}
+		attrs := []slog.Attr{
+			slog.String("from", string(x.in.Call.Wire.Binding)), slog.String("to", string(x.toBinding())),
+			slog.String("agent", x.to.Agent.Name), slog.String("caller", string(x.in.Call.Caller.ID)),
+			slog.String("result", result), slog.String("wid", x.workflow), slog.Int("losses", len(x.trail.Losses())),
+			slog.Duration("took", took),
+		}
+		if err != nil {
+			attrs = append(attrs, slog.Any("error", err))
+		}
+		if reason != "" {
+			attrs = append(attrs, slog.String("reason", string(reason)))
+		}
+		if cause := unreached(err); cause != nil {
+			attrs = append(attrs, slog.Any("cause", cause))
+		}
+		g.Logger.LogAttrs(ctx, level, "exchange", attrs...)
+	})
 }
 
 // label is an agent in metrics: callers can name documents without end.

@@ -13,11 +13,9 @@ import (
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
-// signal carries a message that is a token (canonical.Signal) to whom it is for,
-// if its sender was party to the work that it is about (ATD, Rollback
-// Authorization; R14).
+// signal carries a message that is a token (canonical.Signal) to whom it is for.
 func (g *Gateway) signal(ctx context.Context, x *exchange) (transport.Answer, error) {
-	token, err := g.signed(ctx, x)
+	token, err := g.admission.Signal(ctx, x.in, x.settings.rules)
 	if err != nil {
 		return transport.Answer{}, err
 	}
@@ -27,78 +25,8 @@ func (g *Gateway) signal(ctx context.Context, x *exchange) (transport.Answer, er
 	return g.relaySignal(ctx, x, token)
 }
 
-// signed is the token that the message is, verified with the rest of its evidence.
-func (g *Gateway) signed(ctx context.Context, x *exchange) (ect.Verified, error) {
-	said, ok := x.message.Body.(*canonical.Signal)
-	if !ok {
-		return ect.Verified{}, &canonical.Error{Code: canonical.CodeInvalidRequest, Message: "not a signal"}
-	}
-	submitted := slices.Concat(x.in.Evidence.Sources, x.in.Evidence.Parents) // behind a gateway it is an ancestor
-	at := slices.IndexFunc(submitted, func(v ect.Verified) bool { return v.Compact() == said.Token })
-	if at < 0 {
-		return ect.Verified{}, ect.ErrRequired
-	}
-	token := submitted[at]
-	switch {
-	case token.Level() < ect.L2: // ATD, Security Considerations
-		return token, &ect.InvalidError{Reason: ect.ReasonLevelTooLow, ID: token.ID()}
-	case !signals(x.message.Op, token.Act()):
-		return token, &ect.InvalidError{Reason: ect.ReasonInvalidClaim, ID: token.ID(), Claim: "exec_act"}
-	case token.Issuer() != x.in.Call.Caller.ID && !x.settings.rules.IsGateway(x.in.Call.Caller.ID):
-		return token, &ect.InvalidError{Reason: ect.ReasonIssuerMismatch, ID: token.ID()}
-	case len(token.Parents()) == 0:
-		return token, &ect.InvalidError{Reason: ect.ReasonMissingClaim, ID: token.ID(), Claim: "par"}
-	}
-	if x.message.Op == canonical.OpDecision {
-		return token, g.mayDecide(ctx, x, token)
-	}
-	return token, g.party(ctx, x, token)
-}
-
 // signal: the operation is one.
 func signal(op canonical.Op) bool { return op == canonical.OpRollback || op == canonical.OpDecision }
-
-// signals says which acts a signal may be of.
-func signals(op canonical.Op, act ect.Act) bool {
-	if op == canonical.OpRollback {
-		return act == ect.ActRollbackRequest
-	}
-	return act == ect.ActApprovalGranted || act == ect.ActApprovalDenied
-}
-
-// party refuses the sender of a rollback request who has no part in everything that
-// it is about (ATD, Rollback Authorization; R14).
-func (g *Gateway) party(ctx context.Context, x *exchange, token ect.Verified) error {
-	party, err := g.admission.Members.IsParty(ctx, membership.Signal{
-		Workflow: token.Workflow(), Sender: token.Issuer(), Parents: token.Parents(), Agent: x.to.Agent.ID,
-	})
-	if err != nil {
-		return attest.Recording(err)
-	}
-	if !party {
-		return &policy.Forbidden{Agent: x.to.Agent.Name, Reason: "the caller has no part in this workflow"}
-	}
-	return nil
-}
-
-// mayDecide refuses a decision of an identity without the role of an approver, and
-// one that is not bound to the token that it is about (R23).
-func (g *Gateway) mayDecide(ctx context.Context, x *exchange, token ect.Verified) error {
-	if !g.Decides(token.Issuer()) {
-		return &policy.Forbidden{Agent: x.to.Agent.Name, Reason: "only an operator with the role approver decides: ask one, or have the role granted"}
-	}
-	_, bound, err := g.admission.Members.Gate(ctx, token, x.to.Agent.ID)
-	if err != nil {
-		return attest.Recording(err)
-	}
-	if !bound {
-		return &policy.Forbidden{
-			Agent:  x.to.Agent.Name,
-			Reason: "the decision is not bound to what it decides: its only parent must be that token of this workflow, with the same inp_hash, and neither signed nor asked for by the approver",
-		}
-	}
-	return nil
-}
 
 // relaySignal says a signal to the agent, in its protocol's form for that. A
 // protocol without one cannot be told: L36.

@@ -548,13 +548,13 @@ func TestCallbacksThatAreRefused(t *testing.T) {
 	workflow := string(ect.NewID())
 	for i := range 16 {
 		for range 2 {
-			if err := b.Callbacks().Await(t.Context(), b.caller.ID, workflow, "https://client.example/"+strings.Repeat("x", i)); err != nil {
+			if err := b.Parts().Callbacks.Await(t.Context(), b.caller.ID, workflow, "https://client.example/"+strings.Repeat("x", i)); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
 	var full *canonical.Error
-	if err := b.Callbacks().Await(t.Context(), b.caller.ID, workflow, "https://client.example/one/more"); !errors.As(err, &full) {
+	if err := b.Parts().Callbacks.Await(t.Context(), b.caller.ID, workflow, "https://client.example/one/more"); !errors.As(err, &full) {
 		t.Errorf("one too many: %v", err)
 	}
 }

@@ -322,7 +322,7 @@ func (t *telling) finish(ctx context.Context, cause error) {
 	r.x.replyContext = r.own.ContextID
 	r.g.remember(ctx, r.x)
 	r.g.saveArtifacts(ctx, r.x)
-	r.g.finishRun(ctx, r.x, nil)
+	r.g.finish(ctx, r.x, nil)
 }
 
 // fail ends the stream with an error in the caller's words: never silently.
@@ -365,7 +365,7 @@ func (t *telling) Close() error {
 	if r.x.message.Op == canonical.OpNative && t.sent.Count() > 0 {
 		t.finish(ctx, nil) // whoever listens ends like this, and what was heard is on record
 	} else {
-		r.g.finishRun(ctx, r.x, context.Canceled)
+		r.g.finish(ctx, r.x, context.Canceled)
 	}
 	switch {
 	case r.x.in.Call.Detached && r.keeping:
@@ -490,5 +490,5 @@ func (s *callerStream) broken(ctx context.Context, cause error) {
 	before := s.x.trail.Count()
 	evidence := s.g.fail(ctx, s.x, transport.Answer{}, cause).Evidence
 	s.over, s.queue = true, append(s.queue, transport.Event{Evidence: evidence[min(before, len(evidence)):]})
-	s.g.finishRun(ctx, s.x, cause)
+	s.g.finish(ctx, s.x, cause)
 }

@@ -27,7 +27,7 @@ func (b *signalBed) undo(who *ecttest.Party, token string) (transport.Answer, er
 	if err != nil {
 		return transport.Answer{}, err
 	}
-	return b.Rollbacks().Rollback(b.t.Context(), transport.Call{
+	return b.Parts().Rollbacks.Rollback(b.t.Context(), transport.Call{
 		Caller: caller, Address: "127.0.0.1", Evidence: []string{token}, Pass: pass,
 		Wire: translators.Wire{
 			Form: rollback.Name, Media: rollback.Media, Header: http.Header{rollback.Field: {token}}, Verb: http.MethodPost, Path: rollback.Path,

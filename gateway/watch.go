@@ -296,7 +296,7 @@ func (w *watching) happened(rec *store.Record) (*canonical.Task, error) {
 func (w *watching) end(ctx context.Context) error {
 	_, err := w.closed(ctx, attest.End{Losses: canonical.MergeLosses(w.losses, w.rec.Losses)})
 	if err == nil {
-		w.g.finishRun(ctx, w.x, nil)
+		w.g.finish(ctx, w.x, nil)
 	}
 	return err
 }
@@ -311,7 +311,7 @@ func (w *watching) fail(ctx context.Context, cause error) {
 func (w *watching) Close() error {
 	_ = w.endLocked()
 	defer w.mu.Unlock()
-	w.g.finishRun(context.Background(), w.x, context.Canceled)
+	w.g.finish(context.Background(), w.x, context.Canceled)
 	return nil
 }
 

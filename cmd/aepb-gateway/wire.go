@@ -362,7 +362,7 @@ func (out *service) surfaces(s settings, list []protocol, registry *translators.
 	}
 	out.public, err = httpapi.Public(httpapi.PublicDeps{
 		Authenticators: authenticators, Failures: failures, Reasons: out.mayKnow,
-		Exchanger: road, Router: road.Router(), Awaiter: road.Callbacks(), Rollbacker: road.Rollbacks(), Registry: registry, Evidence: kept.evidence, Members: road.Members(), Auditor: out.auditor, Self: s.svid.ID, Signer: road.Signer, Anonymous: s.anonymous(),
+		Exchanger: road, Router: road.Parts().Router, Awaiter: road.Parts().Callbacks, Rollbacker: road.Parts().Rollbacks, Registry: registry, Evidence: kept.evidence, Members: road.Parts().Members, Auditor: out.auditor, Self: s.svid.ID, Signer: road.Signer, Anonymous: s.anonymous(),
 		Doors: doors, Notice: road.Notice, Answered: out.refusals[telemetry.ListenerPublic].Answered,
 		Version: version, BaseURL: s.baseURL, Logger: s.logger,
 	})

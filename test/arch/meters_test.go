@@ -29,7 +29,7 @@ type reading struct {
 // the commit that does it.
 func meters() []meter {
 	return []meter{
-		{"methods per type, worst", 136, 0, mostMethodsOfType},
+		{"methods per type, worst", 128, 0, mostMethodsOfType},
 		{"types over 30 methods", 14, 0, largeTypes},
 		{"fields per struct, worst", 45, 0, mostFieldsOfStruct},
 		{"structs over 16 fields outside gateway/config", 11, 0, largeStructs},
@@ -42,7 +42,7 @@ func meters() []meter {
 		{"arrows that run back up in gateway/", 42, 0, arrowsBack},
 		{"files that write one field, worst", 6, 0, mostWriters},
 		{"fields that more than 2 files write", 12, 0, fieldsOfManyWriters},
-		{"forbidden words, production", 589, 0, wordsInProduction},
+		{"forbidden words, production", 588, 0, wordsInProduction},
 		{"forbidden words, tests", 1074, 0, wordsInTests},
 		{"production lines", 96900, 100, productionLines},
 		{"places that sign in gateway/", 1, 0, placesThatSign},
