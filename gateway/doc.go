@@ -6,7 +6,7 @@
 //
 //	pipeline.go exchange.go          the steps of one message; the message, its request and its reply
 //	attestation.go                   what package attest is told of them
-//	patience.go made.go              how both sides stream, ask and keep tasks
+//	mode.go patience.go              how both sides stream, ask and keep tasks; how long an agent is waited for
 //	settle.go repeat.go              what a failure leaves, cancellation; replies that are kept (R6), lists
 //
 // What one reply does not answer becomes a run, which one goroutine uses at a time:

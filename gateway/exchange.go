@@ -68,18 +68,6 @@ func (x *exchange) reader() ect.Identity {
 	return x.to.Agent.ID
 }
 
-// relay: both sides speak one protocol.
-// SLIM is two if its agents use the words of different ones.
-func (x *exchange) relay() bool { return x.sides().Relay(x.agentVersion()) }
-
-// verbatim: both sides speak one version of it in one form, and what one says
-// goes to the other octet by octet. At the translate endpoint a message comes
-// without the fields of its protocol's header, so there it is said anew.
-func (x *exchange) verbatim() bool {
-	return !x.unseen && x.in.Call.Entrance.Native() && x.relay() && x.route.Endpoint.Version == x.message.Origin.Version && x.route.Endpoint.Form == x.in.Call.Wire.Form &&
-		!x.route.Endpoint.Rewritten() && !x.in.Call.Tenanted && x.webhook == nil && !x.thread.Renamed() && x.in.Call.Card == nil
-}
-
 // closeReply gives back a reply that nobody reads.
 func closeReply(reply transport.Reply) {
 	if reply.Events != nil {

@@ -193,18 +193,6 @@ func (r *run) abort() {
 	}
 }
 
-// keepsTasks: the agent can be told to cancel what it named a task.
-func (x *exchange) keepsTasks() bool {
-	tasker := x.to.Features.Tasker
-	return x.agentStreams() == translators.StreamsTask || tasker != nil && tasker.Tasks(x.agentVersion()) != translators.TaskingNone
-}
-
-// names: the agent makes a task of the message, which goes on when the connection
-// ends. Until it has named that, nobody can tell it to stop.
-func (x *exchange) names() bool {
-	return x.in.Call.Agent != "" && x.message.Op == canonical.OpInvoke && x.agentStreams() == translators.StreamsTask
-}
-
 // waits is for whose sake an answer is waited for: its caller's, unless what
 // comes of the message has to be ended without him.
 func (g *Gateway) waits(ctx context.Context, x *exchange) context.Context {

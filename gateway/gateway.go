@@ -248,3 +248,6 @@ func (g *Gateway) Decides(id ect.Identity) bool { return g.Approver != nil && g.
 
 // Self is the gateway's own identity.
 func (g *Gateway) Self() ect.Identity { return g.Signer.Issuer() }
+
+// now is the time in milliseconds, as A2A writes it (A2A 1.0, 5.6.1).
+func (g *Gateway) now() time.Time { return g.Now().UTC().Truncate(time.Millisecond) }

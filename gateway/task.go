@@ -248,12 +248,6 @@ func (g *Gateway) refuseCancel(ctx context.Context, x *exchange, rec *store.Reco
 	return g.tellRecord(ctx, x, rec, false)
 }
 
-// seesCanceled: the caller's wish to cancel is answered with how the task stands.
-func (x *exchange) seesCanceled() bool {
-	tasker := x.in.Features.Tasker
-	return x.callerStreams() == translators.StreamsTask || tasker != nil && tasker.Tasks(x.message.Origin.Version) == translators.TaskingApart
-}
-
 // cancel tells whoever works on it to stop, and waits a little for that. They may
 // have done with it meanwhile without having heard of the wish.
 func (g *Gateway) cancelTask(ctx context.Context, x *exchange, rec *store.Record) (transport.Answer, error) {
