@@ -386,6 +386,7 @@ func TestResume_OnBehalf(t *testing.T) {
 		"required by the agent": {func(e *env, _ *transport.Call) {
 			e.list("calculator", policy.Rules{Open: true, RequireECT: true})
 		}, nil},
+		"a level required":     {func(e *env, _ *transport.Call) { e.rules.Constraints.MinLevel = ect.L2 }, nil},
 		"not allowed any more": {func(e *env, _ *transport.Call) { e.list("calculator", policy.Rules{}) }, is[*policy.Forbidden]},
 		"not listed any more":  {func(e *env, c *transport.Call) { c.Agent = "abacus" }, is[*problem.UnknownAgentError]},
 		"not spoken any more":  {func(e *env, c *transport.Call) { c.Wire.Binding = "telex-v1" }, is[*problem.NoPathError]},
@@ -477,5 +478,34 @@ func TestAdmit_Anonymous(t *testing.T) {
 	call.Evidence = []string{e.sign(e.caller, e.claims(addBody))}
 	if _, err := e.admit(call); err == nil || e.recorded(call.Evidence[0]) || e.usedUp(call.Evidence[0]) {
 		t.Errorf("with a token of another: %v", err)
+	}
+}
+
+// TestAdmit_UnreachableIsTold: that an agent cannot be reached is told to those who may call
+// it, and the agent that a token is required for to no others.
+func TestAdmit_UnreachableIsTold(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		rules    policy.Rules
+		document string // empty: there is none
+		is       func(error) bool
+	}{
+		"may call":          {policy.Rules{Open: true}, "", is[*transport.UnreachableError]},
+		"may not":           {policy.Rules{}, "", is[*policy.Forbidden]},
+		"no token":          {policy.Rules{Open: true, RequireECT: true}, "", func(err error) bool { return errors.Is(err, ect.ErrRequired) }},
+		"ended":             {policy.Rules{Open: true}, document("old", directory.Retired, "null"), is[*directory.EndedError]},
+		"ended, of others":  {policy.Rules{}, document("old", directory.Retired, "null"), is[*policy.Forbidden]},
+		"active, of others": {policy.Rules{}, document("old", directory.Active, "null"), is[*policy.Forbidden]},
+	} {
+		e := newEnv(t)
+		if c.document != "" {
+			e.documents["old.example"] = c.document
+		}
+		e.must(e.deps.Directory.Put(directory.Agent{Name: "old", Capability: "https://old.example/doc", Rules: c.rules}))
+		call := e.call(addBody)
+		call.Agent = "old"
+		if _, err := e.admit(call); !c.is(err) {
+			t.Errorf("%s: %T %v", name, err, err)
+		}
 	}
 }
