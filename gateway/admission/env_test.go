@@ -58,6 +58,8 @@ type store struct {
 	*ecttest.Store
 
 	put, get, standing error
+
+	getAfter, gets int // so many look-ups succeed before they fail; 0: all
 }
 
 func (s *store) Put(ctx context.Context, r ect.Record) error {
@@ -70,6 +72,9 @@ func (s *store) Put(ctx context.Context, r ect.Record) error {
 func (s *store) Get(ctx context.Context, refs ...ect.Ref) ([][]ect.Record, error) {
 	if s.get != nil {
 		return nil, s.get
+	}
+	if s.gets++; s.getAfter > 0 && s.gets > s.getAfter {
+		return nil, errors.New("away")
 	}
 	return s.Store.Get(ctx, refs...)
 }
