@@ -174,6 +174,34 @@ func TestAdmit_ForeignTokens(t *testing.T) {
 	}
 }
 
+// TestAdmit_UsedBeforeARefusal: of several tokens the first is used up when the second is
+// refused: the refusal is kept for its repetition. What is answered again is kept already.
+func TestAdmit_UsedBeforeARefusal(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		body string // of which the second token is
+		used int
+		is   func(error) bool
+	}{
+		"refused":        {goOnBody, 1, is[*ect.InvalidError]},
+		"answered again": {addBody, 0, func(err error) bool { return err == nil }},
+	} {
+		a := newAnswered(t)
+		a.keep()
+		fresh, second := a.claims(c.body), a.call.Evidence[0]
+		if c.body != addBody {
+			other := a.claims(c.body)
+			other.ID, other.Workflow = a.key.ID, a.key.Workflow
+			second = a.sign(a.caller, other)
+		}
+		call := a.env.call(c.body, a.sign(a.caller, fresh), second)
+		got, err := a.admit(call)
+		if !c.is(err) || got.Repeated != (err == nil) || len(got.Used) != c.used || !a.usedUp(call.Evidence[0]) || got.Accounts {
+			t.Errorf("%s: %T %v, and for its repetition are kept %d", name, err, err, len(got.Used))
+		}
+	}
+}
+
 // TestAnswerAgain_Forms: an answer is given again if one of its tokens covers it, in the form
 // in which it was given.
 func TestAnswerAgain_Forms(t *testing.T) {
