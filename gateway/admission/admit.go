@@ -175,7 +175,7 @@ func (s *Service) Admit(ctx context.Context, call transport.Call, rules Rules) (
 // Resume permits work that was let in when it began, on behalf of a caller who is not there.
 // Its errors are those of step 5.
 func (s *Service) Resume(ctx context.Context, call transport.Call, message *canonical.Message, rules Rules) (Admitted, error) {
-	rules.RequireECT = false
+	rules.RequireECT, rules.Constraints.MinLevel = false, 0 // what it brought was judged then
 	m := &admitting{Service: s, rules: rules, Admitted: Admitted{Call: call, Message: message}}
 	m.Holder, _ = limit.KeyOf(call.Caller, call.Address)
 	if err := m.findProtocols(ctx); err != nil {

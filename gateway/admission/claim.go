@@ -29,14 +29,16 @@ func (m *admitting) claim(ctx context.Context) (answer transport.Answer, repeate
 		body += " " + m.Call.Agent // for another agent it is another message
 	}
 	own := m.own()
-	for _, v := range own {
+	for i, v := range own {
 		err := m.Verifier.Claim(ctx, v, body)
 		if err == nil {
+			m.Used = own[:i+1]
 			continue
 		}
 		// The token was used before: what is on record about that use stays as it is.
 		m.Accounts, m.Evidence = false, Evidence{}
 		if replayed, ok := errors.AsType[*ect.ReplayedError](err); ok {
+			m.Used = nil
 			if err := m.mayRepeat(); err != nil {
 				return answer, false, err
 			}
@@ -46,7 +48,6 @@ func (m *admitting) claim(ctx context.Context) (answer transport.Answer, repeate
 		m.Metrics.Verified(v.Level(), telemetry.VerifyResult(err))
 		return answer, false, err
 	}
-	m.Used = own
 	return answer, false, m.record(ctx)
 }
 

@@ -113,10 +113,7 @@ func (r Router) resolveName(ctx context.Context, q Query, out Route, listed dire
 	if within {
 		return out, r.Directory.Admits(q.To.Agent, listed, Called(out.Message))
 	}
-	if out, err = r.capability(ctx, q, out, listed); err != nil {
-		return out, err
-	}
-	return out, r.Directory.Admits(q.To.Agent, listed, out.Capability.ID)
+	return r.capability(ctx, q, out, listed)
 }
 
 // throughPeer is the endpoint of a message that goes on through another gateway.
@@ -133,7 +130,7 @@ func (r Router) throughPeer(ctx context.Context, q Query, out Route) (Route, err
 	})
 	listed, _ := q.To.Agent.EndpointOf(via.To)
 	if listed.Through == "" || q.Kin(q.version(out)) || q.Message.Op != canonical.OpInvoke {
-		return out, nil
+		return out, r.Directory.Admits(q.To.Agent, listed, Called(q.Message))
 	}
 	var err error
 	if out.Description, _, err = r.Directory.DescribeFor(ctx, q.To.Agent, listed, q.viewer(out)); err != nil {
@@ -156,23 +153,22 @@ func (r Router) inVersion(ctx context.Context, q Query, out Route, listed direct
 	return endpoint, err
 }
 
-// capability is what the message is for. The agent is asked once more what it can do
-// before a name is refused: it may be newer than what is known. A message that goes on with
-// work need not name what the work was begun with.
+// capability is what the message is for, if it may be called (R9). The agent is asked once more
+// what it can do before a name is refused: it may be newer than what is known. A message that
+// goes on with work need not name what the work was begun with.
 func (r Router) capability(ctx context.Context, q Query, out Route, listed directory.Endpoint) (Route, error) {
 	var err error
 	out.Capability, err = q.capability(out.Description)
-	unknown, ok := errors.AsType[*canonical.Error](err)
-	if !ok || unknown.Code != canonical.CodeSkillNotFound {
+	if unknown, ok := errors.AsType[*canonical.Error](err); ok && unknown.Code == canonical.CodeSkillNotFound {
+		if newer, _, renewed := r.Directory.Renew(ctx, q.To.Agent, listed, q.viewer(out)); renewed {
+			out.Description = newer
+			out.Capability, err = q.capability(newer)
+		}
+	}
+	if err != nil {
 		return out, err
 	}
-	description, _, renewed := r.Directory.Renew(ctx, q.To.Agent, listed, q.viewer(out))
-	if !renewed {
-		return out, err
-	}
-	out.Description = description
-	out.Capability, err = q.capability(description)
-	return out, err
+	return out, r.Directory.Admits(q.To.Agent, listed, out.Capability.ID)
 }
 
 func (q Query) capability(d *canonical.Description) (*canonical.Capability, error) {

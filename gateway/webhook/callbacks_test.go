@@ -40,7 +40,14 @@ const (
 // entries are those of a memory, which can fail.
 type entries struct {
 	store.Entries
-	get, swap, list error
+	get, swap, list, remove error
+}
+
+func (e *entries) Delete(ctx context.Context, key store.EntryKey) error {
+	if e.remove != nil {
+		return e.remove
+	}
+	return e.Entries.Delete(ctx, key)
 }
 
 func (e *entries) Get(ctx context.Context, key store.EntryKey) (store.Entry, bool, error) {
