@@ -119,7 +119,7 @@ func (out *service) didDocuments() (didDocuments, error) {
 	return didDocuments{guard}, nil
 }
 
-// DoAs is tainp.Client's. To name a DID is to say that its host may be asked, also
+// DoAs is transport.Client's. To name a DID is to say that its host may be asked, also
 // at a private address, for as long as the request takes.
 func (d didDocuments) DoAs(request *http.Request, expected ect.Identity) (*http.Response, error) {
 	d.guard.Allow(request.URL.Host)

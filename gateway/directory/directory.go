@@ -36,8 +36,8 @@ type Allower interface {
 type Deps struct {
 	Describers    map[canonical.Binding]transport.Describer
 	Egress        Allower
-	Client        Client                     // fetches capability documents; nil: no agent can have one
-	Documents     Client                     // fetches those that callers name, without the grants of agents; nil: Client does
+	Client        transport.Client           // fetches capability documents; nil: no agent can have one
+	Documents     transport.Client           // fetches those that callers name, without the grants of agents; nil: Client does
 	Grants        Allower                    // opens Documents to the hosts of [Documents]; nil: nothing to open
 	Ours          func(hostport string) bool // reports whether this gateway listens there; nil: not known
 	Pins          Pins                       // nil: in memory

@@ -24,15 +24,6 @@ const (
 	documentLimit  = 10 * time.Second
 )
 
-// Client is the one door to the network: *egress.Guard is one. It sends a
-// request to a server that must prove the expected SPIFFE id (empty: its host
-// name) and hands redirects back as they are.
-type Client interface {
-	DoAs(request *http.Request, expected ect.Identity) (*http.Response, error)
-}
-
-var _ Client = (*egress.Guard)(nil)
-
 // fetchedDocument is a capability document as it was fetched, and until when it is good.
 type fetchedDocument struct {
 	document Document
@@ -45,7 +36,7 @@ type fetchedDocument struct {
 
 // fetchDocument asks for a document, or whether the old one still holds. It
 // never fails otherwise than in the result's err.
-func (d *Directory) fetchDocument(ctx context.Context, by Client, address string, expected ect.Identity, old fetchedDocument) fetchedDocument {
+func (d *Directory) fetchDocument(ctx context.Context, by transport.Client, address string, expected ect.Identity, old fetchedDocument) fetchedDocument {
 	ctx, cancel := context.WithTimeout(ctx, documentLimit)
 	defer cancel()
 	now := d.deps.Now()
@@ -71,7 +62,7 @@ func silent(err error) bool {
 	return !errors.As(err, &denied)
 }
 
-func (d *Directory) request(ctx context.Context, by Client, address string, expected ect.Identity, old fetchedDocument, now time.Time) (fetchedDocument, error) {
+func (d *Directory) request(ctx context.Context, by transport.Client, address string, expected ect.Identity, old fetchedDocument, now time.Time) (fetchedDocument, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
 	if err != nil {
 		return fetchedDocument{}, invalid("its URL is none")

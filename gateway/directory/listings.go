@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/transport/egress"
 )
 
@@ -19,7 +20,7 @@ func (d *Directory) allowDocuments(change func(Allower, string), hostport string
 
 // fetcher is the client that fetches an agent's document: what the operator has
 // opened toward agents is not open to a URL that a caller names.
-func (d *Directory) fetcher(agent Agent) Client {
+func (d *Directory) fetcher(agent Agent) transport.Client {
 	if agent.Listed() {
 		return d.deps.Client
 	}

@@ -206,7 +206,7 @@ func (d *Directory) Known(agent Agent) Lifecycle {
 
 // document fetches once for all who wait. As with descriptions, the fetch
 // outlives a caller who goes away, bounded by documentLimit.
-func (d *Directory) document(ctx context.Context, address string, expected ect.Identity, by Client) fetchedDocument {
+func (d *Directory) document(ctx context.Context, address string, expected ect.Identity, by transport.Client) fetchedDocument {
 	name := address + " " + string(expected)
 	result := d.flight.DoChan("document "+name, func() (any, error) {
 		d.mu.RLock()

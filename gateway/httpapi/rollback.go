@@ -36,9 +36,7 @@ func (h rollbacks) serve(c *gin.Context) {
 		return
 	}
 	answer, err := h.deps.Rollbacker.Rollback(c.Request.Context(), call, token)
-	for _, token := range append(slices.Clone(answer.Wire().Header.Values(rollback.Field)), answer.Evidence...) {
-		c.Writer.Header().Add(ect.HeaderName, token)
-	}
+	transport.AddEvidence(c.Writer.Header(), append(slices.Clone(answer.Wire().Header.Values(rollback.Field)), answer.Evidence...))
 	if err != nil {
 		problem.Write(c.Writer, c.Request, err)
 		return

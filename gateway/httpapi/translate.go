@@ -35,9 +35,7 @@ func (t translate) serve(c *gin.Context) {
 	}
 	answer, err := t.deps.Exchanger.Exchange(c.Request.Context(), call)
 	answer.Notice.Announce(c.Writer.Header())
-	for _, token := range answer.Evidence {
-		c.Writer.Header().Add(ect.HeaderName, token)
-	}
+	transport.AddEvidence(c.Writer.Header(), answer.Evidence)
 	if err != nil {
 		problem.Write(c.Writer, c.Request, err)
 		return

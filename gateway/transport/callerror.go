@@ -4,9 +4,27 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/http"
 
+	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/transport/egress"
 )
+
+// Client is the one door to the network: *egress.Guard is one. It sends a request to a
+// server that must prove the expected SPIFFE id (empty: its host name) and hands
+// redirects back as they are.
+type Client interface {
+	DoAs(request *http.Request, expected ect.Identity) (*http.Response, error)
+}
+
+var _ Client = (*egress.Guard)(nil)
+
+// AddEvidence puts compact ECTs into a header.
+func AddEvidence(h http.Header, tokens []string) {
+	for _, token := range tokens {
+		h.Add(ect.HeaderName, token)
+	}
+}
 
 // CallError is why a call over HTTP has no response: *egress.DeniedError, a
 // *[TimeoutError], a *[UnreachableError], or the context's error where the caller went

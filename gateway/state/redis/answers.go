@@ -31,21 +31,16 @@ func (s *Store) Confirm(ctx context.Context, key ect.ReplayKey, answer []byte, u
 	if len(answer) > s.config.Bounds.MaxAnswerBytes || !until.After(s.now()) {
 		return nil
 	}
-	bounded, cancel, err := s.begin(ctx)
-	if err != nil {
+	return s.within(ctx, "answers", func(bounded context.Context) (err error) {
+		switch keys, args, ok := s.answer(key, answer, until); {
+		case !ok:
+		case s.config.Wait == 0:
+			_, err = s.script(setLua).Run(bounded, s.client, keys, args...).Slice()
+		default:
+			_, err = s.confirmed(bounded, s.script(setLua), keys, args)
+		}
 		return err
-	}
-	defer cancel()
-	keys, args, ok := s.answer(key, answer, until)
-	if !ok {
-		return nil
-	}
-	if s.config.Wait == 0 {
-		_, err = s.script(setLua).Run(bounded, s.client, keys, args...).Slice()
-	} else {
-		_, err = s.confirmed(bounded, s.script(setLua), keys, args)
-	}
-	return failure(ctx, "answers", err)
+	})
 }
 
 // setLua: KEYS answer, its owner's answers by their end, what each takes; ARGV what
@@ -94,7 +89,8 @@ func (s *Store) answer(key ect.ReplayKey, answer []byte, until time.Time) (keys 
 // Load finds a stored answer, as [state.Answers.Load] does; while Redis is away
 // there is none.
 func (s *Store) Load(ctx context.Context, key ect.ReplayKey) ([]byte, bool) {
-	return s.get(ctx, s.answerKey(key))
+	value, ok, _ := s.get(ctx, "", s.answerKey(key))
+	return value, ok
 }
 
 // Last finds where a conversation stands, as [state.Conversations.Last] does;
@@ -103,17 +99,9 @@ func (s *Store) Last(ctx context.Context, key string) (workflow string, id ect.I
 	if key == "" {
 		return "", "", false, nil
 	}
-	bounded, cancel, err := s.begin(ctx)
-	if err != nil {
+	value, ok, err := s.get(ctx, "conversations", s.conversationKey(key))
+	if !ok {
 		return "", "", false, err
-	}
-	defer cancel()
-	value, err := s.client.Get(bounded, s.conversationKey(key)).Bytes()
-	if errors.Is(err, goredis.Nil) {
-		return "", "", false, nil
-	}
-	if err != nil {
-		return "", "", false, failure(ctx, "conversations", err)
 	}
 	workflow, rest, _ := strings.Cut(string(value), "\x00")
 	last, code, _ := strings.Cut(rest, "\x00")
@@ -129,15 +117,9 @@ func (s *Store) Remember(ctx context.Context, key, workflow string, id ect.ID) {
 	if key == "" || strings.ContainsRune(workflow, 0) || strings.ContainsRune(string(id), 0) {
 		return
 	}
-	bounded, cancel, err := s.begin(ctx)
-	if err != nil {
-		return
-	}
-	defer cancel()
-	owned, own := s.ownedKey(key), s.conversationKey(key)
 	most := max(1, s.config.Bounds.MaxConversations/state.ConversationShares)
-	_ = s.script(rememberLua).Run(bounded, s.client, []string{own, owned},
-		workflow+"\x00"+string(id)+"\x00"+s.vouch.code(vouchTurn, key, workflow, string(id)), milliseconds(s.now().Add(s.config.Bounds.ConversationLifetime)), most).Err() // Failing tells
+	_, _ = s.run(ctx, "", s.script(rememberLua), []string{s.conversationKey(key), s.ownedKey(key)},
+		workflow+"\x00"+string(id)+"\x00"+s.vouch.code(vouchTurn, key, workflow, string(id)), milliseconds(s.now().Add(s.config.Bounds.ConversationLifetime)), most) // Failing tells
 }
 
 // rememberLua: KEYS conversation, those of its owner by their end; ARGV where it
@@ -155,14 +137,16 @@ end
 return {'ok'}
 `
 
-func (s *Store) get(ctx context.Context, key string) ([]byte, bool) {
-	bounded, cancel, err := s.begin(ctx)
-	if err != nil {
-		return nil, false
-	}
-	defer cancel()
-	value, err := s.client.Get(bounded, key).Bytes()
-	return value, err == nil
+// get is what stands under a key; false: nothing does, or Redis is away.
+func (s *Store) get(ctx context.Context, what, key string) (value []byte, ok bool, err error) {
+	err = s.within(ctx, what, func(bounded context.Context) (err error) {
+		if value, err = s.client.Get(bounded, key).Bytes(); errors.Is(err, goredis.Nil) {
+			return nil
+		}
+		ok = err == nil
+		return err
+	})
+	return value, ok, err
 }
 
 func (s *Store) answerKey(key ect.ReplayKey) string {

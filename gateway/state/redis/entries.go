@@ -184,16 +184,20 @@ func newEntries(s *Store) *Entries {
 
 // Get finds an entry; false: there is none, or none any more.
 func (e *Entries) Get(ctx context.Context, key state.EntryKey) (state.Entry, bool, error) {
-	bounded, cancel, err := e.store.begin(ctx)
+	fields, err := e.store.fields(ctx, e.keys(key)[0], "revision", "value", "until", "owner")
 	if err != nil {
 		return state.Entry{}, false, err
 	}
-	defer cancel()
-	fields, err := e.store.client.HMGet(bounded, e.keys(key)[0], "revision", "value", "until", "owner").Result()
-	if err != nil {
-		return state.Entry{}, false, failure(ctx, "", err)
-	}
 	return entryOf(key, fields)
+}
+
+// fields are those of a hash.
+func (s *Store) fields(ctx context.Context, key string, names ...string) (found []any, err error) {
+	err = s.within(ctx, "", func(bounded context.Context) (err error) {
+		found, err = s.client.HMGet(bounded, key, names...).Result()
+		return err
+	})
+	return found, err
 }
 
 func entryOf(key state.EntryKey, fields []any) (state.Entry, bool, error) {
@@ -294,7 +298,7 @@ func (e *Entries) Delete(ctx context.Context, key state.EntryKey) error {
 
 // write runs a script that changes an entry, waits for replicas if it has to,
 // and then tells whoever waits.
-func (e *Entries) write(ctx context.Context, key state.EntryKey, lua *goredis.Script, keys []string, args func(channel string) []any) ([]any, error) {
+func (e *Entries) write(ctx context.Context, key state.EntryKey, lua *goredis.Script, keys []string, args func(channel string) []any) (reply []any, err error) {
 	s := e.store
 	if s.config.Wait == 0 || slices.Contains(s.config.Fleeting, key.Kind) {
 		reply, err := s.run(ctx, "entries", lua, keys, args(s.channel())...)
@@ -303,41 +307,32 @@ func (e *Entries) write(ctx context.Context, key state.EntryKey, lua *goredis.Sc
 		}
 		return reply, err
 	}
-	bounded, cancel, err := s.begin(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer cancel()
-	reply, err := s.confirmed(bounded, lua, keys, args(""))
-	if err != nil {
-		return nil, failure(ctx, "entries", err)
-	}
-	if word(reply, 0) == "ok" {
-		e.watches.wake(keys[0])
-		_ = s.client.Publish(bounded, s.channel(), keys[0]).Err() // those who wait also look by themselves
-	}
-	return reply, nil
+	err = s.within(ctx, "entries", func(bounded context.Context) (err error) {
+		if reply, err = s.confirmed(bounded, lua, keys, args("")); err == nil && word(reply, 0) == "ok" {
+			e.watches.wake(keys[0])
+			_ = s.client.Publish(bounded, s.channel(), keys[0]).Err() // those who wait also look by themselves
+		}
+		return err
+	})
+	return reply, err
 }
 
 // List lists entries of one group, as [state.Entries.List] does.
 func (e *Entries) List(ctx context.Context, kind, group, after string, limit int) ([]state.Entry, error) {
-	bounded, cancel, err := e.store.begin(ctx)
+	var found []state.Entry
+	err := e.store.within(ctx, "", func(bounded context.Context) error {
+		for len(found) < limit {
+			most := min(limit-len(found), listAtOnce)
+			ids, page, err := e.page(bounded, kind, group, after, most)
+			if found = append(found, page...); err != nil || len(ids) < most {
+				return err
+			}
+			after = ids[len(ids)-1]
+		}
+		return nil
+	})
 	if err != nil {
 		return nil, err
-	}
-	defer cancel()
-	var found []state.Entry
-	for len(found) < limit {
-		most := min(limit-len(found), listAtOnce)
-		ids, page, err := e.page(bounded, kind, group, after, most)
-		if err != nil {
-			return nil, failure(ctx, "", err)
-		}
-		found = append(found, page...)
-		if len(ids) < most {
-			break
-		}
-		after = ids[len(ids)-1]
 	}
 	return found, nil
 }

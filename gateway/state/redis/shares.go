@@ -315,25 +315,22 @@ func (s *Store) discard(ctx context.Context, gone []any) error {
 	for i := 3; i < len(gone); i += 3 {
 		s.evicted(word(gone, i) == "1")
 	}
-	bounded, cancel, err := s.begin(ctx)
-	if err != nil {
-		return err
-	}
-	defer cancel()
-	_, err = s.client.Pipelined(bounded, func(p goredis.Pipeliner) error {
-		for i := 1; i+2 < len(gone); i += 3 {
-			one, list := word(gone, i), word(gone, i+1)
-			who, id, _ := strings.Cut(one, " ")
-			p.HDel(bounded, s.tokenKey(ect.ID(id)), who+":compact", who+":about", who+":until", who+":holder", who+":mac")
-			p.Del(bounded, s.apartKey(who, ect.ID(id)))
-			if list != "" {
-				p.ZRem(bounded, s.apartOf(list, ect.ID(id)), who)
-				p.Eval(bounded, unlistLua, []string{list, s.standingOf(list)}, one, life)
+	return s.within(ctx, tokens, func(bounded context.Context) error {
+		_, err := s.client.Pipelined(bounded, func(p goredis.Pipeliner) error {
+			for i := 1; i+2 < len(gone); i += 3 {
+				one, list := word(gone, i), word(gone, i+1)
+				who, id, _ := strings.Cut(one, " ")
+				p.HDel(bounded, s.tokenKey(ect.ID(id)), who+":compact", who+":about", who+":until", who+":holder", who+":mac")
+				p.Del(bounded, s.apartKey(who, ect.ID(id)))
+				if list != "" {
+					p.ZRem(bounded, s.apartOf(list, ect.ID(id)), who)
+					p.Eval(bounded, unlistLua, []string{list, s.standingOf(list)}, one, life)
+				}
 			}
-		}
-		return nil
+			return nil
+		})
+		return err
 	})
-	return failure(ctx, "execution context tokens", err)
 }
 
 // taken is why a step did not take a record; nil: it did.

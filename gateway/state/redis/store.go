@@ -151,18 +151,23 @@ func (s *Store) script(lua string) *goredis.Script {
 	return known.(*goredis.Script)
 }
 
-// run runs a script on the master of its keys.
-func (s *Store) run(ctx context.Context, what string, script *goredis.Script, keys []string, args ...any) ([]any, error) {
+// within bounds an operation as begin does, and says what its failure means to a caller.
+func (s *Store) within(ctx context.Context, what string, do func(bounded context.Context) error) error {
 	bounded, cancel, err := s.begin(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer cancel()
-	reply, err := script.Run(bounded, s.client, keys, args...).Slice()
-	if err != nil {
-		return nil, failure(ctx, what, err)
-	}
-	return reply, nil
+	return failure(ctx, what, do(bounded))
+}
+
+// run runs a script on the master of its keys.
+func (s *Store) run(ctx context.Context, what string, script *goredis.Script, keys []string, args ...any) (reply []any, err error) {
+	err = s.within(ctx, what, func(bounded context.Context) (err error) {
+		reply, err = script.Run(bounded, s.client, keys, args...).Slice()
+		return err
+	})
+	return reply, err
 }
 
 // Quiet keeps the client from writing to standard error by itself: what it says

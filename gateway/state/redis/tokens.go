@@ -405,17 +405,12 @@ func (s *Store) Workflow(ctx context.Context, wid, after string, limit int) (rec
 // Standing says what an identity is to a workflow.
 func (s *Store) Standing(ctx context.Context, wid string, who ect.Identity) (standing ect.Standing, err error) {
 	defer lacks(&err, state.LacksReading)
-	bounded, cancel, err := s.begin(ctx)
-	if err != nil || wid == "" {
+	if wid == "" {
+		return ect.Standing{}, s.within(ctx, "", func(context.Context) error { return nil })
+	}
+	found, err := s.fields(ctx, s.standingKey(wid), "kept", "root", "vouch", memberField(who))
+	if err != nil || word(found, 0) == "" {
 		return ect.Standing{}, err
-	}
-	defer cancel()
-	found, err := s.client.HMGet(bounded, s.standingKey(wid), "kept", "root", "vouch", memberField(who)).Result()
-	if err != nil {
-		return ect.Standing{}, failure(ctx, "", err)
-	}
-	if word(found, 0) == "" {
-		return ect.Standing{}, nil
 	}
 	issuer, member := issuerField(who), word(found, 3)
 	root := word(found, 1) == issuer && s.vouch.holds(ctx, word(found, 2), "root", wid, issuer)

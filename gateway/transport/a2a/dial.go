@@ -14,7 +14,6 @@ import (
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/transport/a2a/frame"
-	"github.com/aepb/aepb-gateway/gateway/transport/egress"
 	"github.com/aepb/aepb-gateway/gateway/transport/reply"
 	"github.com/aepb/aepb-gateway/gateway/transport/sse"
 	"github.com/aepb/aepb-gateway/translators"
@@ -22,16 +21,9 @@ import (
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
-// Client is the one door to the network: *egress.Guard is one. It sends a
-// request to a server that must prove the expected SPIFFE id (empty: its host
-// name) and hands redirects back as they are.
-type Client interface {
-	DoAs(request *http.Request, expected ect.Identity) (*http.Response, error)
-}
-
 // DialerDeps is what a Dialer needs.
 type DialerDeps struct {
-	Client Client
+	Client transport.Client
 	Form   translators.Translator // of this protocol
 	Limits ect.Limits             // of the evidence of one reply; zero: the defaults
 }
@@ -46,7 +38,6 @@ var (
 	_ transport.Dialer    = (*Dialer)(nil)
 	_ transport.Describer = (*Dialer)(nil)
 	_ transport.Framer    = (*Dialer)(nil)
-	_ Client              = (*egress.Guard)(nil)
 )
 
 // NewDialer checks its dependencies.
@@ -143,9 +134,7 @@ func (d *Dialer) request(ctx context.Context, e transport.Endpoint, wire transla
 		accept = sse.Media + ", " + accept
 	}
 	request.Header.Set("Accept", accept)
-	for _, token := range evidence {
-		request.Header.Add(ect.HeaderName, token)
-	}
+	transport.AddEvidence(request.Header, evidence)
 	return request, nil
 }
 

@@ -33,7 +33,7 @@ func (c *wireTo) DoAs(r *http.Request, expected ect.Identity) (*http.Response, e
 	return c.through.RoundTrip(r)
 }
 
-func newDialer(t *testing.T, client Client) *Dialer {
+func newDialer(t *testing.T, client transport.Client) *Dialer {
 	t.Helper()
 	d, err := NewDialer(DialerDeps{Client: client, Form: form.New(translators.Config{BodyLimit: 4096})})
 	if err != nil {

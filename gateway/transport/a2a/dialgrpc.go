@@ -57,9 +57,7 @@ func (d *Dialer) requestGRPC(ctx context.Context, e transport.Endpoint, wire tra
 	if deadline, ok := ctx.Deadline(); ok && !streams(wire) {
 		request.Header.Set("Grpc-Timeout", strconv.FormatInt(max((time.Until(deadline)+timeoutSlack).Milliseconds(), 1), 10)+"m")
 	}
-	for _, token := range evidence {
-		request.Header.Add(ect.HeaderName, token)
-	}
+	transport.AddEvidence(request.Header, evidence)
 	return request, nil
 }
 

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/transport/callback"
 	form "github.com/aepb/aepb-gateway/translators/a2a"
@@ -75,9 +74,7 @@ func (p *Pusher) Push(ctx context.Context, config canonical.PushConfig, sealed t
 		header.Set("Content-Type", form.MediaHTTP)
 		header.Set(form.HeaderVersion, form.Version)
 	}
-	for _, token := range evidence {
-		header.Add(ect.HeaderName, token)
-	}
+	transport.AddEvidence(header, evidence)
 	if config.Token != "" {
 		header.Set(tokenHeader, config.Token)
 	}

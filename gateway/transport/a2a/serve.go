@@ -79,9 +79,7 @@ func (d *Door) serve(w http.ResponseWriter, r *http.Request, road transport.Exch
 	}
 	answer, err := road.Exchange(r.Context(), call)
 	answer.Notice.Announce(w.Header())
-	for _, token := range answer.Evidence {
-		w.Header().Add(ect.HeaderName, token)
-	}
+	transport.AddEvidence(w.Header(), answer.Evidence)
 	switch {
 	case err != nil:
 		d.refuse(r.Context(), w, call.Wire, err, inside(answer)...)

@@ -363,7 +363,7 @@ func (d direct) DoAs(r *http.Request, _ ect.Identity) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-func newDialer(t testing.TB, client wire.Client, peer wire.Peer) *wire.Dialer {
+func newDialer(t testing.TB, client transport.Client, peer wire.Peer) *wire.Dialer {
 	t.Helper()
 	d, err := wire.NewDialer(wire.DialerDeps{
 		Client: client, Form: form.New(translators.Config{}), Self: party("alice"), Keys: wire.NewKeys(nil, now), Now: now,

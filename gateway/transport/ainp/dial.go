@@ -26,7 +26,7 @@ type Peer struct {
 
 // DialerDeps is what a Dialer needs.
 type DialerDeps struct {
-	Client Client
+	Client transport.Client
 	Form   translators.Translator // the AINP codec
 	Self   Identity
 	Keys   *Keys

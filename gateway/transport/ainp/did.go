@@ -18,18 +18,12 @@ import (
 
 	"golang.org/x/sync/singleflight"
 
-	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/policy/quota"
 )
 
 // ErrDID: a DID that names no Ed25519 key which can be found.
 var ErrDID = errors.New("ainp: the DID names no Ed25519 key that can be found")
-
-// Client sends a request to a server that must prove the expected SPIFFE id,
-// or its host name when that is empty. *egress.Guard is one.
-type Client interface {
-	DoAs(request *http.Request, expected ect.Identity) (*http.Response, error)
-}
 
 const (
 	documentLimit = 64 << 10         // octets of a DID document
@@ -46,7 +40,7 @@ const (
 
 // Keys finds the keys of DIDs. It is safe for concurrent use.
 type Keys struct {
-	client  Client
+	client  transport.Client
 	now     func() time.Time
 	fetches *quota.Pool // at once, by host
 	flight  singleflight.Group
@@ -65,7 +59,7 @@ type cached struct {
 
 // NewKeys makes a resolver. Without a client only did:key can be resolved; a
 // nil clock is the real one.
-func NewKeys(client Client, now func() time.Time) *Keys {
+func NewKeys(client transport.Client, now func() time.Time) *Keys {
 	if now == nil {
 		now = time.Now
 	}

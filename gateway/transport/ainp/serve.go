@@ -477,9 +477,7 @@ func (p post) put(body []byte, evidence []string, status int) {
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
-	for _, token := range evidence {
-		h.Add(ect.HeaderName, token)
-	}
+	transport.AddEvidence(h, evidence)
 	p.w.WriteHeader(status)
 	_, _ = p.w.Write(body) // a caller that went away needs no answer
 }

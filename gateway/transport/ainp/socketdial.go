@@ -106,9 +106,7 @@ func (t *talk) converse(ctx context.Context, signed []byte, evidence []string) (
 // open dials through the same guard as a POST would.
 func (d *Dialer) open(ctx context.Context, ep transport.Endpoint, evidence []string) (*websocket.Conn, error) {
 	header := http.Header{}
-	for _, token := range evidence {
-		header.Add(ect.HeaderName, token)
-	}
+	transport.AddEvidence(header, evidence)
 	conn, response, err := websocket.Dial(ctx, ep.URL, &websocket.DialOptions{ //nolint:bodyclose // Dial closes it
 		HTTPClient: egress.Over(func(r *http.Request) (*http.Response, error) { return d.deps.Client.DoAs(r, ep.ID) }),
 		HTTPHeader: header, CompressionMode: websocket.CompressionDisabled,

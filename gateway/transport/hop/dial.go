@@ -10,7 +10,6 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/transport"
-	"github.com/aepb/aepb-gateway/gateway/transport/egress"
 	"github.com/aepb/aepb-gateway/gateway/transport/reply"
 	"github.com/aepb/aepb-gateway/gateway/transport/sse"
 	"github.com/aepb/aepb-gateway/translators"
@@ -22,18 +21,9 @@ const (
 	mediaProblem = "application/problem+json"
 )
 
-// Client is the one door to the network: *egress.Guard is one. It sends a
-// request to a server that must prove the expected SPIFFE id and hands redirects
-// back as they are.
-type Client interface {
-	DoAs(request *http.Request, expected ect.Identity) (*http.Response, error)
-}
-
-var _ Client = (*egress.Guard)(nil)
-
 // Deps is what a Dialer needs.
 type Deps struct {
-	Client Client
+	Client transport.Client
 	// Cards asks an A2A door who an agent is. nil: nobody is asked.
 	Cards     transport.Describer
 	BodyLimit int        // octets of one message; zero: translators.DefaultBodyLimit
@@ -117,9 +107,7 @@ func request(ctx context.Context, e transport.Endpoint, wire translators.Wire, e
 	request.Header = fields(wire.Header)
 	request.Header.Set("Content-Type", mediaJSON)
 	request.Header.Set("Accept", mediaJSON+", "+sse.Media+", "+mediaProblem)
-	for _, token := range evidence {
-		request.Header.Add(ect.HeaderName, token)
-	}
+	transport.AddEvidence(request.Header, evidence)
 	return request, nil
 }
 

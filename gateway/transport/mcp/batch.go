@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -181,9 +182,7 @@ func (c *collection) write(w http.ResponseWriter) {
 		}
 		tokens := n.header.Values(ect.HeaderName)
 		if room -= weight(tokens); room >= 0 {
-			for _, token := range tokens {
-				h.Add(ect.HeaderName, token)
-			}
+			transport.AddEvidence(h, tokens)
 		}
 	}
 	if code != http.StatusOK {

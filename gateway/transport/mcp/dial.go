@@ -20,15 +20,9 @@ import (
 	"github.com/aepb/aepb-gateway/translators/mcp"
 )
 
-// Client sends a request to a server that must prove the expected SPIFFE id,
-// or its host name when that is empty. Redirects come back as they are.
-type Client interface {
-	DoAs(request *http.Request, expected ect.Identity) (*http.Response, error)
-}
-
 // DialerDeps is what a dialer is built from.
 type DialerDeps struct {
-	Client Client
+	Client transport.Client
 	Form   translators.Translator // the MCP codec
 	Now    func() time.Time       // nil: the real clock
 	Limits ect.Limits             // of the evidence on replies; zero: the defaults (R11)
@@ -168,9 +162,7 @@ func (l *line) post(ctx context.Context, wire translators.Wire, s session) (*htt
 	request.Header.Set("Content-Type", mediaJSON)
 	request.Header.Set("Accept", "application/json, text/event-stream")
 	s.mark(request.Header)
-	for _, token := range l.evidence {
-		request.Header.Add(ect.HeaderName, token)
-	}
+	transport.AddEvidence(request.Header, l.evidence)
 	return l.d.deps.Client.DoAs(request, l.ep.ID)
 }
 

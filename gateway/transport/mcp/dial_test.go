@@ -117,7 +117,7 @@ func failure(w http.ResponseWriter, status int, id, code string) {
 
 const content = `{"content":[{"type":"text","text":"hi"}]}`
 
-func newDialer(t testing.TB, client wire.Client, now func() time.Time) *wire.Dialer {
+func newDialer(t testing.TB, client transport.Client, now func() time.Time) *wire.Dialer {
 	t.Helper()
 	d, err := wire.NewDialer(wire.DialerDeps{Client: client, Form: mcp.New(translators.Config{BodyLimit: 1 << 14}), Now: now})
 	if err != nil {

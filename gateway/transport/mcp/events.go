@@ -16,9 +16,7 @@ import (
 
 // open begins a stream; closing: an ECT will follow the last event.
 func (v *visit) open(evidence []string, closing bool) *sse.Writer {
-	for _, token := range evidence {
-		v.w.Header().Add(ect.HeaderName, token)
-	}
+	transport.AddEvidence(v.w.Header(), evidence)
 	trailer := ""
 	if closing {
 		trailer = ect.HeaderName

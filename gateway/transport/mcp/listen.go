@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/transport/sse"
 	"github.com/aepb/aepb-gateway/gateway/worker"
@@ -226,9 +225,7 @@ func (l *line) get(ctx context.Context, s session, last string) (*http.Response,
 	if last != "" {
 		request.Header.Set("Last-Event-ID", last)
 	}
-	for _, token := range l.evidence {
-		request.Header.Add(ect.HeaderName, token)
-	}
+	transport.AddEvidence(request.Header, l.evidence)
 	s.mark(request.Header)
 	return l.d.deps.Client.DoAs(request, l.ep.ID)
 }

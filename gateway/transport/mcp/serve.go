@@ -327,9 +327,7 @@ func (v *visit) write(wire translators.Wire, code int) {
 	h := v.w.Header()
 	h.Set("Content-Type", mediaJSON)
 	h.Set("Content-Length", strconv.Itoa(len(wire.Body)))
-	for _, token := range v.issued {
-		h.Add(ect.HeaderName, token)
-	}
+	transport.AddEvidence(h, v.issued)
 	v.w.WriteHeader(code)
 	_, _ = v.w.Write(wire.Body) // a caller that went away needs no answer
 }

@@ -30,17 +30,9 @@ import (
 // longest bounds the body of an answer, in octets.
 const longest = 64 << 10
 
-// Client is the one door to the network: *egress.Guard is one. Redirects come back
-// as they are.
-type Client interface {
-	DoAs(request *http.Request, expected ect.Identity) (*http.Response, error)
-}
-
-var _ Client = (*egress.Guard)(nil)
-
 // Deps is what a Dialer needs.
 type Deps struct {
-	Client Client
+	Client transport.Client
 	Limits ect.Limits // of the evidence on answers; zero: the defaults (R11)
 }
 
