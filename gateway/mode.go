@@ -1,12 +1,12 @@
 package gateway
 
 import (
-	"github.com/aepb/aepb-gateway/gateway/routing"
-	"github.com/aepb/aepb-gateway/translators"
 	"reflect"
 	"strconv"
 	"time"
 
+	"github.com/aepb/aepb-gateway/gateway/routing"
+	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/stream"
 )

@@ -25,6 +25,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/state"
 	"github.com/aepb/aepb-gateway/gateway/telemetry"
 	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/gateway/transport/transporttest"
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/policy/membership"
 	"github.com/aepb/aepb-gateway/translators"
@@ -258,6 +259,10 @@ func (e *env) call(body string, tokens ...string) transport.Call {
 
 func (e *env) admit(call transport.Call) (admission.Result, error) {
 	e.t.Helper()
+	var err error
+	if call.Pass, err = transporttest.Pass(nil); err != nil {
+		e.t.Fatal(err)
+	}
 	return e.Admit(e.t.Context(), call, e.rules)
 }
 

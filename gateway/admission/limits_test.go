@@ -52,7 +52,10 @@ func TestLimits_BySource(t *testing.T) {
 	known := identity.Caller{Peer: ect.Peer{ID: l.e.caller.ID}}
 	limit2 := []bool{true, true, false, false}
 	ask := func(caller identity.Caller, address string) func() error {
-		return func() error { return l.Limit(ctx, transport.Inquiry{Caller: caller, Address: address}) }
+		return func() error {
+			_, err := l.Limit(ctx, transport.Inquiry{Caller: caller, Address: address})
+			return err
+		}
 	}
 	if got := results(ask(known, address)); !slices.Equal(got, limit2) {
 		t.Errorf("a known caller: %v", got)
@@ -87,7 +90,7 @@ func TestLimits_Strangers(t *testing.T) {
 		l := newLimited(t)
 		ctx := transport.WithStranger(t.Context(), c.refusal, address)
 		got := results(func() error {
-			err := l.Limit(ctx, transport.Inquiry{Address: address})
+			_, err := l.Limit(ctx, transport.Inquiry{Address: address})
 			if err == nil || !is[*limit.ExceededError](err) && !errors.Is(err, c.refusal) {
 				t.Errorf("%s: %v", name, err)
 			}

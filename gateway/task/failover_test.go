@@ -328,8 +328,8 @@ func TestVisit_StoreAway(t *testing.T) {
 	}
 }
 
-// TestFailLost_Once: of two replicas that notice that work is lost, one posts that.
-func TestFailLost_Once(t *testing.T) {
+// TestEndLost_Once: of two replicas that notice that work is lost, one posts that.
+func TestEndLost_Once(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		memory := newMemory(t)
@@ -339,13 +339,13 @@ func TestFailLost_Once(t *testing.T) {
 		first.must(err)
 		other, err := second.tasks.Load(t.Context(), saved.Key)
 		second.must(err)
-		first.must(first.FailLost(t.Context(), one))
-		second.must(second.FailLost(t.Context(), other))
+		first.must(first.EndLost(t.Context(), one))
+		second.must(second.EndLost(t.Context(), other))
 		if len(first.posted) != 1 || len(second.posted) != 0 || other.Task.Status.State != canonical.StateFailed {
 			t.Errorf("posted %q and %q, the second sees %s", first.posted, second.posted, other.Task.Status.State)
 		}
 		first.entries.swap = &state.UnavailableError{}
-		if err := first.FailLost(t.Context(), saved); !errors.As(err, new(*problem.RecordingError)) {
+		if err := first.EndLost(t.Context(), saved); !errors.As(err, new(*problem.RecordingError)) {
 			t.Errorf("while the store is away: %v", err)
 		}
 	})
