@@ -113,13 +113,13 @@ func (c *counts) Verified(_ ect.Level, result string) { c.results = append(c.res
 // tasks are those that have begun, by owner, agent and id.
 type tasks struct {
 	begun map[string]bool
-	asked []string
+	queried []string
 	fail  error
 }
 
 func (k *tasks) Knows(_ context.Context, owner, agent, task string) (bool, error) {
 	name := owner + " " + agent + " " + task
-	k.asked = append(k.asked, name)
+	k.queried = append(k.queried, name)
 	return k.begun[name], k.fail
 }
 

@@ -142,7 +142,7 @@ func (r *replica) after(d time.Duration) {
 // first has gone, and those that it does not.
 func TestVisit_WhoFollows(t *testing.T) {
 	t.Parallel()
-	const lost, alive, ended = "lost", "alive", "it has ended, and the time of a lease is over"
+	const gone, alive, ended = "lost", "alive", "it has ended, and the time of a lease is over"
 	follower := func(name string) func(*store.Record) {
 		return func(rec *store.Record) { rec.Follower = name }
 	}
@@ -151,21 +151,21 @@ func TestVisit_WhoFollows(t *testing.T) {
 		follow bool
 		posted string
 	}{
-		"its follower is lost":          {follower(lost), true, ""},
+		"its follower is lost":          {follower(gone), true, ""},
 		"it has no follower":            {follower(""), true, ""},
 		"its follower is alive":         {follower(alive), false, ""},
 		"it waits for its caller":       {func(rec *store.Record) { rec.Task.Status.State = canonical.StateInputRequired }, true, ""},
 		"it was released":               {func(rec *store.Record) { rec.Released = time.Second }, false, ""},
 		"it waits, with the agent's":    {func(rec *store.Record) { rec.Resume = store.ResumeTask }, false, ""},
-		"its work is lost":              {func(rec *store.Record) { rec.Runner, rec.TaskID = lost, "" }, false, "t failed"},
+		"its work is lost":              {func(rec *store.Record) { rec.Runner, rec.TaskID = gone, "" }, false, "t failed"},
 		"its work is here":              {func(rec *store.Record) { rec.Runner = alive }, false, ""},
-		"its work is lost, and goes on": {func(rec *store.Record) { rec.Runner, rec.Follower = lost, lost }, true, "t working"},
+		"its work is gone, and goes on": {func(rec *store.Record) { rec.Runner, rec.Follower = gone, gone }, true, "t working"},
 		"it has ended just now":         {func(rec *store.Record) { rec.Task.Status.State = canonical.StateCompleted }, false, ""},
 		ended:                           {func(rec *store.Record) { rec.Task.Status.State = canonical.StateCompleted }, true, ""},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			memory := newMemory(t)
-			first, second, other := newReplica(t, lost, memory), newReplica(t, "second", memory), newReplica(t, alive, memory)
+			first, second, other := newReplica(t, gone, memory), newReplica(t, "second", memory), newReplica(t, alive, memory)
 			defer second.workers.Close()
 			defer other.workers.Close()
 			other.must(other.tasks.StartHeartbeat(t.Context()))
@@ -237,9 +237,9 @@ func nameOf(r, second *replica) string {
 	return "third"
 }
 
-// TestEnroll_NoRoom: where there is no room, the task is followed here alone, and that is
+// TestEnroll_TooManyEntries: where there is no room, the task is followed here alone, and that is
 // logged.
-func TestEnroll_NoRoom(t *testing.T) {
+func TestEnroll_TooManyEntries(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newReplica(t, "first", newMemory(t))
@@ -328,7 +328,7 @@ func TestVisit_StoreAway(t *testing.T) {
 	}
 }
 
-// TestEndLost_Once: of two replicas that notice that work is lost, one posts that.
+// TestEndLost_Once: of two replicas that notice that work is gone, one posts that.
 func TestEndLost_Once(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
