@@ -195,7 +195,9 @@ type queued struct {
 	serial uint64
 }
 
-func (a *answerAccount) load() int64     { return a.all.bytes }
+// before orders accounts by their bytes, the largest first.
+func (a *answerAccount) before(other *answerAccount) bool { return a.all.bytes > other.all.bytes }
+
 func (a *answerAccount) moved(place int) { a.place = place }
 
 // answerOwners is what each owner has of the answers. Only owners that have something
@@ -203,7 +205,7 @@ func (a *answerAccount) moved(place int) { a.place = place }
 type answerOwners struct {
 	byName   map[string]*answerAccount
 	byNumber map[ownerNumber]*answerAccount
-	order    largest[*answerAccount]
+	order    order[*answerAccount]
 	last     ownerNumber
 }
 

@@ -18,7 +18,7 @@ type expiring struct {
 	maxBytes   int64 // 0: unbounded
 	bytes      int64
 	byKey      map[EntryKey]*entry
-	ending     ending
+	ending     order[*entry]
 	serial     uint64       // of the latest entry
 	dropped    func(*entry) // called for everything that leaves; may be nil
 	evicted    uint64       // entries that had to leave before their end
@@ -171,30 +171,7 @@ func (x *expiring) usage() Usage {
 	return Usage{Entries: len(x.byKey), Bytes: x.bytes, Evicted: x.evicted}
 }
 
-// ending orders entries by their end: a heap for container/heap.
-type ending []*entry
+// before orders entries by their end.
+func (e *entry) before(other *entry) bool { return e.until.Before(other.until) }
 
-func (h ending) Len() int           { return len(h) }
-func (h ending) Less(i, j int) bool { return h[i].until.Before(h[j].until) }
-
-func (h ending) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].place, h[j].place = i, j
-}
-
-func (h *ending) Push(x any) {
-	e, ok := x.(*entry)
-	if !ok {
-		return
-	}
-	e.place = len(*h)
-	*h = append(*h, e)
-}
-
-func (h *ending) Pop() any {
-	last := len(*h) - 1
-	e := (*h)[last]
-	(*h)[last] = nil
-	*h = (*h)[:last]
-	return e
-}
+func (e *entry) moved(place int) { e.place = place }

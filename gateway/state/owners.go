@@ -72,7 +72,7 @@ type accounts struct {
 	byOwner map[string]*account
 	kinds   map[string]*amount // of all owners
 	ended   amount             // of all owners: what may be dropped
-	order   largest[*account]  // of those that have something that may be dropped
+	order   order[*account]    // the largest first: of those that have something that may be dropped
 	weight  int64              // bytes that one entry more counts for when owners are compared
 }
 
@@ -166,31 +166,32 @@ func (a *accounts) oldestOfLargest() *entry {
 	return a.oldestOf(a.order[0].owner)
 }
 
-// load is what an account counts for when owners are compared, in bytes.
-func (a *account) load() int64 { return a.all.bytes + int64(a.all.count)*a.weight }
+// before orders accounts by what they have, the largest first.
+func (a *account) before(other *account) bool {
+	return a.all.bytes+int64(a.all.count)*a.weight > other.all.bytes+int64(other.all.count)*other.weight
+}
 
 func (a *account) moved(place int) { a.place = place }
 
-// weighed is an account in the order of [largest]. It is told its place; -1: it left.
-type weighed interface {
-	load() int64
+// placed has a place in an [order]. It is told which; -1: it left.
+type placed[A any] interface {
+	before(other A) bool
 	moved(place int)
 }
 
-// largest orders accounts by what they have, the largest first: a heap for
-// container/heap.
-type largest[A weighed] []A
+// order is a heap for container/heap.
+type order[A placed[A]] []A
 
-func (l largest[A]) Len() int           { return len(l) }
-func (l largest[A]) Less(i, j int) bool { return l[i].load() > l[j].load() }
+func (l order[A]) Len() int           { return len(l) }
+func (l order[A]) Less(i, j int) bool { return l[i].before(l[j]) }
 
-func (l largest[A]) Swap(i, j int) {
+func (l order[A]) Swap(i, j int) {
 	l[i], l[j] = l[j], l[i]
 	l[i].moved(i)
 	l[j].moved(j)
 }
 
-func (l *largest[A]) Push(x any) {
+func (l *order[A]) Push(x any) {
 	a, ok := x.(A)
 	if !ok {
 		return
@@ -199,7 +200,7 @@ func (l *largest[A]) Push(x any) {
 	*l = append(*l, a)
 }
 
-func (l *largest[A]) Pop() any {
+func (l *order[A]) Pop() any {
 	last := len(*l) - 1
 	a := (*l)[last]
 	var none A

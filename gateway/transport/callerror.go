@@ -26,6 +26,22 @@ func AddEvidence(h http.Header, tokens []string) {
 	}
 }
 
+// BrokenError is what it means that a request or its answer broke off: an
+// *egress.DeniedError, a *[TimeoutError], the context's error or an *[UnreachableError].
+func BrokenError(ctx context.Context, e Endpoint, err error) error {
+	if denied, ok := errors.AsType[*egress.DeniedError](err); ok {
+		return denied
+	}
+	switch {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
+		return &TimeoutError{Agent: e.Agent, After: e.Timeout}
+	case ctx.Err() != nil:
+		return ctx.Err()
+	default:
+		return &UnreachableError{Agent: e.Agent, Err: err}
+	}
+}
+
 // CallError is why a call over HTTP has no response: *egress.DeniedError, a
 // *[TimeoutError], a *[UnreachableError], or the context's error where the caller went
 // away, which is not the agent's fault.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/aepb/aepb-gateway/ect"
@@ -22,14 +23,17 @@ import (
 // somewhere, in its body or its path.
 var streamHints = []string{"SendStreamingMessage", "SubscribeToTask", "message/stream", "tasks/resubscribe", ":stream", ":subscribe"}
 
+// holds reports whether a hint is in the path or in the body of a request.
+func holds(wire translators.Wire, hints []string) bool {
+	return slices.ContainsFunc(hints, func(hint string) bool {
+		return strings.Contains(wire.Path, hint) || wire.Form != form.FormHTTP && bytes.Contains(wire.Body, []byte(hint))
+	})
+}
+
 // streaming reports whether a request asks for a stream. Most do not, and are
 // not read for it.
 func streaming(codec translators.Translator, wire translators.Wire) bool {
-	hinted := false
-	for _, hint := range streamHints {
-		hinted = hinted || strings.Contains(wire.Path, hint) || wire.Form != form.FormHTTP && bytes.Contains(wire.Body, []byte(hint))
-	}
-	if !hinted {
+	if !holds(wire, streamHints) {
 		return false
 	}
 	m, _ := codec.Decode(wire)
@@ -80,11 +84,7 @@ var cardHints = []string{"ExtendedAgentCard", "ExtendedCard", "/extendedAgentCar
 
 // asksCard is the request for the extended card, decoded; nil: it is another request.
 func asksCard(codec translators.Translator, wire translators.Wire) *canonical.Message {
-	hinted := false
-	for _, hint := range cardHints {
-		hinted = hinted || strings.Contains(wire.Path, hint) || wire.Form != form.FormHTTP && bytes.Contains(wire.Body, []byte(hint))
-	}
-	if !hinted {
+	if !holds(wire, cardHints) {
 		return nil
 	}
 	m, err := codec.Decode(wire)

@@ -234,16 +234,10 @@ func (d *Dialer) hasher(seen verified, answer []byte) translators.Hasher {
 func failed(ctx context.Context, ep transport.Endpoint, err error) error {
 	var denied *egress.DeniedError
 	var bad *transport.BadReplyError
-	switch {
-	case errors.As(err, &denied), errors.As(err, &bad):
+	if errors.As(err, &denied) || errors.As(err, &bad) {
 		return err
-	case errors.Is(ctx.Err(), context.DeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
-		return &transport.TimeoutError{Agent: ep.Agent, After: ep.Timeout}
-	case ctx.Err() != nil:
-		return ctx.Err()
-	default:
-		return &transport.UnreachableError{Agent: ep.Agent, Err: err}
 	}
+	return transport.BrokenError(ctx, ep, err)
 }
 
 // Describe asks an agent who it is and what it can do.

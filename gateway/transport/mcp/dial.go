@@ -13,7 +13,6 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/transport"
-	"github.com/aepb/aepb-gateway/gateway/transport/egress"
 	"github.com/aepb/aepb-gateway/gateway/transport/sse"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -202,7 +201,7 @@ func (l *line) open(ctx, inner context.Context, wire translators.Wire, s session
 	if refused(response, re) {
 		defer func() { _ = response.Body.Close() }()
 		out.Media = translators.MediaText
-		out.Body, err = l.text(ctx, response)
+		out.Body, err = l.whole(ctx, response, " bytes")
 		return transport.Reply{Evidence: evidence, Wire: out}, nil, err
 	}
 	if !streaming(response) {
@@ -240,18 +239,8 @@ func (l *line) tooLong(reason string) error {
 
 // failed says what it means that a request or its answer broke off.
 func (l *line) failed(ctx context.Context, err error) error {
-	var denied *egress.DeniedError
-	var limit *sse.LimitError
-	switch {
-	case errors.As(err, &denied):
-		return denied
-	case errors.As(err, &limit):
+	if limit, ok := errors.AsType[*sse.LimitError](err); ok {
 		return l.tooLong("its event stream is too large: " + limit.What + " beyond " + strconv.Itoa(limit.Limit))
-	case errors.Is(ctx.Err(), context.DeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
-		return &transport.TimeoutError{Agent: l.ep.Agent, After: l.ep.Timeout}
-	case ctx.Err() != nil:
-		return ctx.Err()
-	default:
-		return &transport.UnreachableError{Agent: l.ep.Agent, Err: err}
 	}
+	return transport.BrokenError(ctx, l.ep, err)
 }

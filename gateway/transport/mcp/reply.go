@@ -58,15 +58,10 @@ func (l *line) read(ctx context.Context, response *http.Response, request transl
 func (l *line) limit() int { return l.d.deps.Form.Info().BodyLimit }
 
 func (l *line) readJSON(ctx context.Context, response *http.Response, request translators.Wire) ([]byte, error) {
-	body, err := transport.ReadAll(io.LimitReader(response.Body, int64(l.limit())+1), response.ContentLength)
-	if err == nil {
-		err = ctx.Err() // a server that sees the deadline may end half an answer properly
-	}
+	body, err := l.whole(ctx, response, " octets")
 	switch {
 	case err != nil:
-		return nil, l.failed(ctx, err)
-	case len(body) > l.limit():
-		return nil, l.tooLong("larger than " + strconv.Itoa(l.limit()) + " octets")
+		return nil, err
 	case len(bytes.TrimSpace(body)) == 0:
 		return nil, l.refused(response, "an empty reply with HTTP status "+strconv.Itoa(response.StatusCode))
 	}
@@ -94,14 +89,14 @@ func refused(response *http.Response, re canonical.Op) bool {
 		response.Header.Get("Content-Encoding") == "" && transport.MediaType(response.Header) == translators.MediaText
 }
 
-// text reads such a refusal.
-func (l *line) text(ctx context.Context, response *http.Response) ([]byte, error) {
+// whole reads a response to its end, within bounds.
+func (l *line) whole(ctx context.Context, response *http.Response, unit string) ([]byte, error) {
 	body, err := transport.ReadAll(io.LimitReader(response.Body, int64(l.limit())+1), response.ContentLength)
-	switch {
-	case err != nil || ctx.Err() != nil:
-		return nil, l.failed(ctx, cmp.Or(err, ctx.Err()))
+	switch err = cmp.Or(err, ctx.Err()); { // a server that sees the deadline may end half an answer properly
+	case err != nil:
+		return nil, l.failed(ctx, err)
 	case len(body) > l.limit():
-		return nil, l.tooLong("larger than " + strconv.Itoa(l.limit()) + " bytes")
+		return nil, l.tooLong("larger than " + strconv.Itoa(l.limit()) + unit)
 	default:
 		return body, nil
 	}
