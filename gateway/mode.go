@@ -328,7 +328,7 @@ func (x *exchange) sides() routing.Sides {
 }
 
 // kin: both sides use the words of one protocol, whoever carries them.
-func (x *exchange) kin() bool { return x.sides().Kin(x.agentVersion()) }
+func (x *exchange) kin() bool { return x.sides().SameWords(x.agentVersion()) }
 
 // relay: both sides speak one protocol.
 // SLIM is two if its agents use the words of different ones.

@@ -187,7 +187,7 @@ func (s *Service) concerned(r ect.Record, caller ect.Identity) (directory.Agent,
 	return directory.Agent{}, false
 }
 
-// askedIn is the protocol in which somebody asked for what a token of ours is
+// protocolOf is the protocol in which this identity asked for what a token of ours is
 // about, if it is one with rollbacks over HTTP.
 func (s *Service) protocolOf(r ect.Record, who ect.Identity) canonical.Binding {
 	if r.Issuer != s.deps.Self {
@@ -198,9 +198,9 @@ func (s *Service) protocolOf(r ect.Record, who ect.Identity) canonical.Binding {
 		return ""
 	}
 	caller, _ := claims.Ext.String(ect.ExtCaller)
-	leg, _ := claims.Ext.String(ect.ExtLeg)
+	direction, _ := claims.Ext.String(ect.ExtLeg)
 	source, _ := claims.Ext.String(ect.ExtSourceProtocol)
-	if _, ok := s.deps.Network.Rollbacks[canonical.Binding(source)]; !ok || caller != string(who) || attest.Direction(leg) != attest.Request {
+	if _, ok := s.deps.Network.Rollbacks[canonical.Binding(source)]; !ok || caller != string(who) || attest.Direction(direction) != attest.Request {
 		return ""
 	}
 	return canonical.Binding(source)

@@ -102,7 +102,7 @@ func (r Router) Resolve(ctx context.Context, q Query) (Route, error) {
 
 // resolveName finds what the message calls.
 func (r Router) resolveName(ctx context.Context, q Query, out Route, listed directory.Endpoint) (Route, error) {
-	within := q.Kin(q.version(out)) || q.Message.Op != canonical.OpInvoke // the caller and the agent use the same words
+	within := q.SameWords(q.version(out)) || q.Message.Op != canonical.OpInvoke // the caller and the agent use the same words
 	if within {
 		out = r.rename(ctx, q, out, listed)
 	}
@@ -129,7 +129,7 @@ func (r Router) throughPeer(ctx context.Context, q Query, out Route) (Route, err
 		URL: via.URL(), Caller: q.In.Call.Caller.ID, Timeout: q.To.Agent.Timeout,
 	})
 	listed, _ := q.To.Agent.EndpointOf(via.To)
-	if listed.Through == "" || q.Kin(q.version(out)) || q.Message.Op != canonical.OpInvoke {
+	if listed.Through == "" || q.SameWords(q.version(out)) || q.Message.Op != canonical.OpInvoke {
 		return out, r.Directory.Admits(q.To.Agent, listed, Called(q.Message))
 	}
 	var err error
@@ -220,7 +220,7 @@ func (q Query) known(out Route, name string) *canonical.Capability {
 // is known what it has to repeat. A caller of the translate endpoint has no
 // such header.
 func (q Query) mirror(out Route) (Route, error) {
-	if q.To.Features.Mirrorer != nil && q.Kin(q.version(out)) {
+	if q.To.Features.Mirrorer != nil && q.SameWords(q.version(out)) {
 		out.Marks = q.known(out, Called(out.Message))
 	}
 	mirrorer := q.In.Features.Mirrorer

@@ -16,9 +16,9 @@ type Sides struct {
 	Message *canonical.Message // of the caller
 }
 
-// Kin reports whether both sides use the words of one protocol, whatever carries them. version
+// SameWords reports whether both sides use the words of one protocol, whatever carries them. version
 // is that in which the agent is spoken to.
-func (s Sides) Kin(version string) bool {
+func (s Sides) SameWords(version string) bool {
 	return wordsOf(s.In.Source, s.In.Features, s.Message.Origin.Version) == wordsOf(s.To.Codec, s.To.Features, version)
 }
 
@@ -32,7 +32,7 @@ func wordsOf(t translators.Translator, f *translators.Features, version string) 
 // Relay reports whether both sides speak one protocol. SLIM is two if its agents use the words
 // of different ones.
 func (s Sides) Relay(version string) bool {
-	return s.In.Source.Info().Binding == s.To.Codec.Info().Binding && (s.Message == nil || s.Kin(version))
+	return s.In.Source.Info().Binding == s.To.Codec.Info().Binding && (s.Message == nil || s.SameWords(version))
 }
 
 // Way is how the caller's protocol asks.
@@ -56,7 +56,7 @@ func (s Sides) Asking(version string) translators.Asking {
 // understood: what an agent of the same protocol asks in its own words needs no
 // form; across protocols there is nothing else.
 func (s Sides) understood(mode canonical.Mode, version string) bool {
-	return (mode != canonical.ModeSampling && mode != canonical.ModeRoots) || s.Kin(version)
+	return (mode != canonical.ModeSampling && mode != canonical.ModeRoots) || s.SameWords(version)
 }
 
 // Askable is what the agent may ask, because this caller can answer it.
