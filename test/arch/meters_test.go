@@ -42,7 +42,7 @@ func meters() []meter {
 		{"arrows that run back up in gateway/", 40, 0, arrowsBack},
 		{"files that write one field, worst", 6, 0, mostWriters},
 		{"fields that more than 2 files write", 12, 0, fieldsOfManyWriters},
-		{"forbidden words, production", 588, 0, wordsInProduction},
+		{"forbidden words, production", 586, 0, wordsInProduction},
 		{"forbidden words, tests", 1074, 0, wordsInTests},
 		{"production lines", 96900, 100, productionLines},
 		{"places that sign in gateway/", 1, 0, placesThatSign},
@@ -56,12 +56,16 @@ func meters() []meter {
 // cleanPackages hold no forbidden word, in production or in tests. A package
 // that is new or rewritten gets a row, no row is taken out.
 var cleanPackages = []string{
+	"gateway/admission",
 	"gateway/attest",
 	"gateway/conversation",
 	"gateway/destination",
 	"gateway/idempotency",
 	"gateway/mcpbridge",
 	"gateway/outbound",
+	"gateway/rollback",
+	"gateway/routing",
+	"gateway/task",
 	"gateway/task/store",
 	"gateway/worker",
 	"gateway/state/seal",
