@@ -187,7 +187,7 @@ func (s *Service) concerned(r ect.Record, caller ect.Identity) (directory.Agent,
 	return directory.Agent{}, false
 }
 
-// askedIn is the protocol in which somebody asked for what a token of ours is
+// protocolOf is the protocol in which this identity asked for what a token of ours is
 // about, if it is one with rollbacks over HTTP.
 func (s *Service) protocolOf(r ect.Record, who ect.Identity) canonical.Binding {
 	if r.Issuer != s.deps.Self {

@@ -40,21 +40,21 @@ var errAway = errors.New("away")
 
 // agent describes itself, and can change between two questions.
 type agent struct {
-	mu       sync.Mutex
-	versions []string // that it speaks, preferred first
-	skills   [][]canonical.Capability
-	queried    []transport.Endpoint
-	fail     error
+	mu        sync.Mutex
+	versions  []string // that it speaks, preferred first
+	skills    [][]canonical.Capability
+	questions []transport.Endpoint
+	fail      error
 }
 
 func (a *agent) Describe(_ context.Context, e transport.Endpoint) (*canonical.Description, transport.Endpoint, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.queried = append(a.queried, e)
+	a.questions = append(a.questions, e)
 	if a.fail != nil {
 		return nil, e, a.fail
 	}
-	skills := a.skills[min(len(a.queried), len(a.skills))-1]
+	skills := a.skills[min(len(a.questions), len(a.skills))-1]
 	if e.Version == "" {
 		e.Version = a.versions[0]
 	} else {
@@ -63,7 +63,7 @@ func (a *agent) Describe(_ context.Context, e transport.Endpoint) (*canonical.De
 	return &canonical.Description{Name: "calculator", Versions: a.versions, Capabilities: skills}, e, nil
 }
 
-// ByCapabilities: it looks at what a client can be queried.
+// ByCapabilities: it looks at what a client can be asked.
 func (*agent) ByCapabilities() {}
 
 // client asks no one.
@@ -187,13 +187,13 @@ func TestResolve_Skill(t *testing.T) {
 	two := skills("add", "sub")
 	content := append(skills("add"), canonical.Capability{ID: "poem", Profile: canonical.ProfilePrompt})
 	for name, c := range map[string]struct {
-		from    canonical.Binding
-		has     [][]canonical.Capability
-		message *canonical.Message
-		begun   string
-		want    string
-		queried   int
-		is      func(error) bool
+		from      canonical.Binding
+		has       [][]canonical.Capability
+		message   *canonical.Message
+		begun     string
+		want      string
+		questions int
+		is        func(error) bool
 	}{
 		"the only one":                  {a2a.Binding, [][]canonical.Capability{skills("add")}, message(""), "", "add", 1, nil},
 		"the only one beside content":   {a2a.Binding, [][]canonical.Capability{content}, message(""), "", "add", 1, nil},
@@ -224,8 +224,8 @@ func TestResolve_Skill(t *testing.T) {
 		if got.Capability != nil {
 			id = got.Capability.ID
 		}
-		if (c.is == nil) != (err == nil) || c.is != nil && !c.is(err) || id != c.want || len(e.agent.queried) != c.queried {
-			t.Errorf("%s: %q, %v, queried %d times; expected %q, %d times", name, id, err, len(e.agent.queried), c.want, c.queried)
+		if (c.is == nil) != (err == nil) || c.is != nil && !c.is(err) || id != c.want || len(e.agent.questions) != c.questions {
+			t.Errorf("%s: %q, %v, asked %d times; expected %q, %d times", name, id, err, len(e.agent.questions), c.want, c.questions)
 		}
 		if err == nil && (got.Capable() != got.Capability || got.Description == nil || got.Message != c.message || got.Renamed) {
 			t.Errorf("%s: the route is %+v", name, got)
@@ -243,7 +243,7 @@ func TestResolve_RenewedSeldom(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if n := len(e.agent.queried); n != 2 {
+	if n := len(e.agent.questions); n != 2 {
 		t.Errorf("asked %d times", n)
 	}
 }
@@ -282,10 +282,10 @@ func TestResolve_Endpoint(t *testing.T) {
 		at.ID, at.URL, at.Version = peerID, "https://next.example/t?dest=calculator&from=mcp-v1&to=far-v1", mcp.Modern
 	}
 	for name, c := range map[string]struct {
-		edit  func(*env)
-		want  transport.Endpoint
-		queried int
-		is    func(error) bool
+		edit      func(*env)
+		want      transport.Endpoint
+		questions int
+		is        func(error) bool
 	}{
 		"as it describes itself": {nil, endpoint(same), 1, nil},
 		"its own timeout": {func(e *env) { e.list(func(a *directory.Agent) { a.Timeout = time.Second }) }, endpoint(func(at *transport.Endpoint) {
@@ -335,8 +335,8 @@ func TestResolve_Endpoint(t *testing.T) {
 		if (c.is == nil) != (err == nil) || c.is != nil && !c.is(err) {
 			t.Errorf("%s: %T %v", name, err, err)
 		}
-		if diff := cmp.Diff(c.want, got.Endpoint); diff != "" || len(e.agent.queried) != c.queried {
-			t.Errorf("%s: asked %d times, expected %d; -want +got\n%s", name, len(e.agent.queried), c.queried, diff)
+		if diff := cmp.Diff(c.want, got.Endpoint); diff != "" || len(e.agent.questions) != c.questions {
+			t.Errorf("%s: asked %d times, expected %d; -want +got\n%s", name, len(e.agent.questions), c.questions, diff)
 		}
 		if got.Message != e.query.Message {
 			t.Errorf("%s: the message is lost", name)
@@ -357,8 +357,8 @@ func TestResolve_Relay(t *testing.T) {
 		if err != nil || got.Endpoint.Session != session || got.Endpoint.Beside != (session == "") || len(got.Endpoint.Asked) != 2 {
 			t.Errorf("session %q: %v, %+v", session, err, got.Endpoint)
 		}
-		if len(e.agent.queried) == 0 || len(e.agent.queried[0].Asked) != 2 {
-			t.Errorf("the agent is asked as %+v", e.agent.queried)
+		if len(e.agent.questions) == 0 || len(e.agent.questions[0].Asked) != 2 {
+			t.Errorf("the agent is asked as %+v", e.agent.questions)
 		}
 	}
 }
@@ -369,10 +369,10 @@ func TestResolve_Renamed(t *testing.T) {
 	t.Parallel()
 	prompt := []canonical.Capability{{ID: "a poem", Profile: canonical.ProfilePrompt}}
 	for name, c := range map[string]struct {
-		has   [][]canonical.Capability
-		call  string
-		want  string
-		queried int
+		has       [][]canonical.Capability
+		call      string
+		want      string
+		questions int
 	}{
 		"its own name":      {[][]canonical.Capability{skills("add")}, "add", "add", 1},
 		"a listed name":     {[][]canonical.Capability{skills("add up")}, "add_up", "add up", 1},
@@ -384,8 +384,8 @@ func TestResolve_Renamed(t *testing.T) {
 		m := call(c.call)
 		e.query.Message = m
 		got, err := e.resolve()
-		if err != nil || routing.Called(got.Message) != c.want || got.Renamed != (c.want != c.call) || len(e.agent.queried) != c.queried || got.Capability != nil {
-			t.Errorf("%s: called is %q, renamed %t, queried %d times, %v", name, routing.Called(got.Message), got.Renamed, len(e.agent.queried), err)
+		if err != nil || routing.Called(got.Message) != c.want || got.Renamed != (c.want != c.call) || len(e.agent.questions) != c.questions || got.Capability != nil {
+			t.Errorf("%s: called is %q, renamed %t, asked %d times, %v", name, routing.Called(got.Message), got.Renamed, len(e.agent.questions), err)
 		}
 		if routing.Called(m) != c.call {
 			t.Errorf("%s: the caller's message says %q", name, routing.Called(m))

@@ -37,8 +37,8 @@ func TestSides_SameWords(t *testing.T) {
 	t.Parallel()
 	tools, tasks, over := codec(mcp.Binding), codec(a2a.Binding), carrier{}
 	for name, c := range map[string]struct {
-		sides      routing.Sides
-		version    string
+		sides       routing.Sides
+		version     string
 		same, relay bool
 	}{
 		"one protocol":                {sides(tools, "", tools), "", true, true},
@@ -52,7 +52,7 @@ func TestSides_SameWords(t *testing.T) {
 		"one protocol, other version": {sides(tools, mcp.Modern, tools), mcp.Legacy, true, true},
 	} {
 		if same, relay := c.sides.SameWords(c.version), c.sides.Relay(c.version); same != c.same || relay != c.relay {
-			t.Errorf("%s: same %t, relay %t", name, same, relay)
+			t.Errorf("%s: the same words %t, relay %t", name, same, relay)
 		}
 	}
 	before := sides(over, "", over)
@@ -71,15 +71,15 @@ func TestSides_Askable(t *testing.T) {
 		asking  translators.Asking
 		askable []canonical.Mode
 	}{
-		"by its task":                      {sides(tasks, "", tools), translators.AskTask, []canonical.Mode{form, canonical.ModeURL}},
-		"by a reply":                       {sides(tools, mcp.Modern, tasks, form), translators.AskReply, []canonical.Mode{form}},
-		"in a stream":                      {sides(tools, mcp.Legacy, tasks, form), translators.AskStream, []canonical.Mode{form}},
-		"it answers nothing":               {sides(tools, mcp.Modern, tasks), translators.AskNone, nil},
-		"only what has no form":            {sides(tools, mcp.Modern, tasks, sampling, canonical.ModeRoots), translators.AskNone, nil},
-		"what has no form, to its same":     {sides(tools, mcp.Modern, tools, sampling), translators.AskReply, []canonical.Mode{sampling}},
-		"across, what has a form of these": {sides(tools, mcp.Modern, tasks, sampling, form), translators.AskReply, []canonical.Mode{form}},
-		"its version has no questions":     {sides(tools, mcp.LegacyMarch, tasks, form), translators.AskNone, nil},
-		"its protocol has no questions":    {sides(silent, "", tasks, form), translators.AskNone, nil},
+		"by its task":                           {sides(tasks, "", tools), translators.AskTask, []canonical.Mode{form, canonical.ModeURL}},
+		"by a reply":                            {sides(tools, mcp.Modern, tasks, form), translators.AskReply, []canonical.Mode{form}},
+		"in a stream":                           {sides(tools, mcp.Legacy, tasks, form), translators.AskStream, []canonical.Mode{form}},
+		"it answers nothing":                    {sides(tools, mcp.Modern, tasks), translators.AskNone, nil},
+		"only what has no form":                 {sides(tools, mcp.Modern, tasks, sampling, canonical.ModeRoots), translators.AskNone, nil},
+		"what has no form, to its own protocol": {sides(tools, mcp.Modern, tools, sampling), translators.AskReply, []canonical.Mode{sampling}},
+		"across, what has a form of these":      {sides(tools, mcp.Modern, tasks, sampling, form), translators.AskReply, []canonical.Mode{form}},
+		"its version has no questions":          {sides(tools, mcp.LegacyMarch, tasks, form), translators.AskNone, nil},
+		"its protocol has no questions":         {sides(silent, "", tasks, form), translators.AskNone, nil},
 	} {
 		if got := c.sides.Asking(""); got != c.asking {
 			t.Errorf("%s: asked %q, expected %q", name, got, c.asking)
@@ -88,9 +88,9 @@ func TestSides_Askable(t *testing.T) {
 			t.Errorf("%s: %v, expected %v", name, got, c.askable)
 		}
 	}
-	queried := sides(tools, mcp.Modern, tasks, form, sampling)
-	if queried.Askable(""); len(queried.Message.Preferences.CanAnswer) != 2 || queried.Message.Preferences.CanAnswer[1] != sampling {
-		t.Errorf("what the caller answers was changed: %v", queried.Message.Preferences.CanAnswer)
+	both := sides(tools, mcp.Modern, tasks, form, sampling)
+	if both.Askable(""); len(both.Message.Preferences.CanAnswer) != 2 || both.Message.Preferences.CanAnswer[1] != sampling {
+		t.Errorf("what the caller answers was changed: %v", both.Message.Preferences.CanAnswer)
 	}
 }
 

@@ -27,6 +27,7 @@ type entries struct {
 	store.Entries
 
 	list, swap error
+	before     func(store.EntryKey) // each Swap; nil: nothing
 }
 
 func (e *entries) List(ctx context.Context, kind, group, after string, limit int) ([]store.Entry, error) {
@@ -39,6 +40,9 @@ func (e *entries) List(ctx context.Context, kind, group, after string, limit int
 func (e *entries) Swap(ctx context.Context, key store.EntryKey, old uint64, value []byte, until time.Time) (uint64, bool, error) {
 	if e.swap != nil {
 		return 0, false, e.swap
+	}
+	if e.before != nil {
+		e.before(key)
 	}
 	return e.Entries.Swap(ctx, key, old, value, until)
 }
@@ -159,7 +163,7 @@ func TestVisit_WhoFollows(t *testing.T) {
 		"it waits, with the agent's":    {func(rec *store.Record) { rec.Resume = store.ResumeTask }, false, ""},
 		"its work is lost":              {func(rec *store.Record) { rec.Runner, rec.TaskID = gone, "" }, false, "t failed"},
 		"its work is here":              {func(rec *store.Record) { rec.Runner = alive }, false, ""},
-		"its work is gone, and goes on": {func(rec *store.Record) { rec.Runner, rec.Follower = gone, gone }, true, "t working"},
+		"its work is lost, and goes on": {func(rec *store.Record) { rec.Runner, rec.Follower = gone, gone }, true, "t working"},
 		"it has ended just now":         {func(rec *store.Record) { rec.Task.Status.State = canonical.StateCompleted }, false, ""},
 		ended:                           {func(rec *store.Record) { rec.Task.Status.State = canonical.StateCompleted }, true, ""},
 	} {
@@ -237,9 +241,9 @@ func nameOf(r, second *replica) string {
 	return "third"
 }
 
-// TestEnroll_TooManyEntries: where there is no room, the task is followed here alone, and that is
+// TestEnroll_StoreFull: where there is no room, the task is followed here alone, and that is
 // logged.
-func TestEnroll_TooManyEntries(t *testing.T) {
+func TestEnroll_StoreFull(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newReplica(t, "first", newMemory(t))
@@ -328,7 +332,7 @@ func TestVisit_StoreAway(t *testing.T) {
 	}
 }
 
-// TestEndLost_Once: of two replicas that notice that work is gone, one posts that.
+// TestEndLost_Once: of two replicas that notice that work is lost, one posts that.
 func TestEndLost_Once(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -347,6 +351,31 @@ func TestEndLost_Once(t *testing.T) {
 		first.entries.swap = &state.UnavailableError{}
 		if err := first.EndLost(t.Context(), saved); !errors.As(err, new(*problem.RecordingError)) {
 			t.Errorf("while the store is away: %v", err)
+		}
+	})
+}
+
+// TestVisit_AnotherIsFirst: a task that another replica takes in the same moment is left to it.
+func TestVisit_AnotherIsFirst(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newReplica(t, "first", newMemory(t))
+		defer r.workers.Close()
+		key := store.FailoverKey(r.save(nil).Key)
+		value := []byte(`{"Caller":"alice","Version":"","Form":"","Task":{"Kind":"task","Group":"alice\u0000painter","ID":"t"},"By":"lost"}`)
+		revision, _, err := r.entries.Swap(t.Context(), key, 0, value, time.Now().Add(store.RecordLife))
+		r.must(err)
+		r.entries.before = func(at store.EntryKey) {
+			if at == key {
+				r.entries.before = nil
+				_, _, err := r.entries.Entries.Swap(t.Context(), key, revision, value, time.Now().Add(store.RecordLife))
+				r.must(err)
+			}
+		}
+		r.must(r.Begin())
+		r.after(store.HeartbeatInterval)
+		if r.entries.before != nil || len(r.followed) != 0 {
+			t.Errorf("taken by the other: %t, followed %q", r.entries.before == nil, r.followed)
 		}
 	})
 }
