@@ -217,7 +217,7 @@ func TestAdmit_ReadOnce(t *testing.T) {
 		"unreadable, while draining": {"{", func(e *env, _ *transport.Call) { e.draining = true }, 1, func(err error) bool {
 			return err != nil && !is[*problem.DrainingError](err)
 		}},
-		"read by its server": {addBody, func(e *env, c *transport.Call) {
+		"read by its server": {addBody, func(_ *env, c *transport.Call) {
 			c.Message = &canonical.Message{Op: canonical.OpInvoke, Phase: canonical.PhaseRequest, Body: &canonical.Invoke{}}
 		}, 0, nil},
 		"refused by policy": {addBody, func(e *env, _ *transport.Call) { e.list("calculator", policy.Rules{}) }, 0, is[*policy.Forbidden]},
@@ -388,8 +388,8 @@ func TestResume_OnBehalf(t *testing.T) {
 		}, nil},
 		"a level required":     {func(e *env, _ *transport.Call) { e.rules.Constraints.MinLevel = ect.L2 }, nil},
 		"not allowed any more": {func(e *env, _ *transport.Call) { e.list("calculator", policy.Rules{}) }, is[*policy.Forbidden]},
-		"not listed any more":  {func(e *env, c *transport.Call) { c.Agent = "abacus" }, is[*problem.UnknownAgentError]},
-		"not spoken any more":  {func(e *env, c *transport.Call) { c.Wire.Binding = "telex-v1" }, is[*problem.NoPathError]},
+		"not listed any more":  {func(_ *env, c *transport.Call) { c.Agent = "abacus" }, is[*problem.UnknownAgentError]},
+		"not spoken any more":  {func(_ *env, c *transport.Call) { c.Wire.Binding = "telex-v1" }, is[*problem.NoPathError]},
 	} {
 		e := newEnv(t)
 		call, message := e.call(""), &canonical.Message{Op: canonical.OpInvoke}
