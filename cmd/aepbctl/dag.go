@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"slices"
@@ -31,14 +30,7 @@ func dagCommand(t *target) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			views = ordered(views)
-			if err := t.show(cmd, views, func(w io.Writer) error { return printChain(w, views) }); err != nil {
-				return err
-			}
-			if slices.ContainsFunc(views, func(v tokenView) bool { return !v.Verified }) {
-				return errRefused
-			}
-			return nil
+			return t.showChain(cmd, ordered(views))
 		},
 	}
 }

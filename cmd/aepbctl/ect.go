@@ -134,19 +134,22 @@ func ectVerify(t *target) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := t.show(cmd, views, func(w io.Writer) error { return printChain(w, views) }); err != nil {
-				return err
-			}
-			if slices.ContainsFunc(views, func(v tokenView) bool { return !v.Verified }) {
-				return errRefused
-			}
-			return nil
+			return t.showChain(cmd, views)
 		},
 	}
 	cmd.Flags().StringVar(&bundleFile, "bundle", "", "a SPIFFE bundle (JSON) instead of the CA file; needs --trust-domain")
 	cmd.Flags().StringVar(&domain, "trust-domain", "", "the trust domain of --bundle")
 	cmd.MarkFlagsRequiredTogether("bundle", "trust-domain")
 	return cmd
+}
+
+// showChain prints tokens that were judged. One that is not verified is refused.
+func (t *target) showChain(cmd *cobra.Command, views []tokenView) error {
+	err := t.show(cmd, views, func(w io.Writer) error { return printChain(w, views) })
+	if err == nil && slices.ContainsFunc(views, func(v tokenView) bool { return !v.Verified }) {
+		return errRefused
+	}
+	return err
 }
 
 func (t *target) anchors(bundleFile, domain string) (*identity.Bundle, error) {

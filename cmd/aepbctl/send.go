@@ -191,11 +191,8 @@ func asJSON(body []byte) json.RawMessage {
 }
 
 func (d delivery) print(w io.Writer) error {
-	if _, err := fmt.Fprintf(w, "%s\n", visible(d.Reply)); err != nil {
+	if err := (translation{Message: d.Reply, Losses: d.Losses}).print(w); err != nil {
 		return err
-	}
-	for _, loss := range d.Losses {
-		fmt.Fprintln(w, "loss", line(loss))
 	}
 	return printChain(w, d.ECTs)
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"strconv"
 	"strings"
 )
 
@@ -74,6 +75,18 @@ func MediaType(h http.Header) string {
 		return ""
 	}
 	return name
+}
+
+// Respond writes a message that is for this caller alone. One that went away needs no
+// answer.
+func Respond(w http.ResponseWriter, media string, body []byte, status int) {
+	h := w.Header()
+	h.Set("Content-Type", media)
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	_, _ = w.Write(body)
 }
 
 // Unchanged reads If-None-Match (RFC 9110, section 13.1.2): a client has what tag names.

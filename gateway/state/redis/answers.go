@@ -46,9 +46,7 @@ func (s *Store) Confirm(ctx context.Context, key ect.ReplayKey, answer []byte, u
 // setLua: KEYS answer, its owner's answers by their end, what each takes; ARGV what
 // it is, until (ms), what it takes, most bytes of an owner, what the names of answers
 // begin with, the rest of its name.
-const setLua = `
-local t = redis.call('TIME')
-local now = t[1] * 1000 + math.floor(t[2] / 1000)
+const setLua = clockLua + `
 local function forget(name)
   local size = redis.call('HGET', KEYS[3], name)
   if not size then return end

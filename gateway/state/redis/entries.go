@@ -21,9 +21,7 @@ import (
 // what they take. The last two ARGV are the account of all, "" in a cluster, and the bytes
 // that one entry more counts for in that order. An entry that was never counted leaves
 // without a trace.
-const accountsLua = `
-local t = redis.call('TIME')
-local now = t[1] * 1000 + math.floor(t[2] / 1000)
+const accountsLua = clockLua + `
 local all, weight = ARGV[#ARGV - 1], tonumber(ARGV[#ARGV])
 local function number(account, field) return tonumber(redis.call('HGET', account .. ':h', field) or '0') end
 local function kept(account, name)

@@ -28,14 +28,8 @@ const (
 	relievedAt    = 0.6
 )
 
-// accountLua counts a record for its holder. KEYS the holder's records in the order in
-// which they leave, by their ends, and their sizes; ARGV the record, 1 if we signed it
-// and else 0, its size, until (ms), the share, its workflow's list or "". What it answers
-// after ok left: a record, its workflow's list and 1 if we signed it, in turn, 32 of them at most. The
-// oldest of others leave while they take more than an eighth, else the oldest of our own.
-const accountLua = `
-local t = redis.call('TIME')
-local now, til = t[1] * 1000 + math.floor(t[2] / 1000), tonumber(ARGV[4])
+// dropLua takes a record out of the account that KEYS are, see accountLua.
+const dropLua = `
 local function drop(one)
   local ours = tonumber(redis.call('ZSCORE', KEYS[1], one) or 0) >= 4503599627370496
   local size, list = string.match(redis.call('HGET', KEYS[3], one) or '0 ', '^(%d+) (.*)$')
@@ -46,6 +40,15 @@ local function drop(one)
   if ours then redis.call('HINCRBY', KEYS[3], 'own', -tonumber(size)) end
   return list, ours and '1' or '0'
 end
+`
+
+// accountLua counts a record for its holder. KEYS the holder's records in the order in
+// which they leave, by their ends, and their sizes; ARGV the record, 1 if we signed it
+// and else 0, its size, until (ms), the share, its workflow's list or "". What it answers
+// after ok left: a record, its workflow's list and 1 if we signed it, in turn, 32 of them at most. The
+// oldest of others leave while they take more than an eighth, else the oldest of our own.
+const accountLua = clockLua + dropLua + `
+local til = tonumber(ARGV[4])
 for _, one in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', string.format('(%.0f', now), 'LIMIT', 0, 32)) do drop(one) end
 local had = redis.call('HGET', KEYS[3], ARGV[1])
 if had then
@@ -75,10 +78,7 @@ while #gone < 96 do
   local list, ours = drop(one)
   gone[#gone + 1], gone[#gone + 2], gone[#gone + 3] = one, list, ours
 end
-for i = 1, 3 do
-  local left = redis.call('PTTL', KEYS[i])
-  if left < 0 or left < til - now then redis.call('PEXPIREAT', KEYS[i], ARGV[4]) end
-end
+for i = 1, 3 do lives(KEYS[i], ARGV[4]) end
 return gone
 `
 
@@ -96,14 +96,8 @@ if redis.call('PTTL', KEYS[2]) > tonumber(ARGV[2]) then redis.call('PEXPIRE', KE
 return {'ok'}`
 
 // releaseLua takes a record out of a holder's account: KEYS as accountLua; ARGV the record.
-const releaseLua = `
-local size = string.match(redis.call('HGET', KEYS[3], ARGV[1]) or '', '^(%d+) ')
-if not size then return {'ok'} end
-if tonumber(redis.call('ZSCORE', KEYS[1], ARGV[1]) or 0) >= 4503599627370496 then redis.call('HINCRBY', KEYS[3], 'own', -tonumber(size)) end
-redis.call('HINCRBY', KEYS[3], 'sum', -tonumber(size))
-redis.call('HDEL', KEYS[3], ARGV[1])
-redis.call('ZREM', KEYS[1], ARGV[1])
-redis.call('ZREM', KEYS[2], ARGV[1])
+const releaseLua = dropLua + `
+if redis.call('HEXISTS', KEYS[3], ARGV[1]) == 1 then drop(ARGV[1]) end
 return {'ok'}
 `
 
@@ -150,15 +144,13 @@ func (s *Store) move(ctx context.Context, r *ect.Record, before string, size int
 
 // noteLua lists a record that is apart among those with its id in its workflow. KEYS the
 // list; ARGV its issuer, until (ms), most.
-const noteLua = `
-local t = redis.call('TIME')
-local now, til = t[1] * 1000 + math.floor(t[2] / 1000), tonumber(ARGV[2])
+const noteLua = clockLua + `
+local til = tonumber(ARGV[2])
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', string.format('(%.0f', now))
 local ends = redis.call('ZSCORE', KEYS[1], ARGV[1])
 if ends and tonumber(ends) >= til or not ends and redis.call('ZCARD', KEYS[1]) >= tonumber(ARGV[3]) then return {'ok'} end
 redis.call('ZADD', KEYS[1], til, ARGV[1])
-local life = redis.call('PTTL', KEYS[1])
-if life < 0 or life < til - now then redis.call('PEXPIREAT', KEYS[1], ARGV[2]) end
+lives(KEYS[1], ARGV[2])
 return {'ok'}
 `
 

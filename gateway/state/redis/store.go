@@ -142,6 +142,17 @@ func (s *Store) sharded() bool {
 	return cluster
 }
 
+// clockLua begins scripts that look at the clock. lives gives a key at least the time
+// until an instant (ms).
+const clockLua = `
+local t = redis.call('TIME')
+local now = t[1] * 1000 + math.floor(t[2] / 1000)
+local function lives(key, til)
+  local left = redis.call('PTTL', key)
+  if left < 0 or left < tonumber(til) - now then redis.call('PEXPIREAT', key, til) end
+end
+`
+
 // script is a script by its text: the server knows it by its hash.
 func (s *Store) script(lua string) *goredis.Script {
 	if known, ok := s.scripts.Load(lua); ok {

@@ -25,10 +25,8 @@ const maxWorkflow = 1 << 14
 // with the id stand beside it, as fields of their own, until the last has ended. Beyond
 // most of them it answers more: the record belongs under a key of its own, and so does
 // each further one while any of these may live, so that no issuer has two.
-const putLua = `
-local t = redis.call('TIME')
-local now = t[1] * 1000 + math.floor(t[2] / 1000)
-local who, til = ARGV[1], tonumber(ARGV[4])
+const putLua = clockLua + `
+local who = ARGV[1]
 local known = redis.call('HMGET', KEYS[1], who .. ':compact', who .. ':until', who .. ':holder', who .. ':about', who .. ':mac')
 if known[1] and tonumber(known[2]) >= now then
   if known[1] ~= ARGV[2] then return {'conflict'} end
@@ -53,8 +51,7 @@ if more then
 else
   redis.call('HSET', KEYS[1], who .. ':compact', ARGV[2], who .. ':about', ARGV[3], who .. ':until', ARGV[4], who .. ':holder', ARGV[6], who .. ':mac', ARGV[7])
 end
-local life = redis.call('PTTL', KEYS[1])
-if life < 0 or life < til - now then redis.call('PEXPIREAT', KEYS[1], ARGV[4]) end
+lives(KEYS[1], ARGV[4])
 if more then return {'more'} end
 return {'ok'}
 `
@@ -77,9 +74,8 @@ return {'ok'}
 // issuer, until (ms), most, the root if it is the first record, "" or 1 if it
 // would begin the workflow, most members, the root's code, then members, each with its code. Ids stand in the order in which they came,
 // no two under one number. Both keys live as long as the last of the records.
-const listLua = `
-local t = redis.call('TIME')
-local now, til = t[1] * 1000 + math.floor(t[2] / 1000), tonumber(ARGV[2])
+const listLua = clockLua + `
+local til = tonumber(ARGV[2])
 local root = redis.call('HGET', KEYS[2], 'root')
 if ARGV[5] ~= '' and root and root ~= ARGV[4] then return {'foreign'} end
 if not root then redis.call('HSET', KEYS[2], 'root', ARGV[4], 'vouch', ARGV[7]) end
@@ -97,8 +93,7 @@ if last[2] and tonumber(last[2]) >= at then at = tonumber(last[2]) + 1 end
 redis.call('ZADD', KEYS[1], 'NX', string.format('%.0f', at), ARGV[1])
 local over = redis.call('ZCARD', KEYS[1]) - tonumber(ARGV[3])
 if over > 0 then redis.call('ZPOPMIN', KEYS[1], over) end
-local left = redis.call('PTTL', KEYS[1])
-if left < 0 or left < til - now then redis.call('PEXPIREAT', KEYS[1], ARGV[2]) end
+lives(KEYS[1], ARGV[2])
 return {'ok'}
 `
 

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/aepb/aepb-gateway/ect"
@@ -219,12 +218,6 @@ func answerMedia(request translators.Wire) string {
 }
 
 func write(w http.ResponseWriter, wire translators.Wire, media string, status int) {
-	h := w.Header()
-	maps.Copy(h, pick(wire.Header))
-	h.Set("Content-Type", media)
-	h.Set("Content-Length", strconv.Itoa(len(wire.Body)))
-	h.Set("Cache-Control", "no-store")
-	h.Set("X-Content-Type-Options", "nosniff")
-	w.WriteHeader(status)
-	_, _ = w.Write(wire.Body) // a caller that went away needs no answer
+	maps.Copy(w.Header(), pick(wire.Header))
+	transport.Respond(w, media, wire.Body, status)
 }

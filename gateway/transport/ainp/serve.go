@@ -8,7 +8,6 @@ import (
 	"mime"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -472,12 +471,6 @@ func (p post) put(body []byte, evidence []string, status int) {
 		p.w.WriteHeader(status)
 		return
 	}
-	h := p.w.Header()
-	h.Set("Content-Type", ainp.Media)
-	h.Set("Content-Length", strconv.Itoa(len(body)))
-	h.Set("Cache-Control", "no-store")
-	h.Set("X-Content-Type-Options", "nosniff")
-	transport.AddEvidence(h, evidence)
-	p.w.WriteHeader(status)
-	_, _ = p.w.Write(body) // a caller that went away needs no answer
+	transport.AddEvidence(p.w.Header(), evidence)
+	transport.Respond(p.w, ainp.Media, body, status)
 }

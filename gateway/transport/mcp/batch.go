@@ -172,7 +172,6 @@ func (c *collection) write(w http.ResponseWriter) {
 		return
 	}
 	h := w.Header()
-	h.Set("Content-Type", mediaJSON)
 	code, room := c.notes[0].code, maxBatchEvidence
 	bodies := make([][]byte, len(c.notes))
 	for i, n := range c.notes {
@@ -192,10 +191,7 @@ func (c *collection) write(w http.ResponseWriter) {
 			}
 		}
 	}
-	body := slices.Concat([]byte("["), bytes.Join(bodies, []byte(",")), []byte("]"))
-	h.Set("Content-Length", strconv.Itoa(len(body)))
-	w.WriteHeader(code)
-	_, _ = w.Write(body) // a caller that went away needs no answer
+	transport.Respond(w, mediaJSON, slices.Concat([]byte("["), bytes.Join(bodies, []byte(",")), []byte("]")), code)
 }
 
 func weight(tokens []string) int {

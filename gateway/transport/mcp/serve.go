@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
@@ -323,11 +322,6 @@ func status(err error, p problem.Problem, protocol int) int {
 }
 
 func (v *visit) write(wire translators.Wire, code int) {
-	code = cmp.Or(code, http.StatusOK)
-	h := v.w.Header()
-	h.Set("Content-Type", mediaJSON)
-	h.Set("Content-Length", strconv.Itoa(len(wire.Body)))
-	transport.AddEvidence(h, v.issued)
-	v.w.WriteHeader(code)
-	_, _ = v.w.Write(wire.Body) // a caller that went away needs no answer
+	transport.AddEvidence(v.w.Header(), v.issued)
+	transport.Respond(v.w, mediaJSON, wire.Body, cmp.Or(code, http.StatusOK))
 }

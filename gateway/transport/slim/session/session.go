@@ -97,34 +97,17 @@ func (s *Session) SendTo(ctx context.Context, to name.Name, message Message) err
 
 // sending waits until a message has room.
 func (s *Session) sending(ctx context.Context, send func(now time.Time) (bool, error)) error {
-	for {
-		changed, sent, err := s.trySend(send)
-		if sent || err != nil {
-			return err
+	return s.until(ctx, func() (bool, error) {
+		if err := s.closedError(); err != nil || s.m.state != open {
+			return false, err
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-changed:
+		sent, err := send(time.Now())
+		if !sent {
+			return false, nil
 		}
-	}
-}
-
-func (s *Session) trySend(send func(now time.Time) (bool, error)) (<-chan struct{}, bool, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.closedError(); err != nil {
-		return nil, false, err
-	}
-	if s.m.state != open {
-		return s.change(), false, nil
-	}
-	sent, err := send(time.Now())
-	if !sent {
-		return s.change(), false, nil
-	}
-	s.flush()
-	return nil, err == nil, err
+		s.flush()
+		return true, err
+	})
 }
 
 // closedError says that there will be no more sending; nil: there may be.
@@ -142,36 +125,19 @@ func (s *Session) closedError() error {
 // Receive gives the next message, in the order in which its sender sent it.
 // Errors: io.EOF when the other end ended the session properly, *BrokenError,
 // ErrClosed, the context's.
-func (s *Session) Receive(ctx context.Context) (Message, error) {
-	for {
-		message, changed, err := s.tryReceive()
-		if changed == nil {
-			return message, err
+func (s *Session) Receive(ctx context.Context) (message Message, err error) {
+	err = s.until(ctx, func() (ok bool, err error) {
+		message, ok = s.m.inbox.take()
+		switch {
+		case ok || s.m.state < leaving:
+			return ok, nil
+		case s.m.state == closed && s.m.fault == "" && s.m.byPeer:
+			return false, io.EOF
+		default:
+			return false, s.closedError()
 		}
-		select {
-		case <-ctx.Done():
-			return Message{}, ctx.Err()
-		case <-changed:
-		}
-	}
-}
-
-func (s *Session) tryReceive() (Message, <-chan struct{}, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	message, ok := s.m.inbox.take()
-	switch {
-	case ok:
-		return message, nil, nil
-	case s.m.state == closed && s.m.fault != "":
-		return Message{}, nil, &BrokenError{s.m.fault}
-	case s.m.state == closed && s.m.byPeer:
-		return Message{}, nil, io.EOF
-	case s.m.state >= leaving:
-		return Message{}, nil, ErrClosed
-	default:
-		return Message{}, s.change(), nil
-	}
+	})
+	return message, err
 }
 
 // Delivered waits until everything that was sent is acknowledged. Errors:
@@ -198,11 +164,12 @@ func (s *Session) until(ctx context.Context, holds func() (bool, error)) error {
 	for {
 		s.mu.Lock()
 		yes, err := holds()
-		changed := s.change()
-		s.mu.Unlock()
 		if yes || err != nil {
+			s.mu.Unlock()
 			return err
 		}
+		changed := s.change()
+		s.mu.Unlock()
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
