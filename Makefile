@@ -195,6 +195,13 @@ cover: ## coverage of all packages by all tests, as coverage.out and a total
 	$(GO) test -count=1 -coverpkg=$(PKG) -coverprofile=coverage.out $(PKG)
 	$(GO) tool cover -func=coverage.out | tail -1
 
+.PHONY: functions
+functions: ## the functions of gateway/ that one unary message runs through, beside state, telemetry, wires and directory
+	@mkdir -p $(TMP); for k in Built A2AToMCP; do \
+	  $(GO) test -count=1 -run "TestUnary_$$k\$$" -coverpkg=./gateway/... -coverprofile=$(TMP)/$$k.cover ./gateway >/dev/null && \
+	  $(GO) tool cover -func=$(TMP)/$$k.cover | awk '$$3 != "0.0%" {print $$1, $$2}' | sort > $(TMP)/$$k.functions; done
+	@comm -13 $(TMP)/Built.functions $(TMP)/A2AToMCP.functions | grep -vE 'gateway/(state|telemetry|transport|directory)/' | tee $(TMP)/unary.functions | wc -l
+
 .PHONY: tools
 tools: $(GOLANGCI) $(JS_READY) redis $(PROMETHEUS) ## the pinned tools and test clients
 
