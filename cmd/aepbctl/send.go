@@ -191,7 +191,8 @@ func asJSON(body []byte) json.RawMessage {
 }
 
 func (d delivery) print(w io.Writer) error {
-	if err := (translation{Message: d.Reply, Losses: d.Losses}).print(w); err != nil {
+	said := translation{Message: d.Reply, Losses: d.Losses}
+	if err := said.print(w); err != nil {
 		return err
 	}
 	return printChain(w, d.ECTs)
