@@ -45,7 +45,7 @@ lane = $(GO) list -f '{{.ImportPath}} {{.Dir}} {{join .Imports " "}} ' $(PKG) | 
 	awk -v calm='$(CALM)' -v locks=' $(LOCKS) ' '($$1 ~ calm && $$0 !~ locks) == $(1) { print ($$1 !~ /\/test\/(slim|interop|e2e|conformance|faults)$$/), $$2 }' | sort -sk1,1 | cut -d" " -f2-
 # Tests that do a thousand times what other tests of their package do once with the race
 # detector: they do without. A test of this name anywhere is one of them.
-SWEEPS := TestMatrix|TestConsent_Matrix|TestDamaged|TestManyTools_.*
+SWEEPS := TestMatrix|TestConsent_Matrix|TestDamaged|TestManyTools_.*|TestAdmit_Order|FuzzConsent_.*|TestTaskUnchanged_KeepsItsPlaceOnLists
 # Packages that need no program but themselves.
 QUICK := ./cmd/aepbctl ./ect/... ./gateway/... ./policy/... ./translators/... ./test/arch
 # What tests are called that last for a minute or more: they have a lane of their own.
