@@ -37,7 +37,7 @@ PROMETHEUS := $(if $(shell command -v prometheus && command -v promtool),,$(BIN)
 # Tests need the race detector where goroutines share something. Calm are the packages
 # of these folders whose code has neither a lock nor an atomic value; by the rules of
 # the house they start no goroutine either.
-CALM := /(translators|policy|ect)(/|$$)|/gateway/(config|problem)$$|/cmd/aepbctl$$|/test/(arch|matrix)$$
+CALM := /(translators|policy|ect)(/|$$)|/gateway/(config|problem|transport/a2a/frame)$$$$|/cmd/aepbctl$$|/test/(arch|matrix)$$
 LOCKS := (sync|sync/atomic|golang.org/x/sync/[a-z]+)
 # The packages of a lane among PKG, 0: race, 1: calm. Those that mostly wait for other
 # processes come first: at the end they would wait alone.
@@ -45,7 +45,8 @@ lane = $(GO) list -f '{{.ImportPath}} {{.Dir}} {{join .Imports " "}} ' $(PKG) | 
 	awk -v calm='$(CALM)' -v locks=' $(LOCKS) ' '($$1 ~ calm && $$0 !~ locks) == $(1) { print ($$1 !~ /\/test\/(slim|interop|e2e|conformance|faults)$$/), $$2 }' | sort -sk1,1 | cut -d" " -f2-
 # Tests that do a thousand times what other tests of their package do once with the race
 # detector: they do without. A test of this name anywhere is one of them.
-SWEEPS := TestMatrix|TestConsent_Matrix|TestDamaged|TestManyTools_.*
+SWEEPS := TestMatrix|TestConsent_Matrix|TestDamaged|TestManyTools_.*|TestAdmit_Order|FuzzConsent_.*|TestTaskUnchanged_KeepsItsPlaceOnLists
+SWEEPS := $(SWEEPS)|TestNames_EveryPair|TestOneAfterAnother|TestFile_HoldsWhatTheMemoryHolds
 # Packages that need no program but themselves.
 QUICK := ./cmd/aepbctl ./ect/... ./gateway/... ./policy/... ./translators/... ./test/arch
 # What tests are called that last for a minute or more: they have a lane of their own.
