@@ -191,8 +191,8 @@ func asJSON(body []byte) json.RawMessage {
 }
 
 func (d delivery) print(w io.Writer) error {
-	said := translation{Message: d.Reply, Losses: d.Losses}
-	if err := said.print(w); err != nil {
+	answer := translation{Message: d.Reply, Losses: d.Losses}
+	if err := answer.print(w); err != nil {
 		return err
 	}
 	return printChain(w, d.ECTs)
