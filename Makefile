@@ -37,7 +37,7 @@ PROMETHEUS := $(if $(shell command -v prometheus && command -v promtool),,$(BIN)
 # Tests need the race detector where goroutines share something. Calm are the packages
 # of these folders whose code has neither a lock nor an atomic value; by the rules of
 # the house they start no goroutine either.
-CALM := /(translators|policy|ect)(/|$$)|/gateway/(config|problem|transport/a2a/frame)$$$$|/cmd/aepbctl$$|/test/(arch|matrix)$$
+CALM := /(translators|policy|ect)(/|$$)|/gateway/(config|problem|transport/a2a/frame)$$|/cmd/aepbctl$$|/test/(arch|matrix)$$
 LOCKS := (sync|sync/atomic|golang.org/x/sync/[a-z]+)
 # The packages of a lane among PKG, 0: race, 1: calm. Those that mostly wait for other
 # processes come first: at the end they would wait alone.
