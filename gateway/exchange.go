@@ -29,11 +29,9 @@ type exchange struct {
 	to       destination.Destination
 	settings *Settings // in force when the message came
 	route    routing.Route
-	message  *canonical.Message    // the request as decoded
-	asked    canonical.Body        // what it says, whatever becomes of it
-	chosen   *canonical.Capability // what is called, across protocols
-	marks    *canonical.Capability // what is called, within one that repeats arguments in its header
-	workflow string                // wid of everything that we sign here
+	message  *canonical.Message // the request as decoded
+	asked    canonical.Body     // what it says, whatever becomes of it
+	workflow string             // wid of everything that we sign here
 	parents  []ect.ID
 	trail    *attest.Trail
 	attested bool // its request came with an ECT, which is not here any more

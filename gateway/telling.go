@@ -398,7 +398,7 @@ type callerStream struct {
 
 // open signs the ECT that opens the stream.
 func (s *callerStream) open(ctx context.Context, parents []ect.ID) (err error) {
-	s.left, s.depart = context.WithCancel(context.Background()) //nolint:contextcheck // a signal
+	s.left, s.depart = context.WithCancel(context.Background())
 	s.opening, err = s.g.attest.OpenStream(ctx, s.x.trail, s.x.stream(), parents)
 	return err
 }
