@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,15 +23,32 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// shared is a memory of several replicas. Its lock orders what a test does before what replicas
+// do later: time alone orders nothing for the race detector.
+type shared struct {
+	*state.Memory
+
+	mu sync.Mutex
+}
+
+// pass goes through the lock.
+func (s *shared) pass() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+}
+
 // entries are those of a memory, which can fail.
 type entries struct {
 	store.Entries
+
+	memory *shared
 
 	list, swap error
 	before     func(store.EntryKey) // each Swap; nil: nothing
 }
 
 func (e *entries) List(ctx context.Context, kind, group, after string, limit int) ([]store.Entry, error) {
+	e.memory.pass()
 	if e.list != nil {
 		return nil, e.list
 	}
@@ -38,6 +56,7 @@ func (e *entries) List(ctx context.Context, kind, group, after string, limit int
 }
 
 func (e *entries) Swap(ctx context.Context, key store.EntryKey, old uint64, value []byte, until time.Time) (uint64, bool, error) {
+	e.memory.pass()
 	if e.swap != nil {
 		return 0, false, e.swap
 	}
@@ -71,15 +90,15 @@ func (r *replica) Extend(context.Context, store.EntryKey, func(context.Context, 
 	return nil
 }
 
-func newReplica(t *testing.T, name string, memory *state.Memory) *replica {
+func newReplica(t *testing.T, name string, memory *shared) *replica {
 	t.Helper()
-	r := &replica{t: t, entries: &entries{Entries: memory.Entries()}}
+	r := &replica{t: t, entries: &entries{Entries: memory.Entries(), memory: memory}}
 	var err error
 	r.workers, err = worker.NewGroup(0, 0)
 	r.must(err)
 	logger := slog.New(slog.NewTextHandler(&r.log, nil))
 	r.tasks = store.New(store.Deps{
-		Entries: r.entries, Replies: memory, Replica: name, Now: time.Now, Logger: logger,
+		Entries: r.entries, Replies: memory.Memory, Replica: name, Now: time.Now, Logger: logger,
 		StatusTime: func(canonical.Binding) time.Time { return time.Time{} }, Workers: r.workers, Queues: r.workers,
 	})
 	r.Failover = task.NewFailover(task.FailoverDeps{
@@ -99,13 +118,13 @@ func (r *replica) must(err error) {
 	}
 }
 
-func newMemory(t *testing.T) *state.Memory {
+func newMemory(t *testing.T) *shared {
 	t.Helper()
 	memory, err := state.New(state.Config{}, state.Deps{Now: time.Now})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return memory
+	return &shared{Memory: memory}
 }
 
 // save puts a task on record that goes on at its agent, as edited.
@@ -138,6 +157,7 @@ func (r *replica) watching(rec *store.Record) bool {
 
 // after lets time pass, and a moment more.
 func (r *replica) after(d time.Duration) {
+	r.entries.memory.pass()
 	time.Sleep(d + time.Millisecond)
 	synctest.Wait()
 }
