@@ -40,6 +40,7 @@ var (
 	errCorrupt  = errors.New("state: the file is not as it was written")
 	errNotOurs  = errors.New("state: the file holds something else")
 	errChecksum = fmt.Errorf("%w: a checksum is wrong", errCorrupt)
+	errOrder    = fmt.Errorf("%w: the keys of a page are not in order", errCorrupt)
 )
 
 // corrupt says what is wrong, with a page or a bucket, never with content.

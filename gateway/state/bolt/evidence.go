@@ -1,6 +1,7 @@
 package bolt
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"runtime/debug"
@@ -145,8 +146,13 @@ func (r *reader) Next(t evidence.Table, from evidence.Key) (key evidence.Key, va
 		}
 		r.cursors[t] = bucket.Cursor()
 	}
-	k, value := r.cursors[t].Seek(from.AppendBinary(r.key[:0]))
+	sought := from.AppendBinary(r.key[:0])
+	k, value := r.cursors[t].Seek(sought)
 	if len(k) != evidence.KeySize {
+		return key, nil, false
+	}
+	if bytes.Compare(k, sought) < 0 { // else a reader that goes on from there goes in a circle
+		r.damaged = errors.Join(r.damaged, errOrder)
 		return key, nil, false
 	}
 	if key = evidence.ReadKey(k); sealed(t) {
