@@ -25,33 +25,28 @@ import (
 // exchange is one message on its way: what each step found out. A step reads
 // what earlier steps wrote and never calls one.
 type exchange struct {
-	in       admission.Admitted
-	to       destination.Destination
-	settings *Settings // in force when the message came
-	route    routing.Route
-	message  *canonical.Message // the request as decoded
-	asked    canonical.Body     // what it says, whatever becomes of it
-	workflow string             // wid of everything that we sign here
-	parents  []ect.ID
-	trail    *attest.Trail
-	attested bool // its request came with an ECT, which is not here any more
-
-	replyContext string // the dialogue that the reply belongs to
-
-	snapshot *snapshot // what the reply brings that its caller can read later; nil: nothing
-
-	webhook     *pushTarget         // who is to be told of changes of the work; nil: the message names no webhook
-	record      *store.Record       // the work that the message is about, once it is known; nil: none is kept
-	prior       *store.Record       // as it was before this message answered what it asked; nil: it answered nothing
-	thread      conversation.Thread // where its dialogue stands
-	unseen      bool                // no caller is told: what the agent says is only saved
-	renamedCall bool                // and so has what it calls
-
-	hearer *translators.Hearer // who is told news in the way of another revision; nil: nobody
-	forced bool                // the agent does it as a task or not at all
-	alone  string              // the session at the agent that is this message's alone; empty: none is
-
-	scope *scope
+	in           admission.Admitted
+	to           destination.Destination
+	settings     *Settings // in force when the message came
+	route        routing.Route
+	message      *canonical.Message // the request as decoded
+	asked        canonical.Body     // what it says, whatever becomes of it
+	workflow     string             // wid of everything that we sign here
+	parents      []ect.ID
+	trail        *attest.Trail
+	attested     bool                // its request came with an ECT, which is not here any more
+	replyContext string              // the dialogue that the reply belongs to
+	snapshot     *snapshot           // what the reply brings that its caller can read later; nil: nothing
+	webhook      *pushTarget         // who is to be told of changes of the work; nil: the message names no webhook
+	record       *store.Record       // the work that the message is about, once it is known; nil: none is kept
+	prior        *store.Record       // as it was before this message answered what it asked; nil: it answered nothing
+	thread       conversation.Thread // where its dialogue stands
+	unseen       bool                // no caller is told: what the agent says is only saved
+	renamedCall  bool                // and so has what it calls
+	hearer       *translators.Hearer // who is told news in the way of another revision; nil: nobody
+	forced       bool                // the agent does it as a task or not at all
+	alone        string              // the session at the agent that is this message's alone; empty: none is
+	scope        *scope
 }
 
 // reader is whoever leg 1 is for: the agent, else the caller who asked for a
