@@ -106,3 +106,28 @@ func TestNobodyOutsideRollsBack(t *testing.T) {
 		t.Error("the agent heard of it")
 	}
 }
+
+// TestAttack_KeptRollbackOfCallerWhoMayNotCallAnyMore: the kept answer of a rollback is for a
+// caller who may call the agent when it asks again.
+func TestAttack_KeptRollbackOfCallerWhoMayNotCallAnyMore(t *testing.T) {
+	t.Parallel()
+	b := newSignalBed(t)
+	b.Network.Rollbacks = map[canonical.Binding]transport.Dialer{mcp.Binding: nil}
+	workflow, checkpoint := b.work("")
+	token := b.rollback(b.caller, workflow, checkpoint).Body.(*canonical.Signal).Token
+	if _, err := b.undo(b.caller, token); err != nil {
+		t.Fatal(err)
+	}
+	var forbidden *policy.Forbidden
+	agent, ok := b.Directory.Find("undoer")
+	if !ok {
+		t.Fatal("the agent is not listed")
+	}
+	agent.Rules = policy.Rules{Callers: []string{string(b.outsider.ID)}}
+	if err := b.Directory.Put(agent); err != nil {
+		t.Fatal(err)
+	}
+	if answer, err := b.undo(b.caller, token); !errors.As(err, &forbidden) || answer.Wire().Body != nil || answer.Evidence != nil {
+		t.Errorf("%v, %d tokens, expected a refusal without any", err, len(answer.Evidence))
+	}
+}

@@ -196,3 +196,32 @@ func TestSuccessor_BehindAPeer(t *testing.T) {
 		}
 	}
 }
+
+// TestAttack_FetchOnBehalfOfForbiddenCaller: where a document describes a listed agent that its
+// caller may not call, no document of that agent's successor is fetched.
+func TestAttack_FetchOnBehalfOfForbiddenCaller(t *testing.T) {
+	t.Parallel()
+	for caller, want := range map[string][]string{
+		callerID:              {"visited.example", "heir.example"},
+		string(outsider().ID): {"visited.example"},
+	} {
+		e := newEnv(t, described("one", only(caller)))
+		e.network.pages = map[string]string{
+			"one.example":     document("one", directory.Retired, heirURL, mcp.Binding),
+			"visited.example": document("one", directory.Active, "null", mcp.Binding),
+			"heir.example":    document("heir", directory.Active, "null", mcp.Binding),
+		}
+		for _, agent := range e.directory.List() { // so that it is known whose endpoints these are
+			_, err := e.directory.Resolve(t.Context(), agent)
+			e.must(err)
+		}
+		e.network.requests = nil
+		q := queryOf(visitedURL)
+		d, err := e.Find(q)
+		e.must(err)
+		d = e.Reach(t.Context(), q, d)
+		if diff := cmp.Diff(want, e.network.requests); diff != "" {
+			t.Errorf("listed for %s, reached %s: -want +got\n%s", caller, summary(d), diff)
+		}
+	}
+}
