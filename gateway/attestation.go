@@ -280,7 +280,7 @@ func (x *exchange) callerInside() bool {
 	return x.settings.rules.Embeds(x.in.Call.Caller.ID, x.in.Source, x.in.Call.Wire.Form)
 }
 
-// agentInside is the same of whoever is asked.
+// agentInside is the same of the agent that is asked.
 func (x *exchange) agentInside() bool {
 	return x.settings.rules.Embeds(x.reader(), x.to.Codec, x.route.Endpoint.Form)
 }

@@ -43,7 +43,7 @@ type exchange struct {
 	thread       conversation.Thread // where its dialogue stands
 	unseen       bool                // no caller is told: what the agent says is only saved
 	renamedCall  bool                // and so has what it calls
-	hearer       *translators.Hearer // who is told news in the way of another revision; nil: nobody
+	hearer       *translators.Hearer // who is told news in the way of another revision; nil: there is no such caller
 	forced       bool                // the agent does it as a task or not at all
 	alone        string              // the session at the agent that is this message's alone; empty: none is
 	scope        *scope
@@ -198,7 +198,7 @@ func (x *exchange) answerStream(opening transport.Opened, events transport.Event
 }
 
 // translated is a message that another gateway puts into the protocol that was
-// asked for, for nobody in particular (AEPB, Multi-Hop Translation). What that
+// asked for, for no agent in particular (AEPB, Multi-Hop Translation). What that
 // gateway signed covers the message, and goes back with what we did.
 func (g *Gateway) translated(ctx context.Context, x *exchange) (transport.Answer, error) {
 	sealed, _, err := g.request(ctx, x)
@@ -241,7 +241,7 @@ func (x *exchange) sends() outbound.Kind {
 	return outbound.Message
 }
 
-// whom is the agent in metrics: callers can name what nobody here knows without end.
+// whom is the agent in metrics: callers can name unknown agents without end.
 func (x *exchange) whom() string {
 	if x.to.Via != nil && x.to.Via.Unlisted {
 		return "gateway"

@@ -43,7 +43,7 @@ func TestACallerLeavesBeforeTheTaskHasAName(t *testing.T) {
 				time.AfterFunc(time.Second, leave)
 				answer, err := s.Exchange(ctx, s.tool(askingHi))
 				if err == nil || len(answer.Wire().Body) > 0 {
-					t.Errorf("whoever left was told %s", answer.Wire().Body)
+					t.Errorf("a caller who left was told %s", answer.Wire().Body)
 				}
 				if last := claims(t, answer.Evidence[len(answer.Evidence)-1]); last.Act != ect.ActTranslateError {
 					t.Errorf("the evidence says %s", last.Act)

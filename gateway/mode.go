@@ -241,7 +241,7 @@ func (x *exchange) outcomeApart() bool {
 }
 
 // lasts: the request asks for more than one answer, or not to wait for it. In a
-// relay whoever answers decides about waiting.
+// relay the gateway that answers decides about waiting.
 func (x *exchange) lasts() bool {
 	p := x.message.Preferences
 	if x.in.Call.Agent == "" || x.relay() {
@@ -327,7 +327,7 @@ func (x *exchange) sides() routing.Sides {
 	return routing.Sides{In: &x.in, To: &x.to, Message: x.message}
 }
 
-// kin: both sides use the words of one protocol, whoever carries them.
+// kin: both sides use the words of one protocol, over any transport.
 func (x *exchange) kin() bool { return x.sides().SameWords(x.agentVersion()) }
 
 // relay: both sides speak one protocol.
@@ -349,7 +349,7 @@ func (x *exchange) keepsTasks() bool {
 }
 
 // names: the agent makes a task of the message, which goes on when the connection
-// ends. Until it has named that, nobody can tell it to stop.
+// ends. Until it has named that, it cannot be told to stop.
 func (x *exchange) names() bool {
 	return x.in.Call.Agent != "" && x.message.Op == canonical.OpInvoke && x.agentStreams() == translators.StreamsTask
 }

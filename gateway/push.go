@@ -288,8 +288,8 @@ func (x *exchange) principal() store.Principal {
 	}
 }
 
-// standIn is an exchange about work whose caller is not there. Whoever may not call
-// the agent any more has none.
+// standIn is an exchange about work whose caller is not there. A caller who may not call
+// the agent any more has no exchange.
 func (g *Gateway) standIn(ctx context.Context, p store.Principal, rec *store.Record) (*exchange, error) {
 	settings := g.settings.Load()
 	call := transport.Call{

@@ -128,8 +128,8 @@ func (g *Gateway) decide(ctx context.Context, x *exchange, token ect.Verified) (
 }
 
 // await takes the callback of a request: it is kept here, told from here, and
-// goes on to an agent whose protocol has a place for it. Where nobody is asked,
-// nobody here hears of a decision.
+// goes on to an agent whose protocol has a place for it. Where no approver is asked,
+// this gateway hears of no decision.
 func (g *Gateway) await(ctx context.Context, x *exchange) error {
 	m := x.message
 	if m.Callback == "" {

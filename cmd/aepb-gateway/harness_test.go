@@ -84,7 +84,7 @@ type bed struct {
 type plan struct {
 	observe func(*kept)   // sees what the gateway stores before the gateway does; nil: the ledger alone
 	config  config.Config // agents besides the good ones, limits, policy
-	serve   bool          // as serve would run it, not dev: nobody is anonymous, no plain HTTP
+	serve   bool          // as serve would run it, not dev: no anonymous callers, no plain HTTP
 
 	noToken bool // operators show certificates
 	noAINP  bool // AINP is not spoken

@@ -464,7 +464,7 @@ func TestRules_Peers(t *testing.T) {
 	}
 }
 
-// TestAdmit_Anonymous: an anonymous caller's token is not its own, whoever issued it.
+// TestAdmit_Anonymous: an anonymous caller's token is not its own, regardless of its issuer.
 func TestAdmit_Anonymous(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)

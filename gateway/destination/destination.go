@@ -24,7 +24,7 @@ type Query struct {
 	Agent    string            // directory name, SPIFFE ID or URL of a capability document; empty: for translation alone
 	To       canonical.Binding // the protocol that is asked for; empty: one of the agent's
 	Version  string            // of To; empty: any
-	Attested bool              // the message brought a token of its own: else nobody is asked about agents that are not listed
+	Attested bool              // the message brought a token of its own: without one, agents that are not listed are not looked up
 	Path     dag.Path          // of the message so far (R1)
 }
 

@@ -29,7 +29,7 @@ const (
 // onwards finds another gateway for an agent that cannot be served from here:
 // one that is behind a peer, that speaks no protocol of ours, or that only a peer
 // knows; and for a protocol that is not spoken here, where only that is asked for.
-// Nobody is asked on behalf of a caller who may not call.
+// No gateway is asked on behalf of a caller who may not call.
 func (r *Resolver) onwards(ctx context.Context, q Query, d Destination) Destination {
 	var noPath *problem.NoPathError
 	if len(r.deps.Directory.Peers()) == 0 || (d.Unreachable != nil && !errors.As(d.Unreachable, &noPath)) || (d.Unreachable == nil && q.Agent == "") {

@@ -26,7 +26,7 @@ type Doors map[string]http.Handler
 type PublicDeps struct {
 	Exchanger  transport.Exchanger
 	Router     Router  // nil: only our own pairs are served
-	Awaiter    Awaiter // nil: nobody waits for decisions of humans
+	Awaiter    Awaiter // nil: requests do not wait for decisions of humans
 	Rollbacker Rollbacker
 	Registry   *translators.Registry
 	Doors      Doors

@@ -180,7 +180,7 @@ func (v *visit) act(ctx context.Context, evidence []string) {
 	}
 }
 
-// asking is what the road needs to know of whoever asks.
+// asking is what the road needs to know of the sender.
 func (v *visit) asking(ctx context.Context) transport.Inquiry {
 	return transport.Asking(ctx, v.agent, ainp.Binding).With(v.pass)
 }
@@ -356,7 +356,7 @@ func (v *visit) exchange(ctx context.Context, evidence []string) {
 	case err == nil && answer.Events() != nil && v.socket != nil:
 		v.stream(ctx, answer)
 		return
-	case err == nil && answer.Events() != nil: // nobody who posts can ask for one
+	case err == nil && answer.Events() != nil: // a POST cannot ask for one
 		err = errors.Join(&canonical.Error{Code: canonical.CodeInternal, Message: "a stream for one answer"}, answer.Events().Close())
 	}
 	if err != nil {
