@@ -23,7 +23,7 @@ import (
 type attackFinding struct {
 	// id: 1 to 18 are findings of the security review (5 and 18 by their items), H1 to
 	// H8 holes that the audit of requirements tried, F1 to F19 of the trial operation.
-	// W1 to W3 were never open: they were tried when the feature was written.
+	// W1 to W5 were never open: they were tried when the feature was written.
 	id   string
 	what string // an attacker could do
 	// tests prove that it is closed: FOLDER:NAME, or the NAME alone in this folder.
@@ -171,6 +171,8 @@ var attackIndex = []attackFinding{
 	{id: "W1", what: "have the changes of another caller's task posted to a webhook of one's own", tests: []string{"gateway:TestAttack_WebhookForAnothersTask"}},
 	{id: "W2", what: "read the extended card of an agent whose rules do not permit the caller", tests: []string{"TestAttack_ExtendedCardOfAnAgentForOthers"}},
 	{id: "W3", what: "answer a question that an agent asks another caller", tests: []string{"gateway:TestAttack_AnotherAnswersTheQuestionOfAPrompt"}},
+	{id: "W4", what: "have the document of an agent's successor fetched without the right to call the agent", tests: []string{"gateway/destination:TestAttack_FetchOnBehalfOfForbiddenCaller"}},
+	{id: "W5", what: "get the kept answer of a rollback after the right to call the agent is gone", tests: []string{"gateway:TestAttack_KeptRollbackOfCallerWhoMayNotCallAnyMore"}},
 }
 
 // TestAttack_IndexIsComplete: every finding has a row, in order and once; every row
@@ -230,7 +232,7 @@ func findingIDs() []string {
 	for n := 1; n <= 8; n++ {
 		ids = append(ids, "H"+strconv.Itoa(n))
 	}
-	return append(ids, "F1", "F2", "F3", "F6", "F18", "F19", "N1", "N2", "N4", "N5", "N6", "N7", "N8", "W1", "W2", "W3")
+	return append(ids, "F1", "F2", "F3", "F6", "F18", "F19", "N1", "N2", "N4", "N5", "N6", "N7", "N8", "W1", "W2", "W3", "W4", "W5")
 }
 
 // attackTests are the tests of attacks in the source tree, by FOLDER:NAME.
