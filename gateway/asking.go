@@ -192,7 +192,7 @@ func (r *run) pass(ctx context.Context, a *asked) error {
 const DefaultAnswerWait = 10 * time.Minute
 
 // answerWait is how long a question of this exchange may wait for its answer.
-func (x *exchange) answerWait() time.Duration {
+func (x *request) answerWait() time.Duration {
 	if x.settings.AnswerWait > 0 {
 		return x.settings.AnswerWait
 	}
@@ -201,7 +201,7 @@ func (x *exchange) answerWait() time.Duration {
 
 // silence ends a call whose question was not answered in time: an agent that hears
 // answers only as words of the user hears no word that the user did not say.
-func (x *exchange) silence() error {
+func (x *request) silence() error {
 	return &canonical.Error{
 		Code: canonical.CodeTimeout, Message: "the question was not answered within " + x.answerWait().String(),
 	}
@@ -242,9 +242,7 @@ func (t *telling) inquire(ctx context.Context) error {
 	if r.own.TaskID == "" {
 		r.own.TaskID = r.g.NewID()
 	}
-	if r.x.record == nil {
-		r.x.record = r.x.newRecord(r.snapshot())
-	}
+	r.x.recordFor(r.snapshot())
 	if err := r.listen(); err != nil { //nolint:contextcheck // it lives as long as the run
 		return err
 	}
@@ -299,7 +297,7 @@ func (r *run) dismiss(ctx context.Context) error {
 	task := *r.snapshot()
 	task.Status, task.Inputs = canonical.Status{State: canonical.StateCanceled, At: r.g.Now()}, nil
 	r.stop()
-	if r.agent.TaskID != "" && r.x.keepsTasks() {
+	if r.agent.TaskID != "" && r.x.mode.KeepsTasks {
 		if err := r.order(ctx, canonical.OpTaskCancel, nil); err != nil {
 			return err
 		}
@@ -311,7 +309,7 @@ func (r *run) dismiss(ctx context.Context) error {
 // talks reports whether the agent hears answers only as words of the user.
 func (r *run) talks() bool {
 	return r.ask == nil && (r.result == nil || r.result.Pending == nil) &&
-		(r.agent.TaskID == "" || r.x.agentStreams() == translators.StreamsTask)
+		(r.agent.TaskID == "" || r.x.mode.AgentStreams == translators.StreamsTask)
 }
 
 // refuse tells the agent that there is no answer, where its protocol has words for
@@ -357,7 +355,7 @@ func (r *run) give(ctx context.Context, answers []canonical.Answer) error {
 	case r.result != nil && r.result.Pending != nil:
 		m.Op, m.Origin, m.Conversation = r.x.message.Op, r.x.message.Origin, r.x.message.Conversation
 		m.Body = repeated(r.x.message.Body, answers, r.result.Pending.State)
-	case r.agent.TaskID != "" && r.x.agentStreams() != translators.StreamsTask:
+	case r.agent.TaskID != "" && r.x.mode.AgentStreams != translators.StreamsTask:
 		return r.hand(ctx, answers)
 	default:
 		m.Body = &canonical.Invoke{Turn: stream.Turn(answers), Answers: spoken(stream.Inputs(r.snapshot()), answers)}

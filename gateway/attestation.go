@@ -22,7 +22,7 @@ import (
 
 // translate encodes, judges, signs and records one translation. Nothing may be
 // forwarded or answered without what it returns (AEPB, Gateway Requirements item 3).
-func (g *Gateway) translate(ctx context.Context, x *exchange, tr attest.Translation) (transport.Attested, error) {
+func (g *Gateway) translate(ctx context.Context, x *request, tr attest.Translation) (transport.Attested, error) {
 	out, err := g.attest.Translate(ctx, x.trail, g.prepared(x, tr))
 	if err == nil && !tr.Internal {
 		g.saveArtifacts(ctx, x)
@@ -31,8 +31,8 @@ func (g *Gateway) translate(ctx context.Context, x *exchange, tr attest.Translat
 }
 
 // prepared is a translation with what the exchange knows of it.
-func (g *Gateway) prepared(x *exchange, tr attest.Translation) attest.Translation {
-	tr.Subject, tr.Lineage.Workflow = x.subject(), x.workflow
+func (g *Gateway) prepared(x *request, tr attest.Translation) attest.Translation {
+	tr.Subject, tr.Lineage.Workflow = x.subject(), x.lineage.Workflow
 	if tr.Verbatim == nil {
 		tr.Target.Stamp = g.stamp(x, &tr)
 		tr.Framer = g.Network.Framer(tr.Pair.To)
@@ -46,7 +46,7 @@ func (g *Gateway) prepared(x *exchange, tr attest.Translation) attest.Translatio
 }
 
 // subject is for whom the exchange is.
-func (x *exchange) subject() attest.Subject {
+func (x *request) subject() attest.Subject {
 	return attest.Subject{
 		Caller: x.in.Call.Caller, Holder: x.in.Holder, Entrance: x.in.Call.Entrance, Version: x.settings.Version, Permit: x.in.Permit,
 		Unattested: len(x.in.Evidence.Sources) == 0 && !x.attested, ByRole: x.in.ByRole, Gateway: x.in.Evidence.Path.Hops() > 0,
@@ -54,16 +54,16 @@ func (x *exchange) subject() attest.Subject {
 }
 
 // stream is the caller's stream, for its evidence.
-func (x *exchange) stream() attest.Stream {
-	return attest.Stream{Subject: x.subject(), Workflow: x.workflow, Pair: x.pairBack()}
+func (x *request) stream() attest.Stream {
+	return attest.Stream{Subject: x.subject(), Workflow: x.lineage.Workflow, Pair: x.pairBack()}
 }
 
 // pair is the protocols of the way to the agent, and pairBack of that to the caller.
-func (x *exchange) pair() attest.Pair {
+func (x *request) pair() attest.Pair {
 	return attest.Pair{From: x.in.Source.Info().Binding, To: x.to.Codec.Info().Binding, HashForm: hashForm(x)}
 }
 
-func (x *exchange) pairBack() attest.Pair {
+func (x *request) pairBack() attest.Pair {
 	p := x.pair()
 	p.From, p.To = p.To, p.From
 	return p
@@ -71,7 +71,7 @@ func (x *exchange) pairBack() attest.Pair {
 
 // stamp is what only we know of a message: the name of its evidence and, in a
 // protocol that says so, who sends it to whom, and when.
-func (g *Gateway) stamp(x *exchange, tr *attest.Translation) translators.Stamp {
+func (g *Gateway) stamp(x *request, tr *attest.Translation) translators.Stamp {
 	stamper := g.Network.Stamper(tr.Pair.To)
 	if stamper == nil {
 		return translators.Stamp{Token: string(tr.ID), At: g.now()}
@@ -85,17 +85,17 @@ func (g *Gateway) stamp(x *exchange, tr *attest.Translation) translators.Stamp {
 
 // afterRequest is what a message of the same execution comes after: the latest request,
 // else what its caller sent.
-func (x *exchange) afterRequest() []ect.ID {
+func (x *request) afterRequest() []ect.ID {
 	if id := x.trail.Request(); id != "" {
 		return []ect.ID{id}
 	}
-	return x.parents
+	return x.lineage.Parents
 }
 
 // replyEvidence verifies the ECTs that an agent sent with its answer. Leg 2 has leg
 // 1 as parent and, beside it, what the agent signed if that is bound to this request
 // (R4; architecture section 5, step 13). A broken token makes the answer untrustworthy.
-func (g *Gateway) replyEvidence(ctx context.Context, x *exchange, reply transport.Reply) ([]ect.ID, error) {
+func (g *Gateway) replyEvidence(ctx context.Context, x *request, reply transport.Reply) ([]ect.ID, error) {
 	if len(reply.Evidence) == 0 {
 		return x.afterRequest(), nil
 	}
@@ -108,8 +108,8 @@ func (g *Gateway) replyEvidence(ctx context.Context, x *exchange, reply transpor
 }
 
 // received is the tokens that came with what the agent said.
-func (x *exchange) received(tokens []string, own ect.Check) attest.Received {
-	reply := membership.Reply{Workflow: x.workflow, Agent: x.to.Agent.ID, Gateway: x.settings.rules.IsGateway}
+func (x *request) received(tokens []string, own ect.Check) attest.Received {
+	reply := membership.Reply{Workflow: x.lineage.Workflow, Agent: x.to.Agent.ID, Gateway: x.settings.rules.IsGateway}
 	if x.to.Via != nil {
 		reply.Agent = x.to.Via.Peer.ID
 	}
@@ -118,9 +118,9 @@ func (x *exchange) received(tokens []string, own ect.Check) attest.Received {
 
 // requests are the ids of the request tokens of this execution, also of the time before
 // it was taken up from its record.
-func (x *exchange) requests() []ect.ID { return x.trail.Requests(x.keptRequests()) }
+func (x *request) requests() []ect.ID { return x.trail.Requests(x.keptRequests()) }
 
-func (x *exchange) keptRequests() []ect.ID {
+func (x *request) keptRequests() []ect.ID {
 	switch {
 	case x.record == nil:
 		return nil
@@ -133,7 +133,7 @@ func (x *exchange) keptRequests() []ect.ID {
 
 // replier is in whose share the tokens of a reply count: that of the agent or gateway
 // that sent them. Their issuers may know nothing of it.
-func (x *exchange) replier() string {
+func (x *request) replier() string {
 	switch {
 	case x.to.Via != nil:
 		return limit.Identity(string(x.to.Via.Peer.ID))
@@ -145,7 +145,7 @@ func (x *exchange) replier() string {
 }
 
 // refused keeps the evidence of a gateway that carried a message no further.
-func (g *Gateway) refused(ctx context.Context, x *exchange, err error) {
+func (g *Gateway) refused(ctx context.Context, x *request, err error) {
 	if refusal, ok := errors.AsType[*transport.RefusedError](err); ok {
 		g.attest.Refused(context.WithoutCancel(ctx), x.trail, x.received(refusal.Evidence, ect.Check{}))
 	}
@@ -155,7 +155,7 @@ func (g *Gateway) refused(ctx context.Context, x *exchange, err error) {
 // not octet by octet (R5). It is said of the protocol that has evidence inside
 // its messages; the other one's are hashed as they are.
 // Where both have, in two ways, it is both.
-func hashForm(x *exchange) string {
+func hashForm(x *request) string {
 	form := ""
 	if h := translators.HasherOf(x.to.Codec); h != nil {
 		form = h.HashForm()
@@ -171,7 +171,7 @@ func hashForm(x *exchange) string {
 
 // decodeReply reads what an agent said: a reply, or an event of a stream.
 // *transport.BadReplyError, or *translators.UnreadableNoticeError of an event.
-func (g *Gateway) decodeReply(x *exchange, wire translators.Wire, re canonical.Op) (*canonical.Message, error) {
+func (g *Gateway) decodeReply(x *request, wire translators.Wire, re canonical.Op) (*canonical.Message, error) {
 	wire.Binding, wire.Version, wire.Re = x.to.Codec.Info().Binding, x.route.Endpoint.Version, re
 	if called := x.route.Capable(); called != nil {
 		wire.Profile = called.Profile
@@ -193,7 +193,7 @@ func (g *Gateway) decodeReply(x *exchange, wire translators.Wire, re canonical.O
 }
 
 // audience is who must be able to verify leg 1: the destination and we (R4).
-func (g *Gateway) audience(x *exchange) []string {
+func (g *Gateway) audience(x *request) []string {
 	switch {
 	case x.to.Via != nil:
 		return []string{string(x.to.Via.Peer.ID), string(g.Self())}
@@ -211,11 +211,11 @@ func (g *Gateway) audience(x *exchange) []string {
 // is one where the agent's own document, a choice of endpoints or another gateway
 // decided; an endpoint that is the only one was no choice. The token is not handed
 // out: it says nothing of any message.
-func (g *Gateway) negotiated(ctx context.Context, x *exchange) {
+func (g *Gateway) negotiated(ctx context.Context, x *request) {
 	if x.to.Via == nil && (x.in.Call.To != "" || (x.to.Agent.Capability == "" && len(x.to.Agent.Endpoints) < 2)) {
 		return // the caller named it, or there was nothing to choose from
 	}
-	workflow := x.workflow
+	workflow := x.lineage.Workflow
 	if workflow == "" {
 		workflow = string(x.first())
 	}
@@ -224,13 +224,13 @@ func (g *Gateway) negotiated(ctx context.Context, x *exchange) {
 	}
 	chosen, candidates, reason := x.choice()
 	g.attest.Negotiation(ctx, attest.Negotiation{
-		Subject: x.subject(), Lineage: attest.Lineage{Workflow: x.workflow, Parents: []ect.ID{x.first()}},
+		Subject: x.subject(), Lineage: attest.Lineage{Workflow: x.lineage.Workflow, Parents: []ect.ID{x.first()}},
 		From: string(x.in.Source.Info().Binding), To: chosen, Candidates: candidates, Reason: reason,
 	})
 }
 
 // choice is what was chosen, of what, and why.
-func (x *exchange) choice() (chosen string, candidates []string, reason string) {
+func (x *request) choice() (chosen string, candidates []string, reason string) {
 	for _, e := range x.to.Agent.Endpoints {
 		candidates = append(candidates, candidate(e))
 	}
@@ -256,7 +256,7 @@ func candidate(e directory.Endpoint) string {
 
 // first is the first ECT of the workflow, as far as it is known: the oldest that
 // the caller showed, else what came before, else our own.
-func (x *exchange) first() ect.ID {
+func (x *request) first() ect.ID {
 	var oldest ect.Verified
 	for _, list := range [...][]ect.Verified{x.in.Evidence.Sources, x.in.Evidence.Parents} {
 		for _, v := range list {
@@ -268,25 +268,25 @@ func (x *exchange) first() ect.ID {
 	switch {
 	case oldest.ID() != "":
 		return oldest.ID()
-	case len(x.parents) > 0:
-		return x.parents[0]
+	case len(x.lineage.Parents) > 0:
+		return x.lineage.Parents[0]
 	default:
 		return x.trail.Request()
 	}
 }
 
 // callerInside: the caller is such a peer, and its protocol has a place for them.
-func (x *exchange) callerInside() bool {
+func (x *request) callerInside() bool {
 	return x.settings.rules.Embeds(x.in.Call.Caller.ID, x.in.Source, x.in.Call.Wire.Form)
 }
 
 // agentInside is the same of the agent that is asked.
-func (x *exchange) agentInside() bool {
+func (x *request) agentInside() bool {
 	return x.settings.rules.Embeds(x.reader(), x.to.Codec, x.route.Endpoint.Form)
 }
 
 // heardInside takes an agent's tokens out of its reply.
-func (x *exchange) heardInside(reply transport.Reply) (transport.Reply, error) {
+func (x *request) heardInside(reply transport.Reply) (transport.Reply, error) {
 	if reply.Events != nil || !x.agentInside() {
 		return reply, nil
 	}
@@ -303,7 +303,7 @@ func (x *exchange) heardInside(reply transport.Reply) (transport.Reply, error) {
 }
 
 // heardEvent takes an agent's tokens out of an event.
-func (x *exchange) heardEvent(wire translators.Wire) (translators.Wire, []string, error) {
+func (x *request) heardEvent(wire translators.Wire) (translators.Wire, []string, error) {
 	if !x.agentInside() {
 		return wire, nil, nil
 	}
@@ -321,7 +321,7 @@ func (x *exchange) heardEvent(wire translators.Wire) (translators.Wire, []string
 
 // seal binds a message to its receipt, with the tokens inside for an agent that
 // wants them there.
-func (x *exchange) seal(out transport.Attested, ancestors ...string) (transport.Sealed, error) {
+func (x *request) seal(out transport.Attested, ancestors ...string) (transport.Sealed, error) {
 	if x.agentInside() {
 		wire, _ := inbody.Insert(x.to.Codec, out.Wire(), append([]string{out.Token()}, ancestors...))
 		var err error
@@ -334,7 +334,7 @@ func (x *exchange) seal(out transport.Attested, ancestors ...string) (transport.
 
 // inside puts the evidence of an answer into its body, for a caller that wants it
 // there. Its door says what is no answer, and so puts it in.
-func (g *Gateway) inside(x *exchange, answer transport.Answer) transport.Answer {
+func (g *Gateway) inside(x *request, answer transport.Answer) transport.Answer {
 	if x.in.Source == nil || !x.callerInside() {
 		return answer
 	}
@@ -351,7 +351,7 @@ func (g *Gateway) inside(x *exchange, answer transport.Answer) transport.Answer 
 // stampRequest gives a message bound for an agent what only the roof can mint:
 // its id on the wire is the id of the ECT that testifies to it, and so is the
 // name of its progress. A relay within one protocol has every other id that it needs.
-func (x *exchange) stampRequest(id ect.ID) {
+func (x *request) stampRequest(id ect.ID) {
 	m := x.message
 	m.Correlation.WireID = quoted(string(id))
 	if x.in.Call.Agent != "" {
@@ -360,7 +360,7 @@ func (x *exchange) stampRequest(id ect.ID) {
 	if m.Preferences.CanAnswer == nil {
 		m.Preferences.CanAnswer = x.route.Endpoint.Asked // in a protocol where every request says so
 	}
-	if x.relay() || m.Op != canonical.OpInvoke {
+	if x.mode.Relay || m.Op != canonical.OpInvoke {
 		return
 	}
 	if m.Correlation.MessageID == "" {
@@ -369,7 +369,7 @@ func (x *exchange) stampRequest(id ect.ID) {
 	if invoke, ok := m.Body.(*canonical.Invoke); ok && invoke.Turn.ID == "" {
 		invoke.Turn.ID = m.Correlation.MessageID
 	}
-	if x.agentStreams() == translators.StreamsReply && x.in.Call.Agent != "" && m.Correlation.Progress == nil && x.lasts() {
+	if x.mode.AgentStreams == translators.StreamsReply && x.in.Call.Agent != "" && m.Correlation.Progress == nil && x.lasts() {
 		m.Correlation.Progress = m.Correlation.WireID
 	}
 }
@@ -377,9 +377,9 @@ func (x *exchange) stampRequest(id ect.ID) {
 // tasked is a message as an agent hears it that may answer a call with a task:
 // that its caller would rather wait is our business and not the agent's, and so is
 // that its caller would take a task, where the agent has not said that it has any.
-func (x *exchange) tasked(m *canonical.Message) *canonical.Message {
+func (x *request) tasked(m *canonical.Message) *canonical.Message {
 	if m.Op != canonical.OpInvoke || x.in.Call.Agent == "" || x.route.Description == nil || m.Preferences.TaskOK == x.route.Description.Tasks ||
-		x.agentStreams() == translators.StreamsTask || x.relay() && (m.Preferences.TaskOK || !x.tasking()) {
+		x.mode.AgentStreams == translators.StreamsTask || x.mode.Relay && (m.Preferences.TaskOK || !x.tasking()) {
 		return m
 	}
 	out := *m
@@ -391,10 +391,9 @@ func quoted(id string) json.RawMessage { return json.RawMessage(`"` + id + `"`) 
 
 // stampReply gives a reply bound for the caller its own request's id, and ids
 // to results that came without: an A2A task must have both.
-func (g *Gateway) stampReply(x *exchange, m *canonical.Message) {
+func (g *Gateway) stampReply(x *request, m *canonical.Message) {
 	m.Correlation.WireID = x.in.WireID
-	if x.relay() {
-		x.replyContext = m.Conversation.ContextID
+	if x.mode.Relay {
 		return
 	}
 	if x.record != nil { // the work has names already
@@ -414,6 +413,5 @@ func (g *Gateway) stampReply(x *exchange, m *canonical.Message) {
 			m.Conversation.TaskID = g.NewID()
 		}
 	}
-	x.replyContext = m.Conversation.ContextID
 	g.completeTask(x, m)
 }

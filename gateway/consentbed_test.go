@@ -128,8 +128,8 @@ func newBed(t testing.TB, c *codec, inputs []canonical.Input) *bed {
 }
 
 // exchange is one message of the caller to an MCP server of 2026-07-28.
-func (b *bed) exchange(w translators.Wire) *exchange {
-	return &exchange{
+func (b *bed) exchange(w translators.Wire) *request {
+	return &request{
 		settings: &Settings{}, scope: &scope{}, trail: attest.Begin(),
 		in: admission.Admitted{
 			Call:   transport.Call{Agent: "agent", Session: "session", Caller: identity.Caller{Peer: ect.Peer{ID: bedCaller}}, Wire: w},
@@ -171,6 +171,7 @@ func (b *bed) hear(w translators.Wire) ([]canonical.Answer, bool) {
 	}
 	x := b.exchange(w)
 	x.message = m
+	x.mode = task.NewMode(x.sides(), x.route)
 	if query, ok := m.Body.(*canonical.TaskQuery); ok && m.Op == canonical.OpTaskAnswer {
 		m.Body, m.Conversation.TaskID = &canonical.Invoke{Answers: query.Answers}, query.ID // as answerTask does
 	}

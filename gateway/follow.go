@@ -56,7 +56,7 @@ func (r *run) look(ctx context.Context) error {
 	if r.owed {
 		op, wait = canonical.OpTaskResult, 0
 		r.owed = false
-	} else if !r.blind && r.x.route.Description != nil && (r.x.route.Description.Streams || r.x.message.Op == canonical.OpTaskSubscribe) && r.x.agentStreams() == translators.StreamsTask {
+	} else if !r.blind && r.x.route.Description != nil && (r.x.route.Description.Streams || r.x.message.Op == canonical.OpTaskSubscribe) && r.x.mode.AgentStreams == translators.StreamsTask {
 		if wait = minPoll << r.broken; r.op == canonical.OpTaskGet {
 			wait = 0 // how the task stands was heard just now: what happens to it next is not to be missed
 		}
@@ -84,7 +84,7 @@ func (r *run) look(ctx context.Context) error {
 // was asked for a stream on account of a webhook: the history that the answer has is
 // the agent's, and its events do not say all of it. Without that, it is what they said.
 func (r *run) recount(ctx context.Context) {
-	if !r.x.relay() || !r.x.posts() || r.result != nil || r.failure != nil || r.fold.Task() == nil || r.agent.TaskID == "" {
+	if !r.x.mode.Relay || !r.x.posts() || r.result != nil || r.failure != nil || r.fold.Task() == nil || r.agent.TaskID == "" {
 		return
 	}
 	x := r.x.again()
@@ -119,14 +119,14 @@ func (r *run) interval() time.Duration {
 
 // inquire seals a message of our own about the work: an evidence of its own,
 // behind that of the request.
-func (g *Gateway) inquire(ctx context.Context, x *exchange, op canonical.Op, body canonical.Body) (transport.Sealed, error) {
+func (g *Gateway) inquire(ctx context.Context, x *request, op canonical.Op, body canonical.Body) (transport.Sealed, error) {
 	m := &canonical.Message{Op: op, Phase: canonical.PhaseRequest, Body: body, Trace: x.message.Trace}
 	m.Preferences.CanAnswer = x.route.Endpoint.Asked
 	return g.sealOwn(ctx, x, m)
 }
 
 // sealOwn seals a message that the caller did not send in these words.
-func (g *Gateway) sealOwn(ctx context.Context, x *exchange, m *canonical.Message) (transport.Sealed, error) {
+func (g *Gateway) sealOwn(ctx context.Context, x *request, m *canonical.Message) (transport.Sealed, error) {
 	tr := attest.Translation{Direction: attest.Request, ID: ect.ID(g.NewID()), Internal: true}
 	tr.Codec, tr.Pair = x.to.Codec, x.pair()
 	tr.Target = translators.Target{
@@ -149,7 +149,7 @@ func (g *Gateway) sealOwn(ctx context.Context, x *exchange, m *canonical.Message
 
 // acknowledged sends a message that has one answer, and returns that with what
 // testifies to it. An error of the agent is one here.
-func (g *Gateway) acknowledged(ctx context.Context, x *exchange, sealed transport.Sealed) (wire translators.Wire, m *canonical.Message, parents []ect.ID, err error) {
+func (g *Gateway) acknowledged(ctx context.Context, x *request, sealed transport.Sealed) (wire translators.Wire, m *canonical.Message, parents []ect.ID, err error) {
 	reply, err := g.send(ctx, x, sealed, x.route.Endpoint.Timeout)
 	defer closeReply(reply)
 	if err != nil {
@@ -167,7 +167,7 @@ func (g *Gateway) acknowledged(ctx context.Context, x *exchange, sealed transpor
 }
 
 // confirmed sends what is only acknowledged.
-func (x *exchange) confirmed(ctx context.Context, g *Gateway) error {
+func (x *request) confirmed(ctx context.Context, g *Gateway) error {
 	sealed, _, err := g.request(ctx, x)
 	if err == nil {
 		_, _, _, err = g.acknowledged(ctx, x, sealed)
@@ -186,16 +186,16 @@ func (r *run) abort() {
 	switch {
 	case r.reused: // under that id the caller has had another task
 	case r.guest, r.complete() && !r.asked():
-	case r.agent.TaskID != "" && r.x.keepsTasks():
+	case r.agent.TaskID != "" && r.x.mode.KeepsTasks:
 		r.g.tellAgent(r.x, canonical.OpTaskCancel, &canonical.TaskQuery{ID: r.agent.TaskID})
-	case r.x.agentStreams() != translators.StreamsTask:
+	case r.x.mode.AgentStreams != translators.StreamsTask:
 		r.g.abandon(r.x)
 	}
 }
 
 // waits is for whose sake an answer is waited for: its caller's, unless what
 // comes of the message has to be ended without him.
-func (g *Gateway) waits(ctx context.Context, x *exchange) context.Context {
+func (g *Gateway) waits(ctx context.Context, x *request) context.Context {
 	if x.names() {
 		return g.workers.Context()
 	}
@@ -219,7 +219,7 @@ func (r *run) outlive(ctx context.Context) {
 }
 
 // disown deals with an answer whose caller has left meanwhile.
-func (g *Gateway) disown(ctx context.Context, x *exchange, reply transport.Reply) {
+func (g *Gateway) disown(ctx context.Context, x *request, reply transport.Reply) {
 	message, parents, err := g.hear(ctx, x, reply)
 	if err != nil {
 		closeReply(reply)
@@ -230,9 +230,9 @@ func (g *Gateway) disown(ctx context.Context, x *exchange, reply transport.Reply
 
 // abandon tells an agent that nobody waits for its answer any more, where the
 // end of the connection does not say so (MCP before 2026-07-28).
-func (g *Gateway) abandon(x *exchange) {
+func (g *Gateway) abandon(x *request) {
 	asker := x.to.Features.Asker
-	if asker == nil || x.agentStreams() != translators.StreamsReply || asker.Asks(x.route.Endpoint.Version, x.route.Endpoint.Form) == translators.AskReply {
+	if asker == nil || x.mode.AgentStreams != translators.StreamsReply || asker.Asks(x.route.Endpoint.Version, x.route.Endpoint.Form) == translators.AskReply {
 		return
 	}
 	id := quoted(string(x.trail.Request()))
@@ -243,7 +243,7 @@ func (g *Gateway) abandon(x *exchange) {
 }
 
 // tellAgent sends a message of our own in the background.
-func (g *Gateway) tellAgent(x *exchange, op canonical.Op, body canonical.Body) {
+func (g *Gateway) tellAgent(x *request, op canonical.Op, body canonical.Body) {
 	_ = g.workers.Go(func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, abortWithin)
 		defer cancel()
@@ -261,7 +261,7 @@ func (g *Gateway) tellAgent(x *exchange, op canonical.Op, body canonical.Body) {
 
 // logs: who follows the work later is told of it from its record, and not by the agent.
 func (r *run) logs() bool {
-	return !r.guest && !r.x.relay() && r.x.agentStreams() != translators.StreamsTask && r.x.callerStreams() == translators.StreamsTask
+	return !r.guest && !r.x.mode.Relay && r.x.mode.AgentStreams != translators.StreamsTask && r.x.mode.CallerStreams == translators.StreamsTask
 }
 
 // lastProgress is the last progress among events, else the one before them.

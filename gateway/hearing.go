@@ -24,7 +24,7 @@ const (
 // place of another is answered before that one is given up: nothing is missed.
 type hearing struct {
 	g        *Gateway
-	x        *exchange // of the caller's stream: read, and never changed
+	x        *request // of the caller's stream: read, and never changed
 	herald   translators.Herald
 	offers   translators.News
 	wants    translators.News
@@ -62,8 +62,7 @@ func (h *hearing) prepare(ctx context.Context, wanted translators.News) error {
 		h.g.lineage(h.x)
 		return h.x.in.Permit.Carry(h.x.route.Security(h.x.in.Call.Agent != ""))
 	}
-	h.x.instead(h.herald.Ask(h.x.route.Endpoint.Version, h.wants))
-	sealed, _, err := h.g.request(ctx, h.x)
+	sealed, _, err := h.g.requestAs(ctx, h.x, h.x.instead(h.herald.Ask(h.x.route.Endpoint.Version, h.wants)))
 	if err != nil {
 		return err
 	}
@@ -112,13 +111,13 @@ func (h *hearing) listen(ctx context.Context) *ear {
 }
 
 // own is an exchange for one message of ours.
-func (h *hearing) own() *exchange {
+func (h *hearing) own() *request {
 	own := h.x.again()
 	own.trail.Follow(h.x.trail.Request())
 	return own
 }
 
-func (h *hearing) seal(ctx context.Context, own *exchange, news translators.News) (transport.Sealed, error) {
+func (h *hearing) seal(ctx context.Context, own *request, news translators.News) (transport.Sealed, error) {
 	m := &canonical.Message{
 		Op: canonical.OpNative, Phase: canonical.PhaseRequest, Body: h.herald.Ask(own.route.Endpoint.Version, news),
 		Origin: own.message.Origin, Trace: own.message.Trace,
@@ -291,7 +290,7 @@ func (h *hearing) lost() {
 }
 
 // refuse answers a question: nobody who only listens can be asked.
-func (h *hearing) refuse(ctx context.Context, own *exchange, ask *canonical.Ask) error {
+func (h *hearing) refuse(ctx context.Context, own *request, ask *canonical.Ask) error {
 	m := &canonical.Message{Op: canonical.OpAnswer, Phase: canonical.PhaseRequest, Origin: own.message.Origin, Body: &canonical.Reply{
 		ID: ask.ID, Failure: &canonical.Error{Code: canonical.CodeNoMethod, Message: "nobody can be asked here"},
 	}}

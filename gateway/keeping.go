@@ -26,10 +26,7 @@ const (
 func (r *run) keep(ctx context.Context, durable bool) error {
 	g, x := r.g, r.x
 	task := r.snapshot()
-	if x.record == nil {
-		x.record = x.newRecord(task)
-	}
-	rec := x.record
+	rec := x.recordFor(task)
 	rec.Task, rec.Saved, rec.Re, rec.Native = *task, nil, "", r.native()
 	rec.TaskID, rec.Context = r.agent.TaskID, r.agent.ContextID
 	rec.Input, _ = r.input()
@@ -42,7 +39,7 @@ func (r *run) keep(ctx context.Context, durable bool) error {
 	if rec.Resume == store.ResumeState {
 		rec.State = r.result.Pending.State
 	}
-	if rec.Resume == store.ResumeState || rec.Resume != store.ResumeNone && x.asking() == translators.AskReply {
+	if rec.Resume == store.ResumeState || rec.Resume != store.ResumeNone && x.mode.Asking == translators.AskReply {
 		if err := x.saveRequest(rec); err != nil {
 			return err
 		}
@@ -58,7 +55,7 @@ func (r *run) keep(ctx context.Context, durable bool) error {
 		}
 	}
 	if !r.keeping {
-		g.Conversations.Remember(ctx, x.dialogueKey(rec.Task.ContextID), x.workflow, x.trail.Request())
+		g.Conversations.Remember(ctx, x.dialogueKey(rec.Task.ContextID), x.lineage.Workflow, x.trail.Request())
 	}
 	err := g.tasks.SaveMerged(ctx, rec)
 	if _, ended := store.EndedAs(err); ended && !r.keeping {

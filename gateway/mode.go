@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/aepb/aepb-gateway/gateway/routing"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/stream"
@@ -16,17 +15,10 @@ import (
 // here: the time of each status (A2A 1.0, 4.1.2, TaskStatus.timestamp), and the history,
 // which is told where historyLength asks for it (A2A 1.0, 3.2.4).
 
-// makesTask: the tasks of the caller's protocol have these, and the agent's words are
-// another's.
-func (x *exchange) makesTask() bool {
-	historian := x.in.Features.Historian
-	return historian != nil && historian.TellsHistory(x.message.Origin.Version) && x.in.Call.Agent != "" && !x.relay() && !x.kin()
-}
-
 // history is what is kept of the talk about a task that is made here: the caller's
 // messages, and what was asked in between. Empty: the task is not made here.
-func (x *exchange) history() []canonical.Content {
-	if !x.makesTask() {
+func (x *request) history() []canonical.Content {
+	if !x.mode.MakesTask {
 		return nil
 	}
 	var history []canonical.Content
@@ -43,9 +35,9 @@ func (x *exchange) history() []canonical.Content {
 }
 
 // turn is the caller's message as it stands in a history; nil: it stands in none.
-func (x *exchange) turn() *canonical.Content {
+func (x *request) turn() *canonical.Content {
 	invoke, ok := x.asked.(*canonical.Invoke)
-	if !ok || !x.makesTask() || len(invoke.Turn.Parts) == 0 || len(x.in.Call.Wire.Body) > maxAsked {
+	if !ok || !x.mode.MakesTask || len(invoke.Turn.Parts) == 0 || len(x.in.Call.Wire.Body) > maxAsked {
 		return nil
 	}
 	return &invoke.Turn
@@ -89,12 +81,12 @@ func extended(e canonical.Extensions) (size int) {
 
 // shortened is the end of a history that a caller is told: as much as it asks for, and of
 // a task that is made here nothing where it does not say (A2A 1.0, 3.2.4).
-func (x *exchange) shortened(history []canonical.Content) []canonical.Content {
+func (x *request) shortened(history []canonical.Content) []canonical.Content {
 	most := len(history)
 	switch length := x.message.Preferences.HistoryLength; {
 	case length != nil && *length >= 0:
 		most = min(most, *length)
-	case x.makesTask():
+	case x.mode.MakesTask:
 		return nil
 	}
 	return history[len(history)-most:]
@@ -103,7 +95,7 @@ func (x *exchange) shortened(history []canonical.Content) []canonical.Content {
 // dated is a status with the time at which the run first saw it. A last one is the same
 // whatever words its record and its caller have for it.
 func (r *run) dated(s canonical.Status) canonical.Status {
-	if !s.At.IsZero() || !r.x.makesTask() {
+	if !s.At.IsZero() || !r.x.mode.MakesTask {
 		return s
 	}
 	seen := &r.status
@@ -121,7 +113,7 @@ func (r *run) dated(s canonical.Status) canonical.Status {
 
 // made is the task with what a task that is made here has beside.
 func (r *run) made(t *canonical.Task) *canonical.Task {
-	if !r.x.makesTask() {
+	if !r.x.mode.MakesTask {
 		return t
 	}
 	made := *t
@@ -134,7 +126,7 @@ func (r *run) made(t *canonical.Task) *canonical.Task {
 // complement gives an event what a task that is made here has beside.
 func (r *run) complement(e *canonical.Event) {
 	switch {
-	case !r.x.makesTask():
+	case !r.x.mode.MakesTask:
 	case e.Status != nil:
 		status := r.dated(*e.Status)
 		e.Status = &status
@@ -153,9 +145,9 @@ func (g *Gateway) tellProgress(t *canonical.Task, p *canonical.Progress) {
 
 // completeTask does so with a reply. One whose history is asked for becomes a task here
 // rather than in the codec, which knows the outcome alone.
-func (g *Gateway) completeTask(x *exchange, m *canonical.Message) {
+func (g *Gateway) completeTask(x *request, m *canonical.Message) {
 	result, ok := m.Body.(*canonical.Result)
-	if !ok || !x.makesTask() {
+	if !ok || !x.mode.MakesTask {
 		return
 	}
 	said := *result
@@ -196,21 +188,10 @@ func madeOf(at canonical.Conversation, output canonical.Output, history []canoni
 	return &canonical.Task{ID: at.TaskID, ContextID: at.ContextID, Status: status, Output: &output, History: history}
 }
 
-// retasks: both sides speak one protocol, and the agent keeps tasks in another way
-// than the caller knows them, or the caller knows of none.
-func (x *exchange) retasks() bool {
-	tasker := x.in.Features.Tasker
-	if tasker == nil || x.in.Call.Agent == "" || x.to.Via != nil || x.route.Description == nil || !x.route.Description.Tasks || !x.relay() {
-		return false
-	}
-	agent := tasker.Tasks(x.route.Endpoint.Version)
-	return agent != translators.TaskingNone && agent != tasker.Tasks(x.message.Origin.Version)
-}
-
 // tasking: the message becomes a task of the agent's that its caller is told of in
 // the way that it knows, or not at all.
-func (x *exchange) tasking() bool {
-	if x.message.Op != canonical.OpInvoke || !x.retasks() {
+func (x *request) tasking() bool {
+	if x.message.Op != canonical.OpInvoke || !x.mode.Converts {
 		return false
 	}
 	tasker := x.in.Features.Tasker
@@ -219,32 +200,19 @@ func (x *exchange) tasking() bool {
 }
 
 // wantsTask: the agent refuses a caller who knows of no tasks, and has done nothing.
-func (x *exchange) wantsTask(heard *canonical.Message) bool {
-	if heard == nil || x.message.Op != canonical.OpInvoke || x.forced || !x.retasks() || x.tasking() {
+func (x *request) wantsTask(heard *canonical.Message) bool {
+	if heard == nil || x.message.Op != canonical.OpInvoke || x.forced || !x.mode.Converts || x.tasking() {
 		return false
 	}
 	refused, ok := heard.Body.(*canonical.Error)
 	return ok && refused.Code == canonical.CodeCapabilityRequired
 }
 
-// insists: the caller is answered with a task, whatever becomes of it (MCP 2025-11-25).
-func (x *exchange) insists() bool {
-	tasker := x.in.Features.Tasker
-	return tasker != nil && x.message.Preferences.TaskOK && tasker.Tasks(x.message.Origin.Version) == translators.TaskingApart
-}
-
-// outcomeApart: what came of the agent's task, and what it asks, is heard apart from
-// how it stands.
-func (x *exchange) outcomeApart() bool {
-	tasker := x.to.Features.Tasker
-	return tasker != nil && tasker.Tasks(x.agentVersion()) == translators.TaskingApart
-}
-
 // lasts: the request asks for more than one answer, or not to wait for it. In a
 // relay the gateway that answers decides about waiting.
-func (x *exchange) lasts() bool {
+func (x *request) lasts() bool {
 	p := x.message.Preferences
-	if x.in.Call.Agent == "" || x.relay() {
+	if x.in.Call.Agent == "" || x.mode.Relay {
 		return x.in.Call.Agent != "" && (p.Stream || x.tasking() || x.posts())
 	}
 	return p.Stream || p.NoWait || p.TaskOK || x.posts()
@@ -253,109 +221,66 @@ func (x *exchange) lasts() bool {
 // posts: the message brings a webhook that is told each change, so that the agent is
 // heard at work whatever its caller waits for. An agent of the caller's own protocol
 // that does not stream shows no more than its answer.
-func (x *exchange) posts() bool {
-	return x.webhook != nil && x.message.Op == canonical.OpInvoke && (!x.relay() || x.route.Description != nil && x.route.Description.Streams)
-}
-
-// agentStreams is how the agent streams, callerStreams how the caller reads that.
-func (x *exchange) agentStreams() translators.Streams {
-	return translators.StreamsOf(x.to.Codec, x.agentVersion())
-}
-
-// agentVersion is the version in which the agent is spoken to; empty: nobody has
-// asked it yet, and none is listed.
-func (x *exchange) agentVersion() string { return x.sides().AgentVersion(x.route.Endpoint.Version) }
-
-func (x *exchange) callerStreams() translators.Streams {
-	return translators.StreamsOf(x.in.Source, x.message.Origin.Version)
+func (x *request) posts() bool {
+	return x.webhook != nil && x.message.Op == canonical.OpInvoke && (!x.mode.Relay || x.route.Description != nil && x.route.Description.Streams)
 }
 
 // streams: the agent is asked for a stream, so that it can be seen at work, and
 // stopped.
-func (x *exchange) streams() bool {
+func (x *request) streams() bool {
 	switch {
 	case x.in.Call.Agent == "":
 		return false
-	case x.relay():
+	case x.mode.Relay:
 		return x.message.Preferences.Stream || x.posts()
 	default:
-		return x.route.Description != nil && x.route.Description.Streams && x.agentStreams() == translators.StreamsTask
+		return x.route.Description != nil && x.route.Description.Streams && x.mode.AgentStreams == translators.StreamsTask
 	}
 }
 
 // final: there is nothing to do with this answer but to pass it on.
-func (x *exchange) final(m *canonical.Message) bool {
+func (x *request) final(m *canonical.Message) bool {
 	result, ok := m.Body.(*canonical.Result)
 	switch {
 	case !ok || x.verbatim() || x.message.Op != canonical.OpInvoke && x.message.Op != canonical.OpNative:
 		return true
 	case result.Pending != nil:
-		return x.relay() && x.asking() == translators.AskReply
-	case result.Task == nil || x.relay():
+		return x.mode.Relay && x.mode.Asking == translators.AskReply
+	case result.Task == nil || x.mode.Relay:
 		return true
 	case x.promised(result.Task):
 		return false
 	case result.Task.Status.State.Terminal():
 		return true
 	default:
-		return stream.Settled(result.Task.Status.State) && (x.asking() == translators.AskNone || x.asking() == translators.AskTask)
+		return stream.Settled(result.Task.Status.State) && (x.mode.Asking == translators.AskNone || x.mode.Asking == translators.AskTask)
 	}
 }
 
 // promised: the task stands in place of a result. Whatever its state, what it
 // asks and what came of it the agent says when it is asked about it (MCP,
 // CreateTaskResult).
-func (x *exchange) promised(t *canonical.Task) bool {
-	return x.agentStreams() == translators.StreamsReply && t.Output == nil && t.Failure == nil && len(t.Inputs) == 0 &&
+func (x *request) promised(t *canonical.Task) bool {
+	return x.mode.AgentStreams == translators.StreamsReply && t.Output == nil && t.Failure == nil && len(t.Inputs) == 0 &&
 		len(t.Artifacts) == 0 && t.Status.State != canonical.StateCanceled
 }
 
-// asksAlike: the agent's protocol is the caller's, which asks by results.
-func (x *exchange) asksAlike() bool { return x.kin() && x.sides().Way() == translators.AskReply }
-
-// asking is how this caller can be asked.
-func (x *exchange) asking() translators.Asking { return x.sides().Asking(x.agentVersion()) }
-
 // answerable is what of that which a caller says it answers this agent may ask: nothing
 // where the caller cannot be asked.
-func (x *exchange) answerable(modes []canonical.Mode) []canonical.Mode {
-	return x.sides().Answerable(modes, x.agentVersion())
+func (x *request) answerable(modes []canonical.Mode) []canonical.Mode {
+	return x.sides().Answerable(modes, x.mode.AgentVersion)
 }
-
-// sides are the caller and the agent.
-func (x *exchange) sides() routing.Sides {
-	return routing.Sides{In: &x.in, To: &x.to, Message: x.message}
-}
-
-// kin: both sides use the words of one protocol, over any transport.
-func (x *exchange) kin() bool { return x.sides().SameWords(x.agentVersion()) }
-
-// relay: both sides speak one protocol.
-// SLIM is two if its agents use the words of different ones.
-func (x *exchange) relay() bool { return x.sides().Relay(x.agentVersion()) }
 
 // verbatim: both sides speak one version of it in one form, and what one says
 // goes to the other octet by octet. At the translate endpoint a message comes
 // without the fields of its protocol's header, so there it is said anew.
-func (x *exchange) verbatim() bool {
-	return !x.unseen && x.in.Call.Entrance.Native() && x.relay() && x.route.Endpoint.Version == x.message.Origin.Version && x.route.Endpoint.Form == x.in.Call.Wire.Form &&
+func (x *request) verbatim() bool {
+	return !x.unseen && x.in.Call.Entrance.Native() && x.mode.Relay && x.route.Endpoint.Version == x.message.Origin.Version && x.route.Endpoint.Form == x.in.Call.Wire.Form &&
 		!x.route.Endpoint.Rewritten() && !x.in.Call.Tenanted && x.webhook == nil && !x.thread.Renamed() && x.in.Call.Card == nil
-}
-
-// keepsTasks: the agent can be told to cancel what it named a task.
-func (x *exchange) keepsTasks() bool {
-	tasker := x.to.Features.Tasker
-	return x.agentStreams() == translators.StreamsTask || tasker != nil && tasker.Tasks(x.agentVersion()) != translators.TaskingNone
 }
 
 // names: the agent makes a task of the message, which goes on when the connection
 // ends. Until it has named that, it cannot be told to stop.
-func (x *exchange) names() bool {
-	return x.in.Call.Agent != "" && x.message.Op == canonical.OpInvoke && x.agentStreams() == translators.StreamsTask
-}
-
-// seesCanceled: the caller's wish to cancel is answered with how the task stands.
-func (x *exchange) seesCanceled() bool {
-	tasker := x.in.Features.Tasker
-	return x.callerStreams() == translators.StreamsTask || tasker != nil && tasker.Tasks(x.message.Origin.Version) == translators.TaskingApart
+func (x *request) names() bool {
+	return x.in.Call.Agent != "" && x.message.Op == canonical.OpInvoke && x.mode.AgentStreams == translators.StreamsTask
 }

@@ -20,21 +20,21 @@ func sessionsOf(g *Gateway) mcpbridge.Sessions {
 }
 
 // sessionKey names what the caller's session subscribes to at the agent.
-func (x *exchange) sessionKey() store.EntryKey {
+func (x *request) sessionKey() store.EntryKey {
 	return mcpbridge.KeyOf(x.in.Call.Session, x.to.Agent.Name, x.owner())
 }
 
 // herald is what knows how news is asked for; nil: the two sides have no such in common.
-func (x *exchange) herald() translators.Herald {
+func (x *request) herald() translators.Herald {
 	herald := x.in.Features.Notifier
-	if herald == nil || x.in.Call.Agent == "" || x.to.Via != nil || !x.in.Call.Entrance.Native() || !x.relay() {
+	if herald == nil || x.in.Call.Agent == "" || x.to.Via != nil || !x.in.Call.Entrance.Native() || !x.mode.Relay {
 		return nil
 	}
 	return herald
 }
 
 // hears: the caller's stream is open for news, and may be silent for long.
-func (x *exchange) hears() bool {
+func (x *request) hears() bool {
 	herald, native := x.herald(), canonical.Native{}
 	if asked, ok := x.message.Body.(*canonical.Native); ok {
 		native = *asked
@@ -49,21 +49,21 @@ func (x *exchange) hears() bool {
 // listens: the caller wants to hear what the agent says without being asked (MCP
 // before 2026-07-28). Nothing ends that but one of the two. Other protocols have
 // forms whose requests bear no id.
-func (x *exchange) listens() bool {
+func (x *request) listens() bool {
 	tells := x.in.Features.Notifier != nil
 	return tells && x.message.Op == canonical.OpNative && len(x.in.WireID) == 0
 }
 
 // asksIn reports whether the agent, which can be reached, asks in its replies, or else
 // in streams, where it may say something without being asked.
-func (g *Gateway) asksIn(ctx context.Context, x *exchange, replies bool) bool {
+func (g *Gateway) asksIn(ctx context.Context, x *request, replies bool) bool {
 	asker := x.to.Features.Asker
-	return asker != nil && x.relay() && g.choose(ctx, x) == nil && (asker.Asks(x.route.Endpoint.Version, x.route.Endpoint.Form) == translators.AskReply) == replies
+	return asker != nil && x.mode.Relay && g.choose(ctx, x) == nil && (asker.Asks(x.route.Endpoint.Version, x.route.Endpoint.Form) == translators.AskReply) == replies
 }
 
 // news answers a request for news where the agent's revision asks for it in
 // another way than the caller's. False: they agree, or this is none.
-func (g *Gateway) news(ctx context.Context, x *exchange) (answer transport.Answer, done bool, err error) {
+func (g *Gateway) news(ctx context.Context, x *request) (answer transport.Answer, done bool, err error) {
 	native, ok := x.message.Body.(*canonical.Native)
 	herald := x.herald()
 	if !ok || herald == nil {
@@ -93,7 +93,7 @@ func (g *Gateway) news(ctx context.Context, x *exchange) (answer transport.Answe
 
 // wish keeps what a session wants to hear from now on. Whether the agent would
 // tell that, it is asked at once: what it refuses, its caller hears.
-func (g *Gateway) wish(ctx context.Context, x *exchange, herald translators.Herald, wanted translators.News) (transport.Answer, error) {
+func (g *Gateway) wish(ctx context.Context, x *request, herald translators.Herald, wanted translators.News) (transport.Answer, error) {
 	offers := herald.Offers(x.route.Description)
 	if x.in.Call.Session == "" || wanted.Verb == translators.NewsLevel && !offers.Log || wanted.Verb != translators.NewsLevel && !offers.Any {
 		return transport.Answer{}, &canonical.Error{Code: canonical.CodeNoMethod, Message: "the agent has no such method"}
@@ -105,7 +105,7 @@ func (g *Gateway) wish(ctx context.Context, x *exchange, herald translators.Hera
 		heard, parents, err = g.sound(ctx, x, herald, wanted)
 	} else {
 		g.lineage(x)
-		parents = x.parents
+		parents = x.lineage.Parents
 	}
 	if err == nil {
 		err = sessionsOf(g).Change(ctx, x.sessionKey(), wanted)
@@ -124,9 +124,8 @@ func (g *Gateway) wish(ctx context.Context, x *exchange, herald translators.Hera
 }
 
 // sound asks an agent to tell of something, until it has agreed.
-func (g *Gateway) sound(ctx context.Context, x *exchange, herald translators.Herald, wanted translators.News) (heard string, parents []ect.ID, err error) {
-	x.instead(herald.Ask(x.route.Endpoint.Version, wanted))
-	sealed, _, err := g.request(ctx, x)
+func (g *Gateway) sound(ctx context.Context, x *request, herald translators.Herald, wanted translators.News) (heard string, parents []ect.ID, err error) {
+	sealed, _, err := g.requestAs(ctx, x, x.instead(herald.Ask(x.route.Endpoint.Version, wanted)))
 	if err != nil {
 		return "", nil, err
 	}
@@ -175,31 +174,37 @@ func agreedIn(herald translators.Herald, m *canonical.Message) translators.News 
 	return translators.News{}
 }
 
-// instead lets the message ask for the same in other words.
-func (x *exchange) instead(native *canonical.Native) {
+// instead is the message, asking for the same in other words.
+func (x *request) instead(native *canonical.Native) *canonical.Message {
 	other := *x.message
 	other.Body = native
-	x.message = &other
+	return &other
+}
+
+// hearer is a caller who is told news in the way of another revision than the agent's.
+type hearer struct {
+	translators.Hearer
+	session string // at the agent, of which this stream alone hears; empty: there is none
 }
 
 // hearken begins to tell a caller what the agent says without being asked.
-func (g *Gateway) hearken(ctx context.Context, x *exchange, herald translators.Herald, wanted translators.News) (transport.Answer, error) {
+func (g *Gateway) hearken(ctx context.Context, x *request, herald translators.Herald, wanted translators.News) (transport.Answer, error) {
 	h := &hearing{g: g, x: x, herald: herald, offers: herald.Offers(x.route.Description)}
-	x.hearer = &translators.Hearer{Version: x.message.Origin.Version, ID: x.in.WireID}
+	x.hearer = &hearer{Hearer: translators.Hearer{Version: x.message.Origin.Version, ID: x.in.WireID}}
 	if len(x.in.WireID) == 0 {
 		if h.offers.Quiet() && !h.offers.Any {
 			return transport.Answer{}, nil
 		}
 		h.changing = true
 	} else {
-		x.alone = g.NewID() // what is said of a session, this stream alone hears
+		x.hearer.session = g.NewID()
 	}
 	if err := h.prepare(ctx, wanted); err != nil {
 		return transport.Answer{}, err
 	}
 	x.hearer.News = h.wants
 	r := g.newRun(x, x.afterRequest())
-	if _, last := herald.Frame(*x.hearer); last != nil && h.wants.Quiet() {
+	if _, last := herald.Frame(x.hearer.Hearer); last != nil && h.wants.Quiet() {
 		r.other = x.farewell(last)
 	}
 	r.pump = startPump(context.WithoutCancel(ctx), func(context.Context) (transport.Reply, error) {
@@ -209,7 +214,7 @@ func (g *Gateway) hearken(ctx context.Context, x *exchange, herald translators.H
 }
 
 // farewell is the end of a stream of news, in the words of whoever hears it.
-func (x *exchange) farewell(last *canonical.Native) *canonical.Message {
+func (x *request) farewell(last *canonical.Native) *canonical.Message {
 	return &canonical.Message{
 		Op: x.message.Op, Phase: canonical.PhaseResponse, Body: last,
 		Origin: canonical.Origin{Binding: x.in.Source.Info().Binding, Version: x.message.Origin.Version},
@@ -217,14 +222,14 @@ func (x *exchange) farewell(last *canonical.Native) *canonical.Message {
 }
 
 // retell says an event in the words of whoever hears news; false: he wants none of it.
-func (x *exchange) retell(e *canonical.Event) bool {
+func (x *request) retell(e *canonical.Event) bool {
 	if x.hearer == nil {
 		return true
 	}
 	if e.Native == nil {
 		return len(x.hearer.ID) == 0
 	}
-	e.Native = x.herald().Retell(e.Native, *x.hearer)
+	e.Native = x.herald().Retell(e.Native, x.hearer.Hearer)
 	return e.Native != nil
 }
 
@@ -234,7 +239,7 @@ func (t *telling) greet() error {
 	if x.hearer == nil {
 		return nil
 	}
-	first, _ := x.herald().Frame(*x.hearer)
+	first, _ := x.herald().Frame(x.hearer.Hearer)
 	if first == nil {
 		return nil
 	}
@@ -247,7 +252,7 @@ func (t *telling) leave() bool {
 	if x.hearer == nil {
 		return false
 	}
-	_, last := x.herald().Frame(*x.hearer)
+	_, last := x.herald().Frame(x.hearer.Hearer)
 	if last != nil {
 		t.run.other = x.farewell(last)
 	}
@@ -256,10 +261,10 @@ func (t *telling) leave() bool {
 
 // level sees to it that the caller hears the agent's log from the level on that it
 // wants, where one side says that once, and the other with every request.
-func (g *Gateway) level(ctx context.Context, x *exchange) error {
+func (g *Gateway) level(ctx context.Context, x *request) (*canonical.Message, error) {
 	herald := x.herald()
 	if herald == nil || x.message.Origin.Version == x.route.Endpoint.Version || x.route.Description == nil || !herald.Offers(x.route.Description).Log {
-		return nil
+		return x.message, nil
 	}
 	wanted := translators.News{Verb: translators.NewsLevel, Level: x.message.Preferences.LogLevel}
 	said, heard := herald.Ask(x.message.Origin.Version, wanted), herald.Ask(x.route.Endpoint.Version, wanted)
@@ -267,21 +272,21 @@ func (g *Gateway) level(ctx context.Context, x *exchange) error {
 	case said != nil && heard == nil && wanted.Level == "" && x.in.Call.Session != "":
 		w, err := sessionsOf(g).Load(ctx, x.sessionKey())
 		if err != nil || w.Level == "" {
-			return err
+			return x.message, err
 		}
 		louder := *x.message
 		louder.Preferences.LogLevel = w.Level
-		x.message = &louder
+		return &louder, nil
 	case said == nil && heard != nil && wanted.Level != "":
-		return g.turnUp(ctx, x, heard)
+		return x.message, g.turnUp(ctx, x, heard)
 	}
-	return nil
+	return x.message, nil
 }
 
 // turnUp tells an agent from which level on its log is wanted, before the request
 // that wants it. What it refuses costs the log and nothing else. Of requests of one
 // caller at the same time the last one's level holds.
-func (g *Gateway) turnUp(ctx context.Context, x *exchange, asking *canonical.Native) error {
+func (g *Gateway) turnUp(ctx context.Context, x *request, asking *canonical.Native) error {
 	own := x.again()
 	m := *x.message
 	m.Op, m.Body, m.Preferences = canonical.OpNative, asking, canonical.Preferences{CanAnswer: x.route.Endpoint.Asked}

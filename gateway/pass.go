@@ -15,7 +15,7 @@ import (
 
 // pass carries what only one protocol has, and what answers or stops what is
 // under way there. Across protocols it has no counterpart (R7, L13, L14).
-func (g *Gateway) pass(ctx context.Context, x *exchange) (transport.Answer, error) {
+func (g *Gateway) pass(ctx context.Context, x *request) (transport.Answer, error) {
 	if reply, ok := x.message.Body.(*canonical.Reply); ok {
 		if id := unquoted(reply.ID); id != "" && x.in.Call.Session != "" {
 			if done, err := g.tasks.Answer(ctx, x.questionKey(id), reply, x.answerWait()); done || err != nil {
@@ -37,7 +37,7 @@ func (g *Gateway) pass(ctx context.Context, x *exchange) (transport.Answer, erro
 	if x.listens() && !g.asksIn(ctx, x, false) { // there is nothing to hear, which is no mistake
 		return transport.Answer{}, nil
 	}
-	if !x.relay() {
+	if !x.mode.Relay {
 		if answer, done, err := g.look(ctx, x); done || err != nil {
 			return answer, err
 		}
@@ -70,7 +70,7 @@ func (g *Gateway) pass(ctx context.Context, x *exchange) (transport.Answer, erro
 // ownCard puts our card in place of the extended card that an agent answers with
 // (A2A 3.1.11): the same skills at our URLs, cleaned as every description is (R9).
 // Any other reply stays as it is; a *transport.BadReplyError: there is no card in it.
-func (x *exchange) ownCard(m *canonical.Message) (*canonical.Message, error) {
+func (x *request) ownCard(m *canonical.Message) (*canonical.Message, error) {
 	if x.in.Call.Card == nil {
 		return m, nil
 	}
@@ -101,7 +101,7 @@ func (x *exchange) ownCard(m *canonical.Message) (*canonical.Message, error) {
 
 // heeded: what an agent says of an answer, or of a wish to stop, is no refusal.
 // Most protocols say nothing of such.
-func (g *Gateway) heeded(x *exchange, reply transport.Reply) error {
+func (g *Gateway) heeded(x *request, reply transport.Reply) error {
 	if len(x.in.WireID) == 0 || reply.Events != nil || len(reply.Wire.Body) == 0 {
 		return nil
 	}
@@ -117,7 +117,7 @@ func (g *Gateway) heeded(x *exchange, reply transport.Reply) error {
 
 // noCounterpart: an agent of another protocol has no such method. What nobody
 // waits for is dropped without a word.
-func (x *exchange) noCounterpart() error {
+func (x *request) noCounterpart() error {
 	if x.message.Op == canonical.OpAbort && len(x.in.WireID) > 0 { // somebody waits to hear that it was stopped
 		return &canonical.Error{Code: canonical.CodeNotCancelable, Message: "no request of this name is under way here that could be stopped"}
 	}
@@ -143,10 +143,10 @@ type snapshot struct {
 
 // label gives what came of a task the names under which its caller can read it
 // later, and takes note of it.
-func (x *exchange) label(m *canonical.Message) {
+func (x *request) label(m *canonical.Message) {
 	librarian := x.in.Features.Librarian
 	result, answers := m.Body.(*canonical.Result)
-	if librarian == nil || !answers || result.Task == nil || len(result.Task.Artifacts) == 0 || x.relay() || x.in.Call.Agent == "" || !x.in.Call.Entrance.Native() {
+	if librarian == nil || !answers || result.Task == nil || len(result.Task.Artifacts) == 0 || x.mode.Relay || x.in.Call.Agent == "" || !x.in.Call.Entrance.Native() {
 		return
 	}
 	named, task := *result, *result.Task
@@ -172,20 +172,20 @@ func (x *exchange) label(m *canonical.Message) {
 }
 
 // saveArtifacts keeps what the reply that was signed last brought.
-func (g *Gateway) saveArtifacts(ctx context.Context, x *exchange) {
+func (g *Gateway) saveArtifacts(ctx context.Context, x *request) {
 	brought := x.snapshot
 	if brought == nil || x.trail.Reply() == "" {
 		return
 	}
 	x.snapshot = nil
 	g.tasks.SaveArtifacts(context.WithoutCancel(ctx), x.keyOf(brought.task), store.Snapshot{
-		Workflow: x.workflow, Last: x.trail.Reply(), Artifacts: brought.artifacts,
+		Workflow: x.lineage.Workflow, Last: x.trail.Reply(), Artifacts: brought.artifacts,
 	})
 }
 
 // look answers a caller who looks for what was made for it: itself, because only
 // here is known what of an agent's work is whose. False: it asks something else.
-func (g *Gateway) look(ctx context.Context, x *exchange) (answer transport.Answer, done bool, err error) {
+func (g *Gateway) look(ctx context.Context, x *request) (answer transport.Answer, done bool, err error) {
 	librarian := x.in.Features.Librarian
 	native, asks := x.message.Body.(*canonical.Native)
 	if librarian == nil || !asks || !x.in.Call.Entrance.Native() {
@@ -209,7 +209,7 @@ func (g *Gateway) look(ctx context.Context, x *exchange) (answer transport.Answe
 		read, err = mcpbridge.Artifacts{Tasks: g.tasks.Store}.Read(ctx, x.to.Agent.Name, seeking.URI, x.keyOf)
 		if err == nil {
 			showing.Contents, m.Losses = read.Contents, read.Losses
-			x.workflow, x.parents = read.Workflow, x.behind(&store.Record{Proof: store.Proof{Last: read.Last}})
+			x.lineage.Workflow, x.lineage.Parents = read.Workflow, x.behind(&store.Record{Proof: store.Proof{Last: read.Last}})
 		}
 	default:
 		showing.Holdings, showing.Next, err = mcpbridge.Artifacts{Tasks: g.tasks.Store}.List(ctx, x.keyOf("").Group, x.to.Agent.Name, seeking.Cursor)
@@ -218,6 +218,6 @@ func (g *Gateway) look(ctx context.Context, x *exchange) (answer transport.Answe
 		return answer, false, err
 	}
 	m.Body = librarian.Shows(showing)
-	out, err := g.translate(ctx, x, g.toCaller(x, m, x.parents))
+	out, err := g.translate(ctx, x, g.toCaller(x, m, x.lineage.Parents))
 	return x.answer(out), true, err
 }

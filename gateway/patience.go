@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/aepb/aepb-gateway/gateway/routing"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -26,7 +25,7 @@ const promptly = 150 * time.Millisecond
 
 // lifetime is how long the work goes on: it ends with the caller's connection
 // only where that means to stop, and always with the gateway.
-func (g *Gateway) lifetime(ctx context.Context, x *exchange) context.Context {
+func (g *Gateway) lifetime(ctx context.Context, x *request) context.Context {
 	if x.in.Call.Detached {
 		return g.workers.Detach(ctx)
 	}
@@ -35,7 +34,7 @@ func (g *Gateway) lifetime(ctx context.Context, x *exchange) context.Context {
 
 // brief leaves out the history of a task that its caller did not ask for (A2A,
 // historyLength).
-func (x *exchange) brief(m *canonical.Message) {
+func (x *request) brief(m *canonical.Message) {
 	if x.verbatim() {
 		return
 	}
@@ -66,9 +65,9 @@ func (x *exchange) brief(m *canonical.Message) {
 }
 
 // pose says what a task asks in the way of a caller who is asked in forms.
-func (x *exchange) pose(m *canonical.Message) {
+func (x *request) pose(m *canonical.Message) {
 	result, ok := m.Body.(*canonical.Result)
-	if !ok || result.Task == nil || x.relay() || x.asking() == translators.AskNone || x.asking() == translators.AskTask {
+	if !ok || result.Task == nil || x.mode.Relay || x.mode.Asking == translators.AskNone || x.mode.Asking == translators.AskTask {
 		return
 	}
 	state := result.Task.Status.State
@@ -173,23 +172,9 @@ func (p *pump) stop() {
 	p.done.Wait()
 }
 
-// choose finds the route of the message: where the agent is, and what is called there.
-func (g *Gateway) choose(ctx context.Context, x *exchange) error {
-	q := routing.Query{
-		Sides: x.sides(), Body: x.asked, Header: x.in.Call.Wire.Header, Version: x.route.Endpoint.Version, Alone: x.alone, Timeout: x.settings.Timeout,
-	}
-	if x.record != nil {
-		q.Skill = x.record.Skill
-	}
-	route, err := routing.Router{Directory: g.Directory}.Resolve(ctx, q)
-	x.route, x.message, x.in.Call.Wire.Header = route, route.Message, route.Header
-	x.renamedCall = x.renamedCall || route.Renamed
-	return err
-}
-
 // undoing puts the form of rollbacks over HTTP in place of a protocol that has
 // none of its own, where the agent can be asked that way.
-func (g *Gateway) undoing(x *exchange) {
+func (g *Gateway) undoing(x *request) {
 	if x.message.Op != canonical.OpRollback || x.to.Codec == nil || x.to.Via != nil || g.Network.Rollbacks[x.to.Codec.Info().Binding] == nil {
 		return
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/gateway/admission"
 	"github.com/aepb/aepb-gateway/gateway/attest"
+	"github.com/aepb/aepb-gateway/gateway/task"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
@@ -17,7 +18,7 @@ func (g *Gateway) Exchange(ctx context.Context, call transport.Call) (answer tra
 	}
 	ctx, unbind := g.workers.Bind(ctx)
 	left, counted := g.requests.Enter(), g.Metrics.Enter()
-	x := &exchange{
+	x := &request{
 		in: admission.Admitted{Call: call}, settings: g.settings.Load(), scope: &scope{began: g.Now(), release: func() { counted(); unbind(); left() }},
 		trail: attest.Begin(),
 	}
@@ -33,12 +34,13 @@ func (g *Gateway) Exchange(ctx context.Context, call transport.Call) (answer tra
 		return admitted.Answer, err
 	}
 	x.message, x.asked = x.in.Message, x.in.Message.Body
+	x.mode = task.NewMode(x.sides(), x.route)
 	return g.carry(ctx, x)
 }
 
 // settle closes the books of a message: the evidence of a failure, the answer
 // for a repetition, the counters.
-func (g *Gateway) settle(ctx context.Context, x *exchange, answer transport.Answer, err error) transport.Answer {
+func (g *Gateway) settle(ctx context.Context, x *request, answer transport.Answer, err error) transport.Answer {
 	ctx = context.WithoutCancel(ctx) // also for a caller who has left, and at the end of this process
 	if err != nil {
 		g.restore(ctx, x)
@@ -50,7 +52,7 @@ func (g *Gateway) settle(ctx context.Context, x *exchange, answer transport.Answ
 }
 
 // carry does what the message asks for.
-func (g *Gateway) carry(ctx context.Context, x *exchange) (transport.Answer, error) {
+func (g *Gateway) carry(ctx context.Context, x *request) (transport.Answer, error) {
 	if x.in.Call.Agent == "" && !signal(x.message.Op) { // translate only
 		if x.to.Via != nil {
 			return g.translated(ctx, x)
@@ -73,7 +75,7 @@ func (g *Gateway) carry(ctx context.Context, x *exchange) (transport.Answer, err
 }
 
 // invoke asks an agent to do something.
-func (g *Gateway) invoke(ctx context.Context, x *exchange) (transport.Answer, error) {
+func (g *Gateway) invoke(ctx context.Context, x *request) (transport.Answer, error) {
 	if err := g.takeWebhook(x); err != nil {
 		return transport.Answer{}, err
 	}
@@ -111,7 +113,7 @@ func (g *Gateway) invoke(ctx context.Context, x *exchange) (transport.Answer, er
 
 // converse sends the request and passes the reply on. What is more than one
 // reply becomes a run.
-func (g *Gateway) converse(ctx context.Context, x *exchange, sealed transport.Sealed) (transport.Answer, error) {
+func (g *Gateway) converse(ctx context.Context, x *request, sealed transport.Sealed) (transport.Answer, error) {
 	waits := g.waits(ctx, x)
 	reply, err := g.send(waits, x, sealed, x.route.Endpoint.Timeout)
 	if err != nil {

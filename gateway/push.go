@@ -8,6 +8,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/attest"
+	"github.com/aepb/aepb-gateway/gateway/task"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/webhook"
@@ -19,7 +20,7 @@ import (
 
 // push handles push notification settings. They are served here, whatever the
 // agent can do: a webhook's credentials never go to an agent.
-func (g *Gateway) push(ctx context.Context, x *exchange) (transport.Answer, error) {
+func (g *Gateway) push(ctx context.Context, x *request) (transport.Answer, error) {
 	request, ok := x.message.Body.(*canonical.PushRequest)
 	if !ok || g.Network.Pushers[x.in.Source.Info().Binding] == nil {
 		return transport.Answer{}, &canonical.Error{Code: canonical.CodePushUnsupported, Message: "no push notifications are sent here"}
@@ -28,7 +29,7 @@ func (g *Gateway) push(ctx context.Context, x *exchange) (transport.Answer, erro
 	if err != nil {
 		return transport.Answer{}, err
 	}
-	x.record, x.workflow = rec, rec.Workflow
+	x.about(rec)
 	body, err := g.pushed(ctx, x, rec, request)
 	if err != nil {
 		return transport.Answer{}, err
@@ -48,7 +49,7 @@ type pushTarget struct {
 
 // takeWebhook takes the settings out of a message: they are kept here once there is
 // a task, and never go to an agent, because of the credentials in them (R2).
-func (g *Gateway) takeWebhook(x *exchange) error {
+func (g *Gateway) takeWebhook(x *request) error {
 	invoke, ok := x.message.Body.(*canonical.Invoke)
 	if !ok || invoke.Push == nil || x.in.Call.Agent == "" {
 		return nil
@@ -63,7 +64,7 @@ func (g *Gateway) takeWebhook(x *exchange) error {
 
 // acceptable refuses settings whose URL is none, or whose credentials could be
 // read by others where they are stored.
-func (g *Gateway) acceptable(x *exchange, config *canonical.PushConfig) error {
+func (g *Gateway) acceptable(x *request, config *canonical.PushConfig) error {
 	if g.StatePlain && (config.Token != "" || config.Credentials != "") {
 		return &canonical.Error{
 			Code:    canonical.CodePushUnsupported,
@@ -76,7 +77,7 @@ func (g *Gateway) acceptable(x *exchange, config *canonical.PushConfig) error {
 // registerNew registers the configuration of a message for the task that the message
 // began, and posts the task as it stands, because nothing was posted of it before.
 // Without a configuration, or after it was registered, it does nothing.
-func (g *Gateway) registerNew(ctx context.Context, x *exchange, rec *store.Record) error {
+func (g *Gateway) registerNew(ctx context.Context, x *request, rec *store.Record) error {
 	if x.webhook == nil || x.webhook.saved {
 		return nil
 	}
@@ -99,7 +100,7 @@ func (g *Gateway) pushWhole(ctx context.Context, rec *store.Record) error {
 // registerKnown registers the configuration of a message to a task that is on
 // record, before the agent is sent the message: what comes of the message is posted.
 // A task that has ended gets none: the agent will refuse the message.
-func (g *Gateway) registerKnown(ctx context.Context, x *exchange) error {
+func (g *Gateway) registerKnown(ctx context.Context, x *request) error {
 	if x.webhook == nil || x.webhook.saved || x.record == nil || x.record.Task.Status.State.Terminal() {
 		return nil
 	}
@@ -117,7 +118,7 @@ func (g *Gateway) registerKnown(ctx context.Context, x *exchange) error {
 }
 
 // registerPush keeps the configuration of a message for a task that is on record.
-func (g *Gateway) registerPush(ctx context.Context, x *exchange, rec *store.Record) error {
+func (g *Gateway) registerPush(ctx context.Context, x *request, rec *store.Record) error {
 	x.webhook.saved = true
 	config := x.webhook.config
 	if err := g.keepPush(ctx, x, rec, &config); err != nil {
@@ -127,7 +128,7 @@ func (g *Gateway) registerPush(ctx context.Context, x *exchange, rec *store.Reco
 	return nil
 }
 
-func (g *Gateway) pushed(ctx context.Context, x *exchange, rec *store.Record, request *canonical.PushRequest) (canonical.Body, error) {
+func (g *Gateway) pushed(ctx context.Context, x *request, rec *store.Record, request *canonical.PushRequest) (canonical.Body, error) {
 	switch request.Verb {
 	case canonical.VerbCreate:
 		return g.pushTo(ctx, x, rec, request.Config)
@@ -152,7 +153,7 @@ func (g *Gateway) pushed(ctx context.Context, x *exchange, rec *store.Record, re
 }
 
 // pushTo keeps settings, and makes sure that somebody notices what happens.
-func (g *Gateway) pushTo(ctx context.Context, x *exchange, rec *store.Record, config canonical.PushConfig) (*canonical.PushConfig, error) {
+func (g *Gateway) pushTo(ctx context.Context, x *request, rec *store.Record, config canonical.PushConfig) (*canonical.PushConfig, error) {
 	if err := g.acceptable(x, &config); err != nil {
 		return nil, err
 	}
@@ -165,7 +166,7 @@ func (g *Gateway) pushTo(ctx context.Context, x *exchange, rec *store.Record, co
 }
 
 // keepPush writes settings down.
-func (g *Gateway) keepPush(ctx context.Context, x *exchange, rec *store.Record, config *canonical.PushConfig) error {
+func (g *Gateway) keepPush(ctx context.Context, x *request, rec *store.Record, config *canonical.PushConfig) error {
 	if config.ID == "" {
 		config.ID = g.NewID()
 	}
@@ -178,7 +179,7 @@ func (g *Gateway) keepPush(ctx context.Context, x *exchange, rec *store.Record, 
 
 // attend follows an agent's own task that nobody else here follows, so that its
 // changes are noticed.
-func (g *Gateway) attend(ctx context.Context, x *exchange, rec *store.Record) {
+func (g *Gateway) attend(ctx context.Context, x *request, rec *store.Record) {
 	if rec.TaskID == "" || rec.Runner != "" || stream.Settled(rec.Task.Status.State) || g.tasks.IsAlive(ctx, rec.Follower) {
 		return // a settled task waits for its caller, or has ended
 	}
@@ -187,7 +188,8 @@ func (g *Gateway) attend(ctx context.Context, x *exchange, rec *store.Record) {
 		Op: canonical.OpInvoke, Origin: x.message.Origin, Body: &canonical.Invoke{}, Trace: x.message.Trace,
 	}
 	own := *rec
-	following.parents, following.record = []ect.ID{rec.Last}, &own
+	following.lineage.Parents = []ect.ID{rec.Last}
+	following.about(&own)
 	following.trail.Follow(rec.Last)
 	following.unseen = true
 	if err := g.choose(ctx, following); err != nil {
@@ -253,7 +255,7 @@ func (g *Gateway) sealPosts(ctx context.Context, who store.Principal, p *webhook
 
 // sealPost is an event as it is posted, with its evidence: a translation like any
 // other, of what the agent has said by then. whole: it is a task, posted by itself.
-func (g *Gateway) sealPost(ctx context.Context, x *exchange, rec *store.Record, event *canonical.Event, whole bool) (transport.Sealed, error) {
+func (g *Gateway) sealPost(ctx context.Context, x *request, rec *store.Record, event *canonical.Event, whole bool) (transport.Sealed, error) {
 	tr := attest.Translation{
 		Direction: attest.Reply, ID: ect.ID(g.NewID()), Internal: true, Input: rec.Input, Pair: attest.Pair{From: rec.Binding, To: rec.Source, HashForm: hashForm(x)},
 		Message: &canonical.Message{Op: canonical.OpInvoke, Phase: canonical.PhaseEvent, Body: event, Conversation: rec.CallerNames(), Losses: rec.Losses},
@@ -281,7 +283,7 @@ func (g *Gateway) sealPost(ctx context.Context, x *exchange, rec *store.Record, 
 }
 
 // principal is the caller as it is remembered.
-func (x *exchange) principal() store.Principal {
+func (x *request) principal() store.Principal {
 	return store.Principal{
 		Caller: x.in.Call.Caller.ID, Anonymous: x.in.Call.Caller.Anonymous, Attested: x.attested || len(x.in.Evidence.Sources) > 0,
 		Address: x.in.Call.Address, Version: x.message.Origin.Version, Form: x.in.Call.Wire.Form,
@@ -290,7 +292,7 @@ func (x *exchange) principal() store.Principal {
 
 // standIn is an exchange about work whose caller is not there. A caller who may not call
 // the agent any more has no exchange.
-func (g *Gateway) standIn(ctx context.Context, p store.Principal, rec *store.Record) (*exchange, error) {
+func (g *Gateway) standIn(ctx context.Context, p store.Principal, rec *store.Record) (*request, error) {
 	settings := g.settings.Load()
 	call := transport.Call{
 		Agent: rec.Agent, Entrance: transport.Native, To: rec.Binding, Address: p.Address, Detached: true,
@@ -299,10 +301,15 @@ func (g *Gateway) standIn(ctx context.Context, p store.Principal, rec *store.Rec
 	}
 	message := &canonical.Message{Op: canonical.OpInvoke, Origin: canonical.Origin{Binding: rec.Source, Version: p.Version}, Body: &canonical.Invoke{}}
 	in, err := g.admission.Resume(ctx, call, message, settings.rules)
-	return &exchange{
-		in: in, to: in.To, settings: settings, scope: &scope{began: g.Now()}, workflow: rec.Workflow, attested: p.Attested,
-		trail: attest.Resume(rec.Requests), message: message,
-	}, err
+	if err != nil {
+		return nil, err
+	}
+	x := &request{
+		in: in, to: in.To, settings: settings, scope: &scope{began: g.Now()}, lineage: attest.Lineage{Workflow: rec.Workflow},
+		trail: attest.Resume(rec.Requests), message: message, work: work{attested: p.Attested},
+	}
+	x.mode = task.NewMode(x.sides(), x.route)
+	return x, nil
 }
 
 // followInPlace posts how a task stands, because it is not known what was posted of its last

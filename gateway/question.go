@@ -23,7 +23,7 @@ import (
 // resume goes on with work that an earlier message began, if this message names
 // it. True: the message is answered; false: it goes on down the road, which may
 // now be another message than came.
-func (g *Gateway) resume(ctx context.Context, x *exchange) (bool, transport.Answer, error) {
+func (g *Gateway) resume(ctx context.Context, x *request) (bool, transport.Answer, error) {
 	invoke := x.repeats()
 	if invoke == nil || x.in.Call.Agent == "" {
 		return false, transport.Answer{}, nil
@@ -48,18 +48,18 @@ func (g *Gateway) resume(ctx context.Context, x *exchange) (bool, transport.Answ
 	case invoke.State != "" && round != rec.Round:
 		return false, transport.Answer{}, &canonical.Error{Code: canonical.CodeBadParams, Message: "the request state belongs to a question that was answered"}
 	}
-	x.record, x.workflow = rec, rec.Workflow
+	x.about(rec)
 	return g.goOnWith(ctx, x, rec, invoke)
 }
 
 // repeats is what a message answers by repeating a request, or by naming a task; nil:
 // it begins something.
-func (x *exchange) repeats() *canonical.Invoke {
+func (x *request) repeats() *canonical.Invoke {
 	switch body := x.message.Body.(type) {
 	case *canonical.Invoke:
 		return body
 	case *canonical.Native:
-		if body.State != "" && x.relay() {
+		if body.State != "" && x.mode.Relay {
 			return &canonical.Invoke{Answers: body.Answers, State: body.State}
 		}
 	}
@@ -68,8 +68,8 @@ func (x *exchange) repeats() *canonical.Invoke {
 
 // unknownState judges a request state of which no record is here: nil, if the agent may
 // have made it, because it asks by such states itself.
-func (g *Gateway) unknownState(ctx context.Context, x *exchange) error {
-	if !x.relay() {
+func (g *Gateway) unknownState(ctx context.Context, x *request) error {
+	if !x.mode.Relay {
 		return errUnknownState
 	}
 	if err := g.choose(ctx, x); err != nil {
@@ -103,13 +103,13 @@ func readState(state string) (round int, task string) {
 	return round, task
 }
 
-func (g *Gateway) goOnWith(ctx context.Context, x *exchange, rec *store.Record, invoke *canonical.Invoke) (bool, transport.Answer, error) {
+func (g *Gateway) goOnWith(ctx context.Context, x *request, rec *store.Record, invoke *canonical.Invoke) (bool, transport.Answer, error) {
 	none := transport.Answer{}
 	if err := g.tasks.EndLost(ctx, rec); err != nil {
 		return false, none, err
 	}
 	switch {
-	case x.relay() && rec.Resume == store.ResumeTask, x.relay() && rec.TaskID == rec.Task.ID && rec.Resume == store.ResumeNone && invoke.State == "":
+	case x.mode.Relay && rec.Resume == store.ResumeTask, x.mode.Relay && rec.TaskID == rec.Task.ID && rec.Resume == store.ResumeNone && invoke.State == "":
 		return false, none, nil // the agent knows best what may be said to its task, but it never made our request state
 	case rec.Task.Status.State.Terminal():
 		return false, none, &canonical.Error{Code: canonical.CodeUnsupportedOp, Message: "the task has ended"}
@@ -135,7 +135,7 @@ func (g *Gateway) goOnWith(ctx context.Context, x *exchange, rec *store.Record, 
 		answer, err := g.answerOpen(ctx, x, rec, answers)
 		return true, answer, err
 	}
-	if rec.Resume == store.ResumeTask && !x.relay() && x.agentStreams() != translators.StreamsTask {
+	if rec.Resume == store.ResumeTask && !x.mode.Relay && x.mode.AgentStreams != translators.StreamsTask {
 		answer, err := g.update(ctx, x, rec, answers)
 		return true, answer, err
 	}
@@ -151,7 +151,7 @@ func (g *Gateway) goOnWith(ctx context.Context, x *exchange, rec *store.Record, 
 // claim takes the question that this message answers off the record: whoever
 // comes second answers nothing. It is done last, so that an answer that cannot
 // be said leaves the question open.
-func (g *Gateway) claim(ctx context.Context, x *exchange) error {
+func (g *Gateway) claim(ctx context.Context, x *request) error {
 	if x.prior == nil {
 		return nil
 	}
@@ -173,7 +173,7 @@ func (g *Gateway) claim(ctx context.Context, x *exchange) error {
 
 // claimAndRegister is claim, then registers the push notification configuration of
 // the message, and posts that the task is at work again.
-func (g *Gateway) claimAndRegister(ctx context.Context, x *exchange) error {
+func (g *Gateway) claimAndRegister(ctx context.Context, x *request) error {
 	if err := g.claim(ctx, x); err != nil {
 		return err
 	}
@@ -188,7 +188,7 @@ func (g *Gateway) claimAndRegister(ctx context.Context, x *exchange) error {
 
 // restore puts a question back that was answered in vain, if nothing has come of
 // the answer since.
-func (g *Gateway) restore(ctx context.Context, x *exchange) {
+func (g *Gateway) restore(ctx context.Context, x *request) {
 	if x.prior == nil || x.prior.Revision != x.record.Revision {
 		return
 	}
@@ -243,12 +243,12 @@ func declined(answers []canonical.Answer) bool {
 // endsWith reports whether work ends with these answers: where the caller cancels what
 // its agent could only hear as words of the user, or does not say which arguments a
 // call is to have.
-func endsWith(rec *store.Record, answers []canonical.Answer, x *exchange) bool {
+func endsWith(rec *store.Record, answers []canonical.Answer, x *request) bool {
 	switch rec.Resume {
 	case store.ResumeArgs:
 		return declined(answers) || slices.ContainsFunc(answers, canceled)
 	case store.ResumeTask:
-		return slices.ContainsFunc(answers, canceled) && (x.relay() || x.agentStreams() == translators.StreamsTask)
+		return slices.ContainsFunc(answers, canceled) && (x.mode.Relay || x.mode.AgentStreams == translators.StreamsTask)
 	default:
 		return false
 	}
@@ -256,7 +256,7 @@ func endsWith(rec *store.Record, answers []canonical.Answer, x *exchange) bool {
 
 // cancelAsked ends work whose question was canceled, also at the agent, and tells the
 // caller so.
-func (g *Gateway) cancelAsked(ctx context.Context, x *exchange, rec *store.Record) (transport.Answer, error) {
+func (g *Gateway) cancelAsked(ctx context.Context, x *request, rec *store.Record) (transport.Answer, error) {
 	if rec.Resume == store.ResumeTask && rec.TaskID != "" {
 		stop := x.again()
 		stop.message = &canonical.Message{
@@ -336,7 +336,7 @@ func spoken(asked []canonical.Input, answers []canonical.Answer) []canonical.Ans
 
 // answerOpen gives the answer to whoever holds the agent's stream, wherever
 // that is, and waits for what comes of it.
-func (g *Gateway) answerOpen(ctx context.Context, x *exchange, rec *store.Record, answers []canonical.Answer) (transport.Answer, error) {
+func (g *Gateway) answerOpen(ctx context.Context, x *request, rec *store.Record, answers []canonical.Answer) (transport.Answer, error) {
 	x.addressSkill(rec)
 	if err := g.choose(ctx, x); err != nil {
 		return transport.Answer{}, err
@@ -358,10 +358,10 @@ func (g *Gateway) answerOpen(ctx context.Context, x *exchange, rec *store.Record
 // bindable is the question that a message in plain text leaves open to a
 // protocol of calls (profile P3): the arguments. Only whoever can be asked by a
 // task is asked; nil: the error stands.
-func (x *exchange) bindable(err error) *canonical.Input {
+func (x *request) bindable(err error) *canonical.Input {
 	missing, ok := errors.AsType[*canonical.Error](err)
 	if !ok || missing.Code != canonical.CodeBadParams || missing.Schema == nil || x.in.Call.Agent == "" ||
-		x.route.Capability == nil || x.asking() != translators.AskTask || x.message.Body.(*canonical.Invoke).Call != nil {
+		x.route.Capability == nil || x.mode.Asking != translators.AskTask || x.message.Body.(*canonical.Invoke).Call != nil {
 		return nil
 	}
 	return &canonical.Input{
@@ -371,21 +371,18 @@ func (x *exchange) bindable(err error) *canonical.Input {
 }
 
 // ask answers a message with a question of our own.
-func (g *Gateway) ask(ctx context.Context, x *exchange, question *canonical.Input) (transport.Answer, error) {
-	r := g.newRun(x, x.parents)
+func (g *Gateway) ask(ctx context.Context, x *request, question *canonical.Input) (transport.Answer, error) {
+	r := g.newRun(x, x.lineage.Parents)
 	task := &canonical.Task{ID: r.own.TaskID, ContextID: r.own.ContextID, Inputs: []canonical.Input{*question}, Status: canonical.Status{
 		State: canonical.StateInputRequired, Message: &canonical.Content{ID: g.NewID(), Role: canonical.RoleAgent, Parts: question.Prompt},
 	}}
-	if x.record == nil {
-		x.record = x.newRecord(task)
-	}
-	before := *x.record
+	before := *x.recordFor(task)
 	x.record.Task, x.record.Saved, x.record.Resume, x.record.Skill = *task, nil, store.ResumeArgs, x.route.Capability.ID
 	if err := x.saveRequest(x.record); err != nil {
 		return transport.Answer{}, err
 	}
-	if len(x.parents) > 0 {
-		x.record.Last = x.parents[0]
+	if len(x.lineage.Parents) > 0 {
+		x.record.Last = x.lineage.Parents[0]
 	}
 	ok, err := g.tasks.Save(ctx, x.record)
 	if err == nil && !ok {
@@ -402,7 +399,7 @@ func (g *Gateway) ask(ctx context.Context, x *exchange, question *canonical.Inpu
 }
 
 // questionKey names a question in the caller's session.
-func (x *exchange) questionKey(id string) store.EntryKey {
+func (x *request) questionKey(id string) store.EntryKey {
 	return task.QuestionKey(x.in.Call.Session, id, x.owner())
 }
 

@@ -21,7 +21,7 @@ import (
 
 // store keeps an answer, or how the message failed, under the key of each source that
 // was used up.
-func (g *Gateway) store(ctx context.Context, x *exchange, answer transport.Answer, cause error) {
+func (g *Gateway) store(ctx context.Context, x *request, answer transport.Answer, cause error) {
 	if len(x.in.Used) == 0 {
 		return
 	}
@@ -43,11 +43,12 @@ func (g *Gateway) store(ctx context.Context, x *exchange, answer transport.Answe
 
 // again is the same caller's exchange with the same agent, about to say
 // something else.
-func (x *exchange) again() *exchange {
-	return &exchange{
-		in: x.in, to: x.to, settings: x.settings, scope: &scope{began: x.scope.began}, route: routing.Route{Endpoint: x.route.Endpoint, Description: x.route.Description},
-		message: x.message, workflow: x.workflow, thread: x.thread, renamedCall: x.renamedCall,
-		parents: x.parents, attested: x.attested, record: x.record, trail: x.trail.Again(),
+func (x *request) again() *request {
+	return &request{
+		in: x.in, to: x.to, settings: x.settings, scope: &scope{began: x.scope.began}, mode: x.mode,
+		route:   routing.Route{Endpoint: x.route.Endpoint, Description: x.route.Description, Renamed: x.route.Renamed},
+		message: x.message, thread: x.thread, lineage: x.lineage, trail: x.trail.Again(),
+		work: work{attested: x.attested, record: x.record},
 	}
 }
 
@@ -56,7 +57,7 @@ func (x *exchange) again() *exchange {
 // answers, which costs next to nothing. One that goes on is put on record, before
 // its caller hears of it: else it could never be asked about. heard is the hash of
 // what the agent said.
-func (g *Gateway) keepReply(ctx context.Context, x *exchange, m *canonical.Message, wire translators.Wire, heard string) error {
+func (g *Gateway) keepReply(ctx context.Context, x *request, m *canonical.Message, wire translators.Wire, heard string) error {
 	result, ok := m.Body.(*canonical.Result)
 	if !ok || x.in.Call.Agent == "" {
 		return nil
@@ -67,7 +68,7 @@ func (g *Gateway) keepReply(ctx context.Context, x *exchange, m *canonical.Messa
 	}
 	rec := x.recordOf(task)
 	rec.Last, rec.Input = x.trail.Reply(), heard
-	if x.callerStreams() == translators.StreamsTask && rec.Source == x.in.Source.Info().Binding { // else it was begun at another door
+	if x.mode.CallerStreams == translators.StreamsTask && rec.Source == x.in.Source.Info().Binding { // else it was begun at another door
 		rec.Saved, rec.Re = store.SaveMessage(x.message.Origin.Version, x.in.Call.Wire.Form, wire), x.message.Op
 	} else {
 		rec.Task, rec.Saved = *inFull(task, result), nil
@@ -118,7 +119,7 @@ func (g *Gateway) keepReply(ctx context.Context, x *exchange, m *canonical.Messa
 
 // sameID refuses a task that goes on under the id of one that has ended: who asks
 // about the one would be told of the other (A2A 1.0, 3.4.2).
-func (x *exchange) sameID() error {
+func (x *request) sameID() error {
 	return &transport.BadReplyError{Agent: x.to.Agent.Name, Reason: "its task has the id of one that has ended: each task needs an id of its own"}
 }
 
@@ -143,7 +144,7 @@ func (g *Gateway) postChange(ctx context.Context, before, after *store.Record) {
 // unsaid is why an answer cannot be given. One that does not fit the caller's
 // protocol is kept for those in which it does: work is its caller's, whatever door it
 // is asked about at (R2).
-func (g *Gateway) unsaid(ctx context.Context, x *exchange, m *canonical.Message, err error) error {
+func (g *Gateway) unsaid(ctx context.Context, x *request, m *canonical.Message, err error) error {
 	if !errors.Is(err, translators.ErrTooLarge) {
 		return err
 	}
@@ -180,16 +181,16 @@ func inFull(task *canonical.Task, result *canonical.Result) *canonical.Task {
 
 // recordOf is the record of a task that was answered. What only its run knows
 // stays as it is.
-func (x *exchange) recordOf(task *canonical.Task) *store.Record {
+func (x *request) recordOf(task *canonical.Task) *store.Record {
 	brief := canonical.Task{ID: task.ID, ContextID: task.ContextID, Status: canonical.Status{State: task.Status.State}, History: x.history()}
 	if x.record != nil {
 		rec := *x.record
-		rec.Task, rec.Workflow, rec.Requests = brief, x.workflow, x.requests()
+		rec.Task, rec.Workflow, rec.Requests = brief, x.lineage.Workflow, x.requests()
 		rec.Task.ID, rec.Task.ContextID = x.record.Task.ID, x.record.Task.ContextID
 		return &rec
 	}
 	rec := x.newRecord(&brief)
-	if task.ID != "" && (x.relay() || x.agentStreams() == translators.StreamsTask) {
+	if task.ID != "" && (x.mode.Relay || x.mode.AgentStreams == translators.StreamsTask) {
 		rec.TaskID = task.ID
 		if x.thread.NamedByAgent(task.ContextID) { // else it is the caller's name for it
 			rec.Context = task.ContextID
@@ -199,12 +200,12 @@ func (x *exchange) recordOf(task *canonical.Task) *store.Record {
 }
 
 // taskOfReply is the task that a caller may ask about after this reply; nil: none.
-func taskOfReply(x *exchange, m *canonical.Message, result *canonical.Result) *canonical.Task {
-	asks := x.callerStreams() == translators.StreamsTask
+func taskOfReply(x *request, m *canonical.Message, result *canonical.Result) *canonical.Task {
+	asks := x.mode.CallerStreams == translators.StreamsTask
 	switch {
 	case result.Task != nil && (asks || !result.Task.Status.State.Terminal() || x.record != nil):
 		return result.Task
-	case result.Output != nil && asks && !x.relay():
+	case result.Output != nil && asks && !x.mode.Relay:
 		state := canonical.StateCompleted
 		if result.Output.Failed {
 			state = canonical.StateFailed
@@ -216,15 +217,15 @@ func taskOfReply(x *exchange, m *canonical.Message, result *canonical.Result) *c
 }
 
 // owner is whose share of the store this exchange takes.
-func (x *exchange) owner() string { return admission.Owner(x.in.Call.Caller, x.in.Call.Address) }
+func (x *request) owner() string { return admission.Owner(x.in.Call.Caller, x.in.Call.Address) }
 
 // keyOf names the record of the caller's task: it belongs to the caller and the agent.
-func (x *exchange) keyOf(id string) store.EntryKey {
+func (x *request) keyOf(id string) store.EntryKey {
 	return store.TaskKey(x.owner(), x.to.Agent.Name, id)
 }
 
 // parties are the two sides of the exchange's dialogue.
-func (x *exchange) parties() conversation.Parties {
+func (x *request) parties() conversation.Parties {
 	agent := x.to.Agent.Name
 	if x.in.Call.Agent == "" {
 		agent = ""
@@ -233,7 +234,7 @@ func (x *exchange) parties() conversation.Parties {
 }
 
 // recordedNames are the ids of the dialogue in the record of the work.
-func (x *exchange) recordedNames() conversation.Names {
+func (x *request) recordedNames() conversation.Names {
 	if x.record == nil {
 		return conversation.Names{}
 	}
@@ -241,17 +242,17 @@ func (x *exchange) recordedNames() conversation.Names {
 }
 
 // dialogueKey is the key of a dialogue by the agent's name for it.
-func (x *exchange) dialogueKey(id string) string {
+func (x *request) dialogueKey(id string) string {
 	p := x.parties()
 	return p.Key(x.thread.AgentID(p, id, x.recordedNames()))
 }
 
 // newRecord begins the record of this exchange's work.
-func (x *exchange) newRecord(task *canonical.Task) *store.Record {
+func (x *request) newRecord(task *canonical.Task) *store.Record {
 	rec := &store.Record{
 		AsTold:    store.AsTold{Form: store.RecordForm, Task: *task},
 		AgentSide: store.AgentSide{Agent: x.to.Agent.Name, Binding: x.to.Codec.Info().Binding},
-		Proof:     store.Proof{Workflow: x.workflow, Last: x.trail.Request(), Requests: x.requests()},
+		Proof:     store.Proof{Workflow: x.lineage.Workflow, Last: x.trail.Request(), Requests: x.requests()},
 		Origin:    store.Origin{Source: x.in.Source.Info().Binding},
 		Key:       x.keyOf(task.ID),
 	}
@@ -263,8 +264,8 @@ func (x *exchange) newRecord(task *canonical.Task) *store.Record {
 }
 
 // addressSkill says of an answer what it is an answer to, which it need not say again.
-func (x *exchange) addressSkill(rec *store.Record) {
-	if invoke, ok := x.message.Body.(*canonical.Invoke); ok && !x.relay() && invoke.Call == nil && x.message.To.Skill == "" {
+func (x *request) addressSkill(rec *store.Record) {
+	if invoke, ok := x.message.Body.(*canonical.Invoke); ok && !x.mode.Relay && invoke.Call == nil && x.message.To.Skill == "" {
 		x.message.To.Skill = rec.Skill
 	}
 }
@@ -275,7 +276,7 @@ const maxAsked = 64 << 10
 
 // saveRequest keeps the caller's request, which is to be said again with what it
 // answers. What it said first stays. [translators.TooLongError]: it is too large.
-func (x *exchange) saveRequest(rec *store.Record) error {
+func (x *request) saveRequest(rec *store.Record) error {
 	if rec.Call != nil {
 		return nil
 	}
@@ -288,7 +289,7 @@ func (x *exchange) saveRequest(rec *store.Record) error {
 
 // list answers from the record, because the agent takes all callers of the gateway for one
 // caller: it would show one of them the work of another.
-func (g *Gateway) list(ctx context.Context, x *exchange, f *canonical.TaskFilter) (transport.Answer, error) {
+func (g *Gateway) list(ctx context.Context, x *request, f *canonical.TaskFilter) (transport.Answer, error) {
 	page, err := g.tasks.List(ctx, x.keyOf("").Group, x.parties().BoundID(f.ContextID), f)
 	if err != nil {
 		return transport.Answer{}, err
@@ -300,7 +301,7 @@ func (g *Gateway) list(ctx context.Context, x *exchange, f *canonical.TaskFilter
 
 // tellPage answers with a page, or with as much of it as a message of the caller's
 // protocol holds (µACP: 64 KiB).
-func (g *Gateway) tellPage(ctx context.Context, x *exchange, f *canonical.TaskFilter, page store.Page) (transport.Attested, error) {
+func (g *Gateway) tellPage(ctx context.Context, x *request, f *canonical.TaskFilter, page store.Page) (transport.Attested, error) {
 	tasks := make([]*canonical.Task, len(page.Items))
 	for i := range tasks {
 		tasks[i] = g.told(ctx, x, page.Items[i], f)
@@ -316,7 +317,7 @@ func (g *Gateway) tellPage(ctx context.Context, x *exchange, f *canonical.TaskFi
 			}
 		}
 		m := &canonical.Message{Op: x.message.Op, Phase: canonical.PhaseResponse, Body: list, Correlation: canonical.Correlation{WireID: x.in.WireID}}
-		out, err := g.translate(ctx, x, g.toCaller(x, m, x.parents))
+		out, err := g.translate(ctx, x, g.toCaller(x, m, x.lineage.Parents))
 		if unsaid, ok := errors.AsType[*canonical.Error](err); !ok || unsaid.Code != canonical.CodeBadParams || len(tasks) < 2 {
 			return out, err
 		}
@@ -325,7 +326,7 @@ func (g *Gateway) tellPage(ctx context.Context, x *exchange, f *canonical.TaskFi
 }
 
 // told is a task as a list shows it; nil: it is gone.
-func (g *Gateway) told(ctx context.Context, x *exchange, one store.Item, f *canonical.TaskFilter) *canonical.Task {
+func (g *Gateway) told(ctx context.Context, x *request, one store.Item, f *canonical.TaskFilter) *canonical.Task {
 	rec := g.tasks.LoadItem(ctx, x.keyOf("").Group, one)
 	if rec == nil {
 		return nil

@@ -21,7 +21,7 @@ import (
 // telling.go are how its caller hears of it. One goroutine uses it at a time.
 type run struct {
 	g    *Gateway
-	x    *exchange
+	x    *request
 	pump *pump
 	op   canonical.Op // what the messages that are heard answer
 
@@ -71,7 +71,7 @@ type run struct {
 }
 
 // begin sends a request whose work may last.
-func (g *Gateway) begin(ctx context.Context, x *exchange, sealed transport.Sealed) *run {
+func (g *Gateway) begin(ctx context.Context, x *request, sealed transport.Sealed) *run {
 	r := g.newRun(x, []ect.ID{x.trail.Request()})
 	r.send(ctx, sealed)
 	return r
@@ -79,7 +79,7 @@ func (g *Gateway) begin(ctx context.Context, x *exchange, sealed transport.Seale
 
 // goOn takes over a request that was answered, but not for good.
 func (g *Gateway) goOn(
-	ctx context.Context, x *exchange, reply transport.Reply, message *canonical.Message, parents []ect.ID,
+	ctx context.Context, x *request, reply transport.Reply, message *canonical.Message, parents []ect.ID,
 ) *run {
 	r := g.newRun(x, parents)
 	r.pump = startPump(context.WithoutCancel(ctx), func(context.Context) (transport.Reply, error) {
@@ -95,15 +95,15 @@ func (g *Gateway) goOn(
 	return r
 }
 
-func (g *Gateway) newRun(x *exchange, parents []ect.ID) *run {
+func (g *Gateway) newRun(x *request, parents []ect.ID) *run {
 	r := &run{g: g, x: x, op: x.message.Op, parents: parents, guest: x.message.Op != canonical.OpInvoke, history: x.history()}
-	r.fold.Join, r.changed = !x.kin(), g.Now()
+	r.fold.Join, r.changed = !x.mode.SameWords, g.Now()
 	switch {
 	case x.record != nil:
 		r.own, r.agent, r.log, r.onLog = x.record.CallerNames(), x.record.AgentNames(), x.record.Log, x.record.Log.Count
 		task := x.record.Task
 		r.keeping, r.posted, r.round, r.held = !r.guest, &task, x.record.Round, x.record.Converted && !r.guest
-	case !x.relay() && x.callerStreams() == translators.StreamsTask && x.agentStreams() != translators.StreamsTask:
+	case !x.mode.Relay && x.mode.CallerStreams == translators.StreamsTask && x.mode.AgentStreams != translators.StreamsTask:
 		r.own = canonical.Conversation{TaskID: g.NewID(), ContextID: x.message.Conversation.ContextID}
 		if r.own.ContextID == "" {
 			r.own.ContextID = g.NewID()
@@ -194,7 +194,7 @@ func (r *run) again(ctx context.Context) error {
 		r.send(ctx, sealed)
 		return nil
 	}
-	if r.result == nil || r.result.Pending == nil || len(r.result.Pending.Inputs) > 0 || r.x.relay() {
+	if r.result == nil || r.result.Pending == nil || len(r.result.Pending.Inputs) > 0 || r.x.mode.Relay {
 		return nil
 	}
 	if r.repeats++; r.result.Pending.State == "" || r.repeats > maxAgain {
@@ -405,7 +405,7 @@ func (r *run) learn(m *canonical.Message) {
 	if r.own.ContextID == "" {
 		r.own.ContextID = r.agent.ContextID
 	}
-	if r.own.ContextID == "" && !r.x.relay() { // agents that know no dialogues answer in their caller's
+	if r.own.ContextID == "" && !r.x.mode.Relay { // agents that know no dialogues answer in their caller's
 		r.own.ContextID = r.x.message.Conversation.ContextID
 	}
 	if r.own.TaskID == "" && r.needsTask(m) {
@@ -425,11 +425,11 @@ func (r *run) rename(t *canonical.Task) {
 
 // conclude takes a reply. One with a task that is still at work is not the end.
 func (r *run) conclude(result *canonical.Result) ([]canonical.Event, error) {
-	if result.Task == nil || r.x.relay() && r.op == canonical.OpInvoke && !r.x.tasking() {
+	if result.Task == nil || r.x.mode.Relay && r.op == canonical.OpInvoke && !r.x.tasking() {
 		r.result = result
 		return nil, nil
 	}
-	if r.op == canonical.OpTaskGet && r.x.outcomeApart() && result.Task.Status.State != canonical.StateCanceled && stream.Settled(result.Task.Status.State) && r.op != r.x.message.Op {
+	if r.op == canonical.OpTaskGet && r.x.mode.OutcomeApart && result.Task.Status.State != canonical.StateCanceled && stream.Settled(result.Task.Status.State) && r.op != r.x.message.Op {
 		r.owed = true
 		return nil, nil
 	}
@@ -437,7 +437,7 @@ func (r *run) conclude(result *canonical.Result) ([]canonical.Event, error) {
 		r.untask(t)
 		return nil, nil
 	}
-	if result.Task.Output != nil && !r.x.relay() { // within one protocol it stays where it is
+	if result.Task.Output != nil && !r.x.mode.Relay { // within one protocol it stays where it is
 		result = &canonical.Result{Task: stream.Settle(result.Task)}
 	}
 	if r.op == canonical.OpInvoke && r.x.promised(result.Task) {

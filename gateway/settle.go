@@ -23,7 +23,7 @@ import (
 // fail is what every failure after step 5 leaves behind: an
 // aepb:translate_error ECT (AEPB, Translation Failure Handling; at a CPAT
 // endpoint too, since CPAT registers no act for it, R10). It returns the evidence to hand to the caller beside the error.
-func (g *Gateway) fail(ctx context.Context, x *exchange, answer transport.Answer, cause error) transport.Answer {
+func (g *Gateway) fail(ctx context.Context, x *request, answer transport.Answer, cause error) transport.Answer {
 	if !x.in.Accounts {
 		return answer
 	}
@@ -45,9 +45,9 @@ func (g *Gateway) fail(ctx context.Context, x *exchange, answer transport.Answer
 	return answer
 }
 
-func (g *Gateway) failedWorkflow(x *exchange) string {
-	if x.workflow != "" {
-		return x.workflow
+func (g *Gateway) failedWorkflow(x *request) string {
+	if x.lineage.Workflow != "" {
+		return x.lineage.Workflow
 	}
 	if workflow, ids := x.in.Evidence.Origins(); len(ids) > 0 {
 		return workflow
@@ -57,17 +57,17 @@ func (g *Gateway) failedWorkflow(x *exchange) string {
 
 // failedParents is the source's ECT as the draft has it; without one, what we
 // signed last, else the one that the message names.
-func failedParents(x *exchange) []ect.ID {
+func failedParents(x *request) []ect.ID {
 	if len(x.in.Evidence.Sources) == 0 && x.trail.Request() != "" {
 		return []ect.ID{x.trail.Request()}
 	}
 	if _, ids := x.in.Evidence.Origins(); len(ids) > 0 {
 		return ids
 	}
-	return x.parents
+	return x.lineage.Parents
 }
 
-func (x *exchange) toBinding() canonical.Binding {
+func (x *request) toBinding() canonical.Binding {
 	if x.to.Codec != nil {
 		return x.to.Codec.Info().Binding
 	}
@@ -84,7 +84,7 @@ func unreached(err error) error {
 }
 
 // finish counts the exchange, and gives back what it took. Later calls do nothing.
-func (g *Gateway) finish(ctx context.Context, x *exchange, err error) {
+func (g *Gateway) finish(ctx context.Context, x *request, err error) {
 	x.scope.close(func() {
 		result := "ok"
 		if err != nil {
@@ -106,7 +106,7 @@ func (g *Gateway) finish(ctx context.Context, x *exchange, err error) {
 		attrs := []slog.Attr{
 			slog.String("from", string(x.in.Call.Wire.Binding)), slog.String("to", string(x.toBinding())),
 			slog.String("agent", x.to.Agent.Name), slog.String("caller", string(x.in.Call.Caller.ID)),
-			slog.String("result", result), slog.String("wid", x.workflow), slog.Int("losses", len(x.trail.Losses())),
+			slog.String("result", result), slog.String("wid", x.lineage.Workflow), slog.Int("losses", len(x.trail.Losses())),
 			slog.Duration("took", took),
 		}
 		if err != nil {
@@ -178,7 +178,7 @@ var errInUse = &canonical.Error{
 
 // register adds the message's request to the registry until its scope closes. A request
 // without a session cannot be named, so it is not added.
-func (g *Gateway) register(ctx context.Context, x *exchange) (context.Context, error) {
+func (g *Gateway) register(ctx context.Context, x *request) (context.Context, error) {
 	x.scope.stopped = g.lifetime(ctx, x)
 	session := x.in.Call.Session
 	if session == "" || len(x.in.WireID) == 0 {
@@ -206,7 +206,7 @@ func (g *Gateway) register(ctx context.Context, x *exchange) (context.Context, e
 
 // stopCause tells an error that came of the end of this process, or of the caller's own
 // cancellation, from other errors.
-func (g *Gateway) stopCause(x *exchange, err error) error {
+func (g *Gateway) stopCause(x *request, err error) error {
 	switch {
 	case !errors.Is(err, context.Canceled):
 		return err
@@ -218,13 +218,13 @@ func (g *Gateway) stopCause(x *exchange, err error) error {
 	return err
 }
 
-func (x *exchange) cancelKey(id json.RawMessage) store.EntryKey {
+func (x *request) cancelKey(id json.RawMessage) store.EntryKey {
 	return store.CancelKey(x.owner(), x.in.Call.Session, id)
 }
 
 // cancel cancels a request of a session at whichever replica it is under way. It
 // reports whether a replica has said that it is.
-func (g *Gateway) cancel(ctx context.Context, x *exchange, id json.RawMessage) (bool, error) {
+func (g *Gateway) cancel(ctx context.Context, x *request, id json.RawMessage) (bool, error) {
 	session := x.in.Call.Session
 	if g.cancels.Cancel(requestName(session, id)) {
 		return true, nil

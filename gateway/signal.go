@@ -14,7 +14,7 @@ import (
 )
 
 // signal carries a message that is a token (canonical.Signal) to whom it is for.
-func (g *Gateway) signal(ctx context.Context, x *exchange) (transport.Answer, error) {
+func (g *Gateway) signal(ctx context.Context, x *request) (transport.Answer, error) {
 	token, err := g.admission.Signal(ctx, x.in, x.settings.rules)
 	if err != nil {
 		return transport.Answer{}, err
@@ -30,7 +30,7 @@ func signal(op canonical.Op) bool { return op == canonical.OpRollback || op == c
 
 // relaySignal says a signal to the agent, in its protocol's form for that. A
 // protocol without one cannot be told: L36.
-func (g *Gateway) relaySignal(ctx context.Context, x *exchange, token ect.Verified) (transport.Answer, error) {
+func (g *Gateway) relaySignal(ctx context.Context, x *request, token ect.Verified) (transport.Answer, error) {
 	if x.in.Call.Agent != "" {
 		g.undoing(x)
 		if err := g.choose(ctx, x); err != nil {
@@ -71,7 +71,7 @@ func (g *Gateway) relaySignal(ctx context.Context, x *exchange, token ect.Verifi
 // outcome verifies and keeps the token with which an agent answers a rollback
 // request (ATD, Basic Rollback). It comes before all else that the reply is
 // proven by.
-func (g *Gateway) outcome(ctx context.Context, x *exchange, said *canonical.Signal, request ect.Verified, parents []ect.ID) ([]ect.ID, error) {
+func (g *Gateway) outcome(ctx context.Context, x *request, said *canonical.Signal, request ect.Verified, parents []ect.ID) ([]ect.ID, error) {
 	v, err := g.attest.Verify(ctx, said.Token, ect.Check{Purpose: ect.Parent})
 	bad := v.Act() != ect.ActRollbackResult || v.Level() < ect.L2 || v.Workflow() != request.Workflow() ||
 		!slices.Contains(v.Parents(), request.ID()) || x.to.Agent.ID != "" && v.Issuer() != x.to.Agent.ID
@@ -95,7 +95,7 @@ func signalling(s translators.Signaler, op canonical.Op, version, wire string) b
 // decide tells a human's decision to those who wait for it; where nobody has
 // said so, to the agent that it is addressed to (AEPB, HITL Callback
 // Registration).
-func (g *Gateway) decide(ctx context.Context, x *exchange, token ect.Verified) (transport.Answer, error) {
+func (g *Gateway) decide(ctx context.Context, x *request, token ect.Verified) (transport.Answer, error) {
 	said, _ := x.message.Body.(*canonical.Signal)
 	waiting, err := g.callbacks.Of(ctx, token.Workflow())
 	if err != nil {
@@ -116,7 +116,7 @@ func (g *Gateway) decide(ctx context.Context, x *exchange, token ect.Verified) (
 	if fresh {
 		g.callbacks.Announce(ctx, said, waiting)
 	}
-	x.workflow = token.Workflow()
+	x.lineage.Workflow = token.Workflow()
 	m := &canonical.Message{
 		Op: x.message.Op, Phase: canonical.PhaseResponse, Body: &canonical.Done{}, Correlation: canonical.Correlation{WireID: x.in.WireID},
 	}
@@ -130,14 +130,14 @@ func (g *Gateway) decide(ctx context.Context, x *exchange, token ect.Verified) (
 // await takes the callback of a request: it is kept here, told from here, and
 // goes on to an agent whose protocol has a place for it. Where no approver is asked,
 // this gateway hears of no decision.
-func (g *Gateway) await(ctx context.Context, x *exchange) error {
+func (g *Gateway) await(ctx context.Context, x *request) (*canonical.Message, error) {
 	m := x.message
 	if m.Callback == "" {
-		return nil
+		return m, nil
 	}
 	if x.in.Call.Agent != "" {
-		if err := g.callbacks.Await(ctx, x.in.Call.Caller.ID, x.workflow, m.Callback); err != nil {
-			return err
+		if err := g.callbacks.Await(ctx, x.in.Call.Caller.ID, x.lineage.Workflow, m.Callback); err != nil {
+			return m, err
 		}
 	}
 	if !signalling(x.to.Features.Signaler, m.Op, x.route.Endpoint.Version, x.route.Endpoint.Form) {
@@ -145,7 +145,7 @@ func (g *Gateway) await(ctx context.Context, x *exchange) error {
 		said.Callback = ""
 		said.Losses = append(slices.Clip(said.Losses),
 			canonical.Loss{Code: canonical.LossCallback, Path: "/callback", Fate: canonical.Dropped})
-		x.message = &said
+		return &said, nil
 	}
-	return nil
+	return m, nil
 }

@@ -20,7 +20,7 @@ const cancelWait = 5 * time.Second
 
 // task asks about work: of the agent, if the task is the agent's own, else of
 // what is on record. Nobody is told of work that is not theirs (R2).
-func (g *Gateway) task(ctx context.Context, x *exchange) (transport.Answer, error) {
+func (g *Gateway) task(ctx context.Context, x *request) (transport.Answer, error) {
 	if filter, ok := x.message.Body.(*canonical.TaskFilter); ok {
 		return g.list(ctx, x, filter)
 	}
@@ -35,7 +35,7 @@ func (g *Gateway) task(ctx context.Context, x *exchange) (transport.Answer, erro
 	if err := g.tasks.EndLost(ctx, rec); err != nil {
 		return transport.Answer{}, err
 	}
-	x.record, x.workflow = rec, rec.Workflow
+	x.about(rec)
 	if x.message.Op == canonical.OpTaskCancel && rec.Resume == store.ResumeStream && rec.Runner != "" { // the replica that has the question tells the agent
 		return g.cancelTask(ctx, x, rec)
 	}
@@ -43,10 +43,10 @@ func (g *Gateway) task(ctx context.Context, x *exchange) (transport.Answer, erro
 	if err != nil {
 		return transport.Answer{}, err
 	}
-	if rec.Converted && x.relay() || apart {
+	if rec.Converted && x.mode.Relay || apart {
 		return g.held(ctx, x, rec, query)
 	}
-	if rec.TaskID != "" && !rec.Task.Status.State.Terminal() || x.relay() && rec.TaskID != "" {
+	if rec.TaskID != "" && !rec.Task.Status.State.Terminal() || x.mode.Relay && rec.TaskID != "" {
 		return g.askAgent(ctx, x, rec, query)
 	}
 	return g.fromRecord(ctx, x, rec, query)
@@ -54,34 +54,34 @@ func (g *Gateway) task(ctx context.Context, x *exchange) (transport.Answer, erro
 
 // ofRecord: how an agent's own task stands is told from its record, which alone knows
 // what came of it, or what is asked. It takes the agent's version to know that.
-func (g *Gateway) ofRecord(ctx context.Context, x *exchange, rec *store.Record) (bool, error) {
-	if x.message.Op != canonical.OpTaskGet || rec.TaskID == "" || x.relay() {
+func (g *Gateway) ofRecord(ctx context.Context, x *request, rec *store.Record) (bool, error) {
+	if x.message.Op != canonical.OpTaskGet || rec.TaskID == "" || x.mode.Relay {
 		return false, nil
 	}
-	if x.agentVersion() == "" && !rec.Task.Status.State.Terminal() {
+	if x.mode.AgentVersion == "" && !rec.Task.Status.State.Terminal() {
 		if err := g.choose(ctx, x); err != nil {
 			return false, err
 		}
 	}
-	return x.outcomeApart(), nil
+	return x.mode.OutcomeApart, nil
 }
 
 // askAgent asks the agent about its own task, under its own name for it.
-func (g *Gateway) askAgent(ctx context.Context, x *exchange, rec *store.Record, query *canonical.TaskQuery) (transport.Answer, error) {
-	if x.message.Op == canonical.OpTaskAnswer && !x.relay() {
+func (g *Gateway) askAgent(ctx context.Context, x *request, rec *store.Record, query *canonical.TaskQuery) (transport.Answer, error) {
+	if x.message.Op == canonical.OpTaskAnswer && !x.mode.Relay {
 		return g.answerTask(ctx, x, rec, query)
 	}
 	named := *query
 	named.ID = rec.TaskID
 	x.message.Body, x.message.Conversation.TaskID = &named, rec.AgentTaskOf(x.message)
-	apart := x.agentStreams() != translators.StreamsTask && !x.relay()
+	apart := x.mode.AgentStreams != translators.StreamsTask && !x.mode.Relay
 	switch {
-	case apart && x.message.Op == canonical.OpTaskCancel && x.seesCanceled():
+	case apart && x.message.Op == canonical.OpTaskCancel && x.mode.SeesCanceled:
 		return g.cancelApart(ctx, x)
-	case apart && x.message.Op == canonical.OpTaskSubscribe && x.callerStreams() == translators.StreamsTask:
+	case apart && x.message.Op == canonical.OpTaskSubscribe && x.mode.CallerStreams == translators.StreamsTask:
 		return g.watch(ctx, x, rec, true) // whoever keeps the record follows it
 	}
-	waits := !x.relay() && x.message.Op == canonical.OpTaskResult // until there is one
+	waits := !x.mode.Relay && x.message.Op == canonical.OpTaskResult // until there is one
 	subscribes := x.message.Op == canonical.OpTaskSubscribe
 	if subscribes {
 		if err := g.choose(ctx, x); err != nil {
@@ -130,7 +130,7 @@ func (r *run) subscribe(ctx context.Context) (transport.Answer, error) {
 
 // cancelApart cancels a task of an agent that only acknowledges that, and answers
 // with how the task stands then (reference, task, poll, cancel).
-func (g *Gateway) cancelApart(ctx context.Context, x *exchange) (transport.Answer, error) {
+func (g *Gateway) cancelApart(ctx context.Context, x *request) (transport.Answer, error) {
 	if err := x.confirmed(ctx, g); err != nil {
 		return transport.Answer{}, err
 	}
@@ -144,13 +144,13 @@ func (g *Gateway) cancelApart(ctx context.Context, x *exchange) (transport.Answe
 
 // update gives answers to an agent's task that takes them apart from calls (MCP,
 // tasks/update), and goes on with the task.
-func (g *Gateway) update(ctx context.Context, x *exchange, rec *store.Record, answers []canonical.Answer) (transport.Answer, error) {
+func (g *Gateway) update(ctx context.Context, x *request, rec *store.Record, answers []canonical.Answer) (transport.Answer, error) {
 	prior, asked, said := *rec, x.message, *x.message
 	said.Op, said.To.Skill = canonical.OpTaskAnswer, rec.Skill
 	said.Conversation.TaskID = rec.AgentTaskOf(x.message)
 	said.Body = &canonical.TaskQuery{ID: rec.TaskID, Answers: answers}
-	x.message, x.prior = &said, &prior
-	sealed, _, err := g.request(ctx, x)
+	x.prior = &prior
+	sealed, _, err := g.requestAs(ctx, x, &said)
 	if err == nil {
 		err = g.claimAndRegister(ctx, x)
 	}
@@ -198,7 +198,7 @@ func (r *run) order(ctx context.Context, op canonical.Op, answers []canonical.An
 // held answers about a task that its caller knows in another way than its agent,
 // or of which its agent says apart what came of it: from the record, which somebody
 // here keeps up with the agent's task.
-func (g *Gateway) held(ctx context.Context, x *exchange, rec *store.Record, query *canonical.TaskQuery) (transport.Answer, error) {
+func (g *Gateway) held(ctx context.Context, x *request, rec *store.Record, query *canonical.TaskQuery) (transport.Answer, error) {
 	g.attend(ctx, x, rec)
 	if x.message.Op != canonical.OpTaskCancel || rec.TaskID == "" || rec.Task.Status.State.Terminal() {
 		return g.fromRecord(ctx, x, rec, query)
@@ -217,7 +217,7 @@ func (g *Gateway) held(ctx context.Context, x *exchange, rec *store.Record, quer
 }
 
 // fromRecord answers about work that is ours to answer for.
-func (g *Gateway) fromRecord(ctx context.Context, x *exchange, rec *store.Record, query *canonical.TaskQuery) (transport.Answer, error) {
+func (g *Gateway) fromRecord(ctx context.Context, x *request, rec *store.Record, query *canonical.TaskQuery) (transport.Answer, error) {
 	done := rec.Task.Status.State.Terminal()
 	switch x.message.Op {
 	case canonical.OpTaskCancel:
@@ -241,8 +241,8 @@ func (g *Gateway) fromRecord(ctx context.Context, x *exchange, rec *store.Record
 
 // refuseCancel: what has ended cannot be canceled; a protocol that only
 // acknowledges does so (reference, task, poll, cancel).
-func (g *Gateway) refuseCancel(ctx context.Context, x *exchange, rec *store.Record) (transport.Answer, error) {
-	if x.seesCanceled() {
+func (g *Gateway) refuseCancel(ctx context.Context, x *request, rec *store.Record) (transport.Answer, error) {
+	if x.mode.SeesCanceled {
 		return transport.Answer{}, &canonical.Error{Code: canonical.CodeNotCancelable, Message: "the task has ended"}
 	}
 	return g.tellRecord(ctx, x, rec, false)
@@ -250,7 +250,7 @@ func (g *Gateway) refuseCancel(ctx context.Context, x *exchange, rec *store.Reco
 
 // cancel tells whoever works on it to stop, and waits a little for that. They may
 // have done with it meanwhile without having heard of the wish.
-func (g *Gateway) cancelTask(ctx context.Context, x *exchange, rec *store.Record) (transport.Answer, error) {
+func (g *Gateway) cancelTask(ctx context.Context, x *request, rec *store.Record) (transport.Answer, error) {
 	told := ""
 	for end := time.Now().Add(cancelWait); !rec.Task.Status.State.Terminal(); {
 		var next *store.Record
@@ -294,7 +294,7 @@ func (g *Gateway) endWaiting(ctx context.Context, rec *store.Record) (*store.Rec
 }
 
 // untilEnd waits a little for the end of what was canceled.
-func (g *Gateway) untilEnd(ctx context.Context, x *exchange, rec *store.Record) (*store.Record, error) {
+func (g *Gateway) untilEnd(ctx context.Context, x *request, rec *store.Record) (*store.Record, error) {
 	for end := time.Now().Add(cancelWait); !rec.Task.Status.State.Terminal(); {
 		next, err := g.changed(ctx, x, rec, time.Until(end))
 		if err != nil {
@@ -310,7 +310,7 @@ func (g *Gateway) untilEnd(ctx context.Context, x *exchange, rec *store.Record) 
 
 // answerTask takes the answers to what a task asks (MCP tasks/update) and goes
 // on with it in the background.
-func (g *Gateway) answerTask(ctx context.Context, x *exchange, rec *store.Record, query *canonical.TaskQuery) (transport.Answer, error) {
+func (g *Gateway) answerTask(ctx context.Context, x *request, rec *store.Record, query *canonical.TaskQuery) (transport.Answer, error) {
 	if rec.Resume == store.ResumeNone {
 		return transport.Answer{}, &canonical.Error{Code: canonical.CodeBadParams, Message: "the task asks nothing"}
 	}
@@ -356,7 +356,7 @@ func (g *Gateway) answerTask(ctx context.Context, x *exchange, rec *store.Record
 }
 
 // done acknowledges.
-func (g *Gateway) done(ctx context.Context, x *exchange, rec *store.Record) (transport.Answer, error) {
+func (g *Gateway) done(ctx context.Context, x *request, rec *store.Record) (transport.Answer, error) {
 	m := &canonical.Message{
 		Op: x.message.Op, Phase: canonical.PhaseResponse, Body: &canonical.Done{}, Correlation: canonical.Correlation{WireID: x.in.WireID},
 	}
@@ -366,7 +366,7 @@ func (g *Gateway) done(ctx context.Context, x *exchange, rec *store.Record) (tra
 
 // behind is what testifies to a record, and to the question about it. Of a message
 // that is answered with a question of ours, both are one token.
-func (x *exchange) behind(rec *store.Record) []ect.ID {
+func (x *request) behind(rec *store.Record) []ect.ID {
 	_, parents := x.in.Evidence.Origins()
 	if rec.Last != "" && !slices.Contains(parents, rec.Last) {
 		parents = append(parents, rec.Last)
@@ -375,7 +375,7 @@ func (x *exchange) behind(rec *store.Record) []ect.ID {
 }
 
 // asTask is the request once more, for what the agent does as a task or not at all.
-func (g *Gateway) asTask(ctx context.Context, x *exchange) (transport.Sealed, error) {
+func (g *Gateway) asTask(ctx context.Context, x *request) (transport.Sealed, error) {
 	x.forced = true
 	again := *x.message
 	return g.sealOwn(ctx, x, &again)

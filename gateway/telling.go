@@ -43,15 +43,15 @@ func (r *run) tell(ctx context.Context) (transport.Answer, error) {
 // tellFrom is tell with the first step taken already: err is nil, errPatience or io.EOF.
 func (r *run) tellFrom(ctx context.Context, first step, err error) (transport.Answer, error) {
 	x := r.x
-	asks := r.asked() && x.asking() == translators.AskStream
-	if r.settled() && r.single() && (x.relay() && !asks || r.failure != nil) {
+	asks := r.asked() && x.mode.Asking == translators.AskStream
+	if r.settled() && r.single() && (x.mode.Relay && !asks || r.failure != nil) {
 		return r.close(ctx) // the agent has answered without a stream, and so do we
 	}
 	t := &telling{run: r, callerStream: callerStream{g: r.g, x: x}}
 	t.shape = stream.NewShaper(stream.Shape{
-		From: x.agentStreams(), To: x.callerStreams(),
+		From: x.mode.AgentStreams, To: x.mode.CallerStreams,
 		TaskID: r.own.TaskID, ContextID: r.own.ContextID, Token: x.message.Correlation.Progress,
-		Relay: x.relay() && !x.retasks(), // of a task that its caller knows in another way, or not at all, he hears what he has words for
+		Relay: x.mode.Relay && !x.mode.Converts, // of a task that its caller knows in another way, or not at all, he hears what he has words for
 	})
 	opens := t.begin(ctx)
 	if opens == nil {
@@ -96,7 +96,7 @@ func (t *telling) begin(ctx context.Context) error {
 // enroll puts the work on record as soon as it has a name: before its caller
 // hears that, and may ask about it.
 func (r *run) enroll(ctx context.Context) error {
-	if r.guest || r.keeping || r.own.TaskID == "" || r.x.callerStreams() != translators.StreamsTask {
+	if r.guest || r.keeping || r.own.TaskID == "" || r.x.mode.CallerStreams != translators.StreamsTask {
 		return nil
 	}
 	if err := r.keep(ctx, true); err != nil {
@@ -156,7 +156,7 @@ func (t *telling) more(ctx, caller context.Context) error {
 
 // inquires: the caller is asked while its stream is open.
 func (t *telling) inquires() bool {
-	return t.run.asked() && t.run.x.asking() == translators.AskStream
+	return t.run.asked() && t.run.x.mode.Asking == translators.AskStream
 }
 
 // take tells what the agent said.
@@ -173,7 +173,7 @@ func (t *telling) take(ctx context.Context, s step) error {
 		t.losses = canonical.MergeLosses(t.losses, r.untold)
 		return nil
 	}
-	if t.losses = canonical.MergeLosses(t.losses, s.losses); r.x.callerStreams() == translators.StreamsTask {
+	if t.losses = canonical.MergeLosses(t.losses, s.losses); r.x.mode.CallerStreams == translators.StreamsTask {
 		r.unheard(s)
 	}
 	for i := range s.events {
@@ -225,7 +225,7 @@ func unworded(event *canonical.Event) []canonical.Loss {
 }
 
 // from is where what the caller is told came from.
-func (x *exchange) from() canonical.Origin {
+func (x *request) from() canonical.Origin {
 	return canonical.Origin{Binding: x.to.Codec.Info().Binding, Version: x.route.Endpoint.Version}
 }
 
@@ -259,7 +259,7 @@ func (t *telling) last(m *canonical.Message) error {
 	if !ok {
 		return t.encode(m)
 	}
-	if r.x.callerStreams() == translators.StreamsTask {
+	if r.x.mode.CallerStreams == translators.StreamsTask {
 		var events []canonical.Event
 		if r.told(result) {
 			events = t.unsaid()
@@ -279,7 +279,7 @@ func (t *telling) last(m *canonical.Message) error {
 // needsTask: its caller can only be told of this as of a task, and the agent has
 // named none.
 func (r *run) needsTask(m *canonical.Message) bool {
-	if r.x.relay() || r.x.message.Op != canonical.OpInvoke || r.x.callerStreams() != translators.StreamsTask {
+	if r.x.mode.Relay || r.x.message.Op != canonical.OpInvoke || r.x.mode.CallerStreams != translators.StreamsTask {
 		return false
 	}
 	switch body := m.Body.(type) {
@@ -319,8 +319,7 @@ func (t *telling) finish(ctx context.Context, cause error) {
 		return
 	}
 	r.x.trail.Replied(id)
-	r.x.replyContext = r.own.ContextID
-	r.g.remember(ctx, r.x)
+	r.g.remember(ctx, r.x, r.own.ContextID)
 	r.g.saveArtifacts(ctx, r.x)
 	r.g.finish(ctx, r.x, nil)
 }
@@ -346,7 +345,7 @@ func (t *telling) fail(ctx context.Context, cause error) {
 
 // canceled ends a stream of tasks as its caller wanted.
 func (t *telling) canceled() error {
-	if t.run.x.callerStreams() != translators.StreamsTask {
+	if t.run.x.mode.CallerStreams != translators.StreamsTask {
 		return errCanceled
 	}
 	status := canonical.Status{State: canonical.StateCanceled, At: t.run.g.Now()}
@@ -383,7 +382,7 @@ func (t *telling) Close() error {
 // callerStream is a stream to a caller: its events, and what its closing ECT says of them.
 type callerStream struct {
 	g       *Gateway
-	x       *exchange
+	x       *request
 	shape   *stream.Shaper
 	sent    ect.StreamHash
 	queue   []transport.Event

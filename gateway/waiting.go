@@ -22,7 +22,7 @@ func (r *run) answer(ctx context.Context) (transport.Answer, error) {
 	switch {
 	case tasking && p.TaskOK:
 		return r.promise(ctx)
-	case p.Stream, r.x.relay() && !tasking && !r.x.posts():
+	case p.Stream, r.x.mode.Relay && !tasking && !r.x.posts():
 		return r.tell(ctx)
 	case p.NoWait, p.TaskOK:
 		return r.promise(ctx)
@@ -35,12 +35,12 @@ func (r *run) answer(ctx context.Context) (transport.Answer, error) {
 func (r *run) wait(ctx context.Context) (transport.Answer, error) {
 	err := r.hearOut(ctx)
 	switch {
-	case err == nil && r.asked() && r.x.asking() == translators.AskStream:
+	case err == nil && r.asked() && r.x.mode.Asking == translators.AskStream:
 		return r.tell(ctx)
 	case err == nil:
 		r.recount(ctx)
 		return r.close(ctx)
-	case (errors.Is(err, errPatience) || isUnchanged(err)) && r.agent.TaskID != "" && r.x.asking() != translators.AskTask && !r.x.tasking():
+	case (errors.Is(err, errPatience) || isUnchanged(err)) && r.agent.TaskID != "" && r.x.mode.Asking != translators.AskTask && !r.x.tasking():
 		r.left = true
 		return r.close(ctx) // it goes on at the agent, and can be asked about
 	case errors.Is(err, errPatience) && r.agent.TaskID != "" && r.enrolled(): // and its webhook is told how it ends
@@ -94,7 +94,7 @@ func (r *run) hearOut(ctx context.Context) error {
 // hearBriefly does so for a caller who does not wait. An agent that is heard at work in
 // place of its answer at once is heard until it names its task.
 func (r *run) hearBriefly(ctx context.Context) error {
-	if !r.x.relay() || !r.x.posts() {
+	if !r.x.mode.Relay || !r.x.posts() {
 		return r.settle(ctx, promptly)
 	}
 	err := r.settle(ctx, r.x.route.Endpoint.Timeout)
@@ -132,7 +132,7 @@ func (r *run) report(ctx context.Context, s step) error {
 	if err := r.enroll(ctx); err != nil {
 		return err
 	}
-	if r.note(ctx, s); r.x.relay() && r.x.message.Preferences.NoWait && r.keeping && !r.settled() {
+	if r.note(ctx, s); r.x.mode.Relay && r.x.message.Preferences.NoWait && r.keeping && !r.settled() {
 		return errPatience
 	}
 	return nil
@@ -156,7 +156,7 @@ func (r *run) promise(ctx context.Context) (transport.Answer, error) {
 	err := r.hearBriefly(ctx)
 	r.held = r.x.tasking()
 	ended := err == nil && !(r.held && r.asked())
-	if ended && (r.failure != nil || !r.x.insists()) {
+	if ended && (r.failure != nil || !r.x.mode.Insists) {
 		return r.close(ctx)
 	}
 	if err != nil && !errors.Is(err, errPatience) {
@@ -216,7 +216,7 @@ func (r *run) close(ctx context.Context) (transport.Answer, error) {
 
 // outcome is the reply, with what has to be kept for it kept.
 func (r *run) outcome(ctx context.Context) (*canonical.Message, error) {
-	if r.asked() && r.x.relay() && r.x.asking() == translators.AskNone && r.result != nil && r.result.Pending != nil {
+	if r.asked() && r.x.mode.Relay && r.x.mode.Asking == translators.AskNone && r.result != nil && r.result.Pending != nil {
 		return nil, &transport.BadReplyError{Agent: r.x.to.Agent.Name, Reason: "it asks a caller who said that nobody can be asked"}
 	}
 	if r.asked() && r.own.TaskID == "" {
@@ -233,7 +233,7 @@ func (r *run) outcome(ctx context.Context) (*canonical.Message, error) {
 		m = r.other
 	case r.asked():
 		m.Body = r.question()
-		if r.x.asksAlike() {
+		if r.x.mode.AsksAlike {
 			m.Preferences.CanAnswer = append([]canonical.Mode{}, r.x.message.Preferences.CanAnswer...)
 		}
 	default:
@@ -305,7 +305,7 @@ func (r *run) inputs() []canonical.Input {
 // such, else the task that waits. A caller in the agent's own protocol who has not said
 // that it can be asked hears from its codec what it lacks.
 func (r *run) question() *canonical.Result {
-	if (r.x.asking() == translators.AskReply || r.x.asksAlike()) && !r.x.message.Preferences.TaskOK {
+	if (r.x.mode.Asking == translators.AskReply || r.x.mode.AsksAlike) && !r.x.message.Preferences.TaskOK {
 		return &canonical.Result{Pending: &canonical.Pending{Inputs: stream.Forms(r.inputs()), State: stateOf(r.round, r.own.TaskID)}}
 	}
 	return &canonical.Result{Task: r.snapshot()}
@@ -319,11 +319,12 @@ func (r *run) reply(ctx context.Context, m *canonical.Message) (transport.Answer
 	m.Conversation, m.Origin = r.own, x.from()
 	m.Losses = canonical.MergeLosses(m.Losses, r.untold)
 	g.stampReply(x, m)
+	told := m.Conversation.ContextID
 	out, err := g.translate(ctx, x, tr)
 	if err != nil {
 		return transport.Answer{}, g.unsaid(ctx, x, m, err)
 	}
-	g.remember(ctx, x)
+	g.remember(ctx, x, told)
 	if !r.keeping {
 		if err := g.keepReply(ctx, x, m, out.Wire(), tr.Input); err != nil {
 			return transport.Answer{}, err

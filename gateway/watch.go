@@ -17,8 +17,8 @@ import (
 // watch tells a caller of work that goes on elsewhere: in another process, or
 // behind another connection. It is told from its record, which may have heard of
 // the end from somebody who asked, before whoever follows the work has.
-func (g *Gateway) watch(ctx context.Context, x *exchange, rec *store.Record, streaming bool) (transport.Answer, error) {
-	if streaming && x.callerStreams() == translators.StreamsTask { // others have no words for a task in a stream
+func (g *Gateway) watch(ctx context.Context, x *request, rec *store.Record, streaming bool) (transport.Answer, error) {
+	if streaming && x.mode.CallerStreams == translators.StreamsTask { // others have no words for a task in a stream
 		return g.tellRecord(ctx, x, rec, true)
 	}
 	if rec.Converted && x.message.Op == canonical.OpTaskResult {
@@ -42,7 +42,7 @@ func (g *Gateway) watch(ctx context.Context, x *exchange, rec *store.Record, str
 }
 
 // timeout is how long a caller waits for what does not come.
-func (x *exchange) timeout() time.Duration {
+func (x *request) timeout() time.Duration {
 	if x.route.Endpoint.Timeout > 0 {
 		return x.route.Endpoint.Timeout
 	}
@@ -52,7 +52,7 @@ func (x *exchange) timeout() time.Duration {
 // changed waits for the next change of a record, but not for ever; nil: there
 // was none. Work whose process is gone is settled on the way, and an agent's own
 // task that nobody follows is followed, so that there is something to wait for.
-func (g *Gateway) changed(ctx context.Context, x *exchange, rec *store.Record, limit time.Duration) (*store.Record, error) {
+func (g *Gateway) changed(ctx context.Context, x *request, rec *store.Record, limit time.Duration) (*store.Record, error) {
 	revision := rec.Revision
 	if err := g.tasks.EndLost(ctx, rec); err != nil || rec.Revision != revision {
 		return rec, err
@@ -63,7 +63,7 @@ func (g *Gateway) changed(ctx context.Context, x *exchange, rec *store.Record, l
 
 // tellRecord answers with how work stands on record: as one reply, or as a
 // stream of what changes.
-func (g *Gateway) tellRecord(ctx context.Context, x *exchange, rec *store.Record, streaming bool) (transport.Answer, error) {
+func (g *Gateway) tellRecord(ctx context.Context, x *request, rec *store.Record, streaming bool) (transport.Answer, error) {
 	if !streaming {
 		m, err := g.answerOf(x, rec)
 		if err != nil {
@@ -80,17 +80,17 @@ func (g *Gateway) tellRecord(ctx context.Context, x *exchange, rec *store.Record
 }
 
 // since is what testifies to work on record, else what its caller sent.
-func (x *exchange) since(rec *store.Record) []ect.ID {
+func (x *request) since(rec *store.Record) []ect.ID {
 	if parents := x.behind(rec); len(parents) > 0 {
 		return parents
 	}
-	return x.parents
+	return x.lineage.Parents
 }
 
 // answerOf is what a record says, or why the work failed: whoever asks for the
 // outcome of a call has what the call would have been answered with (MCP
 // 2025-11-25, tasks/result).
-func (g *Gateway) answerOf(x *exchange, rec *store.Record) (*canonical.Message, error) {
+func (g *Gateway) answerOf(x *request, rec *store.Record) (*canonical.Message, error) {
 	result, err := g.resultOf(x, rec)
 	if err != nil {
 		return nil, err
@@ -122,20 +122,20 @@ func lostWork(t *canonical.Task) error {
 
 // resultOf is what a record says, as its caller wants to hear it: the task, or
 // for a caller of calls the outcome of the call.
-func (g *Gateway) resultOf(x *exchange, rec *store.Record) (*canonical.Result, error) {
+func (g *Gateway) resultOf(x *request, rec *store.Record) (*canonical.Result, error) {
 	task, err := g.tasks.Present(rec)
 	if err != nil {
 		return nil, err
 	}
 	switch {
-	case x.callerStreams() == translators.StreamsTask:
+	case x.mode.CallerStreams == translators.StreamsTask:
 		task.Output = nil
 		return &canonical.Result{Task: task}, nil
 	case x.message.Op == canonical.OpInvoke || x.message.Op == canonical.OpNative || x.message.Op == canonical.OpTaskResult:
 		if task.Output != nil && task.Status.State.Terminal() {
 			return &canonical.Result{Output: task.Output}, nil
 		}
-		if stream.Settled(task.Status.State) && !task.Status.State.Terminal() && x.asking() == translators.AskReply {
+		if stream.Settled(task.Status.State) && !task.Status.State.Terminal() && x.mode.Asking == translators.AskReply {
 			return &canonical.Result{Pending: &canonical.Pending{Inputs: stream.Forms(stream.Inputs(task)), State: stateOf(rec.Round, rec.Task.ID)}}, nil
 		}
 	}
@@ -178,7 +178,7 @@ func (w *watching) first() error {
 		task.Status, task.Inputs, w.round = canonical.Status{State: canonical.StateWorking}, nil, w.rec.Round
 	}
 	w.known, w.heard = task, w.rec.Log.Count
-	w.shape = stream.NewShaper(stream.Shape{From: w.x.agentStreams(), To: w.x.callerStreams()})
+	w.shape = stream.NewShaper(stream.Shape{From: w.x.mode.AgentStreams, To: w.x.mode.CallerStreams})
 	return w.retell(canonical.Event{Task: task})
 }
 
@@ -318,8 +318,8 @@ func (w *watching) Close() error {
 // outcomeOf answers a caller who waits for what comes of held work. What the work
 // asks meanwhile, the caller is asked on the stream of this answer (MCP
 // 2025-11-25, tasks/result); whoever holds the work hears the answer.
-func (g *Gateway) outcomeOf(ctx context.Context, x *exchange, rec *store.Record) (transport.Answer, error) {
-	asks := x.asking() == translators.AskStream && x.in.Call.Session != ""
+func (g *Gateway) outcomeOf(ctx context.Context, x *request, rec *store.Record) (transport.Answer, error) {
+	asks := x.mode.Asking == translators.AskStream && x.in.Call.Session != ""
 	for end := time.Now().Add(x.timeout()); !rec.Task.Status.State.Terminal() && (!asks || rec.Resume != store.ResumeStream); {
 		next, err := g.changed(ctx, x, rec, time.Until(end))
 		if err != nil {
@@ -354,7 +354,7 @@ func (w *watching) interview(ctx context.Context) error {
 		return w.end(ctx)
 	case w.rec.Resume == store.ResumeStream && w.rec.Round != w.round:
 		w.round = w.rec.Round
-		w.x.record = w.rec
+		w.x.about(w.rec)
 		for _, in := range stream.Forms(stream.Inputs(&w.rec.Task)) {
 			id := w.g.NewID()
 			if err := w.g.tasks.Ask(ctx, w.x.questionKey(id), w.x.record, in.Key, w.x.answerWait()); err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/outbound"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/routing"
+	"github.com/aepb/aepb-gateway/gateway/task"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators"
@@ -22,36 +23,73 @@ import (
 	"github.com/aepb/aepb-gateway/translators/rollback"
 )
 
-// exchange is one message on its way: what each step found out. A step reads
-// what earlier steps wrote and never calls one.
-type exchange struct {
-	in           admission.Admitted
-	to           destination.Destination
-	settings     *Settings // in force when the message came
-	route        routing.Route
-	message      *canonical.Message // the request as decoded
-	asked        canonical.Body     // what it says, whatever becomes of it
-	workflow     string             // wid of everything that we sign here
-	parents      []ect.ID
-	trail        *attest.Trail
-	attested     bool                // its request came with an ECT, which is not here any more
-	replyContext string              // the dialogue that the reply belongs to
-	snapshot     *snapshot           // what the reply brings that its caller can read later; nil: nothing
-	webhook      *pushTarget         // who is to be told of changes of the work; nil: the message names no webhook
-	record       *store.Record       // the work that the message is about, once it is known; nil: none is kept
-	prior        *store.Record       // as it was before this message answered what it asked; nil: it answered nothing
-	thread       conversation.Thread // where its dialogue stands
-	unseen       bool                // no caller is told: what the agent says is only saved
-	renamedCall  bool                // and so has what it calls
-	hearer       *translators.Hearer // who is told news in the way of another revision; nil: there is no such caller
-	forced       bool                // the agent does it as a task or not at all
-	alone        string              // the session at the agent that is this message's alone; empty: none is
-	scope        *scope
+// request is one message on its way, as the values that the steps of the pipeline have made. A
+// step reads what earlier steps made, and never calls one.
+type request struct {
+	in       admission.Admitted
+	to       destination.Destination
+	settings *Settings          // in force when the message came
+	message  *canonical.Message // as it goes on
+	mode     task.Mode          // made anew with the route
+	route    routing.Route
+	thread   conversation.Thread // where its dialogue stands
+	lineage  attest.Lineage      // of everything that is signed here
+	trail    *attest.Trail
+	hearer   *hearer // who is told news in the way of another revision; nil: there is no such caller
+	scope    *scope
+
+	work
+}
+
+// work is what a message is about.
+type work struct {
+	asked    canonical.Body // what its caller says, whatever becomes of the message
+	record   *store.Record  // of the task; nil: it is not known yet, or none is kept
+	prior    *store.Record  // as it was before this message answered what it asked; nil: it answered nothing
+	webhook  *pushTarget    // who is to be told of changes of the task; nil: the message names no webhook
+	snapshot *snapshot      // what the reply brings that its caller can read later; nil: nothing
+	attested bool           // it began with an ECT, which is not here any more
+	unseen   bool           // no caller is told: what the agent says is only saved
+	forced   bool           // the agent does it as a task or not at all
+}
+
+// about makes the request one about the task of a record.
+func (x *request) about(rec *store.Record) { x.record, x.lineage.Workflow = rec, rec.Workflow }
+
+// recordFor is the record of the request's task, which begins with this task.
+func (x *request) recordFor(task *canonical.Task) *store.Record {
+	if x.record == nil {
+		x.record = x.newRecord(task)
+	}
+	return x.record
+}
+
+// choose finds the route of the message: where the agent is, and what is called there.
+func (g *Gateway) choose(ctx context.Context, x *request) error {
+	q := routing.Query{
+		Sides: x.sides(), Body: x.asked, Header: x.in.Call.Wire.Header, Version: x.route.Endpoint.Version, Timeout: x.settings.Timeout,
+	}
+	if x.hearer != nil {
+		q.Alone = x.hearer.session
+	}
+	if x.record != nil {
+		q.Skill = x.record.Skill
+	}
+	route, err := routing.Router{Directory: g.Directory}.Resolve(ctx, q)
+	route.Renamed = route.Renamed || x.route.Renamed
+	x.route, x.message, x.in.Call.Wire.Header = route, route.Message, route.Header
+	x.mode = task.NewMode(x.sides(), route)
+	return err
+}
+
+// sides are the caller and the agent.
+func (x *request) sides() routing.Sides {
+	return routing.Sides{In: &x.in, To: &x.to, Message: x.message}
 }
 
 // reader is whoever leg 1 is for: the agent, else the caller who asked for a
 // translation only.
-func (x *exchange) reader() ect.Identity {
+func (x *request) reader() ect.Identity {
 	switch {
 	case x.to.Via != nil:
 		return x.to.Via.Peer.ID
@@ -68,8 +106,14 @@ func closeReply(reply transport.Reply) {
 	}
 }
 
+// requestAs is leg 1 of another message in place of the caller's.
+func (g *Gateway) requestAs(ctx context.Context, x *request, m *canonical.Message) (transport.Sealed, transport.Attested, error) {
+	x.message = m
+	return g.request(ctx, x)
+}
+
 // request is leg 1: the caller's message in the destination's words.
-func (g *Gateway) request(ctx context.Context, x *exchange) (transport.Sealed, transport.Attested, error) {
+func (g *Gateway) request(ctx context.Context, x *request) (transport.Sealed, transport.Attested, error) {
 	if err := g.choose(ctx, x); err != nil {
 		return transport.Sealed{}, transport.Attested{}, err
 	}
@@ -87,10 +131,10 @@ func (g *Gateway) request(ctx context.Context, x *exchange) (transport.Sealed, t
 	}
 	x.thread = thread
 	g.lineage(x)
-	if err := g.await(ctx, x); err != nil {
+	if x.message, err = g.await(ctx, x); err != nil {
 		return transport.Sealed{}, transport.Attested{}, err
 	}
-	if err := g.level(ctx, x); err != nil {
+	if x.message, err = g.level(ctx, x); err != nil {
 		return transport.Sealed{}, transport.Attested{}, err
 	}
 	id := ect.ID(g.NewID())
@@ -98,11 +142,11 @@ func (g *Gateway) request(ctx context.Context, x *exchange) (transport.Sealed, t
 		Direction: attest.Request, ID: id, Message: x.message, Input: x.in.Input,
 		Codec: x.to.Codec, Pair: x.pair(),
 		Target:  translators.Target{Version: x.route.Endpoint.Version, Form: x.route.Endpoint.Form, Capability: x.route.Capable(), Stream: x.streams()},
-		Lineage: attest.Lineage{Parents: x.parents}, Audience: g.audience(x), Reader: x.reader(),
+		Lineage: attest.Lineage{Parents: x.lineage.Parents}, Audience: g.audience(x), Reader: x.reader(),
 	}
 	x.message.Conversation.Tenant = cmp.Or(x.route.Endpoint.Tenant, x.message.Conversation.Tenant)
 	switch {
-	case x.in.Call.Agent != "" && x.verbatim() && x.renamedCall: // all but one name stays as it is
+	case x.in.Call.Agent != "" && x.verbatim() && x.route.Renamed: // all but one name stays as it is
 	case x.in.Call.Agent != "" && x.verbatim():
 		wire := x.in.Call.Wire
 		wire.Version = x.message.Origin.Version
@@ -122,7 +166,7 @@ func (g *Gateway) request(ctx context.Context, x *exchange) (transport.Sealed, t
 
 // send carries the sealed request out. The answer may take no longer than limit; zero: its
 // sender limits that itself.
-func (g *Gateway) send(ctx context.Context, x *exchange, sealed transport.Sealed, limit time.Duration) (transport.Reply, error) {
+func (g *Gateway) send(ctx context.Context, x *request, sealed transport.Sealed, limit time.Duration) (transport.Reply, error) {
 	got, err := g.Sender.Send(ctx, outbound.Call{
 		Kind: x.sends(), Endpoint: x.route.Endpoint, Sealed: sealed, Limit: limit, Agent: x.whom(), From: x.in.Call.Wire.Binding,
 	})
@@ -139,7 +183,7 @@ func (g *Gateway) send(ctx context.Context, x *exchange, sealed transport.Sealed
 
 // hear reads the reply to the request: its evidence, and its message where it
 // is one and no stream. An agent's error is a message like any other.
-func (g *Gateway) hear(ctx context.Context, x *exchange, reply transport.Reply) (*canonical.Message, []ect.ID, error) {
+func (g *Gateway) hear(ctx context.Context, x *request, reply transport.Reply) (*canonical.Message, []ect.ID, error) {
 	parents, err := g.replyEvidence(ctx, x, reply)
 	if err != nil || reply.Events != nil {
 		return nil, parents, err
@@ -150,20 +194,20 @@ func (g *Gateway) hear(ctx context.Context, x *exchange, reply transport.Reply) 
 }
 
 // reply is leg 2: the agent's answer in the caller's words.
-func (g *Gateway) reply(ctx context.Context, x *exchange, heard translators.Wire, message *canonical.Message, parents []ect.ID) (transport.Answer, error) {
+func (g *Gateway) reply(ctx context.Context, x *request, heard translators.Wire, message *canonical.Message, parents []ect.ID) (transport.Answer, error) {
 	tr := g.toCaller(x, message, parents)
 	tr.Input = ect.Hash(heard.Octets())
 	if x.verbatim() && heard.Media != translators.MediaText {
 		tr.Verbatim = &heard
-		x.replyContext = message.Conversation.ContextID
 	} else {
 		g.stampReply(x, message)
 	}
+	told := message.Conversation.ContextID
 	out, err := g.translate(ctx, x, tr)
 	if err != nil {
 		return transport.Answer{}, g.unsaid(ctx, x, message, err)
 	}
-	g.remember(ctx, x)
+	g.remember(ctx, x, told)
 	if err := g.keepReply(ctx, x, message, out.Wire(), tr.Input); err != nil {
 		return transport.Answer{}, err
 	}
@@ -171,7 +215,7 @@ func (g *Gateway) reply(ctx context.Context, x *exchange, heard translators.Wire
 }
 
 // toCaller is a translation of a reply.
-func (g *Gateway) toCaller(x *exchange, message *canonical.Message, parents []ect.ID) attest.Translation {
+func (g *Gateway) toCaller(x *request, message *canonical.Message, parents []ect.ID) attest.Translation {
 	x.brief(message)
 	x.pose(message)
 	x.label(message)
@@ -184,14 +228,14 @@ func (g *Gateway) toCaller(x *exchange, message *canonical.Message, parents []ec
 	}
 }
 
-func (x *exchange) answer(out transport.Attested) transport.Answer {
+func (x *request) answer(out transport.Attested) transport.Answer {
 	a := out.Answer()
 	a.Evidence, a.Losses, a.Notice = x.trail.Proof(), x.trail.Losses(), routing.NoticeOf(x.to.Agent.Lifecycle)
 	return a
 }
 
 // answerStream is a stream as answer.
-func (x *exchange) answerStream(opening transport.Opened, events transport.Events) (transport.Answer, error) {
+func (x *request) answerStream(opening transport.Opened, events transport.Events) (transport.Answer, error) {
 	a, err := opening.Answer(events)
 	a.Evidence, a.Losses, a.Notice = x.trail.Tokens(), x.trail.Losses(), routing.NoticeOf(x.to.Agent.Lifecycle)
 	return a, err
@@ -200,7 +244,7 @@ func (x *exchange) answerStream(opening transport.Opened, events transport.Event
 // translated is a message that another gateway puts into the protocol that was
 // asked for, for no agent in particular (AEPB, Multi-Hop Translation). What that
 // gateway signed covers the message, and goes back with what we did.
-func (g *Gateway) translated(ctx context.Context, x *exchange) (transport.Answer, error) {
+func (g *Gateway) translated(ctx context.Context, x *request) (transport.Answer, error) {
 	sealed, _, err := g.request(ctx, x)
 	if err != nil {
 		return transport.Answer{}, err
@@ -215,7 +259,7 @@ func (g *Gateway) translated(ctx context.Context, x *exchange) (transport.Answer
 	if known {
 		reply.Wire.Hasher = translators.HasherOf(form)
 	}
-	passed := attest.Passed{Subject: x.subject(), Workflow: x.workflow, Wire: reply.Wire, Known: known}
+	passed := attest.Passed{Subject: x.subject(), Workflow: x.lineage.Workflow, Wire: reply.Wire, Known: known}
 	if reply.Events == nil {
 		passed.Tokens = reply.Evidence
 	}
@@ -231,7 +275,7 @@ func (g *Gateway) translated(ctx context.Context, x *exchange) (transport.Answer
 }
 
 // sends is the kind of the call that goes to where x goes.
-func (x *exchange) sends() outbound.Kind {
+func (x *request) sends() outbound.Kind {
 	if x.to.Via != nil {
 		return outbound.Peer
 	}
@@ -242,7 +286,7 @@ func (x *exchange) sends() outbound.Kind {
 }
 
 // whom is the agent in metrics: callers can name unknown agents without end.
-func (x *exchange) whom() string {
+func (x *request) whom() string {
 	if x.to.Via != nil && x.to.Via.Unlisted {
 		return "gateway"
 	}
@@ -252,7 +296,7 @@ func (x *exchange) whom() string {
 // along are the ancestors of a request. A next gateway judges the message by them, so
 // one that would not see all of them is not asked: what is left out, it could take for
 // another token with that id.
-func (g *Gateway) along(x *exchange) ([]string, error) {
+func (g *Gateway) along(x *request) ([]string, error) {
 	along, size := x.in.Evidence.Ancestors()
 	if size > admission.MaxAncestors && g.toGateway(x) {
 		return nil, &problem.AncestorsTooLargeError{Size: size, Limit: admission.MaxAncestors}
@@ -261,14 +305,14 @@ func (g *Gateway) along(x *exchange) ([]string, error) {
 }
 
 // toGateway reports whether a message goes on to another gateway, as far as we know.
-func (g *Gateway) toGateway(x *exchange) bool {
+func (g *Gateway) toGateway(x *request) bool {
 	return x.to.Via != nil || x.to.Agent.ID != "" && (x.settings.rules.IsGateway(x.to.Agent.ID) ||
 		slices.ContainsFunc(g.Directory.Peers(), func(p directory.Peer) bool { return p.ID == x.to.Agent.ID }))
 }
 
 // heed: an agent that says that it has changed is not as it is known here, nor
 // is one that misses something in the header of a request.
-func (g *Gateway) heed(x *exchange, heard *canonical.Message) {
+func (g *Gateway) heed(x *request, heard *canonical.Message) {
 	if heard == nil {
 		return
 	}
@@ -288,25 +332,25 @@ func (g *Gateway) heed(x *exchange, heard *canonical.Message) {
 // lineage decides workflow and parents of leg 1 (R3, R4): the source's, or those
 // of the token that the message names, else the conversation's, else a root of a
 // fresh workflow.
-func (g *Gateway) lineage(x *exchange) {
+func (g *Gateway) lineage(x *request) {
 	if workflow, ids := x.in.Evidence.Origins(); len(ids) > 0 {
-		x.workflow, x.parents = workflow, ids
+		x.lineage.Workflow, x.lineage.Parents = workflow, ids
 		return
 	}
 	if x.record != nil { // more about the same work
-		x.workflow, x.parents = x.record.Workflow, x.behind(x.record)
+		x.lineage.Workflow, x.lineage.Parents = x.record.Workflow, x.behind(x.record)
 		return
 	}
 	if workflow, last, ok := x.thread.Last(); ok {
-		x.workflow, x.parents = workflow, []ect.ID{last}
+		x.lineage.Workflow, x.lineage.Parents = workflow, []ect.ID{last}
 		return
 	}
-	x.workflow = g.NewID()
+	x.lineage.Workflow = g.NewID()
 }
 
-// remember makes the reply's ECT the conversation's last (R3).
-func (g *Gateway) remember(ctx context.Context, x *exchange) {
-	g.Conversations.Remember(ctx, x.dialogueKey(x.replyContext), x.workflow, x.trail.Reply())
+// remember makes the reply's ECT the last of the dialogue that it belongs to (R3).
+func (g *Gateway) remember(ctx context.Context, x *request, dialogue string) {
+	g.Conversations.Remember(ctx, x.dialogueKey(dialogue), x.lineage.Workflow, x.trail.Reply())
 }
 
 // maxReferences bounds the tasks that one message refers to.
@@ -315,7 +359,7 @@ const maxReferences = 32
 // owned refuses a message that refers to work which is not its caller's (R2): the
 // agent takes all of us for one caller, and would let it in. What is another's is
 // not found, like what never was.
-func (g *Gateway) owned(ctx context.Context, x *exchange) error {
+func (g *Gateway) owned(ctx context.Context, x *request) error {
 	at := &x.message.Conversation
 	if x.in.Call.Agent == "" {
 		return nil
