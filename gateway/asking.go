@@ -95,13 +95,6 @@ func (r *run) wonder(ask *canonical.Ask) error {
 	return nil
 }
 
-// onward takes the question that was answered away: the next one is asked.
-func (r *run) onward() {
-	if r.ask = nil; len(r.asks) > 0 {
-		r.ask, r.asks = r.asks[0], r.asks[1:]
-	}
-}
-
 // unask takes away what the stream has asked: nobody waits for answers there. What
 // is asked later is another question.
 func (r *run) unask() {
@@ -182,7 +175,8 @@ func (r *run) pass(ctx context.Context, a *asked) error {
 	case a.refused != nil:
 		return r.refuse(ctx, a.refused)
 	case r.talks() && !a.all(inputs):
-		return r.x.silence()
+		// The agent hears answers only as words of the user, and the user said nothing.
+		return &canonical.Error{Code: canonical.CodeTimeout, Message: "the question was not answered within " + r.x.answerWait().String()}
 	default:
 		return r.give(ctx, a.answers(inputs))
 	}
@@ -197,14 +191,6 @@ func (x *request) answerWait() time.Duration {
 		return x.settings.AnswerWait
 	}
 	return DefaultAnswerWait
-}
-
-// silence ends a call whose question was not answered in time: an agent that hears
-// answers only as words of the user hears no word that the user did not say.
-func (x *request) silence() error {
-	return &canonical.Error{
-		Code: canonical.CodeTimeout, Message: "the question was not answered within " + x.answerWait().String(),
-	}
 }
 
 // moot: what was asked is not asked any more.
@@ -331,7 +317,9 @@ func (r *run) answerAsk(ctx context.Context, reply *canonical.Reply) error {
 	if err != nil {
 		return err
 	}
-	r.onward()
+	if r.ask = nil; len(r.asks) > 0 { // they are asked one by one
+		r.ask, r.asks = r.asks[0], r.asks[1:]
+	}
 	taken, err := r.g.send(ctx, r.x, sealed, r.x.route.Endpoint.Timeout)
 	closeReply(taken)
 	return err
@@ -369,9 +357,7 @@ func (r *run) give(ctx context.Context, answers []canonical.Answer) error {
 	if err != nil {
 		return err
 	}
-	r.pump.stop()
-	r.result = nil
-	r.fold.Resume()
+	r.reopen()
 	r.send(ctx, sealed)
 	return nil
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/attest"
-	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/policy/membership"
@@ -232,7 +231,7 @@ func (g *Gateway) negotiated(ctx context.Context, x *request) {
 // choice is what was chosen, of what, and why.
 func (x *request) choice() (chosen string, candidates []string, reason string) {
 	for _, e := range x.to.Agent.Endpoints {
-		candidates = append(candidates, candidate(e))
+		candidates = append(candidates, string(e.Binding)+" priority "+strconv.Itoa(e.Rank()))
 	}
 	for _, b := range x.to.Agent.Beyond {
 		candidates = append(candidates, string(b))
@@ -248,10 +247,6 @@ func (x *request) choice() (chosen string, candidates []string, reason string) {
 		return chosen, candidates, "the caller's own protocol"
 	}
 	return chosen, candidates, "the lowest priority of what both the agent and this gateway speak"
-}
-
-func candidate(e directory.Endpoint) string {
-	return string(e.Binding) + " priority " + strconv.Itoa(e.Rank())
 }
 
 // first is the first ECT of the workflow, as far as it is known: the oldest that
@@ -355,7 +350,7 @@ func (x *request) stampRequest(id ect.ID) {
 	m := x.message
 	m.Correlation.WireID = quoted(string(id))
 	if x.in.Call.Agent != "" {
-		m.Preferences.CanAnswer = x.answerable(m.Preferences.CanAnswer)
+		m.Preferences.CanAnswer = x.sides().Answerable(m.Preferences.CanAnswer, x.mode.AgentVersion)
 	}
 	if m.Preferences.CanAnswer == nil {
 		m.Preferences.CanAnswer = x.route.Endpoint.Asked // in a protocol where every request says so

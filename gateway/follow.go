@@ -12,6 +12,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/attest"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/gateway/worker"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/stream"
@@ -52,7 +53,10 @@ func (r *run) follow(ctx context.Context, cause error) error {
 // look asks how the agent's task stands: to be told every change, where it can,
 // else again and again.
 func (r *run) look(ctx context.Context) error {
-	op, wait := canonical.OpTaskGet, r.interval()
+	op, wait := canonical.OpTaskGet, pollInterval
+	if task := r.fold.Task(); task != nil && task.Poll > 0 {
+		wait = min(max(task.Poll, minPoll), maxPoll)
+	}
 	if r.owed {
 		op, wait = canonical.OpTaskResult, 0
 		r.owed = false
@@ -66,16 +70,13 @@ func (r *run) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.op, r.began, r.fresh = op, false, op == canonical.OpTaskSubscribe
-	r.pump = startPump(context.WithoutCancel(ctx), func(ctx context.Context) (transport.Reply, error) {
-		timer := time.NewTimer(wait)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-			return r.g.send(ctx, r.x, sealed, 0)
-		case <-ctx.Done():
+	r.expect(op)
+	r.began, r.fresh = false, op == canonical.OpTaskSubscribe
+	r.listenTo(ctx, func(ctx context.Context) (transport.Reply, error) {
+		if !worker.Pause(ctx, wait) {
 			return transport.Reply{}, ctx.Err()
 		}
+		return r.g.send(ctx, r.x, sealed, 0)
 	})
 	return nil
 }
@@ -107,14 +108,6 @@ func (r *run) recount(ctx context.Context) {
 		r.follows(parents)
 		r.hash(wire)
 	}
-}
-
-// interval is how long to wait between two looks: what the agent says, within reason.
-func (r *run) interval() time.Duration {
-	if task := r.fold.Task(); task != nil && task.Poll > 0 {
-		return min(max(task.Poll, minPoll), maxPoll)
-	}
-	return pollInterval
 }
 
 // inquire seals a message of our own about the work: an evidence of its own,
@@ -257,11 +250,6 @@ func (g *Gateway) tellAgent(x *request, op canonical.Op, body canonical.Body) {
 			g.Logger.WarnContext(ctx, "the agent could not be told to stop", slog.String("agent", x.to.Agent.Name), slog.Any("error", err))
 		}
 	})
-}
-
-// logs: who follows the work later is told of it from its record, and not by the agent.
-func (r *run) logs() bool {
-	return !r.guest && !r.x.mode.Relay && r.x.mode.AgentStreams != translators.StreamsTask && r.x.mode.CallerStreams == translators.StreamsTask
 }
 
 // lastProgress is the last progress among events, else the one before them.

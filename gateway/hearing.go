@@ -62,7 +62,7 @@ func (h *hearing) prepare(ctx context.Context, wanted translators.News) error {
 		h.g.lineage(h.x)
 		return h.x.in.Permit.Carry(h.x.route.Security(h.x.in.Call.Agent != ""))
 	}
-	sealed, _, err := h.g.requestAs(ctx, h.x, h.x.instead(h.herald.Ask(h.x.route.Endpoint.Version, h.wants)))
+	sealed, _, err := h.g.request(ctx, h.x.saying(h.x.instead(h.herald.Ask(h.x.route.Endpoint.Version, h.wants))))
 	if err != nil {
 		return err
 	}

@@ -213,8 +213,7 @@ func (r *run) registerNew(ctx context.Context) error {
 // it ends, and its record says so.
 func (r *run) handOver(ctx context.Context) {
 	r.x.scope.stopped = nil // from now on only control messages say so
-	grant := r.x.scope.worker
-	r.x.scope.worker = nil
+	grant := r.x.scope.takeWorker()
 	var err error
 	if grant == nil {
 		grant, err = r.g.workers.Reserve(r.x.owner(), len(r.x.in.Call.Wire.Body))

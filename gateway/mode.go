@@ -135,14 +135,6 @@ func (r *run) complement(e *canonical.Event) {
 	}
 }
 
-// tellProgress puts progress in the status of a task that is posted as a whole: the
-// task on record does not hold it.
-func (g *Gateway) tellProgress(t *canonical.Task, p *canonical.Progress) {
-	t.Status.At, t.Status.Message = g.now(), &canonical.Content{
-		ID: t.ID + "/progress", Role: canonical.RoleAgent, Parts: []canonical.Part{{Kind: canonical.KindText, Text: p.Message}},
-	}
-}
-
 // completeTask does so with a reply. One whose history is asked for becomes a task here
 // rather than in the codec, which knows the outcome alone.
 func (g *Gateway) completeTask(x *request, m *canonical.Message) {
@@ -263,12 +255,6 @@ func (x *request) final(m *canonical.Message) bool {
 func (x *request) promised(t *canonical.Task) bool {
 	return x.mode.AgentStreams == translators.StreamsReply && t.Output == nil && t.Failure == nil && len(t.Inputs) == 0 &&
 		len(t.Artifacts) == 0 && t.Status.State != canonical.StateCanceled
-}
-
-// answerable is what of that which a caller says it answers this agent may ask: nothing
-// where the caller cannot be asked.
-func (x *request) answerable(modes []canonical.Mode) []canonical.Mode {
-	return x.sides().Answerable(modes, x.mode.AgentVersion)
 }
 
 // verbatim: both sides speak one version of it in one form, and what one says

@@ -125,7 +125,7 @@ func (g *Gateway) wish(ctx context.Context, x *request, herald translators.Heral
 
 // sound asks an agent to tell of something, until it has agreed.
 func (g *Gateway) sound(ctx context.Context, x *request, herald translators.Herald, wanted translators.News) (heard string, parents []ect.ID, err error) {
-	sealed, _, err := g.requestAs(ctx, x, x.instead(herald.Ask(x.route.Endpoint.Version, wanted)))
+	sealed, _, err := g.request(ctx, x.saying(x.instead(herald.Ask(x.route.Endpoint.Version, wanted))))
 	if err != nil {
 		return "", nil, err
 	}
@@ -207,7 +207,7 @@ func (g *Gateway) hearken(ctx context.Context, x *request, herald translators.He
 	if _, last := herald.Frame(x.hearer.Hearer); last != nil && h.wants.Quiet() {
 		r.other = x.farewell(last)
 	}
-	r.pump = startPump(context.WithoutCancel(ctx), func(context.Context) (transport.Reply, error) {
+	r.listenTo(ctx, func(context.Context) (transport.Reply, error) {
 		return transport.Reply{Events: h}, nil
 	})
 	return r.tell(ctx)

@@ -6,7 +6,6 @@ import (
 
 	"github.com/aepb/aepb-gateway/gateway/admission"
 	"github.com/aepb/aepb-gateway/gateway/attest"
-	"github.com/aepb/aepb-gateway/gateway/task"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
@@ -30,11 +29,12 @@ func (g *Gateway) Exchange(ctx context.Context, call transport.Call) (answer tra
 		answer = g.inside(x, answer)
 	}()
 	admitted, err := g.admission.Admit(ctx, call, x.settings.rules)
-	if x.in, x.to = admitted.Admitted, admitted.To; admitted.Repeated || err != nil {
+	if admitted.Repeated || err != nil {
+		x.in, x.to = admitted.Admitted, admitted.To
 		return admitted.Answer, err
 	}
-	x.message, x.asked = x.in.Message, x.in.Message.Body
-	x.mode = task.NewMode(x.sides(), x.route)
+	x.admit(admitted.Admitted, admitted.To)
+	x.asked = x.message.Body
 	return g.carry(ctx, x)
 }
 

@@ -8,7 +8,6 @@ import (
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/attest"
-	"github.com/aepb/aepb-gateway/gateway/task"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/webhook"
@@ -236,7 +235,9 @@ func (g *Gateway) sealPosts(ctx context.Context, who store.Principal, p *webhook
 			if said.Message == "" {
 				return nil, nil
 			}
-			g.tellProgress(task, said)
+			// The task on record does not hold its progress.
+			parts := []canonical.Part{{Kind: canonical.KindText, Text: said.Message}}
+			task.Status.At, task.Status.Message = g.now(), &canonical.Content{ID: task.ID + "/progress", Role: canonical.RoleAgent, Parts: parts}
 		}
 		events = []canonical.Event{{Task: task}}
 	}
@@ -305,10 +306,10 @@ func (g *Gateway) standIn(ctx context.Context, p store.Principal, rec *store.Rec
 		return nil, err
 	}
 	x := &request{
-		in: in, to: in.To, settings: settings, scope: &scope{began: g.Now()}, lineage: attest.Lineage{Workflow: rec.Workflow},
-		trail: attest.Resume(rec.Requests), message: message, work: work{attested: p.Attested},
+		settings: settings, scope: &scope{began: g.Now()}, lineage: attest.Lineage{Workflow: rec.Workflow},
+		trail: attest.Resume(rec.Requests), work: work{attested: p.Attested},
 	}
-	x.mode = task.NewMode(x.sides(), x.route)
+	x.admit(in, in.To)
 	return x, nil
 }
 

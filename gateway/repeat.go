@@ -247,6 +247,14 @@ func (x *request) dialogueKey(id string) string {
 	return p.Key(x.thread.AgentID(p, id, x.recordedNames()))
 }
 
+// recordFor is the record of the request's task, which begins with this task.
+func (x *request) recordFor(task *canonical.Task) *store.Record {
+	if x.record == nil {
+		x.record = x.newRecord(task)
+	}
+	return x.record
+}
+
 // newRecord begins the record of this exchange's work.
 func (x *request) newRecord(task *canonical.Task) *store.Record {
 	rec := &store.Record{

@@ -53,16 +53,20 @@ type work struct {
 	forced   bool           // the agent does it as a task or not at all
 }
 
+// admit takes what admission has found out of the message.
+func (x *request) admit(in admission.Admitted, to destination.Destination) {
+	x.in, x.to, x.message = in, to, in.Message
+	x.mode = task.NewMode(x.sides(), x.route)
+}
+
+// saying puts another message in place of the one that goes on.
+func (x *request) saying(m *canonical.Message) *request {
+	x.message = m
+	return x
+}
+
 // about makes the request one about the task of a record.
 func (x *request) about(rec *store.Record) { x.record, x.lineage.Workflow = rec, rec.Workflow }
-
-// recordFor is the record of the request's task, which begins with this task.
-func (x *request) recordFor(task *canonical.Task) *store.Record {
-	if x.record == nil {
-		x.record = x.newRecord(task)
-	}
-	return x.record
-}
 
 // choose finds the route of the message: where the agent is, and what is called there.
 func (g *Gateway) choose(ctx context.Context, x *request) error {
@@ -104,12 +108,6 @@ func closeReply(reply transport.Reply) {
 	if reply.Events != nil {
 		_ = reply.Events.Close()
 	}
-}
-
-// requestAs is leg 1 of another message in place of the caller's.
-func (g *Gateway) requestAs(ctx context.Context, x *request, m *canonical.Message) (transport.Sealed, transport.Attested, error) {
-	x.message = m
-	return g.request(ctx, x)
 }
 
 // request is leg 1: the caller's message in the destination's words.
@@ -202,12 +200,12 @@ func (g *Gateway) reply(ctx context.Context, x *request, heard translators.Wire,
 	} else {
 		g.stampReply(x, message)
 	}
-	told := message.Conversation.ContextID
+	dialogue := message.Conversation.ContextID
 	out, err := g.translate(ctx, x, tr)
 	if err != nil {
 		return transport.Answer{}, g.unsaid(ctx, x, message, err)
 	}
-	g.remember(ctx, x, told)
+	g.remember(ctx, x, dialogue)
 	if err := g.keepReply(ctx, x, message, out.Wire(), tr.Input); err != nil {
 		return transport.Answer{}, err
 	}

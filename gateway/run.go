@@ -77,12 +77,27 @@ func (g *Gateway) begin(ctx context.Context, x *request, sealed transport.Sealed
 	return r
 }
 
+// listenTo hears from now on what comes of asking.
+func (r *run) listenTo(ctx context.Context, ask func(context.Context) (transport.Reply, error)) {
+	r.pump = startPump(context.WithoutCancel(ctx), ask)
+}
+
+// expect: what is heard from now on answers op.
+func (r *run) expect(op canonical.Op) { r.op = op }
+
+// reopen forgets the reply that asked something, before the agent is asked again.
+func (r *run) reopen() {
+	r.pump.stop()
+	r.result = nil
+	r.fold.Resume()
+}
+
 // goOn takes over a request that was answered, but not for good.
 func (g *Gateway) goOn(
 	ctx context.Context, x *request, reply transport.Reply, message *canonical.Message, parents []ect.ID,
 ) *run {
 	r := g.newRun(x, parents)
-	r.pump = startPump(context.WithoutCancel(ctx), func(context.Context) (transport.Reply, error) {
+	r.listenTo(ctx, func(context.Context) (transport.Reply, error) {
 		if reply.Events == nil {
 			return transport.Reply{}, errSilent
 		}
@@ -103,7 +118,7 @@ func (g *Gateway) newRun(x *request, parents []ect.ID) *run {
 		r.own, r.agent, r.log, r.onLog = x.record.CallerNames(), x.record.AgentNames(), x.record.Log, x.record.Log.Count
 		task := x.record.Task
 		r.keeping, r.posted, r.round, r.held = !r.guest, &task, x.record.Round, x.record.Converted && !r.guest
-	case !x.mode.Relay && x.mode.CallerStreams == translators.StreamsTask && x.mode.AgentStreams != translators.StreamsTask:
+	case x.mode.StreamsHere:
 		r.own = canonical.Conversation{TaskID: g.NewID(), ContextID: x.message.Conversation.ContextID}
 		if r.own.ContextID == "" {
 			r.own.ContextID = g.NewID()
@@ -120,7 +135,7 @@ func (r *run) send(ctx context.Context, sealed transport.Sealed) {
 	if r.op, r.began = canonical.OpInvoke, false; r.x.message.Op == canonical.OpNative {
 		r.op = canonical.OpNative
 	}
-	r.pump = startPump(context.WithoutCancel(ctx), func(ctx context.Context) (transport.Reply, error) {
+	r.listenTo(ctx, func(ctx context.Context) (transport.Reply, error) {
 		return r.g.send(ctx, r.x, sealed, 0)
 	})
 }
@@ -251,7 +266,7 @@ func (r *run) hear(ctx context.Context, h heard) (step, bool, error) {
 	if err == nil {
 		err = r.unchanged(before)
 	}
-	if r.logs() {
+	if r.x.mode.StreamsHere && !r.guest { // who follows the work later is told of it from its record
 		r.log, r.progress = r.log.With(events), lastProgress(r.progress, events)
 	}
 	if message.Phase != canonical.PhaseEvent || r.complete() {

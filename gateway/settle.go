@@ -74,15 +74,6 @@ func (x *request) toBinding() canonical.Binding {
 	return x.in.Call.To
 }
 
-// unreached is what the network said of an agent that cannot be reached. It is for
-// logs alone, and quotes no message.
-func unreached(err error) error {
-	if e, ok := errors.AsType[*transport.UnreachableError](err); ok {
-		return e.Err
-	}
-	return nil
-}
-
 // finish counts the exchange, and gives back what it took. Later calls do nothing.
 func (g *Gateway) finish(ctx context.Context, x *request, err error) {
 	x.scope.close(func() {
@@ -115,8 +106,8 @@ func (g *Gateway) finish(ctx context.Context, x *request, err error) {
 		if reason != "" {
 			attrs = append(attrs, slog.String("reason", string(reason)))
 		}
-		if cause := unreached(err); cause != nil {
-			attrs = append(attrs, slog.Any("cause", cause))
+		if e, ok := errors.AsType[*transport.UnreachableError](err); ok && e.Err != nil { // for logs alone: it quotes no message
+			attrs = append(attrs, slog.Any("cause", e.Err))
 		}
 		g.Logger.LogAttrs(ctx, level, "exchange", attrs...)
 	})
@@ -160,6 +151,13 @@ func (s *scope) releaseWorker() {
 		s.worker.Release()
 		s.worker = nil
 	}
+}
+
+// takeWorker hands over the share of background work; nil: there is no share.
+func (s *scope) takeWorker() *quota.Grant {
+	grant := s.worker
+	s.worker = nil
+	return grant
 }
 
 // isCanceled reports whether the caller canceled its request.

@@ -98,12 +98,13 @@ func (g *Gateway) askAgent(ctx context.Context, x *request, rec *store.Record, q
 	}
 	if waits {
 		r := g.begin(ctx, x, sealed)
-		r.op, x.message.Op = canonical.OpTaskGet, canonical.OpTaskResult
+		r.expect(canonical.OpTaskGet)
+		x.message.Op = canonical.OpTaskResult
 		return r.wait(ctx)
 	}
 	if subscribes {
 		r := g.begin(ctx, x, sealed)
-		if r.op = x.message.Op; looks {
+		if r.expect(x.message.Op); looks {
 			return r.subscribe(ctx)
 		}
 		return r.tell(ctx)
@@ -150,7 +151,7 @@ func (g *Gateway) update(ctx context.Context, x *request, rec *store.Record, ans
 	said.Conversation.TaskID = rec.AgentTaskOf(x.message)
 	said.Body = &canonical.TaskQuery{ID: rec.TaskID, Answers: answers}
 	x.prior = &prior
-	sealed, _, err := g.requestAs(ctx, x, &said)
+	sealed, _, err := g.request(ctx, x.saying(&said))
 	if err == nil {
 		err = g.claimAndRegister(ctx, x)
 	}
@@ -175,9 +176,7 @@ func (r *run) hand(ctx context.Context, answers []canonical.Answer) error {
 	if err := r.order(ctx, canonical.OpTaskAnswer, answers); err != nil {
 		return err
 	}
-	r.pump.stop()
-	r.result = nil
-	r.fold.Resume()
+	r.reopen()
 	return r.look(ctx)
 }
 
@@ -222,7 +221,10 @@ func (g *Gateway) fromRecord(ctx context.Context, x *request, rec *store.Record,
 	switch x.message.Op {
 	case canonical.OpTaskCancel:
 		if done {
-			return g.refuseCancel(ctx, x, rec)
+			if x.mode.SeesCanceled {
+				return transport.Answer{}, &canonical.Error{Code: canonical.CodeNotCancelable, Message: "the task has ended"}
+			}
+			return g.tellRecord(ctx, x, rec, false) // a protocol that only acknowledges (reference, task, poll, cancel)
 		}
 		return g.cancelTask(ctx, x, rec)
 	case canonical.OpTaskSubscribe:
@@ -237,15 +239,6 @@ func (g *Gateway) fromRecord(ctx context.Context, x *request, rec *store.Record,
 	default:
 		return g.tellRecord(ctx, x, rec, false)
 	}
-}
-
-// refuseCancel: what has ended cannot be canceled; a protocol that only
-// acknowledges does so (reference, task, poll, cancel).
-func (g *Gateway) refuseCancel(ctx context.Context, x *request, rec *store.Record) (transport.Answer, error) {
-	if x.mode.SeesCanceled {
-		return transport.Answer{}, &canonical.Error{Code: canonical.CodeNotCancelable, Message: "the task has ended"}
-	}
-	return g.tellRecord(ctx, x, rec, false)
 }
 
 // cancel tells whoever works on it to stop, and waits a little for that. They may

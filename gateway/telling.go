@@ -43,8 +43,7 @@ func (r *run) tell(ctx context.Context) (transport.Answer, error) {
 // tellFrom is tell with the first step taken already: err is nil, errPatience or io.EOF.
 func (r *run) tellFrom(ctx context.Context, first step, err error) (transport.Answer, error) {
 	x := r.x
-	asks := r.asked() && x.mode.Asking == translators.AskStream
-	if r.settled() && r.single() && (x.mode.Relay && !asks || r.failure != nil) {
+	if r.settled() && r.single() && (x.mode.Relay && !r.asksInStream() || r.failure != nil) {
 		return r.close(ctx) // the agent has answered without a stream, and so do we
 	}
 	t := &telling{run: r, callerStream: callerStream{g: r.g, x: x}}
@@ -82,6 +81,9 @@ func (r *run) tellFrom(ctx context.Context, first step, err error) (transport.An
 	return answer, nil
 }
 
+// asksInStream: the agent asks, and its caller answers while it hears the stream.
+func (r *run) asksInStream() bool { return r.asked() && r.x.mode.Asking == translators.AskStream }
+
 // single: what ended the work was one reply in the words of the caller's protocol.
 func (r *run) single() bool { return r.said.Count() == 1 && r.whole != nil }
 
@@ -112,7 +114,8 @@ func (t *telling) Next(ctx context.Context) (transport.Event, error) {
 	within, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(t.left, cancel)() //nolint:contextcheck // a signal
-	for len(t.queue) == 0 || t.holds() {
+	// The last event waits for the token that closes the stream, where its caller has tokens inside.
+	for len(t.queue) == 0 || !t.over && len(t.queue) == 1 && t.run.complete() && t.run.x.callerInside() {
 		if t.over {
 			return transport.Event{}, io.EOF
 		}
@@ -123,19 +126,13 @@ func (t *telling) Next(ctx context.Context) (transport.Event, error) {
 	return t.next(), nil
 }
 
-// holds: what waits to be told is the last event, and its caller has the token that
-// closes the stream in it.
-func (t *telling) holds() bool {
-	return !t.over && len(t.queue) == 1 && t.run.complete() && t.run.x.callerInside()
-}
-
 // more queues what comes next. An error is the caller's own: it does not wait. Where
 // the end of its context ends its request too, either may be noticed first.
 func (t *telling) more(ctx, caller context.Context) error {
 	s, err := t.run.stepOr(ctx)
 	whole := context.WithoutCancel(ctx) // what was heard is told, or fails, as a whole
 	switch {
-	case errors.Is(err, io.EOF) && t.inquires():
+	case errors.Is(err, io.EOF) && t.run.asksInStream():
 		err = t.inquire(ctx)
 	case errors.Is(err, io.EOF), errors.Is(err, errStopped) && t.leave():
 		err = t.end(whole)
@@ -152,11 +149,6 @@ func (t *telling) more(ctx, caller context.Context) error {
 		t.fail(whole, err)
 	}
 	return nil
-}
-
-// inquires: the caller is asked while its stream is open.
-func (t *telling) inquires() bool {
-	return t.run.asked() && t.run.x.mode.Asking == translators.AskStream
 }
 
 // take tells what the agent said.

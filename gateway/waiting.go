@@ -319,12 +319,12 @@ func (r *run) reply(ctx context.Context, m *canonical.Message) (transport.Answer
 	m.Conversation, m.Origin = r.own, x.from()
 	m.Losses = canonical.MergeLosses(m.Losses, r.untold)
 	g.stampReply(x, m)
-	told := m.Conversation.ContextID
+	dialogue := m.Conversation.ContextID
 	out, err := g.translate(ctx, x, tr)
 	if err != nil {
 		return transport.Answer{}, g.unsaid(ctx, x, m, err)
 	}
-	g.remember(ctx, x, told)
+	g.remember(ctx, x, dialogue)
 	if !r.keeping {
 		if err := g.keepReply(ctx, x, m, out.Wire(), tr.Input); err != nil {
 			return transport.Answer{}, err

@@ -88,6 +88,18 @@ func (r *Resolver) Find(q Query) (Destination, error) {
 	return d, err
 }
 
+// at is the destination with another agent.
+func (d Destination) at(agent directory.Agent) Destination {
+	d.Agent = agent
+	return d
+}
+
+// failed is the destination with why it cannot be reached; nil: it can.
+func (d Destination) failed(why error) Destination {
+	d.Unreachable = why
+	return d
+}
+
 // Reach finds out who the agent is, and the gateway that it is behind, if there is one.
 func (r *Resolver) Reach(ctx context.Context, q Query, d Destination) Destination {
 	return r.onwards(ctx, q, r.document(ctx, q, d))

@@ -47,13 +47,13 @@ func (r *Resolver) onwards(ctx context.Context, q Query, d Destination) Destinat
 		noPath.Detail = "unknown_agent"
 	}
 	if err != nil {
-		d.Unreachable = err
-		return d
+		return d.failed(err)
 	}
 	if found.Unlisted = d.Agent.Name == ""; found.Unlisted {
-		d.Agent = directory.Agent{Name: q.Agent, Rules: found.Peer.Rules}
+		d = d.at(directory.Agent{Name: q.Agent, Rules: found.Peer.Rules})
 	}
-	d.Via, d.Unreachable = found, nil
+	d = d.failed(nil)
+	d.Via = found
 	codec, _ := r.deps.Registry.Translator(found.From)
 	return r.speaking(d, codec)
 }

@@ -14,6 +14,7 @@ type Mode struct {
 	AgentStreams  translators.Streams // how the agent streams
 	CallerStreams translators.Streams // how the caller reads a stream
 	Asking        translators.Asking  // how this caller can be asked
+	StreamsHere   bool                // the caller streams tasks, and the agent does not: they are made here
 	AsksAlike     bool                // the agent's protocol is the caller's, which asks by results
 
 	// The tasks of the caller's protocol have a time and a history, which the agent's words lack: they
@@ -32,27 +33,30 @@ type Mode struct {
 // route is empty, and the agent's version is the one that is listed.
 func NewMode(s routing.Sides, route routing.Route) Mode {
 	agent, caller := s.AgentVersion(route.Endpoint.Version), s.Message.Origin.Version
+	in, out := tasksIn(s.In.Features, caller), tasksIn(s.To.Features, agent)
 	m := Mode{
 		Relay: s.Relay(agent), SameWords: s.SameWords(agent), AgentVersion: agent,
 		AgentStreams: translators.StreamsOf(s.To.Codec, agent), CallerStreams: translators.StreamsOf(s.In.Source, caller),
-		Asking: s.Asking(agent),
+		Asking: s.Asking(agent), OutcomeApart: out == translators.TaskingApart,
+		Insists: s.Message.Preferences.TaskOK && in == translators.TaskingApart,
 	}
-	addressed, out, in := s.In.Call.Agent != "", translators.TaskingNone, translators.TaskingNone
-	if tasker := s.To.Features.Tasker; tasker != nil {
-		out = tasker.Tasks(agent)
-	}
-	if tasker := s.In.Features.Tasker; tasker != nil {
-		in = tasker.Tasks(caller)
-		described := addressed && s.To.Via == nil && route.Description != nil && route.Description.Tasks
-		there := tasker.Tasks(route.Endpoint.Version)
-		m.Converts = described && m.Relay && there != translators.TaskingNone && there != in
-	}
-	historian := s.In.Features.Historian
-	m.MakesTask = historian != nil && historian.TellsHistory(caller) && addressed && !m.Relay && !m.SameWords
 	m.AsksAlike = m.SameWords && s.Way() == translators.AskReply
-	m.Insists = s.Message.Preferences.TaskOK && in == translators.TaskingApart
-	m.OutcomeApart = out == translators.TaskingApart
+	m.StreamsHere = !m.Relay && m.AgentStreams != translators.StreamsTask && m.CallerStreams == translators.StreamsTask
 	m.KeepsTasks = m.AgentStreams == translators.StreamsTask || out != translators.TaskingNone
 	m.SeesCanceled = m.CallerStreams == translators.StreamsTask || in == translators.TaskingApart
+	if s.In.Call.Agent == "" {
+		return m
+	}
+	historian := s.In.Features.Historian
+	m.MakesTask = historian != nil && historian.TellsHistory(caller) && !m.Relay && !m.SameWords
+	m.Converts = m.Relay && s.To.Via == nil && route.Description != nil && route.Description.Tasks && out != translators.TaskingNone && out != in
 	return m
+}
+
+// tasksIn is how a peer of a version keeps tasks.
+func tasksIn(f *translators.Features, version string) translators.Tasking {
+	if f.Tasker == nil {
+		return translators.TaskingNone
+	}
+	return f.Tasker.Tasks(version)
 }

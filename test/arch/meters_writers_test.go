@@ -46,6 +46,9 @@ func fieldNames(sources []*source) map[string]map[string]bool {
 				for _, id := range field.Names {
 					structs[name][id.Name] = true
 				}
+				if id := root(baseType(field.Type)); len(field.Names) == 0 && id != nil {
+					structs[name][id.Name] = true
+				}
 			}
 		}
 	}

@@ -90,7 +90,7 @@ func (v *visit) last(ctx context.Context, stream transport.Events) {
 			v.fail(err)
 			return
 		}
-		v.issued = append(v.issued, event.Evidence...)
+		v.issue(event.Evidence)
 		if env, err := parse(event.Wire.Body); err == nil && env.Method == "" {
 			reply = &event
 		}

@@ -225,6 +225,9 @@ func (v *visit) asking(ctx context.Context) transport.Inquiry {
 	return transport.Asking(ctx, v.r.PathValue("agent"), mcp.Binding).With(v.pass)
 }
 
+// issue adds tokens to those that go to the caller beside the answer.
+func (v *visit) issue(tokens []string) { v.issued = append(v.issued, tokens...) }
+
 // exchange sends a call down the road.
 func (v *visit) exchange(ctx context.Context, wire translators.Wire) {
 	call := v.call(ctx)
@@ -235,7 +238,8 @@ func (v *visit) exchange(ctx context.Context, wire translators.Wire) {
 		answer, err = v.road.Exchange(ctx, call)
 		return err
 	})
-	v.issued, v.inside = answer.Evidence, answer.Inside
+	v.issue(answer.Evidence)
+	v.inside = answer.Inside
 	answer.Notice.Announce(v.w.Header())
 	switch {
 	case err != nil:

@@ -98,7 +98,7 @@ func (v *visit) stand(ctx context.Context) {
 	defer unbind()
 	answer, err := v.road.Exchange(ctx, v.listening(ctx))
 	if err != nil {
-		v.issued = answer.Evidence
+		v.issue(answer.Evidence)
 		v.fail(err)
 		return
 	}

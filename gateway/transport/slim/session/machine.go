@@ -119,17 +119,20 @@ func (m *machine) controlID() uint32 {
 	}
 }
 
+// emit puts a message with those that the session sends next.
+func (m *machine) emit(message *dataplane.Message) { m.out = append(m.out, message) }
+
 // ask sends a control message until it is answered.
 func (m *machine) ask(now time.Time, to name.Name, command *dataplane.CommandPayload, metadata map[string]string) {
 	id := m.controlID()
 	message := frame.Control(m.route(to, id), command, metadata)
 	m.requests[id] = &request{message, message.GetPublish().GetSession().GetSessionMessageType(), now.Add(m.timing.Retry), m.timing.Retries}
-	m.out = append(m.out, message)
+	m.emit(message)
 }
 
 // reply answers a control message with its own id.
 func (m *machine) reply(f frame.Frame, command *dataplane.CommandPayload) {
-	m.out = append(m.out, frame.Control(m.route(f.From, f.Message), command, nil))
+	m.emit(frame.Control(m.route(f.From, f.Message), command, nil))
 }
 
 // answered takes a request off the list; false: nobody asked that.
@@ -229,7 +232,7 @@ func (m *machine) repeat(now time.Time) {
 		}
 		r.left--
 		r.due = now.Add(m.timing.Retry)
-		m.out = append(m.out, r.message)
+		m.emit(r.message)
 	}
 }
 
@@ -251,7 +254,7 @@ func (m *machine) heartbeat(now time.Time) {
 	if m.group {
 		route.To, route.Everybody = m.control, true
 	}
-	m.out = append(m.out, frame.Control(route, frame.Beat(), nil))
+	m.emit(frame.Control(route, frame.Beat(), nil))
 }
 
 // postpone moves everything to after the connection is back.

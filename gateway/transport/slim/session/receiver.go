@@ -117,7 +117,7 @@ func (m *machine) message(now time.Time, f frame.Frame) {
 }
 
 func (m *machine) acknowledge(f frame.Frame, metadata map[string]string) {
-	m.out = append(m.out, frame.Data(m.route(f.From, f.Message), frame.MsgAck, frame.Payload{}, metadata))
+	m.emit(frame.Data(m.route(f.From, f.Message), frame.MsgAck, frame.Payload{}, metadata))
 }
 
 // direct: a message to us alone, which has no place in the group's sequence.
@@ -188,7 +188,7 @@ func (m *machine) request(now time.Time, r *receiver, before frame.Frame) {
 			continue
 		}
 		r.wanted[id] = &wanted{before.From, now.Add(m.timing.Retry), m.timing.Retries}
-		m.out = append(m.out, frame.Data(m.route(before.From, id), frame.RtxRequest, frame.Payload{}, nil))
+		m.emit(frame.Data(m.route(before.From, id), frame.RtxRequest, frame.Payload{}, nil))
 	}
 }
 
@@ -208,7 +208,7 @@ func (m *machine) rerequest(now time.Time) {
 				continue // our own user is late, not the sender
 			}
 			w.left--
-			m.out = append(m.out, frame.Data(m.route(w.from, id), frame.RtxRequest, frame.Payload{}, nil))
+			m.emit(frame.Data(m.route(w.from, id), frame.RtxRequest, frame.Payload{}, nil))
 		}
 	}
 }

@@ -84,7 +84,7 @@ func (m *machine) sendTo(now time.Time, to name.Name, payload frame.Payload, met
 	if err != nil {
 		return err
 	}
-	m.out = append(m.out, message)
+	m.emit(message)
 	if m.reliable {
 		m.pending[id] = &outgoing{message, map[name.Key]name.Name{to.Key(): to}, size, now.Add(m.timing.Retry), m.timing.Retries, true}
 		m.pendingBytes += size
@@ -125,7 +125,7 @@ func (m *machine) send(now time.Time, payload frame.Payload, metadata map[string
 		return err
 	}
 	m.last = id
-	m.out = append(m.out, message)
+	m.emit(message)
 	if m.reliable {
 		m.pending[id] = &outgoing{message, m.audience(), size, now.Add(m.timing.Retry), m.timing.Retries, false}
 		m.pendingBytes += size
@@ -194,7 +194,7 @@ func (m *machine) resend(now time.Time) {
 		p.left--
 		p.due = now.Add(m.timing.Retry)
 		for _, to := range p.missing {
-			m.out = append(m.out, frame.Redirect(p.message, to.Encode(), frame.Msg))
+			m.emit(frame.Redirect(p.message, to.Encode(), frame.Msg))
 		}
 	}
 }
@@ -210,8 +210,8 @@ func (m *machine) requested(now time.Time, f frame.Frame) {
 		message, ok = p.message, true
 	}
 	if ok {
-		m.out = append(m.out, frame.Redirect(message, f.From.Encode(), frame.RtxReply))
+		m.emit(frame.Redirect(message, f.From.Encode(), frame.RtxReply))
 		return
 	}
-	m.out = append(m.out, frame.Lost(m.route(f.From, f.Message)))
+	m.emit(frame.Lost(m.route(f.From, f.Message)))
 }
