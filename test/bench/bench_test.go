@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"math"
 	"net/http"
 	"os"
 	"os/exec"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -20,6 +22,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/cmd/aepb-gateway/demo/peers"
 	"github.com/aepb/aepb-gateway/test/bench/slimnode"
+	"github.com/aepb/aepb-gateway/test/interop/devgateway"
 )
 
 // TestMain is also the children's main: a benchmark runs its own binary.
@@ -366,5 +369,54 @@ func TestPairTable(t *testing.T) {
 	err := pairTable(&out, []pair{row("mcp-v1", 100, 50, 0), row("mcp-v1", 100, 70, 0), row("mcp-v1", 10, 9, 0), row("slim-v1", 100, 90, 120)})
 	if err != nil || !strings.Contains(out.String(), "0.70        n/a  below 0.8") || !strings.Contains(out.String(), "0.90       0.75") {
 		t.Errorf("%v\n%s", err, out.String())
+	}
+}
+
+// TestPairTable_Against: with another build a second table has the ratio of each build
+// to the floor and the median of the rounds' ratios, which is not that of the medians.
+func TestPairTable_Against(t *testing.T) {
+	t.Parallel()
+	row := func(floor, gateway, former float64) pair {
+		return pair{From: "a2a-v1", To: "mcp-v1", Floor: floor, Gateway: gateway, Former: former}
+	}
+	var out bytes.Buffer
+	err := pairTable(&out, []pair{row(100, 90, 45), row(200, 20, 80), row(50, 40, 32)})
+	if err != nil || !strings.Contains(out.String(), "gateway/former") || !strings.Contains(out.String(), "0.80          0.45           1.250") {
+		t.Errorf("%v\n%s", err, out.String())
+	}
+	out.Reset()
+	if err := pairTable(&out, []pair{row(100, 90, 0)}); err != nil || strings.Contains(out.String(), formerName) {
+		t.Errorf("without another build: %v\n%s", err, out.String())
+	}
+}
+
+// TestDuel_BothBuildsTakeTurns: each side, of which those of SLIM are four, has its own
+// figure; here each takes twice the time of the one before.
+func TestDuel_BothBuildsTakeTurns(t *testing.T) {
+	t.Parallel()
+	builds := []running{{&devgateway.Process{}, slimGateway, ""}, {&devgateway.Process{}, slimFormer, ""}}
+	s := &stage{cast: &cast{}, floor: &child{}, bridge: &child{}, gateways: builds}
+	for _, slim := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			d := duel{}
+			for _, r := range s.roads(slim) {
+				took := time.Millisecond << len(d.sides)
+				d.spaces = append(d.spaces, r.space)
+				d.sides = append(d.sides, &subject{rate: map[int]float64{}, calls: callMaker{body: mcpBody}, via: func(context.Context, call) error {
+					time.Sleep(took)
+					return nil
+				}})
+			}
+			p, err := d.round(t.Context(), 0, time.Second)
+			got := []float64{p.Floor / p.Gateway, p.Gateway / p.Former, p.Former / max(p.Bridge, 1)}
+			if !slim {
+				got = got[:2]
+			}
+			for i, ratio := range got {
+				if err != nil || math.Abs(ratio-2) > 0.1 || slim != (p.Bridge > 0) {
+					t.Errorf("with SLIM %t: ratio %d is %v, want 2: %+v, %v", slim, i, ratio, p, err)
+				}
+			}
+		})
 	}
 }

@@ -47,7 +47,7 @@ func assemble(ctx context.Context, dir string, cases []string, former string) (*
 		return c, err
 	}
 	if former != "" {
-		if err := c.startFormer(ctx, dir, former); err != nil {
+		if err := c.startFormer(ctx, dir, former, ""); err != nil {
 			return c, err
 		}
 	}
@@ -98,8 +98,8 @@ func (c *cast) found(ctx context.Context, dir string, withGateway bool) (err err
 }
 
 // startFormer starts another build of the gateway with the same keys and
-// certificates, and state of its own.
-func (c *cast) startFormer(ctx context.Context, dir, binary string) (err error) {
+// certificates, and state of its own; more is of its configuration.
+func (c *cast) startFormer(ctx context.Context, dir, binary, more string) (err error) {
 	if c.gateway == nil {
 		return fmt.Errorf("%w: --against compares with the case gateway, which is not among --cases", errUsage)
 	}
@@ -121,7 +121,7 @@ func (c *cast) startFormer(ctx context.Context, dir, binary string) (err error) 
 		}
 	}
 	config := filepath.Join(dir, "former.yaml")
-	if err := os.WriteFile(config, []byte(gatewayLimits), 0o600); err != nil {
+	if err := os.WriteFile(config, []byte(gatewayLimits+more), 0o600); err != nil {
 		return err
 	}
 	c.former, err = devgateway.Start(ctx, devgateway.Deps{Binary: binary, Dir: own, Args: []string{"--config", config}})

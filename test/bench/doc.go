@@ -1,6 +1,6 @@
 // Command bench measures what the gateway costs, next to the alternatives.
 //
-//	go run ./test/bench [--json] [--only NAME] [--with PROTOCOL] [--seconds N]
+//	go run ./test/bench [--json] [--only NAME] [--with PROTOCOL] [--seconds N] [--against BINARY]
 //
 // The exchange named "exchange" is one A2A SendMessage that becomes one MCP
 // tools/call and comes back as an A2A task. Four cases carry it:
@@ -33,7 +33,9 @@
 // Floor and gateway take turns of a tenth of a second in each round, there and back
 // (floor, gateway, gateway, floor, and so on, twelve of each), and a pair whose median of
 // the per-round ratios is less than 0.8 is marked. It takes eight minutes. --with
-// measures the pairs of one protocol alone.
+// measures the pairs of one protocol alone. With --against the other build takes its
+// turns in each pair too, which takes half as long again, and a second table has the
+// medians of the per-round ratios: of each build to the floor, and of this one to the other.
 //
 // The pairs with SLIM go over a node that is the software of SLIM's makers, which
 // "make tools" installs; without it these rows are said to be missing. Everybody

@@ -73,7 +73,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags.IntVar(&o.rounds, "rounds", 7, "rounds; fewer than 7 compare nothing")
 	flags.StringVar(&cases, "cases", strings.Join(caseNames(), ","), "cases to run")
 	flags.StringVar(&o.with, "with", "", "of the pairs, only those with this protocol, such as "+slimBinding)
-	flags.StringVar(&o.against, "against", "", "binary of another build of the gateway, which takes turns with this one in the exchange")
+	flags.StringVar(&o.against, "against", "", "binary of another build of the gateway, which takes turns with this one in the exchange and the pairs")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return o, err
@@ -130,7 +130,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if o.json {
 		return json.NewEncoder(stdout).Encode(d)
 	}
-	if err := table(stdout, d); err != nil || o.against == "" {
+	if err := table(stdout, d); err != nil || o.against == "" || len(d.Runs) == 0 {
 		return err
 	}
 	return block(stdout, "medians of the per-round ratios to "+formerName, "%.3f", d.Runs, ratioTo(formerName))
@@ -141,7 +141,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 func (o options) limit() time.Duration {
 	protocols := len(bindings()) + 1 // and that of SLIM
 	loaded := o.seconds * float64(len(o.cases)*len(concurrencies()))
-	loaded += min(pairSpan, o.seconds/float64(o.rounds)) * float64(3*pairSlices*o.rounds*protocols*(protocols-1))
+	loaded += min(pairSpan, o.seconds/float64(o.rounds)) * float64(4*pairSlices*o.rounds*protocols*(protocols-1))
 	return 10*time.Minute + time.Duration(4*loaded*float64(time.Second))
 }
 

@@ -8,11 +8,13 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	tuacp "github.com/aepb/aepb-gateway/gateway/transport/uacp"
+	"github.com/aepb/aepb-gateway/test/interop/devgateway"
 )
 
 const (
@@ -31,6 +33,7 @@ type pair struct {
 	Round   int     `json:"round"`
 	Floor   float64 `json:"floor_rps"`
 	Gateway float64 `json:"gateway_rps"`
+	Former  float64 `json:"former_rps,omitempty"`   // with --against: of the other build
 	Bridge  float64 `json:"bridge_rps,omitempty"`   // with SLIM: of a bridge without evidence
 	Lacking string  `json:"not_measured,omitempty"` // why not; then there is no round
 }
@@ -38,28 +41,37 @@ type pair struct {
 // duel is a pair's floor and the gateway.
 type duel struct {
 	from, to string
-	sides    []*subject // floor, gateway; with SLIM the bridge without evidence
+	sides    []*subject // floor, gateway; with --against the other build; with SLIM the bridge without evidence
+	spaces   []string   // which of them each is
+}
+
+// running is a build of the gateway that takes part.
+type running struct {
+	*devgateway.Process
+	space  string
+	frames string // host:port of its µACP
 }
 
 // road is one way of all pairs.
 type road struct {
 	at     func(from, to string) string // where HTTP is served
 	frames string                       // host:port of µACP
-	space  string                       // of SLIM
+	space  string                       // whose it is; of SLIM
 	bare   bool                         // without evidence
 }
 
 // stage is everybody who takes part in the pairs.
 type stage struct {
 	*cast
-	floor  *child
-	bridge *child // nil: without SLIM
-	frames string // host:port of the gateway's µACP
-	voice  voice
-	slim   place
-	with   string // only pairs with this protocol; empty: all
-	duels  []duel
-	lacks  []pair // what cannot be measured
+	floor    *child
+	bridge   *child    // nil: without SLIM
+	gateways []running // this build; with --against the other
+	voice    voice
+	slim     place
+	with     string // only pairs with this protocol; empty: all
+	against  string // binary of another build; empty: this one alone
+	duels    []duel
+	lacks    []pair // what cannot be measured
 }
 
 // stop ends everybody; the node of SLIM goes last.
@@ -70,7 +82,7 @@ func (s *stage) stop(ctx context.Context) error {
 
 // pairRounds measures every ordered pair against its own floor, in turns.
 func pairRounds(ctx context.Context, dir string, o options, progress io.Writer) (all []pair, err error) {
-	s := &stage{cast: &cast{}, with: o.with}
+	s := &stage{cast: &cast{}, with: o.with, against: o.against}
 	defer func() { err = errors.Join(err, s.stop(ctx)) }()
 	if err := s.begin(ctx, dir, true); err != nil {
 		return nil, err
@@ -79,9 +91,9 @@ func pairRounds(ctx context.Context, dir string, o options, progress io.Writer) 
 		say(progress, fmt.Sprintf("%s to %s is not measured: %s", p.From, p.To, p.Lacking))
 	}
 	for _, d := range s.duels {
-		for _, side := range d.sides {
+		for i, side := range d.sides {
 			if err := side.warmUp(ctx); err != nil {
-				return nil, fmt.Errorf("bench: %s to %s: %w", d.from, d.to, err)
+				return nil, fmt.Errorf("bench: %s to %s: %s: %w", d.from, d.to, d.spaces[i], err)
 			}
 		}
 	}
@@ -103,29 +115,39 @@ func pairRounds(ctx context.Context, dir string, o options, progress io.Writer) 
 // round lets each side have many short slices, there and back: a machine that becomes
 // slower or faster meanwhile does so for all.
 func (d duel) round(ctx context.Context, round int, span time.Duration) (pair, error) {
-	rps, sides := make([]float64, 3), len(d.sides) // of a pair without SLIM only two
+	rps, sides := map[string]float64{}, len(d.sides)
 	for i := range pairSlices * sides {
 		at := i % (2 * sides)
 		turn := (min(at, 2*sides-1-at) + round) % sides
 		seen, err := d.sides[turn].once(ctx, span)
 		if err != nil {
-			return pair{}, err
+			return pair{}, fmt.Errorf("%s: %w", d.spaces[turn], err)
 		}
-		rps[turn] += seen / pairSlices
+		rps[d.spaces[turn]] += seen / pairSlices
 	}
-	return pair{From: d.from, To: d.to, Round: round + 1, Floor: rps[0], Gateway: rps[1], Bridge: rps[2]}, nil
+	return pair{
+		From: d.from, To: d.to, Round: round + 1,
+		Floor: rps[slimFloor], Gateway: rps[slimGateway], Former: rps[slimFormer], Bridge: rps[slimBridge],
+	}, nil
 }
 
-// begin starts the agents, the floor and, if it is wanted, the gateway.
+// begin starts the agents, the floor and, if it is wanted, the gateway with the build
+// that it is compared to.
 func (s *stage) begin(ctx context.Context, dir string, withGateway bool) error {
 	if err := s.reserve(ctx, dir); err != nil {
 		return err
 	}
+	s.config = s.slim.config(slimGateway)
 	if err := s.found(ctx, dir, withGateway); err != nil {
 		return err
 	}
 	if err := s.settle(ctx); err != nil {
 		return err
+	}
+	if s.against != "" {
+		if err := s.startFormer(ctx, dir, s.against, s.slim.config(slimFormer)); err != nil {
+			return err
+		}
 	}
 	var seeds [3][32]byte
 	for i := range seeds {
@@ -149,8 +171,11 @@ func (s *stage) begin(ctx context.Context, dir string, withGateway bool) error {
 			return err
 		}
 	}
-	if withGateway {
-		if err := s.introduce(ctx, agents); err != nil {
+	for _, g := range []running{{Process: s.gateway, space: slimGateway}, {Process: s.former, space: slimFormer}} {
+		if g.Process == nil {
+			continue
+		}
+		if err := s.introduce(ctx, agents, g); err != nil {
 			return err
 		}
 	}
@@ -176,7 +201,7 @@ func (s *stage) match() error {
 				if err != nil {
 					return err
 				}
-				d.sides = append(d.sides, side)
+				d.sides, d.spaces = append(d.sides, side), append(d.spaces, r.space)
 			}
 			s.duels = append(s.duels, d)
 		}
@@ -184,7 +209,7 @@ func (s *stage) match() error {
 	return nil
 }
 
-// roads are the floor's, the gateway's if there is one, and with SLIM the bridge's.
+// roads are the floor's, those of each build of the gateway, and with SLIM the bridge's.
 func (s *stage) roads(slim bool) []road {
 	by := func(c *child) road {
 		return road{at: func(from, to string) string { return c.url + "/" + from + "/" + to }, frames: c.frames}
@@ -192,11 +217,11 @@ func (s *stage) roads(slim bool) []road {
 	floor := by(s.floor)
 	floor.space = slimFloor
 	all := []road{floor}
-	if s.gateway != nil {
+	for _, g := range s.gateways {
 		all = append(all, road{at: func(from, to string) string {
 			name, _, _ := strings.Cut(from, "-")
-			return s.gateway.Public + "/agents/" + to + "/" + name
-		}, frames: s.frames, space: slimGateway})
+			return g.Public + "/agents/" + to + "/" + name
+		}, frames: g.frames, space: g.space})
 	}
 	if slim {
 		bridge := by(s.bridge)
@@ -206,27 +231,28 @@ func (s *stage) roads(slim bool) []road {
 	return all
 }
 
-// introduce lists the agents in the gateway's directory.
-func (s *stage) introduce(ctx context.Context, agents *child) error {
-	if err := s.gateway.Await(ctx, gatewayReady); err != nil {
+// introduce lists the agents in the directory of a gateway, which then takes part.
+func (s *stage) introduce(ctx context.Context, agents *child, g running) error {
+	if err := g.Await(ctx, gatewayReady); err != nil {
 		return err
 	}
-	_, line, _ := strings.Cut(s.gateway.Output(), gatewayReady)
-	s.frames, _, _ = strings.Cut(line, "\n")
+	_, line, _ := strings.Cut(g.Output(), gatewayReady)
+	g.frames, _, _ = strings.Cut(line, "\n")
+	s.gateways = append(s.gateways, g)
 	for _, to := range bindings() {
 		name, _, _ := strings.Cut(to, "-")
 		at := agents.url + "/" + name
 		if to == "uacp-v1" {
 			at = tuacp.Scheme + "://" + agents.frames
 		}
-		if err := s.gateway.AddAgent(ctx, to, to, at); err != nil {
+		if err := g.AddAgent(ctx, to, to, at); err != nil {
 			return err
 		}
 	}
 	if s.slim.at == "" {
 		return nil
 	}
-	return s.gateway.AddAgent(ctx, slimBinding, slimBinding, "slim://"+s.slim.at+"/"+slimAgent)
+	return g.AddAgent(ctx, slimBinding, slimBinding, "slim://"+s.slim.at+"/"+slimAgent)
 }
 
 // side is a caller's way to a pair, on one road.
@@ -306,47 +332,78 @@ func (s *subject) once(ctx context.Context, span time.Duration) (float64, error)
 	return seen.rps(), err
 }
 
-// pairTable prints the medians of each pair, and what cannot be measured.
+// byPair are the rounds of each pair that was measured, in the order of their first.
+func byPair(all []pair) (grouped [][]pair) {
+	for _, p := range all {
+		at := slices.IndexFunc(grouped, func(g []pair) bool { return g[0].From == p.From && g[0].To == p.To })
+		switch {
+		case p.Lacking != "":
+		case at < 0:
+			grouped = append(grouped, []pair{p})
+		default:
+			grouped[at] = append(grouped[at], p)
+		}
+	}
+	return grouped
+}
+
+// Whose calls per second.
+func ofFloor(p pair) float64   { return p.Floor }
+func ofGateway(p pair) float64 { return p.Gateway }
+func ofFormer(p pair) float64  { return p.Former }
+func ofBridge(p pair) float64  { return p.Bridge }
+
+// pairMedian is the median of the per-round ratios of one figure to another.
+func pairMedian(rounds []pair, figure, to func(pair) float64) (float64, bool) {
+	base, values := map[int]float64{}, map[int]float64{}
+	for i, p := range rounds {
+		base[i], values[i] = to(p), figure(p)
+	}
+	return ratiosMedian(base, values)
+}
+
+// pairTable prints the medians of each pair, its ratios to another build if there is
+// one, and what cannot be measured.
 func pairTable(w io.Writer, all []pair) error {
 	if len(all) == 0 {
 		return nil
 	}
-	type key struct{ from, to string }
-	type column struct{ floor, gateway, ratio, bridge []float64 }
-	columns := map[key]*column{}
-	var order []key
+	grouped := byPair(all)
+	itself := func(pair) float64 { return 1 }
 	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	for _, p := range all {
-		k := key{p.From, p.To}
-		if p.Lacking != "" {
-			continue
-		}
-		if columns[k] == nil {
-			columns[k], order = &column{}, append(order, k)
-		}
-		c := columns[k]
-		c.floor, c.gateway, c.ratio = append(c.floor, p.Floor), append(c.gateway, p.Gateway), append(c.ratio, p.Gateway/p.Floor)
-		if p.Bridge > 0 {
-			c.bridge = append(c.bridge, p.Gateway/p.Bridge)
-		}
-	}
 	fmt.Fprintf(out, "%s, %d callers: medians of rps, and of the per-round ratios\nfrom\tto\tfloor\tgateway\tratio\tto bridge\t\t\n", pairsName, pairCallers)
-	for _, k := range order {
-		floor, _ := median(columns[k].floor)
-		gateway, _ := median(columns[k].gateway)
-		ratio, _ := median(columns[k].ratio)
-		bridge, bridged := median(columns[k].bridge)
+	for _, rounds := range grouped {
+		floor, _ := pairMedian(rounds, ofFloor, itself)
+		gateway, _ := pairMedian(rounds, ofGateway, itself)
+		ratio, _ := pairMedian(rounds, ofGateway, ofFloor)
+		bridge, bridged := pairMedian(rounds, ofGateway, ofBridge)
 		below := ""
 		if ratio < pairGoal {
 			below = fmt.Sprintf("below %.1f", pairGoal)
 		}
-		fmt.Fprintf(out, "%s\t%s\t%.0f\t%.0f\t%.2f\t%s\t%s\t\n", k.from, k.to, floor, gateway, ratio, cell("%.2f", bridge, bridged), below)
+		fmt.Fprintf(out, "%s\t%s\t%.0f\t%.0f\t%.2f\t%s\t%s\t\n", rounds[0].From, rounds[0].To, floor, gateway, ratio, cell("%.2f", bridge, bridged), below)
 	}
-	err := out.Flush()
+	err := errors.Join(out.Flush(), againstTable(w, grouped))
 	for _, p := range all {
 		if p.Lacking != "" && err == nil {
 			_, err = fmt.Fprintf(w, "%s to %s is not measured: %s\n", p.From, p.To, p.Lacking)
 		}
 	}
 	return err
+}
+
+// againstTable prints the medians of the per-round ratios of both builds.
+func againstTable(w io.Writer, grouped [][]pair) error {
+	if len(grouped) == 0 || grouped[0][0].Former == 0 {
+		return nil
+	}
+	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(out, "\n%s: medians of the per-round ratios of rps\nfrom\tto\tgateway/floor\t%[2]s/floor\tgateway/%[2]s\t\n", pairsName, formerName)
+	for _, rounds := range grouped {
+		gateway, _ := pairMedian(rounds, ofGateway, ofFloor)
+		former, _ := pairMedian(rounds, ofFormer, ofFloor)
+		ratio, measured := pairMedian(rounds, ofGateway, ofFormer)
+		fmt.Fprintf(out, "%s\t%s\t%.2f\t%.2f\t%s\t\n", rounds[0].From, rounds[0].To, gateway, former, cell("%.3f", ratio, measured))
+	}
+	return out.Flush()
 }

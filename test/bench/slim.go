@@ -28,7 +28,8 @@ import (
 
 // Who is on the node: org/SPACE/NAME.
 const (
-	slimGateway = "gateway" // the gateway's namespace
+	slimGateway = "gateway"  // the gateway's namespace
+	slimFormer  = formerName // that of the other build
 	slimFloor   = "floor"
 	slimBridge  = "bridge"
 	slimAgent   = "org/agents/echo"
@@ -41,13 +42,14 @@ type place struct {
 	dir    string // where the node is run; empty: where this module keeps it
 	at     string // host:port of the node; empty: there is none
 	why    string // there is none
+	secret string // file of the node's secret
 	node   *slimnode.Node
 	here   *slimnode.Member
 	caller *slim.Peer
 }
 
-// reserve finds out whether there can be a node, and says to the gateway where it
-// will be. The gateway makes the certificates, so it is there first.
+// reserve finds out whether there can be a node, and where it will be. The gateway
+// makes the certificates, so it is there first.
 func (s *stage) reserve(ctx context.Context, dir string) error {
 	var err error
 	if s.slim.dir == "" {
@@ -63,13 +65,20 @@ func (s *stage) reserve(ctx context.Context, dir string) error {
 	if err == nil {
 		s.slim.at, err = slimnode.FreeAddress()
 	}
-	secret := filepath.Join(dir, "slim-secret")
+	s.slim.secret = filepath.Join(dir, "slim-secret")
 	if err == nil {
-		err = os.WriteFile(secret, []byte(slimnode.Secret), 0o600)
+		err = os.WriteFile(s.slim.secret, []byte(slimnode.Secret), 0o600)
 	}
-	s.config = fmt.Sprintf("slim: {nodes: [{url: %q, id: %q, organization: org, namespace: %s, shared_secret_file: %q, caller: %q}]}\n",
-		"https://"+s.slim.at, devDomain+"/peer/node", slimGateway, secret, devDomain+"/client")
 	return err
+}
+
+// config tells a gateway of the node, on which it has a namespace of its own.
+func (p *place) config(space string) string {
+	if p.at == "" {
+		return ""
+	}
+	return fmt.Sprintf("slim: {nodes: [{url: %q, id: %q, organization: org, namespace: %s, shared_secret_file: %q, caller: %q}]}\n",
+		"https://"+p.at, devDomain+"/peer/node", space, p.secret, devDomain+"/client")
 }
 
 // devDomain is the trust domain of development gateways, whose client calls here.
