@@ -115,7 +115,7 @@ identity: {trust_domain: DOMAIN, certificate: DIR/gateway.pem, key: DIR/gateway-
 admin: {operators: {ann: {id: "spiffe://DOMAIN/client", roles: [operator]}}}
 timeout: TIMEOUT
 limits: {rate: 100000, burst: 100000}
-state: {key: STATEKEY, redis: {plaintext: loopback, REDIS}}
+state: {key: STATEKEY, records_mib: 128, records_kib_per_caller: 65536, redis: {plaintext: loopback, REDIS}}
 agents:
   worker: {callers: ["spiffe://DOMAIN/client", "spiffe://DOMAIN/caller/*"], endpoints: [{binding: a2a-v1, url: "AGENTS"}]}
   tools: {callers: ["spiffe://DOMAIN/client", "spiffe://DOMAIN/caller/*"], endpoints: [{binding: mcp-v1, url: "AGENTS/modern"}]}
