@@ -37,7 +37,7 @@ PROMETHEUS := $(if $(shell command -v prometheus && command -v promtool),,$(BIN)
 # Tests need the race detector where goroutines share something. Calm are the packages
 # of these folders whose code has neither a lock nor an atomic value; by the rules of
 # the house they start no goroutine either.
-CALM := /(translators|policy|ect)(/|$$)|/gateway/(config|problem|transport/a2a/frame)$$|/cmd/aepbctl$$|/test/(arch|matrix)$$
+CALM := /(translators|policy|ect|lifecycle)(/|$$)|/gateway/(config|problem|transport/a2a/frame)$$|/cmd/aepbctl$$|/test/(arch|matrix)$$
 LOCKS := (sync|sync/atomic|golang.org/x/sync/[a-z]+)
 # The packages of a lane among PKG, 0: race, 1: calm. Those that mostly wait for other
 # processes come first: at the end they would wait alone.
@@ -48,7 +48,7 @@ lane = $(GO) list -f '{{.ImportPath}} {{.Dir}} {{join .Imports " "}} ' $(PKG) | 
 SWEEPS := TestMatrix|TestConsent_Matrix|TestDamaged|TestManyTools_.*|TestAdmit_Order|FuzzConsent_.*|TestTaskUnchanged_KeepsItsPlaceOnLists
 SWEEPS := $(SWEEPS)|TestNames_EveryPair|TestOneAfterAnother|TestFile_HoldsWhatTheMemoryHolds
 # Packages that need no program but themselves.
-QUICK := ./cmd/aepbctl ./ect/... ./gateway/... ./policy/... ./translators/... ./test/arch
+QUICK := ./cmd/aepbctl ./ect/... ./gateway/... ./lifecycle/... ./policy/... ./translators/... ./test/arch
 # What tests are called that last for a minute or more: they have a lane of their own.
 LONG := TestLong_.*
 # Builds the programs once for all that run them, and says where they are; tests of one
@@ -166,6 +166,7 @@ soak: ## 600 streams a second for T=1h, then as long mixed load: memory is bound
 .PHONY: chaos
 chaos: redis ## three replicas under load while things die: nobody is told a lie; SHORT=1
 	$(GO) run ./test/chaos $(if $(SHORT),--time 20s)
+	AEPB_STEPS=1000000 $(GO) test -count=1 -run 'TestBreaker_Twin$$' ./lifecycle/breaker
 
 .PHONY: abuse
 abuse: redis ## strangers who stay, then all known attacks at once: a good caller loses nothing; SHORT=1

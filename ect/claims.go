@@ -42,6 +42,19 @@ const (
 	ActApprovalDenied  Act = "hitl:approval_denied"
 )
 
+// The acts of circuit breakers (ATD, Circuit Breaker Pattern).
+const (
+	ActCircuitOpen  Act = "atd:circuit_open"
+	ActCircuitClose Act = "atd:circuit_close"
+)
+
+// The acts of an agent's life: a change of its status, and the end of a graceful shutdown
+// or of one process (AEPB, "Lifecycle State Transitions" and "Graceful Shutdown").
+const (
+	ActLifecycleChange Act = "aepb:lifecycle_change"
+	ActShutdown        Act = "aepb:shutdown"
+)
+
 // Translation reports whether the act counts as a translation hop: both the
 // AEPB and the CPAT spelling do.
 func (a Act) Translation() bool { return a == ActTranslate || a == ActCPATTranslate }

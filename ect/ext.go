@@ -1,6 +1,7 @@
 package ect
 
 import (
+	"bytes"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,6 +34,13 @@ const (
 	ExtAgentVersion    = "aepb.agent_version"
 )
 
+// The extension keys of AEPB, "Lifecycle State Transitions", beside ExtReason, which says why.
+const (
+	ExtAgentID   = "aepb.agent_id"
+	ExtFromState = "aepb.from_state"
+	ExtToState   = "aepb.to_state"
+)
+
 // Extension keys of our own, in the same name space.
 const (
 	ExtLeg              = "aepb.leg"               // "request" or "reply"; absent means request
@@ -43,8 +51,10 @@ const (
 	ExtEvents           = "aepb.events"            // with "close": how many messages the hashes cover, [in, out]
 	ExtHashForm         = "aepb.hash_form"         // how the hashes were taken, where it is not the whole body
 	ExtCandidates       = "aepb.candidates"        // of a negotiation: the protocols to choose from
-	ExtReason           = "aepb.reason"            // of a negotiation: why this one
+	ExtReason           = "aepb.reason"            // of a negotiation: why this one; of a lifecycle change: why
 	ExtUpstreamReason   = "aepb.upstream_reason"   // of a failure: why the agent failed, without what its network would show
+	ExtForced           = "aepb.forced"            // true: a lifecycle change that cut the 24 hours of notice short
+	ExtInstance         = "aepb.instance"          // of a shutdown: the process that ended
 	ExtRefusal          = "aepb.refusal"           // of sampled refusals: the code of all of them
 	ExtRefusals         = "aepb.refusals"          // how many there were since the last such token for this source
 	ExtRefusedSince     = "aepb.refused_since"     // NumericDate of the first of them
@@ -56,6 +66,14 @@ const (
 	ExtCPATDestProtocol   = "cpat.dest_protocol"
 	ExtCPATGatewayID      = "cpat.gateway_id"
 	ExtCPATWarnings       = "cpat.translation_warnings"
+)
+
+// The extension keys of ATD, "Circuit Breaker Pattern".
+const (
+	ExtDownstreamAgent = "atd.downstream_agent" // whom the breaker stands before
+	ExtErrorRate       = "atd.error_rate"       // of atd:circuit_open: a fraction of 1
+	ExtWindow          = "atd.window_s"         // of atd:circuit_open: seconds
+	ExtCooldown        = "atd.cooldown_s"       // of atd:circuit_close: seconds
 )
 
 const (
@@ -109,6 +127,23 @@ func (e Ext) SetBool(key string, value bool) { e[key] = strconv.AppendBool(nil, 
 
 // SetInt writes an integer.
 func (e Ext) SetInt(key string, value int64) { e[key] = strconv.AppendInt(nil, value, 10) }
+
+// SetThousandths writes a number of thousandths as a decimal without zeros at its end,
+// exactly: 750 is 0.75, 60000 is 60.
+func (e Ext) SetThousandths(key string, value int64) {
+	var sign []byte
+	size := uint64(value) //nolint:gosec // two's complement: the next line makes it the absolute value
+	if value < 0 {
+		sign, size = []byte{'-'}, -size
+	}
+	text := strconv.AppendUint(sign, size/1000, 10)
+	if rest := size % 1000; rest > 0 {
+		digits := strconv.AppendUint(nil, 1000+rest, 10) // the 1 keeps the zeros before them
+		digits[0] = '.'
+		text = append(text, bytes.TrimRight(digits, "0")...)
+	}
+	e[key] = text
+}
 
 // SetList writes as much of a list as fits limit octets (0: ListSize), and, if
 // something is left out, key_omitted with the count and key_hash over the whole.

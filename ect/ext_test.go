@@ -2,6 +2,7 @@ package ect_test
 
 import (
 	"encoding/json"
+	"math"
 	"strconv"
 	"strings"
 	"testing"
@@ -11,6 +12,20 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 )
+
+func TestExt_Thousandths(t *testing.T) {
+	t.Parallel()
+	for value, want := range map[int64]string{
+		0: "0", 1: "0.001", 10: "0.01", 100: "0.1", 667: "0.667", 750: "0.75", 1000: "1", 1050: "1.05", 60000: "60",
+		-1: "-0.001", -1500: "-1.5", math.MaxInt64: "9223372036854775.807", math.MinInt64: "-9223372036854775.808",
+	} {
+		e := ect.Ext{}
+		e.SetThousandths("n", value)
+		if got := string(e["n"]); got != want || !json.Valid(e["n"]) {
+			t.Errorf("%d: got %s, want %s", value, got, want)
+		}
+	}
+}
 
 func TestExtReadsWhatItWrites(t *testing.T) {
 	t.Parallel()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/attest"
+	"github.com/aepb/aepb-gateway/gateway/breakers"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/policy/membership"
@@ -189,6 +190,16 @@ func (g *Gateway) decodeReply(x *request, wire translators.Wire, re canonical.Op
 		x.thread = x.thread.WithAgentID(id)
 	}
 	return message, nil
+}
+
+// judge tells the agent's circuit breaker what its reply is.
+func (x *request) judge(ctx context.Context, set *breakers.Set, message *canonical.Message, err error) {
+	if message != nil && err == nil {
+		if refusal, ok := message.Body.(*canonical.Error); ok {
+			err = refusal
+		}
+	}
+	set.Report(ctx, breakers.Target{Kind: x.sends(), Endpoint: x.route.Endpoint, Label: x.whom()}, err)
 }
 
 // audience is who must be able to verify leg 1: the destination and we (R4).

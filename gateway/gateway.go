@@ -10,10 +10,12 @@ import (
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/admission"
 	"github.com/aepb/aepb-gateway/gateway/attest"
+	"github.com/aepb/aepb-gateway/gateway/breakers"
 	"github.com/aepb/aepb-gateway/gateway/conversation"
 	"github.com/aepb/aepb-gateway/gateway/destination"
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/idempotency"
+	"github.com/aepb/aepb-gateway/gateway/lifecycle"
 	"github.com/aepb/aepb-gateway/gateway/outbound"
 	"github.com/aepb/aepb-gateway/gateway/rollback"
 	"github.com/aepb/aepb-gateway/gateway/routing"
@@ -51,12 +53,14 @@ type Settings struct {
 	rules admission.Rules // what of that package admission judges by
 }
 
-// Deps is what a Gateway is built from. Every field is required but Workers and AllWorkers.
+// Deps is what a Gateway is built from. Every field is required but Breakers, Lifecycle, Workers and AllWorkers.
 type Deps struct {
 	Registry      *translators.Registry
 	Directory     *directory.Directory
 	Network       *outbound.Network
-	Sender        outbound.Sender // the chain that ends in Network
+	Sender        outbound.Sender    // the chain that ends in Network
+	Breakers      *breakers.Set      // are told what replies say; nil: there are none
+	Lifecycle     *lifecycle.Service // how agents and this gateway stand; nil: all are active
 	Signer        *ect.Signer
 	Dialects      *ect.Dialects // how each peer writes tokens
 	Verifier      *ect.Verifier
@@ -149,7 +153,7 @@ func New(settings Settings, deps Deps) (*Gateway, error) {
 	if g.admission, err = admission.New(admission.Deps{
 		Registry: deps.Registry, Directory: deps.Directory, Destinations: destinations, Network: deps.Network, Attest: g.attest,
 		Verifier: deps.Verifier, Recorder: deps.Recorder, Dialects: deps.Dialects, Evidence: deps.Evidence, Members: members,
-		Answers: deps.Answers, Tasks: g.tasks, Metrics: deps.Metrics, Decides: g.Decides, Draining: g.requests.Draining, Self: g.Self(),
+		Answers: deps.Answers, Tasks: g.tasks, Metrics: deps.Metrics, Decides: g.Decides, Draining: func() error { return g.Lifecycle.Refusal(g.requests.Draining()) }, Self: g.Self(),
 	}); err != nil {
 		return nil, err
 	}
@@ -221,11 +225,13 @@ func (g *Gateway) Apply(settings Settings) {
 	settings.rules = admission.Rules{
 		Constraints: settings.Constraints, Gateways: settings.Gateways, RequireECT: settings.RequireECT, ECTInBody: settings.ECTInBody,
 	}
+	g.Breakers.Configure(settings.Constraints.Circuit)
 	g.settings.Store(&settings)
 }
 
 // Parts are what surfaces ask beside the pipeline.
 type Parts struct {
+	Evidence  attest.Statements     // of what is no message
 	Members   *membership.Register  // who belongs to a workflow
 	Router    *destination.Resolver // which pairs are served here
 	Callbacks *webhook.Callbacks    // who is told what humans decide
@@ -234,7 +240,7 @@ type Parts struct {
 
 // Parts are those of this gateway.
 func (g *Gateway) Parts() Parts {
-	return Parts{g.admission.Members, g.admission.Destinations, g.callbacks, rollback.New(rollback.Deps{
+	return Parts{g.attest.Statements(), g.admission.Members, g.admission.Destinations, g.callbacks, rollback.New(rollback.Deps{
 		Exchange: g.Exchange, Admission: g.admission, Attest: g.attest, Directory: g.Directory, Network: g.Network, Entries: g.Entries,
 		Now: g.Now, Logger: g.Logger, Self: g.Self(),
 	})}
@@ -248,6 +254,3 @@ func (g *Gateway) Decides(id ect.Identity) bool { return g.Approver != nil && g.
 
 // Self is the gateway's own identity.
 func (g *Gateway) Self() ect.Identity { return g.Signer.Issuer() }
-
-// now is the time in milliseconds, as A2A writes it (A2A 1.0, 5.6.1).
-func (g *Gateway) now() time.Time { return g.Now().UTC().Truncate(time.Millisecond) }

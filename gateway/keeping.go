@@ -219,7 +219,14 @@ func (r *run) handOver(ctx context.Context) {
 		grant, err = r.g.workers.Reserve(r.x.owner(), len(r.x.in.Call.Wire.Body))
 	}
 	if err == nil {
-		err = r.g.workers.GoGranted(grant, r.drive)
+		exit := r.g.Lifecycle.Enter(r.x.to.Agent.Name)
+		err = r.g.workers.GoGranted(grant, func(ctx context.Context) {
+			defer exit()
+			r.drive(ctx)
+		})
+		if err != nil {
+			exit()
+		}
 	}
 	if err != nil {
 		r.lose(context.WithoutCancel(ctx), "the gateway could not go on with it; whether the agent has finished is not known")

@@ -15,6 +15,9 @@ import (
 // here: the time of each status (A2A 1.0, 4.1.2, TaskStatus.timestamp), and the history,
 // which is told where historyLength asks for it (A2A 1.0, 3.2.4).
 
+// now is the time in milliseconds, as A2A writes it (A2A 1.0, 5.6.1).
+func (g *Gateway) now() time.Time { return g.Now().UTC().Truncate(time.Millisecond) }
+
 // history is what is kept of the talk about a task that is made here: the caller's
 // messages, and what was asked in between. Empty: the task is not made here.
 func (x *request) history() []canonical.Content {

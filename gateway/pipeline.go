@@ -35,6 +35,7 @@ func (g *Gateway) Exchange(ctx context.Context, call transport.Call) (answer tra
 	}
 	x.admit(admitted.Admitted, admitted.To)
 	x.asked = x.message.Body
+	x.scope.exit = g.Lifecycle.Enter(x.to.Agent.Name)
 	return g.carry(ctx, x)
 }
 

@@ -187,6 +187,7 @@ func (g *Gateway) hear(ctx context.Context, x *request, reply transport.Reply) (
 		return nil, parents, err
 	}
 	message, err := g.decodeReply(x, reply.Wire, x.message.Op)
+	x.judge(ctx, g.Breakers, message, err)
 	g.heed(x, message)
 	return message, parents, err
 }

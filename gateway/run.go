@@ -252,6 +252,9 @@ func (r *run) hear(ctx context.Context, h heard) (step, bool, error) {
 		r.untold = canonical.MergeLosses(r.untold, lost)
 		return step{losses: lost}, true, r.vouched(ctx, tokens)
 	}
+	if !event {
+		r.x.judge(ctx, r.g.Breakers, message, err)
+	}
 	if err != nil {
 		return step{}, false, err
 	}

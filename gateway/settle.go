@@ -125,6 +125,7 @@ func label(a directory.Agent) string {
 type scope struct {
 	began   time.Time
 	release func()             // counts the request out; nil: it is part of another request
+	exit    func()             // counts it out at its agent; nil: it has not come so far
 	once    sync.Once          // release and forget are called once
 	stopped context.Context    //nolint:containedctx // ends when the caller cancels its request; nil: it cannot any more
 	worker  *quota.Grant       // of the background work that the message may begin; nil: it was not reserved, or is in use
@@ -138,6 +139,9 @@ func (s *scope) close(finish func()) {
 		finish()
 		if s.release != nil {
 			s.release()
+		}
+		if s.exit != nil {
+			s.exit()
 		}
 		if s.forget != nil {
 			s.forget()

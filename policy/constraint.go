@@ -32,6 +32,7 @@ type Constraints struct {
 	MinSecurity    Security  // of every connection that carries the message
 	MinLevel       ect.Level // of the ECTs that callers bring, and then they must bring one; 0: no rule
 	AllowLosses    []string  // codes of losses that may happen although they change the meaning (R7)
+	Circuit        Circuit   // when the breaker of an agent opens
 }
 
 // Validate reports what an operator cannot have meant.

@@ -176,6 +176,12 @@ func ruleOf(name Constraint, value json.RawMessage) (r rule, known, ok bool) {
 		word, isText := unquote(value)
 		least, ok := ParseSecurity(word)
 		return func(c *Constraints) { c.MinSecurity = max(c.MinSecurity, least) }, true, isText && ok
+	case constraintCircuitThreshold:
+		threshold, ok := ParseThreshold(string(value))
+		return func(c *Constraints) { c.Circuit.Threshold = stricter(c.Circuit.Threshold, threshold) }, true, ok
+	case constraintCircuitWindow:
+		window, ok := parseCircuitWindow(value)
+		return func(c *Constraints) { c.Circuit.Window = stricter(c.Circuit.Window, window) }, true, ok
 	default:
 		return nil, false, false
 	}

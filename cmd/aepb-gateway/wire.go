@@ -32,6 +32,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport/accept"
 	tainp "github.com/aepb/aepb-gateway/gateway/transport/ainp"
 	"github.com/aepb/aepb-gateway/gateway/transport/egress"
+	"github.com/aepb/aepb-gateway/lifecycle"
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/translators"
@@ -161,11 +162,19 @@ func wire(s settings) (built *service, err error) {
 	if err := out.complete(network, registry); err != nil {
 		return nil, err
 	}
-	chain := outbound.NewChain(network, outbound.Metrics(out.metrics, time.Now), outbound.Deadline)
+	lives, err := out.newLifecycle(kept)
+	if err != nil {
+		return nil, err
+	}
+	set, err := out.newBreakers(kept)
+	if err != nil {
+		return nil, err
+	}
+	chain := outbound.NewChain(network, outbound.Metrics(out.metrics, time.Now), set.Stage, outbound.Deadline)
 	describers, beyond := outbound.Describers(chain, network)
 	out.directory, err = directory.New(directory.Deps{
 		Describers: describers, Egress: out.guard, Client: out.guard, Changed: out.metrics.DescriptionChanged,
-		Beyond: beyond, Asked: out.metrics.Asked,
+		Beyond: beyond, Asked: out.metrics.Asked, Lives: lives.Of,
 		Documents: out.documents, Grants: out.documents, Ours: s.listensAt,
 		Pins:          pins{entries: kept.entries, now: time.Now},
 		PlainLoopback: s.dev, Now: time.Now, Logger: s.logger,
@@ -179,7 +188,7 @@ func wire(s settings) (built *service, err error) {
 	if out.limiter, err = limit.New(s.limits(), limit.Deps{Bucket: kept.limits}); err != nil {
 		return nil, err
 	}
-	if out.road, err = out.build(registry, network, chain, kept); err != nil {
+	if out.road, err = out.build(registry, network, chain, parts{set, lives}, kept); err != nil {
 		return nil, err
 	}
 	out.close = append(out.close, out.road.Close, func() error { return out.road.Flush(context.Background()) })
@@ -189,6 +198,7 @@ func wire(s settings) (built *service, err error) {
 	if err := out.configured(s); err != nil {
 		return nil, err
 	}
+	out.follow()
 	return out, nil
 }
 
@@ -290,7 +300,7 @@ func index(list []protocol) (*translators.Registry, *outbound.Network, error) {
 }
 
 // build makes the road and the evidence that it needs.
-func (out *service) build(registry *translators.Registry, network *outbound.Network, sender outbound.Sender, kept kept) (*gateway.Gateway, error) {
+func (out *service) build(registry *translators.Registry, network *outbound.Network, sender outbound.Sender, parts parts, kept kept) (*gateway.Gateway, error) {
 	s := out.settings
 	var err error
 	out.signer, err = ect.NewSigner(ect.SignerDeps{Key: s.svid.Key, Chain: s.svid.Chain, Issuer: s.svid.ID, Now: time.Now})
@@ -319,7 +329,7 @@ func (out *service) build(registry *translators.Registry, network *outbound.Netw
 	background, perCaller := s.config.Limits.Background()
 	return gateway.New(s.road(), gateway.Deps{
 		StatePlain: out.statePlain,
-		Network:    network, Sender: sender,
+		Network:    network, Sender: sender, Breakers: parts.breakers, Lifecycle: parts.lives,
 		Registry: registry, Directory: out.directory,
 		Signer: out.signer, Dialects: out.dialects, Verifier: verifier, Recorder: recorder, Evidence: kept.evidence,
 		Answers: kept.answers, Conversations: kept.conversations, Entries: kept.entries, Limiter: out.limiter, Metrics: out.metrics,
@@ -363,7 +373,7 @@ func (out *service) surfaces(s settings, list []protocol, registry *translators.
 	out.public, err = httpapi.Public(httpapi.PublicDeps{
 		Authenticators: authenticators, Failures: failures, Reasons: out.mayKnow,
 		Exchanger: road, Router: road.Parts().Router, Awaiter: road.Parts().Callbacks, Rollbacker: road.Parts().Rollbacks, Registry: registry, Evidence: kept.evidence, Members: road.Parts().Members, Auditor: out.auditor, Self: s.svid.ID, Signer: road.Signer, Anonymous: s.anonymous(),
-		Doors: doors, Notice: road.Notice, Answered: out.refusals[telemetry.ListenerPublic].Answered,
+		Doors: doors, Notice: road.Notice, Breakers: road.Breakers, Watches: out.watches, Lifecycle: func() lifecycle.Record { return road.Lifecycle.Record("") }, Answered: out.refusals[telemetry.ListenerPublic].Answered,
 		Version: version, BaseURL: s.baseURL, Logger: s.logger,
 	})
 	if err != nil {
@@ -376,6 +386,7 @@ func (out *service) surfaces(s settings, list []protocol, registry *translators.
 	out.admin, err = httpapi.Admin(httpapi.AdminDeps{
 		MonitoringDeps: monitoring,
 		Registry:       registry, Evidence: kept.evidence, Self: s.svid.ID, PublicURL: s.publicURL, Directory: out.directory, Agents: out.agents,
+		Breakers: road.Breakers, Lifecycles: road.Lifecycle,
 		Operators: out.operator, Token: s.adminToken, Hosts: s.hosts, Open: s.dev, Failures: failures,
 		Answered: out.refusals[telemetry.ListenerAdmin].Answered,
 	})

@@ -51,7 +51,7 @@ type Deps struct {
 	Tasks        Tasks
 	Metrics      Metrics
 	Decides      func(ect.Identity) bool // whether an identity has the role of an approver
-	Draining     func() bool             // whether this gateway takes no new work
+	Draining     func() error            // why this gateway takes no new work, or none at all: *[problem.DrainingError] or *[problem.RetiredError]; nil: it does
 	Self         ect.Identity
 }
 

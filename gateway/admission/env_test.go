@@ -21,6 +21,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/destination"
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/outbound"
+	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/sample"
 	"github.com/aepb/aepb-gateway/gateway/state"
 	"github.com/aepb/aepb-gateway/gateway/telemetry"
@@ -179,7 +180,12 @@ func newEnv(t testing.TB) *env {
 	e.memory = &replays{Memory: memory}
 	e.deps = admission.Deps{
 		Network: &outbound.Network{}, Evidence: e.store, Answers: memory, Tasks: e.tasks, Metrics: e.counts, Self: e.self.ID,
-		Decides: func(ect.Identity) bool { return e.decides }, Draining: func() bool { return e.draining },
+		Decides: func(ect.Identity) bool { return e.decides }, Draining: func() error {
+			if e.draining {
+				return &problem.DrainingError{}
+			}
+			return nil
+		},
 	}
 	e.deps.Directory, err = directory.New(directory.Deps{
 		Describers: map[canonical.Binding]transport.Describer{a2a.Binding: describer{}, mcp.Binding: describer{}},

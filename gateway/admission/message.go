@@ -2,6 +2,7 @@ package admission
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/aepb/aepb-gateway/gateway/attest"
@@ -85,8 +86,9 @@ func carried(op canonical.Op) bool {
 // (R16). It is judged before the message's tokens are used up: its caller can send the
 // same message to another replica, or again after the restart.
 func (m *admitting) refuseNewWork(ctx context.Context) error {
-	if !m.Draining() {
-		return nil
+	refusal := m.Draining()
+	if _, over := errors.AsType[*problem.RetiredError](refusal); refusal == nil || over {
+		return refusal
 	}
 	message, err := m.decoded()
 	if err != nil || message.Op != canonical.OpInvoke {
@@ -95,7 +97,7 @@ func (m *admitting) refuseNewWork(ctx context.Context) error {
 	if under, err := m.underWay(ctx, message); err != nil || under {
 		return err
 	}
-	return &problem.DrainingError{}
+	return refusal
 }
 
 // passGate is step 6. The role of an approver lets in decisions alone. An agent that drains

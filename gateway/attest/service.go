@@ -86,10 +86,15 @@ func (s *Service) ext(sub Subject) ect.Ext {
 	return ext
 }
 
-// sign makes a token and records it: the only place that does. The errors of the record
+// make makes a token: the only place that does.
+func (s *Service) make(dialect ect.Dialect, claims ect.Claims) (ect.Token, error) {
+	return s.deps.Signer.SignAs(dialect, claims)
+}
+
+// sign makes a token and records it. The errors of the record
 // are those of [Recording]; all others mean that the token could not be made.
 func (s *Service) sign(ctx context.Context, dialect ect.Dialect, claims ect.Claims, permit policy.Permit, filing ect.Filing) (ect.Token, ect.Receipt, error) {
-	token, err := s.deps.Signer.SignAs(dialect, claims)
+	token, err := s.make(dialect, claims)
 	if err != nil {
 		return ect.Token{}, ect.Receipt{}, err
 	}

@@ -73,6 +73,7 @@ func (c Config) check(s source) error {
 	if level := c.Policy.MinLevel; level != "" && level != "L1" && level != "L2" {
 		say("$.policy.min_level", "a minimum level is L1 or L2")
 	}
+	c.Policy.checkCircuit(say)
 	for i, id := range c.Policy.Gateways {
 		if err := (policy.Rules{Callers: []string{id}}).Validate(); err != nil {
 			say("$.policy.gateways["+strconv.Itoa(i)+"]", err.Error())

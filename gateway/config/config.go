@@ -186,6 +186,10 @@ type Policy struct {
 	AllowedDest   *[]string `yaml:"allowed_dest_protocols"`   // absent: all; empty: none
 	AllowLosses   []string  `yaml:"allow_losses"`             // loss codes that are no semantic_loss (R7)
 	Gateways      []string  `yaml:"gateways"`                 // peers that may carry others' ECTs (R2)
+
+	CircuitThreshold string   `yaml:"circuit_threshold"` // the circuit breaker of an agent opens when more of its calls fail; above 0, at most 1, up to three decimals; default 0.5
+	CircuitWindow    Duration `yaml:"circuit_window"`    // in which calls count, 1s to 1h; default 60s
+	CircuitSamples   int      `yaml:"circuit_samples"`   // fewer calls in the window open nothing; 1 to 10000; default 5 (R21)
 }
 
 // Documents are the capability documents that callers may name as destination
@@ -247,6 +251,8 @@ func (c Config) Constraints() policy.Constraints {
 	out := policy.Constraints{HopScope: policy.HopScope(c.Policy.HopScope), AllowLosses: c.Policy.AllowLosses}
 	out.MinSecurity, _ = policy.ParseSecurity(c.Policy.MinSecurity)
 	out.MinLevel = levels[c.Policy.MinLevel]
+	out.Circuit.Threshold, _ = policy.ParseThreshold(c.Policy.CircuitThreshold)
+	out.Circuit.Window, out.Circuit.Samples = time.Duration(c.Policy.CircuitWindow), c.Policy.CircuitSamples
 	if c.Policy.MaxHops != nil {
 		out.MaxHops = *c.Policy.MaxHops
 		if out.MaxHops == 0 {

@@ -16,7 +16,7 @@ const maxFollowed = 3
 // document asks an agent that describes itself in a capability document: one that is
 // listed, or one whose document the caller named as destination (R8).
 func (r *Resolver) document(ctx context.Context, q Query, d Destination) Destination {
-	if q.Agent == "" || d.Agent.Name != "" && d.Agent.Capability == "" {
+	if q.Agent == "" || d.Agent.Name != "" && d.Agent.Capability == "" && !d.Agent.Ended() {
 		return d
 	}
 	if d.Agent.Name == "" {

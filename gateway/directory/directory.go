@@ -36,14 +36,15 @@ type Allower interface {
 type Deps struct {
 	Describers    map[canonical.Binding]transport.Describer
 	Egress        Allower
-	Client        transport.Client           // fetches capability documents; nil: no agent can have one
-	Documents     transport.Client           // fetches those that callers name, without the grants of agents; nil: Client does
-	Grants        Allower                    // opens Documents to the hosts of [Documents]; nil: nothing to open
-	Ours          func(hostport string) bool // reports whether this gateway listens there; nil: not known
-	Pins          Pins                       // nil: in memory
-	Changed       func(agent string)         // counts changed descriptions; nil: they are not counted
-	Asked         func(result string)        // counts questions to other gateways: served, unserved, failed; nil: they are not counted
-	Beyond        transport.Describer        // asks peers about agents behind them; nil: no agent can be reached through one
+	Client        transport.Client             // fetches capability documents; nil: no agent can have one
+	Documents     transport.Client             // fetches those that callers name, without the grants of agents; nil: Client does
+	Grants        Allower                      // opens Documents to the hosts of [Documents]; nil: nothing to open
+	Ours          func(hostport string) bool   // reports whether this gateway listens there; nil: not known
+	Pins          Pins                         // nil: in memory
+	Changed       func(agent string)           // counts changed descriptions; nil: they are not counted
+	Asked         func(result string)          // counts questions to other gateways: served, unserved, failed; nil: they are not counted
+	Lives         func(agent string) Lifecycle // what operators have said of a listed agent's future; nil: nothing
+	Beyond        transport.Describer          // asks peers about agents behind them; nil: no agent can be reached through one
 	PlainLoopback bool
 	Now           func() time.Time
 	Logger        *slog.Logger
@@ -230,17 +231,17 @@ func (d *Directory) Find(dest string) (Agent, bool) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	if agent, ok := d.agents[dest]; ok {
-		return agent, true
+		return d.living(agent), true
 	}
 	if strings.Contains(dest, "://") {
 		for _, agent := range d.agents {
 			if agent.ID != "" && agent.ID == ect.Identity(dest) {
-				return agent, true
+				return d.living(agent), true
 			}
 		}
 		for name, r := range d.resolved {
 			if agent, listed := d.agents[name]; listed && r.err == nil && r.agent.ID == ect.Identity(dest) {
-				return agent, true
+				return d.living(agent), true
 			}
 		}
 	}

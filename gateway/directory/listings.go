@@ -32,6 +32,7 @@ func (d *Directory) fetcher(agent Agent) transport.Client {
 // except is a listed agent that may be succeeded by such an agent; empty: none.
 func (d *Directory) resolveFor(ctx context.Context, agent Agent, except string) (Agent, error) {
 	resolved, err := d.resolve(ctx, agent)
+	resolved = d.living(resolved)
 	if err == nil && !agent.Listed() {
 		resolved.Listings, err = d.listings(resolved, except)
 	}

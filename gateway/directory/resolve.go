@@ -131,7 +131,7 @@ func (e *EndedError) Error() string { return "the agent " + e.Agent + " is " + s
 // *egress.DeniedError, *transport.UnreachableError, *transport.TimeoutError.
 func (d *Directory) Reach(ctx context.Context, agent Agent) (Agent, error) {
 	first, err := d.resolveFor(ctx, agent, "")
-	if err != nil || !ended(first) {
+	if err != nil || !first.Ended() {
 		return first, err
 	}
 	refusal := &EndedError{Agent: first.Name, Status: first.Lifecycle.Status, Successor: first.Lifecycle.Successor}
@@ -150,7 +150,7 @@ func (d *Directory) Reach(ctx context.Context, agent Agent) (Agent, error) {
 		if err != nil || (resolved.Lifecycle.Status != Retired && resolved.AssuranceLevel < floor(at)) {
 			return first, refusal
 		}
-		if !ended(resolved) {
+		if !resolved.Ended() {
 			return resolved, nil
 		}
 		resolved.AssuranceLevel = max(resolved.AssuranceLevel, at.AssuranceLevel) // a chain never goes down
@@ -167,8 +167,6 @@ func floor(a Agent) ect.Level {
 	}
 	return a.AssuranceLevel
 }
-
-func ended(a Agent) bool { return a.Lifecycle.Status == Draining || a.Lifecycle.Status == Retired }
 
 // Resolve puts in what an agent's capability document says; an agent without one comes
 // back as it is. One that a caller named by its document gets Listings, as in [Directory.Reach].
@@ -199,10 +197,28 @@ func (d *Directory) Known(agent Agent) Lifecycle {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	if r, ok := d.resolved[agent.Name]; ok && agent.Capability != "" && r.err == nil {
-		return r.agent.Lifecycle
+		return d.living(r.agent).Lifecycle
 	}
 	return agent.Lifecycle
 }
+
+// living is an agent with what its operators have said of its future, where that is nearer to its
+// end than what it says itself.
+func (d *Directory) living(agent Agent) Agent {
+	if d.deps.Lives == nil || !agent.Listed() {
+		return agent
+	}
+	own := d.deps.Lives(agent.Name)
+	stages := []Status{"", Active, Deprecated, Draining, Retired}
+	if slices.Index(stages, own.Status) > max(slices.Index(stages, agent.Lifecycle.Status), 1) {
+		own.Version = agent.Lifecycle.Version
+		agent.Lifecycle = own
+	}
+	return agent
+}
+
+// Ended reports whether an agent takes no new work, or none any more.
+func (a Agent) Ended() bool { return a.Lifecycle.Status == Draining || a.Lifecycle.Status == Retired }
 
 // document fetches once for all who wait. As with descriptions, the fetch
 // outlives a caller who goes away, bounded by documentLimit.

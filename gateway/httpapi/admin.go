@@ -66,11 +66,14 @@ func (m MonitoringDeps) ready(c *gin.Context) {
 type AdminDeps struct {
 	MonitoringDeps
 	Directory *directory.Directory
-	Agents    *listing.Agents       // what is listed there
-	Registry  *translators.Registry // for negotiation
-	Evidence  ect.Store             // for auditors; nil: it is not served here
-	Self      ect.Identity
-	PublicURL string
+	Agents    *listing.Agents // what is listed there
+	Breakers  Breakers        // nil: there are none
+	// Lifecycles knows and changes how agents stand; nil: all are active.
+	Lifecycles Lifecycles
+	Registry   *translators.Registry // for negotiation
+	Evidence   ect.Store             // for auditors; nil: it is not served here
+	Self       ect.Identity
+	PublicURL  string
 	// Operators are who may use /api, by client certificate: loopback is no identity (R17).
 	Operators Operators
 	// Token makes its bearer an operator with every role: dev has one. Empty: none does.
@@ -97,6 +100,16 @@ func Admin(deps AdminDeps) (http.Handler, error) {
 	api.GET("/agents", a.list)
 	api.POST("/agents", a.put)
 	api.GET("/agents/:name", a.show)
+	if deps.Breakers != nil {
+		api.GET("/breakers", a.listBreakers)
+	}
+	if deps.Lifecycles != nil {
+		api.GET("/lifecycles", a.lifecycles)
+		for _, path := range []string{"/lifecycle", "/agents/:name/lifecycle"} { // of this gateway, and of an agent
+			api.GET(path, a.showLifecycle)
+			api.POST(path, a.changeLifecycle)
+		}
+	}
 	api.DELETE("/agents/:name", a.remove)
 	api.POST("/agents/:name/accept", a.accept)
 	api.GET("/agents/:name/negotiation", a.negotiation)

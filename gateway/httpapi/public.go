@@ -14,6 +14,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/lifecycle"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/rollback"
 )
@@ -42,6 +43,11 @@ type PublicDeps struct {
 	// Authenticators are tried in order for callers that show a token.
 	Authenticators []Authenticator
 	Failures       *Failures // nil: failed authentications cost nothing
+	Breakers       Breakers  // nil: there are none
+	// Lifecycle is how this gateway stands; nil: it is active.
+	Lifecycle func() lifecycle.Record
+	// Watches reports whether a caller may watch them; nil: none may.
+	Watches func(ect.Identity) bool
 	// Reasons reports whether a caller may know why an agent failed; nil: none may.
 	Reasons func(ect.Identity) bool
 	// Notice is what is known of an agent's future, to those who may call it; nil: nothing.
@@ -75,6 +81,9 @@ func Public(deps PublicDeps) (http.Handler, error) {
 	if deps.Now == nil {
 		deps.Now = time.Now
 	}
+	if deps.Lifecycle == nil {
+		deps.Lifecycle = func() lifecycle.Record { return lifecycle.Record{} }
+	}
 	engine := surface(deps.Logger, deps.Answered)
 	engine.Use(identify(deps))
 	for names, entrance := range map[names]transport.Entrance{
@@ -90,6 +99,9 @@ func Public(deps PublicDeps) (http.Handler, error) {
 	engine.GET("/workflows/:wid", admitted(deps), e.workflow)
 	engine.POST("/hitl/callbacks", admitted(deps), callbacks{deps}.register)
 	engine.POST(rollback.Path, rollbacks{deps}.serve)
+	if deps.Breakers != nil {
+		engine.GET("/atd/breakers", admitted(deps), breakerStream{deps.Breakers, deps.Watches}.serve)
+	}
 	native(engine.Group("/agents/:agent", announced(deps)), deps.Doors)
 	return engine, nil
 }
@@ -166,3 +178,47 @@ func mediaType(r *http.Request) string {
 	media, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
 	return strings.ToLower(strings.TrimSpace(media))
 }
+
+// announced has every answer of a native door, refusals and streams included,
+// say what is known of its agent's future (AEPB, Lifecycle States: in all
+// responses).
+func announced(deps PublicDeps) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		if deps.Notice == nil {
+			return
+		}
+		ctx, agent := c.Request.Context(), c.Param("agent")
+		c.Writer = &announcer{ResponseWriter: c.Writer, announce: func(h http.Header) {
+			deps.Notice(transport.Asking(ctx, agent, "")).Announce(h)
+		}}
+	}
+}
+
+// announcer completes a header just before it goes out.
+type announcer struct {
+	gin.ResponseWriter
+	announce func(http.Header)
+	done     bool
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (a *announcer) WriteHeader(code int) {
+	a.complete()
+	a.ResponseWriter.WriteHeader(code)
+}
+
+// Write implements io.Writer.
+func (a *announcer) Write(data []byte) (int, error) {
+	a.complete()
+	return a.ResponseWriter.Write(data)
+}
+
+func (a *announcer) complete() {
+	if !a.done {
+		a.done = true
+		a.announce(a.Header())
+	}
+}
+
+// Unwrap lets an http.ResponseController reach the connection.
+func (a *announcer) Unwrap() http.ResponseWriter { return a.ResponseWriter }

@@ -34,6 +34,7 @@ const (
 	CodeRetired         = "retired"
 	CodeBadReply        = "bad_upstream_reply"
 	CodeUnreachable     = "upstream_unreachable"
+	CodeCircuitOpen     = "circuit_open"
 )
 
 // The values of aepb.error in an error ECT: these four and nothing else, ever
@@ -75,6 +76,7 @@ var kinds = map[string]kind{
 	CodeDraining:        {http.StatusServiceUnavailable, "The gateway takes no new work", canonical.CodeUnavailable},
 	CodeRetired:         {http.StatusGone, "The agent is retired", canonical.CodeUnavailable},
 	CodeBadReply:        {http.StatusBadGateway, "The agent answered with something that is no reply", canonical.CodeBadUpstream},
+	CodeCircuitOpen:     {http.StatusServiceUnavailable, "The agent has failed too often", canonical.CodeUnavailable},
 	CodeUnreachable:     {http.StatusBadGateway, "The agent cannot be reached", canonical.CodeUnavailable},
 }
 

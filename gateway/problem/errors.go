@@ -137,6 +137,17 @@ type DrainingError struct {
 
 func (e *DrainingError) Error() string { return "no new work is taken" }
 
+// CircuitOpenError: too many calls of the agent have failed, and it is left alone for a while
+// (ATD, Circuit Breaker Pattern).
+type CircuitOpenError struct {
+	Agent      string
+	RetryAfter time.Duration // when it is tried again, at least a second
+}
+
+func (e *CircuitOpenError) Error() string {
+	return "too many calls of this agent have failed: it is not asked for now"
+}
+
 // StoppedError: the gateway was stopped while a request was under way, and the time for
 // work under way was over (R16).
 type StoppedError struct{}

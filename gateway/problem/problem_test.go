@@ -56,6 +56,8 @@ var golden = []struct {
 	{"unauthenticated", &problem.UnauthenticatedError{}, 401, "unauthenticated", "internal_error", canonical.CodeUnauthenticated, 0},
 	{"identity", &problem.IdentityError{Reason: "expired"}, 400, "identity_invalid", "internal_error", canonical.CodeUnauthenticated, 0},
 	{"draining", &problem.DrainingError{}, 503, "draining", "internal_error", canonical.CodeUnavailable, 5 * time.Second},
+	{"circuit open", &problem.CircuitOpenError{RetryAfter: 30 * time.Second}, 503, "circuit_open", "internal_error", canonical.CodeUnavailable, 30 * time.Second},
+	{"circuit open, no time", &problem.CircuitOpenError{}, 503, "circuit_open", "internal_error", canonical.CodeUnavailable, time.Second},
 	{"stopped", &problem.StoppedError{}, 503, "draining", "internal_error", canonical.CodeUnavailable, 5 * time.Second},
 	{"retired", &problem.RetiredError{}, 410, "retired", "internal_error", canonical.CodeUnavailable, 0},
 	{"ECT invalid", &ect.InvalidError{Reason: ect.ReasonReplay}, 403, "ect_invalid", "internal_error", canonical.CodeForbidden, 0},

@@ -16,6 +16,8 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/transport/egress"
 	"github.com/aepb/aepb-gateway/gateway/transport/sse"
+	"github.com/aepb/aepb-gateway/lifecycle"
+	"github.com/aepb/aepb-gateway/lifecycle/breaker"
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/policy/quota"
@@ -45,6 +47,15 @@ var table = rows(
 		return p
 	}),
 	say[*QueryError](CodeMalformed),
+	say[*lifecycle.StatusError](CodeMalformed),
+	say[*lifecycle.TransitionError](CodeConflict),
+	say[*lifecycle.TooSoonError](CodeConflict),
+	say[*lifecycle.ReasonError](CodeMalformed),
+	say[*lifecycle.SuccessorError](CodeMalformed),
+	say[*lifecycle.OrderError](CodeMalformed),
+	say[*lifecycle.VersionError](CodeConflict),
+	say[*lifecycle.SemverError](CodeMalformed),
+	as(func(*lifecycle.RecordError) Problem { return of(CodeInternal, "") }),
 	say[*consent.MissingError](CodeMalformed),
 	say[*consent.UncheckedError](CodeMalformed),
 	say[*MediaTypeError](CodeMediaType),
@@ -86,6 +97,9 @@ var table = rows(
 		p.Location = e.Location
 		return p
 	}),
+	as(func(e *CircuitOpenError) Problem {
+		return retry(of(CodeCircuitOpen, e.Error()), e.RetryAfter, retrySoon)
+	}),
 	as(func(e *StoppedError) Problem {
 		return retry(of(CodeDraining, e.Error()), 0, retryDrain)
 	}),
@@ -116,6 +130,7 @@ var table = rows(
 	say[*policy.Denied](CodePolicyViolation),
 	say[*policy.LevelError](CodePolicyViolation),
 	say[*policy.DocumentError](CodePolicyViolation),
+	say[*breaker.RangeError](CodePolicyViolation),
 	as(semanticLoss),
 	as(func(e *limit.ExceededError) Problem {
 		return retry(of(CodeRateLimited, "more requests than this caller may make"), e.RetryAfter, retrySoon)
@@ -259,7 +274,7 @@ func refused(e *transport.RefusedError) Problem {
 	switch e.Code {
 	case CodeNoPath, CodeSemanticLoss, CodePolicyViolation, CodeTimeout, CodeTooLarge, CodeRetired:
 		return of(e.Code, e.Error())
-	case CodeRateLimited, CodeDraining:
+	case CodeRateLimited, CodeDraining, CodeCircuitOpen:
 		return retry(of(e.Code, e.Error()), e.RetryAfter, retryDrain)
 	}
 	p := of(CodeNoPath, "the next gateway toward "+e.Agent+" does not carry the message on")

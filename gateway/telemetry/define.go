@@ -36,6 +36,11 @@ func (d *definitions) histogram(name, help, action string, buckets []float64, la
 	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: namespace, Name: name, Help: help, Buckets: buckets}, labels)
 }
 
+func (d *definitions) gaugeVec(name, help, action string, labels ...string) *prometheus.GaugeVec {
+	d.add("gauge", name, help, action, labels)
+	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help}, labels)
+}
+
 // gauge has labels that never change, or none.
 func (d *definitions) gauge(name, help, action string, labels prometheus.Labels) prometheus.Gauge {
 	d.add("gauge", name, help, action, names(labels))

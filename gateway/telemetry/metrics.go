@@ -73,6 +73,7 @@ type Metrics struct {
 	reloads      *prometheus.CounterVec
 	questions    *prometheus.CounterVec
 	changes      *prometheus.CounterVec
+	standing     Agents
 }
 
 // New registers every metric.
@@ -90,7 +91,7 @@ func New(deps Deps) (*Metrics, error) {
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		collectors.NewBuildInfoCollector(),
 	)
-	for _, c := range all {
+	for _, c := range append(all, m.standing.collectors()...) {
 		if err := m.registry.Register(c); err != nil {
 			return nil, err
 		}
@@ -212,6 +213,7 @@ func (m *Metrics) define() {
 		"Times that an agent described itself otherwise than before.",
 		"For a pinned agent look at what has changed, and accept it: aepbctl agents show, aepbctl agents accept.",
 		"agent")
+	m.standing = defineAgents(d, m.agents)
 	m.questions = d.counter("gateway_queries_total",
 		"Questions to other gateways, whether they translate a pair: served, unserved or failed.",
 		"Failed: the other gateway cannot be reached, or does not know our certificate. See peers.ID.gateway.",

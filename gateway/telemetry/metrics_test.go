@@ -53,6 +53,9 @@ func touch(m *telemetry.Metrics) {
 	m.Denied(policy.ConstraintHops)
 	m.Upstream("echo", "mcp-v1", 20*time.Millisecond)
 	m.UpstreamFailed("echo", problem.ReasonDNS)
+	m.Agents().BreakerChanged("echo", "open")
+	m.Agents().BreakerEscalated("probes")
+	m.Agents().Lifecycles(map[string]int{"draining": 2})
 }
 
 // Names and labels are a promise: contract section 3.
@@ -73,6 +76,10 @@ func TestContract(t *testing.T) {
 		`aepb_rate_limited_total{scope="identity"} 1`,
 		`aepb_policy_denied_total{constraint="aepb.max_translation_hops"} 1`,
 		`aepb_inflight 1`,
+		`aepb_lifecycle_state{state="draining"} 2`,
+		`aepb_breaker_state{agent="echo"} 2`,
+		`aepb_breaker_transitions_total{agent="echo",to="open"} 1`,
+		`aepb_breaker_escalations_total{reason="probes"} 1`,
 		`aepb_upstream_request_duration_seconds_count{agent="echo",protocol="mcp-v1"} 1`,
 		`aepb_upstream_failures_total{agent="echo",reason="dns"} 1`,
 		`go_goroutines `,

@@ -21,6 +21,7 @@ var targets = []struct{ reader, dir, name string }{
 	{"URI of an artifact", "gateway/mcpbridge", "FuzzParse"},
 	{"answer of another gateway", "gateway/transport/hop", "FuzzAnswer"},
 	{"configuration", "gateway/config", "FuzzParse"},
+	{"lifecycle record", "lifecycle", "FuzzDecode"},
 	{"MCP answer by the id of a question", "gateway", "FuzzConsent_MCPReply"},
 	{"MCP call made again with answers", "gateway", "FuzzConsent_MCPRetry"},
 	{"MCP answer to a task", "gateway", "FuzzConsent_MCPTask"},

@@ -12,7 +12,7 @@ import (
 func clock(s *source, failures *[]string) func(n ast.Node, pkg, name string) {
 	return func(n ast.Node, pkg, name string) {
 		if pkg == "time" && slices.Contains([]string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTimer", "NewTicker"}, name) {
-			*failures = append(*failures, fmt.Sprintf("%s: a translator asks the clock (time.%s): the roof stamps times", s.at(n), name))
+			*failures = append(*failures, fmt.Sprintf("%s: pure code asks the clock (time.%s): its caller stamps times", s.at(n), name))
 		}
 	}
 }

@@ -119,6 +119,8 @@ func plantedStructure() map[string]plants {
 				importing("translators/mcp/a.go", "crypto/rand"),
 				code("translators/a.go", "import \"time\"\nvar _ = time.Now\n"),
 				code("translators/a.go", "import t \"time\"\nfunc f() { t.Sleep(1) }\n"),
+				importing("lifecycle/breaker/a.go", "sync"),
+				code("lifecycle/a.go", "import \"time\"\nvar _ = time.Now\n"),
 			},
 			good: []map[string]string{
 				importing("translators/mcp/a.go", "net/http", "time"),

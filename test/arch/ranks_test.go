@@ -17,7 +17,7 @@ var ranks = []struct {
 	{3, []string{"gateway/problem"}},
 	{4, []string{"gateway/telemetry", "gateway/sample"}},
 	{7, []string{"gateway/attest", "gateway/outbound", "gateway/idempotency", "gateway/conversation"}},
-	{8, []string{"gateway/destination"}},
+	{8, []string{"gateway/destination", "gateway/breakers", "gateway/lifecycle"}},
 	{9, []string{"gateway/admission"}},
 	{10, []string{"gateway/routing"}},
 	{11, []string{"gateway/task/store"}},

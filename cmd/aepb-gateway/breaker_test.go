@@ -1,0 +1,130 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/config"
+)
+
+// failUntilOpen calls an agent that fails until its breaker has opened.
+func (b *bed) failUntilOpen(t *testing.T, agent string) {
+	t.Helper()
+	for range 5 {
+		if got := b.send(t, letter{at: "/agents/" + agent + "/a2a", body: addBody(b.number())}); got.status == http.StatusServiceUnavailable {
+			t.Fatalf("refused before five failures: %d %s", got.status, got.body)
+		}
+	}
+}
+
+// TestBreaker_AnswersOfEveryProtocol: an agent that fails is left alone, and each protocol's own
+// answer says when to come back; other agents are called as before.
+func TestBreaker_AnswersOfEveryProtocol(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{})
+	down := &fake{conduct: hangsUp}
+	b.serve(t, "down", "mcp-v1", down, host{})
+	b.failUntilOpen(t, "down")
+	for name, c := range map[string]struct {
+		call letter
+		want []string
+	}{
+		"A2A":       {letter{at: "/agents/down/a2a", body: addBody(b.number())}, []string{"circuit_open", `"retryDelay":"`}},
+		"MCP":       {letter{at: "/agents/down/mcp", body: callBody("add", "x"), header: map[string]string{"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "add"}}, []string{"circuit_open", `"retryAfterMs":`}},
+		"translate": {b.sealed(t, letter{at: "/aepb/translate?from=a2a-v1&dest=down", body: addBody(b.number())}), []string{`"code":"circuit_open"`}},
+	} {
+		got := b.send(t, c.call)
+		for _, want := range c.want {
+			if !strings.Contains(string(got.body), want) {
+				t.Errorf("%s: no %s in %d %s", name, want, got.status, got.body)
+			}
+		}
+		if got.header.Get("Retry-After") == "" {
+			t.Errorf("%s: no Retry-After in %v", name, got.header)
+		}
+	}
+	if got := b.send(t, letter{at: doorA2A, body: addBody(b.number())}); got.status != http.StatusOK || !strings.Contains(string(got.body), "result") {
+		t.Errorf("another agent: %d %s", got.status, got.body)
+	}
+	b.counts(t, `aepb_breaker_state{agent="down"} 2`)
+	b.counts(t, `aepb_breaker_transitions_total{agent="down",to="open"} 1`)
+	b.counts(t, `aepb_ects_issued_total{act="atd:circuit_open",level="L2"} 1`)
+}
+
+// TestBreaker_WatchedByOperators: operators list and watch breakers, with the token of each change; a
+// caller without a role, and one without a certificate, learn nothing.
+func TestBreaker_WatchedByOperators(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{config: config.Config{Policy: config.Policy{CircuitSamples: 2}}})
+	b.serve(t, "down", "mcp-v1", &fake{conduct: hangsUp}, host{})
+	operator := b.caller(t, b.svid(t, approverPath))
+	stream := b.open(t, operator)
+	for range 2 {
+		b.send(t, letter{at: "/agents/down/a2a", body: addBody(b.number())})
+	}
+	var event struct{ Agent, State, ECT string }
+	must(t, json.Unmarshal([]byte(nextData(t, stream)), &event))
+	if event.Agent != "down" || event.State != "open" {
+		t.Errorf("watched %+v", event)
+	}
+	claims, err := b.judge.Verify(t.Context(), event.ECT, ect.Check{Purpose: ect.Parent})
+	if err != nil || claims.Act() != ect.ActCircuitOpen || claims.Level() < ect.L2 {
+		t.Errorf("the token of the change: %v, %v", claims, err)
+	}
+	var list struct {
+		Breakers []struct{ Agent, State string }
+	}
+	must(t, json.Unmarshal(b.send(t, letter{via: operator, method: http.MethodGet, at: b.at.Admin + "/api/breakers"}).body, &list))
+	if len(list.Breakers) != 1 || list.Breakers[0].Agent != "down" || list.Breakers[0].State != "open" {
+		t.Errorf("listed are %+v", list)
+	}
+}
+
+// TestAttack_BreakersShowTheHealthOfAgents: what circuit breakers reveal is for operators and peers (ATD,
+// Circuit Breaker State Leakage).
+func TestAttack_BreakersShowTheHealthOfAgents(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{serve: true, noToken: true})
+	for name, c := range map[string]struct {
+		call   letter
+		status int
+	}{
+		"a caller":                       {letter{method: http.MethodGet, at: "/atd/breakers"}, http.StatusForbidden},
+		"a stranger":                     {letter{via: b.nobody, method: http.MethodGet, at: "/atd/breakers"}, http.StatusUnauthorized},
+		"a caller at the admin listener": {letter{method: http.MethodGet, at: b.at.Admin + "/api/breakers"}, http.StatusForbidden},
+	} {
+		if got := b.send(t, c.call); got.status != c.status {
+			t.Errorf("%s: %d %s", name, got.status, got.body)
+		}
+	}
+}
+
+// open begins to watch the breakers.
+func (b *bed) open(t *testing.T, via *http.Client) *bufio.Scanner {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, b.at.Public+"/atd/breakers", http.NoBody)
+	must(t, err)
+	response, err := via.Do(req)
+	must(t, err)
+	t.Cleanup(func() { _ = response.Body.Close() })
+	if response.StatusCode != http.StatusOK || response.Header.Get("Content-Type") != "text/event-stream" {
+		t.Fatalf("%s %s", response.Status, response.Header.Get("Content-Type"))
+	}
+	return bufio.NewScanner(response.Body)
+}
+
+// nextData is the data of the next event.
+func nextData(t *testing.T, stream *bufio.Scanner) string {
+	t.Helper()
+	for stream.Scan() {
+		if data, ok := strings.CutPrefix(stream.Text(), "data: "); ok {
+			return data
+		}
+	}
+	t.Fatalf("the stream has ended: %v", stream.Err())
+	return ""
+}

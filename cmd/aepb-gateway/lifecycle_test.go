@@ -1,0 +1,164 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/config"
+	"github.com/aepb/aepb-gateway/lifecycle"
+)
+
+const operatorPath = "/people/operator"
+
+// operators are one who operates and one who only looks.
+func operators() map[string]config.Operator {
+	return map[string]config.Operator{
+		"ann": {ID: "spiffe://" + devTrustDomain + operatorPath, Roles: []string{"operator"}},
+		"bob": {ID: "spiffe://" + devTrustDomain + approverPath, Roles: []string{"viewer"}},
+	}
+}
+
+// orders a transition as the operator, and returns the record.
+func (b *bed) orders(t *testing.T, path, body string, status int) (r struct{ Status, Step, Token, Warning string }) {
+	t.Helper()
+	got := b.send(t, letter{via: b.caller(t, b.svid(t, operatorPath)), at: b.at.Admin + "/api" + path, body: body})
+	if got.status != status {
+		t.Fatalf("%s: %d %s", body, got.status, got.body)
+	}
+	if status == http.StatusOK {
+		must(t, json.Unmarshal(got.body, &r))
+	}
+	return r
+}
+
+const successor = "https://example.com/.well-known/aepb"
+
+// TestLifecycle_OfAnAgent: an operator deprecates, drains and so retires an agent; every answer says how it
+// stands, work under way is finished, and each transition has its evidence.
+func TestLifecycle_OfAnAgent(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{config: config.Config{Admin: config.Admin{Operators: operators()}}})
+	const at = "/agents/calculator/lifecycle"
+	deprecated := b.orders(t, at, `{"to":"deprecated","reason":"replaced","successor":"`+successor+`","sunset_at":"2030-01-01T00:00:00Z"}`, http.StatusOK)
+	for name, l := range map[string]letter{
+		"an answer":  {at: doorA2A, body: addBody(b.number())},
+		"an error":   {at: doorA2A, body: "{"},
+		"the card":   {method: http.MethodGet, at: doorA2A + "/.well-known/agent-card.json"},
+		"a stream":   {at: doorA2A, body: strings.Replace(addBody(b.number()), "SendMessage", "SendStreamingMessage", 1)},
+		"over AINP":  {at: "/agents/calculator/ainp", body: "{}"},
+		"of another": {at: "/agents/calculator/mcp", body: "{}"},
+	} {
+		got := b.send(t, l)
+		if h := got.header; !strings.HasPrefix(h.Get("Deprecation"), "@") || h.Get("Sunset") != "Tue, 01 Jan 2030 00:00:00 GMT" || !strings.Contains(h.Get("Link"), successor) {
+			t.Errorf("%s: %d Deprecation %q, Sunset %q, Link %q", name, got.status, h.Get("Deprecation"), h.Get("Sunset"), h.Get("Link"))
+		}
+	}
+	if got := b.send(t, letter{via: b.caller(t, b.svid(t, operatorPath)), at: b.at.Admin + "/api" + at, body: `{"to":"draining","reason":"replaced"}`}); got.status != http.StatusConflict || !strings.Contains(string(got.body), "24") {
+		t.Errorf("before the notice is over: %d %s", got.status, got.body)
+	}
+	drained := b.orders(t, at, `{"to":"draining","reason":"replaced","force":true}`, http.StatusOK)
+	if drained.Warning == "" {
+		t.Error("there is no warning that the notice was cut short")
+	}
+	got := b.send(t, letter{at: doorA2A, body: addBody(b.number())})
+	if h := got.header; h.Get("Retry-After") == "" || h.Get("Location") != successor || !strings.Contains(string(got.body), `"code":"draining","status":503`) {
+		t.Errorf("new work: %d %v %s", got.status, h, got.body)
+	}
+	within(t, patience, "the agent is retired", func() bool {
+		return b.road.Lifecycle.Record("calculator").Status == "retired"
+	})
+	for name, l := range map[string]letter{
+		"work":     b.sealed(t, letter{body: addBody(b.number())}),
+		"the card": {method: http.MethodGet, at: doorA2A + "/.well-known/agent-card.json"},
+	} {
+		got := b.send(t, l)
+		if got.status != http.StatusGone || !strings.Contains(got.header.Get("Link"), `<`+successor+`>; rel="successor-version"`) {
+			t.Errorf("%s of a retired agent: %d %q %s", name, got.status, got.header.Get("Link"), got.body)
+		}
+	}
+	b.orders(t, at, `{"to":"active","reason":"a mistake"}`, http.StatusConflict)
+	for token, want := range map[string][3]string{deprecated.Token: {"active", "deprecated", ""}, drained.Token: {"deprecated", "draining", "true"}} {
+		v, err := b.judge.Verify(t.Context(), token, ect.Check{Purpose: ect.Parent})
+		must(t, err)
+		ext := v.Claims().Ext
+		if got := [3]string{text(ext, "aepb.from_state"), text(ext, "aepb.to_state"), string(ext["aepb.forced"])}; v.Act() != ect.ActLifecycleChange || v.Level() < ect.L2 || got != want {
+			t.Errorf("%s says %v, want %v", v.Act(), got, want)
+		}
+	}
+	b.counts(t, `aepb_ects_issued_total{act="aepb:lifecycle_change",level="L2"} 3`)
+	b.counts(t, `aepb_ects_issued_total{act="aepb:shutdown",level="L2"} 1`)
+	b.counts(t, `aepb_lifecycle_state{state="retired"} 1`)
+}
+
+func text(ext ect.Ext, key string) string {
+	s, _ := ext.String(key)
+	return s
+}
+
+// TestLifecycle_WorkUnderWay: an agent that drains is not retired before its work is over, and that gets its answer.
+func TestLifecycle_WorkUnderWay(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{config: config.Config{Admin: config.Admin{Operators: operators()}}})
+	entered, release := make(chan struct{}), make(chan struct{})
+	b.serve(t, "slow", "mcp-v1", &fake{conduct: held(entered, release)}, host{})
+	answer := make(chan reply, 1)
+	go func() { answer <- b.send(t, letter{at: "/agents/slow/a2a", body: addBody(b.number())}) }()
+	<-entered
+	b.orders(t, "/agents/slow/lifecycle", `{"to":"draining","reason":"replaced","force":true}`, http.StatusOK)
+	within(t, patience, "the agent takes no new work", func() bool { return b.road.Lifecycle.Record("slow").Step == lifecycle.Refusing })
+	close(release)
+	if got := <-answer; got.status != http.StatusOK || !strings.Contains(string(got.body), `"result"`) {
+		t.Errorf("the work under way: %d %s", got.status, got.body)
+	}
+	within(t, patience, "the agent is retired", func() bool { return b.road.Lifecycle.Record("slow").Status == "retired" })
+}
+
+// TestLifecycle_OfTheGateway: the gateway's own document says how it stands, and a gateway that drains takes
+// no new work.
+func TestLifecycle_OfTheGateway(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{config: config.Config{Admin: config.Admin{Operators: operators()}}})
+	document := func() (status string) {
+		var doc struct{ Lifecycle struct{ Status string } }
+		must(t, json.Unmarshal(b.send(t, letter{method: http.MethodGet, at: "/.well-known/aepb"}).body, &doc))
+		return doc.Lifecycle.Status
+	}
+	if got := document(); got != "active" {
+		t.Errorf("at first it is %s", got)
+	}
+	b.orders(t, "/lifecycle", `{"to":"draining","reason":"moved","successor":"`+successor+`","force":true}`, http.StatusOK)
+	if got := document(); got != "draining" {
+		t.Errorf("the document says %s", got)
+	}
+	got := b.send(t, b.sealed(t, letter{body: addBody(b.number())}))
+	if got.status != http.StatusServiceUnavailable || got.header.Get("Location") != successor || got.header.Get("Retry-After") == "" {
+		t.Errorf("new work: %d %v", got.status, got.header)
+	}
+	b.orders(t, "/lifecycle", `{"to":"retired","reason":"moved"}`, http.StatusOK)
+	if got := b.send(t, letter{method: http.MethodGet, at: "/.well-known/aepb"}); got.status != http.StatusGone || !strings.Contains(got.header.Get("Link"), "successor-version") {
+		t.Errorf("the document of a retired gateway: %d %v", got.status, got.header)
+	}
+	if got := b.send(t, b.sealed(t, letter{body: addBody(b.number())})); got.status != http.StatusGone {
+		t.Errorf("work for a retired gateway: %d %s", got.status, got.body)
+	}
+}
+
+// TestAttack_LifecycleWithoutTheRole: callers, strangers and operators who may only look change no lifecycle.
+func TestAttack_LifecycleWithoutTheRole(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{serve: true, noToken: true, config: config.Config{Admin: config.Admin{Operators: operators()}}})
+	for name, via := range map[string]*http.Client{"a caller": b.client, "a stranger": b.nobody, "a viewer": b.caller(t, b.svid(t, approverPath))} {
+		for _, path := range []string{"/api/lifecycle", "/api/agents/calculator/lifecycle"} {
+			got := b.send(t, letter{via: via, at: b.at.Admin + path, body: `{"to":"retired","reason":"because"}`})
+			if got.status != http.StatusForbidden && got.status != http.StatusUnauthorized {
+				t.Errorf("%s at %s: %d %s", name, path, got.status, got.body)
+			}
+		}
+	}
+	if r := b.road.Lifecycle.Record("calculator"); r.Term != 0 || b.road.Lifecycle.Record("").Term != 0 {
+		t.Errorf("it was changed: %+v", r)
+	}
+}

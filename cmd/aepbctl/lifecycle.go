@@ -1,0 +1,178 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// lifecycleState is what the admin API says of one.
+type lifecycleState struct {
+	Agent        string    `json:"agent"`
+	Status       string    `json:"status"`
+	Term         uint64    `json:"term"`
+	DeprecatedAt time.Time `json:"deprecated_at,omitzero"`
+	SunsetAt     time.Time `json:"sunset_at,omitzero"`
+	Successor    string    `json:"successor,omitempty"`
+	Reason       string    `json:"reason,omitempty"`
+	By           string    `json:"by,omitempty"`
+	At           time.Time `json:"at,omitzero"`
+	Step         string    `json:"step,omitempty"`
+	Token        string    `json:"token,omitempty"`
+	Warning      string    `json:"warning,omitempty"`
+}
+
+func lifecycleCommand(t *target) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "lifecycle", Short: "How agents and the gateway itself stand: active, deprecated, draining, retired", Args: cobra.NoArgs, RunE: help,
+	}
+	cmd.AddCommand(lifecycleShow(t))
+	for _, verb := range []struct{ name, to, short string }{
+		{"deprecate", "deprecated", "Announce that an agent will go: it works on, and all its answers say so"},
+		{"drain", "draining", "Take no new work for an agent; what is under way is finished, then it is retired"},
+		{"retire", "retired", "End an agent for good: all its requests are answered with 410"},
+		{"activate", "active", "Take back a deprecation, or a drain that is not over"},
+	} {
+		cmd.AddCommand(lifecycleChange(t, verb.name, verb.to, verb.short))
+	}
+	return cmd
+}
+
+func lifecycleShow(t *target) *cobra.Command {
+	return &cobra.Command{
+		Use: "show [AGENT]", Short: "Show all whose lifecycle was ever changed, or one agent", Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var list struct {
+				Lifecycles []lifecycleState `json:"lifecycles"`
+			}
+			if len(args) == 0 {
+				if err := t.fetch(cmd, "/lifecycles", &list); err != nil {
+					return err
+				}
+				return t.show(cmd, list, func(w io.Writer) error { return printLifecycles(w, list.Lifecycles) })
+			}
+			var one lifecycleState
+			if err := t.fetch(cmd, lifecyclePath(args[0], false), &one); err != nil {
+				return err
+			}
+			return t.show(cmd, one, func(w io.Writer) error { return printLifecycles(w, []lifecycleState{one}) })
+		},
+	}
+}
+
+func lifecyclePath(agent string, itself bool) string {
+	if itself {
+		return "/lifecycle"
+	}
+	return "/agents/" + url.PathEscape(agent) + "/lifecycle"
+}
+
+func printLifecycles(w io.Writer, list []lifecycleState) error {
+	table := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(table, "AGENT\tSTATUS\tSTEP\tSUNSET\tSUCCESSOR\tBY\tREASON")
+	for _, l := range list {
+		sunset := ""
+		if !l.SunsetAt.IsZero() {
+			sunset = l.SunsetAt.UTC().Format(time.RFC3339)
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", word(cmp.Or(l.Agent, "(this gateway)")), word(cmp.Or(l.Status, "active")),
+			word(l.Step), sunset, word(l.Successor), word(l.By), word(l.Reason))
+	}
+	return table.Flush()
+}
+
+func lifecycleChange(t *target, name, to, short string) *cobra.Command {
+	var order struct {
+		To        string     `json:"to"`
+		Reason    string     `json:"reason"`
+		Successor string     `json:"successor,omitempty"`
+		Sunset    *time.Time `json:"sunset_at,omitempty"`
+		Force     bool       `json:"force,omitempty"`
+	}
+	var sunset string
+	var itself bool
+	cmd := &cobra.Command{
+		Use: name + " [AGENT]", Short: short, Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if itself == (len(args) == 1) {
+				return fmt.Errorf("name the agent, or give --itself for the gateway")
+			}
+			if sunset != "" {
+				at, err := time.Parse(time.RFC3339, sunset)
+				if err != nil {
+					return fmt.Errorf("--sunset %q is no time such as 2027-01-31T00:00:00Z", sunset)
+				}
+				order.Sunset = &at
+			}
+			order.To = to
+			body, err := json.Marshal(order)
+			if err != nil {
+				return err
+			}
+			agent := ""
+			if !itself {
+				agent = args[0]
+			}
+			got, err := t.operate(cmd.Context(), http.MethodPost, lifecyclePath(agent, itself), body, http.StatusOK)
+			if err != nil {
+				return err
+			}
+			var one lifecycleState
+			if err := json.Unmarshal(got.body, &one); err != nil {
+				return err
+			}
+			if one.Warning != "" {
+				fmt.Fprintln(cmd.ErrOrStderr(), "warning: "+word(one.Warning))
+			}
+			return t.show(cmd, one, func(w io.Writer) error { return printLifecycles(w, []lifecycleState{one}) })
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&order.Reason, "reason", "", "why, for callers and auditors (required)")
+	flags.StringVar(&order.Successor, "successor", "", "https URL of the capability document of the agent that takes its place")
+	flags.StringVar(&sunset, "sunset", "", "when it is gone, such as 2027-01-31T00:00:00Z")
+	flags.BoolVar(&itself, "itself", false, "the gateway itself, and no agent")
+	if to == "draining" {
+		flags.BoolVar(&order.Force, "force", false, "drain before the 24 hours of notice are over; the evidence says so")
+	}
+	return cmd
+}
+
+// breakerState is what the admin API says of a circuit breaker.
+type breakerState struct {
+	Agent    string    `json:"agent"`
+	State    string    `json:"state"`
+	At       time.Time `json:"at,omitzero"`
+	Instance string    `json:"instance"`
+}
+
+func breakersCommand(t *target) *cobra.Command {
+	return &cobra.Command{
+		Use: "breakers", Short: "The circuit breakers that have opened since the start", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var list struct {
+				Breakers []breakerState `json:"breakers"`
+			}
+			if err := t.fetch(cmd, "/breakers", &list); err != nil {
+				return err
+			}
+			return t.show(cmd, list, func(w io.Writer) error { return printBreakers(w, list.Breakers) })
+		},
+	}
+}
+
+func printBreakers(w io.Writer, list []breakerState) error {
+	table := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(table, "AGENT\tSTATE\tSINCE\tINSTANCE")
+	for _, b := range list {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", word(b.Agent), word(b.State), b.At.UTC().Format(time.RFC3339), word(b.Instance))
+	}
+	return table.Flush()
+}

@@ -1,0 +1,244 @@
+package breakers
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/outbound"
+	"github.com/aepb/aepb-gateway/gateway/state"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/lifecycle/breaker"
+	"github.com/aepb/aepb-gateway/policy"
+)
+
+// maxDestinations bounds the breakers of a set.
+const maxDestinations = 4096
+
+// Metrics counts and shows breakers.
+type Metrics interface {
+	BreakerChanged(agent, to string) // closed, half_open or open
+	BreakerEscalated(reason string)
+}
+
+// Entries is what replicas share (R18).
+type Entries interface {
+	Get(ctx context.Context, key state.EntryKey) (state.Entry, bool, error)
+	Swap(ctx context.Context, key state.EntryKey, old uint64, value []byte, until time.Time) (revision uint64, ok bool, err error)
+}
+
+// Deps is what a Set is built from. Every field is required.
+type Deps struct {
+	Entries Entries
+	// Sign leaves evidence of a change, and returns the token.
+	Sign    func(ctx context.Context, act ect.Act, ext ect.Ext) (compact string, err error)
+	Metrics Metrics
+	Replica string // names this process among the replicas
+	Now     func() time.Time
+	Logger  *slog.Logger
+}
+
+// Set is all breakers of a gateway. It is safe for concurrent use.
+type Set struct {
+	deps    Deps
+	circuit atomic.Pointer[breaker.Config]
+
+	mu       sync.Mutex
+	all      map[string]*destination
+	openings map[string]breaker.Openings // by downstream agent
+	watchers map[chan Event]struct{}
+}
+
+// New makes an empty set.
+func New(deps Deps) (*Set, error) {
+	if deps.Entries == nil || deps.Sign == nil || deps.Metrics == nil || deps.Replica == "" || deps.Now == nil || deps.Logger == nil {
+		return nil, errors.New("breakers: incomplete Deps: every field is required")
+	}
+	s := &Set{deps: deps, all: map[string]*destination{}, openings: map[string]breaker.Openings{}, watchers: map[chan Event]struct{}{}}
+	s.Configure(policy.Circuit{})
+	return s, nil
+}
+
+// Configure puts in force when breakers open from now on. A nil Set has nothing to do with it.
+func (s *Set) Configure(circuit policy.Circuit) {
+	if s == nil {
+		return
+	}
+	c := breaker.Defaults()
+	if circuit.Threshold > 0 {
+		c.Threshold = circuit.Threshold
+	}
+	if circuit.Window > 0 {
+		c.Window = circuit.Window
+	}
+	if circuit.Samples > 0 {
+		c.MinSamples = circuit.Samples
+	}
+	s.circuit.Store(&c)
+}
+
+// Target is where a call goes.
+type Target struct {
+	Kind     outbound.Kind
+	Endpoint transport.Endpoint
+	Label    string // in metrics
+	URL      string // of a webhook or a callback
+}
+
+func targetOf(call outbound.Call) Target {
+	t := Target{Kind: call.Kind, Endpoint: call.Endpoint, Label: call.Agent}
+	switch call.Kind {
+	case outbound.Webhook:
+		t.URL, t.Label = call.Webhook.URL, "webhook"
+	case outbound.Callback:
+		t.URL, t.Label = call.Decision.URL, "callback"
+	default:
+	}
+	return t
+}
+
+// names are the key of a breaker, and how its destination is called in evidence.
+func (t Target) names() (key, downstream string) {
+	switch t.Kind {
+	case outbound.Webhook, outbound.Callback:
+		u, err := url.Parse(t.URL)
+		if err != nil {
+			return "", ""
+		}
+		return "host " + u.Host, u.Host
+	case outbound.Peer:
+		return "gateway " + string(t.Endpoint.ID), string(t.Endpoint.ID)
+	default:
+		if t.Endpoint.ID != "" {
+			return "agent " + t.Endpoint.Agent, string(t.Endpoint.ID)
+		}
+		return "agent " + t.Endpoint.Agent, t.Endpoint.Agent
+	}
+}
+
+// find is the breaker of a target; nil: it has none, since all there may be are in use.
+func (s *Set) find(t Target) *destination {
+	key, downstream := t.names()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d := s.all[key]
+	if d == nil {
+		if len(s.all) >= maxDestinations && !s.makeSpace() {
+			return nil
+		}
+		d = &destination{set: s, key: key, downstream: downstream, label: t.Label}
+		s.all[key] = d
+	}
+	return d
+}
+
+// makeSpace takes out a breaker that is closed.
+func (s *Set) makeSpace() bool {
+	for key, d := range s.all {
+		if d.idle() {
+			delete(s.all, key)
+			return true
+		}
+	}
+	return false
+}
+
+// Stage is the stage of the sender chain. Its own error is a *[problem.CircuitOpenError].
+func (s *Set) Stage(next outbound.Sender) outbound.Sender {
+	return outbound.SendFunc(func(ctx context.Context, call outbound.Call) (outbound.Reply, error) {
+		d := s.find(targetOf(call))
+		if d == nil {
+			return next.Send(ctx, call)
+		}
+		describes := call.Kind == outbound.Description
+		probe, err := d.ask(ctx, describes)
+		if err != nil {
+			return outbound.Reply{}, err
+		}
+		reply, err := next.Send(ctx, call)
+		caller := call.Endpoint.Caller
+		switch {
+		case err != nil:
+			d.report(ctx, caller, err, probe)
+		case describes: // who can say what it is may still fail at its work
+			d.reserve(probe)
+		case reply.Events != nil:
+			reply.Events = &watched{Events: reply.Events, probe: probe, report: func(err error, probe bool) {
+				d.report(context.WithoutCancel(ctx), caller, err, probe)
+			}}
+		case call.Kind > outbound.Peer || len(reply.Wire.Body) == 0: // there is nothing to read
+			d.report(ctx, caller, nil, probe)
+		}
+		return reply, err
+	})
+}
+
+// Report tells what a reply or an event turned out to be when it was read: why it is a
+// failure, as an error; nil: it is an answer. An agent's refusal that it means is one. A nil
+// Set hears nothing.
+func (s *Set) Report(ctx context.Context, t Target, err error) {
+	if s == nil {
+		return
+	}
+	if d := s.find(t); d != nil {
+		d.count(ctx, t.Endpoint.Caller, err)
+	}
+}
+
+// watched is a stream that reports how it ends, and of a probe also that it has begun.
+type watched struct {
+	transport.Events
+
+	mu     sync.Mutex
+	probe  bool // it was not reported yet
+	began  bool // an event has come
+	over   bool
+	report func(err error, probe bool)
+}
+
+// Next implements transport.Events.
+func (w *watched) Next(ctx context.Context) (transport.Event, error) {
+	event, err := w.Events.Next(ctx)
+	switch {
+	case err == nil:
+		w.event()
+	case ctx.Err() == nil:
+		w.end(err)
+	}
+	return event, err
+}
+
+// Close implements transport.Events.
+func (w *watched) Close() error {
+	w.end(errLeft)
+	return w.Events.Close()
+}
+
+func (w *watched) event() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.began = true; w.probe {
+		w.probe = false
+		w.report(nil, true)
+	}
+}
+
+// end reports the end. Who leaves after an event has had an answer.
+func (w *watched) end(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.over {
+		return
+	}
+	ended := errors.Is(err, io.EOF) && !errors.As(err, new(*transport.UnreachableError))
+	if w.over = true; ended || w.began && errors.Is(err, errLeft) {
+		err = nil
+	}
+	w.report(err, w.probe)
+}

@@ -1,0 +1,510 @@
+package breakers_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/breakers"
+	"github.com/aepb/aepb-gateway/gateway/outbound"
+	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/state"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/policy"
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+)
+
+// evidence notes what is signed, and metrics what is counted.
+type evidence struct {
+	mu     sync.Mutex
+	tokens []string
+}
+
+func (e *evidence) note(text string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.tokens = append(e.tokens, text)
+}
+
+func (e *evidence) take() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	tokens := e.tokens
+	e.tokens = nil
+	return tokens
+}
+
+func (e *evidence) sign(_ context.Context, act ect.Act, ext ect.Ext) (string, error) {
+	text := string(act)
+	for _, key := range []string{"atd.downstream_agent", "atd.error_rate", "atd.window_s", "atd.cooldown_s"} {
+		if value, ok := ext[key]; ok {
+			text += " " + string(value)
+		}
+	}
+	e.note(text)
+	return "token", nil
+}
+
+type metrics struct{ evidence }
+
+func (m *metrics) BreakerChanged(agent, to string) { m.note(agent + " " + to) }
+func (m *metrics) BreakerEscalated(reason string)  { m.note("escalated " + reason) }
+
+// replica is one process with its breakers, and what it sends to.
+type replica struct {
+	*breakers.Set
+	evidence
+	metrics
+	sender outbound.Sender
+	calls  *atomic.Int64 // how often the agent was
+}
+
+// agent is what all replicas send to.
+type agent struct {
+	calls  atomic.Int64
+	answer atomic.Pointer[func(context.Context, outbound.Call) (outbound.Reply, error)]
+}
+
+func (a *agent) is(answer func(context.Context, outbound.Call) (outbound.Reply, error)) {
+	a.answer.Store(&answer)
+}
+
+// Send implements outbound.Sender.
+func (a *agent) Send(ctx context.Context, call outbound.Call) (outbound.Reply, error) {
+	a.calls.Add(1)
+	return (*a.answer.Load())(ctx, call)
+}
+
+// good answers, and down cannot be reached.
+func good(context.Context, outbound.Call) (outbound.Reply, error) {
+	return outbound.Reply{Reply: transport.Reply{Wire: translators.Wire{Body: []byte("{}")}}}, nil
+}
+
+func down(context.Context, outbound.Call) (outbound.Reply, error) {
+	return outbound.Reply{}, &transport.UnreachableError{Agent: "calculator", Err: io.EOF}
+}
+
+// fleet makes replicas over one store.
+func fleet(t *testing.T, a *agent, names ...string) []*replica {
+	t.Helper()
+	memory, err := state.New(state.Config{}, state.Deps{Now: time.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := make([]*replica, len(names))
+	for i, name := range names {
+		r := &replica{calls: &a.calls}
+		if r.Set, err = breakers.New(breakers.Deps{
+			Entries: memory.Entries(), Sign: r.evidence.sign, Metrics: &r.metrics, Replica: name, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
+		}); err != nil {
+			t.Fatal(err)
+		}
+		r.sender = outbound.NewChain(a, r.Stage)
+		all[i] = r
+	}
+	return all
+}
+
+var calculator = transport.Endpoint{Agent: "calculator", ID: "spiffe://example.org/calculator", Caller: "spiffe://example.org/ann"}
+
+// call sends one message and says what its reply was, as a pipeline does.
+func (r *replica) call(ctx context.Context, as ect.Identity) error {
+	call := outbound.Call{Kind: outbound.Message, Endpoint: calculator, Agent: "calculator"}
+	call.Endpoint.Caller = as
+	reply, err := r.sender.Send(ctx, call)
+	if err == nil && reply.Events == nil && len(reply.Wire.Body) > 0 {
+		r.Report(ctx, breakers.Target{Kind: call.Kind, Endpoint: call.Endpoint, Label: call.Agent}, nil)
+	}
+	return err
+}
+
+const ann = ect.Identity("spiffe://example.org/ann")
+
+func (r *replica) times(t *testing.T, n int) {
+	t.Helper()
+	for range n {
+		_ = r.call(t.Context(), ann)
+	}
+}
+
+// refused is how long an open breaker keeps a call back; 0: it lets the call through.
+func refused(err error) time.Duration {
+	if open, ok := errors.AsType[*problem.CircuitOpenError](err); ok {
+		return open.RetryAfter
+	}
+	return 0
+}
+
+// TestStage_OpensProbesAndCloses: an agent that fails is left alone, is tried once after the
+// cool-down, which doubles, and is asked again when it has answered; each change has a token.
+func TestStage_OpensProbesAndCloses(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := &agent{}
+		a.is(down)
+		r := fleet(t, a, "one")[0]
+		r.times(t, 4)
+		if err := r.call(t.Context(), ann); refused(err) != 0 {
+			t.Fatalf("the fifth call was refused: %v", err)
+		}
+		if err := r.call(t.Context(), ann); refused(err) != 30*time.Second || a.calls.Load() != 5 {
+			t.Fatalf("after five failures: %v, asked %d times", err, a.calls.Load())
+		}
+		for _, cooldown := range []time.Duration{30, 60, 120, 240, 300, 300} {
+			time.Sleep(cooldown*time.Second - time.Second)
+			before := a.calls.Load()
+			if err := r.call(t.Context(), ann); refused(err) != time.Second || a.calls.Load() != before {
+				t.Errorf("a second before %d s: %v", cooldown, err)
+			}
+			time.Sleep(time.Second)
+			if r.times(t, 10); a.calls.Load() != before+1 {
+				t.Errorf("after %d s it was asked %d times, want once", cooldown, a.calls.Load()-before)
+			}
+		}
+		a.is(good)
+		time.Sleep(5 * time.Minute)
+		r.times(t, 3)
+		if err := r.call(t.Context(), ann); err != nil {
+			t.Errorf("it answers, and is not asked: %v", err)
+		}
+		tokens := r.evidence.take()
+		opened := `atd:circuit_open "spiffe://example.org/calculator" 1 60`
+		if len(tokens) != 8 || tokens[0] != opened || tokens[7] != `atd:circuit_close "spiffe://example.org/calculator" 300` {
+			t.Errorf("signed were %q", tokens)
+		}
+		if counted := r.metrics.take(); !slices.Contains(counted, "escalated probes") || counted[len(counted)-1] != "calculator closed" {
+			t.Errorf("counted were %q", counted)
+		}
+		if list := r.List(); len(list) != 1 || list[0].State != "closed" || list[0].Agent != string(calculator.ID) {
+			t.Errorf("listed are %+v", list)
+		}
+	})
+}
+
+// TestStage_OneProbeOfAllReplicas: a hundred callers at three replicas make one probe, and
+// what it comes to holds for all of them.
+func TestStage_OneProbeOfAllReplicas(t *testing.T) {
+	t.Parallel()
+	for name, answers := range map[string]bool{"answers": true, "fails": false} {
+		synctest.Test(t, func(t *testing.T) {
+			a := &agent{}
+			a.is(down)
+			all := fleet(t, a, "one", "two", "three")
+			for _, r := range all {
+				r.times(t, 5)
+			}
+			time.Sleep(30 * time.Second)
+			before := a.calls.Load()
+			a.is(func(ctx context.Context, call outbound.Call) (outbound.Reply, error) {
+				time.Sleep(2 * time.Second)
+				if answers {
+					return good(ctx, call)
+				}
+				return down(ctx, call)
+			})
+			var group sync.WaitGroup
+			for i := range 100 {
+				group.Go(func() { _ = all[i%3].call(t.Context(), ann) })
+			}
+			group.Wait()
+			if n := a.calls.Load() - before; n != 1 {
+				t.Errorf("%s: the agent was asked %d times, want one probe", name, n)
+			}
+			time.Sleep(2 * time.Second)
+			before = a.calls.Load()
+			for _, r := range all {
+				if err := r.call(t.Context(), ann); (err == nil) != answers {
+					t.Errorf("%s: afterwards %v", name, err)
+				}
+			}
+			if n := a.calls.Load() - before; n != map[bool]int64{true: 3, false: 0}[answers] {
+				t.Errorf("%s: afterwards it was asked %d times", name, n)
+			}
+		})
+	}
+}
+
+// TestAttack_OneCallerOpensABreaker: a caller whose messages make an agent time out, or answer
+// with an error, keeps no other caller out; several callers who meet that do open it.
+func TestAttack_OneCallerOpensABreaker(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := &agent{}
+		late := &transport.TimeoutError{Agent: "calculator", After: time.Second}
+		eve, bob := ect.Identity("spiffe://example.org/eve"), ect.Identity("spiffe://example.org/bob")
+		bad := map[ect.Identity]bool{eve: true}
+		a.is(func(ctx context.Context, call outbound.Call) (outbound.Reply, error) {
+			if bad[call.Endpoint.Caller] {
+				return outbound.Reply{}, late
+			}
+			return good(ctx, call)
+		})
+		r := fleet(t, a, "one")[0]
+		r.times(t, 1)
+		for range 50 {
+			_ = r.call(t.Context(), eve)
+		}
+		if err := r.call(t.Context(), ann); err != nil {
+			t.Errorf("one caller has opened it for others: %v", err)
+		}
+		bad[bob], bad[ann] = true, true
+		for range 10 {
+			_, _, _ = r.call(t.Context(), bob), r.call(t.Context(), ann), r.call(t.Context(), eve)
+		}
+		if err := r.call(t.Context(), ann); refused(err) == 0 {
+			t.Errorf("the agent fails for all, and is asked: %v", err)
+		}
+	})
+}
+
+// TestHeard_Outcomes: a refusal that an agent means is an answer, and an error of its own a failure.
+func TestHeard_Outcomes(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		err   error
+		opens bool
+	}{
+		"bad parameters":                     {&canonical.Error{Code: canonical.CodeBadParams}, false},
+		"no such task":                       {&canonical.Error{Code: canonical.CodeTaskNotFound}, false},
+		"rate limited":                       {&canonical.Error{Code: canonical.CodeRateLimited}, false},
+		"its own error":                      {&canonical.Error{Code: canonical.CodeInternal}, true},
+		"unreadable":                         {&transport.BadReplyError{Agent: "calculator", Reason: "not a reply"}, true},
+		"status 404":                         {transport.BadStatus("calculator", "status", 404, nil), false},
+		"status 502":                         {transport.BadStatus("calculator", "status", 502, nil), true},
+		"a gateway that refuses the message": {&transport.RefusedError{Status: 403}, false},
+		"a gateway that fails":               {&transport.RefusedError{Status: 500}, true},
+		"the caller left":                    {context.Canceled, false},
+		"our own refusal":                    {&policy.Denied{}, false},
+		"an answer":                          {nil, false},
+	} {
+		a := &agent{}
+		a.is(good)
+		r := fleet(t, a, "one")[0]
+		target := breakers.Target{Kind: outbound.Message, Endpoint: calculator, Label: "calculator"}
+		for range 10 {
+			r.Report(t.Context(), target, c.err)
+		}
+		if err := r.call(t.Context(), ann); (refused(err) > 0) != c.opens {
+			t.Errorf("%s: %v, want open: %v", name, err, c.opens)
+		}
+	}
+}
+
+// stream gives so many events and then an error.
+type stream struct {
+	events int
+	end    error
+}
+
+func (s *stream) Next(context.Context) (transport.Event, error) {
+	if s.events--; s.events < 0 {
+		return transport.Event{}, s.end
+	}
+	return transport.Event{Wire: translators.Wire{Body: []byte("{}")}}, nil
+}
+
+func (s *stream) Close() error { return nil }
+
+// TestStage_Streams: a stream that breaks after its first event is a failure; one that ends, or
+// that its reader leaves, is an answer; the first event of a probe closes the breaker.
+func TestStage_Streams(t *testing.T) {
+	t.Parallel()
+	read := func(t *testing.T, r *replica, leaves bool) error {
+		reply, err := r.sender.Send(t.Context(), outbound.Call{Kind: outbound.Message, Endpoint: calculator, Agent: "calculator"})
+		if err != nil {
+			return err
+		}
+		for err == nil && !leaves {
+			_, err = reply.Events.Next(t.Context())
+		}
+		_ = reply.Events.Close()
+		return nil
+	}
+	for name, c := range map[string]struct {
+		end    error
+		leaves bool
+		opens  bool
+	}{
+		"breaks": {&transport.UnreachableError{Agent: "calculator", Err: io.EOF}, false, true},
+		"ends":   {io.EOF, false, false},
+		"left":   {io.EOF, true, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			a := &agent{}
+			a.is(func(context.Context, outbound.Call) (outbound.Reply, error) {
+				return outbound.Reply{Reply: transport.Reply{Events: &stream{2, c.end}}}, nil
+			})
+			r := fleet(t, a, "one")[0]
+			for range 6 {
+				_ = read(t, r, c.leaves)
+			}
+			if err := read(t, r, c.leaves); (refused(err) > 0) != c.opens {
+				t.Errorf("%s: %v, want open: %v", name, err, c.opens)
+			}
+			if !c.opens {
+				return
+			}
+			time.Sleep(30 * time.Second)
+			a.is(func(context.Context, outbound.Call) (outbound.Reply, error) {
+				return outbound.Reply{Reply: transport.Reply{Events: &stream{1, io.EOF}}}, nil
+			})
+			if err := errors.Join(read(t, r, false), read(t, r, false)); err != nil {
+				t.Errorf("%s: the probe has answered, and the next is refused: %v", name, err)
+			}
+		})
+	}
+}
+
+// TestStage_Descriptions: an agent that says what it is and fails at its work is left alone;
+// after the cool-down it may be asked what it is, and the message behind that is the probe.
+func TestStage_Descriptions(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := &agent{}
+		work := down
+		a.is(func(ctx context.Context, call outbound.Call) (outbound.Reply, error) {
+			if call.Kind == outbound.Description {
+				return outbound.Reply{}, nil
+			}
+			return work(ctx, call)
+		})
+		r := fleet(t, a, "one")[0]
+		ask := func() error {
+			_, described := r.sender.Send(t.Context(), outbound.Call{Kind: outbound.Description, Endpoint: calculator, Agent: "calculator"})
+			if described != nil {
+				return described
+			}
+			return r.call(t.Context(), ann)
+		}
+		for range 5 {
+			_ = ask()
+		}
+		before := a.calls.Load()
+		if err := ask(); refused(err) != 30*time.Second || a.calls.Load() != before {
+			t.Fatalf("after five failures: %v", err)
+		}
+		time.Sleep(30 * time.Second)
+		if err := ask(); refused(err) != 0 || a.calls.Load() != before+2 {
+			t.Errorf("after the cool-down: %v, asked %d times, want the question and the probe", err, a.calls.Load()-before)
+		}
+		if err := ask(); refused(err) != time.Minute {
+			t.Errorf("after a failed probe: %v", err)
+		}
+		work = good
+		time.Sleep(time.Minute)
+		if err := errors.Join(ask(), ask()); err != nil {
+			t.Errorf("it works again: %v", err)
+		}
+	})
+}
+
+// TestStage_ApartByDestination: an agent's breaker keeps no other agent, gateway or webhook back.
+func TestStage_ApartByDestination(t *testing.T) {
+	t.Parallel()
+	a := &agent{}
+	a.is(down)
+	r := fleet(t, a, "one")[0]
+	r.times(t, 6)
+	other := calculator
+	other.Agent = "other"
+	for name, call := range map[string]outbound.Call{
+		"another agent": {Kind: outbound.Message, Endpoint: other},
+		"a gateway":     {Kind: outbound.Peer, Endpoint: calculator},
+		"a webhook":     {Kind: outbound.Webhook, Webhook: canonical.PushConfig{URL: "https://calculator/hook"}},
+		"a callback":    {Kind: outbound.Callback, Decision: transport.Decision{URL: "https://waits/x"}},
+	} {
+		if _, err := r.sender.Send(t.Context(), call); refused(err) > 0 {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := r.sender.Send(t.Context(), outbound.Call{Kind: outbound.Description, Endpoint: calculator}); refused(err) == 0 {
+		t.Errorf("who the agent is, is asked: %v", err)
+	}
+}
+
+// TestAttack_EndlessDestinations: hosts that a caller names without end take no more than so many breakers,
+// and an open one is not forgotten for them.
+func TestAttack_EndlessDestinations(t *testing.T) {
+	t.Parallel()
+	a := &agent{}
+	a.is(down)
+	r := fleet(t, a, "one")[0]
+	r.times(t, 5)
+	for i := range 10_000 {
+		host := strings.Repeat("x", i%50) + "." + time.Duration(i).String()
+		_, _ = r.sender.Send(t.Context(), outbound.Call{Kind: outbound.Webhook, Webhook: canonical.PushConfig{URL: "https://" + host + "/"}})
+	}
+	if err := r.call(t.Context(), ann); refused(err) == 0 {
+		t.Errorf("the open breaker is gone: %v", err)
+	}
+	if n := r.Count(); n > 4096 {
+		t.Errorf("there are %d breakers", n)
+	}
+}
+
+// TestSet_Configured: what the operator demands holds from then on.
+func TestSet_Configured(t *testing.T) {
+	t.Parallel()
+	a := &agent{}
+	a.is(down)
+	r := fleet(t, a, "one")[0]
+	r.Configure(policy.Circuit{Samples: 2})
+	r.times(t, 2)
+	if err := r.call(t.Context(), ann); refused(err) == 0 {
+		t.Errorf("after two failures of two: %v", err)
+	}
+}
+
+// TestWatch_Changes: who watches hears each change with its token, and one who does not read loses its stream.
+func TestWatch_Changes(t *testing.T) {
+	t.Parallel()
+	a := &agent{}
+	a.is(down)
+	r := fleet(t, a, "one")[0]
+	changes, end := r.Watch()
+	r.times(t, 5)
+	if e := <-changes; e.State != "open" || e.Token != "token" || e.Agent != string(calculator.ID) || e.Replica != "one" {
+		t.Errorf("heard %+v", e)
+	}
+	end()
+	if _, open := <-changes; open {
+		t.Error("the channel is open after its end")
+	}
+	end()
+}
+
+// TestSet_Coordinated: three gateways that open for one agent within a minute call a human.
+func TestSet_Coordinated(t *testing.T) {
+	t.Parallel()
+	a := &agent{}
+	a.is(down)
+	r := fleet(t, a, "one")[0]
+	r.times(t, 5)
+	for _, peer := range []string{"spiffe://a.test/gw", "spiffe://b.test/gw"} {
+		r.Peer(t.Context(), peer, string(calculator.ID), "open")
+	}
+	if counted := r.metrics.take(); !slices.Contains(counted, "escalated coordinated") {
+		t.Errorf("counted were %q", counted)
+	}
+}
+
+// TestNew_IncompleteDeps: every dependency is required.
+func TestNew_IncompleteDeps(t *testing.T) {
+	t.Parallel()
+	if _, err := breakers.New(breakers.Deps{}); err == nil {
+		t.Error("a set without anything was made")
+	}
+	var nothing *breakers.Set
+	nothing.Report(t.Context(), breakers.Target{}, nil)
+	nothing.Configure(policy.Circuit{})
+}

@@ -1,0 +1,106 @@
+package breakers
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/lifecycle/breaker"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+)
+
+// errLeft: the stream was closed before its end.
+var errLeft = errors.New("breakers: the caller has left")
+
+// outcomeOf is what an error says of a destination. own: a caller cannot have caused it.
+func outcomeOf(err error) (outcome breaker.Outcome, own bool) {
+	var unreachable *transport.UnreachableError
+	var refused *transport.RefusedError
+	var status *transport.StatusError
+	var reply *canonical.Error
+	switch {
+	case err == nil:
+		return breaker.Success, false
+	case errors.Is(err, errLeft), errors.Is(err, context.Canceled):
+		return breaker.Unknown, false
+	case errors.As(err, &refused):
+		return outcomeOfStatus(refused.Status), false
+	case errors.As(err, &status):
+		return outcomeOfStatus(status.Status), false
+	case errors.As(err, &unreachable):
+		return breaker.Failure, true
+	case errors.As(err, &reply):
+		return outcomeOfCode(reply.Code), false
+	case problem.ReasonOf(err) != "":
+		return breaker.Failure, false
+	default:
+		return breaker.Unknown, false // a refusal of our own
+	}
+}
+
+// outcomeOfStatus: below 500 it is about the message.
+func outcomeOfStatus(status int) breaker.Outcome {
+	if status >= http.StatusInternalServerError {
+		return breaker.Failure
+	}
+	return breaker.Unknown
+}
+
+// outcomeOfCode: an agent that refuses a message answers.
+func outcomeOfCode(code canonical.Code) breaker.Outcome {
+	switch code {
+	case canonical.CodeInternal, canonical.CodeUnavailable, canonical.CodeTimeout, canonical.CodeBadUpstream:
+		return breaker.Failure
+	default:
+		return breaker.Success
+	}
+}
+
+// blame knows who has met failures and answers of late, so that one caller who causes
+// failures does not open a breaker for others.
+type blame struct{ failed, answered [2]meeting }
+
+// meeting is the last one of a caller.
+type meeting struct {
+	caller ect.Identity
+	at     time.Time
+}
+
+// note keeps the two callers of whom it is the latest.
+func note(list *[2]meeting, caller ect.Identity, at time.Time) {
+	if list[0].caller != caller {
+		list[1] = list[0]
+	}
+	list[0] = meeting{caller, at}
+}
+
+// other reports whether another caller than this one is on the list since a time.
+func other(list [2]meeting, caller ect.Identity, since time.Time) bool {
+	for _, m := range list {
+		if m.caller != caller && m.at.After(since) {
+			return true
+		}
+	}
+	return false
+}
+
+// take notes an outcome, and says what it counts as.
+func (b *blame) take(o breaker.Outcome, own bool, caller ect.Identity, at time.Time, window time.Duration) breaker.Outcome {
+	since := at.Add(-window)
+	switch o {
+	case breaker.Success:
+		note(&b.answered, caller, at)
+	case breaker.Failure:
+		alone := !other(b.failed, caller, since) && other(b.answered, caller, since)
+		note(&b.failed, caller, at)
+		if alone && !own {
+			return breaker.Unknown
+		}
+	default:
+	}
+	return o
+}

@@ -1,0 +1,104 @@
+package breakers
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"time"
+
+	"github.com/aepb/aepb-gateway/gateway/state"
+	"github.com/aepb/aepb-gateway/lifecycle/breaker"
+)
+
+// KindBreaker is what replicas share of a breaker, among the kinds of entries.
+const KindBreaker = "breaker"
+
+const (
+	sharedFor = time.Hour   // what replicas share is of no use later
+	askAgain  = time.Second // who met the probe of another replica
+	maxWrites = 3           // tries to tell the others of a change, before what they wrote themselves
+)
+
+func (d *destination) sharedKey() state.EntryKey {
+	return state.EntryKey{Kind: KindBreaker, Group: d.key, ID: KindBreaker}
+}
+
+// read is what the replicas share; the zero revision: nothing, or nothing that can be read.
+func (d *destination) read(ctx context.Context) (shared breaker.Shared, revision uint64, known bool, err error) {
+	entry, found, err := d.set.deps.Entries.Get(ctx, d.sharedKey())
+	if err != nil || !found {
+		return shared, 0, false, err
+	}
+	return shared, entry.Revision, json.Unmarshal(entry.Value, &shared) == nil, nil
+}
+
+func (d *destination) write(ctx context.Context, shared breaker.Shared, revision uint64) (first bool, err error) {
+	value, err := json.Marshal(shared)
+	if err != nil {
+		return false, err
+	}
+	_, first, err = d.set.deps.Entries.Swap(ctx, d.sharedKey(), revision, value, d.set.deps.Now().Add(sharedFor))
+	return first, err
+}
+
+// lease gets the probe that all replicas have together (R21): a call of this replica is
+// it, or another replica has it, or knows already what came of it. While the store cannot be
+// asked, each replica has its own.
+func (d *destination) lease(ctx context.Context, config breaker.Config, now time.Time) breaker.Verdict {
+	shared, revision, known, err := d.read(ctx)
+	d.mu.Lock()
+	before := d.breaker
+	var adopted breaker.Change
+	if known {
+		before, adopted = before.Adopt(config, now, shared)
+	}
+	next, verdict, change := before.Ask(config, now)
+	d.mu.Unlock()
+	if verdict.Probe && err == nil {
+		var first bool
+		if first, err = d.write(ctx, next.Shared(), revision); err == nil && !first {
+			next, verdict, change = before, breaker.Verdict{Wait: askAgain}, breaker.Change{}
+		}
+	}
+	if err != nil {
+		d.set.deps.Logger.WarnContext(ctx, "the probe of a circuit breaker is not shared", slog.String("agent", d.downstream), slog.Any("error", err))
+	}
+	d.mu.Lock()
+	d.breaker, d.leasing, d.probing = next, false, verdict.Probe
+	d.mu.Unlock()
+	d.tell(ctx, adopted, now, false)
+	d.tell(ctx, change, now, true)
+	return verdict
+}
+
+// share tells the other replicas of a change. What cannot be written they find out themselves.
+func (d *destination) share(ctx context.Context, config breaker.Config, change breaker.Change) {
+	if !change.Happened() {
+		return
+	}
+	ctx = context.WithoutCancel(ctx)
+	var err error
+	for range maxWrites {
+		theirs, revision, known, failed := d.read(ctx)
+		if err = failed; err != nil {
+			break
+		}
+		d.mu.Lock()
+		own := d.breaker
+		if known {
+			own, _ = own.Adopt(config, d.set.deps.Now(), theirs)
+		}
+		newer := own == d.breaker
+		d.mu.Unlock()
+		if !newer { // the others know more
+			return
+		}
+		var first bool
+		if first, err = d.write(ctx, own.Shared(), revision); first || err != nil {
+			break
+		}
+	}
+	if err != nil {
+		d.set.deps.Logger.WarnContext(ctx, "the state of a circuit breaker is not shared", slog.String("agent", d.downstream), slog.Any("error", err))
+	}
+}

@@ -1,0 +1,119 @@
+package breakers
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/aepb/aepb-gateway/lifecycle/breaker"
+)
+
+// Event is a change of a breaker, or how one stands.
+type Event struct {
+	Agent   string    `json:"agent"` // SPIFFE id, else its name
+	State   string    `json:"state"`
+	At      time.Time `json:"at,omitzero"`        // of the last change
+	Token   string    `json:"ect,omitempty"`      // evidence of the change
+	Replica string    `json:"instance,omitempty"` // that says so
+}
+
+const (
+	maxWatchers = 64
+	maxBehind   = 32  // events that a watcher has not taken yet: then its stream ends
+	maxOpenings = 512 // agents of which openings are counted
+)
+
+// List is how all breakers stand that were ever open, and are known still, by agent.
+func (s *Set) List() []Event {
+	s.mu.Lock()
+	all := make([]*destination, 0, len(s.all))
+	for _, d := range s.all {
+		all = append(all, d)
+	}
+	s.mu.Unlock()
+	var list []Event
+	for _, d := range all {
+		d.mu.Lock()
+		if !d.changed.IsZero() {
+			list = append(list, Event{Agent: d.downstream, State: d.breaker.State().String(), At: d.changed, Replica: s.deps.Replica})
+		}
+		d.mu.Unlock()
+	}
+	slices.SortFunc(list, func(a, b Event) int { return strings.Compare(a.Agent, b.Agent) })
+	return list
+}
+
+// Count is how many breakers there are.
+func (s *Set) Count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.all)
+}
+
+// Watch returns the changes from now on, until the function it returns is called. The channel
+// is closed then, and where the watcher is too far behind. nil: too many watch.
+func (s *Set) Watch() (<-chan Event, func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.watchers) >= maxWatchers {
+		return nil, func() {}
+	}
+	c := make(chan Event, maxBehind)
+	s.watchers[c] = struct{}{}
+	return c, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.end(c)
+	}
+}
+
+// end closes a watcher's channel once.
+func (s *Set) end(c chan Event) {
+	if _, ok := s.watchers[c]; ok {
+		delete(s.watchers, c)
+		close(c)
+	}
+}
+
+func (s *Set) publish(e Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.watchers {
+		select {
+		case c <- e:
+		default:
+			s.end(c)
+		}
+	}
+}
+
+// opened escalates when too many breakers have opened for one agent in a short time (ATD,
+// Coordinated Circuit Breaking).
+func (s *Set) opened(ctx context.Context, agent, who string, now time.Time) {
+	s.mu.Lock()
+	if _, ok := s.openings[agent]; !ok && len(s.openings) >= maxOpenings {
+		clear(s.openings)
+	}
+	next, _, due := s.openings[agent].Opened(now, who)
+	s.openings[agent] = next
+	s.mu.Unlock()
+	if due {
+		s.escalate(ctx, agent, "coordinated")
+	}
+}
+
+// Peer takes what another gateway or replica says of its breaker for an agent.
+func (s *Set) Peer(ctx context.Context, gateway, agent, state string) {
+	if state == breaker.Open.String() {
+		s.opened(ctx, agent, gateway, s.deps.Now())
+	}
+}
+
+// escalate calls a human: the agent does not recover by itself.
+func (s *Set) escalate(ctx context.Context, agent, reason string) {
+	s.deps.Metrics.BreakerEscalated(reason)
+	s.deps.Logger.ErrorContext(ctx, "an agent does not recover: look after it", slog.String("agent", agent), slog.String("reason", reason))
+	s.publish(Event{Agent: agent, State: "escalated", At: s.deps.Now(), Replica: s.deps.Replica})
+}

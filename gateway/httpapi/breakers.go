@@ -1,0 +1,108 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/breakers"
+	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/policy"
+)
+
+// Breakers is how circuit breakers stand.
+type Breakers interface {
+	List() []breakers.Event
+	// Watch returns the changes from now on, until the function is called; nil: too many watch.
+	Watch() (<-chan breakers.Event, func())
+}
+
+// breakersBeat is how often a stream without news says that it goes on.
+const breakersBeat = 15 * time.Second
+
+var errTooManyWatch = errors.New("httpapi: too many watch the circuit breakers")
+
+// breakerStream serves GET /atd/breakers: how all breakers stand, and each change, as
+// server-sent events (ATD, Coordinated Circuit Breaking). What it says reveals the health
+// of agents, so it is for those whom watches lets in (ATD, Circuit Breaker State Leakage).
+type breakerStream struct {
+	breakers Breakers
+	watches  func(ect.Identity) bool
+}
+
+func (s breakerStream) serve(c *gin.Context) {
+	caller := transport.CallerFrom(c.Request.Context())
+	if caller.Anonymous || s.watches == nil || !s.watches(caller.ID) {
+		problem.Write(c.Writer, c.Request, &policy.Forbidden{Reason: "circuit breakers are for operators and other gateways"})
+		return
+	}
+	changes, end := s.breakers.Watch()
+	defer end()
+	if changes == nil {
+		problem.Write(c.Writer, c.Request, &problem.RecordingError{Err: errTooManyWatch})
+		return
+	}
+	c.Header("Content-Type", "text/event-stream")
+	c.Header("Cache-Control", "no-store")
+	out := eventWriter{c.Writer, http.NewResponseController(c.Writer)}
+	for _, e := range s.breakers.List() {
+		if out.event(e) != nil {
+			return
+		}
+	}
+	out.follow(c.Request.Context(), changes)
+}
+
+// eventWriter writes server-sent events.
+type eventWriter struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+}
+
+func (o eventWriter) event(e breakers.Event) error {
+	data, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	return o.write("event: breaker\ndata: " + string(data) + "\n\n")
+}
+
+func (o eventWriter) write(text string) error {
+	_, err := o.w.Write([]byte(text))
+	return errors.Join(err, o.control.Flush())
+}
+
+// follow writes changes until they end, or the reader does.
+func (o eventWriter) follow(ctx context.Context, changes <-chan breakers.Event) {
+	beat := time.NewTicker(breakersBeat)
+	defer beat.Stop()
+	err := o.write(": \n\n")
+	for err == nil {
+		select {
+		case e, open := <-changes:
+			if !open {
+				return
+			}
+			err = o.event(e)
+		case <-beat.C:
+			err = o.write(": \n\n")
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// listBreakers is how all stand, for operators.
+func (a admin) listBreakers(c *gin.Context) {
+	list := a.deps.Breakers.List()
+	if list == nil {
+		list = []breakers.Event{}
+	}
+	c.JSON(http.StatusOK, gin.H{"breakers": list})
+}

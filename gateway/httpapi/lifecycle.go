@@ -1,0 +1,116 @@
+package httpapi
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/gin-gonic/gin"
+	"github.com/go-json-experiment/json"
+
+	"github.com/aepb/aepb-gateway/gateway/directory"
+	"github.com/aepb/aepb-gateway/gateway/directory/admindoc"
+	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/lifecycle"
+)
+
+// Lifecycles knows and changes how agents stand; an empty name is this gateway.
+type Lifecycles interface {
+	Record(agent string) lifecycle.Record
+	Records() []lifecycle.Record
+	Change(ctx context.Context, agent string, order lifecycle.Order) (lifecycle.Record, string, error)
+}
+
+// lifecycleOrder is what an operator posts.
+type lifecycleOrder struct {
+	To        string    `json:"to"`
+	Reason    string    `json:"reason"`
+	Successor string    `json:"successor"`
+	Sunset    time.Time `json:"sunset_at"`
+	Force     bool      `json:"force"`
+}
+
+// lifecycleAnswer is how an agent stands, and what its operator should know.
+type lifecycleAnswer struct {
+	lifecycle.Record
+	Warning string `json:"warning,omitempty"`
+}
+
+func (a admin) lifecycles(c *gin.Context) {
+	list := a.deps.Lifecycles.Records()
+	if list == nil {
+		list = []lifecycle.Record{}
+	}
+	c.JSON(http.StatusOK, gin.H{"lifecycles": list})
+}
+
+// agentOf is the agent that a path names, which must be listed; empty: this gateway.
+func (a admin) agentOf(c *gin.Context) (string, error) {
+	name := c.Param("name")
+	if _, listed := a.deps.Directory.Find(name); name != "" && !listed && a.deps.Lifecycles.Record(name).Term == 0 {
+		return "", &problem.UnknownAgentError{Agent: name}
+	}
+	return name, nil
+}
+
+func (a admin) showLifecycle(c *gin.Context) {
+	name, err := a.agentOf(c)
+	if err != nil {
+		problem.Write(c.Writer, c.Request, err)
+		return
+	}
+	c.JSON(http.StatusOK, lifecycleAnswer{Record: a.deps.Lifecycles.Record(name)})
+}
+
+// changeLifecycle makes a transition that an operator orders (AEPB, Lifecycle State Transitions).
+func (a admin) changeLifecycle(c *gin.Context) {
+	name, err := a.agentOf(c)
+	if err != nil {
+		problem.Write(c.Writer, c.Request, err)
+		return
+	}
+	var order lifecycleOrder
+	body, err := io.ReadAll(http.MaxBytesReader(c.Writer, c.Request.Body, maxAdminBody))
+	if err = problem.Reading(err); err == nil && json.Unmarshal(body, &order, json.RejectUnknownMembers(true)) != nil {
+		err = &directory.InvalidAgentError{Name: name, Reason: "the order is no JSON object of to, reason, successor, sunset_at and force"}
+	}
+	if err != nil {
+		problem.Write(c.Writer, c.Request, err)
+		return
+	}
+	who, err := a.whoOperates(c.Request)
+	if err != nil {
+		problem.Write(c.Writer, c.Request, err)
+		return
+	}
+	record, warning, err := a.deps.Lifecycles.Change(c.Request.Context(), name, lifecycle.Order{
+		To: lifecycle.Status(order.To), Reason: order.Reason, Successor: order.Successor, Sunset: order.Sunset, Force: order.Force,
+		By: who.Name, At: time.Now(),
+	})
+	if err != nil {
+		problem.Write(c.Writer, c.Request, err)
+		return
+	}
+	c.JSON(http.StatusOK, lifecycleAnswer{record, warning})
+}
+
+// lifecycleMembers is a lifecycle as capability documents say it.
+func lifecycleMembers(r lifecycle.Record, version string) *admindoc.Lifecycle {
+	out := &admindoc.Lifecycle{Status: string(lifecycle.Active), Version: version}
+	if r.Status != "" {
+		out.Status = string(r.Status)
+	}
+	for _, one := range []struct {
+		to *(*string)
+		at time.Time
+	}{{&out.DeprecatedAt, r.DeprecatedAt}, {&out.SunsetAt, r.SunsetAt}} {
+		if !one.at.IsZero() {
+			*one.to = new(one.at.UTC().Format(time.RFC3339))
+		}
+	}
+	if r.Successor != "" {
+		out.Successor = &r.Successor
+	}
+	return out
+}

@@ -1,0 +1,108 @@
+package lifecycle
+
+import (
+	"context"
+	"log/slog"
+	"strconv"
+	"time"
+
+	"github.com/aepb/aepb-gateway/gateway/attest"
+	"github.com/aepb/aepb-gateway/gateway/state"
+	"github.com/aepb/aepb-gateway/lifecycle"
+)
+
+const (
+	tick = time.Second
+	// noticed is by when every replica that lives has read a record and said what it has under way.
+	noticed = 5 * time.Second
+	// workFor is how long a replica's word about its work holds.
+	workFor = 15 * time.Second
+)
+
+// Run keeps the records fresh, and takes agents that drain to their end, until ctx ends.
+func (s *Service) Run(ctx context.Context) {
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
+	for {
+		if err := s.Step(ctx); err != nil && ctx.Err() == nil {
+			s.deps.Logger.WarnContext(ctx, "lifecycle records are not read", slog.Any("error", err))
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Step reads the records once, and does what is next for each agent that drains.
+func (s *Service) Step(ctx context.Context) error {
+	if err := s.Refresh(ctx); err != nil {
+		return err
+	}
+	for _, r := range s.Records() {
+		if r.Agent == "" || r.Status != lifecycle.Draining { // the process ends the gateway itself (R16)
+			continue
+		}
+		if err := s.goOn(ctx, r.Agent); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// goOn does the next step of a graceful end (AEPB, Graceful Shutdown). Another replica may do the same:
+// one of them swaps its record in.
+func (s *Service) goOn(ctx context.Context, agent string) error {
+	left, err := s.workLeft(ctx, agent)
+	if err != nil {
+		return err
+	}
+	before, revision, err := s.read(ctx, agent)
+	if err != nil {
+		return err
+	}
+	now := s.deps.Now()
+	next, step, due := before.Next(left || now.Sub(before.At) < noticed)
+	if !due {
+		return nil
+	}
+	if change, changed := next.ChangeFrom(before); changed {
+		next.At = now
+		act, ext := change.Claims(s.name(agent))
+		_, _, err = s.announce(ctx, next, revision, attest.Statement{Act: act, Ext: ext})
+		return err
+	}
+	if step == lifecycle.Ended {
+		act, ext := lifecycle.Shutdown(s.name(agent), s.deps.Replica)
+		_, _, err = s.announce(ctx, next, revision, attest.Statement{Act: act, Ext: ext})
+		return err
+	}
+	first, err := s.write(ctx, next, revision)
+	if err == nil && first {
+		s.learn(next)
+	}
+	return err
+}
+
+// workLeft says what is under way here, and reports whether any replica has something under way.
+func (s *Service) workLeft(ctx context.Context, agent string) (bool, error) {
+	s.mu.RLock()
+	own := s.work[agent]
+	s.mu.RUnlock()
+	key := state.EntryKey{Kind: KindAgentWork, Group: agent, ID: s.deps.Replica}
+	entry, _, err := s.deps.Entries.Get(ctx, key)
+	if err != nil {
+		return true, err
+	}
+	if _, _, err = s.deps.Entries.Swap(ctx, key, entry.Revision, []byte(strconv.Itoa(own)), s.deps.Now().Add(workFor)); err != nil {
+		return true, err
+	}
+	all, err := s.deps.Entries.List(ctx, KindAgentWork, agent, "", pageSize)
+	for _, one := range all {
+		if string(one.Value) != "0" {
+			return true, err
+		}
+	}
+	return own > 0, err
+}

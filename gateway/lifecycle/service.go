@@ -1,0 +1,205 @@
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/attest"
+	"github.com/aepb/aepb-gateway/gateway/directory"
+	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/state"
+	"github.com/aepb/aepb-gateway/lifecycle"
+)
+
+// Entries is what replicas share.
+type Entries interface {
+	Get(ctx context.Context, key state.EntryKey) (state.Entry, bool, error)
+	Swap(ctx context.Context, key state.EntryKey, old uint64, value []byte, until time.Time) (revision uint64, ok bool, err error)
+	List(ctx context.Context, kind, group, after string, limit int) ([]state.Entry, error)
+}
+
+// Evidence signs and records statements.
+type Evidence interface {
+	Sign(ctx context.Context, st attest.Statement) (attest.Signed, error)
+	Record(ctx context.Context, signed attest.Signed) error
+	// Keep records a statement of another replica.
+	Keep(ctx context.Context, compact string) error
+}
+
+// Metrics shows how many agents are in each state.
+type Metrics interface {
+	Lifecycles(states map[string]int)
+}
+
+// Deps is what a Service is built from. Every field is required.
+type Deps struct {
+	Entries  Entries
+	Evidence func() Evidence
+	Metrics  Metrics
+	Identity func(agent string) ect.Identity // as evidence names it; empty: by its name
+	Replica  string
+	Now      func() time.Time
+	Logger   *slog.Logger
+}
+
+// Service knows and changes how agents stand. It is safe for concurrent use.
+type Service struct {
+	deps Deps
+
+	mu    sync.RWMutex
+	known map[string]lifecycle.Record // by agent; empty: the gateway itself
+	work  map[string]int              // messages and tasks under way here, by agent
+}
+
+// New makes a service that knows nothing yet: [Service.Refresh] reads what is on record.
+func New(deps Deps) (*Service, error) {
+	if deps.Entries == nil || deps.Evidence == nil || deps.Metrics == nil || deps.Identity == nil || deps.Replica == "" || deps.Now == nil || deps.Logger == nil {
+		return nil, errors.New("lifecycle: incomplete Deps: every field is required")
+	}
+	return &Service{deps: deps, known: map[string]lifecycle.Record{}, work: map[string]int{}}, nil
+}
+
+// Record is how an agent stands, or with an empty name this gateway. A nil Service knows no record.
+func (s *Service) Record(agent string) lifecycle.Record {
+	if s == nil {
+		return lifecycle.Record{Agent: agent}
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if r, ok := s.known[agent]; ok {
+		return r
+	}
+	return lifecycle.Record{Agent: agent}
+}
+
+// Of is how an agent stands in the words of the directory; the zero value: it is active.
+func (s *Service) Of(agent string) directory.Lifecycle {
+	r := s.Record(agent)
+	if r.Status == "" || r.Status == lifecycle.Active {
+		return directory.Lifecycle{}
+	}
+	return directory.Lifecycle{Status: directory.Status(r.Status), DeprecatedAt: r.DeprecatedAt, SunsetAt: r.SunsetAt, Successor: r.Successor}
+}
+
+// Refusal is why this gateway takes no new work, or no work at all: a *[problem.DrainingError] or a
+// *[problem.RetiredError]; nil: it does (R16). draining: its process ends.
+func (s *Service) Refusal(draining bool) error {
+	own := s.Record("")
+	switch verdict := own.Admits(); {
+	case !verdict.Serves:
+		return &problem.RetiredError{Successor: own.Successor}
+	case draining || !verdict.NewWork:
+		return &problem.DrainingError{Location: own.Successor}
+	}
+	return nil
+}
+
+// Records are all that are known, by agent.
+func (s *Service) Records() []lifecycle.Record {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	list := make([]lifecycle.Record, 0, len(s.known))
+	for _, r := range s.known {
+		list = append(list, r)
+	}
+	slices.SortFunc(list, func(a, b lifecycle.Record) int { return strings.Compare(a.Agent, b.Agent) })
+	return list
+}
+
+// Enter counts work for an agent as under way until the function it returns is called. A nil
+// Service counts nothing.
+func (s *Service) Enter(agent string) (leave func()) {
+	if s == nil || agent == "" {
+		return func() {}
+	}
+	s.add(agent, 1)
+	var once sync.Once
+	return func() { once.Do(func() { s.add(agent, -1) }) }
+}
+
+func (s *Service) add(agent string, n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.work[agent] += n; s.work[agent] <= 0 {
+		delete(s.work, agent)
+	}
+}
+
+// maxRaces bounds how often an order is tried while others change the same record.
+const maxRaces = 5
+
+// Change makes the transition that an operator orders, and returns the record with its token, and
+// a warning. Its errors are those of [lifecycle.Record.Apply], *[problem.ConflictError] where others
+// change the record all the time, and those of the store and of the evidence: then nothing was announced.
+func (s *Service) Change(ctx context.Context, agent string, order lifecycle.Order) (lifecycle.Record, string, error) {
+	for range maxRaces {
+		before, revision, err := s.read(ctx, agent)
+		if err != nil {
+			return before, "", err
+		}
+		next, change, err := before.Apply(order)
+		if err != nil {
+			return before, "", err
+		}
+		act, ext := change.Claims(s.name(agent))
+		record, first, err := s.announce(ctx, next, revision, attest.Statement{Act: act, Ext: ext})
+		if err != nil || first {
+			return record, change.Warning, err
+		}
+	}
+	return lifecycle.Record{}, "", &problem.ConflictError{Reason: "the lifecycle of this agent is being changed by others: look at it, and try again"}
+}
+
+// name is how evidence calls an agent.
+func (s *Service) name(agent string) string {
+	if id := s.deps.Identity(agent); id != "" {
+		return string(id)
+	}
+	return agent
+}
+
+// announce signs a record once, swaps it in, records the token and makes it known, in this
+// order (R18). false: another writer was first, and nothing was announced.
+func (s *Service) announce(ctx context.Context, next lifecycle.Record, revision uint64, st attest.Statement) (lifecycle.Record, bool, error) {
+	ctx = context.WithoutCancel(ctx) // what was begun is announced
+	signed, err := s.deps.Evidence().Sign(ctx, st)
+	if err != nil {
+		return next, false, err
+	}
+	next.Token = signed.Compact()
+	first, err := s.write(ctx, next, revision)
+	if err != nil || !first {
+		return next, false, err
+	}
+	s.learn(next)
+	if err := s.deps.Evidence().Record(ctx, signed); err != nil { // the next look at the record does it
+		s.deps.Logger.ErrorContext(ctx, "a transition is not recorded yet", slog.String("agent", next.Agent), slog.Any("error", err))
+		return next, true, nil
+	}
+	s.deps.Logger.InfoContext(ctx, "lifecycle", slog.String("agent", next.Agent), slog.String("status", string(next.Status)),
+		slog.String("reason", next.Reason), slog.String("by", next.By), slog.Uint64("term", next.Term))
+	return next, true, nil
+}
+
+// learn makes a record known here, unless a newer one is.
+func (s *Service) learn(r lifecycle.Record) (newer bool) {
+	s.mu.Lock()
+	old, found := s.known[r.Agent]
+	newer = !found || old.Term < r.Term || old.Term == r.Term && old.Step <= r.Step && old != r
+	if newer {
+		s.known[r.Agent] = r
+	}
+	states := map[string]int{}
+	for _, one := range s.known {
+		states[string(one.Status)]++
+	}
+	s.mu.Unlock()
+	s.deps.Metrics.Lifecycles(states)
+	return newer
+}

@@ -1,0 +1,250 @@
+package lifecycle_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/attest"
+	"github.com/aepb/aepb-gateway/gateway/directory"
+	"github.com/aepb/aepb-gateway/gateway/lifecycle"
+	"github.com/aepb/aepb-gateway/gateway/state"
+	states "github.com/aepb/aepb-gateway/lifecycle"
+)
+
+// evidence signs with the act and a number, and keeps what was recorded.
+type evidence struct {
+	mu       sync.Mutex
+	signed   int
+	recorded []string
+	fail     func(what string) error
+}
+
+func (e *evidence) Sign(_ context.Context, st attest.Statement) (attest.Signed, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err := e.fail("sign"); err != nil {
+		return attest.Signed{}, err
+	}
+	e.signed++
+	return attest.Signed{}, nil
+}
+
+func (e *evidence) Record(context.Context, attest.Signed) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.fail("record")
+}
+
+func (e *evidence) Keep(_ context.Context, compact string) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.recorded = append(e.recorded, compact)
+	return e.fail("keep")
+}
+
+type metrics struct{}
+
+func (metrics) Lifecycles(map[string]int) {}
+
+// store is one that all replicas share, which fails when it is told to.
+type store struct {
+	*state.Entries
+
+	fail func(what string) error
+}
+
+func (s *store) Swap(ctx context.Context, key state.EntryKey, old uint64, value []byte, until time.Time) (uint64, bool, error) {
+	if key.Kind == lifecycle.KindLifecycle {
+		if err := s.fail("before swap"); err != nil {
+			return 0, false, err
+		}
+	}
+	revision, ok, err := s.Entries.Swap(ctx, key, old, value, until)
+	if key.Kind == lifecycle.KindLifecycle && err == nil {
+		err = s.fail("after swap")
+	}
+	return revision, ok, err
+}
+
+func never(string) error { return nil }
+
+// fleet makes replicas over one store.
+func fleet(t *testing.T, e *evidence, fail func(string) error, names ...string) []*lifecycle.Service {
+	t.Helper()
+	memory, err := state.New(state.Config{}, state.Deps{Now: time.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.fail = fail
+	all := make([]*lifecycle.Service, len(names))
+	for i, name := range names {
+		if all[i], err = lifecycle.New(lifecycle.Deps{
+			Entries: &store{memory.Entries(), fail}, Evidence: func() lifecycle.Evidence { return e }, Metrics: metrics{},
+			Identity: func(string) ect.Identity { return "spiffe://example.org/agent" }, Replica: name, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return all
+}
+
+func order(to states.Status) states.Order {
+	return states.Order{To: to, Reason: "replaced", By: "ann", Successor: "https://example.org/next", At: time.Now(), Force: true}
+}
+
+// step lets every replica look at the records once.
+func step(t *testing.T, all []*lifecycle.Service) {
+	t.Helper()
+	for _, s := range all {
+		if err := s.Step(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestService_GracefulEnd: an agent that drains is retired when nothing is under way at any replica, in
+// the order of the draft; then it stays retired.
+func TestService_GracefulEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := &evidence{}
+		all := fleet(t, e, never, "one", "two")
+		if _, warning, err := all[0].Change(t.Context(), "pricing", order(states.Draining)); err != nil || warning == "" {
+			t.Fatalf("%q, %v", warning, err)
+		}
+		if got := all[0].Of("pricing"); got.Status != directory.Draining || got.Successor != "https://example.org/next" || got.SunsetAt.IsZero() {
+			t.Errorf("where it was ordered: %+v", got)
+		}
+		leave := all[1].Enter("pricing")
+		var steps []string
+		look := func(seconds int) {
+			for range seconds {
+				step(t, all)
+				time.Sleep(time.Second)
+				for _, s := range all {
+					r := s.Record("pricing")
+					if now := string(r.Status) + " " + r.Step.String(); !slices.Contains(steps, now) {
+						steps = append(steps, now)
+					}
+				}
+			}
+		}
+		look(30)
+		if r := all[0].Record("pricing"); r.Status != states.Draining {
+			t.Errorf("it is %s while another replica works for it", r.Status)
+		}
+		leave()
+		leave()
+		look(30)
+		if want := "draining announced, draining refusing, draining finished, draining ended, retired ended"; strings.Join(steps, ", ") != want {
+			t.Errorf("it went through %q, want %q", strings.Join(steps, ", "), want)
+		}
+		if e.signed != 3 {
+			t.Errorf("%d tokens were signed, want those of draining, of the shutdown and of retired", e.signed)
+		}
+		if _, _, err := all[1].Change(t.Context(), "pricing", order(states.Active)); err == nil {
+			t.Error("a retired agent was made active")
+		}
+	})
+}
+
+var errCut = errors.New("the process ends here")
+
+// TestService_EndsAtEveryStep: a replica that ends at any point of a transition leaves either the old state or
+// the new one; another replica announces what was written, records its evidence, and goes on.
+func TestService_EndsAtEveryStep(t *testing.T) {
+	t.Parallel()
+	for _, at := range []string{"sign", "before swap", "after swap", "record"} {
+		synctest.Test(t, func(t *testing.T) {
+			cut := true
+			e := &evidence{}
+			all := fleet(t, e, func(what string) error {
+				if cut && what == at {
+					return errCut
+				}
+				return nil
+			}, "one", "two")
+			_, _, _ = all[0].Change(t.Context(), "pricing", order(states.Draining))
+			cut = false
+			written := at == "after swap" || at == "record"
+			if err := all[1].Refresh(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if got := all[1].Record("pricing"); (got.Status == states.Draining) != written || written && got.Term != 1 {
+				t.Errorf("%s: the other replica knows %+v", at, got)
+			}
+			for range 12 {
+				if err := all[1].Step(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Second)
+			}
+			if got := all[1].Record("pricing"); (got.Status == states.Retired) != written {
+				t.Errorf("%s: afterwards it is %+v", at, got)
+			}
+		})
+	}
+}
+
+// TestService_OneOfManyOrders: of orders at the same time at several replicas, each is a transition after the
+// one before it, or refused: the terms have no gap, and all replicas know the same in the end.
+func TestService_OneOfManyOrders(t *testing.T) {
+	t.Parallel()
+	e := &evidence{}
+	all := fleet(t, e, never, "one", "two", "three")
+	var group sync.WaitGroup
+	var mu sync.Mutex
+	made := 0
+	for i := range 30 {
+		group.Go(func() {
+			to := []states.Status{states.Deprecated, states.Active}[i%2]
+			if _, _, err := all[i%3].Change(t.Context(), "pricing", order(to)); err == nil {
+				mu.Lock()
+				made++
+				mu.Unlock()
+			}
+		})
+	}
+	group.Wait()
+	for _, s := range all {
+		if err := s.Refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if r := s.Record("pricing"); r.Term != uint64(made) || made == 0 {
+			t.Errorf("term %d after %d transitions", r.Term, made)
+		}
+	}
+}
+
+// TestService_OwnRecord: the gateway itself has a record, which is not that of an agent.
+func TestService_OwnRecord(t *testing.T) {
+	t.Parallel()
+	s := fleet(t, &evidence{}, never, "one")[0]
+	if _, _, err := s.Change(t.Context(), "", order(states.Draining)); err != nil {
+		t.Fatal(err)
+	}
+	if s.Record("").Admits().NewWork || !s.Record("pricing").Admits().NewWork || s.Of("pricing") != (directory.Lifecycle{}) {
+		t.Errorf("own %+v, other %+v", s.Record(""), s.Record("pricing"))
+	}
+	var nothing *lifecycle.Service
+	nothing.Enter("pricing")()
+	if !nothing.Record("").Admits().NewWork {
+		t.Error("without a service this gateway takes no work")
+	}
+}
+
+// TestNew_IncompleteDeps: every dependency is required.
+func TestNew_IncompleteDeps(t *testing.T) {
+	t.Parallel()
+	if _, err := lifecycle.New(lifecycle.Deps{}); err == nil {
+		t.Error("a service without anything was made")
+	}
+}

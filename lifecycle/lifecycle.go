@@ -1,0 +1,264 @@
+package lifecycle
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Status is where an agent stands in its life (AEPB, "Lifecycle States"). The zero Status of a
+// record is that of an agent that was never changed: it counts as Active.
+type Status string
+
+// The four states.
+const (
+	Active     Status = "active"     // normal operation
+	Deprecated Status = "deprecated" // works, and will be retired
+	Draining   Status = "draining"   // finishes its work, takes no new one
+	Retired    Status = "retired"    // offline, for ever
+)
+
+// Notice is the least time between deprecated and draining, so that callers with a cached
+// capability document learn of it (AEPB, "Graceful Shutdown").
+const Notice = 24 * time.Hour
+
+// Configuration is who makes the transitions that the configuration asks for.
+const Configuration = "configuration"
+
+// Bounds of what an order and a record say.
+const (
+	maxReason    = 500     // characters
+	maxSuccessor = 2048    // bytes
+	maxIdentity  = 2048    // bytes of a name or an identity
+	maxTerm      = 1 << 53 // beyond it a store's scripts would round
+)
+
+// transitions says what may follow each state (AEPB, "Lifecycle State Transitions"; R16).
+var transitions = map[Status][]Status{
+	Active:     {Deprecated, Draining},
+	Deprecated: {Active, Draining},
+	Draining:   {Active, Retired},
+	Retired:    nil,
+}
+
+// ParseStatus reads a state as it stands in documents and commands. Text that is empty or
+// anything else is a [*StatusError].
+func ParseStatus(text string) (Status, error) {
+	if _, ok := transitions[Status(text)]; !ok {
+		return "", &StatusError{}
+	}
+	return Status(text), nil
+}
+
+func (s Status) orActive() Status {
+	if s == "" {
+		return Active
+	}
+	return s
+}
+
+// Order asks for a transition.
+type Order struct {
+	To        Status
+	Reason    string    // required, 1 to 500 characters
+	By        string    // required: identity of the operator, or Configuration
+	Successor string    // https URI of a capability document; empty: as before
+	At        time.Time // required: now
+	Sunset    time.Time // with Deprecated and Draining: when the agent will be gone; zero: see Apply
+	Force     bool      // cut the notice short
+}
+
+// Change is a transition that was made.
+type Change struct {
+	Agent    string // its name in the directory; empty: the gateway itself
+	From, To Status
+	Reason   string
+	Forced   bool   // the notice was cut short
+	Warning  string // what the operator should know; empty: nothing
+}
+
+// Apply makes the transition that an order asks for, or says why it cannot be: [*StatusError],
+// [*TransitionError], [*ReasonError], [*SuccessorError], [*OrderError], [*TooSoonError] or
+// [*RecordError]; the record then comes back as it was.
+//
+// Draining sets SunsetAt to the order's, or to At. Deprecated sets it if the order does. Back to
+// active clears DeprecatedAt, SunsetAt, Step and, unless the order names one, Successor:
+// callers would be sent away from an agent that serves. The new record is not signed yet.
+func (r Record) Apply(o Order) (Record, Change, error) {
+	change, err := r.judge(o)
+	if err != nil {
+		return r, Change{}, err
+	}
+	next := r
+	next.Status, next.Term, next.Token = o.To, r.Term+1, ""
+	next.Reason, next.By, next.At = o.Reason, o.By, instant(o.At)
+	if o.Successor != "" || o.To == Active {
+		next.Successor = o.Successor
+	}
+	sunset := instant(o.Sunset)
+	switch o.To {
+	case Deprecated:
+		next.DeprecatedAt, next.SunsetAt = next.At, sunset
+	case Draining:
+		next.SunsetAt, next.Step = sunset, 0
+		if sunset.IsZero() {
+			next.SunsetAt = later(next.At, r.DeprecatedAt) // clocks of replicas differ
+		}
+	case Active:
+		next.DeprecatedAt, next.SunsetAt, next.Step = time.Time{}, time.Time{}, 0
+	case Retired: // keeps all: how it came to its end
+	}
+	return next, change, nil
+}
+
+// judge holds an order against the table, its own form and the notice, in this order.
+func (r Record) judge(o Order) (Change, error) {
+	if _, err := ParseStatus(string(o.To)); err != nil {
+		return Change{}, err
+	}
+	change := Change{Agent: r.Agent, From: r.Status.orActive(), To: o.To, Reason: o.Reason}
+	if because, ok := r.mayBecome(o); !ok {
+		return Change{}, &TransitionError{From: change.From, To: o.To, because: because}
+	}
+	if err := r.checkOrder(o); err != nil {
+		return Change{}, err
+	}
+	if o.To == Draining {
+		until, early := r.notice(o.At)
+		if early && !o.Force {
+			return Change{}, &TooSoonError{Until: until}
+		}
+		if change.Forced = early; early {
+			change.Warning = "the 24 hours of notice were cut short: callers with a cached capability document do not know yet that this agent drains"
+		}
+	}
+	if o.To == Retired && r.Step < Ended {
+		change.Warning = "the graceful end was cut short: work under way is lost, and no aepb:shutdown is signed"
+	}
+	return change, nil
+}
+
+// mayBecome looks into the table. Only an operator ends or takes back a drain by an order: a
+// configuration that is read again must not undo what an operator began. After the signed
+// shutdown there is no way back.
+func (r Record) mayBecome(o Order) (because string, ok bool) {
+	from := r.Status.orActive()
+	switch {
+	case !slices.Contains(transitions[from], o.To):
+		return "", false
+	case from != Draining:
+		return "", true
+	case r.Step >= Ended && o.To != Retired:
+		return "its aepb:shutdown is signed, so it can only become retired", false
+	case r.Step < Ended && o.By == Configuration:
+		return "only the graceful end or an operator ends a drain, not the configuration", false
+	}
+	return "", true
+}
+
+// checkOrder judges an order by itself.
+func (r Record) checkOrder(o Order) error {
+	since := o.At
+	if o.To == Draining {
+		since = r.DeprecatedAt
+	}
+	switch {
+	case !validReason(o.Reason):
+		return &ReasonError{}
+	case !validBy(o.By):
+		return &OrderError{"by: give the identity of an operator, at most 2048 bytes without control characters"}
+	case o.Successor != "" && !validSuccessor(o.Successor):
+		return &SuccessorError{}
+	case !validInstant(o.At):
+		return &OrderError{"at: give the time of the transition, in the years 1 to 9999"}
+	case !o.Sunset.IsZero() && !o.validSunset(since):
+		return &OrderError{"sunset: only deprecated and draining have one, not before the agent was deprecated; leave it out or give a later one"}
+	case r.Term >= maxTerm:
+		return &RecordError{"term: no higher one is left"}
+	}
+	return nil
+}
+
+// validSunset accepts what may be announced of an agent that is deprecated since then.
+func (o Order) validSunset(since time.Time) bool {
+	return (o.To == Deprecated || o.To == Draining) && validTime(o.Sunset) && !o.Sunset.Before(since)
+}
+
+// notice says until when an agent must stay deprecated, and whether that is still to come. One
+// that is active, or whose record does not say since when it is deprecated, would begin now.
+func (r Record) notice(at time.Time) (until time.Time, early bool) {
+	since := r.DeprecatedAt
+	if r.Status.orActive() != Deprecated || since.IsZero() {
+		since = at
+	}
+	until = instant(since.Add(Notice))
+	return until, at.Before(until)
+}
+
+// Verdict is what a record lets through.
+type Verdict struct {
+	Serves  bool // work that is under way, and questions about it
+	NewWork bool // new delegations
+}
+
+// Admits says what a record lets through: a retired agent nothing, a draining one the work
+// under way, every other one all. A state that is unknown lets nothing through.
+func (r Record) Admits() Verdict {
+	switch r.Status.orActive() {
+	case Active, Deprecated:
+		return Verdict{Serves: true, NewWork: true}
+	case Draining:
+		return Verdict{Serves: true}
+	default:
+		return Verdict{}
+	}
+}
+
+func validReason(text string) bool {
+	return strings.TrimSpace(text) != "" && utf8.RuneCountInString(text) <= maxReason && printable(text)
+}
+
+func validBy(text string) bool { return text != "" && validName(text) }
+
+func validName(text string) bool { return len(text) <= maxIdentity && printable(text) }
+
+// printable text is valid UTF-8 without control characters. The character that stands for what
+// could not be read is refused with the rest: evidence writes it as a space.
+func printable(text string) bool {
+	return !strings.ContainsFunc(text, func(c rune) bool { return unicode.IsControl(c) || c == utf8.RuneError })
+}
+
+// validSuccessor accepts the https URI of a capability document (AEPB, "Successor Discovery").
+// It goes into the header Link, between < and >, so it holds only what a URI may.
+func validSuccessor(text string) bool {
+	if len(text) > maxSuccessor || strings.ContainsFunc(text, notOfURI) {
+		return false
+	}
+	u, err := url.Parse(text)
+	return err == nil && u.Scheme == "https" && u.Hostname() != "" && u.User == nil
+}
+
+// notOfURI finds what a URI without a fragment does not consist of (RFC 3986, appendix A).
+func notOfURI(c rune) bool { return c <= ' ' || c > '~' || strings.ContainsRune("#\"<>\\^`{|}", c) }
+
+// instant is a time as records hold it: in UTC, without the reading of the process's own clock.
+func instant(t time.Time) time.Time { return t.Round(0).UTC() }
+
+// validTime accepts what RFC 3339 can write.
+func validTime(t time.Time) bool {
+	year := t.UTC().Year()
+	return year >= 1 && year <= 9999
+}
+
+// validInstant accepts a time that is set, too.
+func validInstant(t time.Time) bool { return !t.IsZero() && validTime(t) }
+
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}
