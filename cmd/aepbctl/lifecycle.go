@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -102,7 +103,7 @@ func lifecycleChange(t *target, name, to, short string) *cobra.Command {
 		Use: name + " [AGENT]", Short: short, Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if itself == (len(args) == 1) {
-				return fmt.Errorf("name the agent, or give --itself for the gateway")
+				return errors.New("name the agent, or give --itself for the gateway")
 			}
 			if sunset != "" {
 				at, err := time.Parse(time.RFC3339, sunset)

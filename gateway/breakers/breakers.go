@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"net/url"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -51,7 +52,7 @@ type Set struct {
 
 	mu       sync.Mutex
 	all      map[string]*destination
-	openings map[string]breaker.Openings // by downstream agent
+	openings breaker.Openings // of agents and gateways that are listed
 	watchers map[chan Event]struct{}
 }
 
@@ -60,7 +61,7 @@ func New(deps Deps) (*Set, error) {
 	if deps.Entries == nil || deps.Sign == nil || deps.Metrics == nil || deps.Replica == "" || deps.Now == nil || deps.Logger == nil {
 		return nil, errors.New("breakers: incomplete Deps: every field is required")
 	}
-	s := &Set{deps: deps, all: map[string]*destination{}, openings: map[string]breaker.Openings{}, watchers: map[chan Event]struct{}{}}
+	s := &Set{deps: deps, all: map[string]*destination{}, watchers: map[chan Event]struct{}{}}
 	s.Configure(policy.Circuit{})
 	return s, nil
 }
@@ -122,6 +123,11 @@ func (t Target) names() (key, downstream string) {
 	}
 }
 
+// listed: an operator named it.
+func (t Target) listed() bool {
+	return t.Kind != outbound.Webhook && t.Kind != outbound.Callback && !strings.Contains(t.Endpoint.Agent, "/")
+}
+
 // find is the breaker of a target; nil: it has none, since all there may be are in use.
 func (s *Set) find(t Target) *destination {
 	key, downstream := t.names()
@@ -132,7 +138,7 @@ func (s *Set) find(t Target) *destination {
 		if len(s.all) >= maxDestinations && !s.makeSpace() {
 			return nil
 		}
-		d = &destination{set: s, key: key, downstream: downstream, label: t.Label}
+		d = &destination{set: s, key: key, downstream: downstream, label: t.Label, listed: t.listed()}
 		s.all[key] = d
 	}
 	return d

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -45,13 +46,13 @@ func (e *evidence) take() []string {
 }
 
 func (e *evidence) sign(_ context.Context, act ect.Act, ext ect.Ext) (string, error) {
-	text := string(act)
+	words := []string{string(act)}
 	for _, key := range []string{"atd.downstream_agent", "atd.error_rate", "atd.window_s", "atd.cooldown_s"} {
 		if value, ok := ext[key]; ok {
-			text += " " + string(value)
+			words = append(words, string(value))
 		}
 	}
-	e.note(text)
+	e.note(strings.Join(words, " "))
 	return "token", nil
 }
 
@@ -160,15 +161,16 @@ func TestStage_OpensProbesAndCloses(t *testing.T) {
 		if err := r.call(t.Context(), ann); refused(err) != 30*time.Second || a.calls.Load() != 5 {
 			t.Fatalf("after five failures: %v, asked %d times", err, a.calls.Load())
 		}
-		for _, cooldown := range []time.Duration{30, 60, 120, 240, 300, 300} {
-			time.Sleep(cooldown*time.Second - time.Second)
+		for _, seconds := range []int{30, 60, 120, 240, 300, 300} {
+			cooldown := time.Duration(seconds) * time.Second
+			time.Sleep(cooldown - time.Second)
 			before := a.calls.Load()
 			if err := r.call(t.Context(), ann); refused(err) != time.Second || a.calls.Load() != before {
-				t.Errorf("a second before %d s: %v", cooldown, err)
+				t.Errorf("a second before %v: %v", cooldown, err)
 			}
 			time.Sleep(time.Second)
 			if r.times(t, 10); a.calls.Load() != before+1 {
-				t.Errorf("after %d s it was asked %d times, want once", cooldown, a.calls.Load()-before)
+				t.Errorf("after %v it was asked %d times, want once", cooldown, a.calls.Load()-before)
 			}
 		}
 		a.is(good)
@@ -320,6 +322,7 @@ func (s *stream) Close() error { return nil }
 func TestStage_Streams(t *testing.T) {
 	t.Parallel()
 	read := func(t *testing.T, r *replica, leaves bool) error {
+		t.Helper()
 		reply, err := r.sender.Send(t.Context(), outbound.Call{Kind: outbound.Message, Endpoint: calculator, Agent: "calculator"})
 		if err != nil {
 			return err
@@ -483,18 +486,35 @@ func TestWatch_Changes(t *testing.T) {
 	end()
 }
 
-// TestSet_Coordinated: three gateways that open for one agent within a minute call a human.
+// TestSet_Coordinated: three listed agents whose breakers open within a minute call a human; hosts that a
+// caller names do not.
 func TestSet_Coordinated(t *testing.T) {
 	t.Parallel()
-	a := &agent{}
-	a.is(down)
-	r := fleet(t, a, "one")[0]
-	r.times(t, 5)
-	for _, peer := range []string{"spiffe://a.test/gw", "spiffe://b.test/gw"} {
-		r.Peer(t.Context(), peer, string(calculator.ID), "open")
-	}
-	if counted := r.metrics.take(); !slices.Contains(counted, "escalated coordinated") {
-		t.Errorf("counted were %q", counted)
+	for name, c := range map[string]struct {
+		call func(i int) outbound.Call
+		due  bool
+	}{
+		"agents": {func(i int) outbound.Call {
+			return outbound.Call{Kind: outbound.Message, Endpoint: transport.Endpoint{Agent: "agent" + strconv.Itoa(i)}}
+		}, true},
+		"documents": {func(i int) outbound.Call {
+			return outbound.Call{Kind: outbound.Message, Endpoint: transport.Endpoint{Agent: "https://host/" + strconv.Itoa(i)}}
+		}, false},
+		"webhooks": {func(i int) outbound.Call {
+			return outbound.Call{Kind: outbound.Webhook, Webhook: canonical.PushConfig{URL: "https://host" + strconv.Itoa(i) + "/"}}
+		}, false},
+	} {
+		a := &agent{}
+		a.is(down)
+		r := fleet(t, a, "one")[0]
+		for i := range 3 {
+			for range 5 {
+				_, _ = r.sender.Send(t.Context(), c.call(i))
+			}
+		}
+		if got := slices.Contains(r.metrics.take(), "escalated coordinated"); got != c.due {
+			t.Errorf("%s: escalated %v", name, got)
+		}
 	}
 }
 

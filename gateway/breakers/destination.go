@@ -16,6 +16,7 @@ type destination struct {
 	set             *Set
 	key, downstream string
 	label           string
+	listed          bool // an operator named it
 
 	mu       sync.Mutex
 	breaker  breaker.Breaker
@@ -123,7 +124,7 @@ func (d *destination) tell(ctx context.Context, change breaker.Change, now time.
 	if breaker.Escalates(change) {
 		d.set.escalate(ctx, d.downstream, "probes")
 	}
-	if change.From == breaker.Closed && change.To == breaker.Open {
-		d.set.opened(ctx, d.downstream, deps.Replica, now)
+	if change.From == breaker.Closed && change.To == breaker.Open && d.listed {
+		d.set.opened(ctx, d.downstream, now)
 	}
 }

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/aepb/aepb-gateway/lifecycle/breaker"
 )
 
 // Event is a change of a breaker, or how one stands.
@@ -21,8 +19,7 @@ type Event struct {
 
 const (
 	maxWatchers = 64
-	maxBehind   = 32  // events that a watcher has not taken yet: then its stream ends
-	maxOpenings = 512 // agents of which openings are counted
+	maxBehind   = 32 // events that a watcher has not taken yet: then its stream ends
 )
 
 // List is how all breakers stand that were ever open, and are known still, by agent.
@@ -89,25 +86,15 @@ func (s *Set) publish(e Event) {
 	}
 }
 
-// opened escalates when too many breakers have opened for one agent in a short time (ATD,
-// Coordinated Circuit Breaking).
-func (s *Set) opened(ctx context.Context, agent, who string, now time.Time) {
+// opened escalates when the breakers of too many agents have opened in a short time (ATD,
+// Coordinated Circuit Breaking; R21). What a caller can name without end does not count.
+func (s *Set) opened(ctx context.Context, agent string, now time.Time) {
 	s.mu.Lock()
-	if _, ok := s.openings[agent]; !ok && len(s.openings) >= maxOpenings {
-		clear(s.openings)
-	}
-	next, _, due := s.openings[agent].Opened(now, who)
-	s.openings[agent] = next
+	next, _, due := s.openings.Opened(now, agent)
+	s.openings = next
 	s.mu.Unlock()
 	if due {
 		s.escalate(ctx, agent, "coordinated")
-	}
-}
-
-// Peer takes what another gateway or replica says of its breaker for an agent.
-func (s *Set) Peer(ctx context.Context, gateway, agent, state string) {
-	if state == breaker.Open.String() {
-		s.opened(ctx, agent, gateway, s.deps.Now())
 	}
 }
 

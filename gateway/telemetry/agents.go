@@ -30,7 +30,7 @@ func defineAgents(d *definitions, names *firstSeen) Agents {
 			"Many: the agent recovers and fails again.",
 			"agent", "to"),
 		escalations: d.counter("breaker_escalations_total",
-			"Agents that do not recover: three probes in a row have failed (probes), or three gateways have opened their breakers within a minute (coordinated).",
+			"Agents that do not recover: three probes in a row have failed (probes), or the breakers of three agents have opened within a minute (coordinated).",
 			"Look after the agent; the log line has its name.",
 			"reason"),
 		lifecycles: d.gaugeVec("lifecycle_state",
