@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/aepb/aepb-gateway/ect"
@@ -53,6 +54,31 @@ func TestBreaker_AnswersOfEveryProtocol(t *testing.T) {
 	b.counts(t, `aepb_breaker_state{agent="down"} 2`)
 	b.counts(t, `aepb_breaker_transitions_total{agent="down",to="open"} 1`)
 	b.counts(t, `aepb_ects_issued_total{act="atd:circuit_open",level="L2"} 1`)
+}
+
+// TestBreaker_GoodAnswersCount: five failures beside as many good answers open nothing.
+func TestBreaker_GoodAnswersCount(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{})
+	var fails atomic.Bool
+	b.serve(t, "shaky", "mcp-v1", &fake{conduct: func(w http.ResponseWriter, r *http.Request, good []byte) {
+		if fails.Load() {
+			hangsUp(w, r, good)
+		}
+		well(w, r, good)
+	}}, host{})
+	call := func() reply { return b.send(t, letter{at: "/agents/shaky/a2a", body: addBody(b.number())}) }
+	for range 6 {
+		if got := call(); !strings.Contains(string(got.body), `"result"`) {
+			t.Fatalf("a good call: %d %s", got.status, got.body)
+		}
+	}
+	fails.Store(true)
+	b.failUntilOpen(t, "shaky")
+	fails.Store(false)
+	if got := call(); !strings.Contains(string(got.body), `"result"`) {
+		t.Errorf("five of eleven have failed: %d %s", got.status, got.body)
+	}
 }
 
 // TestBreaker_WatchedByOperators: operators list and watch breakers, with the token of each change; a

@@ -98,22 +98,37 @@ func text(ext ect.Ext, key string) string {
 	return s
 }
 
-// TestLifecycle_WorkUnderWay: an agent that drains is not retired before its work is over, and that gets its answer.
+// TestLifecycle_WorkUnderWay: an agent that drains is not retired before its work is over, whether its caller
+// waits or it goes on in the background, and that gets its answer. One without work is retired meanwhile.
 func TestLifecycle_WorkUnderWay(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, plan{config: config.Config{Admin: config.Admin{Operators: operators()}}})
-	entered, release := make(chan struct{}), make(chan struct{})
-	b.serve(t, "slow", "mcp-v1", &fake{conduct: held(entered, release)}, host{})
-	answer := make(chan reply, 1)
-	go func() { answer <- b.send(t, letter{at: "/agents/slow/a2a", body: addBody(b.number())}) }()
-	<-entered
-	b.orders(t, "/agents/slow/lifecycle", `{"to":"draining","reason":"replaced","force":true}`, http.StatusOK)
-	within(t, patience, "the agent takes no new work", func() bool { return b.road.Lifecycle.Record("slow").Step == lifecycle.Refusing })
-	close(release)
-	if got := <-answer; got.status != http.StatusOK || !strings.Contains(string(got.body), `"result"`) {
-		t.Errorf("the work under way: %d %s", got.status, got.body)
+	for name, background := range map[string]bool{"its caller waits": false, "in the background": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t, plan{config: config.Config{Admin: config.Admin{Operators: operators()}}})
+			entered, release := make(chan struct{}), make(chan struct{})
+			b.serve(t, "slow", "mcp-v1", &fake{conduct: held(entered, release)}, host{})
+			body := addBody(b.number())
+			if background {
+				body = strings.Replace(body, `"params":{`, `"params":{"configuration":{"returnImmediately":true},`, 1)
+			}
+			answer := make(chan reply, 1)
+			go func() { answer <- b.send(t, letter{at: "/agents/slow/a2a", body: body}) }()
+			<-entered
+			for _, agent := range []string{"slow", "calculator"} {
+				b.orders(t, "/agents/"+agent+"/lifecycle", `{"to":"draining","reason":"replaced","force":true}`, http.StatusOK)
+			}
+			within(t, patience, "the agent without work is retired", func() bool { return b.road.Lifecycle.Record("calculator").Status == lifecycle.Retired })
+			if r := b.road.Lifecycle.Record("slow"); r.Status != lifecycle.Draining {
+				t.Errorf("it is %s while it works", r.Status)
+			}
+			close(release)
+			if got := <-answer; got.status != http.StatusOK || !strings.Contains(string(got.body), `"result"`) {
+				t.Errorf("the work under way: %d %s", got.status, got.body)
+			}
+			within(t, patience, "the agent is retired", func() bool { return b.road.Lifecycle.Record("slow").Status == lifecycle.Retired })
+		})
 	}
-	within(t, patience, "the agent is retired", func() bool { return b.road.Lifecycle.Record("slow").Status == "retired" })
 }
 
 // TestLifecycle_OfTheGateway: the gateway's own document says how it stands, and a gateway that drains takes

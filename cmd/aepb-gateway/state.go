@@ -15,9 +15,11 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/breakers"
 	"github.com/aepb/aepb-gateway/gateway/config"
 	"github.com/aepb/aepb-gateway/gateway/conversation"
 	"github.com/aepb/aepb-gateway/gateway/idempotency"
+	agentlife "github.com/aepb/aepb-gateway/gateway/lifecycle"
 	"github.com/aepb/aepb-gateway/gateway/state"
 	"github.com/aepb/aepb-gateway/gateway/state/bolt"
 	"github.com/aepb/aepb-gateway/gateway/state/redis"
@@ -85,6 +87,7 @@ func openState(s settings) (kept, error) {
 	case s.redis != nil:
 		config := *s.redis
 		config.Bounds, config.Bulky, config.Keys = bounds, []string{store.KindTask}, s.stateKeys
+		config.Fleeting = []string{breakers.KindBreaker, agentlife.KindAgentWork}
 		store, err := redis.Open(config, redis.Deps{Now: time.Now, Logger: s.logger, Evicted: gone.note})
 		if err != nil {
 			return kept{}, err

@@ -269,8 +269,23 @@ func TestAttack_OneCallerOpensABreaker(t *testing.T) {
 	})
 }
 
-// TestHeard_Outcomes: a refusal that an agent means is an answer, and an error of its own a failure.
-func TestHeard_Outcomes(t *testing.T) {
+// TestStage_UnreachableForOne: that an agent cannot be reached is no caller's doing, so one caller who
+// meets it opens the breaker, also where others had answers before.
+func TestStage_UnreachableForOne(t *testing.T) {
+	t.Parallel()
+	a := &agent{}
+	a.is(good)
+	r := fleet(t, a, "one")[0]
+	_ = r.call(t.Context(), "spiffe://example.org/bob")
+	a.is(down)
+	r.times(t, 5)
+	if err := r.call(t.Context(), ann); refused(err) == 0 {
+		t.Errorf("after five failures of six calls: %v", err)
+	}
+}
+
+// TestReport_Outcomes: a refusal that an agent means is an answer, and an error of its own a failure.
+func TestReport_Outcomes(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		err   error

@@ -104,5 +104,5 @@ func (s *Service) workLeft(ctx context.Context, agent string) (bool, error) {
 			return true, err
 		}
 	}
-	return own > 0, err
+	return false, err // what is under way here is among them
 }

@@ -59,6 +59,14 @@ type store struct {
 	*state.Entries
 
 	fail func(what string) error
+	old  []state.Entry // what is listed in place of what there is; nil: that
+}
+
+func (s *store) List(ctx context.Context, kind, group, after string, limit int) ([]state.Entry, error) {
+	if kind == lifecycle.KindLifecycle && s.old != nil {
+		return s.old, nil
+	}
+	return s.Entries.List(ctx, kind, group, after, limit)
 }
 
 func (s *store) Swap(ctx context.Context, key state.EntryKey, old uint64, value []byte, until time.Time) (uint64, bool, error) {
@@ -87,7 +95,7 @@ func fleet(t *testing.T, e *evidence, fail func(string) error, names ...string) 
 	all := make([]*lifecycle.Service, len(names))
 	for i, name := range names {
 		if all[i], err = lifecycle.New(lifecycle.Deps{
-			Entries: &store{memory.Entries(), fail}, Evidence: func() lifecycle.Evidence { return e }, Metrics: metrics{},
+			Entries: &store{memory.Entries(), fail, nil}, Evidence: func() lifecycle.Evidence { return e }, Metrics: metrics{},
 			Identity: func(string) ect.Identity { return "spiffe://example.org/agent" }, Replica: name, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
 		}); err != nil {
 			t.Fatal(err)
@@ -221,6 +229,61 @@ func TestService_OneOfManyOrders(t *testing.T) {
 		if r := s.Record("pricing"); r.Term != uint64(made) || made == 0 {
 			t.Errorf("term %d after %d transitions", r.Term, made)
 		}
+	}
+}
+
+// TestService_WorkOfAReplicaThatWasLate: a replica that has work and did not look at the records for some
+// seconds keeps the agent from being retired.
+func TestService_WorkOfAReplicaThatWasLate(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		all := fleet(t, &evidence{}, never, "one", "two")
+		defer all[1].Enter("pricing")()
+		if _, _, err := all[0].Change(t.Context(), "pricing", order(states.Draining)); err != nil {
+			t.Fatal(err)
+		}
+		for range 4 {
+			step(t, all[:1])
+			time.Sleep(time.Second)
+		}
+		step(t, all[1:])
+		for range 10 {
+			step(t, all[:1])
+			time.Sleep(time.Second)
+		}
+		if r := all[0].Record("pricing"); r.Status != states.Draining {
+			t.Errorf("it is %s", r.Status)
+		}
+	})
+}
+
+// TestService_OldRecord: what a replica of the store has not heard of yet takes nothing back.
+func TestService_OldRecord(t *testing.T) {
+	t.Parallel()
+	memory, err := state.New(state.Config{}, state.Deps{Now: time.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries := &store{memory.Entries(), never, nil}
+	s, err := lifecycle.New(lifecycle.Deps{
+		Entries: entries, Evidence: func() lifecycle.Evidence { return &evidence{fail: never} }, Metrics: metrics{},
+		Identity: func(string) ect.Identity { return "" }, Replica: "one", Now: time.Now, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, to := range []states.Status{states.Deprecated, states.Draining} {
+		if _, _, err := s.Change(t.Context(), "pricing", order(to)); err != nil {
+			t.Fatal(err)
+		}
+		if entries.old == nil {
+			if entries.old, err = memory.Entries().List(t.Context(), lifecycle.KindLifecycle, "agents", "", 10); err != nil || len(entries.old) != 1 {
+				t.Fatalf("%v, %v", entries.old, err)
+			}
+		}
+	}
+	if err := s.Refresh(t.Context()); err != nil || s.Record("pricing").Status != states.Draining {
+		t.Errorf("after an old list it is %s, %v", s.Record("pricing").Status, err)
 	}
 }
 
