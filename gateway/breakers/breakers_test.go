@@ -95,8 +95,26 @@ func down(context.Context, outbound.Call) (outbound.Reply, error) {
 	return outbound.Reply{}, &transport.UnreachableError{Agent: "calculator", Err: io.EOF}
 }
 
+// slow is a store that many have read before one of them writes.
+type slow struct {
+	*state.Entries
+
+	delay time.Duration
+}
+
+func (s slow) Get(ctx context.Context, key state.EntryKey) (state.Entry, bool, error) {
+	entry, ok, err := s.Entries.Get(ctx, key)
+	time.Sleep(s.delay)
+	return entry, ok, err
+}
+
 // fleet makes replicas over one store.
 func fleet(t *testing.T, a *agent, names ...string) []*replica {
+	t.Helper()
+	return fleetOver(t, a, 0, names...)
+}
+
+func fleetOver(t *testing.T, a *agent, delay time.Duration, names ...string) []*replica {
 	t.Helper()
 	memory, err := state.New(state.Config{}, state.Deps{Now: time.Now})
 	if err != nil {
@@ -106,7 +124,7 @@ func fleet(t *testing.T, a *agent, names ...string) []*replica {
 	for i, name := range names {
 		r := &replica{calls: &a.calls}
 		if r.Set, err = breakers.New(breakers.Deps{
-			Entries: memory.Entries(), Sign: r.evidence.sign, Metrics: &r.metrics, Replica: name, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
+			Entries: slow{memory.Entries(), delay}, Sign: r.evidence.sign, Metrics: &r.metrics, Replica: name, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
 		}); err != nil {
 			t.Fatal(err)
 		}
@@ -201,7 +219,7 @@ func TestStage_OneProbeOfAllReplicas(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			a := &agent{}
 			a.is(down)
-			all := fleet(t, a, "one", "two", "three")
+			all := fleetOver(t, a, 10*time.Millisecond, "one", "two", "three")
 			for _, r := range all {
 				r.times(t, 5)
 			}

@@ -257,6 +257,30 @@ func TestService_WorkOfAReplicaThatWasLate(t *testing.T) {
 	})
 }
 
+// TestService_LostRace: an order that another was faster than is not announced, not even here, and is
+// judged once more after the other.
+func TestService_LostRace(t *testing.T) {
+	t.Parallel()
+	var all []*lifecycle.Service
+	faster := false
+	e := &evidence{}
+	all = fleet(t, e, func(what string) error {
+		if what != "before swap" || faster {
+			return nil
+		}
+		faster = true
+		_, _, err := all[1].Change(t.Context(), "pricing", order(states.Draining))
+		return err
+	}, "one", "two")
+	refused, _, err := all[0].Change(t.Context(), "pricing", order(states.Deprecated))
+	if _, ok := errors.AsType[*states.TransitionError](err); !ok || refused.Status != states.Draining {
+		t.Errorf("the slower order came to %+v, %v", refused, err)
+	}
+	if got := all[0].Record("pricing"); got.Status == states.Deprecated {
+		t.Errorf("it is announced as %+v", got)
+	}
+}
+
 // TestService_OldRecord: what a replica of the store has not heard of yet takes nothing back.
 func TestService_OldRecord(t *testing.T) {
 	t.Parallel()
