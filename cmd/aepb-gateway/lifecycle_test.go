@@ -156,8 +156,10 @@ func TestLifecycle_OfTheGateway(t *testing.T) {
 	if got := b.send(t, letter{method: http.MethodGet, at: "/.well-known/aepb"}); got.status != http.StatusGone || !strings.Contains(got.header.Get("Link"), "successor-version") {
 		t.Errorf("the document of a retired gateway: %d %v", got.status, got.header)
 	}
-	if got := b.send(t, b.sealed(t, letter{body: addBody(b.number())})); got.status != http.StatusGone {
-		t.Errorf("work for a retired gateway: %d %s", got.status, got.body)
+	for name, body := range map[string]string{"work": addBody(b.number()), "a task": `{"jsonrpc":"2.0","id":"1","method":"GetTask","params":{"id":"x"}}`} {
+		if got := b.send(t, b.sealed(t, letter{body: body})); got.status != http.StatusGone {
+			t.Errorf("%s at a retired gateway: %d %s", name, got.status, got.body)
+		}
 	}
 }
 

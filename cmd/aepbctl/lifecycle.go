@@ -8,10 +8,14 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"os"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/aepb/aepb-gateway/gateway/directory"
+	"github.com/aepb/aepb-gateway/lifecycle"
 )
 
 // lifecycleState is what the admin API says of one.
@@ -34,7 +38,7 @@ func lifecycleCommand(t *target) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "lifecycle", Short: "How agents and the gateway itself stand: active, deprecated, draining, retired", Args: cobra.NoArgs, RunE: help,
 	}
-	cmd.AddCommand(lifecycleShow(t))
+	cmd.AddCommand(lifecycleShow(t), lifecycleCheck())
 	for _, verb := range []struct{ name, to, short string }{
 		{"deprecate", "deprecated", "Announce that an agent will go: it works on, and all its answers say so"},
 		{"drain", "draining", "Take no new work for an agent; what is under way is finished, then it is retired"},
@@ -64,6 +68,36 @@ func lifecycleShow(t *target) *cobra.Command {
 				return err
 			}
 			return t.show(cmd, one, func(w io.Writer) error { return printLifecycles(w, []lifecycleState{one}) })
+		},
+	}
+}
+
+// lifecycleCheck holds a new capability document against the one before it.
+func lifecycleCheck() *cobra.Command {
+	return &cobra.Command{
+		Use: "check OLD NEW", Args: cobra.ExactArgs(2),
+		Short: "Check two capability documents (files): what breaks callers needs a higher major version",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var versions [2]lifecycle.Description
+			for i, file := range args {
+				text, err := os.ReadFile(file)
+				if err != nil {
+					return err
+				}
+				doc, err := directory.ParseDocument(text, true)
+				if err != nil {
+					return fmt.Errorf("%s: %w", file, err)
+				}
+				versions[i] = lifecycle.Description{Version: doc.Lifecycle.Version, Level: int(doc.Level)}
+				for _, e := range doc.Protocols {
+					versions[i].Protocols = append(versions[i].Protocols, string(e.Binding)+" "+e.Version)
+				}
+			}
+			if err := lifecycle.CheckVersion(versions[0], versions[1]); err != nil {
+				return err
+			}
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s may follow %s\n", word(versions[1].Version), word(versions[0].Version))
+			return err
 		},
 	}
 }
