@@ -3,7 +3,6 @@ package breaker
 import (
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 )
 
@@ -77,22 +76,4 @@ func (c Config) Check() error {
 		}
 	}
 	return nil
-}
-
-// ParseThreshold reads atd.circuit_threshold (ATD, Circuit Breaker Policy
-// Configuration), a decimal above 0 and at most 1 of at most three decimals, such as
-// 0.5, and gives it in thousandths. Its error is a *[RangeError].
-func ParseThreshold(text string) (int, error) {
-	whole, decimals, point := strings.Cut(text, ".")
-	digits := func(s string) bool { return strings.Trim(s, "0123456789") == "" }
-	if (whole == "0" || whole == "1") && len(decimals) <= 3 && digits(decimals) && point == (decimals != "") {
-		value, err := strconv.Atoi(whole + (decimals + "000")[:3])
-		if err == nil && value >= 1 && value <= maxThreshold {
-			return value, nil
-		}
-	}
-	return 0, &RangeError{
-		Field: "atd.circuit_threshold", Value: text[:min(len(text), 40)],
-		Want: "a decimal above 0 and at most 1 with at most three decimals, such as 0.5",
-	}
 }
