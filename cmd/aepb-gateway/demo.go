@@ -10,11 +10,14 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/aepb/aepb-gateway/cmd/aepb-gateway/demo"
+	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/config"
 	"github.com/aepb/aepb-gateway/gateway/httpapi"
@@ -23,25 +26,41 @@ import (
 const (
 	demoTrustDomain = "demo.aepb"
 	demoLimit       = time.Minute
+	sceneFailure    = "failure" // the only scene beside the main one
 )
 
 func demoCommand() *cobra.Command {
 	var asJSON, keep bool
+	var scene string
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Translate between a real A2A agent and a real MCP server, and verify the proof",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return runDemo(cmd.Context(), asJSON, keep, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			return runDemo(cmd.Context(), scene, asJSON, keep, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON document")
 	cmd.Flags().BoolVar(&keep, "keep", false, "keep running, and print how to reach everything")
+	cmd.Flags().Func("scene", "play the scene of this `name` instead: "+sceneFailure+" (an agent breaks, recovers, and is retired)", func(name string) error {
+		if scene = name; name != sceneFailure {
+			return errors.New("there is no such scene")
+		}
+		return nil
+	})
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		if strings.Contains(err.Error(), "--scene") {
+			return fmt.Errorf("%w; the scenes are: %s", err, sceneFailure)
+		}
+		return err
+	})
+	cmd.MarkFlagsMutuallyExclusive("scene", "json") // whose document is of the main one
+	cmd.MarkFlagsMutuallyExclusive("scene", "keep")
 	return cmd
 }
 
 // runDemo plays the demo in a folder of its own, which it removes at the end.
-func runDemo(ctx context.Context, asJSON, keep bool, stdout, stderr io.Writer) (err error) {
+func runDemo(ctx context.Context, scene string, asJSON, keep bool, stdout, stderr io.Writer) (err error) {
 	httpapi.Quiet()
 	dir, err := os.MkdirTemp("", "aepb-demo-")
 	if err != nil {
@@ -53,6 +72,10 @@ func runDemo(ctx context.Context, asJSON, keep bool, stdout, stderr io.Writer) (
 		return err
 	}
 	d := &demoGateway{material: material, dir: dir, logs: stderr}
+	if scene != "" {
+		d.recorded = make(chan string, 256)
+		d.logs = io.Discard // the scene shows what it would say
+	}
 	defer func() { err = errors.Join(err, d.stop()) }()
 	stage, err := demo.Open(ctx, demo.Deps{Development: material, Start: d.start})
 	if err != nil {
@@ -61,6 +84,11 @@ func runDemo(ctx context.Context, asJSON, keep bool, stdout, stderr io.Writer) (
 	defer func() { err = errors.Join(err, closeStage(ctx, stage)) }()
 	play, cancel := context.WithTimeout(ctx, demoLimit)
 	defer cancel()
+	if scene != "" {
+		return stage.PlayFailure(play, demo.Failure{
+			Admin: d.at.Admin, Token: d.token, Ahead: func(by time.Duration) { d.ahead.Add(int64(by)) }, Recorded: d.recorded, Out: stdout,
+		})
+	}
 	report, failure := stage.Play(play)
 	if err := printReport(report, asJSON, stdout); err != nil {
 		return errors.Join(failure, err)
@@ -93,6 +121,9 @@ type demoGateway struct {
 	material *identity.Development
 	dir      string
 	logs     io.Writer
+	token    string
+	recorded chan string  // what is recorded, for a scene; nil: for the main one
+	ahead    atomic.Int64 // nanoseconds by which the clock of the circuit breakers is ahead
 	at       addresses
 	cancel   context.CancelFunc
 	done     chan error
@@ -112,14 +143,18 @@ func (d *demoGateway) start(ctx context.Context, agents []demo.Agent) (string, e
 	for _, a := range agents {
 		known.Agents[a.Name] = config.Agent{ID: string(a.SVID.ID), Endpoints: []config.Endpoint{{Binding: a.Binding, URL: a.URL}}}
 	}
-	token := rand.Text()
-	s, err := devSettings(d.material, known, d.at, token, d.logs)
+	d.token = rand.Text()
+	s, err := devSettings(d.material, known, d.at, d.token, d.logs)
 	if err != nil {
 		return "", errors.Join(err, public.Close(), admin.Close())
 	}
+	if d.recorded != nil {
+		s.clock = func() time.Time { return time.Now().Add(time.Duration(d.ahead.Load())) }
+		s.observe = func(k *kept) { k.evidence = recorder{k.evidence, d.recorded} }
+	}
 	service, err := wire(s)
 	if err == nil {
-		err = errors.Join(d.at.save(d.dir), os.WriteFile(filepath.Join(d.dir, "admin-token"), []byte(token+"\n"), 0o600))
+		err = errors.Join(d.at.save(d.dir), os.WriteFile(filepath.Join(d.dir, "admin-token"), []byte(d.token+"\n"), 0o600))
 	}
 	if err != nil {
 		return "", errors.Join(err, public.Close(), admin.Close())
@@ -128,6 +163,24 @@ func (d *demoGateway) start(ctx context.Context, agents []demo.Agent) (string, e
 	d.done = make(chan error, 1)
 	go func() { d.done <- service.run(ctx, public, admin) }()
 	return d.at.Public, nil
+}
+
+// recorder is a store that says what is recorded, while there is place for it.
+type recorder struct {
+	ect.Store
+	recorded chan<- string
+}
+
+// Put implements ect.Store.
+func (s recorder) Put(ctx context.Context, r ect.Record) error {
+	err := s.Store.Put(ctx, r)
+	if err == nil {
+		select {
+		case s.recorded <- r.Compact:
+		default:
+		}
+	}
+	return err
 }
 
 // stop ends the gateway and waits for it.

@@ -15,8 +15,12 @@ import (
 // newBreakers makes the circuit breakers of all that is sent. Nothing is sent before the
 // gateway that signs for them is built.
 func (out *service) newBreakers(state kept) (*breakers.Set, error) {
+	now := out.settings.clock
+	if now == nil {
+		now = time.Now
+	}
 	return breakers.New(breakers.Deps{
-		Entries: state.entries, Metrics: out.metrics.Agents(), Replica: string(ect.NewID()), Now: time.Now, Logger: out.logger,
+		Entries: state.entries, Metrics: out.metrics.Agents(), Replica: string(ect.NewID()), Now: now, Logger: out.logger,
 		Sign: func(ctx context.Context, act ect.Act, ext ect.Ext) (string, error) {
 			return out.road.Parts().Evidence.State(ctx, attest.Statement{Act: act, Ext: ext})
 		},

@@ -69,8 +69,9 @@ type settings struct {
 	datagrams net.PacketConn // nil: not in datagrams
 	also      []speaker      // protocols beside those that everybody speaks
 
-	observe func(*kept) // sees what is stored; nil: nothing does
-	epoch   time.Time   // since when state in memory knows every use of a token; zero: since now
+	observe func(*kept)      // sees what is stored; nil: nothing does
+	epoch   time.Time        // since when state in memory knows every use of a token; zero: since now
+	clock   func() time.Time // of circuit breakers; nil: time.Now
 }
 
 // service is everything that was built, ready to be served.

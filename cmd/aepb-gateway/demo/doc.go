@@ -5,4 +5,6 @@
 // everything that the gateway proved is checked from the outside: signatures,
 // lineage, and every hash against the octets that were really on the wire.
 // The demo succeeds only if all of it holds.
+//
+// In the scene of an agent that fails, one of the agents breaks, recovers and is retired.
 package demo

@@ -76,6 +76,9 @@ func NewMCPServer(ctx context.Context, d MCPDeps) (*MCPServer, error) {
 // URL is the server's endpoint.
 func (s *MCPServer) URL() string { return s.server.base + "/mcp" }
 
+// Break has the server answer every request with 500, or no longer.
+func (s *MCPServer) Break(broken bool) { s.server.broken.Store(broken) }
+
 // Received returns the newest requests that reached the server, oldest first.
 func (s *MCPServer) Received() []Received { return s.server.journal.snapshot() }
 

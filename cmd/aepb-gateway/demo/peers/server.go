@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -36,6 +37,7 @@ type server struct {
 	base    string // https://127.0.0.1:PORT
 	http    *http.Server
 	journal journal
+	broken  atomic.Bool // answers every request with 500
 	serving sync.WaitGroup
 	failed  error // why serving ended, if not because of stop; read after serving.Wait
 }
@@ -54,8 +56,15 @@ func (s *server) listen(ctx context.Context, d Deps, handler func(base string) h
 	conf := d.TLS.Clone()
 	conf.MinVersion = tls.VersionTLS13
 	s.base = "https://" + ln.Addr().String()
+	well := s.journal.middleware(handler(s.base))
 	s.http = &http.Server{
-		Handler:           s.journal.middleware(handler(s.base)),
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if s.broken.Load() {
+				http.Error(w, "out of order", http.StatusInternalServerError)
+				return
+			}
+			well.ServeHTTP(w, r)
+		}),
 		TLSConfig:         conf,
 		ReadHeaderTimeout: 10 * time.Second,
 		ErrorLog:          slog.NewLogLogger(d.logger().Handler(), slog.LevelWarn),

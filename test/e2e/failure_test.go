@@ -1,0 +1,53 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"testing"
+)
+
+// demoRetires: the scene shows each state of an agent that breaks, recovers and is retired,
+// in this order, what its callers are told then, and the evidence of it.
+func demoRetires(t *testing.T, bin string) {
+	t.Helper()
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), demoLimit)
+	defer cancel()
+	var stderr bytes.Buffer
+	cmd := exec.CommandContext(ctx, filepath.Join(bin, "aepb-gateway"), "demo", "--scene", "failure")
+	cmd.Stderr = &stderr
+	printed, err := cmd.Output()
+	if err != nil || stderr.Len() != 0 {
+		t.Fatalf("%v\n%s\n%s", err, printed, stderr.String())
+	}
+	rest := printed
+	for _, want := range []string{
+		`(?m)^1\. .*breaks`, `200 OK`,
+		`500 Internal`, `500 Internal`, `500 Internal`, `500 Internal`, `500 Internal`,
+		`the breaker is open`, `● atd:circuit_open \{.*"atd.downstream_agent":"spiffe://demo.aepb/agents/calculator","atd.error_rate":1,"atd.window_s":60\}`,
+		`503 Service Unavailable .*"retryDelay":"30s".*"circuit_open"`, `Retry-After: 30\n`,
+		`(?m)^2\. .*mended`, `200 OK`, `the breaker is closed`, `● atd:circuit_close \{.*"atd.cooldown_s":30,`,
+		`(?m)^3\. .*deprecates`, `● aepb:lifecycle_change .*"aepb.to_state":"deprecated"`,
+		`200 OK`, `Deprecation: @\d+\n`, `Sunset: .* GMT\n`, `Link: <https://.*>; rel="successor-version"\n`,
+		`(?m)^4\. .*drains`, `● aepb:lifecycle_change .*"aepb.forced":true.*"aepb.to_state":"draining"`,
+		`503 Service Unavailable .*"code":"draining"`, `Retry-After: \d+\n`, `Location: https://`,
+		`(?m)^5\. .*retired`, `● aepb:shutdown \{`, `● aepb:lifecycle_change .*"aepb.to_state":"retired"`,
+		`410 Gone`, `Link: <https://.*>; rel="successor-version"\n`,
+		`(?m)^● atd:circuit_open .*verified\n` +
+			`● atd:circuit_close .*verified\n` +
+			`● aepb:lifecycle_change .*verified\n` +
+			`● aepb:lifecycle_change .*verified\n` +
+			`● aepb:shutdown .*verified\n` +
+			`● aepb:lifecycle_change .*verified\n` +
+			`All 6 ECTs`,
+	} {
+		at := regexp.MustCompile(want).FindIndex(rest)
+		if at == nil {
+			t.Fatalf("no %s in the rest of\n%s", want, printed)
+		}
+		rest = rest[at[1]:]
+	}
+}
