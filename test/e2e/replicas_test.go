@@ -30,7 +30,7 @@ type replica struct {
 	name, config, public, uacp string
 }
 
-// fleet is gateways of production over one Redis, with one agent called "slow".
+// fleet is gateways of production over one Redis.
 type fleet struct {
 	trust    *devgateway.Trust
 	binary   string
@@ -39,9 +39,13 @@ type fleet struct {
 	operator *http.Client // who operates and audits
 }
 
-// newFleet starts the gateways; agentAt is where the agent's MCP server is.
-func newFleet(t *testing.T, trust *devgateway.Trust, agentAt string, names ...string) *fleet {
+// newFleet starts as many gateways; agents are where MCP servers are, by name.
+func newFleet(t *testing.T, trust *devgateway.Trust, many int, agents map[string]string) *fleet {
 	t.Helper()
+	var listed strings.Builder
+	for name, at := range agents {
+		fmt.Fprintf(&listed, "  %s: {callers: [\"spiffe://%s/caller/client\"], endpoints: [{binding: mcp-v1, url: %q}]}\n", name, trust.TrustDomain(), at)
+	}
 	dir := t.TempDir()
 	redis, err := redisserver.Start(t.Context(), filepath.Join(dir, "redis"))
 	t.Cleanup(func() {
@@ -57,14 +61,15 @@ func newFleet(t *testing.T, trust *devgateway.Trust, agentAt string, names ...st
 	key := filepath.Join(dir, "state-key")
 	must(t, os.WriteFile(key, seal.NewKey(), 0o600))
 	must(t, writeAINPKey(filepath.Join(dir, "ainp.pem")))
-	for _, name := range names {
+	for i := range many {
+		name := "replica-" + strconv.Itoa(i+1)
 		r := &replica{name: name, public: freeLoopback(t), uacp: freeLoopback(t)}
 		at := filepath.Join(dir, name)
 		must(t, os.Mkdir(at, 0o700))
 		must(t, trust.Replica(at))
 		r.config = filepath.Join(at, "gateway.yaml")
 		must(t, os.WriteFile(r.config, []byte(strings.NewReplacer("DIR", at, "ALL", dir, "PUBLIC", r.public, "UACP", r.uacp, "KEY", key,
-			"REDIS", redis.Address(), "REPLICAS", strconv.Itoa(len(names)), "AGENT", agentAt, "DOMAIN", trust.TrustDomain()).Replace(`
+			"REDIS", redis.Address(), "REPLICAS", strconv.Itoa(many), "AGENTS", listed.String(), "DOMAIN", trust.TrustDomain()).Replace(`
 public_url: https://PUBLIC
 listen: {public: "PUBLIC", admin: "127.0.0.1:0", uacp: "UACP"}
 identity: {trust_domain: DOMAIN, certificate: DIR/gateway.pem, key: DIR/gateway-key.pem, bundle: DIR/ca.pem}
@@ -74,8 +79,8 @@ timeout: 60s
 shutdown_delay: 100ms
 limits: {rate: 10000, burst: 10000}
 state: {key: KEY, redis: {plaintext: loopback, max_replicas: REPLICAS, addresses: ["REDIS"]}}
-agents: {slow: {callers: ["spiffe://DOMAIN/caller/client"], endpoints: [{binding: mcp-v1, url: "AGENT"}]}}
-`)), 0o600))
+agents:
+AGENTS`)), 0o600))
 		f.replicas = append(f.replicas, r)
 		f.start(t, r)
 		t.Cleanup(func() {
@@ -159,8 +164,8 @@ type standing struct {
 	Term                           uint64
 }
 
-// listed is how the agent stands at a replica; the zero value: it was never changed.
-func (f *fleet) listed(ctx context.Context, r *replica) (standing, error) {
+// listed is how an agent stands at a replica; the zero value: it was never changed.
+func (f *fleet) listed(ctx context.Context, r *replica, agent string) (standing, error) {
 	got, err := ask(ctx, f.operator, http.MethodGet, r.Admin+"/api/lifecycles", "", nil)
 	var list struct {
 		Lifecycles []struct {
@@ -172,19 +177,19 @@ func (f *fleet) listed(ctx context.Context, r *replica) (standing, error) {
 		err = json.Unmarshal([]byte(got.body), &list)
 	}
 	for _, one := range list.Lifecycles {
-		if one.Agent == "slow" {
+		if one.Agent == agent {
 			return one.standing, err
 		}
 	}
 	return standing{}, err
 }
 
-// stands waits until the agent stands so at a replica, and returns how.
-func (f *fleet) stands(t *testing.T, r *replica, what string, so func(standing) bool) (now standing) {
+// stands waits until an agent stands so at a replica, and returns how.
+func (f *fleet) stands(t *testing.T, r *replica, agent, what string, so func(standing) bool) (now standing) {
 	t.Helper()
-	err := wait.Until(t.Context(), "at "+r.name+" the agent is "+what, func() bool {
+	err := wait.Until(t.Context(), "at "+r.name+" "+agent+" is "+what, func() bool {
 		var err error
-		now, err = f.listed(t.Context(), r)
+		now, err = f.listed(t.Context(), r, agent)
 		return err == nil && so(now)
 	})
 	if err != nil {
@@ -193,9 +198,9 @@ func (f *fleet) stands(t *testing.T, r *replica, what string, so func(standing) 
 	return now
 }
 
-// drain is the order to drain the agent, and what the replica answers.
-func (f *fleet) drain(ctx context.Context, r *replica) (s standing, err error) {
-	got, err := ask(ctx, f.operator, http.MethodPost, r.Admin+"/api/agents/slow/lifecycle",
+// drain is the order to drain an agent, and what the replica answers.
+func (f *fleet) drain(ctx context.Context, r *replica, agent string) (s standing, err error) {
+	got, err := ask(ctx, f.operator, http.MethodPost, r.Admin+"/api/agents/"+agent+"/lifecycle",
 		`{"to":"draining","reason":"replaced","successor":"`+successor+`","force":true}`, nil)
 	if err == nil && got.status != http.StatusOK {
 		err = fmt.Errorf("%d %s", got.status, got.body)

@@ -25,9 +25,11 @@ import (
 // speaker calls the agent's tool over one protocol, by hand.
 type speaker struct {
 	protocol string
-	call     func(ctx context.Context, r *replica, message string) (answer, error)
-	// draining and retired are what the protocol's own error holds.
+	call     func(ctx context.Context, r *replica, agent, message string) (answer, error)
+	// draining and retired are what the protocol's own error holds, gone is the status of the
+	// latter: with JSON-RPC it is in the error.
 	draining, retired []string
+	gone              int
 	http              bool // its answers have headers that advise
 }
 
@@ -41,30 +43,30 @@ func (f *fleet) speakers(t *testing.T) []speaker {
 	must(t, err)
 	minter, err := devgateway.NewMinterOf(svid, f.trust.GatewayID())
 	must(t, err)
-	post := func(path string, header http.Header, body func(message string) string) func(context.Context, *replica, string) (answer, error) {
-		return func(ctx context.Context, r *replica, message string) (answer, error) {
-			return ask(ctx, f.caller, http.MethodPost, r.Process.Public+path, body(message), header)
+	post := func(door string, header http.Header, body func(message string) string) func(context.Context, *replica, string, string) (answer, error) {
+		return func(ctx context.Context, r *replica, agent, message string) (answer, error) {
+			return ask(ctx, f.caller, http.MethodPost, r.Process.Public+"/agents/"+agent+door, body(message), header)
 		}
 	}
 	const draining, retired = `"code":"draining","status":503`, `"code":"retired","status":410`
 	return []speaker{
-		{"A2A", post("/agents/slow/a2a", http.Header{"A2A-Version": {"1.0"}}, a2aCall), []string{draining, `"retryDelay":"`}, []string{retired}, true},
-		{"MCP", post("/agents/slow/mcp", mcpHeader(), mcpCall), []string{draining, `"retryAfterMs":`}, []string{retired}, true},
-		{"AINP", post("/agents/slow/ainp", nil, func(message string) string { return ainpCall(key, message) }), []string{draining}, []string{retired}, true},
-		{"µACP", func(ctx context.Context, r *replica, message string) (answer, error) {
-			return uacpCall(ctx, f.trust, svid, r.uacp, `{"aepb":{"id":42},"body":`+uacpBody(message)+`}`)
-		}, []string{draining}, []string{retired}, false},
-		{"bare µACP", func(ctx context.Context, r *replica, message string) (answer, error) {
-			return uacpCall(ctx, f.trust, svid, r.uacp, uacpBody(message))
-		}, []string{"is draining"}, []string{"is retired"}, false},
-		{"SLIM over HTTP", func(ctx context.Context, r *replica, message string) (answer, error) {
+		{"A2A", post("/a2a", http.Header{"A2A-Version": {"1.0"}}, a2aCall), []string{draining, `"retryDelay":"`}, []string{retired}, http.StatusOK, true},
+		{"MCP", post("/mcp", mcpHeader(), mcpCall), []string{draining, `"retryAfterMs":`}, []string{retired}, http.StatusOK, true},
+		{"AINP", post("/ainp", nil, func(message string) string { return ainpCall(key, message) }), []string{draining, `"retry_after_ms":`}, []string{retired}, http.StatusGone, true},
+		{"µACP", func(ctx context.Context, r *replica, agent, message string) (answer, error) {
+			return uacpCall(ctx, f.trust, svid, r.uacp, agent, `{"aepb":{"id":42},"body":`+uacpBody(message)+`}`)
+		}, []string{draining, `"retry_after_ns":`}, []string{retired}, http.StatusServiceUnavailable, false},
+		{"bare µACP", func(ctx context.Context, r *replica, agent, message string) (answer, error) {
+			return uacpCall(ctx, f.trust, svid, r.uacp, agent, uacpBody(message))
+		}, []string{"is draining"}, []string{"is retired"}, http.StatusServiceUnavailable, false},
+		{"SLIM over HTTP", func(ctx context.Context, r *replica, agent, message string) (answer, error) {
 			body := a2aCall(message)
 			token, err := minter.Mint(body, uuid.NewString(), time.Hour)
 			if err != nil {
 				return answer{}, err
 			}
-			return ask(ctx, f.caller, http.MethodPost, r.Process.Public+"/aepb/translate?from=slim-v1&dest=slow", body, http.Header{"Execution-Context": {token}})
-		}, []string{`"code":"draining"`}, []string{`"code":"retired"`}, true},
+			return ask(ctx, f.caller, http.MethodPost, r.Process.Public+"/aepb/translate?from=slim-v1&dest="+agent, body, http.Header{"Execution-Context": {token}})
+		}, []string{`"code":"draining"`}, []string{`"code":"retired"`}, http.StatusGone, true},
 	}
 }
 
@@ -109,7 +111,7 @@ func ainpCall(key ed25519.PrivateKey, message string) string {
 func uacpBody(message string) string { return strings.Replace(mcpCall(message), `"id":1`, `"id":42`, 1) }
 
 // uacpCall makes a call over a µACP connection of its own.
-func uacpCall(ctx context.Context, trust *devgateway.Trust, svid tls.Certificate, at, payload string) (answer, error) {
+func uacpCall(ctx context.Context, trust *devgateway.Trust, svid tls.Certificate, at, agent, payload string) (answer, error) {
 	const asJSON = 1
 	frame, err := uacp.Frame{Verb: uacp.Ask, QoS: 1, ID: 42, Payload: []byte(payload), Options: []uacp.Option{
 		{Type: uacp.OptTopic, Value: []byte(uacp.TopicCall)}, {Type: uacp.OptContentType, Value: binary.BigEndian.AppendUint32(nil, asJSON)},
@@ -119,7 +121,7 @@ func uacpCall(ctx context.Context, trust *devgateway.Trust, svid tls.Certificate
 	}
 	conn, err := (&tls.Dialer{Config: &tls.Config{
 		RootCAs: trust.Roots(), Certificates: []tls.Certificate{svid}, MinVersion: tls.VersionTLS13, NextProtos: []string{tuacp.Protocol},
-		ServerName: "slow.localhost", InsecureSkipVerify: true, // the name of an agent is in no certificate
+		ServerName: agent + ".localhost", InsecureSkipVerify: true, // the name of an agent is in no certificate
 	}}).DialContext(ctx, "tcp", at)
 	if err != nil {
 		return answer{}, err
@@ -134,6 +136,9 @@ func uacpCall(ctx context.Context, trust *devgateway.Trust, svid tls.Certificate
 		return answer{}, err
 	}
 	reply := make([]byte, binary.BigEndian.Uint16(head[:]))
-	_, err = io.ReadFull(conn, reply)
-	return answer{body: string(reply)}, err
+	if _, err := io.ReadFull(conn, reply); err != nil {
+		return answer{}, err
+	}
+	said, err := uacp.ParseFrame(reply)
+	return answer{status: int(said.Code>>6)*100 + 300 + int(said.Code&63), body: string(reply)}, err
 }
