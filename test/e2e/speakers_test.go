@@ -108,7 +108,9 @@ func ainpCall(key ed25519.PrivateKey, message string) string {
 }
 
 // uacpBody is a call as MCP says it, which µACP carries.
-func uacpBody(message string) string { return strings.Replace(mcpCall(message), `"id":1`, `"id":42`, 1) }
+func uacpBody(message string) string {
+	return strings.Replace(mcpCall(message), `"id":1`, `"id":42`, 1)
+}
 
 // uacpCall makes a call over a µACP connection of its own.
 func uacpCall(ctx context.Context, trust *devgateway.Trust, svid tls.Certificate, at, agent, payload string) (answer, error) {
