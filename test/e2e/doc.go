@@ -14,6 +14,11 @@
 // serve_test.go and readme_test.go are the agents, the production gateway and the
 // README behind them. demo_test.go reads what the demo prints.
 //
+// What only several replicas can show is tested without stories: replicas_test.go runs them
+// over one Redis, speakers_test.go calls them in every protocol by hand, without a SLIM node
+// (test/slim has one), and worker_test.go is the agent. lifecycle_test.go and
+// lifecycle_kill_test.go retire agents, breaker_test.go has one fail.
+//
 // Alternative considered: calling the commands' functions in the test process.
 // That is faster, but exit codes, signals, standard streams and file modes are
 // what a user meets, and they would go untested.
