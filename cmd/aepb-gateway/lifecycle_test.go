@@ -72,6 +72,9 @@ func TestLifecycle_OfAnAgent(t *testing.T) {
 	})
 	for name, l := range map[string]letter{
 		"work":     b.sealed(t, letter{body: addBody(b.number())}),
+		"A2A":      {at: doorA2A, body: addBody(b.number())},
+		"MCP":      {at: "/agents/calculator/mcp", body: callBody("add", "x"), header: mirror("tools/call", "add")},
+		"A2A REST": {at: doorA2A + "/message:send", body: `{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"hi"}]}}`},
 		"the card": {method: http.MethodGet, at: doorA2A + "/.well-known/agent-card.json"},
 	} {
 		got := b.send(t, l)

@@ -200,7 +200,7 @@ func statusOf(p problem.Problem) int {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusMethodNotAllowed,
 		http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType,
 		http.StatusTooManyRequests, http.StatusRequestHeaderFieldsTooLarge,
-		http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		http.StatusServiceUnavailable, http.StatusGatewayTimeout, http.StatusGone:
 		return p.Status
 	}
 	if p.Code == problem.CodeUnknownAgent || p.Code == problem.CodeECTInvalid || p.Code == problem.CodeIdentityInvalid {

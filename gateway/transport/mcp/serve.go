@@ -311,7 +311,7 @@ func status(err error, p problem.Problem, protocol int) int {
 	}
 	switch p.Status {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType,
-		http.StatusTooManyRequests, http.StatusRequestHeaderFieldsTooLarge, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		http.StatusTooManyRequests, http.StatusRequestHeaderFieldsTooLarge, http.StatusServiceUnavailable, http.StatusGatewayTimeout, http.StatusGone:
 		return p.Status
 	case http.StatusNotFound:
 		if p.Code == problem.CodeUnknownAgent {
