@@ -50,8 +50,8 @@ type Set struct {
 	deps    Deps
 	circuit atomic.Pointer[breaker.Config]
 
-	mu       sync.Mutex
-	all      map[string]*destination
+	mu       sync.RWMutex
+	all      map[key]*destination
 	openings breaker.Openings // of agents and gateways that are listed
 	watchers map[chan Event]struct{}
 }
@@ -61,7 +61,7 @@ func New(deps Deps) (*Set, error) {
 	if deps.Entries == nil || deps.Sign == nil || deps.Metrics == nil || deps.Replica == "" || deps.Now == nil || deps.Logger == nil {
 		return nil, errors.New("breakers: incomplete Deps: every field is required")
 	}
-	s := &Set{deps: deps, all: map[string]*destination{}, watchers: map[chan Event]struct{}{}}
+	s := &Set{deps: deps, all: map[key]*destination{}, watchers: map[chan Event]struct{}{}}
 	s.Configure(policy.Circuit{})
 	return s, nil
 }
@@ -104,51 +104,59 @@ func targetOf(call outbound.Call) Target {
 	return t
 }
 
+// key names a breaker.
+type key struct{ kind, name string }
+
 // names are the key of a breaker, and how its destination is called in evidence.
-func (t Target) names() (key, downstream string) {
+func (t *Target) names() (k key, downstream string) {
 	switch t.Kind {
 	case outbound.Webhook, outbound.Callback:
 		u, err := url.Parse(t.URL)
 		if err != nil {
-			return "", ""
+			return key{"host", ""}, ""
 		}
-		return "host " + u.Host, u.Host
+		return key{"host", u.Host}, u.Host
 	case outbound.Peer:
-		return "gateway " + string(t.Endpoint.ID), string(t.Endpoint.ID)
+		return key{"gateway", string(t.Endpoint.ID)}, string(t.Endpoint.ID)
 	default:
 		if t.Endpoint.ID != "" {
-			return "agent " + t.Endpoint.Agent, string(t.Endpoint.ID)
+			return key{"agent", t.Endpoint.Agent}, string(t.Endpoint.ID)
 		}
-		return "agent " + t.Endpoint.Agent, t.Endpoint.Agent
+		return key{"agent", t.Endpoint.Agent}, t.Endpoint.Agent
 	}
 }
 
 // listed: an operator named it.
-func (t Target) listed() bool {
+func (t *Target) listed() bool {
 	return t.Kind != outbound.Webhook && t.Kind != outbound.Callback && !strings.Contains(t.Endpoint.Agent, "/")
 }
 
 // find is the breaker of a target; nil: it has none, since all there may be are in use.
-func (s *Set) find(t Target) *destination {
-	key, downstream := t.names()
+func (s *Set) find(t *Target) *destination {
+	k, downstream := t.names()
+	s.mu.RLock()
+	d := s.all[k]
+	s.mu.RUnlock()
+	if d != nil {
+		return d
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	d := s.all[key]
-	if d == nil {
+	if d = s.all[k]; d == nil {
 		if len(s.all) >= maxDestinations && !s.makeSpace() {
 			return nil
 		}
-		d = &destination{set: s, key: key, downstream: downstream, label: t.Label, listed: t.listed()}
-		s.all[key] = d
+		d = &destination{set: s, key: k, downstream: downstream, label: t.Label, listed: t.listed()}
+		s.all[k] = d
 	}
 	return d
 }
 
-// makeSpace takes out a breaker that is closed.
+// makeSpace takes out a breaker that is closed, of a destination that no operator listed.
 func (s *Set) makeSpace() bool {
-	for key, d := range s.all {
-		if d.idle() {
-			delete(s.all, key)
+	for k, d := range s.all {
+		if !d.listed && d.idle() {
+			delete(s.all, k)
 			return true
 		}
 	}
@@ -158,7 +166,8 @@ func (s *Set) makeSpace() bool {
 // Stage is the stage of the sender chain. Its own error is a *[problem.CircuitOpenError].
 func (s *Set) Stage(next outbound.Sender) outbound.Sender {
 	return outbound.SendFunc(func(ctx context.Context, call outbound.Call) (outbound.Reply, error) {
-		d := s.find(targetOf(call))
+		target := targetOf(call)
+		d := s.find(&target)
 		if d == nil {
 			return next.Send(ctx, call)
 		}
@@ -192,7 +201,7 @@ func (s *Set) Report(ctx context.Context, t Target, err error) {
 	if s == nil {
 		return
 	}
-	if d := s.find(t); d != nil {
+	if d := s.find(&t); d != nil {
 		d.count(ctx, t.Endpoint.Caller, err)
 	}
 }

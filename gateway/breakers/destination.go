@@ -13,10 +13,11 @@ import (
 
 // destination is the breaker of one destination.
 type destination struct {
-	set             *Set
-	key, downstream string
-	label           string
-	listed          bool // an operator named it
+	set        *Set
+	key        key
+	downstream string
+	label      string
+	listed     bool // an operator named it
 
 	mu       sync.Mutex
 	breaker  breaker.Breaker

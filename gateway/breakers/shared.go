@@ -20,7 +20,7 @@ const (
 )
 
 func (d *destination) sharedKey() state.EntryKey {
-	return state.EntryKey{Kind: KindBreaker, Group: d.key, ID: KindBreaker}
+	return state.EntryKey{Kind: KindBreaker, Group: d.key.kind + " " + d.key.name, ID: KindBreaker}
 }
 
 // read is what the replicas share; the zero revision: nothing, or nothing that can be read.
