@@ -213,9 +213,8 @@ func (out *service) addedTo(state kept) listing.Deps {
 	return deps
 }
 
-// configured gives the directory the agents, peers and rules of the configuration, looks
-// how agents stand, which is to be known before the first call, and begins to look after
-// the tasks of lost replicas.
+// configured gives the directory what is configured, looks how agents stand before the
+// first call, and begins to look after the tasks of lost replicas.
 func (out *service) configured(s settings) error {
 	if err := out.road.TakeOver(); err != nil {
 		return err
@@ -226,9 +225,8 @@ func (out *service) configured(s settings) error {
 	); err != nil {
 		return err
 	}
-	ctx := context.Background()
-	if err := errors.Join(out.agents.Look(ctx), out.road.Lifecycle.Refresh(ctx)); err != nil {
-		s.logger.WarnContext(ctx, "the added agents, or how agents stand, is not known yet", slog.Any("error", err))
+	if err := errors.Join(out.agents.Look(context.Background()), out.road.Lifecycle.Refresh(context.Background())); err != nil {
+		s.logger.WarnContext(context.Background(), "the added agents, or how agents stand, is not known yet", slog.Any("error", err))
 	}
 	return nil
 }

@@ -15,7 +15,7 @@
 // README behind them. demo_test.go reads what the demo prints.
 //
 // What only several replicas can show is tested without stories: replicas_test.go runs them
-// over one Redis, speakers_test.go calls them in every protocol by hand, without a SLIM node
+// over one Redis, dialects_test.go calls them in every protocol by hand, without a SLIM node
 // (test/slim has one), and worker_test.go is the agent. lifecycle_test.go and
 // lifecycle_kill_test.go retire agents, breaker_test.go has one fail.
 //

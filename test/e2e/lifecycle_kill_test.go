@@ -28,7 +28,7 @@ func TestLifecycle_ReplicaIsKilled(t *testing.T) {
 		agents["slow-"+strconv.Itoa(round)] = worker.server.URL()
 	}
 	f := newFleet(t, trust, 2, agents)
-	all := f.speakers(t)
+	all := f.dialects(t)
 	f.serves(t, all, slow, &book{})
 
 	ordered, err := f.drain(t.Context(), f.replicas[0], slow)
@@ -59,7 +59,7 @@ func TestLifecycle_ReplicaIsKilled(t *testing.T) {
 
 // killedWhileOrdered kills the first replica that long after it was sent an order, and returns
 // the token of the transition. An order that was lost is given again.
-func (f *fleet) killedWhileOrdered(t *testing.T, all []speaker, agent string, after time.Duration) string {
+func (f *fleet) killedWhileOrdered(t *testing.T, all []dialect, agent string, after time.Duration) string {
 	t.Helper()
 	type outcome struct {
 		standing
@@ -98,7 +98,7 @@ func (f *fleet) killedWhileOrdered(t *testing.T, all []speaker, agent string, af
 
 // back starts the first replica again. How an agent stands is known to it at once, and if it
 // drains no call goes through. least is the term that the other one knows.
-func (f *fleet) back(t *testing.T, all []speaker, agent string, least uint64) standing {
+func (f *fleet) back(t *testing.T, all []dialect, agent string, least uint64) standing {
 	t.Helper()
 	f.start(t, f.replicas[0])
 	got, err := all[0].call(t.Context(), f.replicas[0], agent, "at once")

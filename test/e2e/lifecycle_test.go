@@ -28,7 +28,7 @@ func TestLifecycle_TwoReplicas(t *testing.T) {
 	must(t, err)
 	agent := newWorker(t, trust)
 	f := newFleet(t, trust, 2, map[string]string{slow: agent.server.URL()})
-	all := f.speakers(t)
+	all := f.dialects(t)
 	letGo := sync.OnceFunc(func() { close(agent.letGo) })
 	defer letGo()
 
@@ -100,7 +100,7 @@ func (b *book) sorted() []string {
 
 // serves waits until both replicas answer every kind of call: a store that has just begun
 // cannot exclude yet that it has seen a token.
-func (f *fleet) serves(t *testing.T, all []speaker, agent string, accepted *book) {
+func (f *fleet) serves(t *testing.T, all []dialect, agent string, accepted *book) {
 	t.Helper()
 	for _, r := range f.replicas {
 		for _, s := range all {
@@ -121,7 +121,7 @@ func (f *fleet) serves(t *testing.T, all []speaker, agent string, accepted *book
 
 // refusedSoon calls until new work is refused, which must be in time; what is accepted until
 // then must be answered, and what is refused must say so in the protocol's own words.
-func (f *fleet) refusedSoon(t *testing.T, r *replica, s speaker, agent string, ordered time.Time, accepted *book) {
+func (f *fleet) refusedSoon(t *testing.T, r *replica, s dialect, agent string, ordered time.Time, accepted *book) {
 	t.Helper()
 	for n := 0; ; n++ {
 		message := fmt.Sprintf("new %s %s %d", r.name, s.protocol, n)
@@ -156,7 +156,7 @@ func (f *fleet) refusedSoon(t *testing.T, r *replica, s speaker, agent string, o
 
 // retired waits until the agent is retired at all replicas, and holds what they say of it
 // against each other.
-func (f *fleet) retired(t *testing.T, all []speaker, agent string) {
+func (f *fleet) retired(t *testing.T, all []dialect, agent string) {
 	t.Helper()
 	var first standing
 	for i, r := range f.replicas {

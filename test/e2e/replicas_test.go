@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -147,9 +148,7 @@ func ask(ctx context.Context, via *http.Client, method, at, body string, header 
 		return answer{}, err
 	}
 	request.Header.Set("Content-Type", "application/json")
-	for name, values := range header {
-		request.Header[name] = values
-	}
+	maps.Copy(request.Header, header)
 	response, err := via.Do(request)
 	if err != nil {
 		return answer{}, err
