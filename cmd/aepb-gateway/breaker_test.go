@@ -101,6 +101,15 @@ func TestBreaker_WatchedByOperators(t *testing.T) {
 	if err != nil || claims.Act() != ect.ActCircuitOpen || claims.Level() < ect.L2 {
 		t.Errorf("the token of the change: %v, %v", claims, err)
 	}
+	defer func() { // a gateway that stops ends the stream, and does not wait for its reader
+		b.end()
+		for stream.Scan() {
+			continue
+		}
+		if err := stream.Err(); err != nil {
+			t.Errorf("the stream of a gateway that stops: %v", err)
+		}
+	}()
 	var list struct {
 		Breakers []struct{ Agent, State string }
 	}

@@ -48,8 +48,10 @@ func (out *service) newLifecycle(state kept) (*agentlife.Service, error) {
 	})
 }
 
-// follow keeps what is known of lifecycles fresh until the service is closed.
+// follow keeps what is known of lifecycles fresh until the service is closed, and ends the
+// streams of those who watch breakers when it stops.
 func (out *service) follow() {
+	out.drain = append(out.drain, out.road.Breakers.EndWatches)
 	ctx, cancel := context.WithCancel(context.Background())
 	var group sync.WaitGroup
 	group.Go(func() { out.road.Lifecycle.Run(ctx) })

@@ -54,6 +54,7 @@ type Set struct {
 	all      map[key]*destination
 	openings breaker.Openings // of agents and gateways that are listed
 	watchers map[chan Event]struct{}
+	ended    bool // no new watcher is taken
 }
 
 // New makes an empty set.

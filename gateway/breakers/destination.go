@@ -58,7 +58,7 @@ func (d *destination) ask(ctx context.Context, describes bool) (probe bool, err 
 		d.mu.Unlock()
 		verdict = breaker.Verdict{Wait: askAgain}
 	default:
-		d.leasing, d.looked = true, now
+		d.leasing, d.looked, d.reserved = true, now, false
 		d.mu.Unlock()
 		verdict = d.lease(ctx, config, now)
 	}

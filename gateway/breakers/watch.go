@@ -50,11 +50,11 @@ func (s *Set) Count() int {
 }
 
 // Watch returns the changes from now on, until the function it returns is called. The channel
-// is closed then, and where the watcher is too far behind. nil: too many watch.
+// is closed then, and where the watcher is too far behind. nil: too many watch, or this gateway ends.
 func (s *Set) Watch() (<-chan Event, func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.watchers) >= maxWatchers {
+	if s.ended || len(s.watchers) >= maxWatchers {
 		return nil, func() {}
 	}
 	c := make(chan Event, maxBehind)
@@ -62,6 +62,16 @@ func (s *Set) Watch() (<-chan Event, func()) {
 	return c, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
+		s.end(c)
+	}
+}
+
+// EndWatches closes the channels of all watchers, and takes no new ones.
+func (s *Set) EndWatches() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = true
+	for c := range s.watchers {
 		s.end(c)
 	}
 }

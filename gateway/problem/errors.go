@@ -145,7 +145,8 @@ type CircuitOpenError struct {
 }
 
 func (e *CircuitOpenError) Error() string {
-	return "too many calls of this agent have failed: it is not asked for now"
+	wait := max(e.RetryAfter, time.Second).Truncate(time.Second) // also in words: not every protocol has a place for it
+	return "too many calls of this agent have failed, and it is left alone: try again in " + wait.String()
 }
 
 // StoppedError: the gateway was stopped while a request was under way, and the time for
