@@ -19,7 +19,7 @@ import (
 	"github.com/aepb/aepb-gateway/policy"
 )
 
-// maxDestinations bounds the breakers of a set.
+// maxDestinations bounds the breakers of a set, but for those of listed destinations.
 const maxDestinations = 4096
 
 // Metrics counts and shows breakers.
@@ -105,6 +105,9 @@ func targetOf(call outbound.Call) Target {
 	return t
 }
 
+// kindHost is a host that a caller names. Replicas do not share its breaker: callers would fill the store.
+const kindHost = "host"
+
 // key names a breaker.
 type key struct{ kind, name string }
 
@@ -114,9 +117,9 @@ func (t *Target) names() (k key, downstream string) {
 	case outbound.Webhook, outbound.Callback:
 		u, err := url.Parse(t.URL)
 		if err != nil {
-			return key{"host", ""}, ""
+			return key{kindHost, ""}, ""
 		}
-		return key{"host", u.Host}, u.Host
+		return key{kindHost, u.Host}, u.Host
 	case outbound.Peer:
 		return key{"gateway", string(t.Endpoint.ID)}, string(t.Endpoint.ID)
 	default:
@@ -144,7 +147,7 @@ func (s *Set) find(t *Target) *destination {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if d = s.all[k]; d == nil {
-		if len(s.all) >= maxDestinations && !s.makeSpace() {
+		if len(s.all) >= maxDestinations && !s.makeSpace() && !t.listed() { // those are as many as operators list
 			return nil
 		}
 		d = &destination{set: s, key: k, downstream: downstream, label: t.Label, listed: t.listed()}

@@ -66,8 +66,9 @@ type replica struct {
 	*breakers.Set
 	evidence
 	metrics
-	sender outbound.Sender
-	calls  *atomic.Int64 // how often the agent was
+	sender  outbound.Sender
+	entries *state.Entries
+	calls   *atomic.Int64 // how often the agent was
 }
 
 // agent is what all replicas send to.
@@ -122,7 +123,7 @@ func fleetOver(t *testing.T, a *agent, delay time.Duration, names ...string) []*
 	}
 	all := make([]*replica, len(names))
 	for i, name := range names {
-		r := &replica{calls: &a.calls}
+		r := &replica{calls: &a.calls, entries: memory.Entries()}
 		if r.Set, err = breakers.New(breakers.Deps{
 			Entries: slow{memory.Entries(), delay}, Sign: r.evidence.sign, Metrics: &r.metrics, Replica: name, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
 		}); err != nil {
@@ -469,7 +470,7 @@ func TestStage_ApartByDestination(t *testing.T) {
 }
 
 // TestAttack_EndlessDestinations: hosts that a caller names without end take no more than so many breakers,
-// and an open one is not forgotten for them.
+// an open one is not forgotten for them, a listed agent has one in any case, and replicas share none of them.
 func TestAttack_EndlessDestinations(t *testing.T) {
 	t.Parallel()
 	a := &agent{}
@@ -483,8 +484,22 @@ func TestAttack_EndlessDestinations(t *testing.T) {
 	if err := r.call(t.Context(), ann); refused(err) == 0 {
 		t.Errorf("the open breaker is gone: %v", err)
 	}
+	for i := range 5 * 4096 {
+		_, _ = r.sender.Send(t.Context(), outbound.Call{Kind: outbound.Webhook, Webhook: canonical.PushConfig{URL: "https://down" + strconv.Itoa(i/5) + "/"}})
+	}
 	if n := r.Count(); n > 4096 {
 		t.Errorf("there are %d breakers", n)
+	}
+	if shared, err := r.entries.List(t.Context(), breakers.KindBreaker, "host down1", "", 10); err != nil || len(shared) > 0 {
+		t.Errorf("the store holds %v of a host that a caller named, %v", shared, err)
+	}
+	late := calculator
+	late.Agent = "late"
+	for range 5 {
+		_, _ = r.sender.Send(t.Context(), outbound.Call{Kind: outbound.Message, Endpoint: late})
+	}
+	if _, err := r.sender.Send(t.Context(), outbound.Call{Kind: outbound.Message, Endpoint: late}); refused(err) == 0 {
+		t.Errorf("a listed agent has no breaker any more: %v", err)
 	}
 }
 

@@ -25,6 +25,9 @@ func (d *destination) sharedKey() state.EntryKey {
 
 // read is what the replicas share; the zero revision: nothing, or nothing that can be read.
 func (d *destination) read(ctx context.Context) (shared breaker.Shared, revision uint64, known bool, err error) {
+	if d.key.kind == kindHost {
+		return shared, 0, false, nil
+	}
 	entry, found, err := d.set.deps.Entries.Get(ctx, d.sharedKey())
 	if err != nil || !found {
 		return shared, 0, false, err
@@ -33,6 +36,9 @@ func (d *destination) read(ctx context.Context) (shared breaker.Shared, revision
 }
 
 func (d *destination) write(ctx context.Context, shared breaker.Shared, revision uint64) (first bool, err error) {
+	if d.key.kind == kindHost {
+		return true, nil
+	}
 	value, err := json.Marshal(shared)
 	if err != nil {
 		return false, err
