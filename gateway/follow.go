@@ -235,8 +235,15 @@ func (g *Gateway) abandon(x *request) {
 	g.tellAgent(x, canonical.OpAbort, &canonical.Abort{Request: id})
 }
 
-// tellAgent sends a message of our own in the background.
-func (g *Gateway) tellAgent(x *request, op canonical.Op, body canonical.Body) {
+// tellAgent sends a message of our own in the background, about the work as it stands now: its run may
+// go on with its record.
+func (g *Gateway) tellAgent(of *request, op canonical.Op, body canonical.Body) {
+	own := *of
+	x := &own
+	if of.record != nil {
+		rec := *of.record
+		x.record = &rec
+	}
 	_ = g.workers.Go(func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, abortWithin)
 		defer cancel()
