@@ -238,12 +238,7 @@ func (g *Gateway) abandon(x *request) {
 // tellAgent sends a message of our own in the background, about the work as it stands now: its run may
 // go on with its record.
 func (g *Gateway) tellAgent(of *request, op canonical.Op, body canonical.Body) {
-	own := *of
-	x := &own
-	if of.record != nil {
-		rec := *of.record
-		x.record = &rec
-	}
+	x := of.apart()
 	_ = g.workers.Go(func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, abortWithin)
 		defer cancel()

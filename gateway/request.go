@@ -68,6 +68,16 @@ func (x *request) saying(m *canonical.Message) *request {
 // about makes the request one about the task of a record.
 func (x *request) about(rec *store.Record) { x.record, x.lineage.Workflow = rec, rec.Workflow }
 
+// apart is the request as it stands, with a record of its own.
+func (x *request) apart() *request {
+	own := *x
+	if x.record != nil {
+		rec := *x.record
+		own.record = &rec
+	}
+	return &own
+}
+
 // choose finds the route of the message: where the agent is, and what is called there.
 func (g *Gateway) choose(ctx context.Context, x *request) error {
 	q := routing.Query{
