@@ -32,7 +32,7 @@ func (r *run) keep(ctx context.Context, durable bool) error {
 	rec.Input, _ = r.input()
 	rec.Round, rec.Converted = r.round, rec.Converted || r.held
 	rec.Losses, rec.Log, rec.Released = canonical.MergeLosses(canonical.MergeLosses(rec.Losses, chunksJoined(r.fold.Joined())), r.untold), r.log, 0
-	rec.Runner, rec.Resume, rec.State = r.replica(), r.waits(), ""
+	rec.Runner, rec.Resume, rec.State, rec.Writer = r.replica(), r.waits(), "", g.instance
 	if rec.Follower = g.instance; r.left || r.settled() && !r.open() {
 		rec.Follower = ""
 	}

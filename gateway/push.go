@@ -316,7 +316,12 @@ func (g *Gateway) standIn(ctx context.Context, p store.Principal, rec *store.Rec
 // followInPlace posts how a task stands, because it is not known what was posted of its last
 // changes, and follows it from there.
 func (g *Gateway) followInPlace(ctx context.Context, who store.Principal, rec *store.Record) error {
-	if err := g.pushWhole(ctx, rec); err != nil || rec.Task.Status.State.Terminal() {
+	var err error
+	// One that lives posts its changes itself; what it could not post for that long is posted here.
+	if g.Now().Sub(rec.Changed) > store.LeaseTTL || !g.tasks.IsAlive(ctx, rec.Writer) {
+		err = g.pushWhole(ctx, rec)
+	}
+	if err != nil || rec.Task.Status.State.Terminal() {
 		return err
 	}
 	x, err := g.standIn(ctx, who, rec)

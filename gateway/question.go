@@ -158,7 +158,7 @@ func (g *Gateway) claim(ctx context.Context, x *request) error {
 	rec := x.record
 	rec.Resume, rec.State, rec.Task.Inputs, rec.Saved, rec.Last = store.ResumeNone, "", nil, nil, x.trail.Request()
 	rec.Round++
-	rec.Task.Status = canonical.Status{State: canonical.StateWorking}
+	rec.Task.Status, rec.Writer = canonical.Status{State: canonical.StateWorking}, g.instance
 	ok, err := g.tasks.Save(ctx, rec)
 	if err == nil && !ok {
 		err = &problem.ConflictError{Reason: "the question was answered by somebody else"}

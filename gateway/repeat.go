@@ -67,7 +67,7 @@ func (g *Gateway) keepReply(ctx context.Context, x *request, m *canonical.Messag
 		return nil
 	}
 	rec := x.recordOf(task)
-	rec.Last, rec.Input = x.trail.Reply(), heard
+	rec.Last, rec.Input, rec.Writer = x.trail.Reply(), heard, g.instance
 	if x.mode.CallerStreams == translators.StreamsTask && rec.Source == x.in.Source.Info().Binding { // else it was begun at another door
 		rec.Saved, rec.Re = store.SaveMessage(x.message.Origin.Version, x.in.Call.Wire.Form, wire), x.message.Op
 	} else {

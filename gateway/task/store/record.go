@@ -83,6 +83,7 @@ type Ownership struct {
 	Runner   string `json:",omitempty"`    // the replica that works on it; empty: none does
 	Follower string `json:",omitempty"`    // the replica that hears of every change; empty: none does
 	Queue    string `json:"Box,omitempty"` // id of the queue of control messages of that replica
+	Writer   string `json:",omitempty"`    // the replica that wrote its state last, and posts that; empty: not known
 }
 
 // OpenInput is what the work waits for.
