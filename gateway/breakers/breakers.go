@@ -183,6 +183,8 @@ func (s *Set) Stage(next outbound.Sender) outbound.Sender {
 		reply, err := next.Send(ctx, call)
 		caller := call.Endpoint.Caller
 		switch {
+		case err != nil && describes && answers(err):
+			d.report(ctx, caller, errLeft, probe) // it may lack what it was asked about
 		case err != nil:
 			d.report(ctx, caller, err, probe)
 		case describes: // who can say what it is may still fail at its work

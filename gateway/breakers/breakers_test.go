@@ -408,10 +408,10 @@ func TestStage_Descriptions(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a := &agent{}
-		work := down
+		work, describes := down, func() error { return nil }
 		a.is(func(ctx context.Context, call outbound.Call) (outbound.Reply, error) {
 			if call.Kind == outbound.Description {
-				return outbound.Reply{}, nil
+				return outbound.Reply{}, describes()
 			}
 			return work(ctx, call)
 		})
@@ -437,6 +437,15 @@ func TestStage_Descriptions(t *testing.T) {
 		if err := ask(); refused(err) != time.Minute {
 			t.Errorf("after a failed probe: %v", err)
 		}
+		describes = func() error { return &transport.BadReplyError{Agent: "calculator", Reason: "it refuses describe"} }
+		other := fleet(t, a, "another")[0]
+		for range 10 {
+			_, _ = other.sender.Send(t.Context(), outbound.Call{Kind: outbound.Description, Endpoint: calculator, Agent: "calculator"})
+		}
+		if err := other.call(t.Context(), ann); refused(err) > 0 {
+			t.Errorf("an agent that refuses a part of its description is not asked: %v", err)
+		}
+		describes = func() error { return nil }
 		work = good
 		time.Sleep(time.Minute)
 		if err := errors.Join(ask(), ask()); err != nil {

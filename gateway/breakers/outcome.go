@@ -42,6 +42,13 @@ func outcomeOf(err error) (outcome breaker.Outcome, own bool) {
 	}
 }
 
+// answers reports whether an agent that did not say what it is has answered something.
+func answers(err error) bool {
+	var bad *transport.BadReplyError
+	var status *transport.StatusError
+	return errors.As(err, &bad) && !errors.As(err, &status)
+}
+
 // outcomeOfStatus: below 500 it is about the message.
 func outcomeOfStatus(status int) breaker.Outcome {
 	if status >= http.StatusInternalServerError {
