@@ -35,7 +35,9 @@ func (g *Gateway) Exchange(ctx context.Context, call transport.Call) (answer tra
 	}
 	x.admit(admitted.Admitted, admitted.To)
 	x.asked = x.message.Body
-	x.scope.exit = g.Lifecycle.Enter(x.to.Agent.Name)
+	if !x.listens() { // a stream that only listens is no work that a drain waits for
+		x.scope.exit = g.Lifecycle.Enter(x.to.Agent.Name)
+	}
 	return g.carry(ctx, x)
 }
 

@@ -40,7 +40,7 @@ func ParseThreshold(text string) (int, bool) {
 	return int(n), err == nil && n > 0 && n <= perMille
 }
 
-// ParseCircuitWindow reads a number of seconds.
+// parseCircuitWindow reads a number of seconds.
 func parseCircuitWindow(raw json.RawMessage) (time.Duration, bool) {
 	seconds, ok := integer(raw)
 	window := time.Duration(seconds) * time.Second

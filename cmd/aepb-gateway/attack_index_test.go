@@ -23,7 +23,7 @@ import (
 type attackFinding struct {
 	// id: 1 to 18 are findings of the security review (5 and 18 by their items), H1 to
 	// H8 holes that the audit of requirements tried, F1 to F19 of the trial operation.
-	// W1 to W9 were never open: they were tried when the feature was written.
+	// W1 to W10 were never open: they were tried when the feature was written.
 	id   string
 	what string // an attacker could do
 	// tests prove that it is closed: FOLDER:NAME, or the NAME alone in this folder.
@@ -174,8 +174,9 @@ var attackIndex = []attackFinding{
 	{id: "W4", what: "have the document of an agent's successor fetched without the right to call the agent", tests: []string{"gateway/destination:TestAttack_FetchOnBehalfOfForbiddenCaller"}},
 	{id: "W5", what: "get the kept answer of a rollback after the right to call the agent is gone", tests: []string{"gateway:TestAttack_KeptRollbackOfCallerWhoMayNotCallAnyMore"}},
 	{id: "W6", what: "open the circuit breaker of an agent for all its callers", tests: []string{"gateway/breakers:TestAttack_OneCallerOpensABreaker"}},
-	{id: "W7", what: "fill the memory with breakers of hosts that one names, or have an open one forgotten", tests: []string{"gateway/breakers:TestAttack_EndlessDestinations"}},
+	{id: "W7", what: "fill the memory with breakers of hosts that one names, or have an open one forgotten", tests: []string{"gateway/breakers:TestAttack_EndlessDestinations", "gateway/breakers:TestAttack_LabelThatACallerMade"}},
 	{id: "W8", what: "learn from circuit breakers which agents are down", tests: []string{"TestAttack_BreakersShowTheHealthOfAgents"}},
+	{id: "W10", what: "keep operators from watching circuit breakers, with streams of one's own", tests: []string{"gateway/breakers:TestAttack_WatchesWithoutEnd"}},
 	{id: "W9", what: "retire an agent, or the gateway, without the role of an operator", tests: []string{"TestAttack_LifecycleWithoutTheRole"}},
 }
 
@@ -236,7 +237,7 @@ func findingIDs() []string {
 	for n := 1; n <= 8; n++ {
 		ids = append(ids, "H"+strconv.Itoa(n))
 	}
-	return append(ids, "F1", "F2", "F3", "F6", "F18", "F19", "N1", "N2", "N4", "N5", "N6", "N7", "N8", "W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W9")
+	return append(ids, "F1", "F2", "F3", "F6", "F18", "F19", "N1", "N2", "N4", "N5", "N6", "N7", "N8", "W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W9", "W10")
 }
 
 // attackTests are the tests of attacks in the source tree, by FOLDER:NAME.

@@ -134,6 +134,27 @@ func TestLifecycle_WorkUnderWay(t *testing.T) {
 	}
 }
 
+// TestLifecycle_StreamThatListens: a client that keeps the stream of its MCP session open, and asks nothing,
+// does not keep an agent from its retirement.
+func TestLifecycle_StreamThatListens(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{serve: true, config: config.Config{Admin: config.Admin{Operators: operators()}}})
+	server := &listServer{changes: true}
+	b.lists(t, "teller", server)
+	via, _ := b.clientOf(t, "/listener")
+	request := b.request(t, letter{method: http.MethodGet, at: "/agents/teller/mcp", media: "-", header: map[string]string{
+		"Accept": "text/event-stream", "Mcp-Session-Id": b.initialize(t, via, "teller"), "Mcp-Protocol-Version": "2025-06-18",
+	}})
+	response, err := via.Do(request)
+	must(t, err)
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode != http.StatusOK {
+		t.Fatalf("the stream: %s", response.Status)
+	}
+	b.orders(t, "/agents/teller/lifecycle", `{"to":"draining","reason":"replaced","force":true}`, http.StatusOK)
+	within(t, patience, "the agent is retired", func() bool { return b.road.Lifecycle.Record("teller").Status == lifecycle.Retired })
+}
+
 // TestLifecycle_OfTheGateway: the gateway's own document says how it stands, and a gateway that drains takes
 // no new work.
 func TestLifecycle_OfTheGateway(t *testing.T) {

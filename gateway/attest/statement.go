@@ -37,7 +37,7 @@ func (s Statements) State(ctx context.Context, st Statement) (compact string, er
 }
 
 // Sign signs a statement. What is told to others must be recorded: [Statements.Record], or
-// [Statements.Keep] by whoever comes after a process that has ended before that.
+// [Statements.Keep] by a process that goes on where another has ended before that.
 func (s Statements) Sign(_ context.Context, st Statement) (Signed, error) {
 	st.Ext.SetString(ect.ExtAgentVersion, s.service.deps.Version())
 	st.Ext.SetString(ect.ExtGatewayID, string(s.service.self()))

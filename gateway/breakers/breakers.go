@@ -17,6 +17,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/lifecycle/breaker"
 	"github.com/aepb/aepb-gateway/policy"
+	"github.com/aepb/aepb-gateway/policy/quota"
 )
 
 // maxDestinations bounds the breakers of a set, but for those of listed destinations.
@@ -53,8 +54,9 @@ type Set struct {
 	mu       sync.RWMutex
 	all      map[key]*destination
 	openings breaker.Openings // of agents and gateways that are listed
-	watchers map[chan Event]struct{}
-	ended    bool // no new watcher is taken
+	watchers map[chan Event]*quota.Grant
+	ended    bool        // watchers hear nothing more
+	watching *quota.Pool // what each identity may watch
 }
 
 // New makes an empty set.
@@ -62,7 +64,11 @@ func New(deps Deps) (*Set, error) {
 	if deps.Entries == nil || deps.Sign == nil || deps.Metrics == nil || deps.Replica == "" || deps.Now == nil || deps.Logger == nil {
 		return nil, errors.New("breakers: incomplete Deps: every field is required")
 	}
-	s := &Set{deps: deps, all: map[key]*destination{}, watchers: map[chan Event]struct{}{}}
+	watching, err := quota.New(quota.Config{Resource: "watches of circuit breakers", Total: maxWatchers, PerHolder: maxWatchesOne})
+	if err != nil {
+		return nil, err
+	}
+	s := &Set{deps: deps, all: map[key]*destination{}, watchers: map[chan Event]*quota.Grant{}, watching: watching}
 	s.Configure(policy.Circuit{})
 	return s, nil
 }
@@ -100,7 +106,11 @@ func targetOf(call outbound.Call) Target {
 		t.URL, t.Label = call.Webhook.URL, "webhook"
 	case outbound.Callback:
 		t.URL, t.Label = call.Decision.URL, "callback"
+	case outbound.Peer:
 	default:
+		if !t.listed() { // its name is a URL that a caller made
+			t.Label = "document"
+		}
 	}
 	return t
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,6 +22,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/state"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/policy"
+	"github.com/aepb/aepb-gateway/policy/quota"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
@@ -93,7 +95,7 @@ func good(context.Context, outbound.Call) (outbound.Reply, error) {
 }
 
 func down(context.Context, outbound.Call) (outbound.Reply, error) {
-	return outbound.Reply{}, &transport.UnreachableError{Agent: "calculator", Err: io.EOF}
+	return outbound.Reply{}, &transport.UnreachableError{Agent: "calculator", Err: syscall.ECONNREFUSED}
 }
 
 // slow is a store that many have read before one of them writes.
@@ -255,13 +257,28 @@ func TestStage_OneProbeOfAllReplicas(t *testing.T) {
 	}
 }
 
-// TestAttack_OneCallerOpensABreaker: a caller whose messages make an agent time out, or answer
-// with an error, keeps no other caller out; several callers who meet that do open it.
+// TestAttack_OneCallerOpensABreaker: a caller whose messages make an agent time out, or end the
+// connection, keeps no other caller out, also where the others are quiet for longer than the
+// window; several callers who meet that do open it.
 func TestAttack_OneCallerOpensABreaker(t *testing.T) {
 	t.Parallel()
+	for name, late := range map[string]error{
+		"times out":            &transport.TimeoutError{Agent: "calculator", After: time.Second},
+		"hangs up":             &transport.UnreachableError{Agent: "calculator", Err: io.EOF},
+		"resets":               &transport.UnreachableError{Agent: "calculator", Err: syscall.ECONNRESET},
+		"answers with nothing": &transport.BadReplyError{Agent: "calculator", Reason: "not a reply"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			oneCallerFails(t, late)
+		})
+	}
+}
+
+func oneCallerFails(t *testing.T, late error) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		a := &agent{}
-		late := &transport.TimeoutError{Agent: "calculator", After: time.Second}
 		eve, bob := ect.Identity("spiffe://example.org/eve"), ect.Identity("spiffe://example.org/bob")
 		bad := map[ect.Identity]bool{eve: true}
 		a.is(func(ctx context.Context, call outbound.Call) (outbound.Reply, error) {
@@ -272,8 +289,11 @@ func TestAttack_OneCallerOpensABreaker(t *testing.T) {
 		})
 		r := fleet(t, a, "one")[0]
 		r.times(t, 1)
-		for range 50 {
-			_ = r.call(t.Context(), eve)
+		for _, quiet := range []time.Duration{0, 10 * time.Minute} {
+			time.Sleep(quiet)
+			for range 50 {
+				_ = r.call(t.Context(), eve)
+			}
 		}
 		if err := r.call(t.Context(), ann); err != nil {
 			t.Errorf("one caller has opened it for others: %v", err)
@@ -502,6 +522,9 @@ func TestAttack_EndlessDestinations(t *testing.T) {
 	if shared, err := r.entries.List(t.Context(), breakers.KindBreaker, "host down1", "", 10); err != nil || len(shared) > 0 {
 		t.Errorf("the store holds %v of a host that a caller named, %v", shared, err)
 	}
+	if seen := r.metrics.take(); !slices.Contains(seen, "webhook open") || slices.ContainsFunc(seen, func(s string) bool { return strings.Contains(s, "down1") }) {
+		t.Errorf("the labels are %.200v", seen)
+	}
 	late := calculator
 	late.Agent = "late"
 	for range 5 {
@@ -509,6 +532,21 @@ func TestAttack_EndlessDestinations(t *testing.T) {
 	}
 	if _, err := r.sender.Send(t.Context(), outbound.Call{Kind: outbound.Message, Endpoint: late}); refused(err) == 0 {
 		t.Errorf("a listed agent has no breaker any more: %v", err)
+	}
+}
+
+// TestAttack_LabelThatACallerMade: the URL of a document that a caller names is no label of a metric.
+func TestAttack_LabelThatACallerMade(t *testing.T) {
+	t.Parallel()
+	a := &agent{}
+	a.is(down)
+	r := fleet(t, a, "one")[0]
+	const document = "https://eve.example/agent"
+	for range 5 {
+		_, _ = r.sender.Send(t.Context(), outbound.Call{Kind: outbound.Description, Endpoint: transport.Endpoint{Agent: document}, Agent: document})
+	}
+	if seen := r.metrics.take(); !slices.Equal(seen, []string{"document open"}) {
+		t.Errorf("the labels are %q", seen)
 	}
 }
 
@@ -531,7 +569,10 @@ func TestWatch_Changes(t *testing.T) {
 	a := &agent{}
 	a.is(down)
 	r := fleet(t, a, "one")[0]
-	changes, end := r.Watch()
+	changes, end, err := r.Watch(ann)
+	if err != nil {
+		t.Fatal(err)
+	}
 	r.times(t, 5)
 	if e := <-changes; e.State != "open" || e.Token != "token" || e.Agent != string(calculator.ID) || e.Replica != "one" {
 		t.Errorf("heard %+v", e)
@@ -541,6 +582,39 @@ func TestWatch_Changes(t *testing.T) {
 		t.Error("the channel is open after its end")
 	}
 	end()
+}
+
+// TestAttack_WatchesWithoutEnd: one identity that watches without end leaves the others their watches, and
+// has its own again when it has ended some.
+func TestAttack_WatchesWithoutEnd(t *testing.T) {
+	t.Parallel()
+	r := fleet(t, &agent{}, "one")[0]
+	var ends []func()
+	for range 100 {
+		if _, end, err := r.Watch("spiffe://example.org/eve"); err == nil {
+			ends = append(ends, end)
+		} else if exceeded, ok := errors.AsType[*quota.ExceededError](err); !ok || !exceeded.Own {
+			t.Fatalf("refused with %v", err)
+		}
+	}
+	if len(ends) != 4 {
+		t.Errorf("one identity has %d watches", len(ends))
+	}
+	for i := range 40 {
+		if _, _, err := r.Watch(ect.Identity("spiffe://example.org/" + strconv.Itoa(i))); err != nil {
+			t.Fatalf("watcher %d: %v", i, err)
+		}
+	}
+	ends[0]()
+	if _, _, err := r.Watch("spiffe://example.org/eve"); err != nil {
+		t.Errorf("after it has ended one: %v", err)
+	}
+	r.EndWatches()
+	if changes, _, err := r.Watch(ann); err != nil {
+		t.Error(err)
+	} else if _, open := <-changes; open {
+		t.Error("a gateway that ends goes on")
+	}
 }
 
 // TestSet_Coordinated: three listed agents whose breakers open within a minute call a human; hosts that a

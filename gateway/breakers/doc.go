@@ -14,8 +14,10 @@
 // # Weapons
 //
 // A breaker that one caller can open keeps all others out. So a refusal that an agent means
-// counts as an answer, and what a caller may have caused (a timeout, a status, a bad reply)
-// counts only if another caller met it too, or no other caller has had an answer in the window.
+// counts as an answer, and what a caller may have caused (a timeout, a broken connection, a
+// status, a bad reply) counts only if another caller met it too in the window, or no other
+// caller has had an answer for an hour. So two callers together can open the breaker of an agent
+// that fails for both, and one caller that of an agent which nothing else has used for an hour.
 // What a caller names without end (hosts of webhooks, documents) has a bounded number of
 // breakers: closed ones give way.
 //

@@ -32,13 +32,24 @@ func outcomeOf(err error) (outcome breaker.Outcome, own bool) {
 	case errors.As(err, &status):
 		return outcomeOfStatus(status.Status), false
 	case errors.As(err, &unreachable):
-		return breaker.Failure, true
+		return breaker.Failure, apart(problem.ReasonOf(err))
 	case errors.As(err, &reply):
 		return outcomeOfCode(reply.Code), false
 	case problem.ReasonOf(err) != "":
 		return breaker.Failure, false
 	default:
 		return breaker.Unknown, false // a refusal of our own
+	}
+}
+
+// apart reports whether a connection failed before the agent saw the caller's message: what
+// breaks off later, the message may have caused.
+func apart(why problem.Reason) bool {
+	switch why {
+	case problem.ReasonReset, problem.ReasonTimeout, problem.ReasonOther, "":
+		return false
+	default:
+		return true
 	}
 }
 
@@ -66,6 +77,10 @@ func outcomeOfCode(code canonical.Code) breaker.Outcome {
 		return breaker.Success
 	}
 }
+
+// useful is how long an answer shows that an agent works for others than the caller who fails:
+// longer than the window, since agents are not asked in each one.
+const useful = time.Hour
 
 // blame knows who has met failures and answers of late, so that one caller who causes
 // failures does not open a breaker for others.
@@ -102,7 +117,7 @@ func (b *blame) take(o breaker.Outcome, own bool, caller ect.Identity, at time.T
 	case breaker.Success:
 		note(&b.answered, caller, at)
 	case breaker.Failure:
-		alone := !other(b.failed, caller, since) && other(b.answered, caller, since)
+		alone := !other(b.failed, caller, since) && other(b.answered, caller, at.Add(-useful))
 		note(&b.failed, caller, at)
 		if alone && !own {
 			return breaker.Unknown

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
 )
 
 // Event is a change of a breaker, or how one stands.
@@ -18,8 +20,9 @@ type Event struct {
 }
 
 const (
-	maxWatchers = 64
-	maxBehind   = 32 // events that a watcher has not taken yet: then its stream ends
+	maxWatchers   = 64
+	maxWatchesOne = 4  // of one identity
+	maxBehind     = 32 // events that a watcher has not taken yet: then its stream ends
 )
 
 // List is how all breakers stand that were ever open, and are known still, by agent.
@@ -42,28 +45,26 @@ func (s *Set) List() []Event {
 	return list
 }
 
-// Count is how many breakers there are.
-func (s *Set) Count() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.all)
-}
-
-// Watch returns the changes from now on, until the function it returns is called. The channel
-// is closed then, and where the watcher is too far behind. nil: too many watch, or this gateway ends.
-func (s *Set) Watch() (<-chan Event, func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ended || len(s.watchers) >= maxWatchers {
-		return nil, func() {}
+// Watch returns the changes from now on to a watcher, until the function it returns is called.
+// The channel is closed then, where the watcher is too far behind, and where this gateway ends.
+// Its error is a *[quota.ExceededError]: this one, or all together, watch too often.
+func (s *Set) Watch(who ect.Identity) (<-chan Event, func(), error) {
+	grant, err := s.watching.Take(string(who), 1)
+	if err != nil {
+		return nil, nil, err
 	}
 	c := make(chan Event, maxBehind)
-	s.watchers[c] = struct{}{}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.watchers[c] = grant
+	if s.ended {
+		s.end(c)
+	}
 	return c, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.end(c)
-	}
+	}, nil
 }
 
 // EndWatches closes the channels of all watchers, and takes no new ones.
@@ -78,8 +79,9 @@ func (s *Set) EndWatches() {
 
 // end closes a watcher's channel once.
 func (s *Set) end(c chan Event) {
-	if _, ok := s.watchers[c]; ok {
+	if grant, ok := s.watchers[c]; ok {
 		delete(s.watchers, c)
+		grant.Release()
 		close(c)
 	}
 }

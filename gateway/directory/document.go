@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/lifecycle"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
@@ -18,18 +19,19 @@ const (
 	maxProtocols = 64
 	maxGateways  = 16
 	maxTextField = 2048    // octets of a URL or of any other text
+	maxVersion   = 128     // octets
 	maxPriority  = 1 << 20 // a larger one is a mistake
 )
 
 // Status is where an agent stands in its life (AEPB, Lifecycle States).
-type Status string
+type Status = lifecycle.Status
 
 // The four states.
 const (
-	Active     Status = "active"
-	Deprecated Status = "deprecated"
-	Draining   Status = "draining"
-	Retired    Status = "retired"
+	Active     = lifecycle.Active
+	Deprecated = lifecycle.Deprecated
+	Draining   = lifecycle.Draining
+	Retired    = lifecycle.Retired
 )
 
 // Lifecycle is what a capability document says of its agent's future. The zero
@@ -209,7 +211,7 @@ func lifecycleOf(wire wireDocument, plainLoopback bool) (Lifecycle, error) {
 	switch {
 	case l.Status != Active && l.Status != Deprecated && l.Status != Draining && l.Status != Retired:
 		return l, invalid("lifecycle.status is none of the four states")
-	case !semantic(w.Version):
+	case len(w.Version) > maxVersion || lifecycle.CheckSemver(w.Version) != nil:
 		return l, invalid("lifecycle.version is no semantic version")
 	}
 	if l.DeprecatedAt, err = instant(w.DeprecatedAt); err != nil {
@@ -249,38 +251,6 @@ func instant(text *string) (time.Time, error) {
 	}
 	return t, nil
 }
-
-// semantic reports whether a text is a version of Semantic Versioning 2.0.0.
-func semantic(text string) bool {
-	if len(text) > 128 {
-		return false
-	}
-	text, build, hasBuild := strings.Cut(text, "+")
-	text, pre, hasPre := strings.Cut(text, "-")
-	if (hasBuild && !identifiers(build, false)) || (hasPre && !identifiers(pre, true)) {
-		return false
-	}
-	core := strings.Split(text, ".")
-	for _, number := range core {
-		if !numeric(number) || leadingZero(number) {
-			return false
-		}
-	}
-	return len(core) == 3
-}
-
-func identifiers(text string, strict bool) bool {
-	for id := range strings.SplitSeq(text, ".") {
-		word := strings.Trim(id, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-") == ""
-		if id == "" || !word || (strict && numeric(id) && leadingZero(id)) {
-			return false
-		}
-	}
-	return true
-}
-
-func numeric(text string) bool     { return text != "" && strings.Trim(text, "0123456789") == "" }
-func leadingZero(text string) bool { return len(text) > 1 && text[0] == '0' }
 
 // host is the host name of a URL, without its port.
 func host(text string) string {

@@ -19,14 +19,13 @@ import (
 // Breakers is how circuit breakers stand.
 type Breakers interface {
 	List() []breakers.Event
-	// Watch returns the changes from now on, until the function is called; nil: too many watch.
-	Watch() (<-chan breakers.Event, func())
+	// Watch returns the changes from now on, until the function is called. Its error is a
+	// *[quota.ExceededError].
+	Watch(who ect.Identity) (changes <-chan breakers.Event, end func(), err error)
 }
 
 // breakersBeat is how often a stream without news says that it goes on.
 const breakersBeat = 15 * time.Second
-
-var errTooManyWatch = errors.New("httpapi: too many watch the circuit breakers")
 
 // breakerStream serves GET /atd/breakers: how all breakers stand, and each change, as
 // server-sent events (ATD, Coordinated Circuit Breaking). What it says reveals the health
@@ -42,12 +41,12 @@ func (s breakerStream) serve(c *gin.Context) {
 		problem.Write(c.Writer, c.Request, &policy.Forbidden{Reason: "circuit breakers are for operators and other gateways"})
 		return
 	}
-	changes, end := s.breakers.Watch()
-	defer end()
-	if changes == nil {
-		problem.Write(c.Writer, c.Request, &problem.RecordingError{Err: errTooManyWatch})
+	changes, end, err := s.breakers.Watch(caller.ID)
+	if err != nil {
+		problem.Write(c.Writer, c.Request, err)
 		return
 	}
+	defer end()
 	c.Header("Content-Type", "text/event-stream")
 	c.Header("Cache-Control", "no-store")
 	out := eventWriter{c.Writer, http.NewResponseController(c.Writer)}

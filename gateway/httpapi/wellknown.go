@@ -322,7 +322,7 @@ type acceptRange struct {
 }
 
 func acceptable(fields []string) []acceptRange {
-	const most = 64 // more is nobody's preference
+	const most = 64 // items: a longer header states no real preference
 	var out []acceptRange
 	for _, field := range fields {
 		for member := range strings.SplitSeq(field, ",") {

@@ -13,6 +13,6 @@
 // # Alternatives considered
 //
 // A status in the configuration alone cannot be drained by the replica that is left, and would be
-// changed by whoever can write a file. A lock in place of the compare-and-swap gives liveness, and
+// changed by everyone who can write that file. A lock in place of the compare-and-swap gives liveness, and
 // no safety when its holder is slow (R18).
 package lifecycle

@@ -84,7 +84,7 @@ func (s *Service) Of(agent string) directory.Lifecycle {
 	if r.Status == "" || r.Status == lifecycle.Active {
 		return directory.Lifecycle{}
 	}
-	return directory.Lifecycle{Status: directory.Status(r.Status), DeprecatedAt: r.DeprecatedAt, SunsetAt: r.SunsetAt, Successor: r.Successor}
+	return directory.Lifecycle{Status: r.Status, DeprecatedAt: r.DeprecatedAt, SunsetAt: r.SunsetAt, Successor: r.Successor}
 }
 
 // Refusal is why this gateway takes no new work, or no work at all: a *[problem.DrainingError] or a
