@@ -176,8 +176,8 @@ var attackIndex = []attackFinding{
 	{id: "W6", what: "open the circuit breaker of an agent for all its callers", tests: []string{"gateway/breakers:TestAttack_OneCallerOpensABreaker"}},
 	{id: "W7", what: "fill the memory with breakers of hosts that one names, or have an open one forgotten", tests: []string{"gateway/breakers:TestAttack_EndlessDestinations", "gateway/breakers:TestAttack_LabelThatACallerMade"}},
 	{id: "W8", what: "learn from circuit breakers which agents are down", tests: []string{"TestAttack_BreakersShowTheHealthOfAgents"}},
-	{id: "W10", what: "keep operators from watching circuit breakers, with streams of one's own", tests: []string{"gateway/breakers:TestAttack_WatchesWithoutEnd"}},
 	{id: "W9", what: "retire an agent, or the gateway, without the role of an operator", tests: []string{"TestAttack_LifecycleWithoutTheRole"}},
+	{id: "W10", what: "keep operators from watching circuit breakers, with streams of one's own", tests: []string{"gateway/breakers:TestAttack_WatchesWithoutEnd"}},
 }
 
 // TestAttack_IndexIsComplete: every finding has a row, in order and once; every row
