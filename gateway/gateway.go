@@ -153,13 +153,28 @@ func New(settings Settings, deps Deps) (*Gateway, error) {
 	if g.admission, err = admission.New(admission.Deps{
 		Registry: deps.Registry, Directory: deps.Directory, Destinations: destinations, Network: deps.Network, Attest: g.attest,
 		Verifier: deps.Verifier, Recorder: deps.Recorder, Dialects: deps.Dialects, Evidence: deps.Evidence, Members: members,
-		Answers: deps.Answers, Tasks: g.tasks, Metrics: deps.Metrics, Decides: g.Decides, Draining: func() error { return g.Lifecycle.Refusal(g.requests.Draining()) }, Self: g.Self(),
+		Answers: deps.Answers, Tasks: g.tasks, Metrics: deps.Metrics, Decides: g.Decides, Gate: gate{g}, Self: g.Self(),
 	}); err != nil {
 		return nil, err
 	}
 	g.tasks.Read = g.admission.Read
 	g.Apply(settings)
 	return g, nil
+}
+
+// gate is what admission asks before it takes new work.
+type gate struct{ *Gateway }
+
+// Draining implements admission.Gate.
+func (g gate) Draining() error { return g.Lifecycle.Refusal(g.requests.Draining()) }
+
+// LeftAlone implements admission.Gate.
+func (g gate) LeftAlone(to destination.Destination) error {
+	target := breakers.Target{Kind: outbound.Message, Endpoint: transport.Endpoint{Agent: to.Agent.Name}}
+	if to.Via != nil {
+		target = breakers.Target{Kind: outbound.Peer, Endpoint: transport.Endpoint{ID: to.Via.Peer.ID}}
+	}
+	return g.Breakers.Refusal(target)
 }
 
 // startWorkers makes the background workers, of which one caller may have so many.

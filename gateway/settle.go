@@ -88,7 +88,7 @@ func (g *Gateway) finish(ctx context.Context, x *request, err error) {
 			g.Metrics.UpstreamFailed(x.whom(), reason)
 		}
 		level := slog.LevelDebug
-		if err != nil {
+		if _, sampled := errors.AsType[*problem.CircuitOpenError](err); err != nil && !sampled {
 			level = slog.LevelWarn
 		}
 		if !g.Logger.Enabled(ctx, level) { // as a rule, and the attributes are not for nothing

@@ -60,15 +60,15 @@ func (s Status) orActive() Status {
 	return s
 }
 
-// Order asks for a transition.
+// Order asks for a transition. JSON does not say who orders it, and when.
 type Order struct {
-	To        Status
-	Reason    string    // required, 1 to 500 characters
-	By        string    // required: identity of the operator, or Configuration
-	Successor string    // https URI of a capability document; empty: as before
-	At        time.Time // required: now
-	Sunset    time.Time // with Deprecated and Draining: when the agent will be gone; zero: see Apply
-	Force     bool      // cut the notice short
+	To        Status    `json:"to"`
+	Reason    string    `json:"reason"`              // required, 1 to 500 characters
+	By        string    `json:"-"`                   // required: identity of the operator, or Configuration
+	Successor string    `json:"successor,omitempty"` // https URI of a capability document; empty: as before
+	At        time.Time `json:"-"`                   // required: now
+	Sunset    time.Time `json:"sunset_at,omitzero"`  // with Deprecated and Draining: when the agent will be gone; zero: see Apply
+	Force     bool      `json:"force,omitempty"`     // cut the notice short
 }
 
 // Change is a transition that was made.

@@ -29,16 +29,17 @@ func agentsCommand(t *target) *cobra.Command {
 func agentsList(t *target) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List them", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			var list struct {
-				Agents []agent `json:"agents"`
-			}
-			if err := t.fetch(cmd, "/agents", &list); err != nil {
-				return err
-			}
-			return t.show(cmd, list, func(w io.Writer) error { return printAgents(w, list.Agents) })
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return list(t, cmd, "agents", printAgents) },
 	}
+}
+
+// list fetches a list of the admin API, whose one member has the name of its path.
+func list[T any](t *target, cmd *cobra.Command, name string, table func(io.Writer, []T) error) error {
+	var all map[string][]T
+	if err := t.fetch(cmd, "/"+name, &all); err != nil {
+		return err
+	}
+	return t.show(cmd, all, func(w io.Writer) error { return table(w, all[name]) })
 }
 
 func printAgents(w io.Writer, agents []agent) error {

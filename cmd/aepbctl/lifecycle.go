@@ -20,18 +20,8 @@ import (
 
 // lifecycleState is what the admin API says of one.
 type lifecycleState struct {
-	Agent        string    `json:"agent"`
-	Status       string    `json:"status"`
-	Term         uint64    `json:"term"`
-	DeprecatedAt time.Time `json:"deprecated_at,omitzero"`
-	SunsetAt     time.Time `json:"sunset_at,omitzero"`
-	Successor    string    `json:"successor,omitempty"`
-	Reason       string    `json:"reason,omitempty"`
-	By           string    `json:"by,omitempty"`
-	At           time.Time `json:"at,omitzero"`
-	Step         string    `json:"step,omitempty"`
-	Token        string    `json:"token,omitempty"`
-	Warning      string    `json:"warning,omitempty"`
+	lifecycle.Record
+	Warning string `json:"warning,omitempty"`
 }
 
 func lifecycleCommand(t *target) *cobra.Command {
@@ -39,11 +29,15 @@ func lifecycleCommand(t *target) *cobra.Command {
 		Use: "lifecycle", Short: "How agents and the gateway itself stand: active, deprecated, draining, retired", Args: cobra.NoArgs, RunE: help,
 	}
 	cmd.AddCommand(lifecycleShow(t), lifecycleCheck())
-	for _, verb := range []struct{ name, to, short string }{
-		{"deprecate", "deprecated", "Announce that an agent will go: it works on, and all its answers say so"},
-		{"drain", "draining", "Take no new work for an agent; what is under way is finished, then it is retired"},
-		{"retire", "retired", "End an agent for good: all its requests are answered with 410"},
-		{"activate", "active", "Take back a deprecation, or a drain that is not over"},
+	for _, verb := range []struct {
+		name  string
+		to    lifecycle.Status
+		short string
+	}{
+		{"deprecate", lifecycle.Deprecated, "Announce that an agent will go: it works on, and all its answers say so"},
+		{"drain", lifecycle.Draining, "Take no new work for an agent; what is under way is finished, then it is retired"},
+		{"retire", lifecycle.Retired, "End an agent for good: all its requests are answered with 410"},
+		{"activate", lifecycle.Active, "Take back a deprecation, or a drain that is not over"},
 	} {
 		cmd.AddCommand(lifecycleChange(t, verb.name, verb.to, verb.short))
 	}
@@ -54,14 +48,8 @@ func lifecycleShow(t *target) *cobra.Command {
 	return &cobra.Command{
 		Use: "show [AGENT]", Short: "Show all whose lifecycle was ever changed, or one agent", Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var list struct {
-				Lifecycles []lifecycleState `json:"lifecycles"`
-			}
 			if len(args) == 0 {
-				if err := t.fetch(cmd, "/lifecycles", &list); err != nil {
-					return err
-				}
-				return t.show(cmd, list, func(w io.Writer) error { return printLifecycles(w, list.Lifecycles) })
+				return list(t, cmd, "lifecycles", printLifecycles)
 			}
 			var one lifecycleState
 			if err := t.fetch(cmd, lifecyclePath(args[0], false), &one); err != nil {
@@ -117,20 +105,14 @@ func printLifecycles(w io.Writer, list []lifecycleState) error {
 		if !l.SunsetAt.IsZero() {
 			sunset = l.SunsetAt.UTC().Format(time.RFC3339)
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", word(cmp.Or(l.Agent, "(this gateway)")), word(cmp.Or(l.Status, "active")),
-			word(l.Step), sunset, word(l.Successor), word(l.By), word(l.Reason))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", word(cmp.Or(l.Agent, "(this gateway)")), word(string(cmp.Or(l.Status, lifecycle.Active))),
+			word(l.Step.String()), sunset, word(l.Successor), word(l.By), word(l.Reason))
 	}
 	return table.Flush()
 }
 
-func lifecycleChange(t *target, name, to, short string) *cobra.Command {
-	var order struct {
-		To        string     `json:"to"`
-		Reason    string     `json:"reason"`
-		Successor string     `json:"successor,omitempty"`
-		Sunset    *time.Time `json:"sunset_at,omitempty"`
-		Force     bool       `json:"force,omitempty"`
-	}
+func lifecycleChange(t *target, name string, to lifecycle.Status, short string) *cobra.Command {
+	order := lifecycle.Order{To: to}
 	var sunset string
 	var itself bool
 	cmd := &cobra.Command{
@@ -144,9 +126,8 @@ func lifecycleChange(t *target, name, to, short string) *cobra.Command {
 				if err != nil {
 					return fmt.Errorf("--sunset %q is no time such as 2027-01-31T00:00:00Z", sunset)
 				}
-				order.Sunset = &at
+				order.Sunset = at
 			}
-			order.To = to
 			body, err := json.Marshal(order)
 			if err != nil {
 				return err
@@ -174,7 +155,7 @@ func lifecycleChange(t *target, name, to, short string) *cobra.Command {
 	flags.StringVar(&order.Successor, "successor", "", "https URL of the capability document of the agent that takes its place")
 	flags.StringVar(&sunset, "sunset", "", "when it is gone, such as 2027-01-31T00:00:00Z")
 	flags.BoolVar(&itself, "itself", false, "the gateway itself, and no agent")
-	if to == "draining" {
+	if to == lifecycle.Draining {
 		flags.BoolVar(&order.Force, "force", false, "drain before the 24 hours of notice are over; the evidence says so")
 	}
 	return cmd
@@ -191,15 +172,7 @@ type breakerState struct {
 func breakersCommand(t *target) *cobra.Command {
 	return &cobra.Command{
 		Use: "breakers", Short: "The circuit breakers that have opened since the start", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			var list struct {
-				Breakers []breakerState `json:"breakers"`
-			}
-			if err := t.fetch(cmd, "/breakers", &list); err != nil {
-				return err
-			}
-			return t.show(cmd, list, func(w io.Writer) error { return printBreakers(w, list.Breakers) })
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return list(t, cmd, "breakers", printBreakers) },
 	}
 }
 

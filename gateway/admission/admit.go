@@ -35,6 +35,14 @@ type Tasks interface {
 	Knows(ctx context.Context, owner, agent, task string) (bool, error)
 }
 
+// Gate says why new work is not taken. nil: it is.
+type Gate interface {
+	// Draining is about this gateway: *[problem.DrainingError], or *[problem.RetiredError] where it takes nothing at all.
+	Draining() error
+	// LeftAlone is about a destination whose circuit breaker is open: *[problem.CircuitOpenError].
+	LeftAlone(to destination.Destination) error
+}
+
 // Deps is what a Service is built from. Every field is required.
 type Deps struct {
 	Registry     *translators.Registry
@@ -51,7 +59,7 @@ type Deps struct {
 	Tasks        Tasks
 	Metrics      Metrics
 	Decides      func(ect.Identity) bool // whether an identity has the role of an approver
-	Draining     func() error            // why this gateway takes no new work, or none at all: *[problem.DrainingError] or *[problem.RetiredError]; nil: it does
+	Gate         Gate
 	Self         ect.Identity
 }
 
@@ -63,7 +71,7 @@ func New(deps Deps) (*Service, error) {
 	if slices.Contains([]bool{
 		deps.Registry == nil, deps.Directory == nil, deps.Destinations == nil, deps.Network == nil, deps.Attest == nil, deps.Verifier == nil,
 		deps.Recorder == nil, deps.Dialects == nil, deps.Evidence == nil, deps.Members == nil, deps.Answers == nil, deps.Tasks == nil,
-		deps.Metrics == nil, deps.Decides == nil, deps.Draining == nil, deps.Self == "",
+		deps.Metrics == nil, deps.Decides == nil, deps.Gate == nil, deps.Self == "",
 	}, true) {
 		return nil, errors.New("admission: incomplete Deps: every field is required")
 	}

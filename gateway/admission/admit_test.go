@@ -115,6 +115,11 @@ func TestAdmit_ErrorLeaves(t *testing.T) {
 			l.decoded = 1
 			return l
 		}()},
+		"left alone": {addBody, func(e *env, _ *transport.Call) { e.open = true }, is[*problem.CircuitOpenError], func() leftovers {
+			l := permitted
+			l.accounts, l.decoded = false, 1
+			return l
+		}()},
 		"draining, tasks away": {goOnBody, func(e *env, c *transport.Call) {
 			e.draining, e.tasks.fail = true, &state.UnavailableError{}
 			c.Evidence = []string{e.sign(e.caller, e.claims(goOnBody))}
@@ -212,8 +217,12 @@ func TestAdmit_ReadOnce(t *testing.T) {
 		"draining, goes on": {goOnBody, func(e *env, _ *transport.Call) {
 			e.draining, e.tasks.begun = true, map[string]bool{string(e.caller.ID) + " calculator begun": true}
 		}, 1, nil},
-		"draining, no work": {getBody, func(e *env, _ *transport.Call) { e.draining = true }, 1, nil},
-		"unreadable":        {"{", nil, 1, func(err error) bool { return err != nil }},
+		"left alone, goes on": {goOnBody, func(e *env, _ *transport.Call) {
+			e.open, e.tasks.begun = true, map[string]bool{string(e.caller.ID) + " calculator begun": true}
+		}, 1, nil},
+		"left alone, no work": {getBody, func(e *env, _ *transport.Call) { e.open = true }, 1, nil},
+		"draining, no work":   {getBody, func(e *env, _ *transport.Call) { e.draining = true }, 1, nil},
+		"unreadable":          {"{", nil, 1, func(err error) bool { return err != nil }},
 		"unreadable, while draining": {"{", func(e *env, _ *transport.Call) { e.draining = true }, 1, func(err error) bool {
 			return err != nil && !is[*problem.DrainingError](err)
 		}},

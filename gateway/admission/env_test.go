@@ -61,6 +61,8 @@ type store struct {
 
 	put, get, standing error
 
+	puts []string // compact, in order
+
 	getAfter, gets int // so many look-ups succeed before they fail; 0: all
 }
 
@@ -68,6 +70,7 @@ func (s *store) Put(ctx context.Context, r ect.Record) error {
 	if s.put != nil {
 		return s.put
 	}
+	s.puts = append(s.puts, r.Compact)
 	return s.Store.Put(ctx, r)
 }
 
@@ -158,10 +161,28 @@ type env struct {
 	documents documents
 	decoded   atomic.Int32
 	draining  bool
+	open      bool // the circuit breaker of the agent
 	decides   bool
 	now       time.Time
 
 	self, caller, agent, peer, outsider *ecttest.Party
+}
+
+// gate is shut as its env says.
+type gate struct{ e *env }
+
+func (g gate) Draining() error {
+	if g.e.draining {
+		return &problem.DrainingError{}
+	}
+	return nil
+}
+
+func (g gate) LeftAlone(to destination.Destination) error {
+	if g.e.open && to.Agent.Name == "calculator" {
+		return &problem.CircuitOpenError{Agent: to.Agent.Name, RetryAfter: 30 * time.Second}
+	}
+	return nil
 }
 
 func newEnv(t testing.TB) *env {
@@ -180,12 +201,7 @@ func newEnv(t testing.TB) *env {
 	e.memory = &replays{Memory: memory}
 	e.deps = admission.Deps{
 		Network: &outbound.Network{}, Evidence: e.store, Answers: memory, Tasks: e.tasks, Metrics: e.counts, Self: e.self.ID,
-		Decides: func(ect.Identity) bool { return e.decides }, Draining: func() error {
-			if e.draining {
-				return &problem.DrainingError{}
-			}
-			return nil
-		},
+		Decides: func(ect.Identity) bool { return e.decides }, Gate: gate{e},
 	}
 	e.deps.Directory, err = directory.New(directory.Deps{
 		Describers: map[canonical.Binding]transport.Describer{a2a.Binding: describer{}, mcp.Binding: describer{}},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/attest"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/policy/membership"
@@ -82,22 +83,42 @@ func carried(op canonical.Op) bool {
 	return !slices.Contains([]canonical.Op{canonical.OpDescribe, canonical.OpCapabilities, canonical.OpPing, canonical.OpNotice}, op)
 }
 
-// refuseNewWork refuses a message that would begin new work at a gateway that drains
-// (R16). It is judged before the message's tokens are used up: its caller can send the
-// same message to another replica, or again after the restart.
+// refuseNewWork refuses a message that would begin new work at a gateway that drains (R16), or
+// at an agent whose circuit breaker is open. It is judged before the message's tokens are used
+// up: its caller can send the same message to another replica, or again later. What was
+// answered is answered again.
 func (m *admitting) refuseNewWork(ctx context.Context) error {
-	refusal := m.Draining()
-	if _, over := errors.AsType[*problem.RetiredError](refusal); refusal == nil || over {
+	refusal := m.Gate.Draining()
+	if _, over := errors.AsType[*problem.RetiredError](refusal); over {
 		return refusal
+	}
+	alone := refusal == nil
+	if alone && !m.To.Draining {
+		refusal = m.Gate.LeftAlone(m.To)
+	}
+	if refusal == nil {
+		return nil
 	}
 	message, err := m.decoded()
 	if err != nil || message.Op != canonical.OpInvoke {
 		return nil //nolint:nilerr // it is refused for that later
 	}
-	if under, err := m.underWay(ctx, message); err != nil || under {
+	if under, err := m.underWay(ctx, message); err != nil || under || alone && m.answered(ctx) {
 		return err
 	}
+	if alone {
+		m.Accounts = false // a flood of them must not become one of signatures
+		m.Attest.Refusal(ctx, m.Holder, refusal)
+	}
 	return refusal
+}
+
+// answered reports whether the answer to the message is kept for its repetition.
+func (m *admitting) answered(ctx context.Context) bool {
+	return slices.ContainsFunc(m.own(), func(v ect.Verified) bool {
+		_, found := m.Answers.Load(ctx, ect.ReplayKey{Issuer: v.Issuer(), Workflow: v.Workflow(), ID: v.ID()})
+		return found
+	})
 }
 
 // passGate is step 6. The role of an approver lets in decisions alone. An agent that drains

@@ -3,6 +3,7 @@ package admission_test
 import (
 	"errors"
 	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/aepb/aepb-gateway/ect"
@@ -67,6 +68,43 @@ func TestAdmit_RepetitionGetsItsAnswer(t *testing.T) {
 	}
 	if n := a.decoded.Load(); n != 1 {
 		t.Errorf("read %d times", n)
+	}
+}
+
+// TestAdmit_LeftAlone: while an agent is left alone, a message for it is refused as often as it
+// comes, and counts; afterwards the same message is admitted. What was answered before is
+// answered again.
+func TestAdmit_LeftAlone(t *testing.T) {
+	t.Parallel()
+	a := newAnswered(t)
+	a.keep()
+	a.open = true
+	fresh := a.env.call(addBody, a.sign(a.caller, a.claims(addBody)))
+	for range 3 {
+		if _, err := a.admit(fresh); !is[*problem.CircuitOpenError](err) {
+			t.Errorf("new work: %v", err)
+		}
+	}
+	if got, err := a.admit(a.call); err != nil || !got.Repeated {
+		t.Errorf("what was answered: repeated %t, %v", got.Repeated, err)
+	}
+	a.must(a.deps.Attest.Flush(t.Context()))
+	refusals := 0
+	for _, compact := range a.store.puts {
+		claims, _, err := ect.ParseUnverified(compact)
+		a.must(err)
+		if count, ok := claims.Ext[ect.ExtRefusals]; ok {
+			n, err := strconv.Atoi(string(count))
+			a.must(err)
+			refusals += n
+		}
+	}
+	if refusals != 3 {
+		t.Errorf("on record are %d refusals", refusals)
+	}
+	a.open = false
+	if _, err := a.admit(fresh); err != nil {
+		t.Errorf("afterwards: %v", err)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/outbound"
+	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/state"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/lifecycle/breaker"
@@ -148,15 +149,13 @@ func (t *Target) listed() bool {
 // find is the breaker of a target; nil: it has none, since all there may be are in use.
 func (s *Set) find(t *Target) *destination {
 	k, downstream := t.names()
-	s.mu.RLock()
-	d := s.all[k]
-	s.mu.RUnlock()
-	if d != nil {
+	if d := s.known(k); d != nil {
 		return d
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if d = s.all[k]; d == nil {
+	d := s.all[k]
+	if d == nil {
 		if len(s.all) >= maxDestinations && !s.makeSpace() && !t.listed() { // those are as many as operators list
 			return nil
 		}
@@ -164,6 +163,12 @@ func (s *Set) find(t *Target) *destination {
 		s.all[k] = d
 	}
 	return d
+}
+
+func (s *Set) known(k key) *destination {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.all[k]
 }
 
 // makeSpace takes out a breaker that is closed, of a destination that no operator listed.
@@ -208,6 +213,26 @@ func (s *Set) Stage(next outbound.Sender) outbound.Sender {
 		}
 		return reply, err
 	})
+}
+
+// Refusal is why no call is prepared for a target: its breaker is open, a
+// *[problem.CircuitOpenError]. nil: the stage decides. A nil Set refuses nothing.
+func (s *Set) Refusal(t Target) error {
+	if s == nil {
+		return nil
+	}
+	k, _ := t.names()
+	d := s.known(k)
+	if d == nil {
+		return nil
+	}
+	config, now := *s.circuit.Load(), s.deps.Now()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if next, verdict, _ := d.breaker.Ask(config, now); next.State() == breaker.Open && !verdict.Pass {
+		return &problem.CircuitOpenError{Agent: d.downstream, RetryAfter: verdict.Wait}
+	}
+	return nil
 }
 
 // Report tells what a reply or an event turned out to be when it was read: why it is a

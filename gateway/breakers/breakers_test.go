@@ -214,6 +214,45 @@ func TestStage_OpensProbesAndCloses(t *testing.T) {
 	})
 }
 
+// TestRefusal_LeavesTheProbe: what is refused early is what the stage would refuse; after the
+// cool-down nothing is, and the question uses up no probe.
+func TestRefusal_LeavesTheProbe(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := &agent{}
+		a.is(down)
+		r := fleet(t, a, "one")[0]
+		target := breakers.Target{Kind: outbound.Message, Endpoint: transport.Endpoint{Agent: calculator.Agent}}
+		if err := r.Refusal(target); err != nil || r.Count() != 0 {
+			t.Errorf("before the first call: %v, and there are %d breakers", err, r.Count())
+		}
+		r.times(t, 5)
+		if err := r.Refusal(target); refused(err) != 30*time.Second {
+			t.Errorf("open: %v", err)
+		}
+		time.Sleep(29 * time.Second)
+		if err := r.Refusal(target); refused(err) != time.Second {
+			t.Errorf("a second before: %v", err)
+		}
+		time.Sleep(time.Second)
+		for range 3 {
+			if err := r.Refusal(target); err != nil {
+				t.Errorf("after the cool-down: %v", err)
+			}
+		}
+		a.is(good)
+		if err := r.call(t.Context(), ann); err != nil || a.calls.Load() != 6 {
+			t.Errorf("the probe: %v, asked %d times", err, a.calls.Load())
+		}
+		if err := r.Refusal(target); err != nil {
+			t.Errorf("closed: %v", err)
+		}
+		if err := (*breakers.Set)(nil).Refusal(target); err != nil {
+			t.Errorf("without breakers: %v", err)
+		}
+	})
+}
+
 // TestStage_OneProbeOfAllReplicas: a hundred callers at three replicas make one probe, and
 // what it comes to holds for all of them.
 func TestStage_OneProbeOfAllReplicas(t *testing.T) {

@@ -39,8 +39,12 @@ func (d *destination) idle() bool {
 // ask lets a call through, or refuses it with a *[problem.CircuitOpenError]. probe: it is the
 // one call by which the destination is tried.
 func (d *destination) ask(ctx context.Context, describes bool) (probe bool, err error) {
-	config, now := *d.set.circuit.Load(), d.set.deps.Now()
 	d.mu.Lock()
+	if d.breaker.State() == breaker.Closed {
+		d.mu.Unlock()
+		return false, nil
+	}
+	config, now := *d.set.circuit.Load(), d.set.deps.Now()
 	if d.reserved && !describes && d.breaker.State() == breaker.HalfOpen {
 		d.reserved = false
 		d.mu.Unlock()
@@ -83,8 +87,9 @@ func (d *destination) report(ctx context.Context, caller ect.Identity, err error
 	if counted := d.blame.take(outcome, own, caller, now, config.Window); !probe {
 		outcome = counted
 	}
-	next, change := d.breaker.Report(config, now, outcome, probe)
-	d.breaker, d.probing = next, d.probing && !probe
+	var change breaker.Change
+	d.breaker, change = d.breaker.Report(config, now, outcome, probe)
+	d.probing = d.probing && !probe
 	d.mu.Unlock()
 	d.share(ctx, config, change)
 	d.tell(ctx, change, now, true)

@@ -18,13 +18,14 @@ var errLeft = errors.New("breakers: the caller has left")
 
 // outcomeOf is what an error says of a destination. own: a caller cannot have caused it.
 func outcomeOf(err error) (outcome breaker.Outcome, own bool) {
+	if err == nil {
+		return breaker.Success, false
+	}
 	var unreachable *transport.UnreachableError
 	var refused *transport.RefusedError
 	var status *transport.StatusError
 	var reply *canonical.Error
 	switch {
-	case err == nil:
-		return breaker.Success, false
 	case errors.Is(err, errLeft), errors.Is(err, context.Canceled):
 		return breaker.Unknown, false
 	case errors.As(err, &refused):

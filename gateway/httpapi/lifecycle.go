@@ -22,15 +22,6 @@ type Lifecycles interface {
 	Change(ctx context.Context, agent string, order lifecycle.Order) (lifecycle.Record, string, error)
 }
 
-// lifecycleOrder is what an operator posts.
-type lifecycleOrder struct {
-	To        string    `json:"to"`
-	Reason    string    `json:"reason"`
-	Successor string    `json:"successor"`
-	Sunset    time.Time `json:"sunset_at"`
-	Force     bool      `json:"force"`
-}
-
 // lifecycleAnswer is how an agent stands, and what its operator should know.
 type lifecycleAnswer struct {
 	lifecycle.Record
@@ -70,7 +61,7 @@ func (a admin) changeLifecycle(c *gin.Context) {
 		problem.Write(c.Writer, c.Request, err)
 		return
 	}
-	var order lifecycleOrder
+	var order lifecycle.Order
 	body, err := io.ReadAll(http.MaxBytesReader(c.Writer, c.Request.Body, maxAdminBody))
 	if err = problem.Reading(err); err == nil && json.Unmarshal(body, &order, json.RejectUnknownMembers(true)) != nil {
 		err = &directory.InvalidAgentError{Name: name, Reason: "the order is no JSON object of to, reason, successor, sunset_at and force"}
@@ -84,10 +75,8 @@ func (a admin) changeLifecycle(c *gin.Context) {
 		problem.Write(c.Writer, c.Request, err)
 		return
 	}
-	record, warning, err := a.deps.Lifecycles.Change(c.Request.Context(), name, lifecycle.Order{
-		To: lifecycle.Status(order.To), Reason: order.Reason, Successor: order.Successor, Sunset: order.Sunset, Force: order.Force,
-		By: who.Name, At: time.Now(),
-	})
+	order.By, order.At = who.Name, time.Now()
+	record, warning, err := a.deps.Lifecycles.Change(c.Request.Context(), name, order)
 	if err != nil {
 		problem.Write(c.Writer, c.Request, err)
 		return

@@ -67,21 +67,22 @@ func (s *Service) goOn(ctx context.Context, agent string) error {
 	if !due {
 		return nil
 	}
-	if change, changed := next.ChangeFrom(before); changed {
+	var st attest.Statement
+	change, changed := next.ChangeFrom(before)
+	switch {
+	case changed:
 		next.At = now
-		act, ext := change.Claims(s.name(agent))
-		_, _, err = s.announce(ctx, next, revision, attest.Statement{Act: act, Ext: ext})
+		st.Act, st.Ext = change.Claims(s.name(agent))
+	case step == lifecycle.Ended:
+		st.Act, st.Ext = lifecycle.Shutdown(s.name(agent), s.deps.Replica)
+	default:
+		first, err := s.write(ctx, next, revision)
+		if err == nil && first {
+			s.learn(next)
+		}
 		return err
 	}
-	if step == lifecycle.Ended {
-		act, ext := lifecycle.Shutdown(s.name(agent), s.deps.Replica)
-		_, _, err = s.announce(ctx, next, revision, attest.Statement{Act: act, Ext: ext})
-		return err
-	}
-	first, err := s.write(ctx, next, revision)
-	if err == nil && first {
-		s.learn(next)
-	}
+	_, _, err = s.announce(ctx, next, revision, st)
 	return err
 }
 

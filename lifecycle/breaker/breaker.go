@@ -78,7 +78,7 @@ func (b Breaker) State() State { return b.state }
 // a probe that was not reported in time counts as failed here.
 func (b Breaker) Ask(c Config, at time.Time) (Breaker, Verdict, Change) {
 	at = plain(at)
-	b = b.within(c, at)
+	b.within(c, at)
 	change := Change{From: b.state, To: b.state}
 	switch {
 	case b.state == Closed:
@@ -101,27 +101,27 @@ func (b Breaker) Ask(c Config, at time.Time) (Breaker, Verdict, Change) {
 // counts, but does not open.
 func (b Breaker) Report(c Config, at time.Time, o Outcome, probe bool) (Breaker, Change) {
 	at = plain(at)
-	b = b.within(c, at)
+	b.within(c, at)
 	switch {
 	case b.state == Closed && o != Unknown:
-		return b.sampled(c, at, o == Failure)
+		change := b.sample(c, at, o == Failure)
+		return b, change
 	case b.state == HalfOpen && probe:
 		return b.probed(c, at, o)
 	}
 	return b, Change{From: b.state, To: b.state}
 }
 
-// sampled counts a call and opens if more of them failed than may. It multiplies,
+// sample counts a call and opens if more of them failed than may. It multiplies,
 // because a rate that was rounded would open at the threshold or not above it.
-func (b Breaker) sampled(c Config, at time.Time, failed bool) (Breaker, Change) {
-	var timely bool
-	b.window, timely = b.window.add(c.Window, at, failed)
-	failures, samples := b.window.sum()
+func (b *Breaker) sample(c Config, at time.Time, failed bool) Change {
+	timely := b.window.add(c.Window, at, failed)
+	failures, samples := int(b.window.failures), int(b.window.samples)
 	if !timely || samples < c.MinSamples || failures*maxThreshold <= c.Threshold*samples {
-		return b, Change{From: Closed, To: Closed}
+		return Change{From: Closed, To: Closed}
 	}
-	b = b.opened(at, min(c.Cooldown, c.MaxCooldown))
-	return b, Change{From: Closed, To: Open, Failures: failures, Samples: samples, Window: c.Window, Cooldown: b.cooldown}
+	*b = b.opened(at, min(c.Cooldown, c.MaxCooldown))
+	return Change{From: Closed, To: Open, Failures: failures, Samples: samples, Window: c.Window, Cooldown: b.cooldown}
 }
 
 // probed judges the probe. One that taught nothing leaves the rest as it was, and the
@@ -168,9 +168,9 @@ func (b Breaker) become(s State, at time.Time) Breaker {
 
 // within brings back what is further away than it can be: the clock was set back, runs
 // behind that of another replica, or the settings have changed.
-func (b Breaker) within(c Config, at time.Time) Breaker {
+func (b *Breaker) within(c Config, at time.Time) {
 	if b.state == Closed {
-		return b
+		return
 	}
 	b.cooldown = min(max(b.cooldown, leastWait), c.MaxCooldown)
 	limit := b.cooldown
@@ -180,7 +180,6 @@ func (b Breaker) within(c Config, at time.Time) Breaker {
 	if latest := at.Add(limit); b.until.After(latest) {
 		b.until = latest
 	}
-	return b
 }
 
 // plain is a time that replicas can share and values can be compared with.

@@ -105,6 +105,28 @@ func TestReport_WindowSlides(t *testing.T) {
 	}
 }
 
+// TestReport_ManySamples: the rate decides however many samples there are at one time: half
+// that fail open nothing, and more do.
+func TestReport_ManySamples(t *testing.T) {
+	t.Parallel()
+	c := breaker.Defaults()
+	var b breaker.Breaker
+	for range 100_000 {
+		if b, _ = report(c, b, start, "sf"); b.State() != breaker.Closed {
+			t.Fatal("half of the samples failed, which opened it")
+		}
+	}
+	var change breaker.Change
+	for range 100 {
+		if b, change = b.Report(c, start, breaker.Failure, false); b.State() == breaker.Open {
+			break
+		}
+	}
+	if b.State() != breaker.Open || change.Failures*2 <= change.Samples || change.Samples < 10_000 {
+		t.Errorf("%s with %d failures of %d", b.State(), change.Failures, change.Samples)
+	}
+}
+
 func TestReport_NewWindowBeginsAnew(t *testing.T) {
 	t.Parallel()
 	c := breaker.Defaults()

@@ -39,7 +39,8 @@ func (b Breaker) Adopt(c Config, at time.Time, s Shared) (Breaker, Change) {
 	at, s.Until, s.At = plain(at), plain(s.Until), plain(s.At)
 	change := Change{From: b.state, To: b.state}
 	if s.State > HalfOpen || !b.Shared().before(s) {
-		return b.within(c, at), change
+		b.within(c, at)
+		return b, change
 	}
 	if s.State == Closed {
 		s.Until, s.Cooldown, s.FailedProbes = time.Time{}, 0, 0
@@ -50,7 +51,8 @@ func (b Breaker) Adopt(c Config, at time.Time, s Shared) (Breaker, Change) {
 	b.state, b.until, b.at = s.State, s.Until, s.At
 	b.cooldown, b.failedProbes = s.Cooldown, min(max(s.FailedProbes, 0), maxProbes)
 	change.To = b.state
-	return b.within(c, at), change
+	b.within(c, at)
+	return b, change
 }
 
 // before compares when and what, not until when: that was perhaps cut to what this

@@ -1,10 +1,6 @@
 package quota
 
-import (
-	"container/list"
-	"sync"
-	"sync/atomic"
-)
+import "container/list"
 
 // Places is a resource of which holders take one unit at a time and use it now and then,
 // such as open connections. A place in use is never taken away. When all places are
@@ -19,10 +15,8 @@ import (
 // So a holder with few places keeps them, whatever others take. Every operation takes the
 // same time however many places there are. It is safe for concurrent use.
 type Places struct {
-	refused atomic.Pointer[func()]
+	bounds
 
-	mu      sync.Mutex
-	config  Config
 	used    int
 	holders map[string]*placeHolder
 	bySize  map[int]*list.List // of *placeHolder, by how many unused places they have
@@ -44,23 +38,6 @@ func NewPlaces(config Config) (*Places, error) {
 	return p, p.Reconfigure(config)
 }
 
-// Reconfigure changes the bounds for places that are taken from now on. On an error
-// nothing changes.
-func (p *Places) Reconfigure(config Config) error {
-	config, err := config.complete()
-	if err != nil {
-		return err
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.config = config
-	return nil
-}
-
-// OnRefusal has f called for each place that is refused from now on, to count it. f must
-// not block.
-func (p *Places) OnRefusal(f func()) { p.refused.Store(&f) }
-
 // Usage says how many places are taken.
 func (p *Places) Usage() Usage {
 	p.mu.Lock()
@@ -75,9 +52,7 @@ func (p *Places) Take(holder string, inUse bool, giveWay func()) (*Place, error)
 	taken := &Place{places: p, giveWay: giveWay}
 	victim, err := p.take(holder, inUse, taken)
 	if err != nil {
-		if refused := p.refused.Load(); refused != nil {
-			(*refused)()
-		}
+		p.refuse()
 		return nil, err
 	}
 	if victim != nil {

@@ -29,41 +29,51 @@ func (c Config) complete() (Config, error) {
 	return c, c.Validate()
 }
 
-// Pool grants shares of one resource. It is safe for concurrent use.
-type Pool struct {
-	config  Config
+// bounds are those of a resource, and who counts refusals.
+type bounds struct {
 	refused atomic.Pointer[func()]
 
-	mu   sync.Mutex
+	mu     sync.Mutex
+	config Config
+}
+
+// Reconfigure changes the bounds for what is taken from now on. What was granted stays
+// granted; a holder above its new limit gets nothing more until it is below. On an error
+// nothing changes.
+func (b *bounds) Reconfigure(config Config) error {
+	config, err := config.complete()
+	if err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.config = config
+	return nil
+}
+
+// OnRefusal has f called for each share that is refused from now on, to count it. f
+// must not block.
+func (b *bounds) OnRefusal(f func()) { b.refused.Store(&f) }
+
+func (b *bounds) refuse() {
+	if refused := b.refused.Load(); refused != nil {
+		(*refused)()
+	}
+}
+
+// Pool grants shares of one resource. It is safe for concurrent use.
+type Pool struct {
+	bounds
+
 	used int64
 	held map[string]int64
 }
 
 // New makes a pool of which nothing is held.
 func New(config Config) (*Pool, error) {
-	config, err := config.complete()
-	if err != nil {
-		return nil, err
-	}
-	return &Pool{config: config, held: map[string]int64{}}, nil
+	p := &Pool{held: map[string]int64{}}
+	return p, p.Reconfigure(config)
 }
-
-// Reconfigure changes the bounds. What was granted stays granted; a holder above
-// its new limit gets nothing more until it is below. On an error nothing changes.
-func (p *Pool) Reconfigure(config Config) error {
-	config, err := config.complete()
-	if err != nil {
-		return err
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.config = config
-	return nil
-}
-
-// OnRefusal has f called for each share that is refused from now on, to count it. f
-// must not block.
-func (p *Pool) OnRefusal(f func()) { p.refused.Store(&f) }
 
 // Take grants n units to a holder until the grant is released. An
 // [*ExceededError] says which bound is in the way; nothing is granted then.
@@ -157,9 +167,7 @@ func (g *Grant) Grow(n int64) error {
 		return &ExceededError{Resource: g.pool.resource(), Own: true}
 	}
 	if err := g.pool.take(g.holder, n); err != nil {
-		if refused := g.pool.refused.Load(); refused != nil {
-			(*refused)()
-		}
+		g.pool.refuse()
 		return err
 	}
 	g.n += n

@@ -158,6 +158,8 @@ func handlerOf(role string, s script) (http.Handler, error) {
 		return newProxy(s)
 	case "floor":
 		return newFloor(s)
+	case "refuser":
+		return newRefuser(s)
 	default:
 		return nil, fmt.Errorf("bench: no role %q", role)
 	}

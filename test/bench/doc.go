@@ -45,6 +45,11 @@
 // gateway costs beyond them. These pairs have a second floor, the bridge, which
 // carries the text and nothing else: no ECT is verified, hashed or signed there.
 //
+// --only refusal lets a gateway whose circuit breaker is open take turns with a handler that
+// verifies one ECT and answers 503, which is its floor. The agent answers once and is gone;
+// now and then a call is the breaker's probe. --only breaker compares, in this process, the
+// sender chain with a closed breaker to one without.
+//
 // What lasts longer than a call is measured by package lasting: --only stream,
 // sessions, streams or limits.
 //
@@ -59,7 +64,7 @@
 //
 // How to read it: main.go parses the flags, cast.go starts the servers, rounds.go
 // takes turns, load.go is the client and calls.go what it sends; child.go is
-// what upstream.go, proxy.go and floor.go share; meter.go reads /proc and
+// what upstream.go and floor.go share; refusal.go is about refusals; meter.go reads /proc and
 // report.go adds up. Of the pairs, pairs.go takes turns, words.go says the exchange
 // in each protocol, pairfloor.go is the floor and pairagents.go the agents;
 // slim.go puts them on SLIM and says it there; package slimnode is the node and our

@@ -28,6 +28,9 @@ type subject struct {
 	inside  bool                              // its ECTs stand in the messages
 	via     func(context.Context, call) error // in place of HTTP; nil: HTTP
 	bare    bool                              // its answers come without ECTs
+	refused bool                              // its answers are 503 that say when to come back
+	opening bool                              // no call is refused yet
+	probes  atomic.Int64                      // of those, calls that tried the agent in vain
 }
 
 // observation is what the client saw of one slice.
@@ -90,6 +93,9 @@ func (s *subject) send(ctx context.Context, c call) error {
 	body, err := io.ReadAll(resp.Body)
 	if err != nil {
 		return fmt.Errorf("bench: %s: %w", s.name, err)
+	}
+	if s.refused {
+		return s.refusal(resp, body)
 	}
 	if resp.StatusCode != http.StatusOK || !strings.Contains(string(body), echoed) {
 		return fmt.Errorf("bench: %s answered %s: %.500s", s.name, resp.Status, body)

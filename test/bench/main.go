@@ -102,7 +102,9 @@ func parse(args []string, stderr io.Writer) (options, error) {
 }
 
 // names are all measurements.
-func names() []string { return append([]string{exchangeName, pairsName}, lasting.Names()...) }
+func names() []string {
+	return append([]string{exchangeName, lasting.BreakerName, refusalName, pairsName}, lasting.Names()...)
+}
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	o, err := parse(args, stderr)
@@ -117,6 +119,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 			return err
 		}
 	}
+	if o.only == "" || o.only == refusalName {
+		if d.Refusals, err = measureRefusal(ctx, o, stderr); err != nil {
+			return err
+		}
+	}
 	if o.only == "" || o.only == pairsName {
 		if d.Pairs, err = measurePairs(ctx, o, stderr); err != nil {
 			return err
@@ -125,6 +132,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	chosen := slices.DeleteFunc(lasting.Names(), func(name string) bool { return o.only != "" && o.only != name })
 	if d.Lasting, err = lasting.Run(ctx, chosen, lasting.Full()); err != nil {
 		return err
+	}
+	if o.only == "" || o.only == lasting.BreakerName {
+		figures, err := lasting.Breaker(ctx)
+		if err != nil {
+			return err
+		}
+		d.Lasting = append(figures, d.Lasting...)
 	}
 	d.Raised = raises(o.only)
 	if o.json {

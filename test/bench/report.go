@@ -18,6 +18,8 @@ type document struct {
 	Idle []idle   `json:"idle"`
 	Runs []result `json:"runs"`
 
+	Refusals []result `json:"refusals,omitempty"`
+
 	Pairs   []pair           `json:"pairs,omitempty"`
 	Lasting []lasting.Figure `json:"lasting,omitempty"`
 }
@@ -92,16 +94,24 @@ func table(w io.Writer, d document) (err error) {
 		defer func() { err = errors.Join(err, lasting.Table(w, d.Lasting)) }()
 	}
 	defer func() { err = errors.Join(err, pairTable(w, d.Pairs)) }()
-	if len(d.Runs) == 0 {
-		return nil
+	if err := ratios(w, d.Refusals); err != nil || len(d.Runs) == 0 {
+		return err
 	}
 	if err := atRest(w, d.Idle); err != nil {
 		return err
 	}
-	if err := block(w, "medians", "%.0f", d.Runs, medianOf); err != nil {
+	return ratios(w, d.Runs)
+}
+
+// ratios prints the medians of runs, and those of the per-round ratios to floor.
+func ratios(w io.Writer, runs []result) error {
+	if len(runs) == 0 {
+		return nil
+	}
+	if err := block(w, "medians", "%.0f", runs, medianOf); err != nil {
 		return err
 	}
-	return block(w, "medians of the per-round ratios to "+baseline, "%.2f", d.Runs, medianRatio)
+	return block(w, "medians of the per-round ratios to "+baseline, "%.2f", runs, medianRatio)
 }
 
 func atRest(w io.Writer, all []idle) error {
@@ -129,7 +139,7 @@ func block(w io.Writer, title, format string, runs []result, value func([]result
 			}
 		}
 	}
-	if _, err := io.WriteString(w, exchangeName+": "+title+"\n"); err != nil {
+	if _, err := io.WriteString(w, runs[0].Name+": "+title+"\n"); err != nil {
 		return err
 	}
 	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"net/http/httputil"
+	"net/url"
 )
 
 // The MCP server that every case calls in the end: revision 2026-07-28, one tool
@@ -61,4 +63,20 @@ func serveTool(w http.ResponseWriter, r *http.Request) {
 
 func answer(w io.Writer, id json.RawMessage, member, value string) {
 	_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":`+string(id)+`,"`+member+`":`+value+`}`)
+}
+
+// newProxy is the standard library's reverse proxy in front of the MCP server.
+func newProxy(s script) (http.Handler, error) {
+	upstream, err := url.Parse(s.Upstream)
+	if err != nil {
+		return nil, err
+	}
+	client, err := s.client()
+	if err != nil {
+		return nil, err
+	}
+	return &httputil.ReverseProxy{
+		Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(upstream) },
+		Transport: client.Transport,
+	}, nil
 }

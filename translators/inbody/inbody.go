@@ -22,8 +22,11 @@ const (
 // Insert puts tokens into a message, and makes it hash as before. False: it has no
 // place for them, and is as it was.
 func Insert(t translators.Translator, w translators.Wire, tokens []string) (translators.Wire, bool) {
+	if len(tokens) == 0 {
+		return w, false
+	}
 	s, ok := find(t, w)
-	if !ok || s.holds || s.empty || len(tokens) == 0 {
+	if !ok || s.holds || s.empty {
 		return w, false
 	}
 	member := rawjson.NewBuilder().Strings(s.place.Key, tokens, true).Bytes() // {"key":[…]}
