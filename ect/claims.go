@@ -48,6 +48,10 @@ const (
 	ActCircuitClose Act = "atd:circuit_close"
 )
 
+// ActEscalate says that an agent needs a human (ATD, HITL Escalation). The name is our own:
+// the draft registers none (R10).
+const ActEscalate Act = "atd:escalate"
+
 // The acts of an agent's life: a change of its status, and the end of a graceful shutdown
 // or of one process (AEPB, "Lifecycle State Transitions" and "Graceful Shutdown").
 const (

@@ -70,6 +70,7 @@ const (
 
 // The extension keys of ATD, "Circuit Breaker Pattern".
 const (
+	ExtEscalation      = "atd.escalation"       // of atd:escalate: why, in one word (our own)
 	ExtDownstreamAgent = "atd.downstream_agent" // whom the breaker stands before
 	ExtErrorRate       = "atd.error_rate"       // of atd:circuit_open: a fraction of 1
 	ExtWindow          = "atd.window_s"         // of atd:circuit_open: seconds

@@ -155,13 +155,13 @@ func (tr *troupe) build(t *testing.T) {
 	tr.replay, tr.entries = state.replay, state.entries
 	tr.recorder, err = ect.NewRecorder(ect.RecorderDeps{Store: state.evidence})
 	must(t, err)
-	tr.guard, err = egress.New(egress.Deps{TLS: s.source, Config: egress.Config{AllowLoopbackHTTP: true, AllowPrivate: []string{"127.0.0.0/8"}}})
+	tr.guards.agents, err = egress.New(egress.Deps{TLS: s.source, Config: egress.Config{AllowLoopbackHTTP: true, AllowPrivate: []string{"127.0.0.0/8"}}})
 	must(t, err)
 	list, err := tr.speak()
 	must(t, err)
 	registry, network, err := index(list)
 	must(t, err)
-	tr.directory, err = directory.New(directory.Deps{Describers: network.Describers, Egress: tr.guard, PlainLoopback: true, Now: time.Now, Logger: s.logger})
+	tr.directory, err = directory.New(directory.Deps{Describers: network.Describers, Egress: tr.guards.agents, PlainLoopback: true, Now: time.Now, Logger: s.logger})
 	must(t, err)
 	for _, p := range list {
 		id := p.form.Info().Binding
@@ -214,7 +214,7 @@ func (tr *troupe) perform(t *testing.T, public, second net.Listener) {
 		}
 		cancel()
 		group.Wait()
-		tr.guard.CloseIdle()
+		tr.guards.agents.CloseIdle()
 		must(t, tr.shut())
 	})
 	t.Cleanup(tr.agents.release)
@@ -353,8 +353,8 @@ func (tr *troupe) door(s side, agent string) transport.Endpoint {
 	case s.binding == slim.Binding:
 		ep.URL = "slim://" + tr.stage.slim.at + "/org/gw/" + agent
 	}
-	tr.guard.Allow(strings.TrimPrefix(tr.stage.at.Public, "https://"))
-	tr.guard.Allow(tr.stage.rpc)
+	tr.guards.agents.Allow(strings.TrimPrefix(tr.stage.at.Public, "https://"))
+	tr.guards.agents.Allow(tr.stage.rpc)
 	return ep
 }
 
@@ -367,7 +367,7 @@ func (tr *troupe) dialer(t *testing.T, id canonical.Binding) interface {
 	if id != uacp.Binding {
 		return tr.list[id].dialer
 	}
-	d, err := tuacp.NewDialer(tuacp.DialerDeps{Network: byName{tr.guard, tr}, Form: tr.list[id].form})
+	d, err := tuacp.NewDialer(tuacp.DialerDeps{Network: byName{tr.guards.agents, tr}, Form: tr.list[id].form})
 	must(t, err)
 	return d
 }

@@ -79,8 +79,8 @@ func (out *service) complete(n *outbound.Network, registry *translators.Registry
 	if err != nil {
 		return err
 	}
-	hops, noHops := hop.New(hop.Deps{Client: out.guard, Cards: n.Describers[a2a.Binding]})
-	undo, noUndo := rollback.New(rollback.Deps{Client: out.guard})
+	hops, noHops := hop.New(hop.Deps{Client: out.guards.agents, Cards: n.Describers[a2a.Binding]})
+	undo, noUndo := rollback.New(rollback.Deps{Client: out.guards.agents})
 	callbacks, noCallbacks := callback.New(callback.Deps{Client: hooks})
 	n.Peers, n.Beyond, n.Callbacks, n.Rollbacks = hops, hops, callbacks, apart(registry, undo)
 	return errors.Join(noHops, noUndo, noCallbacks)
@@ -100,7 +100,7 @@ func apart(registry *translators.Registry, undo transport.Dialer) map[canonical.
 }
 
 func speakA2A(out *service, form translators.Translator) (protocol, error) {
-	dialer, err := ta2a.NewDialer(ta2a.DialerDeps{Client: out.guard, Form: form})
+	dialer, err := ta2a.NewDialer(ta2a.DialerDeps{Client: out.guards.agents, Form: form})
 	if err != nil {
 		return protocol{}, err
 	}
@@ -120,7 +120,7 @@ func speakA2A(out *service, form translators.Translator) (protocol, error) {
 }
 
 func speakMCP(out *service, form translators.Translator) (protocol, error) {
-	dialer, err := tmcp.NewDialer(tmcp.DialerDeps{Client: out.guard, Form: form, Keeper: keeper{out.entries}})
+	dialer, err := tmcp.NewDialer(tmcp.DialerDeps{Client: out.guards.agents, Form: form, Keeper: keeper{out.entries}})
 	if err != nil {
 		return protocol{}, err
 	}
@@ -145,7 +145,7 @@ func at(path string, door http.Handler) httpapi.Doors {
 
 func speakUACP(out *service, form translators.Translator) (protocol, error) {
 	kept := func(why tuacp.Reason) { out.metrics.ByReference(string(uacp.Binding), string(why)) }
-	dialer, err := tuacp.NewDialer(tuacp.DialerDeps{Network: out.guard, Form: form, Kept: kept})
+	dialer, err := tuacp.NewDialer(tuacp.DialerDeps{Network: out.guards.agents, Form: form, Kept: kept})
 	p := protocol{form: form, dialer: dialer}
 	if err != nil || out.settings.uacp == nil {
 		return p, err
@@ -198,7 +198,7 @@ func speakAINP(out *service, form translators.Translator) (protocol, error) {
 	}
 	keys, bounds := tainp.NewKeys(documents, nil), out.settings.connections(out.settings.config.AINP.Sockets)
 	dialer, err := tainp.NewDialer(tainp.DialerDeps{
-		Client: out.guard, Form: form, Self: out.settings.ainp, Keys: keys, Peer: out.ainpPeer,
+		Client: out.guards.agents, Form: form, Self: out.settings.ainp, Keys: keys, Peer: out.ainpPeer,
 	})
 	if err != nil {
 		return protocol{}, err

@@ -177,6 +177,7 @@ func (out *service) reload(ctx context.Context, c config.Config) error {
 	}
 	out.road.Apply(next.road())
 	out.operate(c)
+	out.escalations.use(c.Policy.EscalationURL)
 	out.settings = next
 	out.logger.InfoContext(ctx, "configuration reloaded", slog.Int("agents", len(c.Agents)), slog.String("config", c.Hash()))
 	return nil

@@ -186,13 +186,13 @@ func (s settings) renewSLIM(c config.SLIM) (renew func(), err error) {
 
 // speakSLIM connects to the configured nodes when the service runs.
 func speakSLIM(out *service, form translators.Translator) (protocol, error) {
-	deps := tslim.NetworkDeps{Egress: out.guard, Logger: out.logger}
+	deps := tslim.NetworkDeps{Egress: out.guards.agents, Logger: out.logger}
 	for i := range out.settings.config.SLIM.Nodes {
 		n, err := out.settings.slimNode(i)
 		if err != nil {
 			return protocol{}, err
 		}
-		out.guard.Allow(n.Address)
+		out.guards.agents.Allow(n.Address)
 		deps.Nodes = append(deps.Nodes, n)
 	}
 	network, err := tslim.NewNetwork(deps)

@@ -2,13 +2,20 @@ package main
 
 import (
 	"context"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"net/url"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/attest"
 	"github.com/aepb/aepb-gateway/gateway/breakers"
 	agentlife "github.com/aepb/aepb-gateway/gateway/lifecycle"
+	"github.com/aepb/aepb-gateway/gateway/transport/callback"
+	"github.com/aepb/aepb-gateway/gateway/transport/egress"
 	"github.com/aepb/aepb-gateway/policy"
 )
 
@@ -21,6 +28,7 @@ func (out *service) newBreakers(state kept) (*breakers.Set, error) {
 	}
 	return breakers.New(breakers.Deps{
 		Entries: state.entries, Metrics: out.metrics.Agents(), Replica: string(ect.NewID()), Now: now, Logger: out.logger,
+		Escalate: out.escalations.add,
 		Sign: func(ctx context.Context, act ect.Act, ext ect.Ext) (string, error) {
 			return out.road.Parts().Evidence.State(ctx, attest.Statement{Act: act, Ext: ext})
 		},
@@ -55,6 +63,7 @@ func (out *service) follow() {
 	ctx, cancel := context.WithCancel(context.Background())
 	var group sync.WaitGroup
 	group.Go(func() { out.road.Lifecycle.Run(ctx) })
+	group.Go(func() { out.escalations.run(ctx) })
 	out.close = append(out.close, func() error {
 		cancel()
 		group.Wait()
@@ -68,4 +77,78 @@ func (out *service) watches(id ect.Identity) bool {
 	who, ok := out.operator(id)
 	_, peer := (*out.peers.Load())[string(id)]
 	return ok && who.May(policy.RoleViewer) || peer
+}
+
+// maxEscalations bounds those that wait to be posted.
+const maxEscalations = 64
+
+// escalations posts to the operators that an agent does not recover by itself (ATD, HITL
+// Escalation). Its guard is its own: the host that an operator names is open to nothing
+// that callers name.
+type escalations struct {
+	guard  *egress.Guard
+	logger *slog.Logger
+	url    atomic.Pointer[string] // empty: nothing is posted
+	queue  chan breakers.Event
+}
+
+func newEscalations(s settings) (*escalations, error) {
+	guard, err := egress.New(egress.Deps{TLS: s.source, Anonymous: true})
+	e := &escalations{guard: guard, logger: s.logger, queue: make(chan breakers.Event, maxEscalations)}
+	if err == nil {
+		e.use(s.config.Policy.EscalationURL)
+	}
+	return e, err
+}
+
+// use has them posted to a URL from now on; empty: to none.
+func (e *escalations) use(to string) {
+	if u, err := url.Parse(to); err == nil { // config.Parse has judged it
+		e.guard.Allow(u.Host)
+	}
+	if before := e.url.Swap(&to); before != nil {
+		if u, err := url.Parse(*before); err == nil {
+			e.guard.Disallow(u.Host)
+		}
+	}
+}
+
+// add has one posted, and does not wait for that.
+func (e *escalations) add(one breakers.Event) {
+	select {
+	case e.queue <- one:
+	default:
+		e.logger.Error("an escalation is not posted: too many wait", slog.String("agent", one.Agent))
+	}
+}
+
+// run posts them until ctx ends.
+func (e *escalations) run(ctx context.Context) {
+	defer e.guard.CloseIdle()
+	for {
+		select {
+		case one := <-e.queue:
+			if err := e.post(ctx, one); err != nil {
+				e.logger.ErrorContext(ctx, "an escalation was not taken", slog.String("agent", one.Agent), slog.Any("error", err))
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (e *escalations) post(ctx context.Context, one breakers.Event) error {
+	to := *e.url.Load()
+	if to == "" {
+		return nil
+	}
+	body, err := json.Marshal(one)
+	if err != nil {
+		return err
+	}
+	header := http.Header{"Content-Type": {"application/json"}}
+	if one.Token != "" {
+		header.Set(ect.HeaderName, one.Token)
+	}
+	return callback.Post(ctx, e.guard, callback.Request{URL: to, Header: header, Body: body})
 }

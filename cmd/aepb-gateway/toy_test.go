@@ -184,7 +184,7 @@ func toyDoor(road transport.Exchanger) http.Handler {
 }
 
 func speakToy(out *service) (protocol, error) {
-	return protocol{form: toyForm{}, dialer: toyDialer{out.guard}, doors: func(road transport.Exchanger) httpapi.Doors {
+	return protocol{form: toyForm{}, dialer: toyDialer{out.guards.agents}, doors: func(road transport.Exchanger) httpapi.Doors {
 		return httpapi.Doors{"/toy": toyDoor(road)}
 	}}, nil
 }

@@ -143,7 +143,7 @@ func (out *service) renew(ctx context.Context, c config.Config, m papers) error 
 		}
 		out.settings.source.Show(m.public)
 		out.expiry.known(m.bundle)
-		for _, guard := range []*egress.Guard{out.guard, out.documents, out.hooks} {
+		for _, guard := range []*egress.Guard{out.guards.agents, out.guards.documents, out.guards.hooks, out.escalations.guard} {
 			guard.Renew()
 		}
 		out.logger.InfoContext(ctx, "identity in force", slog.String("id", string(m.svid.ID)),

@@ -9,20 +9,30 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport/egress"
 )
 
+// guards are the doors to the network, by whom they are open to.
+type guards struct {
+	agents    *egress.Guard // what goes to listed agents and peers
+	documents *egress.Guard // fetches capability documents that callers name
+	hooks     *egress.Guard // of webhooks and callbacks; nil: not made yet
+}
+
 // openGuards makes the guard of what goes to listed agents and peers, and that of
 // capability documents that callers name, to which nothing of that is open.
 func (out *service) openGuards() error {
 	s := out.settings
 	settings := egress.Config{AllowLoopbackHTTP: s.dev}
 	var err error
-	if out.guard, err = egress.New(egress.Deps{TLS: s.source, Config: settings}); err != nil {
+	if out.guards.agents, err = egress.New(egress.Deps{TLS: s.source, Config: settings}); err != nil {
 		return err
 	}
-	out.documents, err = egress.New(egress.Deps{TLS: s.source, Config: settings, Refuses: s.listensAt})
+	if out.escalations, err = newEscalations(s); err != nil {
+		return err
+	}
+	out.guards.documents, err = egress.New(egress.Deps{TLS: s.source, Config: settings, Refuses: s.listensAt})
 	if err != nil {
 		return err
 	}
-	out.close = append(out.close, func() error { out.guard.CloseIdle(); out.documents.CloseIdle(); return nil })
+	out.close = append(out.close, func() error { out.guards.agents.CloseIdle(); out.guards.documents.CloseIdle(); return nil })
 	return nil
 }
 
@@ -31,8 +41,8 @@ func (out *service) openGuards() error {
 // shown, and nothing is posted to listed agents, peers or this gateway itself:
 // they would take a post for the gateway's own word.
 func (out *service) webhooks() (*egress.Guard, error) {
-	if out.hooks != nil {
-		return out.hooks, nil
+	if out.guards.hooks != nil {
+		return out.guards.hooks, nil
 	}
 	s := out.settings
 	settings := egress.Config{AllowLoopbackHTTP: s.dev}
@@ -42,13 +52,13 @@ func (out *service) webhooks() (*egress.Guard, error) {
 	guard, err := egress.New(egress.Deps{
 		TLS: s.source, Config: settings, Anonymous: true,
 		Refuses: func(at string) bool {
-			return s.listensAt(at) || out.guard.Reached(at) || out.directory != nil && out.directory.Taken(at)
+			return s.listensAt(at) || out.guards.agents.Reached(at) || out.directory != nil && out.directory.Taken(at)
 		},
 	})
 	if err != nil {
 		return nil, err
 	}
-	out.hooks = guard
+	out.guards.hooks = guard
 	out.close = append(out.close, func() error { guard.CloseIdle(); return nil })
 	return guard, nil
 }

@@ -31,7 +31,6 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/transport/accept"
 	tainp "github.com/aepb/aepb-gateway/gateway/transport/ainp"
-	"github.com/aepb/aepb-gateway/gateway/transport/egress"
 	"github.com/aepb/aepb-gateway/lifecycle"
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/policy/limit"
@@ -98,9 +97,7 @@ type service struct {
 	backend       string       // that keeps the state
 	failing       func() error // why state cannot be kept now; nil: it can
 	expiry        *expiry
-	guard         *egress.Guard
-	documents     *egress.Guard           // fetches capability documents that callers name
-	hooks         *egress.Guard           // of webhooks and callbacks; nil: not made yet
+	guards        guards
 	drain         []func()                // end the streams on which nothing is said
 	drained       []func(context.Context) // wait for the connections that are not the HTTP server's
 	entries       store.Entries
@@ -118,7 +115,8 @@ type service struct {
 	stopping      atomic.Bool
 	cutAt         atomic.Pointer[time.Time] // what is left of a stop; nil: it has not come to that
 	delay, grace  time.Duration             // of a stop, as configured at the start
-	close         []func() error            // in order, once nobody is served any more
+	escalations   *escalations
+	close         []func() error // in order, once nobody is served any more
 }
 
 // wire is the composition root. On an error nothing stays open.
@@ -174,9 +172,9 @@ func wire(s settings) (built *service, err error) {
 	chain := outbound.NewChain(network, outbound.Metrics(out.metrics, time.Now), set.Stage, outbound.Deadline)
 	describers, beyond := outbound.Describers(chain, network)
 	out.directory, err = directory.New(directory.Deps{
-		Describers: describers, Egress: out.guard, Client: out.guard, Changed: out.metrics.DescriptionChanged,
+		Describers: describers, Egress: out.guards.agents, Client: out.guards.agents, Changed: out.metrics.DescriptionChanged,
 		Beyond: beyond, Asked: out.metrics.Asked, Lives: lives.Of,
-		Documents: out.documents, Grants: out.documents, Ours: s.listensAt,
+		Documents: out.guards.documents, Grants: out.guards.documents, Ours: s.listensAt,
 		Pins:          pins{entries: kept.entries, now: time.Now},
 		PlainLoopback: s.dev, Now: time.Now, Logger: s.logger,
 	})

@@ -42,9 +42,11 @@ type Deps struct {
 	// Sign leaves evidence of a change, and returns the token.
 	Sign    func(ctx context.Context, act ect.Act, ext ect.Ext) (compact string, err error)
 	Metrics Metrics
-	Replica string // names this process among the replicas
-	Now     func() time.Time
-	Logger  *slog.Logger
+	// Escalate tells operators that an agent needs a human, and does not wait for that.
+	Escalate func(Event)
+	Replica  string // names this process among the replicas
+	Now      func() time.Time
+	Logger   *slog.Logger
 }
 
 // Set is all breakers of a gateway. It is safe for concurrent use.
@@ -62,7 +64,7 @@ type Set struct {
 
 // New makes an empty set.
 func New(deps Deps) (*Set, error) {
-	if deps.Entries == nil || deps.Sign == nil || deps.Metrics == nil || deps.Replica == "" || deps.Now == nil || deps.Logger == nil {
+	if deps.Entries == nil || deps.Sign == nil || deps.Metrics == nil || deps.Escalate == nil || deps.Replica == "" || deps.Now == nil || deps.Logger == nil {
 		return nil, errors.New("breakers: incomplete Deps: every field is required")
 	}
 	watching, err := quota.New(quota.Config{Resource: "watches of circuit breakers", Total: maxWatchers, PerHolder: maxWatchesOne})
@@ -90,6 +92,15 @@ func (s *Set) Configure(circuit policy.Circuit) {
 		c.MinSamples = circuit.Samples
 	}
 	s.circuit.Store(&c)
+}
+
+// sign leaves evidence of what happened to a breaker; empty: it could not be recorded.
+func (s *Set) sign(ctx context.Context, agent string, act ect.Act, ext ect.Ext) string {
+	token, err := s.deps.Sign(ctx, act, ext)
+	if err != nil {
+		s.deps.Logger.ErrorContext(ctx, "a change of a circuit breaker could not be recorded", slog.String("agent", agent), slog.String("act", string(act)), slog.Any("error", err))
+	}
+	return token
 }
 
 // Target is where a call goes.

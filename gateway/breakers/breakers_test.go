@@ -49,7 +49,7 @@ func (e *evidence) take() []string {
 
 func (e *evidence) sign(_ context.Context, act ect.Act, ext ect.Ext) (string, error) {
 	words := []string{string(act)}
-	for _, key := range []string{"atd.downstream_agent", "atd.error_rate", "atd.window_s", "atd.cooldown_s"} {
+	for _, key := range []string{"atd.downstream_agent", "atd.error_rate", "atd.window_s", "atd.cooldown_s", "atd.escalation"} {
 		if value, ok := ext[key]; ok {
 			words = append(words, string(value))
 		}
@@ -71,6 +71,11 @@ type replica struct {
 	sender  outbound.Sender
 	entries *state.Entries
 	calls   *atomic.Int64 // how often the agent was
+}
+
+// escalated notes what operators are told.
+func (r *replica) escalated(e breakers.Event) {
+	r.metrics.note("told " + e.Agent + " " + e.State + " " + e.Reason + " " + e.Token)
 }
 
 // agent is what all replicas send to.
@@ -127,7 +132,7 @@ func fleetOver(t *testing.T, a *agent, delay time.Duration, names ...string) []*
 	for i, name := range names {
 		r := &replica{calls: &a.calls, entries: memory.Entries()}
 		if r.Set, err = breakers.New(breakers.Deps{
-			Entries: slow{memory.Entries(), delay}, Sign: r.evidence.sign, Metrics: &r.metrics, Replica: name, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
+			Entries: slow{memory.Entries(), delay}, Sign: r.evidence.sign, Metrics: &r.metrics, Escalate: r.escalated, Replica: name, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
 		}); err != nil {
 			t.Fatal(err)
 		}
@@ -202,10 +207,10 @@ func TestStage_OpensProbesAndCloses(t *testing.T) {
 		}
 		tokens := r.evidence.take()
 		opened := `atd:circuit_open "spiffe://example.org/calculator" 1 60`
-		if len(tokens) != 8 || tokens[0] != opened || tokens[7] != `atd:circuit_close "spiffe://example.org/calculator" 300` {
+		if len(tokens) != 9 || tokens[0] != opened || tokens[4] != `atd:escalate "spiffe://example.org/calculator" "probes"` || tokens[8] != `atd:circuit_close "spiffe://example.org/calculator" 300` {
 			t.Errorf("signed were %q", tokens)
 		}
-		if counted := r.metrics.take(); !slices.Contains(counted, "escalated probes") || counted[len(counted)-1] != "calculator closed" {
+		if counted := r.metrics.take(); !slices.Contains(counted, "escalated probes") || !slices.Contains(counted, "told spiffe://example.org/calculator escalated probes token") || counted[len(counted)-1] != "calculator closed" {
 			t.Errorf("counted were %q", counted)
 		}
 		if list := r.List(); len(list) != 1 || list[0].State != "closed" || list[0].Agent != string(calculator.ID) {

@@ -117,11 +117,7 @@ func (d *destination) tell(ctx context.Context, change breaker.Change, now time.
 		slog.String("to", change.To.String()), slog.Int("failures", change.Failures), slog.Int("calls", change.Samples), slog.Duration("cooldown", change.Cooldown))
 	event := Event{Agent: d.downstream, State: change.To.String(), At: now, Replica: deps.Replica}
 	if act, ext, ok := change.Claims(d.downstream); ok && own {
-		token, err := deps.Sign(ctx, act, ext)
-		if err != nil {
-			deps.Logger.ErrorContext(ctx, "a change of a circuit breaker could not be recorded", slog.String("agent", d.downstream), slog.Any("error", err))
-		}
-		event.Token = token
+		event.Token = d.set.sign(ctx, d.downstream, act, ext)
 	}
 	d.set.publish(event)
 	if !own {

@@ -8,12 +8,14 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/lifecycle/breaker"
 )
 
 // Event is a change of a breaker, or how one stands.
 type Event struct {
-	Agent   string    `json:"agent"` // SPIFFE id, else its name
-	State   string    `json:"state"`
+	Agent   string    `json:"agent"`              // SPIFFE id, else its name
+	State   string    `json:"state"`              // closed, open, half_open; escalated is no state but an event
+	Reason  string    `json:"reason,omitempty"`   // of an escalation: probes, or coordinated
 	At      time.Time `json:"at,omitzero"`        // of the last change
 	Token   string    `json:"ect,omitempty"`      // evidence of the change
 	Replica string    `json:"instance,omitempty"` // that says so
@@ -112,7 +114,10 @@ func (s *Set) opened(ctx context.Context, agent string, now time.Time) {
 
 // escalate calls a human: the agent does not recover by itself.
 func (s *Set) escalate(ctx context.Context, agent, reason string) {
+	act, ext := breaker.EscalationClaims(agent, reason)
 	s.deps.Metrics.BreakerEscalated(reason)
 	s.deps.Logger.ErrorContext(ctx, "an agent does not recover: look after it", slog.String("agent", agent), slog.String("reason", reason))
-	s.publish(Event{Agent: agent, State: "escalated", At: s.deps.Now(), Replica: s.deps.Replica})
+	event := Event{Agent: agent, State: "escalated", Reason: reason, At: s.deps.Now(), Token: s.sign(ctx, agent, act, ext), Replica: s.deps.Replica}
+	s.publish(event)
+	s.deps.Escalate(event)
 }

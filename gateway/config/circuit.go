@@ -1,6 +1,7 @@
 package config
 
 import (
+	"net/url"
 	"time"
 
 	"github.com/aepb/aepb-gateway/policy"
@@ -14,6 +15,9 @@ func (p Policy) checkCircuit(say func(path, reason string)) {
 	window := time.Duration(p.CircuitWindow)
 	if window != 0 && (window < time.Second || window > policy.MaxCircuitWindow || window%time.Second != 0) {
 		say("$.policy.circuit_window", "whole seconds between 1s and 1h")
+	}
+	if u, err := url.Parse(p.EscalationURL); p.EscalationURL != "" && (err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil) {
+		say("$.policy.escalation_url", "a URL that begins with https:// and has no user")
 	}
 	if p.CircuitSamples < 0 || p.CircuitSamples > policy.MaxCircuitSamples {
 		say("$.policy.circuit_samples", "between 1 and 10000")

@@ -103,6 +103,8 @@ func TestMistakes(t *testing.T) {
 		"circuit threshold": {"policy: {circuit_threshold: 1.5}\n", "[1:29] policy.circuit_threshold"},
 		"circuit window":    {"policy: {circuit_window: 2h}\n", "[1:26] policy.circuit_window"},
 		"circuit samples":   {"policy: {circuit_samples: -1}\n", "[1:27] policy.circuit_samples"},
+		"escalation URL":    {"policy: {escalation_url: http://ops.example/}\n", "[1:26] policy.escalation_url"},
+		"escalation user":   {"policy: {escalation_url: \"https://ann:pw@ops.example/\"}\n", "[1:26] policy.escalation_url"},
 		"bad security":      {"policy: {min_protocol_security: tls-1.2}\n", "[1:33] policy.min_protocol_security"},
 		"no endpoint":       {"agents:\n  a-b:\n    id: spiffe://x/y\n", "at least one endpoint"},
 		"bad log level":     {"log: {level: loud}\n", "[1:14]"},

@@ -56,7 +56,7 @@ var (
 	stages  = setOf(StageSend, StageTotal)
 	results = setOf(append(problem.Codes(), resultOK)...)
 	fates   = setOf(canonical.Carried, canonical.Dropped)
-	acts    = setOf(ect.ActTranslate, ect.ActTranslateError, ect.ActCPATTranslate, ect.ActNegotiate, ect.ActCircuitOpen, ect.ActCircuitClose, ect.ActLifecycleChange, ect.ActShutdown)
+	acts    = setOf(ect.ActTranslate, ect.ActTranslateError, ect.ActCPATTranslate, ect.ActNegotiate, ect.ActCircuitOpen, ect.ActCircuitClose, ect.ActEscalate, ect.ActLifecycleChange, ect.ActShutdown)
 	circuit = setOf(circuitStates...)
 	alarms  = setOf("probes", "coordinated")
 	queries = setOf("served", "unserved", "failed")

@@ -22,6 +22,14 @@ func (c Change) Claims(agent string) (act ect.Act, ext ect.Ext, ok bool) {
 	return "", nil, false
 }
 
+// EscalationClaims are those of the token that says that an agent needs a human, and why.
+func EscalationClaims(agent, reason string) (ect.Act, ect.Ext) {
+	ext := ect.Ext{}
+	ext.SetString(ect.ExtDownstreamAgent, agent)
+	ext.SetString(ect.ExtEscalation, reason)
+	return ect.ActEscalate, ext
+}
+
 // rate is in thousandths, rounded up, so that what is above a threshold is above it in
 // the token too.
 func (c Change) rate() int64 {

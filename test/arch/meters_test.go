@@ -31,7 +31,7 @@ func meters() []meter {
 	return []meter{
 		{"methods per type, worst", 126, 0, mostMethodsOfType},
 		{"types over 30 methods", 14, 0, largeTypes},
-		{"fields per struct, worst", 45, 0, mostFieldsOfStruct},
+		{"fields per struct, worst", 44, 0, mostFieldsOfStruct},
 		{"structs over 16 fields outside gateway/config", 10, 0, largeStructs},
 		{"files per package, worst outside gateway", 20, 0, mostFilesOfPackage},
 		{"files of package gateway", 23, 0, filesOfRoot},
@@ -44,7 +44,7 @@ func meters() []meter {
 		{"fields that more than 2 files write", 0, 0, fieldsOfManyWriters},
 		{"forbidden words, production", 585, 0, wordsInProduction},
 		{"forbidden words, tests", 1074, 0, wordsInTests},
-		{"production lines", 100540, 100, productionLines},
+		{"production lines", 100654, 100, productionLines},
 		{"places that sign in gateway/", 1, 0, placesThatSign},
 		{"places that verify in gateway/", 1, 0, placesThatVerify},
 		{"levels that are written out (ect.L2) in gateway/", 0, 0, levelsWrittenOut},
