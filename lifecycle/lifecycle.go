@@ -114,6 +114,33 @@ func (r Record) Apply(o Order) (Record, Change, error) {
 	return next, change, nil
 }
 
+// Check says whether an order of a configuration could ever be followed. Its errors are those
+// of [Record.Apply].
+func (o Order) Check() error {
+	o.At, o.Force = later(o.Sunset, time.Unix(0, 0)), true
+	before := Record{} // of which most become something else by an order
+	if o.To == Active {
+		before.Status = Deprecated
+	}
+	_, _, err := before.Apply(o)
+	return err
+}
+
+// Due reports whether the order of a configuration is still to be followed: it moves a record
+// on, and takes back only a deprecation of its own.
+func (r Record) Due(o Order) bool {
+	switch from := r.Status.orActive(); o.To {
+	case Deprecated:
+		return from == Active
+	case Draining:
+		return from == Active || from == Deprecated
+	case Active:
+		return from == Deprecated && r.By == Configuration
+	default:
+		return false
+	}
+}
+
 // judge holds an order against the table, its own form and the notice, in this order.
 func (r Record) judge(o Order) (Change, error) {
 	if _, err := ParseStatus(string(o.To)); err != nil {

@@ -340,3 +340,47 @@ func TestParseStatus_FourOnly(t *testing.T) {
 		}
 	}
 }
+
+// TestRecord_Due: a configuration moves a record on and takes back what it ordered itself.
+func TestRecord_Due(t *testing.T) {
+	t.Parallel()
+	due := map[[3]string]bool{
+		{"", "deprecated", "ann"}: true, {"", "draining", "ann"}: true, {"deprecated", "draining", "ann"}: true,
+		{"", "deprecated", lifecycle.Configuration}: true, {"", "draining", lifecycle.Configuration}: true,
+		{"deprecated", "draining", lifecycle.Configuration}: true, {"deprecated", "active", lifecycle.Configuration}: true,
+	}
+	for _, by := range []string{"ann", lifecycle.Configuration} {
+		for _, from := range []string{"", "deprecated", "draining", "retired"} {
+			for _, to := range []string{"", "active", "deprecated", "draining", "retired"} {
+				r := lifecycle.Record{Status: lifecycle.Status(from), By: by}
+				if got := r.Due(lifecycle.Order{To: lifecycle.Status(to), By: lifecycle.Configuration}); got != due[[3]string{from, to, by}] {
+					t.Errorf("%q to %q, last changed by %s: %t", from, to, by, got)
+				}
+			}
+		}
+	}
+}
+
+// TestOrder_Check: an order of a configuration is judged before there is a record.
+func TestOrder_Check(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	for name, c := range map[string]struct {
+		order lifecycle.Order
+		good  bool
+	}{
+		"deprecated": {lifecycle.Order{To: lifecycle.Deprecated, Reason: "r", Successor: "https://example.org/next", Sunset: at}, true},
+		"draining":   {lifecycle.Order{To: lifecycle.Draining, Reason: "r", Sunset: at}, true},
+		"active":     {lifecycle.Order{To: lifecycle.Active, Reason: "r"}, true},
+		"retired":    {lifecycle.Order{To: lifecycle.Retired, Reason: "r"}, false},
+		"no status":  {lifecycle.Order{Reason: "r"}, false},
+		"no reason":  {lifecycle.Order{To: lifecycle.Deprecated}, false},
+		"successor":  {lifecycle.Order{To: lifecycle.Deprecated, Reason: "r", Successor: "http://example.org/next"}, false},
+		"sunset":     {lifecycle.Order{To: lifecycle.Active, Reason: "r", Sunset: at}, false},
+	} {
+		c.order.By = lifecycle.Configuration
+		if err := c.order.Check(); (err == nil) != c.good {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

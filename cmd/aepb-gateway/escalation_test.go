@@ -67,7 +67,7 @@ func TestEscalations_Waiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &escalations{logger: slog.New(slog.DiscardHandler), queue: make(chan breakers.Event, maxEscalations)}
 		for range 2 * maxEscalations {
-			e.add(breakers.Event{Agent: "one"})
+			e.add(t.Context(), breakers.Event{Agent: "one"})
 		}
 		if len(e.queue) != maxEscalations {
 			t.Errorf("%d wait", len(e.queue))

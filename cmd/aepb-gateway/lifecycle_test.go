@@ -2,7 +2,9 @@ package main
 
 import (
 	"encoding/json"
+	"io"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 
@@ -35,6 +37,68 @@ func (b *bed) orders(t *testing.T, path, body string, status int) (r struct{ Sta
 }
 
 const successor = "https://example.com/.well-known/aepb"
+
+// TestLifecycle_OfTheConfiguration: the gateway stands as its configuration says, from the start and
+// after it is read again, with evidence; its version is the configured one.
+func TestLifecycle_OfTheConfiguration(t *testing.T) {
+	t.Parallel()
+	life := config.Life{Status: "deprecated", Reason: "moves", Successor: successor}
+	b := newBed(t, plan{config: config.Config{Version: "2.1.0", Life: life}})
+	var doc struct {
+		Lifecycle struct {
+			Status, Version string
+			Successor       *string
+		}
+	}
+	look := func() {
+		t.Helper()
+		must(t, json.Unmarshal(b.send(t, letter{method: http.MethodGet, at: "/.well-known/aepb"}).body, &doc))
+	}
+	if look(); doc.Lifecycle.Status != "deprecated" || doc.Lifecycle.Version != "2.1.0" || doc.Lifecycle.Successor == nil || *doc.Lifecycle.Successor != successor {
+		t.Errorf("at the start: %+v", doc.Lifecycle)
+	}
+	if claims := b.proofs(t, b.send(t, letter{at: doorA2A, body: addBody(b.number())})); string(claims[0].Ext[ect.ExtAgentVersion]) != `"2.1.0"` {
+		t.Errorf("a token says version %s", claims[0].Ext[ect.ExtAgentVersion])
+	}
+	b.counts(t, `aepb_ects_issued_total{act="aepb:lifecycle_change",level="L2"} 1`)
+	next := b.settings.config
+	next.Life.Status = "active"
+	must(t, b.reload(t.Context(), next))
+	if look(); doc.Lifecycle.Status != "active" || doc.Lifecycle.Successor == nil {
+		t.Errorf("after it was read again: %+v", doc.Lifecycle)
+	}
+	must(t, b.reload(t.Context(), next))
+	b.counts(t, `aepb_ects_issued_total{act="aepb:lifecycle_change",level="L2"} 2`)
+}
+
+// TestCheckConfig_Before: a configuration that takes something from callers needs a higher major
+// version than the one before it.
+func TestCheckConfig_Before(t *testing.T) {
+	t.Parallel()
+	configured := func(version, listen string) string {
+		_, file := operated(t, "version: "+version+"\n")
+		text, err := os.ReadFile(file)
+		must(t, err)
+		must(t, os.WriteFile(file, []byte(strings.Replace(string(text), "listen: {", "listen: {"+listen, 1)), 0o600))
+		return file
+	}
+	const uacp, grpc = `uacp: ":0", `, `grpc: ":0", `
+	before := configured("1.4.0", uacp+grpc)
+	for name, c := range map[string]struct{ version, listen, says string }{
+		"the same":        {"1.4.0", uacp + grpc, ""},
+		"without µACP":    {"1.5.0", grpc, `protocol "uacp-v1" is taken out`},
+		"without gRPC":    {"1.5.0", uacp, `protocol "a2a-v1 over gRPC" is taken out`},
+		"a major version": {"2.0.0", "", ""},
+	} {
+		cmd := checkConfigCommand()
+		cmd.SetArgs([]string{configured(c.version, c.listen), "--before", before})
+		cmd.SetOut(io.Discard)
+		cmd.SetErr(io.Discard)
+		if err := cmd.Execute(); c.says == "" && err != nil || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
 
 // TestLifecycle_OfAnAgent: an operator deprecates, drains and so retires an agent; every answer says how it
 // stands, work under way is finished, and each transition has its evidence.

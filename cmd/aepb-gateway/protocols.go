@@ -1,13 +1,17 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/config"
 	"github.com/aepb/aepb-gateway/gateway/httpapi"
 	"github.com/aepb/aepb-gateway/gateway/outbound"
 	"github.com/aepb/aepb-gateway/gateway/transport"
@@ -18,6 +22,7 @@ import (
 	tmcp "github.com/aepb/aepb-gateway/gateway/transport/mcp"
 	"github.com/aepb/aepb-gateway/gateway/transport/rollback"
 	tuacp "github.com/aepb/aepb-gateway/gateway/transport/uacp"
+	"github.com/aepb/aepb-gateway/lifecycle"
 	"github.com/aepb/aepb-gateway/policy/quota"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/a2a"
@@ -220,4 +225,18 @@ func speakAINP(out *service, form translators.Translator) (protocol, error) {
 		form: form, dialer: dialer, drain: door.Close, drained: door.Wait, usage: door.Usage,
 		doors: func(road transport.Exchanger) httpapi.Doors { return at("/ainp", door.Handler(road)) },
 	}, nil
+}
+
+// described is what the capability document of a gateway with this configuration offers.
+func described(c config.Config) lifecycle.Description {
+	d := lifecycle.Description{Version: cmp.Or(c.Version, version), Protocols: []string{string(a2a.Binding), string(mcp.Binding)}, Level: int(ect.L2)}
+	for protocol, spoken := range map[canonical.Binding]bool{
+		a2a.Binding + " over gRPC": c.Listen.GRPC != "", uacp.Binding: c.Listen.UACP != "", ainp.Binding: c.AINP.Key != "", slim.Binding: len(c.SLIM.Nodes) > 0,
+	} {
+		if spoken {
+			d.Protocols = append(d.Protocols, string(protocol))
+		}
+	}
+	slices.Sort(d.Protocols) // for the error
+	return d
 }

@@ -137,6 +137,7 @@ func (out *service) reload(ctx context.Context, c config.Config) error {
 		}
 	}
 	next := out.settings
+	c.Version = next.config.Version // a change needs a restart
 	next.config = c
 	document, err := loadPolicy(c.Policy.Document)
 	if err != nil {
@@ -179,6 +180,7 @@ func (out *service) reload(ctx context.Context, c config.Config) error {
 	out.operate(c)
 	out.escalations.use(c.Policy.EscalationURL)
 	out.settings = next
+	out.orderLives(ctx, c)
 	out.logger.InfoContext(ctx, "configuration reloaded", slog.Int("agents", len(c.Agents)), slog.String("config", c.Hash()))
 	return nil
 }
@@ -188,6 +190,6 @@ func (s settings) road() gateway.Settings {
 	return gateway.Settings{
 		Constraints: s.config.Constraints(), Document: s.document, Gateways: s.config.Gateways(), RequireECT: s.config.ECT.Require,
 		Timeout: time.Duration(s.config.Timeout), TaskUnchanged: time.Duration(s.config.Limits.TaskUnchanged),
-		AnswerWait: time.Duration(s.config.Limits.AnswerWait), Version: version, ECTInBody: s.config.InBody(),
+		AnswerWait: time.Duration(s.config.Limits.AnswerWait), Version: s.version(), ECTInBody: s.config.InBody(),
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/config"
 	"github.com/aepb/aepb-gateway/gateway/httpapi"
 	"github.com/aepb/aepb-gateway/gateway/telemetry"
+	"github.com/aepb/aepb-gateway/lifecycle"
 	"github.com/aepb/aepb-gateway/policy"
 )
 
@@ -43,7 +44,8 @@ func serveCommand() *cobra.Command {
 }
 
 func checkConfigCommand() *cobra.Command {
-	return &cobra.Command{
+	var before string
+	cmd := &cobra.Command{
 		Use:   "check-config FILE",
 		Short: "Say what is wrong with a configuration, or that nothing is",
 		Args:  cobra.ExactArgs(1),
@@ -52,12 +54,29 @@ func checkConfigCommand() *cobra.Command {
 			if err == nil {
 				_, err = production(c, nil, slog.New(slog.DiscardHandler))
 			}
+			if err == nil && before != "" {
+				err = mayFollow(before, c)
+			}
 			if err == nil {
 				_, err = fmt.Fprintf(cmd.OutOrStdout(), "ok\nmemory: at most %d MiB with these bounds\n", c.MemoryBound()>>20)
 			}
 			return err
 		},
 	}
+	cmd.Flags().StringVar(&before, "before", "", "the configuration that is in force: what FILE takes from callers needs a higher major version")
+	return cmd
+}
+
+// mayFollow says whether a configuration may come after another one (AEPB, Versioning).
+func mayFollow(file string, after config.Config) error {
+	before, err := readConfig(file)
+	if err != nil {
+		return err
+	}
+	if err := lifecycle.CheckVersion(described(before), described(after)); err != nil {
+		return fmt.Errorf("version: %w", err)
+	}
+	return nil
 }
 
 func serve(ctx context.Context, file string, stdout, stderr io.Writer) (err error) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"log/slog"
@@ -13,6 +14,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/attest"
 	"github.com/aepb/aepb-gateway/gateway/breakers"
+	"github.com/aepb/aepb-gateway/gateway/config"
 	agentlife "github.com/aepb/aepb-gateway/gateway/lifecycle"
 	"github.com/aepb/aepb-gateway/gateway/transport/callback"
 	"github.com/aepb/aepb-gateway/gateway/transport/egress"
@@ -55,6 +57,16 @@ func (out *service) newLifecycle(state kept) (*agentlife.Service, error) {
 		},
 	})
 }
+
+// orderLives has the lifecycles follow the configuration.
+func (out *service) orderLives(ctx context.Context, c config.Config) {
+	if err := out.road.Lifecycle.Configure(ctx, c.Lives()); err != nil {
+		out.logger.ErrorContext(ctx, "not all lifecycles follow the configuration: it is tried again when it is read again", slog.Any("error", err))
+	}
+}
+
+// version is the gateway's own (AEPB, Versioning).
+func (s settings) version() string { return cmp.Or(s.config.Version, version) }
 
 // follow keeps what is known of lifecycles fresh until the service is closed, and ends the
 // streams of those who watch breakers when it stops.
@@ -114,11 +126,11 @@ func (e *escalations) use(to string) {
 }
 
 // add has one posted, and does not wait for that.
-func (e *escalations) add(one breakers.Event) {
+func (e *escalations) add(ctx context.Context, one breakers.Event) {
 	select {
 	case e.queue <- one:
 	default:
-		e.logger.Error("an escalation is not posted: too many wait", slog.String("agent", one.Agent))
+		e.logger.ErrorContext(ctx, "an escalation is not posted: too many wait", slog.String("agent", one.Agent))
 	}
 }
 

@@ -226,6 +226,7 @@ func (out *service) configured(s settings) error {
 	if err := errors.Join(out.agents.Look(context.Background()), out.road.Lifecycle.Refresh(context.Background())); err != nil {
 		s.logger.WarnContext(context.Background(), "the added agents, or how agents stand, is not known yet", slog.Any("error", err))
 	}
+	out.orderLives(context.Background(), s.config)
 	return nil
 }
 
@@ -373,7 +374,7 @@ func (out *service) surfaces(s settings, list []protocol, registry *translators.
 		Authenticators: authenticators, Failures: failures, Reasons: out.mayKnow,
 		Exchanger: road, Router: road.Parts().Router, Awaiter: road.Parts().Callbacks, Rollbacker: road.Parts().Rollbacks, Registry: registry, Evidence: kept.evidence, Members: road.Parts().Members, Auditor: out.auditor, Self: s.svid.ID, Signer: road.Signer, Anonymous: s.anonymous(),
 		Doors: doors, Notice: road.Notice, Breakers: road.Breakers, Watches: out.watches, Lifecycle: func() lifecycle.Record { return road.Lifecycle.Record("") }, Answered: out.refusals[telemetry.ListenerPublic].Answered,
-		Version: version, BaseURL: s.baseURL, Logger: s.logger,
+		Version: s.version(), BaseURL: s.baseURL, Logger: s.logger,
 	})
 	if err != nil {
 		return err

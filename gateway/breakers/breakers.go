@@ -43,7 +43,7 @@ type Deps struct {
 	Sign    func(ctx context.Context, act ect.Act, ext ect.Ext) (compact string, err error)
 	Metrics Metrics
 	// Escalate tells operators that an agent needs a human, and does not wait for that.
-	Escalate func(Event)
+	Escalate func(context.Context, Event)
 	Replica  string // names this process among the replicas
 	Now      func() time.Time
 	Logger   *slog.Logger

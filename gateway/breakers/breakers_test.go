@@ -74,7 +74,7 @@ type replica struct {
 }
 
 // escalated notes what operators are told.
-func (r *replica) escalated(e breakers.Event) {
+func (r *replica) escalated(_ context.Context, e breakers.Event) {
 	r.metrics.note("told " + e.Agent + " " + e.State + " " + e.Reason + " " + e.Token)
 }
 

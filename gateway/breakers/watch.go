@@ -119,5 +119,5 @@ func (s *Set) escalate(ctx context.Context, agent, reason string) {
 	s.deps.Logger.ErrorContext(ctx, "an agent does not recover: look after it", slog.String("agent", agent), slog.String("reason", reason))
 	event := Event{Agent: agent, State: "escalated", Reason: reason, At: s.deps.Now(), Token: s.sign(ctx, agent, act, ext), Replica: s.deps.Replica}
 	s.publish(event)
-	s.deps.Escalate(event)
+	s.deps.Escalate(ctx, event)
 }

@@ -105,6 +105,7 @@ func (c Config) check(s source) error {
 	if err := directory.ValidateDocuments(c.VisitorRules(false)); err != nil {
 		say("$.documents", err.Error())
 	}
+	checkLives(c, say)
 	for _, name := range slices.Sorted(maps.Keys(c.Agents)) {
 		c.Agents[name].check("$.agents.'"+name+"'", say)
 		for i, e := range c.Agents[name].Endpoints {

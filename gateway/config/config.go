@@ -32,6 +32,9 @@ type Config struct {
 	ShutdownDelay *Duration `yaml:"shutdown_delay"` // how long everything goes on after a signal to stop, while readiness fails, so that load balancers notice; default 5s, in dev 0
 	ShutdownGrace Duration  `yaml:"shutdown_grace"` // how long work under way may last after that, background work included, while new work gets 503 with Retry-After; what is left then fails on record; default 20s, in dev 5s. A change of either needs a restart. The process ends within 2s more: by default 27s after the signal, and Kubernetes gives 30s
 
+	Version string `yaml:"version"`   // semantic version of this gateway in its capability document and in the ECTs that it signs; default: that of the program. check-config --before tells when its first number must rise. A change needs a restart
+	Life    Life   `yaml:"lifecycle"` // of this gateway
+
 	SLIM   SLIM             `yaml:"slim"`
 	AINP   AINP             `yaml:"ainp"`
 	Agents map[string]Agent `yaml:"agents"` // by name: 1 to 63 of a-z 0-9 - _ .
@@ -230,6 +233,7 @@ type Agent struct {
 	Level      string     `yaml:"ect_assurance_level"` // L1, L2 or L3: the lowest level of evidence that it takes; default: as translations always are, L2
 	RequireECT bool       `yaml:"require_ect"`         // refuse unattested messages for this agent (R3)
 	Timeout    Duration   `yaml:"timeout"`             // of one call; default: the gateway's
+	Life       Life       `yaml:"lifecycle"`           // how it stands
 }
 
 // Endpoint is one way to reach an agent.

@@ -52,7 +52,7 @@ func TestReferenceIsTrue(t *testing.T) {
 func reference(t *testing.T) string {
 	t.Helper()
 	structs := map[string]*ast.StructType{}
-	for _, file := range []string{"config.go", "slim.go"} {
+	for _, file := range []string{"config.go", "slim.go", "life.go"} {
 		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments)
 		if err != nil {
 			t.Fatal(err)

@@ -3,7 +3,9 @@ package lifecycle
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -154,6 +156,27 @@ func (s *Service) Change(ctx context.Context, agent string, order lifecycle.Orde
 		}
 	}
 	return lifecycle.Record{}, "", &problem.ConflictError{Reason: "the lifecycle of this agent is being changed by others: look at it, and try again"}
+}
+
+// Configure follows the orders of a configuration, by agent, that are still due. Its error says
+// which cannot be followed now, and why.
+func (s *Service) Configure(ctx context.Context, orders map[string]lifecycle.Order) error {
+	var errs []error
+	for _, agent := range slices.Sorted(maps.Keys(orders)) {
+		order := orders[agent]
+		order.At = s.deps.Now()
+		before, _, err := s.read(ctx, agent)
+		if err == nil && before.Due(order) {
+			_, _, err = s.Change(ctx, agent, order)
+		}
+		if _, other := errors.AsType[*lifecycle.TransitionError](err); other { // another replica was first
+			continue
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("lifecycle of %q, %s: %w", agent, order.To, err))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // name is how evidence calls an agent.

@@ -232,6 +232,70 @@ func TestService_OneOfManyOrders(t *testing.T) {
 	}
 }
 
+// TestService_Configure: what a configuration orders is done once, however many replicas read
+// it; it takes back its own deprecation alone, and what cannot be done yet is said.
+func TestService_Configure(t *testing.T) {
+	t.Parallel()
+	e := &evidence{}
+	all := fleet(t, e, never, "one", "two", "three")
+	configured := func(to states.Status) map[string]states.Order {
+		return map[string]states.Order{"pricing": {To: to, Reason: "replaced", By: states.Configuration}}
+	}
+	follow := func(to states.Status) (errs []error) {
+		var group sync.WaitGroup
+		var mu sync.Mutex
+		for _, s := range all {
+			group.Go(func() {
+				if err := s.Configure(t.Context(), configured(to)); err != nil {
+					mu.Lock()
+					defer mu.Unlock()
+					errs = append(errs, err)
+				}
+			})
+		}
+		group.Wait()
+		return errs
+	}
+	stands := func(status states.Status, term uint64) {
+		t.Helper()
+		for _, s := range all {
+			if err := s.Refresh(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if r := s.Record("pricing"); r.Status != status || r.Term != term {
+				t.Errorf("%s in term %d, expected %s in term %d", r.Status, r.Term, status, term)
+			}
+		}
+	}
+	if errs := follow(states.Deprecated); errs != nil {
+		t.Errorf("deprecated: %v", errs)
+	}
+	stands(states.Deprecated, 1)
+	if errs := follow(states.Draining); len(errs) != len(all) || !errors.As(errs[0], new(*states.TooSoonError)) || !strings.Contains(errs[0].Error(), `"pricing"`) {
+		t.Errorf("draining before the notice is over: %v", errs)
+	}
+	if errs := follow(states.Active); errs != nil {
+		t.Errorf("active: %v", errs)
+	}
+	stands(states.Active, 2)
+	if _, _, err := all[0].Change(t.Context(), "pricing", order(states.Deprecated)); err != nil {
+		t.Fatal(err)
+	}
+	if errs := follow(states.Active); errs != nil {
+		t.Errorf("what an operator ordered: %v", errs)
+	}
+	stands(states.Deprecated, 3)
+	if _, _, err := all[0].Change(t.Context(), "pricing", order(states.Draining)); err != nil {
+		t.Fatal(err)
+	}
+	for _, to := range []states.Status{states.Active, states.Deprecated, states.Draining} {
+		if errs := follow(to); errs != nil {
+			t.Errorf("%s while an operator drains: %v", to, errs)
+		}
+	}
+	stands(states.Draining, 4)
+}
+
 // TestService_WorkOfAReplicaThatWasLate: a replica that has work and did not look at the records for some
 // seconds keeps the agent from being retired.
 func TestService_WorkOfAReplicaThatWasLate(t *testing.T) {

@@ -88,7 +88,7 @@ func closedBreakers() (*breakers.Set, error) {
 		return nil, err
 	}
 	return breakers.New(breakers.Deps{
-		Entries: memory.Entries(), Metrics: uncounted{}, Escalate: func(breakers.Event) {}, Replica: "bench", Now: time.Now, Logger: slog.New(slog.DiscardHandler),
+		Entries: memory.Entries(), Metrics: uncounted{}, Escalate: func(context.Context, breakers.Event) {}, Replica: "bench", Now: time.Now, Logger: slog.New(slog.DiscardHandler),
 		Sign: func(context.Context, ect.Act, ect.Ext) (string, error) { return "", nil },
 	})
 }
