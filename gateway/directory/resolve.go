@@ -123,7 +123,13 @@ type EndedError struct {
 	Successor string // URL of its successor's capability document; empty: none
 }
 
-func (e *EndedError) Error() string { return "the agent " + e.Agent + " is " + string(e.Status) }
+func (e *EndedError) Error() string {
+	text := "the agent " + e.Agent + " is " + string(e.Status)
+	if e.Successor != "" { // also in words: not every protocol has a place for it
+		text += "; its successor is " + e.Successor
+	}
+	return text
+}
 
 // Reach is an agent as it can be called: described by its capability document
 // if it has one, and its successor in its place if it has ended and one can be

@@ -1,6 +1,7 @@
 package problem
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 
@@ -76,8 +77,9 @@ func details(p Problem, why Reason) []json.RawMessage {
 		Type   string `json:"@type"`
 		Code   string `json:"code"`
 		Status int    `json:"status"`
-		Reason Reason `json:"reason,omitempty"` // for operators alone
-	}{typePrefix + p.Code, p.Code, p.Status, why})
+		Next   string `json:"successor,omitempty"` // URL of what takes its place
+		Reason Reason `json:"reason,omitempty"`    // for operators alone
+	}{typePrefix + p.Code, p.Code, p.Status, cmp.Or(p.Location, p.Successor), why})
 	if err != nil {
 		return nil
 	}

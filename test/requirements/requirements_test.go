@@ -25,7 +25,7 @@ var requirements = []requirement{
 	{"AEPB-52", "deprecated_at is set", []string{"lifecycle:TestApply_Fields"}, ""},
 	{"AEPB-53", "Deprecation and Sunset in all responses", []string{"cmd/aepb-gateway:TestLifecycle_OfAnAgent", "cmd/aepb-gateway:TestDocumentsThatAreGood"}, ""},
 	{"AEPB-54", "clients move to the successor", []string{"gateway/admission:TestAdmit_DrainingAgent"}, ""},
-	{"AEPB-55", "draining: 503 with Retry-After and Location, work under way is finished", []string{"cmd/aepb-gateway:TestLifecycle_OfAnAgent", "cmd/aepb-gateway:TestLifecycle_WorkUnderWay"}, ""},
+	{"AEPB-55", "draining: 503 with Retry-After and Location, work under way is finished", []string{"cmd/aepb-gateway:TestLifecycle_OfAnAgent", "cmd/aepb-gateway:TestLifecycle_WorkUnderWay", "test/e2e:TestLifecycle_TwoReplicas", "test/slim:TestDrainOverSLIM"}, ""},
 	{"AEPB-56", "retired: 410 with a link to the successor", []string{"cmd/aepb-gateway:TestLifecycle_OfAnAgent", "cmd/aepb-gateway:TestLifecycle_OfTheGateway"}, ""},
 	{"AEPB-57", "every transition is an ECT", []string{"cmd/aepb-gateway:TestLifecycle_OfAnAgent", "gateway/lifecycle:TestService_EndsAtEveryStep", "lifecycle:TestClaims_OfTheDraft", "cmd/aepb-gateway:TestLifecycle_OfTheConfiguration"}, ""},
 	{"AEPB-58", "only the transitions that are drawn", []string{"lifecycle:TestApply_Table", "gateway/lifecycle:TestService_OneOfManyOrders"}, ""},

@@ -223,7 +223,7 @@ func (w *world) client(t *testing.T) *http.Client {
 // ctl runs aepbctl as the operator.
 func (g *gate) ctl(t *testing.T, args ...string) string {
 	t.Helper()
-	args = append([]string{"--gateway", g.public, "--cert", g.w.path("client.pem"), "--key", g.w.path("client-key.pem"), "--ca", g.w.path("bundle.pem")}, args...)
+	args = append([]string{"--gateway", g.public, "--admin", g.admin, "--cert", g.w.path("client.pem"), "--key", g.w.path("client-key.pem"), "--ca", g.w.path("bundle.pem")}, args...)
 	out, err := exec.CommandContext(t.Context(), filepath.Join(programs, "aepbctl"), args...).CombinedOutput()
 	if err != nil {
 		t.Fatalf("aepbctl %v: %v\n%s", args, err, out)

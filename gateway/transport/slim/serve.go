@@ -278,6 +278,7 @@ type visit struct {
 	wire    translators.Wire
 	pass    limit.Pass
 	message *canonical.Message // plain sessions: as far as it could be read
+	notice  transport.Notice   // of the agent, once it is known
 }
 
 func (v *visit) asking(ctx context.Context) transport.Inquiry {
@@ -319,6 +320,7 @@ func (v *visit) exchange(ctx context.Context, evidence []string) error {
 		Detached: v.wire.Version != form.VersionMCP(mcp.Modern), Session: v.session(),
 		Caller: transport.CallerFrom(ctx), Address: transport.AddressFrom(ctx),
 	})
+	v.notice = answer.Notice
 	switch {
 	case err != nil:
 		return v.refuse(ctx, err)
@@ -348,9 +350,14 @@ func (v *visit) say(ctx context.Context, w translators.Wire, evidence []string) 
 	if w.Form == form.FormRPC && w.Status > 0 && w.Status <= lastStatus {
 		return &rpc.StatusError{Code: rpc.Code(uint32(w.Status)), Message: string(w.Body)}
 	}
-	f := rpc.Frame{Body: w.Body}
+	fields := http.Header{}
+	v.notice.Announce(fields)
+	f := rpc.Frame{Body: w.Body, Metadata: make(map[string]string, len(fields)+1)}
+	for name := range fields { // Deprecation, Sunset and Link, as keys are written here
+		f.Metadata[strings.ToLower(name)] = fields.Get(name)
+	}
 	if len(evidence) > 0 {
-		f.Metadata = map[string]string{keyEvidence: strings.Join(evidence, ",")}
+		f.Metadata[keyEvidence] = strings.Join(evidence, ",")
 	}
 	return v.out.Send(ctx, f)
 }
