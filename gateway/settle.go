@@ -24,6 +24,9 @@ import (
 // aepb:translate_error ECT (AEPB, Translation Failure Handling; at a CPAT
 // endpoint too, since CPAT registers no act for it, R10). It returns the evidence to hand to the caller beside the error.
 func (g *Gateway) fail(ctx context.Context, x *request, answer transport.Answer, cause error) transport.Answer {
+	if x.in.Sampled {
+		return transport.Answer{Notice: routing.NoticeOf(x.to.Agent.Lifecycle)}
+	}
 	if !x.in.Accounts {
 		return answer
 	}
@@ -88,7 +91,7 @@ func (g *Gateway) finish(ctx context.Context, x *request, err error) {
 			g.Metrics.UpstreamFailed(x.whom(), reason)
 		}
 		level := slog.LevelDebug
-		if _, sampled := errors.AsType[*problem.CircuitOpenError](err); err != nil && !sampled {
+		if err != nil && !x.in.Sampled { // of the others samples are logged
 			level = slog.LevelWarn
 		}
 		if !g.Logger.Enabled(ctx, level) { // as a rule, and the attributes are not for nothing

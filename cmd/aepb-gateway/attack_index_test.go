@@ -175,9 +175,10 @@ var attackIndex = []attackFinding{
 	{id: "W5", what: "get the kept answer of a rollback after the right to call the agent is gone", tests: []string{"gateway:TestAttack_KeptRollbackOfCallerWhoMayNotCallAnyMore"}},
 	{id: "W6", what: "open the circuit breaker of an agent for all its callers", tests: []string{"gateway/breakers:TestAttack_OneCallerOpensABreaker"}},
 	{id: "W7", what: "fill the memory with breakers of hosts that one names, or have an open one forgotten", tests: []string{"gateway/breakers:TestAttack_EndlessDestinations", "gateway/breakers:TestAttack_LabelThatACallerMade"}},
-	{id: "W8", what: "learn from circuit breakers which agents are down", tests: []string{"TestAttack_BreakersShowTheHealthOfAgents"}},
+	{id: "W8", what: "learn from circuit breakers which agents are down", tests: []string{"TestAttack_BreakersShowTheHealthOfAgents", "gateway/admission:TestAttack_LeftAloneShowsTheHealthOfAnAgent"}},
 	{id: "W9", what: "retire an agent, or the gateway, without the role of an operator", tests: []string{"TestAttack_LifecycleWithoutTheRole"}},
 	{id: "W10", what: "keep operators from watching circuit breakers, with streams of one's own", tests: []string{"gateway/breakers:TestAttack_WatchesWithoutEnd"}},
+	{id: "W11", what: "call the operators to hosts and documents of one's own that fail, and keep other calls from them", tests: []string{"gateway/breakers:TestAttack_CallsOperatorsAboutOwnHosts"}},
 }
 
 // TestAttack_IndexIsComplete: every finding has a row, in order and once; every row
@@ -237,7 +238,7 @@ func findingIDs() []string {
 	for n := 1; n <= 8; n++ {
 		ids = append(ids, "H"+strconv.Itoa(n))
 	}
-	return append(ids, "F1", "F2", "F3", "F6", "F18", "F19", "N1", "N2", "N4", "N5", "N6", "N7", "N8", "W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W9", "W10")
+	return append(ids, "F1", "F2", "F3", "F6", "F18", "F19", "N1", "N2", "N4", "N5", "N6", "N7", "N8", "W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W9", "W10", "W11")
 }
 
 // attackTests are the tests of attacks in the source tree, by FOLDER:NAME.

@@ -111,6 +111,7 @@ type Admitted struct {
 	Message    *canonical.Message // what it says
 	WireID     json.RawMessage    // the caller's own id for its request
 	Accounts   bool               // it came so far that a failure leaves evidence (architecture section 5)
+	Sampled    bool               // it is one of many refusals, of which samples are evidence
 	Recorded   bool               // what came with it is on record
 	Used       []ect.Verified     // the sources that it used up: the answer is kept for their repetition
 	ByRole     bool               // only the role of an approver lets its caller in
@@ -163,7 +164,7 @@ func (s *Service) Admit(ctx context.Context, call transport.Call, rules Rules) (
 		return Result{Admitted: m.Admitted}, limit.ErrNoPass
 	}
 	for _, step := range [...]func(*admitting, context.Context) error{
-		(*admitting).findProtocols, (*admitting).takeTokens, (*admitting).verify, (*admitting).reach, (*admitting).permit, (*admitting).refuseNewWork,
+		(*admitting).findProtocols, (*admitting).takeTokens, (*admitting).verify, (*admitting).reach, (*admitting).permit, (*admitting).refuseNewWork, (*admitting).leaveAlone,
 	} {
 		if err := step(m, ctx); err != nil {
 			return Result{Admitted: m.Admitted}, err

@@ -117,7 +117,7 @@ func TestAdmit_ErrorLeaves(t *testing.T) {
 		}()},
 		"left alone": {addBody, func(e *env, _ *transport.Call) { e.open = true }, is[*problem.CircuitOpenError], func() leftovers {
 			l := permitted
-			l.accounts, l.decoded = false, 1
+			l.decoded = 1
 			return l
 		}()},
 		"draining, tasks away": {goOnBody, func(e *env, c *transport.Call) {

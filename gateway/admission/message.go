@@ -83,42 +83,62 @@ func carried(op canonical.Op) bool {
 	return !slices.Contains([]canonical.Op{canonical.OpDescribe, canonical.OpCapabilities, canonical.OpPing, canonical.OpNotice}, op)
 }
 
-// refuseNewWork refuses a message that would begin new work at a gateway that drains (R16), or
-// at an agent whose circuit breaker is open. It is judged before the message's tokens are used
-// up: its caller can send the same message to another replica, or again later. What was
-// answered is answered again.
+// refuseNewWork refuses a message that would begin new work at a gateway that drains
+// (R16). It is judged before the message's tokens are used up: its caller can send the
+// same message to another replica, or again after the restart.
 func (m *admitting) refuseNewWork(ctx context.Context) error {
 	refusal := m.Gate.Draining()
-	if _, over := errors.AsType[*problem.RetiredError](refusal); over {
+	if _, over := errors.AsType[*problem.RetiredError](refusal); refusal == nil || over {
 		return refusal
 	}
-	alone := refusal == nil
-	if alone && !m.To.Draining {
-		refusal = m.Gate.LeftAlone(m.To)
-	}
-	if refusal == nil {
-		return nil
-	}
-	message, err := m.decoded()
-	if err != nil || message.Op != canonical.OpInvoke {
-		return nil //nolint:nilerr // it is refused for that later
-	}
-	if under, err := m.underWay(ctx, message); err != nil || under || alone && m.answered(ctx) {
+	if begins, err := m.beginsWork(ctx); err != nil || !begins {
 		return err
-	}
-	if alone {
-		m.Accounts = false // a flood of them must not become one of signatures
-		m.Attest.Refusal(ctx, m.Holder, refusal)
 	}
 	return refusal
 }
 
-// answered reports whether the answer to the message is kept for its repetition.
-func (m *admitting) answered(ctx context.Context) bool {
-	return slices.ContainsFunc(m.own(), func(v ect.Verified) bool {
-		_, found := m.Answers.Load(ctx, ect.ReplayKey{Issuer: v.Issuer(), Workflow: v.Workflow(), ID: v.ID()})
-		return found
-	})
+// leaveAlone refuses new work for an agent whose circuit breaker is open, also before the
+// message's tokens are used up. Those who may not invoke the agent do not learn of it, and
+// what was used up before is under way, or answered.
+func (m *admitting) leaveAlone(ctx context.Context) error {
+	refusal := m.Gate.LeftAlone(m.To)
+	if refusal == nil || m.To.Draining || m.ByRole || m.Permit.Perform(string(canonical.OpInvoke)) != nil {
+		return nil
+	}
+	if begins, err := m.beginsWork(ctx); err != nil || !begins {
+		return err
+	}
+	if used, err := m.used(ctx); err != nil || used {
+		return err
+	}
+	m.Sampled = true
+	m.Attest.Refusal(ctx, m.Holder, refusal)
+	return refusal
+}
+
+// beginsWork reports whether a message would begin new work. One that cannot be read is refused
+// for that later.
+func (m *admitting) beginsWork(ctx context.Context) (bool, error) {
+	message, err := m.decoded()
+	if err != nil || message.Op != canonical.OpInvoke {
+		return false, nil //nolint:nilerr // it is refused for that later
+	}
+	under, err := m.underWay(ctx, message)
+	return !under, err
+}
+
+// used reports whether a token of the message is on record: a message with it was admitted before.
+func (m *admitting) used(ctx context.Context) (bool, error) {
+	for _, v := range m.own() {
+		records, err := m.Deps.Evidence.Get(ctx, ect.Ref{ID: v.ID(), Issuer: v.Issuer()})
+		if err != nil {
+			return false, attest.Recording(err)
+		}
+		if len(records) > 0 && len(records[0]) > 0 {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // passGate is step 6. The role of an approver lets in decisions alone. An agent that drains

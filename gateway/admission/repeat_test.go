@@ -108,6 +108,44 @@ func TestAdmit_LeftAlone(t *testing.T) {
 	}
 }
 
+// TestAdmit_UnderWayWhileLeftAlone: what was admitted before its agent was left alone is said to
+// be under way: its caller must not begin it anew elsewhere.
+func TestAdmit_UnderWayWhileLeftAlone(t *testing.T) {
+	t.Parallel()
+	a := newAnswered(t)
+	for _, open := range []bool{false, true} {
+		a.open = open
+		if _, err := a.admit(a.call); !is[*problem.InProgressError](err) {
+			t.Errorf("open %t: %v", open, err)
+		}
+	}
+	a.open, a.store.get = true, errors.New("away")
+	if _, err := a.admit(a.env.call(addBody, a.sign(a.caller, a.claims(addBody)))); !is[*problem.RecordingError](err) {
+		t.Errorf("without evidence: %v", err)
+	}
+}
+
+// TestAttack_LeftAloneShowsTheHealthOfAnAgent: whether an agent is left alone is nothing for those
+// who may not invoke it.
+func TestAttack_LeftAloneShowsTheHealthOfAnAgent(t *testing.T) {
+	t.Parallel()
+	for _, open := range []bool{false, true} {
+		e := newEnv(t)
+		e.open = open
+		e.list("calculator", policy.Rules{Callers: []string{string(e.caller.ID) + "#task.get"}})
+		if _, err := e.admit(e.call(addBody, e.sign(e.caller, e.claims(addBody)))); !is[*policy.Forbidden](err) {
+			t.Errorf("who may ask about tasks, open %t: %v", open, err)
+		}
+		e = newEnv(t)
+		e.open, e.decides = open, true
+		root, claims := e.workflowOf(e.agent), e.claims(addBody)
+		claims.Act, claims.Workflow, claims.Parents = ect.ActApprovalGranted, root.Workflow, []ect.ID{root.ID}
+		if _, err := e.admit(e.call(addBody, e.sign(e.caller, claims))); !is[*policy.Forbidden](err) {
+			t.Errorf("who may decide, open %t: %v", open, err)
+		}
+	}
+}
+
 // TestAdmit_RepetitionRefused: what a repetition is refused for; none changes what is on
 // record.
 func TestAdmit_RepetitionRefused(t *testing.T) {

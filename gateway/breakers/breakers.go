@@ -240,7 +240,10 @@ func (s *Set) Refusal(t Target) error {
 	config, now := *s.circuit.Load(), s.deps.Now()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if next, verdict, _ := d.breaker.Ask(config, now); next.State() == breaker.Open && !verdict.Pass {
+	if d.breaker.State() != breaker.Open { // whether the probe of one that is half-open was lost, the stage finds out
+		return nil
+	}
+	if _, verdict, _ := d.breaker.Ask(config, now); !verdict.Pass {
 		return &problem.CircuitOpenError{Agent: d.downstream, RetryAfter: verdict.Wait}
 	}
 	return nil

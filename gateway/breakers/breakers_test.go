@@ -258,6 +258,107 @@ func TestRefusal_LeavesTheProbe(t *testing.T) {
 	})
 }
 
+// admitted is a message as the gateway takes it: what is refused early does not come to the stage.
+func (r *replica) admitted(t *testing.T) error {
+	t.Helper()
+	if err := r.Refusal(breakers.Target{Kind: outbound.Message, Endpoint: transport.Endpoint{Agent: calculator.Agent}}); err != nil {
+		return err
+	}
+	return r.call(t.Context(), ann)
+}
+
+// TestRefusal_ProbeOfAnotherReplica: a replica that met the probe of another one, and had nothing to
+// send until its time was over, asks the agent again.
+func TestRefusal_ProbeOfAnotherReplica(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := &agent{}
+		a.is(down)
+		all := fleet(t, a, "one", "two")
+		for _, r := range all {
+			r.times(t, 5)
+		}
+		time.Sleep(31 * time.Second)
+		a.is(func(ctx context.Context, c outbound.Call) (outbound.Reply, error) {
+			time.Sleep(10 * time.Second)
+			return good(ctx, c)
+		})
+		probe := make(chan error)
+		go func() { probe <- all[0].admitted(t) }()
+		time.Sleep(time.Second)
+		if err := all[1].admitted(t); refused(err) == 0 {
+			t.Fatalf("while another probes: %v", err)
+		}
+		if err := <-probe; err != nil {
+			t.Fatalf("the probe: %v", err)
+		}
+		a.is(good)
+		time.Sleep(2 * time.Minute)
+		var err error
+		for range 3 {
+			if err = all[1].admitted(t); err == nil {
+				return
+			}
+			time.Sleep(time.Second)
+		}
+		t.Errorf("minutes after the other's probe: %v", err)
+	})
+}
+
+// TestRefusal_ProbeThatIsLost: a probe of which nothing is reported, and one that was left to a
+// message that never came, keep no one out for longer than a probe may take and its cool-down.
+func TestRefusal_ProbeThatIsLost(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []outbound.Kind{outbound.Message, outbound.Description} {
+		synctest.Test(t, func(t *testing.T) {
+			a := &agent{}
+			a.is(down)
+			r := fleet(t, a, "one")[0]
+			r.times(t, 5)
+			time.Sleep(31 * time.Second)
+			a.is(good)
+			if _, err := r.sender.Send(t.Context(), outbound.Call{Kind: kind, Endpoint: calculator, Agent: "calculator"}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Minute)
+			for range 65 {
+				if r.admitted(t) == nil {
+					return
+				}
+				time.Sleep(time.Second)
+			}
+			t.Errorf("kind %d: minutes later the agent is still left alone", kind)
+		})
+	}
+}
+
+// TestAttack_CallsOperatorsAboutOwnHosts: hosts and documents that a caller names call no human, however
+// often they fail.
+func TestAttack_CallsOperatorsAboutOwnHosts(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := &agent{}
+		a.is(down)
+		r := fleet(t, a, "one")[0]
+		send := func() {
+			_, _ = r.sender.Send(t.Context(), outbound.Call{Kind: outbound.Webhook, Webhook: canonical.PushConfig{URL: "https://eve.example/"}})
+			_, _ = r.sender.Send(t.Context(), outbound.Call{Kind: outbound.Message, Endpoint: transport.Endpoint{Agent: "https://eve.example/document"}})
+		}
+		for range 5 {
+			send()
+		}
+		for _, wait := range []int{30, 60, 120, 240} {
+			time.Sleep(time.Duration(wait) * time.Second)
+			send()
+		}
+		for _, counted := range r.metrics.take() {
+			if strings.HasPrefix(counted, "told ") || strings.HasPrefix(counted, "escalated ") {
+				t.Errorf("operators were %s", counted)
+			}
+		}
+	})
+}
+
 // TestStage_OneProbeOfAllReplicas: a hundred callers at three replicas make one probe, and
 // what it comes to holds for all of them.
 func TestStage_OneProbeOfAllReplicas(t *testing.T) {

@@ -51,7 +51,7 @@ func (d *destination) ask(ctx context.Context, describes bool) (probe bool, err 
 		return true, nil
 	}
 	next, verdict, change := d.breaker.Ask(config, now)
-	elsewhere := next.State() == breaker.HalfOpen && !verdict.Pass && !d.probing && !now.Before(d.looked.Add(askAgain))
+	elsewhere := d.breaker.State() == breaker.HalfOpen && !verdict.Pass && !d.probing && !now.Before(d.looked.Add(askAgain)) // what came of its probe is known there
 	switch {
 	case !verdict.Probe && !elsewhere:
 		d.breaker = next
@@ -123,7 +123,7 @@ func (d *destination) tell(ctx context.Context, change breaker.Change, now time.
 	if !own {
 		return
 	}
-	if breaker.Escalates(change) {
+	if breaker.Escalates(change) && d.listed { // operators are not called about what callers name
 		d.set.escalate(ctx, d.downstream, "probes")
 	}
 	if change.From == breaker.Closed && change.To == breaker.Open && d.listed {

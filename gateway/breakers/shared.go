@@ -72,6 +72,9 @@ func (d *destination) lease(ctx context.Context, config breaker.Config, now time
 	d.mu.Lock()
 	d.breaker, d.leasing, d.probing = next, false, verdict.Probe
 	d.mu.Unlock()
+	if !verdict.Probe { // which was shared to get it
+		d.share(ctx, config, change)
+	}
 	d.tell(ctx, adopted, now, false)
 	d.tell(ctx, change, now, true)
 	return verdict

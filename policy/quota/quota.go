@@ -72,7 +72,10 @@ type Pool struct {
 // New makes a pool of which nothing is held.
 func New(config Config) (*Pool, error) {
 	p := &Pool{held: map[string]int64{}}
-	return p, p.Reconfigure(config)
+	if err := p.Reconfigure(config); err != nil {
+		return nil, err
+	}
+	return p, nil
 }
 
 // Take grants n units to a holder until the grant is released. An
