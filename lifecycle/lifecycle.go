@@ -117,6 +117,9 @@ func (r Record) Apply(o Order) (Record, Change, error) {
 // Check says whether an order of a configuration could ever be followed. Its errors are those
 // of [Record.Apply].
 func (o Order) Check() error {
+	if o.To == Active && o.Successor != "" {
+		return &OrderError{"successor: what is active needs none"}
+	}
 	o.At, o.Force = later(o.Sunset, time.Unix(0, 0)), true
 	before := Record{} // of which most become something else by an order
 	if o.To == Active {
@@ -126,19 +129,29 @@ func (o Order) Check() error {
 	return err
 }
 
-// Due reports whether the order of a configuration is still to be followed: it moves a record
-// on, and takes back only a deprecation of its own.
+// Due reports whether the order of a configuration is still to be followed. Once an operator has
+// ordered something, the record is the operators': what they want now, only they know.
 func (r Record) Due(o Order) bool {
+	if r.Term > 0 && r.By != Configuration {
+		return false
+	}
 	switch from := r.Status.orActive(); o.To {
 	case Deprecated:
 		return from == Active
 	case Draining:
 		return from == Active || from == Deprecated
 	case Active:
-		return from == Deprecated && r.By == Configuration
+		return from == Deprecated
 	default:
 		return false
 	}
+}
+
+// Differs reports whether a record that stands as a configuration ordered says something else
+// than the order says now: a transition said it once.
+func (r Record) Differs(o Order) bool {
+	return r.By == Configuration && r.Status == o.To && o.To != Active &&
+		(r.Successor != o.Successor || r.Reason != o.Reason || !o.Sunset.IsZero() && !r.SunsetAt.Equal(later(o.Sunset, r.At)))
 }
 
 // judge holds an order against the table, its own form and the notice, in this order.

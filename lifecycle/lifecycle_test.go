@@ -341,22 +341,27 @@ func TestParseStatus_FourOnly(t *testing.T) {
 	}
 }
 
-// TestRecord_Due: a configuration moves a record on and takes back what it ordered itself.
+// TestRecord_Due: a configuration moves a record on that no operator has changed, and takes back
+// what it ordered itself.
 func TestRecord_Due(t *testing.T) {
 	t.Parallel()
-	due := map[[3]string]bool{
-		{"", "deprecated", "ann"}: true, {"", "draining", "ann"}: true, {"deprecated", "draining", "ann"}: true,
-		{"", "deprecated", lifecycle.Configuration}: true, {"", "draining", lifecycle.Configuration}: true,
-		{"deprecated", "draining", lifecycle.Configuration}: true, {"deprecated", "active", lifecycle.Configuration}: true,
+	due := map[[2]string]bool{
+		{"active", "deprecated"}: true, {"active", "draining"}: true, {"deprecated", "draining"}: true, {"deprecated", "active"}: true,
 	}
 	for _, by := range []string{"ann", lifecycle.Configuration} {
-		for _, from := range []string{"", "deprecated", "draining", "retired"} {
+		for _, from := range []string{"active", "deprecated", "draining", "retired"} {
 			for _, to := range []string{"", "active", "deprecated", "draining", "retired"} {
-				r := lifecycle.Record{Status: lifecycle.Status(from), By: by}
-				if got := r.Due(lifecycle.Order{To: lifecycle.Status(to), By: lifecycle.Configuration}); got != due[[3]string{from, to, by}] {
+				r := lifecycle.Record{Status: lifecycle.Status(from), By: by, Term: 1}
+				want := due[[2]string{from, to}] && by == lifecycle.Configuration
+				if got := r.Due(lifecycle.Order{To: lifecycle.Status(to), By: lifecycle.Configuration}); got != want {
 					t.Errorf("%q to %q, last changed by %s: %t", from, to, by, got)
 				}
 			}
+		}
+	}
+	for to, want := range map[lifecycle.Status]bool{lifecycle.Active: false, lifecycle.Deprecated: true, lifecycle.Draining: true, lifecycle.Retired: false} {
+		if got := (lifecycle.Record{}).Due(lifecycle.Order{To: to}); got != want {
+			t.Errorf("the first order, to %s: %t", to, got)
 		}
 	}
 }
@@ -377,6 +382,7 @@ func TestOrder_Check(t *testing.T) {
 		"no reason":  {lifecycle.Order{To: lifecycle.Deprecated}, false},
 		"successor":  {lifecycle.Order{To: lifecycle.Deprecated, Reason: "r", Successor: "http://example.org/next"}, false},
 		"sunset":     {lifecycle.Order{To: lifecycle.Active, Reason: "r", Sunset: at}, false},
+		"no need":    {lifecycle.Order{To: lifecycle.Active, Reason: "r", Successor: "https://example.org/next"}, false},
 	} {
 		c.order.By = lifecycle.Configuration
 		if err := c.order.Check(); (err == nil) != c.good {

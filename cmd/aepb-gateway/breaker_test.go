@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/config"
@@ -54,6 +55,36 @@ func TestBreaker_AnswersOfEveryProtocol(t *testing.T) {
 	b.counts(t, `aepb_breaker_state{agent="down"} 2`)
 	b.counts(t, `aepb_breaker_transitions_total{agent="down",to="open"} 1`)
 	b.counts(t, `aepb_ects_issued_total{act="atd:circuit_open",level="L2"} 1`)
+}
+
+// TestBreaker_RefusalUsesNothingUp: what is refused while a breaker is open leaves one sample, and no
+// token of its own: its caller sends the same bytes with the same ECT again when the agent is back.
+func TestBreaker_RefusalUsesNothingUp(t *testing.T) {
+	t.Parallel()
+	var ahead atomic.Int64
+	b := newBed(t, plan{config: config.Config{Admin: config.Admin{Operators: operators()}}, clock: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }})
+	var works atomic.Bool
+	b.serve(t, "down", "mcp-v1", &fake{conduct: func(w http.ResponseWriter, r *http.Request, good []byte) {
+		if !works.Load() {
+			hangsUp(w, r, good)
+		}
+		well(w, r, good)
+	}}, host{})
+	b.orders(t, "/agents/down/lifecycle", `{"to":"deprecated","reason":"replaced","successor":"`+successor+`"}`, http.StatusOK)
+	b.failUntilOpen(t, "down")
+	b.counts(t, `aepb_ects_issued_total{act="aepb:translate_error",level="L2"} 5`)
+	again := b.sealed(t, letter{at: "/aepb/translate?from=a2a-v1&dest=down", body: addBody(b.number())})
+	for range 4 {
+		if got := b.send(t, again); got.status != http.StatusServiceUnavailable || got.header.Get("Deprecation") == "" || got.header.Get(ect.HeaderName) != "" {
+			t.Errorf("%d %s with %v", got.status, got.body, got.header)
+		}
+	}
+	b.counts(t, `aepb_ects_issued_total{act="aepb:translate_error",level="L2"} 6`)
+	works.Store(true)
+	ahead.Store(int64(31 * time.Second))
+	if got := b.send(t, again); got.status != http.StatusOK || !strings.Contains(string(got.body), "TASK_STATE_COMPLETED") {
+		t.Errorf("when it is back: %d %s", got.status, got.body)
+	}
 }
 
 // TestBreaker_GoodAnswersCount: five failures beside as many good answers open nothing.

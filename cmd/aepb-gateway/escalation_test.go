@@ -60,8 +60,8 @@ func TestEscalation_IsPosted(t *testing.T) {
 	b.counts(t, `aepb_breaker_escalations_total{reason="coordinated"} 1`)
 }
 
-// TestEscalations_Waiting: what adds an escalation does not wait for its receiver, and those
-// that cannot wait any more are counted out.
+// TestEscalations_Waiting: what adds an escalation does not wait for its receiver; of too many
+// that wait, the latest are dropped.
 func TestEscalations_Waiting(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

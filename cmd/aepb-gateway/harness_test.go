@@ -86,6 +86,8 @@ type plan struct {
 	config  config.Config // agents besides the good ones, limits, policy
 	serve   bool          // as serve would run it, not dev: no anonymous callers, no plain HTTP
 
+	clock func() time.Time // of circuit breakers; nil: that of the machine
+
 	noToken bool // operators show certificates
 	noAINP  bool // AINP is not spoken
 
@@ -190,7 +192,7 @@ func (b *bed) start(t *testing.T, p plan) {
 	b.at = addresses{Public: "https://" + public.Addr().String(), Admin: "https://" + admin.Addr().String(), Metrics: "http://" + metrics.Addr().String()}
 	s, err := devSettings(b.dev, p.config, b.at, b.adminToken, b.logs)
 	must(t, err)
-	s.dev, s.metrics = !p.serve, metrics
+	s.dev, s.metrics, s.clock = !p.serve, metrics, p.clock
 	s.grpc = listen(t)
 	b.rpc = s.grpc.Addr().String()
 	s.ainp, err = developmentAINP(config.AINP{}, b.dir)

@@ -62,9 +62,9 @@ func TestLifecycle_OfTheConfiguration(t *testing.T) {
 	}
 	b.counts(t, `aepb_ects_issued_total{act="aepb:lifecycle_change",level="L2"} 1`)
 	next := b.settings.config
-	next.Life.Status = "active"
+	next.Life = config.Life{Status: "active", Reason: "stays"}
 	must(t, b.reload(t.Context(), next))
-	if look(); doc.Lifecycle.Status != "active" || doc.Lifecycle.Successor == nil {
+	if look(); doc.Lifecycle.Status != "active" || doc.Lifecycle.Successor != nil {
 		t.Errorf("after it was read again: %+v", doc.Lifecycle)
 	}
 	must(t, b.reload(t.Context(), next))

@@ -63,7 +63,7 @@ func checkConfigCommand() *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&before, "before", "", "the configuration that is in force: what FILE takes from callers needs a higher major version")
+	cmd.Flags().StringVar(&before, "before", "", "the configuration that is in force: a protocol that FILE takes from callers needs a higher major version")
 	return cmd
 }
 

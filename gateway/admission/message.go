@@ -103,7 +103,7 @@ func (m *admitting) refuseNewWork(ctx context.Context) error {
 func (m *admitting) leaveAlone(ctx context.Context) error {
 	refusal := m.Gate.LeftAlone(m.To)
 	if refusal == nil || m.To.Draining || m.ByRole || m.Permit.Perform(string(canonical.OpInvoke)) != nil {
-		return nil
+		return nil //nolint:nilerr // it is refused for that later
 	}
 	if begins, err := m.beginsWork(ctx); err != nil || !begins {
 		return err

@@ -192,7 +192,7 @@ type Policy struct {
 
 	CircuitThreshold string   `yaml:"circuit_threshold"` // the circuit breaker of an agent opens when more of its calls fail; above 0, at most 1, up to three decimals; default 0.5
 	CircuitWindow    Duration `yaml:"circuit_window"`    // in which calls count, 1s to 1h; default 60s
-	EscalationURL    string   `yaml:"escalation_url"`    // where is posted that an agent needs a human: three probes of it in a row have failed, or the breakers of three agents opened within a minute. JSON with agent, state, reason, at and ect, which is in Execution-Context too; https, and its host may have a private address
+	EscalationURL    string   `yaml:"escalation_url"`    // where is posted that an agent needs a human: three probes of it in a row have failed, or the breakers of three agents opened within a minute. JSON with agent, state, reason, at, instance and ect, which is in Execution-Context too; https, and its host may have a private address
 	CircuitSamples   int      `yaml:"circuit_samples"`   // fewer calls in the window open nothing; 1 to 10000; default 5 (R21)
 }
 

@@ -8,10 +8,10 @@ import (
 	"github.com/aepb/aepb-gateway/lifecycle"
 )
 
-// Life is how an agent, or this gateway, is to stand (AEPB, Agent Lifecycle Management). It
-// moves a lifecycle on, and takes back only a deprecation that the configuration made.
+// Life is how an agent, or this gateway, is to stand (AEPB, Agent Lifecycle Management). Once an
+// operator has ordered something, the configuration orders nothing more.
 type Life struct {
-	Status    string `yaml:"status"`    // active, deprecated or draining, from the next reading of the configuration on; what operators ordered since is not taken back. Draining comes 24 hours after deprecated, or by aepbctl lifecycle drain --force; default: as it stands
+	Status    string `yaml:"status"`    // active, deprecated or draining; default: as it stands. What an operator has ordered about once follows operators alone. Draining comes when it was deprecated for 24 hours
 	Reason    string `yaml:"reason"`    // why, for callers and auditors; required with status
 	Successor string `yaml:"successor"` // https URL of the capability document of what takes its place
 	Sunset    string `yaml:"sunset_at"` // when it is gone, such as 2027-01-31T00:00:00Z

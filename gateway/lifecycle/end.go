@@ -40,6 +40,7 @@ func (s *Service) Step(ctx context.Context) error {
 	if err := s.Refresh(ctx); err != nil {
 		return err
 	}
+	_ = s.followOrders(ctx) // Configure has said what cannot be followed yet
 	for _, r := range s.Records() {
 		if r.Agent == "" || r.Status != lifecycle.Draining { // the process ends the gateway itself (R16)
 			continue

@@ -54,9 +54,10 @@ type Deps struct {
 type Service struct {
 	deps Deps
 
-	mu    sync.RWMutex
-	known map[string]lifecycle.Record // by agent; empty: the gateway itself
-	work  map[string]int              // messages and tasks under way here, by agent
+	mu     sync.RWMutex
+	known  map[string]lifecycle.Record // by agent; empty: the gateway itself
+	work   map[string]int              // messages and tasks under way here, by agent
+	orders map[string]lifecycle.Order  // of the configuration, by agent
 }
 
 // New makes a service that knows nothing yet: [Service.Refresh] reads what is on record.
@@ -140,9 +141,14 @@ const maxRaces = 5
 // a warning. Its errors are those of [lifecycle.Record.Apply], *[problem.ConflictError] where others
 // change the record all the time, and those of the store and of the evidence: then nothing was announced.
 func (s *Service) Change(ctx context.Context, agent string, order lifecycle.Order) (lifecycle.Record, string, error) {
+	return s.change(ctx, agent, order, func(lifecycle.Record) bool { return true })
+}
+
+// change is Change as long as it is due; then it returns the record as it stands.
+func (s *Service) change(ctx context.Context, agent string, order lifecycle.Order, due func(lifecycle.Record) bool) (lifecycle.Record, string, error) {
 	for range maxRaces {
 		before, revision, err := s.read(ctx, agent)
-		if err != nil {
+		if err != nil || !due(before) {
 			return before, "", err
 		}
 		next, change, err := before.Apply(order)
@@ -158,19 +164,37 @@ func (s *Service) Change(ctx context.Context, agent string, order lifecycle.Orde
 	return lifecycle.Record{}, "", &problem.ConflictError{Reason: "the lifecycle of this agent is being changed by others: look at it, and try again"}
 }
 
-// Configure follows the orders of a configuration, by agent, that are still due. Its error says
-// which cannot be followed now, and why.
+// Configure follows the orders of a configuration, by agent, from now on, as far as they are due.
+// Its error says which cannot be followed now, and why: [Service.Step] tries them again.
 func (s *Service) Configure(ctx context.Context, orders map[string]lifecycle.Order) error {
+	s.mu.Lock()
+	s.orders = orders
+	s.mu.Unlock()
+	return s.followOrders(ctx)
+}
+
+func (s *Service) followOrders(ctx context.Context) error {
+	s.mu.RLock()
+	orders := s.orders
+	s.mu.RUnlock()
 	var errs []error
 	for _, agent := range slices.Sorted(maps.Keys(orders)) {
 		order := orders[agent]
 		order.At = s.deps.Now()
-		before, _, err := s.read(ctx, agent)
-		if err == nil && before.Due(order) {
-			_, _, err = s.Change(ctx, agent, order)
+		due := func(r lifecycle.Record) bool { return r.Due(order) }
+		known := s.Record(agent)
+		if known.Differs(order) {
+			errs = append(errs, fmt.Errorf("lifecycle of %q: it is %s already, and its reason, successor and sunset_at stay as they were said: order active first", agent, order.To))
 		}
-		if _, other := errors.AsType[*lifecycle.TransitionError](err); other { // another replica was first
+		if !due(known) {
 			continue
+		}
+		if !order.Sunset.IsZero() && order.Sunset.Before(order.At) {
+			order.Sunset = order.At // it is over
+		}
+		_, _, err := known.Apply(order) // without the store, since it may be too soon for a day
+		if err == nil {
+			_, _, err = s.change(ctx, agent, order, due)
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("lifecycle of %q, %s: %w", agent, order.To, err))

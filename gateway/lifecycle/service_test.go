@@ -296,6 +296,73 @@ func TestService_Configure(t *testing.T) {
 	stands(states.Draining, 4)
 }
 
+// TestService_ConfigureLeavesOperators: what an operator ordered is not changed by a configuration
+// that is read again, also where this replica does not know of it yet.
+func TestService_ConfigureLeavesOperators(t *testing.T) {
+	t.Parallel()
+	all := fleet(t, &evidence{}, never, "one", "two")
+	orders := map[string]states.Order{"pricing": {To: states.Deprecated, Reason: "replaced", By: states.Configuration}}
+	if err := all[0].Configure(t.Context(), orders); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := all[0].Change(t.Context(), "pricing", order(states.Active)); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range all {
+		if err := s.Configure(t.Context(), orders); err != nil {
+			t.Error(err)
+		}
+		step(t, all)
+		if r := s.Record("pricing"); r.Status != states.Active || r.Term != 2 {
+			t.Errorf("%s in term %d by %s", r.Status, r.Term, r.By)
+		}
+	}
+}
+
+// TestService_ConfiguredDrain: a drain that the configuration orders comes when the notice is over, and
+// not before.
+func TestService_ConfiguredDrain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := fleet(t, &evidence{}, never, "one")[0]
+		for _, to := range []states.Status{states.Deprecated, states.Draining} {
+			_ = s.Configure(t.Context(), map[string]states.Order{"pricing": {To: to, Reason: "replaced", By: states.Configuration}})
+		}
+		for _, c := range []struct {
+			after time.Duration
+			want  states.Status
+		}{{23 * time.Hour, states.Deprecated}, {2 * time.Hour, states.Retired}} {
+			ctx, cancel := context.WithTimeout(t.Context(), c.after)
+			s.Run(ctx)
+			cancel()
+			if r := s.Record("pricing"); r.Status != c.want {
+				t.Errorf("after %v more: %s, expected %s", c.after, r.Status, c.want)
+			}
+		}
+	})
+}
+
+// TestService_ConfiguredDates: a sunset that is over is now, and other dates of what was announced are
+// refused in words.
+func TestService_ConfiguredDates(t *testing.T) {
+	t.Parallel()
+	s := fleet(t, &evidence{}, never, "one")[0]
+	past := states.Order{To: states.Deprecated, Reason: "replaced", By: states.Configuration, Sunset: time.Now().Add(-time.Hour)}
+	for range 2 {
+		if err := s.Configure(t.Context(), map[string]states.Order{"pricing": past}); err != nil {
+			t.Error(err)
+		}
+	}
+	if r := s.Record("pricing"); r.Status != states.Deprecated || time.Since(r.SunsetAt) > time.Minute {
+		t.Errorf("%s with sunset %v", r.Status, r.SunsetAt)
+	}
+	later := past
+	later.Sunset = time.Now().Add(time.Hour)
+	if err := s.Configure(t.Context(), map[string]states.Order{"pricing": later}); err == nil || !strings.Contains(err.Error(), "sunset_at stay as they were said") {
+		t.Errorf("another date: %v", err)
+	}
+}
+
 // TestService_WorkOfAReplicaThatWasLate: a replica that has work and did not look at the records for some
 // seconds keeps the agent from being retired.
 func TestService_WorkOfAReplicaThatWasLate(t *testing.T) {

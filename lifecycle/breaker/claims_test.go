@@ -11,15 +11,6 @@ import (
 )
 
 // ATD-36, ATD-38: the claims of the draft's two figures, and exact numbers.
-// TestEscalationClaims: who needs a human, and why.
-func TestEscalationClaims(t *testing.T) {
-	t.Parallel()
-	act, ext := breaker.EscalationClaims("spiffe://example.org/calculator", "probes")
-	if act != ect.ActEscalate || string(ext[ect.ExtDownstreamAgent]) != `"spiffe://example.org/calculator"` || string(ext[ect.ExtEscalation]) != `"probes"` || len(ext) != 2 {
-		t.Errorf("%s %s", act, ext)
-	}
-}
-
 func TestChange_Claims(t *testing.T) {
 	t.Parallel()
 	const agent, second = "spiffe://example.com/agent/b", time.Second
@@ -59,5 +50,14 @@ func TestChange_Claims(t *testing.T) {
 		{From: breaker.Open, To: breaker.Closed},                          // adopted
 	} {
 		check(silent, "", nil)
+	}
+}
+
+// TestEscalationClaims: who needs a human, and why.
+func TestEscalationClaims(t *testing.T) {
+	t.Parallel()
+	act, ext := breaker.EscalationClaims("spiffe://example.org/calculator", "probes")
+	if act != ect.ActEscalate || string(ext[ect.ExtDownstreamAgent]) != `"spiffe://example.org/calculator"` || string(ext[ect.ExtEscalation]) != `"probes"` || len(ext) != 2 {
+		t.Errorf("%s %s", act, ext)
 	}
 }
