@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/aepb/aepb-gateway/gateway/task/execution"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators"
@@ -289,6 +290,7 @@ func (r *run) dismiss(ctx context.Context) error {
 		}
 	}
 	r.result = &canonical.Result{Task: &task}
+	r.on(execution.Outcome)
 	return nil
 }
 
@@ -320,6 +322,11 @@ func (r *run) answerAsk(ctx context.Context, reply *canonical.Reply) error {
 	if r.ask = nil; len(r.asks) > 0 { // they are asked one by one
 		r.ask, r.asks = r.asks[0], r.asks[1:]
 	}
+	event := execution.Answered
+	if reply.Failure != nil {
+		event = execution.AnswerRefused
+	}
+	r.on(event)
 	taken, err := r.g.send(ctx, r.x, sealed, r.x.route.Endpoint.Timeout)
 	closeReply(taken)
 	return err
@@ -356,6 +363,9 @@ func (r *run) give(ctx context.Context, answers []canonical.Answer) error {
 	sealed, err := r.g.sealOwn(ctx, r.x, m)
 	if err != nil {
 		return err
+	}
+	if r.machine.State() == execution.Input { // else it wants the call again
+		r.machine.On(execution.Answered, 0)
 	}
 	r.reopen()
 	r.send(ctx, sealed)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/attest"
+	"github.com/aepb/aepb-gateway/gateway/task/execution"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/worker"
@@ -41,7 +42,12 @@ func (r *run) follow(ctx context.Context, cause error) error {
 	if r.op == canonical.OpTaskSubscribe && r.broken > 1 {
 		r.blind = true // its subscriptions lead nowhere
 	}
-	if r.x.verbatim() || r.agent.TaskID == "" || r.broken > maxBroken {
+	event := execution.Broke
+	if quiet {
+		event = execution.Quiet
+	}
+	r.on(event)
+	if r.x.verbatim() || r.machine.State() == execution.Failed {
 		if quiet {
 			return &transport.BadReplyError{Agent: r.x.to.Agent.Name, Reason: "its stream ended before its last event"}
 		}
@@ -50,17 +56,24 @@ func (r *run) follow(ctx context.Context, cause error) error {
 	return r.look(ctx)
 }
 
+// subscribes: the agent is asked to tell every change of its task.
+func (r *run) subscribes() bool {
+	return !r.blind && r.x.route.Description != nil && (r.x.route.Description.Streams || r.x.message.Op == canonical.OpTaskSubscribe) && r.x.mode.AgentStreams == translators.StreamsTask
+}
+
 // look asks how the agent's task stands: to be told every change, where it can,
-// else again and again.
+// else again and again; in the end what came of it.
 func (r *run) look(ctx context.Context) error {
 	op, wait := canonical.OpTaskGet, pollInterval
 	if task := r.fold.Task(); task != nil && task.Poll > 0 {
 		wait = min(max(task.Poll, minPoll), maxPoll)
 	}
-	if r.owed {
-		op, wait = canonical.OpTaskResult, 0
-		r.owed = false
-	} else if !r.blind && r.x.route.Description != nil && (r.x.route.Description.Streams || r.x.message.Op == canonical.OpTaskSubscribe) && r.x.mode.AgentStreams == translators.StreamsTask {
+	switch r.machine.State() { //nolint:exhaustive // the others ask how the task stands
+	case execution.Fetching:
+		if op = canonical.OpTaskResult; r.broken == 0 {
+			wait = 0
+		}
+	case execution.Subscribed:
 		if wait = minPoll << r.broken; r.op == canonical.OpTaskGet {
 			wait = 0 // how the task stands was heard just now: what happens to it next is not to be missed
 		}
@@ -70,8 +83,7 @@ func (r *run) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.expect(op)
-	r.began, r.fresh = false, op == canonical.OpTaskSubscribe
+	r.op, r.began, r.fresh = op, false, op == canonical.OpTaskSubscribe
 	r.listenTo(ctx, func(ctx context.Context) (transport.Reply, error) {
 		if !worker.Pause(ctx, wait) {
 			return transport.Reply{}, ctx.Err()
@@ -306,7 +318,7 @@ func isUnchanged(err error) bool {
 func (r *run) unchanged(before *canonical.Task) error {
 	after, now := r.fold.Task(), r.g.Now()
 	asks := r.op == canonical.OpTaskGet && r.op != r.x.message.Op
-	if !asks || before == nil || after == nil || r.owed || r.complete() || !sameWork(before, after) {
+	if !asks || before == nil || after == nil || r.machine.State() == execution.Fetching || r.complete() || !sameWork(before, after) {
 		r.changed = now
 		return nil
 	}
@@ -332,6 +344,7 @@ func sameWork(before, after *canonical.Task) bool {
 // too long. Its state stays what the agent said last; the words say the rest. Who
 // asks about it has it followed again.
 func (r *run) release(ctx context.Context, why *unchangedError) {
+	r.on(execution.Unchanged)
 	rec := r.x.record
 	if rec == nil {
 		return
@@ -365,4 +378,66 @@ func (r *run) vouched(ctx context.Context, tokens []string) error {
 		r.follows(parents)
 	}
 	return err
+}
+
+// on takes note of what has happened to the work.
+func (r *run) on(e execution.Event) {
+	if r.x.verbatim() {
+		r.machine.End(e, r.facts())
+		return
+	}
+	r.machine.On(e, r.facts())
+}
+
+// facts are what the next state depends on.
+func (r *run) facts() execution.Facts {
+	var all execution.Facts
+	is := func(holds bool, fact execution.Facts) {
+		if holds {
+			all |= fact
+		}
+	}
+	is(r.agent.TaskID != "", execution.AgentTask)
+	is(r.subscribes(), execution.CanSubscribe)
+	is(r.stream != nil, execution.StreamOpen)
+	is(r.asked(), execution.Asking)
+	is(r.broken > maxBroken, execution.Stubborn)
+	is(r.op == canonical.OpTaskResult, execution.Fetches)
+	return all
+}
+
+// kind is what the agent has just said.
+func (r *run) kind() execution.Event {
+	switch {
+	case r.x.wantsTask(r.failure):
+		return execution.TaskDemanded
+	case r.callsAgain():
+		return execution.CallAgain
+	case r.failure == nil && r.other == nil && r.asked():
+		return execution.AgentAsks
+	case r.complete():
+		return execution.Outcome
+	default:
+		return execution.Update
+	}
+}
+
+// callsAgain: the agent wants the call again, and asks nothing.
+func (r *run) callsAgain() bool {
+	return r.result != nil && r.result.Pending != nil && len(r.result.Pending.Inputs) == 0 && !r.x.mode.Relay
+}
+
+// asked: the work waits for an answer.
+func (r *run) asked() bool {
+	if r.x.verbatim() {
+		return false
+	}
+	if r.ask != nil || r.result != nil && r.result.Pending != nil {
+		return true
+	}
+	task := r.fold.Task()
+	if r.result != nil {
+		task = r.result.Task
+	}
+	return task != nil && stream.Settled(task.Status.State) && !task.Status.State.Terminal()
 }

@@ -101,6 +101,7 @@ type Gateway struct {
 	requests       worker.Requests
 	admission      *admission.Service
 	callbacks      *webhook.Callbacks
+	probe          func(*run) // of tests; nil: none
 }
 
 var _ transport.Exchanger = (*Gateway)(nil)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/task/execution"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/worker"
 	"github.com/aepb/aepb-gateway/translators"
@@ -33,7 +34,7 @@ func (r *run) keep(ctx context.Context, durable bool) error {
 	rec.Round, rec.Converted = r.round, rec.Converted || r.held
 	rec.Losses, rec.Log, rec.Released = canonical.MergeLosses(canonical.MergeLosses(rec.Losses, chunksJoined(r.fold.Joined())), r.untold), r.log, 0
 	rec.Runner, rec.Resume, rec.State, rec.Writer = r.replica(), r.waits(), "", g.instance
-	if rec.Follower = g.instance; r.left || r.settled() && !r.open() {
+	if rec.Follower = g.instance; r.machine.State() == execution.Released || r.settled() && !r.open() {
 		rec.Follower = ""
 	}
 	if rec.Resume == store.ResumeState {
@@ -157,6 +158,9 @@ func (r *run) keepUp(ctx context.Context) bool {
 	if err != nil {
 		return r.unkept(ctx, err)
 	}
+	if r.complete() && !r.asked() {
+		r.on(execution.Saved)
+	}
 	r.tellOthers(ctx)
 	return true
 }
@@ -166,7 +170,7 @@ func (r *run) keepUp(ctx context.Context) bool {
 // as the process lives. An end that somebody else was told of first is posted here.
 func (r *run) unkept(ctx context.Context, err error) bool {
 	if before, ok := store.EndedAs(err); ok {
-		if r.outdone = true; before == r.x.record.Task.Status.State {
+		if r.on(execution.EndedElsewhere); before == r.x.record.Task.Status.State {
 			r.tellOthers(ctx)
 		}
 		return true
@@ -256,7 +260,7 @@ func (r *run) drive(ctx context.Context) {
 		for !r.keepUp(ctx) && r.open() && worker.Pause(ctx, saveEvery) {
 			continue // until then nobody is asked
 		}
-		if !r.open() || r.outdone || !r.answered(ctx) { // nobody answers what has ended
+		if !r.open() || r.machine.State() == execution.Overtaken || !r.answered(ctx) { // nobody answers what has ended
 			return
 		}
 	}
@@ -338,6 +342,7 @@ func (r *run) forsake(ctx context.Context, cause error) {
 // lose writes that it is not known how the work ended. An agent that has a task
 // of its own can still be asked, so nothing is said about that.
 func (r *run) lose(ctx context.Context, why string) {
+	r.on(execution.Lost)
 	if r.agent.TaskID == "" {
 		r.fail(ctx, why)
 		return
@@ -358,6 +363,12 @@ func (r *run) fail(ctx context.Context, why string) { r.mark(ctx, canonical.Stat
 func (r *run) mark(ctx context.Context, state canonical.State, why string) {
 	if r.x.record == nil {
 		return
+	}
+	if state == canonical.StateCanceled {
+		r.on(execution.Cancel)
+		r.on(execution.AgentStopped)
+	} else {
+		r.on(execution.Unsaid)
 	}
 	rec := r.x.record
 	task := *r.snapshot()

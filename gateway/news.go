@@ -8,6 +8,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/mcpbridge"
+	"github.com/aepb/aepb-gateway/gateway/task/execution"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators"
@@ -206,6 +207,7 @@ func (g *Gateway) hearken(ctx context.Context, x *request, herald translators.He
 	r := g.newRun(x, x.afterRequest())
 	if _, last := herald.Frame(x.hearer.Hearer); last != nil && h.wants.Quiet() {
 		r.other = x.farewell(last)
+		r.machine.On(execution.Outcome, 0)
 	}
 	r.listenTo(ctx, func(context.Context) (transport.Reply, error) {
 		return transport.Reply{Events: h}, nil

@@ -171,18 +171,6 @@ func (x *request) label(m *canonical.Message) {
 	x.snapshot = &snapshot{id, result.Task.Artifacts}
 }
 
-// saveArtifacts keeps what the reply that was signed last brought.
-func (g *Gateway) saveArtifacts(ctx context.Context, x *request) {
-	brought := x.snapshot
-	if brought == nil || x.trail.Reply() == "" {
-		return
-	}
-	x.snapshot = nil
-	g.tasks.SaveArtifacts(context.WithoutCancel(ctx), x.keyOf(brought.task), store.Snapshot{
-		Workflow: x.lineage.Workflow, Last: x.trail.Reply(), Artifacts: brought.artifacts,
-	})
-}
-
 // look answers a caller who looks for what was made for it: itself, because only
 // here is known what of an agent's work is whose. False: it asks something else.
 func (g *Gateway) look(ctx context.Context, x *request) (answer transport.Answer, done bool, err error) {

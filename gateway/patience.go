@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/attest"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -180,4 +183,55 @@ func (g *Gateway) undoing(x *request) {
 	}
 	x.to.Codec = rollback.Over(x.to.Codec)
 	x.to.Features = translators.FeaturesOf(x.to.Codec)
+}
+
+// reader is what hears the agent, and what proves what was heard.
+type reader struct {
+	pump    *pump
+	op      canonical.Op    // what the messages that are heard answer
+	began   bool            // the present request has been answered
+	fresh   bool            // a subscription has not said anything but how things stand
+	blind   bool            // it cannot be subscribed to
+	broken  int             // requests that broke off since anything new was heard
+	repeats int             // of the call, for an agent that asked nothing
+	said    ect.StreamHash  // everything that the agent said
+	stream  *ect.StreamHash // of that, the stream that answers the present request; nil: no stream does
+	sole    string          // the hash of that if it was one message and no stream
+	parents []ect.ID        // the evidence for it
+}
+
+// maxParents bounds what one token names: the first, and the newest.
+const maxParents = 8
+
+// follows adds the evidence of a reply to what the work is proven by.
+func (r *reader) follows(parents []ect.ID) {
+	for _, id := range parents {
+		if !slices.Contains(r.parents, id) {
+			r.parents = append(r.parents, id)
+		}
+	}
+	if extra := len(r.parents) - maxParents; extra > 0 {
+		r.parents = slices.Delete(slices.Clone(r.parents), 1, 1+extra)
+	}
+}
+
+// hash adds what the agent said to the hashes of it.
+func (r *reader) hash(wire translators.Wire) {
+	if r.stream != nil && wire.Event {
+		r.stream.Add(wire.Octets())
+	}
+	if r.said.Add(wire.Octets()); r.said.Count() == 1 && !wire.Event {
+		r.sole = ect.Hash(wire.Octets())
+	} else {
+		r.sole = ""
+	}
+}
+
+// input is the hash of what the agent said, and what else the token must say
+// about it.
+func (r *reader) input() (string, ect.Ext) {
+	if r.sole != "" {
+		return r.sole, nil
+	}
+	return r.said.Sum(), ect.Ext{ect.ExtEvents: attest.Events(r.said.Count(), 1)}
 }

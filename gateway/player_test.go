@@ -431,6 +431,7 @@ func (s *stage) replica(t *testing.T) limiting {
 		},
 	}))
 	must(err)
+	road.CheckExecutions(func(wrong string) { t.Error(wrong) })
 	return limiting{road}
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/attest"
+	"github.com/aepb/aepb-gateway/gateway/task/execution"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/webhook"
@@ -203,6 +204,7 @@ func (g *Gateway) attend(ctx context.Context, x *request, rec *store.Record) {
 	mine, err := g.tasks.Follow(ctx, &own)
 	if mine {
 		*rec = own
+		r.on(execution.Quiet)
 		err = r.look(ctx)
 	}
 	if err != nil {

@@ -168,6 +168,7 @@ func newBed(t testing.TB, settings gateway.Settings, rules policy.Rules, edits .
 	}
 	b.Gateway, err = gateway.New(settings, chained(deps))
 	must(err)
+	b.CheckExecutions(func(wrong string) { t.Error(wrong) })
 	return b
 }
 

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
-	"github.com/aepb/aepb-gateway/gateway/attest"
+	"github.com/aepb/aepb-gateway/gateway/task/execution"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators"
@@ -20,54 +20,54 @@ import (
 // however many messages that takes. It hears the agent; waiting.go and
 // telling.go are how its caller hears of it. One goroutine uses it at a time.
 type run struct {
-	g    *Gateway
-	x    *request
-	pump *pump
-	op   canonical.Op // what the messages that are heard answer
+	g *Gateway
+	x *request
 
+	machine execution.Machine // the state; without meaning where messages are relayed as they came
+	reader
+	conclusion
+	questions
+	recorder
+
+	agent canonical.Conversation // the work's ids in the agent's words
+	own   canonical.Conversation // in the caller's
+	guest bool                   // its caller only asks about the work, which is another message's
+	held  bool                   // its caller asks about it here, and answers here what it asks
+}
+
+// conclusion is what was heard so far, and what ended it.
+type conclusion struct {
 	fold    stream.Folder
-	said    ect.StreamHash         // everything that the agent said
-	stream  *ect.StreamHash        // of that, the stream that answers the present request; nil: no stream does
-	sole    string                 // the hash of that if it was one message and no stream
-	parents []ect.ID               // the evidence for it
-	agent   canonical.Conversation // the work's ids in the agent's words
-	own     canonical.Conversation // in the caller's
-
-	began   bool               // the present request has been answered
 	over    bool               // verbatim: the agent has ended its stream, and properly
 	result  *canonical.Result  // the reply that ended it
 	other   *canonical.Message // the reply that ended it, if it was no result
 	whole   *translators.Wire  // the reply itself, if it was one message and no stream
 	message *canonical.Message // what was said last
 	failure *canonical.Message // the error that did
-	ask     *canonical.Ask     // what the agent's open stream waits for
-	asks    []*canonical.Ask   // and what it asks beside that
-	broken  int                // requests that broke off since anything new was heard
-	round   int                // how many questions were answered
-	repeats int                // of the call, for an agent that asked nothing
-	fresh   bool               // a subscription has not said anything but how things stand
-	blind   bool               // it cannot be subscribed to
-	guest   bool               // its caller only asks about the work, which is another message's
-	held    bool               // its caller asks about it here, and answers here what it asks
-	owed    bool               // the task has settled, and its outcome was not heard yet
-	keeping bool               // its record follows it
-	left    bool               // nobody hears the rest
-	outdone bool               // its record has ended without it
-	reused  bool               // the agent gave its task the id of one that has ended
-	saved   time.Time
-	log     store.EventLog  // of what the agent said, for the record
-	onLog   int             // how many of its events are on record
-	changed time.Time       // when the agent's task was last seen to change
-	posted  *canonical.Task // as those who have changes posted to them know it
+	status  canonical.Status   // the one under way that was given its time here last
+	last    canonical.Status   // and the one with which the work ended
+	untold  []canonical.Loss   // events that have no place in the one answer to its caller
+}
 
-	progress *canonical.Progress // the last one that is still to be posted; nil: none is
-
-	mail *store.ControlQueue // what other requests want of it; nil: no record names it
-
-	status  canonical.Status    // the one under way that was given its time here last
-	last    canonical.Status    // and the one with which the work ended
+// questions are those of the agent.
+type questions struct {
+	ask     *canonical.Ask      // what the agent's open stream waits for
+	asks    []*canonical.Ask    // and what it asks beside that
+	round   int                 // how many questions were answered
 	history []canonical.Content // of the task, for a caller who asks for it
-	untold  []canonical.Loss    // events that have no place in the one answer to its caller
+}
+
+// recorder keeps the record of the work.
+type recorder struct {
+	keeping  bool                // its record follows it
+	reused   bool                // the agent gave its task the id of one that has ended
+	saved    time.Time           // when it was written last
+	changed  time.Time           // when the agent's task was last seen to change
+	log      store.EventLog      // of what the agent said, for the record
+	onLog    int                 // how many of its events are on record
+	posted   *canonical.Task     // as those who have changes posted to them know it
+	progress *canonical.Progress // the last one that is still to be posted; nil: none is
+	mail     *store.ControlQueue // what other requests want of it; nil: no record names it
 }
 
 // begin sends a request whose work may last.
@@ -83,7 +83,18 @@ func (r *run) listenTo(ctx context.Context, ask func(context.Context) (transport
 }
 
 // expect: what is heard from now on answers op.
-func (r *run) expect(op canonical.Op) { r.op = op }
+func (r *run) expect(op canonical.Op) {
+	begun := execution.Sent
+	switch r.op = op; op { //nolint:exhaustive // the others are requests
+	case canonical.OpTaskSubscribe:
+		begun = execution.Subscribed
+	case canonical.OpTaskGet:
+		begun = execution.Polling
+	case canonical.OpTaskResult:
+		begun = execution.Fetching
+	}
+	r.machine = execution.Begin(begun)
+}
 
 // reopen forgets the reply that asked something, before the agent is asked again.
 func (r *run) reopen() {
@@ -106,12 +117,14 @@ func (g *Gateway) goOn(
 	if reply.Events == nil {
 		r.hash(reply.Wire)
 		_, _ = r.absorb(message) // one message fits
+		r.on(r.kind())
 	}
 	return r
 }
 
 func (g *Gateway) newRun(x *request, parents []ect.ID) *run {
-	r := &run{g: g, x: x, op: x.message.Op, parents: parents, guest: x.message.Op != canonical.OpInvoke, history: x.history()}
+	r := &run{g: g, x: x, guest: x.message.Op != canonical.OpInvoke, reader: reader{parents: parents}, questions: questions{history: x.history()}}
+	r.expect(x.message.Op)
 	r.fold.Join, r.changed = !x.mode.SameWords, g.Now()
 	switch {
 	case x.record != nil:
@@ -167,6 +180,9 @@ func (r *run) step(ctx context.Context, patience time.Duration) (step, error) {
 		if err := r.again(ctx); err != nil {
 			return step{}, err
 		}
+		if r.g.probe != nil {
+			r.g.probe(r)
+		}
 		if r.settled() {
 			if err := r.closes(ctx); err != nil {
 				return step{}, err
@@ -209,7 +225,7 @@ func (r *run) again(ctx context.Context) error {
 		r.send(ctx, sealed)
 		return nil
 	}
-	if r.result == nil || r.result.Pending == nil || len(r.result.Pending.Inputs) > 0 || r.x.mode.Relay {
+	if !r.callsAgain() {
 		return nil
 	}
 	if r.repeats++; r.result.Pending.State == "" || r.repeats > maxAgain {
@@ -230,6 +246,7 @@ func (r *run) hear(ctx context.Context, h heard) (step, bool, error) {
 		r.follows(parents)
 		if r.began, r.stream = true, nil; h.reply.Events != nil {
 			r.stream = &ect.StreamHash{}
+			r.on(execution.StreamOpened)
 			return step{}, false, nil
 		}
 	case len(h.event.Wire.Body) == 0:
@@ -275,6 +292,7 @@ func (r *run) hear(ctx context.Context, h heard) (step, bool, error) {
 	if message.Phase != canonical.PhaseEvent || r.complete() {
 		r.unask() // who has answered waits for no answer
 	}
+	r.on(r.kind())
 	if unproven := r.vouched(ctx, tokens); unproven != nil {
 		return step{}, false, unproven
 	}
@@ -287,21 +305,6 @@ func (r *run) hear(ctx context.Context, h heard) (step, bool, error) {
 	return s, true, err
 }
 
-// maxParents bounds what one token names: the first, and the newest.
-const maxParents = 8
-
-// follows adds the evidence of a reply to what the run is proven by.
-func (r *run) follows(parents []ect.ID) {
-	for _, id := range parents {
-		if !slices.Contains(r.parents, id) {
-			r.parents = append(r.parents, id)
-		}
-	}
-	if extra := len(r.parents) - maxParents; extra > 0 {
-		r.parents = slices.Delete(slices.Clone(r.parents), 1, 1+extra)
-	}
-}
-
 // closes waits a little for the ECT that closes a stream whose last event was
 // heard. An agent that keeps the stream open gives none.
 func (r *run) closes(ctx context.Context) error {
@@ -311,6 +314,7 @@ func (r *run) closes(ctx context.Context) error {
 	h, err := r.pump.next(ctx, grace)
 	if err != nil || h.event == nil || len(h.event.Wire.Body) > 0 {
 		r.stream = nil // it broke off, or goes on: nothing closes what was heard
+		r.on(execution.StreamClosed)
 		return ctx.Err()
 	}
 	return r.closed(ctx, h.event.Evidence)
@@ -325,31 +329,12 @@ func (r *run) closed(ctx context.Context, tokens []string) error {
 	}
 	whole := r.stream.Sum()
 	r.stream = nil
+	r.on(execution.StreamClosed)
 	parents, err := r.g.attest.Receive(ctx, r.x.trail, r.x.received(tokens, ect.Check{Purpose: ect.Reply, Body: whole}))
 	if err == nil {
 		r.follows(parents)
 	}
 	return err
-}
-
-func (r *run) hash(wire translators.Wire) {
-	if r.stream != nil && wire.Event {
-		r.stream.Add(wire.Octets())
-	}
-	if r.said.Add(wire.Octets()); r.said.Count() == 1 && !wire.Event {
-		r.sole = ect.Hash(wire.Octets())
-	} else {
-		r.sole = ""
-	}
-}
-
-// input is the hash of what the agent said, and what else the token must say
-// about it.
-func (r *run) input() (string, ect.Ext) {
-	if r.sole != "" {
-		return r.sole, nil
-	}
-	return r.said.Sum(), ect.Ext{ect.ExtEvents: attest.Events(r.said.Count(), 1)}
 }
 
 // absorb adds up what a message says.
@@ -384,6 +369,7 @@ func (r *run) refused(m *canonical.Message, e *canonical.Error) {
 	switch {
 	case r.op == canonical.OpTaskSubscribe && !r.x.verbatim():
 		r.blind = true // then it is asked again and again
+		r.on(execution.Refused)
 	case (r.op == canonical.OpTaskGet || r.op == canonical.OpTaskResult) && r.op != r.x.message.Op && passing(e.Code) && r.broken < maxBroken:
 		r.broken++
 	default:
@@ -448,7 +434,7 @@ func (r *run) conclude(result *canonical.Result) ([]canonical.Event, error) {
 		return nil, nil
 	}
 	if r.op == canonical.OpTaskGet && r.x.mode.OutcomeApart && result.Task.Status.State != canonical.StateCanceled && stream.Settled(result.Task.Status.State) && r.op != r.x.message.Op {
-		r.owed = true
+		r.on(execution.ResultApart)
 		return nil, nil
 	}
 	if t := result.Task; t.Status.State.Terminal() && r.x.tasking() && !r.x.message.Preferences.TaskOK {

@@ -116,6 +116,18 @@ func (g *Gateway) finish(ctx context.Context, x *request, err error) {
 	})
 }
 
+// saveArtifacts keeps what the reply that was signed last brought.
+func (g *Gateway) saveArtifacts(ctx context.Context, x *request) {
+	brought := x.snapshot
+	if brought == nil || x.trail.Reply() == "" {
+		return
+	}
+	x.snapshot = nil
+	g.tasks.SaveArtifacts(context.WithoutCancel(ctx), x.keyOf(brought.task), store.Snapshot{
+		Workflow: x.lineage.Workflow, Last: x.trail.Reply(), Artifacts: brought.artifacts,
+	})
+}
+
 // label is an agent in metrics: callers can name documents without end.
 func label(a directory.Agent) string {
 	if a.Name != "" && !a.Listed() {

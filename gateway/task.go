@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/task/execution"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators"
@@ -164,6 +165,8 @@ func (g *Gateway) update(ctx context.Context, x *request, rec *store.Record, ans
 	}
 	x.message = asked
 	r := g.newRun(x, parents)
+	r.machine = execution.Begin(execution.Input)
+	r.machine.On(execution.Answered, r.facts()&^execution.Asking|execution.AnswersApart)
 	if err := r.look(ctx); err != nil {
 		return transport.Answer{}, err
 	}
@@ -177,6 +180,7 @@ func (r *run) hand(ctx context.Context, answers []canonical.Answer) error {
 		return err
 	}
 	r.reopen()
+	r.machine.On(execution.Answered, r.facts()&execution.CanSubscribe|execution.AnswersApart)
 	return r.look(ctx)
 }
 

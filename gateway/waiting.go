@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/task/execution"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -41,7 +42,7 @@ func (r *run) wait(ctx context.Context) (transport.Answer, error) {
 		r.recount(ctx)
 		return r.close(ctx)
 	case (errors.Is(err, errPatience) || isUnchanged(err)) && r.agent.TaskID != "" && r.x.mode.Asking != translators.AskTask && !r.x.tasking():
-		r.left = true
+		r.on(execution.Deadline)
 		return r.close(ctx) // it goes on at the agent, and can be asked about
 	case errors.Is(err, errPatience) && r.agent.TaskID != "" && r.enrolled(): // and its webhook is told how it ends
 		r.stop()
@@ -272,21 +273,6 @@ func (r *run) settledOnRecord(ctx context.Context) error {
 		r.unkept(ctx, err)
 	}
 	return nil
-}
-
-// asked: the work waits for an answer.
-func (r *run) asked() bool {
-	if r.x.verbatim() {
-		return false
-	}
-	if r.ask != nil || r.result != nil && r.result.Pending != nil {
-		return true
-	}
-	task := r.fold.Task()
-	if r.result != nil {
-		task = r.result.Task
-	}
-	return task != nil && stream.Settled(task.Status.State) && !task.Status.State.Terminal()
 }
 
 // inputs are the questions that are open.

@@ -1,0 +1,142 @@
+package execution
+
+import (
+	"fmt"
+	"slices"
+)
+
+// ImpossibleError: the event cannot happen in the state. One of both is told wrongly.
+type ImpossibleError struct {
+	State State
+	Event Event
+}
+
+func (e *ImpossibleError) Error() string {
+	return fmt.Sprintf("execution: %q cannot happen to one that is %s", e.Event, e.State)
+}
+
+// row is one transition. Of those that fit, the first counts.
+type row struct {
+	from []State
+	on   Event
+	when Facts // which must all hold
+	to   State // same: the state stays
+}
+
+// same stands for the state itself, as the end of a transition.
+const same = states
+
+// What the rows of the table are about.
+var (
+	asking  = []State{Sent, Streaming, Subscribed, Polling, Fetching}                                     // something of the agent is to come
+	waiting = []State{Sent, Streaming, Subscribed, Polling, Fetching, Input}                              // nothing final was heard
+	active  = []State{Sent, Streaming, Subscribed, Polling, Fetching, Input, Closing, Settled, Canceling} // all but the final ones
+)
+
+// table is the machine: read only.
+var table = [...]row{
+	{[]State{Sent}, StreamOpened, 0, Streaming},
+	{asking, StreamOpened, 0, same},
+
+	{asking, Update, 0, same},
+	{[]State{Input}, Update, Fetches, Fetching}, // it goes on by itself
+	{[]State{Input}, Update, 0, Streaming},
+
+	{waiting, Outcome, StreamOpen, Closing},
+	{waiting, Outcome, 0, Settled},
+	{[]State{Closing, Settled}, Outcome, 0, same}, // said once more
+
+	{waiting, AgentAsks, 0, Input},
+	{[]State{Polling}, ResultApart, 0, Fetching},
+	{asking, CallAgain, 0, Sent},
+	{asking, TaskDemanded, 0, Sent},
+
+	{waiting, Quiet, Stubborn, Failed},
+	{[]State{Fetching}, Quiet, AgentTask, Fetching},
+	{waiting, Quiet, AgentTask | CanSubscribe, Subscribed},
+	{waiting, Quiet, AgentTask, Polling},
+	{waiting, Quiet, 0, Failed},
+	{waiting, Broke, Stubborn, Failed},
+	{[]State{Fetching}, Broke, AgentTask, Fetching},
+	{waiting, Broke, AgentTask | CanSubscribe, Subscribed},
+	{waiting, Broke, AgentTask, Polling},
+	{waiting, Broke, 0, Failed},
+	{[]State{Subscribed}, Refused, 0, Polling},
+
+	{[]State{Closing}, StreamClosed, 0, Settled},
+	{waiting, StreamClosed, 0, same}, // it is ended, and what it was about is not
+
+	{[]State{Input}, Answered, Asking, Input},
+	{[]State{Input}, Answered, StreamOpen | Fetches, Fetching},
+	{[]State{Input}, Answered, StreamOpen, Streaming},
+	{[]State{Input}, Answered, AnswersApart | CanSubscribe, Subscribed},
+	{[]State{Input}, Answered, AnswersApart, Polling},
+	{[]State{Input}, Answered, 0, Sent},
+	{[]State{Input}, AnswerRefused, Asking, Input},
+	{[]State{Input}, AnswerRefused, Fetches, Fetching},
+	{[]State{Input}, AnswerRefused, 0, Streaming},
+
+	{[]State{Polling}, Unchanged, 0, Released},
+	{active, Deadline, AgentTask, Released},
+	{active, Deadline, 0, Failed},
+	{active, Lost, AgentTask, Released},
+	{active, Lost, 0, Failed},
+	{active, Unsaid, 0, Failed},
+	{active, Cancel, 0, Canceling},
+	{[]State{Canceling}, AgentStopped, 0, Canceled},
+	{active, EndedElsewhere, 0, Overtaken},
+	{[]State{Closing}, Saved, 0, same},
+	{[]State{Settled}, Saved, 0, Completed},
+}
+
+// Machine is the state of one execution. The zero Machine is Sent.
+type Machine struct {
+	state State
+	wrong error
+}
+
+// Begin is the machine of an execution that stands so from the beginning.
+func Begin(s State) Machine { return Machine{state: s} }
+
+// State is how the execution stands.
+func (m *Machine) State() State { return m.state }
+
+// On takes note of what has happened. What cannot happen changes nothing: the first such mistake is
+// [Machine.Wrong].
+func (m *Machine) On(e Event, f Facts) {
+	next, err := Next(m.state, e, f)
+	if m.state = next; err != nil && m.wrong == nil {
+		m.wrong = err
+	}
+}
+
+// End is On for what is relayed as it came, which has no state but how it ends.
+func (m *Machine) End(e Event, f Facts) {
+	if next, err := Next(m.state, e, f); err == nil && next.Final() {
+		m.state = next
+	}
+}
+
+// Wrong is the first event that cannot have happened, an *[ImpossibleError]; nil: there is none.
+func (m *Machine) Wrong() error { return m.wrong }
+
+// Next is the state after an event; a final one stays. Its error is an *[ImpossibleError]: then
+// the state is as before.
+func Next(s State, e Event, f Facts) (State, error) {
+	return next(table[:], s, e, f)
+}
+
+func next(rows []row, s State, e Event, f Facts) (State, error) {
+	if s.Final() {
+		return s, nil
+	}
+	for i := range rows {
+		if r := &rows[i]; r.on == e && f&r.when == r.when && slices.Contains(r.from, s) {
+			if r.to == same {
+				return s, nil
+			}
+			return r.to, nil
+		}
+	}
+	return s, &ImpossibleError{s, e}
+}
