@@ -59,7 +59,7 @@ func launch(ctx context.Context, f *fleet, many int, state, agents string) error
 timeout: 10s
 shutdown_delay: 300ms
 shutdown_grace: GRACE
-limits: {rate: 100000, burst: 100000}
+limits: {rate: 100000, burst: 100000, memory_mib: 4096, connections: 4096, requests: 4096, share: 1} # one caller makes all the calls, and after a restart all that waited at once
 state: {STATE}
 agents:
   worker: {endpoints: [{binding: a2a-v1, url: "AGENTS"}]}
