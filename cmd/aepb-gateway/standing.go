@@ -61,7 +61,7 @@ func (out *service) newLifecycle(state kept) (*agentlife.Service, error) {
 // orderLives has the lifecycles follow the configuration.
 func (out *service) orderLives(ctx context.Context, c config.Config) {
 	if err := out.road.Lifecycle.Configure(ctx, c.Lives()); err != nil {
-		out.logger.ErrorContext(ctx, "not all lifecycles follow the configuration: it is tried again when it is read again", slog.Any("error", err))
+		out.logger.ErrorContext(ctx, "not all lifecycles follow the configuration yet", slog.Any("error", err))
 	}
 }
 
