@@ -19,15 +19,26 @@ type destination struct {
 	label      string
 	listed     bool // an operator named it
 
-	mu       sync.Mutex
-	breaker  breaker.Breaker
-	blame    blame
-	leasing  bool      // it is found out whether this replica probes
-	probing  bool      // it does
-	reserved bool      // the probe was a question what the agent is: the next message goes on with it
-	looked   time.Time // when it was found out last
-	changed  time.Time
+	mu      sync.Mutex
+	breaker breaker.Breaker
+	blame   blame
+	turn    turn
+	looked  time.Time // when it was found out last whether this replica probes
+	changed time.Time
 }
+
+// turn is what this replica has to do with the probe.
+type turn uint8
+
+const (
+	noTurn   turn = iota
+	leasing       // it is found out whether this replica probes
+	probing       // it does
+	reserved      // it does: the probe was a question what the agent is, and the next message goes on with it
+)
+
+// probes reports whether this replica has the probe. The lock is held.
+func (d *destination) probes() bool { return d.turn == probing || d.turn == reserved }
 
 // idle: it is closed, so that nothing is lost with it but what it has counted.
 func (d *destination) idle() bool {
@@ -45,24 +56,24 @@ func (d *destination) ask(ctx context.Context, describes bool) (probe bool, err 
 		return false, nil
 	}
 	config, now := *d.set.circuit.Load(), d.set.deps.Now()
-	if d.reserved && !describes && d.breaker.State() == breaker.HalfOpen {
-		d.reserved = false
+	if d.turn == reserved && !describes && d.breaker.State() == breaker.HalfOpen {
+		d.turn = probing
 		d.mu.Unlock()
 		return true, nil
 	}
 	next, verdict, change := d.breaker.Ask(config, now)
-	elsewhere := d.breaker.State() == breaker.HalfOpen && !verdict.Pass && !d.probing && !now.Before(d.looked.Add(askAgain)) // what came of its probe is known there
+	elsewhere := d.breaker.State() == breaker.HalfOpen && !verdict.Pass && !d.probes() && !now.Before(d.looked.Add(askAgain)) // what came of its probe is known there
 	switch {
 	case !verdict.Probe && !elsewhere:
 		d.breaker = next
 		d.mu.Unlock()
 		d.share(ctx, config, change)
 		d.tell(ctx, change, now, true)
-	case d.leasing:
+	case d.turn == leasing:
 		d.mu.Unlock()
 		verdict = breaker.Verdict{Wait: askAgain}
 	default:
-		d.leasing, d.looked, d.reserved = true, now, false
+		d.turn, d.looked = leasing, now
 		d.mu.Unlock()
 		verdict = d.lease(ctx, config, now)
 	}
@@ -76,7 +87,9 @@ func (d *destination) ask(ctx context.Context, describes bool) (probe bool, err 
 func (d *destination) reserve(probe bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.reserved = d.reserved || probe
+	if probe && d.turn == probing {
+		d.turn = reserved
+	}
 }
 
 // report counts how a call ended.
@@ -89,7 +102,9 @@ func (d *destination) report(ctx context.Context, caller ect.Identity, err error
 	}
 	var change breaker.Change
 	d.breaker, change = d.breaker.Report(config, now, outcome, probe)
-	d.probing = d.probing && !probe
+	if probe && d.probes() {
+		d.turn = noTurn
+	}
 	d.mu.Unlock()
 	d.share(ctx, config, change)
 	d.tell(ctx, change, now, true)
@@ -98,7 +113,7 @@ func (d *destination) report(ctx context.Context, caller ect.Identity, err error
 // count counts what was read. While this replica probes, that is the probe's reply.
 func (d *destination) count(ctx context.Context, caller ect.Identity, err error) {
 	d.mu.Lock()
-	probe := d.probing
+	probe := d.probes()
 	d.mu.Unlock()
 	d.report(ctx, caller, err, probe)
 }

@@ -70,7 +70,9 @@ func (d *destination) lease(ctx context.Context, config breaker.Config, now time
 		d.set.deps.Logger.WarnContext(ctx, "the probe of a circuit breaker is not shared", slog.String("agent", d.downstream), slog.Any("error", err))
 	}
 	d.mu.Lock()
-	d.breaker, d.leasing, d.probing = next, false, verdict.Probe
+	if d.breaker, d.turn = next, noTurn; verdict.Probe {
+		d.turn = probing
+	}
 	d.mu.Unlock()
 	if !verdict.Probe { // which was shared to get it
 		d.share(ctx, config, change)
