@@ -239,9 +239,9 @@ func memoryOf(bound int64, container func() (uint64, error)) (memory, error) {
 // collectAfter is by how many percent of what is in use the heap grows before the collector
 // runs, while the soft limit allows: little is in use, since evidence is on disk, and with
 // Go's default the collector takes about 5 % of the calls (test/bench). With 300, strangers
-// who fill all their connections cost more memory than test/abuse grants them; with 200, calls of many
+// who fill all their connections cost more memory than test/abuse grants them, and with 250 as much; with 200, calls of many
 // callers cost 4 to 8 % more CPU.
-const collectAfter = 250
+const collectAfter = 225
 
 // limitMemory lets the collector run before the heap grows beyond what the configuration
 // states, and beyond the container. It is set at the start, as the bounds of state are. A
