@@ -260,7 +260,7 @@ func (r *run) drive(ctx context.Context) {
 		for !r.keepUp(ctx) && r.open() && worker.Pause(ctx, saveEvery) {
 			continue // until then nobody is asked
 		}
-		if !r.open() || r.machine.State() == execution.Overtaken || !r.answered(ctx) { // nobody answers what has ended
+		if !r.open() || r.machine.State() == execution.Overtaken || !r.answered(ctx) { // an answer after the end has no effect
 			return
 		}
 	}

@@ -179,6 +179,7 @@ var attackIndex = []attackFinding{
 	{id: "W9", what: "retire an agent, or the gateway, without the role of an operator", tests: []string{"TestAttack_LifecycleWithoutTheRole"}},
 	{id: "W10", what: "keep operators from watching circuit breakers, with streams of one's own", tests: []string{"gateway/breakers:TestAttack_WatchesWithoutEnd"}},
 	{id: "W11", what: "call the operators to hosts and documents of one's own that fail, and keep other calls from them", tests: []string{"gateway/breakers:TestAttack_CallsOperatorsAboutOwnHosts"}},
+	{id: "W12", what: "learn that an agent that one may not call is deprecated, and what follows it", tests: []string{"TestAttack_FutureOfAnAgentForOthers"}},
 }
 
 // TestAttack_IndexIsComplete: every finding has a row, in order and once; every row
@@ -238,7 +239,7 @@ func findingIDs() []string {
 	for n := 1; n <= 8; n++ {
 		ids = append(ids, "H"+strconv.Itoa(n))
 	}
-	return append(ids, "F1", "F2", "F3", "F6", "F18", "F19", "N1", "N2", "N4", "N5", "N6", "N7", "N8", "W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W9", "W10", "W11")
+	return append(ids, "F1", "F2", "F3", "F6", "F18", "F19", "N1", "N2", "N4", "N5", "N6", "N7", "N8", "W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W9", "W10", "W11", "W12")
 }
 
 // attackTests are the tests of attacks in the source tree, by FOLDER:NAME.

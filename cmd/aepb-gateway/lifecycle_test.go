@@ -100,6 +100,27 @@ func TestCheckConfig_Before(t *testing.T) {
 	}
 }
 
+// TestAttack_FutureOfAnAgentForOthers: whether an agent is deprecated, until when, and what follows it, is
+// not for a caller who may not call the agent.
+func TestAttack_FutureOfAnAgentForOthers(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{config: config.Config{Admin: config.Admin{Operators: operators()}, Agents: map[string]config.Agent{
+		"private": {Endpoints: []config.Endpoint{{Binding: "mcp-v1", URL: "https://127.0.0.1:9/mcp"}}, Callers: []string{"spiffe://" + devTrustDomain + "/somebody"}},
+	}}})
+	b.orders(t, "/agents/private/lifecycle", `{"to":"deprecated","reason":"replaced","successor":"`+successor+`","sunset_at":"2030-01-01T00:00:00Z"}`, http.StatusOK)
+	for name, l := range map[string]letter{
+		"translate": b.sealed(t, letter{at: "/aepb/translate?from=a2a-v1&dest=private", body: addBody(b.number())}),
+		"A2A":       {at: "/agents/private/a2a", body: addBody(b.number())},
+		"MCP":       {at: "/agents/private/mcp", body: callBody("add", "x")},
+		"the card":  {method: http.MethodGet, at: "/agents/private/a2a/.well-known/agent-card.json"},
+	} {
+		got := b.send(t, l)
+		if h := got.header; got.status < http.StatusBadRequest || h.Get("Deprecation")+h.Get("Sunset")+h.Get("Link") != "" || strings.Contains(string(got.body), successor) {
+			t.Errorf("%s: %d with %v: %s", name, got.status, h, got.body)
+		}
+	}
+}
+
 // TestLifecycle_OfAnAgent: an operator deprecates, drains and so retires an agent; every answer says how it
 // stands, work under way is finished, and each transition has its evidence.
 func TestLifecycle_OfAnAgent(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport/egress"
 )
 
-// guards are the doors to the network, by whom they are open to.
+// guards judge what leaves, each for its own kind of calls.
 type guards struct {
 	agents    *egress.Guard // what goes to listed agents and peers
 	documents *egress.Guard // fetches capability documents that callers name

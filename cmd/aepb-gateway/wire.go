@@ -116,7 +116,7 @@ type service struct {
 	cutAt         atomic.Pointer[time.Time] // what is left of a stop; nil: it has not come to that
 	delay, grace  time.Duration             // of a stop, as configured at the start
 	escalations   *escalations
-	close         []func() error // in order, once nobody is served any more
+	close         []func() error // in order, after the last request is answered
 }
 
 // wire is the composition root. On an error nothing stays open.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/identity"
+	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/translators"
@@ -37,6 +38,9 @@ func (m *admitting) permit(context.Context) error {
 		Source: string(m.Source.Info().Binding), Dest: dest,
 		Evidence: m.Evidence.Sources, Path: m.Evidence.Path, Ancestry: m.Evidence.Ancestry, Self: m.Self, Constraints: m.rules.Constraints,
 	})
+	if !m.mayKnow(err) { // nor how long the agent will be there, and what follows it
+		m.To.Agent.Lifecycle = directory.Lifecycle{}
+	}
 	if m.To.Unreachable != nil && m.mayKnow(err) {
 		return m.To.Unreachable
 	}

@@ -28,7 +28,7 @@ func (l Life) order() (lifecycle.Order, error) {
 	return o, err
 }
 
-// checkLives finds what no lifecycle can follow, and what is no version.
+// checkLives finds orders that no lifecycle can follow, and a version that is not semantic.
 func checkLives(c Config, say func(path, reason string)) {
 	if err := lifecycle.CheckSemver(c.Version); c.Version != "" && err != nil {
 		say("$.version", err.Error())

@@ -15,6 +15,9 @@ import (
 
 var update = flag.Bool("update", false, "write testdata/next.txt as the table has it")
 
+// factNames are the facts as testdata/next.txt has them.
+var factNames = [facts]string{"agent task", "can subscribe", "stream open", "asking", "answers apart", "stubborn", "fetches"}
+
 // TestNext_EveryStateAndEvent holds the table, as Next reads it, against one that a newcomer reads.
 func TestNext_EveryStateAndEvent(t *testing.T) {
 	t.Parallel()

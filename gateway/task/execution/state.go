@@ -83,5 +83,3 @@ const (
 	Fetches                        // the agent is being asked what came of its task
 	facts        = iota
 )
-
-var factNames = [facts]string{"agent task", "can subscribe", "stream open", "asking", "answers apart", "stubborn", "fetches"}

@@ -26,7 +26,6 @@ type row struct {
 // same stands for the state itself, as the end of a transition.
 const same = states
 
-// What the rows of the table are about.
 var (
 	asking  = []State{Sent, Streaming, Subscribed, Polling, Fetching}                                     // something of the agent is to come
 	waiting = []State{Sent, Streaming, Subscribed, Polling, Fetching, Input}                              // nothing final was heard
@@ -101,8 +100,7 @@ func Begin(s State) Machine { return Machine{state: s} }
 // State is how the execution stands.
 func (m *Machine) State() State { return m.state }
 
-// On takes note of what has happened. What cannot happen changes nothing: the first such mistake is
-// [Machine.Wrong].
+// On takes note of what has happened. What cannot happen changes nothing, and is [Machine.Wrong].
 func (m *Machine) On(e Event, f Facts) {
 	next, err := Next(m.state, e, f)
 	if m.state = next; err != nil && m.wrong == nil {
