@@ -3,15 +3,12 @@ package gateway
 import (
 	"cmp"
 	"context"
-	"encoding/json"
-	"errors"
-	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/attest"
-	"github.com/aepb/aepb-gateway/gateway/breakers"
+	"github.com/aepb/aepb-gateway/gateway/task/execution"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/policy/membership"
@@ -74,7 +71,7 @@ func (x *request) pairBack() attest.Pair {
 func (g *Gateway) stamp(x *request, tr *attest.Translation) translators.Stamp {
 	stamper := g.Network.Stamper(tr.Pair.To)
 	if stamper == nil {
-		return translators.Stamp{Token: string(tr.ID), At: g.now()}
+		return translators.Stamp{Token: string(tr.ID), At: execution.Milliseconds(g.Now())}
 	}
 	out := translators.Stamp{From: stamper.Self(), To: x.in.Call.Sender, At: g.Now(), Token: string(tr.ID)}
 	if tr.Direction == attest.Request {
@@ -90,21 +87,6 @@ func (x *request) afterRequest() []ect.ID {
 		return []ect.ID{id}
 	}
 	return x.lineage.Parents
-}
-
-// replyEvidence verifies the ECTs that an agent sent with its answer. Leg 2 has leg
-// 1 as parent and, beside it, what the agent signed if that is bound to this request
-// (R4; architecture section 5, step 13). A broken token makes the answer untrustworthy.
-func (g *Gateway) replyEvidence(ctx context.Context, x *request, reply transport.Reply) ([]ect.ID, error) {
-	if len(reply.Evidence) == 0 {
-		return x.afterRequest(), nil
-	}
-	check := ect.Check{Purpose: ect.Parent} // of a stream that begins, no token can have seen all
-	if reply.Events == nil {
-		check = ect.Check{Purpose: ect.Reply, Body: ect.Hash(reply.Wire.Octets())}
-	}
-	own, err := g.attest.Receive(ctx, x.trail, x.received(reply.Evidence, check))
-	return slices.Concat(own, x.afterRequest()), err
 }
 
 // received is the tokens that came with what the agent said.
@@ -144,13 +126,6 @@ func (x *request) replier() string {
 	}
 }
 
-// refused keeps the evidence of a gateway that carried a message no further.
-func (g *Gateway) refused(ctx context.Context, x *request, err error) {
-	if refusal, ok := errors.AsType[*transport.RefusedError](err); ok {
-		g.attest.Refused(context.WithoutCancel(ctx), x.trail, x.received(refusal.Evidence, ect.Check{}))
-	}
-}
-
 // hashForm names how the messages of the two protocols were hashed, where it is
 // not octet by octet (R5). It is said of the protocol that has evidence inside
 // its messages; the other one's are hashed as they are.
@@ -167,39 +142,6 @@ func hashForm(x *request) string {
 		form = strings.TrimSpace(form + " " + inbody.HashForm)
 	}
 	return form
-}
-
-// decodeReply reads what an agent said: a reply, or an event of a stream.
-// *transport.BadReplyError, or *translators.UnreadableNoticeError of an event.
-func (g *Gateway) decodeReply(x *request, wire translators.Wire, re canonical.Op) (*canonical.Message, error) {
-	wire.Binding, wire.Version, wire.Re = x.to.Codec.Info().Binding, x.route.Endpoint.Version, re
-	if called := x.route.Capable(); called != nil {
-		wire.Profile = called.Profile
-	}
-	message, err := g.admission.Read(x.to.Codec, wire)
-	if unread, ok := errors.AsType[*translators.UnreadableNoticeError](err); ok {
-		return nil, unread
-	}
-	if err != nil {
-		return nil, &transport.BadReplyError{Agent: x.to.Agent.Name, Reason: "not a reply of " + string(wire.Binding)}
-	}
-	if result, ok := message.Body.(*canonical.Result); ok && result.Pending != nil && len(result.Pending.Inputs) == 0 && result.Pending.State == "" {
-		return nil, &transport.BadReplyError{Agent: x.to.Agent.Name, Reason: "it waits for an answer and asks nothing"}
-	}
-	if id := message.Conversation.ContextID; id != "" {
-		x.thread = x.thread.WithAgentID(id)
-	}
-	return message, nil
-}
-
-// judge tells the agent's circuit breaker what its reply is.
-func (x *request) judge(ctx context.Context, set *breakers.Set, message *canonical.Message, err error) {
-	if message != nil && err == nil {
-		if refusal, ok := message.Body.(*canonical.Error); ok {
-			err = refusal
-		}
-	}
-	set.Report(ctx, breakers.Target{Kind: x.sends(), Endpoint: x.route.Endpoint, Label: x.whom()}, err)
 }
 
 // audience is who must be able to verify leg 1: the destination and we (R4).
@@ -359,7 +301,7 @@ func (g *Gateway) inside(x *request, answer transport.Answer) transport.Answer {
 // name of its progress. A relay within one protocol has every other id that it needs.
 func (x *request) stampRequest(id ect.ID) {
 	m := x.message
-	m.Correlation.WireID = quoted(string(id))
+	m.Correlation.WireID = canonical.TextID(string(id))
 	if x.in.Call.Agent != "" {
 		m.Preferences.CanAnswer = x.sides().Answerable(m.Preferences.CanAnswer, x.mode.AgentVersion)
 	}
@@ -391,33 +333,4 @@ func (x *request) tasked(m *canonical.Message) *canonical.Message {
 	out := *m
 	out.Preferences.TaskOK = x.route.Description.Tasks
 	return &out
-}
-
-func quoted(id string) json.RawMessage { return json.RawMessage(`"` + id + `"`) }
-
-// stampReply gives a reply bound for the caller its own request's id, and ids
-// to results that came without: an A2A task must have both.
-func (g *Gateway) stampReply(x *request, m *canonical.Message) {
-	m.Correlation.WireID = x.in.WireID
-	if x.mode.Relay {
-		return
-	}
-	if x.record != nil { // the work has names already
-		m.Conversation = x.record.CallerNames()
-		if result, ok := m.Body.(*canonical.Result); ok && result.Task != nil {
-			result.Task.ID, result.Task.ContextID = m.Conversation.TaskID, m.Conversation.ContextID
-		}
-	}
-	if m.Conversation.ContextID == "" {
-		m.Conversation.ContextID = x.message.Conversation.ContextID
-	}
-	if result, ok := m.Body.(*canonical.Result); ok && result.Output != nil {
-		if m.Conversation.ContextID == "" {
-			m.Conversation.ContextID = g.NewID()
-		}
-		if m.Conversation.TaskID == "" {
-			m.Conversation.TaskID = g.NewID()
-		}
-	}
-	g.completeTask(x, m)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/routing"
 	"github.com/aepb/aepb-gateway/gateway/state"
 	"github.com/aepb/aepb-gateway/gateway/task"
+	"github.com/aepb/aepb-gateway/gateway/task/execution"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/webhook"
@@ -171,7 +172,7 @@ func (b *bed) hear(w translators.Wire) ([]canonical.Answer, bool) {
 	}
 	x := b.exchange(w)
 	x.message = m
-	x.mode = task.NewMode(x.sides(), x.route)
+	x.mode = execution.NewMode(x.sides(), x.route)
 	if query, ok := m.Body.(*canonical.TaskQuery); ok && m.Op == canonical.OpTaskAnswer {
 		m.Body, m.Conversation.TaskID = &canonical.Invoke{Answers: query.Answers}, query.ID // as answerTask does
 	}
@@ -214,13 +215,13 @@ func (b *bed) hearAll(messages []fuzzedMessage, says func([]canonical.Input, []b
 	round, open := firstRound, true
 	b.asks(round)
 	for _, m := range messages {
-		current := stateOf(round, theTask)
+		current := execution.StateOf(round, theTask)
 		at := m.state
 		switch m.state {
 		case "":
 			at = current
 		case "earlier":
-			at = stateOf(round-1, theTask)
+			at = execution.StateOf(round-1, theTask)
 		case "none":
 			at = ""
 		}
@@ -272,7 +273,7 @@ func (b *bed) hearReplies(answers []fuzzedAnswer, says func(key string, body []b
 	for i, in := range b.inputs {
 		for round := range firstRound + 1 {
 			x.record.Round = round
-			if err := b.tasks.Ask(ctx, x.questionKey(idOf(i, round)), x.record, in.Key, x.answerWait()); err != nil {
+			if err := b.tasks.Ask(ctx, b.caller(x).QuestionKey(idOf(i, round)), x.record, in.Key, x.answerWait()); err != nil {
 				b.t.Fatal(err)
 			}
 		}
@@ -291,7 +292,7 @@ func (b *bed) hearReplies(answers []fuzzedAnswer, says func(key string, body []b
 		if !ok {
 			continue
 		}
-		if _, err := b.tasks.Answer(ctx, x.questionKey(unquoted(reply.ID)), reply, x.answerWait()); err != nil {
+		if _, err := b.tasks.Answer(ctx, b.caller(x).QuestionKey(unquoted(reply.ID)), reply, x.answerWait()); err != nil {
 			b.t.Fatal(err)
 		}
 		for i, in := range b.inputs {
@@ -302,7 +303,7 @@ func (b *bed) hearReplies(answers []fuzzedAnswer, says func(key string, body []b
 			}
 		}
 	}
-	waits := &asked{got: map[string]canonical.Answer{}, round: firstRound}
+	waits := execution.NewPending(b.inputs, firstRound)
 	entry, _, err := b.Entries.Get(ctx, x.record.ControlKey())
 	if err != nil {
 		b.t.Fatal(err)
@@ -311,10 +312,10 @@ func (b *bed) hearReplies(answers []fuzzedAnswer, says func(key string, body []b
 	if len(entry.Value) > 0 && json.Unmarshal(entry.Value, &l) != nil {
 		b.t.Fatalf("the control message is %q", entry.Value)
 	}
-	if waits.take(b.inputs, l.Answers); waits.refused != nil {
+	if waits.Take(l.Answers); waits.Refused != nil {
 		return nil
 	}
-	heard := waits.answers(b.inputs)
+	heard := waits.All()
 	judge(b.t, heard, said, all)
 	return heard
 }

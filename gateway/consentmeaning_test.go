@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/aepb/aepb-gateway/gateway/task/execution"
 	"github.com/aepb/aepb-gateway/translators/a2a"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/mcp"
@@ -64,7 +65,7 @@ func (a *asker) says(t *testing.T, question int, answer fuzzedAnswer) canonical.
 		a.open[question] = newBed(t, a.codec, questionsWithoutValues()[question:question+1])
 		a.open[question].asks(firstRound)
 	}
-	answers, done := a.open[question].hear(a.codec.wire(t, fuzzedMessage{answers: []fuzzedAnswer{answer}}, stateOf(firstRound, theTask)))
+	answers, done := a.open[question].hear(a.codec.wire(t, fuzzedMessage{answers: []fuzzedAnswer{answer}}, execution.StateOf(firstRound, theTask)))
 	if done {
 		_ = a.open[question].Close()
 		delete(a.open, question)

@@ -21,6 +21,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/routing"
 	"github.com/aepb/aepb-gateway/gateway/sample"
 	"github.com/aepb/aepb-gateway/gateway/task"
+	"github.com/aepb/aepb-gateway/gateway/task/execution"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/telemetry"
 	"github.com/aepb/aepb-gateway/gateway/transport"
@@ -35,6 +36,9 @@ import (
 
 // DefaultTimeout is how long an agent may take to answer.
 const DefaultTimeout = 60 * time.Second
+
+// DefaultAnswerWait is how long an agent's question waits if the settings do not say it.
+const DefaultAnswerWait = 10 * time.Minute
 
 // Settings is what an operator decides about the road.
 type Settings struct {
@@ -101,7 +105,7 @@ type Gateway struct {
 	requests       worker.Requests
 	admission      *admission.Service
 	callbacks      *webhook.Callbacks
-	probe          func(*run) // of tests; nil: none
+	executions     *execution.Service
 }
 
 var _ transport.Exchanger = (*Gateway)(nil)
@@ -148,6 +152,9 @@ func New(settings Settings, deps Deps) (*Gateway, error) {
 		Entries: deps.Entries, Network: deps.Network, Sender: deps.Sender, Workers: g.workers, Now: deps.Now, Logger: deps.Logger,
 	}
 	g.callbacks, g.hooks = webhook.NewCallbacks(posts), webhook.NewHooks(posts, g.sealPosts)
+	g.executions = execution.New(execution.Deps{
+		Tasks: g.tasks.Store, Webhooks: g.hooks, Workers: g.workers, Lifecycle: g.Lifecycle, Now: g.Now, NewID: g.NewID, Logger: g.Logger, Replica: g.instance,
+	})
 	g.tasks.Failover = task.NewFailover(task.FailoverDeps{
 		Tasks: g.tasks.Store, Entries: deps.Entries, Webhooks: g.hooks, Workers: g.workers, Follow: g.followInPlace, Replica: g.instance, Now: deps.Now, Logger: deps.Logger,
 	})
@@ -195,7 +202,7 @@ func (g *Gateway) startWorkers(total, perCaller int) error {
 		StatusTime: g.statusTime, Workers: g.workers, Queues: g.controlReaders,
 	})
 	g.tasks = &task.Service{
-		Store: tasks, Reader: task.Reader{Registry: g.Registry}, Questions: task.Questions{Tasks: tasks, Entries: g.Entries, Now: g.Now},
+		Store: tasks, Reader: task.Reader{Registry: g.Registry},
 	}
 	return nil
 }
@@ -203,7 +210,7 @@ func (g *Gateway) startWorkers(total, perCaller int) error {
 // statusTime is now, for tasks of protocols that say when a status came.
 func (g *Gateway) statusTime(source canonical.Binding) time.Time {
 	if historian := g.Registry.Features(source).Historian; historian != nil && historian.TellsHistory("") {
-		return g.now()
+		return execution.Milliseconds(g.Now())
 	}
 	return time.Time{}
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/mcpbridge"
+	"github.com/aepb/aepb-gateway/gateway/outbound"
+	"github.com/aepb/aepb-gateway/gateway/task/execution"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -43,9 +45,17 @@ var _ transport.Events = (*hearing)(nil)
 
 // ear is one request for news, as long as it is open.
 type ear struct {
-	*pump
+	*outbound.Reader
 	told  translators.News // what of it the agent will tell; known with the reply
 	whole ect.StreamHash
+}
+
+// reader is what reads its stream; nil of nil.
+func (e *ear) reader() *outbound.Reader {
+	if e == nil {
+		return nil
+	}
+	return e.Reader
 }
 
 // prepare finds out what is wanted, and what of that the agent will tell.
@@ -70,16 +80,16 @@ func (h *hearing) prepare(ctx context.Context, wanted translators.News) error {
 		return nil // nobody waits to be told what is agreed
 	}
 	first := h.listen(ctx)
-	got, err := first.pump.next(ctx, h.x.route.Endpoint.Timeout)
-	if errors.Is(err, errPatience) {
+	got, err := first.Next(ctx, h.x.route.Endpoint.Timeout)
+	if errors.Is(err, outbound.ErrNothingYet) {
 		err = &transport.TimeoutError{Agent: h.x.to.Agent.Name, After: h.x.route.Endpoint.Timeout}
 	}
 	if err != nil {
-		first.stop()
+		first.reader().Stop()
 		return err
 	}
-	if got.reply.Events == nil { // it never says anything
-		first.stop()
+	if got.Reply.Events == nil { // it never says anything
+		first.reader().Stop()
 		h.wants = translators.News{Verb: translators.NewsListen}
 		return nil
 	}
@@ -97,13 +107,13 @@ func (h *hearing) with(w mcpbridge.Subscriptions) translators.News {
 func (h *hearing) listen(ctx context.Context) *ear {
 	e, wants, sealed := &ear{}, h.wants, h.sealed
 	h.sealed, h.due = nil, false
-	e.pump = startPump(context.WithoutCancel(ctx), func(ctx context.Context) (transport.Reply, error) {
+	e.Reader = outbound.StartReader(context.WithoutCancel(ctx), func(ctx context.Context) (transport.Reply, error) {
 		reply, err := h.ask(ctx, wants, sealed)
 		if err == nil && reply.Events != nil {
 			e.told, err = h.more(ctx, wants)
 		}
 		if err != nil {
-			closeReply(reply)
+			outbound.CloseReply(reply)
 		}
 		return reply, err
 	})
@@ -112,9 +122,7 @@ func (h *hearing) listen(ctx context.Context) *ear {
 
 // own is an exchange for one message of ours.
 func (h *hearing) own() *request {
-	own := h.x.again()
-	own.trail.Follow(h.x.trail.Request())
-	return own
+	return h.x.derive(h.x.message)
 }
 
 func (h *hearing) seal(ctx context.Context, own *request, news translators.News) (transport.Sealed, error) {
@@ -123,7 +131,7 @@ func (h *hearing) seal(ctx context.Context, own *request, news translators.News)
 		Origin: own.message.Origin, Trace: own.message.Trace,
 	}
 	m.Preferences.CanAnswer = own.route.Endpoint.Asked
-	return h.g.sealOwn(ctx, own, m)
+	return h.g.agent(own).Seal(ctx, m)
 }
 
 // ask sends one request for news.
@@ -136,9 +144,9 @@ func (h *hearing) ask(ctx context.Context, wants translators.News, first *transp
 		}
 		first = &sealed
 	}
-	reply, err := h.g.send(ctx, own, *first, own.route.Endpoint.Timeout)
+	reply, err := h.g.agent(own).Send(ctx, *first, own.route.Endpoint.Timeout)
 	if err == nil {
-		_, err = h.g.replyEvidence(ctx, own, reply)
+		_, err = h.g.agent(own).Prove(ctx, reply)
 	}
 	return reply, err
 }
@@ -157,7 +165,7 @@ func (h *hearing) more(ctx context.Context, wants translators.News) (translators
 		own := h.own()
 		sealed, err := h.seal(ctx, own, one)
 		if err == nil {
-			_, _, _, err = h.g.acknowledged(ctx, own, sealed)
+			_, _, _, err = h.g.agent(own).acknowledged(ctx, sealed)
 		}
 		if _, refused := errors.AsType[*canonical.Error](err); refused {
 			uris = slices.DeleteFunc(uris, func(u string) bool { return u == uri })
@@ -178,11 +186,11 @@ func (h *hearing) Next(ctx context.Context) (transport.Event, error) {
 			again = time.After(h.wait)
 		}
 		select {
-		case got, ok := <-h.now.out():
+		case got, ok := <-h.now.reader().Out():
 			if event, ok, err := h.hear(ctx, h.now, got, ok); ok || err != nil {
 				return event, err
 			}
-		case got, ok := <-h.next.out():
+		case got, ok := <-h.next.reader().Out():
 			if err := h.answered(got, ok); err != nil {
 				return transport.Event{}, err
 			}
@@ -197,75 +205,61 @@ func (h *hearing) Next(ctx context.Context) (transport.Event, error) {
 	}
 }
 
-// out is what an ear hears; nil, where nothing ever comes: there is none.
-func (e *ear) out() <-chan heard {
-	if e == nil {
-		return nil
-	}
-	return e.pump.out
-}
-
-func (e *ear) stop() {
-	if e != nil {
-		e.pump.stop()
-	}
-}
-
 // change asks for what is wanted from now on.
 func (h *hearing) change(w mcpbridge.Subscriptions) {
 	wants := h.with(w)
 	if wants.Same(h.wants) {
 		return
 	}
-	h.next.stop()
+	h.next.reader().Stop()
 	h.next, h.wants, h.wait = nil, wants, 0
 	if h.due = !wants.Quiet(); !h.due {
-		h.now.stop()
+		h.now.reader().Stop()
 		h.now = nil
 	}
 }
 
 // answered takes the answer to a request that is to take the place of another.
-func (h *hearing) answered(got heard, open bool) error {
+func (h *hearing) answered(got outbound.Incoming, open bool) error {
 	next := h.next
 	h.next = nil
 	switch {
-	case open && got.err == nil && got.reply.Events != nil:
-		h.now.stop()
+	case open && got.Err == nil && got.Reply.Events != nil:
+		h.now.reader().Stop()
 		h.now, h.wait = next, 0
 		return nil
-	case open && got.err == nil && len(got.reply.Wire.Body) == 0:
-		next.stop() // it has no stream
-	case open && got.err == nil:
-		next.stop()
-		m, err := h.g.decodeReply(h.own(), got.reply.Wire, canonical.OpNative)
+	case open && got.Err == nil && len(got.Reply.Wire.Body) == 0:
+		next.reader().Stop() // it has no stream
+	case open && got.Err == nil:
+		next.reader().Stop()
+		m, err := h.g.agent(h.own()).decode(got.Reply.Wire, canonical.OpNative)
 		if err != nil {
 			return err
 		}
 		refused, ok := m.Body.(*canonical.Error)
-		h.due = ok && passing(refused.Code) // else it has nothing to say of its own accord
+		h.due = ok && execution.IsPassing(refused.Code) // else it has nothing to say of its own accord
 	default:
-		next.stop()
+		next.reader().Stop()
 		h.due = true
 	}
 	return nil
 }
 
 // hear takes one thing that an agent said; false: it is no news.
-func (h *hearing) hear(ctx context.Context, e *ear, got heard, open bool) (transport.Event, bool, error) {
-	if broken := !open || got.err != nil; broken {
+func (h *hearing) hear(ctx context.Context, e *ear, got outbound.Incoming, open bool) (transport.Event, bool, error) {
+	if broken := !open || got.Err != nil; broken {
 		h.lost()
 		return transport.Event{}, false, nil
 	}
 	own := h.own()
-	wire := got.event.Wire
+	wire := got.Event.Wire
 	if len(wire.Body) == 0 {
-		_, err := h.g.attest.Receive(ctx, own.trail, own.received(got.event.Evidence, ect.Check{Purpose: ect.Reply, Body: e.whole.Sum()}))
+		_, err := h.g.attest.Receive(ctx, own.trail, own.received(got.Event.Evidence, ect.Check{Purpose: ect.Reply, Body: e.whole.Sum()}))
 		return transport.Event{}, false, err
 	}
 	e.whole.Add(wire.Octets())
 	wire.Event = true
-	m, err := h.g.decodeReply(own, wire, canonical.OpNative)
+	m, err := h.g.agent(own).decode(wire, canonical.OpNative)
 	if _, unread := errors.AsType[*translators.UnreadableNoticeError](err); unread {
 		return transport.Event{}, false, nil
 	}
@@ -285,7 +279,7 @@ func (h *hearing) hear(ctx context.Context, e *ear, got heard, open bool) (trans
 
 // lost: nobody is heard any more, and somebody has to be.
 func (h *hearing) lost() {
-	h.now.stop()
+	h.now.reader().Stop()
 	h.now, h.due, h.wait = nil, true, max(h.wait, newsAgain)
 }
 
@@ -294,12 +288,12 @@ func (h *hearing) refuse(ctx context.Context, own *request, ask *canonical.Ask) 
 	m := &canonical.Message{Op: canonical.OpAnswer, Phase: canonical.PhaseRequest, Origin: own.message.Origin, Body: &canonical.Reply{
 		ID: ask.ID, Failure: &canonical.Error{Code: canonical.CodeNoMethod, Message: "nobody can be asked here"},
 	}}
-	sealed, err := h.g.sealOwn(ctx, own, m)
+	sealed, err := h.g.agent(own).Seal(ctx, m)
 	if err != nil {
 		return err
 	}
-	reply, _ := h.g.send(ctx, own, sealed, own.route.Endpoint.Timeout) // the caller hears nothing, or this
-	closeReply(reply)
+	reply, _ := h.g.agent(own).Send(ctx, sealed, own.route.Endpoint.Timeout) // the caller hears nothing, or this
+	outbound.CloseReply(reply)
 	return nil
 }
 
@@ -326,8 +320,8 @@ func (h *hearing) Close() error {
 	if h.end != nil {
 		h.end()
 	}
-	h.next.stop()
-	h.now.stop()
+	h.next.reader().Stop()
+	h.now.reader().Stop()
 	h.now, h.next, h.due = nil, nil, false
 	return nil
 }

@@ -1,10 +1,9 @@
 package gateway
 
 import (
-	"reflect"
-	"strconv"
 	"time"
 
+	"github.com/aepb/aepb-gateway/gateway/task/execution"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/stream"
@@ -14,9 +13,6 @@ import (
 // (MCP, µACP, AINP). What such a task has beside the outcome of the call is given to it
 // here: the time of each status (A2A 1.0, 4.1.2, TaskStatus.timestamp), and the history,
 // which is told where historyLength asks for it (A2A 1.0, 3.2.4).
-
-// now is the time in milliseconds, as A2A writes it (A2A 1.0, 5.6.1).
-func (g *Gateway) now() time.Time { return g.Now().UTC().Truncate(time.Millisecond) }
 
 // history is what is kept of the talk about a task that is made here: the caller's
 // messages, and what was asked in between. Empty: the task is not made here.
@@ -29,57 +25,21 @@ func (x *request) history() []canonical.Content {
 		history = append(history, x.record.Task.History...)
 	}
 	if x.prior != nil {
-		history = append(history, question(x.prior.Task.ID, x.prior.Round, stream.Inputs(&x.prior.Task)))
+		history = append(history, execution.Question(x.prior.Task.ID, x.prior.Round, stream.Inputs(&x.prior.Task)))
 	}
 	if turn := x.turn(); turn != nil {
 		history = append(history, *turn)
 	}
-	return newest(history)
+	return execution.Newest(history)
 }
 
 // turn is the caller's message as it stands in a history; nil: it stands in none.
 func (x *request) turn() *canonical.Content {
 	invoke, ok := x.asked.(*canonical.Invoke)
-	if !ok || !x.mode.MakesTask || len(invoke.Turn.Parts) == 0 || len(x.in.Call.Wire.Body) > maxAsked {
+	if !ok || !x.mode.MakesTask || len(invoke.Turn.Parts) == 0 || len(x.in.Call.Wire.Body) > execution.MaxRequest {
 		return nil
 	}
 	return &invoke.Turn
-}
-
-// question is what was asked about a task, after so many rounds, as its history has it.
-func question(task string, round int, inputs []canonical.Input) canonical.Content {
-	content := canonical.Content{ID: task + "/asked/" + strconv.Itoa(round+1), Role: canonical.RoleAgent}
-	for i := range inputs {
-		content.Parts = append(content.Parts, inputs[i].Prompt...)
-	}
-	return content
-}
-
-// maxHistory bounds the messages in the history of a task that is made here; maxAsked
-// bounds their content.
-const maxHistory = 16
-
-// newest is the end of a history, within the bounds of what is kept.
-func newest(history []canonical.Content) []canonical.Content {
-	size := 0
-	for first := len(history); first > 0; first-- {
-		size += extended(history[first-1].Extensions)
-		for _, p := range history[first-1].Parts {
-			size += len(p.Text) + len(p.Data) + len(p.Bytes) + len(p.URI) + extended(p.Extensions)
-		}
-		if size > maxAsked || len(history)-first >= maxHistory {
-			return history[first:]
-		}
-	}
-	return history
-}
-
-// extended is how many bytes extensions have.
-func extended(e canonical.Extensions) (size int) {
-	for _, raw := range e {
-		size += len(raw)
-	}
-	return size
 }
 
 // shortened is the end of a history that a caller is told: as much as it asks for, and of
@@ -93,49 +53,6 @@ func (x *request) shortened(history []canonical.Content) []canonical.Content {
 		return nil
 	}
 	return history[len(history)-most:]
-}
-
-// dated is a status with the time at which the run first saw it. A last one is the same
-// whatever words its record and its caller have for it.
-func (r *run) dated(s canonical.Status) canonical.Status {
-	if !s.At.IsZero() || !r.x.mode.MakesTask {
-		return s
-	}
-	seen := &r.status
-	if s.State.Terminal() {
-		seen = &r.last
-	}
-	same := seen.State == s.State && (s.State.Terminal() || reflect.DeepEqual(seen.Message, s.Message))
-	if seen.At.IsZero() || !same {
-		*seen = s
-		seen.At = r.g.now()
-	}
-	s.At = seen.At
-	return s
-}
-
-// made is the task with what a task that is made here has beside.
-func (r *run) made(t *canonical.Task) *canonical.Task {
-	if !r.x.mode.MakesTask {
-		return t
-	}
-	made := *t
-	if made.Status = r.dated(made.Status); made.History == nil {
-		made.History = r.history
-	}
-	return &made
-}
-
-// complement gives an event what a task that is made here has beside.
-func (r *run) complement(e *canonical.Event) {
-	switch {
-	case !r.x.mode.MakesTask:
-	case e.Status != nil:
-		status := r.dated(*e.Status)
-		e.Status = &status
-	case e.Task != nil:
-		e.Task = r.made(e.Task)
-	}
 }
 
 // completeTask does so with a reply. One whose history is asked for becomes a task here
@@ -154,7 +71,7 @@ func (g *Gateway) completeTask(x *request, m *canonical.Message) {
 	case said.Output != nil:
 		output := *said.Output
 		if output.At.IsZero() {
-			output.At = g.now()
+			output.At = execution.Milliseconds(g.Now())
 		}
 		said.Output = &output
 		if len(history) > 0 {
@@ -163,7 +80,7 @@ func (g *Gateway) completeTask(x *request, m *canonical.Message) {
 	case said.Task != nil:
 		task := *said.Task
 		if task.Status.At.IsZero() {
-			task.Status.At = g.now()
+			task.Status.At = execution.Milliseconds(g.Now())
 		}
 		if task.History == nil {
 			task.History = history
@@ -195,12 +112,8 @@ func (x *request) tasking() bool {
 }
 
 // wantsTask: the agent refuses a caller who knows of no tasks, and has done nothing.
-func (x *request) wantsTask(heard *canonical.Message) bool {
-	if heard == nil || x.message.Op != canonical.OpInvoke || x.forced || !x.mode.Converts || x.tasking() {
-		return false
-	}
-	refused, ok := heard.Body.(*canonical.Error)
-	return ok && refused.Code == canonical.CodeCapabilityRequired
+func (x *request) wantsTask(reply *canonical.Message) bool {
+	return x.message.Op == canonical.OpInvoke && !x.tasking() && x.mode.DemandsTask(reply)
 }
 
 // lasts: the request asks for more than one answer, or not to wait for it. In a
@@ -243,21 +156,13 @@ func (x *request) final(m *canonical.Message) bool {
 		return x.mode.Relay && x.mode.Asking == translators.AskReply
 	case result.Task == nil || x.mode.Relay:
 		return true
-	case x.promised(result.Task):
+	case x.mode.Promises(result.Task):
 		return false
 	case result.Task.Status.State.Terminal():
 		return true
 	default:
 		return stream.Settled(result.Task.Status.State) && (x.mode.Asking == translators.AskNone || x.mode.Asking == translators.AskTask)
 	}
-}
-
-// promised: the task stands in place of a result. Whatever its state, what it
-// asks and what came of it the agent says when it is asked about it (MCP,
-// CreateTaskResult).
-func (x *request) promised(t *canonical.Task) bool {
-	return x.mode.AgentStreams == translators.StreamsReply && t.Output == nil && t.Failure == nil && len(t.Inputs) == 0 &&
-		len(t.Artifacts) == 0 && t.Status.State != canonical.StateCanceled
 }
 
 // verbatim: both sides speak one version of it in one form, and what one says

@@ -8,7 +8,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/mcpbridge"
-	"github.com/aepb/aepb-gateway/gateway/task/execution"
+	"github.com/aepb/aepb-gateway/gateway/outbound"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators"
@@ -118,7 +118,7 @@ func (g *Gateway) wish(ctx context.Context, x *request, herald translators.Heral
 		Op: x.message.Op, Phase: canonical.PhaseResponse, Body: &canonical.Native{Result: json.RawMessage("{}")},
 		Correlation: canonical.Correlation{WireID: x.in.WireID}, Origin: x.from(),
 	}
-	tr := g.toCaller(x, m, parents)
+	tr := g.caller(x).translation(m, parents)
 	tr.Input = heard
 	out, err := g.translate(ctx, x, tr)
 	return x.answer(out), err
@@ -130,12 +130,12 @@ func (g *Gateway) sound(ctx context.Context, x *request, herald translators.Hera
 	if err != nil {
 		return "", nil, err
 	}
-	reply, err := g.send(ctx, x, sealed, x.route.Endpoint.Timeout)
-	defer closeReply(reply)
+	reply, err := g.agent(x).Send(ctx, sealed, x.route.Endpoint.Timeout)
+	defer outbound.CloseReply(reply)
 	if err != nil {
 		return "", nil, err
 	}
-	if parents, err = g.replyEvidence(ctx, x, reply); err != nil {
+	if parents, err = g.agent(x).Prove(ctx, reply); err != nil {
 		return "", nil, err
 	}
 	wire := reply.Wire
@@ -152,7 +152,7 @@ func (g *Gateway) sound(ctx context.Context, x *request, herald translators.Hera
 		wire = event.Wire
 		wire.Event = true
 	}
-	m, err := g.decodeReply(x, wire, x.message.Op)
+	m, err := g.agent(x).decode(wire, x.message.Op)
 	if err != nil {
 		return "", nil, err
 	}
@@ -204,61 +204,38 @@ func (g *Gateway) hearken(ctx context.Context, x *request, herald translators.He
 		return transport.Answer{}, err
 	}
 	x.hearer.News = h.wants
-	r := g.newRun(x, x.afterRequest())
-	if _, last := herald.Frame(x.hearer.Hearer); last != nil && h.wants.Quiet() {
-		r.other = x.farewell(last)
-		r.machine.On(execution.Outcome, 0)
-	}
-	r.listenTo(ctx, func(context.Context) (transport.Reply, error) {
-		return transport.Reply{Events: h}, nil
-	})
-	return r.tell(ctx)
+	return g.executions.Subscribe(ctx, g.work(x), x.afterRequest(), h, h.wants.Quiet())
 }
 
-// farewell is the end of a stream of news, in the words of whoever hears it.
-func (x *request) farewell(last *canonical.Native) *canonical.Message {
+// subscriber is such a caller, for its execution.
+type subscriber struct{ x *request }
+
+// First implements [execution.Subscriber].
+func (s subscriber) First() *canonical.Native {
+	first, _ := s.x.herald().Frame(s.x.hearer.Hearer)
+	return first
+}
+
+// Last implements [execution.Subscriber].
+func (s subscriber) Last() *canonical.Message {
+	x := s.x
+	_, last := x.herald().Frame(x.hearer.Hearer)
+	if last == nil {
+		return nil
+	}
 	return &canonical.Message{
 		Op: x.message.Op, Phase: canonical.PhaseResponse, Body: last,
 		Origin: canonical.Origin{Binding: x.in.Source.Info().Binding, Version: x.message.Origin.Version},
 	}
 }
 
-// retell says an event in the words of whoever hears news; false: he wants none of it.
-func (x *request) retell(e *canonical.Event) bool {
-	if x.hearer == nil {
-		return true
-	}
+// Translate implements [execution.Subscriber].
+func (s subscriber) Translate(e *canonical.Event) bool {
 	if e.Native == nil {
-		return len(x.hearer.ID) == 0
+		return len(s.x.hearer.ID) == 0
 	}
-	e.Native = x.herald().Retell(e.Native, x.hearer.Hearer)
+	e.Native = s.x.herald().Retell(e.Native, s.x.hearer.Hearer)
 	return e.Native != nil
-}
-
-// greet tells a hearer what he will be told.
-func (t *telling) greet() error {
-	x := t.run.x
-	if x.hearer == nil {
-		return nil
-	}
-	first, _ := x.herald().Frame(x.hearer.Hearer)
-	if first == nil {
-		return nil
-	}
-	return t.say([]canonical.Event{{Native: first}})
-}
-
-// leave ends a hearer's stream as his revision has it; false: there is no such end.
-func (t *telling) leave() bool {
-	x := t.run.x
-	if x.hearer == nil {
-		return false
-	}
-	_, last := x.herald().Frame(x.hearer.Hearer)
-	if last != nil {
-		t.run.other = x.farewell(last)
-	}
-	return last != nil
 }
 
 // level sees to it that the caller hears the agent's log from the level on that it
@@ -289,13 +266,12 @@ func (g *Gateway) level(ctx context.Context, x *request) (*canonical.Message, er
 // that wants it. What it refuses costs the log and nothing else. Of requests of one
 // caller at the same time the last one's level holds.
 func (g *Gateway) turnUp(ctx context.Context, x *request, asking *canonical.Native) error {
-	own := x.again()
 	m := *x.message
 	m.Op, m.Body, m.Preferences = canonical.OpNative, asking, canonical.Preferences{CanAnswer: x.route.Endpoint.Asked}
-	own.message = &m
-	sealed, err := g.sealOwn(ctx, own, &m)
+	own := x.derive(&m)
+	sealed, err := g.agent(own).Seal(ctx, &m)
 	if err == nil {
-		_, _, _, err = g.acknowledged(ctx, own, sealed)
+		_, _, _, err = g.agent(own).acknowledged(ctx, sealed)
 	}
 	if _, refused := errors.AsType[*canonical.Error](err); refused {
 		return nil

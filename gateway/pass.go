@@ -7,6 +7,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/attest"
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/mcpbridge"
+	"github.com/aepb/aepb-gateway/gateway/outbound"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators"
@@ -18,7 +19,7 @@ import (
 func (g *Gateway) pass(ctx context.Context, x *request) (transport.Answer, error) {
 	if reply, ok := x.message.Body.(*canonical.Reply); ok {
 		if id := unquoted(reply.ID); id != "" && x.in.Call.Session != "" {
-			if done, err := g.tasks.Answer(ctx, x.questionKey(id), reply, x.answerWait()); done || err != nil {
+			if done, err := g.tasks.Answer(ctx, g.caller(x).QuestionKey(id), reply, x.answerWait()); done || err != nil {
 				return transport.Answer{}, err
 			}
 		}
@@ -59,8 +60,8 @@ func (g *Gateway) pass(ctx context.Context, x *request) (transport.Answer, error
 	if x.message.Op == canonical.OpNative {
 		return g.converse(ctx, x, sealed)
 	}
-	reply, err := g.send(ctx, x, sealed, x.route.Endpoint.Timeout)
-	closeReply(reply)
+	reply, err := g.agent(x).Send(ctx, sealed, x.route.Endpoint.Timeout)
+	outbound.CloseReply(reply)
 	if err == nil {
 		err = g.heeded(x, reply)
 	}
@@ -105,7 +106,7 @@ func (g *Gateway) heeded(x *request, reply transport.Reply) error {
 	if len(x.in.WireID) == 0 || reply.Events != nil || len(reply.Wire.Body) == 0 {
 		return nil
 	}
-	m, err := g.decodeReply(x, reply.Wire, x.message.Op)
+	m, err := g.agent(x).decode(reply.Wire, x.message.Op)
 	if err != nil {
 		return err
 	}
@@ -206,6 +207,6 @@ func (g *Gateway) look(ctx context.Context, x *request) (answer transport.Answer
 		return answer, false, err
 	}
 	m.Body = librarian.Shows(showing)
-	out, err := g.translate(ctx, x, g.toCaller(x, m, x.lineage.Parents))
+	out, err := g.translate(ctx, x, g.caller(x).translation(m, x.lineage.Parents))
 	return x.answer(out), true, err
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/gateway/admission"
 	"github.com/aepb/aepb-gateway/gateway/attest"
+	"github.com/aepb/aepb-gateway/gateway/outbound"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
@@ -22,7 +23,7 @@ func (g *Gateway) Exchange(ctx context.Context, call transport.Call) (answer tra
 		trail: attest.Begin(),
 	}
 	defer func() {
-		err = g.stopCause(x, err)
+		err = g.caller(x).Cause(err)
 		if answer.Events() == nil { // a stream is settled at its end
 			answer = g.settle(ctx, x, answer, err)
 		}
@@ -109,7 +110,7 @@ func (g *Gateway) invoke(ctx context.Context, x *request) (transport.Answer, err
 		return transport.Answer{}, err
 	}
 	if x.lasts() {
-		return g.begin(ctx, x, sealed).answer(ctx)
+		return g.begin(ctx, x, sealed, x.message.Op).Answer(ctx)
 	}
 	return g.converse(ctx, x, sealed)
 }
@@ -118,33 +119,33 @@ func (g *Gateway) invoke(ctx context.Context, x *request) (transport.Answer, err
 // reply becomes a run.
 func (g *Gateway) converse(ctx context.Context, x *request, sealed transport.Sealed) (transport.Answer, error) {
 	waits := g.waits(ctx, x)
-	reply, err := g.send(waits, x, sealed, x.route.Endpoint.Timeout)
+	reply, err := g.agent(x).Send(waits, sealed, x.route.Endpoint.Timeout)
 	if err != nil {
 		if _, late := errors.AsType[*transport.TimeoutError](err); late || waits.Err() != nil {
-			g.abandon(x)
+			g.agent(x).CancelRequest()
 		}
 		return transport.Answer{}, err
 	}
 	if gone := ctx.Err(); gone != nil {
-		g.disown(context.WithoutCancel(ctx), x, reply)
+		g.agent(x).drop(context.WithoutCancel(ctx), reply)
 		return transport.Answer{}, gone
 	}
-	message, parents, err := g.hear(ctx, x, reply)
-	if x.wantsTask(message) && err == nil {
-		if sealed, err = g.asTask(ctx, x); err != nil {
+	message, parents, err := g.agent(x).hear(ctx, reply)
+	if err == nil && x.wantsTask(message) {
+		if sealed, err = g.agent(x).SealAsTask(ctx); err != nil {
 			return transport.Answer{}, err
 		}
-		return g.begin(ctx, x, sealed).answer(ctx)
+		return g.begin(ctx, x, sealed, x.message.Op).Answer(ctx)
 	}
 	if err == nil {
 		message, err = x.ownCard(message)
 	}
 	if err != nil {
-		closeReply(reply)
+		outbound.CloseReply(reply)
 		return transport.Answer{}, err
 	}
 	if message == nil || !x.final(message) {
-		return g.goOn(ctx, x, reply, message, parents).answer(ctx)
+		return g.executions.StartFrom(ctx, g.work(x), reply, message, parents).Answer(ctx)
 	}
-	return g.reply(ctx, x, reply.Wire, message, parents)
+	return g.caller(x).Relay(ctx, reply.Wire, message, parents)
 }

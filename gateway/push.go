@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"errors"
-	"log/slog"
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/identity"
@@ -35,8 +34,7 @@ func (g *Gateway) push(ctx context.Context, x *request) (transport.Answer, error
 		return transport.Answer{}, err
 	}
 	m := &canonical.Message{Op: x.message.Op, Phase: canonical.PhaseResponse, Body: body, Correlation: canonical.Correlation{WireID: x.in.WireID}}
-	out, err := g.translate(ctx, x, g.toCaller(x, m, x.behind(rec)))
-	return x.answer(out), err
+	return g.caller(x).tell(ctx, m, x.behind(rec))
 }
 
 // pushTarget is the push configuration that came with a message: who is to be told of changes
@@ -72,19 +70,6 @@ func (g *Gateway) acceptable(x *request, config *canonical.PushConfig) error {
 		}
 	}
 	return g.Network.Pushers[x.in.Source.Info().Binding].Check(*config)
-}
-
-// registerNew registers the configuration of a message for the task that the message
-// began, and posts the task as it stands, because nothing was posted of it before.
-// Without a configuration, or after it was registered, it does nothing.
-func (g *Gateway) registerNew(ctx context.Context, x *request, rec *store.Record) error {
-	if x.webhook == nil || x.webhook.saved {
-		return nil
-	}
-	if err := g.registerPush(ctx, x, rec); err != nil {
-		return err
-	}
-	return g.pushWhole(ctx, rec)
 }
 
 // pushWhole posts a task as it stands.
@@ -183,41 +168,25 @@ func (g *Gateway) attend(ctx context.Context, x *request, rec *store.Record) {
 	if rec.TaskID == "" || rec.Runner != "" || stream.Settled(rec.Task.Status.State) || g.tasks.IsAlive(ctx, rec.Follower) {
 		return // a settled task waits for its caller, or has ended
 	}
-	following := x.again()
-	following.message = &canonical.Message{
+	following := x.derive(&canonical.Message{
 		Op: canonical.OpInvoke, Origin: x.message.Origin, Body: &canonical.Invoke{}, Trace: x.message.Trace,
-	}
+	})
 	own := *rec
 	following.lineage.Parents = []ect.ID{rec.Last}
 	following.about(&own)
 	following.trail.Follow(rec.Last)
 	following.unseen = true
 	if err := g.choose(ctx, following); err != nil {
-		g.Logger.WarnContext(ctx, "a task cannot be followed", slog.String("agent", x.to.Agent.Name), slog.Any("error", err))
+		g.logUnfollowed(ctx, x.to.Agent.Name, err)
 		return
 	}
-	r := g.newRun(following, nil)
-	task := rec.Task
-	if err := r.fold.Add(&canonical.Event{Task: &task}, r.own); err != nil || r.settled() {
-		return // it waits for its caller
-	}
-	mine, err := g.tasks.Follow(ctx, &own)
+	mine, err := g.executions.Follow(ctx, g.work(following))
 	if mine {
 		*rec = own
-		r.on(execution.Quiet)
-		err = r.look(ctx)
 	}
 	if err != nil {
-		g.Logger.WarnContext(ctx, "a task cannot be followed", slog.String("agent", x.to.Agent.Name), slog.Any("error", err))
+		g.logUnfollowed(ctx, x.to.Agent.Name, err)
 	}
-	switch {
-	case !mine:
-		return
-	case err != nil:
-		r.lose(context.WithoutCancel(ctx), "")
-		return
-	}
-	r.handOver(ctx)
 }
 
 // sealPosts makes the messages that post events to a caller.
@@ -239,7 +208,7 @@ func (g *Gateway) sealPosts(ctx context.Context, who store.Principal, p *webhook
 			}
 			// The task on record does not hold its progress.
 			parts := []canonical.Part{{Kind: canonical.KindText, Text: said.Message}}
-			task.Status.At, task.Status.Message = g.now(), &canonical.Content{ID: task.ID + "/progress", Role: canonical.RoleAgent, Parts: parts}
+			task.Status.At, task.Status.Message = execution.Milliseconds(g.Now()), &canonical.Content{ID: task.ID + "/progress", Role: canonical.RoleAgent, Parts: parts}
 		}
 		events = []canonical.Event{{Task: task}}
 	}

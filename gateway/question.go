@@ -7,11 +7,9 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/aepb/aepb-gateway/gateway/problem"
-	"github.com/aepb/aepb-gateway/gateway/task"
+	"github.com/aepb/aepb-gateway/gateway/task/execution"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators"
@@ -28,7 +26,7 @@ func (g *Gateway) resume(ctx context.Context, x *request) (bool, transport.Answe
 	if invoke == nil || x.in.Call.Agent == "" {
 		return false, transport.Answer{}, nil
 	}
-	round, id := readState(invoke.State)
+	round, id := execution.ReadState(invoke.State)
 	if invoke.State == "" {
 		id = x.message.Conversation.TaskID
 	}
@@ -88,20 +86,6 @@ var errUnknownState = &canonical.Error{
 }
 
 var errAnotherCall = &canonical.Error{Code: canonical.CodeBadParams, Message: "the request state belongs to another call"}
-
-// stateOf is what an answer to this question must bring back: a question is
-// answered once, so that the answer to an earlier one is not taken for its own.
-func stateOf(round int, task string) string { return strconv.Itoa(round) + ":" + task }
-
-// readState reads what stateOf wrote; "": it is nobody's of ours.
-func readState(state string) (round int, task string) {
-	number, task, ok := strings.Cut(state, ":")
-	round, err := strconv.Atoi(number)
-	if !ok || err != nil {
-		return 0, ""
-	}
-	return round, task
-}
 
 func (g *Gateway) goOnWith(ctx context.Context, x *request, rec *store.Record, invoke *canonical.Invoke) (bool, transport.Answer, error) {
 	none := transport.Answer{}
@@ -234,8 +218,6 @@ func missingAnswers(missing *consent.MissingError) error {
 	return &canonical.Error{Code: canonical.CodeBadParams, Message: missing.Error() + ": answer all questions at once"}
 }
 
-func canceled(a canonical.Answer) bool { return a.Action == canonical.Cancel }
-
 func declined(answers []canonical.Answer) bool {
 	return slices.ContainsFunc(answers, func(a canonical.Answer) bool { return a.Action == canonical.Decline })
 }
@@ -246,9 +228,9 @@ func declined(answers []canonical.Answer) bool {
 func endsWith(rec *store.Record, answers []canonical.Answer, x *request) bool {
 	switch rec.Resume {
 	case store.ResumeArgs:
-		return declined(answers) || slices.ContainsFunc(answers, canceled)
+		return declined(answers) || slices.ContainsFunc(answers, execution.IsCancel)
 	case store.ResumeTask:
-		return slices.ContainsFunc(answers, canceled) && (x.mode.Relay || x.mode.AgentStreams == translators.StreamsTask)
+		return slices.ContainsFunc(answers, execution.IsCancel) && (x.mode.Relay || x.mode.AgentStreams == translators.StreamsTask)
 	default:
 		return false
 	}
@@ -258,12 +240,11 @@ func endsWith(rec *store.Record, answers []canonical.Answer, x *request) bool {
 // caller so.
 func (g *Gateway) cancelAsked(ctx context.Context, x *request, rec *store.Record) (transport.Answer, error) {
 	if rec.Resume == store.ResumeTask && rec.TaskID != "" {
-		stop := x.again()
-		stop.message = &canonical.Message{
+		stop := x.derive(&canonical.Message{
 			Op: canonical.OpTaskCancel, Phase: canonical.PhaseRequest, Body: &canonical.TaskQuery{ID: rec.TaskID}, Conversation: rec.AgentNames(),
 			Correlation: x.message.Correlation, Preferences: x.message.Preferences, Origin: x.message.Origin, Trace: x.message.Trace,
-		}
-		if err := stop.confirmed(ctx, g); err != nil {
+		})
+		if err := g.agent(stop).confirm(ctx); err != nil {
 			return transport.Answer{}, err
 		}
 	}
@@ -318,20 +299,11 @@ func (g *Gateway) rewrite(rec *store.Record, m *canonical.Message, invoke *canon
 	default:
 		m.Conversation.TaskID, m.Conversation.ContextID = rec.TaskID, rec.Context
 		if len(invoke.Answers) > 0 || declined(answers) { // else the caller's own words stay as they are
-			next.Turn, next.Call, next.Answers = stream.Turn(answers), nil, spoken(inputsOf(rec), answers)
+			next.Turn, next.Call, next.Answers = stream.Turn(answers), nil, execution.Spoken(inputsOf(rec), answers)
 		}
 	}
 	m.Body = &next
 	return nil
-}
-
-// spoken are the answers that an agent hears as such: one that only talks is
-// told in the turn, and nowhere else.
-func spoken(asked []canonical.Input, answers []canonical.Answer) []canonical.Answer {
-	if len(asked) == 1 && stream.Talk(asked[0]) {
-		return nil
-	}
-	return answers
 }
 
 // answerOpen gives the answer to whoever holds the agent's stream, wherever
@@ -372,13 +344,13 @@ func (x *request) bindable(err error) *canonical.Input {
 
 // ask answers a message with a question of our own.
 func (g *Gateway) ask(ctx context.Context, x *request, question *canonical.Input) (transport.Answer, error) {
-	r := g.newRun(x, x.lineage.Parents)
-	task := &canonical.Task{ID: r.own.TaskID, ContextID: r.own.ContextID, Inputs: []canonical.Input{*question}, Status: canonical.Status{
+	names := g.executions.CallerNames(g.work(x))
+	task := &canonical.Task{ID: names.TaskID, ContextID: names.ContextID, Inputs: []canonical.Input{*question}, Status: canonical.Status{
 		State: canonical.StateInputRequired, Message: &canonical.Content{ID: g.NewID(), Role: canonical.RoleAgent, Parts: question.Prompt},
 	}}
 	before := *x.recordFor(task)
 	x.record.Task, x.record.Saved, x.record.Resume, x.record.Skill = *task, nil, store.ResumeArgs, x.route.Capability.ID
-	if err := x.saveRequest(x.record); err != nil {
+	if err := g.caller(x).SaveRequest(x.record); err != nil {
 		return transport.Answer{}, err
 	}
 	if len(x.lineage.Parents) > 0 {
@@ -390,17 +362,12 @@ func (g *Gateway) ask(ctx context.Context, x *request, question *canonical.Input
 	}
 	if err == nil {
 		g.postChange(ctx, &before, x.record)
-		err = g.registerNew(ctx, x, x.record)
+		err = g.caller(x).Register(ctx, x.record)
 	}
 	if err != nil {
 		return transport.Answer{}, err
 	}
 	return g.tellRecord(ctx, x, x.record, x.message.Preferences.Stream)
-}
-
-// questionKey names a question in the caller's session.
-func (x *request) questionKey(id string) store.EntryKey {
-	return task.QuestionKey(x.in.Call.Session, id, x.owner())
 }
 
 // unquoted reads an id that is a text; "": it is something else.

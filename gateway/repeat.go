@@ -11,7 +11,6 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/conversation"
 	"github.com/aepb/aepb-gateway/gateway/idempotency"
 	"github.com/aepb/aepb-gateway/gateway/problem"
-	"github.com/aepb/aepb-gateway/gateway/routing"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators"
@@ -41,88 +40,6 @@ func (g *Gateway) store(ctx context.Context, x *request, answer transport.Answer
 	}
 }
 
-// again is the same caller's exchange with the same agent, about to say
-// something else.
-func (x *request) again() *request {
-	return &request{
-		in: x.in, to: x.to, settings: x.settings, scope: &scope{began: x.scope.began}, mode: x.mode,
-		route:   routing.Route{Endpoint: x.route.Endpoint, Description: x.route.Description, Renamed: x.route.Renamed},
-		message: x.message, thread: x.thread, lineage: x.lineage, trail: x.trail.Again(),
-		work: work{attested: x.attested, record: x.record},
-	}
-}
-
-// keepReply keeps what was answered, if its caller may ask for it again. Most
-// tasks end with the answer to the message that began them: they are kept like
-// answers, which costs next to nothing. One that goes on is put on record, before
-// its caller hears of it: else it could never be asked about. heard is the hash of
-// what the agent said.
-func (g *Gateway) keepReply(ctx context.Context, x *request, m *canonical.Message, wire translators.Wire, heard string) error {
-	result, ok := m.Body.(*canonical.Result)
-	if !ok || x.in.Call.Agent == "" {
-		return nil
-	}
-	task := taskOfReply(x, m, result)
-	if task == nil || len(task.ID) > store.MaxTaskID || x.record.IsReply() {
-		return nil
-	}
-	rec := x.recordOf(task)
-	rec.Last, rec.Input, rec.Writer = x.trail.Reply(), heard, g.instance
-	if x.mode.CallerStreams == translators.StreamsTask && rec.Source == x.in.Source.Info().Binding { // else it was begun at another door
-		rec.Saved, rec.Re = store.SaveMessage(x.message.Origin.Version, x.in.Call.Wire.Form, wire), x.message.Op
-	} else {
-		rec.Task, rec.Saved = *inFull(task, result), nil
-	}
-	if rec.Saved != nil && x.record == nil && task.Status.State.Terminal() && x.webhook == nil {
-		return g.tasks.SaveEnded(ctx, rec)
-	}
-	if rec.Resume = store.ResumeNone; result.Task != nil && stream.Settled(task.Status.State) && !task.Status.State.Terminal() {
-		rec.Resume, rec.Task.Inputs = store.ResumeTask, result.Task.Inputs // by which its answers are understood
-	}
-	if x.record == nil {
-		old, err := g.tasks.Load(ctx, rec.Key)
-		switch {
-		case err != nil || old == nil:
-		case old.Task.Status.State.Terminal() && !task.Status.State.Terminal():
-			return x.sameID()
-		default:
-			rec.Revision = old.Revision
-		}
-	}
-	save := g.tasks.Save
-	if x.prior != nil { // what comes of an answer is heard once, and only here
-		save = func(ctx context.Context, rec *store.Record) (bool, error) {
-			return g.tasks.SaveIfCurrent(ctx, rec, rec.Round)
-		}
-	}
-	saved, err := save(ctx, rec)
-	if err != nil {
-		if x.record != nil && task.Status.State.Terminal() {
-			g.saveUntilDone(ctx, *rec, &x.record.Task)
-		}
-		return err
-	}
-	if saved && x.record != nil && rec.Follower == "" && !x.record.Task.Status.State.Terminal() { // no other exchange posts it
-		g.postChange(ctx, x.record, rec)
-	}
-	if !saved && x.webhook != nil && !x.webhook.saved {
-		return store.Conflict()
-	}
-	if err := g.registerNew(ctx, x, rec); err != nil {
-		return err
-	}
-	if saved && rec.Pushes {
-		g.attend(ctx, x, rec)
-	}
-	return nil
-}
-
-// sameID refuses a task that goes on under the id of one that has ended: who asks
-// about the one would be told of the other (A2A 1.0, 3.4.2).
-func (x *request) sameID() error {
-	return &transport.BadReplyError{Agent: x.to.Agent.Name, Reason: "its task has the id of one that has ended: each task needs an id of its own"}
-}
-
 // postChange posts what is different in a task between two of its records, if the
 // task has push notification configurations.
 func (g *Gateway) postChange(ctx context.Context, before, after *store.Record) {
@@ -139,34 +56,6 @@ func (g *Gateway) postChange(ctx context.Context, before, after *store.Record) {
 		return
 	}
 	g.hooks.Post(ctx, after, stream.Diff(known, task))
-}
-
-// unsaid is why an answer cannot be given. One that does not fit the caller's
-// protocol is kept for those in which it does: work is its caller's, whatever door it
-// is asked about at (R2).
-func (g *Gateway) unsaid(ctx context.Context, x *request, m *canonical.Message, err error) error {
-	if !errors.Is(err, translators.ErrTooLarge) {
-		return err
-	}
-	refusal := &problem.AnswerTooLargeError{Err: err}
-	result, ok := m.Body.(*canonical.Result)
-	switch {
-	case x.record != nil: // it is kept already
-		refusal.Task = x.record.Task.ID
-		return refusal
-	case !ok || x.in.Call.Agent == "":
-		return refusal
-	}
-	task := taskOfReply(x, m, result)
-	if task == nil || task.ID == "" || len(task.ID) > store.MaxTaskID {
-		return refusal
-	}
-	rec := x.recordOf(task)
-	rec.Task, rec.Last = *inFull(task, result), x.trail.Request()
-	if saved, err := g.tasks.Save(ctx, rec); saved && err == nil {
-		refusal.Task = task.ID
-	}
-	return refusal
 }
 
 // inFull is a task with what came of it: the same for each caller and each way to ask.
@@ -278,23 +167,6 @@ func (x *request) addressSkill(rec *store.Record) {
 	}
 }
 
-// maxAsked bounds, in bytes, a request that is kept until a question about it is
-// answered.
-const maxAsked = 64 << 10
-
-// saveRequest keeps the caller's request, which is to be said again with what it
-// answers. What it said first stays. [translators.TooLongError]: it is too large.
-func (x *request) saveRequest(rec *store.Record) error {
-	if rec.Call != nil {
-		return nil
-	}
-	if len(x.in.Call.Wire.Body) > maxAsked {
-		return &translators.TooLongError{Reason: "there is a question about the request, which would have to be kept until the answer: send a request of at most 65536 bytes"}
-	}
-	rec.Call = store.SaveMessage(x.message.Origin.Version, x.in.Call.Wire.Form, x.in.Call.Wire)
-	return nil
-}
-
 // list answers from the record, because the agent takes all callers of the gateway for one
 // caller: it would show one of them the work of another.
 func (g *Gateway) list(ctx context.Context, x *request, f *canonical.TaskFilter) (transport.Answer, error) {
@@ -325,7 +197,7 @@ func (g *Gateway) tellPage(ctx context.Context, x *request, f *canonical.TaskFil
 			}
 		}
 		m := &canonical.Message{Op: x.message.Op, Phase: canonical.PhaseResponse, Body: list, Correlation: canonical.Correlation{WireID: x.in.WireID}}
-		out, err := g.translate(ctx, x, g.toCaller(x, m, x.lineage.Parents))
+		out, err := g.translate(ctx, x, g.caller(x).translation(m, x.lineage.Parents))
 		if unsaid, ok := errors.AsType[*canonical.Error](err); !ok || unsaid.Code != canonical.CodeBadParams || len(tasks) < 2 {
 			return out, err
 		}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/admission"
@@ -15,7 +14,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/outbound"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/routing"
-	"github.com/aepb/aepb-gateway/gateway/task"
+	"github.com/aepb/aepb-gateway/gateway/task/execution"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators"
@@ -30,7 +29,7 @@ type request struct {
 	to       destination.Destination
 	settings *Settings          // in force when the message came
 	message  *canonical.Message // as it goes on
-	mode     task.Mode          // made anew with the route
+	mode     execution.Mode     // made anew with the route
 	route    routing.Route
 	thread   conversation.Thread // where its dialogue stands
 	lineage  attest.Lineage      // of everything that is signed here
@@ -56,13 +55,26 @@ type work struct {
 // admit takes what admission has found out of the message.
 func (x *request) admit(in admission.Admitted, to destination.Destination) {
 	x.in, x.to, x.message = in, to, in.Message
-	x.mode = task.NewMode(x.sides(), x.route)
+	x.mode = execution.NewMode(x.sides(), x.route)
 }
 
 // saying puts another message in place of the one that goes on.
 func (x *request) saying(m *canonical.Message) *request {
 	x.message = m
 	return x
+}
+
+// derive is another message about the same work: of the same caller to the same agent, with a trail of
+// its own behind the request.
+func (x *request) derive(m *canonical.Message) *request {
+	own := &request{
+		in: x.in, to: x.to, settings: x.settings, scope: &scope{began: x.scope.began}, mode: x.mode,
+		route:   routing.Route{Endpoint: x.route.Endpoint, Description: x.route.Description, Renamed: x.route.Renamed},
+		message: m, thread: x.thread, lineage: x.lineage, trail: x.trail.Again(),
+		work: work{attested: x.attested, record: x.record},
+	}
+	own.trail.Follow(x.trail.Request())
+	return own
 }
 
 // about makes the request one about the task of a record.
@@ -92,7 +104,7 @@ func (g *Gateway) choose(ctx context.Context, x *request) error {
 	route, err := routing.Router{Directory: g.Directory}.Resolve(ctx, q)
 	route.Renamed = route.Renamed || x.route.Renamed
 	x.route, x.message, x.in.Call.Wire.Header = route, route.Message, route.Header
-	x.mode = task.NewMode(x.sides(), route)
+	x.mode = execution.NewMode(x.sides(), route)
 	return err
 }
 
@@ -111,13 +123,6 @@ func (x *request) reader() ect.Identity {
 		return x.in.Call.Caller.ID
 	}
 	return x.to.Agent.ID
-}
-
-// closeReply gives back a reply that nobody reads.
-func closeReply(reply transport.Reply) {
-	if reply.Events != nil {
-		_ = reply.Events.Close()
-	}
 }
 
 // request is leg 1: the caller's message in the destination's words.
@@ -172,82 +177,10 @@ func (g *Gateway) request(ctx context.Context, x *request) (transport.Sealed, tr
 	return sealed, out, err
 }
 
-// send carries the sealed request out. The answer may take no longer than limit; zero: its
-// sender limits that itself.
-func (g *Gateway) send(ctx context.Context, x *request, sealed transport.Sealed, limit time.Duration) (transport.Reply, error) {
-	got, err := g.Sender.Send(ctx, outbound.Call{
-		Kind: x.sends(), Endpoint: x.route.Endpoint, Sealed: sealed, Limit: limit, Agent: x.whom(), From: x.in.Call.Wire.Binding,
-	})
-	reply := got.Reply
-	g.refused(ctx, x, err)
-	if reply.Wire.Hasher == nil {
-		reply.Wire.Hasher = translators.HasherOf(x.to.Codec)
-	}
-	if err != nil {
-		return reply, err
-	}
-	return x.heardInside(reply)
-}
-
-// hear reads the reply to the request: its evidence, and its message where it
-// is one and no stream. An agent's error is a message like any other.
-func (g *Gateway) hear(ctx context.Context, x *request, reply transport.Reply) (*canonical.Message, []ect.ID, error) {
-	parents, err := g.replyEvidence(ctx, x, reply)
-	if err != nil || reply.Events != nil {
-		return nil, parents, err
-	}
-	message, err := g.decodeReply(x, reply.Wire, x.message.Op)
-	x.judge(ctx, g.Breakers, message, err)
-	g.heed(x, message)
-	return message, parents, err
-}
-
-// reply is leg 2: the agent's answer in the caller's words.
-func (g *Gateway) reply(ctx context.Context, x *request, heard translators.Wire, message *canonical.Message, parents []ect.ID) (transport.Answer, error) {
-	tr := g.toCaller(x, message, parents)
-	tr.Input = ect.Hash(heard.Octets())
-	if x.verbatim() && heard.Media != translators.MediaText {
-		tr.Verbatim = &heard
-	} else {
-		g.stampReply(x, message)
-	}
-	dialogue := message.Conversation.ContextID
-	out, err := g.translate(ctx, x, tr)
-	if err != nil {
-		return transport.Answer{}, g.unsaid(ctx, x, message, err)
-	}
-	g.remember(ctx, x, dialogue)
-	if err := g.keepReply(ctx, x, message, out.Wire(), tr.Input); err != nil {
-		return transport.Answer{}, err
-	}
-	return x.answer(out), nil
-}
-
-// toCaller is a translation of a reply.
-func (g *Gateway) toCaller(x *request, message *canonical.Message, parents []ect.ID) attest.Translation {
-	x.brief(message)
-	x.pose(message)
-	x.label(message)
-	message.Preferences.TaskOK = x.message.Preferences.TaskOK // says in which form a task is understood
-	return attest.Translation{
-		Direction: attest.Reply, ID: ect.ID(g.NewID()), Message: message, Codec: x.in.Source,
-		Target:  translators.Target{Version: x.message.Origin.Version, Form: x.in.Call.Wire.Form, Capability: x.route.Capability},
-		Pair:    x.pairBack(),
-		Lineage: attest.Lineage{Parents: parents}, Audience: []string{string(x.in.Call.Caller.ID)}, Reader: x.in.Call.Caller.ID,
-	}
-}
-
 func (x *request) answer(out transport.Attested) transport.Answer {
 	a := out.Answer()
 	a.Evidence, a.Losses, a.Notice = x.trail.Proof(), x.trail.Losses(), routing.NoticeOf(x.to.Agent.Lifecycle)
 	return a
-}
-
-// answerStream is a stream as answer.
-func (x *request) answerStream(opening transport.Opened, events transport.Events) (transport.Answer, error) {
-	a, err := opening.Answer(events)
-	a.Evidence, a.Losses, a.Notice = x.trail.Tokens(), x.trail.Losses(), routing.NoticeOf(x.to.Agent.Lifecycle)
-	return a, err
 }
 
 // translated is a message that another gateway puts into the protocol that was
@@ -258,11 +191,11 @@ func (g *Gateway) translated(ctx context.Context, x *request) (transport.Answer,
 	if err != nil {
 		return transport.Answer{}, err
 	}
-	reply, err := g.send(ctx, x, sealed, x.route.Endpoint.Timeout)
+	reply, err := g.agent(x).Send(ctx, sealed, x.route.Endpoint.Timeout)
 	if err != nil {
 		return transport.Answer{}, err
 	}
-	defer closeReply(reply)
+	defer outbound.CloseReply(reply)
 	reply.Wire.Binding = translators.ParseSide(string(x.to.Via.To)).Binding
 	form, known := g.Registry.Translator(reply.Wire.Binding)
 	if known {
@@ -319,25 +252,6 @@ func (g *Gateway) toGateway(x *request) bool {
 		slices.ContainsFunc(g.Directory.Peers(), func(p directory.Peer) bool { return p.ID == x.to.Agent.ID }))
 }
 
-// heed: an agent that says that it has changed is not as it is known here, nor
-// is one that misses something in the header of a request.
-func (g *Gateway) heed(x *request, heard *canonical.Message) {
-	if heard == nil {
-		return
-	}
-	changed := false
-	switch said := heard.Body.(type) {
-	case *canonical.Error:
-		changed = said.Code == canonical.CodeHeaderMismatch
-	case *canonical.Event:
-		changer := x.to.Features.Changer
-		changed = changer != nil && said.Native != nil && changer.Changes(said.Native)
-	}
-	if changed {
-		g.Directory.Outdated(x.to.Agent.Name)
-	}
-}
-
 // lineage decides workflow and parents of leg 1 (R3, R4): the source's, or those
 // of the token that the message names, else the conversation's, else a root of a
 // fresh workflow.
@@ -355,11 +269,6 @@ func (g *Gateway) lineage(x *request) {
 		return
 	}
 	x.lineage.Workflow = g.NewID()
-}
-
-// remember makes the reply's ECT the last of the dialogue that it belongs to (R3).
-func (g *Gateway) remember(ctx context.Context, x *request, dialogue string) {
-	g.Conversations.Remember(ctx, x.dialogueKey(dialogue), x.lineage.Workflow, x.trail.Reply())
 }
 
 // maxReferences bounds the tasks that one message refers to.

@@ -13,6 +13,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/routing"
+	"github.com/aepb/aepb-gateway/gateway/task/execution"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/policy/quota"
@@ -181,7 +182,7 @@ func (s *scope) takeWorker() *quota.Grant {
 
 // isCanceled reports whether the caller canceled its request.
 func (s *scope) isCanceled() bool {
-	return s.stopped != nil && errors.Is(context.Cause(s.stopped), errCanceled)
+	return s.stopped != nil && errors.Is(context.Cause(s.stopped), execution.ErrCanceled)
 }
 
 // requestName names a request of a session.
@@ -202,37 +203,23 @@ func (g *Gateway) register(ctx context.Context, x *request) (context.Context, er
 		return x.scope.stopped, nil
 	}
 	ctx, cancel := context.WithCancelCause(x.scope.stopped)
-	ctx, release, free := g.cancels.Register(ctx, requestName(session, x.in.WireID), errCanceled)
+	ctx, release, free := g.cancels.Register(ctx, requestName(session, x.in.WireID), execution.ErrCanceled)
 	if !free {
 		cancel(nil)
 		return nil, errInUse
 	}
 	key := x.cancelKey(x.in.WireID)
 	// Most requests are over before it is worth a write to the store.
-	watch := time.AfterFunc(grace, func() {
+	watch := time.AfterFunc(execution.FirstEventWait, func() {
 		_ = g.cancelWatchers.GoFor(key.OwnerOf(), 0, func(life context.Context) {
 			ctx, end := context.WithCancel(ctx)
 			defer end()
 			defer context.AfterFunc(life, end)()
-			g.tasks.WatchCancel(ctx, key, func() { cancel(errCanceled) })
+			g.tasks.WatchCancel(ctx, key, func() { cancel(execution.ErrCanceled) })
 		})
 	})
 	x.scope.stopped, x.scope.forget = ctx, func() { watch.Stop(); release(); cancel(nil) }
 	return ctx, nil
-}
-
-// stopCause tells an error that came of the end of this process, or of the caller's own
-// cancellation, from other errors.
-func (g *Gateway) stopCause(x *request, err error) error {
-	switch {
-	case !errors.Is(err, context.Canceled):
-		return err
-	case g.workers.Context().Err() != nil:
-		return errStopped
-	case x.scope.isCanceled():
-		return errCanceled
-	}
-	return err
 }
 
 func (x *request) cancelKey(id json.RawMessage) store.EntryKey {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/attest"
+	"github.com/aepb/aepb-gateway/gateway/outbound"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/policy/membership"
@@ -48,13 +49,13 @@ func (g *Gateway) relaySignal(ctx context.Context, x *request, token ect.Verifie
 	if err != nil || x.in.Call.Agent == "" {
 		return x.answer(out), err
 	}
-	reply, err := g.send(ctx, x, sealed, x.route.Endpoint.Timeout)
+	reply, err := g.agent(x).Send(ctx, sealed, x.route.Endpoint.Timeout)
 	if err != nil {
 		return transport.Answer{}, err
 	}
-	message, parents, err := g.hear(ctx, x, reply)
+	message, parents, err := g.agent(x).hear(ctx, reply)
 	if err != nil || message == nil {
-		closeReply(reply)
+		outbound.CloseReply(reply)
 		if err == nil {
 			err = &transport.BadReplyError{Agent: x.to.Agent.Name, Reason: "it answers a signal with a stream"}
 		}
@@ -65,7 +66,7 @@ func (g *Gateway) relaySignal(ctx context.Context, x *request, token ect.Verifie
 			return transport.Answer{}, err
 		}
 	}
-	return g.reply(ctx, x, reply.Wire, message, parents)
+	return g.caller(x).Relay(ctx, reply.Wire, message, parents)
 }
 
 // outcome verifies and keeps the token with which an agent answers a rollback
@@ -123,7 +124,7 @@ func (g *Gateway) decide(ctx context.Context, x *request, token ect.Verified) (t
 	if x.in.WireID == nil {
 		return transport.Answer{}, nil
 	}
-	out, err := g.translate(ctx, x, g.toCaller(x, m, []ect.ID{token.ID()}))
+	out, err := g.translate(ctx, x, g.caller(x).translation(m, []ect.ID{token.ID()}))
 	return x.answer(out), err
 }
 

@@ -3,12 +3,10 @@ package gateway
 import (
 	"context"
 	"errors"
-	"io"
 	"slices"
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
-	"github.com/aepb/aepb-gateway/gateway/task/execution"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators"
@@ -98,46 +96,29 @@ func (g *Gateway) askAgent(ctx context.Context, x *request, rec *store.Record, q
 		return transport.Answer{}, err
 	}
 	if waits {
-		r := g.begin(ctx, x, sealed)
-		r.expect(canonical.OpTaskGet)
 		x.message.Op = canonical.OpTaskResult
-		return r.wait(ctx)
+		return g.begin(ctx, x, sealed, canonical.OpTaskGet).Wait(ctx)
 	}
 	if subscribes {
-		r := g.begin(ctx, x, sealed)
-		if r.expect(x.message.Op); looks {
-			return r.subscribe(ctx)
+		op := x.message.Op
+		x.message.Op = canonical.OpTaskSubscribe
+		e := g.begin(ctx, x, sealed, op)
+		if looks {
+			return e.StreamTask(ctx, store.ErrEnded)
 		}
-		return r.tell(ctx)
+		return e.Stream(ctx)
 	}
 	return g.converse(g.lifetime(ctx, x), x, sealed)
-}
-
-// subscribe begins a subscription with how the task stands, which the agent was asked
-// for with GetTask: a subscription must begin with the task, and is refused if it
-// has ended (A2A 1.0 section 3.1.6). Agents of A2A 0.3 do neither. Changes are then
-// told as the agent tells them.
-func (r *run) subscribe(ctx context.Context) (transport.Answer, error) {
-	r.x.message.Op = canonical.OpTaskSubscribe
-	first, err := r.step(ctx, r.x.route.Endpoint.Timeout)
-	if err == nil && r.fold.Task() != nil && r.fold.Task().Status.State.Terminal() {
-		err = store.ErrEnded
-	}
-	if err != nil && !errors.Is(err, io.EOF) {
-		r.abort()
-		return transport.Answer{}, r.late(err)
-	}
-	return r.tellFrom(ctx, first, err)
 }
 
 // cancelApart cancels a task of an agent that only acknowledges that, and answers
 // with how the task stands then (reference, task, poll, cancel).
 func (g *Gateway) cancelApart(ctx context.Context, x *request) (transport.Answer, error) {
-	if err := x.confirmed(ctx, g); err != nil {
+	if err := g.agent(x).confirm(ctx); err != nil {
 		return transport.Answer{}, err
 	}
 	x.message.Op = canonical.OpTaskGet
-	sealed, err := g.inquire(ctx, x, x.message.Op, x.message.Body)
+	sealed, err := g.agent(x).Inquire(ctx, x.message.Op, x.message.Body)
 	if err != nil {
 		return transport.Answer{}, err
 	}
@@ -159,43 +140,16 @@ func (g *Gateway) update(ctx context.Context, x *request, rec *store.Record, ans
 	if err != nil {
 		return transport.Answer{}, err
 	}
-	_, _, parents, err := g.acknowledged(ctx, x, sealed)
+	_, _, parents, err := g.agent(x).acknowledged(ctx, sealed)
 	if err != nil {
 		return transport.Answer{}, err
 	}
-	x.message = asked
-	r := g.newRun(x, parents)
-	r.machine = execution.Begin(execution.Input)
-	r.machine.On(execution.Answered, r.facts()&^execution.Asking|execution.AnswersApart)
-	if err := r.look(ctx); err != nil {
+	x.saying(asked)
+	e, err := g.executions.Resume(ctx, g.work(x), parents)
+	if err != nil {
 		return transport.Answer{}, err
 	}
-	return r.answer(ctx)
-}
-
-// hand gives answers to an agent's task that takes them apart from calls, and goes
-// on with it.
-func (r *run) hand(ctx context.Context, answers []canonical.Answer) error {
-	if err := r.order(ctx, canonical.OpTaskAnswer, answers); err != nil {
-		return err
-	}
-	r.reopen()
-	r.machine.On(execution.Answered, r.facts()&execution.CanSubscribe|execution.AnswersApart)
-	return r.look(ctx)
-}
-
-// order tells the agent something about its task, and waits until it has heard that.
-func (r *run) order(ctx context.Context, op canonical.Op, answers []canonical.Answer) error {
-	sealed, err := r.g.inquire(ctx, r.x, op, &canonical.TaskQuery{ID: r.agent.TaskID, Answers: answers})
-	if err != nil {
-		return err
-	}
-	own := r.x.again()
-	said := *r.x.message
-	said.Op, own.message = op, &said
-	own.trail.Follow(r.x.trail.Request())
-	_, _, _, err = r.g.acknowledged(ctx, own, sealed)
-	return err
+	return e.Answer(ctx)
 }
 
 // held answers about a task that its caller knows in another way than its agent,
@@ -209,7 +163,7 @@ func (g *Gateway) held(ctx context.Context, x *request, rec *store.Record, query
 	named := *query
 	named.ID = rec.TaskID
 	x.message.Body, x.message.Conversation.TaskID = &named, rec.AgentTaskOf(x.message)
-	if err := x.confirmed(ctx, g); err != nil {
+	if err := g.agent(x).confirm(ctx); err != nil {
 		return transport.Answer{}, err
 	}
 	rec, err := g.untilEnd(ctx, x, rec)
@@ -324,11 +278,10 @@ func (g *Gateway) answerTask(ctx context.Context, x *request, rec *store.Record,
 		}
 		return g.done(ctx, x, rec)
 	}
-	asking := x.again()
-	asking.message = &canonical.Message{
+	asking := x.derive(&canonical.Message{
 		Op: canonical.OpInvoke, Phase: canonical.PhaseRequest, Body: &canonical.Invoke{Answers: query.Answers},
 		Correlation: x.message.Correlation, Preferences: x.message.Preferences, Origin: x.message.Origin, Trace: x.message.Trace,
-	}
+	})
 	asking.message.Correlation.MessageID = g.NewID()
 	_, _, err := g.goOnWith(ctx, asking, rec, asking.message.Body.(*canonical.Invoke))
 	if err != nil {
@@ -341,14 +294,14 @@ func (g *Gateway) answerTask(ctx context.Context, x *request, rec *store.Record,
 	if err != nil {
 		return transport.Answer{}, err
 	}
-	r := g.begin(ctx, asking, sealed)
-	if err := r.keep(ctx, true); err != nil {
-		r.abort()
+	e := g.begin(ctx, asking, sealed, asking.message.Op)
+	if err := e.Save(ctx); err != nil {
+		e.Abort()
 		g.restore(ctx, asking)
 		return transport.Answer{}, err
 	}
 	answer, err := g.done(ctx, x, rec)
-	r.handOver(ctx)
+	e.Detach(ctx)
 	return answer, err
 }
 
@@ -357,8 +310,7 @@ func (g *Gateway) done(ctx context.Context, x *request, rec *store.Record) (tran
 	m := &canonical.Message{
 		Op: x.message.Op, Phase: canonical.PhaseResponse, Body: &canonical.Done{}, Correlation: canonical.Correlation{WireID: x.in.WireID},
 	}
-	out, err := g.translate(ctx, x, g.toCaller(x, m, x.behind(rec)))
-	return x.answer(out), err
+	return g.caller(x).tell(ctx, m, x.behind(rec))
 }
 
 // behind is what testifies to a record, and to the question about it. Of a message
@@ -369,11 +321,4 @@ func (x *request) behind(rec *store.Record) []ect.ID {
 		parents = append(parents, rec.Last)
 	}
 	return parents
-}
-
-// asTask is the request once more, for what the agent does as a task or not at all.
-func (g *Gateway) asTask(ctx context.Context, x *request) (transport.Sealed, error) {
-	x.forced = true
-	again := *x.message
-	return g.sealOwn(ctx, x, &again)
 }

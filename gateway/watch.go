@@ -2,11 +2,11 @@ package gateway
 
 import (
 	"context"
-	"io"
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/attest"
+	"github.com/aepb/aepb-gateway/gateway/task/execution"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators"
@@ -70,13 +70,12 @@ func (g *Gateway) tellRecord(ctx context.Context, x *request, rec *store.Record,
 			return transport.Answer{}, err
 		}
 		m.Conversation, m.Correlation.WireID = rec.CallerNames(), x.in.WireID
-		tr := g.toCaller(x, m, x.since(rec))
+		tr := g.caller(x).translation(m, x.since(rec))
 		tr.Input = rec.Input
 		out, err := g.translate(ctx, x, tr)
-		return x.answer(out), g.unsaid(ctx, x, m, err)
+		return x.answer(out), g.caller(x).unsaid(ctx, m, err)
 	}
-	w := &watching{callerStream: callerStream{g: g, x: x}, rec: rec}
-	return w.begin(ctx, func(context.Context) error { return w.first() })
+	return g.subscription(x, rec).begin(ctx, true)
 }
 
 // since is what testifies to work on record, else what its caller sent.
@@ -136,63 +135,75 @@ func (g *Gateway) resultOf(x *request, rec *store.Record) (*canonical.Result, er
 			return &canonical.Result{Output: task.Output}, nil
 		}
 		if stream.Settled(task.Status.State) && !task.Status.State.Terminal() && x.mode.Asking == translators.AskReply {
-			return &canonical.Result{Pending: &canonical.Pending{Inputs: stream.Forms(stream.Inputs(task)), State: stateOf(rec.Round, rec.Task.ID)}}, nil
+			return &canonical.Result{Pending: &canonical.Pending{Inputs: stream.Forms(stream.Inputs(task)), State: execution.StateOf(rec.Round, rec.Task.ID)}}, nil
 		}
 	}
 	return &canonical.Result{Task: task}, nil
 }
 
-// watching is a record as its caller is told of it, change by change. Any
-// number of callers may watch one record.
-type watching struct {
-	callerStream
+// subscription is a record as its caller is told of it, change by change. Any number of callers may
+// subscribe to one record.
+type subscription struct {
+	*execution.EventStream
 
+	g     *Gateway
+	x     *request
 	rec   *store.Record
-	known *canonical.Task
-	heard int  // how many events of the record's log its caller knows
-	round int  // of the question that the caller has answered; -1: none
-	asks  bool // its caller waits for the outcome, and is asked what is open
+	known *canonical.Task // as its caller knows it; nil: the caller waits for the outcome, and is asked what is open
+	told  int             // how many events of the record's log its caller knows
+	round int             // of the question that the caller has answered; -1: none
 }
 
-var _ transport.Events = (*watching)(nil)
+var _ execution.Source = (*subscription)(nil)
 
-// begin opens the stream with what is queued first.
-func (w *watching) begin(ctx context.Context, first func(context.Context) error) (answer transport.Answer, err error) {
-	if err := w.open(ctx, w.x.since(w.rec)); err != nil {
+func (g *Gateway) subscription(x *request, rec *store.Record) *subscription {
+	w := &subscription{g: g, x: x, rec: rec, round: -1}
+	w.EventStream = execution.NewEventStream(g.caller(x), w)
+	return w
+}
+
+// begin opens the stream with the whole task, or waits for its outcome.
+func (w *subscription) begin(ctx context.Context, whole bool) (answer transport.Answer, err error) {
+	if err := w.Begin(ctx, w.x.since(w.rec)); err != nil {
 		return answer, err
 	}
-	if err := first(ctx); err != nil {
+	if whole {
+		err = w.first()
+	} else {
+		err = w.interview(ctx)
+	}
+	if err != nil {
 		return answer, err
 	}
-	return w.x.answerStream(w.opening, w)
+	return w.Answered()
 }
 
 // first queues the whole task.
-func (w *watching) first() error {
+func (w *subscription) first() error {
 	task, err := w.g.tasks.Present(w.rec)
 	if err != nil {
 		return err
 	}
-	task.Output, w.round = nil, -1
+	task.Output = nil
 	if w.rec.Resume == store.ResumeStream && w.x.message.Op == canonical.OpInvoke { // that is answered by now
 		task.Status, task.Inputs, w.round = canonical.Status{State: canonical.StateWorking}, nil, w.rec.Round
 	}
-	w.known, w.heard = task, w.rec.Log.Count
-	w.shape = stream.NewShaper(stream.Shape{From: w.x.mode.AgentStreams, To: w.x.mode.CallerStreams})
+	w.known, w.told = task, w.rec.Log.Count
+	w.Shape = stream.NewShaper(stream.Shape{From: w.x.mode.AgentStreams, To: w.x.mode.CallerStreams})
 	return w.retell(canonical.Event{Task: task})
 }
 
 // retell says an event in the way of the caller's protocol.
-func (w *watching) retell(e canonical.Event) error {
-	events, losses := w.shape.Event(&e)
-	w.losses = canonical.MergeLosses(w.losses, losses)
+func (w *subscription) retell(e canonical.Event) error {
+	events, losses := w.Shape.Event(&e)
+	w.AddLosses(losses)
 	return w.say(events)
 }
 
 // say tells events. One that the caller's protocol has no words for is lost.
-func (w *watching) say(events []canonical.Event) error {
+func (w *subscription) say(events []canonical.Event) error {
 	for i := range events {
-		if err := w.sayOr(w.message(&canonical.Message{Op: w.x.message.Op, Phase: canonical.PhaseEvent, Body: &events[i]}), &events[i]); err != nil {
+		if err := w.EncodeEvent(w.message(&canonical.Message{Op: w.x.message.Op, Phase: canonical.PhaseEvent, Body: &events[i]}), &events[i]); err != nil {
 			return err
 		}
 	}
@@ -200,50 +211,37 @@ func (w *watching) say(events []canonical.Event) error {
 }
 
 // message is one under the caller's names.
-func (w *watching) message(m *canonical.Message) *canonical.Message {
+func (w *subscription) message(m *canonical.Message) *canonical.Message {
 	m.Correlation.WireID, m.Conversation = w.x.in.WireID, w.rec.CallerNames()
 	return m
 }
 
-// Next is the next change.
-func (w *watching) Next(ctx context.Context) (transport.Event, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	ctx, cancel := context.WithCancel(ctx)
+// Complete implements [execution.Source].
+func (w *subscription) Complete() bool {
+	return w.known != nil && stream.Settled(w.known.Status.State)
+}
+
+// Advance implements [execution.Source].
+func (w *subscription) Advance(ctx context.Context) error {
+	within, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(w.left, cancel)()                //nolint:contextcheck // a signal
-	defer context.AfterFunc(w.g.workers.Context(), cancel)() //nolint:contextcheck // a signal
-	for len(w.queue) == 0 {
-		if w.over {
-			return transport.Event{}, io.EOF
-		}
-		if err := w.more(ctx); err != nil {
-			return transport.Event{}, err
-		}
-	}
-	return w.next(), nil
-}
-
-// more queues what comes next. An error is the caller's own: it does not wait.
-func (w *watching) more(ctx context.Context) error {
-	err := w.change(ctx)
+	ends := w.g.workers.Context()
+	defer context.AfterFunc(ends, cancel)() //nolint:contextcheck // a signal
+	err := w.change(within)
 	switch {
-	case err == nil:
-	case w.g.workers.Context().Err() != nil:
-		w.fail(ctx, errStopped)
-	case ctx.Err() != nil:
+	case err != nil && ends.Err() != nil:
+		return execution.ErrStopped
+	case err != nil && ctx.Err() != nil:
 		return ctx.Err()
-	default:
-		w.fail(ctx, err)
 	}
-	return nil
+	return err
 }
 
-func (w *watching) change(ctx context.Context) error {
-	if w.asks {
+func (w *subscription) change(ctx context.Context) error {
+	if w.known == nil {
 		return w.interview(ctx)
 	}
-	if stream.Settled(w.known.Status.State) {
+	if w.Complete() {
 		return w.end(ctx)
 	}
 	rec, err := w.g.changed(ctx, w.x, w.rec, 2*store.LeaseTTL)
@@ -268,19 +266,19 @@ func (w *watching) change(ctx context.Context) error {
 	if err := w.say(events); err != nil {
 		return err
 	}
-	return released(rec)
+	return execution.ReleasedError(rec)
 }
 
 // happened tells the events that the record's log has, and is how the task stood after
 // them. Where the caller is too slow for the log, that it has missed some is declared.
-func (w *watching) happened(rec *store.Record) (*canonical.Task, error) {
+func (w *subscription) happened(rec *store.Record) (*canonical.Task, error) {
 	var fold stream.Folder
 	if fold.Add(&canonical.Event{Task: w.known}, rec.CallerNames()) != nil {
 		return w.known, nil //nolint:nilerr // the task as it stands now says what has changed
 	}
-	events, missed := rec.Log.Since(w.heard)
-	if w.heard = rec.Log.Count; missed {
-		w.losses = canonical.MergeLosses(w.losses, []canonical.Loss{{Code: canonical.LossStatusUpdates, Path: "/body/status", Fate: canonical.Dropped}})
+	events, missed := rec.Log.Since(w.told)
+	if w.told = rec.Log.Count; missed {
+		w.AddLosses([]canonical.Loss{{Code: canonical.LossStatusUpdates, Path: "/body/status", Fate: canonical.Dropped}})
 	}
 	for i := range events {
 		if err := fold.Add(&events[i], rec.CallerNames()); err != nil {
@@ -293,27 +291,22 @@ func (w *watching) happened(rec *store.Record) (*canonical.Task, error) {
 	return fold.Task(), nil
 }
 
-func (w *watching) end(ctx context.Context) error {
-	_, err := w.closed(ctx, attest.End{Losses: canonical.MergeLosses(w.losses, w.rec.Losses)})
+func (w *subscription) end(ctx context.Context) error {
+	_, err := w.Seal(ctx, attest.End{Losses: w.rec.Losses})
 	if err == nil {
 		w.g.finish(ctx, w.x, nil)
 	}
 	return err
 }
 
-// fail ends the stream with an error in the caller's words. The work goes on.
-func (w *watching) fail(ctx context.Context, cause error) {
-	w.refuse(cause)
-	w.broken(context.WithoutCancel(ctx), cause)
+// Fail implements [execution.Source]. The work goes on.
+func (w *subscription) Fail(ctx context.Context, cause error) {
+	w.Refuse(cause)
+	w.Break(ctx, cause)
 }
 
-// Close ends the watching; the work goes on.
-func (w *watching) Close() error {
-	_ = w.endLocked()
-	defer w.mu.Unlock()
-	w.g.finish(context.Background(), w.x, context.Canceled)
-	return nil
-}
+// Leave implements [execution.Source]; the work goes on.
+func (w *subscription) Leave() { w.g.finish(context.Background(), w.x, context.Canceled) }
 
 // outcomeOf answers a caller who waits for what comes of held work. What the work
 // asks meanwhile, the caller is asked on the stream of this answer (MCP
@@ -329,24 +322,23 @@ func (g *Gateway) outcomeOf(ctx context.Context, x *request, rec *store.Record) 
 			return transport.Answer{}, &transport.TimeoutError{Agent: x.to.Agent.Name, After: x.timeout()}
 		}
 		if rec = next; rec.Released > 0 {
-			return transport.Answer{}, released(rec)
+			return transport.Answer{}, execution.ReleasedError(rec)
 		}
 	}
 	if rec.Task.Status.State.Terminal() {
 		return g.tellRecord(ctx, x, rec, false)
 	}
-	w := &watching{callerStream: callerStream{g: g, x: x}, rec: rec, round: -1, asks: true}
-	return w.begin(ctx, w.interview)
+	return g.subscription(x, rec).begin(ctx, false)
 }
 
 // interview asks what is open and was not asked yet, else waits for what happens;
 // the outcome ends it.
-func (w *watching) interview(ctx context.Context) error {
+func (w *subscription) interview(ctx context.Context) error {
 	switch {
 	case w.rec.Task.Status.State.Terminal():
 		m, err := w.g.answerOf(w.x, w.rec)
 		if err == nil {
-			err = w.encode(w.message(m))
+			err = w.Encode(w.message(m))
 		}
 		if err != nil {
 			return err
@@ -357,11 +349,11 @@ func (w *watching) interview(ctx context.Context) error {
 		w.x.about(w.rec)
 		for _, in := range stream.Forms(stream.Inputs(&w.rec.Task)) {
 			id := w.g.NewID()
-			if err := w.g.tasks.Ask(ctx, w.x.questionKey(id), w.x.record, in.Key, w.x.answerWait()); err != nil {
+			if err := w.g.tasks.Ask(ctx, w.g.caller(w.x).QuestionKey(id), w.x.record, in.Key, w.x.answerWait()); err != nil {
 				return err
 			}
-			ask := &canonical.Event{Ask: &canonical.Ask{ID: quoted(id), Input: in}}
-			if err := w.encode(w.message(&canonical.Message{Op: w.x.message.Op, Phase: canonical.PhaseEvent, Body: ask})); err != nil {
+			ask := &canonical.Event{Ask: &canonical.Ask{ID: canonical.TextID(id), Input: in}}
+			if err := w.Encode(w.message(&canonical.Message{Op: w.x.message.Op, Phase: canonical.PhaseEvent, Body: ask})); err != nil {
 				return err
 			}
 		}
@@ -372,6 +364,6 @@ func (w *watching) interview(ctx context.Context) error {
 			return err
 		}
 		w.rec = next
-		return released(next)
+		return execution.ReleasedError(next)
 	}
 }

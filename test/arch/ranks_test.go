@@ -21,6 +21,7 @@ var ranks = []struct {
 	{9, []string{"gateway/admission"}},
 	{10, []string{"gateway/routing"}},
 	{11, []string{"gateway/task/store"}},
+	{12, []string{"gateway/task/execution"}},
 	{13, []string{"gateway/task"}},
 	{14, []string{"gateway/webhook", "gateway/mcpbridge", "gateway/rollback"}},
 	{15, []string{"gateway"}},

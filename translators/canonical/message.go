@@ -69,6 +69,9 @@ type Correlation struct {
 	Progress  json.RawMessage `json:",omitempty"` // MCP progressToken, raw
 }
 
+// TextID is the id of a message on the wire that is a text of letters, digits and hyphens.
+func TextID(id string) json.RawMessage { return json.RawMessage(`"` + id + `"`) }
+
 // Conversation says which dialogue and which piece of work a message belongs to.
 type Conversation struct {
 	ContextID      string

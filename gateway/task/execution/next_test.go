@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write testdata/next.txt as the table has it")
+var rewriteGolden = flag.Bool("update", false, "write testdata/next.txt as the table has it")
 
 // factNames are the facts as testdata/next.txt has them.
 var factNames = [facts]string{"agent task", "can subscribe", "stream open", "asking", "answers apart", "stubborn", "fetches"}
@@ -23,7 +23,7 @@ func TestNext_EveryStateAndEvent(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join("testdata", "next.txt")
 	got := whole()
-	if *update {
+	if *rewriteGolden {
 		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -155,7 +155,7 @@ func twin(s State, e Event, f Facts) (State, bool) {
 		return Sent, s == Input
 	case Unchanged:
 		return Released, s == Polling
-	case Deadline, Lost:
+	case Deadline, Dropped:
 		return gone(), open || ended || s == Canceling
 	case Unsaid:
 		return Failed, open || ended || s == Canceling

@@ -244,3 +244,60 @@ func (s *Store) WatchCancel(ctx context.Context, key EntryKey, cancel func()) {
 		}
 	}
 }
+
+// openQuestion is what is kept of a question that a caller was asked in a session.
+type openQuestion struct {
+	Box      EntryKey
+	Key      string
+	Round    int  `json:",omitempty"` // of the answer
+	Answered bool `json:",omitempty"` // it is kept only to be known as ours
+}
+
+// QuestionKey names a question in a session.
+func QuestionKey(session, id, owner string) EntryKey {
+	return EntryKey{Kind: KindQuestion, Group: session, ID: id, Owner: owner}
+}
+
+// Ask keeps a question about a record's work, by the key of what is asked, until wait is
+// over. Its error is a *[problem.RecordingError].
+func (s *Store) Ask(ctx context.Context, question EntryKey, rec *Record, key string, wait time.Duration) error {
+	return s.saveQuestion(ctx, question, 0, openQuestion{Box: rec.ControlKey(), Key: key, Round: rec.Round + 1}, wait)
+}
+
+func (s *Store) saveQuestion(ctx context.Context, key EntryKey, revision uint64, open openQuestion, wait time.Duration) error {
+	value, err := json.Marshal(open)
+	if err != nil {
+		return ErrUnreadable
+	}
+	if _, _, err := s.deps.Entries.Swap(ctx, key, revision, value, s.deps.Now().Add(wait)); err != nil {
+		return &problem.RecordingError{Err: err}
+	}
+	return nil
+}
+
+// Answer gives the answer of a session's client to the replica that asked; false: the
+// question is none of this gateway. Its errors are *[problem.RecordingError],
+// [ErrUnreadable] and those of [Store.Send].
+func (s *Store) Answer(ctx context.Context, question EntryKey, reply *canonical.Reply, wait time.Duration) (bool, error) {
+	entry, ok, err := s.deps.Entries.Get(ctx, question)
+	if err != nil {
+		return false, &problem.RecordingError{Err: err}
+	}
+	if !ok {
+		return false, nil
+	}
+	var open openQuestion
+	if json.Unmarshal(entry.Value, &open) != nil {
+		return false, ErrUnreadable
+	}
+	if open.Answered { // the second answer counts for nothing
+		return true, nil
+	}
+	answer := AnswerForRound{Answer: reply.Answer, Round: open.Round, Failure: reply.Failure}
+	answer.Key = open.Key
+	// It is delivered before it is put away: what fails in between is done again.
+	if err := s.Send(ctx, open.Box, ControlMessage{Answers: []AnswerForRound{answer}, Questions: []string{question.ID}}); err != nil {
+		return false, err
+	}
+	return true, s.saveQuestion(ctx, question, entry.Revision, openQuestion{Answered: true}, wait)
+}

@@ -1,8 +1,9 @@
-package task
+package execution
 
 import (
 	"github.com/aepb/aepb-gateway/gateway/routing"
 	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
 // Mode is how work goes on between a caller and an agent: what follows from their protocols and
@@ -59,4 +60,21 @@ func tasksIn(f *translators.Features, version string) translators.Tasking {
 		return translators.TaskingNone
 	}
 	return f.Tasker.Tasks(version)
+}
+
+// Promises reports whether a task stands in place of a result. Whatever its state, what it asks
+// and what came of it the agent says when it is asked about it (MCP, CreateTaskResult).
+func (m *Mode) Promises(t *canonical.Task) bool {
+	return m.AgentStreams == translators.StreamsReply && t.Output == nil && t.Failure == nil && len(t.Inputs) == 0 &&
+		len(t.Artifacts) == 0 && t.Status.State != canonical.StateCanceled
+}
+
+// DemandsTask reports whether the agent refuses a caller who knows of no tasks with a message, and
+// has done nothing.
+func (m *Mode) DemandsTask(reply *canonical.Message) bool {
+	if reply == nil || !m.Converts {
+		return false
+	}
+	refusal, ok := reply.Body.(*canonical.Error)
+	return ok && refusal.Code == canonical.CodeCapabilityRequired
 }

@@ -1,4 +1,4 @@
-package gateway
+package execution
 
 import (
 	"strings"
@@ -14,18 +14,18 @@ func TestHistory_IsBounded(t *testing.T) {
 	message := func(bytes int) canonical.Content {
 		return canonical.Content{Parts: []canonical.Part{{Kind: canonical.KindText, Text: strings.Repeat("x", bytes)}}}
 	}
-	beside := canonical.Content{Extensions: canonical.Extensions{"a2a-v1": []byte(strings.Repeat("x", maxAsked))}}
+	beside := canonical.Content{Extensions: canonical.Extensions{"a2a-v1": []byte(strings.Repeat("x", MaxRequest))}}
 	for name, c := range map[string]struct {
 		history []canonical.Content
 		left    int
 	}{
 		"few":          {[]canonical.Content{message(1), message(1)}, 2},
 		"many":         {make([]canonical.Content, maxHistory+3), maxHistory},
-		"large":        {[]canonical.Content{message(1), message(maxAsked - 10), message(10)}, 2},
-		"too large":    {[]canonical.Content{message(1), message(maxAsked + 1)}, 0},
+		"large":        {[]canonical.Content{message(1), message(MaxRequest - 10), message(10)}, 2},
+		"too large":    {[]canonical.Content{message(1), message(MaxRequest + 1)}, 0},
 		"large beside": {[]canonical.Content{message(1), beside}, 1},
 	} {
-		if got := newest(c.history); len(got) != c.left {
+		if got := Newest(c.history); len(got) != c.left {
 			t.Errorf("%s: %d are kept, want %d", name, len(got), c.left)
 		}
 	}

@@ -1,0 +1,392 @@
+package execution
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/aepb/aepb-gateway/gateway/outbound"
+	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/task/store"
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/consent"
+	"github.com/aepb/aepb-gateway/translators/stream"
+)
+
+// maxInputs bounds the questions that an agent has open in one stream.
+const maxInputs = 16
+
+// ErrCanceled: the caller wants the work ended.
+var ErrCanceled = &problem.CanceledError{}
+
+// ErrStopped: this process ends.
+var ErrStopped = &problem.StoppedError{}
+
+// errUndelivered: replicas have given up delivering answers, and clients do not send them again.
+var errUndelivered = &canonical.Error{
+	Code: canonical.CodeUnavailable, Message: "the answer could not be delivered in time; whether the agent has finished is not known",
+}
+
+// inputs are the questions of the agent.
+type inputs struct {
+	ask     *canonical.Ask      // what the agent's open stream waits for
+	asks    []*canonical.Ask    // and what it asks beside that
+	round   int                 // how many questions were answered
+	history []canonical.Content // of the task, for a caller who asks for it
+}
+
+// Pending is the questions of one round, and what was answered to them so far.
+type Pending struct {
+	Refused *canonical.Error // why what the caller gave is no answer; nil: it is one
+
+	inputs  []canonical.Input
+	answers map[string]canonical.Answer // by the keys of the inputs
+	turns   []canonical.Content         // the messages with them, for the task's history
+	until   time.Time
+	round   int
+	session bool // the caller is asked in its session: its client does not say an answer twice
+}
+
+// NewPending makes the questions that are asked after so many rounds.
+func NewPending(inputs []canonical.Input, round int) *Pending {
+	return &Pending{inputs: inputs, answers: map[string]canonical.Answer{}, round: round}
+}
+
+// pose makes what is asked now the questions of a round.
+func (e *Execution) pose(session bool) *Pending {
+	p := NewPending(e.openInputs(), e.round)
+	p.until, p.session = e.now().Add(e.req.Limits.Answers), session
+	return p
+}
+
+// Take takes answers; the first one to each question counts. A client's error is none, nor are
+// values that do not fit.
+func (p *Pending) Take(answers []store.AnswerForRound) {
+	for _, one := range answers {
+		at := slices.IndexFunc(p.inputs, func(in canonical.Input) bool { return in.Key == one.Key })
+		if _, had := p.answers[one.Key]; had || at < 0 || one.Round != 0 && one.Round != p.round+1 {
+			continue
+		}
+		answer, err := consent.Fit(p.inputs[at], one.Answer)
+		refused, _ := errors.AsType[*canonical.Error](err)
+		if one.Failure != nil {
+			refused = &canonical.Error{Code: one.Failure.Code, Message: "the client answered the question with an error: " + one.Failure.Message}
+		}
+		if refused != nil {
+			p.Refused = refused
+			return
+		}
+		if p.answers[one.Key] = answer; one.Turn != nil {
+			p.turns = append(p.turns, *one.Turn)
+		}
+	}
+}
+
+// answered: every question is answered.
+func (p *Pending) answered() bool {
+	return !slices.ContainsFunc(p.inputs, func(in canonical.Input) bool { _, ok := p.answers[in.Key]; return !ok })
+}
+
+// All has one answer for each question. One that was not answered in time is canceled: the user
+// did not say anything.
+func (p *Pending) All() []canonical.Answer {
+	answers := make([]canonical.Answer, 0, len(p.inputs))
+	for i := range p.inputs {
+		answer, ok := p.answers[p.inputs[i].Key]
+		if !ok {
+			answer = canonical.Answer{Key: p.inputs[i].Key, Action: canonical.Cancel}
+		}
+		answers = append(answers, answer)
+	}
+	return answers
+}
+
+// queueInput takes a question of the agent's open stream. They are asked one by one.
+func (e *Execution) queueInput(ask *canonical.Ask) error {
+	if e.ask == nil {
+		e.ask = ask
+		return nil
+	}
+	if len(e.asks) >= maxInputs-1 {
+		return e.badReply("it asks too much at once")
+	}
+	e.asks = append(e.asks, ask)
+	return nil
+}
+
+// dropInputs takes away what the stream has asked: the agent waits for no answers there. What is
+// asked later is another question.
+func (e *Execution) dropInputs() {
+	if e.ask == nil {
+		return
+	}
+	if e.ask, e.asks = nil, nil; !e.complete() {
+		e.round++
+	}
+}
+
+// openInputs are the questions that are open.
+func (e *Execution) openInputs() []canonical.Input {
+	switch {
+	case e.ask != nil:
+		return []canonical.Input{e.ask.Input}
+	case e.result != nil && e.result.Pending != nil:
+		return e.result.Pending.Inputs
+	default:
+		return stream.Inputs(e.snapshot())
+	}
+}
+
+// waitForAnswers waits until all that is asked is answered, or will not be: true. It reads what
+// the agent says meanwhile: false, and that update, which may be the end of it all.
+func (e *Execution) waitForAnswers(ctx context.Context, p *Pending) (update, bool, error) {
+	timer := time.NewTimer(p.until.Sub(e.now()))
+	defer timer.Stop()
+	var agent <-chan outbound.Incoming
+	if e.ask != nil {
+		agent = e.source.Out()
+	}
+	var disrupted, stopped <-chan struct{}
+	if p.session {
+		disrupted = e.control.Disrupted().Done()
+	}
+	if e.stopped != nil {
+		stopped = e.stopped.Done()
+	}
+	for p.Refused == nil && !p.answered() {
+		select {
+		case answers := <-e.control.Answers():
+			p.Take(answers)
+		case in, ok := <-agent:
+			u, err := e.updateMeanwhile(ctx, in, ok)
+			return u, false, err
+		case <-e.control.Canceled().Done():
+			return update{}, false, ErrCanceled
+		case <-disrupted:
+			return update{}, false, errUndelivered
+		case <-e.deps.Workers.Context().Done():
+			return update{}, false, ErrStopped
+		case <-timer.C:
+			return update{}, true, nil
+		case <-ctx.Done():
+			return update{}, false, ctx.Err()
+		case <-stopped:
+			if ctx.Err() != nil {
+				return update{}, false, ctx.Err()
+			}
+			return update{}, false, ErrCanceled
+		}
+	}
+	return update{}, true, nil
+}
+
+// updateMeanwhile takes one thing that came while the agent waits for an answer. If that was the
+// end of its stream, the question has ended with it.
+func (e *Execution) updateMeanwhile(ctx context.Context, in outbound.Incoming, ok bool) (update, error) {
+	err := in.Err
+	if !ok {
+		err = io.EOF
+	}
+	if err == nil {
+		u, _, err := e.receive(ctx, in)
+		return u, err
+	}
+	if err := e.follow(ctx, err); err != nil {
+		return update{}, err
+	}
+	e.dropInputs()
+	return update{}, nil
+}
+
+// stale: what was asked is not asked any more.
+func (e *Execution) stale(p *Pending) bool { return !e.waitsForAnswer() || e.round != p.round }
+
+// waitAndAnswer waits for the answers to what is asked, and gives them to the agent. False: the
+// work has ended in failure.
+func (e *Execution) waitAndAnswer(ctx context.Context) bool {
+	p := e.pose(false)
+	for !e.stale(p) {
+		u, done, err := e.waitForAnswers(ctx, p)
+		if err == nil && done {
+			err = e.closeInput(ctx, p)
+		}
+		if err != nil {
+			e.ended(ctx, err)
+			return false
+		}
+		if done {
+			e.trySave(ctx)
+			return true
+		}
+		e.addLosses(u)
+		e.saveIfChanged(ctx, u)
+	}
+	return true
+}
+
+// closeInput tells the agent what came of its question.
+func (e *Execution) closeInput(ctx context.Context, p *Pending) error {
+	e.history = Newest(append(append(e.history, Question(e.callerNames.TaskID, e.round, p.inputs)), p.turns...))
+	switch {
+	case p.Refused != nil:
+		return e.refuse(ctx, p.Refused)
+	case e.answersAreWords() && !p.answered():
+		// The agent takes answers only as words of the user, and the user said nothing.
+		return &canonical.Error{Code: canonical.CodeTimeout, Message: "the question was not answered within " + e.req.Limits.Answers.String()}
+	default:
+		return e.sendAnswers(ctx, p.All())
+	}
+}
+
+// answersAreWords: the agent takes answers only as words of the user.
+func (e *Execution) answersAreWords() bool {
+	return e.ask == nil && (e.result == nil || e.result.Pending == nil) &&
+		(e.agentNames.TaskID == "" || e.req.Mode.AgentStreams == translators.StreamsTask)
+}
+
+// refuse tells the agent that there is no answer, where its protocol has words for that: an error
+// in place of the answer to a request of its own. Everywhere else the question stays open, and the
+// call ends with the error.
+func (e *Execution) refuse(ctx context.Context, cause *canonical.Error) error {
+	if e.ask == nil {
+		return cause
+	}
+	e.round++
+	return e.answerAsk(ctx, &canonical.Reply{ID: e.ask.ID, Failure: cause})
+}
+
+// toAgent is a message of ours that goes on with the request.
+func (e *Execution) toAgent(op canonical.Op, body canonical.Body) *canonical.Message {
+	m := e.req.Message
+	return &canonical.Message{Op: op, Phase: canonical.PhaseRequest, To: m.To, Trace: m.Trace, Preferences: m.Preferences, Body: body}
+}
+
+// answerAsk answers a request of the agent's.
+func (e *Execution) answerAsk(ctx context.Context, reply *canonical.Reply) error {
+	sealed, err := e.req.Agent.Seal(ctx, e.toAgent(canonical.OpAnswer, reply))
+	if err != nil {
+		return err
+	}
+	if e.ask = nil; len(e.asks) > 0 { // they are asked one by one
+		e.ask, e.asks = e.asks[0], e.asks[1:]
+	}
+	event := Answered
+	if reply.Failure != nil {
+		event = AnswerRefused
+	}
+	e.on(event)
+	taken, err := e.req.Agent.Send(ctx, sealed, e.req.Limits.Timeout)
+	outbound.CloseReply(taken)
+	return err
+}
+
+// sendAnswers gives answers to the agent, and goes on reading what it says.
+func (e *Execution) sendAnswers(ctx context.Context, answers []canonical.Answer) error {
+	if e.answersAreWords() && slices.ContainsFunc(answers, IsCancel) {
+		return ErrCanceled // it is no word of the user's
+	}
+	e.round++
+	m := e.toAgent(canonical.OpInvoke, nil)
+	switch {
+	case e.ask != nil:
+		reply := &canonical.Reply{ID: e.ask.ID}
+		if len(answers) > 0 {
+			reply.Answer = answers[0]
+		}
+		return e.answerAsk(ctx, reply)
+	case e.result != nil && e.result.Pending != nil:
+		request := e.req.Message
+		m.Op, m.Origin, m.Conversation = request.Op, request.Origin, request.Conversation
+		m.Body = repeated(request.Body, answers, e.result.Pending.State)
+	case e.agentNames.TaskID != "" && e.req.Mode.AgentStreams != translators.StreamsTask:
+		return e.updateTask(ctx, answers)
+	default:
+		m.Body = &canonical.Invoke{Turn: stream.Turn(answers), Answers: Spoken(stream.Inputs(e.snapshot()), answers)}
+		m.Conversation = e.agentNames
+	}
+	m.Correlation.MessageID = e.deps.NewID()
+	if invoke, ok := m.Body.(*canonical.Invoke); ok && invoke.Turn.ID == "" {
+		invoke.Turn.ID = m.Correlation.MessageID
+	}
+	sealed, err := e.req.Agent.Seal(ctx, m)
+	if err != nil {
+		return err
+	}
+	if e.machine.State() == Input { // else it wants the call again
+		e.machine.On(Answered, 0)
+	}
+	e.reopen()
+	e.send(ctx, sealed)
+	return nil
+}
+
+// updateTask gives answers to an agent's task that takes them apart from calls, and goes on with it.
+func (e *Execution) updateTask(ctx context.Context, answers []canonical.Answer) error {
+	if _, _, _, err := e.inquire(ctx, canonical.OpTaskAnswer, answers); err != nil {
+		return err
+	}
+	e.reopen()
+	e.machine.On(Answered, e.facts()&CanSubscribe|AnswersApart)
+	return e.pollOrSubscribe(ctx)
+}
+
+// dismiss ends the work of an agent that has no word for a question that the user dismissed.
+func (e *Execution) dismiss(ctx context.Context) error {
+	task := e.canceledTask()
+	e.stop()
+	if e.agentNames.TaskID != "" && e.req.Mode.KeepsTasks {
+		if _, _, _, err := e.inquire(ctx, canonical.OpTaskCancel, nil); err != nil {
+			return err
+		}
+	}
+	e.resultIs(&canonical.Result{Task: task})
+	e.on(Outcome)
+	return nil
+}
+
+// repeated is a request that is made again, with the answers to what the agent asked about it.
+func repeated(request canonical.Body, answers []canonical.Answer, state string) canonical.Body {
+	switch body := request.(type) {
+	case *canonical.Invoke:
+		again := *body
+		again.Answers, again.State = answers, state
+		return &again
+	case *canonical.Native:
+		again := *body
+		again.Answers, again.State = answers, state
+		return &again
+	default:
+		return request
+	}
+}
+
+// IsCancel reports whether an answer cancels.
+func IsCancel(a canonical.Answer) bool { return a.Action == canonical.Cancel }
+
+// Spoken are the answers that an agent takes as such: one that only talks is told in the turn, and
+// nowhere else.
+func Spoken(inputs []canonical.Input, answers []canonical.Answer) []canonical.Answer {
+	if len(inputs) == 1 && stream.Talk(inputs[0]) {
+		return nil
+	}
+	return answers
+}
+
+// StateOf is what an answer to the question of a round must bring back: a question is answered
+// once, so that the answer to an earlier one is not taken for its own.
+func StateOf(round int, task string) string { return strconv.Itoa(round) + ":" + task }
+
+// ReadState reads what StateOf wrote; "": this gateway did not write it.
+func ReadState(state string) (round int, task string) {
+	number, task, ok := strings.Cut(state, ":")
+	round, err := strconv.Atoi(number)
+	if !ok || err != nil {
+		return 0, ""
+	}
+	return round, task
+}
