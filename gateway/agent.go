@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
-	"github.com/aepb/aepb-gateway/gateway/attest"
 	"github.com/aepb/aepb-gateway/gateway/breakers"
+	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/outbound"
 	"github.com/aepb/aepb-gateway/gateway/task/execution"
 	"github.com/aepb/aepb-gateway/gateway/transport"
@@ -29,44 +29,6 @@ type agent struct {
 var _ execution.Agent = agent{}
 
 func (g *Gateway) agent(x *request) agent { return agent{g, x} }
-
-// Seal implements [execution.Agent]: a message that the caller did not send in these words.
-func (a agent) Seal(ctx context.Context, m *canonical.Message) (transport.Sealed, error) {
-	x := a.x
-	tr := attest.Translation{Direction: attest.Request, ID: ect.ID(a.g.NewID()), Internal: true}
-	tr.Codec, tr.Pair = x.to.Codec, x.pair()
-	tr.Target = translators.Target{
-		Version: x.route.Endpoint.Version, Form: x.route.Endpoint.Form, Capability: x.route.Capable(),
-		Stream: m.Op == canonical.OpTaskSubscribe || m.Op == canonical.OpInvoke && x.streams(),
-	}
-	tr.Lineage.Parents = x.afterRequest()
-	tr.Audience, tr.Reader = a.g.audience(x), x.reader()
-	m.Correlation.WireID = canonical.TextID(string(tr.ID))
-	if x.route.Endpoint.Tenant != "" {
-		m.Conversation.Tenant = x.route.Endpoint.Tenant
-	}
-	tr.Message = x.tasked(m)
-	out, err := a.g.translate(ctx, x, tr)
-	if err != nil {
-		return transport.Sealed{}, err
-	}
-	return x.seal(out)
-}
-
-// SealAsTask implements [execution.Agent].
-func (a agent) SealAsTask(ctx context.Context) (transport.Sealed, error) {
-	a.x.forced = true
-	again := *a.x.message
-	return a.Seal(ctx, &again)
-}
-
-// Inquire seals a message of ours about the work: an evidence of its own, behind that of the
-// request.
-func (a agent) Inquire(ctx context.Context, op canonical.Op, body canonical.Body) (transport.Sealed, error) {
-	m := &canonical.Message{Op: op, Phase: canonical.PhaseRequest, Body: body, Trace: a.x.message.Trace}
-	m.Preferences.CanAnswer = a.x.route.Endpoint.Asked
-	return a.Seal(ctx, m)
-}
 
 // Send implements [execution.Agent].
 func (a agent) Send(ctx context.Context, sealed transport.Sealed, limit time.Duration) (transport.Reply, error) {
@@ -117,15 +79,6 @@ func (a agent) acknowledged(ctx context.Context, sealed transport.Sealed) (wire 
 		}
 	}
 	return reply.Wire, m, parents, err
-}
-
-// confirm sends the request, which is only acknowledged.
-func (a agent) confirm(ctx context.Context) error {
-	sealed, _, err := a.g.request(ctx, a.x)
-	if err == nil {
-		_, _, _, err = a.acknowledged(ctx, sealed)
-	}
-	return err
 }
 
 // hear reads the reply to the request: its evidence, and its message where it is one and no
@@ -260,12 +213,34 @@ func (a agent) Notify(op canonical.Op, body canonical.Body) {
 	})
 }
 
-// drop deals with a reply whose caller has left meanwhile.
-func (a agent) drop(ctx context.Context, reply transport.Reply) {
-	message, parents, err := a.hear(ctx, reply)
-	if err != nil {
-		outbound.CloseReply(reply)
-		return
+// ownCard puts our card in place of the extended card that an agent answers with
+// (A2A 3.1.11): the same skills at our URLs, cleaned as every description is (R9).
+// Any other reply stays as it is; a *transport.BadReplyError: there is no card in it.
+func (x *request) ownCard(m *canonical.Message) (*canonical.Message, error) {
+	if x.in.Call.Card == nil {
+		return m, nil
 	}
-	a.g.executions.StartFrom(ctx, a.g.work(a.x), reply, message, parents).Abort()
+	bad := &transport.BadReplyError{Agent: x.to.Agent.Name, Reason: "not a card in answer to the request for its extended card"}
+	if m == nil {
+		return nil, bad // it answers with a stream
+	}
+	said, ok := m.Body.(*canonical.Native)
+	if !ok {
+		return m, nil
+	}
+	decoded, err := x.to.Codec.Decode(translators.Wire{Binding: x.to.Codec.Info().Binding, Media: x.to.Codec.Info().Media[0], Body: said.Result, Re: canonical.OpDescribe})
+	if err != nil {
+		return nil, bad
+	}
+	description, ok := decoded.Body.(*canonical.Description)
+	if !ok {
+		return nil, bad
+	}
+	clean, _ := directory.Clean(*description)
+	card, err := x.in.Call.Card(&clean)
+	if err != nil {
+		return nil, bad
+	}
+	m.Body = &canonical.Native{Result: card}
+	return m, nil
 }

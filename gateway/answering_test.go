@@ -274,6 +274,36 @@ func TestAnUpdateAnswersTheTaskOfAnAgent(t *testing.T) {
 	})
 }
 
+// TestUpdate_CanceledQuestion: a client that cancels the question of a task, apart from its call,
+// ends the task; the agent is told that, and no word in the user's name.
+func TestUpdate_CanceledQuestion(t *testing.T) {
+	t.Parallel()
+	scenes := askingAgent(true)
+	scenes[looking] = []scene{{reply: result(taskOf("INPUT_REQUIRED", ""))}}
+	scenes[canceling] = []scene{{reply: result(taskOf("CANCELED", ""))}}
+	play(t, scenes, func(s *stage) {
+		t := s.t
+		var env struct {
+			Result struct{ TaskID, Status string }
+		}
+		if got := s.says(s.extended(calling, `"name":"write","arguments":`+askingHi)); json.Unmarshal([]byte(got), &env) != nil || env.Result.TaskID == "" {
+			t.Fatalf("begun as %s", got)
+		}
+		id := env.Result.TaskID
+		synctest.Wait()
+		if got := s.says(s.extended(tasksUpdate, `"taskId":"`+id+`","inputResponses":{"reply":{"action":"cancel"}}`)); !strings.Contains(got, `"complete"`) {
+			t.Errorf("the update is answered with %s", got)
+		}
+		synctest.Wait()
+		if got := s.says(s.extended(tasksGet, `"taskId":"`+id+`"`)); !strings.Contains(got, `"status":"cancelled"`) {
+			t.Errorf("it stands as %s", got)
+		}
+		if got := s.agent.was(); strings.Count(got, streaming) != 1 || !strings.Contains(got, canceling) {
+			t.Errorf("the agent was asked %s, expected one message and its cancellation", got)
+		}
+	})
+}
+
 // Between a caller and an agent of A2A the task is named as the agent names it, and
 // what is said to it is what its caller says, in every form.
 func TestAMessageAnswersTheTaskOfAnAgent(t *testing.T) {

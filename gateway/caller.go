@@ -35,19 +35,15 @@ func (g *Gateway) work(x *request) execution.Request {
 		Handling: execution.Handling{
 			Verbatim: x.verbatim(), Posts: x.posts(), Webhook: x.webhook != nil, OnRecord: x.webhook != nil && x.webhook.known, NamesTask: x.names(),
 			Streams: x.route.Description != nil && x.route.Description.Streams, AsTask: x.tasking(), Listens: x.hears(), Detached: x.in.Call.Detached,
+			Session: x.in.Call.Session != "",
 		},
-		Limits: execution.Limits{Timeout: x.route.Endpoint.Timeout, Answers: x.answerWait(), Unchanged: x.settings.TaskUnchanged},
+		Limits: execution.Limits{Timeout: x.timeout(), Answers: x.answerWait(), Unchanged: x.settings.TaskUnchanged},
 		Holder: x.owner(), Size: len(x.in.Call.Wire.Body), Record: x.record, History: x.history(), Stopped: x.scope.stopped,
 	}
 	if x.hearer != nil {
 		req.Subscriber = subscriber{x}
 	}
 	return req
-}
-
-// from is where what the caller is told came from.
-func (x *request) from() canonical.Origin {
-	return canonical.Origin{Binding: x.to.Codec.Info().Binding, Version: x.route.Endpoint.Version}
 }
 
 // Record implements [execution.Caller].
@@ -76,8 +72,8 @@ func (c caller) remember(ctx context.Context, dialogue string) {
 	c.g.Conversations.Remember(ctx, c.x.dialogueKey(dialogue), c.x.lineage.Workflow, c.x.trail.Reply())
 }
 
-// Reply implements [execution.Caller].
-func (c caller) Reply(ctx context.Context, m *canonical.Message, proof execution.Proof, saved bool) (transport.Answer, error) {
+// ReplyWith implements [execution.Caller].
+func (c caller) ReplyWith(ctx context.Context, m *canonical.Message, proof execution.Proof, saved bool) (transport.Answer, error) {
 	tr := c.translation(m, proof.Parents)
 	tr.Input, tr.Ext = proof.Input, proof.Ext
 	c.stamp(m)
@@ -113,10 +109,12 @@ func (c caller) reply(ctx context.Context, tr attest.Translation, save bool) (tr
 	return c.x.answer(out), nil
 }
 
-// tell answers with a message of ours that is not kept.
-func (c caller) tell(ctx context.Context, m *canonical.Message, parents []ect.ID) (transport.Answer, error) {
-	out, err := c.g.translate(ctx, c.x, c.translation(m, parents))
-	return c.x.answer(out), err
+// Tell answers with a message of ours, of which nothing is kept.
+func (c caller) Tell(ctx context.Context, m *canonical.Message, proof execution.Proof) (transport.Answer, error) {
+	tr := c.translation(m, proof.Parents)
+	tr.Input = proof.Input
+	out, err := c.g.translate(ctx, c.x, tr)
+	return c.x.answer(out), c.unsaid(ctx, m, err)
 }
 
 // translation is a translation of a reply.
@@ -170,14 +168,14 @@ func (c caller) Register(ctx context.Context, rec *store.Record) error {
 	if err := c.g.registerPush(ctx, c.x, rec); err != nil {
 		return err
 	}
-	return c.g.pushWhole(ctx, rec)
+	return c.g.tasks.PostWhole(ctx, rec)
 }
 
-// Follow implements [execution.Caller].
-func (c caller) Follow(ctx context.Context, rec *store.Record) { c.g.attend(ctx, c.x, rec) }
+// FollowTask implements [execution.Caller].
+func (c caller) FollowTask(ctx context.Context, rec *store.Record) { c.g.attend(ctx, c.x, rec) }
 
-// Detach implements [execution.Caller].
-func (c caller) Detach() *quota.Grant {
+// DetachWork implements [execution.Caller].
+func (c caller) DetachWork() *quota.Grant {
 	c.x.scope.stopped = nil
 	return c.x.scope.takeWorker()
 }
@@ -223,8 +221,8 @@ func (c caller) Event(m *canonical.Message) (translators.Wire, []canonical.Loss,
 	return wire, losses, err
 }
 
-// Refusal implements [execution.Outlet].
-func (c caller) Refusal(cause error) (translators.Wire, bool) {
+// EncodeRefusal implements [execution.Outlet].
+func (c caller) EncodeRefusal(cause error) (translators.Wire, bool) {
 	x := c.x
 	m := &canonical.Message{
 		Op: x.message.Op, Phase: canonical.PhaseError, Body: problem.Native(cause),
@@ -260,11 +258,11 @@ func (c caller) Fail(ctx context.Context, cause error) []string {
 	return evidence[min(before, len(evidence)):]
 }
 
-// Finish implements [execution.Outlet].
-func (c caller) Finish(ctx context.Context, err error) { c.g.finish(ctx, c.x, err) }
+// FinishRequest implements [execution.Outlet].
+func (c caller) FinishRequest(ctx context.Context, err error) { c.g.finish(ctx, c.x, err) }
 
-// Embeds implements [execution.Outlet].
-func (c caller) Embeds() bool { return c.x.callerInside() }
+// EmbedsECTs implements [execution.Outlet].
+func (c caller) EmbedsECTs() bool { return c.x.callerInside() }
 
 // keepReply keeps what was answered, if its caller may ask for it again. Most tasks end with the
 // answer to the message that began them: they are kept like answers, which costs next to nothing.
@@ -323,7 +321,7 @@ func (c caller) keepReply(ctx context.Context, m *canonical.Message, wire transl
 // has, so what cannot be saved now is saved later.
 func (c caller) saveReply(ctx context.Context, rec *store.Record, ended bool) (saved bool, err error) {
 	g, x := c.g, c.x
-	if x.prior != nil { // what comes of an answer is heard once, and only here
+	if x.input.Claimable() { // what comes of an answer is heard once, and only here
 		saved, err = g.tasks.SaveIfCurrent(ctx, rec, rec.Round)
 	} else {
 		saved, err = g.tasks.Save(ctx, rec)
@@ -332,7 +330,7 @@ func (c caller) saveReply(ctx context.Context, rec *store.Record, ended bool) (s
 	case err != nil && x.record != nil && ended:
 		g.executions.SaveUntilDone(ctx, *rec, &x.record.Task)
 	case err == nil && saved && x.record != nil && rec.Follower == "" && !x.record.Task.Status.State.Terminal():
-		g.postChange(ctx, x.record, rec)
+		g.tasks.PostChange(ctx, x.record, rec)
 	}
 	return saved, err
 }
@@ -368,4 +366,51 @@ func (c caller) unsaid(ctx context.Context, m *canonical.Message, err error) err
 // logUnfollowed says that a task's changes will not be noticed.
 func (g *Gateway) logUnfollowed(ctx context.Context, agent string, err error) {
 	g.Logger.WarnContext(ctx, "a task cannot be followed", slog.String("agent", agent), slog.Any("error", err))
+}
+
+// inside puts the evidence of an answer into its body, for a caller that wants it
+// there. Its door says what is no answer, and so puts it in.
+func (g *Gateway) inside(x *request, answer transport.Answer) transport.Answer {
+	if x.in.Source == nil || !x.callerInside() {
+		return answer
+	}
+	form, _ := g.Registry.Translator(answer.Wire().Binding)
+	if answer.Events() != nil {
+		form = x.in.Source
+	}
+	if x.in.Call.Agent == "" {
+		return attest.Embed(form, answer, "")
+	}
+	return attest.Embed(form, answer, canonical.OpInvoke)
+}
+
+// subscriber is a caller who is told notifications in the way of another revision than the agent's.
+type subscriber struct{ x *request }
+
+// FirstMessage implements [execution.Subscriber].
+func (s subscriber) FirstMessage() *canonical.Native {
+	first, _ := s.x.herald().Frame(s.x.hearer.Hearer)
+	return first
+}
+
+// LastMessage implements [execution.Subscriber].
+func (s subscriber) LastMessage() *canonical.Message {
+	x := s.x
+	_, last := x.herald().Frame(x.hearer.Hearer)
+	if last == nil {
+		return nil
+	}
+	return &canonical.Message{
+		Op: x.message.Op, Phase: canonical.PhaseResponse, Body: last,
+		Origin: canonical.Origin{Binding: x.in.Source.Info().Binding, Version: x.message.Origin.Version},
+	}
+}
+
+// TranslateEvent implements [execution.Subscriber].
+func (s subscriber) TranslateEvent(e *canonical.Event) bool {
+	if e.Native == nil {
+		return len(s.x.hearer.ID) == 0
+	}
+	e.Native = s.x.herald().Retell(e.Native, s.x.hearer.Hearer)
+	return e.Native != nil
 }

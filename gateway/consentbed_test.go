@@ -26,6 +26,7 @@ import (
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/consent"
 	"github.com/aepb/aepb-gateway/translators/mcp"
+	"github.com/aepb/aepb-gateway/translators/stream"
 )
 
 // The keys of the questions that are asked.
@@ -121,6 +122,8 @@ func newBed(t testing.TB, c *codec, inputs []canonical.Input) *bed {
 		t.Fatal(err)
 	}
 	g.hooks = webhook.NewHooks(webhook.Deps{Entries: g.Entries, Network: g.Network, Logger: g.Logger}, nil)
+	g.executions = execution.New(execution.Deps{Now: g.Now})
+	g.tasks.Deps = task.Deps{Executions: g.executions, Webhooks: g.hooks, Now: g.Now, NewID: g.NewID, Logger: g.Logger, Replica: g.instance}
 	g.tasks.Failover = task.NewFailover(task.FailoverDeps{Tasks: g.tasks.Store, Entries: g.Entries, Webhooks: g.hooks, Now: g.Now, Logger: g.Logger})
 	g.tasks.Read = g.admission.Read
 	t.Cleanup(func() { _ = g.Close() })
@@ -176,14 +179,18 @@ func (b *bed) hear(w translators.Wire) ([]canonical.Answer, bool) {
 	if query, ok := m.Body.(*canonical.TaskQuery); ok && m.Op == canonical.OpTaskAnswer {
 		m.Body, m.Conversation.TaskID = &canonical.Invoke{Answers: query.Answers}, query.ID // as answerTask does
 	}
-	invoke := x.repeats()
+	invoke, _ := m.Body.(*canonical.Invoke)
+	if native, ok := m.Body.(*canonical.Native); ok && native.State != "" && x.mode.Relay {
+		invoke = &canonical.Invoke{Answers: native.Answers, State: native.State}
+	}
 	if invoke == nil || b.asksAgain(invoke) {
 		return nil, false
 	}
-	if answered, _, err := b.resume(b.t.Context(), x); answered || err != nil || x.prior == nil {
+	asking := b.Gateway.exchange(x)
+	if answered, _, err := b.tasks.Resume(b.t.Context(), asking); answered || err != nil || x.input == nil {
 		return nil, false
 	}
-	if err := b.claim(b.t.Context(), x); err != nil {
+	if err := b.tasks.Claim(b.t.Context(), asking, ""); err != nil {
 		b.t.Fatal(err)
 	}
 	told, ok := x.message.Body.(*canonical.Invoke)
@@ -200,7 +207,7 @@ func (b *bed) asksAgain(invoke *canonical.Invoke) bool {
 	if err != nil || rec == nil {
 		b.t.Fatal("the record is gone")
 	}
-	_, err = answersIn(rec, invoke)
+	_, err = consent.Read(stream.Inputs(&rec.Task), invoke)
 	_, missing := errors.AsType[*consent.MissingError](err)
 	return missing
 }

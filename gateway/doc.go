@@ -4,30 +4,20 @@
 // Read pipeline.go first. Packages do the steps: admission, destination,
 // routing, attest, outbound. Here they are put together:
 //
-//	pipeline.go exchange.go          the steps of one message; the message, its request and its reply
-//	attestation.go                   what package attest is told of them
-//	mode.go patience.go              how both sides stream, ask and keep tasks; how long an agent is waited for
-//	settle.go repeat.go              what a failure leaves, cancellation; replies that are kept (R6), lists
+//	pipeline.go                      the steps of one message
+//	request.go mode.go               the message on its way, and what follows from it: values, no calls
+//	prepare.go agent.go              what is sealed for the agent; what is sent to it and read of it
+//	settle.go                        what a failure leaves; cancellation
+//	caller.go push.go                what the caller is told, and what is kept for it; webhooks (package webhook)
+//	exchange.go                      conversations: one request and all that answers it
 //
-// What one reply does not answer becomes a run, which one goroutine uses at a time:
+// pipeline.go calls the files below it; each of those calls only lines above its own. What one
+// reply does not answer becomes an execution (package task/execution), which reaches its agent and its
+// caller through agent.go and caller.go. Messages about work that an earlier one began are answered by package task, from the
+// record, which its caller alone may ask for (R2); it reaches the pipeline through exchange.go.
 //
-//	run.go follow.go                 hears the agent, adds up, goes on when its answer ends early
-//	waiting.go telling.go            one answer, or a stream, for its caller
-//	asking.go question.go            what the agent asks, and the message that answers it
-//	keeping.go                       the run on record and without its caller
-//
-// Inside Exchange, and inside Next and Close of the stream that it returned, the run is its
-// caller's. handOver gives it to a worker and is the last thing that the giver does with it.
-// Other requests send it control messages, and read its record, which each writer swaps.
-//
-// Messages about work that an earlier one began are answered from its record (package
-// task/store), which its caller alone may ask for (R2):
-//
-//	task.go watch.go                 get, list, cancel, subscribe; told from the record, or by the agent
-//	push.go                          webhooks (package webhook), also for a lost replica (package task): the task
-//	                                 as a whole is posted first, since what was posted is not known
-//	pass.go news.go hearing.go       what only one protocol has; notifications across revisions of MCP
-//	signal.go                        rollbacks, and decisions of humans (packages rollback, webhook)
+//	pass.go                          what only one protocol has; rollbacks, and decisions of humans
+//	news.go                          notifications across revisions of MCP
 //
 // A protocol takes part in signals with its codec (translators.Signaler), its server, which
 // submits the token with the rest of the evidence (transport.Submitted), and its dialer. A

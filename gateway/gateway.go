@@ -155,6 +155,9 @@ func New(settings Settings, deps Deps) (*Gateway, error) {
 	g.executions = execution.New(execution.Deps{
 		Tasks: g.tasks.Store, Webhooks: g.hooks, Workers: g.workers, Lifecycle: g.Lifecycle, Now: g.Now, NewID: g.NewID, Logger: g.Logger, Replica: g.instance,
 	})
+	g.tasks.Deps = task.Deps{
+		Executions: g.executions, Webhooks: g.hooks, Workers: g.workers, Now: g.Now, NewID: g.NewID, Logger: g.Logger, Replica: g.instance,
+	}
 	g.tasks.Failover = task.NewFailover(task.FailoverDeps{
 		Tasks: g.tasks.Store, Entries: deps.Entries, Webhooks: g.hooks, Workers: g.workers, Follow: g.followInPlace, Replica: g.instance, Now: deps.Now, Logger: deps.Logger,
 	})
@@ -201,9 +204,7 @@ func (g *Gateway) startWorkers(total, perCaller int) error {
 		Entries: g.Entries, Replies: g.Answers, Replica: g.instance, Now: g.Now, Logger: g.Logger,
 		StatusTime: g.statusTime, Workers: g.workers, Queues: g.controlReaders,
 	})
-	g.tasks = &task.Service{
-		Store: tasks, Reader: task.Reader{Registry: g.Registry},
-	}
+	g.tasks = &task.Service{Store: tasks, Reader: task.Reader{Registry: g.Registry}}
 	return nil
 }
 

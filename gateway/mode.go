@@ -1,11 +1,21 @@
 package gateway
 
 import (
+	"cmp"
+	"strconv"
+	"strings"
 	"time"
 
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/attest"
+	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/task/execution"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/policy/limit"
+	"github.com/aepb/aepb-gateway/policy/membership"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/inbody"
 	"github.com/aepb/aepb-gateway/translators/stream"
 )
 
@@ -24,9 +34,7 @@ func (x *request) history() []canonical.Content {
 	if x.record != nil {
 		history = append(history, x.record.Task.History...)
 	}
-	if x.prior != nil {
-		history = append(history, execution.Question(x.prior.Task.ID, x.prior.Round, stream.Inputs(&x.prior.Task)))
-	}
+	history = x.input.History(history)
 	if turn := x.turn(); turn != nil {
 		history = append(history, *turn)
 	}
@@ -177,4 +185,259 @@ func (x *request) verbatim() bool {
 // ends. Until it has named that, it cannot be told to stop.
 func (x *request) names() bool {
 	return x.in.Call.Agent != "" && x.message.Op == canonical.OpInvoke && x.mode.AgentStreams == translators.StreamsTask
+}
+
+// subject is for whom the exchange is.
+func (x *request) subject() attest.Subject {
+	return attest.Subject{
+		Caller: x.in.Call.Caller, Holder: x.in.Holder, Entrance: x.in.Call.Entrance, Version: x.settings.Version, Permit: x.in.Permit,
+		Unattested: len(x.in.Evidence.Sources) == 0 && !x.attested, ByRole: x.in.ByRole, Gateway: x.in.Evidence.Path.Hops() > 0,
+	}
+}
+
+// stream is the caller's stream, for its evidence.
+func (x *request) stream() attest.Stream {
+	return attest.Stream{Subject: x.subject(), Workflow: x.lineage.Workflow, Pair: x.pairBack()}
+}
+
+// pair is the protocols of the way to the agent, and pairBack of that to the caller.
+func (x *request) pair() attest.Pair {
+	return attest.Pair{From: x.in.Source.Info().Binding, To: x.to.Codec.Info().Binding, HashForm: hashForm(x)}
+}
+
+func (x *request) pairBack() attest.Pair {
+	p := x.pair()
+	p.From, p.To = p.To, p.From
+	return p
+}
+
+// afterRequest is what a message of the same execution comes after: the latest request,
+// else what its caller sent.
+func (x *request) afterRequest() []ect.ID {
+	if id := x.trail.Request(); id != "" {
+		return []ect.ID{id}
+	}
+	return x.lineage.Parents
+}
+
+// received is the tokens that came with what the agent said.
+func (x *request) received(tokens []string, own ect.Check) attest.Received {
+	reply := membership.Reply{Workflow: x.lineage.Workflow, Agent: x.to.Agent.ID, Gateway: x.settings.rules.IsGateway}
+	if x.to.Via != nil {
+		reply.Agent = x.to.Via.Peer.ID
+	}
+	return attest.Received{Subject: x.subject(), Tokens: tokens, Check: own, Reply: reply, Agent: x.to.Agent.Name, Replier: x.replier(), Requests: x.keptRequests()}
+}
+
+func (x *request) keptRequests() []ect.ID {
+	switch {
+	case x.record == nil:
+		return nil
+	case len(x.record.Requests) == 0 && x.record.Last != "":
+		return []ect.ID{x.record.Last}
+	default:
+		return x.record.Requests
+	}
+}
+
+// replier is in whose share the tokens of a reply count: that of the agent or gateway
+// that sent them. Their issuers may know nothing of it.
+func (x *request) replier() string {
+	switch {
+	case x.to.Via != nil:
+		return limit.Identity(string(x.to.Via.Peer.ID))
+	case x.to.Agent.ID != "":
+		return limit.Identity(string(x.to.Agent.ID))
+	default:
+		return limit.Identity("agent " + label(x.to.Agent)) // no identity has a space
+	}
+}
+
+// hashForm names how the messages of the two protocols were hashed, where it is
+// not octet by octet (R5). It is said of the protocol that has evidence inside
+// its messages; the other one's are hashed as they are.
+// Where both have, in two ways, it is both.
+func hashForm(x *request) string {
+	form := ""
+	if h := translators.HasherOf(x.to.Codec); h != nil {
+		form = h.HashForm()
+	}
+	if h := translators.HasherOf(x.in.Source); h != nil {
+		form = h.HashForm()
+	}
+	if x.callerInside() || x.agentInside() {
+		form = strings.TrimSpace(form + " " + inbody.HashForm)
+	}
+	return form
+}
+
+// choice is what was chosen, of what, and why.
+func (x *request) choice() (chosen string, candidates []string, reason string) {
+	for _, e := range x.to.Agent.Endpoints {
+		candidates = append(candidates, string(e.Binding)+" priority "+strconv.Itoa(e.Rank()))
+	}
+	for _, b := range x.to.Agent.Beyond {
+		candidates = append(candidates, string(b))
+	}
+	if x.to.Via != nil {
+		if len(candidates) == 0 {
+			candidates = []string{string(x.to.Via.To)}
+		}
+		return string(x.to.Via.To), candidates, "served by " + string(x.to.Via.Peer.ID) + " as " + string(x.to.Via.From) + " to " + string(x.to.Via.To)
+	}
+	chosen = string(x.to.Codec.Info().Binding)
+	if chosen == string(x.in.Source.Info().Binding) {
+		return chosen, candidates, "the caller's own protocol"
+	}
+	return chosen, candidates, "the lowest priority of what both the agent and this gateway speak"
+}
+
+// first is the first ECT of the workflow, as far as it is known: the oldest that
+// the caller showed, else what came before, else our own.
+func (x *request) first() ect.ID {
+	var oldest ect.Verified
+	for _, list := range [...][]ect.Verified{x.in.Evidence.Sources, x.in.Evidence.Parents} {
+		for _, v := range list {
+			if oldest.ID() == "" || v.IssuedAt() < oldest.IssuedAt() || (v.IssuedAt() == oldest.IssuedAt() && len(v.Claims().Parents) == 0) {
+				oldest = v
+			}
+		}
+	}
+	switch {
+	case oldest.ID() != "":
+		return oldest.ID()
+	case len(x.lineage.Parents) > 0:
+		return x.lineage.Parents[0]
+	default:
+		return x.trail.Request()
+	}
+}
+
+// callerInside: the caller is such a peer, and its protocol has a place for them.
+func (x *request) callerInside() bool {
+	return x.settings.rules.Embeds(x.in.Call.Caller.ID, x.in.Source, x.in.Call.Wire.Form)
+}
+
+// agentInside is the same of the agent that is asked.
+func (x *request) agentInside() bool {
+	return x.settings.rules.Embeds(x.reader(), x.to.Codec, x.route.Endpoint.Form)
+}
+
+// heardInside takes an agent's tokens out of its reply.
+func (x *request) heardInside(reply transport.Reply) (transport.Reply, error) {
+	if reply.Events != nil || !x.agentInside() {
+		return reply, nil
+	}
+	wire := reply.Wire
+	wire.Re = cmp.Or(wire.Re, canonical.OpInvoke)
+	wire, tokens, err := attest.TakeTokens(x.to.Codec, wire, reply.Evidence)
+	if err != nil {
+		return reply, &transport.BadReplyError{Agent: x.to.Agent.Name, Reason: "the ECTs in its body are malformed, or not those in its header"}
+	}
+	if len(tokens) > 0 {
+		reply.Wire.Body, reply.Evidence = wire.Body, tokens
+	}
+	return reply, nil
+}
+
+// heardEvent takes an agent's tokens out of an event.
+func (x *request) heardEvent(wire translators.Wire) (translators.Wire, []string, error) {
+	if !x.agentInside() {
+		return wire, nil, nil
+	}
+	like := wire
+	like.Re = cmp.Or(like.Re, canonical.OpInvoke)
+	like, tokens, err := attest.TakeTokens(x.to.Codec, like, nil)
+	if err != nil {
+		return wire, nil, &transport.BadReplyError{Agent: x.to.Agent.Name, Reason: "the ECTs in an event of its stream are malformed"}
+	}
+	if len(tokens) > 0 {
+		wire.Body = like.Body
+	}
+	return wire, tokens, nil
+}
+
+// brief leaves out the history of a task that its caller did not ask for (A2A,
+// historyLength).
+func (x *request) brief(m *canonical.Message) {
+	if x.verbatim() {
+		return
+	}
+	shorten := func(t *canonical.Task) *canonical.Task {
+		if t == nil || len(t.History) == 0 {
+			return t
+		}
+		short := *t
+		short.History = x.shortened(t.History)
+		return &short
+	}
+	switch body := m.Body.(type) {
+	case *canonical.Result:
+		if task := shorten(body.Task); task != body.Task {
+			short := *body
+			short.Task, m.Body = task, &short
+		}
+	case *canonical.Event:
+		if task := shorten(body.Task); task != body.Task {
+			short := *body
+			short.Task, m.Body = task, &short
+		}
+	case *canonical.TaskList:
+		for i := range body.Tasks {
+			body.Tasks[i] = *shorten(&body.Tasks[i])
+		}
+	}
+}
+
+// pose says what a task asks in the way of a caller who is asked in forms.
+func (x *request) pose(m *canonical.Message) {
+	result, ok := m.Body.(*canonical.Result)
+	if !ok || result.Task == nil || x.mode.Relay || x.mode.Asking == translators.AskNone || x.mode.Asking == translators.AskTask {
+		return
+	}
+	state := result.Task.Status.State
+	if !stream.Settled(state) || state.Terminal() {
+		return
+	}
+	asks, asking := *result, *result.Task
+	asking.Inputs = stream.Forms(stream.Inputs(&asking))
+	asks.Task, m.Body = &asking, &asks
+}
+
+// herald is what knows how news is asked for; nil: the two sides have no such in common.
+func (x *request) herald() translators.Herald {
+	herald := x.in.Features.Notifier
+	if herald == nil || x.in.Call.Agent == "" || x.to.Via != nil || !x.in.Call.Entrance.Native() || !x.mode.Relay {
+		return nil
+	}
+	return herald
+}
+
+// hears: the caller's stream is open for news, and may be silent for long.
+func (x *request) hears() bool {
+	herald, native := x.herald(), canonical.Native{}
+	if asked, ok := x.message.Body.(*canonical.Native); ok {
+		native = *asked
+	}
+	if x.listens() || herald == nil || x.message.Op != canonical.OpNative {
+		return x.listens()
+	}
+	news, _ := herald.Wants(&native)
+	return news != nil && news.Verb == translators.NewsListen
+}
+
+// listens: the caller wants to hear what the agent says without being asked (MCP
+// before 2026-07-28). Nothing ends that but one of the two. Other protocols have
+// forms whose requests bear no id.
+func (x *request) listens() bool {
+	tells := x.in.Features.Notifier != nil
+	return tells && x.message.Op == canonical.OpNative && len(x.in.WireID) == 0
+}
+
+// label is an agent in metrics: callers can name documents without end.
+func label(a directory.Agent) string {
+	if a.Name != "" && !a.Listed() {
+		return "document"
+	}
+	return a.Name
 }

@@ -5,62 +5,16 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/mcpbridge"
 	"github.com/aepb/aepb-gateway/gateway/outbound"
-	"github.com/aepb/aepb-gateway/gateway/task/store"
+	"github.com/aepb/aepb-gateway/gateway/task/execution"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
-
-// sessionsOf keeps what sessions subscribe to.
-func sessionsOf(g *Gateway) mcpbridge.Sessions {
-	return mcpbridge.Sessions{Tasks: g.tasks.Store, Entries: g.Entries, Now: g.Now}
-}
-
-// sessionKey names what the caller's session subscribes to at the agent.
-func (x *request) sessionKey() store.EntryKey {
-	return mcpbridge.KeyOf(x.in.Call.Session, x.to.Agent.Name, x.owner())
-}
-
-// herald is what knows how news is asked for; nil: the two sides have no such in common.
-func (x *request) herald() translators.Herald {
-	herald := x.in.Features.Notifier
-	if herald == nil || x.in.Call.Agent == "" || x.to.Via != nil || !x.in.Call.Entrance.Native() || !x.mode.Relay {
-		return nil
-	}
-	return herald
-}
-
-// hears: the caller's stream is open for news, and may be silent for long.
-func (x *request) hears() bool {
-	herald, native := x.herald(), canonical.Native{}
-	if asked, ok := x.message.Body.(*canonical.Native); ok {
-		native = *asked
-	}
-	if x.listens() || herald == nil || x.message.Op != canonical.OpNative {
-		return x.listens()
-	}
-	news, _ := herald.Wants(&native)
-	return news != nil && news.Verb == translators.NewsListen
-}
-
-// listens: the caller wants to hear what the agent says without being asked (MCP
-// before 2026-07-28). Nothing ends that but one of the two. Other protocols have
-// forms whose requests bear no id.
-func (x *request) listens() bool {
-	tells := x.in.Features.Notifier != nil
-	return tells && x.message.Op == canonical.OpNative && len(x.in.WireID) == 0
-}
-
-// asksIn reports whether the agent, which can be reached, asks in its replies, or else
-// in streams, where it may say something without being asked.
-func (g *Gateway) asksIn(ctx context.Context, x *request, replies bool) bool {
-	asker := x.to.Features.Asker
-	return asker != nil && x.mode.Relay && g.choose(ctx, x) == nil && (asker.Asks(x.route.Endpoint.Version, x.route.Endpoint.Form) == translators.AskReply) == replies
-}
 
 // news answers a request for news where the agent's revision asks for it in
 // another way than the caller's. False: they agree, or this is none.
@@ -207,74 +161,313 @@ func (g *Gateway) hearken(ctx context.Context, x *request, herald translators.He
 	return g.executions.Subscribe(ctx, g.work(x), x.afterRequest(), h, h.wants.Quiet())
 }
 
-// subscriber is such a caller, for its execution.
-type subscriber struct{ x *request }
+// hearing is what an agent says without being asked to a caller whose revision
+// asks for it in another way: one request for news after the other, since either
+// side may end each, and what is wanted may change. A request that takes the
+// place of another is answered before that one is given up: nothing is missed.
+type hearing struct {
+	g        *Gateway
+	x        *request // of the caller's stream: read, and never changed
+	herald   translators.Herald
+	offers   translators.News
+	wants    translators.News
+	changing bool // the session may want something else later
 
-// First implements [execution.Subscriber].
-func (s subscriber) First() *canonical.Native {
-	first, _ := s.x.herald().Frame(s.x.hearer.Hearer)
-	return first
+	sealed  *transport.Sealed // the first request
+	now     *ear              // which is heard
+	next    *ear              // which will be, once it is answered
+	wait    time.Duration     // before the next request; zero: none is due
+	due     bool
+	changes chan mcpbridge.Subscriptions
+	end     context.CancelFunc
 }
 
-// Last implements [execution.Subscriber].
-func (s subscriber) Last() *canonical.Message {
-	x := s.x
-	_, last := x.herald().Frame(x.hearer.Hearer)
-	if last == nil {
+// ear is one request for news, as long as it is open.
+type ear struct {
+	*outbound.Reader
+	told  translators.News // what of it the agent will tell; known with the reply
+	whole ect.StreamHash
+}
+
+// reader is what reads its stream; nil of nil.
+func (e *ear) reader() *outbound.Reader {
+	if e == nil {
 		return nil
 	}
-	return &canonical.Message{
-		Op: x.message.Op, Phase: canonical.PhaseResponse, Body: last,
-		Origin: canonical.Origin{Binding: x.in.Source.Info().Binding, Version: x.message.Origin.Version},
-	}
+	return e.Reader
 }
 
-// Translate implements [execution.Subscriber].
-func (s subscriber) Translate(e *canonical.Event) bool {
-	if e.Native == nil {
-		return len(s.x.hearer.ID) == 0
-	}
-	e.Native = s.x.herald().Retell(e.Native, s.x.hearer.Hearer)
-	return e.Native != nil
-}
-
-// level sees to it that the caller hears the agent's log from the level on that it
-// wants, where one side says that once, and the other with every request.
-func (g *Gateway) level(ctx context.Context, x *request) (*canonical.Message, error) {
-	herald := x.herald()
-	if herald == nil || x.message.Origin.Version == x.route.Endpoint.Version || x.route.Description == nil || !herald.Offers(x.route.Description).Log {
-		return x.message, nil
-	}
-	wanted := translators.News{Verb: translators.NewsLevel, Level: x.message.Preferences.LogLevel}
-	said, heard := herald.Ask(x.message.Origin.Version, wanted), herald.Ask(x.route.Endpoint.Version, wanted)
-	switch {
-	case said != nil && heard == nil && wanted.Level == "" && x.in.Call.Session != "":
-		w, err := sessionsOf(g).Load(ctx, x.sessionKey())
-		if err != nil || w.Level == "" {
-			return x.message, err
+// prepare finds out what is wanted, and what of that the agent will tell.
+func (h *hearing) prepare(ctx context.Context, wanted translators.News) error {
+	h.wants = wanted.Among(h.offers)
+	if h.changing {
+		w, err := sessionsOf(h.g).Load(ctx, h.x.sessionKey())
+		if err != nil {
+			return err
 		}
-		louder := *x.message
-		louder.Preferences.LogLevel = w.Level
-		return &louder, nil
-	case said == nil && heard != nil && wanted.Level != "":
-		return x.message, g.turnUp(ctx, x, heard)
+		h.wants = h.with(w)
 	}
-	return x.message, nil
-}
-
-// turnUp tells an agent from which level on its log is wanted, before the request
-// that wants it. What it refuses costs the log and nothing else. Of requests of one
-// caller at the same time the last one's level holds.
-func (g *Gateway) turnUp(ctx context.Context, x *request, asking *canonical.Native) error {
-	m := *x.message
-	m.Op, m.Body, m.Preferences = canonical.OpNative, asking, canonical.Preferences{CanAnswer: x.route.Endpoint.Asked}
-	own := x.derive(&m)
-	sealed, err := g.agent(own).Seal(ctx, &m)
-	if err == nil {
-		_, _, _, err = g.agent(own).acknowledged(ctx, sealed)
+	if h.wants.Quiet() {
+		h.g.lineage(h.x)
+		return h.x.in.Permit.Carry(h.x.route.Security(h.x.in.Call.Agent != ""))
 	}
-	if _, refused := errors.AsType[*canonical.Error](err); refused {
+	sealed, _, err := h.g.request(ctx, h.x.saying(h.x.instead(h.herald.Ask(h.x.route.Endpoint.Version, h.wants))))
+	if err != nil {
+		return err
+	}
+	if h.sealed, h.due = &sealed, true; h.changing {
+		return nil // nobody waits to be told what is agreed
+	}
+	first := h.listen(ctx)
+	got, err := first.Next(ctx, h.x.route.Endpoint.Timeout)
+	if errors.Is(err, outbound.ErrNothingYet) {
+		err = &transport.TimeoutError{Agent: h.x.to.Agent.Name, After: h.x.route.Endpoint.Timeout}
+	}
+	if err != nil {
+		first.reader().Stop()
+		return err
+	}
+	if got.Reply.Events == nil { // it never says anything
+		first.reader().Stop()
+		h.wants = translators.News{Verb: translators.NewsListen}
 		return nil
 	}
-	return err
+	h.now, h.wants = first, first.told
+	return nil
+}
+
+// with is what a session wants of what there is.
+func (h *hearing) with(w mcpbridge.Subscriptions) translators.News {
+	all := translators.News{Verb: translators.NewsListen, Tools: true, Prompts: true, Resources: true, URIs: w.URIs}
+	return all.Among(h.offers)
+}
+
+// listen begins to ask for what is wanted.
+func (h *hearing) listen(ctx context.Context) *ear {
+	e, wants, sealed := &ear{}, h.wants, h.sealed
+	h.sealed, h.due = nil, false
+	e.Reader = outbound.StartReader(context.WithoutCancel(ctx), func(ctx context.Context) (transport.Reply, error) {
+		reply, err := h.ask(ctx, wants, sealed)
+		if err == nil && reply.Events != nil {
+			e.told, err = h.more(ctx, wants)
+		}
+		if err != nil {
+			outbound.CloseReply(reply)
+		}
+		return reply, err
+	})
+	return e
+}
+
+// own is an exchange for one message of ours.
+func (h *hearing) own() *request {
+	return h.x.derive(h.x.message)
+}
+
+func (h *hearing) seal(ctx context.Context, own *request, news translators.News) (transport.Sealed, error) {
+	m := &canonical.Message{
+		Op: canonical.OpNative, Phase: canonical.PhaseRequest, Body: h.herald.Ask(own.route.Endpoint.Version, news),
+		Origin: own.message.Origin, Trace: own.message.Trace,
+	}
+	m.Preferences.CanAnswer = own.route.Endpoint.Asked
+	return h.g.agent(own).Seal(ctx, m)
+}
+
+// ask sends one request for news.
+func (h *hearing) ask(ctx context.Context, wants translators.News, first *transport.Sealed) (transport.Reply, error) {
+	own := h.own()
+	if first == nil {
+		sealed, err := h.seal(ctx, own, wants)
+		if err != nil {
+			return transport.Reply{}, err
+		}
+		first = &sealed
+	}
+	reply, err := h.g.agent(own).Send(ctx, *first, own.route.Endpoint.Timeout)
+	if err == nil {
+		_, err = h.g.agent(own).Prove(ctx, reply)
+	}
+	return reply, err
+}
+
+const (
+	newsAgain   = time.Second      // before an agent is asked for news again
+	newsLongest = 30 * time.Second // and again
+)
+
+var _ transport.Events = (*hearing)(nil)
+
+// more asks for what is asked apart: which resources. Those that the agent
+// refuses it will not tell of.
+func (h *hearing) more(ctx context.Context, wants translators.News) (translators.News, error) {
+	version := h.x.route.Endpoint.Version
+	whole := h.herald.Ask(version, wants)
+	uris := slices.Clone(wants.URIs)
+	for _, uri := range wants.URIs {
+		one := translators.News{Verb: translators.NewsMore, URIs: []string{uri}}
+		if apart := h.herald.Ask(version, one); apart == nil || apart.Method == whole.Method {
+			break // it was asked for all of them at once
+		}
+		own := h.own()
+		sealed, err := h.seal(ctx, own, one)
+		if err == nil {
+			_, _, _, err = h.g.agent(own).acknowledged(ctx, sealed)
+		}
+		if _, refused := errors.AsType[*canonical.Error](err); refused {
+			uris = slices.DeleteFunc(uris, func(u string) bool { return u == uri })
+		} else if err != nil {
+			return wants, err
+		}
+	}
+	wants.URIs = uris
+	return wants, nil
+}
+
+// Next waits for the next piece of news.
+func (h *hearing) Next(ctx context.Context) (transport.Event, error) {
+	h.attend(ctx)
+	for {
+		var again <-chan time.Time
+		if h.due && h.next == nil {
+			again = time.After(h.wait)
+		}
+		select {
+		case got, ok := <-h.now.reader().Out():
+			if event, ok, err := h.hear(ctx, h.now, got, ok); ok || err != nil {
+				return event, err
+			}
+		case got, ok := <-h.next.reader().Out():
+			if err := h.answered(got, ok); err != nil {
+				return transport.Event{}, err
+			}
+		case w := <-h.changes:
+			h.change(w)
+		case <-again:
+			h.wait = min(max(newsAgain, 2*h.wait), newsLongest)
+			h.next = h.listen(ctx)
+		case <-ctx.Done():
+			return transport.Event{}, ctx.Err()
+		}
+	}
+}
+
+// change asks for what is wanted from now on.
+func (h *hearing) change(w mcpbridge.Subscriptions) {
+	wants := h.with(w)
+	if wants.Same(h.wants) {
+		return
+	}
+	h.next.reader().Stop()
+	h.next, h.wants, h.wait = nil, wants, 0
+	if h.due = !wants.Quiet(); !h.due {
+		h.now.reader().Stop()
+		h.now = nil
+	}
+}
+
+// answered takes the answer to a request that is to take the place of another.
+func (h *hearing) answered(got outbound.Incoming, open bool) error {
+	next := h.next
+	h.next = nil
+	switch {
+	case open && got.Err == nil && got.Reply.Events != nil:
+		h.now.reader().Stop()
+		h.now, h.wait = next, 0
+		return nil
+	case open && got.Err == nil && len(got.Reply.Wire.Body) == 0:
+		next.reader().Stop() // it has no stream
+	case open && got.Err == nil:
+		next.reader().Stop()
+		m, err := h.g.agent(h.own()).decode(got.Reply.Wire, canonical.OpNative)
+		if err != nil {
+			return err
+		}
+		refused, ok := m.Body.(*canonical.Error)
+		h.due = ok && execution.IsPassing(refused.Code) // else it has nothing to say of its own accord
+	default:
+		next.reader().Stop()
+		h.due = true
+	}
+	return nil
+}
+
+// hear takes one thing that an agent said; false: it is no news.
+func (h *hearing) hear(ctx context.Context, e *ear, got outbound.Incoming, open bool) (transport.Event, bool, error) {
+	if broken := !open || got.Err != nil; broken {
+		h.lost()
+		return transport.Event{}, false, nil
+	}
+	own := h.own()
+	wire := got.Event.Wire
+	if len(wire.Body) == 0 {
+		_, err := h.g.attest.Receive(ctx, own.trail, own.received(got.Event.Evidence, ect.Check{Purpose: ect.Reply, Body: e.whole.Sum()}))
+		return transport.Event{}, false, err
+	}
+	e.whole.Add(wire.Octets())
+	wire.Event = true
+	m, err := h.g.agent(own).decode(wire, canonical.OpNative)
+	if _, unread := errors.AsType[*translators.UnreadableNoticeError](err); unread {
+		return transport.Event{}, false, nil
+	}
+	if err != nil {
+		return transport.Event{}, false, err
+	}
+	event, ok := m.Body.(*canonical.Event)
+	switch {
+	case !ok: // it has ended what it says
+		h.lost()
+		return transport.Event{}, false, nil
+	case event.Ask != nil:
+		return transport.Event{}, false, h.refuse(ctx, own, event.Ask)
+	}
+	return transport.Event{Wire: wire}, true, nil
+}
+
+// lost: nobody is heard any more, and somebody has to be.
+func (h *hearing) lost() {
+	h.now.reader().Stop()
+	h.now, h.due, h.wait = nil, true, max(h.wait, newsAgain)
+}
+
+// refuse answers a question: nobody who only listens can be asked.
+func (h *hearing) refuse(ctx context.Context, own *request, ask *canonical.Ask) error {
+	m := &canonical.Message{Op: canonical.OpAnswer, Phase: canonical.PhaseRequest, Origin: own.message.Origin, Body: &canonical.Reply{
+		ID: ask.ID, Failure: &canonical.Error{Code: canonical.CodeNoMethod, Message: "nobody can be asked here"},
+	}}
+	sealed, err := h.g.agent(own).Seal(ctx, m)
+	if err != nil {
+		return err
+	}
+	reply, _ := h.g.agent(own).Send(ctx, sealed, own.route.Endpoint.Timeout) // the caller hears nothing, or this
+	outbound.CloseReply(reply)
+	return nil
+}
+
+// attend begins to watch what the session wants.
+func (h *hearing) attend(ctx context.Context) {
+	if !h.changing || h.changes != nil {
+		return
+	}
+	h.changes = make(chan mcpbridge.Subscriptions)
+	ctx, h.end = context.WithCancel(context.WithoutCancel(ctx))
+	watching := h.g.workers.GoFor(h.x.owner(), 0, func(life context.Context) {
+		ctx, stop := context.WithCancel(ctx)
+		defer stop()
+		defer context.AfterFunc(life, stop)()
+		sessionsOf(h.g).Watch(ctx, h.x.sessionKey(), h.changes)
+	})
+	if watching != nil {
+		h.end()
+	}
+}
+
+// Close gives back what is open.
+func (h *hearing) Close() error {
+	if h.end != nil {
+		h.end()
+	}
+	h.next.reader().Stop()
+	h.now.reader().Stop()
+	h.now, h.next, h.due = nil, nil, false
+	return nil
 }

@@ -2,16 +2,20 @@ package gateway
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 
+	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/attest"
-	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/mcpbridge"
 	"github.com/aepb/aepb-gateway/gateway/outbound"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/policy"
+	"github.com/aepb/aepb-gateway/policy/membership"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/rollback"
 )
 
 // pass carries what only one protocol has, and what answers or stops what is
@@ -49,7 +53,7 @@ func (g *Gateway) pass(ctx context.Context, x *request) (transport.Answer, error
 		if ctx, err = g.register(ctx, x); err != nil {
 			return transport.Answer{}, err
 		}
-		if answered, answer, err := g.resume(ctx, x); answered || err != nil {
+		if answered, answer, err := g.tasks.Resume(ctx, g.exchange(x)); answered || err != nil {
 			return answer, err
 		}
 	}
@@ -66,38 +70,6 @@ func (g *Gateway) pass(ctx context.Context, x *request) (transport.Answer, error
 		err = g.heeded(x, reply)
 	}
 	return transport.Answer{Evidence: x.trail.Tokens()}, err
-}
-
-// ownCard puts our card in place of the extended card that an agent answers with
-// (A2A 3.1.11): the same skills at our URLs, cleaned as every description is (R9).
-// Any other reply stays as it is; a *transport.BadReplyError: there is no card in it.
-func (x *request) ownCard(m *canonical.Message) (*canonical.Message, error) {
-	if x.in.Call.Card == nil {
-		return m, nil
-	}
-	bad := &transport.BadReplyError{Agent: x.to.Agent.Name, Reason: "not a card in answer to the request for its extended card"}
-	if m == nil {
-		return nil, bad // it answers with a stream
-	}
-	said, ok := m.Body.(*canonical.Native)
-	if !ok {
-		return m, nil
-	}
-	decoded, err := x.to.Codec.Decode(translators.Wire{Binding: x.to.Codec.Info().Binding, Media: x.to.Codec.Info().Media[0], Body: said.Result, Re: canonical.OpDescribe})
-	if err != nil {
-		return nil, bad
-	}
-	description, ok := decoded.Body.(*canonical.Description)
-	if !ok {
-		return nil, bad
-	}
-	clean, _ := directory.Clean(*description)
-	card, err := x.in.Call.Card(&clean)
-	if err != nil {
-		return nil, bad
-	}
-	m.Body = &canonical.Native{Result: card}
-	return m, nil
 }
 
 // heeded: what an agent says of an answer, or of a wish to stop, is no refusal.
@@ -136,42 +108,6 @@ func (x *request) noCounterpart() error {
 	return x.in.Permit.Judge(attest.Judged([]canonical.Loss{loss}))
 }
 
-// snapshot is what a reply brings that its caller can read later.
-type snapshot struct {
-	task      string // by which it is known to its caller
-	artifacts []canonical.Artifact
-}
-
-// label gives what came of a task the names under which its caller can read it
-// later, and takes note of it.
-func (x *request) label(m *canonical.Message) {
-	librarian := x.in.Features.Librarian
-	result, answers := m.Body.(*canonical.Result)
-	if librarian == nil || !answers || result.Task == nil || len(result.Task.Artifacts) == 0 || x.mode.Relay || x.in.Call.Agent == "" || !x.in.Call.Entrance.Native() {
-		return
-	}
-	named, task := *result, *result.Task
-	id := task.ID
-	if x.record != nil {
-		id = x.record.Task.ID // by which it is known to its caller
-	}
-	if id == "" || len(id) > store.MaxTaskID {
-		return
-	}
-	task.Artifacts = slices.Clone(task.Artifacts)
-	for i := range task.Artifacts {
-		a := &task.Artifacts[i]
-		a.Parts = slices.Clone(a.Parts)
-		for n := range a.Parts {
-			if a.ID != "" && librarian.Embeds(&a.Parts[n]) {
-				a.Parts[n].URI, a.Parts[n].Form = mcpbridge.ArtifactURI(x.to.Agent.Name, id, a.ID, n), canonical.FormEmbedded
-			}
-		}
-	}
-	named.Task, m.Body = &task, &named
-	x.snapshot = &snapshot{id, result.Task.Artifacts}
-}
-
 // look answers a caller who looks for what was made for it: itself, because only
 // here is known what of an agent's work is whose. False: it asks something else.
 func (g *Gateway) look(ctx context.Context, x *request) (answer transport.Answer, done bool, err error) {
@@ -198,7 +134,7 @@ func (g *Gateway) look(ctx context.Context, x *request) (answer transport.Answer
 		read, err = mcpbridge.Artifacts{Tasks: g.tasks.Store}.Read(ctx, x.to.Agent.Name, seeking.URI, x.keyOf)
 		if err == nil {
 			showing.Contents, m.Losses = read.Contents, read.Losses
-			x.lineage.Workflow, x.lineage.Parents = read.Workflow, x.behind(&store.Record{Proof: store.Proof{Last: read.Last}})
+			x.lineage.Workflow, x.lineage.Parents = read.Workflow, x.since(&store.Record{Proof: store.Proof{Last: read.Last}})
 		}
 	default:
 		showing.Holdings, showing.Next, err = mcpbridge.Artifacts{Tasks: g.tasks.Store}.List(ctx, x.keyOf("").Group, x.to.Agent.Name, seeking.Cursor)
@@ -210,3 +146,137 @@ func (g *Gateway) look(ctx context.Context, x *request) (answer transport.Answer
 	out, err := g.translate(ctx, x, g.caller(x).translation(m, x.lineage.Parents))
 	return x.answer(out), true, err
 }
+
+// unquoted reads an id that is a text; "": it is something else.
+func unquoted(raw json.RawMessage) string {
+	var id string
+	if err := json.Unmarshal(raw, &id); err != nil {
+		return ""
+	}
+	return id
+}
+
+// undoing puts the form of rollbacks over HTTP in place of a protocol that has
+// none of its own, where the agent can be asked that way.
+func (g *Gateway) undoing(x *request) {
+	if x.message.Op != canonical.OpRollback || x.to.Codec == nil || x.to.Via != nil || g.Network.Rollbacks[x.to.Codec.Info().Binding] == nil {
+		return
+	}
+	x.to.Codec = rollback.Over(x.to.Codec)
+	x.to.Features = translators.FeaturesOf(x.to.Codec)
+}
+
+// asksIn reports whether the agent, which can be reached, asks in its replies, or else
+// in streams, where it may say something without being asked.
+func (g *Gateway) asksIn(ctx context.Context, x *request, replies bool) bool {
+	asker := x.to.Features.Asker
+	return asker != nil && x.mode.Relay && g.choose(ctx, x) == nil && (asker.Asks(x.route.Endpoint.Version, x.route.Endpoint.Form) == translators.AskReply) == replies
+}
+
+// signal carries a message that is a token (canonical.Signal) to whom it is for.
+func (g *Gateway) signal(ctx context.Context, x *request) (transport.Answer, error) {
+	token, err := g.admission.Signal(ctx, x.in, x.settings.rules)
+	if err != nil {
+		return transport.Answer{}, err
+	}
+	if x.message.Op == canonical.OpDecision {
+		return g.decide(ctx, x, token)
+	}
+	return g.relaySignal(ctx, x, token)
+}
+
+// decide tells a human's decision to those who wait for it; where nobody has
+// said so, to the agent that it is addressed to (AEPB, HITL Callback
+// Registration).
+func (g *Gateway) decide(ctx context.Context, x *request, token ect.Verified) (transport.Answer, error) {
+	said, _ := x.message.Body.(*canonical.Signal)
+	waiting, err := g.callbacks.Of(ctx, token.Workflow())
+	if err != nil {
+		return transport.Answer{}, err
+	}
+	if len(waiting) == 0 || x.in.Call.Agent == "" {
+		return g.relaySignal(ctx, x, token)
+	}
+	for _, w := range waiting {
+		if w.Caller == token.Issuer() { // R23
+			return transport.Answer{}, &policy.Forbidden{Agent: x.to.Agent.Name, Reason: "who asks for an approval does not give it"}
+		}
+	}
+	fresh, err := g.callbacks.Decide(ctx, said, token)
+	if err != nil {
+		return transport.Answer{}, err
+	}
+	if fresh {
+		g.callbacks.Announce(ctx, said, waiting)
+	}
+	x.lineage.Workflow = token.Workflow()
+	m := &canonical.Message{
+		Op: x.message.Op, Phase: canonical.PhaseResponse, Body: &canonical.Done{}, Correlation: canonical.Correlation{WireID: x.in.WireID},
+	}
+	if x.in.WireID == nil {
+		return transport.Answer{}, nil
+	}
+	out, err := g.translate(ctx, x, g.caller(x).translation(m, []ect.ID{token.ID()}))
+	return x.answer(out), err
+}
+
+// relaySignal says a signal to the agent, in its protocol's form for that. A
+// protocol without one cannot be told: L36.
+func (g *Gateway) relaySignal(ctx context.Context, x *request, token ect.Verified) (transport.Answer, error) {
+	if x.in.Call.Agent != "" {
+		g.undoing(x)
+		if err := g.choose(ctx, x); err != nil {
+			return transport.Answer{}, err
+		}
+	}
+	if !signalling(x.to.Features.Signaler, x.message.Op, x.route.Endpoint.Version, x.route.Endpoint.Form) {
+		loss := canonical.Loss{Code: canonical.LossOperation, Path: "/" + string(x.message.Op), Fate: canonical.Dropped}
+		if err := x.in.Permit.Judge(attest.Judged([]canonical.Loss{loss})); err != nil {
+			return transport.Answer{}, err
+		}
+		return transport.Answer{}, &canonical.Error{Code: canonical.CodeUnsupportedOp, Message: "the agent's protocol has no form for this"}
+	}
+	sealed, out, err := g.request(ctx, x)
+	if err != nil || x.in.Call.Agent == "" {
+		return x.answer(out), err
+	}
+	reply, err := g.agent(x).Send(ctx, sealed, x.route.Endpoint.Timeout)
+	if err != nil {
+		return transport.Answer{}, err
+	}
+	message, parents, err := g.agent(x).hear(ctx, reply)
+	if err != nil || message == nil {
+		outbound.CloseReply(reply)
+		if err == nil {
+			err = &transport.BadReplyError{Agent: x.to.Agent.Name, Reason: "it answers a signal with a stream"}
+		}
+		return transport.Answer{}, err
+	}
+	if said, ok := message.Body.(*canonical.Signal); ok {
+		if parents, err = g.outcome(ctx, x, said, token, parents); err != nil {
+			return transport.Answer{}, err
+		}
+	}
+	return g.caller(x).Relay(ctx, reply.Wire, message, parents)
+}
+
+// outcome verifies and keeps the token with which an agent answers a rollback
+// request (ATD, Basic Rollback). It comes before all else that the reply is
+// proven by.
+func (g *Gateway) outcome(ctx context.Context, x *request, said *canonical.Signal, request ect.Verified, parents []ect.ID) ([]ect.ID, error) {
+	v, err := g.attest.Verify(ctx, said.Token, ect.Check{Purpose: ect.Parent})
+	bad := v.Act() != ect.ActRollbackResult || v.Level() < ect.L2 || v.Workflow() != request.Workflow() ||
+		!slices.Contains(v.Parents(), request.ID()) || x.to.Agent.ID != "" && v.Issuer() != x.to.Agent.ID
+	if err != nil || bad {
+		return nil, &transport.BadReplyError{Agent: x.to.Agent.Name, Reason: "its rollback result is not to be believed"}
+	}
+	reply := membership.Reply{Workflow: request.Workflow(), Legs: []ect.ID{request.ID()}, Agent: x.to.Agent.ID, Gateway: x.settings.rules.IsGateway}
+	if err := g.attest.Bound(ctx, v, reply, x.replier()); err != nil {
+		return nil, err
+	}
+	parents = slices.DeleteFunc(parents, func(id ect.ID) bool { return id == v.ID() })
+	return append([]ect.ID{v.ID()}, parents...), nil
+}
+
+// signal: the operation is one.
+func signal(op canonical.Op) bool { return op == canonical.OpRollback || op == canonical.OpDecision }

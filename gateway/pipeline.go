@@ -2,11 +2,9 @@ package gateway
 
 import (
 	"context"
-	"errors"
 
 	"github.com/aepb/aepb-gateway/gateway/admission"
 	"github.com/aepb/aepb-gateway/gateway/attest"
-	"github.com/aepb/aepb-gateway/gateway/outbound"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
@@ -47,7 +45,7 @@ func (g *Gateway) Exchange(ctx context.Context, call transport.Call) (answer tra
 func (g *Gateway) settle(ctx context.Context, x *request, answer transport.Answer, err error) transport.Answer {
 	ctx = context.WithoutCancel(ctx) // also for a caller who has left, and at the end of this process
 	if err != nil {
-		g.restore(ctx, x)
+		g.tasks.Reopen(ctx, x.input)
 		answer = g.fail(ctx, x, answer, err)
 	}
 	g.store(ctx, x, answer, err)
@@ -74,7 +72,7 @@ func (g *Gateway) carry(ctx context.Context, x *request) (transport.Answer, erro
 	case canonical.OpRollback, canonical.OpDecision:
 		return g.signal(ctx, x)
 	default:
-		return g.task(ctx, x)
+		return g.tasks.Handle(ctx, g.exchange(x))
 	}
 }
 
@@ -90,7 +88,7 @@ func (g *Gateway) invoke(ctx context.Context, x *request) (transport.Answer, err
 	if err != nil {
 		return transport.Answer{}, err
 	}
-	if answered, answer, err := g.resume(ctx, x); answered || err != nil {
+	if answered, answer, err := g.tasks.Resume(ctx, g.exchange(x)); answered || err != nil {
 		return answer, err
 	}
 	if p := x.message.Preferences; p.NoWait || p.TaskOK { // before the agent hears of it
@@ -100,52 +98,17 @@ func (g *Gateway) invoke(ctx context.Context, x *request) (transport.Answer, err
 	}
 	defer x.scope.releaseWorker()
 	sealed, out, err := g.request(ctx, x)
-	if question := x.bindable(err); question != nil {
-		return g.ask(ctx, x, question)
-	}
 	if err != nil {
+		if answer, asks, err := g.tasks.AskArguments(ctx, g.exchange(x), err); asks {
+			return answer, err
+		}
 		return x.answer(out), err
 	}
-	if err := g.claimAndRegister(ctx, x); err != nil {
+	if err := g.tasks.Claim(ctx, g.exchange(x), x.trail.Request()); err != nil {
 		return transport.Answer{}, err
 	}
 	if x.lasts() {
 		return g.begin(ctx, x, sealed, x.message.Op).Answer(ctx)
 	}
 	return g.converse(ctx, x, sealed)
-}
-
-// converse sends the request and passes the reply on. What is more than one
-// reply becomes a run.
-func (g *Gateway) converse(ctx context.Context, x *request, sealed transport.Sealed) (transport.Answer, error) {
-	waits := g.waits(ctx, x)
-	reply, err := g.agent(x).Send(waits, sealed, x.route.Endpoint.Timeout)
-	if err != nil {
-		if _, late := errors.AsType[*transport.TimeoutError](err); late || waits.Err() != nil {
-			g.agent(x).CancelRequest()
-		}
-		return transport.Answer{}, err
-	}
-	if gone := ctx.Err(); gone != nil {
-		g.agent(x).drop(context.WithoutCancel(ctx), reply)
-		return transport.Answer{}, gone
-	}
-	message, parents, err := g.agent(x).hear(ctx, reply)
-	if err == nil && x.wantsTask(message) {
-		if sealed, err = g.agent(x).SealAsTask(ctx); err != nil {
-			return transport.Answer{}, err
-		}
-		return g.begin(ctx, x, sealed, x.message.Op).Answer(ctx)
-	}
-	if err == nil {
-		message, err = x.ownCard(message)
-	}
-	if err != nil {
-		outbound.CloseReply(reply)
-		return transport.Answer{}, err
-	}
-	if message == nil || !x.final(message) {
-		return g.executions.StartFrom(ctx, g.work(x), reply, message, parents).Answer(ctx)
-	}
-	return g.caller(x).Relay(ctx, reply.Wire, message, parents)
 }

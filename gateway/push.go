@@ -34,7 +34,7 @@ func (g *Gateway) push(ctx context.Context, x *request) (transport.Answer, error
 		return transport.Answer{}, err
 	}
 	m := &canonical.Message{Op: x.message.Op, Phase: canonical.PhaseResponse, Body: body, Correlation: canonical.Correlation{WireID: x.in.WireID}}
-	return g.caller(x).tell(ctx, m, x.behind(rec))
+	return g.caller(x).Tell(ctx, m, execution.Proof{Parents: x.since(rec)})
 }
 
 // pushTarget is the push configuration that came with a message: who is to be told of changes
@@ -72,16 +72,6 @@ func (g *Gateway) acceptable(x *request, config *canonical.PushConfig) error {
 	return g.Network.Pushers[x.in.Source.Info().Binding].Check(*config)
 }
 
-// pushWhole posts a task as it stands.
-func (g *Gateway) pushWhole(ctx context.Context, rec *store.Record) error {
-	task, err := g.tasks.Present(rec)
-	if err == nil {
-		task.Output = nil
-		g.hooks.Post(ctx, rec, []canonical.Event{{Task: task}})
-	}
-	return err
-}
-
 // registerKnown registers the configuration of a message to a task that is on
 // record, before the agent is sent the message: what comes of the message is posted.
 // A task that has ended gets none: the agent will refuse the message.
@@ -93,12 +83,7 @@ func (g *Gateway) registerKnown(ctx context.Context, x *request) error {
 	if err := g.registerPush(ctx, x, x.record); err != nil {
 		return err
 	}
-	if x.prior != nil { // what is put back if the agent cannot be reached
-		x.prior.Pushes = true
-		if rec := x.record; rec.Resume == store.ResumeNone && rec.Round == x.prior.Round+1 && !rec.Task.Status.State.Terminal() {
-			x.prior.Revision = rec.Revision
-		}
-	}
+	x.input.Posted()
 	return nil
 }
 
@@ -290,7 +275,7 @@ func (g *Gateway) followInPlace(ctx context.Context, who store.Principal, rec *s
 	var err error
 	// One that lives posts its changes itself; what it could not post for that long is posted here.
 	if g.Now().Sub(rec.Changed) > store.LeaseTTL || !g.tasks.IsAlive(ctx, rec.Writer) {
-		err = g.pushWhole(ctx, rec)
+		err = g.tasks.PostWhole(ctx, rec)
 	}
 	if err != nil || rec.Task.Status.State.Terminal() {
 		return err

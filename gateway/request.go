@@ -1,25 +1,24 @@
 package gateway
 
 import (
-	"cmp"
-	"context"
 	"slices"
+	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/admission"
 	"github.com/aepb/aepb-gateway/gateway/attest"
 	"github.com/aepb/aepb-gateway/gateway/conversation"
 	"github.com/aepb/aepb-gateway/gateway/destination"
-	"github.com/aepb/aepb-gateway/gateway/directory"
+	"github.com/aepb/aepb-gateway/gateway/mcpbridge"
 	"github.com/aepb/aepb-gateway/gateway/outbound"
-	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/routing"
+	"github.com/aepb/aepb-gateway/gateway/task"
 	"github.com/aepb/aepb-gateway/gateway/task/execution"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
-	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/rollback"
+	"github.com/aepb/aepb-gateway/translators/stream"
 )
 
 // request is one message on its way, as the values that the steps of the pipeline have made. A
@@ -44,7 +43,7 @@ type request struct {
 type work struct {
 	asked    canonical.Body // what its caller says, whatever becomes of the message
 	record   *store.Record  // of the task; nil: it is not known yet, or none is kept
-	prior    *store.Record  // as it was before this message answered what it asked; nil: it answered nothing
+	input    *task.Input    // the questions on record that it answers; nil: it answers none
 	webhook  *pushTarget    // who is to be told of changes of the task; nil: the message names no webhook
 	snapshot *snapshot      // what the reply brings that its caller can read later; nil: nothing
 	attested bool           // it began with an ECT, which is not here any more
@@ -90,24 +89,6 @@ func (x *request) apart() *request {
 	return &own
 }
 
-// choose finds the route of the message: where the agent is, and what is called there.
-func (g *Gateway) choose(ctx context.Context, x *request) error {
-	q := routing.Query{
-		Sides: x.sides(), Body: x.asked, Header: x.in.Call.Wire.Header, Version: x.route.Endpoint.Version, Timeout: x.settings.Timeout,
-	}
-	if x.hearer != nil {
-		q.Alone = x.hearer.session
-	}
-	if x.record != nil {
-		q.Skill = x.record.Skill
-	}
-	route, err := routing.Router{Directory: g.Directory}.Resolve(ctx, q)
-	route.Renamed = route.Renamed || x.route.Renamed
-	x.route, x.message, x.in.Call.Wire.Header = route, route.Message, route.Header
-	x.mode = execution.NewMode(x.sides(), route)
-	return err
-}
-
 // sides are the caller and the agent.
 func (x *request) sides() routing.Sides {
 	return routing.Sides{In: &x.in, To: &x.to, Message: x.message}
@@ -123,97 +104,6 @@ func (x *request) reader() ect.Identity {
 		return x.in.Call.Caller.ID
 	}
 	return x.to.Agent.ID
-}
-
-// request is leg 1: the caller's message in the destination's words.
-func (g *Gateway) request(ctx context.Context, x *request) (transport.Sealed, transport.Attested, error) {
-	if err := g.choose(ctx, x); err != nil {
-		return transport.Sealed{}, transport.Attested{}, err
-	}
-	if err := x.in.Permit.Carry(x.route.Security(x.in.Call.Agent != "")); err != nil {
-		admission.CountDenied(g.Metrics, err)
-		return transport.Sealed{}, transport.Attested{}, err
-	}
-	along, err := g.along(x)
-	if err != nil {
-		return transport.Sealed{}, transport.Attested{}, err
-	}
-	thread, err := x.thread.Resolve(ctx, g.Conversations, x.parties(), x.message.Conversation.ContextID, x.recordedNames())
-	if err != nil {
-		return transport.Sealed{}, transport.Attested{}, err
-	}
-	x.thread = thread
-	g.lineage(x)
-	if x.message, err = g.await(ctx, x); err != nil {
-		return transport.Sealed{}, transport.Attested{}, err
-	}
-	if x.message, err = g.level(ctx, x); err != nil {
-		return transport.Sealed{}, transport.Attested{}, err
-	}
-	id := ect.ID(g.NewID())
-	tr := attest.Translation{
-		Direction: attest.Request, ID: id, Message: x.message, Input: x.in.Input,
-		Codec: x.to.Codec, Pair: x.pair(),
-		Target:  translators.Target{Version: x.route.Endpoint.Version, Form: x.route.Endpoint.Form, Capability: x.route.Capable(), Stream: x.streams()},
-		Lineage: attest.Lineage{Parents: x.lineage.Parents}, Audience: g.audience(x), Reader: x.reader(),
-	}
-	x.message.Conversation.Tenant = cmp.Or(x.route.Endpoint.Tenant, x.message.Conversation.Tenant)
-	switch {
-	case x.in.Call.Agent != "" && x.verbatim() && x.route.Renamed: // all but one name stays as it is
-	case x.in.Call.Agent != "" && x.verbatim():
-		wire := x.in.Call.Wire
-		wire.Version = x.message.Origin.Version
-		tr.Verbatim = &wire
-	default:
-		x.stampRequest(id)
-		tr.Message = x.tasked(x.message)
-	}
-	out, err := g.translate(ctx, x, tr)
-	if err != nil || x.in.Call.Agent == "" && x.to.Via == nil {
-		return transport.Sealed{}, out, err
-	}
-	g.negotiated(ctx, x)
-	sealed, err := x.seal(out, along...)
-	return sealed, out, err
-}
-
-func (x *request) answer(out transport.Attested) transport.Answer {
-	a := out.Answer()
-	a.Evidence, a.Losses, a.Notice = x.trail.Proof(), x.trail.Losses(), routing.NoticeOf(x.to.Agent.Lifecycle)
-	return a
-}
-
-// translated is a message that another gateway puts into the protocol that was
-// asked for, for no agent in particular (AEPB, Multi-Hop Translation). What that
-// gateway signed covers the message, and goes back with what we did.
-func (g *Gateway) translated(ctx context.Context, x *request) (transport.Answer, error) {
-	sealed, _, err := g.request(ctx, x)
-	if err != nil {
-		return transport.Answer{}, err
-	}
-	reply, err := g.agent(x).Send(ctx, sealed, x.route.Endpoint.Timeout)
-	if err != nil {
-		return transport.Answer{}, err
-	}
-	defer outbound.CloseReply(reply)
-	reply.Wire.Binding = translators.ParseSide(string(x.to.Via.To)).Binding
-	form, known := g.Registry.Translator(reply.Wire.Binding)
-	if known {
-		reply.Wire.Hasher = translators.HasherOf(form)
-	}
-	passed := attest.Passed{Subject: x.subject(), Workflow: x.lineage.Workflow, Wire: reply.Wire, Known: known}
-	if reply.Events == nil {
-		passed.Tokens = reply.Evidence
-	}
-	answer, reason, err := g.attest.Learn(ctx, x.trail, passed)
-	if reason != "" {
-		err = &transport.BadReplyError{Agent: x.route.Endpoint.Agent, Reason: reason}
-	}
-	if err != nil {
-		return transport.Answer{}, err
-	}
-	answer.Evidence, answer.Losses, answer.Notice = x.trail.Proof(), x.trail.Losses(), routing.NoticeOf(x.to.Agent.Lifecycle)
-	return answer, nil
 }
 
 // sends is the kind of the call that goes to where x goes.
@@ -235,64 +125,157 @@ func (x *request) whom() string {
 	return label(x.to.Agent)
 }
 
-// along are the ancestors of a request. A next gateway judges the message by them, so
-// one that would not see all of them is not asked: what is left out, it could take for
-// another token with that id.
-func (g *Gateway) along(x *request) ([]string, error) {
-	along, size := x.in.Evidence.Ancestors()
-	if size > admission.MaxAncestors && g.toGateway(x) {
-		return nil, &problem.AncestorsTooLargeError{Size: size, Limit: admission.MaxAncestors}
+// behind is what testifies to a record, and to the question about it. Of a message that is answered
+// with a question of ours, both are one token.
+func (x *request) behind(rec *store.Record) []ect.ID {
+	_, parents := x.in.Evidence.Origins()
+	if rec.Last != "" && !slices.Contains(parents, rec.Last) {
+		parents = append(parents, rec.Last)
 	}
-	return along, nil
+	return parents
 }
 
-// toGateway reports whether a message goes on to another gateway, as far as we know.
-func (g *Gateway) toGateway(x *request) bool {
-	return x.to.Via != nil || x.to.Agent.ID != "" && (x.settings.rules.IsGateway(x.to.Agent.ID) ||
-		slices.ContainsFunc(g.Directory.Peers(), func(p directory.Peer) bool { return p.ID == x.to.Agent.ID }))
+// since is what testifies to work on record, else what its caller sent.
+func (x *request) since(rec *store.Record) []ect.ID {
+	if parents := x.behind(rec); len(parents) > 0 {
+		return parents
+	}
+	return x.lineage.Parents
 }
 
-// lineage decides workflow and parents of leg 1 (R3, R4): the source's, or those
-// of the token that the message names, else the conversation's, else a root of a
-// fresh workflow.
-func (g *Gateway) lineage(x *request) {
-	if workflow, ids := x.in.Evidence.Origins(); len(ids) > 0 {
-		x.lineage.Workflow, x.lineage.Parents = workflow, ids
-		return
+// requests are the ids of the request tokens of this execution, also of the time before
+// it was taken up from its record.
+func (x *request) requests() []ect.ID { return x.trail.Requests(x.keptRequests()) }
+
+// timeout is how long a caller waits for what does not come.
+func (x *request) timeout() time.Duration {
+	if x.route.Endpoint.Timeout > 0 {
+		return x.route.Endpoint.Timeout
 	}
-	if x.record != nil { // more about the same work
-		x.lineage.Workflow, x.lineage.Parents = x.record.Workflow, x.behind(x.record)
-		return
-	}
-	if workflow, last, ok := x.thread.Last(); ok {
-		x.lineage.Workflow, x.lineage.Parents = workflow, []ect.ID{last}
-		return
-	}
-	x.lineage.Workflow = g.NewID()
+	return x.settings.Timeout
 }
 
-// maxReferences bounds the tasks that one message refers to.
-const maxReferences = 32
+// answerWait is how long a question of this exchange may wait for its answer.
+func (x *request) answerWait() time.Duration {
+	if x.settings.AnswerWait > 0 {
+		return x.settings.AnswerWait
+	}
+	return DefaultAnswerWait
+}
 
-// owned refuses a message that refers to work which is not its caller's (R2): the
-// agent takes all of us for one caller, and would let it in. What is another's is
-// not found, like what never was.
-func (g *Gateway) owned(ctx context.Context, x *request) error {
-	at := &x.message.Conversation
-	if x.in.Call.Agent == "" {
+// inFull is a task with what came of it: the same for each caller and each way to ask.
+func inFull(task *canonical.Task, result *canonical.Result) *canonical.Task {
+	if result.Task != nil || result.Output == nil {
+		return task
+	}
+	whole := stream.TaskOf(task.ID, task.ContextID, result)
+	whole.Output = result.Output
+	return whole
+}
+
+// recordOf is the record of a task that was answered. What only its run knows
+// stays as it is.
+func (x *request) recordOf(task *canonical.Task) *store.Record {
+	brief := canonical.Task{ID: task.ID, ContextID: task.ContextID, Status: canonical.Status{State: task.Status.State}, History: x.history()}
+	if x.record != nil {
+		rec := *x.record
+		rec.Task, rec.Workflow, rec.Requests = brief, x.lineage.Workflow, x.requests()
+		rec.Task.ID, rec.Task.ContextID = x.record.Task.ID, x.record.Task.ContextID
+		return &rec
+	}
+	rec := x.newRecord(&brief)
+	if task.ID != "" && (x.mode.Relay || x.mode.AgentStreams == translators.StreamsTask) {
+		rec.TaskID = task.ID
+		if x.thread.NamedByAgent(task.ContextID) { // else it is the caller's name for it
+			rec.Context = task.ContextID
+		}
+	}
+	return rec
+}
+
+// taskOfReply is the task that a caller may ask about after this reply; nil: none.
+func taskOfReply(x *request, m *canonical.Message, result *canonical.Result) *canonical.Task {
+	asks := x.mode.CallerStreams == translators.StreamsTask
+	switch {
+	case result.Task != nil && (asks || !result.Task.Status.State.Terminal() || x.record != nil):
+		return result.Task
+	case result.Output != nil && asks && !x.mode.Relay:
+		state := canonical.StateCompleted
+		if result.Output.Failed {
+			state = canonical.StateFailed
+		}
+		return &canonical.Task{ID: m.Conversation.TaskID, ContextID: m.Conversation.ContextID, Status: canonical.Status{State: state}}
+	default:
 		return nil
 	}
-	if len(at.ReferenceTasks) > maxReferences {
-		return &canonical.Error{Code: canonical.CodeBadParams, Message: "the message refers to too many tasks"}
+}
+
+// owner is whose share of the store this exchange takes.
+func (x *request) owner() string { return admission.Owner(x.in.Call.Caller, x.in.Call.Address) }
+
+// keyOf names the record of the caller's task: it belongs to the caller and the agent.
+func (x *request) keyOf(id string) store.EntryKey {
+	return store.TaskKey(x.owner(), x.to.Agent.Name, id)
+}
+
+// parties are the two sides of the exchange's dialogue.
+func (x *request) parties() conversation.Parties {
+	agent := x.to.Agent.Name
+	if x.in.Call.Agent == "" {
+		agent = ""
 	}
-	for i, id := range at.ReferenceTasks {
-		rec, err := store.Known(g.tasks.Load(ctx, x.keyOf(id)))
-		if err != nil {
-			return err
-		}
-		if rec.TaskID != "" {
-			at.ReferenceTasks[i] = rec.TaskID
-		}
+	return conversation.Parties{Owner: x.owner(), Agent: agent}
+}
+
+// recordedNames are the ids of the dialogue in the record of the work.
+func (x *request) recordedNames() conversation.Names {
+	if x.record == nil {
+		return conversation.Names{}
 	}
-	return nil
+	return conversation.Names{Agent: x.record.Context, Caller: x.record.Task.ContextID}
+}
+
+// dialogueKey is the key of a dialogue by the agent's name for it.
+func (x *request) dialogueKey(id string) string {
+	p := x.parties()
+	return p.Key(x.thread.AgentID(p, id, x.recordedNames()))
+}
+
+// recordFor is the record of the request's task, which begins with this task.
+func (x *request) recordFor(task *canonical.Task) *store.Record {
+	if x.record == nil {
+		x.record = x.newRecord(task)
+	}
+	return x.record
+}
+
+// newRecord begins the record of this exchange's work.
+func (x *request) newRecord(task *canonical.Task) *store.Record {
+	rec := &store.Record{
+		AsTold:    store.AsTold{Form: store.RecordForm, Task: *task},
+		AgentSide: store.AgentSide{Agent: x.to.Agent.Name, Binding: x.to.Codec.Info().Binding},
+		Proof:     store.Proof{Workflow: x.lineage.Workflow, Last: x.trail.Request(), Requests: x.requests()},
+		Origin:    store.Origin{Source: x.in.Source.Info().Binding},
+		Key:       x.keyOf(task.ID),
+	}
+	if x.route.Capability != nil {
+		rec.Skill = x.route.Capability.ID
+	}
+	rec.Method = x.message.Method()
+	return rec
+}
+
+// from is where what the caller is told came from.
+func (x *request) from() canonical.Origin {
+	return canonical.Origin{Binding: x.to.Codec.Info().Binding, Version: x.route.Endpoint.Version}
+}
+
+// sessionKey names what the caller's session subscribes to at the agent.
+func (x *request) sessionKey() store.EntryKey {
+	return mcpbridge.KeyOf(x.in.Call.Session, x.to.Agent.Name, x.owner())
+}
+
+// sessionsOf keeps what sessions subscribe to.
+func sessionsOf(g *Gateway) mcpbridge.Sessions {
+	return mcpbridge.Sessions{Tasks: g.tasks.Store, Entries: g.Entries, Now: g.Now}
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/attest"
-	"github.com/aepb/aepb-gateway/gateway/directory"
+	"github.com/aepb/aepb-gateway/gateway/idempotency"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/routing"
 	"github.com/aepb/aepb-gateway/gateway/task/execution"
@@ -117,26 +117,6 @@ func (g *Gateway) finish(ctx context.Context, x *request, err error) {
 	})
 }
 
-// saveArtifacts keeps what the reply that was signed last brought.
-func (g *Gateway) saveArtifacts(ctx context.Context, x *request) {
-	brought := x.snapshot
-	if brought == nil || x.trail.Reply() == "" {
-		return
-	}
-	x.snapshot = nil
-	g.tasks.SaveArtifacts(context.WithoutCancel(ctx), x.keyOf(brought.task), store.Snapshot{
-		Workflow: x.lineage.Workflow, Last: x.trail.Reply(), Artifacts: brought.artifacts,
-	})
-}
-
-// label is an agent in metrics: callers can name documents without end.
-func label(a directory.Agent) string {
-	if a.Name != "" && !a.Listed() {
-		return "document"
-	}
-	return a.Name
-}
-
 // scope is what one request takes while it is under way, and gives back once.
 type scope struct {
 	began   time.Time
@@ -237,4 +217,41 @@ func (g *Gateway) cancel(ctx context.Context, x *request, id json.RawMessage) (b
 		return false, nil
 	}
 	return g.tasks.Cancel(ctx, x.cancelKey(id))
+}
+
+// lifetime is how long the work goes on: it ends with the caller's connection
+// only where that means to stop, and always with the gateway.
+func (g *Gateway) lifetime(ctx context.Context, x *request) context.Context {
+	if x.in.Call.Detached {
+		return g.workers.Detach(ctx)
+	}
+	return ctx
+}
+
+// store keeps an answer, or how the message failed, under the key of each source that
+// was used up.
+func (g *Gateway) store(ctx context.Context, x *request, answer transport.Answer, cause error) {
+	if len(x.in.Used) == 0 {
+		return
+	}
+	reply := idempotency.Reply{Wire: answer.Wire(), Evidence: x.trail.IDs()}
+	if cause != nil {
+		p := problem.From(cause)
+		p.Request = transport.RequestID(ctx)
+		reply.Problem = &p
+	}
+	blob, err := reply.Encode()
+	if err != nil {
+		return
+	}
+	for _, v := range x.in.Used {
+		key := ect.ReplayKey{Issuer: v.Issuer(), Workflow: v.Workflow(), ID: v.ID()}
+		g.Answers.Finish(ctx, key, blob, time.Unix(v.Expires(), 0))
+	}
+}
+
+func (x *request) answer(out transport.Attested) transport.Answer {
+	a := out.Answer()
+	a.Evidence, a.Losses, a.Notice = x.trail.Proof(), x.trail.Losses(), routing.NoticeOf(x.to.Agent.Lifecycle)
+	return a
 }

@@ -1,17 +1,63 @@
 package task
 
 import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/aepb/aepb-gateway/gateway/task/execution"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
+	"github.com/aepb/aepb-gateway/gateway/worker"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/stream"
 )
 
-// Service is what is known of the tasks of callers.
+// Deps is what a Service needs. Every field is required.
+type Deps struct {
+	Executions *execution.Service
+	Webhooks   Webhooks
+	Workers    *worker.Group // ends the streams of records
+	Now        func() time.Time
+	NewID      func() string
+	Logger     *slog.Logger
+	Replica    string // names this process among the replicas
+}
+
+// Service answers for the tasks of callers. It is safe for concurrent use.
 type Service struct {
 	*store.Store
 	*Failover
 	Reader
+	Deps Deps
+}
+
+// PostWhole posts a task as it stands.
+func (s *Service) PostWhole(ctx context.Context, rec *store.Record) error {
+	task, err := s.Present(rec)
+	if err == nil {
+		task.Output = nil
+		s.Deps.Webhooks.Post(ctx, rec, []canonical.Event{{Task: task}})
+	}
+	return err
+}
+
+// PostChange posts what is different in a task between two of its records, if the task has
+// webhooks.
+func (s *Service) PostChange(ctx context.Context, before, after *store.Record) {
+	if !after.Pushes {
+		return
+	}
+	known, err := s.Present(before)
+	var task *canonical.Task
+	if err == nil {
+		task, err = s.Present(after)
+	}
+	if err != nil {
+		s.Deps.Logger.WarnContext(ctx, "a change of a task is not posted", slog.String("task", after.Task.ID), slog.Any("error", err))
+		return
+	}
+	s.Deps.Webhooks.Post(ctx, after, stream.Diff(known, task))
 }
 
 // Reader reads the messages that records hold.

@@ -24,7 +24,7 @@ var raised = map[string]struct {
 	because string
 }{
 	"cmd/aepb-gateway":           {16, "the composition root: a file for each thing that it puts together"},
-	"gateway":                    {19, "the road, and the work that outlives its request, are steps over one unexported exchange: a package of its own for either would export every step"},
+	"gateway":                    {13, "the pipeline is steps over one unexported request: a package for some of them would export the request"},
 	"translators/mcp":            {20, "one reading of one protocol in four revisions: requests, events, tasks and questions share its decoder and encoder, which a package for each would export"},
 	"translators/ainp":           {15, "one reading of one protocol: intents, events, questions and tasks share its decoder and encoder, which a package for each would export"},
 	"translators/uacp":           {13, "one reading of one protocol: what is asked, observed, signalled and asked about tasks shares its decoder and encoder"},

@@ -54,7 +54,7 @@ func (e *Execution) Wait(ctx context.Context) (transport.Answer, error) {
 	case errors.Is(err, outbound.ErrNothingYet) && e.agentNames.TaskID != "" && e.enrolled(): // and its webhook is told how it ends
 		e.stop()
 		e.releaseOrFail(ctx, "")
-		e.req.Caller.Follow(ctx, e.record)
+		e.req.Caller.FollowTask(ctx, e.record)
 		return transport.Answer{}, e.timeoutError(err)
 	}
 	return transport.Answer{}, e.drop(ctx, e.timeoutError(err))
@@ -214,7 +214,7 @@ func (e *Execution) close(ctx context.Context) (transport.Answer, error) {
 func (e *Execution) reply(ctx context.Context, m *canonical.Message) (transport.Answer, error) {
 	m.Conversation, m.Origin = e.callerNames, e.req.Origin
 	m.Losses = canonical.MergeLosses(m.Losses, e.losses)
-	return e.req.Caller.Reply(ctx, m, e.proof(), e.recording)
+	return e.req.Caller.ReplyWith(ctx, m, e.proof(), e.recording)
 }
 
 // outcomeMessage is the reply, with what has to be saved for it saved.
@@ -271,7 +271,7 @@ func (e *Execution) Save(ctx context.Context) error { return e.save(ctx, true) }
 // Detach lets the work go on without its caller. If there is no room for it, it ends, and its record
 // says so.
 func (e *Execution) Detach(ctx context.Context) {
-	grant := e.req.Caller.Detach()
+	grant := e.req.Caller.DetachWork()
 	e.stopped = nil // from now on only control messages say so
 	var err error
 	if grant == nil {
@@ -383,7 +383,7 @@ func (e *Execution) ended(ctx context.Context, cause error) {
 		why = ErrStopped
 	}
 	e.saveCause(context.WithoutCancel(ctx), why)
-	e.req.Caller.Finish(ctx, cause)
+	e.req.Caller.FinishRequest(ctx, cause)
 }
 
 // Abort ends the work at the agent, because its caller does not want it any more. It is done in the

@@ -68,7 +68,7 @@ func (s *EventStream) Next(ctx context.Context) (transport.Event, error) {
 	defer cancel()
 	defer context.AfterFunc(s.left, cancel)() //nolint:contextcheck // a signal
 	// The last event waits for the token that closes the stream, where its caller has tokens inside.
-	for len(s.queue) == 0 || !s.over && len(s.queue) == 1 && s.source.Complete() && s.to.Embeds() {
+	for len(s.queue) == 0 || !s.over && len(s.queue) == 1 && s.source.Complete() && s.to.EmbedsECTs() {
 		if s.over {
 			return transport.Event{}, io.EOF
 		}
@@ -100,7 +100,7 @@ func (s *EventStream) fill(ctx, caller context.Context) error {
 func (s *EventStream) take() transport.Event {
 	event := s.queue[0]
 	s.queue = s.queue[1:]
-	if len(event.Wire.Body) > 0 && len(s.queue) == 1 && len(s.queue[0].Wire.Body) == 0 && s.to.Embeds() {
+	if len(event.Wire.Body) > 0 && len(s.queue) == 1 && len(s.queue[0].Wire.Body) == 0 && s.to.EmbedsECTs() {
 		event.Evidence, s.queue = s.queue[0].Evidence, nil
 	}
 	return event
@@ -159,7 +159,7 @@ func (s *EventStream) EncodeEvent(m *canonical.Message, event *canonical.Event) 
 
 // Refuse queues an error in the caller's words.
 func (s *EventStream) Refuse(cause error) {
-	if wire, ok := s.to.Refusal(cause); ok {
+	if wire, ok := s.to.EncodeRefusal(cause); ok {
 		s.Queue(wire)
 	}
 }
@@ -179,5 +179,5 @@ func (s *EventStream) Seal(ctx context.Context, end attest.End) (ect.ID, error) 
 // Break signs that the stream failed, and settles the books.
 func (s *EventStream) Break(ctx context.Context, cause error) {
 	s.over, s.queue = true, append(s.queue, transport.Event{Evidence: s.to.Fail(ctx, cause)})
-	s.to.Finish(ctx, cause)
+	s.to.FinishRequest(ctx, cause)
 }

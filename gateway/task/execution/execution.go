@@ -143,7 +143,7 @@ func (s *Service) Resume(ctx context.Context, req Request, parents []ect.ID) (*E
 // Subscribe answers with a stream of events that are not of a task. ended: there will be none.
 func (s *Service) Subscribe(ctx context.Context, req Request, parents []ect.ID, events transport.Events, ended bool) (transport.Answer, error) {
 	e := s.new(req, req.Message.Op, parents)
-	if last := req.Subscriber.Last(); ended && last != nil {
+	if last := req.Subscriber.LastMessage(); ended && last != nil {
 		e.endWith(last)
 		e.machine.On(Outcome, 0)
 	}
@@ -184,7 +184,7 @@ type update struct {
 // settled: nothing more comes unless a party acts.
 func (e *Execution) settled() bool {
 	if e.req.Handling.Verbatim { // a caller who has the last token inside waits for it no longer than elsewhere
-		return e.over || e.complete() && e.req.Caller.Embeds()
+		return e.over || e.complete() && e.req.Caller.EmbedsECTs()
 	}
 	return e.ask != nil || e.complete()
 }

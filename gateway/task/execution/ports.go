@@ -83,18 +83,18 @@ type Recorder interface {
 	// Register registers the webhook of the request, if it has one that is not registered, and posts
 	// the task as it stands.
 	Register(ctx context.Context, rec *store.Record) error
-	// Follow has the task of a record followed without a caller who waits for it.
-	Follow(ctx context.Context, rec *store.Record)
+	// FollowTask has the task of a record followed without a caller who waits for it.
+	FollowTask(ctx context.Context, rec *store.Record)
 }
 
 // Replier answers the request.
 type Replier interface {
-	// Reply answers with a message of ours. saved: the work is on record already.
-	Reply(ctx context.Context, m *canonical.Message, proof Proof, saved bool) (transport.Answer, error)
+	// ReplyWith answers with a message of ours. saved: the work is on record already.
+	ReplyWith(ctx context.Context, m *canonical.Message, proof Proof, saved bool) (transport.Answer, error)
 	// Relay answers with the agent's own message.
 	Relay(ctx context.Context, wire translators.Wire, m *canonical.Message, parents []ect.ID) (transport.Answer, error)
-	// Detach takes the work off the request, with its share of background work; nil: none was reserved.
-	Detach() *quota.Grant
+	// DetachWork takes the work off the request, with its share of background work; nil: none was reserved.
+	DetachWork() *quota.Grant
 	// Cause tells an error that came of the end of this process, or of the caller's own cancellation,
 	// from other errors.
 	Cause(err error) error
@@ -116,8 +116,8 @@ type Opener interface {
 	Answer(opening transport.Opened, events transport.Events) (transport.Answer, error)
 	// Event is a message in the caller's words.
 	Event(m *canonical.Message) (translators.Wire, []canonical.Loss, error)
-	// Refusal is an error in the caller's words; false: there are none for it.
-	Refusal(cause error) (translators.Wire, bool)
+	// EncodeRefusal is an error in the caller's words; false: there are none for it.
+	EncodeRefusal(cause error) (translators.Wire, bool)
 }
 
 // Closer ends a stream.
@@ -129,11 +129,11 @@ type Closer interface {
 	Closed(ctx context.Context, id ect.ID, dialogue string)
 	// Fail signs that the stream failed, and returns the ECT.
 	Fail(ctx context.Context, cause error) []string
-	// Finish counts the request, and gives back what it took. Later calls do nothing.
-	Finish(ctx context.Context, err error)
-	// Embeds reports whether the caller has ECTs in its messages: the last event waits for the ECT
+	// FinishRequest counts the request, and gives back what it took. Later calls do nothing.
+	FinishRequest(ctx context.Context, err error)
+	// EmbedsECTs reports whether the caller has ECTs in its messages: the last event waits for the ECT
 	// that closes the stream.
-	Embeds() bool
+	EmbedsECTs() bool
 }
 
 // Proof is what proves a reply.
@@ -151,11 +151,11 @@ type Poster interface {
 // Subscriber is a caller who is told notifications in the way of another revision than the
 // agent's.
 type Subscriber interface {
-	// First and Last are what the stream begins and ends with; nil: it has no such message.
-	First() *canonical.Native
-	Last() *canonical.Message
-	// Translate says an event in the words of the caller's revision; false: it is not wanted.
-	Translate(e *canonical.Event) bool
+	// FirstMessage and LastMessage are what the stream begins and ends with; nil: it has no such message.
+	FirstMessage() *canonical.Native
+	LastMessage() *canonical.Message
+	// TranslateEvent says an event in the words of the caller's revision; false: it is not wanted.
+	TranslateEvent(e *canonical.Event) bool
 }
 
 // Request is what an execution goes by. It does not change.
@@ -187,6 +187,7 @@ type Handling struct {
 	Streams   bool // the agent says that it streams
 	AsTask    bool // the request becomes a task of the agent's that the caller knows in another way, or not at all
 	Listens   bool // the caller hears notifications, and may hear none for long
+	Session   bool // the caller has a session, in which it can be asked
 	Detached  bool // the work goes on when the caller's connection ends
 }
 

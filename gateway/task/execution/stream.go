@@ -110,7 +110,7 @@ func (s *callerStream) begin(ctx context.Context) error {
 	if err := s.Begin(ctx, e.parents); err != nil || e.req.Subscriber == nil {
 		return err
 	}
-	if first := e.req.Subscriber.First(); first != nil {
+	if first := e.req.Subscriber.FirstMessage(); first != nil {
 		return s.encode([]canonical.Event{{Native: first}})
 	}
 	return nil
@@ -139,7 +139,7 @@ func (s *callerStream) endSubscription() bool {
 	if s.e.req.Subscriber == nil {
 		return false
 	}
-	last := s.e.req.Subscriber.Last()
+	last := s.e.req.Subscriber.LastMessage()
 	if last != nil {
 		s.e.endWith(last)
 	}
@@ -165,7 +165,7 @@ func (s *callerStream) deliver(ctx context.Context, u update) error {
 	}
 	for i := range u.events {
 		event := &u.events[i]
-		if event.Ask != nil || e.req.Subscriber != nil && !e.req.Subscriber.Translate(event) {
+		if event.Ask != nil || e.req.Subscriber != nil && !e.req.Subscriber.TranslateEvent(event) {
 			continue // asked at the end of what is there
 		}
 		shaped, losses := s.Shape.Event(event)
@@ -315,7 +315,7 @@ func (s *callerStream) finish(ctx context.Context, cause error) {
 		return
 	}
 	e.req.Caller.Closed(ctx, id, e.callerNames.ContextID)
-	e.req.Caller.Finish(ctx, nil)
+	e.req.Caller.FinishRequest(ctx, nil)
 }
 
 // Fail implements [Source]: it ends the stream with an error in the caller's words, never silently.
@@ -353,7 +353,7 @@ func (s *callerStream) Leave() {
 	if e.req.Message.Op == canonical.OpNative && s.sent.Count() > 0 {
 		s.finish(ctx, nil) // a caller who subscribes ends like this, and what was told is on record
 	} else {
-		e.req.Caller.Finish(ctx, context.Canceled)
+		e.req.Caller.FinishRequest(ctx, context.Canceled)
 	}
 	switch {
 	case e.req.Handling.Detached && e.recording:

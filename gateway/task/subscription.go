@@ -1,10 +1,9 @@
-package gateway
+package task
 
 import (
 	"context"
 	"time"
 
-	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/attest"
 	"github.com/aepb/aepb-gateway/gateway/task/execution"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
@@ -17,17 +16,17 @@ import (
 // watch tells a caller of work that goes on elsewhere: in another process, or
 // behind another connection. It is told from its record, which may have heard of
 // the end from somebody who asked, before whoever follows the work has.
-func (g *Gateway) watch(ctx context.Context, x *request, rec *store.Record, streaming bool) (transport.Answer, error) {
-	if streaming && x.mode.CallerStreams == translators.StreamsTask { // others have no words for a task in a stream
-		return g.tellRecord(ctx, x, rec, true)
+func (s *Service) watch(ctx context.Context, x Exchange, rec *store.Record, streaming bool) (transport.Answer, error) {
+	if streaming && x.Work().Mode.CallerStreams == translators.StreamsTask { // others have no words for a task in a stream
+		return s.tellRecord(ctx, x, rec, true)
 	}
-	if rec.Converted && x.message.Op == canonical.OpTaskResult {
-		return g.outcomeOf(ctx, x, rec)
+	if rec.Converted && x.Work().Message.Op == canonical.OpTaskResult {
+		return s.outcomeOf(ctx, x, rec)
 	}
-	answered, round := rec.Resume == store.ResumeStream && (x.message.Op == canonical.OpInvoke || rec.Method != ""), rec.Round
-	end := time.Now().Add(x.timeout())
+	answered, round := rec.Resume == store.ResumeStream && (x.Work().Message.Op == canonical.OpInvoke || rec.Method != ""), rec.Round
+	end := time.Now().Add(x.Work().Limits.Timeout)
 	for rec.IsActive() && time.Until(end) > 0 {
-		next, err := g.changed(ctx, x, rec, time.Until(end))
+		next, err := s.changed(ctx, x, rec, time.Until(end))
 		if err != nil {
 			return transport.Answer{}, err
 		}
@@ -38,74 +37,55 @@ func (g *Gateway) watch(ctx context.Context, x *request, rec *store.Record, stre
 			break
 		}
 	}
-	return g.tellRecord(ctx, x, rec, false)
-}
-
-// timeout is how long a caller waits for what does not come.
-func (x *request) timeout() time.Duration {
-	if x.route.Endpoint.Timeout > 0 {
-		return x.route.Endpoint.Timeout
-	}
-	return x.settings.Timeout
+	return s.tellRecord(ctx, x, rec, false)
 }
 
 // changed waits for the next change of a record, but not for ever; nil: there
 // was none. Work whose process is gone is settled on the way, and an agent's own
 // task that nobody follows is followed, so that there is something to wait for.
-func (g *Gateway) changed(ctx context.Context, x *request, rec *store.Record, limit time.Duration) (*store.Record, error) {
+func (s *Service) changed(ctx context.Context, x Exchange, rec *store.Record, limit time.Duration) (*store.Record, error) {
 	revision := rec.Revision
-	if err := g.tasks.EndLost(ctx, rec); err != nil || rec.Revision != revision {
+	if err := s.EndLost(ctx, rec); err != nil || rec.Revision != revision {
 		return rec, err
 	}
-	g.attend(ctx, x, rec)
-	return g.tasks.Wait(ctx, rec, limit)
+	x.Work().Caller.FollowTask(ctx, rec)
+	return s.Wait(ctx, rec, limit)
 }
 
 // tellRecord answers with how work stands on record: as one reply, or as a
 // stream of what changes.
-func (g *Gateway) tellRecord(ctx context.Context, x *request, rec *store.Record, streaming bool) (transport.Answer, error) {
+func (s *Service) tellRecord(ctx context.Context, x Exchange, rec *store.Record, streaming bool) (transport.Answer, error) {
 	if !streaming {
-		m, err := g.answerOf(x, rec)
+		m, err := s.answerOf(x, rec)
 		if err != nil {
 			return transport.Answer{}, err
 		}
-		m.Conversation, m.Correlation.WireID = rec.CallerNames(), x.in.WireID
-		tr := g.caller(x).translation(m, x.since(rec))
-		tr.Input = rec.Input
-		out, err := g.translate(ctx, x, tr)
-		return x.answer(out), g.caller(x).unsaid(ctx, m, err)
+		m.Conversation, m.Correlation.WireID = rec.CallerNames(), x.Work().WireID
+		return x.Tell(ctx, m, execution.Proof{Parents: x.ParentsOf(rec), Input: rec.Input})
 	}
-	return g.subscription(x, rec).begin(ctx, true)
-}
-
-// since is what testifies to work on record, else what its caller sent.
-func (x *request) since(rec *store.Record) []ect.ID {
-	if parents := x.behind(rec); len(parents) > 0 {
-		return parents
-	}
-	return x.lineage.Parents
+	return s.subscription(x, rec).begin(ctx, true)
 }
 
 // answerOf is what a record says, or why the work failed: whoever asks for the
 // outcome of a call has what the call would have been answered with (MCP
 // 2025-11-25, tasks/result).
-func (g *Gateway) answerOf(x *request, rec *store.Record) (*canonical.Message, error) {
-	result, err := g.resultOf(x, rec)
+func (r Reader) answerOf(x Exchange, rec *store.Record) (*canonical.Message, error) {
+	result, err := r.resultOf(x, rec)
 	if err != nil {
 		return nil, err
 	}
-	m := &canonical.Message{Op: x.message.Op, Phase: canonical.PhaseResponse, Body: result, Losses: rec.Losses}
+	m := &canonical.Message{Op: x.Work().Message.Op, Phase: canonical.PhaseResponse, Body: result, Losses: rec.Losses}
 	t := result.Task
 	switch {
 	case t == nil:
-	case rec.Native != nil && x.message.Op == canonical.OpNative:
-		m.Origin, m.Body = x.from(), &canonical.Native{Method: rec.Method, Result: rec.Native}
-	case t.Failure != nil && (x.message.Op == canonical.OpTaskResult || x.message.Op == canonical.OpNative):
+	case rec.Native != nil && x.Work().Message.Op == canonical.OpNative:
+		m.Origin, m.Body = x.Work().Origin, &canonical.Native{Method: rec.Method, Result: rec.Native}
+	case t.Failure != nil && (x.Work().Message.Op == canonical.OpTaskResult || x.Work().Message.Op == canonical.OpNative):
 		m.Phase, m.Body = canonical.PhaseError, t.Failure
-	case x.message.Op == canonical.OpNative && t.Status.State.Terminal():
+	case x.Work().Message.Op == canonical.OpNative && t.Status.State.Terminal():
 		return nil, lostWork(t)
-	case x.message.Op == canonical.OpNative:
-		return nil, &transport.TimeoutError{Agent: x.to.Agent.Name, After: x.timeout()}
+	case x.Work().Message.Op == canonical.OpNative:
+		return nil, &transport.TimeoutError{Agent: x.Work().AgentName, After: x.Work().Limits.Timeout}
 	}
 	return m, nil
 }
@@ -121,20 +101,20 @@ func lostWork(t *canonical.Task) error {
 
 // resultOf is what a record says, as its caller wants to hear it: the task, or
 // for a caller of calls the outcome of the call.
-func (g *Gateway) resultOf(x *request, rec *store.Record) (*canonical.Result, error) {
-	task, err := g.tasks.Present(rec)
+func (r Reader) resultOf(x Exchange, rec *store.Record) (*canonical.Result, error) {
+	task, err := r.Present(rec)
 	if err != nil {
 		return nil, err
 	}
 	switch {
-	case x.mode.CallerStreams == translators.StreamsTask:
+	case x.Work().Mode.CallerStreams == translators.StreamsTask:
 		task.Output = nil
 		return &canonical.Result{Task: task}, nil
-	case x.message.Op == canonical.OpInvoke || x.message.Op == canonical.OpNative || x.message.Op == canonical.OpTaskResult:
+	case x.Work().Message.Op == canonical.OpInvoke || x.Work().Message.Op == canonical.OpNative || x.Work().Message.Op == canonical.OpTaskResult:
 		if task.Output != nil && task.Status.State.Terminal() {
 			return &canonical.Result{Output: task.Output}, nil
 		}
-		if stream.Settled(task.Status.State) && !task.Status.State.Terminal() && x.mode.Asking == translators.AskReply {
+		if stream.Settled(task.Status.State) && !task.Status.State.Terminal() && x.Work().Mode.Asking == translators.AskReply {
 			return &canonical.Result{Pending: &canonical.Pending{Inputs: stream.Forms(stream.Inputs(task)), State: execution.StateOf(rec.Round, rec.Task.ID)}}, nil
 		}
 	}
@@ -146,25 +126,25 @@ func (g *Gateway) resultOf(x *request, rec *store.Record) (*canonical.Result, er
 type subscription struct {
 	*execution.EventStream
 
-	g     *Gateway
-	x     *request
-	rec   *store.Record
-	known *canonical.Task // as its caller knows it; nil: the caller waits for the outcome, and is asked what is open
-	told  int             // how many events of the record's log its caller knows
-	round int             // of the question that the caller has answered; -1: none
+	s      *Service
+	x      Exchange
+	rec    *store.Record
+	known  *canonical.Task // as its caller knows it; nil: the caller waits for the outcome, and is asked what is open
+	events int             // how many events of the record's log its caller knows
+	round  int             // of the question that the caller has answered; -1: none
 }
 
 var _ execution.Source = (*subscription)(nil)
 
-func (g *Gateway) subscription(x *request, rec *store.Record) *subscription {
-	w := &subscription{g: g, x: x, rec: rec, round: -1}
-	w.EventStream = execution.NewEventStream(g.caller(x), w)
+func (s *Service) subscription(x Exchange, rec *store.Record) *subscription {
+	w := &subscription{s: s, x: x, rec: rec, round: -1}
+	w.EventStream = execution.NewEventStream(x.Work().Caller, w)
 	return w
 }
 
 // begin opens the stream with the whole task, or waits for its outcome.
 func (w *subscription) begin(ctx context.Context, whole bool) (answer transport.Answer, err error) {
-	if err := w.Begin(ctx, w.x.since(w.rec)); err != nil {
+	if err := w.Begin(ctx, w.x.ParentsOf(w.rec)); err != nil {
 		return answer, err
 	}
 	if whole {
@@ -180,16 +160,16 @@ func (w *subscription) begin(ctx context.Context, whole bool) (answer transport.
 
 // first queues the whole task.
 func (w *subscription) first() error {
-	task, err := w.g.tasks.Present(w.rec)
+	task, err := w.s.Present(w.rec)
 	if err != nil {
 		return err
 	}
 	task.Output = nil
-	if w.rec.Resume == store.ResumeStream && w.x.message.Op == canonical.OpInvoke { // that is answered by now
+	if w.rec.Resume == store.ResumeStream && w.x.Work().Message.Op == canonical.OpInvoke { // that is answered by now
 		task.Status, task.Inputs, w.round = canonical.Status{State: canonical.StateWorking}, nil, w.rec.Round
 	}
-	w.known, w.told = task, w.rec.Log.Count
-	w.Shape = stream.NewShaper(stream.Shape{From: w.x.mode.AgentStreams, To: w.x.mode.CallerStreams})
+	w.known, w.events = task, w.rec.Log.Count
+	w.Shape = stream.NewShaper(stream.Shape{From: w.x.Work().Mode.AgentStreams, To: w.x.Work().Mode.CallerStreams})
 	return w.retell(canonical.Event{Task: task})
 }
 
@@ -203,7 +183,7 @@ func (w *subscription) retell(e canonical.Event) error {
 // say tells events. One that the caller's protocol has no words for is lost.
 func (w *subscription) say(events []canonical.Event) error {
 	for i := range events {
-		if err := w.EncodeEvent(w.message(&canonical.Message{Op: w.x.message.Op, Phase: canonical.PhaseEvent, Body: &events[i]}), &events[i]); err != nil {
+		if err := w.EncodeEvent(w.message(&canonical.Message{Op: w.x.Work().Message.Op, Phase: canonical.PhaseEvent, Body: &events[i]}), &events[i]); err != nil {
 			return err
 		}
 	}
@@ -212,7 +192,7 @@ func (w *subscription) say(events []canonical.Event) error {
 
 // message is one under the caller's names.
 func (w *subscription) message(m *canonical.Message) *canonical.Message {
-	m.Correlation.WireID, m.Conversation = w.x.in.WireID, w.rec.CallerNames()
+	m.Correlation.WireID, m.Conversation = w.x.Work().WireID, w.rec.CallerNames()
 	return m
 }
 
@@ -225,7 +205,7 @@ func (w *subscription) Complete() bool {
 func (w *subscription) Advance(ctx context.Context) error {
 	within, cancel := context.WithCancel(ctx)
 	defer cancel()
-	ends := w.g.workers.Context()
+	ends := w.s.Deps.Workers.Context()
 	defer context.AfterFunc(ends, cancel)() //nolint:contextcheck // a signal
 	err := w.change(within)
 	switch {
@@ -244,7 +224,7 @@ func (w *subscription) change(ctx context.Context) error {
 	if w.Complete() {
 		return w.end(ctx)
 	}
-	rec, err := w.g.changed(ctx, w.x, w.rec, 2*store.LeaseTTL)
+	rec, err := w.s.changed(ctx, w.x, w.rec, 2*store.LeaseTTL)
 	if err != nil || rec == nil {
 		return err
 	}
@@ -252,7 +232,7 @@ func (w *subscription) change(ctx context.Context) error {
 	if rec.Resume == store.ResumeStream && rec.Round == w.round {
 		return nil // the answer is on its way
 	}
-	task, err := w.g.tasks.Present(rec)
+	task, err := w.s.Present(rec)
 	if err != nil {
 		return err
 	}
@@ -276,8 +256,8 @@ func (w *subscription) happened(rec *store.Record) (*canonical.Task, error) {
 	if fold.Add(&canonical.Event{Task: w.known}, rec.CallerNames()) != nil {
 		return w.known, nil //nolint:nilerr // the task as it stands now says what has changed
 	}
-	events, missed := rec.Log.Since(w.told)
-	if w.told = rec.Log.Count; missed {
+	events, missed := rec.Log.Since(w.events)
+	if w.events = rec.Log.Count; missed {
 		w.AddLosses([]canonical.Loss{{Code: canonical.LossStatusUpdates, Path: "/body/status", Fate: canonical.Dropped}})
 	}
 	for i := range events {
@@ -294,7 +274,7 @@ func (w *subscription) happened(rec *store.Record) (*canonical.Task, error) {
 func (w *subscription) end(ctx context.Context) error {
 	_, err := w.Seal(ctx, attest.End{Losses: w.rec.Losses})
 	if err == nil {
-		w.g.finish(ctx, w.x, nil)
+		w.x.Work().Caller.FinishRequest(ctx, nil)
 	}
 	return err
 }
@@ -306,29 +286,31 @@ func (w *subscription) Fail(ctx context.Context, cause error) {
 }
 
 // Leave implements [execution.Source]; the work goes on.
-func (w *subscription) Leave() { w.g.finish(context.Background(), w.x, context.Canceled) }
+func (w *subscription) Leave() {
+	w.x.Work().Caller.FinishRequest(context.Background(), context.Canceled)
+}
 
 // outcomeOf answers a caller who waits for what comes of held work. What the work
 // asks meanwhile, the caller is asked on the stream of this answer (MCP
 // 2025-11-25, tasks/result); whoever holds the work hears the answer.
-func (g *Gateway) outcomeOf(ctx context.Context, x *request, rec *store.Record) (transport.Answer, error) {
-	asks := x.mode.Asking == translators.AskStream && x.in.Call.Session != ""
-	for end := time.Now().Add(x.timeout()); !rec.Task.Status.State.Terminal() && (!asks || rec.Resume != store.ResumeStream); {
-		next, err := g.changed(ctx, x, rec, time.Until(end))
+func (s *Service) outcomeOf(ctx context.Context, x Exchange, rec *store.Record) (transport.Answer, error) {
+	asks := x.Work().Mode.Asking == translators.AskStream && x.Work().Handling.Session
+	for end := time.Now().Add(x.Work().Limits.Timeout); !rec.Task.Status.State.Terminal() && (!asks || rec.Resume != store.ResumeStream); {
+		next, err := s.changed(ctx, x, rec, time.Until(end))
 		if err != nil {
 			return transport.Answer{}, err
 		}
 		if next == nil {
-			return transport.Answer{}, &transport.TimeoutError{Agent: x.to.Agent.Name, After: x.timeout()}
+			return transport.Answer{}, &transport.TimeoutError{Agent: x.Work().AgentName, After: x.Work().Limits.Timeout}
 		}
 		if rec = next; rec.Released > 0 {
 			return transport.Answer{}, execution.ReleasedError(rec)
 		}
 	}
 	if rec.Task.Status.State.Terminal() {
-		return g.tellRecord(ctx, x, rec, false)
+		return s.tellRecord(ctx, x, rec, false)
 	}
-	return g.subscription(x, rec).begin(ctx, false)
+	return s.subscription(x, rec).begin(ctx, false)
 }
 
 // interview asks what is open and was not asked yet, else waits for what happens;
@@ -336,7 +318,7 @@ func (g *Gateway) outcomeOf(ctx context.Context, x *request, rec *store.Record) 
 func (w *subscription) interview(ctx context.Context) error {
 	switch {
 	case w.rec.Task.Status.State.Terminal():
-		m, err := w.g.answerOf(w.x, w.rec)
+		m, err := w.s.answerOf(w.x, w.rec)
 		if err == nil {
 			err = w.Encode(w.message(m))
 		}
@@ -346,20 +328,20 @@ func (w *subscription) interview(ctx context.Context) error {
 		return w.end(ctx)
 	case w.rec.Resume == store.ResumeStream && w.rec.Round != w.round:
 		w.round = w.rec.Round
-		w.x.about(w.rec)
+		w.x.About(w.rec)
 		for _, in := range stream.Forms(stream.Inputs(&w.rec.Task)) {
-			id := w.g.NewID()
-			if err := w.g.tasks.Ask(ctx, w.g.caller(w.x).QuestionKey(id), w.x.record, in.Key, w.x.answerWait()); err != nil {
+			id := w.s.Deps.NewID()
+			if err := w.s.Ask(ctx, w.x.Work().Caller.QuestionKey(id), w.rec, in.Key, w.x.Work().Limits.Answers); err != nil {
 				return err
 			}
 			ask := &canonical.Event{Ask: &canonical.Ask{ID: canonical.TextID(id), Input: in}}
-			if err := w.Encode(w.message(&canonical.Message{Op: w.x.message.Op, Phase: canonical.PhaseEvent, Body: ask})); err != nil {
+			if err := w.Encode(w.message(&canonical.Message{Op: w.x.Work().Message.Op, Phase: canonical.PhaseEvent, Body: ask})); err != nil {
 				return err
 			}
 		}
 		return nil
 	default:
-		next, err := w.g.changed(ctx, w.x, w.rec, 2*store.LeaseTTL)
+		next, err := w.s.changed(ctx, w.x, w.rec, 2*store.LeaseTTL)
 		if err != nil || next == nil {
 			return err
 		}

@@ -1,0 +1,412 @@
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/admission"
+	"github.com/aepb/aepb-gateway/gateway/attest"
+	"github.com/aepb/aepb-gateway/gateway/directory"
+	"github.com/aepb/aepb-gateway/gateway/mcpbridge"
+	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/routing"
+	"github.com/aepb/aepb-gateway/gateway/task/execution"
+	"github.com/aepb/aepb-gateway/gateway/task/store"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/inbody"
+)
+
+// translate encodes, judges, signs and records one translation. Nothing may be
+// forwarded or answered without what it returns (AEPB, Gateway Requirements item 3).
+func (g *Gateway) translate(ctx context.Context, x *request, tr attest.Translation) (transport.Attested, error) {
+	out, err := g.attest.Translate(ctx, x.trail, g.prepared(x, tr))
+	if err == nil && !tr.Internal {
+		g.saveArtifacts(ctx, x)
+	}
+	return out, err
+}
+
+// prepared is a translation with what the exchange knows of it.
+func (g *Gateway) prepared(x *request, tr attest.Translation) attest.Translation {
+	tr.Subject, tr.Lineage.Workflow = x.subject(), x.lineage.Workflow
+	if tr.Verbatim == nil {
+		tr.Target.Stamp = g.stamp(x, &tr)
+		tr.Framer = g.Network.Framer(tr.Pair.To)
+		if tr.Direction == attest.Request {
+			tr.Message = x.thread.ToAgent(x.parties(), tr.Message, x.recordedNames())
+		} else {
+			tr.Message = x.thread.ToCaller(x.parties(), tr.Message, x.recordedNames())
+		}
+	}
+	return tr
+}
+
+// stamp is what only we know of a message: the name of its evidence and, in a
+// protocol that says so, who sends it to whom, and when.
+func (g *Gateway) stamp(x *request, tr *attest.Translation) translators.Stamp {
+	stamper := g.Network.Stamper(tr.Pair.To)
+	if stamper == nil {
+		return translators.Stamp{Token: string(tr.ID), At: execution.Milliseconds(g.Now())}
+	}
+	out := translators.Stamp{From: stamper.Self(), To: x.in.Call.Sender, At: g.Now(), Token: string(tr.ID)}
+	if tr.Direction == attest.Request {
+		out.To = stamper.Receiver(x.to.Agent.Name)
+	}
+	return out
+}
+
+// audience is who must be able to verify leg 1: the destination and we (R4).
+func (g *Gateway) audience(x *request) []string {
+	switch {
+	case x.to.Via != nil:
+		return []string{string(x.to.Via.Peer.ID), string(g.Signer.Issuer())}
+	case x.in.Call.Agent == "":
+		return []string{string(x.in.Call.Caller.ID), string(g.Signer.Issuer())}
+	case x.to.Agent.ID != "":
+		return []string{string(x.to.Agent.ID), string(g.Signer.Issuer())}
+	default:
+		return []string{x.route.Endpoint.URL, string(g.Signer.Issuer())}
+	}
+}
+
+// negotiated records what a negotiation came to, once in a workflow (AEPB,
+// Protocol Downgrade Attacks: the results are part of the workflow's graph). There
+// is one where the agent's own document, a choice of endpoints or another gateway
+// decided; an endpoint that is the only one was no choice. The token is not handed
+// out: it says nothing of any message.
+func (g *Gateway) negotiated(ctx context.Context, x *request) {
+	if x.to.Via == nil && (x.in.Call.To != "" || (x.to.Agent.Capability == "" && len(x.to.Agent.Endpoints) < 2)) {
+		return // the caller named it, or there was nothing to choose from
+	}
+	workflow := x.lineage.Workflow
+	if workflow == "" {
+		workflow = string(x.first())
+	}
+	if !g.attest.FirstNegotiation(workflow, x.to.Agent.Name) {
+		return
+	}
+	chosen, candidates, reason := x.choice()
+	g.attest.Negotiation(ctx, attest.Negotiation{
+		Subject: x.subject(), Lineage: attest.Lineage{Workflow: x.lineage.Workflow, Parents: []ect.ID{x.first()}},
+		From: string(x.in.Source.Info().Binding), To: chosen, Candidates: candidates, Reason: reason,
+	})
+}
+
+// seal binds a message to its receipt, with the tokens inside for an agent that
+// wants them there.
+func (x *request) seal(out transport.Attested, ancestors ...string) (transport.Sealed, error) {
+	if x.agentInside() {
+		wire, _ := inbody.Insert(x.to.Codec, out.Wire(), append([]string{out.Token()}, ancestors...))
+		var err error
+		if out, err = out.Carrying(wire); err != nil {
+			return transport.Sealed{}, err
+		}
+	}
+	return out.Seal(ancestors...)
+}
+
+// stampRequest gives a message bound for an agent what only the roof can mint:
+// its id on the wire is the id of the ECT that testifies to it, and so is the
+// name of its progress. A relay within one protocol has every other id that it needs.
+func (x *request) stampRequest(id ect.ID) {
+	m := x.message
+	m.Correlation.WireID = canonical.TextID(string(id))
+	if x.in.Call.Agent != "" {
+		m.Preferences.CanAnswer = x.sides().Answerable(m.Preferences.CanAnswer, x.mode.AgentVersion)
+	}
+	if m.Preferences.CanAnswer == nil {
+		m.Preferences.CanAnswer = x.route.Endpoint.Asked // in a protocol where every request says so
+	}
+	if x.mode.Relay || m.Op != canonical.OpInvoke {
+		return
+	}
+	if m.Correlation.MessageID == "" {
+		m.Correlation.MessageID = string(id)
+	}
+	if invoke, ok := m.Body.(*canonical.Invoke); ok && invoke.Turn.ID == "" {
+		invoke.Turn.ID = m.Correlation.MessageID
+	}
+	if x.mode.AgentStreams == translators.StreamsReply && x.in.Call.Agent != "" && m.Correlation.Progress == nil && x.lasts() {
+		m.Correlation.Progress = m.Correlation.WireID
+	}
+}
+
+// tasked is a message as an agent hears it that may answer a call with a task:
+// that its caller would rather wait is our business and not the agent's, and so is
+// that its caller would take a task, where the agent has not said that it has any.
+func (x *request) tasked(m *canonical.Message) *canonical.Message {
+	if m.Op != canonical.OpInvoke || x.in.Call.Agent == "" || x.route.Description == nil || m.Preferences.TaskOK == x.route.Description.Tasks ||
+		x.mode.AgentStreams == translators.StreamsTask || x.mode.Relay && (m.Preferences.TaskOK || !x.tasking()) {
+		return m
+	}
+	out := *m
+	out.Preferences.TaskOK = x.route.Description.Tasks
+	return &out
+}
+
+// choose finds the route of the message: where the agent is, and what is called there.
+func (g *Gateway) choose(ctx context.Context, x *request) error {
+	q := routing.Query{
+		Sides: x.sides(), Body: x.asked, Header: x.in.Call.Wire.Header, Version: x.route.Endpoint.Version, Timeout: x.settings.Timeout,
+	}
+	if x.hearer != nil {
+		q.Alone = x.hearer.session
+	}
+	if x.record != nil {
+		q.Skill = x.record.Skill
+	}
+	route, err := routing.Router{Directory: g.Directory}.Resolve(ctx, q)
+	route.Renamed = route.Renamed || x.route.Renamed
+	x.route, x.message, x.in.Call.Wire.Header = route, route.Message, route.Header
+	x.mode = execution.NewMode(x.sides(), route)
+	return err
+}
+
+// request is leg 1: the caller's message in the destination's words.
+func (g *Gateway) request(ctx context.Context, x *request) (transport.Sealed, transport.Attested, error) {
+	if err := g.choose(ctx, x); err != nil {
+		return transport.Sealed{}, transport.Attested{}, err
+	}
+	if err := x.in.Permit.Carry(x.route.Security(x.in.Call.Agent != "")); err != nil {
+		admission.CountDenied(g.Metrics, err)
+		return transport.Sealed{}, transport.Attested{}, err
+	}
+	along, err := g.along(x)
+	if err != nil {
+		return transport.Sealed{}, transport.Attested{}, err
+	}
+	thread, err := x.thread.Resolve(ctx, g.Conversations, x.parties(), x.message.Conversation.ContextID, x.recordedNames())
+	if err != nil {
+		return transport.Sealed{}, transport.Attested{}, err
+	}
+	x.thread = thread
+	g.lineage(x)
+	if x.message, err = g.await(ctx, x); err != nil {
+		return transport.Sealed{}, transport.Attested{}, err
+	}
+	if x.message, err = g.level(ctx, x); err != nil {
+		return transport.Sealed{}, transport.Attested{}, err
+	}
+	id := ect.ID(g.NewID())
+	tr := attest.Translation{
+		Direction: attest.Request, ID: id, Message: x.message, Input: x.in.Input,
+		Codec: x.to.Codec, Pair: x.pair(),
+		Target:  translators.Target{Version: x.route.Endpoint.Version, Form: x.route.Endpoint.Form, Capability: x.route.Capable(), Stream: x.streams()},
+		Lineage: attest.Lineage{Parents: x.lineage.Parents}, Audience: g.audience(x), Reader: x.reader(),
+	}
+	x.message.Conversation.Tenant = cmp.Or(x.route.Endpoint.Tenant, x.message.Conversation.Tenant)
+	switch {
+	case x.in.Call.Agent != "" && x.verbatim() && x.route.Renamed: // all but one name stays as it is
+	case x.in.Call.Agent != "" && x.verbatim():
+		wire := x.in.Call.Wire
+		wire.Version = x.message.Origin.Version
+		tr.Verbatim = &wire
+	default:
+		x.stampRequest(id)
+		tr.Message = x.tasked(x.message)
+	}
+	out, err := g.translate(ctx, x, tr)
+	if err != nil || x.in.Call.Agent == "" && x.to.Via == nil {
+		return transport.Sealed{}, out, err
+	}
+	g.negotiated(ctx, x)
+	sealed, err := x.seal(out, along...)
+	return sealed, out, err
+}
+
+// along are the ancestors of a request. A next gateway judges the message by them, so
+// one that would not see all of them is not asked: what is left out, it could take for
+// another token with that id.
+func (g *Gateway) along(x *request) ([]string, error) {
+	along, size := x.in.Evidence.Ancestors()
+	if size > admission.MaxAncestors && g.toGateway(x) {
+		return nil, &problem.AncestorsTooLargeError{Size: size, Limit: admission.MaxAncestors}
+	}
+	return along, nil
+}
+
+// toGateway reports whether a message goes on to another gateway, as far as we know.
+func (g *Gateway) toGateway(x *request) bool {
+	return x.to.Via != nil || x.to.Agent.ID != "" && (x.settings.rules.IsGateway(x.to.Agent.ID) ||
+		slices.ContainsFunc(g.Directory.Peers(), func(p directory.Peer) bool { return p.ID == x.to.Agent.ID }))
+}
+
+// lineage decides workflow and parents of leg 1 (R3, R4): the source's, or those
+// of the token that the message names, else the conversation's, else a root of a
+// fresh workflow.
+func (g *Gateway) lineage(x *request) {
+	if workflow, ids := x.in.Evidence.Origins(); len(ids) > 0 {
+		x.lineage.Workflow, x.lineage.Parents = workflow, ids
+		return
+	}
+	if x.record != nil { // more about the same work
+		x.lineage.Workflow, x.lineage.Parents = x.record.Workflow, x.behind(x.record)
+		return
+	}
+	if workflow, last, ok := x.thread.Last(); ok {
+		x.lineage.Workflow, x.lineage.Parents = workflow, []ect.ID{last}
+		return
+	}
+	x.lineage.Workflow = g.NewID()
+}
+
+// level sees to it that the caller hears the agent's log from the level on that it
+// wants, where one side says that once, and the other with every request.
+func (g *Gateway) level(ctx context.Context, x *request) (*canonical.Message, error) {
+	herald := x.herald()
+	if herald == nil || x.message.Origin.Version == x.route.Endpoint.Version || x.route.Description == nil || !herald.Offers(x.route.Description).Log {
+		return x.message, nil
+	}
+	wanted := translators.News{Verb: translators.NewsLevel, Level: x.message.Preferences.LogLevel}
+	said, heard := herald.Ask(x.message.Origin.Version, wanted), herald.Ask(x.route.Endpoint.Version, wanted)
+	switch {
+	case said != nil && heard == nil && wanted.Level == "" && x.in.Call.Session != "":
+		w, err := sessionsOf(g).Load(ctx, x.sessionKey())
+		if err != nil || w.Level == "" {
+			return x.message, err
+		}
+		louder := *x.message
+		louder.Preferences.LogLevel = w.Level
+		return &louder, nil
+	case said == nil && heard != nil && wanted.Level != "":
+		return x.message, g.turnUp(ctx, x, heard)
+	}
+	return x.message, nil
+}
+
+// turnUp tells an agent from which level on its log is wanted, before the request
+// that wants it. What it refuses costs the log and nothing else. Of requests of one
+// caller at the same time the last one's level holds.
+func (g *Gateway) turnUp(ctx context.Context, x *request, asking *canonical.Native) error {
+	m := *x.message
+	m.Op, m.Body, m.Preferences = canonical.OpNative, asking, canonical.Preferences{CanAnswer: x.route.Endpoint.Asked}
+	own := x.derive(&m)
+	sealed, err := g.agent(own).Seal(ctx, &m)
+	if err == nil {
+		_, _, _, err = g.agent(own).acknowledged(ctx, sealed)
+	}
+	if _, refused := errors.AsType[*canonical.Error](err); refused {
+		return nil
+	}
+	return err
+}
+
+// Seal implements [execution.Agent]: a message that the caller did not send in these words.
+func (a agent) Seal(ctx context.Context, m *canonical.Message) (transport.Sealed, error) {
+	x := a.x
+	tr := attest.Translation{Direction: attest.Request, ID: ect.ID(a.g.NewID()), Internal: true}
+	tr.Codec, tr.Pair = x.to.Codec, x.pair()
+	tr.Target = translators.Target{
+		Version: x.route.Endpoint.Version, Form: x.route.Endpoint.Form, Capability: x.route.Capable(),
+		Stream: m.Op == canonical.OpTaskSubscribe || m.Op == canonical.OpInvoke && x.streams(),
+	}
+	tr.Lineage.Parents = x.afterRequest()
+	tr.Audience, tr.Reader = a.g.audience(x), x.reader()
+	m.Correlation.WireID = canonical.TextID(string(tr.ID))
+	if x.route.Endpoint.Tenant != "" {
+		m.Conversation.Tenant = x.route.Endpoint.Tenant
+	}
+	tr.Message = x.tasked(m)
+	out, err := a.g.translate(ctx, x, tr)
+	if err != nil {
+		return transport.Sealed{}, err
+	}
+	return x.seal(out)
+}
+
+// SealAsTask implements [execution.Agent].
+func (a agent) SealAsTask(ctx context.Context) (transport.Sealed, error) {
+	a.x.forced = true
+	again := *a.x.message
+	return a.Seal(ctx, &again)
+}
+
+// Inquire seals a message of ours about the work: an evidence of its own, behind that of the
+// request.
+func (a agent) Inquire(ctx context.Context, op canonical.Op, body canonical.Body) (transport.Sealed, error) {
+	m := &canonical.Message{Op: op, Phase: canonical.PhaseRequest, Body: body, Trace: a.x.message.Trace}
+	m.Preferences.CanAnswer = a.x.route.Endpoint.Asked
+	return a.Seal(ctx, m)
+}
+
+// saveArtifacts keeps what the reply that was signed last brought.
+func (g *Gateway) saveArtifacts(ctx context.Context, x *request) {
+	brought := x.snapshot
+	if brought == nil || x.trail.Reply() == "" {
+		return
+	}
+	x.snapshot = nil
+	g.tasks.SaveArtifacts(context.WithoutCancel(ctx), x.keyOf(brought.task), store.Snapshot{
+		Workflow: x.lineage.Workflow, Last: x.trail.Reply(), Artifacts: brought.artifacts,
+	})
+}
+
+// snapshot is what a reply brings that its caller can read later.
+type snapshot struct {
+	task      string // by which it is known to its caller
+	artifacts []canonical.Artifact
+}
+
+// label gives what came of a task the names under which its caller can read it
+// later, and takes note of it.
+func (x *request) label(m *canonical.Message) {
+	librarian := x.in.Features.Librarian
+	result, answers := m.Body.(*canonical.Result)
+	if librarian == nil || !answers || result.Task == nil || len(result.Task.Artifacts) == 0 || x.mode.Relay || x.in.Call.Agent == "" || !x.in.Call.Entrance.Native() {
+		return
+	}
+	named, task := *result, *result.Task
+	id := task.ID
+	if x.record != nil {
+		id = x.record.Task.ID // by which it is known to its caller
+	}
+	if id == "" || len(id) > store.MaxTaskID {
+		return
+	}
+	task.Artifacts = slices.Clone(task.Artifacts)
+	for i := range task.Artifacts {
+		a := &task.Artifacts[i]
+		a.Parts = slices.Clone(a.Parts)
+		for n := range a.Parts {
+			if a.ID != "" && librarian.Embeds(&a.Parts[n]) {
+				a.Parts[n].URI, a.Parts[n].Form = mcpbridge.ArtifactURI(x.to.Agent.Name, id, a.ID, n), canonical.FormEmbedded
+			}
+		}
+	}
+	named.Task, m.Body = &task, &named
+	x.snapshot = &snapshot{id, result.Task.Artifacts}
+}
+
+// await takes the callback of a request: it is kept here, told from here, and
+// goes on to an agent whose protocol has a place for it. Where no approver is asked,
+// this gateway hears of no decision.
+func (g *Gateway) await(ctx context.Context, x *request) (*canonical.Message, error) {
+	m := x.message
+	if m.Callback == "" {
+		return m, nil
+	}
+	if x.in.Call.Agent != "" {
+		if err := g.callbacks.Await(ctx, x.in.Call.Caller.ID, x.lineage.Workflow, m.Callback); err != nil {
+			return m, err
+		}
+	}
+	if !signalling(x.to.Features.Signaler, m.Op, x.route.Endpoint.Version, x.route.Endpoint.Form) {
+		said := *m
+		said.Callback = ""
+		said.Losses = append(slices.Clip(said.Losses),
+			canonical.Loss{Code: canonical.LossCallback, Path: "/callback", Fate: canonical.Dropped})
+		return &said, nil
+	}
+	return m, nil
+}
+
+// signalling: a protocol has a form for a signal, or, with OpInvoke, for the
+// callback of a request.
+func signalling(s translators.Signaler, op canonical.Op, version, wire string) bool {
+	return s != nil && s.Signals(op, translators.Target{Version: version, Form: wire})
+}

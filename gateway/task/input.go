@@ -1,0 +1,441 @@
+package task
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"slices"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/task/execution"
+	"github.com/aepb/aepb-gateway/gateway/task/store"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/consent"
+	"github.com/aepb/aepb-gateway/translators/stream"
+)
+
+// Resume goes on with work that an earlier message to an agent began, if this message names it.
+// True: the message is answered; false: it goes on, and may now be another message than came.
+func (s *Service) Resume(ctx context.Context, x Exchange) (bool, transport.Answer, error) {
+	work := x.Work()
+	invoke := repeats(&work)
+	if invoke == nil {
+		return false, transport.Answer{}, nil
+	}
+	round, id := execution.ReadState(invoke.State)
+	if invoke.State == "" {
+		id = work.Message.Conversation.TaskID
+	}
+	if id == "" && invoke.State == "" {
+		return false, transport.Answer{}, nil
+	}
+	rec, err := s.Load(ctx, x.TaskKey(id))
+	switch {
+	case err != nil:
+		return false, transport.Answer{}, err
+	case rec == nil && invoke.State != "":
+		return false, transport.Answer{}, unknownState(ctx, x)
+	case rec == nil:
+		return false, transport.Answer{}, &canonical.Error{Code: canonical.CodeTaskNotFound, Message: "no such task"}
+	case rec.Method != work.Message.Method():
+		return false, transport.Answer{}, errAnotherCall
+	case invoke.State != "" && round != rec.Round:
+		return false, transport.Answer{}, &canonical.Error{Code: canonical.CodeBadParams, Message: "the request state belongs to a question that was answered"}
+	}
+	x.About(rec)
+	return s.goOnWith(ctx, x, rec, invoke)
+}
+
+// repeats is what a message answers by repeating a request, or by naming a task; nil:
+// it begins something.
+func repeats(work *execution.Request) *canonical.Invoke {
+	switch body := work.Message.Body.(type) {
+	case *canonical.Invoke:
+		return body
+	case *canonical.Native:
+		if body.State != "" && work.Mode.Relay {
+			return &canonical.Invoke{Answers: body.Answers, State: body.State}
+		}
+	}
+	return nil
+}
+
+// unknownState judges a request state of which no record is here: nil, if the agent may
+// have made it, because it asks by such states itself.
+func unknownState(ctx context.Context, x Exchange) error {
+	if !x.Work().Mode.Relay {
+		return errUnknownState
+	}
+	if err := x.Choose(ctx); err != nil {
+		return err
+	}
+	if !x.AsksByState() {
+		return errUnknownState
+	}
+	return nil
+}
+
+var errUnknownState = &canonical.Error{
+	Code:    canonical.CodeBadParams,
+	Message: "nothing waits for this request state: what asked may have ended, or the state was made for another caller; make the call again without it",
+}
+
+var errAnotherCall = &canonical.Error{Code: canonical.CodeBadParams, Message: "the request state belongs to another call"}
+
+func (s *Service) goOnWith(ctx context.Context, x Exchange, rec *store.Record, invoke *canonical.Invoke) (bool, transport.Answer, error) {
+	none, mode := transport.Answer{}, x.Work().Mode
+	if err := s.EndLost(ctx, rec); err != nil {
+		return false, none, err
+	}
+	switch {
+	case mode.Relay && rec.Resume == store.ResumeTask, mode.Relay && rec.TaskID == rec.Task.ID && rec.Resume == store.ResumeNone && invoke.State == "":
+		return false, none, nil // the agent knows best what may be said to its task, but it never made our request state
+	case rec.Task.Status.State.Terminal():
+		return false, none, &canonical.Error{Code: canonical.CodeUnsupportedOp, Message: "the task has ended"}
+	case rec.Resume == store.ResumeNone && (rec.TaskID == "" || invoke.State != ""):
+		return false, none, &canonical.Error{Code: canonical.CodeUnsupportedOp, Message: "the task is at work and asks nothing"}
+	}
+	answers, err := answersIn(rec, invoke)
+	if missing, ok := errors.AsType[*consent.MissingError](err); ok {
+		if invoke.State == "" {
+			return false, none, missingAnswers(missing)
+		}
+		answer, err := s.tellRecord(ctx, x, rec, false) // it is asked again
+		return true, answer, err
+	}
+	if err != nil {
+		return false, none, err
+	}
+	if endsWith(rec, answers, &mode) {
+		answer, err := s.cancelInput(ctx, x, rec)
+		return true, answer, err
+	}
+	if rec.Resume == store.ResumeStream {
+		answer, err := s.answerOpen(ctx, x, rec, answers)
+		return true, answer, err
+	}
+	if rec.Resume == store.ResumeTask && !mode.Relay && mode.AgentStreams != translators.StreamsTask {
+		answer, err := s.update(ctx, x, rec, answers)
+		return true, answer, err
+	}
+	if err := s.rewrite(rec, x.Work().Message, invoke, answers); err != nil {
+		return false, none, err
+	}
+	addressSkill(x, rec)
+	x.Answer(newInput(rec))
+	return false, none, nil
+}
+
+// InputState is how questions on record stand.
+type InputState uint8
+
+// The states of questions.
+const (
+	Open     InputState = iota // they are on record
+	Claimed                    // one message answers them: they are off the record
+	Reopened                   // it did so in vain: they are on record again
+	Taken                      // another message was first
+)
+
+// Input is the questions of one round on record, as one message answers them. One goroutine uses it.
+type Input struct {
+	State InputState
+
+	rec   *store.Record // of the work
+	prior store.Record  // as it is with the questions
+}
+
+func newInput(rec *store.Record) *Input { return &Input{rec: rec, prior: *rec} }
+
+// Claimable reports whether the message answers the questions, or is about to.
+func (in *Input) Claimable() bool { return in != nil && in.State != Taken }
+
+// History is a history with the questions.
+func (in *Input) History(history []canonical.Content) []canonical.Content {
+	if !in.Claimable() {
+		return history
+	}
+	return append(history, execution.Question(in.prior.Task.ID, in.prior.Round, stream.Inputs(&in.prior.Task)))
+}
+
+// Posted says that changes of the work are posted from now on, which is on record.
+func (in *Input) Posted() {
+	if !in.Claimable() {
+		return
+	}
+	in.prior.Pushes = true
+	if rec := in.rec; rec.Resume == store.ResumeNone && rec.Round == in.prior.Round+1 && !rec.Task.Status.State.Terminal() {
+		in.prior.Revision = rec.Revision
+	}
+}
+
+// claim takes the questions that a message answers off the record: the message that comes second
+// answers nothing. It is done last, so that an answer that cannot be said leaves them open. request is
+// the ECT of the message.
+func (s *Service) claim(ctx context.Context, in *Input, request ect.ID) error {
+	rec := in.rec
+	rec.Resume, rec.State, rec.Task.Inputs, rec.Saved, rec.Last = store.ResumeNone, "", nil, nil, request
+	rec.Round++
+	rec.Task.Status, rec.Writer = canonical.Status{State: canonical.StateWorking}, s.Deps.Replica
+	ok, err := s.Save(ctx, rec)
+	if err == nil && !ok {
+		err = &problem.ConflictError{Reason: "the question was answered by somebody else"}
+	}
+	if err != nil {
+		in.State = Taken // they are not ours to put back
+		return err
+	}
+	in.State, in.prior.Revision = Claimed, rec.Revision
+	return nil
+}
+
+// Claim claims the questions that a message answers, if it answers any, registers its webhook, and
+// posts that the task is at work again. request is the ECT of the sealed message.
+func (s *Service) Claim(ctx context.Context, x Exchange, request ect.ID) error {
+	in := x.Input()
+	if in != nil {
+		if err := s.claim(ctx, in, request); err != nil {
+			return err
+		}
+	}
+	if err := x.Register(ctx); err != nil {
+		return err
+	}
+	if in != nil {
+		s.PostChange(ctx, &in.prior, in.rec)
+	}
+	return nil
+}
+
+// sealAndClaim seals a message and claims what it answers.
+func (s *Service) sealAndClaim(ctx context.Context, x Exchange) (transport.Sealed, error) {
+	sealed, request, err := x.Seal(ctx)
+	if err == nil {
+		err = s.Claim(ctx, x, request)
+	}
+	return sealed, err
+}
+
+// Reopen puts questions back that were answered in vain, if nothing has come of the answer since.
+func (s *Service) Reopen(ctx context.Context, in *Input) {
+	if in == nil || in.State != Claimed || in.prior.Revision != in.rec.Revision {
+		return
+	}
+	ctx = context.WithoutCancel(ctx)
+	restored, err := s.SaveIfCurrent(ctx, &in.prior, in.rec.Round)
+	if err != nil {
+		s.Deps.Logger.WarnContext(ctx, "input request not reopened", slog.String("task", in.prior.Task.ID), slog.Any("error", err))
+	}
+	if restored {
+		in.State = Reopened
+		s.PostChange(ctx, in.rec, &in.prior)
+	}
+}
+
+// inputsOf are what the record asks, as the agent asked it.
+func inputsOf(rec *store.Record) []canonical.Input {
+	if rec.Resume == store.ResumeTask {
+		return stream.Plain(stream.Inputs(&rec.Task))
+	}
+	return stream.Inputs(&rec.Task)
+}
+
+// answersIn are what a message answers to what the record asks. Work that asks nothing
+// takes any message, and so does an agent that only talks.
+func answersIn(rec *store.Record, invoke *canonical.Invoke) ([]canonical.Answer, error) {
+	inputs := inputsOf(rec)
+	if rec.Resume == store.ResumeNone {
+		return nil, nil
+	}
+	read := consent.Read
+	if rec.Resume == store.ResumeArgs { // for arguments, not for consent
+		read = consent.ReadArguments
+	}
+	answers, err := read(inputs, invoke)
+	_, missing := errors.AsType[*consent.MissingError](err)
+	talks := rec.Resume == store.ResumeTask && len(inputs) == 1 && stream.Talk(inputs[0])
+	if missing && talks && invoke.State == "" && len(invoke.Answers) == 0 {
+		return nil, nil
+	}
+	return answers, err
+}
+
+func missingAnswers(missing *consent.MissingError) error {
+	return &canonical.Error{Code: canonical.CodeBadParams, Message: missing.Error() + ": answer all questions at once"}
+}
+
+func declined(answers []canonical.Answer) bool {
+	return slices.ContainsFunc(answers, func(a canonical.Answer) bool { return a.Action == canonical.Decline })
+}
+
+// endsWith reports whether work ends with these answers: where the caller cancels what
+// its agent could only hear as words of the user, or does not say which arguments a
+// call is to have.
+func endsWith(rec *store.Record, answers []canonical.Answer, mode *execution.Mode) bool {
+	switch rec.Resume {
+	case store.ResumeArgs:
+		return declined(answers) || slices.ContainsFunc(answers, execution.IsCancel)
+	case store.ResumeTask:
+		return slices.ContainsFunc(answers, execution.IsCancel) && (mode.Relay || mode.AgentStreams == translators.StreamsTask)
+	default:
+		return false
+	}
+}
+
+// cancelInput ends work whose question was canceled, also at the agent, and tells the
+// caller so.
+func (s *Service) cancelInput(ctx context.Context, x Exchange, rec *store.Record) (transport.Answer, error) {
+	if rec.Resume == store.ResumeTask && rec.TaskID != "" {
+		m := x.Work().Message
+		cancel := x.Derive(&canonical.Message{
+			Op: canonical.OpTaskCancel, Phase: canonical.PhaseRequest, Body: &canonical.TaskQuery{ID: rec.TaskID}, Conversation: rec.AgentNames(),
+			Correlation: m.Correlation, Preferences: m.Preferences, Origin: m.Origin, Trace: m.Trace,
+		})
+		if err := confirm(ctx, cancel); err != nil {
+			return transport.Answer{}, err
+		}
+	}
+	rec, err := s.endWaiting(ctx, rec)
+	if err != nil {
+		return transport.Answer{}, err
+	}
+	return s.tellRecord(ctx, x, rec, false)
+}
+
+// sameCall: whoever answers by calling again calls the same (MCP, requestState).
+func sameCall(a, b *canonical.Call) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.Name == b.Name && bytes.Equal(compact(a.Args), compact(b.Args))
+}
+
+func compact(raw json.RawMessage) []byte {
+	var out bytes.Buffer
+	if json.Compact(&out, raw) != nil {
+		return raw
+	}
+	return out.Bytes()
+}
+
+// rewrite makes the message what the agent is to be told.
+func (s *Service) rewrite(rec *store.Record, m *canonical.Message, invoke *canonical.Invoke, answers []canonical.Answer) error {
+	next := *invoke
+	next.State = ""
+	if invoke.State != "" && invoke.Call != nil && rec.Call != nil {
+		if _, began, err := s.First(rec); err != nil || !sameCall(began.Call, invoke.Call) {
+			return errAnotherCall
+		}
+	}
+	switch rec.Resume {
+	case store.ResumeState, store.ResumeArgs:
+		first, again, err := s.First(rec)
+		if err != nil {
+			return err
+		}
+		next = *again
+		if rec.Resume == store.ResumeState {
+			next.Answers, next.State = answers, rec.State
+		} else {
+			next.Call = &canonical.Call{Name: rec.Skill, Args: answers[0].Value}
+			next.Turn = canonical.Content{ID: invoke.Turn.ID, Role: canonical.RoleCaller}
+		}
+		tenant := m.Conversation.Tenant // of this call; the first may have named it in another way
+		m.To, m.Conversation = first.To, first.Conversation
+		m.Conversation.Tenant = tenant
+	default:
+		m.Conversation.TaskID, m.Conversation.ContextID = rec.TaskID, rec.Context
+		if len(invoke.Answers) > 0 || declined(answers) { // else the caller's own words stay as they are
+			next.Turn, next.Call, next.Answers = stream.Turn(answers), nil, execution.Spoken(inputsOf(rec), answers)
+		}
+	}
+	m.Body = &next
+	return nil
+}
+
+// answerOpen gives the answer to whoever holds the agent's stream, wherever
+// that is, and waits for what comes of it.
+func (s *Service) answerOpen(ctx context.Context, x Exchange, rec *store.Record, answers []canonical.Answer) (transport.Answer, error) {
+	addressSkill(x, rec)
+	if err := x.Choose(ctx); err != nil {
+		return transport.Answer{}, err
+	}
+	asking := *rec // the answers are to this question, whatever the record says by now
+	if err := x.Register(ctx); err != nil {
+		return transport.Answer{}, err
+	}
+	given := asking.ForRound(answers)
+	if turn := x.Turn(); turn != nil && len(given) > 0 {
+		given[0].Turn = turn
+	}
+	if err := s.Send(ctx, asking.ControlKey(), store.ControlMessage{Answers: given}); err != nil {
+		return transport.Answer{}, err
+	}
+	return s.watch(ctx, x, &asking, x.Work().Message.Preferences.Stream)
+}
+
+// missingArguments is the question that a message in plain text leaves open to a
+// protocol of calls (profile P3): the arguments. Only whoever can be asked by a
+// task is asked; nil: the error stands.
+func missingArguments(x Exchange, err error) *canonical.Input {
+	missing, ok := errors.AsType[*canonical.Error](err)
+	if !ok || missing.Code != canonical.CodeBadParams || missing.Schema == nil || x.Capability() == nil {
+		return nil
+	}
+	if work := x.Work(); work.Mode.Asking != translators.AskTask || work.Message.Body.(*canonical.Invoke).Call != nil {
+		return nil
+	}
+	return &canonical.Input{
+		Key: "arguments", Mode: canonical.ModeForm, Schema: missing.Schema,
+		Prompt: []canonical.Part{{Kind: canonical.KindText, Text: "Which arguments? Answer with a data part that matches the schema of " + x.Capability().ID + "."}},
+	}
+}
+
+// AskArguments answers a message that could not be sealed with a question of ours, if all that is
+// missing is arguments, and the caller can be asked by a task; false: the error stands.
+func (s *Service) AskArguments(ctx context.Context, x Exchange, unsealed error) (answer transport.Answer, asks bool, err error) {
+	question := missingArguments(x, unsealed)
+	if question == nil {
+		return answer, false, nil
+	}
+	work := x.Work()
+	names := s.Deps.Executions.CallerNames(work)
+	task := &canonical.Task{ID: names.TaskID, ContextID: names.ContextID, Inputs: []canonical.Input{*question}, Status: canonical.Status{
+		State: canonical.StateInputRequired, Message: &canonical.Content{ID: s.Deps.NewID(), Role: canonical.RoleAgent, Parts: question.Prompt},
+	}}
+	rec := work.Caller.Record(task)
+	before := *rec
+	rec.Task, rec.Saved, rec.Resume, rec.Skill = *task, nil, store.ResumeArgs, x.Capability().ID
+	if err := work.Caller.SaveRequest(rec); err != nil {
+		return answer, true, err
+	}
+	if parents := x.ParentsOf(nil); len(parents) > 0 {
+		rec.Last = parents[0]
+	}
+	ok, err := s.Save(ctx, rec)
+	if err == nil && !ok {
+		err = &problem.ConflictError{Reason: "the task was changed by somebody else"}
+	}
+	if err == nil {
+		s.PostChange(ctx, &before, rec)
+		err = work.Caller.Register(ctx, rec)
+	}
+	if err != nil {
+		return answer, true, err
+	}
+	answer, err = s.tellRecord(ctx, x, rec, work.Message.Preferences.Stream)
+	return answer, true, err
+}
+
+// addressSkill says of an answer what it is an answer to, which it need not say again.
+func addressSkill(x Exchange, rec *store.Record) {
+	work := x.Work()
+	if invoke, ok := work.Message.Body.(*canonical.Invoke); ok && !work.Mode.Relay && invoke.Call == nil && work.Message.To.Skill == "" {
+		work.Message.To.Skill = rec.Skill
+	}
+}
