@@ -165,11 +165,7 @@ func (g *Gateway) attend(ctx context.Context, x *request, rec *store.Record) {
 		g.logUnfollowed(ctx, x.to.Agent.Name, err)
 		return
 	}
-	mine, err := g.executions.Follow(ctx, g.work(following))
-	if mine {
-		*rec = own
-	}
-	if err != nil {
+	if err := g.executions.Follow(ctx, g.work(following), rec); err != nil {
 		g.logUnfollowed(ctx, x.to.Agent.Name, err)
 	}
 }

@@ -153,25 +153,27 @@ func (s *Service) Subscribe(ctx context.Context, req Request, parents []ect.ID, 
 	return e.Stream(ctx)
 }
 
-// Follow follows an agent's own task that is on record, if no other replica does. It reports whether
-// it does so from now on. What goes wrong later is on record.
-func (s *Service) Follow(ctx context.Context, req Request) (bool, error) {
-	e, rec := s.new(req, canonical.OpInvoke, nil), req.Record
+// Follow follows an agent's own task, if no other replica does. rec is the caller's copy of the record,
+// which becomes what is on record then; the request has another one, for the execution. What goes
+// wrong later is on record.
+func (s *Service) Follow(ctx context.Context, req Request, rec *store.Record) error {
+	e := s.new(req, canonical.OpInvoke, nil)
 	task := rec.Task
 	if err := e.fold.Add(&canonical.Event{Task: &task}, e.callerNames); err != nil || e.settled() {
-		return false, nil //nolint:nilerr // it waits for its caller
+		return nil //nolint:nilerr // it waits for its caller
 	}
-	mine, err := s.deps.Tasks.Follow(ctx, rec)
+	mine, err := s.deps.Tasks.Follow(ctx, e.record)
 	if !mine || err != nil {
-		return mine, err
+		return err
 	}
+	*rec = *e.record
 	e.on(Quiet)
 	if err := e.pollOrSubscribe(ctx); err != nil {
 		e.releaseOrFail(context.WithoutCancel(ctx), "")
-		return true, err
+		return err
 	}
 	e.Detach(ctx)
-	return true, nil
+	return nil
 }
 
 // update is what came of one thing that the agent said.
