@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -547,34 +546,6 @@ func TestListsStayShortUnderLoad(t *testing.T) {
 		}
 		if _, _, total := s.list(g, `{}`); total != tasks {
 			t.Errorf("%d tasks are listed", total)
-		}
-	})
-}
-
-// What comes of a task while nothing goes on in the background any more is listed
-// all the same, and not only the first time.
-func TestWhatIsListedWithoutAnybodyInTheBackground(t *testing.T) {
-	t.Parallel()
-	var tasks []scene
-	for i := range 200 {
-		whole := strings.ReplaceAll(wholeTask("COMPLETED", oneArt), `"t1"`, `"`+strconv.Itoa(i)+`"`)
-		tasks = append(tasks, scene{events: []string{whole}, end: io.EOF})
-	}
-	play(t, map[string][]scene{streaming: tasks}, func(s *stage) {
-		t := s.t
-		closed := s.replica(t)
-		_ = closed.Close()
-		answered := 0
-		for range tasks { // what comes so late may be refused as well
-			if _, err := closed.Exchange(t.Context(), s.tool(askingHi)); err == nil {
-				answered++
-			}
-			if answered == 3 {
-				break
-			}
-		}
-		if shown, _ := s.resources(t, s, s.asksFor(mcp.Modern, "resources/list", "")); len(shown.Resources) != answered || answered != 3 {
-			t.Errorf("of %d is listed %+v", answered, shown)
 		}
 	})
 }

@@ -52,6 +52,24 @@ func TestArtifacts_ListedAndRead(t *testing.T) {
 	})
 }
 
+// TestArtifacts_ListedWithoutWorkers: what comes of tasks while nothing goes on in the background any
+// more is listed all the same, and not only the first time.
+func TestArtifacts_ListedWithoutWorkers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		entries := newMemory(t).Entries()
+		s, other := newReplica(t, "here", entries), newReplica(t, "there", entries)
+		s.deps.Workers.Close()
+		for i := range 3 {
+			task := TaskKey("alice", "painter", strconv.Itoa(i))
+			s.SaveArtifacts(t.Context(), task, Snapshot{Workflow: "w", Last: "jti", Artifacts: artifactsOf("picture")})
+			if list, _, err := other.ListArtifacts(t.Context(), task.Group, ""); err != nil || len(list) != i+1 {
+				t.Errorf("%d of %d are listed: %v", len(list), i+1, err)
+			}
+		}
+	})
+}
+
 // TestArtifacts_SlotsAreUsedAgain: the list of a group is bounded; the oldest leaves it.
 func TestArtifacts_SlotsAreUsedAgain(t *testing.T) {
 	t.Parallel()
