@@ -179,18 +179,14 @@ func (b *bed) hear(w translators.Wire) ([]canonical.Answer, bool) {
 	if query, ok := m.Body.(*canonical.TaskQuery); ok && m.Op == canonical.OpTaskAnswer {
 		m.Body, m.Conversation.TaskID = &canonical.Invoke{Answers: query.Answers}, query.ID // as answerTask does
 	}
-	invoke, _ := m.Body.(*canonical.Invoke)
-	if native, ok := m.Body.(*canonical.Native); ok && native.State != "" && x.mode.Relay {
-		invoke = &canonical.Invoke{Answers: native.Answers, State: native.State}
-	}
+	invoke := task.Resumes(m, x.mode.Relay)
 	if invoke == nil || b.asksAgain(invoke) {
 		return nil, false
 	}
-	asking := b.Gateway.exchange(x)
-	if answered, _, err := b.tasks.Resume(b.t.Context(), asking); answered || err != nil || x.input == nil {
+	if answered, _, err := b.resume(b.t.Context(), x); answered || err != nil || x.input == nil {
 		return nil, false
 	}
-	if err := b.tasks.Claim(b.t.Context(), asking, ""); err != nil {
+	if err := b.claim(b.t.Context(), x); err != nil {
 		b.t.Fatal(err)
 	}
 	told, ok := x.message.Body.(*canonical.Invoke)

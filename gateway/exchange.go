@@ -107,6 +107,24 @@ func (e exchange) ParentsOf(rec *store.Record) []ect.ID {
 	return e.x.lineage.Parents
 }
 
+// resume goes on with work that an earlier message began, if this one says something to it. True: it is
+// answered.
+func (g *Gateway) resume(ctx context.Context, x *request) (bool, transport.Answer, error) {
+	invoke := task.Resumes(x.message, x.mode.Relay)
+	if invoke == nil || x.in.Call.Agent == "" {
+		return false, transport.Answer{}, nil
+	}
+	return g.tasks.Resume(ctx, g.exchange(x), invoke)
+}
+
+// claim claims what a sealed message answers, and registers its webhook.
+func (g *Gateway) claim(ctx context.Context, x *request) error {
+	if x.input == nil && x.webhook == nil {
+		return nil
+	}
+	return g.tasks.Claim(ctx, g.exchange(x), x.trail.Request())
+}
+
 // waits is for whose sake an answer is waited for: its caller's, unless what comes of the message
 // has to be ended without him.
 func (g *Gateway) waits(ctx context.Context, x *request) context.Context {

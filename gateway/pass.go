@@ -53,7 +53,7 @@ func (g *Gateway) pass(ctx context.Context, x *request) (transport.Answer, error
 		if ctx, err = g.register(ctx, x); err != nil {
 			return transport.Answer{}, err
 		}
-		if answered, answer, err := g.tasks.Resume(ctx, g.exchange(x)); answered || err != nil {
+		if answered, answer, err := g.resume(ctx, x); answered || err != nil {
 			return answer, err
 		}
 	}

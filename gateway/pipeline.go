@@ -88,7 +88,7 @@ func (g *Gateway) invoke(ctx context.Context, x *request) (transport.Answer, err
 	if err != nil {
 		return transport.Answer{}, err
 	}
-	if answered, answer, err := g.tasks.Resume(ctx, g.exchange(x)); answered || err != nil {
+	if answered, answer, err := g.resume(ctx, x); answered || err != nil {
 		return answer, err
 	}
 	if p := x.message.Preferences; p.NoWait || p.TaskOK { // before the agent hears of it
@@ -104,7 +104,7 @@ func (g *Gateway) invoke(ctx context.Context, x *request) (transport.Answer, err
 		}
 		return x.answer(out), err
 	}
-	if err := g.tasks.Claim(ctx, g.exchange(x), x.trail.Request()); err != nil {
+	if err := g.claim(ctx, x); err != nil {
 		return transport.Answer{}, err
 	}
 	if x.lasts() {

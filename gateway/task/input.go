@@ -19,20 +19,29 @@ import (
 	"github.com/aepb/aepb-gateway/translators/stream"
 )
 
-// Resume goes on with work that an earlier message to an agent began, if this message names it.
-// True: the message is answered; false: it goes on, and may now be another message than came.
-func (s *Service) Resume(ctx context.Context, x Exchange) (bool, transport.Answer, error) {
-	work := x.Work()
-	invoke := repeats(&work)
-	if invoke == nil {
-		return false, transport.Answer{}, nil
+// Resumes is what a message says to work that an earlier one began, by naming its task or by repeating a
+// request; nil: it begins something.
+func Resumes(m *canonical.Message, relay bool) *canonical.Invoke {
+	switch body := m.Body.(type) {
+	case *canonical.Invoke:
+		if body.State != "" || m.Conversation.TaskID != "" {
+			return body
+		}
+	case *canonical.Native:
+		if body.State != "" && relay {
+			return &canonical.Invoke{Answers: body.Answers, State: body.State}
+		}
 	}
+	return nil
+}
+
+// Resume goes on with work that an earlier message to an agent began; invoke is what the message says to
+// it. True: the message is answered; false: it goes on, and may now be another message than came.
+func (s *Service) Resume(ctx context.Context, x Exchange, invoke *canonical.Invoke) (bool, transport.Answer, error) {
+	m := x.Work().Message
 	round, id := execution.ReadState(invoke.State)
 	if invoke.State == "" {
-		id = work.Message.Conversation.TaskID
-	}
-	if id == "" && invoke.State == "" {
-		return false, transport.Answer{}, nil
+		id = m.Conversation.TaskID
 	}
 	rec, err := s.Load(ctx, x.TaskKey(id))
 	switch {
@@ -42,27 +51,13 @@ func (s *Service) Resume(ctx context.Context, x Exchange) (bool, transport.Answe
 		return false, transport.Answer{}, unknownState(ctx, x)
 	case rec == nil:
 		return false, transport.Answer{}, &canonical.Error{Code: canonical.CodeTaskNotFound, Message: "no such task"}
-	case rec.Method != work.Message.Method():
+	case rec.Method != m.Method():
 		return false, transport.Answer{}, errAnotherCall
 	case invoke.State != "" && round != rec.Round:
 		return false, transport.Answer{}, &canonical.Error{Code: canonical.CodeBadParams, Message: "the request state belongs to a question that was answered"}
 	}
 	x.About(rec)
 	return s.goOnWith(ctx, x, rec, invoke)
-}
-
-// repeats is what a message answers by repeating a request, or by naming a task; nil:
-// it begins something.
-func repeats(work *execution.Request) *canonical.Invoke {
-	switch body := work.Message.Body.(type) {
-	case *canonical.Invoke:
-		return body
-	case *canonical.Native:
-		if body.State != "" && work.Mode.Relay {
-			return &canonical.Invoke{Answers: body.Answers, State: body.State}
-		}
-	}
-	return nil
 }
 
 // unknownState judges a request state of which no record is here: nil, if the agent may
@@ -131,21 +126,19 @@ func (s *Service) goOnWith(ctx context.Context, x Exchange, rec *store.Record, i
 	return false, none, nil
 }
 
-// InputState is how questions on record stand.
-type InputState uint8
+// inputState is how questions on record stand.
+type inputState uint8
 
-// The states of questions.
 const (
-	Open     InputState = iota // they are on record
-	Claimed                    // one message answers them: they are off the record
-	Reopened                   // it did so in vain: they are on record again
-	Taken                      // another message was first
+	inputOpen     inputState = iota // they are on record
+	inputClaimed                    // one message answers them: they are off the record
+	inputReopened                   // it did so in vain: they are on record again
+	inputTaken                      // another message was first
 )
 
 // Input is the questions of one round on record, as one message answers them. One goroutine uses it.
 type Input struct {
-	State InputState
-
+	state inputState
 	rec   *store.Record // of the work
 	prior store.Record  // as it is with the questions
 }
@@ -153,7 +146,7 @@ type Input struct {
 func newInput(rec *store.Record) *Input { return &Input{rec: rec, prior: *rec} }
 
 // Claimable reports whether the message answers the questions, or is about to.
-func (in *Input) Claimable() bool { return in != nil && in.State != Taken }
+func (in *Input) Claimable() bool { return in != nil && in.state != inputTaken }
 
 // History is a history with the questions.
 func (in *Input) History(history []canonical.Content) []canonical.Content {
@@ -187,10 +180,10 @@ func (s *Service) claim(ctx context.Context, in *Input, request ect.ID) error {
 		err = &problem.ConflictError{Reason: "the question was answered by somebody else"}
 	}
 	if err != nil {
-		in.State = Taken // they are not ours to put back
+		in.state = inputTaken // they are not ours to put back
 		return err
 	}
-	in.State, in.prior.Revision = Claimed, rec.Revision
+	in.state, in.prior.Revision = inputClaimed, rec.Revision
 	return nil
 }
 
@@ -223,7 +216,7 @@ func (s *Service) sealAndClaim(ctx context.Context, x Exchange) (transport.Seale
 
 // Reopen puts questions back that were answered in vain, if nothing has come of the answer since.
 func (s *Service) Reopen(ctx context.Context, in *Input) {
-	if in == nil || in.State != Claimed || in.prior.Revision != in.rec.Revision {
+	if in == nil || in.state != inputClaimed || in.prior.Revision != in.rec.Revision {
 		return
 	}
 	ctx = context.WithoutCancel(ctx)
@@ -232,7 +225,7 @@ func (s *Service) Reopen(ctx context.Context, in *Input) {
 		s.Deps.Logger.WarnContext(ctx, "input request not reopened", slog.String("task", in.prior.Task.ID), slog.Any("error", err))
 	}
 	if restored {
-		in.State = Reopened
+		in.state = inputReopened
 		s.PostChange(ctx, in.rec, &in.prior)
 	}
 }

@@ -329,17 +329,11 @@ func (w *subscription) interview(ctx context.Context) error {
 	case w.rec.Resume == store.ResumeStream && w.rec.Round != w.round:
 		w.round = w.rec.Round
 		w.x.About(w.rec)
-		for _, in := range stream.Forms(stream.Inputs(&w.rec.Task)) {
-			id := w.s.Deps.NewID()
-			if err := w.s.Ask(ctx, w.x.Work().Caller.QuestionKey(id), w.rec, in.Key, w.x.Work().Limits.Answers); err != nil {
-				return err
-			}
-			ask := &canonical.Event{Ask: &canonical.Ask{ID: canonical.TextID(id), Input: in}}
-			if err := w.Encode(w.message(&canonical.Message{Op: w.x.Work().Message.Op, Phase: canonical.PhaseEvent, Body: ask})); err != nil {
-				return err
-			}
-		}
-		return nil
+		work := w.x.Work()
+		return w.s.Deps.Executions.AskInSession(ctx, &work, w.rec, stream.Inputs(&w.rec.Task), func(ask *canonical.Ask) error {
+			event := &canonical.Event{Ask: ask}
+			return w.Encode(w.message(&canonical.Message{Op: work.Message.Op, Phase: canonical.PhaseEvent, Body: event}))
+		})
 	default:
 		next, err := w.s.changed(ctx, w.x, w.rec, 2*store.LeaseTTL)
 		if err != nil || next == nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/attest"
 	"github.com/aepb/aepb-gateway/gateway/outbound"
 	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -213,16 +214,16 @@ func (s *callerStream) ask(ctx context.Context) error {
 		return err
 	}
 	s.pending = e.pose(true)
-	return e.askInSession(ctx, s.pending.inputs, func(ask *canonical.Ask) error {
+	return e.AskInSession(ctx, &e.req, e.record, s.pending.inputs, func(ask *canonical.Ask) error {
 		return s.encode([]canonical.Event{{Ask: ask}})
 	})
 }
 
-// askInSession registers questions in the caller's session, and asks them.
-func (e *Execution) askInSession(ctx context.Context, inputs []canonical.Input, ask func(*canonical.Ask) error) error {
+// AskInSession registers questions about a record in the caller's session, and asks them.
+func (s *Service) AskInSession(ctx context.Context, req *Request, rec *store.Record, inputs []canonical.Input, ask func(*canonical.Ask) error) error {
 	for _, in := range stream.Forms(inputs) {
-		id := e.deps.NewID()
-		if err := e.deps.Tasks.Ask(ctx, e.req.Caller.QuestionKey(id), e.record, in.Key, e.req.Limits.Answers); err != nil {
+		id := s.deps.NewID()
+		if err := s.deps.Tasks.Ask(ctx, req.Caller.QuestionKey(id), rec, in.Key, req.Limits.Answers); err != nil {
 			return err
 		}
 		if err := ask(&canonical.Ask{ID: canonical.TextID(id), Input: in}); err != nil {
