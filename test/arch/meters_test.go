@@ -29,7 +29,7 @@ type reading struct {
 // the commit that does it.
 func meters() []meter {
 	return []meter{
-		{"methods per type, worst", 113, 0, mostMethodsOfType},
+		{"methods per type, worst", 112, 0, mostMethodsOfType},
 		{"types over 30 methods", 14, 0, largeTypes},
 		{"fields per struct, worst", 44, 0, mostFieldsOfStruct},
 		{"structs over 16 fields outside gateway/config", 9, 0, largeStructs},
