@@ -321,7 +321,7 @@ func (c caller) keepReply(ctx context.Context, m *canonical.Message, wire transl
 // has, so what cannot be saved now is saved later.
 func (c caller) saveReply(ctx context.Context, rec *store.Record, ended bool) (saved bool, err error) {
 	g, x := c.g, c.x
-	if x.input.Claimable() { // what comes of an answer is heard once, and only here
+	if x.claim.Holds() { // what comes of an answer is heard once, and only here
 		saved, err = g.tasks.SaveIfCurrent(ctx, rec, rec.Round)
 	} else {
 		saved, err = g.tasks.Save(ctx, rec)

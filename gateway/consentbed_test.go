@@ -183,10 +183,10 @@ func (b *bed) hear(w translators.Wire) ([]canonical.Answer, bool) {
 	if invoke == nil || b.asksAgain(invoke) {
 		return nil, false
 	}
-	if answered, _, err := b.resume(b.t.Context(), x); answered || err != nil || x.input == nil {
+	if answered, _, err := b.resume(b.t.Context(), x); answered || err != nil || x.claim == nil {
 		return nil, false
 	}
-	if err := b.claim(b.t.Context(), x); err != nil {
+	if err := b.claimInput(b.t.Context(), x); err != nil {
 		b.t.Fatal(err)
 	}
 	told, ok := x.message.Body.(*canonical.Invoke)

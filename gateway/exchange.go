@@ -48,10 +48,10 @@ func (e exchange) About(rec *store.Record) { e.x.about(rec) }
 func (e exchange) Say(m *canonical.Message) { e.x.saying(m) }
 
 // Answer implements [task.Editor].
-func (e exchange) Answer(in *task.Input) { e.x.input = in }
+func (e exchange) Answer(claim *store.Claim) { e.x.claim = claim }
 
-// Input implements [task.Editor].
-func (e exchange) Input() *task.Input { return e.x.input }
+// Claim implements [task.Editor].
+func (e exchange) Claim() *store.Claim { return e.x.claim }
 
 // Derive implements [task.Editor].
 func (e exchange) Derive(m *canonical.Message) task.Exchange { return e.g.exchange(e.x.derive(m)) }
@@ -117,12 +117,12 @@ func (g *Gateway) resume(ctx context.Context, x *request) (bool, transport.Answe
 	return g.tasks.Resume(ctx, g.exchange(x), invoke)
 }
 
-// claim claims what a sealed message answers, and registers its webhook.
-func (g *Gateway) claim(ctx context.Context, x *request) error {
-	if x.input == nil && x.webhook == nil {
+// claimInput claims what a sealed message answers, and registers its webhook.
+func (g *Gateway) claimInput(ctx context.Context, x *request) error {
+	if x.claim == nil && x.webhook == nil {
 		return nil
 	}
-	return g.tasks.Claim(ctx, g.exchange(x), x.trail.Request())
+	return g.tasks.ClaimInput(ctx, g.exchange(x), x.trail.Request())
 }
 
 // waits is for whose sake an answer is waited for: its caller's, unless what comes of the message

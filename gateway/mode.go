@@ -34,7 +34,10 @@ func (x *request) history() []canonical.Content {
 	if x.record != nil {
 		history = append(history, x.record.Task.History...)
 	}
-	history = x.input.History(history)
+	if x.claim.Holds() {
+		prior := &x.claim.Prior
+		history = append(history, execution.Question(prior.Task.ID, prior.Round, stream.Inputs(&prior.Task)))
+	}
 	if turn := x.turn(); turn != nil {
 		history = append(history, *turn)
 	}

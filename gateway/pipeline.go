@@ -45,7 +45,7 @@ func (g *Gateway) Exchange(ctx context.Context, call transport.Call) (answer tra
 func (g *Gateway) settle(ctx context.Context, x *request, answer transport.Answer, err error) transport.Answer {
 	ctx = context.WithoutCancel(ctx) // also for a caller who has left, and at the end of this process
 	if err != nil {
-		g.tasks.Reopen(ctx, x.input)
+		g.tasks.ReopenInput(ctx, x.claim)
 		answer = g.fail(ctx, x, answer, err)
 	}
 	g.store(ctx, x, answer, err)
@@ -104,7 +104,7 @@ func (g *Gateway) invoke(ctx context.Context, x *request) (transport.Answer, err
 		}
 		return x.answer(out), err
 	}
-	if err := g.claim(ctx, x); err != nil {
+	if err := g.claimInput(ctx, x); err != nil {
 		return transport.Answer{}, err
 	}
 	if x.lasts() {

@@ -83,7 +83,7 @@ func (g *Gateway) registerKnown(ctx context.Context, x *request) error {
 	if err := g.registerPush(ctx, x, x.record); err != nil {
 		return err
 	}
-	x.input.Posted()
+	x.claim.Posted()
 	return nil
 }
 

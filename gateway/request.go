@@ -12,7 +12,6 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/mcpbridge"
 	"github.com/aepb/aepb-gateway/gateway/outbound"
 	"github.com/aepb/aepb-gateway/gateway/routing"
-	"github.com/aepb/aepb-gateway/gateway/task"
 	"github.com/aepb/aepb-gateway/gateway/task/execution"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/translators"
@@ -43,7 +42,7 @@ type request struct {
 type work struct {
 	asked    canonical.Body // what its caller says, whatever becomes of the message
 	record   *store.Record  // of the task; nil: it is not known yet, or none is kept
-	input    *task.Input    // the questions on record that it answers; nil: it answers none
+	claim    *store.Claim   // the questions on record that it answers; nil: it answers none
 	webhook  *pushTarget    // who is to be told of changes of the task; nil: the message names no webhook
 	snapshot *snapshot      // what the reply brings that its caller can read later; nil: nothing
 	attested bool           // it began with an ECT, which is not here any more

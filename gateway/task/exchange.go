@@ -38,9 +38,9 @@ type Editor interface {
 	About(rec *store.Record)
 	// Say puts another message in its place.
 	Say(m *canonical.Message)
-	// Answer makes it one that answers questions, and Input is what it answers; nil: nothing.
-	Answer(in *Input)
-	Input() *Input
+	// Answer makes it one that answers what a record asks, and Claim is what it answers; nil: nothing.
+	Answer(claim *store.Claim)
+	Claim() *store.Claim
 	// Derive is another message about the same work.
 	Derive(m *canonical.Message) Exchange
 }

@@ -122,85 +122,24 @@ func (s *Service) goOnWith(ctx context.Context, x Exchange, rec *store.Record, i
 		return false, none, err
 	}
 	addressSkill(x, rec)
-	x.Answer(newInput(rec))
+	x.Answer(store.NewClaim(rec))
 	return false, none, nil
 }
 
-// inputState is how questions on record stand.
-type inputState uint8
-
-const (
-	inputOpen     inputState = iota // they are on record
-	inputClaimed                    // one message answers them: they are off the record
-	inputReopened                   // it did so in vain: they are on record again
-	inputTaken                      // another message was first
-)
-
-// Input is the questions of one round on record, as one message answers them. One goroutine uses it.
-type Input struct {
-	state inputState
-	rec   *store.Record // of the work
-	prior store.Record  // as it is with the questions
-}
-
-func newInput(rec *store.Record) *Input { return &Input{rec: rec, prior: *rec} }
-
-// Claimable reports whether the message answers the questions, or is about to.
-func (in *Input) Claimable() bool { return in != nil && in.state != inputTaken }
-
-// History is a history with the questions.
-func (in *Input) History(history []canonical.Content) []canonical.Content {
-	if !in.Claimable() {
-		return history
-	}
-	return append(history, execution.Question(in.prior.Task.ID, in.prior.Round, stream.Inputs(&in.prior.Task)))
-}
-
-// Posted says that changes of the work are posted from now on, which is on record.
-func (in *Input) Posted() {
-	if !in.Claimable() {
-		return
-	}
-	in.prior.Pushes = true
-	if rec := in.rec; rec.Resume == store.ResumeNone && rec.Round == in.prior.Round+1 && !rec.Task.Status.State.Terminal() {
-		in.prior.Revision = rec.Revision
-	}
-}
-
-// claim takes the questions that a message answers off the record: the message that comes second
-// answers nothing. It is done last, so that an answer that cannot be said leaves them open. request is
-// the ECT of the message.
-func (s *Service) claim(ctx context.Context, in *Input, request ect.ID) error {
-	rec := in.rec
-	rec.Resume, rec.State, rec.Task.Inputs, rec.Saved, rec.Last = store.ResumeNone, "", nil, nil, request
-	rec.Round++
-	rec.Task.Status, rec.Writer = canonical.Status{State: canonical.StateWorking}, s.Deps.Replica
-	ok, err := s.Save(ctx, rec)
-	if err == nil && !ok {
-		err = &problem.ConflictError{Reason: "the question was answered by somebody else"}
-	}
-	if err != nil {
-		in.state = inputTaken // they are not ours to put back
-		return err
-	}
-	in.state, in.prior.Revision = inputClaimed, rec.Revision
-	return nil
-}
-
-// Claim claims the questions that a message answers, if it answers any, registers its webhook, and
+// ClaimInput claims the questions that a message answers, if it answers any, registers its webhook, and
 // posts that the task is at work again. request is the ECT of the sealed message.
-func (s *Service) Claim(ctx context.Context, x Exchange, request ect.ID) error {
-	in := x.Input()
-	if in != nil {
-		if err := s.claim(ctx, in, request); err != nil {
+func (s *Service) ClaimInput(ctx context.Context, x Exchange, request ect.ID) error {
+	claim := x.Claim()
+	if claim != nil {
+		if err := s.Claim(ctx, claim, request); err != nil {
 			return err
 		}
 	}
 	if err := x.Register(ctx); err != nil {
 		return err
 	}
-	if in != nil {
-		s.PostChange(ctx, &in.prior, in.rec)
+	if claim != nil {
+		s.PostChange(ctx, &claim.Prior, claim.Record())
 	}
 	return nil
 }
@@ -209,39 +148,28 @@ func (s *Service) Claim(ctx context.Context, x Exchange, request ect.ID) error {
 func (s *Service) sealAndClaim(ctx context.Context, x Exchange) (transport.Sealed, error) {
 	sealed, request, err := x.Seal(ctx)
 	if err == nil {
-		err = s.Claim(ctx, x, request)
+		err = s.ClaimInput(ctx, x, request)
 	}
 	return sealed, err
 }
 
-// Reopen puts questions back that were answered in vain, if nothing has come of the answer since.
-func (s *Service) Reopen(ctx context.Context, in *Input) {
-	if in == nil || in.state != inputClaimed || in.prior.Revision != in.rec.Revision {
-		return
-	}
+// ReopenInput puts questions back that a message answered in vain, if nothing has come of the answer
+// since, and posts that.
+func (s *Service) ReopenInput(ctx context.Context, claim *store.Claim) {
 	ctx = context.WithoutCancel(ctx)
-	restored, err := s.SaveIfCurrent(ctx, &in.prior, in.rec.Round)
+	reopened, err := s.Reopen(ctx, claim)
 	if err != nil {
-		s.Deps.Logger.WarnContext(ctx, "input request not reopened", slog.String("task", in.prior.Task.ID), slog.Any("error", err))
+		s.Deps.Logger.WarnContext(ctx, "input request not reopened", slog.String("task", claim.Prior.Task.ID), slog.Any("error", err))
 	}
-	if restored {
-		in.state = inputReopened
-		s.PostChange(ctx, in.rec, &in.prior)
+	if reopened {
+		s.PostChange(ctx, claim.Record(), &claim.Prior)
 	}
-}
-
-// inputsOf are what the record asks, as the agent asked it.
-func inputsOf(rec *store.Record) []canonical.Input {
-	if rec.Resume == store.ResumeTask {
-		return stream.Plain(stream.Inputs(&rec.Task))
-	}
-	return stream.Inputs(&rec.Task)
 }
 
 // answersIn are what a message answers to what the record asks. Work that asks nothing
 // takes any message, and so does an agent that only talks.
 func answersIn(rec *store.Record, invoke *canonical.Invoke) ([]canonical.Answer, error) {
-	inputs := inputsOf(rec)
+	inputs := rec.Inputs()
 	if rec.Resume == store.ResumeNone {
 		return nil, nil
 	}
@@ -344,7 +272,7 @@ func (s *Service) rewrite(rec *store.Record, m *canonical.Message, invoke *canon
 	default:
 		m.Conversation.TaskID, m.Conversation.ContextID = rec.TaskID, rec.Context
 		if len(invoke.Answers) > 0 || declined(answers) { // else the caller's own words stay as they are
-			next.Turn, next.Call, next.Answers = stream.Turn(answers), nil, execution.Spoken(inputsOf(rec), answers)
+			next.Turn, next.Call, next.Answers = stream.Turn(answers), nil, execution.Spoken(rec.Inputs(), answers)
 		}
 	}
 	m.Body = &next

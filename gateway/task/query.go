@@ -141,7 +141,7 @@ func (s *Service) update(ctx context.Context, x Exchange, rec *store.Record, ans
 	named.Op, named.To.Skill = canonical.OpTaskAnswer, rec.Skill
 	named.Conversation.TaskID = rec.AgentTaskOf(request)
 	named.Body = &canonical.TaskQuery{ID: rec.TaskID, Answers: answers}
-	x.Answer(newInput(rec))
+	x.Answer(store.NewClaim(rec))
 	x.Say(&named)
 	sealed, err := s.sealAndClaim(ctx, x)
 	if err != nil {
@@ -273,7 +273,7 @@ func (s *Service) answerTask(ctx context.Context, x Exchange, rec *store.Record,
 		return transport.Answer{}, &canonical.Error{Code: canonical.CodeBadParams, Message: "the task asks nothing"}
 	}
 	if rec.Resume == store.ResumeStream {
-		answers, err := consent.Check(inputsOf(rec), query.Answers)
+		answers, err := consent.Check(rec.Inputs(), query.Answers)
 		if missing, ok := errors.AsType[*consent.MissingError](err); ok {
 			err = missingAnswers(missing)
 		}
@@ -305,7 +305,7 @@ func (s *Service) answerTask(ctx context.Context, x Exchange, rec *store.Record,
 	e := answering.Start(ctx, sealed, canonical.OpInvoke)
 	if err := e.Save(ctx); err != nil {
 		e.Abort()
-		s.Reopen(ctx, answering.Input())
+		s.ReopenInput(ctx, answering.Claim())
 		return transport.Answer{}, err
 	}
 	answer, err := done(ctx, x, rec)

@@ -154,7 +154,7 @@ func (p *party) EncodeRefusal(cause error) (translators.Wire, bool) {
 	return translators.Wire{Body: []byte(cause.Error())}, true
 }
 
-func (p *party) Close(_ context.Context, end attest.End) (ect.ID, []string, error) {
+func (p *party) Close(context.Context, attest.End) (ect.ID, []string, error) {
 	p.note("close")
 	return "closing", []string{"the closing ECT"}, nil
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
-	"github.com/aepb/aepb-gateway/translators/consent"
 	"github.com/aepb/aepb-gateway/translators/stream"
 )
 
@@ -40,13 +39,12 @@ type inputs struct {
 	history []canonical.Content // of the task, for a caller who asks for it
 }
 
-// Pending is the questions of one round, and what was answered to them so far.
+// Pending is the questions of one round while the execution waits for answers.
 type Pending struct {
 	Refused *canonical.Error // why what the caller gave is no answer; nil: it is one
 
-	inputs  []canonical.Input
-	answers map[string]canonical.Answer // by the keys of the inputs
-	turns   []canonical.Content         // the messages with them, for the task's history
+	inputs  []store.Input
+	turns   []canonical.Content // the messages with the answers, for the task's history
 	until   time.Time
 	round   int
 	session bool // the caller is asked in its session: its client does not say an answer twice
@@ -54,7 +52,11 @@ type Pending struct {
 
 // NewPending makes the questions that are asked after so many rounds.
 func NewPending(inputs []canonical.Input, round int) *Pending {
-	return &Pending{inputs: inputs, answers: map[string]canonical.Answer{}, round: round}
+	p := &Pending{round: round}
+	for _, in := range inputs {
+		p.inputs = append(p.inputs, store.Input{Input: in})
+	}
+	return p
 }
 
 // pose makes what is asked now the questions of a round.
@@ -68,20 +70,15 @@ func (e *Execution) pose(session bool) *Pending {
 // values that do not fit.
 func (p *Pending) Take(answers []store.AnswerForRound) {
 	for _, one := range answers {
-		at := slices.IndexFunc(p.inputs, func(in canonical.Input) bool { return in.Key == one.Key })
-		if _, had := p.answers[one.Key]; had || at < 0 || one.Round != 0 && one.Round != p.round+1 {
+		at := slices.IndexFunc(p.inputs, func(in store.Input) bool { return in.Key == one.Key })
+		if at < 0 || p.inputs[at].State == store.InputAnswered || one.Round != 0 && one.Round != p.round+1 {
 			continue
 		}
-		answer, err := consent.Fit(p.inputs[at], one.Answer)
-		refused, _ := errors.AsType[*canonical.Error](err)
-		if one.Failure != nil {
-			refused = &canonical.Error{Code: one.Failure.Code, Message: "the client answered the question with an error: " + one.Failure.Message}
-		}
-		if refused != nil {
-			p.Refused = refused
+		err := p.inputs[at].Take(one)
+		if p.Refused, _ = errors.AsType[*canonical.Error](err); p.Refused != nil {
 			return
 		}
-		if p.answers[one.Key] = answer; one.Turn != nil {
+		if one.Turn != nil {
 			p.turns = append(p.turns, *one.Turn)
 		}
 	}
@@ -89,21 +86,26 @@ func (p *Pending) Take(answers []store.AnswerForRound) {
 
 // answered: every question is answered.
 func (p *Pending) answered() bool {
-	return !slices.ContainsFunc(p.inputs, func(in canonical.Input) bool { _, ok := p.answers[in.Key]; return !ok })
+	return !slices.ContainsFunc(p.inputs, func(in store.Input) bool { return in.State != store.InputAnswered })
 }
 
-// All has one answer for each question. One that was not answered in time is canceled: the user
-// did not say anything.
+// All ends the round, and has one answer for each question.
 func (p *Pending) All() []canonical.Answer {
-	answers := make([]canonical.Answer, 0, len(p.inputs))
+	answers := make([]canonical.Answer, len(p.inputs))
 	for i := range p.inputs {
-		answer, ok := p.answers[p.inputs[i].Key]
-		if !ok {
-			answer = canonical.Answer{Key: p.inputs[i].Key, Action: canonical.Cancel}
-		}
-		answers = append(answers, answer)
+		p.inputs[i].Expire()
+		answers[i] = p.inputs[i].Answer
 	}
 	return answers
+}
+
+// questions are what is asked.
+func (p *Pending) questions() []canonical.Input {
+	list := make([]canonical.Input, len(p.inputs))
+	for i := range p.inputs {
+		list[i] = p.inputs[i].Input
+	}
+	return list
 }
 
 // queueInput takes a question of the agent's open stream. They are asked one by one.
@@ -231,7 +233,7 @@ func (e *Execution) waitAndAnswer(ctx context.Context) bool {
 
 // closeInput tells the agent what came of its question.
 func (e *Execution) closeInput(ctx context.Context, p *Pending) error {
-	e.history = Newest(append(append(e.history, Question(e.callerNames.TaskID, e.round, p.inputs)), p.turns...))
+	e.history = Newest(append(append(e.history, Question(e.callerNames.TaskID, e.round, p.questions())), p.turns...))
 	switch {
 	case p.Refused != nil:
 		return e.refuse(ctx, p.Refused)

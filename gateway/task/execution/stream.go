@@ -214,7 +214,7 @@ func (s *callerStream) ask(ctx context.Context) error {
 		return err
 	}
 	s.pending = e.pose(true)
-	return e.AskInSession(ctx, &e.req, e.record, s.pending.inputs, func(ask *canonical.Ask) error {
+	return e.AskInSession(ctx, &e.req, e.record, s.pending.questions(), func(ask *canonical.Ask) error {
 		return s.encode([]canonical.Event{{Ask: ask}})
 	})
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/worker"
-	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
 const (
@@ -27,30 +26,10 @@ type ControlMessage struct {
 	Questions []string         `json:",omitempty"` // of a session, to which there is an answer: a second one is dropped
 }
 
-// AnswerForRound is an answer to a question of one round. An agent may ask again under
-// the same name: an answer that comes too late for the first question does not answer the
-// second.
-type AnswerForRound struct {
-	canonical.Answer
-
-	Round   int                `json:",omitempty"` // counted from 1; 0: of any
-	Failure *canonical.Error   `json:",omitempty"` // of the client, in place of an answer
-	Turn    *canonical.Content `json:",omitempty"` // the message with the answer, for the task's history; nil: it has none
-}
-
 // answers reports whether the message has an answer to the same question of the same
 // round.
 func (m *ControlMessage) answers(to AnswerForRound) bool {
 	return to.Round != 0 && slices.ContainsFunc(m.Answers, func(a AnswerForRound) bool { return a.Round == to.Round && a.Key == to.Key })
-}
-
-// ForRound are answers to what the record asks now.
-func (r *Record) ForRound(answers []canonical.Answer) []AnswerForRound {
-	list := make([]AnswerForRound, len(answers))
-	for i, answer := range answers {
-		list[i] = AnswerForRound{Answer: answer, Round: r.Round + 1}
-	}
-	return list
 }
 
 // ControlQueue is where one execution reads control messages. Each execution has its own,
@@ -243,61 +222,4 @@ func (s *Store) WatchCancel(ctx context.Context, key EntryKey, cancel func()) {
 			return
 		}
 	}
-}
-
-// openQuestion is what is kept of a question that a caller was asked in a session.
-type openQuestion struct {
-	Box      EntryKey
-	Key      string
-	Round    int  `json:",omitempty"` // of the answer
-	Answered bool `json:",omitempty"` // it is kept only to be known as ours
-}
-
-// QuestionKey names a question in a session.
-func QuestionKey(session, id, owner string) EntryKey {
-	return EntryKey{Kind: KindQuestion, Group: session, ID: id, Owner: owner}
-}
-
-// Ask keeps a question about a record's work, by the key of what is asked, until wait is
-// over. Its error is a *[problem.RecordingError].
-func (s *Store) Ask(ctx context.Context, question EntryKey, rec *Record, key string, wait time.Duration) error {
-	return s.saveQuestion(ctx, question, 0, openQuestion{Box: rec.ControlKey(), Key: key, Round: rec.Round + 1}, wait)
-}
-
-func (s *Store) saveQuestion(ctx context.Context, key EntryKey, revision uint64, open openQuestion, wait time.Duration) error {
-	value, err := json.Marshal(open)
-	if err != nil {
-		return ErrUnreadable
-	}
-	if _, _, err := s.deps.Entries.Swap(ctx, key, revision, value, s.deps.Now().Add(wait)); err != nil {
-		return &problem.RecordingError{Err: err}
-	}
-	return nil
-}
-
-// Answer gives the answer of a session's client to the replica that asked; false: the
-// question is none of this gateway. Its errors are *[problem.RecordingError],
-// [ErrUnreadable] and those of [Store.Send].
-func (s *Store) Answer(ctx context.Context, question EntryKey, reply *canonical.Reply, wait time.Duration) (bool, error) {
-	entry, ok, err := s.deps.Entries.Get(ctx, question)
-	if err != nil {
-		return false, &problem.RecordingError{Err: err}
-	}
-	if !ok {
-		return false, nil
-	}
-	var open openQuestion
-	if json.Unmarshal(entry.Value, &open) != nil {
-		return false, ErrUnreadable
-	}
-	if open.Answered { // the second answer counts for nothing
-		return true, nil
-	}
-	answer := AnswerForRound{Answer: reply.Answer, Round: open.Round, Failure: reply.Failure}
-	answer.Key = open.Key
-	// It is delivered before it is put away: what fails in between is done again.
-	if err := s.Send(ctx, open.Box, ControlMessage{Answers: []AnswerForRound{answer}, Questions: []string{question.ID}}); err != nil {
-		return false, err
-	}
-	return true, s.saveQuestion(ctx, question, entry.Revision, openQuestion{Answered: true}, wait)
 }

@@ -9,6 +9,7 @@
 //     works on it; the work is lost when that replica's heartbeat ends;
 //   - control messages ([ControlQueue]): what other replicas want of the one that works on a
 //     task, a cancellation or answers;
+//   - questions ([Input], [Claim], [Store.Ask]): of several messages one answers;
 //   - ended tasks ([Store.SaveEnded]): most tasks end with their first reply. They are kept
 //     like replies, which costs next to nothing, and an index lists them ([Store.List]).
 //

@@ -20,18 +20,6 @@ const RecordLife = time.Hour
 // ErrUnreadable: a stored record is not what this version writes.
 var ErrUnreadable = errors.New("task: a record of work is unreadable")
 
-// ResumeKind says what it takes to go on with work that waits for its caller.
-type ResumeKind string
-
-// The kinds. Records hold their text.
-const (
-	ResumeNone   ResumeKind = ""
-	ResumeTask   ResumeKind = "task"  // a message to the agent's task
-	ResumeState  ResumeKind = "state" // the call again, with the answers
-	ResumeStream ResumeKind = "open"  // the answers, to the replica that has the agent's stream
-	ResumeArgs   ResumeKind = "args"  // arguments that the caller did not give (profile P3)
-)
-
 // Record is a piece of work as it is kept for its caller, who alone may ask about it
 // (R2). The order of the fields is the order of the stored JSON.
 type Record struct {
@@ -84,14 +72,6 @@ type Ownership struct {
 	Follower string `json:",omitempty"`    // the replica that hears of every change; empty: none does
 	Queue    string `json:"Box,omitempty"` // id of the queue of control messages of that replica
 	Writer   string `json:",omitempty"`    // the replica that wrote its state last, and posts that; empty: not known
-}
-
-// OpenInput is what the work waits for.
-type OpenInput struct {
-	Resume ResumeKind    `json:"Waits,omitempty"`
-	Round  int           `json:",omitempty"` // how many questions were answered
-	State  string        `json:",omitempty"` // with ResumeState: the agent's
-	Call   *SavedMessage `json:",omitempty"` // the request, to be sent again
 }
 
 // Origin is the request that began the work.
