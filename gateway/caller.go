@@ -369,7 +369,7 @@ func (g *Gateway) logUnfollowed(ctx context.Context, agent string, err error) {
 }
 
 // inside puts the evidence of an answer into its body, for a caller that wants it
-// there. Its door says what is no answer, and so puts it in.
+// there. Its server side says what is no answer, and puts it in there.
 func (g *Gateway) inside(x *request, answer transport.Answer) transport.Answer {
 	if x.in.Source == nil || !x.callerInside() {
 		return answer

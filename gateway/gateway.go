@@ -40,12 +40,12 @@ const DefaultTimeout = 60 * time.Second
 // DefaultAnswerWait is how long an agent's question waits if the settings do not say it.
 const DefaultAnswerWait = 10 * time.Minute
 
-// Settings is what an operator decides about the road.
+// Settings is what an operator decides about the pipeline.
 type Settings struct {
 	Constraints policy.Constraints    // translation policy (AEPB, Translation Policy)
 	Document    policy.Document       // narrows it for every message
 	Gateways    []ect.Identity        // peers that may carry other agents' ECTs (R2)
-	RequireECT  bool                  // no unattested message at native doors either (R3)
+	RequireECT  bool                  // no unattested message at native endpoints either (R3)
 	ECTInBody   map[ect.Identity]bool // peers whose tokens are in the body too, where their protocol has a place (R5)
 	Timeout     time.Duration         // zero: DefaultTimeout
 	// TaskUnchanged is how long an agent may go on answering that a task is at work,
@@ -87,7 +87,7 @@ type Deps struct {
 	AllWorkers int // tasks of all callers that may; zero: 10000
 }
 
-// Gateway is the road. It is safe for concurrent use.
+// Gateway is the pipeline. It is safe for concurrent use.
 type Gateway struct {
 	Deps
 	*admission.Limits
@@ -110,7 +110,7 @@ type Gateway struct {
 
 var _ transport.Exchanger = (*Gateway)(nil)
 
-// New builds the road.
+// New builds the pipeline.
 func New(settings Settings, deps Deps) (*Gateway, error) {
 	for _, missing := range []bool{
 		deps.Registry == nil, deps.Directory == nil, deps.Network == nil, deps.Sender == nil, deps.Signer == nil, deps.Dialects == nil,

@@ -26,7 +26,7 @@ func (g *Gateway) news(ctx context.Context, x *request) (answer transport.Answer
 	}
 	wanted, wrong := herald.Wants(native)
 	unknown := wanted == nil || g.choose(ctx, x) != nil || x.to.Via != nil
-	if unknown { // why, the road will say
+	if unknown { // the pipeline says why
 		return answer, false, nil
 	}
 	if asked := herald.Ask(x.route.Endpoint.Version, *wanted); asked != nil && asked.Method == native.Method {
@@ -216,7 +216,7 @@ func (h *hearing) prepare(ctx context.Context, wanted translators.News) error {
 		return err
 	}
 	if h.sealed, h.due = &sealed, true; h.changing {
-		return nil // nobody waits to be told what is agreed
+		return nil // no caller waits to be told what is agreed
 	}
 	first := h.listen(ctx)
 	got, err := first.Next(ctx, h.x.route.Endpoint.Timeout)
@@ -423,16 +423,16 @@ func (h *hearing) hear(ctx context.Context, e *ear, got outbound.Incoming, open 
 	return transport.Event{Wire: wire}, true, nil
 }
 
-// lost: nobody is heard any more, and somebody has to be.
+// lost: no request for notifications is open any more, and one has to be.
 func (h *hearing) lost() {
 	h.now.reader().Stop()
 	h.now, h.due, h.wait = nil, true, max(h.wait, newsAgain)
 }
 
-// refuse answers a question: nobody who only listens can be asked.
+// refuse answers a question: a caller who only listens cannot be asked.
 func (h *hearing) refuse(ctx context.Context, own *request, ask *canonical.Ask) error {
 	m := &canonical.Message{Op: canonical.OpAnswer, Phase: canonical.PhaseRequest, Origin: own.message.Origin, Body: &canonical.Reply{
-		ID: ask.ID, Failure: &canonical.Error{Code: canonical.CodeNoMethod, Message: "nobody can be asked here"},
+		ID: ask.ID, Failure: &canonical.Error{Code: canonical.CodeNoMethod, Message: "the caller of this stream cannot be asked"},
 	}}
 	sealed, err := h.g.agent(own).Seal(ctx, m)
 	if err != nil {

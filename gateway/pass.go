@@ -88,10 +88,10 @@ func (g *Gateway) heeded(x *request, reply transport.Reply) error {
 	return nil
 }
 
-// noCounterpart: an agent of another protocol has no such method. What nobody
-// waits for is dropped without a word.
+// noCounterpart: an agent of another protocol has no such method. What no
+// caller waits for is dropped without a word.
 func (x *request) noCounterpart() error {
-	if x.message.Op == canonical.OpAbort && len(x.in.WireID) > 0 { // somebody waits to hear that it was stopped
+	if x.message.Op == canonical.OpAbort && len(x.in.WireID) > 0 { // its caller waits to hear that it was stopped
 		return &canonical.Error{Code: canonical.CodeNotCancelable, Message: "no request of this name is under way here that could be stopped"}
 	}
 	if x.in.Call.Entrance.Native() && x.message.Op != canonical.OpNative {
@@ -185,7 +185,7 @@ func (g *Gateway) signal(ctx context.Context, x *request) (transport.Answer, err
 	return g.relaySignal(ctx, x, token)
 }
 
-// decide tells a human's decision to those who wait for it; where nobody has
+// decide tells a human's decision to those who wait for it; where no caller has
 // said so, to the agent that it is addressed to (AEPB, HITL Callback
 // Registration).
 func (g *Gateway) decide(ctx context.Context, x *request, token ect.Verified) (transport.Answer, error) {

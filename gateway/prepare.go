@@ -110,7 +110,7 @@ func (x *request) seal(out transport.Attested, ancestors ...string) (transport.S
 	return out.Seal(ancestors...)
 }
 
-// stampRequest gives a message bound for an agent what only the roof can mint:
+// stampRequest gives a message bound for an agent what only the pipeline can make:
 // its id on the wire is the id of the ECT that testifies to it, and so is the
 // name of its progress. A relay within one protocol has every other id that it needs.
 func (x *request) stampRequest(id ect.ID) {

@@ -122,7 +122,7 @@ func (g *Gateway) pushed(ctx context.Context, x *request, rec *store.Record, req
 	}
 }
 
-// pushTo keeps settings, and makes sure that somebody notices what happens.
+// pushTo keeps settings, and makes sure that a replica notices what happens.
 func (g *Gateway) pushTo(ctx context.Context, x *request, rec *store.Record, config canonical.PushConfig) (*canonical.PushConfig, error) {
 	if err := g.acceptable(x, &config); err != nil {
 		return nil, err
@@ -147,7 +147,7 @@ func (g *Gateway) keepPush(ctx context.Context, x *request, rec *store.Record, c
 	return g.tasks.MarkPushed(ctx, rec)
 }
 
-// attend follows an agent's own task that nobody else here follows, so that its
+// attend follows an agent's own task that no replica follows, so that its
 // changes are noticed.
 func (g *Gateway) attend(ctx context.Context, x *request, rec *store.Record) {
 	if rec.TaskID == "" || rec.Runner != "" || stream.Settled(rec.Task.Status.State) || g.tasks.IsAlive(ctx, rec.Follower) {

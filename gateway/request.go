@@ -93,7 +93,7 @@ func (x *request) sides() routing.Sides {
 	return routing.Sides{In: &x.in, To: &x.to, Message: x.message}
 }
 
-// reader is whoever leg 1 is for: the agent, else the caller who asked for a
+// reader is the identity that the request is for: the agent, else the caller who asked for a
 // translation only.
 func (x *request) reader() ect.Identity {
 	switch {

@@ -228,7 +228,7 @@ func (s *Service) cancelInput(ctx context.Context, x Exchange, rec *store.Record
 	return s.tellRecord(ctx, x, rec, false)
 }
 
-// sameCall: whoever answers by calling again calls the same (MCP, requestState).
+// sameCall: a caller who answers by calling again calls the same (MCP, requestState).
 func sameCall(a, b *canonical.Call) bool {
 	if a == nil || b == nil {
 		return a == b
@@ -279,8 +279,7 @@ func (s *Service) rewrite(rec *store.Record, m *canonical.Message, invoke *canon
 	return nil
 }
 
-// answerOpen gives the answer to whoever holds the agent's stream, wherever
-// that is, and waits for what comes of it.
+// answerOpen gives the answer to the replica that holds the agent's stream, and waits for what comes of it.
 func (s *Service) answerOpen(ctx context.Context, x Exchange, rec *store.Record, answers []canonical.Answer) (transport.Answer, error) {
 	addressSkill(x, rec)
 	if err := x.Choose(ctx); err != nil {
@@ -301,7 +300,7 @@ func (s *Service) answerOpen(ctx context.Context, x Exchange, rec *store.Record,
 }
 
 // missingArguments is the question that a message in plain text leaves open to a
-// protocol of calls (profile P3): the arguments. Only whoever can be asked by a
+// protocol of calls (profile P3): the arguments. Only a caller who can be asked by a
 // task is asked; nil: the error stands.
 func missingArguments(x Exchange, err error) *canonical.Input {
 	missing, ok := errors.AsType[*canonical.Error](err)
@@ -340,7 +339,7 @@ func (s *Service) AskArguments(ctx context.Context, x Exchange, unsealed error) 
 	}
 	ok, err := s.Save(ctx, rec)
 	if err == nil && !ok {
-		err = &problem.ConflictError{Reason: "the task was changed by somebody else"}
+		err = &problem.ConflictError{Reason: "the task was changed by another request"}
 	}
 	if err == nil {
 		s.PostChange(ctx, &before, rec)

@@ -17,7 +17,7 @@ import (
 const cancelWait = 5 * time.Second
 
 // Handle asks about work: of the agent, if the task is the agent's own, else of
-// what is on record. Nobody is told of work that is not theirs (R2).
+// what is on record. A caller is told of its own work alone (R2).
 func (s *Service) Handle(ctx context.Context, x Exchange) (transport.Answer, error) {
 	if filter, ok := x.Work().Message.Body.(*canonical.TaskFilter); ok {
 		return s.list(ctx, x, filter)
@@ -77,7 +77,7 @@ func (s *Service) askAgent(ctx context.Context, x Exchange, rec *store.Record, q
 	case apart && x.Work().Message.Op == canonical.OpTaskCancel && x.Work().Mode.SeesCanceled:
 		return cancelApart(ctx, x)
 	case apart && x.Work().Message.Op == canonical.OpTaskSubscribe && x.Work().Mode.CallerStreams == translators.StreamsTask:
-		return s.watch(ctx, x, rec, true) // whoever keeps the record follows it
+		return s.watch(ctx, x, rec, true) // the replica that keeps the record follows it
 	}
 	waits := !x.Work().Mode.Relay && x.Work().Message.Op == canonical.OpTaskResult // until there is one
 	subscribes := x.Work().Message.Op == canonical.OpTaskSubscribe
@@ -160,8 +160,8 @@ func (s *Service) update(ctx context.Context, x Exchange, rec *store.Record, ans
 }
 
 // answerConverted answers about a task that its caller knows in another way than its agent,
-// or of which its agent says apart what came of it: from the record, which somebody
-// here keeps up with the agent's task.
+// or of which its agent says apart what came of it: from the record, which a replica
+// keeps up with the agent's task.
 func (s *Service) answerConverted(ctx context.Context, x Exchange, rec *store.Record, query *canonical.TaskQuery) (transport.Answer, error) {
 	x.Work().Caller.FollowTask(ctx, rec)
 	if x.Work().Message.Op != canonical.OpTaskCancel || rec.TaskID == "" || rec.Task.Status.State.Terminal() {
@@ -206,7 +206,7 @@ func (s *Service) fromRecord(ctx context.Context, x Exchange, rec *store.Record,
 	}
 }
 
-// cancel tells whoever works on it to stop, and waits a little for that. They may
+// cancelTask tells the replica that works on it to stop, and waits a little for that. It may
 // have done with it meanwhile without having heard of the wish.
 func (s *Service) cancelTask(ctx context.Context, x Exchange, rec *store.Record) (transport.Answer, error) {
 	informed := ""
@@ -234,8 +234,8 @@ func (s *Service) cancelTask(ctx context.Context, x Exchange, rec *store.Record)
 	return s.tellRecord(ctx, x, rec, false)
 }
 
-// endWaiting ends work that only waits for its caller, or returns it as somebody
-// else has changed it meanwhile.
+// endWaiting ends work that only waits for its caller, or returns it as another
+// request has changed it meanwhile.
 func (s *Service) endWaiting(ctx context.Context, rec *store.Record) (*store.Record, error) {
 	before := rec.Task
 	rec.Task.Status, rec.Task.Inputs = canonical.Status{State: canonical.StateCanceled, At: s.Deps.Now()}, nil

@@ -15,7 +15,7 @@ import (
 
 // watch tells a caller of work that goes on elsewhere: in another process, or
 // behind another connection. It is told from its record, which may have heard of
-// the end from somebody who asked, before whoever follows the work has.
+// the end from a caller who asked, before the replica that follows the work has.
 func (s *Service) watch(ctx context.Context, x Exchange, rec *store.Record, streaming bool) (transport.Answer, error) {
 	if streaming && x.Work().Mode.CallerStreams == translators.StreamsTask { // others have no words for a task in a stream
 		return s.tellRecord(ctx, x, rec, true)
@@ -42,7 +42,7 @@ func (s *Service) watch(ctx context.Context, x Exchange, rec *store.Record, stre
 
 // changed waits for the next change of a record, but not for ever; nil: there
 // was none. Work whose process is gone is settled on the way, and an agent's own
-// task that nobody follows is followed, so that there is something to wait for.
+// task that no replica follows is followed, so that there is something to wait for.
 func (s *Service) changed(ctx context.Context, x Exchange, rec *store.Record, limit time.Duration) (*store.Record, error) {
 	revision := rec.Revision
 	if err := s.EndLost(ctx, rec); err != nil || rec.Revision != revision {
@@ -66,7 +66,7 @@ func (s *Service) tellRecord(ctx context.Context, x Exchange, rec *store.Record,
 	return s.subscription(x, rec).begin(ctx, true)
 }
 
-// answerOf is what a record says, or why the work failed: whoever asks for the
+// answerOf is what a record says, or why the work failed: a caller who asks for the
 // outcome of a call has what the call would have been answered with (MCP
 // 2025-11-25, tasks/result).
 func (r Reader) answerOf(x Exchange, rec *store.Record) (*canonical.Message, error) {
@@ -292,7 +292,7 @@ func (w *subscription) Leave() {
 
 // outcomeOf answers a caller who waits for what comes of held work. What the work
 // asks meanwhile, the caller is asked on the stream of this answer (MCP
-// 2025-11-25, tasks/result); whoever holds the work hears the answer.
+// 2025-11-25, tasks/result); the replica that holds the work takes the answer.
 func (s *Service) outcomeOf(ctx context.Context, x Exchange, rec *store.Record) (transport.Answer, error) {
 	asks := x.Work().Mode.Asking == translators.AskStream && x.Work().Handling.Session
 	for end := time.Now().Add(x.Work().Limits.Timeout); !rec.Task.Status.State.Terminal() && (!asks || rec.Resume != store.ResumeStream); {

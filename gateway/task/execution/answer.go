@@ -220,7 +220,7 @@ func (e *Execution) reply(ctx context.Context, m *canonical.Message) (transport.
 // outcomeMessage is the reply, with what has to be saved for it saved.
 func (e *Execution) outcomeMessage(ctx context.Context) (*canonical.Message, error) {
 	if e.waitsForAnswer() && e.req.Mode.Relay && e.req.Mode.Asking == translators.AskNone && e.result != nil && e.result.Pending != nil {
-		return nil, e.badReply("it asks a caller who said that nobody can be asked")
+		return nil, e.badReply("it asks a caller who said that it cannot be asked")
 	}
 	if e.waitsForAnswer() && e.callerNames.TaskID == "" {
 		e.callerNames.TaskID = e.deps.NewID()

@@ -160,7 +160,7 @@ func (s *Store) Claim(ctx context.Context, c *Claim, request ect.ID) error {
 	rec.Task.Status, rec.Writer = canonical.Status{State: canonical.StateWorking}, s.deps.Replica
 	ok, err := s.Save(ctx, rec)
 	if err == nil && !ok {
-		err = &problem.ConflictError{Reason: "the question was answered by somebody else"}
+		err = &problem.ConflictError{Reason: "another message answered the question first"}
 	}
 	if err != nil {
 		c.state.to(InputExpired) // they are not ours to put back
