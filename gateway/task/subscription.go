@@ -17,14 +17,15 @@ import (
 // behind another connection. It is told from its record, which may have heard of
 // the end from a caller who asked, before the replica that follows the work has.
 func (s *Service) watch(ctx context.Context, x Exchange, rec *store.Record, streaming bool) (transport.Answer, error) {
-	if streaming && x.Work().Mode.CallerStreams == translators.StreamsTask { // others have no words for a task in a stream
+	work := x.Work()
+	if streaming && work.Mode.CallerStreams == translators.StreamsTask { // others have no words for a task in a stream
 		return s.tellRecord(ctx, x, rec, true)
 	}
-	if rec.Converted && x.Work().Message.Op == canonical.OpTaskResult {
+	if rec.Converted && work.Message.Op == canonical.OpTaskResult {
 		return s.outcomeOf(ctx, x, rec)
 	}
-	answered, round := rec.Resume == store.ResumeStream && (x.Work().Message.Op == canonical.OpInvoke || rec.Method != ""), rec.Round
-	end := time.Now().Add(x.Work().Limits.Timeout)
+	answered, round := rec.Resume == store.ResumeStream && (work.Message.Op == canonical.OpInvoke || rec.Method != ""), rec.Round
+	end := time.Now().Add(work.Limits.Timeout)
 	for rec.IsActive() && time.Until(end) > 0 {
 		next, err := s.changed(ctx, x, rec, time.Until(end))
 		if err != nil {
@@ -70,22 +71,23 @@ func (s *Service) tellRecord(ctx context.Context, x Exchange, rec *store.Record,
 // outcome of a call has what the call would have been answered with (MCP
 // 2025-11-25, tasks/result).
 func (r Reader) answerOf(x Exchange, rec *store.Record) (*canonical.Message, error) {
+	work := x.Work()
 	result, err := r.resultOf(x, rec)
 	if err != nil {
 		return nil, err
 	}
-	m := &canonical.Message{Op: x.Work().Message.Op, Phase: canonical.PhaseResponse, Body: result, Losses: rec.Losses}
+	m := &canonical.Message{Op: work.Message.Op, Phase: canonical.PhaseResponse, Body: result, Losses: rec.Losses}
 	t := result.Task
 	switch {
 	case t == nil:
-	case rec.Native != nil && x.Work().Message.Op == canonical.OpNative:
-		m.Origin, m.Body = x.Work().Origin, &canonical.Native{Method: rec.Method, Result: rec.Native}
-	case t.Failure != nil && (x.Work().Message.Op == canonical.OpTaskResult || x.Work().Message.Op == canonical.OpNative):
+	case rec.Native != nil && work.Message.Op == canonical.OpNative:
+		m.Origin, m.Body = work.Origin, &canonical.Native{Method: rec.Method, Result: rec.Native}
+	case t.Failure != nil && (work.Message.Op == canonical.OpTaskResult || work.Message.Op == canonical.OpNative):
 		m.Phase, m.Body = canonical.PhaseError, t.Failure
-	case x.Work().Message.Op == canonical.OpNative && t.Status.State.Terminal():
+	case work.Message.Op == canonical.OpNative && t.Status.State.Terminal():
 		return nil, lostWork(t)
-	case x.Work().Message.Op == canonical.OpNative:
-		return nil, &transport.TimeoutError{Agent: x.Work().AgentName, After: x.Work().Limits.Timeout}
+	case work.Message.Op == canonical.OpNative:
+		return nil, &transport.TimeoutError{Agent: work.AgentName, After: work.Limits.Timeout}
 	}
 	return m, nil
 }
@@ -102,19 +104,20 @@ func lostWork(t *canonical.Task) error {
 // resultOf is what a record says, as its caller wants to hear it: the task, or
 // for a caller of calls the outcome of the call.
 func (r Reader) resultOf(x Exchange, rec *store.Record) (*canonical.Result, error) {
+	work := x.Work()
 	task, err := r.Present(rec)
 	if err != nil {
 		return nil, err
 	}
 	switch {
-	case x.Work().Mode.CallerStreams == translators.StreamsTask:
+	case work.Mode.CallerStreams == translators.StreamsTask:
 		task.Output = nil
 		return &canonical.Result{Task: task}, nil
-	case x.Work().Message.Op == canonical.OpInvoke || x.Work().Message.Op == canonical.OpNative || x.Work().Message.Op == canonical.OpTaskResult:
+	case work.Message.Op == canonical.OpInvoke || work.Message.Op == canonical.OpNative || work.Message.Op == canonical.OpTaskResult:
 		if task.Output != nil && task.Status.State.Terminal() {
 			return &canonical.Result{Output: task.Output}, nil
 		}
-		if stream.Settled(task.Status.State) && !task.Status.State.Terminal() && x.Work().Mode.Asking == translators.AskReply {
+		if stream.Settled(task.Status.State) && !task.Status.State.Terminal() && work.Mode.Asking == translators.AskReply {
 			return &canonical.Result{Pending: &canonical.Pending{Inputs: stream.Forms(stream.Inputs(task)), State: execution.StateOf(rec.Round, rec.Task.ID)}}, nil
 		}
 	}
@@ -128,6 +131,7 @@ type subscription struct {
 
 	s      *Service
 	x      Exchange
+	work   execution.Request // as the subscription begins
 	rec    *store.Record
 	known  *canonical.Task // as its caller knows it; nil: the caller waits for the outcome, and is asked what is open
 	events int             // how many events of the record's log its caller knows
@@ -137,8 +141,8 @@ type subscription struct {
 var _ execution.Source = (*subscription)(nil)
 
 func (s *Service) subscription(x Exchange, rec *store.Record) *subscription {
-	w := &subscription{s: s, x: x, rec: rec, round: -1}
-	w.EventStream = execution.NewEventStream(x.Work().Caller, w)
+	w := &subscription{s: s, x: x, work: x.Work(), rec: rec, round: -1}
+	w.EventStream = execution.NewEventStream(w.work.Caller, w)
 	return w
 }
 
@@ -165,11 +169,11 @@ func (w *subscription) first() error {
 		return err
 	}
 	task.Output = nil
-	if w.rec.Resume == store.ResumeStream && w.x.Work().Message.Op == canonical.OpInvoke { // that is answered by now
+	if w.rec.Resume == store.ResumeStream && w.work.Message.Op == canonical.OpInvoke { // that is answered by now
 		task.Status, task.Inputs, w.round = canonical.Status{State: canonical.StateWorking}, nil, w.rec.Round
 	}
 	w.known, w.events = task, w.rec.Log.Count
-	w.Shape = stream.NewShaper(stream.Shape{From: w.x.Work().Mode.AgentStreams, To: w.x.Work().Mode.CallerStreams})
+	w.Shape = stream.NewShaper(stream.Shape{From: w.work.Mode.AgentStreams, To: w.work.Mode.CallerStreams})
 	return w.retell(canonical.Event{Task: task})
 }
 
@@ -183,7 +187,7 @@ func (w *subscription) retell(e canonical.Event) error {
 // say tells events. One that the caller's protocol has no words for is lost.
 func (w *subscription) say(events []canonical.Event) error {
 	for i := range events {
-		if err := w.EncodeEvent(w.message(&canonical.Message{Op: w.x.Work().Message.Op, Phase: canonical.PhaseEvent, Body: &events[i]}), &events[i]); err != nil {
+		if err := w.EncodeEvent(w.message(&canonical.Message{Op: w.work.Message.Op, Phase: canonical.PhaseEvent, Body: &events[i]}), &events[i]); err != nil {
 			return err
 		}
 	}
@@ -192,7 +196,7 @@ func (w *subscription) say(events []canonical.Event) error {
 
 // message is one under the caller's names.
 func (w *subscription) message(m *canonical.Message) *canonical.Message {
-	m.Correlation.WireID, m.Conversation = w.x.Work().WireID, w.rec.CallerNames()
+	m.Correlation.WireID, m.Conversation = w.work.WireID, w.rec.CallerNames()
 	return m
 }
 
@@ -274,7 +278,7 @@ func (w *subscription) happened(rec *store.Record) (*canonical.Task, error) {
 func (w *subscription) end(ctx context.Context) error {
 	_, err := w.Seal(ctx, attest.End{Losses: w.rec.Losses})
 	if err == nil {
-		w.x.Work().Caller.FinishRequest(ctx, nil)
+		w.work.Caller.FinishRequest(ctx, nil)
 	}
 	return err
 }
@@ -287,21 +291,22 @@ func (w *subscription) Fail(ctx context.Context, cause error) {
 
 // Leave implements [execution.Source]; the work goes on.
 func (w *subscription) Leave() {
-	w.x.Work().Caller.FinishRequest(context.Background(), context.Canceled)
+	w.work.Caller.FinishRequest(context.Background(), context.Canceled)
 }
 
 // outcomeOf answers a caller who waits for what comes of held work. What the work
 // asks meanwhile, the caller is asked on the stream of this answer (MCP
 // 2025-11-25, tasks/result); the replica that holds the work takes the answer.
 func (s *Service) outcomeOf(ctx context.Context, x Exchange, rec *store.Record) (transport.Answer, error) {
-	asks := x.Work().Mode.Asking == translators.AskStream && x.Work().Handling.Session
-	for end := time.Now().Add(x.Work().Limits.Timeout); !rec.Task.Status.State.Terminal() && (!asks || rec.Resume != store.ResumeStream); {
+	work := x.Work()
+	asks := work.Mode.Asking == translators.AskStream && work.Handling.Session
+	for end := time.Now().Add(work.Limits.Timeout); !rec.Task.Status.State.Terminal() && (!asks || rec.Resume != store.ResumeStream); {
 		next, err := s.changed(ctx, x, rec, time.Until(end))
 		if err != nil {
 			return transport.Answer{}, err
 		}
 		if next == nil {
-			return transport.Answer{}, &transport.TimeoutError{Agent: x.Work().AgentName, After: x.Work().Limits.Timeout}
+			return transport.Answer{}, &transport.TimeoutError{Agent: work.AgentName, After: work.Limits.Timeout}
 		}
 		if rec = next; rec.Released > 0 {
 			return transport.Answer{}, execution.ReleasedError(rec)
@@ -329,10 +334,9 @@ func (w *subscription) interview(ctx context.Context) error {
 	case w.rec.Resume == store.ResumeStream && w.rec.Round != w.round:
 		w.round = w.rec.Round
 		w.x.About(w.rec)
-		work := w.x.Work()
-		return w.s.Deps.Executions.AskInSession(ctx, &work, w.rec, stream.Inputs(&w.rec.Task), func(ask *canonical.Ask) error {
+		return w.s.Deps.Executions.AskInSession(ctx, &w.work, w.rec, stream.Inputs(&w.rec.Task), func(ask *canonical.Ask) error {
 			event := &canonical.Event{Ask: ask}
-			return w.Encode(w.message(&canonical.Message{Op: work.Message.Op, Phase: canonical.PhaseEvent, Body: event}))
+			return w.Encode(w.message(&canonical.Message{Op: w.work.Message.Op, Phase: canonical.PhaseEvent, Body: event}))
 		})
 	default:
 		next, err := w.s.changed(ctx, w.x, w.rec, 2*store.LeaseTTL)
