@@ -113,7 +113,7 @@ func newBed(t testing.TB, c *codec, inputs []canonical.Input) *bed {
 	}
 	g := &Gateway{Deps: Deps{
 		Network:  &outbound.Network{},
-		Registry: registry, Entries: memory.Entries(), Answers: memory, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
+		Registry: registry, Stores: Stores{Entries: memory.Entries(), Answers: memory}, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
 		NewID: func() string { return string(ect.NewID()) },
 	}, instance: "here"}
 	g.admission = &admission.Service{Deps: admission.Deps{Registry: registry, Network: g.Network}}

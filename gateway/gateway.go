@@ -59,32 +59,42 @@ type Settings struct {
 
 // Deps is what a Gateway is built from. Every field is required but Breakers, Lifecycle, Workers and AllWorkers.
 type Deps struct {
-	Registry      *translators.Registry
-	Directory     *directory.Directory
-	Network       *outbound.Network
-	Sender        outbound.Sender    // the chain that ends in Network
-	Breakers      *breakers.Set      // are told what replies say; nil: there are none
-	Lifecycle     *lifecycle.Service // how agents and this gateway stand; nil: all are active
-	Signer        *ect.Signer
-	Dialects      *ect.Dialects // how each peer writes tokens
-	Verifier      *ect.Verifier
-	Recorder      *ect.Recorder
-	Evidence      ect.Store
-	Answers       idempotency.Store
-	Conversations conversation.Store
-	Entries       store.Entries
-	StatePlain    bool // entries are stored as they are, where others may read them: webhooks with credentials are refused
-	Limiter       *limit.Limiter
-	Metrics       *telemetry.Metrics
-	Logger        *slog.Logger
-	Now           func() time.Time
-	NewID         func() string // a fresh UUID
+	Registry  *translators.Registry
+	Directory *directory.Directory
+	Network   *outbound.Network
+	Sender    outbound.Sender    // the chain that ends in Network
+	Breakers  *breakers.Set      // are told what replies say; nil: there are none
+	Lifecycle *lifecycle.Service // how agents and this gateway stand; nil: all are active
+	Tokens
+	Stores
+	Limiter *limit.Limiter
+	Metrics *telemetry.Metrics
+	Logger  *slog.Logger
+	Now     func() time.Time
+	NewID   func() string // a fresh UUID
 	// Approver reports whether an identity may decide what waits for a human: it has
 	// the role of an approver in the operator's directory (R23). Nil: none may.
 	Approver func(ect.Identity) bool
 	Workers  int // tasks of one caller that may go on in the background; zero: a sixteenth of all
 
 	AllWorkers int // tasks of all callers that may; zero: 10000
+}
+
+// Tokens is what signs, writes, verifies and records execution context tokens.
+type Tokens struct {
+	Signer   *ect.Signer
+	Dialects *ect.Dialects // how each peer writes tokens
+	Verifier *ect.Verifier
+	Recorder *ect.Recorder
+	Evidence ect.Store
+}
+
+// Stores is where the state of requests, conversations and tasks is stored.
+type Stores struct {
+	Answers       idempotency.Store
+	Conversations conversation.Store
+	Entries       store.Entries
+	StatePlain    bool // entries are stored as they are, where others may read them: webhooks with credentials are refused
 }
 
 // Gateway is the pipeline. It is safe for concurrent use.

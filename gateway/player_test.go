@@ -420,8 +420,8 @@ func (s *stage) replica(t *testing.T) limiting {
 			Agents:  map[canonical.Binding]transport.Dialer{a2a.Binding: onGRPC{Dialer: s.agent}, mcp.Binding: servers{s}, slimform.Binding: onSLIM{s.agent}},
 			Pushers: map[canonical.Binding]transport.Pusher{a2a.Binding: s.posts},
 		},
-		Signer: s.self.Signer(t, time.Now), Dialects: dialects, Verifier: verifier, Recorder: recorder, Evidence: s.memory, Answers: answers,
-		Conversations: s.memory, Entries: kept, Limiter: limiter, Metrics: metrics, Logger: logger, Now: time.Now,
+		Tokens: gateway.Tokens{Signer: s.self.Signer(t, time.Now), Dialects: dialects, Verifier: verifier, Recorder: recorder, Evidence: s.memory},
+		Stores: gateway.Stores{Answers: answers, Conversations: s.memory, Entries: kept}, Limiter: limiter, Metrics: metrics, Logger: logger, Now: time.Now,
 		NewID: func() string {
 			id := string(ect.NewID())
 			if first { // it names itself first

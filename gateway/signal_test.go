@@ -191,8 +191,8 @@ func newSignalBed(t *testing.T, edits ...func(*directory.Deps)) *signalBed {
 		Registry: registry, Directory: list, Network: &outbound.Network{
 			Agents: map[canonical.Binding]transport.Dialer{uacp.Binding: b.agent, mcp.Binding: calculator}, Callbacks: b.told,
 		},
-		Signer: b.self.Signer(t, time.Now), Dialects: dialects, Verifier: verifier, Recorder: recorder, Evidence: b.memory,
-		Answers: b.memory, Conversations: b.memory, Entries: b.memory.Entries(), Limiter: limiter, Metrics: metrics, Logger: logger, Now: time.Now,
+		Tokens: gateway.Tokens{Signer: b.self.Signer(t, time.Now), Dialects: dialects, Verifier: verifier, Recorder: recorder, Evidence: b.memory},
+		Stores: gateway.Stores{Answers: b.memory, Conversations: b.memory, Entries: b.memory.Entries()}, Limiter: limiter, Metrics: metrics, Logger: logger, Now: time.Now,
 		NewID:    func() string { return string(ect.NewID()) },
 		Approver: func(id ect.Identity) bool { return id == b.approver.ID || id == b.caller.ID },
 	}))

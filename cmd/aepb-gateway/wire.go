@@ -328,11 +328,10 @@ func (out *service) build(registry *translators.Registry, network *outbound.Netw
 	}
 	background, perCaller := s.config.Limits.Background()
 	return gateway.New(s.road(), gateway.Deps{
-		StatePlain: out.statePlain,
-		Network:    network, Sender: sender, Breakers: parts.breakers, Lifecycle: parts.lives,
+		Network: network, Sender: sender, Breakers: parts.breakers, Lifecycle: parts.lives,
 		Registry: registry, Directory: out.directory,
-		Signer: out.signer, Dialects: out.dialects, Verifier: verifier, Recorder: recorder, Evidence: kept.evidence,
-		Answers: kept.answers, Conversations: kept.conversations, Entries: kept.entries, Limiter: out.limiter, Metrics: out.metrics,
+		Tokens: gateway.Tokens{Signer: out.signer, Dialects: out.dialects, Verifier: verifier, Recorder: recorder, Evidence: kept.evidence},
+		Stores: gateway.Stores{Answers: kept.answers, Conversations: kept.conversations, Entries: kept.entries, StatePlain: out.statePlain}, Limiter: out.limiter, Metrics: out.metrics,
 		Approver: out.approver,
 		Logger:   s.logger, Now: time.Now, NewID: func() string { return string(ect.NewID()) },
 		Workers: perCaller, AllWorkers: background,
