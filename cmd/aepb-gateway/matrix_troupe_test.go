@@ -178,9 +178,10 @@ func (tr *troupe) build(t *testing.T) {
 	members, err := membership.New(membership.Deps{Store: state.evidence, Self: s.svid.ID})
 	must(t, err)
 	tr.public, err = httpapi.Public(httpapi.PublicDeps{
-		Members:   members,
-		Exchanger: tr.agents, Rollbacker: tr.agents, Registry: registry, Evidence: state.evidence, Self: s.svid.ID, Anonymous: s.anonymous(),
-		Doors: doors, Version: version, BaseURL: s.baseURL, Logger: s.logger,
+		EvidenceDeps: httpapi.EvidenceDeps{Evidence: state.evidence, Members: members},
+		Capability:   httpapi.Capability{Self: s.svid.ID, Version: version}, Callers: httpapi.Callers{Anonymous: s.anonymous()},
+		Exchanger: tr.agents, Rollbacker: tr.agents, Registry: registry,
+		Doors: doors, BaseURL: s.baseURL, Logger: s.logger,
 	})
 	must(t, err)
 	form, _ := registry.Translator(a2a.Binding)

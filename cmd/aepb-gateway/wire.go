@@ -366,14 +366,16 @@ func (out *service) surfaces(s settings, list []protocol, registry *translators.
 	if err != nil {
 		return err
 	}
-	if err := out.overGRPC(s, form, httpapi.Callers{Authenticators: authenticators, Anonymous: s.anonymous(), Failures: failures, Reasons: out.mayKnow}); err != nil {
+	callers := httpapi.Callers{Authenticators: authenticators, Anonymous: s.anonymous(), Failures: failures, Reasons: out.mayKnow}
+	if err := out.overGRPC(s, form, callers); err != nil {
 		return err
 	}
 	out.public, err = httpapi.Public(httpapi.PublicDeps{
-		Authenticators: authenticators, Failures: failures, Reasons: out.mayKnow,
-		Exchanger: road, Router: road.Parts().Router, Awaiter: road.Parts().Callbacks, Rollbacker: road.Parts().Rollbacks, Registry: registry, Evidence: kept.evidence, Members: road.Parts().Members, Auditor: out.auditor, Self: s.svid.ID, Signer: road.Signer, Anonymous: s.anonymous(),
-		Doors: doors, Notice: road.Notice, Breakers: road.Breakers, Watches: out.watches, Lifecycle: func() lifecycle.Record { return road.Lifecycle.Record("") }, Answered: out.refusals[telemetry.ListenerPublic].Answered,
-		Version: s.version(), BaseURL: s.baseURL, Logger: s.logger,
+		EvidenceDeps: httpapi.EvidenceDeps{Evidence: kept.evidence, Members: road.Parts().Members, Auditor: out.auditor}, Callers: callers,
+		Capability: httpapi.Capability{Self: s.svid.ID, Signer: road.Signer, Lifecycle: func() lifecycle.Record { return road.Lifecycle.Record("") }, Version: s.version()},
+		Exchanger:  road, Router: road.Parts().Router, Awaiter: road.Parts().Callbacks, Rollbacker: road.Parts().Rollbacks, Registry: registry,
+		Doors: doors, Notice: road.Notice, Breakers: road.Breakers, Watches: out.watches, Answered: out.refusals[telemetry.ListenerPublic].Answered,
+		BaseURL: s.baseURL, Logger: s.logger,
 	})
 	if err != nil {
 		return err

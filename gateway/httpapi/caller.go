@@ -80,7 +80,7 @@ func (who Callers) judge(ctx context.Context, state *tls.ConnectionState, addres
 // operator lets them be, else unauthenticated. Whoever cannot be identified is
 // refused by what is asked (step 2), after that has judged the request's form.
 func identify(deps PublicDeps) gin.HandlerFunc {
-	who := Callers{Authenticators: deps.Authenticators, Anonymous: deps.Anonymous, Failures: deps.Failures, Reasons: deps.Reasons}
+	who := deps.Callers
 	return func(c *gin.Context) {
 		ctx, err := who.Identify(c.Request.Context(), c.Request.TLS, c.Request.RemoteAddr, credential.Request{
 			Fields: c.Request.Header.Values, Target: deps.BaseURL(c.Request) + c.Request.URL.EscapedPath(),

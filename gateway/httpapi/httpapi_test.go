@@ -117,11 +117,11 @@ func newSurface(t *testing.T, anonymous ect.Identity, authenticators ...httpapi.
 		t.Fatal(err)
 	}
 	s.handler, err = httpapi.Public(httpapi.PublicDeps{
-		Members: members, Auditor: func(id ect.Identity) (string, bool) { return "auditor", id == auditorID },
-		Signer: signer, Now: func() time.Time { return s.now },
-		Exchanger: s.road, Rollbacker: s.road, Router: s.router, Registry: registry, Evidence: s.store, Self: "spiffe://example.com/gateway", Anonymous: anonymous,
-		Authenticators: authenticators,
-		Doors:          httpapi.Doors{"/a2a": door, "/a2a/*rest": door, "/.well-known/agent-card.json": door, "/mcp": door, "/mcp/": door}, Version: "1.2.3",
+		EvidenceDeps: httpapi.EvidenceDeps{Evidence: s.store, Members: members, Auditor: func(id ect.Identity) (string, bool) { return "auditor", id == auditorID }},
+		Capability:   httpapi.Capability{Self: "spiffe://example.com/gateway", Signer: signer, Version: "1.2.3"},
+		Callers:      httpapi.Callers{Authenticators: authenticators, Anonymous: anonymous}, Now: func() time.Time { return s.now },
+		Exchanger: s.road, Rollbacker: s.road, Router: s.router, Registry: registry,
+		Doors:   httpapi.Doors{"/a2a": door, "/a2a/*rest": door, "/.well-known/agent-card.json": door, "/mcp": door, "/mcp/": door},
 		BaseURL: func(*http.Request) string { return "https://gw.example" }, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {

@@ -31,32 +31,34 @@ type PublicDeps struct {
 	Rollbacker Rollbacker
 	Registry   *translators.Registry
 	Doors      Doors
-	Evidence   ect.Store
-	Members    Members
-	Auditor    func(ect.Identity) (name string, ok bool) // operators who read all evidence; nil: none does
-	Self       ect.Identity
-	Signer     *ect.Signer      // signs the capability document; nil: it is served unsigned
-	Now        func() time.Time // nil: time.Now
-	// Anonymous is the identity of callers without credentials at native doors;
-	// empty: they are refused (R3).
-	Anonymous ect.Identity
-	// Authenticators are tried in order for callers that show a token.
-	Authenticators []Authenticator
-	Failures       *Failures // nil: failed authentications cost nothing
-	Breakers       Breakers  // nil: there are none
-	// Lifecycle is how this gateway stands; nil: it is active.
-	Lifecycle func() lifecycle.Record
+	EvidenceDeps
+	Capability
+	Callers
+	Now      func() time.Time // nil: time.Now
+	Breakers Breakers         // nil: there are none
 	// Watches reports whether a caller may watch them; nil: none may.
 	Watches func(ect.Identity) bool
-	// Reasons reports whether a caller may know why an agent failed; nil: none may.
-	Reasons func(ect.Identity) bool
 	// Notice is what is known of an agent's future, to those who may call it; nil: nothing.
 	Notice func(transport.Inquiry) transport.Notice
 	// Answered is told the status of every answer; nil: it is not told to anything.
 	Answered func(r *http.Request, status int)
-	Version  string
 	BaseURL  func(*http.Request) string // where callers reach us, no trailing slash
 	Logger   *slog.Logger
+}
+
+// EvidenceDeps is where execution context tokens are stored, and who may read them.
+type EvidenceDeps struct {
+	Evidence ect.Store
+	Members  Members
+	Auditor  func(ect.Identity) (name string, ok bool) // operators who read all evidence; nil: none does
+}
+
+// Capability is what the capability document says of this gateway, and what signs it.
+type Capability struct {
+	Self      ect.Identity
+	Signer    *ect.Signer             // nil: the document is served unsigned
+	Lifecycle func() lifecycle.Record // nil: the gateway is active
+	Version   string
 }
 
 // Router knows what is served, from here or through other gateways, and for how
