@@ -248,7 +248,7 @@ func (x *request) principal() store.Principal {
 func (g *Gateway) standIn(ctx context.Context, p store.Principal, rec *store.Record) (*request, error) {
 	settings := g.settings.Load()
 	call := transport.Call{
-		Agent: rec.Agent, Entrance: transport.Native, To: rec.Binding, Address: p.Address, Detached: true,
+		Agent: rec.Agent, Entrance: transport.Native, Target: transport.Target{To: rec.Binding}, Address: p.Address, Detached: true,
 		Caller: identity.Caller{Peer: ect.Peer{ID: p.Caller}, Anonymous: p.Anonymous},
 		Wire:   translators.Wire{Binding: rec.Source, Version: p.Version, Form: p.Form},
 	}

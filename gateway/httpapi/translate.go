@@ -153,7 +153,7 @@ func (t translate) read(c *gin.Context) (transport.Call, error) {
 	}
 	return transport.Call{
 		Entrance: t.entrance, Agent: c.Query("dest"),
-		To: canonical.Binding(to), ToVersion: toVersion,
+		Target: transport.Target{To: canonical.Binding(to), ToVersion: toVersion},
 		Caller: transport.CallerFrom(ctx), Address: transport.AddressFrom(ctx), Evidence: evidence, Parent: named(source, c.Request.Header, body), Pass: pass,
 		Wire: translators.Wire{
 			Binding: info.Binding, Version: fromVersion, Form: form, Media: mediaType(c.Request), Header: c.Request.Header, Body: body,

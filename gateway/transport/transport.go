@@ -35,12 +35,11 @@ func (e Entrance) Native() bool { return e == Native }
 
 // Call is one inbound native message and what its door knows about it.
 type Call struct {
-	Entrance  Entrance
-	Agent     string             // directory name, SPIFFE id or capability-document URL; empty: translate only
-	Wire      translators.Wire   // as it arrived
-	Message   *canonical.Message // what Wire says, where the door has read it already, and as it leaves it; nil: the road reads it
-	To        canonical.Binding  // Translate: the binding to translate to; Native: empty
-	ToVersion string             // Translate: its version, empty: the newest mutual one
+	Entrance Entrance
+	Agent    string             // directory name, SPIFFE id or capability-document URL; empty: translate only
+	Wire     translators.Wire   // as it arrived
+	Message  *canonical.Message // what Wire says, where the door has read it already, and as it leaves it; nil: the road reads it
+	Target
 	Caller    identity.Caller
 	Address   string           // remote address without port: the limit key of anonymous callers
 	Pass      limit.Pass       // what [Exchanger.Limit] gave for this very message
@@ -54,6 +53,12 @@ type Call struct {
 	// asks for that card (A2A 3.1.11); nil: it asks for something else.
 	Card     func(*canonical.Description) (json.RawMessage, error)
 	Detached bool // the work goes on although the caller's connection is gone (A2A; MCP before 2026-07-28)
+}
+
+// Target is the protocol that the caller wants its message translated to.
+type Target struct {
+	To        canonical.Binding // Translate: the binding to translate to; Native: empty
+	ToVersion string            // Translate: its version, empty: the newest mutual one
 }
 
 // Insistence is how long a door tries to deliver the answer to a question while
