@@ -161,14 +161,19 @@ type Endpoint struct {
 	Tenant  string           // that the agent's card wants named in every request (A2A 1.0); empty: none
 	Caller  ect.Identity     // whose work this is: legacy sessions are keyed (agent, caller) (R8)
 	Asked   []canonical.Mode // what the agent may ask, because this caller can answer it
-	Session string           // the caller's own session, where one protocol is relayed: it is mirrored toward the agent
-	Alone   bool             // Session is one message's, and ends with the stream that answers it
+	CallerSession
 	// Sessionless: the agent keeps no session in this version, on which it could ask.
 	Sessionless bool
-	Beside      bool     // the caller has no stream for what the agent asks apart from the reply: it is heard with the reply
 	Expose      []string // what its description shows besides skills: what directory.Agent.Expose says
 	Timeout     time.Duration
 	Fresh       time.Duration // how long what the agent says of itself can be shown without asking again; zero: it does not say
+}
+
+// CallerSession is the caller's session, as far as the agent's own depends on it.
+type CallerSession struct {
+	Session string // the caller's own session, where one protocol is relayed: it is mirrored toward the agent
+	Alone   bool   // Session is one message's, and ends with the stream that answers it
+	Beside  bool   // the caller has no stream for what the agent asks apart from the reply: it is heard with the reply
 }
 
 // Rewritten reports whether what is sent there must say something that the
