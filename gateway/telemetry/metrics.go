@@ -58,22 +58,32 @@ type Metrics struct {
 	agents   *firstSeen
 	usage    usage
 
+	exchangeMetrics
+	tokenMetrics
+	limited   *prometheus.CounterVec
+	denied    *prometheus.CounterVec
+	upstream  *prometheus.HistogramVec
+	failures  *prometheus.CounterVec
+	refusals  *prometheus.CounterVec
+	reloads   *prometheus.CounterVec
+	questions *prometheus.CounterVec
+	changes   *prometheus.CounterVec
+	standing  Agents
+}
+
+// exchangeMetrics are those of exchanges and of their translation.
+type exchangeMetrics struct {
 	translations *prometheus.CounterVec
 	duration     *prometheus.HistogramVec
 	losses       *prometheus.CounterVec
-	verified     *prometheus.CounterVec
-	issued       *prometheus.CounterVec
-	kept         *prometheus.CounterVec
-	limited      *prometheus.CounterVec
-	denied       *prometheus.CounterVec
 	inflight     prometheus.Gauge
-	upstream     *prometheus.HistogramVec
-	failures     *prometheus.CounterVec
-	refusals     *prometheus.CounterVec
-	reloads      *prometheus.CounterVec
-	questions    *prometheus.CounterVec
-	changes      *prometheus.CounterVec
-	standing     Agents
+}
+
+// tokenMetrics are those of execution context tokens.
+type tokenMetrics struct {
+	verified *prometheus.CounterVec
+	issued   *prometheus.CounterVec
+	kept     *prometheus.CounterVec
 }
 
 // New registers every metric.
