@@ -52,17 +52,7 @@ const joinLimit = 30 * time.Second
 // machine is one session. Its methods are given the time and leave what is to
 // be sent in out, what is for the user in inbox. Not safe for concurrent use.
 type machine struct {
-	id         uint32
-	self, peer name.Name // peer: the other end, or the moderator
-	group      bool
-	initiator  bool
-	reliable   bool
-	channel    name.Name // of a group: where data goes
-	control    name.Name // of a group: where heartbeats go
-	metadata   map[string]string
-	subject    string // whom the peer's token speaks for
-	timing     Timing
-
+	parameters
 	state    state
 	fault    Fault // why it is closed; empty: properly
 	byPeer   bool  // the other end closed it
@@ -82,6 +72,21 @@ type machine struct {
 	inbox inbox
 }
 
+// parameters are what a session begins with: between whom it is, and of which kind.
+// They do not change any more once it is open.
+type parameters struct {
+	id         uint32
+	self, peer name.Name // peer: the other end, or the moderator
+	group      bool
+	initiator  bool
+	reliable   bool
+	channel    name.Name // of a group: where data goes
+	control    name.Name // of a group: where heartbeats go
+	metadata   map[string]string
+	subject    string // whom the peer's token speaks for
+	timing     Timing
+}
+
 // member is somebody else in the session.
 type member struct {
 	name    name.Name
@@ -99,7 +104,7 @@ type request struct {
 
 func newMachine(self, peer name.Name, id uint32, timing Timing, now time.Time) *machine {
 	return &machine{
-		id: id, self: self, peer: peer, timing: timing, reliable: true, up: true, started: now, heard: now,
+		parameters: parameters{id: id, self: self, peer: peer, timing: timing, reliable: true}, up: true, started: now, heard: now,
 		requests: map[uint32]*request{}, members: map[name.Key]member{}, receivers: map[name.Key]*receiver{},
 		sender: newSender(),
 	}
