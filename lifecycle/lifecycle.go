@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"cmp"
 	"net/url"
 	"slices"
 	"strings"
@@ -54,10 +55,7 @@ func ParseStatus(text string) (Status, error) {
 }
 
 func (s Status) orActive() Status {
-	if s == "" {
-		return Active
-	}
-	return s
+	return cmp.Or(s, Active)
 }
 
 // Order asks for a transition. JSON does not say who orders it, and when.

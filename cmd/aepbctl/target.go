@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -31,10 +32,7 @@ type target struct {
 }
 
 func (t *target) file(flag, name string) string {
-	if flag != "" {
-		return flag
-	}
-	return filepath.Join(t.dir, name)
+	return cmp.Or(flag, filepath.Join(t.dir, name))
 }
 
 // bundle is what we trust. The trust domain is that of our own certificate.

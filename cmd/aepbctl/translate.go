@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -73,9 +74,7 @@ func translateOffline(from, to string, body []byte) (translation, error) {
 	if err != nil {
 		return translation{}, err
 	}
-	if message.Correlation.MessageID == "" {
-		message.Correlation.MessageID = string(ect.NewID())
-	}
+	message.Correlation.MessageID = cmp.Or(message.Correlation.MessageID, string(ect.NewID()))
 	if message.Correlation.WireID == nil {
 		message.Correlation.WireID = json.RawMessage(`"` + string(ect.NewID()) + `"`)
 	}

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -259,10 +260,7 @@ func (c Config) Constraints() policy.Constraints {
 	out.Circuit.Threshold, _ = policy.ParseThreshold(c.Policy.CircuitThreshold)
 	out.Circuit.Window, out.Circuit.Samples = time.Duration(c.Policy.CircuitWindow), c.Policy.CircuitSamples
 	if c.Policy.MaxHops != nil {
-		out.MaxHops = *c.Policy.MaxHops
-		if out.MaxHops == 0 {
-			out.MaxHops = -1 // package policy reads zero as "default"
-		}
+		out.MaxHops = cmp.Or(*c.Policy.MaxHops, -1) // package policy reads zero as "default"
 	}
 	if c.Policy.AllowedSource != nil {
 		out.RestrictSource, out.AllowedSource = true, *c.Policy.AllowedSource

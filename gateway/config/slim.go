@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"maps"
 	"net"
 	"net/netip"
@@ -94,11 +95,7 @@ func (n SLIMNode) Address() (address string, plain bool) {
 	if err != nil {
 		return "", false
 	}
-	port := u.Port()
-	if port == "" {
-		port = slimPort
-	}
-	return net.JoinHostPort(u.Hostname(), port), u.Scheme == "http"
+	return net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), slimPort)), u.Scheme == "http"
 }
 
 // check finds the mistakes of slim.
@@ -199,7 +196,7 @@ func nodeURL(text string) string {
 	if err != nil || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Path != "" && u.Path != "/" {
 		return "a node is https://HOST:PORT"
 	}
-	if port, err := strconv.ParseUint(orPort(u.Port()), 10, 16); err != nil || port == 0 {
+	if port, err := strconv.ParseUint(cmp.Or(u.Port(), slimPort), 10, 16); err != nil || port == 0 {
 		return "its port is no port"
 	}
 	address, err := netip.ParseAddr(u.Hostname())
@@ -212,13 +209,6 @@ func nodeURL(text string) string {
 	default:
 		return "a node is https://HOST:PORT"
 	}
-}
-
-func orPort(port string) string {
-	if port == "" {
-		return slimPort
-	}
-	return port
 }
 
 // namePart reports whether text may be a part of our names.

@@ -1,6 +1,7 @@
 package conversation
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/aepb/aepb-gateway/ect"
@@ -72,9 +73,7 @@ func (t Thread) WithAgentID(id string) Thread {
 	if id == "" {
 		return t
 	}
-	if t.first == "" {
-		t.first = id
-	}
+	t.first = cmp.Or(t.first, id)
 	t.latest = id
 	return t
 }

@@ -1,6 +1,7 @@
 package directory
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -92,12 +93,8 @@ func New(deps Deps) (*Directory, error) {
 	if deps.Describers == nil || deps.Egress == nil || deps.Now == nil || deps.Logger == nil {
 		return nil, errors.New("directory: incomplete Deps")
 	}
-	if deps.Pins == nil {
-		deps.Pins = &memoryPins{pins: map[string]Pin{}}
-	}
-	if deps.Documents == nil {
-		deps.Documents = deps.Client
-	}
+	deps.Pins = cmp.Or[Pins](deps.Pins, &memoryPins{pins: map[string]Pin{}})
+	deps.Documents = cmp.Or(deps.Documents, deps.Client)
 	if deps.Ours == nil {
 		deps.Ours = func(string) bool { return false }
 	}
@@ -463,9 +460,7 @@ func (d *Directory) pin(ctx context.Context, name string, agent Agent, e Endpoin
 // lists reports whether an endpoint is one of an agent's as they are now.
 func lists(agent Agent, e Endpoint) bool {
 	return slices.ContainsFunc(agent.Endpoints, func(listed Endpoint) bool {
-		if listed.Version == "" {
-			listed.Version = e.Version
-		}
+		listed.Version = cmp.Or(listed.Version, e.Version)
 		return listed == e
 	})
 }

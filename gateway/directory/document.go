@@ -1,6 +1,7 @@
 package directory
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"strings"
@@ -190,10 +191,7 @@ func protocolOf(i int, p wireProtocol) (Endpoint, error) {
 	}
 	e := Endpoint{Binding: canonical.Binding(p.ID), Version: p.Version, URL: p.Endpoint}
 	if p.Priority != nil {
-		e.Priority = *p.Priority
-		if e.Priority == 0 {
-			e.Priority = Foremost
-		}
+		e.Priority = cmp.Or(*p.Priority, Foremost)
 	}
 	return e, nil
 }

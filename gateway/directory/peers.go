@@ -1,6 +1,7 @@
 package directory
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -196,10 +197,7 @@ func (d *Directory) questioned(ctx context.Context, p Peer, q Question, old Verd
 	if err != nil || d.deps.Client == nil {
 		return Verdict{}, errNoVerdict
 	}
-	path := wellKnown(u.Path)
-	if path == "" {
-		path = "/.well-known/aepb/gateway"
-	}
+	path := cmp.Or(wellKnown(u.Path), "/.well-known/aepb/gateway")
 	asked := url.URL{Scheme: u.Scheme, Host: u.Host, Path: path, RawQuery: q.query()}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, asked.String(), http.NoBody)
 	if err != nil {

@@ -1,6 +1,7 @@
 package problem
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -47,9 +48,7 @@ type Problem struct {
 // of makes a problem of a code. Without a detail the title has to do.
 func of(code, detail string) Problem {
 	k := kinds[code]
-	if detail == "" {
-		detail = k.title
-	}
+	detail = cmp.Or(detail, k.title)
 	return Problem{
 		Status: k.status, Code: code, Title: k.title, Detail: detail, ECTError: ectError(code), Native: k.native,
 	}

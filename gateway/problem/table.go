@@ -251,10 +251,7 @@ func noSpace(e *state.FullError) Problem {
 }
 
 func challenge(scheme string) string {
-	if scheme == "" {
-		scheme = "Bearer"
-	}
-	return scheme + ` realm="aepb"`
+	return cmp.Or(scheme, "Bearer") + ` realm="aepb"`
 }
 
 // semanticLoss tells an operation that the other side does not have from
@@ -326,8 +323,5 @@ func malformed(e *translators.MalformedError) Problem {
 }
 
 func pointer(path string) string {
-	if path == "" {
-		return "the top"
-	}
-	return path
+	return cmp.Or(path, "the top")
 }

@@ -120,10 +120,7 @@ func (r Router) resolveName(ctx context.Context, q Query, out Route, listed dire
 // What the agent says of itself is known only where an operator listed it.
 func (r Router) throughPeer(ctx context.Context, q Query, out Route) (Route, error) {
 	via := q.To.Via
-	name := q.To.Agent.Name
-	if name == "" {
-		name = string(via.To)
-	}
+	name := cmp.Or(q.To.Agent.Name, string(via.To))
 	out.Endpoint = q.onBehalf(transport.Endpoint{
 		Agent: name, ID: via.Peer.ID, Binding: via.From, Version: q.To.Codec.Info().Versions[0],
 		URL: via.URL(), Caller: q.In.Call.Caller.ID, Timeout: q.To.Agent.Timeout,

@@ -1,6 +1,7 @@
 package sample
 
 import (
+	"cmp"
 	"container/list"
 	"errors"
 	"sync"
@@ -62,15 +63,9 @@ type row struct {
 
 // New makes a sampler.
 func New(config Config, deps Deps) (*Sampler, error) {
-	if config.Every == 0 {
-		config.Every = DefaultEvery
-	}
-	if config.Most == 0 {
-		config.Most = DefaultMost
-	}
-	if config.MaxKeys == 0 {
-		config.MaxKeys = DefaultMaxKeys
-	}
+	config.Every = cmp.Or(config.Every, DefaultEvery)
+	config.Most = cmp.Or(config.Most, DefaultMost)
+	config.MaxKeys = cmp.Or(config.MaxKeys, DefaultMaxKeys)
 	if config.Every < 0 || config.Most < 0 || config.MaxKeys < 0 {
 		return nil, errors.New("sample: bounds are not negative")
 	}

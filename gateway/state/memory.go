@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"errors"
 	"log/slog"
 	"time"
@@ -63,10 +64,7 @@ func (c Config) WithDefaults() Config {
 }
 
 func orDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
+	*field = cmp.Or(*field, value)
 }
 
 // Validate refuses bounds that bound nothing.
@@ -115,9 +113,7 @@ func (d DriverDeps) WithDefaults() DriverDeps {
 	if d.Now == nil {
 		d.Now = time.Now
 	}
-	if d.Logger == nil {
-		d.Logger = slog.New(slog.DiscardHandler)
-	}
+	d.Logger = cmp.Or(d.Logger, slog.New(slog.DiscardHandler))
 	if d.Evicted == nil {
 		d.Evicted = func(bool) {}
 	}

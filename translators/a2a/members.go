@@ -1,6 +1,7 @@
 package a2a
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -20,9 +21,7 @@ type decoder struct {
 }
 
 func (d *decoder) check(err error) {
-	if d.err == nil {
-		d.err = err
-	}
+	d.err = cmp.Or(d.err, err)
 }
 
 // reader reads one object of the protocol. Known members are taken; the rest,

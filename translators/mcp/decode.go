@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"strconv"
@@ -274,9 +275,7 @@ func decodeTrace(w translators.Wire, m *canonical.Message, r *reader) {
 		if r.meta != nil {
 			*f.to = r.meta.PeekText(f.name)
 		}
-		if *f.to == "" {
-			*f.to = w.Header.Get(f.name)
-		}
+		*f.to = cmp.Or(*f.to, w.Header.Get(f.name))
 	}
 }
 
@@ -367,15 +366,11 @@ func decodeNative(w translators.Wire, env jsonrpc.Message, m *canonical.Message)
 // replyVersion: a reply does not name its version, but only the modern one has
 // a result type.
 func replyVersion(w translators.Wire, resultType json.RawMessage) string {
-	for _, named := range []string{w.Version, w.Header.Get(headerVersion)} {
-		if named != "" {
-			return named
-		}
-	}
+	otherwise := Legacy
 	if resultType != nil {
-		return Modern
+		otherwise = Modern
 	}
-	return Legacy
+	return cmp.Or(w.Version, w.Header.Get(headerVersion), otherwise)
 }
 
 // The result types of 2026-07-28 and its extension for tasks.

@@ -1,6 +1,7 @@
 package slim
 
 import (
+	"cmp"
 	"net/http"
 
 	"github.com/aepb/aepb-gateway/translators"
@@ -50,10 +51,7 @@ func (t *Translator) Decode(w translators.Wire) (*canonical.Message, error) {
 // arrived says where a message came from. It was born in the words that it uses:
 // to a peer who uses them too, SLIM or not, nothing about it is foreign.
 func (t *Translator) arrived(m *canonical.Message, by words) {
-	version := m.Origin.Version
-	if version == "" {
-		version = by.codec.Info().Versions[0]
-	}
+	version := cmp.Or(m.Origin.Version, by.codec.Info().Versions[0])
 	m.Origin.Binding, m.Origin.Version = by.binding, by.prefix+version
 	if by.prefix == prefixMCP && m.Phase == canonical.PhaseRequest && m.Preferences.Stream {
 		m.Preferences.Stream = false // notices on the way are for another day: nothing pairs them with their call

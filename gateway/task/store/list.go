@@ -78,10 +78,7 @@ func (c *collector) add(one Item, dialogue string, state canonical.State) {
 // the dialogue in the filter. Its error is CodeBadParams for a cursor that no page gave,
 // or a *[problem.RecordingError].
 func (s *Store) List(ctx context.Context, group, dialogue string, f *canonical.TaskFilter) (Page, error) {
-	c := &collector{filter: f, dialogue: dialogue, seen: map[string]bool{}, page: Page{Size: min(maxPage, max(f.Size, 0))}}
-	if c.page.Size == 0 {
-		c.page.Size = defaultPage
-	}
+	c := &collector{filter: f, dialogue: dialogue, seen: map[string]bool{}, page: Page{Size: cmp.Or(min(maxPage, max(f.Size, 0)), defaultPage)}}
 	if f.Cursor != "" {
 		after, ok := parseCursor(f.Cursor)
 		if !ok {

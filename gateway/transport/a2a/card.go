@@ -102,9 +102,7 @@ func fit(d *canonical.Description) {
 func (f faces) card(codec translators.Translator, description *canonical.Description, agent, version string) ([]byte, error) {
 	served := form.Served(description, f.url+doorPath, version == "")
 	fit(served)
-	if served.Name == "" {
-		served.Name = agent // an MCP server need not say who it is
-	}
+	served.Name = cmp.Or(served.Name, agent) // an MCP server need not say who it is
 	if f.grpc != "" {
 		served.Interfaces = append(served.Interfaces, canonical.Interface{
 			URL: f.grpc, Transport: form.FormGRPC, Version: form.Version, Tenant: agent,

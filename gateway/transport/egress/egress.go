@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -83,9 +84,7 @@ func New(deps Deps) (*Guard, error) {
 	if g.refuses == nil {
 		g.refuses = func(string) bool { return false }
 	}
-	if g.resolver == nil {
-		g.resolver = net.DefaultResolver
-	}
+	g.resolver = cmp.Or[Resolver](g.resolver, net.DefaultResolver)
 	if g.config.AllowLoopbackHTTP {
 		g.plain, g.plain2 = g.newTransport(nil), g.newTransport(nil)
 		g.plain2.Protocols = new(http.Protocols)

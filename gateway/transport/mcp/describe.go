@@ -37,12 +37,8 @@ func (v *visit) describe(ctx context.Context) {
 		return
 	}
 	said := *d
-	if said.Name == "" {
-		said.Name = v.r.PathValue("agent")
-	}
-	if said.Version == "" {
-		said.Version = v.door.deps.Version
-	}
+	said.Name = cmp.Or(said.Name, v.r.PathValue("agent"))
+	said.Version = cmp.Or(said.Version, v.door.deps.Version)
 	said.Instructions = cmp.Or(said.Instructions, said.Description)
 	if said.Extensions = own(said.Extensions); said.Extensions == nil {
 		said.Extensions = canonical.Extensions{mcp.Binding: json.RawMessage(offered)}

@@ -97,9 +97,7 @@ func NewNetwork(deps NetworkDeps) (*Network, error) {
 		return nil, errNetwork
 	}
 	deps.Self = cmp.Or(deps.Self, defaultSelf)
-	if deps.Logger == nil {
-		deps.Logger = slog.New(slog.DiscardHandler)
-	}
+	deps.Logger = cmp.Or(deps.Logger, slog.New(slog.DiscardHandler))
 	n := &Network{deps: deps}
 	for _, config := range deps.Nodes {
 		one := &node{NodeConfig: config, deps: &n.deps}

@@ -1,6 +1,7 @@
 package slim
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -63,9 +64,7 @@ type Peer struct {
 
 // NewPeer checks its dependencies.
 func NewPeer(deps PeerDeps) (*Peer, error) {
-	if deps.Logger == nil {
-		deps.Logger = slog.New(slog.DiscardHandler)
-	}
+	deps.Logger = cmp.Or(deps.Logger, slog.New(slog.DiscardHandler))
 	app, err := session.NewApp(session.Deps{
 		Node: deps.Node, Name: deps.Name, Provider: deps.Provider, Verifier: deps.Verifier, Timing: deps.Timing, Logger: deps.Logger,
 	})

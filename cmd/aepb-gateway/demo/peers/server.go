@@ -1,6 +1,7 @@
 package peers
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -26,10 +27,7 @@ type Deps struct {
 }
 
 func (d Deps) logger() *slog.Logger {
-	if d.Log == nil {
-		return slog.New(slog.DiscardHandler)
-	}
-	return d.Log
+	return cmp.Or(d.Log, slog.New(slog.DiscardHandler))
 }
 
 // server is a loopback HTTPS server that owns its one goroutine.

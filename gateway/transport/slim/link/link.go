@@ -1,6 +1,7 @@
 package link
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -75,9 +76,7 @@ func New(deps Deps) (*Link, error) {
 	if deps.Dial == nil || deps.Node == "" {
 		return nil, errDeps
 	}
-	if deps.Logger == nil {
-		deps.Logger = slog.New(slog.DiscardHandler)
-	}
+	deps.Logger = cmp.Or(deps.Logger, slog.New(slog.DiscardHandler))
 	return &Link{deps: deps, subscribers: map[name.Key]subscription{}, changed: make(chan struct{})}, nil
 }
 

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"maps"
@@ -76,9 +77,7 @@ func NewApp(deps Deps) (*App, error) {
 	if deps.Node == nil || deps.Provider == nil || deps.Verifier == nil || deps.Name.Service == "" {
 		return nil, errDeps
 	}
-	if deps.Logger == nil {
-		deps.Logger = slog.New(slog.DiscardHandler)
-	}
+	deps.Logger = cmp.Or(deps.Logger, slog.New(slog.DiscardHandler))
 	id, err := name.NewID()
 	if err != nil {
 		return nil, err
