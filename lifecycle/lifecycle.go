@@ -210,7 +210,7 @@ func (r Record) checkOrder(o Order) error {
 		return &OrderError{"by: give the identity of an operator, at most 2048 bytes without control characters"}
 	case o.Successor != "" && !validSuccessor(o.Successor):
 		return &SuccessorError{}
-	case !validInstant(o.At):
+	case o.At.IsZero() || !validTime(o.At):
 		return &OrderError{"at: give the time of the transition, in the years 1 to 9999"}
 	case !o.Sunset.IsZero() && !o.validSunset(since):
 		return &OrderError{"sunset: only deprecated and draining have one, not before the agent was deprecated; leave it out or give a later one"}
@@ -290,9 +290,6 @@ func validTime(t time.Time) bool {
 	year := t.UTC().Year()
 	return year >= 1 && year <= 9999
 }
-
-// validInstant accepts a time that is set, too.
-func validInstant(t time.Time) bool { return !t.IsZero() && validTime(t) }
 
 func later(a, b time.Time) time.Time {
 	if a.Before(b) {

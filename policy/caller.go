@@ -127,10 +127,7 @@ func Operation(pattern string) string {
 
 // Listed reports whether an identity is among ids, or under prefixes that end in
 // "/*".
-func Listed(patterns []ect.Identity, id ect.Identity) bool { return listed(patterns, id) }
-
-// listed matches an identity against ids and prefixes.
-func listed(patterns []ect.Identity, id ect.Identity) bool {
+func Listed(patterns []ect.Identity, id ect.Identity) bool {
 	return slices.ContainsFunc(patterns, func(text ect.Identity) bool {
 		p, err := parsePattern(string(text))
 		return err == nil && p.operation == "" && p.matches(id)

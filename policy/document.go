@@ -134,7 +134,7 @@ func constraints(raw json.RawMessage, bare bool) ([]rule, error) {
 	var out []rule
 	for _, f := range fields {
 		name := Constraint(f.name)
-		if bare && slices.Contains(bareNames(), f.name) {
+		if bare && slices.Contains([]string{"allowed_source_protocols", "allowed_dest_protocols", "max_translation_hops"}, f.name) {
 			name = Constraint("aepb." + f.name)
 		}
 		r, known, ok := ruleOf(name, f.value)
@@ -148,11 +148,6 @@ func constraints(raw json.RawMessage, bare bool) ([]rule, error) {
 		}
 	}
 	return out, nil
-}
-
-// bareNames are the constraints that CPAT has, as it writes them.
-func bareNames() []string {
-	return []string{"allowed_source_protocols", "allowed_dest_protocols", "max_translation_hops"}
 }
 
 // ruleOf reads one constraint. known is false for a name that is none of ours,

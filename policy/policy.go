@@ -76,7 +76,7 @@ func evidenceSuffices(r Request) error {
 // carry other parties' ECTs (R2). Dates have whole seconds: of several that
 // are newest one suffices, since a caller can always make one now.
 func issuerIsCaller(r Request) error {
-	if len(r.Evidence) == 0 || (!r.Anonymous && listed(r.Gateways, r.Caller)) {
+	if len(r.Evidence) == 0 || (!r.Anonymous && Listed(r.Gateways, r.Caller)) {
 		return nil
 	}
 	var newest ect.Verified

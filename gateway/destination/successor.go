@@ -45,7 +45,7 @@ func (r *Resolver) document(ctx context.Context, q Query, d Destination) Destina
 func (r *Resolver) follow(ctx context.Context, q Query, d Destination, drained bool) Destination {
 	var also *policy.Rules
 	for range maxFollowed {
-		if resolved, err := r.deps.Directory.Resolve(ctx, d.Agent); drained && err == nil && drains(resolved) && len(resolved.Listings) == 0 {
+		if resolved, err := r.deps.Directory.Resolve(ctx, d.Agent); drained && err == nil && resolved.Lifecycle.Status == directory.Draining && len(resolved.Listings) == 0 {
 			d.Agent, d.Draining = resolved, true
 			d.Agent.Rules.Also = also
 			return r.bound(q, d)
@@ -94,6 +94,3 @@ func (r *Resolver) bound(q Query, d Destination) Destination {
 	}
 	return d
 }
-
-// drains reports whether an agent is known to be draining.
-func drains(a directory.Agent) bool { return a.Lifecycle.Status == directory.Draining }

@@ -130,8 +130,6 @@ const maxBinding = 64
 // binding's protocol (agents.NAME.revision).
 func HasRevisions(binding string) bool { return binding == "mcp-v1" }
 
-func noPeer(id ect.Identity) string { return "no gateway among the peers is " + string(id) }
-
 // What Agent.Expose may say.
 const (
 	maxExpose = 3

@@ -420,7 +420,7 @@ func (d *Directory) fetch(ctx context.Context, name string, agent Agent, e Endpo
 	if e.Through != "" {
 		peer, ok := d.Peer(e.Through)
 		if !ok {
-			return knowledge{err: &InvalidAgentError{Name: agent.Name, Reason: noPeer(e.Through)}, until: d.deps.Now().Add(retryAfter)}
+			return knowledge{err: &InvalidAgentError{Name: agent.Name, Reason: "no gateway among the peers is " + string(e.Through)}, until: d.deps.Now().Add(retryAfter)}
 		}
 		target.URL, target.ID, describer = peer.URL, peer.ID, d.deps.Beyond
 	}

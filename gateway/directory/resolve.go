@@ -318,7 +318,7 @@ func (d *Directory) keep(agent, merged Agent, err error, until time.Time) {
 	if !ok || listed.Capability != agent.Capability || listed.ID != agent.ID {
 		return
 	}
-	if old, known := d.resolved[agent.Name]; known && !sameWay(old.agent, merged) {
+	if old, known := d.resolved[agent.Name]; known && (old.agent.ID != merged.ID || !slices.Equal(old.agent.Endpoints, merged.Endpoints)) {
 		d.forget(agent.Name)
 	}
 	d.resolved[agent.Name] = resolved{merged, err, until}
@@ -331,8 +331,6 @@ func (d *Directory) keep(agent, merged Agent, err error, until time.Time) {
 		}
 	}
 }
-
-func sameWay(a, b Agent) bool { return a.ID == b.ID && slices.Equal(a.Endpoints, b.Endpoints) }
 
 // current is an agent as it is known now, with its document's endpoints.
 func (d *Directory) current(name string) (Agent, bool) {

@@ -129,7 +129,7 @@ func (c *Conversations) Remember(_ context.Context, key, workflow string, id ect
 	now := c.now()
 	until := now.Add(c.lifetime)
 	var scratch [256]byte
-	if o := c.owners[owner]; o.count >= c.share && !c.turns.has(k) {
+	if o := c.owners[owner]; o.count >= c.share && c.turns.byKey.Find(k) == nil {
 		c.turns.drop(o.oldest, *c.turns.byKey.Find(o.oldest))
 		c.turns.evicted++
 	}

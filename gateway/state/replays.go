@@ -30,7 +30,8 @@ var _ ect.ReplayCache = (*Replays)(nil)
 type digest = index.Key
 
 func newReplays(config Config, deps Deps) *Replays {
-	return &Replays{now: deps.Now, epoch: deps.Epoch, passing: deps.Passing, uses: newUses(config.MaxReplays, deps.Journal)}
+	kept := &uses{most: config.MaxReplays, byKey: index.New[usage](), ends: map[int64][]digest{}, journal: deps.Journal}
+	return &Replays{now: deps.Now, epoch: deps.Epoch, passing: deps.Passing, uses: kept}
 }
 
 // Claim notes the use of a token. When live uses leave no room it refuses with
@@ -98,8 +99,9 @@ func (r *Replays) Young() error {
 	return nil
 }
 
+// full says when there will be room again.
 func (r *Replays) full(now time.Time) *FullError {
-	return &FullError{What: "uses of tokens", RetryAfter: r.uses.first().Sub(now)}
+	return &FullError{What: "uses of tokens", RetryAfter: time.Unix(r.uses.seconds[0], 0).Sub(now)}
 }
 
 // restore is true for a use that is remembered again. One that would have to
@@ -144,10 +146,6 @@ type usage struct {
 	use    digest
 	until  int64 // Unix time in nanoseconds, that instant included
 	serial uint64
-}
-
-func newUses(most int, journal Journal) *uses {
-	return &uses{most: most, byKey: index.New[usage](), ends: map[int64][]digest{}, journal: journal}
 }
 
 func (x *uses) get(key digest, now time.Time) (digest, bool) {
@@ -242,9 +240,6 @@ func (x *uses) left(u usage) {
 		x.journal.Note(Change{Kind: KindReplay, Serial: u.serial})
 	}
 }
-
-// first is when there will be room again.
-func (x *uses) first() time.Time { return time.Unix(x.seconds[0], 0) }
 
 func ceil(nanos int64) int64 {
 	const second = int64(time.Second)

@@ -74,10 +74,6 @@ func (x *shelf[M]) get(key digest, now time.Time) ([]byte, *place[M], bool) {
 	return x.read(*p), p, true
 }
 
-func (x *shelf[M]) has(key digest) bool {
-	return x.byKey.Find(key) != nil
-}
-
 func (x *shelf[M]) read(p place[M]) []byte {
 	begin := int(p.at) + heading
 	return x.boards[ceil(p.until)].pages[p.page][begin : begin+int(p.size)]

@@ -43,11 +43,6 @@ func defineAgents(d *definitions, names *firstSeen) Agents {
 // Agents are the metrics of how agents stand.
 func (m *Metrics) Agents() Agents { return m.standing }
 
-// collectors are all of them.
-func (a Agents) collectors() []prometheus.Collector {
-	return []prometheus.Collector{a.state, a.transitions, a.escalations, a.lifecycles}
-}
-
 // BreakerChanged notes that the circuit breaker of an agent became closed, half_open or open.
 func (a Agents) BreakerChanged(agent, to string) {
 	agent = a.names.label(agent)

@@ -101,7 +101,7 @@ func New(deps Deps) (*Metrics, error) {
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		collectors.NewBuildInfoCollector(),
 	)
-	for _, c := range append(all, m.standing.collectors()...) {
+	for _, c := range append(all, m.standing.state, m.standing.transitions, m.standing.escalations, m.standing.lifecycles) {
 		if err := m.registry.Register(c); err != nil {
 			return nil, err
 		}

@@ -1,6 +1,7 @@
 package a2a
 
 import (
+	"bytes"
 	"encoding/json"
 	"net/http"
 	"strconv"
@@ -163,7 +164,7 @@ func (said httpRow) unwrap(failure *jsonrpc.Error, details json.RawMessage) {
 // form would not tell; nil: there is no need.
 func (said httpRow) wrap(failure *jsonrpc.Error) json.RawMessage {
 	own, _ := readDetails(failure.Data)
-	if said.number(own.reason) == failure.Code && (failure.Data == nil || isList(failure.Data)) {
+	if said.number(own.reason) == failure.Code && (failure.Data == nil || bytes.HasPrefix(failure.Data, []byte("["))) {
 		return nil
 	}
 	row := rowOf(codeOf(failure.Code, own.reason, 0))
@@ -172,8 +173,6 @@ func (said httpRow) wrap(failure *jsonrpc.Error) json.RawMessage {
 		Raw("code", json.RawMessage(strconv.FormatInt(failure.Code, 10))).Raw("data", failure.Data).Bytes()
 	return rawjson.ArrayOf([]json.RawMessage{info, kept})
 }
-
-func isList(raw json.RawMessage) bool { return len(raw) > 0 && raw[0] == '[' }
 
 // sayHTTP writes an error and names its status; wrapped: its code and data are carried.
 func sayHTTP(failure jsonrpc.Error) (body []byte, status int, wrapped bool) {

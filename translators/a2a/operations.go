@@ -1,7 +1,6 @@
 package a2a
 
 import (
-	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/a2a/internal/a2a03"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
@@ -90,8 +89,4 @@ func answers(re canonical.Op, event bool) a2a03.Words {
 
 func noCounterpart(m *canonical.Message) error {
 	return &canonical.Error{Code: canonical.CodeUnsupportedOp, Message: "A2A has no counterpart of " + string(m.Op)}
-}
-
-func unsaid(what string) error {
-	return &translators.MalformedError{Path: "/result", Reason: what}
 }

@@ -114,7 +114,7 @@ func (r *route) match(path, version string) (tenant, id, config string, ok bool)
 			return "", "", "", false
 		}
 	}
-	return tenant, id, config, !strings.Contains(segmentOf(pattern), "{config}") || config != ""
+	return tenant, id, config, !strings.Contains(pattern[strings.LastIndexByte(pattern, '/'):], "{config}") || config != ""
 }
 
 // isVersion reports whether a segment looks like the places of a version: of one
@@ -126,8 +126,6 @@ func isVersion(segment string) bool {
 
 // steps reports whether a segment is none of a name, but a step in the path.
 func steps(segment string) bool { return segment == "" || segment == "." || segment == ".." }
-
-func segmentOf(pattern string) string { return pattern[strings.LastIndexByte(pattern, '/'):] }
 
 // placed reads a request as what JSON-RPC would have around it. One that says
 // no place is a message: so it was before others were served.
@@ -167,7 +165,7 @@ func (r *route) read(w translators.Wire, version, query string, at [3]string) (j
 	}
 	body := json.RawMessage(w.Body)
 	if len(body) == 0 || !r.body {
-		if len(body) > 0 && !emptyBody(body) {
+		if len(body) > 0 && !rawjson.Equal(body, []byte("{}")) {
 			return m, &translators.MalformedError{Path: "", Reason: "a body where none belongs"}
 		}
 		body = json.RawMessage("{}")
@@ -199,8 +197,6 @@ func (r *route) read(w translators.Wire, version, query string, at [3]string) (j
 
 // methodList03 stands for what 0.3 has over HTTP and not over JSON-RPC.
 const methodList03 = "tasks/list"
-
-func emptyBody(body []byte) bool { return rawjson.Equal(body, []byte("{}")) }
 
 func sameText(raw json.RawMessage, text string) bool {
 	said, ok := rawjson.Unquote(raw)

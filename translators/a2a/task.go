@@ -61,7 +61,7 @@ func (d *decoder) answer(m *canonical.Message, event bool, raw json.RawMessage) 
 	case m.Op == canonical.OpPush:
 		d.pushResult(m, raw)
 	default:
-		d.check(unsaid("A2A has no such operation"))
+		d.check(&translators.MalformedError{Path: "/result", Reason: "A2A has no such operation"})
 	}
 }
 

@@ -143,7 +143,7 @@ func (e *encoder) letter() (letter, error) {
 	case *canonical.Description:
 		l.kind, l.payload = TypeAdvertise, e.advertised(body)
 	case *canonical.Error:
-		l.kind, l.payload = TypeError, e.failure(body)
+		l.kind, l.payload = TypeError, e.refusal(e.answers(rawjson.NewBuilder()), body)
 	case *canonical.Event:
 		l, err = e.event(body)
 	default:

@@ -24,8 +24,6 @@ var nativeCodes = map[canonical.Code]string{
 	canonical.CodeNoMethod: "NOT_IMPLEMENTED", canonical.CodeUnsupportedOp: "NOT_IMPLEMENTED", canonical.CodePushUnsupported: "NOT_IMPLEMENTED", canonical.CodeCapabilityRequired: "NOT_IMPLEMENTED",
 }
 
-func nativeCode(code canonical.Code) string { return cmp.Or(nativeCodes[code], "INTERNAL_ERROR") }
-
 // codes reads AINP's words.
 var codes = map[string]canonical.Code{
 	"INVALID_SIGNATURE":   canonical.CodeUnauthenticated,
@@ -58,12 +56,8 @@ func (l letter) failed(m *canonical.Message, p *rawjson.Object) error {
 	return p.Err()
 }
 
-func (e *encoder) failure(body *canonical.Error) json.RawMessage {
-	return e.refusal(e.answers(rawjson.NewBuilder()), body)
-}
-
 func (e *encoder) refusal(b *rawjson.Builder, body *canonical.Error) json.RawMessage {
-	native := nativeCode(body.Code)
+	native := cmp.Or(nativeCodes[body.Code], "INTERNAL_ERROR")
 	if n := body.Native; n != nil && n.Binding == Binding {
 		if said, ok := rawjson.Unquote(n.Data); ok && codeOf(said) == body.Code {
 			native = said

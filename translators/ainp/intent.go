@@ -47,7 +47,7 @@ func (l letter) intent(m *canonical.Message) error {
 		l.notice(m)
 		return p.Err()
 	}
-	if slices.Contains(works(), kind) {
+	if slices.Contains([]string{intentQuery, intentCancel, intentAnswer}, kind) {
 		return l.work(m, kind, p)
 	}
 	if kind == intentRollback {

@@ -16,9 +16,6 @@ const (
 	intentAnswer = "TaskAnswer" // what a task asks
 )
 
-// works are those intents.
-func works() []string { return []string{intentQuery, intentCancel, intentAnswer} }
-
 const (
 	taskMember   = "task_id"
 	threadMember = "thread_id"

@@ -87,7 +87,7 @@ func open(body []byte) (letter, error) {
 func openShort(o *rawjson.Object, l letter) (letter, error) {
 	l.trace, l.traced = o.String("trace_id")
 	b := rawjson.NewBuilder().Bool(shortMark, true)
-	for _, name := range errorMembers() {
+	for _, name := range []string{"error_code", "error_message", "intent_id", "retry_after_ms", "queued", "expires_at"} {
 		b.Raw(name, o.Take(name))
 	}
 	l.payload, l.rest = b.Bytes(), o.Rest()
@@ -96,10 +96,6 @@ func openShort(o *rawjson.Object, l letter) (letter, error) {
 
 // shortMark is the leftover that says: this error came in the shortened form.
 const shortMark = "@short"
-
-func errorMembers() []string {
-	return []string{"error_code", "error_message", "intent_id", "retry_after_ms", "queued", "expires_at"}
-}
 
 func unsupported(o *rawjson.Object) error {
 	if !o.Has("version") {

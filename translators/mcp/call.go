@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"bytes"
 	"encoding/json"
 
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -207,13 +208,11 @@ func (e *encoder) bind(w *writer, body *canonical.Invoke) (*canonical.Call, erro
 	}
 	w.canon.Raw(profile.OutlineTurn, outline)
 	e.losses = append(e.losses, losses...)
-	if !validArgs(call.Args) {
+	if call.Args != nil && !bytes.HasPrefix(call.Args, []byte("{")) {
 		return nil, &canonical.Error{Code: canonical.CodeBadParams, Message: "the arguments are no object"}
 	}
 	return call, nil
 }
-
-func validArgs(args json.RawMessage) bool { return args == nil || (len(args) > 0 && args[0] == '{') }
 
 // toolName: the chosen capability's, else the call's, else the skill that was
 // asked for, else the tool that stands for the agent as a whole (R8).

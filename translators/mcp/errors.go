@@ -184,7 +184,8 @@ func (e *encoder) failure() (translators.Wire, error) {
 		return translators.Wire{}, refuse(canonical.CodeInternal, "an error without an error")
 	}
 	said := e.errorOf(body)
-	w := translators.Wire{Body: failureBody(e.m.Correlation.WireID, said)}
+	// an unknown id is left out: MCP has no null ids
+	w := translators.Wire{Body: rawjson.NewBuilder().String("jsonrpc", "2.0").Raw("id", e.m.Correlation.WireID).Raw("error", said.Object()).Bytes()}
 	if said.Code != jsonrpc.CodeInternal {
 		w.Status = e.status(body.Code)
 	}
@@ -218,11 +219,6 @@ func (e *encoder) numbered(body *canonical.Error, code int64) jsonrpc.Error {
 		e.dropIf(codeOf(out.Code, e.version) != body.Code, canonical.LossErrorCode, "/body/code")
 	}
 	return out
-}
-
-// failureBody leaves an unknown id out: MCP has no null ids.
-func failureBody(id json.RawMessage, e jsonrpc.Error) []byte {
-	return rawjson.NewBuilder().String("jsonrpc", "2.0").Raw("id", id).Raw("error", e.Object()).Bytes()
 }
 
 // errorData carries what a number and a sentence cannot say.

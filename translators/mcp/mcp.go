@@ -70,7 +70,7 @@ func (t *Translator) CapabilityNames(capabilities []canonical.Capability) []stri
 	for i := range capabilities {
 		id := capabilities[i].ID
 		alike[sanitise(id)]++
-		if fits(id) && !taken[id] {
+		if id != "" && len(id) <= maxName && sanitise(id) == id && !taken[id] {
 			names[i], taken[id] = id, true
 		}
 	}
@@ -95,8 +95,6 @@ const (
 	maxName  = 128 // octets, MCP server/tools
 	hashSize = 6   // hex digits
 )
-
-func fits(id string) bool { return id != "" && len(id) <= maxName && sanitise(id) == id }
 
 func sanitise(id string) string {
 	name := []byte(id)

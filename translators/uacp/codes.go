@@ -36,9 +36,6 @@ var nativeCodes = map[canonical.Code]uint8{
 	canonical.CodeCapabilityRequired: 0xC1,
 }
 
-// nativeCode says a code as µACP's status.
-func nativeCode(code canonical.Code) uint8 { return cmp.Or(nativeCodes[code], codeInternal) }
-
 // problemTooLarge is the type of the detail by which a gateway says that a message,
 // or its answer, is too large: the protocols between which it translates have no
 // common code for that, and µACP has one.

@@ -1,6 +1,7 @@
 package uacp
 
 import (
+	"cmp"
 	"encoding/hex"
 	"encoding/json"
 
@@ -309,7 +310,7 @@ func (e *encoder) described(b *built, d *canonical.Description) {
 
 func (e *encoder) failed(b *built, body *canonical.Error, ref reference) {
 	b.f.Verb = verbOf(e.m.Op)
-	if b.f.Code = nativeCode(body.Code); tooLarge(body) {
+	if b.f.Code = cmp.Or(nativeCodes[body.Code], codeInternal); tooLarge(body) {
 		b.f.Code = codeTooLarge
 	}
 	if n := body.Native; n != nil && n.Binding == Binding && n.Code >= codeErrors && n.Code <= 255 && codeOf(uint8(n.Code)) == body.Code {
@@ -320,7 +321,7 @@ func (e *encoder) failed(b *built, body *canonical.Error, ref reference) {
 		left := object(body.Extensions[Binding])
 		code := json.RawMessage("-32603")
 		if left != nil {
-			if n := rawjson.Parse(left, "").Peek("code"); isInteger(n) {
+			if n := rawjson.Parse(left, "").Peek("code"); len(n) > 0 && len(n) < 19 && isRPCID(n) && n[0] != '"' {
 				code = n
 			}
 		}
@@ -331,8 +332,4 @@ func (e *encoder) failed(b *built, body *canonical.Error, ref reference) {
 	default:
 		b.c = kept(body.Extensions)
 	}
-}
-
-func isInteger(raw json.RawMessage) bool {
-	return len(raw) > 0 && len(raw) < 19 && isRPCID(raw) && raw[0] != '"'
 }

@@ -112,15 +112,10 @@ func (w *WIMSE) confirmation(claims *jose.Claims, j judge) (jose.Key, error) {
 		return jose.Key{}, j.refuse(reason, "cnf.jwk.alg")
 	}
 	key, err := cnf.Key("jwk")
-	if err != nil || !provesWith(key) {
+	if err != nil || !key.Fits(jose.AlgorithmOf(key.Public)) || key.Use != "" && key.Use != "sig" {
 		return jose.Key{}, j.refuse(identity.CredentialInvalidKey, "cnf.jwk")
 	}
 	return key, nil
-}
-
-// provesWith says that a key fits its own alg and may sign proofs.
-func provesWith(key jose.Key) bool {
-	return key.Fits(jose.AlgorithmOf(key.Public)) && (key.Use == "" || key.Use == "sig")
 }
 
 // confirmationAlg judges cnf.jwk.alg; empty: it is well. The draft forbids some

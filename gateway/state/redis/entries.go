@@ -176,10 +176,6 @@ type Entries struct {
 	watches watches
 }
 
-func newEntries(s *Store) *Entries {
-	return &Entries{store: s, watches: watches{byKey: map[string]*watch{}}}
-}
-
 // Get finds an entry; false: there is none, or none any more.
 func (e *Entries) Get(ctx context.Context, key state.EntryKey) (state.Entry, bool, error) {
 	fields, err := e.store.fields(ctx, e.keys(key)[0], "revision", "value", "until", "owner")

@@ -71,7 +71,7 @@ func Open(config Config, deps Deps) (*Store, error) {
 	}
 	s := &Store{config: config, vouch: vouch, now: deps.Now, logger: deps.Logger, evicted: deps.Evicted, client: goredis.NewUniversalClient(config.options())}
 	s.ctx, s.stop = context.WithCancel(context.Background())
-	s.entries = newEntries(s)
+	s.entries = &Entries{store: s, watches: watches{byKey: map[string]*watch{}}}
 	s.changes = s.client.Subscribe(s.ctx, s.channel())
 	ctx, cancel := context.WithTimeout(s.ctx, startWait)
 	defer cancel()

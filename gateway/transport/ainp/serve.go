@@ -237,9 +237,9 @@ func (v *visit) admit(ctx context.Context, body []byte) (context.Context, []stri
 	v.id, v.sender, v.profile = seen.ID, seen.From, seen.profile
 	v.wire.Hasher = translators.Knowing(translators.HasherOf(v.d.deps.Form), body, seen.text.HashInput())
 	if !v.meant(seen.To) {
-		return ctx, nil, misdelivered()
+		return ctx, nil, &canonical.Error{Code: canonical.CodeForbidden, Message: "the message is for somebody else"}
 	}
-	if v.socket != nil && !v.socket.admits(v.sender) {
+	if v.socket != nil && v.socket.did != "" && v.socket.did != v.sender {
 		return ctx, nil, &problem.IdentityError{Reason: "the connection was opened in another name"}
 	}
 	if ctx, err = v.identify(ctx, seen.To); err != nil {

@@ -268,9 +268,6 @@ func (s *socket) watch(ctx context.Context) {
 	}
 }
 
-// admits: the connection is open to messages in this name.
-func (s *socket) admits(did string) bool { return s.did == "" || s.did == did }
-
 // advise: on a connection there is no place beside a message.
 func (s *socket) advise(problem.Problem) {}
 

@@ -94,10 +94,6 @@ func stale(message string) error {
 	return &canonical.Error{Code: canonical.CodeInvalidRequest, Message: message}
 }
 
-func misdelivered() error {
-	return &canonical.Error{Code: canonical.CodeForbidden, Message: "the message is for somebody else"}
-}
-
 func unaddressed() error {
 	return &canonical.Error{
 		Code:    canonical.CodeForbidden,

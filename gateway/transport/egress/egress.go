@@ -176,7 +176,7 @@ func (g *Guard) admit(request *http.Request, expected ect.Identity) (*http.Trans
 		return nil, at.denied(ReasonTaken)
 	case url.Scheme == "https":
 		return g.transport(expected), nil
-	case url.Scheme == "http" && g.plain != nil && loopbackHost(at) && expected == "":
+	case url.Scheme == "http" && g.plain != nil && (at.address.IsLoopback() || at.host == "localhost") && expected == "":
 		if request.ProtoMajor == 2 {
 			return g.plain2, nil
 		}
@@ -193,10 +193,6 @@ func portOf(port, scheme string) string {
 		return "80"
 	}
 	return "443"
-}
-
-func loopbackHost(at target) bool {
-	return at.address.IsLoopback() || at.host == "localhost"
 }
 
 // bare copies a request without what could be somebody's credential. What a

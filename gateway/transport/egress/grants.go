@@ -23,7 +23,7 @@ type grants struct {
 func newGrants(config Config) (*grants, error) {
 	g := &grants{fixed: map[string]bool{}, counted: map[string]int{}}
 	for _, entry := range config.AllowHosts {
-		name, ok := grantName(strings.TrimPrefix(entry, "*."))
+		name, ok := Canonical(strings.TrimPrefix(entry, "*."))
 		if !ok {
 			return nil, fmt.Errorf("egress: allowed host %q is neither host, host:port nor *.domain", entry)
 		}
@@ -37,7 +37,7 @@ func newGrants(config Config) (*grants, error) {
 			g.networks = append(g.networks, network.Masked())
 			continue
 		}
-		name, ok := grantName(entry)
+		name, ok := Canonical(entry)
 		if !ok {
 			return nil, fmt.Errorf("egress: allowed private host %q is neither host, host:port nor CIDR", entry)
 		}
@@ -48,7 +48,7 @@ func newGrants(config Config) (*grants, error) {
 
 // add counts a grant; one that names no host grants nothing.
 func (g *grants) add(hostport string) {
-	if name, ok := grantName(hostport); ok {
+	if name, ok := Canonical(hostport); ok {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		g.counted[name]++
@@ -57,7 +57,7 @@ func (g *grants) add(hostport string) {
 
 // remove says whether that was the last one of its name.
 func (g *grants) remove(hostport string) bool {
-	name, ok := grantName(hostport)
+	name, ok := Canonical(hostport)
 	if !ok {
 		return false
 	}
@@ -192,20 +192,17 @@ func numeric(host string) (netip.Addr, bool) {
 
 const digits = "0123456789"
 
-// grantName reads "host", "host:port", an address or "[address]:port".
-func grantName(entry string) (string, bool) {
-	if host, port, err := net.SplitHostPort(entry); err == nil {
+// Canonical writes "host:port" or "host" in the one form by which destinations
+// are compared: lower case, without a final dot, addresses in their shortest
+// form, "[address]:port" before a port. False: it names no host.
+func Canonical(hostport string) (string, bool) {
+	if host, port, err := net.SplitHostPort(hostport); err == nil {
 		at, ok := newTarget(host, port)
 		return at.hostport(), ok
 	}
-	name, _, ok := canonicalHost(strings.TrimSuffix(strings.TrimPrefix(entry, "["), "]"))
+	name, _, ok := canonicalHost(strings.TrimSuffix(strings.TrimPrefix(hostport, "["), "]"))
 	return name, ok
 }
-
-// Canonical writes "host:port" or "host" in the one form by which destinations
-// are compared: lower case, without a final dot, addresses in their shortest
-// form. False: it names no host.
-func Canonical(hostport string) (string, bool) { return grantName(hostport) }
 
 // canonicalHost is strict: letters, digits, hyphen, underscore and dot, or an
 // address. Names in other scripts come in their ASCII form (RFC 5891).

@@ -80,7 +80,7 @@ func (v *visit) split(wire translators.Wire) ([]json.RawMessage, error) {
 			return nil, batchError("a batch has at most " + strconv.Itoa(maxBatch) + " messages")
 		}
 	}
-	if _, err := in.Token(); err != nil || isMore(wire.Body[in.InputOffset():]) {
+	if _, err := in.Token(); err != nil || len(bytes.TrimLeft(wire.Body[in.InputOffset():], " \t\r\n")) > 0 {
 		return nil, syntax()
 	}
 	if len(messages) == 0 {
@@ -88,8 +88,6 @@ func (v *visit) split(wire translators.Wire) ([]json.RawMessage, error) {
 	}
 	return messages, nil
 }
-
-func isMore(rest []byte) bool { return len(bytes.TrimLeft(rest, " \t\r\n")) > 0 }
 
 func syntax() error {
 	return &admissionError{http.StatusBadRequest, &translators.MalformedError{Reason: "not valid JSON", Syntax: true}}

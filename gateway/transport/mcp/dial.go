@@ -52,7 +52,7 @@ func NewDialer(deps DialerDeps) (*Dialer, error) {
 	if deps.Now == nil {
 		deps.Now = time.Now
 	}
-	return &Dialer{deps: deps, sessions: newSessions(deps.Now)}, nil
+	return &Dialer{deps: deps, sessions: &sessions{now: deps.Now, table: map[sessionKey]*slot{}}}, nil
 }
 
 // Dial carries a sealed message out and its reply back: one message, or a stream

@@ -78,10 +78,6 @@ type slot struct {
 	used  time.Time
 }
 
-func newSessions(now func() time.Time) *sessions {
-	return &sessions{now: now, table: map[sessionKey]*slot{}}
-}
-
 // get finds or makes the slot of a key; idle ones make room, then the one that
 // was used longest ago. Servers let sessions that nobody ends expire.
 func (s *sessions) get(key sessionKey) *slot {

@@ -105,7 +105,7 @@ func failureOf(status int, text string) *jsonError {
 	if err != nil {
 		data = nil
 	}
-	if !validText(text) {
+	if strings.ToValidUTF8(text, "") != text {
 		text = "the agent failed"
 	}
 	return &jsonError{found.number, text, data}
@@ -117,5 +117,3 @@ func inWords(text string) bool {
 	name, _, named := strings.Cut(text, ":")
 	return named && slices.ContainsFunc(failures[:], func(f failure) bool { return f.name == name })
 }
-
-func validText(text string) bool { return strings.ToValidUTF8(text, "") == text }

@@ -33,7 +33,7 @@ func bodyFields(own canonical.Binding) []field {
 		optional("call", canonical.LossContent, "/body/call",
 			of(body[canonical.Invoke], func(i *canonical.Invoke) **canonical.Call { return &i.Call }), writeCall, readCall),
 		{name: "parts", get: getTurnParts, set: setTurnParts, losses: partsLosses}, // after the call that they may be
-		exts("body_ext", "/body", own, bodyExtensions),
+		exts("body_ext", "/body", own, func(m *canonical.Message) *canonical.Extensions { return canonical.ExtensionsOf(m.Body) }),
 		text("cursor", canonical.LossOperation, "/body/cursor", of(body[canonical.Page], func(p *canonical.Page) *string { return &p.Cursor })),
 		list("capabilities", canonical.LossSchemas, "/body/capabilities", capabilities, writeCapability, readCapability),
 	}
@@ -122,10 +122,6 @@ func readCall(raw json.RawMessage) (c canonical.Call, ok bool) {
 	c.Args = o.RawObject("arguments")
 	c.Name, _ = o.String("name")
 	return c, o.Err() == nil && len(o.Members()) == 0
-}
-
-func bodyExtensions(m *canonical.Message) *canonical.Extensions {
-	return canonical.ExtensionsOf(m.Body)
 }
 
 func failure(m *canonical.Message) *canonical.Error { return body[canonical.Error](m) }

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/aepb/aepb-gateway/translators/canonical"
-	"github.com/aepb/aepb-gateway/translators/internal/profile"
 	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
 )
 
@@ -161,9 +160,4 @@ func Join(objects ...json.RawMessage) json.RawMessage {
 // HasKind reports whether an object says that its message is a result.
 func HasKind(object json.RawMessage) bool {
 	return len(object) > 0 && object[0] == '{' && rawjson.Parse(object, "").Has(kindMember)
-}
-
-// foreign declares what an extension level carries for other protocols.
-func foreign(ext canonical.Extensions, own canonical.Binding, path string) []canonical.Loss {
-	return profile.ForeignLosses(ext, own, path)
 }

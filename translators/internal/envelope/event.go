@@ -121,12 +121,6 @@ func recastEvent(e *canonical.Event, kind string) (*canonical.Event, bool) {
 	return out, true
 }
 
-// eventFields are about what is said while a request is worked on. A task and a
-// turn in an event are said as in a result.
-func eventFields() []field {
-	return append(changeFields(), noticeFields()...)
-}
-
 // changeFields are about a task's changes.
 func changeFields() []field {
 	status := of(body[canonical.Event], func(e *canonical.Event) *canonical.Status { return e.Status })

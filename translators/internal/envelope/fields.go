@@ -50,7 +50,8 @@ func fields(own canonical.Binding) []field {
 	list = append(list, questionFields()...)
 	list = append(list, resultFields(own)...)
 	list = append(list, workFields()...)
-	return append(list, eventFields()...)
+	list = append(list, changeFields()...)
+	return append(list, noticeFields()...)
 }
 
 // body is the message's body if it is of this type, else nil.
@@ -219,7 +220,7 @@ func exts(name, path string, own canonical.Binding, at func(*canonical.Message) 
 	return field{
 		name: name,
 		losses: func(m *canonical.Message) []canonical.Loss {
-			return foreign(*at(m), own, path)
+			return profile.ForeignLosses(*at(m), own, path)
 		},
 		get: func(m *canonical.Message) json.RawMessage {
 			if p := at(m); p != nil {

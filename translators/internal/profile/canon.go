@@ -167,14 +167,12 @@ func getArgsAbsent(m *canonical.Message) json.RawMessage {
 
 func setArgsAbsent(m *canonical.Message, raw json.RawMessage) bool {
 	invoke, ok := m.Body.(*canonical.Invoke)
-	if !ok || invoke.Call == nil || string(raw) != "true" || !emptyObject(invoke.Call.Args) {
+	if !ok || invoke.Call == nil || string(raw) != "true" || invoke.Call.Args != nil && !rawjson.Equal(invoke.Call.Args, []byte("{}")) {
 		return false
 	}
 	invoke.Call.Args = nil
 	return true
 }
-
-func emptyObject(raw json.RawMessage) bool { return raw == nil || rawjson.Equal(raw, []byte("{}")) }
 
 func getMessageExt(m *canonical.Message) json.RawMessage { return writeExt(m.Extensions) }
 

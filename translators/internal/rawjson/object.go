@@ -40,7 +40,7 @@ func Parse(data []byte, path string) *Object {
 	i := space(data, 0)
 	if i >= len(data) || data[i] != '{' {
 		o := &Object{path: path}
-		o.fail("", "not an object")
+		o.Fail("", "not an object")
 		return o
 	}
 	if i = space(data, i+1); i < len(data) && data[i] == '}' && space(data, i+1) == len(data) {
@@ -61,7 +61,7 @@ func Parse(data []byte, path string) *Object {
 		return ok
 	})
 	if !whole {
-		o.fail("", "not valid JSON")
+		o.Fail("", "not valid JSON")
 	}
 	return o
 }
@@ -97,9 +97,7 @@ func Walk(data []byte, each func(name, value json.RawMessage) bool) bool {
 func (o *Object) Err() error { return o.err }
 
 // Fail records a failure about a member; the first one stays.
-func (o *Object) Fail(name, reason string) { o.fail(name, reason) }
-
-func (o *Object) fail(name, reason string) {
+func (o *Object) Fail(name, reason string) {
 	if o.err == nil {
 		o.err = &translators.MalformedError{Path: o.Path(name), Reason: reason}
 	}
@@ -136,7 +134,7 @@ func (o *Object) find(name string) int {
 		case other == name:
 			at = i
 		case alike(other, name) && strings.EqualFold(other, name):
-			o.fail(name, "a member has this name in another case")
+			o.Fail(name, "a member has this name in another case")
 			return -1
 		}
 	}
@@ -192,7 +190,7 @@ func (o *Object) String(name string) (value string, ok bool) {
 	}
 	value, ok = Unquote(raw)
 	if !ok {
-		o.fail(name, "not a string")
+		o.Fail(name, "not a string")
 	}
 	return value, ok
 }
@@ -201,7 +199,7 @@ func (o *Object) String(name string) (value string, ok bool) {
 func (o *Object) Required(name string) string {
 	value, ok := o.String(name)
 	if !ok {
-		o.fail(name, "required")
+		o.Fail(name, "required")
 	}
 	return value
 }
@@ -216,7 +214,7 @@ func (o *Object) Bool(name string) (value, ok bool) {
 	case "false":
 		return false, true
 	default:
-		o.fail(name, "not a boolean")
+		o.Fail(name, "not a boolean")
 		return false, false
 	}
 }
@@ -238,7 +236,7 @@ func (o *Object) Object(name string) *Object {
 func (o *Object) RawObject(name string) json.RawMessage {
 	raw := o.Take(name)
 	if raw != nil && raw[0] != '{' {
-		o.fail(name, "not an object")
+		o.Fail(name, "not an object")
 		return nil
 	}
 	return raw
@@ -252,7 +250,7 @@ func (o *Object) Array(name string) (elements []json.RawMessage, ok bool) {
 	}
 	elements, ok = Elements(raw)
 	if !ok {
-		o.fail(name, "not an array")
+		o.Fail(name, "not an array")
 	}
 	return elements, ok
 }
@@ -267,7 +265,7 @@ func (o *Object) Strings(name string) (values []string, ok bool) {
 	for _, raw := range elements {
 		value, isString := Unquote(raw)
 		if !isString {
-			o.fail(name, "not an array of strings")
+			o.Fail(name, "not an array of strings")
 			return nil, false
 		}
 		values = append(values, value)
@@ -282,7 +280,7 @@ func (o *Object) Base64(name string) (data []byte, ok bool) {
 		return nil, false
 	}
 	if data, ok = Unbase64(text); !ok {
-		o.fail(name, "not base64")
+		o.Fail(name, "not base64")
 	}
 	return data, ok
 }

@@ -128,7 +128,7 @@ func ended(m session.Message) (bool, error) {
 	if code == OK {
 		return len(m.Blob) == 0, nil
 	}
-	return true, &StatusError{code, clean(m.Blob)}
+	return true, &StatusError{code, strings.ToValidUTF8(string(m.Blob[:min(len(m.Blob), maxMessage)]), "")}
 }
 
 // parseCode reads a status; what is none is Unknown.
@@ -142,10 +142,6 @@ func parseCode(text string) Code {
 
 // maxMessage bounds the text of a failure, octets.
 const maxMessage = 4 << 10
-
-func clean(text []byte) string {
-	return strings.ToValidUTF8(string(text[:min(len(text), maxMessage)]), "")
-}
 
 // seconds is a time as SLIMRPC writes it: seconds since 1970, with a fraction.
 func seconds(at time.Time) string {
