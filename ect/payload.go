@@ -264,12 +264,7 @@ func (c *Claims) fault(level Level, ext json.RawMessage) *fault {
 func isText[T ~string](text T) bool { return text != "" && utf8.ValidString(string(text)) }
 
 func isAudience(ids []string) bool {
-	for _, id := range ids {
-		if !isText(id) {
-			return false
-		}
-	}
-	return len(ids) > 0
+	return len(ids) > 0 && !slices.ContainsFunc(ids, func(id string) bool { return !isText(id) })
 }
 
 // isLineage accepts a bounded list of different UUIDs, none of them the token's own.

@@ -110,13 +110,7 @@ func both(a, b []string) []string {
 	case b == nil:
 		return a
 	}
-	out := []string{}
-	for _, operation := range a {
-		if slices.Contains(b, operation) {
-			out = append(out, operation)
-		}
-	}
-	return out
+	return slices.DeleteFunc(slices.Clone(a), func(operation string) bool { return !slices.Contains(b, operation) })
 }
 
 // Operation is the operation that a pattern is limited to; empty: none.

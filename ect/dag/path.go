@@ -2,6 +2,7 @@ package dag
 
 import (
 	"context"
+	"slices"
 
 	"github.com/aepb/aepb-gateway/ect"
 )
@@ -84,12 +85,7 @@ func (p Path) Hops() int { return len(p.Nodes) }
 
 // Visits reports whether one of the translations was made by this identity.
 func (p Path) Visits(id ect.Identity) bool {
-	for i := range p.Nodes {
-		if p.Nodes[i].Issuer == id {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.Nodes, func(n Node) bool { return n.Issuer == id })
 }
 
 // LegPath follows the way a message took on a leg: from each of the tokens that came with

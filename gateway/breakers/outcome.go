@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
@@ -103,12 +104,7 @@ func note(list *[2]meeting, caller ect.Identity, at time.Time) {
 
 // other reports whether another caller than this one is on the list since a time.
 func other(list [2]meeting, caller ect.Identity, since time.Time) bool {
-	for _, m := range list {
-		if m.caller != caller && m.at.After(since) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(list[:], func(m meeting) bool { return m.caller != caller && m.at.After(since) })
 }
 
 // take notes an outcome, and says what it counts as.

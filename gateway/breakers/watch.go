@@ -3,6 +3,7 @@ package breakers
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -30,10 +31,7 @@ const (
 // List is how all breakers stand that were ever open, and are known still, by agent.
 func (s *Set) List() []Event {
 	s.mu.Lock()
-	all := make([]*destination, 0, len(s.all))
-	for _, d := range s.all {
-		all = append(all, d)
-	}
+	all := slices.Collect(maps.Values(s.all))
 	s.mu.Unlock()
 	var list []Event
 	for _, d := range all {

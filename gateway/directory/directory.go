@@ -198,12 +198,7 @@ func (d *Directory) Outdated(name string) {
 func (d *Directory) List() []Agent {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	list := make([]Agent, 0, len(d.agents))
-	for _, agent := range d.agents {
-		list = append(list, agent)
-	}
-	slices.SortFunc(list, func(x, y Agent) int { return strings.Compare(x.Name, y.Name) })
-	return list
+	return slices.SortedFunc(maps.Values(d.agents), func(x, y Agent) int { return strings.Compare(x.Name, y.Name) })
 }
 
 // AgentAt is the identity of the listed agent with an endpoint at a URL; false:

@@ -93,12 +93,9 @@ func same(listed, found Agent) bool {
 // uses reports whether egress is open on behalf of a listed agent to one of
 // these addresses, other than for its capability document.
 func (d *Directory) uses(listed Agent, at map[string]bool) bool {
-	for _, e := range listed.Endpoints {
-		if e.URL != "" && at[address(e.URL)] || e.GRPC != "" && at[address("https://"+e.GRPC)] {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(listed.Endpoints, func(e Endpoint) bool {
+		return e.URL != "" && at[address(e.URL)] || e.GRPC != "" && at[address("https://"+e.GRPC)]
+	})
 }
 
 func taken(found Agent) error {

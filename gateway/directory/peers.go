@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -162,11 +163,7 @@ func (d *Directory) Ask(ctx context.Context, p Peer, q Question) Verdict {
 func (d *Directory) keepAnswer(name string, got Verdict) {
 	if len(d.answers) >= maxKept {
 		now := d.deps.Now()
-		for other, v := range d.answers {
-			if !now.Before(v.Until) {
-				delete(d.answers, other)
-			}
-		}
+		maps.DeleteFunc(d.answers, func(_ string, v Verdict) bool { return !now.Before(v.Until) })
 	}
 	if len(d.answers) >= maxKept {
 		clear(d.answers)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -261,11 +262,7 @@ func (d *Directory) makeRoom() {
 			used[agent.Capability+" "+string(agent.ID)] = true
 		}
 	}
-	for name := range d.documents {
-		if !used[name] {
-			delete(d.documents, name)
-		}
-	}
+	maps.DeleteFunc(d.documents, func(name string, _ fetchedDocument) bool { return !used[name] })
 }
 
 // merge is the agent as its document describes it. The versions of a document

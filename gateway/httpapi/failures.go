@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"maps"
 	"sync"
 	"time"
 
@@ -129,11 +130,7 @@ func (f *Failures) passed(r credential.Request) {
 // forget drops tokens whose time is over, or if there are none, any one.
 func (f *Failures) forget(now time.Time) {
 	before := len(f.proven)
-	for sum, until := range f.proven {
-		if now.After(until) {
-			delete(f.proven, sum)
-		}
-	}
+	maps.DeleteFunc(f.proven, func(_ [sha256.Size]byte, until time.Time) bool { return now.After(until) })
 	for sum := range f.proven {
 		if len(f.proven) == before {
 			delete(f.proven, sum)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/directory/admindoc"
 	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
@@ -96,12 +98,7 @@ func noPath(ours, theirs directory.Offer) error {
 }
 
 func (a admin) translates(from, to canonical.Binding) bool {
-	for _, p := range a.deps.Registry.Pairs() {
-		if p.From == from && p.To == to {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(a.deps.Registry.Pairs(), translators.Pair{From: from, To: to})
 }
 
 // ours is our own offer, or that of a caller who speaks what the query names.

@@ -107,12 +107,7 @@ func (s *Service) Refusal(draining bool) error {
 func (s *Service) Records() []lifecycle.Record {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	list := make([]lifecycle.Record, 0, len(s.known))
-	for _, r := range s.known {
-		list = append(list, r)
-	}
-	slices.SortFunc(list, func(a, b lifecycle.Record) int { return strings.Compare(a.Agent, b.Agent) })
-	return list
+	return slices.SortedFunc(maps.Values(s.known), func(a, b lifecycle.Record) int { return strings.Compare(a.Agent, b.Agent) })
 }
 
 // Enter counts work for an agent as under way until the function it returns is called. A nil

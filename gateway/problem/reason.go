@@ -132,15 +132,9 @@ func handshake(err error) Reason {
 }
 
 func broken(err error) bool {
-	for _, end := range []error{
-		syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EPIPE, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed,
-	} {
-		if errors.Is(err, end) {
-			return true
-		}
-	}
+	ends := []error{syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EPIPE, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed}
 	_, stream := errors.AsType[resetStream](err)
-	return stream
+	return stream || slices.ContainsFunc(ends, func(end error) bool { return errors.Is(err, end) })
 }
 
 // resetStream is how net/http shows an HTTP/2 stream that the server has ended: its

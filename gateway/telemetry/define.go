@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -43,19 +44,19 @@ func (d *definitions) gaugeVec(name, help, action string, labels ...string) *pro
 
 // gauge has labels that never change, or none.
 func (d *definitions) gauge(name, help, action string, labels prometheus.Labels) prometheus.Gauge {
-	d.add("gauge", name, help, action, names(labels))
+	d.add("gauge", name, help, action, slices.Sorted(maps.Keys(labels)))
 	return prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help, ConstLabels: labels})
 }
 
 // gaugeFunc asks for the value at every scrape.
 func (d *definitions) gaugeFunc(name, help, action string, labels prometheus.Labels, value func() float64) prometheus.Collector {
-	d.add("gauge", name, help, action, names(labels))
+	d.add("gauge", name, help, action, slices.Sorted(maps.Keys(labels)))
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help, ConstLabels: labels}, value)
 }
 
 // counterFunc asks for the value at every scrape.
 func (d *definitions) counterFunc(name, help, action string, labels prometheus.Labels, value func() float64) prometheus.Collector {
-	d.add("counter", name, help, action, names(labels))
+	d.add("counter", name, help, action, slices.Sorted(maps.Keys(labels)))
 	return prometheus.NewCounterFunc(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help, ConstLabels: labels}, value)
 }
 
@@ -69,15 +70,6 @@ func (d *definitions) gauges(name, help, action, label string, values func() map
 func (d *definitions) counters(name, help, action, label string, values func() map[string]float64) prometheus.Collector {
 	d.add("counter", name, help, action, []string{label})
 	return readings{prometheus.NewDesc(namespace+"_"+name, help, []string{label}, nil), prometheus.CounterValue, values}
-}
-
-func names(labels prometheus.Labels) []string {
-	var out []string
-	for name := range labels {
-		out = append(out, name)
-	}
-	slices.Sort(out)
-	return out
 }
 
 // readings are asked for at every scrape.

@@ -66,10 +66,8 @@ var errorTable = [...]errorRow{
 }
 
 func rowOf(code canonical.Code) errorRow {
-	for _, row := range errorTable {
-		if row.code == code {
-			return row
-		}
+	if i := slices.IndexFunc(errorTable[:], func(row errorRow) bool { return row.code == code }); i >= 0 {
+		return errorTable[i]
 	}
 	return rowOf(canonical.CodeOther)
 }

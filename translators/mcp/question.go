@@ -42,9 +42,7 @@ func decodeInput(key, method string, params, rest json.RawMessage, path string) 
 	} else {
 		in.Mode, in.Native = canonical.ModeNative, &canonical.Native{Method: method, Params: params}
 	}
-	if ext := rawjson.NewBuilder().Raw("params", left).Merge(rest).Object(); ext != nil {
-		in.Extensions = canonical.Extensions{Binding: ext}
-	}
+	in.Extensions = in.Extensions.With(Binding, rawjson.NewBuilder().Raw("params", left).Merge(rest).Object())
 	return in, nil
 }
 
@@ -361,9 +359,7 @@ func decodeAnswer(raw json.RawMessage) canonical.Answer {
 		}
 		o.Take("action")
 		answer := canonical.Answer{Action: a, Value: o.Take("content")}
-		if rest := o.Rest(); rest != nil {
-			answer.Extensions = canonical.Extensions{Binding: rest}
-		}
+		answer.Extensions = answer.Extensions.With(Binding, o.Rest())
 		return answer
 	}
 	return canonical.Answer{Value: raw}

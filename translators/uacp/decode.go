@@ -266,10 +266,7 @@ func (t *Translator) rpcRequest(c content, m *canonical.Message, method string) 
 }
 
 func own(raw json.RawMessage) canonical.Extensions {
-	if raw == nil {
-		return nil
-	}
-	return canonical.Extensions{Binding: raw}
+	return canonical.Extensions(nil).With(Binding, raw)
 }
 
 func (t *Translator) call(c content, m *canonical.Message) error {

@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -135,11 +137,7 @@ func (c *Claims) Has(claim string) bool { return c.members[claim] != nil }
 
 // Names are the claims that are there, in no particular order.
 func (c *Claims) Names() []string {
-	names := make([]string, 0, len(c.members))
-	for name := range c.members {
-		names = append(names, name)
-	}
-	return names
+	return slices.Collect(maps.Keys(c.members))
 }
 
 // Demand notes each of these claims that is not there.

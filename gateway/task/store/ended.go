@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"log/slog"
+	"maps"
 	"slices"
 	"strconv"
 	"sync"
@@ -140,11 +141,7 @@ func (i *recentIndex) sweep(now time.Time) {
 		return
 	}
 	i.swept = now
-	for group, one := range i.of {
-		if now.Sub(one.used) > EndedLife {
-			delete(i.of, group)
-		}
-	}
+	maps.DeleteFunc(i.of, func(_ string, one *recentTasks) bool { return now.Sub(one.used) > EndedLife })
 }
 
 // addEnded puts a task on the list. When it returns, other replicas find the task.

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"maps"
 	"sync"
 	"time"
 
@@ -56,11 +57,7 @@ func (m *Memory) First(_ context.Context, key string, _, until time.Time) (bool,
 		return false, nil
 	}
 	if len(m.seen) >= m.size {
-		for k, end := range m.seen {
-			if !now.Before(end) {
-				delete(m.seen, k)
-			}
-		}
+		maps.DeleteFunc(m.seen, func(_ string, end time.Time) bool { return !now.Before(end) })
 	}
 	if len(m.seen) >= m.size {
 		return false, errFull

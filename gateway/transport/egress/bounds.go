@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"maps"
 	"net"
 	"net/netip"
 	"strings"
@@ -50,11 +51,7 @@ func (f *failures) add(host string, now time.Time) {
 }
 
 func (f *failures) makeRoom(now time.Time) {
-	for host, until := range f.hosts {
-		if until.Before(now) {
-			delete(f.hosts, host)
-		}
-	}
+	maps.DeleteFunc(f.hosts, func(_ string, until time.Time) bool { return until.Before(now) })
 	for host := range f.hosts {
 		if len(f.hosts) < maxFailing {
 			return

@@ -223,13 +223,5 @@ func canonicalHost(host string) (string, netip.Addr, bool) {
 }
 
 func plainPort(port string) bool {
-	if port == "" || len(port) > 5 {
-		return false
-	}
-	for _, c := range []byte(port) {
-		if c < '0' || c > '9' {
-			return false
-		}
-	}
-	return true
+	return port != "" && len(port) <= 5 && strings.Trim(port, digits) == ""
 }

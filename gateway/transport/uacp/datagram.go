@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
@@ -201,13 +202,9 @@ func (s *sender) refuse(f form.Frame) error {
 	if f.Verb == form.Tell {
 		f.Verb = form.Observe
 	}
-	kept := f.Options[:0:0]
-	for _, o := range f.Options {
-		if o.Type == form.OptCorrelation || o.Type == form.OptConversation {
-			kept = append(kept, o)
-		}
-	}
-	f.Options = kept
+	f.Options = slices.DeleteFunc(slices.Clone(f.Options), func(o form.Option) bool {
+		return o.Type != form.OptCorrelation && o.Type != form.OptConversation
+	})
 	if named, ok := f.Correlation(); ok {
 		f.ID = named
 	}

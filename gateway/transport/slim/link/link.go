@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -174,11 +176,7 @@ func (l *Link) retire(s *stream) {
 func (l *Link) all() []subscription {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	all := make([]subscription, 0, len(l.subscribers))
-	for _, sub := range l.subscribers {
-		all = append(all, sub)
-	}
-	return all
+	return slices.Collect(maps.Values(l.subscribers))
 }
 
 // receive hands a message to the one it is for: by its id, else to any instance.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"sync"
 
 	"github.com/aepb/aepb-gateway/gateway/transport/slim/name"
@@ -99,10 +100,8 @@ func (c *Conversation) begin(s *Stream, id string) error {
 	if len(c.calls) >= maxCalls {
 		return errCalls
 	}
-	for _, other := range c.calls {
-		if other.id == id {
-			return ErrID
-		}
+	if slices.ContainsFunc(c.calls, func(other *Stream) bool { return other.id == id }) {
+		return ErrID
 	}
 	s.id = id
 	c.calls = append(c.calls, s)
