@@ -22,6 +22,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/telemetry"
 	"github.com/aepb/aepb-gateway/gateway/transport/accept"
 	"github.com/aepb/aepb-gateway/gateway/transport/inflight"
+	"github.com/aepb/aepb-gateway/gateway/worker"
 	"github.com/aepb/aepb-gateway/policy/limit"
 )
 
@@ -138,19 +139,13 @@ func (r *rest) after(made uint64) bool {
 
 // returnMemory gives memory back to the system after each load, until ctx ends.
 func returnMemory(ctx context.Context) error {
-	tick := time.NewTicker(restEvery)
-	defer tick.Stop()
-	made := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
-	for r := (rest{}); ; {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
+	made, r := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}, rest{}
+	worker.Every(ctx, restEvery, func() {
 		if metrics.Read(made); r.after(made[0].Value.Uint64()) {
 			debug.FreeOSMemory()
 		}
-	}
+	})
+	return nil
 }
 
 // listen prepares a listener for a server of this surface.

@@ -26,6 +26,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/state/seal"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/telemetry"
+	"github.com/aepb/aepb-gateway/gateway/worker"
 	"github.com/aepb/aepb-gateway/policy/limit"
 )
 
@@ -119,16 +120,8 @@ const sweepEvery, sweepMost = time.Second, 1024 // of each kind, for which other
 
 // sweeping drops what has ended from memory, until ctx ends.
 func sweeping(ctx context.Context, m *state.Memory) error {
-	tick := time.NewTicker(sweepEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-			m.Sweep(sweepMost)
-		}
-	}
+	worker.Every(ctx, sweepEvery, func() { m.Sweep(sweepMost) })
+	return nil
 }
 
 // usageOf is what state in this process takes, as metrics name it.

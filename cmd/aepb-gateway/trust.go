@@ -18,6 +18,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/sample"
 	"github.com/aepb/aepb-gateway/gateway/telemetry"
 	"github.com/aepb/aepb-gateway/gateway/transport/egress"
+	"github.com/aepb/aepb-gateway/gateway/worker"
 )
 
 // papers are who we are and whom we trust, as the configured files say now.
@@ -331,16 +332,9 @@ func (e *expiry) failing() error {
 
 // run warns until ctx ends.
 func (e *expiry) run(ctx context.Context) error {
-	tick := time.NewTicker(lookEvery)
-	defer tick.Stop()
-	for {
-		e.warn(ctx, time.Now())
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-	}
+	e.warn(ctx, time.Now())
+	worker.Every(ctx, lookEvery, func() { e.warn(ctx, time.Now()) })
+	return nil
 }
 
 // warn logs what is due.

@@ -169,7 +169,10 @@ func (d *Directory) Reach(ctx context.Context, agent Agent) (Agent, error) {
 // floor is what a successor must demand at least; where the predecessor's
 // document is gone before it was ever read, what we always demand.
 func floor(a Agent) ect.Level {
-	return cmp.Or(a.AssuranceLevel, ect.L2)
+	if a.AssuranceLevel == 0 {
+		return ect.L2
+	}
+	return a.AssuranceLevel
 }
 
 // Resolve puts in what an agent's capability document says; an agent without one comes

@@ -8,6 +8,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/gateway/attest"
 	"github.com/aepb/aepb-gateway/gateway/state"
+	"github.com/aepb/aepb-gateway/gateway/worker"
 	"github.com/aepb/aepb-gateway/lifecycle"
 )
 
@@ -21,18 +22,13 @@ const (
 
 // Run keeps the records fresh, and takes agents that drain to their end, until ctx ends.
 func (s *Service) Run(ctx context.Context) {
-	ticker := time.NewTicker(tick)
-	defer ticker.Stop()
-	for {
+	step := func() {
 		if err := s.Step(ctx); err != nil && ctx.Err() == nil {
 			s.deps.Logger.WarnContext(ctx, "lifecycle records are not read", slog.Any("error", err))
 		}
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return
-		}
 	}
+	step()
+	worker.Every(ctx, tick, step)
 }
 
 // Step reads the records once, and does what is next for each agent that drains.

@@ -19,6 +19,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/directory/admindoc"
 	"github.com/aepb/aepb-gateway/gateway/state"
+	"github.com/aepb/aepb-gateway/gateway/worker"
 )
 
 // Most is how many agents can be added. More belong in the configuration.
@@ -248,18 +249,13 @@ func (a *Agents) use(name string, record []byte) error {
 
 // Run looks again and again until ctx ends.
 func (a *Agents) Run(ctx context.Context) error {
-	tick := time.NewTicker(lookEvery)
-	defer tick.Stop()
-	for failed := false; ; {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
+	failed := false
+	worker.Every(ctx, lookEvery, func() {
 		err := a.Look(ctx)
 		if err != nil && !failed && ctx.Err() == nil {
 			a.deps.Logger.WarnContext(ctx, "the added agents cannot be looked up: those that are known stay listed", slog.Any("error", err))
 		}
 		failed = err != nil
-	}
+	})
+	return nil
 }

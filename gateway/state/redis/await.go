@@ -9,6 +9,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/aepb/aepb-gateway/gateway/state"
+	"github.com/aepb/aepb-gateway/gateway/worker"
 )
 
 // How often somebody who waits looks by himself: seldom while changes are
@@ -153,16 +154,6 @@ func (e *Entries) listen() {
 			continue // only silent
 		}
 		e.watches.heard(false)
-		s.rest(pollDeaf)
-	}
-}
-
-// rest waits, but not beyond Close.
-func (s *Store) rest(d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-s.ctx.Done():
+		worker.Pause(s.ctx, pollDeaf)
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/aepb/aepb-gateway/gateway/worker"
 )
 
 // watchEvery is how often every master is looked at.
@@ -19,18 +21,11 @@ const watchEvery = time.Second
 // watch looks at Redis until the store is closed, so that readiness is true and
 // a failover is noticed also while nobody writes.
 func (s *Store) watch() {
-	tick := time.NewTicker(watchEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-s.ctx.Done():
-			return
-		case <-tick.C:
-		}
+	worker.Every(s.ctx, watchEvery, func() {
 		ctx, cancel := context.WithTimeout(s.ctx, 2*s.config.Timeout)
+		defer cancel()
 		_ = s.inspect(ctx) // Failing tells
-		cancel()
-	}
+	})
 }
 
 // inspect looks at every master, and notes what it finds.

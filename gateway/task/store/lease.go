@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/worker"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/stream"
 )
@@ -26,18 +27,11 @@ func (s *Store) StartHeartbeat(ctx context.Context) error {
 	}
 	s.heart.Do(func() {
 		_ = s.deps.Workers.Serve(func(ctx context.Context) { // else all work here would soon count as lost
-			ticker := time.NewTicker(HeartbeatInterval)
-			defer ticker.Stop()
-			for {
-				select {
-				case <-ctx.Done():
-					return
-				case <-ticker.C:
-					if err := s.heartbeat(ctx); err != nil {
-						s.deps.Logger.WarnContext(ctx, "heartbeat failed", slog.Any("error", err))
-					}
+			worker.Every(ctx, HeartbeatInterval, func() {
+				if err := s.heartbeat(ctx); err != nil {
+					s.deps.Logger.WarnContext(ctx, "heartbeat failed", slog.Any("error", err))
 				}
-			}
+			})
 		})
 	})
 	return nil

@@ -101,10 +101,7 @@ func (l *Listener) Serve(ctx context.Context, road transport.Exchanger) error {
 			if !scarce(err) {
 				return err
 			}
-			select {
-			case <-time.After(acceptAgain):
-			case <-ctx.Done():
-			}
+			worker.Pause(ctx, acceptAgain)
 			continue
 		}
 		entry, err := l.begin(conn)
