@@ -163,10 +163,8 @@ func (id ID) Valid() bool { return isUUID(string(id)) }
 // Whether a character is a digit or a letter cannot be foreseen, so there is no
 // branch for that, as in foreign.
 func isUUID(text string) bool {
-	if len(text) != 36 || text[8] != '-' || text[13] != '-' || text[18] != '-' || text[23] != '-' {
-		return false
-	}
-	return allHex(text[:8]) && allHex(text[9:13]) && allHex(text[14:18]) && allHex(text[19:23]) && allHex(text[24:])
+	return len(text) == 36 && text[8] == '-' && text[13] == '-' && text[18] == '-' && text[23] == '-' &&
+		allHex(text[:8]) && allHex(text[9:13]) && allHex(text[14:18]) && allHex(text[19:23]) && allHex(text[24:])
 }
 
 func allHex(text string) bool {

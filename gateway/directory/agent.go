@@ -249,10 +249,7 @@ func (a Agent) validate(speaks func(canonical.Binding) bool, plainLoopback bool)
 }
 
 func validName(name string) bool {
-	if len(name) == 0 || len(name) > 63 || strings.ContainsAny(name[:1], "-_.") {
-		return false
-	}
-	return strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-_.") == ""
+	return name != "" && len(name) <= 63 && !strings.ContainsAny(name[:1], "-_.") && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-_.") == ""
 }
 
 // validID: spiffe://TRUST-DOMAIN/PATH and nothing else. No agent could prove any

@@ -82,10 +82,7 @@ func (d *Directory) listings(found Agent, except string) (names []string, err er
 
 // same reports whether a found agent is a listed one.
 func same(listed, found Agent) bool {
-	if listed.ID != "" && listed.ID != found.ID {
-		return false
-	}
-	return slices.ContainsFunc(listed.Endpoints, func(e Endpoint) bool {
+	return (listed.ID == "" || listed.ID == found.ID) && slices.ContainsFunc(listed.Endpoints, func(e Endpoint) bool {
 		return e.URL != "" && slices.ContainsFunc(found.Endpoints, func(f Endpoint) bool { return e.Binding == f.Binding && e.URL == f.URL })
 	})
 }

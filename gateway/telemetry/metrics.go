@@ -3,7 +3,6 @@ package telemetry
 import (
 	"errors"
 	"net/http"
-	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -163,10 +162,6 @@ func (m *Metrics) asked(deps Deps) (all []prometheus.Collector) {
 	}
 	return all
 }
-
-// Definitions are the metrics of this gateway in the order of the reference, without
-// those of the Go runtime and of the process.
-func (m *Metrics) Definitions() []Definition { return slices.Clone(m.defined) }
 
 // define names every metric that is counted here (contract section 3).
 func (m *Metrics) define() {

@@ -260,10 +260,3 @@ func (l *Limiter) wait(bucket *rate.Limiter, now time.Time) time.Duration {
 	seconds := (1 - bucket.TokensAt(now)) / float64(l.rate)
 	return max(time.Duration(math.Ceil(seconds*1e9)), time.Nanosecond)
 }
-
-// Sources says how many identities and addresses are remembered.
-func (l *Limiter) Sources() (identities, addresses int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.identities.len(), l.addresses.len()
-}

@@ -63,8 +63,6 @@ func (t *table) forget(now time.Time) {
 	}
 }
 
-func (t *table) len() int { return t.recent.Len() }
-
 // each visits every bucket.
 func (t *table) each(visit func(*rate.Limiter)) {
 	for e := t.recent.Front(); e != nil; e = e.Next() {

@@ -314,10 +314,7 @@ func (a *admission) onBehalf(ctx context.Context, t ect.Verified) (bool, error) 
 // decision reports whether the token is an approver's decision about a token that
 // is on record.
 func (a *admission) decision(t ect.Verified) bool {
-	if !a.sub.Decides || t.Issuer() != a.sub.Caller || !decides(t) {
-		return false
-	}
-	return slices.ContainsFunc(t.Parents(), func(id ect.ID) bool {
+	return a.sub.Decides && t.Issuer() == a.sub.Caller && decides(t) && slices.ContainsFunc(t.Parents(), func(id ect.ID) bool {
 		return slices.ContainsFunc(a.out.Known[id], func(rec ect.Record) bool { return rec.Workflow == t.Workflow() })
 	})
 }

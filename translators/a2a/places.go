@@ -243,10 +243,7 @@ func addQuery(b *rawjson.Builder, query string) error {
 
 func isInteger(text string) bool {
 	digits := strings.TrimPrefix(text, "-")
-	if digits == "" || len(digits) > 10 || digits[0] == '0' && len(digits) > 1 {
-		return false
-	}
-	return strings.Trim(digits, "0123456789") == ""
+	return digits != "" && len(digits) <= 10 && (digits[0] != '0' || len(digits) == 1) && strings.Trim(digits, "0123456789") == ""
 }
 
 // place is a request at its place: what the path says is not said again.

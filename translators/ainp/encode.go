@@ -319,10 +319,7 @@ func (e *encoder) asks() *canonical.Ask {
 // short: an error that came in the shortened form goes home in it.
 func (e *encoder) short() bool {
 	body, ok := e.m.Body.(*canonical.Error)
-	if !ok || !e.stamp.At.IsZero() {
-		return false
-	}
-	return string(rawjson.Open(body.Extensions[Binding]).Peek(shortMark)) == "true"
+	return ok && e.stamp.At.IsZero() && string(rawjson.Open(body.Extensions[Binding]).Peek(shortMark)) == "true"
 }
 
 // defaultTTL is how long a message of ours may be under way, in milliseconds.

@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"bytes"
 	"encoding/json"
 	"slices"
 	"strconv"
@@ -336,10 +337,7 @@ func examplesText(examples []string) string {
 }
 
 func isObjectSchema(schema json.RawMessage) bool {
-	if len(schema) == 0 || schema[0] != '{' {
-		return false
-	}
-	return rawjson.Parse(schema, "").PeekText("type") == "object"
+	return bytes.HasPrefix(schema, []byte("{")) && rawjson.Parse(schema, "").PeekText("type") == "object"
 }
 
 func anyObject() json.RawMessage { return json.RawMessage(`{"type":"object"}`) }

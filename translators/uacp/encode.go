@@ -393,8 +393,5 @@ func refer(raw json.RawMessage) reference {
 
 // isRPCID: a string or an integer.
 func isRPCID(raw json.RawMessage) bool {
-	if raw[0] == '"' {
-		return true
-	}
-	return strings.Trim(strings.TrimPrefix(string(raw), "-"), "0123456789") == "" && string(raw) != "-"
+	return raw[0] == '"' || strings.Trim(strings.TrimPrefix(string(raw), "-"), "0123456789") == "" && string(raw) != "-"
 }

@@ -73,3 +73,7 @@ func (q *queue) fill(s *Stats) {
 	s.Queued, s.QueuedBytes = q.waiting(), q.bytes
 	s.Waits, s.Waited = q.waits, q.waited
 }
+
+// Unclean is true if uses of tokens may be unknown: the process before ended
+// without closing the file, or left more than there is room for now.
+func (s *Store) Unclean() bool { return s.unclean }

@@ -256,10 +256,6 @@ func (s *Store) Close() error {
 // Failing is why the last commit failed; nil when it did not.
 func (s *Store) Failing() error { return s.queue.failing() }
 
-// Unclean is true if uses of tokens may be unknown: the process before ended
-// without closing the file, or left more than there is room for now.
-func (s *Store) Unclean() bool { return s.unclean }
-
 // counters are the owner's; anybody may read them.
 type counters struct {
 	commits, failures, written, deleted, skipped atomic.Uint64

@@ -262,8 +262,5 @@ func sameID(a, b json.RawMessage) bool {
 		return true
 	}
 	var x, y string
-	if json.Unmarshal(a, &x) == nil && json.Unmarshal(b, &y) == nil {
-		return x == y && len(a) > 0 && len(b) > 0 && a[0] == '"' && b[0] == '"'
-	}
-	return false
+	return json.Unmarshal(a, &x) == nil && json.Unmarshal(b, &y) == nil && x == y && a[0] == '"' && b[0] == '"'
 }

@@ -93,9 +93,6 @@ func New(deps Deps) (*Guard, error) {
 	return g, nil
 }
 
-// Do sends a request to a server that is judged by its host name. See DoAs.
-func (g *Guard) Do(request *http.Request) (*http.Response, error) { return g.DoAs(request, "") }
-
 // DoAs sends a request to a server that must prove the expected SPIFFE id;
 // empty: its host name. The request is not changed: a copy without credentials
 // is sent. One of HTTP/2 (ProtoMajor) without TLS is sent in that and no other;
@@ -113,20 +110,6 @@ func (g *Guard) DoAs(request *http.Request, expected ect.Identity) (*http.Respon
 	}
 	response, err := transport.RoundTrip(bare(request))
 	return heard(request.Context(), response, err)
-}
-
-// Client is a Guard toward servers that must prove one SPIFFE id.
-type Client struct {
-	guard    *Guard
-	expected ect.Identity
-}
-
-// Client gives a client for one expected SPIFFE id; empty: judged by host name.
-func (g *Guard) Client(expected ect.Identity) Client { return Client{guard: g, expected: expected} }
-
-// Do is Guard.DoAs with the client's expected id.
-func (c Client) Do(request *http.Request) (*http.Response, error) {
-	return c.guard.DoAs(request, c.expected)
 }
 
 // Allow lets a host be called although its addresses are private: "host:port"

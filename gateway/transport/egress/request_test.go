@@ -57,7 +57,7 @@ func TestIdentityOfServer(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			response, err := g.Client(test.expected).Do(get(t, test.server.URL))
+			response, err := g.DoAs(get(t, test.server.URL), test.expected)
 			if (err == nil) != test.ok {
 				t.Fatal(err)
 			}
@@ -145,7 +145,7 @@ func TestNoCredentialPasses(t *testing.T) {
 	}
 	request.Header["authorization"] = []string{"not canonical"}
 	before := request.Header.Clone()
-	response, err := g.Do(request)
+	response, err := g.DoAs(request, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +170,7 @@ func TestRedirectIsAnAnswer(t *testing.T) {
 		http.Redirect(rw, r, "https://169.254.169.254/latest", http.StatusTemporaryRedirect)
 	})
 	g := w.near(t, Config{})
-	response, err := g.Do(get(t, w.server.URL))
+	response, err := g.DoAs(get(t, w.server.URL), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +187,7 @@ func TestBodyIsLeftAlone(t *testing.T) {
 		_, _ = fmt.Fprintf(rw, "accepts %q", r.Header.Get("Accept-Encoding"))
 	})
 	g := w.near(t, Config{})
-	response, err := g.Do(get(t, w.server.URL))
+	response, err := g.DoAs(get(t, w.server.URL), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -243,7 +243,7 @@ func TestTimeouts(t *testing.T) {
 		w := newWorld(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
-		_, err := w.near(t, Config{}).Do(get(t, w.server.URL).WithContext(ctx))
+		_, err := w.near(t, Config{}).DoAs(get(t, w.server.URL).WithContext(ctx), "")
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v", err)
 		}
@@ -419,7 +419,7 @@ func TestDeniedBodyIsClosed(t *testing.T) {
 	body := &closing{Reader: strings.NewReader("x")}
 	request := get(t, "http://agent.test/")
 	request.Body = body
-	if _, err := w.near(t, Config{}).Do(request); reasonOf(err) != ReasonScheme || !body.closed {
+	if _, err := w.near(t, Config{}).DoAs(request, ""); reasonOf(err) != ReasonScheme || !body.closed {
 		t.Errorf("got %v, closed %v", err, body.closed)
 	}
 }

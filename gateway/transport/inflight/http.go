@@ -49,7 +49,7 @@ func Admit(w http.ResponseWriter, r *http.Request, holder string, known bool) er
 	}
 	x.share = share
 	if r.Body != nil && r.Body != http.NoBody {
-		x.body = &body{x: x, in: r.Body, length: r.ContentLength}
+		x.body = &body{ReadCloser: r.Body, x: x, length: r.ContentLength}
 		r.Body = x.body
 	}
 	return nil
@@ -233,8 +233,9 @@ func (x *exchange) slow() {
 
 // body is a request's body that counts.
 type body struct {
+	io.ReadCloser // as it came
+
 	x      *exchange
-	in     io.ReadCloser
 	length int64 // as the request says it; less than one: unknown
 	room   int64 // bytes that the request holds for it; 0: it is not being read
 	read   int64
@@ -251,7 +252,7 @@ func (b *body) Read(p []byte) (int, error) {
 	if b.err != nil {
 		return 0, b.err
 	}
-	n, err := b.in.Read(p)
+	n, err := b.ReadCloser.Read(p)
 	b.read += int64(n)
 	b.progress(int64(n))
 	if err != nil {
@@ -293,6 +294,3 @@ func (b *body) progress(n int64) {
 		b.x.timer.Reset(wait)
 	}
 }
-
-// Close implements io.Closer.
-func (b *body) Close() error { return b.in.Close() }

@@ -137,8 +137,5 @@ func parse(body []byte) (envelope, error) {
 // error may come without one: a server that could not read the id has none.
 func (e envelope) answers(id json.RawMessage) bool {
 	unnamed := len(e.ID) == 0 || string(e.ID) == "null"
-	if e.Method != "" || (e.Result == nil) == (e.Error == nil) {
-		return false
-	}
-	return bytes.Equal(e.ID, id) || (unnamed && e.Error != nil)
+	return e.Method == "" && (e.Result == nil) != (e.Error == nil) && (bytes.Equal(e.ID, id) || unnamed && e.Error != nil)
 }
