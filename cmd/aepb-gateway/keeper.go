@@ -26,16 +26,10 @@ const pinLife = 10 * 365 * 24 * time.Hour
 // errPinRace: two replicas saw a change at once; whoever was second asks again.
 var errPinRace = errors.New("the pin was changed meanwhile")
 
-// entries is what pins need of small records that outlive a request.
-type entries interface {
-	Get(ctx context.Context, key state.EntryKey) (state.Entry, bool, error)
-	Swap(ctx context.Context, key state.EntryKey, old uint64, value []byte, until time.Time) (uint64, bool, error)
-}
-
 // pins keeps pinned descriptions among the entries, so that they outlive the
 // process where state does (R9).
 type pins struct {
-	entries entries
+	entries store.Entries
 	now     func() time.Time
 }
 

@@ -168,7 +168,7 @@ func (a Agent) Endpoint(from canonical.Binding) Endpoint {
 }
 
 func (e Endpoint) before(other Endpoint) bool {
-	if x, y := e.priority(), other.priority(); x != y {
+	if x, y := e.Rank(), other.Rank(); x != y {
 		return x < y
 	}
 	return e.Binding < other.Binding
@@ -184,7 +184,8 @@ func (a Agent) EndpointOf(binding canonical.Binding) (Endpoint, bool) {
 	return Endpoint{}, false
 }
 
-func (e Endpoint) priority() int {
+// Rank is the priority that counts: the default where nobody wrote one.
+func (e Endpoint) Rank() int {
 	switch e.Priority {
 	case 0:
 		return DefaultPriority
@@ -331,6 +332,3 @@ func loopback(host string) bool {
 func Validate(a Agent, plainLoopback bool) error {
 	return a.validate(func(canonical.Binding) bool { return true }, plainLoopback)
 }
-
-// Rank is the priority that counts: the default where nobody wrote one.
-func (e Endpoint) Rank() int { return e.priority() }

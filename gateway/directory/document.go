@@ -164,7 +164,7 @@ func protocolsOf(list []wireProtocol, plainLoopback bool) ([]Endpoint, error) {
 		}
 		if j, twice := at[e.Binding]; !twice {
 			at[e.Binding], out = len(out), append(out, e)
-		} else if e.priority() < out[j].priority() {
+		} else if e.Rank() < out[j].Rank() {
 			out[j] = e
 		}
 	}

@@ -70,7 +70,7 @@ func candidates(ours, theirs Offer, direct bool) []Candidate {
 	for _, a := range ours.Protocols {
 		for _, b := range theirs.Protocols {
 			if (a.Binding == b.Binding) == direct {
-				out = append(out, Candidate{From: a.Binding, To: b.Binding, Sum: a.priority() + b.priority()})
+				out = append(out, Candidate{From: a.Binding, To: b.Binding, Sum: a.Rank() + b.Rank()})
 			}
 		}
 	}

@@ -286,7 +286,7 @@ func (d *Directory) merge(agent Agent, fetched fetchedDocument) (Agent, error) {
 	agent.Endpoints, agent.Beyond = nil, nil
 	beyond := slices.Clone(document.Protocols)
 	slices.SortStableFunc(beyond, func(a, b Endpoint) int {
-		return cmp.Or(cmp.Compare(a.priority(), b.priority()), strings.Compare(string(a.Binding), string(b.Binding)))
+		return cmp.Or(cmp.Compare(a.Rank(), b.Rank()), strings.Compare(string(a.Binding), string(b.Binding)))
 	})
 	for _, e := range beyond {
 		if d.deps.Describers[e.Binding] == nil {

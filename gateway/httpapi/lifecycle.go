@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"net/http"
@@ -86,17 +87,8 @@ func (a admin) changeLifecycle(c *gin.Context) {
 
 // lifecycleMembers is a lifecycle as capability documents say it.
 func lifecycleMembers(r lifecycle.Record, version string) *admindoc.Lifecycle {
-	out := &admindoc.Lifecycle{Status: string(lifecycle.Active), Version: version}
-	if r.Status != "" {
-		out.Status = string(r.Status)
-	}
-	for _, one := range []struct {
-		to *(*string)
-		at time.Time
-	}{{&out.DeprecatedAt, r.DeprecatedAt}, {&out.SunsetAt, r.SunsetAt}} {
-		if !one.at.IsZero() {
-			*one.to = new(one.at.UTC().Format(time.RFC3339))
-		}
+	out := &admindoc.Lifecycle{
+		Status: string(cmp.Or(r.Status, lifecycle.Active)), Version: version, DeprecatedAt: instant(r.DeprecatedAt), SunsetAt: instant(r.SunsetAt),
 	}
 	if r.Successor != "" {
 		out.Successor = &r.Successor

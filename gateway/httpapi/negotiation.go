@@ -200,8 +200,7 @@ func instant(t time.Time) *string {
 	if t.IsZero() {
 		return nil
 	}
-	text := t.UTC().Format(time.RFC3339)
-	return &text
+	return new(t.UTC().Format(time.RFC3339))
 }
 
 func (a admin) pins(c *gin.Context, agent directory.Agent) []admindoc.Pin {

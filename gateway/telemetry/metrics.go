@@ -244,18 +244,18 @@ func (m *Metrics) Enter() (leave func()) {
 
 // Translated counts an exchange that ended. result is "ok" or the code of a problem.
 func (m *Metrics) Translated(from, to, result string, took time.Duration) {
-	m.translations.WithLabelValues(m.binding(from), m.binding(to), results.label(result)).Inc()
+	m.translations.WithLabelValues(m.bindings.label(from), m.bindings.label(to), results.label(result)).Inc()
 	m.Took(from, to, StageTotal, took)
 }
 
 // Took notes how long a stage of an exchange took.
 func (m *Metrics) Took(from, to string, stage Stage, took time.Duration) {
-	m.duration.WithLabelValues(m.binding(from), m.binding(to), stages.label(string(stage))).Observe(took.Seconds())
+	m.duration.WithLabelValues(m.bindings.label(from), m.bindings.label(to), stages.label(string(stage))).Observe(took.Seconds())
 }
 
 // CountLoss counts one loss of a translation.
 func (m *Metrics) CountLoss(from, to, code, fate string) {
-	m.losses.WithLabelValues(m.binding(from), m.binding(to), lossLabel(code), fates.label(fate)).Inc()
+	m.losses.WithLabelValues(m.bindings.label(from), m.bindings.label(to), lossLabel(code), fates.label(fate)).Inc()
 }
 
 // Verified counts a token that was checked. result is "ok", "refused" or what
@@ -271,7 +271,7 @@ func (m *Metrics) Issued(act string, level ect.Level) {
 
 // ByReference counts a message whose own token did not travel with it: bare or full.
 func (m *Metrics) ByReference(protocol, reason string) {
-	m.kept.WithLabelValues(m.binding(protocol), kinds.label(reason)).Inc()
+	m.kept.WithLabelValues(m.bindings.label(protocol), kinds.label(reason)).Inc()
 }
 
 // RateLimited counts a request that the limit per source refused, or a share.
@@ -292,7 +292,7 @@ func (m *Metrics) Sent(agent, from, to string, took time.Duration) {
 
 // Upstream notes how long an agent took.
 func (m *Metrics) Upstream(agent, protocol string, took time.Duration) {
-	m.upstream.WithLabelValues(m.agents.label(agent), m.binding(protocol)).Observe(took.Seconds())
+	m.upstream.WithLabelValues(m.agents.label(agent), m.bindings.label(protocol)).Observe(took.Seconds())
 }
 
 // UpstreamFailed counts an exchange that failed because its agent did.
@@ -304,8 +304,6 @@ func (m *Metrics) UpstreamFailed(agent string, reason problem.Reason) {
 func (m *Metrics) DescriptionChanged(agent string) {
 	m.changes.WithLabelValues(m.agents.label(agent)).Inc()
 }
-
-func (m *Metrics) binding(id string) string { return m.bindings.label(id) }
 
 // Asked counts a question to another gateway: served, unserved or failed.
 func (m *Metrics) Asked(result string) { m.questions.WithLabelValues(queries.label(result)).Inc() }

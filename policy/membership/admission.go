@@ -252,7 +252,7 @@ func (a *admission) file(t ect.Verified) Filed {
 		text, _ := t.Extension(ect.ExtCaller)
 		caller = ect.Identity(text)
 	}
-	return Filed{Token: t, Members: a.members(t.Audience(), caller)}
+	return Filed{Token: t, Members: a.Own(t.Audience(), caller)}
 }
 
 // named reports whether a parent names an identity and was signed by a gateway or by

@@ -146,7 +146,7 @@ func (b *binding) file(t ect.Verified, bound []Filed) Filed {
 	if text, said := t.Extension(ect.ExtCaller); said && gateway && b.shows(t, bound, ect.Identity(text)) {
 		user = ect.Identity(text)
 	}
-	return Filed{Token: t, Members: b.members(t.Audience(), user)}
+	return Filed{Token: t, Members: b.Own(t.Audience(), user)}
 }
 
 // shows reports whether a bound parent of a token shows the part of an identity: it

@@ -79,11 +79,6 @@ func (r *Register) Names(rec ect.Record, who ect.Identity) bool {
 // Own is whom a token of this gateway makes members of its workflow: whom it is
 // for, and the caller on whose behalf it was signed. An empty caller is left out.
 func (r *Register) Own(audience []string, caller ect.Identity) []ect.Identity {
-	return r.members(audience, caller)
-}
-
-// members are the identities in an audience, and the caller.
-func (r *Register) members(audience []string, caller ect.Identity) []ect.Identity {
 	out := make([]ect.Identity, 0, len(audience)+1)
 	add := func(id ect.Identity) {
 		if id != "" && id != r.deps.Self && !slices.Contains(out, id) {

@@ -248,7 +248,7 @@ func encodeLink(w *writer, p *canonical.Part, at string, named bool) []canonical
 	switch {
 	case p.Name != "":
 		w.need("name", p.Name)
-	case named && !w.has("name"):
+	case named && !w.own.Has("name"):
 		w.need("name", baseName(p.URI))
 		w.canon.String(markDerived, "name")
 	}

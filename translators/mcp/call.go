@@ -96,7 +96,7 @@ func (e *encoder) retry(w *writer, body *canonical.Invoke) error {
 		e.lose(canonical.LossRequestState, canonical.Dropped, "/body/state")
 	}
 	switch {
-	case e.version == Legacy && e.m.Preferences.TaskOK && !w.has("task") && e.mayTask():
+	case e.version == Legacy && e.m.Preferences.TaskOK && !w.own.Has("task") && e.mayTask():
 		w.raw("task", rawjson.NewBuilder().Raw("ttl", millis(body.TTL)).Bytes())
 	case e.version != Legacy && body.TTL != nil:
 		e.lose(canonical.LossCaching, canonical.Dropped, "/body/ttl")

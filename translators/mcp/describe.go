@@ -56,7 +56,7 @@ func (e *encoder) describe(body *canonical.DescribeRequest) (string, json.RawMes
 	e.requestMeta(w)
 	w.need("protocolVersion", asked)
 	e.forget(w, canonical.LossPeerInfo, "capabilities")
-	if !w.has("capabilities") {
+	if !w.own.Has("capabilities") {
 		said := declaring(e.m.Preferences.CanAnswer, false, e.version)
 		if left, _ := declared(said, e.version); !slices.Equal(left, e.m.Preferences.CanAnswer) {
 			e.lose(canonical.LossPeerInfo, canonical.Dropped, "/preferences/canAnswer")
@@ -213,11 +213,11 @@ func (e *encoder) party(level *writer, name string, left json.RawMessage, fields
 		w.text(f.name, *f.value)
 	}
 	for _, required := range [...][2]string{{"name", nameless}, {"version", ""}} {
-		if !e.native && !w.has(required[0]) && !slices.Contains(w.written, required[0]) {
+		if !e.native && !w.own.Has(required[0]) && !slices.Contains(w.written, required[0]) {
 			w.need(required[0], required[1])
 		}
 	}
-	if icon != "" && !w.has("icons") {
+	if icon != "" && !w.own.Has("icons") {
 		w.raw("icons", rawjson.ArrayOf([]json.RawMessage{rawjson.NewBuilder().String("src", icon).Bytes()}))
 	}
 	out := level.fit(w, name)

@@ -336,10 +336,10 @@ func (e *encoder) caching(w *writer) {
 	if e.native || !e.modern {
 		return
 	}
-	if !w.has("ttlMs") {
+	if !w.own.Has("ttlMs") {
 		w.raw("ttlMs", json.RawMessage("300000"))
 	}
-	if !w.has("cacheScope") {
+	if !w.own.Has("cacheScope") {
 		w.need("cacheScope", "private")
 	}
 }

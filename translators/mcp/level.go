@@ -196,9 +196,6 @@ func (w *writer) metaRaw(name string, value json.RawMessage) {
 	}
 }
 
-// has reports whether a leftover of this name is there.
-func (w *writer) has(name string) bool { return w.own.Has(name) }
-
 func (w *writer) metaLeft(name string) json.RawMessage {
 	if w.left == nil {
 		return nil

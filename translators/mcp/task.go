@@ -179,7 +179,7 @@ func (e *encoder) taskFields(w *writer, t *canonical.Task, at string) {
 	ttl, poll := spans(e.version)
 	if t.TTL != nil {
 		w.raw(ttl, millis(t.TTL))
-	} else if !w.has(ttl) {
+	} else if !w.own.Has(ttl) {
 		w.raw(ttl, json.RawMessage("null"))
 	}
 	if t.Poll > 0 {
@@ -195,7 +195,7 @@ func (e *encoder) time(w *writer, name string, at, other time.Time) {
 	switch {
 	case !at.IsZero():
 		w.need(name, stamp(at))
-	case w.has(name):
+	case w.own.Has(name):
 	case !other.IsZero():
 		w.need(name, stamp(other))
 	default:

@@ -81,9 +81,9 @@ func named(raw json.RawMessage, table []name) json.RawMessage {
 	case i < 0:
 		return raw // null, or nothing
 	case table[i].newer == canceledNew:
-		return quote(cancelledHTTP)
+		return rawjson.Quote(cancelledHTTP)
 	default:
-		return quote(table[i].newer)
+		return rawjson.Quote(table[i].newer)
 	}
 }
 
@@ -129,7 +129,7 @@ func (h *toHTTP) file(raw json.RawMessage, path string) json.RawMessage {
 	b := rawjson.NewBuilder()
 	data := o.Take("bytes")
 	if text, ok := rawjson.Unquote(data); ok {
-		data = quote(base64.StdEncoding.EncodeToString([]byte(text)))
+		data = rawjson.Quote(base64.StdEncoding.EncodeToString([]byte(text)))
 	}
 	b.Raw(bytesHTTP, data).Raw(uriHTTP, o.Take("uri"))
 	b.Raw("name", o.Take("name")).Raw("mimeType", o.Take("mimeType"))

@@ -210,10 +210,10 @@ func (f *fromHTTP) inner(raw json.RawMessage, place string) json.RawMessage {
 	if !ok || !once || !twice || !utf8.Valid(text) {
 		f.fail(place, "not base64 of base64")
 	}
-	if string(quote(base64.StdEncoding.EncodeToString(text))) != string(raw) {
+	if string(rawjson.Quote(base64.StdEncoding.EncodeToString(text))) != string(raw) {
 		f.formed()
 	}
-	return quote(string(text))
+	return rawjson.Quote(string(text))
 }
 
 func said(raw json.RawMessage) bool { return raw != nil && !isNull(raw) }

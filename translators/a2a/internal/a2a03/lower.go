@@ -98,15 +98,15 @@ func (l *lowerer) enum(raw json.RawMessage, table []name, other string, code can
 	text, _ := rawjson.Unquote(raw)
 	for _, n := range table {
 		if n.newer == text {
-			return quote(n.old)
+			return rawjson.Quote(n.old)
 		}
 		if n.number == string(raw) {
 			l.drop(canonical.LossBytes, "/body")
-			return quote(n.old)
+			return rawjson.Quote(n.old)
 		}
 	}
 	l.drop(code, path)
-	return quote(other)
+	return rawjson.Quote(other)
 }
 
 func (l *lowerer) message(raw json.RawMessage, path string) json.RawMessage {
@@ -129,7 +129,7 @@ func (l *lowerer) required(raw json.RawMessage, otherwise, path string) json.Raw
 		return raw
 	}
 	l.drop(canonical.LossEmpty, path)
-	return quote(otherwise)
+	return rawjson.Quote(otherwise)
 }
 
 // bodyTask is the place of a task that is the body itself.
@@ -140,10 +140,10 @@ func (l *lowerer) task(raw json.RawMessage, path string) json.RawMessage {
 	context := o.Take("contextId")
 	switch {
 	case context == nil:
-		context = quote("") // 0.3 demands one
+		context = rawjson.Quote("") // 0.3 demands one
 	case isNull(context), string(context) == `""`:
 		l.drop(canonical.LossEmpty, path+"/contextID")
-		context = quote("")
+		context = rawjson.Quote("")
 	}
 	b := rawjson.NewBuilder().String("kind", kindTask).Raw("contextId", context)
 	b.Raw("status", l.status(o.Take("status"), path+"/status"))

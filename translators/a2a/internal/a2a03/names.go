@@ -3,8 +3,6 @@ package a2a03
 import (
 	"encoding/json"
 	"strings"
-
-	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
 )
 
 // The kinds of 0.3.
@@ -102,5 +100,3 @@ func like(text string, names []string) (string, bool) {
 func isNull(raw json.RawMessage) bool { return string(raw) == "null" }
 
 func isText(raw json.RawMessage) bool { return len(raw) > 0 && raw[0] == '"' }
-
-func quote(text string) json.RawMessage { return rawjson.Quote(text) }

@@ -198,10 +198,10 @@ func (f *fromHTTP) setting(raw json.RawMessage, path string) json.RawMessage {
 	config := rawjson.Open(f.config(inner, o.Path(pushConfig)))
 	b := rawjson.NewBuilder()
 	if named {
-		b.Raw("taskId", quote(task))
+		b.Raw("taskId", rawjson.Quote(task))
 	}
 	if own := rawText(object(config), "id"); named && own == "" {
-		b.Raw("id", quote(id))
+		b.Raw("id", rawjson.Quote(id))
 		config.Take("id")
 		f.formed()
 	} else if own != id {

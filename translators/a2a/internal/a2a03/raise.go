@@ -170,7 +170,7 @@ func (r *raiser) enum(table []name) func(json.RawMessage, string) json.RawMessag
 func valued(r *raiser, raw json.RawMessage, path string, table []name, meant func(name) (bool, string)) json.RawMessage {
 	for _, n := range table {
 		if is, other := meant(n); is {
-			return quote(other)
+			return rawjson.Quote(other)
 		}
 	}
 	if !isNull(raw) {
