@@ -79,6 +79,31 @@ func LoadBundle(pemFile, trustDomain string) (*Bundle, error) {
 	return NewBundle(trustDomain, anchors...)
 }
 
+// ErrNoTrustDomain: the anchors name no trust domain, or more than one.
+var ErrNoTrustDomain = errors.New("identity: the trust anchors name no trust domain, or more than one")
+
+// LoadAnchors reads a trust domain's anchors from a file of PEM certificates, which name the domain
+// themselves, as signing certificates do (X.509-SVID, Signing Certificates). Its errors are those of
+// reading and [ErrNoTrustDomain].
+func LoadAnchors(pemFile string) (*Bundle, error) {
+	anchors, err := readCertificates(pemFile)
+	if err != nil {
+		return nil, err
+	}
+	name := ""
+	for _, anchor := range anchors {
+		if len(anchor.URIs) != 1 {
+			return nil, ErrNoTrustDomain
+		}
+		id, err := spiffeid.FromURI(anchor.URIs[0])
+		if err != nil || id.Path() != "" || name != "" && name != id.TrustDomain().Name() {
+			return nil, ErrNoTrustDomain
+		}
+		name = id.TrustDomain().Name()
+	}
+	return NewBundle(name, anchors...)
+}
+
 // TrustDomain is the bundle's own trust domain, "example.org".
 func (b *Bundle) TrustDomain() string { return b.home.Name() }
 
