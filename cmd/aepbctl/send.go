@@ -73,7 +73,7 @@ func (t *target) send(cmd *cobra.Command, s sending) error {
 	if err != nil {
 		return err
 	}
-	form, _, err := protocol(s.from)
+	form, version, err := protocol(s.from)
 	if err != nil {
 		return err
 	}
@@ -105,7 +105,29 @@ func (t *target) send(cmd *cobra.Command, s sending) error {
 	if got.status != http.StatusOK {
 		return errors.Join(got.refusal(), t.show(cmd, d, func(w io.Writer) error { return printChain(w, views) }))
 	}
-	return errors.Join(t.show(cmd, d, d.print), covers(views, octets(body), octets(got.body)))
+	wire := translators.Wire{Binding: form.Info().Binding, Version: version, Media: form.Info().Media[0], Body: got.body, Re: canonical.OpInvoke}
+	return errors.Join(t.show(cmd, d, d.print), covers(views, octets(body), octets(got.body)), outcome(form, wire))
+}
+
+// outcome is why the agent did not do what it was asked for; nil: it did, or is at work, or asks, or its
+// reply cannot be read here.
+func outcome(form translators.Translator, reply translators.Wire) error {
+	m, err := form.Decode(reply)
+	if err != nil {
+		return nil //nolint:nilerr // it is shown as it came
+	}
+	switch body := m.Body.(type) {
+	case *canonical.Error:
+		return fmt.Errorf("the agent refused: %s", line(body.Message))
+	case *canonical.Result:
+		if body.Output != nil && body.Output.Failed {
+			return errors.New("the call failed: the reply says why")
+		}
+		if task := body.Task; task != nil && task.Status.State.Terminal() && task.Status.State != canonical.StateCompleted {
+			return fmt.Errorf("the agent's task is %s: the reply says why", task.Status.State)
+		}
+	}
+	return nil
 }
 
 // covers says whether the proof is good and about this very exchange: a token
