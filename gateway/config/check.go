@@ -18,8 +18,10 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/state"
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/policy/limit"
+	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/mcp"
+	"github.com/aepb/aepb-gateway/translators/spoken"
 )
 
 // maxEvidenceMiB is more than a file should have.
@@ -37,10 +39,18 @@ var operations = []string{
 // levels are the words for assurance levels; none is none declared.
 var levels = map[string]ect.Level{"": 0, "L1": ect.L1, "L2": ect.L2, "L3": ect.L3}
 
-// check finds every mistake that the types do not.
-func (c Config) check(s source) error {
+// judge finds every mistake that the types do not, but those of places that are left out.
+func (c Config) judge(s source, leftOut func(path string) bool) error {
 	var errs []error
-	say := func(path, reason string) { errs = append(errs, s.at(path, reason)) }
+	c.check(func(path, reason string) {
+		if !leftOut(path) {
+			errs = append(errs, s.at(path, reason))
+		}
+	})
+	return errors.Join(errs...)
+}
+
+func (c Config) check(say func(path, reason string)) {
 	var level slog.Level
 	if c.Log.Level != "" && level.UnmarshalText([]byte(c.Log.Level)) != nil {
 		say("$.log.level", "not debug, info, warn or error")
@@ -114,7 +124,6 @@ func (c Config) check(s source) error {
 			}
 		}
 	}
-	return errors.Join(errs...)
 }
 
 // Bounds of the shares of callers.
@@ -295,13 +304,28 @@ func (a Agent) check(path string, say func(path, reason string)) {
 		say(path+".capability", "its endpoints are in its capability document: name one or the other")
 	}
 	for i, e := range a.Endpoints {
-		if e.Priority < 0 {
-			say(path+".endpoints["+strconv.Itoa(i)+"].priority", "not negative")
-		}
-		if e.GRPC != "" && !hostport(e.GRPC) {
-			say(path+".endpoints["+strconv.Itoa(i)+"].grpc", "not host:port")
-		}
+		e.check(path+".endpoints["+strconv.Itoa(i)+"]", say)
 	}
+}
+
+func (e Endpoint) check(path string, say func(path, reason string)) {
+	if e.Priority < 0 {
+		say(path+".priority", "not negative")
+	}
+	if e.GRPC != "" && !hostport(e.GRPC) {
+		say(path+".grpc", "not host:port")
+	}
+	if known := bindings(); e.Through == "" && e.Binding != "" && !slices.Contains(known, e.Binding) {
+		say(path+".binding", "this gateway does not speak "+strconv.Quote(e.Binding)+": expected one of "+strings.Join(known, ", "))
+	}
+}
+
+// bindings are the protocols that are spoken here.
+func bindings() (list []string) {
+	for _, form := range spoken.Forms(translators.Config{}) {
+		list = append(list, string(form.Info().Binding))
+	}
+	return list
 }
 
 // checkRevision: it is one that is spoken here, for an endpoint that has no other.

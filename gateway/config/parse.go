@@ -2,16 +2,21 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
+	"reflect"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
 )
 
 // MaxSize bounds a configuration file, in octets.
@@ -22,11 +27,13 @@ const hashLength = 12
 // Duration reads "30s".
 type Duration time.Duration
 
-// UnmarshalText reads Go's form of a duration, not negative.
-func (d *Duration) UnmarshalText(text []byte) error {
-	value, err := time.ParseDuration(string(text))
+// UnmarshalYAML reads Go's form of a duration, not negative. Its error is an *[Error].
+func (d *Duration) UnmarshalYAML(node ast.Node) error {
+	text := node.GetToken().Value
+	value, err := time.ParseDuration(text)
 	if err != nil || value < 0 {
-		return fmt.Errorf("%q is no duration such as 30s", text[:min(len(text), 32)])
+		at := node.GetToken().Position
+		return &Error{at.Line, at.Column, fmt.Sprintf("%q is no duration such as 30s", text[:min(len(text), 32)])}
 	}
 	*d = Duration(value)
 	return nil
@@ -45,20 +52,106 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("config: [%d:%d] %s", e.Line, e.Column, e.Reason)
 }
 
-// Parse reads a file. Its error joins an *Error for each mistake that can be
-// told without looking at another file.
+// maxMistakes bounds the mistakes of syntax and type that one reading tells.
+const maxMistakes = 64
+
+// Parse reads a file. Its error joins an *Error for each mistake that can be told without looking at
+// another file. What a section must hold is not judged where the section has
+// a mistake of syntax or type, but its values are.
 func Parse(data []byte) (Config, error) {
 	if len(data) > MaxSize {
 		return Config{}, &Error{Reason: fmt.Sprintf("longer than %d octets", MaxSize)}
 	}
-	var c Config
-	decoder := yaml.NewDecoder(bytes.NewReader(data), yaml.Strict())
-	if err := decoder.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
-		return Config{}, syntax(err)
-	}
+	c, mistakes := decode(data)
 	sum := sha256.Sum256(data)
 	c.hash = hex.EncodeToString(sum[:])[:hashLength]
-	return c, c.check(source(data))
+	errs := make([]error, 0, len(mistakes))
+	for _, m := range mistakes {
+		errs = append(errs, m.err)
+	}
+	if len(errs) > 0 && mistakes[0].path == "" || len(errs) >= maxMistakes { // the rest of the file is not known
+		return Config{}, errors.Join(errs...)
+	}
+	err := c.judge(source(data), func(path string) bool {
+		return slices.ContainsFunc(mistakes, func(m mistake) bool { return m.sameSection(path) && !source(data).scalar(path) })
+	})
+	if len(errs) == 0 {
+		return c, err
+	}
+	return Config{}, errors.Join(append(errs, err)...)
+}
+
+// mistake is one of syntax or type, at a path such as limits.rate; empty: of the file as a whole.
+type mistake struct {
+	err  *Error
+	path string
+}
+
+// sameSection reports whether a path such as $.limits.rate is in the section that a mistake is in.
+func (m mistake) sameSection(path string) bool {
+	section, _, _ := strings.Cut(m.path, ".")
+	rest, ok := strings.CutPrefix(path, "$."+section)
+	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
+}
+
+// decode reads what can be read. An entry with a mistake is told and left out, and the rest is read
+// again.
+func decode(data []byte) (c Config, mistakes []mistake) {
+	file, err := parser.ParseBytes(data, 0)
+	if err != nil {
+		return c, []mistake{{err: syntax(err)}}
+	}
+	for len(file.Docs) > 0 && file.Docs[0].Body != nil && len(mistakes) < maxMistakes {
+		c = Config{}
+		err := yaml.NodeToValue(file.Docs[0].Body, &c, yaml.Strict())
+		if err == nil {
+			break
+		}
+		wrong := syntax(err)
+		path := leaveOut(file.Docs[0].Body, wrong.Line, wrong.Column)
+		if path == "" {
+			return c, append([]mistake{{err: wrong}}, mistakes...)
+		}
+		wrong.Reason = path + ": " + wrong.Reason
+		mistakes = append(mistakes, mistake{wrong, path})
+	}
+	slices.SortStableFunc(mistakes, func(a, b mistake) int {
+		return cmp.Or(cmp.Compare(a.err.Line, b.err.Line), cmp.Compare(a.err.Column, b.err.Column))
+	})
+	return c, mistakes
+}
+
+// leaveOut takes the entry out whose key or value begins at a place, and returns its path; empty: there
+// is no such entry.
+func leaveOut(node ast.Node, line, column int) string {
+	is := func(n ast.Node) bool {
+		return n != nil && n.GetToken() != nil && n.GetToken().Position.Line == line && n.GetToken().Position.Column == column
+	}
+	switch n := node.(type) {
+	case *ast.MappingNode:
+		for i, entry := range n.Values {
+			key := entry.Key.GetToken().Value
+			if is(entry.Key) || is(entry.Value) {
+				n.Values = slices.Delete(n.Values, i, i+1)
+				return key
+			}
+			if below := leaveOut(entry.Value, line, column); below != "" {
+				return strings.Replace(key+"."+below, ".[", "[", 1)
+			}
+		}
+	case *ast.SequenceNode:
+		for i, value := range n.Values {
+			at := "[" + strconv.Itoa(i) + "]"
+			if is(value) {
+				n.Values[i] = ast.Null(value.GetToken()) // the others keep their places
+				return at
+			}
+			if below := leaveOut(value, line, column); below != "" {
+				return at + "." + below
+			}
+		}
+	}
+	return ""
 }
 
 // Hash tells one file from another: the first 12 hexadecimal digits of the SHA-256 of
@@ -66,18 +159,53 @@ func Parse(data []byte) (Config, error) {
 func (c Config) Hash() string { return c.hash }
 
 // syntax keeps the first line of the library's message, which quotes the file.
-func syntax(err error) error {
+func syntax(err error) *Error {
+	if own, ok := errors.AsType[*Error](err); ok {
+		return own
+	}
 	var located yaml.Error
 	if errors.As(err, &located) && located.GetToken() != nil {
-		position := located.GetToken().Position
-		return &Error{Line: position.Line, Column: position.Column, Reason: located.GetMessage()}
+		position, reason := located.GetToken().Position, located.GetMessage()
+		if kind, ok := errors.AsType[*yaml.TypeError](err); ok {
+			reason = "expected " + inWords(kind.DstType) + ", found " + inWords(kind.SrcType)
+		}
+		return &Error{Line: position.Line, Column: position.Column, Reason: reason}
 	}
 	first, _, _ := strings.Cut(err.Error(), "\n")
 	return &Error{Reason: first}
 }
 
+// inWords is what values of a type are called in a file.
+func inWords(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.String:
+		return "text"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Slice:
+		return "a list"
+	case reflect.Map, reflect.Struct, reflect.Pointer:
+		return "a mapping"
+	case reflect.Int, reflect.Int64, reflect.Uint64:
+		return "a whole number"
+	default:
+		return "a number"
+	}
+}
+
 // source finds where in a file something stands.
 type source []byte
+
+// scalar reports whether a single value stands at a path.
+func (s source) scalar(path string) bool {
+	p, err := yaml.PathString(path)
+	if err != nil {
+		return false
+	}
+	node, err := p.ReadNode(bytes.NewReader(s))
+	_, single := node.(ast.ScalarNode)
+	return err == nil && single
+}
 
 // at makes an error at a path such as $.policy.allow_losses[0].
 func (s source) at(path, reason string) error {
