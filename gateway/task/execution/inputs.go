@@ -127,7 +127,7 @@ func (e *Execution) dropInputs() {
 	if e.ask == nil {
 		return
 	}
-	if e.ask, e.asks = nil, nil; !e.complete() {
+	if e.ask, e.asks = nil, nil; !e.complete() || e.waitsForAnswer() {
 		e.round++
 	}
 }
