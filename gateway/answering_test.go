@@ -6,10 +6,13 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators/a2a"
 	"github.com/aepb/aepb-gateway/translators/mcp"
+
+	slimform "github.com/aepb/aepb-gateway/translators/slim"
 )
 
 // What answers a question of work that the agent has a task of its own for is said
@@ -330,4 +333,48 @@ func TestAMessageAnswersTheTaskOfAnAgent(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestUpdate_AgentTakesAnswersApart: a client that answers apart, over another transport than the
+// agent's, is told at once that its answer was taken; its task goes on without it.
+func TestUpdate_AgentTakesAnswersApart(t *testing.T) {
+	t.Parallel()
+	scenes := askingTask()
+	asks := scenes[tasksGet][1]
+	scenes[tasksGet] = append(scenes[tasksGet][:2:2], append([]scene{asks}, scenes[tasksGet][2:]...)...) // also for its client
+	era(t, mcp.Modern, scenes, func(s *stage) {
+		t := s.t
+		says := func(method, params string) string {
+			call := s.extended(method, params)
+			call.Agent, call.Wire.Binding, call.Wire.Version = "asker", slimform.Binding, slimform.VersionMCP(mcp.Modern)
+			answer, err := s.Exchange(t.Context(), call)
+			if err != nil {
+				t.Fatalf("%s: %v", method, err)
+			}
+			return string(answer.Wire().Body)
+		}
+		var env struct {
+			Result struct{ TaskID, Status string }
+		}
+		if got := says(calling, `"name":"ask","arguments":{}`); json.Unmarshal([]byte(got), &env) != nil || env.Result.TaskID == "" {
+			t.Fatalf("begun as %s", got)
+		}
+		id := env.Result.TaskID
+		time.Sleep(5 * time.Second)
+		if got := says(tasksGet, `"taskId":"`+id+`"`); !strings.Contains(got, `"input_required"`) {
+			t.Fatalf("it stands as %s", got)
+		}
+		began := time.Now()
+		if got := says(tasksUpdate, `"taskId":"`+id+`","inputResponses":{"k":`+acceptsAda+`}`); !strings.Contains(got, `"complete"`) {
+			t.Errorf("the update is answered with %s", got)
+		}
+		if took := time.Since(began); took > 100*time.Millisecond {
+			t.Errorf("the update is answered after %v", took)
+		}
+		time.Sleep(5 * time.Second)
+		if got := says(tasksGet, `"taskId":"`+id+`"`); !strings.Contains(got, "hello Ada") {
+			t.Errorf("the outcome is %s", got)
+		}
+		s.updated(1)
+	})
 }

@@ -57,7 +57,7 @@ func (s *Service) Resume(ctx context.Context, x Exchange, invoke *canonical.Invo
 		return false, transport.Answer{}, &canonical.Error{Code: canonical.CodeBadParams, Message: "the request state belongs to a question that was answered"}
 	}
 	x.About(rec)
-	return s.goOnWith(ctx, x, rec, invoke)
+	return s.goOnWith(ctx, x, rec, invoke, func(e *execution.Execution) (transport.Answer, error) { return e.Answer(ctx) })
 }
 
 // unknownState judges a request state of which no record is here: nil, if the agent may
@@ -82,7 +82,11 @@ var errUnknownState = &canonical.Error{
 
 var errAnotherCall = &canonical.Error{Code: canonical.CodeBadParams, Message: "the request state belongs to another call"}
 
-func (s *Service) goOnWith(ctx context.Context, x Exchange, rec *store.Record, invoke *canonical.Invoke) (bool, transport.Answer, error) {
+// goOnWith goes on with the work of a record. answer answers the message once the agent has taken answers
+// apart from calls, and its task goes on.
+func (s *Service) goOnWith(
+	ctx context.Context, x Exchange, rec *store.Record, invoke *canonical.Invoke, answer func(*execution.Execution) (transport.Answer, error),
+) (bool, transport.Answer, error) {
 	none, mode := transport.Answer{}, x.Work().Mode
 	if err := s.EndLost(ctx, rec); err != nil {
 		return false, none, err
@@ -115,8 +119,12 @@ func (s *Service) goOnWith(ctx context.Context, x Exchange, rec *store.Record, i
 		return true, answer, err
 	}
 	if rec.Resume == store.ResumeTask && !mode.Relay && mode.AgentStreams != translators.StreamsTask {
-		answer, err := s.update(ctx, x, rec, answers)
-		return true, answer, err
+		e, err := s.update(ctx, x, rec, answers)
+		if err != nil {
+			return true, none, err
+		}
+		reply, err := answer(e)
+		return true, reply, err
 	}
 	if err := s.rewrite(rec, x.Work().Message, invoke, answers); err != nil {
 		return false, none, err

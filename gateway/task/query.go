@@ -135,7 +135,7 @@ func confirm(ctx context.Context, x Exchange) error {
 
 // update gives answers to an agent's task that takes them apart from calls (MCP,
 // tasks/update), and goes on with the task.
-func (s *Service) update(ctx context.Context, x Exchange, rec *store.Record, answers []canonical.Answer) (transport.Answer, error) {
+func (s *Service) update(ctx context.Context, x Exchange, rec *store.Record, answers []canonical.Answer) (*execution.Execution, error) {
 	request := x.Work().Message
 	named := *request
 	named.Op, named.To.Skill = canonical.OpTaskAnswer, rec.Skill
@@ -145,18 +145,14 @@ func (s *Service) update(ctx context.Context, x Exchange, rec *store.Record, ans
 	x.Say(&named)
 	sealed, err := s.sealAndClaim(ctx, x)
 	if err != nil {
-		return transport.Answer{}, err
+		return nil, err
 	}
 	parents, err := x.Acknowledge(ctx, sealed)
 	if err != nil {
-		return transport.Answer{}, err
+		return nil, err
 	}
 	x.Say(request)
-	e, err := s.Deps.Executions.Resume(ctx, x.Work(), parents)
-	if err != nil {
-		return transport.Answer{}, err
-	}
-	return e.Answer(ctx)
+	return s.Deps.Executions.Resume(ctx, x.Work(), parents)
 }
 
 // answerConverted answers about a task that its caller knows in another way than its agent,
@@ -291,11 +287,26 @@ func (s *Service) answerTask(ctx context.Context, x Exchange, rec *store.Record,
 		Correlation: request.Correlation, Preferences: request.Preferences, Origin: request.Origin, Trace: request.Trace,
 	})
 	answering.Work().Message.Correlation.MessageID = s.Deps.NewID()
-	answered, _, err := s.goOnWith(ctx, answering, rec, invoke)
-	if err != nil {
-		return transport.Answer{}, err
+	detach := func(e *execution.Execution) (transport.Answer, error) {
+		answer, err := done(ctx, x, rec)
+		e.Detach(ctx) // from here on a worker has the record
+		return answer, err
 	}
-	if answered { // the agent was told, or needs not be
+	detached := false
+	answered, answer, err := s.goOnWith(ctx, answering, rec, invoke, func(e *execution.Execution) (transport.Answer, error) {
+		if err := e.Save(ctx); err != nil {
+			e.Abort()
+			return transport.Answer{}, err
+		}
+		detached = true
+		return detach(e)
+	})
+	switch {
+	case err != nil:
+		return transport.Answer{}, err
+	case detached:
+		return answer, nil
+	case answered: // the agent was told, or needs not be
 		return done(ctx, x, rec)
 	}
 	sealed, err := s.sealAndClaim(ctx, answering)
@@ -308,9 +319,7 @@ func (s *Service) answerTask(ctx context.Context, x Exchange, rec *store.Record,
 		s.ReopenInput(ctx, answering.Claim())
 		return transport.Answer{}, err
 	}
-	answer, err := done(ctx, x, rec)
-	e.Detach(ctx)
-	return answer, err
+	return detach(e)
 }
 
 // done acknowledges.
