@@ -378,3 +378,37 @@ func TestUpdate_AgentTakesAnswersApart(t *testing.T) {
 		s.updated(1)
 	})
 }
+
+// TestUpdate_AgentAway: the question of an agent that did not get the answer is open again, and the next
+// answer to it is taken.
+func TestUpdate_AgentAway(t *testing.T) {
+	t.Parallel()
+	scenes := askingTask()
+	scenes[tasksUpdate] = append([]scene{{fail: errBroken}}, scenes[tasksUpdate]...)
+	era(t, mcp.Modern, scenes, func(s *stage) {
+		t := s.t
+		says := func(method, params string) (string, error) {
+			call := s.extended(method, params)
+			call.Agent, call.Wire.Binding, call.Wire.Version = "asker", slimform.Binding, slimform.VersionMCP(mcp.Modern)
+			answer, err := s.Exchange(t.Context(), call)
+			return string(answer.Wire().Body), err
+		}
+		var env struct{ Result struct{ TaskID string } }
+		if got, err := says(calling, `"name":"ask","arguments":{}`); err != nil || json.Unmarshal([]byte(got), &env) != nil {
+			t.Fatalf("begun as %s: %v", got, err)
+		}
+		id := env.Result.TaskID
+		time.Sleep(5 * time.Second)
+		update := `"taskId":"` + id + `","inputResponses":{"k":` + acceptsAda + `}`
+		if got, err := says(tasksUpdate, update); err == nil {
+			t.Errorf("an answer that the agent did not get is taken: %s", got)
+		}
+		if got, err := says(tasksUpdate, update); err != nil || !strings.Contains(got, `"complete"`) {
+			t.Errorf("the second update is answered with %s: %v", got, err)
+		}
+		time.Sleep(5 * time.Second)
+		if got, err := says(tasksGet, `"taskId":"`+id+`"`); err != nil || !strings.Contains(got, "hello Ada") {
+			t.Errorf("the outcome is %s: %v", got, err)
+		}
+	})
+}

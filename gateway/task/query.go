@@ -264,7 +264,7 @@ func (s *Service) untilEnd(ctx context.Context, x Exchange, rec *store.Record) (
 
 // answerTask takes the answers to what a task asks (MCP tasks/update) and goes
 // on with it in the background.
-func (s *Service) answerTask(ctx context.Context, x Exchange, rec *store.Record, query *canonical.TaskQuery) (transport.Answer, error) {
+func (s *Service) answerTask(ctx context.Context, x Exchange, rec *store.Record, query *canonical.TaskQuery) (answer transport.Answer, err error) {
 	if rec.Resume == store.ResumeNone {
 		return transport.Answer{}, &canonical.Error{Code: canonical.CodeBadParams, Message: "the task asks nothing"}
 	}
@@ -287,25 +287,28 @@ func (s *Service) answerTask(ctx context.Context, x Exchange, rec *store.Record,
 		Correlation: request.Correlation, Preferences: request.Preferences, Origin: request.Origin, Trace: request.Trace,
 	})
 	answering.Work().Message.Correlation.MessageID = s.Deps.NewID()
-	detach := func(e *execution.Execution) (transport.Answer, error) {
-		answer, err := done(ctx, x, rec)
-		e.Detach(ctx) // from here on a worker has the record
-		return answer, err
-	}
-	detached := false
-	answered, answer, err := s.goOnWith(ctx, answering, rec, invoke, func(e *execution.Execution) (transport.Answer, error) {
+	defer func() {
+		if err != nil { // the agent has not got the answers
+			s.ReopenInput(ctx, answering.Claim())
+		}
+	}()
+	acknowledge := func(e *execution.Execution) (transport.Answer, error) {
 		if err := e.Save(ctx); err != nil {
 			e.Abort()
 			return transport.Answer{}, err
 		}
-		detached = true
-		return detach(e)
+		answer, err := done(ctx, x, rec)
+		e.Detach(ctx) // from here on a worker has the record
+		return answer, err
+	}
+	acknowledged := false
+	answered, answer, err := s.goOnWith(ctx, answering, rec, invoke, func(e *execution.Execution) (transport.Answer, error) {
+		acknowledged = true
+		return acknowledge(e)
 	})
 	switch {
-	case err != nil:
-		return transport.Answer{}, err
-	case detached:
-		return answer, nil
+	case err != nil || acknowledged:
+		return answer, err
 	case answered: // the agent was told, or needs not be
 		return done(ctx, x, rec)
 	}
@@ -313,13 +316,7 @@ func (s *Service) answerTask(ctx context.Context, x Exchange, rec *store.Record,
 	if err != nil {
 		return transport.Answer{}, err
 	}
-	e := answering.Start(ctx, sealed, canonical.OpInvoke)
-	if err := e.Save(ctx); err != nil {
-		e.Abort()
-		s.ReopenInput(ctx, answering.Claim())
-		return transport.Answer{}, err
-	}
-	return detach(e)
+	return acknowledge(answering.Start(ctx, sealed, canonical.OpInvoke))
 }
 
 // done acknowledges.
