@@ -171,17 +171,16 @@ func (t *target) showCompleteness(cmd *cobra.Command, views []tokenView) error {
 			}
 		}
 	}
-	if t.output == "text" {
-		text := strings.Join(append(missing, "incomplete: give the missing tokens too, aepbctl dag fetches those of a workflow"), "\n")
-		if missing == nil {
-			text = fmt.Sprintf("complete: %d verified, and every parent that they name is among them", len(views))
-		}
-		fmt.Fprintln(cmd.OutOrStdout(), text)
+	to := cmd.OutOrStdout()
+	if t.output == "json" { // which standard output holds alone
+		to = cmd.ErrOrStderr()
 	}
-	if missing != nil {
-		return errRefused
+	if missing == nil {
+		_, err := fmt.Fprintf(to, "complete: %d verified, and every parent that they name is among them\n", len(views))
+		return err
 	}
-	return nil
+	fmt.Fprintln(to, strings.Join(append(missing, "incomplete: give the missing tokens too, aepbctl dag fetches those of a workflow"), "\n"))
+	return errRefused
 }
 
 // anchors are what tokens are verified against: a bundle, or the CA file. Our own certificate is needed

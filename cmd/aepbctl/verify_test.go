@@ -3,7 +3,7 @@ package main
 import (
 	"bytes"
 	"crypto/ecdsa"
-	"os"
+	"encoding/json"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -60,7 +60,9 @@ func TestVerify_NeedsTheCAAlone(t *testing.T) {
 			}
 		})
 	}
-	if err := os.Remove(filepath.Join(dir, "client.pem")); err != nil {
-		t.Errorf("the certificate that is not needed: %v", err)
+	var out, errs bytes.Buffer
+	code := run(t.Context(), []string{"ect", "verify", "--dir", empty, "--ca", ca, "-o", "json", child}, nil, &out, &errs)
+	if code != exitFailed || !json.Valid(out.Bytes()) || !strings.Contains(errs.String(), "missing: "+string(parent)) {
+		t.Errorf("as JSON: exit code %d, %s, beside it %s", code, &out, &errs)
 	}
 }

@@ -184,7 +184,7 @@ func (a Agent) EndpointOf(binding canonical.Binding) (Endpoint, bool) {
 	return Endpoint{}, false
 }
 
-// Rank is the priority that counts: the default where nobody wrote one.
+// Rank is the priority that counts: the default where none was written.
 func (e Endpoint) Rank() int {
 	switch e.Priority {
 	case 0:

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/task/execution"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
@@ -144,11 +145,12 @@ func (s *Service) update(ctx context.Context, x Exchange, rec *store.Record, ans
 	x.Answer(store.NewClaim(rec))
 	x.Say(&named)
 	sealed, err := s.sealAndClaim(ctx, x)
-	if err != nil {
-		return nil, err
+	var parents []ect.ID
+	if err == nil {
+		parents, err = x.Acknowledge(ctx, sealed)
 	}
-	parents, err := x.Acknowledge(ctx, sealed)
-	if err != nil {
+	if err != nil { // the agent has not got the answers
+		s.ReopenInput(ctx, x.Claim())
 		return nil, err
 	}
 	x.Say(request)
@@ -264,7 +266,7 @@ func (s *Service) untilEnd(ctx context.Context, x Exchange, rec *store.Record) (
 
 // answerTask takes the answers to what a task asks (MCP tasks/update) and goes
 // on with it in the background.
-func (s *Service) answerTask(ctx context.Context, x Exchange, rec *store.Record, query *canonical.TaskQuery) (answer transport.Answer, err error) {
+func (s *Service) answerTask(ctx context.Context, x Exchange, rec *store.Record, query *canonical.TaskQuery) (transport.Answer, error) {
 	if rec.Resume == store.ResumeNone {
 		return transport.Answer{}, &canonical.Error{Code: canonical.CodeBadParams, Message: "the task asks nothing"}
 	}
@@ -287,22 +289,17 @@ func (s *Service) answerTask(ctx context.Context, x Exchange, rec *store.Record,
 		Correlation: request.Correlation, Preferences: request.Preferences, Origin: request.Origin, Trace: request.Trace,
 	})
 	answering.Work().Message.Correlation.MessageID = s.Deps.NewID()
-	defer func() {
-		if err != nil { // the agent has not got the answers
-			s.ReopenInput(ctx, answering.Claim())
-		}
-	}()
 	acknowledge := func(e *execution.Execution) (transport.Answer, error) {
-		if err := e.Save(ctx); err != nil {
-			e.Abort()
-			return transport.Answer{}, err
-		}
 		answer, err := done(ctx, x, rec)
 		e.Detach(ctx) // from here on a worker has the record
 		return answer, err
 	}
 	acknowledged := false
 	answered, answer, err := s.goOnWith(ctx, answering, rec, invoke, func(e *execution.Execution) (transport.Answer, error) {
+		if err := e.Save(ctx); err != nil { // the agent has the answers: the question is not open any more
+			e.Abort()
+			return transport.Answer{}, err
+		}
 		acknowledged = true
 		return acknowledge(e)
 	})
@@ -313,10 +310,15 @@ func (s *Service) answerTask(ctx context.Context, x Exchange, rec *store.Record,
 		return done(ctx, x, rec)
 	}
 	sealed, err := s.sealAndClaim(ctx, answering)
-	if err != nil {
-		return transport.Answer{}, err
+	if err == nil {
+		e := answering.Start(ctx, sealed, canonical.OpInvoke)
+		if err = e.Save(ctx); err == nil {
+			return acknowledge(e)
+		}
+		e.Abort()
 	}
-	return acknowledge(answering.Start(ctx, sealed, canonical.OpInvoke))
+	s.ReopenInput(ctx, answering.Claim())
+	return transport.Answer{}, err
 }
 
 // done acknowledges.

@@ -345,7 +345,6 @@ func (e *Execution) observed() (is, also State) {
 	return Sent, Streaming
 }
 
-// now is the time.
 func (e *Execution) now() time.Time { return e.deps.Now() }
 
 // stop ends the execution: it reads nothing more, and takes no control message.
