@@ -73,7 +73,7 @@ func checkSum(t *testing.T, version string, body []byte) {
 		t.Fatal(err)
 	}
 	r := got.Result
-	if (r.Type != "") != (version == mcp.Modern) || (r.Structured != nil) != (version != mcp.LegacyMarch) ||
+	if (r.Type != "") != (version == mcp.Modern) || (r.Structured != nil) != (version > mcp.LegacyMarch) ||
 		len(r.Content) != 1 || r.Content[0].Text != `{"sum":3}` {
 		t.Errorf("%s: got %s", version, body)
 	}

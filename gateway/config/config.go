@@ -228,7 +228,7 @@ type Agent struct {
 	Endpoints  []Endpoint `yaml:"endpoints"`           // at least one, one per binding; none with capability
 	Capability string     `yaml:"capability"`          // URL of its capability document, which says its endpoints
 	Pin        bool       `yaml:"pin"`                 // a changed description of itself waits for aepbctl agents accept (R9)
-	Revision   string     `yaml:"revision"`            // of its MCP endpoint, the only one that it is spoken to in: 2026-07-28, 2025-11-25, 2025-06-18 or 2025-03-26; default: an MCP caller's own where the server has it, with sessions; else, for callers who can be asked, the newest with sessions, on which servers of either style ask
+	Revision   string     `yaml:"revision"`            // of its MCP endpoint, the only one that it is spoken to in: 2026-07-28, 2025-11-25, 2025-06-18, 2025-03-26 or 2024-11-05; default: an MCP caller's own where the server has it, with sessions; else, for callers who can be asked, the newest with sessions, on which servers of either style ask
 	Expose     []string   `yaml:"expose"`              // of an MCP server to callers of other protocols, besides tools: prompts (as skills prompt.NAME), resources (as skills resource.read and resource.list); tools may be named too; default: tools alone
 	Callers    []string   `yaml:"callers"`             // SPIFFE ids, or prefixes ending in /*, each for one operation only if #invoke, #task.get and the like follows; none: nobody, in dev everybody (R2)
 	Level      string     `yaml:"ect_assurance_level"` // L1, L2 or L3: the lowest level of evidence that it takes; default: as translations always are, L2

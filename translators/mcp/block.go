@@ -31,7 +31,10 @@ func decodeBlock(raw json.RawMessage, at, version string, meta json.RawMessage) 
 	switch kind {
 	case "text":
 		decodeText(r, &p)
-	case "image", "audio":
+	case "image", typeAudio:
+		if kind == typeAudio && lacks(version, levelBlock, typeAudio) {
+			r.place(typeAudio)
+		}
 		decodeMedia(r, &p, canonical.Form(kind))
 	case typeLink:
 		if lacks(version, levelBlock, typeLink) {
@@ -149,9 +152,18 @@ func decodeResource(r *reader, p *canonical.Part) {
 	}
 	r.PutSet("resource", in.Rest())
 	profile.RestorePart(r.carried.Canon, p, profile.PartName, profile.PartTitle, profile.PartDescription, profile.PartSize)
-	ours := p.Kind == canonical.KindFile && profile.NaturalForm(p.Media) == canonical.FormEmbedded && p.URI == embeddedURI(p.Name)
+	audio := p.Kind == canonical.KindFile && r.carried.Canon.PeekText(markKind) == typeAudio && lacks(r.version, levelBlock, typeAudio)
+	if audio {
+		r.carried.Canon.Take(markKind)
+		if p.Form = canonical.FormAudio; profile.NaturalForm(p.Media) == canonical.FormAudio {
+			p.Form = canonical.FormNone
+		}
+	}
+	ours := p.Kind == canonical.KindFile && (audio || profile.NaturalForm(p.Media) == canonical.FormEmbedded) && p.URI == embeddedURI(p.Name)
 	if r.derived("uri", ours) {
-		p.URI, p.Form = "", canonical.FormNone
+		if p.URI = ""; !audio {
+			p.Form = canonical.FormNone
+		}
 	}
 }
 
@@ -275,7 +287,12 @@ func (e *encoder) encodeFile(w *writer, p *canonical.Part, at string) []canonica
 	if form == canonical.FormNone {
 		form = profile.NaturalForm(p.Media)
 	}
-	if form != canonical.FormImage && form != canonical.FormAudio {
+	switch {
+	case form == canonical.FormAudio && w.lacks(typeAudio):
+		w.canon.String(markKind, typeAudio)
+		e.lose(canonical.LossAnnotations, canonical.Carried, at+"/form")
+		return e.encodeResource(w, p, at)
+	case form != canonical.FormImage && form != canonical.FormAudio:
 		return e.encodeResource(w, p, at)
 	}
 	w.need("type", string(form))

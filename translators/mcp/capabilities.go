@@ -41,7 +41,7 @@ func declared(raw json.RawMessage, version string) (asked []canonical.Mode, task
 // elicits: an empty capability means forms, which were all there was before
 // 2025-11-25.
 func elicits(raw json.RawMessage, version string) (form, url bool) {
-	if !rawjson.IsObject(raw) || version == LegacyMarch {
+	if !rawjson.IsObject(raw) || version <= LegacyMarch {
 		return false, false
 	}
 	if version == LegacyJune {
@@ -63,7 +63,7 @@ func declaring(asked []canonical.Mode, taskOK bool, version string) json.RawMess
 	form := slices.Contains(asked, canonical.ModeForm) || slices.Contains(asked, canonical.ModeText)
 	url := slices.Contains(asked, canonical.ModeURL) && version >= Legacy
 	switch {
-	case version == LegacyMarch:
+	case version <= LegacyMarch:
 	case version == LegacyJune && form:
 		b.Raw("elicitation", none)
 	case form || url:

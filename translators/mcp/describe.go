@@ -375,7 +375,9 @@ func (e *encoder) tool(c *canonical.Capability, name, at string) (tool, meta jso
 	w.text("title", c.Title)
 	w.text("description", c.Description+examplesText(c.Examples))
 	e.schemas(w, c, at)
-	w.raw("annotations", annotations(c))
+	if c.Annotations != nil || !w.lacks("annotations") {
+		w.raw("annotations", annotations(c))
+	}
 	for _, l := range toolLists(c) {
 		if len(*l.values) > 0 {
 			w.canon.Strings(l.name, *l.values, false)

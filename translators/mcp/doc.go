@@ -1,6 +1,6 @@
 // Package mcp is the form of the Model Context Protocol: revision 2026-07-28
 // (modern, stateless) and the legacy ones, which begin with initialize:
-// 2025-11-25, 2025-06-18 and 2025-03-26.
+// 2025-11-25, 2025-06-18, 2025-03-26 and 2024-11-05.
 //
 //	what                        here
 //	tools/call                  Invoke.Call <-> name, arguments; a turn as profile P1, P2 or P3
@@ -26,11 +26,14 @@
 // What a revision lacks, by the table in revision.go:
 //
 //	structured content, any value   before 2026-07-28: a text that says it, and the mark of that (L17)
-//	structured content at all       in 2025-03-26: likewise
-//	resource_link                   in 2025-03-26: a text with title and URI; the rest is carried (L11)
-//	title, outputSchema of a tool   in 2025-03-26: carried (L10)
-//	_meta of tools, blocks, contents in 2025-03-26: carried in the _meta of the result, by index
-//	lastModified of annotations     in 2025-03-26: carried (L11)
+//	audio                           in 2024-11-05: an embedded resource (L11)
+//	annotations of a tool           in 2024-11-05: carried (L10)
+//	message of progress             in 2024-11-05: carried (L11)
+//	structured content at all       to 2025-03-26: likewise
+//	resource_link                   to 2025-03-26: a text with title and URI; the rest is carried (L11)
+//	title, outputSchema of a tool   to 2025-03-26: carried (L10)
+//	_meta of tools, blocks, contents to 2025-03-26: carried in the _meta of the result, by index
+//	lastModified of annotations     to 2025-03-26: carried (L11)
 //	icons, websiteUrl, description  before 2025-11-25: carried (L10, L11, L19)
 //
 // A peer that says in an older revision what only newer ones have is understood

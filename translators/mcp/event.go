@@ -33,7 +33,7 @@ func decodeEvent(w translators.Wire, env jsonrpc.Message, m *canonical.Message) 
 	case !notice:
 		return refuse(canonical.CodeBadUpstream, "a request without an id")
 	case env.Method == noticeProgress:
-		return unreadable(decodeProgress(env, event), "/body/progress")
+		return unreadable(decodeProgress(env, m.Origin.Version, event), "/body/progress")
 	case env.Method == noticeMessage:
 		return unreadable(decodeLog(env, event), "/body/log")
 	default:
@@ -60,8 +60,8 @@ func decodeAsk(env jsonrpc.Message, m *canonical.Message, event *canonical.Event
 	return err
 }
 
-func decodeProgress(env jsonrpc.Message, event *canonical.Event) error {
-	r, err := read(env.Params, "/params")
+func decodeProgress(env jsonrpc.Message, version string, event *canonical.Event) error {
+	r, err := readIn(env.Params, "/params", version, levelProgress, nil)
 	if err != nil {
 		return err
 	}
@@ -108,6 +108,7 @@ func (e *encoder) event() (translators.Wire, error) {
 	var method string
 	switch {
 	case body.Progress != nil:
+		w = e.write(body.Extensions, levelProgress)
 		p := body.Progress
 		if !isTokenValue(p.Token) {
 			return translators.Wire{}, refuse(canonical.CodeUnsupportedOp, "nobody asked for progress")
@@ -132,7 +133,9 @@ func (e *encoder) event() (translators.Wire, error) {
 		return translators.Wire{}, refuse(canonical.CodeUnsupportedOp, "MCP has no such event")
 	}
 	e.losses = append(e.losses, foreign(body.Extensions, "/body")...)
-	return translators.Wire{Body: jsonrpc.Request(nil, method, w.bytes())}, nil
+	params := w.bytes()
+	e.declare(w, canonical.LossAnnotations, "/body", "", map[string]string{"message": "progress/message"})
+	return translators.Wire{Body: jsonrpc.Request(nil, method, params)}, nil
 }
 
 // listens: since 2026-07-28 every request says from which level on it wants the

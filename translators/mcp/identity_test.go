@@ -263,7 +263,7 @@ func TestPropertiesSurvive(t *testing.T) {
 	for name, value := range hardValues() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for _, version := range []string{mcp.LegacyJune, mcp.LegacyMarch} {
+			for _, version := range []string{mcp.LegacyJune, mcp.LegacyMarch, mcp.LegacyFirst} {
 				home(t, tr, translators.Wire{Version: version, Re: canonical.OpInvoke, Body: fmt.Appendf(nil, `{"jsonrpc":"2.0","id":1,"result":{"structuredContent":%s,"content":[],"x":%s,"_meta":{"k":%s}}}`, value, value, value)})
 			}
 			call := home(t, tr, translators.Wire{Version: mcp.Legacy, Body: fmt.Appendf(nil, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","arguments":{"v":%s}}}`, value)})

@@ -117,7 +117,7 @@ func TestUnsupportedVersionSaysWhich(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `{"jsonrpc":"2.0","id":1,"error":{"code":-32022,"message":"Unsupported protocol version","data":{"supported":["2026-07-28","2025-11-25","2025-06-18","2025-03-26"],"requested":"1900-01-01"}}}`
+	want := `{"jsonrpc":"2.0","id":1,"error":{"code":-32022,"message":"Unsupported protocol version","data":{"supported":["2026-07-28","2025-11-25","2025-06-18","2025-03-26","2024-11-05"],"requested":"1900-01-01"}}}`
 	if string(w.Body) != want || w.Status != http.StatusBadRequest {
 		t.Errorf("got %d %s", w.Status, w.Body)
 	}

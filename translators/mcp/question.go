@@ -79,7 +79,7 @@ func (e *encoder) input(in *canonical.Input, id, at string) (inputRequest, error
 		out.method, out.params = in.Native.Method, in.Native.Params
 		return out, nil
 	}
-	if e.version == LegacyMarch {
+	if e.version <= LegacyMarch {
 		return out, refuse(canonical.CodeUnsupportedOp, "MCP "+e.version+" has no elicitation")
 	}
 	out.method = methodElicit

@@ -18,10 +18,11 @@ const (
 	Legacy      = "2025-11-25"
 	LegacyJune  = "2025-06-18"
 	LegacyMarch = "2025-03-26"
+	LegacyFirst = "2024-11-05"
 )
 
 // Revisions are the supported ones, the newest first.
-func Revisions() []string { return []string{Modern, Legacy, LegacyJune, LegacyMarch} }
+func Revisions() []string { return []string{Modern, Legacy, LegacyJune, LegacyMarch, LegacyFirst} }
 
 // IsLegacy reports whether a revision is a supported one that begins with
 // initialize.
@@ -37,10 +38,14 @@ const (
 	levelAnnotations level = "annotations" // of a block
 	levelContents    level = "contents"    // of an embedded resource
 	levelParty       level = "party"       // a client or a server
+	levelProgress    level = "progress"    // a notification of it
 )
 
-// typeLink is the one type of block that came later.
-const typeLink = "resource_link"
+// The types of block that came later.
+const (
+	typeLink  = "resource_link"
+	typeAudio = "audio"
+)
 
 // newer lists what a revision added, from the official schemas. Members of
 // every revision and those of envelopes are not in it.
@@ -50,12 +55,14 @@ var newer = [...]struct {
 	since  string
 }{
 	{levelResult, "structuredContent", LegacyJune},
+	{levelTool, "annotations", LegacyMarch},
 	{levelTool, "title", LegacyJune},
 	{levelTool, "outputSchema", LegacyJune},
 	{levelTool, "_meta", LegacyJune},
 	{levelTool, "icons", Legacy},
 	{levelTool, "execution", Legacy},
-	{levelBlock, typeLink, LegacyJune}, // a type, and no member of any block
+	{levelBlock, typeAudio, LegacyMarch}, // a type, and no member of any block
+	{levelBlock, typeLink, LegacyJune},   // the same
 	{levelBlock, "_meta", LegacyJune},
 	{levelBlock, "icons", Legacy},
 	{levelAnnotations, "lastModified", LegacyJune},
@@ -64,6 +71,7 @@ var newer = [...]struct {
 	{levelParty, "description", Legacy},
 	{levelParty, "websiteUrl", Legacy},
 	{levelParty, "icons", Legacy},
+	{levelProgress, "message", LegacyMarch},
 }
 
 // lacks reports whether a revision is older than a member.
@@ -144,7 +152,7 @@ func restore(o, canon *rawjson.Object, name, version string, at level) {
 		if at == levelParty && m.Name != "icons" && m.Value[0] != '"' { // an Implementation has texts besides
 			return
 		}
-		if !lacks(version, at, m.Name) || m.Name == typeLink || o.Has(m.Name) || (m.Name == "_meta" && at != levelContents) {
+		if !lacks(version, at, m.Name) || m.Name == typeLink || m.Name == typeAudio || o.Has(m.Name) || (m.Name == "_meta" && at != levelContents) {
 			return
 		}
 	}

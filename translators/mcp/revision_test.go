@@ -27,7 +27,7 @@ import (
 func olderSamples(legacy []sample) []sample {
 	var out []sample
 	for _, s := range legacy {
-		for _, version := range []string{mcp.LegacyJune, mcp.LegacyMarch} {
+		for _, version := range []string{mcp.LegacyJune, mcp.LegacyMarch, mcp.LegacyFirst} {
 			if s.version == mcp.Legacy {
 				out = append(out, sample{s.name + " of " + version, version, s.re, s.body})
 			}
@@ -36,7 +36,7 @@ func olderSamples(legacy []sample) []sample {
 	result := func(inner string) string { return `{"jsonrpc":"2.0","id":1,"result":{` + inner + `}}` }
 	ext := func(canon string) string { return `"_meta":{"aepb.gateway/ext":{"canon":{` + canon + `}}}` }
 	link := `{"type":"resource_link","uri":"file:///a","name":"a","title":"t","icons":[{"src":"s"}],"_meta":{"k":1}}`
-	for i, version := range []string{mcp.LegacyJune, mcp.LegacyMarch} {
+	for i, version := range []string{mcp.LegacyJune, mcp.LegacyMarch, mcp.LegacyFirst} {
 		one := func(name string, re canonical.Op, body string) {
 			out = append(out, sample{fmt.Sprint(name, " ", i), version, re, body})
 		}
@@ -152,7 +152,7 @@ func TestOfficialExamplesInOlderRevisions(t *testing.T) {
 	definitions := map[canonical.Op]string{
 		canonical.OpInvoke: "CallToolResult", canonical.OpCapabilities: "ListToolsResult", canonical.OpDescribe: "InitializeResult",
 	}
-	for _, version := range []string{mcp.Legacy, mcp.LegacyJune, mcp.LegacyMarch} {
+	for _, version := range []string{mcp.Legacy, mcp.LegacyJune, mcp.LegacyMarch, mcp.LegacyFirst} {
 		official := loadSchemas(t, version)
 		n := 0
 		for _, file := range files {
@@ -239,6 +239,11 @@ func TestDowngrade(t *testing.T) {
 			mcp.LegacyMarch, `"content":[{"type":"resource","resource":{"uri":"u","text":"t","_meta":{"k":1}}}]`,
 			`{"content":[{"type":"resource","resource":{"uri":"u","text":"t"}}],"_meta":{"aepb.gateway/ext":{"canon":{"blocks":{"0":{"aepb.gateway/ext":{"canon":{"contents":{"_meta":{"k":1}}}}}}}}}}`,
 			[]string{"L11 carried /body/output/parts/0/extensions/mcp-v1/resource/_meta"},
+		},
+		"audio, first": {
+			mcp.LegacyFirst, `"content":[{"type":"audio","data":"AA==","mimeType":"audio/wav"}]`,
+			`{"content":[{"type":"resource","resource":{"uri":"a2a:///","mimeType":"audio/wav","blob":"AA=="}}],"_meta":{"aepb.gateway/ext":{"canon":{"blocks":{"0":{"aepb.gateway/ext":{"canon":{"kind":"audio","derived":"uri"}}}}}}}}`,
+			[]string{"L11 carried /body/output/parts/0/form"},
 		},
 		"audio, March": {mcp.LegacyMarch, `"content":[{"type":"audio","data":"AA==","mimeType":"audio/wav"}]`, `{"content":[{"type":"audio","data":"AA==","mimeType":"audio/wav"}]}`, nil},
 	} {
@@ -377,7 +382,8 @@ func TestVersionOfARequest(t *testing.T) {
 		"initialize asks":                {header: http.Header{}, body: initialize(mcp.LegacyMarch), want: mcp.LegacyMarch},
 		"initialize asks for more":       {header: http.Header{}, body: initialize("2099-01-01"), want: mcp.Legacy},
 		"initialize asks for the modern": {header: http.Header{}, body: initialize(mcp.Modern), want: mcp.Legacy},
-		"initialize asks for less":       {header: http.Header{}, body: initialize("2024-11-05"), want: mcp.Legacy},
+		"initialize asks for the first":  {header: http.Header{}, body: initialize("2024-11-05"), want: mcp.LegacyFirst},
+		"initialize asks for less":       {header: http.Header{}, body: initialize("2024-10-07"), want: mcp.Legacy},
 		"initialize, whatever is said":   {header: header(mcp.Legacy), body: initialize(mcp.LegacyJune), want: mcp.LegacyJune},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -407,7 +413,7 @@ func TestRefusedInOlderRevisions(t *testing.T) {
 		"discover":            {body: `{"jsonrpc":"2.0","id":1,"method":"server/discover"}`, code: canonical.CodeNoMethod},
 		"unknown block":       {canonical.OpInvoke, result(`{"content":[{"type":"video"}]}`), canonical.CodeBadUpstream},
 	} {
-		for _, version := range []string{mcp.LegacyJune, mcp.LegacyMarch} {
+		for _, version := range []string{mcp.LegacyJune, mcp.LegacyMarch, mcp.LegacyFirst} {
 			t.Run(version+" "+name, func(t *testing.T) {
 				t.Parallel()
 				_, err := mcp.New(translators.Config{}).Decode(translators.Wire{Version: version, Re: tc.re, Body: []byte(tc.body)})
@@ -429,7 +435,7 @@ func TestCarriedMetaThatIsNone(t *testing.T) {
 		"empty": `{}`, "a list": `[]`, "our own": `{"mcp-v1":{}}`, "no object": `{"a2a-v1":1}`, "empty canon": `{"canon":{}}`,
 	} {
 		body := `{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"a","inputSchema":{"type":"object"}}],"_meta":{"aepb.gateway/ext":{"canon":{"tools":{"0":{"aepb.gateway/ext":` + carried + `}}}}}}}`
-		for _, version := range []string{mcp.LegacyJune, mcp.LegacyMarch} {
+		for _, version := range []string{mcp.LegacyJune, mcp.LegacyMarch, mcp.LegacyFirst} {
 			m, err := tr.Decode(translators.Wire{Version: version, Re: canonical.OpCapabilities, Body: []byte(body)})
 			if err != nil {
 				t.Errorf("%s, %s: %v", name, version, err)
@@ -448,7 +454,7 @@ func TestVersionHeader(t *testing.T) {
 	t.Parallel()
 	m := foreign()["plain"]
 	for version, want := range map[string]string{
-		mcp.Modern: mcp.Modern, mcp.Legacy: mcp.Legacy, mcp.LegacyJune: mcp.LegacyJune, mcp.LegacyMarch: "",
+		mcp.Modern: mcp.Modern, mcp.Legacy: mcp.Legacy, mcp.LegacyJune: mcp.LegacyJune, mcp.LegacyMarch: "", mcp.LegacyFirst: "",
 	} {
 		w, _, err := mcp.New(translators.Config{}).Encode(m, translators.Target{Version: version})
 		if err != nil || w.Version != version || w.Header.Get("Mcp-Protocol-Version") != want {
@@ -467,7 +473,7 @@ type emitted struct {
 // everywhere is one definition in the revisions from since to until.
 func everywhere(definition, since, until string) map[string]string {
 	out := map[string]string{}
-	for _, version := range []string{mcp.LegacyMarch, mcp.LegacyJune, mcp.Legacy, mcp.Modern} {
+	for _, version := range []string{mcp.LegacyFirst, mcp.LegacyMarch, mcp.LegacyJune, mcp.Legacy, mcp.Modern} {
 		if since <= version && version <= until {
 			out[version] = definition
 		}

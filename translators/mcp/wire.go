@@ -102,7 +102,7 @@ func checkMirror(w translators.Wire, version, method string, r *reader) error {
 // header builds the fields that travel with a request.
 func header(m *canonical.Message, version, method, name string) http.Header {
 	h := http.Header{}
-	if method != MethodInitialize && version != LegacyMarch {
+	if method != MethodInitialize && version > LegacyMarch {
 		h.Set(headerVersion, version) // which came with 2025-06-18
 	}
 	if version == Modern {
@@ -314,10 +314,10 @@ var _ translators.Asker = (*Translator)(nil)
 // Asks: elicitation came with 2025-06-18, as a request of the server; since
 // 2026-07-28 it is a result.
 func (t *Translator) Asks(version, _ string) translators.Asking {
-	switch version {
-	case Modern, "":
+	switch {
+	case version == Modern, version == "":
 		return translators.AskReply
-	case LegacyMarch:
+	case version <= LegacyMarch:
 		return translators.AskNone
 	default:
 		return translators.AskStream

@@ -287,7 +287,7 @@ func TestDecodeRefuses(t *testing.T) {
 		"unknown version":         {"a2a-9.9", "", `{}`, canonical.CodeUnsupportedVersion},
 		"version without words":   {"1.0", "", `{}`, canonical.CodeUnsupportedVersion},
 		"A2A 0.3":                 {"a2a-0.3", "", `{}`, canonical.CodeUnsupportedVersion},
-		"MCP of 2024":             {"mcp-2024-11-05", "", `{}`, canonical.CodeUnsupportedVersion},
+		"MCP of 2023":             {"mcp-2023-11-05", "", `{}`, canonical.CodeUnsupportedVersion},
 		"no method of A2A":        {"", slim.FormRPC, `{"jsonrpc":"2.0","id":1,"method":"Nothing","params":{}}`, canonical.CodeNoMethod},
 		"MCP on SLIMRPC":          {"", slim.FormRPC, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{}}`, canonical.CodeNoMethod},
 		"method of A2A 0.3":       {slim.VersionA2A, "", `{"jsonrpc":"2.0","id":1,"method":"message/send","params":{}}`, canonical.CodeUnsupportedVersion},

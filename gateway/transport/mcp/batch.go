@@ -106,7 +106,7 @@ func (v *visit) noBatches(h http.Header) error {
 		return said
 	}
 	v.version = h.Get(headerVersion)
-	return batchError("batches were removed from the protocol with " + mcp.LegacyJune)
+	return batchError("batches are in revision " + mcp.LegacyMarch + " alone")
 }
 
 // member answers one message of a batch; spent is what the answers before it weigh.

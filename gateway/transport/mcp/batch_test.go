@@ -125,10 +125,10 @@ func TestBatchRefused(t *testing.T) {
 		code   int
 		says   string
 	}{
-		"June":            {with(legacyHeader(), "Mcp-Protocol-Version", mcp.LegacyJune), batchOf(one), -32600, "batches were removed"},
-		"November":        {with(legacyHeader(), "Mcp-Protocol-Version", mcp.Legacy), batchOf(one), -32600, "batches were removed"},
-		"modern":          {modernHeader("tools/call", "a"), batchOf(callBody), -32600, "batches were removed"},
-		"unknown version": {with(legacyHeader(), "Mcp-Protocol-Version", "2024-11-05"), batchOf(one), -32022, "Unsupported"},
+		"June":            {with(legacyHeader(), "Mcp-Protocol-Version", mcp.LegacyJune), batchOf(one), -32600, "batches are in"},
+		"November":        {with(legacyHeader(), "Mcp-Protocol-Version", mcp.Legacy), batchOf(one), -32600, "batches are in"},
+		"modern":          {modernHeader("tools/call", "a"), batchOf(callBody), -32600, "batches are in"},
+		"unknown version": {with(legacyHeader(), "Mcp-Protocol-Version", "2024-10-07"), batchOf(one), -32022, "Unsupported"},
 		"too many":        {legacyHeader(), batchOf(slices.Repeat([]string{`{}`}, 65)...), -32600, "at most 64"},
 		"empty":           {legacyHeader(), "[ ]", -32600, "empty"},
 		"with evidence":   {with(legacyHeader(), "Execution-Context", "a.b.c"), batchOf(one), -32600, "by itself"},

@@ -589,7 +589,7 @@ func TestDescribeFails(t *testing.T) {
 		"modern was demanded": {mcp.Modern, func(w http.ResponseWriter, _ incoming) { failure(w, 400, "", "-32601") }, "refuses describe"},
 		"neither":             {"", func(w http.ResponseWriter, _ incoming) { failure(w, 400, "", "-32601") }, "refuses describe"},
 		"too old": {mcp.Legacy, func(w http.ResponseWriter, in incoming) {
-			result(w, in, `{"protocolVersion":"2024-11-05","capabilities":{},"serverInfo":{"name":"x","version":"1"}}`)
+			result(w, in, `{"protocolVersion":"2024-10-07","capabilities":{},"serverInfo":{"name":"x","version":"1"}}`)
 		}, "no revision"},
 		"no handshake": {mcp.Legacy, func(w http.ResponseWriter, in incoming) {
 			if in.ID == nil {

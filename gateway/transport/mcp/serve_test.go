@@ -194,7 +194,7 @@ func TestAnsweredFromTheDirectory(t *testing.T) {
 	}{
 		"discover": {
 			modernHeader("server/discover", ""), `{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{` + meta + `}}`,
-			[]string{`"supportedVersions":["2026-07-28","2025-11-25","2025-06-18","2025-03-26"]`, `"name":"Chef"`, `"capabilities":{"tools":{},"resources":{}}`, `"resultType":"complete"`, `"instructions":"cooks"`},
+			[]string{`"supportedVersions":["2026-07-28","2025-11-25","2025-06-18","2025-03-26","2024-11-05"]`, `"name":"Chef"`, `"capabilities":{"tools":{},"resources":{}}`, `"resultType":"complete"`, `"instructions":"cooks"`},
 		},
 		"initialize": {
 			legacyHeader(), `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`,
@@ -209,7 +209,7 @@ func TestAnsweredFromTheDirectory(t *testing.T) {
 			[]string{`"protocolVersion":"2025-06-18"`},
 		},
 		"initialize, too old": {
-			legacyHeader(), `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2024-11-05","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`,
+			legacyHeader(), `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2024-10-07","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`,
 			[]string{`"protocolVersion":"2025-11-25"`},
 		},
 		"initialize, too new": {
@@ -292,7 +292,7 @@ func TestRefused(t *testing.T) {
 		"another name header":     {header: modernHeader("tools/call", "ECHO"), body: callBody, status: 400, code: -32020, id: `"c1"`},
 		"another version header":  {header: with(modernHeader("tools/call", "echo"), "Mcp-Protocol-Version", mcp.Legacy), body: callBody, status: 400, code: -32020, id: `"c1"`},
 		"unknown version":         {header: with(modernHeader("tools/call", "echo"), "Mcp-Protocol-Version", "1900-01-01"), body: callBody, status: 400, code: -32022, id: `"c1"`},
-		"unknown version, legacy": {header: with(legacyHeader(), "Mcp-Protocol-Version", "2024-11-05"), body: `{"jsonrpc":"2.0","id":7,"method":"tools/list"}`, status: 400, code: -32022, id: "7"},
+		"unknown version, legacy": {header: with(legacyHeader(), "Mcp-Protocol-Version", "2024-10-07"), body: `{"jsonrpc":"2.0","id":7,"method":"tools/list"}`, status: 400, code: -32022, id: "7"},
 		"unknown version, notice": {header: with(legacyHeader(), "Mcp-Protocol-Version", "x"), body: `{"jsonrpc":"2.0","method":"notifications/initialized"}`, status: 400, code: -32022},
 		"unknown modern method":   {header: modernHeader("ping", ""), body: `{"jsonrpc":"2.0","id":7,"method":"ping","params":{` + meta + `}}`, status: 404, code: -32601, id: "7"},
 		"unknown legacy method":   {header: legacyHeader(), body: `{"jsonrpc":"2.0","id":7,"method":"subscriptions/listen"}`, status: 200, code: -32601, id: "7"},
