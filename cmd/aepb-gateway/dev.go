@@ -94,6 +94,9 @@ func dev(ctx context.Context, flags devFlags, stdout, stderr io.Writer) error {
 	if err == nil {
 		s.slim, err = readSLIM(extra.SLIM)
 	}
+	if err == nil {
+		s.supervisor, err = supervisor()
+	}
 	if err != nil {
 		return errors.Join(err, ports.close())
 	}

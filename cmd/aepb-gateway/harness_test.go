@@ -35,7 +35,7 @@ import (
 const asGateway = "AEPB_TEST_AS_GATEWAY"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(asGateway) != "" {
+	if os.Getenv(asGateway) != "" || len(os.Args) > 1 && os.Args[1] == superviseCommand {
 		main()
 		return
 	}

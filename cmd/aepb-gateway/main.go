@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aepb/aepb-gateway/gateway/state/redis"
+	"github.com/aepb/aepb-gateway/gateway/transport/stdio"
 )
 
 // version is the gateway's semantic version (AEPB, Versioning). It stands in
@@ -27,6 +28,9 @@ const (
 )
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == superviseCommand {
+		os.Exit(stdio.Supervise(os.Args[2:]))
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	redis.Quiet()
@@ -42,6 +46,16 @@ func main() {
 		os.Exit(exitUsage)
 	}
 	os.Exit(exitFailed)
+}
+
+// superviseCommand is the role of this program in which it runs another one for the
+// gateway. It is for the gateway alone.
+const superviseCommand = "supervise-program"
+
+// supervisor is the command of that role.
+func supervisor() ([]string, error) {
+	path, err := os.Executable()
+	return []string{path, superviseCommand}, err
 }
 
 // command builds the tree. started becomes true when a command begins its work:

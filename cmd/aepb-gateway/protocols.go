@@ -12,6 +12,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/config"
+	"github.com/aepb/aepb-gateway/gateway/directory/admindoc"
 	"github.com/aepb/aepb-gateway/gateway/httpapi"
 	"github.com/aepb/aepb-gateway/gateway/outbound"
 	"github.com/aepb/aepb-gateway/gateway/transport"
@@ -21,6 +22,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport/hop"
 	tmcp "github.com/aepb/aepb-gateway/gateway/transport/mcp"
 	"github.com/aepb/aepb-gateway/gateway/transport/rollback"
+	"github.com/aepb/aepb-gateway/gateway/transport/stdio"
 	tuacp "github.com/aepb/aepb-gateway/gateway/transport/uacp"
 	"github.com/aepb/aepb-gateway/lifecycle"
 	"github.com/aepb/aepb-gateway/policy/quota"
@@ -125,7 +127,11 @@ func speakA2A(out *service, form translators.Translator) (protocol, error) {
 }
 
 func speakMCP(out *service, form translators.Translator) (protocol, error) {
-	dialer, err := tmcp.NewDialer(tmcp.DialerDeps{Client: out.guards.agents, Form: form, Keeper: keeper{out.entries}})
+	var err error
+	if out.guards.programs, err = stdio.NewHost(stdio.Deps{Limits: out.settings.config.Limits.Processes(), Supervisor: out.settings.supervisor, Logger: out.logger}); err != nil {
+		return protocol{}, err
+	}
+	dialer, err := tmcp.NewDialer(tmcp.DialerDeps{Client: out.guards.agents, Form: form, Keeper: keeper{out.entries}, Programs: out.guards.programs})
 	if err != nil {
 		return protocol{}, err
 	}
@@ -139,8 +145,21 @@ func speakMCP(out *service, form translators.Translator) (protocol, error) {
 	}
 	return protocol{
 		form: form, dialer: dialer, drain: door.Close, doors: func(road transport.Exchanger) httpapi.Doors { return at("/mcp", door.Handler(road)) },
-		close: func() error { dialer.Close(); return nil },
+		close: func() error { dialer.Close(); return out.guards.programs.Close() },
 	}, err
+}
+
+// processes are the programs that run, as the admin API says it.
+func (out *service) processes() []admindoc.Process {
+	running := out.guards.programs.List()
+	all := make([]admindoc.Process, len(running))
+	for i, p := range running {
+		all[i] = admindoc.Process{
+			PID: p.PID, Agent: p.Owner.Agent, Caller: string(p.Owner.Caller), Program: p.Program,
+			Started: p.Started, Used: p.Used, Uses: p.Uses, MemoryMiB: p.MemoryMiB,
+		}
+	}
+	return all
 }
 
 // at is a door at a path, with a trailing slash and without.

@@ -104,6 +104,9 @@ func serve(ctx context.Context, file string, stdout, stderr io.Writer) (err erro
 	if err != nil {
 		return err
 	}
+	if s.supervisor, err = supervisor(); err != nil {
+		return errors.Join(err, ports.close())
+	}
 	s.uacp, s.grpc, s.metrics = ports.uacp, ports.grpc, ports.metrics
 	s.listening, s.listens = portOf(ports.public), ports.addresses().listens()
 	service, err := wire(s)

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/aepb/aepb-gateway/gateway/transport/egress"
+	"github.com/aepb/aepb-gateway/gateway/transport/stdio"
 )
 
 // guards judge what leaves, each for its own kind of calls.
@@ -14,6 +15,7 @@ type guards struct {
 	agents    *egress.Guard // what goes to listed agents and peers
 	documents *egress.Guard // fetches capability documents that callers name
 	hooks     *egress.Guard // of webhooks and callbacks; nil: not made yet
+	programs  *stdio.Host   // runs the programs of agents
 }
 
 // openGuards makes the guard of what goes to listed agents and peers, and that of

@@ -68,6 +68,8 @@ type settings struct {
 	datagrams net.PacketConn // nil: not in datagrams
 	also      []speaker      // protocols beside those that everybody speaks
 
+	supervisor []string // the command that supervises programs; none: they run without
+
 	observe func(*kept)      // sees what is stored; nil: nothing does
 	epoch   time.Time        // since when state in memory knows every use of a token; zero: since now
 	clock   func() time.Time // of circuit breakers; nil: time.Now
@@ -175,7 +177,7 @@ func wire(s settings) (built *service, err error) {
 		Describers: describers, Egress: out.guards.agents, Client: out.guards.agents, Changed: out.metrics.DescriptionChanged,
 		Beyond: beyond, Asked: out.metrics.Asked, Lives: lives.Of,
 		Documents: out.guards.documents, Grants: out.guards.documents, Ours: s.listensAt,
-		Pins:          pins{entries: kept.entries, now: time.Now},
+		Pins: pins{entries: kept.entries, now: time.Now}, Programs: out.guards.programs,
 		PlainLoopback: s.dev, Now: time.Now, Logger: s.logger,
 	})
 	if err != nil {
@@ -387,7 +389,7 @@ func (out *service) surfaces(s settings, list []protocol, registry *translators.
 	out.admin, err = httpapi.Admin(httpapi.AdminDeps{
 		MonitoringDeps: monitoring,
 		Registry:       registry, Evidence: kept.evidence, Self: s.svid.ID, PublicURL: s.publicURL, Directory: out.directory, Agents: out.agents,
-		Breakers: road.Breakers, Lifecycles: road.Lifecycle,
+		Breakers: road.Breakers, Lifecycles: road.Lifecycle, Processes: out.processes,
 		Operators: out.operator, Token: s.adminToken, Hosts: s.hosts, Open: s.dev, Failures: failures,
 		Answered: out.refusals[telemetry.ListenerAdmin].Answered,
 	})

@@ -47,7 +47,7 @@ func printAgents(w io.Writer, agents []agent) error {
 	fmt.Fprintln(table, "NAME\tPROTOCOL\tURL")
 	for _, a := range agents {
 		for _, e := range a.Endpoints {
-			fmt.Fprintf(table, "%s\t%s\t%s\n", word(a.Name), word(e.Binding), word(e.URL))
+			fmt.Fprintf(table, "%s\t%s\t%s\n", word(a.Name), word(e.Binding), word(where(e.URL)))
 		}
 		if a.Capability != "" {
 			fmt.Fprintf(table, "%s\tdocument\t%s\n", word(a.Name), word(a.Capability))
@@ -68,12 +68,16 @@ func agentsAdd(t *target) *cobra.Command {
 	var a agent
 	var a2a, mcp, slim string
 	var others []string
+	var program programFlags
 	uacp, ainp := admindoc.Endpoint{Binding: "uacp-v1"}, admindoc.Endpoint{Binding: "ainp-v1"}
 	cmd := &cobra.Command{
-		Use: "add NAME (--capability URL | --a2a URL | --mcp URL | --slim ORG/NS/SVC@NODE | --uacp HOST:PORT | --ainp URL [--did DID] | --endpoint BINDING=URL)", Short: "List an agent", Args: cobra.ExactArgs(1),
-		PreRunE: func(*cobra.Command, []string) error {
-			if a2a == "" && mcp == "" && slim == "" && uacp.URL == "" && ainp.URL == "" && len(others) == 0 && a.Capability == "" {
-				return errors.New("name the capability document with --capability, or an endpoint with --a2a, --mcp, --slim, --uacp, --ainp or --endpoint")
+		Use: "add NAME (--stdio -- COMMAND… | --capability URL | --a2a URL | --mcp URL | --slim ORG/NS/SVC@NODE | --uacp HOST:PORT | --ainp URL [--did DID] | --endpoint BINDING=URL)", Short: "Add an agent, or replace the one of that name", Args: program.arguments,
+		PreRunE: func(_ *cobra.Command, args []string) error {
+			if err := program.check(args[1:]); err != nil {
+				return err
+			}
+			if a2a == "" && mcp == "" && slim == "" && uacp.URL == "" && ainp.URL == "" && len(others) == 0 && a.Capability == "" && !program.stdio {
+				return errors.New("name the capability document with --capability, or an endpoint with --stdio, --a2a, --mcp, --slim, --uacp, --ainp or --endpoint")
 			}
 			if ainp.URL == "" && (ainp.DID != "" || ainp.Signature != "") || uacp.URL == "" && uacp.Form != "" {
 				return errors.New("--did and --signature say something about --ainp, --form about --uacp")
@@ -90,7 +94,7 @@ func agentsAdd(t *target) *cobra.Command {
 			if uacp.URL != "" && !strings.Contains(uacp.URL, "://") {
 				uacp.URL = "uacps://" + uacp.URL
 			}
-			for _, e := range []admindoc.Endpoint{{Binding: "a2a-v1", URL: a2a}, {Binding: "mcp-v1", URL: mcp}, {Binding: "slim-v1", URL: slim}, uacp, ainp} {
+			for _, e := range []admindoc.Endpoint{{Binding: "a2a-v1", URL: a2a}, {Binding: "mcp-v1", URL: cmp.Or(mcp, program.url(args[1:]))}, {Binding: "slim-v1", URL: slim}, uacp, ainp} {
 				if e.URL != "" {
 					a.Endpoints = append(a.Endpoints, e)
 				}
@@ -106,6 +110,7 @@ func agentsAdd(t *target) *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
+	program.add(flags)
 	flags.StringVar(&a.Capability, "capability", "", "URL of the agent's capability document, which says the rest")
 	flags.BoolVar(&a.Pin, "pin", false, "hold changes of what it says about itself until they are accepted")
 	flags.StringSliceVar(&a.Expose, "expose", nil, "what of an MCP server callers of other protocols see besides its tools: prompts, resources (repeatable)")
@@ -147,7 +152,12 @@ func (t *target) add(cmd *cobra.Command, a agent) error {
 	if err != nil {
 		return err
 	}
-	return t.show(cmd, json.RawMessage(got.body), func(w io.Writer) error { return printAdded(w, a.Name, base, forgotten(got.body)) })
+	var shown agent // what it says of itself, or why it cannot be asked
+	if err := t.fetch(cmd, "/agents/"+url.PathEscape(a.Name), &shown); err != nil {
+		return err
+	}
+	shown.Descriptions = nil // agents show has them
+	return t.show(cmd, shown, func(w io.Writer) error { return printAdded(w, shown, base, forgotten(got.body)) })
 }
 
 // forgotten reports whether an agent that was added ends with the gateway's process.
@@ -156,12 +166,37 @@ func forgotten(answer []byte) bool {
 	return json.Unmarshal(answer, &a) == nil && a.From == "process"
 }
 
-func printAdded(w io.Writer, name, base string, forgotten bool) error {
+func printAdded(w io.Writer, a agent, base string, forgotten bool) error {
+	switch about := a.Description; {
+	case about == nil:
+		fmt.Fprintf(w, "added %s\n", word(a.Name))
+	case about.Error != "":
+		fmt.Fprintf(w, "added %s, but it cannot be used now: %s\n", word(a.Name), word(about.Error))
+	default:
+		fmt.Fprintf(w, "added %s: %s %s, %s\n", word(a.Name), word(cmp.Or(about.Name, "it gives no name")), word(about.Version), offered(about.Capabilities))
+	}
 	if forgotten {
 		fmt.Fprintln(w, "this gateway process alone knows it, until it ends: write it into the configuration file, or keep state in state.path, or in state.redis with state.key")
 	}
-	_, err := fmt.Fprintf(w, "%s is listed; reach it as\n  an A2A agent  %[2]s/agents/%[1]s/a2a\n  an MCP server %[2]s/agents/%[1]s/mcp\n  an AINP agent %[2]s/agents/%[1]s/ainp\n", word(name), word(base))
+	_, err := fmt.Fprintf(w, "reach it as\n  an A2A agent  %[2]s/agents/%[1]s/a2a\n  an MCP server %[2]s/agents/%[1]s/mcp\n  an AINP agent %[2]s/agents/%[1]s/ainp\n", word(a.Name), word(base))
 	return err
+}
+
+// offered counts what an agent can do, and names the first few.
+func offered(capabilities []string) string {
+	const shown = 8
+	if len(capabilities) == 0 {
+		return "which offers nothing"
+	}
+	names := make([]string, 0, shown)
+	for _, name := range capabilities[:min(shown, len(capabilities))] {
+		names = append(names, word(name))
+	}
+	more := ""
+	if len(capabilities) > shown {
+		more = ", …"
+	}
+	return fmt.Sprintf("which offers %d: %s%s", len(capabilities), strings.Join(names, ", "), more)
 }
 
 func agentsRemove(t *target) *cobra.Command {
@@ -193,7 +228,7 @@ func printAgent(w io.Writer, a agent) error {
 		fmt.Fprintln(w, "  described at", word(a.Capability))
 	}
 	for _, e := range a.Endpoints {
-		at := word(e.URL)
+		at := word(where(e.URL))
 		if e.Through != "" {
 			at = "through " + word(e.Through)
 		}

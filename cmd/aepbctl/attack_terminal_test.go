@@ -15,6 +15,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/ecttest"
 	"github.com/aepb/aepb-gateway/ect/identity"
+	"github.com/aepb/aepb-gateway/gateway/directory/admindoc"
 )
 
 // hostile is text as an attacker writes it: a line of its own, an escape that
@@ -143,8 +144,10 @@ func TestAttack_AnswersForgeTerminalLines(t *testing.T) {
 		"send":                 {func(w io.Writer) error { d := hostileOf[delivery](); return d.print(w) }, 3},
 		"translate":            {func(w io.Writer) error { tr := hostileOf[translation](); return tr.print(w) }, 2},
 		"dag":                  {func(w io.Writer) error { return printChain(w, hostileOf[[]tokenView]()) }, 1},
-		"agents add":           {func(w io.Writer) error { return printAdded(w, hostile, hostile, true) }, 5},
-		"errors":               {func(w io.Writer) error { complain(w, errors.Join(errors.New(hostile), errors.New("also"))); return nil }, 1},
+		"agents add": {func(w io.Writer) error {
+			return printAdded(w, agent{Name: hostile, Description: &admindoc.Summary{Name: hostile, Version: hostile, Capabilities: []string{hostile}}}, hostile, true)
+		}, 5},
+		"errors": {func(w io.Writer) error { complain(w, errors.Join(errors.New(hostile), errors.New("also"))); return nil }, 1},
 	} {
 		var out bytes.Buffer
 		if err := c.print(&out); err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/state"
+	"github.com/aepb/aepb-gateway/gateway/transport/stdio"
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/translators"
@@ -311,6 +312,18 @@ func (a Agent) check(path string, say func(path, reason string)) {
 func (e Endpoint) check(path string, say func(path, reason string)) {
 	if e.Priority < 0 {
 		say(path+".priority", "not negative")
+	}
+	if len(e.Program.Command) > 0 {
+		switch program, err := stdio.Parse(e.Program.url()); {
+		case err != nil:
+			say(path+".program", err.Error())
+		case e.URL != "" || e.Through != "":
+			say(path+".program", "an endpoint has a program, a url or through: name one of them")
+		default:
+			if err := program.Find(); err != nil {
+				say(path+".program.command", err.Error())
+			}
+		}
 	}
 	if e.GRPC != "" && !hostport(e.GRPC) {
 		say(path+".grpc", "not host:port")

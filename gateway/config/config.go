@@ -8,6 +8,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/directory"
+	"github.com/aepb/aepb-gateway/gateway/transport/stdio"
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -175,6 +176,8 @@ type Limits struct {
 	Sessions              int      `yaml:"mcp_sessions"`            // of one caller at one agent; when one more begins, the one that was not used for longest ends. Read at the start; default 1024
 	AllWorkers            int      `yaml:"background"`              // tasks that go on without a waiting request; one with a message of more than 32 KiB counts for each 32 KiB of it. Read at the start; default 256
 	Share                 int      `yaml:"share"`                   // one caller may have one of so many of the connections, requests, streams, bytes in flight, tasks in the background and open streams of MCP sessions; of connections in dev all. For MCP and the background read at the start; default 4: a quarter
+	Programs              int      `yaml:"programs"`                // processes of agents that are programs, at once; one that is not in use gives way to the next; default 32. Read at the start
+	ProgramIdle           Duration `yaml:"program_idle"`            // after which a process that is not used ends; default 5m. Read at the start
 	TaskUnchanged         Duration `yaml:"task_unchanged"`          // how long an agent that is asked how its task stands may answer that it works, without any change, before it is not asked any more; the caller is told so, and the task is not ended; default 0: no limit
 	AnswerWait            Duration `yaml:"answer_wait"`             // how long an agent that has asked its caller, and keeps its stream open or has work of its own under way, waits for the answer; then the question is canceled, or its call ends with an error; default 10m
 }
@@ -245,11 +248,31 @@ type Endpoint struct {
 	Priority int    `yaml:"priority"` // lower is preferred; default 100
 	GRPC     string `yaml:"grpc"`     // host:port where it is to be reached with A2A over gRPC; url is then that of its card alone; default: as its card says, JSON-RPC before HTTP before gRPC
 
+	Program Program `yaml:"program"` // mcp-v1, instead of url: an MCP server that speaks over standard input and output, which this gateway runs
+
 	Through string `yaml:"through"` // instead of url: SPIFFE id of a peer that is a gateway, which lists the agent under the same name; binding need not be spoken here
 
 	Form      string `yaml:"form"`      // uacp-v1: enveloped (default), bare for agents that know no gateways, or tagged: bare, with the jti of the request's ECT in the vendor option 0x41
 	DID       string `yaml:"did"`       // ainp-v1: whose signature its answers must bear; default: any did:key's
 	Signature string `yaml:"signature"` // ainp-v1: what signatures cover: draft (default), jcs-raw as the reference code does, or none for agents that cannot sign
+}
+
+// Program is an MCP server over standard input and output.
+type Program struct {
+	Command   []string          `yaml:"command"`    // the program, found in PATH if it is no path, and its arguments
+	Dir       string            `yaml:"dir"`        // where it starts, an absolute path; default: where the gateway did
+	Env       map[string]string `yaml:"env"`        // variables besides PATH, HOME, USER, LANG and TMPDIR, by name
+	EnvFiles  map[string]string `yaml:"env_files"`  // files with the values of variables that are secret, by name; read at each start
+	Shared    bool              `yaml:"shared"`     // true: one process for all callers, which can ask them nothing; default false: one for each session of each caller
+	MemoryMiB int               `yaml:"memory_mib"` // that it and all it starts may take, on Linux; one that takes more is ended; default 512
+}
+
+// url is the program as an endpoint names it; empty: there is none.
+func (p Program) url() string {
+	if len(p.Command) == 0 {
+		return ""
+	}
+	return stdio.Program{Command: p.Command, Dir: p.Dir, Env: p.Env, EnvFiles: p.EnvFiles, Shared: p.Shared, MemoryMiB: p.MemoryMiB}.URL()
 }
 
 // Constraints is the policy in the words of package policy.
@@ -374,7 +397,7 @@ func (c Config) Directory(dev bool) []directory.Agent {
 				e.Version = a.Revision
 			}
 			agent.Endpoints = append(agent.Endpoints, directory.Endpoint{
-				Binding: canonical.Binding(e.Binding), Version: e.Version, URL: e.URL, Priority: e.Priority, GRPC: e.GRPC,
+				Binding: canonical.Binding(e.Binding), Version: e.Version, URL: cmp.Or(e.URL, e.Program.url()), Priority: e.Priority, GRPC: e.GRPC,
 				Through: ect.Identity(e.Through), Form: e.Form, DID: e.DID, Signature: e.Signature,
 			})
 		}

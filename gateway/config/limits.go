@@ -6,6 +6,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/gateway/transport/accept"
 	"github.com/aepb/aepb-gateway/gateway/transport/inflight"
+	"github.com/aepb/aepb-gateway/gateway/transport/stdio"
 )
 
 // Defaults of [Limits], and of what follows from limits.memory_mib those that go with
@@ -79,6 +80,12 @@ func (c Config) Sockets(b ConnectionBounds) ConnectionBounds {
 func (l Limits) Background() (total, perCaller int) {
 	total = cmp.Or(l.AllWorkers, l.scaled(defaultBackground))
 	return total, l.part(total)
+}
+
+// Processes bound the programs of agents.
+func (l Limits) Processes() stdio.Limits {
+	total := cmp.Or(l.Programs, stdio.DefaultTotal)
+	return stdio.Limits{Total: total, PerCaller: l.part(total), Idle: time.Duration(l.ProgramIdle)}
 }
 
 // MCPStreams is how many streams of MCP sessions one caller may have open.

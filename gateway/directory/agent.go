@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/transport/stdio"
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
@@ -128,7 +129,7 @@ const maxBinding = 64
 
 // HasRevisions reports whether an operator may pin one of several revisions of a
 // binding's protocol (agents.NAME.revision).
-func HasRevisions(binding string) bool { return binding == "mcp-v1" }
+func HasRevisions(binding string) bool { return binding == mcpBinding }
 
 // What Agent.Expose may say.
 const (
@@ -234,7 +235,7 @@ func (a Agent) validate(speaks func(canonical.Binding) bool, plainLoopback bool)
 			}
 			continue
 		}
-		if reason := e.checkURL(plainLoopback); reason != "" {
+		if reason := e.reached(plainLoopback); reason != "" {
 			return fail(reason)
 		}
 		if reason := e.special(); reason != "" {
@@ -248,6 +249,27 @@ func (a Agent) validate(speaks func(canonical.Binding) bool, plainLoopback bool)
 	}
 	return nil
 }
+
+// reached judges what an operator says of how an endpoint is reached. A program is an
+// operator's to name: no capability document can.
+func (e Endpoint) reached(plainLoopback bool) string {
+	if !e.IsProgram() {
+		return e.checkURL(plainLoopback)
+	}
+	if _, err := stdio.Parse(e.URL); err != nil {
+		return err.Error()
+	}
+	if e.Binding != mcpBinding {
+		return "a program speaks mcp-v1"
+	}
+	return ""
+}
+
+// mcpBinding is the one binding whose agents can be programs.
+const mcpBinding = "mcp-v1"
+
+// IsProgram reports whether the agent is a program that this gateway runs.
+func (e Endpoint) IsProgram() bool { return stdio.IsProgram(e.URL) }
 
 func validName(name string) bool {
 	return name != "" && len(name) <= 63 && !strings.ContainsAny(name[:1], "-_.") && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-_.") == ""
@@ -308,7 +330,7 @@ func checkURL(text string, plainLoopback bool) string {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil || u.Host == "" || u.Opaque != "":
-		return "the endpoint is no absolute URL"
+		return "the endpoint is not an absolute URL such as https://host:port/path (a program that speaks over standard input and output is added with --stdio -- COMMAND)"
 	case u.User != nil:
 		return "an endpoint URL must not hold credentials"
 	case u.Fragment != "":
@@ -332,3 +354,13 @@ func loopback(host string) bool {
 func Validate(a Agent, plainLoopback bool) error {
 	return a.validate(func(canonical.Binding) bool { return true }, plainLoopback)
 }
+
+// Programs are the running programs of agents. *stdio.Host is one.
+type Programs interface {
+	// Drop ends those of an agent that are not this program any more; empty: all of them.
+	Drop(agent, program string)
+}
+
+type noPrograms struct{}
+
+func (noPrograms) Drop(string, string) {}

@@ -46,6 +46,7 @@ type Deps struct {
 	Asked         func(result string)          // counts questions to other gateways: served, unserved, failed; nil: they are not counted
 	Lives         func(agent string) Lifecycle // what operators have said of a listed agent's future; nil: nothing
 	Beyond        transport.Describer          // asks peers about agents behind them; nil: no agent can be reached through one
+	Programs      Programs                     // that run for agents; nil: there are none
 	PlainLoopback bool
 	Now           func() time.Time
 	Logger        *slog.Logger
@@ -95,6 +96,7 @@ func New(deps Deps) (*Directory, error) {
 	}
 	deps.Pins = cmp.Or[Pins](deps.Pins, &memoryPins{pins: map[string]Pin{}})
 	deps.Documents = cmp.Or(deps.Documents, deps.Client)
+	deps.Programs = cmp.Or[Programs](deps.Programs, noPrograms{})
 	if deps.Ours == nil {
 		deps.Ours = func(string) bool { return false }
 	}
@@ -141,14 +143,19 @@ func (d *Directory) Put(agent Agent) error {
 		}
 		d.grant(agent.Name, agent.Capability)
 	}
+	program := ""
 	for _, e := range agent.Endpoints {
-		if e.Through == "" {
+		switch {
+		case e.IsProgram():
+			program = e.URL
+		case e.Through == "":
 			d.grant(agent.Name, e.URL)
 		}
 		if e.GRPC != "" {
 			d.grant(agent.Name, "https://"+e.GRPC)
 		}
 	}
+	d.deps.Programs.Drop(agent.Name, program)
 	return nil
 }
 
@@ -167,6 +174,7 @@ func (d *Directory) Remove(name string) bool {
 	defer d.mu.Unlock()
 	_, ok := d.agents[name]
 	d.drop(name)
+	d.deps.Programs.Drop(name, "")
 	return ok
 }
 

@@ -126,12 +126,18 @@ func (d *Directory) firstPin(ctx context.Context, agent Agent, e Endpoint, now P
 			continue
 		}
 		first := Pin{Hash: other.Hash, Description: other.Description, Pending: &now}
-		if !slices.ContainsFunc(first.Changes(), func(c Change) bool { return c.Kind != "removed" }) {
+		if !slices.ContainsFunc(first.Changes(), func(c Change) bool { return c.Kind != "removed" && !c.ofRevision() }) {
 			return now, nil
 		}
 		return first, nil
 	}
 	return now, nil
+}
+
+// ofRevision: each revision of a protocol has members of its own around a description (what
+// it supports, how long it can be shown). They are no news from one revision to another.
+func (c Change) ofRevision() bool {
+	return c.Kind == "changed" && c.Capability == "" && slices.Equal(c.Members, []string{otherMembers})
 }
 
 // hashOf is over the JSON of the cleaned description, whose members have one order.
@@ -198,6 +204,9 @@ func hashOfCapability(c canonical.Capability) string {
 	return hashOf(canonical.Description{Capabilities: []canonical.Capability{c}})
 }
 
+// otherMembers are those that no name of ours tells apart.
+const otherMembers = "other members"
+
 // differing names the members, given as name, old, new, that differ.
 func differing(triples ...string) []string {
 	var out []string
@@ -207,7 +216,7 @@ func differing(triples ...string) []string {
 		}
 	}
 	if out == nil {
-		out = []string{"other members"}
+		out = []string{otherMembers}
 	}
 	return out
 }

@@ -68,6 +68,8 @@ type AdminDeps struct {
 	Directory *directory.Directory
 	Agents    *listing.Agents // what is listed there
 	Breakers  Breakers        // nil: there are none
+	// Processes are those that run for agents; nil: there are none.
+	Processes func() []admindoc.Process
 	// Lifecycles knows and changes how agents stand; nil: all are active.
 	Lifecycles Lifecycles
 	Registry   *translators.Registry // for negotiation
@@ -100,6 +102,9 @@ func Admin(deps AdminDeps) (http.Handler, error) {
 	api.GET("/agents", a.list)
 	api.POST("/agents", a.put)
 	api.GET("/agents/:name", a.show)
+	if deps.Processes != nil {
+		api.GET("/processes", a.processes)
+	}
 	if deps.Breakers != nil {
 		api.GET("/breakers", a.listBreakers)
 	}
@@ -236,4 +241,9 @@ func (a admin) document(agent directory.Agent) admindoc.Agent {
 	doc := listing.DocumentOf(agent)
 	doc.From, doc.Lifecycle = a.deps.Agents.From(agent.Name), lifecycleOf(agent.Lifecycle)
 	return doc
+}
+
+// processes answers who runs what: the question whose process it is.
+func (a admin) processes(c *gin.Context) {
+	c.JSON(http.StatusOK, map[string][]admindoc.Process{"processes": a.deps.Processes()})
 }

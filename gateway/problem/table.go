@@ -16,6 +16,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/transport/egress"
 	"github.com/aepb/aepb-gateway/gateway/transport/sse"
+	"github.com/aepb/aepb-gateway/gateway/transport/stdio"
 	"github.com/aepb/aepb-gateway/lifecycle"
 	"github.com/aepb/aepb-gateway/lifecycle/breaker"
 	"github.com/aepb/aepb-gateway/policy"
@@ -145,6 +146,11 @@ var table = rows(
 
 	// Transport, directory, state.
 	as(func(e *transport.UnreachableError) Problem { return fault(of(CodeUnreachable, e.Error())) }),
+	as(func(*stdio.EndedError) Problem { return fault(of(CodeUnreachable, "the agent's program ended")) }),
+	as(func(e *stdio.WaitError) Problem {
+		return retry(fault(of(CodeUnreachable, "the agent's program failed, and is started again later")), e.After, retrySoon)
+	}),
+	say[*stdio.InvalidProgramError](CodeMalformed),
 	as(func(e *transport.TimeoutError) Problem { return fault(of(CodeTimeout, e.Error())) }),
 	as(badReply),
 	as(badStatus),

@@ -8,6 +8,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/transport/egress"
+	"github.com/aepb/aepb-gateway/policy/quota"
 )
 
 // Client is the one door to the network: *egress.Guard is one. It sends a request to a
@@ -31,6 +32,9 @@ func AddEvidence(h http.Header, tokens []string) {
 func BrokenError(ctx context.Context, e Endpoint, err error) error {
 	if denied, ok := errors.AsType[*egress.DeniedError](err); ok {
 		return denied
+	}
+	if exceeded, ok := errors.AsType[*quota.ExceededError](err); ok {
+		return exceeded // the caller's own doing, or that of others, but not the agent's
 	}
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded), errors.Is(err, context.DeadlineExceeded):

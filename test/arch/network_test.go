@@ -24,6 +24,7 @@ var exits = map[string][]string{
 // ownClients may leave by a door of their own.
 var ownClients = []struct{ folder, because string }{
 	{"gateway/transport/egress", "it is the door"},
+	{"gateway/transport/stdio", "it alone starts the programs of agents, and opens no connection"},
 	{"cmd/aepbctl", "the user's own tool, on the user's own machine: it is a client and nothing else"},
 	{"cmd/aepb-gateway/demo", "it plays the foreign agents and their clients"},
 	{"test", "tests are the world outside"},

@@ -2,6 +2,8 @@
 // aepbctl, which reads them.
 package admindoc
 
+import "time"
+
 // Agent is an agent as the admin API shows and takes it.
 type Agent struct {
 	Name           string     `json:"name"`
@@ -31,6 +33,18 @@ type Endpoint struct {
 	Form      string `json:"form,omitempty"`
 	DID       string `json:"did,omitempty"`
 	Signature string `json:"signature,omitempty"`
+}
+
+// Process is one that runs for an agent.
+type Process struct {
+	PID       int       `json:"pid"`
+	Agent     string    `json:"agent"`
+	Caller    string    `json:"caller,omitempty"` // whose work it does; absent: the gateway itself asks, or all callers share it
+	Program   string    `json:"program"`
+	Started   time.Time `json:"started"`
+	Used      time.Time `json:"used"`
+	Uses      int       `json:"uses"` // under way
+	MemoryMiB int       `json:"memory_mib"`
 }
 
 // Summary is what an agent says about itself, or why it could not be asked.

@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -130,7 +131,7 @@ func keyOf(name string) state.EntryKey {
 // Put adds an agent, or replaces the one that was added under its name.
 func (a *Agents) Put(ctx context.Context, doc admindoc.Agent) error {
 	agent := AgentOf(doc, a.deps.Open)
-	if err := a.deps.Directory.Check(agent); err != nil {
+	if err := a.check(agent); err != nil {
 		return err
 	}
 	a.mu.Lock()
@@ -244,7 +245,20 @@ func (a *Agents) use(name string, record []byte) error {
 	if doc.Name != name {
 		return &directory.InvalidAgentError{Name: doc.Name, Reason: "its record has another name"}
 	}
-	return a.deps.Directory.Put(AgentOf(doc, a.deps.Open))
+	agent := AgentOf(doc, a.deps.Open)
+	if err := a.check(agent); err != nil {
+		return err
+	}
+	return a.deps.Directory.Put(agent)
+}
+
+// check judges an agent that is not configured: only on a development gateway can it be a
+// program, since whoever adds one decides what this machine runs.
+func (a *Agents) check(agent directory.Agent) error {
+	if !a.deps.Open && slices.ContainsFunc(agent.Endpoints, directory.Endpoint.IsProgram) {
+		return &directory.InvalidAgentError{Name: agent.Name, Reason: "programs are run for agents of the configuration file alone: write it there, under endpoints[].program"}
+	}
+	return a.deps.Directory.Check(agent)
 }
 
 // Run looks again and again until ctx ends.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/gateway/transport/stdio"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/mcp"
@@ -22,34 +23,51 @@ const (
 )
 
 // Describe asks a server who it is and what tools it has: in the modern
-// revision first, by initialize if it does not know that one (MCP, versioning).
+// revision first, by initialize if it does not know that one (MCP, versioning). A
+// program is asked the other way round: some say nothing at all to what comes before
+// initialize, and the modern ones refuse that at once.
 // An endpoint that names its version is asked in that one alone, and must speak
 // it. The Version of the Endpoint that comes back is the one that messages are
 // to be written in.
 func (d *Dialer) Describe(ctx context.Context, ep transport.Endpoint) (*canonical.Description, transport.Endpoint, error) {
 	l := &line{d: d, ep: ep}
-	asked := ep.Version
-	if !mcp.IsLegacy(asked) {
-		asked = mcp.Legacy
-		description, err := d.discover(ctx, l)
-		if err == nil {
-			ep.Version = mcp.Modern
-			return d.withTools(ctx, l, ep, description)
-		}
-		var bad *transport.BadReplyError
-		if ep.Version == mcp.Modern || !errors.As(err, &bad) {
-			return nil, ep, err
-		}
+	ways := []func(context.Context) (*canonical.Description, session, error){l.whoModern, l.whoLegacy}
+	switch {
+	case mcp.IsLegacy(ep.Version):
+		ways = ways[1:]
+	case ep.Version == mcp.Modern:
+		ways = ways[:1]
+	case stdio.IsProgram(ep.URL):
+		slices.Reverse(ways)
 	}
-	s, description, err := d.session(ctx, ep, asked)
+	description, s, err := ways[0](ctx)
+	if _, bad := errors.AsType[*transport.BadReplyError](err); bad && len(ways) > 1 {
+		description, s, err = ways[1](ctx)
+	}
 	if err != nil {
 		return nil, ep, err
 	}
-	if mcp.IsLegacy(ep.Version) && s.version != ep.Version {
-		return nil, ep, l.bad("it does not speak " + ep.Version)
-	}
-	ep.Version, ep.Sessionless = s.version, s.id == ""
+	ep.Version, ep.Sessionless = s.version, s.version != mcp.Modern && s.id == ""
 	return d.withTools(ctx, l, ep, description)
+}
+
+// whoModern asks who a server is in the modern revision.
+func (l *line) whoModern(ctx context.Context) (*canonical.Description, session, error) {
+	description, err := l.d.discover(ctx, l)
+	return description, session{version: mcp.Modern}, err
+}
+
+// whoLegacy begins a session with a server, in the revision of the endpoint if it has one.
+func (l *line) whoLegacy(ctx context.Context) (*canonical.Description, session, error) {
+	asked := l.ep.Version
+	if !mcp.IsLegacy(asked) {
+		asked = mcp.Legacy
+	}
+	s, description, err := l.d.session(ctx, l.ep, asked)
+	if err == nil && mcp.IsLegacy(l.ep.Version) && s.version != l.ep.Version {
+		return nil, s, l.bad("it does not speak " + l.ep.Version)
+	}
+	return description, s, err
 }
 
 // discover asks in the modern revision. A server that does not speak it is a

@@ -13,6 +13,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/gateway/transport/mcp/channel"
 	"github.com/aepb/aepb-gateway/gateway/transport/sse"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -25,7 +26,9 @@ type DialerDeps struct {
 	Form   translators.Translator // the MCP codec
 	Now    func() time.Time       // nil: the real clock
 	Limits ect.Limits             // of the evidence on replies; zero: the defaults (R11)
-	Keeper Keeper                 // keeps the sessions that mirror a caller's own for every replica; nil: this process alone
+	// Programs runs the servers that are programs; nil: there are none.
+	Programs Programs
+	Keeper   Keeper // keeps the sessions that mirror a caller's own for every replica; nil: this process alone
 }
 
 // Dialer carries messages to MCP servers. It is safe for concurrent use. Close
@@ -35,6 +38,7 @@ type Dialer struct {
 	sessions *sessions
 	serial   atomic.Uint64  // ids of our own requests
 	tails    sync.WaitGroup // that read the ends of streams
+	channels channel.Servers
 
 	standalone standaloneStreams
 }
@@ -162,7 +166,7 @@ func (l *line) post(ctx context.Context, wire translators.Wire, s session) (*htt
 	request.Header.Set("Accept", "application/json, text/event-stream")
 	s.mark(request.Header)
 	transport.AddEvidence(request.Header, l.evidence)
-	return l.d.deps.Client.DoAs(request, l.ep.ID)
+	return l.d.do(request, keyOf(l.ep, ""))
 }
 
 // ask sends a request and reads its reply, or what comes before it.

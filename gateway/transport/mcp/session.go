@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"maps"
 	"net/http"
 	"strings"
@@ -13,6 +14,8 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/gateway/transport/mcp/channel"
+	"github.com/aepb/aepb-gateway/gateway/transport/stdio"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/mcp"
@@ -149,7 +152,7 @@ func (s *sessions) drain(shared bool) map[sessionKey]session {
 	defer s.mu.Unlock()
 	out := map[sessionKey]session{}
 	for key, one := range s.table {
-		if one.begun && one.held.id != "" && (key.mirrors == "" || !shared) {
+		if one.begun && one.held.id != "" && (key.mirrors == "" || !shared || stdio.IsProgram(key.url)) {
 			key.version = one.held.version // a slot may stand there twice
 			out[key] = one.held
 		}
@@ -246,6 +249,7 @@ func (d *Dialer) Close() {
 	for key, s := range d.sessions.drain(d.deps.Keeper != nil) {
 		d.end(ctx, key, s)
 	}
+	d.channels.Close()
 	d.tails.Wait()
 }
 
@@ -256,7 +260,7 @@ func (d *Dialer) end(ctx context.Context, key sessionKey, s session) {
 		return
 	}
 	s.mark(request.Header)
-	if response, err := d.deps.Client.DoAs(request, key.server); err == nil {
+	if response, err := d.do(request, key); err == nil {
 		_ = response.Body.Close()
 	}
 }
@@ -299,9 +303,10 @@ func place(ep transport.Endpoint, version string) (group, id string) {
 	return "upstream " + string(ep.Caller) + "\x00" + ep.Session, hex.EncodeToString(sum[:])
 }
 
-// shares: the session that mirrors a caller's own is every replica's.
+// shares: the session that mirrors a caller's own is every replica's, but for one with a
+// program, which runs here.
 func (d *Dialer) shares(ep transport.Endpoint) bool {
-	return d.deps.Keeper != nil && ep.Session != "" && !ep.Alone
+	return d.deps.Keeper != nil && ep.Session != "" && !ep.Alone && !stdio.IsProgram(ep.URL)
 }
 
 // kept finds a session that another replica has begun.
@@ -351,3 +356,38 @@ func (d *Dialer) unkeep(ctx context.Context, ep transport.Endpoint, version stri
 
 // sessionLife is how long a session lives that nobody uses.
 const sessionLife = 30 * time.Minute
+
+// Programs starts the programs of agents. *stdio.Host is one.
+type Programs interface {
+	Start(ctx context.Context, owner stdio.Owner, program stdio.Program, maxLine int) (*stdio.Process, error)
+}
+
+var _ Programs = (*stdio.Host)(nil)
+
+// errNoPrograms: nothing here starts programs.
+var errNoPrograms = errors.New("mcp: programs are not run here")
+
+// do carries a request to the server of a session: over HTTP, or to its program.
+func (d *Dialer) do(request *http.Request, to sessionKey) (*http.Response, error) {
+	if !stdio.IsProgram(to.url) {
+		return d.deps.Client.DoAs(request, to.server)
+	}
+	if d.deps.Programs == nil {
+		return nil, errNoPrograms
+	}
+	program, err := stdio.Parse(to.url)
+	if err != nil {
+		return nil, err
+	}
+	key := channel.Key{Agent: to.agent, URL: to.url, Caller: to.caller, Shared: program.Shared}
+	if key.Shared {
+		key.Caller = ""
+	}
+	return d.channels.Do(request, key, func(ctx context.Context) (channel.Channel, error) {
+		process, err := d.deps.Programs.Start(ctx, stdio.Owner{Agent: key.Agent, Caller: key.Caller}, program, d.deps.Form.Info().BodyLimit)
+		if err != nil {
+			return nil, err // no typed nil
+		}
+		return process, nil
+	})
+}

@@ -1,0 +1,309 @@
+package channel
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"slices"
+	"sync"
+
+	exact "github.com/go-json-experiment/json"
+
+	"github.com/aepb/aepb-gateway/translators/mcp"
+)
+
+// The methods that this package treats in a way of their own.
+const (
+	methodTaskResult   = "tasks/result"
+	methodSubscribe    = "resources/subscribe"
+	noticeCancelled    = "notifications/cancelled"
+	noticeProgress     = "notifications/progress"
+	noticeMessage      = "notifications/message"
+	noticeUpdated      = "notifications/resources/updated"
+	noticeInitialized  = mcp.MethodInitialized
+	codeInternal       = "-32603"
+	codeMethodNotFound = "-32601"
+)
+
+// asking are the requests in the middle of which a server asks something.
+var asking = []string{mcp.MethodCall, methodTaskResult, "prompts/get", "resources/read"}
+
+// subject is what the parameters of a message say it is about.
+type subject struct {
+	ProgressToken json.RawMessage `json:"progressToken"`
+	RequestID     json.RawMessage `json:"requestId"`
+	TaskID        string          `json:"taskId"`
+	Meta          struct {
+		ProgressToken json.RawMessage `json:"progressToken"`
+		Subscription  json.RawMessage `json:"io.modelcontextprotocol/subscriptionId"`
+		Task          struct {
+			ID string `json:"taskId"`
+		} `json:"io.modelcontextprotocol/related-task"`
+	} `json:"_meta"`
+}
+
+// subjectOf reads what it can: what a member of another type hides, is not there.
+func subjectOf(params json.RawMessage) subject {
+	var s subject
+	if len(params) > 0 && exact.Unmarshal(params, &s) != nil {
+		return subject{}
+	}
+	return s
+}
+
+// conn is one open channel.
+type conn struct {
+	servers *Servers
+	key     Key
+	id      string // of its session
+	channel Channel
+
+	mu          sync.Mutex
+	calls       map[string]*call // under way, by id
+	listeners   []*call
+	err         error           // why nothing more comes
+	answer      json.RawMessage // of a shared channel: the result of initialize
+	initialized bool            // of a shared channel: the server knows that its client is
+}
+
+// receive hands on what comes, until nothing more does.
+func (c *conn) receive() {
+	for {
+		message, err := c.channel.Receive()
+		if err != nil {
+			c.end(err)
+			return
+		}
+		env, ok := mcp.Skim(message)
+		switch {
+		case !ok || env.Version != "2.0":
+			c.channel.Note(message)
+		case env.Method == "":
+			c.replied(env, message)
+		case len(env.ID) > 0:
+			c.asks(env, message)
+		default:
+			c.notifies(env, message)
+		}
+	}
+}
+
+// end ends everything that waits for the channel.
+func (c *conn) end(err error) {
+	c.servers.forget(c)
+	c.mu.Lock()
+	c.err = err
+	for _, one := range c.calls {
+		one.fail(err)
+	}
+	for _, one := range c.listeners {
+		one.fail(err)
+	}
+	c.mu.Unlock()
+}
+
+// replied gives a reply to its request. One without an id is for the only one, if it is.
+func (c *conn) replied(env mcp.Envelope, message []byte) {
+	c.mu.Lock()
+	one := c.calls[string(env.ID)]
+	if one == nil && (len(env.ID) == 0 || string(env.ID) == "null") && len(c.calls) == 1 {
+		one = slices.Collect(maps.Values(c.calls))[0]
+	}
+	c.mu.Unlock()
+	if one != nil {
+		one.put(message, true)
+	}
+}
+
+// asks hands on what the server asks, or refuses it.
+func (c *conn) asks(env mcp.Envelope, message []byte) {
+	ctx := context.Background()
+	if env.Method == mcp.MethodPing {
+		_ = c.channel.Send(ctx, []byte(`{"jsonrpc":"2.0","id":`+string(env.ID)+`,"result":{}}`))
+		return
+	}
+	c.mu.Lock()
+	var to *call
+	if !c.key.Shared {
+		to = c.only(subjectOf(env.Params).Meta.Task.ID)
+		if to == nil && len(c.listeners) > 0 {
+			to = c.listeners[0]
+		}
+	}
+	c.mu.Unlock()
+	if to == nil {
+		_ = c.channel.Send(ctx, failure(env.ID, codeInternal, "nobody can be asked: no request, or more than one, is under way, or all callers share this server"))
+		return
+	}
+	to.put(message, false)
+}
+
+// only is the one request in the middle of which the server asks, or whose log it writes:
+// that about the task, if there is one.
+func (c *conn) only(task string) *call {
+	var found *call
+	for _, one := range c.calls {
+		switch {
+		case !one.mayAsk:
+		case task != "" && one.task == task:
+			return one
+		case found != nil:
+			return nil
+		default:
+			found = one
+		}
+	}
+	return found
+}
+
+// notifies hands on what the server says without being asked.
+func (c *conn) notifies(env mcp.Envelope, message []byte) {
+	about := subjectOf(env.Params)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if id := about.Meta.Subscription; len(id) > 0 {
+		if one := c.calls[string(id)]; one != nil {
+			one.put(message, false)
+		}
+		return
+	}
+	switch env.Method {
+	case noticeProgress:
+		if one := c.watches(string(about.ProgressToken)); one != nil {
+			one.put(message, false)
+		}
+		return
+	case noticeMessage, noticeCancelled:
+		if c.key.Shared {
+			return
+		}
+		if one := c.only(""); one != nil {
+			one.put(message, false)
+			return
+		}
+	case noticeUpdated:
+		if c.key.Shared {
+			return
+		}
+	}
+	for i, one := range c.listeners {
+		if i == 0 || c.key.Shared {
+			one.put(message, false)
+		}
+	}
+}
+
+// watches is the request that wants progress under a token.
+func (c *conn) watches(token string) *call {
+	var found *call
+	for _, one := range c.calls {
+		if token == "" || one.token != token {
+			continue
+		}
+		if found != nil {
+			return nil
+		}
+		found = one
+	}
+	return found
+}
+
+// request sends a request and gives the response to it.
+func (c *conn) request(ctx context.Context, env mcp.Envelope, body []byte) (*http.Response, error) {
+	if c.key.Shared && env.Method == methodSubscribe {
+		body := failure(env.ID, codeMethodNotFound, "all callers share this server: nobody can subscribe")
+		return response(http.StatusOK, http.Header{"Content-Type": {"application/json"}}, newBytes(body), len(body)), nil
+	}
+	about := subjectOf(env.Params)
+	one := newCall(c, string(env.ID), env.Method)
+	one.token, one.task, one.mayAsk = string(about.Meta.ProgressToken), about.TaskID, slices.Contains(asking, env.Method)
+	if err := c.join(one); err != nil {
+		return nil, err
+	}
+	if err := c.channel.Send(ctx, body); err != nil {
+		one.release() //nolint:contextcheck // the end of a call is told whatever became of its caller
+		return nil, err
+	}
+	return one.respond(ctx, http.Header{})
+}
+
+// join counts a call among those under way; errGone: the channel is over, and took nothing.
+func (c *conn) join(one *call) error {
+	if !c.channel.Use() {
+		return errGone
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.err != nil:
+		c.channel.Rest()
+		return errGone
+	case one.id == "":
+		c.listeners = append(c.listeners, one)
+	case c.calls[one.id] != nil:
+		c.channel.Rest()
+		return errTwice
+	default:
+		c.calls[one.id] = one
+	}
+	return nil
+}
+
+// leave ends a call. What has no reply yet is canceled, unless the server was told so.
+func (c *conn) leave(one *call) {
+	one.mu.Lock()
+	replied := one.err != nil
+	one.mu.Unlock()
+	c.mu.Lock()
+	if one.id == "" {
+		c.listeners = slices.DeleteFunc(c.listeners, func(other *call) bool { return other == one })
+	} else {
+		delete(c.calls, one.id)
+	}
+	tell := one.id != "" && !replied && !one.canceled && c.err == nil && one.method != mcp.MethodInitialize
+	c.mu.Unlock()
+	one.fail(context.Canceled)
+	if tell {
+		_ = c.channel.Send(context.Background(), []byte(`{"jsonrpc":"2.0","method":"`+noticeCancelled+`","params":{"requestId":`+one.id+`}}`))
+	}
+	c.channel.Rest()
+}
+
+// tell sends what has no reply.
+func (c *conn) tell(ctx context.Context, env mcp.Envelope, body []byte) error {
+	c.mu.Lock()
+	drop := false
+	switch env.Method {
+	case noticeCancelled:
+		if one := c.calls[string(subjectOf(env.Params).RequestID)]; one != nil {
+			one.canceled = true
+		}
+	case noticeInitialized:
+		drop = c.key.Shared && c.initialized
+		c.initialized = true
+	}
+	c.mu.Unlock()
+	if drop {
+		return nil
+	}
+	return c.channel.Send(ctx, body)
+}
+
+// listen is the response to the request for a stream of its own.
+func (c *conn) listen(ctx context.Context) (*http.Response, error) {
+	if c == nil {
+		return gone(), nil
+	}
+	c.mu.Lock()
+	taken := len(c.listeners) > 0 && !c.key.Shared
+	c.mu.Unlock()
+	if taken {
+		return response(http.StatusConflict, http.Header{}, http.NoBody, 0), nil
+	}
+	one := newCall(c, "", "")
+	if err := c.join(one); err != nil {
+		return gone(), nil //nolint:nilerr // as what comes after it
+	}
+	return one.stream(ctx, http.Header{}, nil), nil
+}

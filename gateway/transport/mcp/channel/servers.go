@@ -1,0 +1,321 @@
+package channel
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"sync"
+
+	exact "github.com/go-json-experiment/json"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/translators/mcp"
+)
+
+// The fields of a session, as Streamable HTTP has them.
+const (
+	headerSession = "Mcp-Session-Id"
+	headerVersion = "Mcp-Protocol-Version"
+)
+
+// Channel is a way to one server and back. Send and Use may be called by several at once,
+// Receive by one, which calls it until it fails.
+type Channel interface {
+	// Send sends one message.
+	Send(ctx context.Context, message []byte) error
+	// Receive waits for the next message. After an error there is nothing more to come.
+	Receive() ([]byte, error)
+	// Note takes what the server sent and what is no message.
+	Note(text []byte)
+	// Close has the channel ended, without waiting: Receive then fails.
+	Close()
+	Busy
+}
+
+// Busy counts what a channel is used for.
+type Busy interface {
+	// Use counts one more use; false: the channel is about to end.
+	Use() bool
+	// Rest ends one use.
+	Rest()
+}
+
+// Open opens a channel, which is in use.
+type Open func(ctx context.Context) (Channel, error)
+
+// Key says whose channel it is. Agent and URL are the server's.
+type Key struct {
+	Agent, URL string
+	Caller     ect.Identity // whose work is done there; of a shared one empty
+	Shared     bool         // all callers use one
+}
+
+var (
+	errTwice = errors.New("a request of this id is under way")
+	errGone  = errors.New("the channel is over")
+	errEmpty = errors.New("a request without a message")
+)
+
+// Servers are the open channels. The zero value is ready; it is safe for concurrent use.
+type Servers struct {
+	mu       sync.Mutex
+	sessions map[string]*conn // by id
+	places   map[Key]*place   // of channels that a key finds: shared ones, and those of revisions without sessions
+	work     sync.WaitGroup
+}
+
+// place is where a channel is found by its key. Whoever has the turn may open one.
+type place struct {
+	turn  chan struct{}
+	conn  *conn
+	users int
+}
+
+// Do answers one request of Streamable HTTP. The caller closes the response's body.
+func (s *Servers) Do(request *http.Request, key Key, open Open) (*http.Response, error) {
+	ctx, id := request.Context(), request.Header.Get(headerSession)
+	switch request.Method {
+	case http.MethodDelete:
+		if c := s.find(key, id); c != nil && !key.Shared {
+			c.channel.Close()
+		}
+		return response(http.StatusNoContent, http.Header{}, http.NoBody, 0), nil
+	case http.MethodGet:
+		return s.find(key, id).listen(ctx)
+	}
+	body, err := io.ReadAll(request.Body)
+	if err != nil {
+		return nil, err
+	}
+	env, ok := mcp.Skim(body)
+	switch {
+	case !ok:
+		return nil, errEmpty
+	case env.Method == mcp.MethodInitialize:
+		return s.initialize(ctx, key, env, body, open)
+	case id == "" && request.Header.Get(headerVersion) == mcp.Modern:
+		return s.sessionless(ctx, key, env, body, open)
+	}
+	return s.find(key, id).do(ctx, env, body)
+}
+
+func gone() *http.Response { return response(http.StatusNotFound, http.Header{}, http.NoBody, 0) }
+
+// do sends a message of any kind.
+func (c *conn) do(ctx context.Context, env mcp.Envelope, body []byte) (*http.Response, error) {
+	if c == nil {
+		return gone(), nil
+	}
+	if env.Method != "" && len(env.ID) > 0 {
+		answer, err := c.request(ctx, env, body)
+		if errors.Is(err, errGone) {
+			return gone(), nil
+		}
+		return answer, err
+	}
+	if err := c.tell(ctx, env, body); err != nil {
+		return nil, err
+	}
+	return response(http.StatusAccepted, http.Header{}, http.NoBody, 0), nil
+}
+
+// find is the channel of a session that belongs to the key; nil: there is none.
+func (s *Servers) find(key Key, id string) *conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c := s.sessions[id]; c != nil && c.key == key {
+		return c
+	}
+	return nil
+}
+
+// begin opens a channel.
+func (s *Servers) begin(ctx context.Context, key Key, open Open) (*conn, error) {
+	channel, err := open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c := &conn{servers: s, key: key, id: rand.Text(), channel: channel, calls: map[string]*call{}}
+	s.mu.Lock()
+	if s.sessions == nil {
+		s.sessions = map[string]*conn{}
+	}
+	s.sessions[c.id] = c
+	s.mu.Unlock()
+	s.work.Go(c.receive)
+	return c, nil
+}
+
+// forget takes a channel out that is over.
+func (s *Servers) forget(c *conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.sessions, c.id)
+	if at := s.places[c.key]; at != nil && at.conn == c {
+		if at.conn = nil; at.users == 0 {
+			delete(s.places, c.key)
+		}
+	}
+}
+
+// initialize begins a session on a channel of its own, or on the one that callers share.
+func (s *Servers) initialize(ctx context.Context, key Key, env mcp.Envelope, body []byte, open Open) (*http.Response, error) {
+	if key.Shared {
+		return s.share(ctx, key, env, open)
+	}
+	c, err := s.begin(ctx, key, open)
+	if err != nil {
+		return nil, err
+	}
+	defer c.channel.Rest()
+	answer, err := c.request(ctx, env, body)
+	if err != nil {
+		c.channel.Close()
+		return nil, err
+	}
+	answer.Header.Set(headerSession, c.id)
+	if answer.ContentLength < 0 {
+		return answer, nil // a stream, which the server begins for nothing that it refuses
+	}
+	text, _ := io.ReadAll(answer.Body)
+	if reply, _ := mcp.Skim(text); reply.Result == nil {
+		c.channel.Close() // there is no session
+	}
+	answer.Body = newBytes(text)
+	return answer, nil
+}
+
+// share begins a session on the channel that callers share. The first one begins it in
+// truth; the others get the same answer.
+func (s *Servers) share(ctx context.Context, key Key, env mcp.Envelope, open Open) (*http.Response, error) {
+	c, done, err := s.at(ctx, key, open)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	if c.answer == nil {
+		if c.answer, err = c.first(ctx, env); err != nil {
+			c.channel.Close()
+			return nil, err
+		}
+	}
+	again := bytes.Join([][]byte{[]byte(`{"jsonrpc":"2.0","id":`), env.ID, []byte(`,"result":`), c.answer, []byte(`}`)}, nil)
+	header := http.Header{"Content-Type": {"application/json"}, headerSession: {c.id}}
+	return response(http.StatusOK, header, newBytes(again), len(again)), nil
+}
+
+// first sends the initialize of a shared channel, whose client can be asked nothing, and
+// gives its result.
+func (c *conn) first(ctx context.Context, env mcp.Envelope) (json.RawMessage, error) {
+	params := map[string]json.RawMessage{}
+	if err := exact.Unmarshal(env.Params, &params); err != nil {
+		return nil, err
+	}
+	params["capabilities"] = json.RawMessage(`{}`)
+	written, err := exact.Marshal(params, exact.Deterministic(true))
+	if err != nil {
+		return nil, err
+	}
+	body := bytes.Join([][]byte{[]byte(`{"jsonrpc":"2.0","id":`), env.ID, []byte(`,"method":"` + mcp.MethodInitialize + `","params":`), written, []byte(`}`)}, nil)
+	one := newCall(c, string(env.ID), env.Method)
+	if err := c.join(one); err != nil {
+		return nil, err
+	}
+	defer one.release() //nolint:contextcheck // the same
+	if err := c.channel.Send(ctx, body); err != nil {
+		return nil, err
+	}
+	for {
+		message, last, err := one.next(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if !last {
+			continue
+		}
+		answer, _ := mcp.Skim(message)
+		if answer.Result == nil {
+			return nil, errors.New("it refused to begin a session")
+		}
+		return bytes.Clone(answer.Result), nil
+	}
+}
+
+// sessionless sends a message of a revision without sessions, on the one channel that a
+// caller has for that, or that all share.
+func (s *Servers) sessionless(ctx context.Context, key Key, env mcp.Envelope, body []byte, open Open) (*http.Response, error) {
+	c, done, err := s.at(ctx, key, open)
+	if err != nil {
+		return nil, err
+	}
+	done()
+	return c.do(ctx, env, body)
+}
+
+// at is the channel that a key finds, opened if there is none; done gives the turn back,
+// and the use of a channel that was opened.
+func (s *Servers) at(ctx context.Context, key Key, open Open) (c *conn, done func(), err error) {
+	s.mu.Lock()
+	if s.places == nil {
+		s.places = map[Key]*place{}
+	}
+	at := s.places[key]
+	if at == nil {
+		at = &place{turn: make(chan struct{}, 1)}
+		s.places[key] = at
+	}
+	at.users++
+	s.mu.Unlock()
+	leave := func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if at.users--; at.users == 0 && at.conn == nil {
+			delete(s.places, key)
+		}
+	}
+	select {
+	case at.turn <- struct{}{}:
+	case <-ctx.Done():
+		leave()
+		return nil, nil, ctx.Err()
+	}
+	done = func() { <-at.turn; leave() }
+	s.mu.Lock()
+	c = at.conn
+	s.mu.Unlock()
+	if c != nil {
+		return c, done, nil
+	}
+	if c, err = s.begin(ctx, key, open); err != nil {
+		done()
+		return nil, nil, err
+	}
+	s.mu.Lock()
+	if s.sessions[c.id] == c { // it is not over already
+		at.conn = c
+	}
+	s.mu.Unlock()
+	giveBack := done
+	return c, func() { c.channel.Rest(); giveBack() }, nil
+}
+
+// Close ends all channels and waits for their ends.
+func (s *Servers) Close() {
+	s.mu.Lock()
+	for _, c := range s.sessions {
+		c.channel.Close()
+	}
+	s.mu.Unlock()
+	s.work.Wait()
+}
+
+// response is one of an HTTP server.
+func response(status int, header http.Header, body io.ReadCloser, length int) *http.Response {
+	return &http.Response{StatusCode: status, Header: header, Body: body, ContentLength: int64(length), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}
+}
+
+func newBytes(body []byte) io.ReadCloser { return io.NopCloser(bytes.NewReader(body)) }

@@ -1,0 +1,42 @@
+// Package stdio runs the programs of agents that speak over standard input and output, and
+// is the one place that starts programs. What they say, lines of text, is the matter of the
+// protocol that uses it (package mcp/channel).
+//
+// # How to read it
+//
+//   - program.go: what an operator has run, and its form as the URL of an endpoint
+//   - host.go: the processes that there are, by agent and caller, and their bounds
+//   - process.go: one process: its lines in and out, and its end
+//   - stderr.go: what it writes for people, into the log
+//   - supervise_linux.go: the small process between us and a program
+//
+// # Rules
+//
+// A process belongs to one agent and one caller, unless its operator lets callers share one.
+// It starts when it is needed and ends when it was not used for a while, when its caller has
+// too many, or with us. A caller has a share of the processes: at its limit its own that was
+// used longest ago gives way (package quota), and one in use never does. A program that ends
+// soon after its start, or cannot be started, is not started for the same caller before a
+// wait that doubles from one second to a minute; other callers do not wait for that.
+//
+// The environment is PATH, HOME, USER, LANG, TMPDIR and what the operator names. Lines are
+// bounded by the protocol's limit. A program that takes no line for ten seconds is ended.
+//
+// # What dies with what
+//
+// On Linux a supervisor, which is our own program in another role, stands between us and
+// each program. It is the parent of all that the program leaves behind (a subreaper), ends
+// all of it when the program ends, when we ask for that, or when a pipe to us closes because
+// we are gone, and ends a program that takes more memory or processes than it may: both are
+// looked at twice a second, so a program can have more for a moment. If the supervisor is
+// killed, the program goes with it by the kernel's parent-death signal, and the rest of its
+// process group by us. What then survives is a process that left its group while its
+// supervisor was killed together with us. Elsewhere there is no supervisor: a program ends
+// when its standard input does, as MCP demands, or is killed with its process group.
+//
+// # Alternatives considered
+//
+// A PID namespace would leave nothing behind even then, but needs privileges. Control groups
+// bound memory better, but belong to the operator's service manager. A limit on address
+// space (RLIMIT_AS) refuses Node, which reserves far more than it uses.
+package stdio

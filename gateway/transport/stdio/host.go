@@ -1,0 +1,279 @@
+package stdio
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/policy/quota"
+)
+
+// Defaults of Limits.
+const (
+	DefaultTotal = 32
+	DefaultIdle  = 5 * time.Minute
+)
+
+// Limits bound the processes of a Host.
+type Limits struct {
+	Total     int           // at once; 0: DefaultTotal
+	PerCaller int           // of one caller; 0: a quarter of Total
+	Idle      time.Duration // after which a process that is not used ends; 0: DefaultIdle
+}
+
+// Deps is what a Host needs.
+type Deps struct {
+	Limits Limits
+	// Supervisor is the command, with its first arguments, that calls [Supervise] on Linux;
+	// none: programs run without one.
+	Supervisor []string
+	Logger     *slog.Logger
+	Now        func() time.Time // nil: the real clock
+}
+
+// Owner is whose process it is.
+type Owner struct {
+	Agent  string       // directory name
+	Caller ect.Identity // for whom it works; empty: the gateway itself asks, or all callers share it
+}
+
+// Status is what one process is doing.
+type Status struct {
+	PID       int
+	Owner     Owner
+	Program   string // the first word of the command
+	Started   time.Time
+	Used      time.Time // when its last use began or ended
+	Uses      int       // under way
+	MemoryMiB int       // of it and all that it started, where that can be read
+}
+
+// Host starts programs and ends them. It is safe for concurrent use.
+type Host struct {
+	deps   Deps
+	places *quota.Places
+
+	mu        sync.Mutex
+	closed    bool
+	processes map[*Process]struct{}
+	failures  map[failureKey]failure
+	work      sync.WaitGroup
+}
+
+// failureKey is what waits after a program failed: the same program for the same owner.
+type failureKey struct {
+	owner   Owner
+	program string
+}
+
+type failure struct {
+	times int
+	until time.Time
+	err   error
+}
+
+// A program that ends by itself so soon after its start has failed.
+const (
+	failsWithin = 10 * time.Second
+	firstWait   = time.Second
+	lastWait    = time.Minute
+	maxFailures = 1024 // that are remembered
+)
+
+// WaitError: the program failed before, and is started again later.
+type WaitError struct {
+	After time.Duration
+	Err   error // why it failed
+}
+
+func (e *WaitError) Error() string {
+	return "the program failed and is started again in " + e.After.Round(time.Second).String() + ": " + e.Err.Error()
+}
+
+// Unwrap gives the cause.
+func (e *WaitError) Unwrap() error { return e.Err }
+
+// ErrClosed: the host starts nothing more.
+var ErrClosed = errors.New("stdio: the gateway is stopping")
+
+// NewHost makes a Host without processes.
+func NewHost(deps Deps) (*Host, error) {
+	if deps.Logger == nil {
+		return nil, errors.New("stdio: a host needs a logger")
+	}
+	if deps.Now == nil {
+		deps.Now = time.Now
+	}
+	deps.Limits.Total = cmp.Or(deps.Limits.Total, DefaultTotal)
+	deps.Limits.PerCaller = cmp.Or(deps.Limits.PerCaller, max(1, deps.Limits.Total/4))
+	deps.Limits.Idle = cmp.Or(deps.Limits.Idle, DefaultIdle)
+	places, err := quota.NewPlaces(quota.Config{Resource: "processes", Total: int64(deps.Limits.Total), PerHolder: int64(deps.Limits.PerCaller)})
+	if err != nil {
+		return nil, err
+	}
+	return &Host{deps: deps, places: places, processes: map[*Process]struct{}{}, failures: map[failureKey]failure{}}, nil
+}
+
+// Usage says how many processes there are.
+func (h *Host) Usage() quota.Usage { return h.places.Usage() }
+
+// Start runs a program; the process is in use until [Process.Rest]. maxLine bounds a line that
+// it writes, in bytes. Errors: *quota.ExceededError, *WaitError, ErrClosed, or why the
+// program cannot be started.
+func (h *Host) Start(ctx context.Context, owner Owner, program Program, maxLine int) (*Process, error) {
+	key := failureKey{owner, program.URL()}
+	if err := h.mayStart(key); err != nil {
+		return nil, err
+	}
+	p := &Process{host: h, owner: owner, program: program, maxLine: maxLine, started: h.deps.Now(), ending: make(chan struct{}), done: make(chan struct{})}
+	place, err := h.places.Take(string(owner.Caller), true, p.giveWay)
+	if err != nil {
+		return nil, err
+	}
+	p.uses = &uses{place: place, now: h.deps.Now, count: 1, latest: p.started}
+	if err = h.begin(ctx, p); err != nil {
+		place.Release()
+		if !errors.Is(err, ErrClosed) {
+			h.failed(key, err)
+		}
+		return nil, err
+	}
+	return p, nil
+}
+
+// begin starts the process and what looks after it.
+func (h *Host) begin(ctx context.Context, p *Process) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return ErrClosed
+	}
+	if err := p.start(h.deps.Supervisor, h.deps.Logger); err != nil { //nolint:contextcheck // a process outlives the request that started it
+		return err
+	}
+	h.processes[p] = struct{}{}
+	h.deps.Logger.LogAttrs(ctx, slog.LevelInfo, "program started", p.attrs()...)
+	h.work.Go(func() { h.follow(p) }) //nolint:contextcheck // the same
+	return nil
+}
+
+// follow waits for the end of a process, and ends one that is not used.
+func (h *Host) follow(p *Process) {
+	timer := time.NewTimer(h.deps.Limits.Idle)
+	defer timer.Stop()
+	for running := true; running; {
+		select {
+		case <-p.done:
+			running = false
+		case <-timer.C:
+			if rest := p.idleFor(h.deps.Limits.Idle); rest > 0 {
+				timer.Reset(rest)
+				continue
+			}
+			p.ask(errIdle)
+		case <-p.ending:
+			p.stop()
+		}
+	}
+	wanted, err := p.end()
+	key := failureKey{p.owner, p.program.URL()}
+	switch {
+	case wanted:
+	case h.deps.Now().Sub(p.started) < failsWithin:
+		h.failed(key, err)
+	default:
+		h.recovered(key)
+	}
+	h.mu.Lock()
+	delete(h.processes, p)
+	h.mu.Unlock()
+	p.place.Release()
+	level := slog.LevelInfo
+	if !wanted {
+		level = slog.LevelWarn
+	}
+	h.deps.Logger.LogAttrs(context.Background(), level, "program ended", append(p.attrs(), slog.Any("error", err))...)
+}
+
+// mayStart refuses a program that failed a short while ago.
+func (h *Host) mayStart(key failureKey) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return ErrClosed
+	}
+	if f, ok := h.failures[key]; ok && h.deps.Now().Before(f.until) {
+		return &WaitError{After: f.until.Sub(h.deps.Now()), Err: f.err}
+	}
+	return nil
+}
+
+func (h *Host) failed(key failureKey, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := h.deps.Now()
+	f := h.failures[key]
+	f.err, f.until = err, now.Add(min(lastWait, firstWait<<min(f.times, 10)))
+	f.times++
+	if len(h.failures) >= maxFailures {
+		for other, old := range h.failures {
+			if now.After(old.until.Add(lastWait)) {
+				delete(h.failures, other)
+			}
+		}
+	}
+	if _, known := h.failures[key]; known || len(h.failures) < maxFailures {
+		h.failures[key] = f
+	}
+}
+
+func (h *Host) recovered(key failureKey) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.failures, key)
+}
+
+// List says what there is, the oldest first.
+func (h *Host) List() []Status {
+	h.mu.Lock()
+	all := make([]*Process, 0, len(h.processes))
+	for p := range h.processes {
+		all = append(all, p)
+	}
+	h.mu.Unlock()
+	out := make([]Status, len(all))
+	for i, p := range all {
+		out[i] = p.status()
+	}
+	slices.SortFunc(out, func(a, b Status) int { return cmp.Or(a.Started.Compare(b.Started), a.PID-b.PID) })
+	return out
+}
+
+// Drop ends the processes of an agent whose program is not this one any more; an empty
+// program: all of them.
+func (h *Host) Drop(agent, program string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for p := range h.processes {
+		if p.owner.Agent == agent && p.program.URL() != program {
+			p.ask(errDropped)
+		}
+	}
+}
+
+// Close ends all processes and waits until they are gone.
+func (h *Host) Close() error {
+	h.mu.Lock()
+	h.closed = true
+	for p := range h.processes {
+		p.ask(ErrClosed)
+	}
+	h.mu.Unlock()
+	h.work.Wait()
+	return nil
+}

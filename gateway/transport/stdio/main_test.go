@@ -1,0 +1,93 @@
+package stdio_test
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/aepb/aepb-gateway/gateway/transport/stdio"
+)
+
+// TestMain is also the supervisor, and the programs that the tests run.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 {
+		switch os.Args[1] {
+		case "supervise":
+			os.Exit(stdio.Supervise(os.Args[2:]))
+		case "program":
+			play(os.Args[2:])
+			os.Exit(0)
+		}
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// play is a program that does what its arguments and its lines say.
+func play(arguments []string) {
+	for _, word := range arguments {
+		obey(word)
+	}
+	in := bufio.NewScanner(os.Stdin)
+	in.Buffer(nil, 16<<20)
+	for in.Scan() {
+		obey(in.Text())
+	}
+}
+
+func obey(line string) {
+	word, rest, _ := strings.Cut(line, " ")
+	switch word {
+	case "say":
+		fmt.Fprintln(os.Stdout, rest)
+	case "env":
+		fmt.Fprintln(os.Stdout, strings.Join(os.Environ(), "|"))
+	case "where":
+		dir, _ := os.Getwd()
+		fmt.Fprintln(os.Stdout, dir)
+	case "flood":
+		n, _ := strconv.Atoi(rest)
+		for i := range n {
+			fmt.Fprintln(os.Stderr, "line", i)
+		}
+		fmt.Fprintln(os.Stdout, "flooded")
+	case "long":
+		n, _ := strconv.Atoi(rest)
+		fmt.Fprintln(os.Stdout, strings.Repeat("x", n))
+	case "exit":
+		fmt.Fprintln(os.Stderr, "goodbye")
+		code, _ := strconv.Atoi(rest)
+		os.Exit(code)
+	case "stubborn":
+		signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+		select {}
+	case "fork": // as a daemon does: a child in a session of its own, whose parent is gone
+		cmd := exec.Command(os.Args[0], "program", "stubborn")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+		_ = cmd.Start()
+		fmt.Fprintln(os.Stdout, cmd.Process.Pid)
+	case "eat":
+		n, _ := strconv.Atoi(rest)
+		eaten := make([]byte, n<<20)
+		for i := range eaten {
+			eaten[i] = byte(i)
+		}
+		fmt.Fprintln(os.Stdout, len(eaten), eaten[len(eaten)-1])
+		select {}
+	case "bomb":
+		for range 200 {
+			cmd := exec.Command("sleep", "600")
+			_ = cmd.Start()
+		}
+		select {}
+	case "deaf":
+		select {}
+	}
+}

@@ -1,0 +1,408 @@
+package stdio
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/aepb/aepb-gateway/policy/quota"
+)
+
+// How long a process may take.
+const (
+	takesWithin = 10 * time.Second // to take a line
+	leavesAfter = 2 * time.Second  // to end once its standard input has
+	killedAfter = 2 * time.Second  // to end once its supervisor was told
+)
+
+// Why a process was ended.
+var (
+	errIdle    = errors.New("it was not used for a while")
+	errGiveWay = errors.New("its place was needed")
+	errDropped = errors.New("its agent is not listed any more, or has another program")
+	errLine    = errors.New("it wrote a line that is too long")
+	errDeaf    = errors.New("it took no line for " + takesWithin.String())
+	errUnused  = errors.New("its session has ended")
+	errClosed  = errors.New("it closed its output")
+)
+
+// EndedError: the process has ended, or is being ended.
+type EndedError struct {
+	Err  error  // how it ended, or why it was ended
+	Last string // the last line that it wrote for people; empty: none
+}
+
+func (e *EndedError) Error() string {
+	text := "the program ended: " + e.Err.Error()
+	if e.Last != "" {
+		text += " (it last wrote: " + e.Last + ")"
+	}
+	return text
+}
+
+// Unwrap gives the cause.
+func (e *EndedError) Unwrap() error { return e.Err }
+
+// Process is a running program. Send may be called by several at once, Receive by one.
+type Process struct {
+	host    *Host
+	owner   Owner
+	program Program
+	maxLine int
+	started time.Time
+	*uses
+
+	cmd      *exec.Cmd
+	ends     ends
+	lines    *bufio.Reader // of its output
+	writings *writings
+	ending   chan struct{} // closed when it is to be ended
+	done     chan struct{} // closed when it has ended
+
+	sending sync.Mutex // whoever writes a line
+
+	mu     sync.Mutex
+	reason error // why we end it; nil: we do not
+	err    error // how it ended
+}
+
+// ends are our ends of the pipes to a process.
+type ends struct {
+	input, output *os.File
+	life          *os.File // closed: the supervisor ends everything; nil: there is none
+}
+
+// uses are what a process is used for.
+type uses struct {
+	place *quota.Place
+	now   func() time.Time
+
+	mu     sync.Mutex
+	latest time.Time // when the last one began or ended
+	count  int       // under way
+}
+
+// Use counts one more use, until Rest; false: the process has to end.
+func (u *uses) Use() bool {
+	u.add(1)
+	if u.place.Use() {
+		return true
+	}
+	u.Rest()
+	return false
+}
+
+// Rest ends one use.
+func (u *uses) Rest() {
+	u.add(-1)
+	u.place.Rest()
+}
+
+func (u *uses) add(n int) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.count += n
+	u.latest = u.now()
+}
+
+// idleFor is how long the process can still rest before it has to end.
+func (u *uses) idleFor(most time.Duration) time.Duration {
+	count, latest := u.underWay()
+	if count > 0 {
+		return most
+	}
+	return most - u.now().Sub(latest)
+}
+
+func (u *uses) underWay() (count int, latest time.Time) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.count, u.latest
+}
+
+func (p *Process) attrs() []slog.Attr {
+	return []slog.Attr{
+		slog.String("agent", p.owner.Agent), slog.String("caller", string(p.owner.Caller)),
+		slog.String("program", filepath.Base(p.program.Command[0])), slog.Int("pid", p.cmd.Process.Pid),
+	}
+}
+
+// start runs the program.
+func (p *Process) start(supervisor []string, logger *slog.Logger) error {
+	environment, err := p.environment()
+	if err != nil {
+		return err
+	}
+	var pipes pipes
+	defer pipes.closeTheirs()
+	input, output, writings := pipes.make(), pipes.make(), pipes.make()
+	if pipes.err != nil {
+		return pipes.err
+	}
+	command, err := p.program.command()
+	if err != nil {
+		return err
+	}
+	var ended *os.File
+	p.cmd = &exec.Cmd{Env: environment, Dir: p.program.Dir, Stdin: input.r, Stdout: output.w, Stderr: writings.w}
+	if supervises && len(supervisor) > 0 {
+		life, report := pipes.make(), pipes.make()
+		if pipes.err != nil {
+			return pipes.err
+		}
+		p.cmd.ExtraFiles = []*os.File{life.r, report.w} // descriptors 3 and 4
+		command = append(append(slices.Clone(supervisor), strconv.FormatInt(p.program.memory(), 10)), command...)
+		p.ends.life, ended = life.w, report.r
+		pipes.theirs(life.r, report.w)
+	}
+	pipes.theirs(input.r, output.w, writings.w)
+	p.cmd.Path, p.cmd.Args = command[0], command
+	ownGroup(p.cmd)
+	if err := p.cmd.Start(); err != nil {
+		pipes.closeOurs()
+		return fmt.Errorf("the program cannot be started: %w", err)
+	}
+	p.ends.input, p.ends.output, p.lines = input.w, output.r, bufio.NewReaderSize(output.r, 4<<10)
+	p.writings = newWritings(logger.With(slog.String("agent", p.owner.Agent), slog.Int("pid", p.cmd.Process.Pid)), p.host.deps.Now)
+	p.host.work.Go(func() { p.wait(writings.r, ended) })
+	return nil
+}
+
+// environment is what the program gets: little, so that no secret of ours is in it.
+func (p *Process) environment() ([]string, error) {
+	var out []string
+	for _, name := range []string{"PATH", "HOME", "USER", "LANG", "TMPDIR"} {
+		if value, ok := os.LookupEnv(name); ok {
+			out = append(out, name+"="+value)
+		}
+	}
+	for name, value := range p.program.Env {
+		out = append(out, name+"="+value)
+	}
+	for name, file := range p.program.EnvFiles {
+		value, err := os.ReadFile(file)
+		if err != nil {
+			return nil, fmt.Errorf("the value of %s cannot be read: %w", name, err)
+		}
+		out = append(out, name+"="+strings.TrimRight(string(value), "\r\n"))
+	}
+	return out, nil
+}
+
+// wait sees the process to its end.
+func (p *Process) wait(writings, report *os.File) {
+	var reading sync.WaitGroup
+	reading.Go(func() { p.writings.read(context.Background(), writings) })
+	err := p.cmd.Wait()
+	text := make([]byte, maxReport)
+	n := 0
+	if report != nil {
+		n, _ = io.ReadFull(report, text)
+		_ = report.Close()
+	}
+	if n > 0 {
+		err = errors.New(string(text[:n]))
+	} else {
+		killGroup(p.cmd) // what no supervisor lived to end
+	}
+	_ = p.ends.output.SetReadDeadline(time.Now().Add(time.Second)) // all that was written is in the pipe
+	_ = writings.SetReadDeadline(time.Now().Add(time.Second))
+	reading.Wait()
+	_ = writings.Close()
+	p.mu.Lock()
+	if p.err = err; err == nil {
+		p.err = errors.New("it ended by itself")
+	}
+	p.mu.Unlock()
+	_ = p.ends.input.Close()
+	if p.ends.life != nil {
+		_ = p.ends.life.Close()
+	}
+	close(p.done)
+}
+
+// Send writes one message as a line. Line breaks in it become blanks: in JSON they mean the
+// same outside of texts, and inside there are none. Errors: *EndedError, or the context's.
+func (p *Process) Send(ctx context.Context, message []byte) error {
+	line := make([]byte, 0, len(message)+1)
+	for _, c := range message {
+		if c == '\n' || c == '\r' {
+			c = ' '
+		}
+		line = append(line, c)
+	}
+	line = append(line, '\n')
+	p.sending.Lock()
+	defer p.sending.Unlock()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	_ = p.ends.input.SetWriteDeadline(time.Now().Add(takesWithin))
+	_, err := p.ends.input.Write(line)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		p.ask(errDeaf) // half a line may be written: nothing more can be said
+		return &EndedError{Err: errDeaf, Last: p.writings.lastLine()}
+	}
+	return p.Err()
+}
+
+// Receive waits for the next line that is not blank. Its error is an *EndedError, and the last
+// thing that it says: whoever starts a process reads it to there.
+func (p *Process) Receive() ([]byte, error) {
+	for {
+		var line []byte
+		for {
+			part, err := p.lines.ReadSlice('\n')
+			if line = append(line, part...); len(line) > p.maxLine {
+				p.ask(errLine)
+				_ = p.ends.output.Close()
+				return nil, &EndedError{Err: errLine, Last: p.writings.lastLine()}
+			}
+			if err == nil {
+				break
+			}
+			if !errors.Is(err, bufio.ErrBufferFull) {
+				if !p.endsWithin(leavesAfter) {
+					p.ask(errClosed)
+				}
+				<-p.done
+				_ = p.ends.output.Close()
+				return nil, p.Err()
+			}
+		}
+		if text := strings.TrimSpace(string(line)); text != "" {
+			return line[:len(line)-1], nil
+		}
+	}
+}
+
+// Note logs a line of its output that is no message, within the bounds of what it writes for
+// people.
+func (p *Process) Note(line []byte) {
+	p.writings.say(context.Background(), "program wrote something else than a message", line)
+}
+
+// Err says why nothing more comes of it.
+func (p *Process) Err() error {
+	_, err := p.end()
+	return &EndedError{Err: err, Last: p.writings.lastLine()}
+}
+
+// end says how it ended, and whether we wanted that.
+func (p *Process) end() (wanted bool, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.reason != nil {
+		return true, p.reason
+	}
+	if p.err != nil {
+		return false, p.err
+	}
+	return false, errors.New("it takes nothing more")
+}
+
+func (p *Process) status() Status {
+	count, latest := p.underWay()
+	return Status{
+		PID: p.cmd.Process.Pid, Owner: p.owner, Program: filepath.Base(p.program.Command[0]), Started: p.started,
+		Used: latest, Uses: count, MemoryMiB: int(memoryOf(p.cmd.Process.Pid) >> 20),
+	}
+}
+
+// giveWay ends a process whose place another takes.
+func (p *Process) giveWay() { p.ask(errGiveWay) }
+
+// Close ends the process because its session is over. It does not wait.
+func (p *Process) Close() { p.ask(errUnused) }
+
+// ask has the process ended, for the first reason that is given.
+func (p *Process) ask(why error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.reason == nil && p.err == nil {
+		p.reason = why
+		close(p.ending)
+	}
+}
+
+// stop ends a process: by the end of its standard input, by its supervisor, by force.
+func (p *Process) stop() {
+	_ = p.ends.input.Close()
+	if p.endsWithin(leavesAfter) {
+		return
+	}
+	if p.ends.life != nil {
+		_ = p.ends.life.Close()
+	} else {
+		terminateGroup(p.cmd)
+	}
+	if !p.endsWithin(killedAfter) {
+		killGroup(p.cmd)
+	}
+	<-p.done
+}
+
+func (p *Process) endsWithin(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-p.done:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+// maxReport bounds what a supervisor says about an end, in bytes.
+const maxReport = 1 << 10
+
+// pipes makes pipes and gives back what is not needed.
+type pipes struct {
+	err        error
+	all, given []*os.File
+}
+
+type pipe struct{ r, w *os.File }
+
+func (p *pipes) make() pipe {
+	if p.err != nil {
+		return pipe{}
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		p.closeOurs()
+		p.err = err
+		return pipe{}
+	}
+	p.all = append(p.all, r, w)
+	return pipe{r, w}
+}
+
+// theirs are the ends that the program gets.
+func (p *pipes) theirs(ends ...*os.File) { p.given = append(p.given, ends...) }
+
+func (p *pipes) closeTheirs() {
+	for _, end := range p.given {
+		_ = end.Close()
+	}
+}
+
+func (p *pipes) closeOurs() {
+	for _, end := range p.all {
+		_ = end.Close()
+	}
+}

@@ -1,0 +1,84 @@
+package stdio
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Bounds of what a program writes for people.
+const (
+	maxLogLine   = 1 << 10 // bytes of a line that are logged
+	logPerSecond = 10
+	logBurst     = 50
+)
+
+// writings logs what a program writes for people, and keeps the last line of it, which often
+// says why the program ended.
+type writings struct {
+	logger *slog.Logger
+	now    func() time.Time
+
+	mu      sync.Mutex
+	last    string
+	dropped int // lines since the last one that was logged
+	tokens  float64
+	at      time.Time // when tokens was right
+}
+
+func newWritings(logger *slog.Logger, now func() time.Time) *writings {
+	return &writings{logger: logger, now: now, tokens: logBurst, at: now()}
+}
+
+// read logs all of a stream, line by line. Of a long line the rest is left out.
+func (w *writings) read(ctx context.Context, from io.Reader) {
+	in := bufio.NewReaderSize(from, maxLogLine)
+	continued := false
+	for {
+		line, err := in.ReadSlice('\n')
+		if !continued {
+			w.say(ctx, "program wrote", line)
+		}
+		continued = errors.Is(err, bufio.ErrBufferFull)
+		if err != nil && !continued {
+			return
+		}
+	}
+}
+
+// say logs one line within the bounds.
+func (w *writings) say(ctx context.Context, message string, line []byte) {
+	text := strings.ToValidUTF8(strings.TrimRight(string(line[:min(len(line), maxLogLine)]), "\r\n"), "\uFFFD")
+	if text == "" {
+		return
+	}
+	w.mu.Lock()
+	w.last = text
+	now := w.now()
+	w.tokens, w.at = min(logBurst, w.tokens+logPerSecond*now.Sub(w.at).Seconds()), now
+	if w.tokens--; w.tokens < 0 {
+		w.tokens++
+		w.dropped++
+		w.mu.Unlock()
+		return
+	}
+	dropped := w.dropped
+	w.dropped = 0
+	w.mu.Unlock()
+	attrs := []slog.Attr{slog.String("line", text)}
+	if dropped > 0 {
+		attrs = append(attrs, slog.Int("lines_left_out", dropped))
+	}
+	w.logger.LogAttrs(ctx, slog.LevelInfo, message, attrs...)
+}
+
+func (w *writings) lastLine() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.last
+}
