@@ -146,7 +146,7 @@ func TestAttack_AnswersForgeTerminalLines(t *testing.T) {
 		"dag":                  {func(w io.Writer) error { return printChain(w, hostileOf[[]tokenView]()) }, 1},
 		"agents add": {func(w io.Writer) error {
 			return printAdded(w, agent{Name: hostile, Description: &admindoc.Summary{Name: hostile, Version: hostile, Capabilities: []string{hostile}}}, hostile, true)
-		}, 5},
+		}, 6},
 		"errors": {func(w io.Writer) error { complain(w, errors.Join(errors.New(hostile), errors.New("also"))); return nil }, 1},
 	} {
 		var out bytes.Buffer
