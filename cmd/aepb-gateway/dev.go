@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -11,19 +12,32 @@ import (
 	"io/fs"
 	"net"
 	"net/netip"
+	"net/url"
 	"os"
+	"path"
 	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/spf13/cobra"
 
+	"github.com/aepb/aepb-gateway/cmd/aepb-gateway/snippets"
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/config"
+	"github.com/aepb/aepb-gateway/gateway/directory/admindoc"
 	"github.com/aepb/aepb-gateway/gateway/httpapi"
 	"github.com/aepb/aepb-gateway/gateway/telemetry"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/gateway/transport/stdio"
+	"github.com/aepb/aepb-gateway/translators/a2a"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/mcp"
 )
 
 // devTrustDomain is the throw-away trust domain of development gateways.
@@ -32,6 +46,7 @@ const devTrustDomain = "aepb.dev"
 type devFlags struct {
 	addr, adminAddr, uacpAddr, dir, config string
 	insecurePublic                         bool
+	first                                  firstAgent
 }
 
 func devCommand() *cobra.Command {
@@ -49,6 +64,11 @@ func devCommand() *cobra.Command {
 	cmd.Flags().StringVar(&flags.uacpAddr, "uacp-addr", "127.0.0.1:0", "µACP listener")
 	cmd.Flags().StringVar(&flags.dir, "dir", ".aepb", "where certificates, keys and state are kept")
 	cmd.Flags().StringVar(&flags.config, "config", "", "extra configuration (YAML)")
+	cmd.Flags().StringVar(&flags.first.command, "stdio", "", "add an agent at once: the command of an MCP server over standard input and output, such as \"npx -y @modelcontextprotocol/server-filesystem .\"")
+	cmd.Flags().StringVar(&flags.first.mcp, "mcp", "", "add an agent at once: the URL of an MCP server")
+	cmd.Flags().StringVar(&flags.first.a2a, "a2a", "", "add an agent at once: the URL of an A2A agent")
+	cmd.Flags().StringVar(&flags.first.name, "name", "", "the name of that agent (default: from its command or URL)")
+	cmd.MarkFlagsMutuallyExclusive("stdio", "mcp", "a2a")
 	cmd.Flags().BoolVar(&flags.insecurePublic, "insecure-public", false, "listen on addresses that other machines reach, although callers need no credentials")
 	return cmd
 }
@@ -118,7 +138,120 @@ func dev(ctx context.Context, flags devFlags, stdout, stderr io.Writer) error {
 	at.announce(stdout, flags.dir)
 	announceGRPC(stdout, s.grpc)
 	service.started(ctx)
-	return service.run(ctx, ports.public, ports.admin)
+	var adding sync.WaitGroup
+	if flags.first.given() {
+		adding.Go(func() {
+			if err := service.add(ctx, flags.first, snippets.Agent{Base: at.Public, CA: shellWord(filepath.Join(flags.dir, "ca.pem"))}, stdout); err != nil {
+				fmt.Fprintln(stderr, "aepb-gateway:", err)
+			}
+		})
+	}
+	err = service.run(ctx, ports.public, ports.admin)
+	adding.Wait()
+	return err
+}
+
+// firstAgent is an agent that dev adds at its start. Like all that are added, it stays.
+type firstAgent struct{ command, mcp, a2a, name string }
+
+func (f firstAgent) given() bool { return f.command != "" || f.mcp != "" || f.a2a != "" }
+
+// document is the agent as an operator would add it.
+func (f firstAgent) document() (admindoc.Agent, error) {
+	e := admindoc.Endpoint{Binding: string(mcp.Binding), URL: f.mcp}
+	switch {
+	case f.command != "":
+		dir, err := os.Getwd()
+		if err != nil {
+			return admindoc.Agent{}, err
+		}
+		e.URL = stdio.Program{Command: words(f.command), Dir: dir}.URL()
+	case f.a2a != "":
+		e = admindoc.Endpoint{Binding: string(a2a.Binding), URL: f.a2a}
+	}
+	return admindoc.Agent{Name: cmp.Or(f.name, f.derived()), Endpoints: []admindoc.Endpoint{e}}, nil
+}
+
+// words takes a command apart. One with quotes or the like is the shell's to read.
+func words(command string) []string {
+	if strings.ContainsAny(command, "\"'\\$`|&;<>()*?[]#~=%!{}\n") {
+		return []string{"sh", "-c", "exec " + command}
+	}
+	return strings.Fields(command)
+}
+
+// derived is a name for the agent: what its command runs, or its host.
+func (f firstAgent) derived() string {
+	name := ""
+	if u, err := url.Parse(cmp.Or(f.mcp, f.a2a)); err == nil {
+		name, _, _ = strings.Cut(u.Hostname(), ".")
+	}
+	for _, word := range strings.Fields(f.command) {
+		program := strings.TrimSuffix(path.Base(filepath.ToSlash(word)), ".exe")
+		if !strings.HasPrefix(word, "-") && !slices.Contains([]string{"npx", "uvx", "uv", "pipx", "run", "node", "python", "python3", "bunx", "deno", "docker", "sh"}, program) {
+			version := regexp.MustCompile(`(@[^/]*|==.*|\.[a-z]+)$`)
+			name = version.ReplaceAllString(program, "")
+			break
+		}
+	}
+	name = strings.Trim(regexp.MustCompile(`[^a-z0-9_.-]+`).ReplaceAllString(strings.ToLower(name), "-"), "-_.")
+	if _, err := strconv.Atoi(name); name == "" || err == nil || name == "localhost" {
+		return "agent"
+	}
+	return name[:min(len(name), 63)]
+}
+
+// add lists an agent, asks it who it is, and prints how it is called.
+func (out *service) add(ctx context.Context, first firstAgent, snippet snippets.Agent, w io.Writer) error {
+	doc, err := first.document()
+	if err != nil {
+		return err
+	}
+	if err := out.agents.Put(ctx, doc); err != nil {
+		return err
+	}
+	agent, found := out.directory.Find(doc.Name)
+	if !found {
+		return fmt.Errorf("agent %s was removed meanwhile", doc.Name)
+	}
+	description, _, err := out.directory.Describe(ctx, agent, agent.Endpoints[0], "")
+	if err != nil {
+		fmt.Fprintf(w, "added %s, but it cannot be used now: %s\n", doc.Name, causeOf(err))
+		return nil
+	}
+	names := make([]string, len(description.Capabilities))
+	for i, c := range description.Capabilities {
+		names[i] = strconv.Quote(c.ID)
+	}
+	fmt.Fprintf(w, "added %s: %q %q, which offers %d: %s\n", doc.Name, description.Name, description.Version, len(names), strings.Join(names, ", "))
+	snippet.Name, snippet.Skill = doc.Name, "NAME"
+	simplest := slices.SortedStableFunc(slices.Values(description.Capabilities), func(a, b canonical.Capability) int { return demands(a) - demands(b) })
+	if len(simplest) > 0 && plainName(simplest[0].ID) {
+		snippet.Skill = simplest[0].ID
+	}
+	return snippets.Print(w, snippet, first.a2a == "")
+}
+
+// demands counts the arguments that a skill must be given.
+func demands(c canonical.Capability) int {
+	var schema struct{ Required []string }
+	if json.Unmarshal(c.InputSchema, &schema) != nil {
+		return 0
+	}
+	return len(schema.Required)
+}
+
+// plainName: it can stand in a program, and on a terminal, as it is.
+func plainName(name string) bool {
+	return name != "" && strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-/") == ""
+}
+
+// causeOf is an error with what is meant for operators alone.
+func causeOf(err error) string {
+	if unreachable, ok := errors.AsType[*transport.UnreachableError](err); ok && unreachable.Err != nil {
+		return unreachable.Error() + ": " + unreachable.Err.Error()
+	}
+	return err.Error()
 }
 
 // private refuses listeners that other machines reach: dev lets callers in

@@ -42,7 +42,7 @@ func build(t *testing.T, root string) string {
 	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
 		args = append(args, "-race")
 	}
-	cmd := exec.CommandContext(t.Context(), "go", append(args, "./cmd/...")...)
+	cmd := exec.CommandContext(t.Context(), "go", append(args, "./cmd/...", "./test/e2e/toolbox")...)
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)

@@ -47,6 +47,7 @@ func enter(env *testscript.Env, root, bin string) error {
 		return fmt.Errorf("the story runs under a %T", env.T())
 	}
 	env.Setenv("GORACE", "atexit_sleep_ms=0") // a program with the race detector would wait a second
+	env.Setenv("BIN", bin)
 	env.Setenv("PATH", bin+string(os.PathListSeparator)+env.Getenv("PATH"))
 	w := &world{t: t, root: root, bin: bin, agents: map[string]*agent{}}
 	env.Values[worldKey] = w

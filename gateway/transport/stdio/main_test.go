@@ -2,7 +2,9 @@ package stdio_test
 
 import (
 	"bufio"
+	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -22,12 +24,28 @@ func TestMain(m *testing.M) {
 		switch os.Args[1] {
 		case "supervise":
 			os.Exit(stdio.Supervise(os.Args[2:]))
+		case "gateway":
+			holdUntilKilled()
 		case "program":
 			play(os.Args[2:])
 			os.Exit(0)
 		}
 	}
 	goleak.VerifyTestMain(m)
+}
+
+// holdUntilKilled is a gateway that runs one program and says its processes: that of the
+// supervisor, and that of a daemon which the program left behind.
+func holdUntilKilled() {
+	host, _ := stdio.NewHost(stdio.Deps{Supervisor: []string{os.Args[0], "supervise"}, Logger: slog.New(slog.DiscardHandler)})
+	p, err := host.Start(context.Background(), stdio.Owner{Agent: "files"}, stdio.Program{Command: []string{os.Args[0], "program", "fork", "stubborn"}}, 1024)
+	if err != nil {
+		fmt.Fprintln(os.Stdout, err)
+		return
+	}
+	daemon, _ := p.Receive()
+	fmt.Fprintln(os.Stdout, host.List()[0].PID, string(daemon))
+	select {}
 }
 
 // play is a program that does what its arguments and its lines say.

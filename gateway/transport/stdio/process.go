@@ -40,7 +40,7 @@ var (
 // EndedError: the process has ended, or is being ended.
 type EndedError struct {
 	Err  error  // how it ended, or why it was ended
-	Last string // the last line that it wrote for people; empty: none
+	Last string // the last lines that it wrote for people; empty: none
 }
 
 func (e *EndedError) Error() string {
@@ -255,7 +255,7 @@ func (p *Process) Send(ctx context.Context, message []byte) error {
 		return nil
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		p.ask(errDeaf) // half a line may be written: nothing more can be said
-		return &EndedError{Err: errDeaf, Last: p.writings.lastLine()}
+		return &EndedError{Err: errDeaf, Last: p.writings.lines()}
 	}
 	return p.Err()
 }
@@ -270,7 +270,7 @@ func (p *Process) Receive() ([]byte, error) {
 			if line = append(line, part...); len(line) > p.maxLine {
 				p.ask(errLine)
 				_ = p.ends.output.Close()
-				return nil, &EndedError{Err: errLine, Last: p.writings.lastLine()}
+				return nil, &EndedError{Err: errLine, Last: p.writings.lines()}
 			}
 			if err == nil {
 				break
@@ -299,7 +299,7 @@ func (p *Process) Note(line []byte) {
 // Err says why nothing more comes of it.
 func (p *Process) Err() error {
 	_, err := p.end()
-	return &EndedError{Err: err, Last: p.writings.lastLine()}
+	return &EndedError{Err: err, Last: p.writings.lines()}
 }
 
 // end says how it ended, and whether we wanted that.

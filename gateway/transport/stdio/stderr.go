@@ -16,17 +16,18 @@ const (
 	maxLogLine   = 1 << 10 // bytes of a line that are logged
 	logPerSecond = 10
 	logBurst     = 50
+	lastLines    = 4 // that say why it ended
 )
 
-// writings logs what a program writes for people, and keeps the last line of it, which often
-// says why the program ended.
+// writings logs what a program writes for people, and keeps the last lines of it, which often
+// say why the program ended.
 type writings struct {
 	logger *slog.Logger
 	now    func() time.Time
 
 	mu      sync.Mutex
-	last    string
-	dropped int // lines since the last one that was logged
+	last    []string // lines, at most lastLines
+	dropped int      // lines since the last one that was logged
 	tokens  float64
 	at      time.Time // when tokens was right
 }
@@ -58,7 +59,8 @@ func (w *writings) say(ctx context.Context, message string, line []byte) {
 		return
 	}
 	w.mu.Lock()
-	w.last = text
+	w.last = append(w.last, text)
+	w.last = w.last[max(0, len(w.last)-lastLines):]
 	now := w.now()
 	w.tokens, w.at = min(logBurst, w.tokens+logPerSecond*now.Sub(w.at).Seconds()), now
 	if w.tokens--; w.tokens < 0 {
@@ -77,8 +79,9 @@ func (w *writings) say(ctx context.Context, message string, line []byte) {
 	w.logger.LogAttrs(ctx, slog.LevelInfo, message, attrs...)
 }
 
-func (w *writings) lastLine() string {
+// lines are the last ones that it wrote.
+func (w *writings) lines() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.last
+	return strings.Join(w.last, "; ")
 }

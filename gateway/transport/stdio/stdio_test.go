@@ -3,8 +3,10 @@ package stdio_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -375,5 +377,85 @@ func TestHost_CloseEndsAll(t *testing.T) {
 	}
 	if _, err := host.Start(t.Context(), stdio.Owner{}, program(), maxLine); !errors.Is(err, stdio.ErrClosed) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestSupervise_GatewayKilled: nothing outlives a gateway that had no time to end anything.
+func TestSupervise_GatewayKilled(t *testing.T) {
+	t.Parallel()
+	gateway := exec.CommandContext(t.Context(), os.Args[0], "gateway")
+	out, err := gateway.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := gateway.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var supervisor, daemon int
+	if _, err := fmt.Fscan(out, &supervisor, &daemon); err != nil || !runs(supervisor) || !runs(daemon) {
+		t.Fatalf("%d %d %v", supervisor, daemon, err)
+	}
+	_ = gateway.Process.Kill()
+	_ = gateway.Wait()
+	wait(t, "the end of both", func() bool { return !runs(supervisor) && !runs(daemon) })
+}
+
+// TestHost_StartsAndKills: whatever ends a process, no process, pipe or file is left of it.
+func TestHost_StartsAndKills(t *testing.T) {
+	host, _ := newHost(t, stdio.Limits{Total: 8, PerCaller: 8})
+	files := func() int {
+		list, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(list)
+	}
+	round := func(i int) {
+		p, err := host.Start(t.Context(), stdio.Owner{Agent: "files", Caller: ect.Identity(strconv.Itoa(i))}, program(), maxLine)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		switch i % 3 {
+		case 0:
+			p.Close()
+		case 1:
+			_ = p.Send(t.Context(), []byte("exit 0"))
+		default:
+			for _, s := range host.List() {
+				if s.Owner.Caller == ect.Identity(strconv.Itoa(i)) {
+					_ = syscall.Kill(s.PID, syscall.SIGKILL)
+				}
+			}
+		}
+		_ = drain(t, p)
+	}
+	rounds := 30
+	if os.Getenv("AEPB_STARTS") != "" {
+		rounds, _ = strconv.Atoi(os.Getenv("AEPB_STARTS"))
+	}
+	round(0)
+	before := files()
+	var all sync.WaitGroup
+	for worker := range 4 {
+		all.Go(func() {
+			for i := worker; i < rounds; i += 4 {
+				round(i)
+			}
+		})
+	}
+	all.Wait()
+	wait(t, "the end of all", func() bool { return len(host.List()) == 0 })
+	if after := files(); after > before {
+		t.Errorf("%d files are open, %d before", after, before)
+	}
+	children, err := os.ReadFile("/proc/self/task/" + strconv.Itoa(os.Getpid()) + "/children")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for child := range strings.FieldsSeq(string(children)) {
+		if pid, _ := strconv.Atoi(child); runs(pid) {
+			t.Errorf("process %d is left", pid)
+		}
 	}
 }

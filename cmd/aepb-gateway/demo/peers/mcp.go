@@ -120,6 +120,11 @@ func tools() []tool {
 	}
 }
 
+// ServeStdio serves the toolbox over standard input and output until the input ends.
+func ServeStdio(ctx context.Context) error {
+	return toolbox(MCPDeps{}).Run(ctx, &mcp.StdioTransport{})
+}
+
 func toolbox(d MCPDeps) *mcp.Server {
 	s := mcp.NewServer(
 		&mcp.Implementation{Name: "toolbox", Title: "Toolbox", Version: "1.0.0"},

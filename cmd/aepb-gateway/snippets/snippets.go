@@ -1,0 +1,31 @@
+package snippets
+
+import (
+	"embed"
+	"io"
+	"text/template"
+)
+
+//go:embed a2a.txt mcp.txt
+var texts embed.FS
+
+// Agent is the agent that the programs call.
+type Agent struct {
+	Name  string // in the directory
+	Base  string // the gateway's public URL
+	CA    string // file of the CA that the gateway's certificate is from
+	Skill string // one of its skills or tools
+}
+
+// Print writes the programs. A2A says that they are A2A clients; else they are MCP clients.
+func Print(w io.Writer, agent Agent, a2a bool) error {
+	name := "mcp.txt"
+	if a2a {
+		name = "a2a.txt"
+	}
+	t, err := template.ParseFS(texts, name)
+	if err != nil {
+		return err
+	}
+	return t.Execute(w, agent)
+}
