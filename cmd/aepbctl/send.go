@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -46,20 +47,48 @@ func sendCommand(t *target) *cobra.Command {
 	flags.StringVar(&s.text, "text", "", "a text message")
 	flags.StringVar(&s.tool, "tool", "", "the tool or skill to call")
 	flags.StringVar(&s.args, "args", "", "its arguments, a JSON object")
-	cmd.MarkFlagsMutuallyExclusive("text", "tool", "file")
-	cmd.MarkFlagsMutuallyExclusive("args", "text")
-	cmd.MarkFlagsMutuallyExclusive("args", "file")
 	return cmd
 }
 
 // check finds what the flags lack.
 func (s sending) check() error {
-	if s.dest == "" || (s.text == "" && s.tool == "" && s.file == "") {
-		return errors.New("name the agent with --to and the message with --text, --tool or --file")
+	given := 0
+	for _, flag := range []string{s.text, s.tool, s.file} {
+		if flag != "" {
+			given++
+		}
 	}
+	switch {
+	case s.dest == "":
+		return errors.New("name the agent with --to")
+	case given != 1:
+		return errors.New("give one of --text, --tool, --file")
+	case s.args != "" && s.tool == "":
+		return errors.New("--args goes with --tool: give the tool's name too")
+	case s.args != "":
+		return checkObject("--args", s.args)
+	default:
+		return nil
+	}
+}
+
+// checkObject says where text stops being a JSON object. It quotes no more of it than one character.
+func checkObject(flag, text string) error {
 	var object map[string]json.RawMessage
-	if s.args != "" && (json.Unmarshal([]byte(s.args), &object) != nil || object == nil) {
-		return errors.New("--args is a JSON object")
+	err := json.Unmarshal([]byte(text), &object)
+	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
+		what, _, _ := strings.Cut(syntax.Error(), " looking for ")
+		what, _, _ = strings.Cut(what, " after ")
+		return fmt.Errorf("%s must be a JSON object: %s at %d", flag, what, syntax.Offset)
+	}
+	if mistype, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return fmt.Errorf("%s must be a JSON object, not a JSON %s", flag, mistype.Value)
+	}
+	if err == nil && object == nil {
+		err = errors.New("it is null")
+	}
+	if err != nil {
+		return fmt.Errorf("%s must be a JSON object: %w", flag, err)
 	}
 	return nil
 }

@@ -4,15 +4,18 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -116,10 +119,33 @@ func (t *target) call(ctx context.Context, method, url string, header http.Heade
 	}
 	response, err := client.Do(request)
 	if err != nil {
-		return answer{}, err
+		return answer{}, unanswered(request.URL.Host, err)
 	}
 	data, err := io.ReadAll(io.LimitReader(response.Body, maxReply))
 	return answer{response.StatusCode, response.Header, data}, errors.Join(err, response.Body.Close())
+}
+
+// unanswered says in words why the gateway could not be asked, and what to do about it.
+func unanswered(host string, err error) error {
+	_, name := errors.AsType[*net.DNSError](err)
+	_, authority := errors.AsType[*tls.CertificateVerificationError](err)
+	_, plain := errors.AsType[tls.RecordHeaderError](err)
+	hint := ""
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return fmt.Errorf("%s: connection refused: is the gateway running? start it with aepb-gateway dev, or name another with --gateway and --admin", host)
+	case name:
+		return fmt.Errorf("%s: no such host: correct --gateway, --admin or --dir", host)
+	case plain:
+		hint = "the server does not speak TLS: is it a gateway?"
+	case authority:
+		hint = "the server has a certificate that --ca does not vouch for: name the gateway's CA with --ca, or its folder with --dir"
+	case errors.Is(err, context.DeadlineExceeded):
+		hint = "no answer within " + duration(sendTimeout)
+	default:
+		return err
+	}
+	return fmt.Errorf("%s: %s: %w", host, hint, err)
 }
 
 // token is what a development gateway left for its operator, if there is one. It
