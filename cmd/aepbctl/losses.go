@@ -148,8 +148,8 @@ func reportOf(warnings []string) lossReport {
 	return report
 }
 
-// print writes one line per fate: what was kept as an extension, if anything, and what was lost.
-func (r lossReport) print(w io.Writer) error {
+// write writes one line per fate: what was kept as an extension, if anything, and what was lost.
+func (r lossReport) write(w io.Writer) error {
 	if len(r.carried) > 0 {
 		fmt.Fprintln(w, "kept as extension:", inWords(r.carried))
 	}

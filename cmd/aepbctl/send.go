@@ -21,7 +21,10 @@ import (
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
-type sending struct{ from, to, dest, file, text, tool, args string }
+type sending struct {
+	from, to, dest, file, text, tool, args string
+	detail                                 bool // print the messages and tokens, not what they say
+}
 
 // delivery is the answer to one message, with its proof.
 type delivery struct {
@@ -46,6 +49,7 @@ func sendCommand(t *target) *cobra.Command {
 	flags.StringVar(&s.file, "file", "", "a native message; - reads standard input")
 	flags.StringVar(&s.text, "text", "", "a text message")
 	flags.StringVar(&s.tool, "tool", "", "the tool or skill to call")
+	flags.BoolVarP(&s.detail, "verbose", "v", false, "print the reply, losses and tokens as they came")
 	flags.StringVar(&s.args, "args", "", "its arguments, a JSON object")
 	return cmd
 }
@@ -132,32 +136,53 @@ func (t *target) send(cmd *cobra.Command, s sending) error {
 	}
 	d := delivery{Reply: asJSON(got.body), Losses: losses(views), ECTs: views}
 	if got.status != http.StatusOK {
-		return errors.Join(got.refusal(), t.show(cmd, d, func(w io.Writer) error { return printChain(w, views) }))
+		return errors.Join(got.refusal(), t.show(cmd, d, func(w io.Writer) error {
+			if s.detail {
+				return printChain(w, views)
+			}
+			return printProof(w, views, nil, "")
+		}))
 	}
 	wire := translators.Wire{Binding: form.Info().Binding, Version: version, Media: form.Info().Media[0], Body: got.body, Re: canonical.OpInvoke}
-	return errors.Join(t.show(cmd, d, d.print), covers(views, octets(body), octets(got.body)), outcome(form, wire))
+	proof, r := covers(views, octets(body), octets(got.body)), read(form, wire)
+	return errors.Join(t.show(cmd, d, func(w io.Writer) error {
+		if s.detail {
+			return d.print(w)
+		}
+		return errors.Join(r.write(w), reportOf(d.Losses).write(w), printProof(w, views, proof, ", hashes match"))
+	}), proof, r.err)
 }
 
-// outcome is why the agent did not do what it was asked for; nil: it did, or is at work, or asks, or its
-// reply cannot be read here.
-func outcome(form translators.Translator, reply translators.Wire) error {
-	m, err := form.Decode(reply)
-	if err != nil {
-		return nil //nolint:nilerr // it is shown as it came
+// printProof says whether the proof of an exchange holds, and under which workflow it is found.
+func printProof(w io.Writer, views []tokenView, proof error, hashes string) error {
+	workflow := "workflow " + word(views[0].Workflow)
+	if proof == nil {
+		proof = sound(views)
 	}
-	switch body := m.Body.(type) {
-	case *canonical.Error:
-		return fmt.Errorf("the agent refused: %s", line(body.Message))
-	case *canonical.Result:
-		if body.Output != nil && body.Output.Failed {
-			return errors.New("the call failed: the reply says why")
+	if proof != nil {
+		_, err := fmt.Fprintf(w, "proof: NOT VALID: %s (%s)\n", line(proof.Error()), workflow)
+		return err
+	}
+	_, err := fmt.Fprintf(w, "proof: %d %s valid, linked%s (%s)\n", len(views), plural(len(views), "signature"), hashes, workflow)
+	return err
+}
+
+// sound: each token is verified, and each but ours names a parent among them.
+func sound(views []tokenView) error {
+	for i, v := range views {
+		if !v.Verified {
+			return fmt.Errorf("the proof does not hold: %s", v.Problem)
 		}
-		if task := body.Task; task != nil && task.Status.State.Terminal() && task.Status.State != canonical.StateCompleted {
-			return fmt.Errorf("the agent's task is %s: the reply says why", task.Status.State)
+		if i > 0 && !slices.ContainsFunc(views, func(other tokenView) bool { return slices.Contains(v.Parents, other.ID) }) {
+			return fmt.Errorf("record %s is not linked to the others", v.ID)
 		}
 	}
 	return nil
 }
+
+// outcome is why the agent did not do what it was asked for; nil: it did, or is at work, or asks, or its
+// reply cannot be read here.
+func outcome(form translators.Translator, wire translators.Wire) error { return read(form, wire).err }
 
 // covers says whether the proof is good and about this very exchange: a token
 // below ours for what we sent, and one for what came back. The first view is ours.

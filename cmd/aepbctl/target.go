@@ -130,7 +130,7 @@ func unanswered(host string, err error) error {
 	_, name := errors.AsType[*net.DNSError](err)
 	_, authority := errors.AsType[*tls.CertificateVerificationError](err)
 	_, plain := errors.AsType[tls.RecordHeaderError](err)
-	hint := ""
+	var hint string
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return fmt.Errorf("%s: connection refused: is the gateway running? start it with aepb-gateway dev, or name another with --gateway and --admin", host)
