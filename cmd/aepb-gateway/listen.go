@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -47,17 +48,31 @@ type ports struct {
 // open listens wherever there is an address. On an error nothing stays open.
 func open(l config.Listen) (p ports, err error) {
 	for _, one := range []struct {
-		at string
-		to *net.Listener
-	}{{l.Public, &p.public}, {l.Admin, &p.admin}, {l.GRPC, &p.grpc}, {l.Metrics, &p.metrics}, {l.UACP, &p.uacp}} {
+		at, say string // where it is said
+		to      *net.Listener
+	}{
+		{l.Public, "--addr, or listen.public", &p.public},
+		{l.Admin, "--admin-addr, or listen.admin", &p.admin},
+		{l.GRPC, "listen.grpc", &p.grpc},
+		{l.Metrics, "listen.metrics", &p.metrics},
+		{l.UACP, "--uacp-addr, or listen.uacp", &p.uacp},
+	} {
 		if one.at == "" {
 			continue
 		}
 		if *one.to, err = net.Listen("tcp", one.at); err != nil {
-			return ports{}, errors.Join(err, p.close())
+			return ports{}, errors.Join(taken(err, one.at, one.say), p.close())
 		}
 	}
 	return p, nil
+}
+
+// taken says what to do about an address at which something else listens.
+func taken(err error, at, say string) error {
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("%s is in use: give another address with %s, or stop what listens there: %w", at, say, err)
+	}
+	return err
 }
 
 // listenDatagrams opens the socket for µACP in datagrams; nil: nobody wants it.

@@ -136,7 +136,7 @@ func (t *target) send(cmd *cobra.Command, s sending) error {
 	}
 	d := delivery{Reply: asJSON(got.body), Losses: losses(views), ECTs: views}
 	if got.status != http.StatusOK {
-		return errors.Join(got.refusal(), t.show(cmd, d, func(w io.Writer) error {
+		return errors.Join(s.advise(t.explain(cmd.Context(), got, s.dest)), t.show(cmd, d, func(w io.Writer) error {
 			if s.detail {
 				return printChain(w, views)
 			}
@@ -151,6 +151,14 @@ func (t *target) send(cmd *cobra.Command, s sending) error {
 		}
 		return errors.Join(r.write(w), reportOf(d.Losses).write(w), printProof(w, views, proof, ", hashes match"))
 	}), proof, r.err)
+}
+
+// advise says how this program chooses among the tools of an agent.
+func (s sending) advise(refused error) error {
+	if s.text == "" || !strings.Contains(refused.Error(), "this agent has several skills") {
+		return refused
+	}
+	return fmt.Errorf("%w; choose one: aepbctl send --to %s --tool NAME --args '{…}'", refused, word(s.dest))
 }
 
 // printProof says whether the proof of an exchange holds, and under which workflow it is found.

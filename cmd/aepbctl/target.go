@@ -22,6 +22,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/identity"
+	"github.com/aepb/aepb-gateway/translators/spelling"
 )
 
 const (
@@ -188,11 +189,46 @@ func (t *target) operate(ctx context.Context, method, path string, body []byte, 
 
 // refusal turns an error answer into one line.
 func (a answer) refusal() error {
-	var p struct{ Title, Code, Detail string }
+	var p problem
 	if json.Unmarshal(a.body, &p) == nil && p.Code != "" {
 		return fmt.Errorf("%s: %s (HTTP %d)", word(p.Code), line(p.Detail), a.status)
 	}
 	return fmt.Errorf("the gateway answered HTTP %d", a.status)
+}
+
+// problem is why the gateway refused.
+type problem struct{ Title, Code, Detail string }
+
+// explain adds what an operator wants to know about a refusal that concerns an agent: which agents there
+// are, if none has that name. Other refusals, and those of gateways that do not list agents to us, stay.
+func (t *target) explain(ctx context.Context, a answer, name string) error {
+	var p problem
+	unknown := json.Unmarshal(a.body, &p) == nil && (p.Code == "unknown_agent" || p.Code == "no_translation_path" && strings.Contains(p.Detail, "unknown_agent"))
+	if !unknown {
+		return a.refusal()
+	}
+	got, err := t.operate(ctx, http.MethodGet, "/agents", nil, http.StatusOK)
+	var all struct {
+		Agents []struct{ Name string } `json:"agents"`
+	}
+	if err != nil || json.Unmarshal(got.body, &all) != nil {
+		return a.refusal()
+	}
+	const most = 16
+	var names, shown []string
+	for _, agent := range all.Agents {
+		names = append(names, agent.Name)
+	}
+	if shown = names; len(shown) > most {
+		shown = append(shown[:most:most], "…")
+	}
+	there := "; there are none: aepbctl agents add lists one"
+	if nearest := spelling.Nearest(name, names); nearest != "" {
+		there = "; did you mean " + word(nearest) + "? aepbctl agents list shows all"
+	} else if len(names) > 0 {
+		there = "; there are: " + words(shown) + " (aepbctl agents list)"
+	}
+	return fmt.Errorf("%s: no agent %q here%s (HTTP %d)", word(p.Code), name, there, a.status)
 }
 
 // show prints a value as the user asked for it.

@@ -200,6 +200,41 @@ func (p Problem) shown(knows bool) Reason {
 	return p.Reason
 }
 
+// explained is the detail, with why the agent cannot be reached for those who may know it.
+func (p Problem) explained(knows bool) string {
+	if why := p.Reason.words(); knows && why != "" && p.Code == CodeUnreachable {
+		return p.Detail + ": " + why
+	}
+	return p.Detail
+}
+
+// Explain is what an error is to an operator: its detail, and why the agent cannot be reached.
+func Explain(err error) string { return From(err).explained(true) }
+
+// words say a reason of the network, and what to do about it; empty: there is nothing to say.
+func (r Reason) words() string {
+	switch r {
+	case ReasonDNS:
+		return "no such host: correct the host name of its URL"
+	case ReasonRefused:
+		return "connection refused: is it running, at this port?"
+	case ReasonReset:
+		return "it closed the connection before its reply was complete: its own log may say why"
+	case ReasonTLSVersion:
+		return "it does not speak TLS 1.3: is it a server of http and not https?"
+	case ReasonTLSCA:
+		return "certificate of an unknown authority, or not valid now: have it certified by a CA that this gateway trusts"
+	case ReasonTLSName:
+		return "its certificate is for another host name: correct the URL or the certificate"
+	case ReasonSPIFFEID:
+		return "its certificate has another SPIFFE id than the agent is listed with: correct the id"
+	case ReasonTimeout:
+		return "no connection in time: is its host reachable from here?"
+	default:
+		return ""
+	}
+}
+
 // Evident is why an agent failed, as the evidence of a request says it. Its caller
 // reads that, and is not to learn about the agent's network unless it may know.
 func Evident(ctx context.Context, err error) Reason {

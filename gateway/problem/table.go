@@ -72,9 +72,8 @@ var table = rows(
 		return p
 	}),
 	as(func(e *MethodError) Problem {
-		p := of(CodeNotFound, e.Error())
-		p.Status, p.Title, p.Allow = http.StatusMethodNotAllowed, "The method is not allowed", e.Allow
-		p.Native = canonical.CodeInvalidRequest
+		p := of(CodeNotAllowed, e.Error())
+		p.Allow = e.Allow
 		return p
 	}),
 	as(func(e *InProgressError) Problem { return retry(of(CodeInProgress, e.Error()), e.RetryAfter, retrySoon) }),
