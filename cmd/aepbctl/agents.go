@@ -67,7 +67,9 @@ func (t *target) fetch(cmd *cobra.Command, path string, into any) error {
 
 // fetchOf is fetch about one agent.
 func (t *target) fetchOf(cmd *cobra.Command, name, path string, into any) error {
+	stop := progress(cmd, "asking "+name)
 	got, err := t.operate(cmd.Context(), http.MethodGet, path, nil, http.StatusOK)
+	stop()
 	if err != nil {
 		return t.named(cmd.Context(), name, got, err)
 	}

@@ -45,31 +45,31 @@ func readBodies(files []string) ([]body, error) {
 // distrust takes back what was said of the tokens below one that is not verified: that they are signed
 // well does not prove what they come from. A parent that is not among them is another matter.
 func distrust(views []tokenView) {
-	good, children := map[ect.ID]int{}, map[ect.ID][]int{}
+	valid, children := map[ect.ID]int{}, map[ect.ID][]int{}
 	for i, v := range views {
-		good[v.ID] += 0
+		valid[v.ID] += 0
 		if v.Verified {
-			good[v.ID]++
+			valid[v.ID]++
 		}
 		for _, parent := range v.Parents {
 			children[parent] = append(children[parent], i)
 		}
 	}
-	var bad []ect.ID // given, and of none of these tokens is the signature good
-	for id, n := range good {
+	var broken []ect.ID // given, and of none of these tokens is the signature good
+	for id, n := range valid {
 		if n == 0 {
-			bad = append(bad, id)
+			broken = append(broken, id)
 		}
 	}
-	for ; len(bad) > 0; bad = bad[1:] {
-		for _, i := range children[bad[0]] {
+	for ; len(broken) > 0; broken = broken[1:] {
+		for _, i := range children[broken[0]] {
 			v := &views[i]
 			if !v.Verified {
 				continue
 			}
-			v.Verified, v.Problem = false, "the signature is good, but its parent "+string(bad[0])+" is not verified"
-			if good[v.ID]--; good[v.ID] == 0 {
-				bad = append(bad, v.ID)
+			v.Verified, v.Problem = false, "the signature is good, but its parent "+string(broken[0])+" is not verified"
+			if valid[v.ID]--; valid[v.ID] == 0 {
+				broken = append(broken, v.ID)
 			}
 		}
 	}
@@ -121,11 +121,11 @@ func (t *target) showChain(cmd *cobra.Command, c chain) error {
 	if t.output == "json" { // which standard output holds alone
 		to = cmd.ErrOrStderr()
 	}
-	good := printVerdict(to, sorted, c)
+	holds := printVerdict(to, sorted, c)
 	for _, b := range c.bodies {
-		good = printBody(to, sorted, b) && good
+		holds = printBody(to, sorted, b) && holds
 	}
-	if !good {
+	if !holds {
 		return errRefused
 	}
 	return nil
@@ -137,25 +137,25 @@ func printVerdict(w io.Writer, views []tokenView, c chain) bool {
 	for _, v := range views {
 		here[v.ID] = true
 	}
-	bad, missing := 0, 0
+	wrong, missing := 0, 0
 	for i, v := range views {
 		if !v.Verified {
-			bad++
+			wrong++
 		}
 		for _, parent := range v.Parents {
 			if !here[parent] {
-				fmt.Fprintf(w, "INCOMPLETE: record %d (%s) names parent %s, which %s\n", i+1, word(v.ID), word(parent), c.absent())
+				fmt.Fprintf(w, "%s: record %d (%s) names parent %s, which %s\n", bad(w, "INCOMPLETE"), i+1, word(v.ID), word(parent), c.absent())
 				missing++
 			}
 		}
 	}
-	if bad > 0 {
-		fmt.Fprintf(w, "NOT PROVEN: %d of %d %s not verified\n", bad, len(views), plural(len(views), "record"))
+	if wrong > 0 {
+		fmt.Fprintf(w, "%s: %d of %d %s not verified\n", bad(w, "NOT PROVEN"), wrong, len(views), plural(len(views), "record"))
 	}
-	if bad+missing > 0 {
-		return bad == 0 && c.partial
+	if wrong+missing > 0 {
+		return wrong == 0 && c.partial
 	}
-	fmt.Fprintf(w, "complete: %d %s verified%s, and every parent that they name is among them\n", len(views), plural(len(views), "record"), against(c.anchors))
+	fmt.Fprintf(w, "%s: %d %s verified%s, and every parent that they name is among them\n", good(w, "complete"), len(views), plural(len(views), "record"), against(c.anchors))
 	return true
 }
 
@@ -203,7 +203,11 @@ func printBody(w io.Writer, views []tokenView, b body) bool {
 func printRecords(w io.Writer, views []tokenView) error {
 	short := sameDomain(views)
 	for i, v := range views {
-		if _, err := fmt.Fprintf(w, "%d %s\n", i+1, recordLine(v, short)); err != nil {
+		mark, text := good(w, "ok"), recordLine(v, short)
+		if !v.Verified {
+			mark, text = bad(w, "NOT VERIFIED"), strings.TrimPrefix(text+": "+line(v.Problem), ": ")
+		}
+		if _, err := fmt.Fprintf(w, "%d %s %s\n", i+1, mark, text); err != nil {
 			return err
 		}
 	}
@@ -212,7 +216,7 @@ func printRecords(w io.Writer, views []tokenView) error {
 
 func recordLine(v tokenView, name func(string) string) string {
 	if v.ID == "" && v.Issuer == "" {
-		return "NOT VERIFIED: " + line(v.Problem)
+		return "" // what cannot be read at all
 	}
 	var audience []string
 	for _, id := range v.Audience {
@@ -230,10 +234,7 @@ func recordLine(v tokenView, name func(string) string) string {
 	if len(report.dropped) == 0 && (v.Act == ect.ActTranslate || v.Act == ect.ActCPATTranslate) {
 		text += ", lost nothing"
 	}
-	if !v.Verified {
-		return "NOT VERIFIED " + text + ": " + line(v.Problem)
-	}
-	return "ok " + text
+	return text
 }
 
 func codesOf(label string, items []lossItem) string {

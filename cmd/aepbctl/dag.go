@@ -26,6 +26,8 @@ func dagCommand(t *target) *cobra.Command {
 		Short: "Show and verify the graph of a workflow, or of one token and its ancestors",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			stop := progress(cmd, "fetching records of "+args[0])
+			defer stop()
 			tokens, err := t.graph(cmd.Context(), args[0])
 			if err != nil {
 				return err
@@ -38,6 +40,7 @@ func dagCommand(t *target) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			stop()
 			return t.showChain(cmd, chain{views: ordered(views), detail: detail, partial: true, anchors: bundle.Anchors()})
 		},
 	}

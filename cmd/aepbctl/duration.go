@@ -12,6 +12,8 @@ func duration(d time.Duration) string {
 	switch {
 	case d < 0:
 		return "-" + duration(-d)
+	case d == 0:
+		return "0 s"
 	case d < time.Millisecond:
 		return fmt.Sprintf("%d µs", d.Microseconds())
 	case d < time.Second:

@@ -141,7 +141,10 @@ func ectVerify(t *target) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			stop := progress(cmd, fmt.Sprintf("verifying %d tokens", len(tokens)))
+			defer stop()
 			views, err := verify(cmd.Context(), bundle, tokens)
+			stop()
 			if err != nil {
 				return err
 			}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -18,8 +19,9 @@ type reply struct {
 	state     string           // in words, of ours
 	detail    string           // the agent's reason or question, as it came; empty: none
 	questions []canonical.Input
-	task      string // id; empty: the reply is no task that goes on
-	err       error  // why the agent did not do what it was asked for; nil: it did, or is at work, or asks
+	task      string        // id; empty: the reply is no task that goes on
+	took      time.Duration // zero: not said
+	err       error         // why the agent did not do what it was asked for; nil: it did, or is at work, or asks
 }
 
 // read reads a reply. One that is not of the protocol is shown as it came.
@@ -144,6 +146,12 @@ func (r reply) write(w io.Writer) error {
 	state := r.state
 	if r.task != "" {
 		state += " (task " + word(r.task) + ")"
+	}
+	if r.took > 0 {
+		state += " after " + duration(r.took)
+	}
+	if r.err != nil {
+		state = bad(w, state)
 	}
 	if r.detail == "" {
 		fmt.Fprintln(w, "state:", state)

@@ -12,6 +12,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -122,10 +123,14 @@ func (t *target) send(cmd *cobra.Command, s sending) error {
 		query.Set("to", s.to)
 	}
 	header := http.Header{"Content-Type": {form.Info().Media[0]}, ect.HeaderName: {token.Compact()}}
+	began, stop := time.Now(), progress(cmd, "waiting for "+s.dest)
+	defer stop()
 	got, err := t.call(cmd.Context(), http.MethodPost, base+"/aepb/translate?"+query.Encode(), header, body)
 	if err != nil {
 		return err
 	}
+	took := time.Since(began)
+	stop()
 	evidence, err := ect.ParseHeader(got.header.Values(ect.HeaderName), ect.Limits{})
 	if err != nil {
 		return err
@@ -145,6 +150,7 @@ func (t *target) send(cmd *cobra.Command, s sending) error {
 	}
 	wire := translators.Wire{Binding: form.Info().Binding, Version: version, Media: form.Info().Media[0], Body: got.body, Re: canonical.OpInvoke}
 	proof, r := covers(views, octets(body), octets(got.body)), read(form, wire)
+	r.took = took
 	return errors.Join(t.show(cmd, d, func(w io.Writer) error {
 		if s.detail {
 			return d.print(w)
@@ -168,7 +174,7 @@ func printProof(w io.Writer, views []tokenView, proof error, hashes string) erro
 		proof = sound(views)
 	}
 	if proof != nil {
-		_, err := fmt.Fprintf(w, "proof: NOT VALID: %s (%s)\n", line(proof.Error()), workflow)
+		_, err := fmt.Fprintf(w, "proof: %s: %s (%s)\n", bad(w, "NOT VALID"), line(proof.Error()), workflow)
 		return err
 	}
 	_, err := fmt.Fprintf(w, "proof: %d %s valid, linked%s (%s)\n", len(views), plural(len(views), "signature"), hashes, workflow)
