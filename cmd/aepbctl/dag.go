@@ -24,7 +24,9 @@ func dagCommand(t *target) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dag WID|JTI",
 		Short: "Show and verify the graph of a workflow, or of one token and its ancestors",
-		Args:  cobra.ExactArgs(1),
+		Example: "  aepbctl dag 0b39f2a1-6a0c-4a3e-9f0e-3c1a4f6f5d11\n" +
+			"  aepbctl dag 0b39f2a1-6a0c-4a3e-9f0e-3c1a4f6f5d11 -o json | aepbctl ect verify --ca ca.pem",
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			stop := progress(cmd, "fetching records of "+args[0])
 			defer stop()
