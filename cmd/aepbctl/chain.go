@@ -118,7 +118,10 @@ func (t *target) showChain(cmd *cobra.Command, c chain) error {
 		return err
 	}
 	to := cmd.OutOrStdout()
-	if t.output == "json" { // which standard output holds alone
+	switch {
+	case t.output == "json" && c.partial: // each token says whether it is verified
+		to = io.Discard
+	case t.output == "json": // which standard output holds alone
 		to = cmd.ErrOrStderr()
 	}
 	holds := printVerdict(to, sorted, c)

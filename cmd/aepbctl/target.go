@@ -204,7 +204,7 @@ type problem struct{ Title, Code, Detail string }
 func (t *target) explain(ctx context.Context, a answer, name string) error {
 	var p problem
 	unknown := json.Unmarshal(a.body, &p) == nil && (p.Code == "unknown_agent" || p.Code == "no_translation_path" && strings.Contains(p.Detail, "unknown_agent"))
-	if !unknown {
+	if !unknown || t.gateway != "" && t.admin == "" { // whose list in --dir may be another gateway's
 		return a.refusal()
 	}
 	got, err := t.operate(ctx, http.MethodGet, "/agents", nil, http.StatusOK)
