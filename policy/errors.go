@@ -35,7 +35,13 @@ type Denied struct {
 	Constraint Constraint
 }
 
-func (e *Denied) Error() string { return "refused by constraint " + string(e.Constraint) }
+func (e *Denied) Error() string {
+	text := "refused by constraint " + string(e.Constraint)
+	if e.Constraint == ConstraintLoop {
+		text += ": this message has already passed this gateway"
+	}
+	return text
+}
 
 // LevelError: an agent demands evidence of a level that this gateway cannot
 // produce (CPAT, Assurance Level Inheritance).

@@ -47,7 +47,7 @@ func (o Operator) Validate() error {
 	}
 	for _, role := range o.Roles {
 		if !slices.Contains(Roles(), role) {
-			return fmt.Errorf("policy: operator: %q is no role; there are viewer, operator, approver and auditor", role)
+			return fmt.Errorf("policy: operator: %q is no role: use viewer, operator, approver or auditor", role)
 		}
 	}
 	return nil

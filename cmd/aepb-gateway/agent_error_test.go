@@ -29,9 +29,9 @@ func TestMCPCall_ArgumentsThatDoNotFit(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, plan{})
 	cases := map[string]struct{ arguments, says string }{
-		"a required member is missing": {`{}`, "/message: required"},
+		"a required member is missing": {`{}`, `arguments of concierge: missing \"message\"`},
 		"a member of another type":     {`{"message":7}`, "/message: not a string"},
-		"a member that it lacks":       {`{"message":"x","colour":"blue"}`, "nothing else"},
+		"a member that it lacks":       {`{"message":"x","colour":"blue"}`, `arguments of concierge: unknown \"colour\"`},
 		"a broken file":                {`{"message":"x","files":[{"name":"a"}]}`, "a file needs"},
 	}
 	calls := map[string]func(tool, arguments string) letter{
@@ -81,9 +81,11 @@ func TestMCPCallOverSLIM_ArgumentsThatDoNotFit(t *testing.T) {
 		must(t, err)
 		return string(f.Body)
 	}
-	for name, arguments := range map[string]string{"missing": `{}`, "of another type": `{"message":7}`} {
-		got := ask(modernCall("concierge", arguments))
-		if !strings.Contains(got, `"isError":true`) || !strings.Contains(got, "/message: ") || !strings.Contains(got, `"result":{`) {
+	for name, c := range map[string]struct{ arguments, says string }{
+		"missing": {`{}`, `missing \"message\"`}, "of another type": {`{"message":7}`, "/message: not a string"},
+	} {
+		got := ask(modernCall("concierge", c.arguments))
+		if !strings.Contains(got, `"isError":true`) || !strings.Contains(got, c.says) || !strings.Contains(got, `"result":{`) {
 			t.Errorf("a member that is %s: %s", name, got)
 		}
 	}

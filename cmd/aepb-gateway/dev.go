@@ -16,7 +16,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,8 +31,8 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/config"
 	"github.com/aepb/aepb-gateway/gateway/directory/admindoc"
 	"github.com/aepb/aepb-gateway/gateway/httpapi"
+	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/telemetry"
-	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/transport/stdio"
 	"github.com/aepb/aepb-gateway/translators/a2a"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -189,12 +188,19 @@ func (f firstAgent) derived() string {
 	for _, word := range strings.Fields(f.command) {
 		program := strings.TrimSuffix(path.Base(filepath.ToSlash(word)), ".exe")
 		if !strings.HasPrefix(word, "-") && !slices.Contains([]string{"npx", "uvx", "uv", "pipx", "run", "node", "python", "python3", "bunx", "deno", "docker", "sh"}, program) {
-			version := regexp.MustCompile(`(@[^/]*|==.*|\.[a-z]+)$`)
-			name = version.ReplaceAllString(program, "")
+			name, _, _ = strings.Cut(strings.TrimSuffix(program, path.Ext(program)), "==")
+			if base, _, versioned := strings.Cut(path.Base(word), "@"); versioned && base != "" {
+				name = base
+			}
 			break
 		}
 	}
-	name = strings.Trim(regexp.MustCompile(`[^a-z0-9_.-]+`).ReplaceAllString(strings.ToLower(name), "-"), "-_.")
+	name = strings.Trim(strings.Map(func(r rune) rune {
+		if strings.ContainsRune("abcdefghijklmnopqrstuvwxyz0123456789_.-", r) {
+			return r
+		}
+		return '-'
+	}, strings.ToLower(name)), "-_.")
 	if _, err := strconv.Atoi(name); name == "" || err == nil || name == "localhost" {
 		return "agent"
 	}
@@ -216,7 +222,7 @@ func (out *service) add(ctx context.Context, first firstAgent, snippet snippets.
 	}
 	description, _, err := out.directory.Describe(ctx, agent, agent.Endpoints[0], "")
 	if err != nil {
-		fmt.Fprintf(w, "added %s, but it cannot be used now: %s\n", doc.Name, causeOf(err))
+		fmt.Fprintf(w, "added %s, but it cannot be used now: %s\n", doc.Name, problem.Explain(err))
 		return nil
 	}
 	names := make([]string, len(description.Capabilities))
@@ -244,14 +250,6 @@ func demands(c canonical.Capability) int {
 // plainName: it can stand in a program, and on a terminal, as it is.
 func plainName(name string) bool {
 	return name != "" && strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-/") == ""
-}
-
-// causeOf is an error with what is meant for operators alone.
-func causeOf(err error) string {
-	if unreachable, ok := errors.AsType[*transport.UnreachableError](err); ok && unreachable.Err != nil {
-		return unreachable.Error() + ": " + unreachable.Err.Error()
-	}
-	return err.Error()
 }
 
 // private refuses listeners that other machines reach: dev lets callers in

@@ -10,10 +10,12 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/aepb/aepb-gateway/cmd/release"
 	"github.com/aepb/aepb-gateway/ect/identity/credential"
 	"github.com/aepb/aepb-gateway/gateway/config"
 	"github.com/aepb/aepb-gateway/gateway/httpapi"
@@ -46,17 +48,31 @@ type ports struct {
 // open listens wherever there is an address. On an error nothing stays open.
 func open(l config.Listen) (p ports, err error) {
 	for _, one := range []struct {
-		at string
-		to *net.Listener
-	}{{l.Public, &p.public}, {l.Admin, &p.admin}, {l.GRPC, &p.grpc}, {l.Metrics, &p.metrics}, {l.UACP, &p.uacp}} {
+		at, say string // where it is said
+		to      *net.Listener
+	}{
+		{l.Public, "--addr, or listen.public", &p.public},
+		{l.Admin, "--admin-addr, or listen.admin", &p.admin},
+		{l.GRPC, "listen.grpc", &p.grpc},
+		{l.Metrics, "listen.metrics", &p.metrics},
+		{l.UACP, "--uacp-addr, or listen.uacp", &p.uacp},
+	} {
 		if one.at == "" {
 			continue
 		}
 		if *one.to, err = net.Listen("tcp", one.at); err != nil {
-			return ports{}, errors.Join(err, p.close())
+			return ports{}, errors.Join(taken(err, one.at, one.say), p.close())
 		}
 	}
 	return p, nil
+}
+
+// taken says what to do about an address at which something else listens.
+func taken(err error, at, say string) error {
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("%s is in use: give another address with %s, or stop what listens there: %w", at, say, err)
+	}
+	return err
 }
 
 // listenDatagrams opens the socket for µACP in datagrams; nil: nobody wants it.
@@ -180,7 +196,7 @@ func served(err error) error {
 func (out *service) started(ctx context.Context) {
 	s := out.settings
 	out.logger.InfoContext(ctx, "started",
-		slog.String("version", version), slog.String("commit", thisBuild().commit), slog.String("config", s.config.Hash()),
+		slog.String("version", version), slog.String("commit", release.Current().Commit), slog.String("config", s.config.Hash()),
 		slog.String("state", out.backend), slog.String("identity", string(s.svid.ID)), slog.Time("identity_expires", s.svid.Chain[0].NotAfter))
 }
 

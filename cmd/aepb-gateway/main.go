@@ -7,19 +7,17 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"runtime"
-	"runtime/debug"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
+	"github.com/aepb/aepb-gateway/cmd/release"
 	"github.com/aepb/aepb-gateway/gateway/state/redis"
 	"github.com/aepb/aepb-gateway/gateway/transport/stdio"
 )
 
-// version is the gateway's semantic version (AEPB, Versioning). It stands in
-// its capability document and in every ECT that it signs.
-const version = "0.1.0"
+// version stands in the gateway's capability document and in every ECT that it signs.
+const version = release.Version
 
 // Exit codes other than 0.
 const (
@@ -72,7 +70,7 @@ func command(started *bool) *cobra.Command {
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		Version: version,
 	}
-	root.SetVersionTemplate(versionText())
+	root.SetVersionTemplate(release.Text("aepb-gateway"))
 	root.AddCommand(serveCommand(), checkConfigCommand(), devCommand(), demoCommand(), versionCommand())
 	for _, cmd := range root.Commands() {
 		work := cmd.RunE
@@ -90,42 +88,8 @@ func versionCommand() *cobra.Command {
 		Short: "Print the version, the commit and the version of Go",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := io.WriteString(cmd.OutOrStdout(), versionText())
+			_, err := io.WriteString(cmd.OutOrStdout(), release.Text("aepb-gateway"))
 			return err
 		},
 	}
-}
-
-func versionText() string {
-	b := thisBuild()
-	return fmt.Sprintf("aepb-gateway %s\ncommit %s\n%s\n", version, b.commit, b.goVersion)
-}
-
-// build is what a program knows of its making.
-type build struct {
-	commit    string // with -modified if it was not that commit alone; unknown: built without version control
-	goVersion string
-}
-
-func thisBuild() build {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		info = &debug.BuildInfo{GoVersion: runtime.Version()}
-	}
-	return builtFrom(info)
-}
-
-func builtFrom(info *debug.BuildInfo) build {
-	b := build{commit: "unknown", goVersion: info.GoVersion}
-	modified := ""
-	for _, setting := range info.Settings {
-		switch {
-		case setting.Key == "vcs.revision":
-			b.commit = setting.Value
-		case setting.Key == "vcs.modified" && setting.Value == "true":
-			modified = "-modified"
-		}
-	}
-	b.commit += modified
-	return b
 }

@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aepb/aepb-gateway/cmd/release"
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/state"
 	"github.com/aepb/aepb-gateway/gateway/state/bolt"
@@ -58,7 +59,7 @@ func TestMetricsListener_AnswersByAnyNameAndHasNothingElse(t *testing.T) {
 		t.Error("webhooks and documents may be fetched from listen.metrics")
 	}
 	_, page := b.monitor(t, "/metrics", "")
-	if want := fmt.Sprintf("\naepb_build_info{commit=%q,version=%q} 1\n", thisBuild().commit, version); !strings.Contains(page, want) {
+	if want := fmt.Sprintf("\naepb_build_info{commit=%q,version=%q} 1\n", release.Current().Commit, version); !strings.Contains(page, want) {
 		t.Errorf("missing: %s", want)
 	}
 }
@@ -135,7 +136,7 @@ func TestServe_LogsWhatIsInForce(t *testing.T) {
 	if want := fmt.Sprintf("%x", sha256.Sum256(text))[:12]; line.Config != want {
 		t.Errorf("configuration %q, want %q", line.Config, want)
 	}
-	if line.Level != "INFO" || line.Version != version || line.Commit != thisBuild().commit || line.Commit == "" || line.State != "bolt" {
+	if line.Level != "INFO" || line.Version != version || line.Commit != release.Current().Commit || line.Commit == "" || line.State != "bolt" {
 		t.Errorf("got %+v", line)
 	}
 	if line.Identity != string(svid.ID) || !line.Expires.Equal(svid.Chain[0].NotAfter) {
@@ -158,7 +159,7 @@ func TestVersion_SaysTheCommit(t *testing.T) {
 		{stamp(revision, debug.BuildSetting{Key: "vcs.modified", Value: "false"}), "0123456789abcdef"},
 		{stamp(debug.BuildSetting{Key: "vcs.modified", Value: "true"}, revision), "0123456789abcdef-modified"},
 	} {
-		if got := builtFrom(tc.info); got.commit != tc.commit || got.goVersion != "go1.26.5" {
+		if got := release.From(tc.info); got.Commit != tc.commit || got.GoVersion != "go1.26.5" {
 			t.Errorf("got %+v, want %s", got, tc.commit)
 		}
 	}
@@ -168,7 +169,7 @@ func TestVersion_SaysTheCommit(t *testing.T) {
 		cmd.SetArgs(args)
 		cmd.SetOut(&out)
 		must(t, cmd.ExecuteContext(t.Context()))
-		if want := "aepb-gateway " + version + "\ncommit " + thisBuild().commit + "\n" + runtime.Version() + "\n"; out.String() != want {
+		if want := "aepb-gateway " + version + "\ncommit " + release.Current().Commit + "\n" + runtime.Version() + "\n"; out.String() != want {
 			t.Errorf("%s: got %q, want %q", args, out.String(), want)
 		}
 	}

@@ -103,7 +103,7 @@ func TestAdminRefusesDocuments(t *testing.T) {
 	noDocument := bad("no agent document")
 	insecure := bad("must be an https URL")
 	noMethod := func(allow string) want {
-		return want{status: 405, code: "not_found", header: map[string]string{"Allow": allow}}
+		return want{status: 405, code: "method_not_allowed", header: map[string]string{"Allow": allow}}
 	}
 	unknown := want{status: 404, code: "unknown_agent"}
 	refusals(t, b, []refusal{

@@ -50,7 +50,7 @@ func TestA2ADoorRefuses(t *testing.T) {
 	older := func(name string) refusal { // a method of 0.3 in a message that says it is of 1.0
 		return at("method "+name+" in 1.0", letter{
 			body: strings.Replace(addBody(5), "SendMessage", name, 1), header: map[string]string{"A2A-Version": "1.0"},
-		}, late(answering(native(-32009, "A2A 1.0"), `"5"`)))
+		}, late(answering(native(-32009, "method "+name+" is A2A 0.3, but A2A-Version says 1.0"), `"5"`)))
 	}
 	version := func(v string) refusal {
 		return at("A2A-Version "+v, letter{body: addBody(5), header: map[string]string{"A2A-Version": v}}, late(answering(native(-32009, "A2A 1.0"), `"5"`)))
@@ -69,7 +69,8 @@ func TestA2ADoorRefuses(t *testing.T) {
 		version("0.2.5"),
 		version("2.0"),
 		version("latest"),
-		at("A2A-Version 0.3 in the query", letter{at: doorA2A + "?A2A-Version=0.3", body: addBody(5)}, late(native(-32009, ""))),
+		at("A2A-Version 0.3 in the query", letter{at: doorA2A + "?A2A-Version=0.3", body: addBody(5)}, late(native(-32009, "method SendMessage is A2A 1.0, but A2A-Version says 0.3"))),
+		edit("a method of MCP", `"SendMessage"`, `"tools/call"`, with(answering(native(-32601, "this is a method of MCP, which the agent's URL that ends in /mcp serves"), `"5"`), "semantic_loss")),
 		method("GetTask", -32602),
 		method("CancelTask", -32602),
 		method("CreateTaskPushNotificationConfig", -32602),
@@ -101,9 +102,9 @@ func TestA2ADoorRefuses(t *testing.T) {
 		at("text", letter{body: addBody(5), media: "text/plain"}, problem(415, "unsupported_media_type", -32005)),
 		at("no media type", letter{body: addBody(5), media: "-"}, problem(415, "unsupported_media_type", -32005)),
 		at("compressed", letter{body: compressed(t, addBody(5)), header: map[string]string{"Content-Encoding": "gzip"}}, problem(415, "unsupported_media_type", -32005)),
-		at("GET", letter{method: "GET"}, want{status: 405, code: "not_found", rpc: -32600, header: map[string]string{"Allow": "POST"}}),
-		at("PUT", letter{method: "PUT", body: addBody(5)}, want{status: 405, code: "not_found", rpc: -32600, header: map[string]string{"Allow": "POST"}}),
-		at("DELETE with a slash behind", letter{method: "DELETE", at: doorA2A + "/"}, want{status: 405, code: "not_found", rpc: -32600, header: map[string]string{"Allow": "POST"}}),
+		at("GET", letter{method: "GET"}, want{status: 405, code: "method_not_allowed", rpc: -32600, reason: "POST a JSON-RPC message here; the card is at", header: map[string]string{"Allow": "POST"}}),
+		at("PUT", letter{method: "PUT", body: addBody(5)}, want{status: 405, code: "method_not_allowed", rpc: -32600, header: map[string]string{"Allow": "POST"}}),
+		at("DELETE with a slash behind", letter{method: "DELETE", at: doorA2A + "/"}, want{status: 405, code: "method_not_allowed", rpc: -32600, header: map[string]string{"Allow": "POST"}}),
 		at("unknown agent", letter{at: "/agents/nobody/a2a", body: addBody(5)}, late(answering(problem(404, "unknown_agent", -32602), `"5"`))),
 		at("an agent's SPIFFE id in the path", letter{at: "/agents/spiffe:%2F%2Faepb.dev%2Fcalculator/a2a", body: addBody(5)}, want{status: 404, code: "not_found"}),
 		at("broken token", letter{body: addBody(5), tokens: []string{"a.b"}}, answering(problem(400, "ect_invalid", -31403), `"5"`)),
@@ -117,7 +118,7 @@ func TestA2ADoorRefuses(t *testing.T) {
 			t.Helper()
 			return letter{at: doorA2A, body: addBody(5), tokens: []string{ecttest.MintUnsigned(t, b.me, b.recipe(addBody(5)))}}
 		}},
-		sent("POST the card", letter{at: "/agents/calculator/.well-known/agent-card.json"}, want{status: 405, code: "not_found", header: map[string]string{"Allow": "GET, HEAD"}}),
+		sent("POST the card", letter{at: "/agents/calculator/.well-known/agent-card.json"}, want{status: 405, code: "method_not_allowed", header: map[string]string{"Allow": "GET, HEAD"}}),
 		sent("card of nobody", letter{method: "GET", at: "/agents/nobody/.well-known/agent-card.json"}, want{status: 404, code: "unknown_agent"}),
 		sent("card of nobody below its door", letter{method: "GET", at: "/agents/nobody/a2a/.well-known/agent-card.json"}, want{status: 404, code: "unknown_agent"}),
 		sent("HEAD the card of nobody", letter{method: "HEAD", at: "/agents/nobody/.well-known/agent-card.json"}, want{status: 404, code: "unknown_agent"}),

@@ -150,7 +150,7 @@ func TestUnsayableMessages(t *testing.T) {
 		method("CancelTask", because(broken, "/params/id")),
 		method("CreateTaskPushNotificationConfig", because(broken, "/params/url")),
 		method("GetExtendedAgentCard", lossy),
-		method("DoEverything", because(lossy, "no such method")),
+		method("DoEverything", because(want{status: 422, code: "method_not_found", proof: "semantic_loss"}, "no such method")),
 		a2a("unknown skill", `"add"`, `"divide"`, want{status: 404, code: "not_found", reason: "no such skill or tool; this agent has add", proof: "internal_error"}),
 		posted("text for an agent with several tools", letter{body: textBody(secret)}, because(broken, "this agent has several skills")),
 		mcp("tools/list", "tools/list", "", because(lossy, "L36")),
@@ -180,7 +180,7 @@ func TestWrongWays(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, plan{})
 	noMethod := func(allow string) want {
-		return want{status: 405, code: "not_found", reason: "not allowed", header: map[string]string{"Allow": allow}}
+		return want{status: 405, code: "method_not_allowed", reason: "use ", header: map[string]string{"Allow": allow}}
 	}
 	to := func(name, query string, w want) refusal {
 		return posted(name, letter{at: "/aepb/translate" + query, body: addBody(5)}, w)
@@ -232,8 +232,8 @@ func TestCPATRefuses(t *testing.T) {
 	refusals(t, b, []refusal{
 		sent("no token", letter{at: door, body: known}, want{status: 403, code: "ect_required", proof: "internal_error"}),
 		sent("no certificate", letter{via: b.nobody, at: door, body: known}, want{status: 401, code: "unauthenticated", header: challenge}),
-		sent("GET", letter{method: "GET", at: door}, want{status: 405, code: "not_found", header: map[string]string{"Allow": "POST"}}),
-		sent("POST the capability document", letter{at: "/.well-known/cpat"}, want{status: 405, code: "not_found", header: map[string]string{"Allow": "GET"}}),
+		sent("GET", letter{method: "GET", at: door}, want{status: 405, code: "method_not_allowed", header: map[string]string{"Allow": "POST"}}),
+		sent("POST the capability document", letter{at: "/.well-known/cpat"}, want{status: 405, code: "method_not_allowed", header: map[string]string{"Allow": "GET"}}),
 		sent("garbage for a token", letter{at: door, body: known, tokens: []string{"%%%"}}, malformed("outside base64url")),
 		sent("token of another body", letter{at: door, body: known, tokens: []string{b.token(t, "another")}}, invalid(ect.ReasonHashMismatch, "out_hash")),
 		posted("truncated", letter{at: door, body: known[:50]}, because(broken, "truncated JSON")),

@@ -103,7 +103,7 @@ func TestTooManyHopsAtEveryDoor(t *testing.T) {
 		told  string
 	}{
 		"hops": {&one, false, "refused by constraint aepb.max_translation_hops"},
-		"loop": {nil, true, "refused by constraint loop"},
+		"loop": {nil, true, "refused by constraint loop: this message has already passed this gateway"},
 	} {
 		plan := plan{config: config.Config{
 			Policy: config.Policy{MaxHops: p.hops}, AINP: config.AINP{Callers: map[string]string{did("alice").DID: far}},

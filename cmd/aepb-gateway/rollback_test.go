@@ -209,7 +209,7 @@ func (b *bed) refusesRollbacks(t *testing.T, agent *undoable) {
 		"no token":              {bare, 403, "ect_required"},
 		"another media type":    {text, 415, "unsupported_media_type"},
 		"too long":              {long, 413, "too_large"},
-		"another method":        {letter{method: http.MethodGet, at: rollbackAt}, 405, "not_found"},
+		"another method":        {letter{method: http.MethodGet, at: rollbackAt}, 405, "method_not_allowed"},
 	} {
 		if got := b.send(t, c.asks); got.status != c.status || problemCode(t, got) != c.code {
 			t.Errorf("%s: %d %s", name, got.status, short(got.body))

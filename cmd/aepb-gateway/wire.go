@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/aepb/aepb-gateway/cmd/release"
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/ect/identity/credential"
@@ -236,7 +237,7 @@ func (out *service) configured(s settings) error {
 func (out *service) measure(list []protocol, registry *translators.Registry, kept kept) (err error) {
 	if out.metrics, err = telemetry.New(telemetry.Deps{
 		Bindings: registry.Bindings(), Backend: kept.backend, BackendUp: func() bool { return kept.failing() == nil },
-		Connections: out.publicBounds.open, Ignored: kept.ignored, Evicted: kept.evicted.counts, Version: version, Commit: thisBuild().commit, Identity: out.expiry.told(),
+		Connections: out.publicBounds.open, Ignored: kept.ignored, Evicted: kept.evicted.counts, Version: version, Commit: release.Current().Commit, Identity: out.expiry.told(),
 	}); err != nil {
 		return err
 	}

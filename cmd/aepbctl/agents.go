@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,14 +22,14 @@ import (
 type agent = admindoc.Agent
 
 func agentsCommand(t *target) *cobra.Command {
-	cmd := &cobra.Command{Use: "agents", Short: "The agents that the gateway knows", Args: cobra.NoArgs, RunE: help}
+	cmd := &cobra.Command{Use: "agents", Short: "Manage agents", Args: cobra.NoArgs, RunE: help}
 	cmd.AddCommand(agentsList(t), agentsAdd(t), agentsRemove(t), agentsShow(t), agentsAccept(t))
 	return cmd
 }
 
 func agentsList(t *target) *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Short: "List them", Args: cobra.NoArgs,
+		Use: "list", Short: "List agents", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return list(t, cmd, "agents", printAgents) },
 	}
 }
@@ -62,6 +63,25 @@ func (t *target) fetch(cmd *cobra.Command, path string, into any) error {
 		return err
 	}
 	return json.Unmarshal(got.body, into)
+}
+
+// fetchOf is fetch about one agent.
+func (t *target) fetchOf(cmd *cobra.Command, name, path string, into any) error {
+	stop := progress(cmd, "asking "+name)
+	got, err := t.operate(cmd.Context(), http.MethodGet, path, nil, http.StatusOK)
+	stop()
+	if err != nil {
+		return t.named(cmd.Context(), name, got, err)
+	}
+	return json.Unmarshal(got.body, into)
+}
+
+// named is an error about the agent of that name.
+func (t *target) named(ctx context.Context, name string, got answer, err error) error {
+	if err != nil && got.status == http.StatusNotFound {
+		return t.explain(ctx, got, name)
+	}
+	return err
 }
 
 func agentsAdd(t *target) *cobra.Command {
@@ -201,20 +221,20 @@ func offered(capabilities []string) string {
 
 func agentsRemove(t *target) *cobra.Command {
 	return &cobra.Command{
-		Use: "remove NAME", Short: "Take one out", Args: cobra.ExactArgs(1),
+		Use: "remove NAME", Short: "Remove an agent", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			_, err := t.operate(cmd.Context(), http.MethodDelete, "/agents/"+url.PathEscape(args[0]), nil, http.StatusNoContent)
-			return err
+			got, err := t.operate(cmd.Context(), http.MethodDelete, "/agents/"+url.PathEscape(args[0]), nil, http.StatusNoContent)
+			return t.named(cmd.Context(), args[0], got, err)
 		},
 	}
 }
 
 func agentsShow(t *target) *cobra.Command {
 	return &cobra.Command{
-		Use: "show NAME", Short: "Show one, and what it says about itself", Args: cobra.ExactArgs(1),
+		Use: "show NAME", Short: "Show an agent and its description", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var a agent
-			if err := t.fetch(cmd, "/agents/"+url.PathEscape(args[0]), &a); err != nil {
+			if err := t.fetchOf(cmd, args[0], "/agents/"+url.PathEscape(args[0]), &a); err != nil {
 				return err
 			}
 			return t.show(cmd, a, func(w io.Writer) error { return printAgent(w, a) })
@@ -276,14 +296,14 @@ func printPin(w io.Writer, p admindoc.Pin, a agent) {
 func agentsAccept(t *target) *cobra.Command {
 	var hash string
 	cmd := &cobra.Command{
-		Use: "accept NAME", Short: "Accept what a pinned agent now says about itself", Args: cobra.ExactArgs(1),
+		Use: "accept NAME", Short: "Accept the changed description of a pinned agent", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path := "/agents/" + url.PathEscape(args[0]) + "/accept"
 			if hash != "" {
 				path += "?sha256=" + url.QueryEscape(hash)
 			}
-			_, err := t.operate(cmd.Context(), http.MethodPost, path, nil, http.StatusNoContent)
-			return err
+			got, err := t.operate(cmd.Context(), http.MethodPost, path, nil, http.StatusNoContent)
+			return t.named(cmd.Context(), args[0], got, err)
 		},
 	}
 	cmd.Flags().StringVar(&hash, "sha256", "", "accept only the description with this hash, as shown")

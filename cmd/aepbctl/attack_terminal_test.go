@@ -16,6 +16,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect/ecttest"
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/directory/admindoc"
+	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
 // hostile is text as an attacker writes it: a line of its own, an escape that
@@ -79,11 +80,7 @@ func TestAttack_TokenForgesTerminalLines(t *testing.T) {
 		if code := run(t.Context(), []string{"ect", "verify", "--dir", dir, token}, nil, &out, &errs); code != tc.code {
 			t.Errorf("%s: exit code %d: %s%s", name, code, &out, &errs)
 		}
-		lines := 1
-		if tc.code == exitOK { // and that nothing is missing
-			lines = 2
-		}
-		harmless(t, name, out.String(), lines)
+		harmless(t, name, out.String(), 2) // and whether that is all
 		out.Reset()
 		if code := run(t.Context(), []string{"ect", "show", "--dir", dir, token}, nil, &out, &errs); code != exitOK {
 			t.Errorf("%s: exit code %d: %s", name, code, &errs)
@@ -122,6 +119,16 @@ func hostileOf[T any]() (v T) {
 	return v
 }
 
+// hostileReply is a reply with hostile text everywhere: text of an agent that has two lines stands behind bars.
+func hostileReply() reply {
+	text := canonical.Part{Kind: canonical.KindText, Text: hostile}
+	return reply{
+		parts: []canonical.Part{{Kind: canonical.KindData, Data: json.RawMessage("{\r\n\"a\":\"\u009b31m\u202e\x7f\xff\"}")}, {Kind: canonical.KindRef, URI: hostile, Name: hostile, Media: hostile}},
+		state: "failed", task: hostile, detail: "one line",
+		questions: []canonical.Input{{Prompt: []canonical.Part{text}, URL: hostile, Schema: json.RawMessage("{\n\"a\":\"\u202e\"}")}},
+	}
+}
+
 // TestAttack_AnswersForgeTerminalLines: finding 16, for everything else that
 // aepbctl prints as text: what agents, gateways and messages say.
 func TestAttack_AnswersForgeTerminalLines(t *testing.T) {
@@ -141,7 +148,14 @@ func TestAttack_AnswersForgeTerminalLines(t *testing.T) {
 		"agents list":          {func(w io.Writer) error { return printAgents(w, []agent{listed}) }, 3},
 		"negotiate":            {other.print, 6},
 		"negotiate, direct":    {direct.print, 6},
-		"send":                 {func(w io.Writer) error { d := hostileOf[delivery](); return d.print(w) }, 3},
+		"send":                 {func(w io.Writer) error { return hostileReply().write(w) }, 9},
+		"send, one line":       {func(w io.Writer) error { r := reply{state: "failed", detail: "\x1b[8m\u202e"}; return r.write(w) }, 1},
+		"send -v":              {func(w io.Writer) error { d := hostileOf[delivery](); return d.print(w) }, 3},
+		"losses":               {func(w io.Writer) error { return reportOf([]string{hostile, "L05 carried " + hostile}).write(w) }, 2},
+		"proof":                {func(w io.Writer) error { return printProof(w, hostileOf[[]tokenView](), nil, "") }, 1},
+		"proof, not valid":     {func(w io.Writer) error { return printProof(w, hostileOf[[]tokenView](), errors.New(hostile), "") }, 1},
+		"ect verify":           {func(w io.Writer) error { return printRecords(w, hostileOf[[]tokenView]()) }, 1},
+		"verdict":              {func(w io.Writer) error { printVerdict(w, hostileOf[[]tokenView](), chain{}); return nil }, 1},
 		"translate":            {func(w io.Writer) error { tr := hostileOf[translation](); return tr.print(w) }, 2},
 		"dag":                  {func(w io.Writer) error { return printChain(w, hostileOf[[]tokenView]()) }, 1},
 		"agents add": {func(w io.Writer) error {

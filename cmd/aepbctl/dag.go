@@ -6,22 +6,30 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/aepb/aepb-gateway/ect"
 )
 
+// evidenceFor is how long a gateway keeps evidence after its end, if it has room.
+const evidenceFor = 24 * time.Hour
+
 // maxAncestors bounds a walk from one token to its roots.
 const maxAncestors = 256
 
 func dagCommand(t *target) *cobra.Command {
-	return &cobra.Command{
+	var detail bool
+	cmd := &cobra.Command{
 		Use:   "dag WID|JTI",
 		Short: "Show and verify the graph of a workflow, or of one token and its ancestors",
-		Args:  cobra.ExactArgs(1),
+		Example: "  aepbctl dag 0b39f2a1-6a0c-4a3e-9f0e-3c1a4f6f5d11\n" +
+			"  aepbctl dag 0b39f2a1-6a0c-4a3e-9f0e-3c1a4f6f5d11 -o json | aepbctl ect verify --ca ca.pem",
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			stop := progress(cmd, "fetching records of "+args[0])
+			defer stop()
 			tokens, err := t.graph(cmd.Context(), args[0])
 			if err != nil {
 				return err
@@ -30,9 +38,16 @@ func dagCommand(t *target) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return t.showChain(cmd, ordered(views))
+			bundle, err := t.bundle()
+			if err != nil {
+				return err
+			}
+			stop()
+			return t.showChain(cmd, chain{views: ordered(views), detail: detail, partial: true, anchors: bundle.Anchors()})
 		},
 	}
+	cmd.Flags().BoolVarP(&detail, "verbose", "v", false, "print the tree of tokens with their ids")
+	return cmd
 }
 
 // graph asks for a workflow of that id, and failing that for a token.
@@ -48,7 +63,7 @@ func (t *target) graph(ctx context.Context, id string) ([]string, error) {
 			return nil, err
 		}
 		if got.status != http.StatusOK {
-			if after != "" {
+			if after != "" || got.status != http.StatusNotFound {
 				return nil, got.refusal()
 			}
 			return t.ancestry(ctx, base, ect.ID(id))
@@ -87,6 +102,10 @@ func (t *target) ancestry(ctx context.Context, base string, id ect.ID) ([]string
 			return nil, err
 		}
 		if got.status != http.StatusOK {
+			if len(tokens) == 0 && got.status == http.StatusNotFound {
+				return nil, fmt.Errorf("no records of workflow or token %s that you may see (records are kept until %s after their end, "+
+					"or as long as there is room, and shown to those who took part alone)", word(id), duration(evidenceFor))
+			}
 			if len(tokens) == 0 {
 				return nil, got.refusal()
 			}
@@ -100,34 +119,4 @@ func (t *target) ancestry(ctx context.Context, base string, id ect.ID) ([]string
 		queue = append(queue, claims.Parents...)
 	}
 	return tokens, nil
-}
-
-// ordered puts parents before children, as far as both are there; printChain
-// needs it so.
-func ordered(views []tokenView) []tokenView {
-	here := map[ect.ID]int{}
-	for i, v := range views {
-		here[v.ID] = i
-	}
-	var out []tokenView
-	done := map[ect.ID]bool{}
-	var visit func(v tokenView)
-	visit = func(v tokenView) {
-		if done[v.ID] {
-			return
-		}
-		done[v.ID] = true
-		for _, parent := range v.Parents {
-			if i, ok := here[parent]; ok {
-				visit(views[i])
-			}
-		}
-		out = append(out, v)
-	}
-	byTime := slices.Clone(views)
-	slices.SortStableFunc(byTime, func(a, b tokenView) int { return a.IssuedAt.Compare(b.IssuedAt) })
-	for _, v := range byTime {
-		visit(v)
-	}
-	return out
 }

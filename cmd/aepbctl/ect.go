@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -119,8 +117,15 @@ func ectShow(t *target) *cobra.Command {
 
 func ectVerify(t *target) *cobra.Command {
 	var bundleFile, domain string
+	var bodies []string
+	var detail bool
 	cmd := &cobra.Command{
-		Use: "verify [TOKEN…]", Short: "Verify signature, issuer and shape, as of when each was issued (no TOKEN: standard input)",
+		Use: "verify [TOKEN…|FILE…]", Short: "Verify signature, issuer and shape, as of when each was issued (no TOKEN: standard input)",
+		Long: "Verify tokens with nothing but the certificate of a CA, as of when each was issued, and say\n" +
+			"whether every parent is among them. Tokens are arguments, or text or JSON of this program\n" +
+			"in files or on standard input.",
+		Example: "  aepbctl dag WID -o json | aepbctl ect verify --ca ca.pem\n" +
+			"  aepbctl ect verify --ca ca.pem --body request.json --body reply.json exchange.json",
 		PreRunE: func(*cobra.Command, []string) error {
 			if bundleFile != "" && domain == "" {
 				return errors.New("--bundle needs the name of its trust domain: add --trust-domain")
@@ -136,51 +141,25 @@ func ectVerify(t *target) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			stop := progress(cmd, fmt.Sprintf("verifying %d tokens", len(tokens)))
+			defer stop()
 			views, err := verify(cmd.Context(), bundle, tokens)
+			stop()
 			if err != nil {
 				return err
 			}
-			if err := t.showChain(cmd, views); err != nil {
+			hashes, err := readBodies(bodies)
+			if err != nil {
 				return err
 			}
-			return t.showCompleteness(cmd, views)
+			return t.showChain(cmd, chain{views: views, detail: detail, bodies: hashes, anchors: bundle.Anchors()})
 		},
 	}
+	cmd.Flags().StringArrayVar(&bodies, "body", nil, "a file with a message whose hash is looked for in the tokens (repeatable)")
+	cmd.Flags().BoolVarP(&detail, "verbose", "v", false, "print the tree of tokens with their ids")
 	cmd.Flags().StringVar(&bundleFile, "bundle", "", "a SPIFFE bundle (JSON) in place of the CA file; needs --trust-domain")
 	cmd.Flags().StringVar(&domain, "trust-domain", "", "the trust domain of the trust anchors (default: the one that their certificates name, else that of --cert)")
 	return cmd
-}
-
-// showChain prints tokens that were judged. One that is not verified is refused.
-func (t *target) showChain(cmd *cobra.Command, views []tokenView) error {
-	err := t.show(cmd, views, func(w io.Writer) error { return printChain(w, views) })
-	if err == nil && slices.ContainsFunc(views, func(v tokenView) bool { return !v.Verified }) {
-		return errRefused
-	}
-	return err
-}
-
-// showCompleteness says whether every parent that tokens name is among them. If one is not, the answer is
-// a no: what came before is not proven.
-func (t *target) showCompleteness(cmd *cobra.Command, views []tokenView) error {
-	var missing []string
-	for _, v := range views {
-		for _, parent := range v.Parents {
-			if !slices.ContainsFunc(views, func(other tokenView) bool { return other.ID == parent }) {
-				missing = append(missing, "missing: "+word(parent)+", a parent of "+word(v.ID))
-			}
-		}
-	}
-	to := cmd.OutOrStdout()
-	if t.output == "json" { // which standard output holds alone
-		to = cmd.ErrOrStderr()
-	}
-	if missing == nil {
-		_, err := fmt.Fprintf(to, "complete: %d verified, and every parent that they name is among them\n", len(views))
-		return err
-	}
-	fmt.Fprintln(to, strings.Join(append(missing, "incomplete: give the missing tokens too, aepbctl dag fetches those of a workflow"), "\n"))
-	return errRefused
 }
 
 // anchors are what tokens are verified against: a bundle, or the CA file. Our own certificate is needed
@@ -240,22 +219,8 @@ func verify(ctx context.Context, bundle *identity.Bundle, tokens []string) ([]to
 		good.Verified = true
 		views = append(views, good)
 	}
+	distrust(views)
 	return views, nil
-}
-
-func tokens(args []string, stdin io.Reader) ([]string, error) {
-	if len(args) > 0 {
-		return args, nil
-	}
-	data, err := io.ReadAll(io.LimitReader(stdin, 1<<20))
-	if err != nil {
-		return nil, err
-	}
-	list := strings.Fields(string(data))
-	if len(list) == 0 {
-		return nil, errors.New("no token on standard input")
-	}
-	return list, nil
 }
 
 // losses are the translation warnings of all tokens.
@@ -274,35 +239,6 @@ func printClaims(w io.Writer, views []tokenView) error {
 	encoder.SetIndent("", "  ")
 	for _, v := range views {
 		if err := encoder.Encode(v); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// printChain prints tokens as a tree: a token stands below its first parent.
-func printChain(w io.Writer, views []tokenView) error {
-	depth := map[ect.ID]int{}
-	for _, v := range views {
-		level := 0
-		for _, parent := range v.Parents {
-			if d, ok := depth[parent]; ok {
-				level = max(level, d+1)
-			}
-		}
-		depth[v.ID] = level
-		state := "verified"
-		if !v.Verified {
-			state = "NOT VERIFIED: " + line(v.Problem)
-		}
-		route := ""
-		if from, ok := v.Ext.String(ect.ExtSourceProtocol); ok {
-			route = " " + word(from)
-			if to, _ := v.Ext.String(ect.ExtDestProtocol); to != "" {
-				route += " → " + word(to)
-			}
-		}
-		if _, err := fmt.Fprintf(w, "%s%s %s%s by %s, %s\n", strings.Repeat("  ", level), word(v.ID), word(v.Act), route, word(v.Issuer), state); err != nil {
 			return err
 		}
 	}

@@ -176,11 +176,19 @@ func breakersCommand(t *target) *cobra.Command {
 	}
 }
 
+// since is a time and how long ago that is.
+func since(at time.Time) string {
+	if at.IsZero() {
+		return ""
+	}
+	return at.UTC().Format(time.RFC3339) + " (" + duration(time.Since(at).Truncate(time.Second)) + " ago)"
+}
+
 func printBreakers(w io.Writer, list []breakerState) error {
 	table := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(table, "AGENT\tSTATE\tSINCE\tINSTANCE")
 	for _, b := range list {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", word(b.Agent), word(b.State), b.At.UTC().Format(time.RFC3339), word(b.Instance))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", word(b.Agent), word(b.State), since(b.At), word(b.Instance))
 	}
 	return table.Flush()
 }

@@ -11,6 +11,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/aepb/aepb-gateway/cmd/release"
 )
 
 // The exit codes of the contract.
@@ -22,6 +24,9 @@ const (
 
 // errRefused: the answer was printed, and it was a no.
 var errRefused = errors.New("refused")
+
+// usageError is misuse that a command finds after its work has begun.
+type usageError struct{ error }
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
@@ -43,7 +48,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		return exitOK
 	case errors.Is(err, errRefused):
 		return exitFailed
-	case !started:
+	case !started, errors.As(err, new(*usageError)):
 		complain(stderr, err)
 		fmt.Fprintln(stderr, "see aepbctl --help")
 		return exitUsage
@@ -68,9 +73,11 @@ func command(started *bool) *cobra.Command {
 			}
 			return nil
 		},
-		Args: cobra.NoArgs,
-		RunE: help,
+		Args:    cobra.NoArgs,
+		RunE:    help,
+		Version: release.Version,
 	}
+	root.SetVersionTemplate(release.Text("aepbctl"))
 	flags := root.PersistentFlags()
 	flags.StringVar(&t.dir, "dir", ".aepb", "folder of a development gateway")
 	flags.StringVar(&t.gateway, "gateway", "", "public URL of the gateway (default: the one in --dir)")
@@ -79,7 +86,8 @@ func command(started *bool) *cobra.Command {
 	flags.StringVar(&t.key, "key", "", "our private key, PEM (default: client-key.pem in --dir)")
 	flags.StringVar(&t.ca, "ca", "", "trust anchors, PEM (default: ca.pem in --dir)")
 	flags.StringVarP(&t.output, "output", "o", "text", "text or json")
-	root.AddCommand(agentsCommand(&t), processesCommand(&t), negotiateCommand(&t), sendCommand(&t), translateCommand(&t), ectCommand(&t), dagCommand(&t), bindingsCommand(&t), healthzCommand(&t), breakersCommand(&t), lifecycleCommand(&t))
+	root.AddCommand(agentsCommand(&t), processesCommand(&t), negotiateCommand(&t), sendCommand(&t), translateCommand(&t), ectCommand(&t), dagCommand(&t), bindingsCommand(&t), healthzCommand(&t), breakersCommand(&t), lifecycleCommand(&t),
+		lossesCommand(&t), versionCommand(&t))
 	mark(root, started)
 	return root
 }
@@ -101,3 +109,16 @@ func mark(cmd *cobra.Command, started *bool) {
 // help is what a command does that only holds others. Without it, cobra takes
 // the name of a command that does not exist for a question.
 func help(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+
+func versionCommand(t *target) *cobra.Command {
+	return &cobra.Command{
+		Use: "version", Short: "Print the version, the commit and the version of Go", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			b := release.Current()
+			return t.show(cmd, map[string]string{"version": release.Version, "commit": b.Commit, "go": b.GoVersion}, func(w io.Writer) error {
+				_, err := io.WriteString(w, release.Text("aepbctl"))
+				return err
+			})
+		},
+	}
+}

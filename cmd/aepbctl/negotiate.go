@@ -60,7 +60,7 @@ func negotiateCommand(t *target) *cobra.Command {
 				path += "?speaks=" + url.QueryEscape(strings.Join(speaks, ","))
 			}
 			var n negotiation
-			if err := t.fetch(cmd, path, &n); err != nil {
+			if err := t.fetchOf(cmd, args[0], path, &n); err != nil {
 				return err
 			}
 			return t.show(cmd, n, n.print)

@@ -11,6 +11,8 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -20,7 +22,10 @@ import (
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
-type sending struct{ from, to, dest, file, text, tool, args string }
+type sending struct {
+	from, to, dest, file, text, tool, args string
+	detail                                 bool // print the messages and tokens, not what they say
+}
 
 // delivery is the answer to one message, with its proof.
 type delivery struct {
@@ -34,6 +39,7 @@ func sendCommand(t *target) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "send --to AGENT (--text TEXT | --tool NAME --args JSON | --file FILE)",
 		Short:   "Send one message through the gateway, with an ECT of our own",
+		Example: "  aepbctl send --to calculator --tool add --args '{\"a\": 1, \"b\": 2}'\n  aepbctl send --to concierge --text 'good evening'",
 		Args:    cobra.NoArgs,
 		PreRunE: func(*cobra.Command, []string) error { return s.check() },
 		RunE:    func(cmd *cobra.Command, _ []string) error { return t.send(cmd, s) },
@@ -45,21 +51,50 @@ func sendCommand(t *target) *cobra.Command {
 	flags.StringVar(&s.file, "file", "", "a native message; - reads standard input")
 	flags.StringVar(&s.text, "text", "", "a text message")
 	flags.StringVar(&s.tool, "tool", "", "the tool or skill to call")
+	flags.BoolVarP(&s.detail, "verbose", "v", false, "print the reply, losses and tokens as they came")
 	flags.StringVar(&s.args, "args", "", "its arguments, a JSON object")
-	cmd.MarkFlagsMutuallyExclusive("text", "tool", "file")
-	cmd.MarkFlagsMutuallyExclusive("args", "text")
-	cmd.MarkFlagsMutuallyExclusive("args", "file")
 	return cmd
 }
 
 // check finds what the flags lack.
 func (s sending) check() error {
-	if s.dest == "" || (s.text == "" && s.tool == "" && s.file == "") {
-		return errors.New("name the agent with --to and the message with --text, --tool or --file")
+	given := 0
+	for _, flag := range []string{s.text, s.tool, s.file} {
+		if flag != "" {
+			given++
+		}
 	}
+	switch {
+	case s.dest == "":
+		return errors.New("name the agent with --to")
+	case given != 1:
+		return errors.New("give one of --text, --tool, --file")
+	case s.args != "" && s.tool == "":
+		return errors.New("--args goes with --tool: give the tool's name too")
+	case s.args != "":
+		return checkObject("--args", s.args)
+	default:
+		return nil
+	}
+}
+
+// checkObject says where text stops being a JSON object. It quotes no more of it than one character.
+func checkObject(flag, text string) error {
 	var object map[string]json.RawMessage
-	if s.args != "" && (json.Unmarshal([]byte(s.args), &object) != nil || object == nil) {
-		return errors.New("--args is a JSON object")
+	err := json.Unmarshal([]byte(text), &object)
+	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
+		what, _, _ := strings.Cut(syntax.Error(), " looking for ")
+		what, _, _ = strings.Cut(what, " after ")
+		return fmt.Errorf("%s must be a JSON object: %s at %d", flag, what, syntax.Offset)
+	}
+	if mistype, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return fmt.Errorf("%s must be a JSON object, not a JSON %s", flag, mistype.Value)
+	}
+	if err == nil && object == nil {
+		err = errors.New("it is null")
+	}
+	if err != nil {
+		return fmt.Errorf("%s must be a JSON object: %w", flag, err)
 	}
 	return nil
 }
@@ -89,10 +124,14 @@ func (t *target) send(cmd *cobra.Command, s sending) error {
 		query.Set("to", s.to)
 	}
 	header := http.Header{"Content-Type": {form.Info().Media[0]}, ect.HeaderName: {token.Compact()}}
+	began, stop := time.Now(), progress(cmd, "waiting for "+s.dest)
+	defer stop()
 	got, err := t.call(cmd.Context(), http.MethodPost, base+"/aepb/translate?"+query.Encode(), header, body)
 	if err != nil {
 		return err
 	}
+	took := time.Since(began)
+	stop()
 	evidence, err := ect.ParseHeader(got.header.Values(ect.HeaderName), ect.Limits{})
 	if err != nil {
 		return err
@@ -103,32 +142,62 @@ func (t *target) send(cmd *cobra.Command, s sending) error {
 	}
 	d := delivery{Reply: asJSON(got.body), Losses: losses(views), ECTs: views}
 	if got.status != http.StatusOK {
-		return errors.Join(got.refusal(), t.show(cmd, d, func(w io.Writer) error { return printChain(w, views) }))
+		return errors.Join(s.advise(t.explain(cmd.Context(), got, s.dest)), t.show(cmd, d, func(w io.Writer) error {
+			if s.detail {
+				return printChain(w, views)
+			}
+			return printProof(w, views, nil, "")
+		}))
 	}
 	wire := translators.Wire{Binding: form.Info().Binding, Version: version, Media: form.Info().Media[0], Body: got.body, Re: canonical.OpInvoke}
-	return errors.Join(t.show(cmd, d, d.print), covers(views, octets(body), octets(got.body)), outcome(form, wire))
+	proof, r := covers(views, octets(body), octets(got.body)), read(form, wire)
+	r.took = took
+	return errors.Join(t.show(cmd, d, func(w io.Writer) error {
+		if s.detail {
+			return d.print(w)
+		}
+		return errors.Join(r.write(w), reportOf(d.Losses).write(w), printProof(w, views, proof, ", hashes match"))
+	}), proof, r.err)
 }
 
-// outcome is why the agent did not do what it was asked for; nil: it did, or is at work, or asks, or its
-// reply cannot be read here.
-func outcome(form translators.Translator, reply translators.Wire) error {
-	m, err := form.Decode(reply)
-	if err != nil {
-		return nil //nolint:nilerr // it is shown as it came
+// advise says how this program chooses among the tools of an agent.
+func (s sending) advise(refused error) error {
+	if s.text == "" || !strings.Contains(refused.Error(), "this agent has several skills") {
+		return refused
 	}
-	switch body := m.Body.(type) {
-	case *canonical.Error:
-		return fmt.Errorf("the agent refused: %s", line(body.Message))
-	case *canonical.Result:
-		if body.Output != nil && body.Output.Failed {
-			return errors.New("the call failed: the reply says why")
+	return fmt.Errorf("%w; choose one: aepbctl send --to %s --tool NAME --args '{…}'", refused, word(s.dest))
+}
+
+// printProof says whether the proof of an exchange holds, and under which workflow it is found.
+func printProof(w io.Writer, views []tokenView, proof error, hashes string) error {
+	workflow := "workflow " + word(views[0].Workflow)
+	if proof == nil {
+		proof = sound(views)
+	}
+	if proof != nil {
+		_, err := fmt.Fprintf(w, "proof: %s: %s (%s)\n", bad(w, "NOT VALID"), line(proof.Error()), workflow)
+		return err
+	}
+	_, err := fmt.Fprintf(w, "proof: %d %s valid, linked%s (%s)\n", len(views), plural(len(views), "signature"), hashes, workflow)
+	return err
+}
+
+// sound: each token is verified, and each but ours names a parent among them.
+func sound(views []tokenView) error {
+	for i, v := range views {
+		if !v.Verified {
+			return fmt.Errorf("the proof does not hold: %s", v.Problem)
 		}
-		if task := body.Task; task != nil && task.Status.State.Terminal() && task.Status.State != canonical.StateCompleted {
-			return fmt.Errorf("the agent's task is %s: the reply says why", task.Status.State)
+		if i > 0 && !slices.ContainsFunc(views, func(other tokenView) bool { return slices.Contains(v.Parents, other.ID) }) {
+			return fmt.Errorf("record %s is not linked to the others", v.ID)
 		}
 	}
 	return nil
 }
+
+// outcome is why the agent did not do what it was asked for; nil: it did, or is at work, or asks, or its
+// reply cannot be read here.
+func outcome(form translators.Translator, wire translators.Wire) error { return read(form, wire).err }
 
 // covers says whether the proof is good and about this very exchange: a token
 // below ours for what we sent, and one for what came back. The first view is ours.
@@ -140,6 +209,9 @@ func covers(views []tokenView, sent, got []byte) error {
 	}
 	ours := views[0].ID
 	if !slices.ContainsFunc(views, func(v tokenView) bool {
+		if part, _ := v.Ext.String(ect.ExtLeg); part == "reply" && v.Input == "" { // the gateway's own question, for which it asked no agent
+			return slices.Contains(v.Parents, ours)
+		}
 		return slices.Contains(v.Parents, ours) && v.Input == ect.Hash(sent)
 	}) {
 		return errors.New("no proof that the message was translated as it was sent")

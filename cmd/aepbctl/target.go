@@ -4,21 +4,25 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/identity"
+	"github.com/aepb/aepb-gateway/translators/spelling"
 )
 
 const (
@@ -116,10 +120,33 @@ func (t *target) call(ctx context.Context, method, url string, header http.Heade
 	}
 	response, err := client.Do(request)
 	if err != nil {
-		return answer{}, err
+		return answer{}, unanswered(request.URL.Host, err)
 	}
 	data, err := io.ReadAll(io.LimitReader(response.Body, maxReply))
 	return answer{response.StatusCode, response.Header, data}, errors.Join(err, response.Body.Close())
+}
+
+// unanswered says in words why the gateway could not be asked, and what to do about it.
+func unanswered(host string, err error) error {
+	_, name := errors.AsType[*net.DNSError](err)
+	_, authority := errors.AsType[*tls.CertificateVerificationError](err)
+	_, plain := errors.AsType[tls.RecordHeaderError](err)
+	var hint string
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return fmt.Errorf("%s: connection refused: is the gateway running? start it with aepb-gateway dev, or name another with --gateway and --admin", host)
+	case name:
+		return fmt.Errorf("%s: no such host: correct --gateway, --admin or --dir", host)
+	case plain:
+		hint = "the server does not speak TLS: is it a gateway?"
+	case authority:
+		hint = "the server has a certificate that --ca does not vouch for: name the gateway's CA with --ca, or its folder with --dir"
+	case errors.Is(err, context.DeadlineExceeded):
+		hint = "no answer within " + duration(sendTimeout)
+	default:
+		return err
+	}
+	return fmt.Errorf("%s: %s: %w", host, hint, err)
 }
 
 // token is what a development gateway left for its operator, if there is one. It
@@ -162,11 +189,46 @@ func (t *target) operate(ctx context.Context, method, path string, body []byte, 
 
 // refusal turns an error answer into one line.
 func (a answer) refusal() error {
-	var p struct{ Title, Code, Detail string }
+	var p problem
 	if json.Unmarshal(a.body, &p) == nil && p.Code != "" {
 		return fmt.Errorf("%s: %s (HTTP %d)", word(p.Code), line(p.Detail), a.status)
 	}
 	return fmt.Errorf("the gateway answered HTTP %d", a.status)
+}
+
+// problem is why the gateway refused.
+type problem struct{ Title, Code, Detail string }
+
+// explain adds what an operator wants to know about a refusal that concerns an agent: which agents there
+// are, if none has that name. Other refusals, and those of gateways that do not list agents to us, stay.
+func (t *target) explain(ctx context.Context, a answer, name string) error {
+	var p problem
+	unknown := json.Unmarshal(a.body, &p) == nil && (p.Code == "unknown_agent" || p.Code == "no_translation_path" && strings.Contains(p.Detail, "unknown_agent"))
+	if !unknown || t.gateway != "" && t.admin == "" { // whose list in --dir may be another gateway's
+		return a.refusal()
+	}
+	got, err := t.operate(ctx, http.MethodGet, "/agents", nil, http.StatusOK)
+	var all struct {
+		Agents []struct{ Name string } `json:"agents"`
+	}
+	if err != nil || json.Unmarshal(got.body, &all) != nil {
+		return a.refusal()
+	}
+	const most = 16
+	var names, shown []string
+	for _, agent := range all.Agents {
+		names = append(names, agent.Name)
+	}
+	if shown = names; len(shown) > most {
+		shown = append(shown[:most:most], "…")
+	}
+	there := "; there are none: aepbctl agents add lists one"
+	if nearest := spelling.Nearest(name, names); nearest != "" {
+		there = "; did you mean " + word(nearest) + "? aepbctl agents list shows all"
+	} else if len(names) > 0 {
+		there = "; there are: " + words(shown) + " (aepbctl agents list)"
+	}
+	return fmt.Errorf("%s: no agent %q here%s (HTTP %d)", word(p.Code), name, there, a.status)
 }
 
 // show prints a value as the user asked for it.

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/spelling"
 	"github.com/aepb/aepb-gateway/translators/spoken"
 )
 
@@ -31,6 +33,7 @@ type translation struct {
 
 func translateCommand(t *target) *cobra.Command {
 	var from, to string
+	var detail bool
 	cmd := &cobra.Command{
 		Use:   "translate --from PROTOCOL --to PROTOCOL FILE",
 		Short: "Translate a message here, without a gateway, and say what is lost (FILE -: standard input)",
@@ -47,11 +50,18 @@ func translateCommand(t *target) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return t.show(cmd, out, out.print)
+			return t.show(cmd, out, func(w io.Writer) error {
+				if detail {
+					return out.print(w)
+				}
+				_, err := fmt.Fprintf(w, "%s\n", visible(out.Message))
+				return errors.Join(err, reportOf(out.Losses).write(w))
+			})
 		},
 	}
 	cmd.Flags().StringVar(&from, "from", "", "the message's protocol, with an optional @version")
 	cmd.Flags().StringVar(&to, "to", "", "the protocol to translate to, with an optional @version")
+	cmd.Flags().BoolVarP(&detail, "verbose", "v", false, "print the losses with their codes and places")
 	for _, name := range []string{"from", "to"} {
 		if err := cmd.MarkFlagRequired(name); err != nil {
 			cmd.RunE = func(*cobra.Command, []string) error { return err }
@@ -103,12 +113,21 @@ func protocol(text string) (translators.Translator, string, error) {
 	}
 	form, ok := known.Translator(canonical.Binding(id))
 	if !ok {
-		return nil, "", fmt.Errorf("no protocol %q; there are %v", id, known.Bindings())
+		return nil, "", fmt.Errorf("no protocol %q; there are %v%s", id, known.Bindings(), suggested(id, known.Bindings()))
 	}
 	if version != "" && !slices.Contains(form.Info().Versions, version) {
 		return nil, "", fmt.Errorf("%s has no version %q; there are %v", id, version, form.Info().Versions)
 	}
 	return form, version, nil
+}
+
+// suggested is the protocol that was probably meant.
+func suggested(id string, known []canonical.Binding) string {
+	names := make([]string, len(known))
+	for i, binding := range known {
+		names[i] = string(binding)
+	}
+	return spelling.DidYouMean(id, names)
 }
 
 func (t translation) print(w io.Writer) error {

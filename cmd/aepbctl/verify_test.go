@@ -44,8 +44,8 @@ func TestVerify_NeedsTheCAAlone(t *testing.T) {
 		code int
 		want string
 	}{
-		"both":               {[]string{"--ca", ca, root, child}, exitOK, "complete: 2 verified"},
-		"without the parent": {[]string{"--ca", ca, child}, exitFailed, "missing: " + string(parent)},
+		"both":               {[]string{"--ca", ca, root, child}, exitOK, "complete: 2 records verified"},
+		"without the parent": {[]string{"--ca", ca, child}, exitFailed, "names parent " + string(parent) + ", which was not given"},
 		"in another domain":  {[]string{"--ca", ca, "--trust-domain", "else.dev", root, child}, exitFailed, "NOT VERIFIED"},
 		"of another CA":      {[]string{"--ca", filepath.Join(foreign, "ca.pem"), root, child}, exitFailed, "NOT VERIFIED"},
 		"no such CA":         {[]string{"--ca", filepath.Join(empty, "none.pem"), root}, exitFailed, "none.pem"},
@@ -62,7 +62,65 @@ func TestVerify_NeedsTheCAAlone(t *testing.T) {
 	}
 	var out, errs bytes.Buffer
 	code := run(t.Context(), []string{"ect", "verify", "--dir", empty, "--ca", ca, "-o", "json", child}, nil, &out, &errs)
-	if code != exitFailed || !json.Valid(out.Bytes()) || !strings.Contains(errs.String(), "missing: "+string(parent)) {
+	if code != exitFailed || !json.Valid(out.Bytes()) || !strings.Contains(errs.String(), "names parent "+string(parent)) {
 		t.Errorf("as JSON: exit code %d, %s, beside it %s", code, &out, &errs)
+	}
+}
+
+// TestVerify_ChildOfForgedIsNotVerified: a good signature below a forged record proves nothing.
+func TestVerify_ChildOfForgedIsNotVerified(t *testing.T) {
+	t.Parallel()
+	token := func(id ect.ID, verified bool, parents ...ect.ID) tokenView {
+		return tokenView{ID: id, Verified: verified, Parents: parents}
+	}
+	for name, c := range map[string]struct {
+		views []tokenView
+		want  string // of each: v for verified
+	}{
+		"forged root":           {[]tokenView{token("a", false), token("b", true, "a"), token("c", true, "b")}, "---"},
+		"child comes first":     {[]tokenView{token("c", true, "b"), token("b", true, "a"), token("a", false)}, "---"},
+		"another of that id":    {[]tokenView{token("a", false), token("a", true), token("b", true, "a")}, "-vv"},
+		"one of two parents":    {[]tokenView{token("a", true), token("b", false), token("c", true, "a", "b")}, "v--"},
+		"parent is not there":   {[]tokenView{token("b", true, "a")}, "v"},
+		"beside a forged child": {[]tokenView{token("a", true), token("b", false, "a")}, "v-"},
+		"a circle":              {[]tokenView{token("a", true, "b"), token("b", false, "a")}, "--"},
+	} {
+		distrust(c.views)
+		got := bytes.Repeat([]byte("-"), len(c.views))
+		for i, v := range c.views {
+			if v.Verified {
+				got[i] = 'v'
+			}
+		}
+		if string(got) != c.want || len(ordered(c.views)) != len(c.views) {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+}
+
+// TestTokens_AreReadFromOurOwnJSON: what this program prints it reads, and nothing that an agent wrote.
+func TestTokens_AreReadFromOurOwnJSON(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"a.b.c\n d.e.f": "a.b.c d.e.f",
+		`[{"compact":"a.b.c"},{"compact":"d.e.f"}]`: "a.b.c d.e.f",
+		`["a.b.c"]`:           "a.b.c",
+		`{"compact":"a.b.c"}`: "a.b.c",
+		"{\"compact\":\"a.b.c\"}\n{\"compact\":\"d.e.f\"}":                                        "a.b.c d.e.f",
+		`{"reply":{"compact":"x.y.z","ects":["x.y.z"]},"losses":[],"ects":[{"compact":"a.b.c"}]}`: "a.b.c",
+		`{"wid":"1","ects":["a.b.c"]}`:                                                            "a.b.c",
+		`{"ok":true,"exchanges":[{"ects":["a.b.c"]}]}`:                                            "a.b.c",
+		`{"hello":1}`: "no token",
+		`[{]`:         "cannot be read",
+		"":            "no token",
+	} {
+		list, err := tokensIn([]byte(text), "there")
+		got := strings.Join(list, " ")
+		if err != nil {
+			got = err.Error()
+		}
+		if !strings.Contains(got, want) || err == nil && got != want {
+			t.Errorf("%s: %s, want %s", text, got, want)
+		}
 	}
 }

@@ -490,6 +490,29 @@ func TestAdmit_Anonymous(t *testing.T) {
 	}
 }
 
+// TestAdmit_MeantAgent: who misspells the name of an agent learns the right one if it may call that agent,
+// and else no name.
+func TestAdmit_MeantAgent(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	e.must(e.deps.Directory.Put(directory.Agent{Name: "librarian", Capability: "https://old.example/doc", Rules: policy.Rules{Open: true}}))
+	e.must(e.deps.Directory.Put(directory.Agent{Name: "treasurer", Capability: "https://old.example/doc"}))
+	for name, want := range map[string]string{"libarian": "; did you mean librarian?", "tresurer": "", "nobody": ""} {
+		call := e.call(addBody)
+		call.Agent = name
+		_, err := e.admit(call)
+		native, isNative := errors.AsType[*problem.UnknownAgentError](err)
+		path, isPath := errors.AsType[*problem.NoPathError](err)
+		switch {
+		case isNative && native.Suggestion != want, isPath && path.Suggestion != want, !isNative && !isPath:
+			t.Errorf("%s: %v, want %q", name, err, want)
+		}
+		if strings.Contains(err.Error(), "treasurer") {
+			t.Errorf("%s: a name of others is shown: %v", name, err)
+		}
+	}
+}
+
 // TestAdmit_UnreachableIsTold: that an agent cannot be reached is told to those who may call
 // it, and the agent that a token is required for to no others.
 func TestAdmit_UnreachableIsTold(t *testing.T) {

@@ -6,10 +6,12 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/identity"
+	"github.com/aepb/aepb-gateway/gateway/destination"
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/spelling"
 )
 
 // permit is step 5. What is asked of the agent shows when the message is
@@ -75,9 +77,21 @@ func CountDenied(metrics Metrics, err error) {
 // is then no path to it (R8).
 func (m *admitting) unknownAgent() error {
 	if !m.Call.Entrance.Native() {
-		return &problem.NoPathError{From: string(m.Call.Wire.Binding), To: string(m.Call.To), Detail: "unknown_agent"}
+		return &problem.NoPathError{From: string(m.Call.Wire.Binding), To: string(m.Call.To), Detail: "unknown_agent", Suggestion: m.suggestion(m.Call.Agent)}
 	}
-	return &problem.UnknownAgentError{Agent: m.Call.Agent}
+	return &problem.UnknownAgentError{Agent: m.Call.Agent, Suggestion: m.suggestion(m.Call.Agent)}
+}
+
+// suggestion tells whether the caller has meant an agent with a name like this one. Of agents that it may not
+// call it learns nothing.
+func (m *admitting) suggestion(name string) string {
+	var names []string
+	for _, agent := range m.Directory.List() {
+		if destination.MayCall(m.Call.Caller, agent.Rules) == nil {
+			names = append(names, agent.Name)
+		}
+	}
+	return spelling.DidYouMean(name, names)
 }
 
 // mayKnow: a caller whom policy refuses learns nothing about an agent. That the

@@ -193,7 +193,7 @@ func (a admin) show(c *gin.Context) {
 		doc.Descriptions = a.pins(c, agent)
 	}
 	if err != nil {
-		doc.Description = &admindoc.Summary{Error: problem.From(err).Detail}
+		doc.Description = &admindoc.Summary{Error: problem.Explain(err)}
 	} else {
 		doc.Description = &admindoc.Summary{Name: description.Name, Version: description.Version, Protocol: endpoint.Version}
 		viewer := directory.Viewer{CanAnswer: []canonical.Mode{canonical.ModeForm, canonical.ModeURL}} // like an A2A client

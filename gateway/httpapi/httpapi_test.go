@@ -452,7 +452,7 @@ func TestRefusals(t *testing.T) {
 			http.Header{"Content-Type": {"application/json"}, "Execution-Context": {manyTokens(33)}},
 			431, "ect_invalid",
 		},
-		"GET translate":       {"GET", "/aepb/translate", "", caller, nil, 405, "not_found"},
+		"GET translate":       {"GET", "/aepb/translate", "", caller, nil, 405, "method_not_allowed"},
 		"nowhere":             {"GET", "/nowhere", "", nil, nil, 404, "not_found"},
 		"nobody at a door":    {"POST", "/agents/x/a2a", "{}", nil, nil, 401, "unauthenticated"},
 		"nobody asks for ECT": {"GET", "/ects/550e8400-e29b-41d4-a716-446655440000", "", nil, nil, 401, "unauthenticated"},

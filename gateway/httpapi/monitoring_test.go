@@ -38,7 +38,7 @@ func TestMonitoring(t *testing.T) {
 	for _, path := range []string{"/", "/api/agents", "/metrics/", "/debug/pprof/", "/agents/calculator/mcp", "/.well-known/aepb", "/ects/x"} {
 		check("GET", "http://127.0.0.1:9464"+path, 404, "not_found")
 	}
-	check("POST", "http://127.0.0.1:9464/metrics", 405, "not_found")
+	check("POST", "http://127.0.0.1:9464/metrics", 405, "method_not_allowed")
 	ready = errors.New("state cannot be kept")
 	check("GET", "http://127.0.0.1:9464/readyz", 503, "state cannot be kept\n")
 	check("GET", "http://127.0.0.1:9464/healthz", 200, "ok\n")

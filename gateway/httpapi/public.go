@@ -133,7 +133,7 @@ func surface(logger *slog.Logger, answered func(*http.Request, int)) *gin.Engine
 	engine.Use(recovery(logger))
 	// An answer to HEAD has no body; unless its header is out, gin writes a text.
 	engine.NoRoute(func(c *gin.Context) {
-		problem.Write(c.Writer, c.Request, &problem.NotFoundError{What: "resource"})
+		problem.Write(c.Writer, c.Request, &problem.NotFoundError{What: "resource", Hint: whereAgentsAre(c.Request.URL.Path)})
 		c.Writer.WriteHeaderNow()
 	})
 	engine.NoMethod(func(c *gin.Context) {
@@ -142,6 +142,23 @@ func surface(logger *slog.Logger, answered func(*http.Request, int)) *gin.Engine
 	})
 	return engine
 }
+
+// whereAgentsAre helps clients that were given the URL of an agent and not one of its protocols. A client of
+// A2A that is given such a URL without a slash at its end looks for the card beside it.
+func whereAgentsAre(path string) string {
+	rest, ok := strings.CutPrefix(path, "/agents/")
+	switch {
+	case !ok:
+		return ""
+	case strings.HasPrefix(rest, ".well-known/"):
+		return "give the client the agent's URL with its protocol or with a slash at its end, /agents/NAME/a2a or /agents/NAME/"
+	default:
+		return "an agent is an A2A agent at /agents/NAME/a2a, an MCP server at /agents/NAME/mcp, and its card is at /agents/NAME" + a2aCard
+	}
+}
+
+// a2aCard is where the card of an agent is, below its URL.
+const a2aCard = "/.well-known/agent-card.json"
 
 // fieldRequest names a request to its caller, as the log names it. A caller's own
 // id is not taken over: two requests could have one, and a caller could choose it.

@@ -24,6 +24,8 @@ const (
 	CodeECTRequired     = "ect_required"
 	CodeECTInvalid      = "ect_invalid"
 	CodeUnknownAgent    = "unknown_agent"
+	CodeNoMethod        = "method_not_found"
+	CodeNotAllowed      = "method_not_allowed"
 	CodeNotFound        = "not_found"
 	CodeConflict        = "conflict"
 	CodeInProgress      = "in_progress"
@@ -67,6 +69,8 @@ var kinds = map[string]kind{
 	CodeECTRequired:     {http.StatusForbidden, "An execution context token is required", canonical.CodeForbidden},
 	CodeECTInvalid:      {http.StatusForbidden, "The execution context is not acceptable", canonical.CodeForbidden},
 	CodeUnknownAgent:    {http.StatusNotFound, "No such agent", canonical.CodeSkillNotFound},
+	CodeNoMethod:        {http.StatusUnprocessableEntity, "There is no such method", canonical.CodeNoMethod},
+	CodeNotAllowed:      {http.StatusMethodNotAllowed, "The HTTP method is not allowed here", canonical.CodeInvalidRequest},
 	CodeNotFound:        {http.StatusNotFound, "Not found", canonical.CodeResourceNotFound},
 	CodeConflict:        {http.StatusConflict, "This conflicts with what is there", canonical.CodeInvalidRequest},
 	CodeInProgress:      {http.StatusConflict, "The same message is still being worked on", canonical.CodeUnavailable},
@@ -89,6 +93,8 @@ func ectError(code string) string {
 	switch code {
 	case CodeSemanticLoss, CodeTimeout, CodePolicyViolation:
 		return code
+	case CodeNoMethod: // a message without a counterpart (R7)
+		return ECTSemanticLoss
 	default:
 		return ECTInternal
 	}

@@ -1,21 +1,28 @@
 package problem
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 	"time"
 )
 
 // UnknownAgentError: the directory lists no such agent.
-type UnknownAgentError struct{ Agent string }
+type UnknownAgentError struct {
+	Agent      string
+	Suggestion string // "; did you mean NAME?", of an agent that the caller may call; empty: none is close
+}
 
-func (e *UnknownAgentError) Error() string { return "no agent is listed under this name: " + e.Agent }
+func (e *UnknownAgentError) Error() string {
+	return "no agent is listed under this name: " + e.Agent + e.Suggestion
+}
 
 // NoPathError: nobody here translates between these protocols, or versions, or
 // to this destination.
 type NoPathError struct {
-	From, To string // as asked for
-	Detail   string // what is missing ("unknown_agent", "unsupported_version"); empty: the pair itself
+	From, To   string // as asked for
+	Detail     string // what is missing ("unknown_agent", "unsupported_version"); empty: the pair itself
+	Suggestion string // as of UnknownAgentError
 }
 
 func (e *NoPathError) Error() string {
@@ -26,13 +33,21 @@ func (e *NoPathError) Error() string {
 	if e.Detail != "" {
 		text += ": " + e.Detail
 	}
-	return text
+	return text + e.Suggestion
 }
 
 // NotFoundError: there is no such thing, or it belongs to somebody else (R2).
-type NotFoundError struct{ What string }
+type NotFoundError struct {
+	What string
+	Hint string // what to do; empty: nothing is known to help
+}
 
-func (e *NotFoundError) Error() string { return "no such " + e.What }
+func (e *NotFoundError) Error() string {
+	if e.Hint != "" {
+		return "no such " + e.What + ": " + e.Hint
+	}
+	return "no such " + e.What
+}
 
 // ConflictError: what is there does not go together with what was asked.
 type ConflictError struct{ Reason string }
@@ -60,10 +75,15 @@ type NotAcceptableError struct{ Have string } // media types, comma separated
 
 func (e *NotAcceptableError) Error() string { return "available as " + e.Have }
 
-// MethodError: nothing here answers to this method.
-type MethodError struct{ Allow string } // methods that would do, comma separated
+// MethodError: nothing here answers to this HTTP method.
+type MethodError struct {
+	Allow string // methods that would do, comma separated
+	Hint  string // what to do; empty: use one of those
+}
 
-func (e *MethodError) Error() string { return "the method is not allowed here" }
+func (e *MethodError) Error() string {
+	return cmp.Or(e.Hint, "use "+strings.ReplaceAll(e.Allow, ", ", " or "))
+}
 
 // MediaTypeError: the body has a media type that the protocol does not use.
 type MediaTypeError struct{ Want []string }

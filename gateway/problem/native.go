@@ -15,8 +15,8 @@ var codesOfNative = map[canonical.Code]string{
 	canonical.CodeInvalidRequest:     CodeMalformed,
 	canonical.CodeBadParams:          CodeMalformed,
 	canonical.CodeHeaderMismatch:     CodeMalformed,
-	canonical.CodeNoMethod:           CodeSemanticLoss, // a message without a counterpart (R7)
-	canonical.CodeUnsupportedOp:      CodeSemanticLoss,
+	canonical.CodeNoMethod:           CodeNoMethod,
+	canonical.CodeUnsupportedOp:      CodeSemanticLoss, // a message without a counterpart (R7)
 	canonical.CodePushUnsupported:    CodeSemanticLoss,
 	canonical.CodeCardUnavailable:    CodeSemanticLoss,
 	canonical.CodeCapabilityRequired: CodeSemanticLoss,
@@ -65,8 +65,8 @@ func NativeFor(knows bool, err error) *canonical.Error {
 		return own
 	}
 	message := p.Title
-	if p.Detail != p.Title {
-		message += ": " + p.Detail
+	if detail := p.explained(knows); detail != p.Title {
+		message += ": " + detail
 	}
 	return &canonical.Error{Code: p.Native, Message: message, RetryAfter: p.RetryAfter, Details: details(p, p.shown(knows))}
 }

@@ -39,6 +39,8 @@ type Problem struct {
 	Reason  Reason `json:",omitempty"` // why the agent failed, for those who may know it
 	Request string `json:",omitempty"` // id of the request that was refused first; empty: of this one
 
+	Program string `json:"-"` // what became of the program that the agent is, for those who may know it
+
 	Challenge string `json:",omitempty"` // WWW-Authenticate
 	Allow     string `json:",omitempty"` // methods that would be allowed
 	Location  string `json:",omitempty"` // who takes the work instead

@@ -16,6 +16,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/transport/sse"
+	"github.com/aepb/aepb-gateway/gateway/transport/stdio"
 	"github.com/aepb/aepb-gateway/translators"
 )
 
@@ -36,6 +37,7 @@ const (
 	ReasonHTTPStatus Reason = "http_status" // an HTTP status and no reply of its protocol
 	ReasonBadReply   Reason = "bad_reply"   // something that is no reply of its protocol
 	ReasonTooLarge   Reason = "too_large"   // a reply beyond the bounds
+	ReasonProgram    Reason = "program"     // the program that the agent is ended, or cannot be started
 	ReasonOther      Reason = "other"
 )
 
@@ -47,7 +49,7 @@ const reasonUnreachable Reason = "unreachable"
 func Reasons() []Reason {
 	return []Reason{
 		ReasonDNS, ReasonRefused, ReasonReset, ReasonTLSVersion, ReasonTLSCA, ReasonTLSName, ReasonSPIFFEID,
-		ReasonTimeout, ReasonHTTPStatus, ReasonBadReply, ReasonTooLarge, ReasonOther,
+		ReasonTimeout, ReasonHTTPStatus, ReasonBadReply, ReasonTooLarge, ReasonProgram, ReasonOther,
 	}
 }
 
@@ -92,6 +94,9 @@ func replied(err error) Reason {
 
 // network is why there was no connection, or why it broke.
 func network(err error) Reason {
+	if stdio.Cause(err) != "" {
+		return ReasonProgram
+	}
 	if _, ok := errors.AsType[*net.DNSError](err); ok {
 		return ReasonDNS
 	}
@@ -198,6 +203,44 @@ func (p Problem) shown(knows bool) Reason {
 		return ""
 	}
 	return p.Reason
+}
+
+// explained is the detail, with why the agent cannot be reached for those who may know it.
+func (p Problem) explained(knows bool) string {
+	if knows && p.Program != "" {
+		return p.Detail + ": " + p.Program
+	}
+	if why := p.Reason.words(); knows && why != "" && p.Code == CodeUnreachable {
+		return p.Detail + ": " + why
+	}
+	return p.Detail
+}
+
+// Explain is what an error is to an operator: its detail, and why the agent cannot be reached.
+func Explain(err error) string { return From(err).explained(true) }
+
+// words say a reason of the network, and what to do about it; empty: there is nothing to say.
+func (r Reason) words() string {
+	switch r {
+	case ReasonDNS:
+		return "no such host: correct the host name of its URL"
+	case ReasonRefused:
+		return "connection refused: is it running, at this port?"
+	case ReasonReset:
+		return "it closed the connection before its reply was complete: its own log may say why"
+	case ReasonTLSVersion:
+		return "it does not speak TLS 1.3: is it a server of http and not https?"
+	case ReasonTLSCA:
+		return "certificate of an unknown authority, or not valid now: have it certified by a CA that this gateway trusts"
+	case ReasonTLSName:
+		return "its certificate is for another host name: correct the URL or the certificate"
+	case ReasonSPIFFEID:
+		return "its certificate has another SPIFFE id than the agent is listed with: correct the id"
+	case ReasonTimeout:
+		return "no connection in time: is its host reachable from here?"
+	default:
+		return ""
+	}
 }
 
 // Evident is why an agent failed, as the evidence of a request says it. Its caller

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -68,6 +69,34 @@ func TestReasonOf_Chains(t *testing.T) {
 		}
 		if got != "" && !slices.Contains(problem.Reasons(), got) {
 			t.Errorf("%q is not among the reasons", got)
+		}
+	}
+}
+
+// TestExplain_TellsOperatorsAlone: an operator reads why an agent cannot be reached and what to do, a
+// caller does not.
+func TestExplain_TellsOperatorsAlone(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		cause error
+		want  string
+	}{
+		"refused":   {syscall.ECONNREFUSED, "agent a cannot be reached: connection refused: is it running"},
+		"no host":   {&net.DNSError{}, "agent a cannot be reached: no such host"},
+		"authority": {x509.UnknownAuthorityError{}, "agent a cannot be reached: certificate of an unknown authority"},
+		"name":      {x509.HostnameError{Certificate: &x509.Certificate{}}, "agent a cannot be reached: its certificate is for another host name"},
+		"http":      {tls.RecordHeaderError{}, "agent a cannot be reached: it does not speak TLS 1.3"},
+		"other":     {errors.New("secret"), "agent a cannot be reached"},
+	} {
+		err := &transport.UnreachableError{Agent: "a", Err: c.cause}
+		if got := problem.Explain(err); !strings.HasPrefix(got, c.want) || strings.Contains(got, "secret") {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+		if got := string(problem.Document(t.Context(), err)); !strings.Contains(got, `"agent a cannot be reached"`) {
+			t.Errorf("%s: a caller reads %s", name, got)
+		}
+		if got := string(problem.Document(problem.WithReasons(t.Context()), err)); !strings.Contains(got, c.want) {
+			t.Errorf("%s: an operator reads %s", name, got)
 		}
 	}
 }

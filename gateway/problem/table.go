@@ -73,9 +73,8 @@ var table = rows(
 		return p
 	}),
 	as(func(e *MethodError) Problem {
-		p := of(CodeNotFound, e.Error())
-		p.Status, p.Title, p.Allow = http.StatusMethodNotAllowed, "The method is not allowed", e.Allow
-		p.Native = canonical.CodeInvalidRequest
+		p := of(CodeNotAllowed, e.Error())
+		p.Allow = e.Allow
 		return p
 	}),
 	as(func(e *InProgressError) Problem { return retry(of(CodeInProgress, e.Error()), e.RetryAfter, retrySoon) }),
@@ -145,10 +144,17 @@ var table = rows(
 	as(func(e *http.MaxBytesError) Problem { return of(CodeTooLarge, e.Error()) }),
 
 	// Transport, directory, state.
-	as(func(e *transport.UnreachableError) Problem { return fault(of(CodeUnreachable, e.Error())) }),
+	as(func(e *transport.UnreachableError) Problem {
+		p := fault(of(CodeUnreachable, e.Error()))
+		p.Program = stdio.Cause(e.Err)
+		return p
+	}),
 	as(func(*stdio.EndedError) Problem { return fault(of(CodeUnreachable, "the agent's program ended")) }),
 	as(func(e *stdio.WaitError) Problem {
 		return retry(fault(of(CodeUnreachable, "the agent's program failed, and is started again later")), e.After, retrySoon)
+	}),
+	as(func(*stdio.StartError) Problem {
+		return fault(of(CodeUnreachable, "the agent's program cannot be started"))
 	}),
 	say[*stdio.InvalidProgramError](CodeMalformed),
 	as(func(e *transport.TimeoutError) Problem { return fault(of(CodeTimeout, e.Error())) }),

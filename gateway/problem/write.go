@@ -35,7 +35,7 @@ func Write(w http.ResponseWriter, r *http.Request, err error) {
 	p := From(err)
 	p.setHeaders(w.Header())
 	body, err := json.Marshal(document{
-		Type: typePrefix + p.Code, Title: p.Title, Status: p.Status, Code: p.Code, Detail: p.Detail,
+		Type: typePrefix + p.Code, Title: p.Title, Status: p.Status, Code: p.Code, Detail: p.explained(Knows(r.Context())),
 		Instance: clean(r.URL.EscapedPath()), Request: cmp.Or(p.Request, transport.RequestID(r.Context())), Reason: p.shown(Knows(r.Context())),
 	})
 	if err != nil { // a struct of strings always can be
@@ -53,7 +53,7 @@ func Write(w http.ResponseWriter, r *http.Request, err error) {
 func Document(ctx context.Context, err error) []byte {
 	p := From(err)
 	body, err := json.Marshal(document{
-		Type: typePrefix + p.Code, Title: p.Title, Status: p.Status, Code: p.Code, Detail: p.Detail, Request: cmp.Or(p.Request, transport.RequestID(ctx)), Reason: p.shown(Knows(ctx)),
+		Type: typePrefix + p.Code, Title: p.Title, Status: p.Status, Code: p.Code, Detail: p.explained(Knows(ctx)), Request: cmp.Or(p.Request, transport.RequestID(ctx)), Reason: p.shown(Knows(ctx)),
 	})
 	if err != nil { // a struct of strings always can be
 		return nil

@@ -6,6 +6,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/spelling"
 )
 
 // messageTool is what a plain message is called in a protocol of calls where it names no
@@ -29,7 +30,7 @@ func find(source *translators.Features, d *canonical.Description, m *canonical.M
 			Message: "this agent has several skills: name one with a data part {\"skill\": …, \"input\": …}; it has " + names(source, d),
 		}
 	}
-	return nil, &canonical.Error{Code: canonical.CodeSkillNotFound, Message: "no such skill or tool; this agent has " + names(source, d)}
+	return nil, &canonical.Error{Code: canonical.CodeSkillNotFound, Message: "no such skill or tool; this agent has " + names(source, d) + spelling.DidYouMean(name, allNames(source, d))}
 }
 
 // only is the only skill that there is, whatever content is handed out beside
@@ -77,15 +78,21 @@ func Named(source *translators.Features, d *canonical.Description, name string) 
 // names are those by which a caller may call the first capabilities.
 func names(source *translators.Features, d *canonical.Description) string {
 	const most = 16
-	list := make([]string, len(d.Capabilities))
-	for i := range list {
-		list[i] = d.Capabilities[i].ID
-	}
-	if namer := source.Namer; namer != nil {
-		list = namer.CapabilityNames(d.Capabilities)
-	}
+	list := allNames(source, d)
 	if len(list) > most {
 		list = append(list[:most:most], "…")
 	}
 	return strings.Join(list, ", ")
+}
+
+// allNames are those of all capabilities.
+func allNames(source *translators.Features, d *canonical.Description) []string {
+	if namer := source.Namer; namer != nil {
+		return namer.CapabilityNames(d.Capabilities)
+	}
+	list := make([]string, len(d.Capabilities))
+	for i := range list {
+		list[i] = d.Capabilities[i].ID
+	}
+	return list
 }

@@ -207,6 +207,7 @@ func TestResolve_Skill(t *testing.T) {
 		"named is not begun with":       {a2a.Binding, [][]canonical.Capability{two}, message("add"), "sub", "add", 1, nil},
 		"begun with what is gone":       {a2a.Binding, [][]canonical.Capability{two}, message(""), "gone", "", 1, refused(canonical.CodeBadParams, "add, sub")},
 		"unknown":                       {a2a.Binding, [][]canonical.Capability{two}, message("mul"), "", "", 2, refused(canonical.CodeSkillNotFound, "add, sub")},
+		"misspelled":                    {a2a.Binding, [][]canonical.Capability{two}, message("ad"), "", "", 2, refused(canonical.CodeSkillNotFound, "did you mean add?")},
 		"not known yet":                 {a2a.Binding, [][]canonical.Capability{two, skills("mul")}, message("mul"), "", "mul", 2, nil},
 		"a message to one of several":   {mcp.Binding, [][]canonical.Capability{two}, call("message"), "", "", 2, refused(canonical.CodeSkillNotFound, "add, sub")},
 		"no skills":                     {a2a.Binding, [][]canonical.Capability{nil}, message(""), "", "", 1, refused(canonical.CodeBadParams, "")},

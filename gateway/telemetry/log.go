@@ -69,9 +69,11 @@ func boundAttr(a slog.Attr, depth int) slog.Attr {
 			return slog.String(a.Key, "…")
 		}
 		value = slog.GroupValue(boundAttrs(value.Group(), depth-1)...)
+	case slog.KindDuration: // in a unit that people read, and its name with it
+		return slog.Float64(a.Key+"_ms", float64(value.Duration().Microseconds())/1000)
 	case slog.KindAny:
 		value = boundAny(value.Any())
-	default: // numbers, booleans, times and durations are short
+	default: // numbers, booleans and times are short
 	}
 	return slog.Attr{Key: a.Key, Value: value}
 }

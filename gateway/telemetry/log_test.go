@@ -47,7 +47,7 @@ func TestLogIsBounded(t *testing.T) {
 	if !ok {
 		t.Fatalf("no group: %v", line)
 	}
-	want := map[string]any{"body": "[9 octets]", "raw": "[15 octets]", "took": 1e9, "n": 7.0, "nil": nil, "token": ""}
+	want := map[string]any{"body": "[9 octets]", "raw": "[15 octets]", "took_ms": 1e3, "n": 7.0, "nil": nil, "token": ""}
 	got := map[string]any{}
 	for key := range want {
 		got[key] = group[key]

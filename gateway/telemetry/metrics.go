@@ -122,7 +122,7 @@ func (m *Metrics) asked(deps Deps) (all []prometheus.Collector) {
 	backend := prometheus.Labels{"backend": deps.Backend}
 	if deps.Backend != "" {
 		all = append(all, m.defined.gaugeFunc("state_backend_up",
-			"1 while what keeps the state can be used.",
+			"1 if the state backend is available, else 0.",
 			"At 0 the gateway is not ready and refuses work that it would have to remember: look at the disk of state.path, or at Redis.",
 			backend, func() float64 {
 				if deps.BackendUp() {
@@ -175,8 +175,8 @@ func (m *Metrics) define() {
 		"If total grows and send does not, the gateway itself is slow: look at its CPU and at Redis. If both grow, it is the agent.",
 		[]float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 10, 60}, "from", "to", "stage")
 	m.losses = d.counter("translation_losses_total",
-		"Things that a translation could not say natively.",
-		"Look the code up in translators/canonical/catalogue.go. A loss that changes what the message means is refused, unless policy.allow_losses names it.",
+		"Parts of messages dropped or moved to an extension by a translation.",
+		"aepbctl losses CODE explains a code. A loss that changes what the message means is refused, unless policy.allow_losses names it.",
 		"from", "to", "code", "fate")
 	m.verified = d.counter("ects_verified_total",
 		"Execution context tokens that were checked, by outcome.",
@@ -215,7 +215,7 @@ func (m *Metrics) define() {
 		"Look for refused in the log: samples have the path, the caller and the address, or the cause of a handshake. Many of tls_certificate after a renewal: callers trust or use an older authority.",
 		"listener", "reason")
 	m.changes = d.counter("description_changes_total",
-		"Times that an agent described itself otherwise than before.",
+		"Changes of the description that an agent gives of itself.",
 		"For a pinned agent look at what has changed, and accept it: aepbctl agents show, aepbctl agents accept.",
 		"agent")
 	m.standing = defineAgents(d, m.agents)

@@ -20,6 +20,7 @@ var knowers = []struct{ path, because string }{
 	{"gateway/transport/uacp", "a protocol's wire"},
 	{"gateway/transport/ainp", "a protocol's wire"},
 	{"cmd/aepb-gateway/protocols.go", "what carries each protocol"},
+	{"cmd/aepb-gateway/dev.go", "a flag for each protocol in which it adds an agent"},
 	{"cmd/aepb-gateway/ainp.go", "what its wire needs of the service"},
 	{"cmd/aepb-gateway/slim.go", "what its wire needs of the service"},
 	{"cmd/aepb-gateway/wire.go", "agents are shown, and called over gRPC, by A2A's cards"},

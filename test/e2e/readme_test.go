@@ -36,7 +36,7 @@ func readmeStory(t *testing.T, file string) string {
 			story.WriteString("gateway .aepb\nagent mcp toolbox\nfront yours toolbox\n")
 		case strings.HasPrefix(command, "go run ./cmd/aepbctl send "):
 			sent := replace.Replace(command)
-			story.WriteString(sent + "\nstdout verified\n" + sent + " -o json\ntokens stdout\n")
+			story.WriteString(sent + "\nstdout 'signatures valid, linked, hashes match'\n" + sent + " -o json\ntokens stdout\n")
 		case strings.HasPrefix(command, "go run ./cmd/"):
 			story.WriteString(replace.Replace(command) + "\nstdout .\n")
 		default:

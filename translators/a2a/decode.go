@@ -75,7 +75,7 @@ func decodeRequest(m *canonical.Message, w translators.Wire, env jsonrpc.Message
 		asked = operationOf(methodList, Version)
 	}
 	if asked == nil {
-		return &canonical.Error{Code: canonical.CodeNoMethod, Message: "no such method"}
+		return &canonical.Error{Code: canonical.CodeNoMethod, Message: "no such method" + hintFor(env.Method)}
 	}
 	if env.ID == nil && !unpaired(w.Form) {
 		return &canonical.Error{Code: canonical.CodeInvalidRequest, Message: "a request needs an id"}
@@ -102,6 +102,19 @@ func decodeRequest(m *canonical.Message, w translators.Wire, env jsonrpc.Message
 	m.Losses = d.losses
 	extensionsHeader(m, w)
 	return badParams(d.err)
+}
+
+// hintFor tells a client of MCP where it is. It quotes no method that a caller wrote.
+func hintFor(method string) string {
+	for _, family := range []string{"tools/", "resources/", "prompts/", "notifications/", "completion/", "logging/", "sampling/", "server/"} {
+		if strings.HasPrefix(method, family) {
+			return " in A2A: this is a method of MCP, which the agent's URL that ends in /mcp serves"
+		}
+	}
+	if method == "initialize" || method == "ping" {
+		return " in A2A: this is a method of MCP, which the agent's URL that ends in /mcp serves"
+	}
+	return ""
 }
 
 // badParams makes a broken params object the error that A2A has for it: the

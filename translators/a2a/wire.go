@@ -174,14 +174,17 @@ func spoken(w translators.Wire, env jsonrpc.Message) (string, error) {
 	case said == "":
 		return shown, nil
 	case env.Method != "" && shown != "" && shown != said:
-		return said, unsupportedVersion()
+		return said, &canonical.Error{
+			Code:    canonical.CodeUnsupportedVersion,
+			Message: "method " + env.Method + " is A2A " + shown + ", but " + HeaderVersion + " says " + said, // a name of our table
+		}
 	default:
 		return said, nil
 	}
 }
 
 func unsupportedVersion() *canonical.Error {
-	return &canonical.Error{Code: canonical.CodeUnsupportedVersion, Message: "this agent speaks A2A 1.0 and 0.3, each in its own words"}
+	return &canonical.Error{Code: canonical.CodeUnsupportedVersion, Message: "this agent speaks A2A 1.0 and 0.3: name one of them in A2A-Version"}
 }
 
 // shows is the version that a message belongs to by its looks; empty: either.

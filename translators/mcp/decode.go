@@ -116,7 +116,7 @@ func decodeRequest(w translators.Wire, env jsonrpc.Message, m *canonical.Message
 func decodeMethod(env jsonrpc.Message, m *canonical.Message, r *reader) error {
 	switch {
 	case !serves(m.Origin.Version, env.Method):
-		return refuse(canonical.CodeNoMethod, "this method is not served here")
+		return refuse(canonical.CodeNoMethod, "this method is not served here"+hintFor(env.Method))
 	case env.Method == MethodCall:
 		return decodeCall(m, r)
 	case env.Method == MethodList:
@@ -144,6 +144,17 @@ func decodeMethod(env jsonrpc.Message, m *canonical.Message, r *reader) error {
 		restoreAsker(m, r)
 	}
 	return r.err()
+}
+
+// hintFor tells a client of A2A where it is. It quotes no method that a caller wrote.
+func hintFor(method string) string {
+	switch method {
+	case "SendMessage", "SendStreamingMessage", "GetTask", "ListTasks", "CancelTask", "SubscribeToTask", "GetExtendedAgentCard",
+		"message/send", "message/stream", "agent/getAuthenticatedExtendedCard", "tasks/resubscribe":
+		return ": it is a method of A2A, which the agent's URL that ends in /a2a serves"
+	default:
+		return ""
+	}
 }
 
 // restoreAsker gives a legacy request back what only a modern one says in _meta.

@@ -38,6 +38,9 @@ func TestLocked(t *testing.T) {
 		put(t, s, 1)
 		began := time.Now()
 		wantOpenError(t, path, bolt.ReasonLocked)
+		if text := (&bolt.OpenError{Path: path, Reason: bolt.ReasonLocked}).Error(); !strings.Contains(text, "another gateway uses "+path+": stop it") {
+			t.Error(text)
+		}
 		if waited := time.Since(began); waited > bolt.LockWait {
 			t.Errorf("waited %v", waited)
 		}

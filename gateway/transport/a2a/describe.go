@@ -52,6 +52,9 @@ func places(base *url.URL) []string {
 	return slices.Compact([]string{below, plain.String()})
 }
 
+// notA2A is the usual mistake where there is no card.
+const notA2A = "; is it an A2A agent? an MCP server is listed as one"
+
 func isCard(u *url.URL) bool { return strings.HasSuffix(u.Path, "/agent-card.json") }
 
 func (d *Dialer) read(ctx context.Context, e transport.Endpoint, place string) (*canonical.Description, error) {
@@ -68,10 +71,10 @@ func (d *Dialer) read(ctx context.Context, e transport.Endpoint, place string) (
 	}
 	bad := func(reason string) error { return transport.BadStatus(e.Agent, reason, got.status, got.header) }
 	if reason := unreadable(got); reason != "" {
-		return nil, bad("no card: " + reason)
+		return nil, bad("no card: " + reason + notA2A)
 	}
 	if got.status != http.StatusOK {
-		return nil, bad("no card: " + http.StatusText(got.status))
+		return nil, bad("no card: " + http.StatusText(got.status) + notA2A)
 	}
 	m, err := d.deps.Form.Decode(translators.Wire{Binding: form.Binding, Media: form.Media, Body: got.body, Re: canonical.OpDescribe})
 	if err != nil {

@@ -71,7 +71,7 @@ func rest(r *http.Request) string {
 func allowed(r *http.Request, wire translators.Wire) error {
 	if wire.Path == "" {
 		if r.Method != http.MethodPost {
-			return &problem.MethodError{Allow: http.MethodPost}
+			return &problem.MethodError{Allow: http.MethodPost, Hint: "POST a JSON-RPC message here; the card is at " + strings.TrimPrefix(CardPath, "/") + " below this URL"}
 		}
 		return nil
 	}

@@ -171,7 +171,7 @@ func (p *Process) start(supervisor []string, logger *slog.Logger) error {
 	ownGroup(p.cmd)
 	if err := p.cmd.Start(); err != nil {
 		pipes.closeOurs()
-		return fmt.Errorf("the program cannot be started: %w", err)
+		return &StartError{Err: err}
 	}
 	p.ends.input, p.ends.output, p.lines = input.w, output.r, bufio.NewReaderSize(output.r, 4<<10)
 	p.writings = newWritings(logger.With(slog.String("agent", p.owner.Agent), slog.Int("pid", p.cmd.Process.Pid)), p.host.deps.Now)
@@ -193,7 +193,7 @@ func (p *Process) environment() ([]string, error) {
 	for name, file := range p.program.EnvFiles {
 		value, err := os.ReadFile(file)
 		if err != nil {
-			return nil, fmt.Errorf("the value of %s cannot be read: %w", name, err)
+			return nil, &StartError{Err: fmt.Errorf("the value of %s cannot be read: %w", name, err)}
 		}
 		out = append(out, name+"="+strings.TrimRight(string(value), "\r\n"))
 	}

@@ -2,7 +2,7 @@ package stdio
 
 import (
 	"cmp"
-	"fmt"
+	"errors"
 	"maps"
 	"net/url"
 	"os/exec"
@@ -105,6 +105,28 @@ func pairs(list []string) (map[string]string, error) {
 	return out, nil
 }
 
+// StartError: the program cannot be started.
+type StartError struct{ Err error }
+
+func (e *StartError) Error() string { return "the program cannot be started: " + e.Err.Error() }
+
+// Unwrap gives the cause.
+func (e *StartError) Unwrap() error { return e.Err }
+
+// Cause is what an error says of a program, for operators; empty: it is not about one.
+func Cause(err error) string {
+	if e, ok := errors.AsType[*WaitError](err); ok {
+		return e.Error()
+	}
+	if e, ok := errors.AsType[*EndedError](err); ok {
+		return e.Error()
+	}
+	if e, ok := errors.AsType[*StartError](err); ok {
+		return e.Error()
+	}
+	return ""
+}
+
 // Validate judges a program by itself: whether there is one of that name is not asked. Its
 // error is an *InvalidProgramError.
 func (p Program) Validate() error {
@@ -149,7 +171,7 @@ func (p Program) command() ([]string, error) {
 		path, err = filepath.Abs(path)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("the program cannot be started: %w", err)
+		return nil, &StartError{Err: err}
 	}
 	return append([]string{path}, p.Command[1:]...), nil
 }

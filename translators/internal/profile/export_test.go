@@ -10,7 +10,7 @@ import (
 // dialogue that it belongs to. Arguments of another shape are a
 // *canonical.Error of code CodeBadParams with the schema.
 func TurnFromArgs(args json.RawMessage) (canonical.Content, canonical.Conversation, error) {
-	a, err := readArgs(args)
+	a, err := readArgs("chat", args)
 	if err != nil {
 		return canonical.Content{}, canonical.Conversation{}, err
 	}

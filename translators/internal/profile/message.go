@@ -182,12 +182,13 @@ func (a *messageArgs) parts() []canonical.Part {
 	return append(parts, a.files...)
 }
 
-func readArgs(raw json.RawMessage) (messageArgs, error) {
+func readArgs(tool string, raw json.RawMessage) (messageArgs, error) {
 	var a messageArgs
 	if raw == nil {
 		return a, badArgs("the arguments are missing: this tool needs an object with the string message")
 	}
 	o := rawjson.Parse(raw, "")
+	absent := o.Err() == nil && !o.Has("message")
 	a.message = o.Required("message")
 	a.data = o.RawObject("data")
 	files, listed := o.Array("files")
@@ -202,13 +203,53 @@ func readArgs(raw json.RawMessage) (messageArgs, error) {
 	taskID, hasTask := o.String("task_id")
 	a.contextID, a.taskID = contextID, taskID
 	a.empty = (listed && len(files) == 0) || (hasContext && contextID == "") || (hasTask && taskID == "")
-	if malformed, ok := errors.AsType[*translators.MalformedError](o.Err()); ok {
-		return a, badArgs("the arguments do not match the schema of this tool: at " + malformed.Path + ": " + malformed.Reason)
+	malformed, wrong := errors.AsType[*translators.MalformedError](o.Err())
+	if !wrong && len(o.Members()) == 0 {
+		return a, nil
 	}
-	if len(o.Members()) > 0 {
-		return a, badArgs("the arguments do not match the schema of this tool: it takes message, data, files, context_id and task_id, and nothing else")
+	var faults []string
+	switch {
+	case absent:
+		faults = append(faults, `missing "message"`)
+	case wrong:
+		faults = append(faults, "at "+malformed.Path+": "+malformed.Reason)
 	}
-	return a, nil
+	if unknown := unknownNames(o.Members()); unknown != "" {
+		faults = append(faults, "unknown "+unknown)
+	}
+	return a, badArgs("arguments of " + plainName(tool) + ": " + strings.Join(faults, "; ") +
+		"; it takes message, data, files, context_id and task_id")
+}
+
+// unknownNames are the names of arguments that a tool does not take: the first of them, and none that
+// could be anything but a name. Values are not quoted.
+func unknownNames(members []rawjson.Member) string {
+	const most = 5
+	var names []string
+	for _, m := range members {
+		switch m.Name {
+		case "message", "data", "files", "context_id", "task_id": // of a wrong type, as was said
+			continue
+		}
+		if len(names) == most {
+			names = append(names, "…")
+			break
+		}
+		names = append(names, `"`+plainName(m.Name)+`"`)
+	}
+	return strings.Join(names, ", ")
+}
+
+// plainName is a name as it is where it is short and of letters, digits and a few signs, else an ellipsis.
+func plainName(name string) string {
+	const longest = 64
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_-.", r)
+	}
+	if name == "" || len(name) > longest || strings.ContainsFunc(name, func(r rune) bool { return !plain(r) }) {
+		return "…"
+	}
+	return name
 }
 
 func readFile(raw json.RawMessage) (canonical.Part, error) {

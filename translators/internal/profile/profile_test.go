@@ -267,6 +267,26 @@ func TestArgumentsOfTheMessageTool(t *testing.T) {
 	}
 }
 
+// TestArgs_FaultsAreNamed: a caller reads which arguments are wrong, and no value and nothing that is not a
+// name is repeated.
+func TestArgs_FaultsAreNamed(t *testing.T) {
+	t.Parallel()
+	for args, want := range map[string]string{
+		`{"text":"hidden"}`:           `arguments of chat: missing "message"; unknown "text"`,
+		`{"message":"m","more":1}`:    `arguments of chat: unknown "more"`,
+		`{}`:                          `arguments of chat: missing "message"`,
+		`{"message":5}`:               `arguments of chat: at /message: `,
+		`{"message":"m","a\u001b":1}`: `arguments of chat: unknown "…"`,
+		`{"message":"m","a":1,"b":1,"c":1,"d":1,"e":1,"f":1,"g":1}`: `unknown "a", "b", "c", "d", "e", …`,
+		`{"message":"m","` + strings.Repeat("x", 100) + `":1}`:      `unknown "…"`,
+	} {
+		_, _, err := profile.TurnFromArgs(json.RawMessage(args))
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hidden") || len(err.Error()) > 400 {
+			t.Errorf("%s: %v, want %s", args, err, want)
+		}
+	}
+}
+
 func TestTypedAndBound(t *testing.T) {
 	t.Parallel()
 	data := func(raw string) canonical.Part {

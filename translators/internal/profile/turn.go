@@ -57,7 +57,7 @@ func speak(call *canonical.Call, capability *canonical.Capability) (canonical.Co
 	if !isMessage(call, capability) {
 		return typedContent(call, capability), canonical.Conversation{}, nil, nil
 	}
-	a, err := readArgs(call.Args)
+	a, err := readArgs(call.Name, call.Args)
 	if err != nil {
 		return canonical.Content{}, canonical.Conversation{}, nil, err
 	}
@@ -75,7 +75,7 @@ func isMessage(call *canonical.Call, capability *canonical.Capability) bool {
 	if call.Name != MessageTool {
 		return false
 	}
-	_, err := readArgs(call.Args)
+	_, err := readArgs(call.Name, call.Args)
 	return err == nil
 }
 
@@ -195,7 +195,7 @@ func ConversationOf(call *canonical.Call) canonical.Conversation {
 	if !names { // most arguments are a tool's own, and to say why they are not ours is no use here
 		return canonical.Conversation{}
 	}
-	a, err := readArgs(call.Args)
+	a, err := readArgs(call.Name, call.Args)
 	if err != nil {
 		return canonical.Conversation{}
 	}
@@ -213,7 +213,7 @@ func followTurn(outline json.RawMessage, call *canonical.Call) (canonical.Conten
 	entries, _ := o.Array("parts")
 	property, bound := o.String("bind")
 	r := argsReader{call: call}
-	if args, err := readArgs(call.Args); err == nil && !bound {
+	if args, err := readArgs(call.Name, call.Args); err == nil && !bound {
 		r.args, r.rest = args, args.message
 	}
 	if bound && rawjson.IsObject(call.Args) {
