@@ -25,15 +25,15 @@ const (
 
 // VersionError: the node speaks another SLIM than we do, or does not say which.
 type VersionError struct {
-	Said []uint64 // the numbers of its version; none: it named no version
+	Numbers []uint64 // of its version; none: it named no version
 }
 
 func (e *VersionError) Error() string {
-	said := "the node names no version of SLIM that can be read"
-	if len(e.Said) > 0 {
-		said = "the node speaks SLIM " + strings.Trim(strings.ReplaceAll(fmt.Sprint(e.Said), " ", "."), "[]")
+	found := "the node names no version of SLIM that can be read"
+	if len(e.Numbers) > 0 {
+		found = "the node speaks SLIM " + strings.Trim(strings.ReplaceAll(fmt.Sprint(e.Numbers), " ", "."), "[]")
 	}
-	return fmt.Sprintf("slim link: %s, and %d or %d is expected here", said, oldestMajor, newestMajor)
+	return fmt.Sprintf("slim link: %s, and %d or %d is expected here", found, oldestMajor, newestMajor)
 }
 
 // KeyError: the node's half of the link's key is none.
@@ -52,7 +52,7 @@ var errGreeting = errors.New("slim link: the node answers another greeting")
 func spoken(text string) error {
 	numbers := versionOf(text)
 	if len(numbers) == 0 || numbers[0] < oldestMajor || numbers[0] > newestMajor {
-		return &VersionError{Said: numbers}
+		return &VersionError{Numbers: numbers}
 	}
 	return nil
 }

@@ -65,12 +65,12 @@ func realMessage(t testing.TB) (*mac, *dataplane.Message) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	octets, err := base64.StdEncoding.DecodeString(realHeader)
+	data, err := base64.StdEncoding.DecodeString(realHeader)
 	if err != nil {
 		t.Fatal(err)
 	}
 	header := new(dataplane.SLIMHeader)
-	if err := proto.Unmarshal(octets, header); err != nil {
+	if err := proto.Unmarshal(data, header); err != nil {
 		t.Fatal(err)
 	}
 	return newMAC(key, realLink), publication(header)
@@ -205,10 +205,10 @@ type logged struct {
 	text strings.Builder
 }
 
-func (l *logged) Write(octets []byte) (int, error) {
+func (l *logged) Write(data []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.text.Write(octets)
+	return l.text.Write(data)
 }
 
 func (l *logged) count(text string) int {
@@ -247,12 +247,12 @@ func TestALinkWithAKey(t *testing.T) {
 		t.Errorf("logged %d times", got)
 	}
 	large := frame.Data(frame.Route{From: self, To: self, Message: 8}, frame.Msg, frame.Payload{}, nil)
-	room := frame.MaxMessage - proto.Size(large) - 20
-	large.GetPublish().GetMsg().GetAppPayload().Blob = make([]byte, room)
+	size := frame.MaxMessage - proto.Size(large) - 20
+	large.GetPublish().GetMsg().GetAppPayload().Blob = make([]byte, size)
 	if err := l.Send(large); err != nil {
 		t.Fatal(err)
 	}
-	if m := next(t, in.messages); len(m.GetPublish().GetMsg().GetAppPayload().GetBlob()) != room {
+	if m := next(t, in.messages); len(m.GetPublish().GetMsg().GetAppPayload().GetBlob()) != size {
 		t.Error("the greatest message has no room for its MAC")
 	}
 }
@@ -289,14 +289,14 @@ func FuzzGreeting(f *testing.F) {
 // not as it came.
 func FuzzHeader(f *testing.F) {
 	_, genuine := realMessage(f)
-	octets, err := proto.Marshal(genuine)
+	data, err := proto.Marshal(genuine)
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.Add(octets)
-	f.Fuzz(func(t *testing.T, octets []byte) {
+	f.Add(data)
+	f.Fuzz(func(t *testing.T, data []byte) {
 		m := new(dataplane.Message)
-		if proto.Unmarshal(octets, m) != nil || headerOf(m) == nil {
+		if proto.Unmarshal(data, m) != nil || headerOf(m) == nil {
 			return
 		}
 		c := newMAC(bytes.Repeat([]byte{1}, 32), realLink)
