@@ -90,6 +90,44 @@ func TestPythonSessions(t *testing.T) {
 	}
 }
 
+// TestPythonGroup: a moderator of SLIM 3 invites us and another, and all hear all.
+func TestPythonGroup(t *testing.T) {
+	t.Parallel()
+	at := freeAddress(t)
+	pythonNode(t, at, plainNode, "")
+	moderator, bob := startPython(t), startPython(t)
+	for name, p := range map[string]*peer{"org/ns/alice": moderator, "org/ns/bob": bob} {
+		p.do(t, job{"job": "app", "endpoint": "http://" + at, "name": name, "secret": secret}, nil)
+	}
+	us := join(t, at, "org/ns/gogate", plaintext(at))
+	var group, member handle
+	moderator.do(t, job{"job": "open", "app": "org/ns/alice", "to": "org/ns/group", "group": true}, &group)
+	moderator.do(t, job{"job": "invite", "app": "org/ns/alice", "session": group.Session, "who": "org/ns/gogate"}, nil)
+	ctx := limited(t, time.Minute)
+	s, err := us.app.Accept(ctx)
+	if err != nil || !s.Group() {
+		t.Fatalf("%v", err)
+	}
+	moderator.do(t, job{"job": "invite", "app": "org/ns/alice", "session": group.Session, "who": "org/ns/bob"}, nil)
+	bob.do(t, job{"job": "listen", "app": "org/ns/bob"}, &member)
+	moderator.do(t, job{"job": "publish", "session": group.Session, "body": "to all"}, nil)
+	if m, err := s.Receive(ctx); err != nil || string(m.Blob) != "to all" {
+		t.Errorf("%q %v", m.Blob, err)
+	}
+	if err := errors.Join(s.Send(ctx, session.Message{Type: "msg", Blob: []byte("from us")}), s.Delivered(ctx)); err != nil {
+		t.Fatal(err)
+	}
+	var got received
+	bob.do(t, job{"job": "receive", "session": member.Session}, &got) // the moderator's
+	if bob.do(t, job{"job": "receive", "session": member.Session}, &got); got.Body != "from us" {
+		t.Errorf("%+v", got)
+	}
+	moderator.do(t, job{"job": "close", "app": "org/ns/alice", "session": group.Session}, nil)
+	if _, err := s.Receive(ctx); !errors.Is(err, io.EOF) {
+		t.Errorf("after the close: %v", err)
+	}
+}
+
 // TestPythonPostQuantum: two of ours on a node that lets nobody in whose key is of
 // X25519 alone.
 func TestPythonPostQuantum(t *testing.T) {
@@ -127,13 +165,14 @@ func TestPythonThroughTheGateway(t *testing.T) {
 	}
 	_, toolbox := w.toolbox(t)
 	kinds := []string{"extended", "compat", "plain"}
-	agents := "\nagents:\n  toolbox: " + toolbox + "\n"
+	var agents strings.Builder
+	fmt.Fprintf(&agents, "\nagents:\n  toolbox: %s\n", toolbox)
 	for _, kind := range kinds {
 		python("org/agents/"+kind, kind)
-		agents += fmt.Sprintf("  %s: %s\n", kind, w.far("org/agents/"+kind, id(kind), ""))
+		fmt.Fprintf(&agents, "  %s: %s\n", kind, w.far("org/agents/"+kind, id(kind), ""))
 	}
 	alice := python("org/agents/alice", "")
-	g := w.gateway(t, "first", w.on("first", id("alice"))+agents)
+	g := w.gateway(t, "first", w.on("first", id("alice"))+agents.String())
 	g.await(t, "connected to the SLIM node")
 
 	t.Run("a plain session", func(t *testing.T) {

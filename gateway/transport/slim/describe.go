@@ -60,6 +60,9 @@ func (d *Dialer) Describe(ctx context.Context, ep transport.Endpoint) (*canonica
 // methodOldCard is how A2A 0.3 asks for a card.
 const methodOldCard = "GetAgentCard"
 
+// skillsOfCard is the last field that cards of A2A 0.3 and 1.0 have in common.
+const skillsOfCard = 12
+
 // card reads the agent's card. Servers of SLIM's library for Python show the one
 // that everybody may see by the method of A2A 0.3 alone, and only if they serve 0.3
 // too: A2A 1.0 asks for that card over HTTP, which an agent here need not speak.
@@ -109,7 +112,8 @@ func (d *Dialer) cardBy(ctx context.Context, ep transport.Endpoint, path string)
 }
 
 // upgraded makes a card of A2A 1.0 out of one of 0.3: what has the same number and
-// meaning in both, from the name to the skills, without addresses and security.
+// meaning in both, from the name to the skills, without addresses (3) and security
+// (8 and 9).
 // Errors: *translators.MalformedError.
 func upgraded(old []byte) ([]byte, error) {
 	card := make([]byte, 0, len(old))
@@ -118,8 +122,7 @@ func upgraded(old []byte) ([]byte, error) {
 		if size < 0 {
 			return nil, &translators.MalformedError{Reason: "not a card", Syntax: true}
 		}
-		switch number {
-		case 1, 2, 4, 5, 6, 7, 10, 11, 12: // name, description, provider, version, documentation, capabilities, modes, skills
+		if number <= skillsOfCard && number != 3 && number != 8 && number != 9 {
 			card = append(card, old[:size]...)
 		}
 		old = old[size:]

@@ -89,11 +89,11 @@ def remember(session):
     return key
 
 
-async def open_session(app, to, retries=5, interval=1000):
+async def open_session(app, to, retries=5, interval=1000, group=False):
     made, connection, *_ = apps[app]
     await made.set_route_async(name_of(to), connection)
     config = slim.SessionConfig(
-        session_type=slim.SessionType.POINT_TO_POINT, max_retries=retries,
+        session_type=slim.SessionType.GROUP if group else slim.SessionType.POINT_TO_POINT, max_retries=retries,
         interval=timedelta(milliseconds=interval), metadata={}, mls_settings=None,
     )
     return {"session": remember(await made.create_session_and_wait_async(config, name_of(to)))}
@@ -102,6 +102,13 @@ async def open_session(app, to, retries=5, interval=1000):
 async def listen(app):
     session = await apps[app][0].listen_for_session_async(timedelta(seconds=10))
     return {"session": remember(session), "metadata": session.metadata()}
+
+
+async def invite(app, session, who):
+    made, connection, *_ = apps[app]
+    await made.set_route_async(name_of(who), connection)
+    await sessions[session].invite_and_wait_async(name_of(who))
+    return {}
 
 
 async def publish(session, body, type=None, metadata=None):
@@ -127,7 +134,7 @@ async def call(app, to, service, method, body, timeout=15000):
 
 
 jobs = {
-    "node": node, "app": app, "open": open_session, "listen": listen, "publish": publish,
+    "node": node, "app": app, "open": open_session, "listen": listen, "invite": invite, "publish": publish,
     "receive": receive, "close": close, "call": call,
 }
 

@@ -106,7 +106,7 @@ func (s *stream) run(ctx context.Context, announce func(context.Context) error, 
 	})
 	group.Go(func() error {
 		defer close(ended)
-		return s.read(greeted, receive)
+		return s.read(ctx, greeted, receive)
 	})
 	group.Go(func() error { return s.write(ctx) })
 	group.Go(func() error { return s.setUp(ctx, greeted, announce) })
@@ -160,7 +160,7 @@ func (s *stream) finish() error {
 	}
 }
 
-func (s *stream) read(greeted chan<- struct{}, receive func(*dataplane.Message)) error {
+func (s *stream) read(ctx context.Context, greeted chan<- struct{}, receive func(*dataplane.Message)) error {
 	met, warned := false, false
 	for {
 		m := new(dataplane.Message)
@@ -172,7 +172,7 @@ func (s *stream) read(greeted chan<- struct{}, receive func(*dataplane.Message))
 			receive(m)
 		case m.GetPublish() != nil:
 			if !warned { // once: a node may go on like that
-				s.logger.WarnContext(s.peer.Context(), "messages of the SLIM node are dropped: their header_mac is not that of this link")
+				s.logger.WarnContext(ctx, "messages of the SLIM node are dropped: their header_mac is not that of this link")
 			}
 			warned = true
 		case m.GetSubscriptionAck() != nil:
