@@ -103,8 +103,9 @@ calm-race: # the packages of calm, with the race detector
 	@list=$$($(call lane,1)); [[ -z $$list ]] || { echo "== calm-race"; $(GO) test -race -count=1 -timeout 10m -p 1 $$list; }
 
 .PHONY: interop
-interop: $(TMP)/python-old/.ready $(TMP)/python-new/.ready ## the Python SDKs of MCP and A2A through the gateway; installs them with pip
+interop: $(TMP)/python-old/.ready $(TMP)/python-new/.ready $(TMP)/python-slim/.ready ## the Python SDKs of MCP, A2A and SLIM through the gateway; installs them with pip
 	$(GO) test -tags interop -count=1 -timeout 5m ./test/python
+	$(GO) test -tags interop -count=1 -timeout 5m -run '^TestPython' ./test/slim
 
 .PHONY: redis
 redis: # the servers that tests of shared state start and stop
@@ -233,6 +234,11 @@ $(BIN)/prometheus:
 $(TMP)/python-%/.ready: test/python/requirements-%.txt
 	@command -v python3 >/dev/null || { echo "python3 with venv and pip is needed for the Python SDKs"; exit 1; }
 	rm -rf $(@D) && python3 -m venv $(@D) && $(@D)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
+	@touch $@
+
+$(TMP)/python-slim/.ready: test/slim/requirements.txt
+	@command -v python3 >/dev/null || { echo "python3 with venv and pip is needed for SLIM's bindings"; exit 1; }
+	rm -rf $(@D) && python3 -m venv $(@D) && $(@D)/bin/python -m pip install --quiet --disable-pip-version-check --only-binary :all: --require-hashes --requirement $<
 	@touch $@
 
 # Among the packages is a Node of the version they need, for machines with an

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net"
 	"testing"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -65,7 +66,7 @@ func join(t *testing.T, at, as string, dial link.Dial) ours {
 		cancel()
 		_ = group.Wait()
 	})
-	if err := l.Up(t.Context()); err != nil {
+	if err := l.Up(limited(t, 30*time.Second)); err != nil {
 		t.Fatal(err)
 	}
 	return ours{l, app}

@@ -102,8 +102,17 @@ func startPeer(t *testing.T) *peer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &peer{cmd: exec.Command(node, "peer.mjs"), done: make(chan struct{}), log: new(journal), answers: map[int]chan answer{}}
-	p.cmd.Dir, p.cmd.Stderr = "js", p.log
+	cmd := exec.Command(node, "peer.mjs")
+	cmd.Dir = "js"
+	return runPeer(t, cmd)
+}
+
+// runPeer starts a process that takes jobs, and ends it with the test.
+func runPeer(t *testing.T, cmd *exec.Cmd) *peer {
+	t.Helper()
+	p := &peer{cmd: cmd, done: make(chan struct{}), log: new(journal), answers: map[int]chan answer{}}
+	p.cmd.Stderr = p.log
+	var err error
 	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
 	}

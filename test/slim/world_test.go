@@ -61,6 +61,14 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
+	w := nodeless(t)
+	w.startNode(t)
+	return w
+}
+
+// nodeless is a trust domain whose node has its certificate, and does not run yet.
+func nodeless(t *testing.T) *world {
+	t.Helper()
 	if err := build(); err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +81,6 @@ func newWorld(t *testing.T) *world {
 	w.write(t, "secret", []byte(secret))
 	w.pair(t, "client", trust.ClientSVID())
 	w.svid(t, "node")
-	w.startNode(t)
 	return w
 }
 

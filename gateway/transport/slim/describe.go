@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"google.golang.org/protobuf/encoding/protowire"
+
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/transport/slim/rpc"
 	"github.com/aepb/aepb-gateway/translators"
@@ -55,39 +57,85 @@ func (d *Dialer) Describe(ctx context.Context, ep transport.Endpoint) (*canonica
 	return nil, ep, err
 }
 
-// card reads the agent's card.
-func (d *Dialer) card(ctx context.Context, ep transport.Endpoint) (*canonical.Description, error) {
-	reply, err := d.call(ctx, ep, translators.Wire{Form: form.FormRPC, Path: "/" + ServiceA2A + "/" + methodCard}, map[string]string{})
-	if err != nil {
-		return nil, err
-	}
-	if reply.Wire.Status != 0 {
-		return d.cardless(ep, rpc.Code(uint32(reply.Wire.Status))) //nolint:gosec // a status is small
-	}
-	wire := reply.Wire
-	wire.Re = canonical.OpDescribe
-	unframed, err := Unframe(wire)
-	if err == nil {
-		var m *canonical.Message
-		if m, err = d.deps.Form.Decode(unframed); err == nil {
-			if said, ok := m.Body.(*canonical.Description); ok {
-				return said, nil
-			}
-		}
-	}
-	return nil, errors.Join(&transport.BadReplyError{Agent: ep.Agent, Reason: "its card is none"}, err)
-}
+// methodOldCard is how A2A 0.3 asks for a card.
+const methodOldCard = "GetAgentCard"
 
-// cardless is an agent that speaks A2A and has no card for us.
-func (d *Dialer) cardless(ep transport.Endpoint, status rpc.Code) (*canonical.Description, error) {
+// skillsOfCard is the last field that cards of A2A 0.3 and 1.0 have in common.
+const skillsOfCard = 12
+
+// card reads the agent's card. Servers of SLIM's library for Python show the one
+// that everybody may see by the method of A2A 0.3 alone, and only if they serve 0.3
+// too: A2A 1.0 asks for that card over HTTP, which an agent here need not speak.
+func (d *Dialer) card(ctx context.Context, ep transport.Endpoint) (*canonical.Description, error) {
+	shown, status, err := d.cardBy(ctx, ep, "/"+ServiceA2A+"/"+methodCard)
+	if err != nil || status == 0 {
+		return shown, err
+	}
 	const precondition = 9
 	if status != rpc.Unimplemented && status != precondition && status != rpc.NotFound {
 		return nil, &transport.BadReplyError{Agent: ep.Agent, Reason: "it refuses to show its card"}
 	}
+	if shown, status, err = d.cardBy(ctx, ep, "/"+ServiceA2AOld+"/"+methodOldCard); err == nil && status == 0 {
+		shown.Versions = []string{"1.0"} // what it answered to
+		return shown, nil
+	}
+	return cardless(ep), nil
+}
+
+// cardBy asks by one method. A status other than 0 is the agent's refusal.
+func (d *Dialer) cardBy(ctx context.Context, ep transport.Endpoint, path string) (*canonical.Description, rpc.Code, error) {
+	reply, err := d.call(ctx, ep, translators.Wire{Form: form.FormRPC, Path: path}, map[string]string{})
+	if err != nil {
+		return nil, 0, err
+	}
+	wire := reply.Wire
+	if wire.Status != 0 {
+		return nil, rpc.Code(uint32(wire.Status)), nil //nolint:gosec // a status is small
+	}
+	wire.Re = canonical.OpDescribe
+	if methodIn(path) == methodOldCard {
+		wire.Path = "/" + ServiceA2A + "/" + methodCard
+		wire.Body, err = upgraded(wire.Body)
+	}
+	if err == nil {
+		wire, err = Unframe(wire)
+	}
+	if err == nil {
+		var m *canonical.Message
+		if m, err = d.deps.Form.Decode(wire); err == nil {
+			if shown, ok := m.Body.(*canonical.Description); ok {
+				return shown, 0, nil
+			}
+		}
+	}
+	return nil, 0, errors.Join(&transport.BadReplyError{Agent: ep.Agent, Reason: "its card is none"}, err)
+}
+
+// upgraded makes a card of A2A 1.0 out of one of 0.3: what has the same number and
+// meaning in both, from the name to the skills, without addresses (3) and security
+// (8 and 9).
+// Errors: *translators.MalformedError.
+func upgraded(old []byte) ([]byte, error) {
+	card := make([]byte, 0, len(old))
+	for len(old) > 0 {
+		number, _, size := protowire.ConsumeField(old)
+		if size < 0 {
+			return nil, &translators.MalformedError{Reason: "not a card", Syntax: true}
+		}
+		if number <= skillsOfCard && number != 3 && number != 8 && number != 9 {
+			card = append(card, old[:size]...)
+		}
+		old = old[size:]
+	}
+	return card, nil
+}
+
+// cardless is an agent that speaks A2A and has no card for us.
+func cardless(ep transport.Endpoint) *canonical.Description {
 	return &canonical.Description{
 		Name: ep.Agent, Versions: []string{"1.0"},
 		Capabilities: []canonical.Capability{{ID: "message", Title: ep.Agent, Profile: canonical.ProfileMessage}},
-	}, nil
+	}
 }
 
 // describeMCP asks in MCP.

@@ -1,4 +1,4 @@
-// Package slim speaks SLIM 2: an agent is a name on a network of nodes, and
+// Package slim speaks SLIM 2 and 3: an agent is a name on a network of nodes, and
 // every connection is an outgoing one, to a node.
 //
 // # How to read it
@@ -17,7 +17,7 @@
 //   - name: names and their hashes
 //   - credential: tokens and signatures
 //   - internal/frame: session messages, built and read
-//   - link: the connection to a node
+//   - link: the connection to a node, its version, key and MACs
 //   - session: reliable conversations, and groups
 //   - rpc: SLIMRPC, calls on a session
 //   - plain: JSON-RPC on a session
@@ -62,9 +62,30 @@
 // in, by a notice of its own, or in MCP 2026-07-28 by the end of that session. We
 // moderate no groups.
 //
-// End-to-end encryption (MLS): a session that asks for it is refused at once.
-// SLIM's own SLIMRPC clients always ask, so they cannot call; their servers can
-// be called, and plain sessions work both ways. A moderator of an encrypted group
-// takes no notice of the refusal and waits until it is tired. SLIM 1 has other
-// field numbers and is refused when a node says that it speaks it.
+// End-to-end encryption (MLS): a session that asks for it is refused at once, and
+// the log says so in words. SLIM's own SLIMRPC clients, and slima2a, which stands on
+// them, always ask, so they cannot call; their servers can be called, and plain
+// sessions work both ways. The text that such a client shows is its own, whatever we
+// answer: "channel closed" in 2.2, "mls operation error" in 3.4, both with code 14.
+// Our reason stands in the metadata of the refusal (aepb-reason), for who looks. A
+// moderator of an encrypted group takes no notice of the refusal and waits until it
+// is tired.
+//
+// # What real peers do
+//
+// Nodes and applications of 2.2 and 3.4 have the same messages, and tests run ours
+// with both. SLIM 1 has other field numbers and is refused when a node
+// says that it speaks it, as is any version that is not known here. A node that is
+// started from a service configuration demands a key of the link and a MAC in every
+// header, and with enforce_pqc a key of ML-KEM-768 too; we offer both to every node,
+// and drop what comes without a proper MAC where there is a key.
+//
+// Applications of 3.4 warn, in their own logs, that our control messages have no
+// signature of their payload, and that the id in our names is not made of our
+// identity. They take them all the same.
+//
+// slima2a shows clients of A2A 1.0 an extended card alone, if its agent has one, and
+// the card that everybody may see to those of 0.3, if it serves them. Either is read.
+// An agent with neither has no names of skills to be had on this wire: it is one
+// skill that takes messages.
 package slim

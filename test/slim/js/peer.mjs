@@ -12,8 +12,15 @@ const string = (b) => Buffer.from(b).toString("utf8");
 const plainMap = (m) => Object.fromEntries(m ?? []);
 const mapOf = (o) => new Map(Object.entries(o ?? {}));
 
-slim.initializeWithDefaults();
-const service = slim.getGlobalService();
+// service is made when it is needed: a configuration has to come before it.
+let made;
+function service() {
+  if (!made) {
+    slim.initializeWithDefaults();
+    made = slim.getGlobalService();
+  }
+  return made;
+}
 const apps = new Map();
 const sessions = new Map();
 
@@ -63,7 +70,7 @@ function serve(app, name, services, a2a) {
   for (const [method, answer] of Object.entries(a2a?.methods ?? {})) {
     const keep = (request, context) => seen.push({ method, body: Buffer.from(request).toString("base64"), metadata: plainMap(context.metadata()) });
     if (answer.stream) {
-      server.registerUnaryStream(a2a.service, method, {
+      server.registerUnaryStream(answer.service ?? a2a.service, method, {
         handle: async (request, context, sink) => {
           keep(request, context);
           for (const item of answer.stream) await sink.sendAsync(octets(item));
@@ -73,7 +80,7 @@ function serve(app, name, services, a2a) {
       });
       continue;
     }
-    server.registerUnaryUnary(a2a.service, method, {
+    server.registerUnaryUnary(answer.service ?? a2a.service, method, {
       handle: async (request, context) => {
         keep(request, context);
         if (answer.code) throw rpcError(answer.code, answer.message);
@@ -99,20 +106,24 @@ function identity(jwt, spire) {
 }
 
 const jobs = {
-  async node({ endpoint, cert, key }) {
+  async node({ endpoint, cert, key, config: file }) {
+    if (file) { // a service configuration, as SLIM's own program reads it
+      slim.initializeFromConfig(file);
+      return {};
+    }
     const config =
       cert === undefined
         ? slim.newInsecureServerConfig(endpoint)
         : slim.newSecureServerConfig(endpoint, new slim.TlsSource.Pem({ cert, key }));
-    await service.runServerAsync(config);
+    await service().runServerAsync(config);
     return {};
   },
   async app({ endpoint, ca, name, secret, jwt, spire, rpc, services, a2a }) {
     const config = ca === undefined ? slim.newInsecureClientConfig(endpoint) : slim.newSecureClientConfig(endpoint);
     if (ca !== undefined) config.tls.caSource = new slim.CaSource.Pem({ data: ca });
-    const conn = await service.connectAsync(config);
+    const conn = await service().connectAsync(config);
     const n = slim.Name.fromString(name);
-    const app = secret ? service.createAppWithSecret(n, secret) : service.createApp(n, ...identity(jwt, spire));
+    const app = secret ? service().createAppWithSecret(n, secret) : service().createApp(n, ...identity(jwt, spire));
     await app.subscribeAsync(app.name(), conn);
     apps.set(name, { app, conn });
     if (rpc || a2a) serve(app, n, services, a2a);

@@ -7,12 +7,18 @@
 //
 //   - link.go: the link, its life and its subscriptions
 //   - stream.go: one connection: greeting, sending, receiving
+//   - greet.go: the node's version, and the key that both make
+//   - mac.go: what that key is for: headers that nobody has changed
 //   - prompt.go: its octets are acknowledged at once
 //
 // The network is the caller's (Dial): TLS 1.3 and the rules of who may be
 // called are settled before a connection gets here. Nodes answer TLS without
 // agreeing on a protocol (ALPN), so none is asked for, and gRPC is told nothing
 // of TLS.
+//
+// A node's first words say its version and its half of a key; without one there are
+// no MACs. TLS protects what they do already: they are here because nodes that are
+// started from a service configuration demand them.
 //
 // # Sending
 //

@@ -30,11 +30,10 @@ const (
 
 // Errors of Send and of a connection's end.
 var (
-	ErrDown    = errors.New("slim link: there is no connection to the node")
-	ErrBusy    = errors.New("slim link: the node takes messages slower than they come")
-	ErrVersion = errors.New("slim link: the node does not speak SLIM 2")
-	errDeps    = errors.New("slim link: incomplete Deps")
-	errTaken   = errors.New("slim link: the name is subscribed already")
+	ErrDown  = errors.New("slim link: there is no connection to the node")
+	ErrBusy  = errors.New("slim link: the node takes messages slower than they come")
+	errDeps  = errors.New("slim link: incomplete Deps")
+	errTaken = errors.New("slim link: the name is subscribed already")
 )
 
 // Dial opens a connection to the node, guarded and authenticated.

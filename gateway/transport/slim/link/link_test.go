@@ -1,6 +1,7 @@
 package link
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -23,18 +24,28 @@ const patience = 20 * time.Second
 // "nobody", and sends what it gets to its sender.
 type node struct {
 	version string
+	keyed   testing.TB // nil: it has no key; else it refuses what comes without a MAC
 	at      string
 	server  *grpc.Server
 	seen    chan *dataplane.Message
 }
 
+// forged is the id of messages that a node with a key answers with a wrong MAC.
+const forged = 666
+
 func startNode(t *testing.T, at, version string) *node {
 	t.Helper()
+	return startNodeWith(t, &node{version: version, at: at})
+}
+
+func startNodeWith(t *testing.T, n *node) *node {
+	t.Helper()
+	at := cmp.Or(n.at, "127.0.0.1:0")
 	listener, err := net.Listen("tcp", at)
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &node{version: version, at: listener.Addr().String(), server: grpc.NewServer(), seen: make(chan *dataplane.Message, 100)}
+	n.at, n.server, n.seen = listener.Addr().String(), grpc.NewServer(grpc.MaxRecvMsgSize(4<<20)), make(chan *dataplane.Message, 100)
 	n.server.RegisterService(&grpc.ServiceDesc{
 		ServiceName: "dataplane.proto.v1.DataPlaneService",
 		Streams:     []grpc.StreamDesc{{StreamName: "OpenChannel", ServerStreams: true, ClientStreams: true, Handler: func(_ any, s grpc.ServerStream) error { return n.serve(s) }}},
@@ -52,12 +63,28 @@ func startNode(t *testing.T, at, version string) *node {
 }
 
 func (n *node) serve(s grpc.ServerStream) error {
+	var sealing *mac
 	for {
 		m := new(dataplane.Message)
 		if err := s.RecvMsg(m); err != nil {
 			return err
 		}
-		if err := s.SendMsg(n.answer(m)); err != nil {
+		if !sealing.genuine(m) {
+			return errors.New("a header without its MAC")
+		}
+		answer := n.answer(m)
+		if hello := m.GetLink().GetLinkNegotiation(); hello != nil && n.keyed != nil {
+			reply, key := theirHalf(n.keyed, hello, true)
+			answer.GetLink().LinkType = &dataplane.Link_LinkNegotiation{LinkNegotiation: reply}
+			sealing = newMAC(key, hello.GetLinkId())
+		}
+		if m.GetPublish() != nil && sealing != nil {
+			sealing.seal(answer)
+			if m.GetPublish().GetSession().GetMessageId() == forged {
+				answer.GetPublish().GetHeader().HeaderMac[0] ^= 1
+			}
+		}
+		if err := s.SendMsg(answer); err != nil {
 			return err
 		}
 		n.seen <- m
@@ -95,7 +122,12 @@ func (i inbox) Connected(up bool) { i.up <- up }
 
 func startLink(t *testing.T, at string) *Link {
 	t.Helper()
-	l, err := New(Deps{Node: at, Dial: func(ctx context.Context) (net.Conn, error) { return new(net.Dialer).DialContext(ctx, "tcp", at) }})
+	return startLinkWith(t, Deps{Node: at, Dial: func(ctx context.Context) (net.Conn, error) { return new(net.Dialer).DialContext(ctx, "tcp", at) }})
+}
+
+func startLinkWith(t *testing.T, deps Deps) *Link {
+	t.Helper()
+	l, err := New(deps)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +173,7 @@ func next[T any](t *testing.T, from <-chan T) T {
 
 func TestSubscriptions(t *testing.T) {
 	t.Parallel()
-	l := startLink(t, startNode(t, "127.0.0.1:0", "2.3.0").at)
+	l := startLink(t, startNode(t, "127.0.0.1:0", "3.4.6").at)
 	early, late, none := newInbox(), newInbox(), newInbox()
 	instance := named(t, "org/ns/a").With(name.ID{High: 1, Low: 2})
 	if err := l.Subscribe(t.Context(), instance, early); err != nil {
@@ -211,7 +243,7 @@ func TestReconnection(t *testing.T) {
 // TestAnotherVersion has other field numbers: nothing is said to it.
 func TestAnotherVersion(t *testing.T) {
 	t.Parallel()
-	for _, version := range []string{"1.4.0", "3.0.0", "20.0.0", ""} {
+	for _, version := range []string{"1.4.0", "4.0.0", "20.0.0", ""} {
 		n := startNode(t, "127.0.0.1:0", version)
 		l := startLink(t, n.at)
 		for range 2 { // it is tried again

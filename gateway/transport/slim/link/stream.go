@@ -3,9 +3,9 @@ package link
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"math/rand/v2"
 	"net"
-	"strings"
 	"sync"
 	"time"
 
@@ -34,10 +34,14 @@ func (e *RefusedError) Error() string { return "slim link: the node refuses the 
 type stream struct {
 	conn   *grpc.ClientConn
 	peer   grpc.ClientStream
-	linkID string
+	offer  *offer
+	logger *slog.Logger
 	queue  chan *dataplane.Message
 	done   chan struct{}      // closed when the connection ends
 	cancel context.CancelFunc // ends peer
+
+	// Set before anything with a header is queued. nil: the node has no key.
+	sealing, checking *mac
 
 	mu   sync.Mutex
 	acks map[uint64]chan *dataplane.SubscriptionAck
@@ -48,12 +52,16 @@ const lastWords = 300 * time.Millisecond
 
 // open connects and opens the stream. Run it, which ends it.
 func open(ctx context.Context, deps Deps) (*stream, error) {
+	offer, err := newOffer(uuid.NewString())
+	if err != nil {
+		return nil, err
+	}
 	conn, err := grpc.NewClient("passthrough:///"+deps.Node,
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return dialed(ctx, deps.Dial) }),
 		grpc.WithTransportCredentials(insecure.NewCredentials()), // TLS is the dialer's
 		grpc.WithAuthority(deps.Node), grpc.WithNoProxy(), grpc.WithDisableServiceConfig(),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingAfter, Timeout: pingLimit, PermitWithoutStream: true}),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(frame.MaxMessage+headroom), grpc.MaxCallSendMsgSize(frame.MaxMessage)),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(frame.MaxMessage+headroom), grpc.MaxCallSendMsgSize(frame.MaxMessage+macSize)),
 	)
 	if err != nil {
 		return nil, err
@@ -67,7 +75,7 @@ func open(ctx context.Context, deps Deps) (*stream, error) {
 		return nil, errors.Join(err, conn.Close())
 	}
 	return &stream{
-		conn: conn, peer: peer, cancel: cancel, linkID: uuid.NewString(), queue: make(chan *dataplane.Message, queueLength),
+		conn: conn, peer: peer, cancel: cancel, offer: offer, logger: deps.Logger, queue: make(chan *dataplane.Message, queueLength),
 		done: make(chan struct{}), acks: map[uint64]chan *dataplane.SubscriptionAck{},
 	}, nil
 }
@@ -98,7 +106,7 @@ func (s *stream) run(ctx context.Context, announce func(context.Context) error, 
 	})
 	group.Go(func() error {
 		defer close(ended)
-		return s.read(greeted, receive)
+		return s.read(ctx, greeted, receive)
 	})
 	group.Go(func() error { return s.write(ctx) })
 	group.Go(func() error { return s.setUp(ctx, greeted, announce) })
@@ -108,7 +116,7 @@ func (s *stream) run(ctx context.Context, announce func(context.Context) error, 
 func (s *stream) setUp(ctx context.Context, greeted <-chan struct{}, announce func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, setUpLimit)
 	defer cancel()
-	if err := s.send(frame.Greeting(s.linkID)); err != nil {
+	if err := s.send(s.offer.greeting()); err != nil {
 		return err
 	}
 	select {
@@ -125,11 +133,17 @@ func (s *stream) write(ctx context.Context) error {
 		case <-ctx.Done():
 			return errors.Join(ctx.Err(), s.finish())
 		case m := <-s.queue:
-			if err := s.peer.SendMsg(m); err != nil {
+			if err := s.transmit(m); err != nil {
 				return err
 			}
 		}
 	}
+}
+
+// transmit sends one message, with its MAC if the link has a key.
+func (s *stream) transmit(m *dataplane.Message) error {
+	s.sealing.seal(m)
+	return s.peer.SendMsg(m)
 }
 
 // finish sends what is queued, and says that there is no more.
@@ -137,7 +151,7 @@ func (s *stream) finish() error {
 	for {
 		select {
 		case m := <-s.queue:
-			if err := s.peer.SendMsg(m); err != nil {
+			if err := s.transmit(m); err != nil {
 				return err
 			}
 		default:
@@ -146,37 +160,33 @@ func (s *stream) finish() error {
 	}
 }
 
-func (s *stream) read(greeted chan<- struct{}, receive func(*dataplane.Message)) error {
-	met := false
+func (s *stream) read(ctx context.Context, greeted chan<- struct{}, receive func(*dataplane.Message)) error {
+	met, warned := false, false
 	for {
 		m := new(dataplane.Message)
 		if err := s.peer.RecvMsg(m); err != nil {
 			return err
 		}
 		switch {
-		case m.GetPublish() != nil:
+		case m.GetPublish() != nil && s.checking.genuine(m):
 			receive(m)
+		case m.GetPublish() != nil:
+			if !warned { // once: a node may go on like that
+				s.logger.WarnContext(ctx, "messages of the SLIM node are dropped: their header_mac is not that of this link")
+			}
+			warned = true
 		case m.GetSubscriptionAck() != nil:
 			s.acked(m.GetSubscriptionAck())
 		case m.GetLink().GetLinkNegotiation().GetIsReply() && !met:
-			if err := s.meet(m.GetLink().GetLinkNegotiation()); err != nil {
+			key, err := s.offer.meet(m.GetLink().GetLinkNegotiation())
+			if err != nil {
 				return err
 			}
+			s.sealing, s.checking = newMAC(key, s.offer.linkID), newMAC(key, s.offer.linkID)
 			met = true
 			close(greeted)
 		}
 	}
-}
-
-// meet judges the node's greeting: SLIM 1 has other field numbers.
-func (s *stream) meet(reply *dataplane.LinkNegotiationPayload) error {
-	if reply.GetLinkId() != s.linkID {
-		return errors.New("slim link: the node answers another greeting")
-	}
-	if !strings.HasPrefix(reply.GetSlimVersion(), "2.") {
-		return ErrVersion
-	}
-	return nil
 }
 
 func (s *stream) send(m *dataplane.Message) error {

@@ -299,7 +299,7 @@ func (a *App) dispatch(f frame.Frame, subject string) {
 // invited begins a session that somebody asks for, or refuses.
 func (a *App) invited(f frame.Frame, subject string) {
 	if f.Command.GetJoinRequest().GetMlsSettings() != nil {
-		a.deps.Logger.InfoContext(a.ctx, "a SLIM session with end-to-end encryption (MLS) is refused", slog.String("from", f.From.String()))
+		a.deps.Logger.InfoContext(a.ctx, "a SLIM session is refused", slog.String("from", f.From.String()), slog.String("reason", noMLS))
 		a.refuse(f)
 		return
 	}

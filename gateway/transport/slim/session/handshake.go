@@ -14,6 +14,7 @@ const (
 	flagLeaving = "LEAVING_SESSION"
 	flagTo      = "PUBLISH_TO" // a group's message to one member, outside the sequence
 	flagSet     = "TRUE"
+	keyReason   = "aepb-reason" // in words, of a refusal
 )
 
 // initiate begins a session with whoever answers to the peer's name.
@@ -148,6 +149,10 @@ func (m *machine) farewell(now time.Time, f frame.Frame) {
 	m.end(now, "")
 }
 
+// noMLS is why an encrypted session is refused, for the log and for whoever looks
+// at the metadata of a refusal. SLIM's own clients make a text of their own.
+const noMLS = "MLS is not supported by this gateway, use a session without MLS"
+
 // refusal answers a request for a session that we will not have. SLIM's own
 // software takes no notice of a refusal and asks until it is tired, so one who
 // asks for an encrypted conversation of two is told otherwise: we come in,
@@ -155,15 +160,19 @@ func (m *machine) farewell(now time.Time, f frame.Frame) {
 // group the same would stop its moderator.
 func refusal(self name.Name, f frame.Frame) []*dataplane.Message {
 	route := frame.Route{From: self, To: f.From, Session: f.Session, Message: f.Message, Group: f.Group}
-	if f.Group || f.Command.GetJoinRequest().GetMlsSettings() == nil {
+	if f.Command.GetJoinRequest().GetMlsSettings() == nil {
 		return []*dataplane.Message{frame.Control(route, frame.Decline(), nil)}
+	}
+	reason := map[string]string{keyReason: noMLS}
+	if f.Group {
+		return []*dataplane.Message{frame.Control(route, frame.Decline(), reason)}
 	}
 	leave := route
 	leave.Message ^= 1 << 31
 	leave.Message = cmp.Or(leave.Message, 1)
 	return []*dataplane.Message{
-		frame.Control(route, frame.Joined(self.Encode()), nil),
-		frame.Control(leave, frame.Leave(), map[string]string{flagLeaving: flagSet}),
+		frame.Control(route, frame.Joined(self.Encode()), reason),
+		frame.Control(leave, frame.Leave(), map[string]string{flagLeaving: flagSet, keyReason: noMLS}),
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"strings"
 	"sync/atomic"
@@ -320,8 +321,12 @@ func TestStrangers(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	var heard []frame.Kind // written under the node's lock, read when all is quiet
+	reasons := 0
 	fate := func(m *dataplane.Message) nodetest.Fate {
 		heard = append(heard, kindOf(m))
+		if m.GetMetadata()["aepb-reason"] == "MLS is not supported by this gateway, use a session without MLS" {
+			reasons++
+		}
 		return nodetest.Fate{}
 	}
 	synctest.Test(t, func(t *testing.T) {
@@ -338,11 +343,19 @@ func TestRefusals(t *testing.T) {
 		heard = nil
 		join := frame.Join(1000, 10)
 		join.GetJoinRequest().MlsSettings = &dataplane.MlsSettings{}
+		var log strings.Builder
+		b.deps.Logger = slog.New(slog.NewTextHandler(&log, nil))
 		a.emit(frame.Control(frame.Route{From: a.Name(), To: b.Name(), Session: 99, Message: 5}, join, nil))
 		synctest.Wait()
 		want := fmt.Sprint([]frame.Kind{frame.JoinRequest, frame.JoinReply, frame.LeaveRequest, frame.LeaveReply})
 		if got := fmt.Sprint(heard); got != want {
 			t.Errorf("%v, want %v", got, want)
+		}
+		if !strings.Contains(log.String(), `reason="MLS is not supported by this gateway, use a session without MLS"`) {
+			t.Errorf("the log says %s", log.String())
+		}
+		if reasons != 2 {
+			t.Errorf("%d messages say why", reasons)
 		}
 		if len(b.all()) != 1 {
 			t.Error("there is a session")

@@ -5,7 +5,7 @@
 //	protoc --go_out=. --go_opt=paths=source_relative dataplane.proto
 //
 // There is no published Go form of these messages, so the file is our own,
-// written from the field numbers that SLIM 2.x nodes use. Extensible messages
+// written from the field numbers that SLIM 2.x and 3.x nodes use. Extensible messages
 // keep unknown fields, and nodes may add some, so nothing here is compared
 // octet by octet with what a peer sent.
 //

@@ -111,11 +111,13 @@ func selfHeader(n name.Name, token string) *dataplane.SLIMHeader {
 	}
 }
 
-// Greeting builds the first message on a connection.
-func Greeting(linkID string) *dataplane.Message {
+// Greeting builds the first message on a connection, with our half of its key:
+// public keys of X25519 and of ML-KEM-768.
+func Greeting(linkID string, public, kem []byte) *dataplane.Message {
 	return &dataplane.Message{MessageType: &dataplane.Message_Link{Link: &dataplane.Link{
 		LinkType: &dataplane.Link_LinkNegotiation{LinkNegotiation: &dataplane.LinkNegotiationPayload{
 			LinkId: linkID, SlimVersion: Version, ConnectionType: dataplane.LinkConnectionType_LINK_CONNECTION_TYPE_EDGE,
+			LinkEcdhPublicKey: public, LinkKemPayload: kem,
 		}},
 	}}}
 }

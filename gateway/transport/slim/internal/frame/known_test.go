@@ -61,7 +61,7 @@ func TestKnownAnswers(t *testing.T) {
 		digest string
 	}{
 		{
-			"greeting", encode(t, Greeting("c2ed4db6-6c32-44dd-8415-f3532b871ddb")), 51,
+			"greeting", encode(t, Greeting("c2ed4db6-6c32-44dd-8415-f3532b871ddb", nil, nil)), 51,
 			digest(t, "2a310a2f0a2463326564346462362d366333322d343464642d383431352d6633353332623837316464621205322e302e302802"),
 		},
 		{"ack of a subscription", encode(t, ack()), 6, digest(t, "3204084d1001")},
