@@ -1,5 +1,3 @@
-//go:build interop
-
 package python
 
 import (
@@ -26,7 +24,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // patience bounds one program.
 const patience = 2 * time.Minute
 
-// python is the interpreter of one of the environments that make interop installs: old has
+// python is the interpreter of one of the environments that make test installs: old has
 // mcp 1.x and a2a-sdk 0.3, new has mcp 2.x and a2a-sdk 1.x.
 func python(t *testing.T, which string) string {
 	t.Helper()
@@ -35,7 +33,7 @@ func python(t *testing.T, which string) string {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(path); err != nil {
-		t.Fatalf("%v: make interop installs it", err)
+		t.Fatalf("%v: make interop installs it and runs this", err)
 	}
 	return path
 }
