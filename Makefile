@@ -31,6 +31,9 @@ VULN_DB ?= https://vuln.go.dev
 JS := $(patsubst %/package.json,%,$(wildcard test/interop/js/package.json test/slim/js/package.json test/conformance/package.json))
 JS_READY := $(JS:%=%/node_modules/.package-lock.json)
 
+# The Python SDKs, of two times: their versions exclude each other.
+PYTHON_READY := $(patsubst test/python/requirements-%.txt,$(TMP)/python-%/.ready,$(wildcard test/python/requirements-*.txt))
+
 # The Prometheus that scrapes gateways in a test: that of the machine, or Debian's.
 PROMETHEUS := $(if $(shell command -v prometheus && command -v promtool),,$(BIN)/prometheus)
 
@@ -42,7 +45,7 @@ LOCKS := (sync|sync/atomic|golang.org/x/sync/[a-z]+)
 # The packages of a lane among PKG, 0: race, 1: calm. Those that mostly wait for other
 # processes come first: at the end they would wait alone.
 lane = $(GO) list -f '{{.ImportPath}} {{.Dir}} {{join .Imports " "}} ' $(PKG) | \
-	awk -v calm='$(CALM)' -v locks=' $(LOCKS) ' '($$1 ~ calm && $$0 !~ locks) == $(1) { print ($$1 !~ /\/test\/(slim|interop|e2e|conformance|faults)$$/), $$2 }' | sort -sk1,1 | cut -d" " -f2-
+	awk -v calm='$(CALM)' -v locks=' $(LOCKS) ' '($$1 ~ calm && $$0 !~ locks) == $(1) { print ($$1 !~ /\/test\/(slim|interop|python|e2e|conformance|faults)$$/), $$2 }' | sort -sk1,1 | cut -d" " -f2-
 # Tests that do a thousand times what other tests of their package do once with the race
 # detector: they do without. A test of this name anywhere is one of them.
 SWEEPS := TestMatrix|TestConsent_Matrix|TestDamaged|TestManyTools_.*|TestAdmit_Order|FuzzConsent_.*|TestTaskUnchanged_KeepsItsPlaceOnLists
@@ -69,7 +72,7 @@ build: ## both programs, into bin/
 	$(GO) build -trimpath -o bin/ ./cmd/...
 
 .PHONY: test
-test: $(JS_READY) redis $(PROMETHEUS) ## all but the long tests, in lanes: race, calm, sweeps; installs what it needs
+test: $(JS_READY) $(PYTHON_READY) redis $(PROMETHEUS) ## all but the long tests, in lanes: race, calm, sweeps; installs what it needs
 	@$(BUILT) $(MAKE) -k race calm sweeps
 
 .PHONY: quick
@@ -103,8 +106,8 @@ calm-race: # the packages of calm, with the race detector
 	@list=$$($(call lane,1)); [[ -z $$list ]] || { echo "== calm-race"; $(GO) test -race -count=1 -timeout 10m -p 1 $$list; }
 
 .PHONY: interop
-interop: $(TMP)/python-old/.ready $(TMP)/python-new/.ready $(TMP)/python-slim/.ready ## the Python SDKs of MCP, A2A and SLIM through the gateway; installs them with pip
-	$(GO) test -tags interop -count=1 -timeout 5m ./test/python
+interop: $(PYTHON_READY) $(TMP)/python-slim/.ready ## the Python SDKs of MCP, A2A and SLIM through the gateway; installs them with pip
+	$(GO) test -race -count=1 -timeout 5m ./test/python
 	$(GO) test -tags interop -count=1 -timeout 5m -run '^TestPython' ./test/slim
 
 .PHONY: redis
@@ -206,7 +209,7 @@ functions: ## the functions of gateway/ that one unary message runs through, bes
 	@comm -13 $(TMP)/Built.functions $(TMP)/A2AToMCP.functions | grep -vE 'gateway/(state|telemetry|transport|directory)/' | tee $(TMP)/unary.functions | wc -l
 
 .PHONY: tools
-tools: $(GOLANGCI) $(JS_READY) redis $(PROMETHEUS) ## the pinned tools and test clients
+tools: $(GOLANGCI) $(JS_READY) $(PYTHON_READY) redis $(PROMETHEUS) ## the pinned tools and test clients
 
 .PHONY: clean
 clean: ## remove what the targets made
@@ -230,16 +233,26 @@ $(BIN)/prometheus:
 	dpkg-deb --fsys-tarfile prometheus_*.deb | tar -x ./usr/bin/prometheus ./usr/bin/promtool && \
 	touch usr/bin/prometheus && mv usr/bin/promtool usr/bin/prometheus $(abspath $(BIN))/
 
-# A virtual environment for the SDKs of each time: their versions exclude each other.
-$(TMP)/python-%/.ready: test/python/requirements-%.txt
-	@command -v python3 >/dev/null || { echo "python3 with venv and pip is needed for the Python SDKs"; exit 1; }
-	rm -rf $(@D) && python3 -m venv $(@D) && $(@D)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
+# A virtual environment from pinned versions with hashes. To change one, edit it and have
+# `uv pip compile --universal --python-version 3.11 --generate-hashes --no-header
+# --no-annotate --no-emit-index-url --no-emit-find-links` read and write the file.
+$(PYTHON_READY): $(TMP)/python-%/.ready: test/python/requirements-%.txt | venv
+	rm -rf $(@D) && python3 -m venv $(@D) && $(@D)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement $<
 	@touch $@
 
-$(TMP)/python-slim/.ready: test/slim/requirements.txt
-	@command -v python3 >/dev/null || { echo "python3 with venv and pip is needed for SLIM's bindings"; exit 1; }
+$(TMP)/python-slim/.ready: test/slim/requirements.txt | venv
 	rm -rf $(@D) && python3 -m venv $(@D) && $(@D)/bin/python -m pip install --quiet --disable-pip-version-check --only-binary :all: --require-hashes --requirement $<
 	@touch $@
+
+.PHONY: venv
+venv: # a Python that can make virtual environments
+	@command -v python3 >/dev/null && python3 -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && exit; \
+	sudo=; [[ $$(id -u) == 0 ]] || sudo=sudo; \
+	command -v apt-get >/dev/null || { echo "python3 of 3.11 or later with venv and pip is needed for the Python SDKs"; exit 1; }; \
+	echo "installing python3-venv with apt-get, for the Python SDKs"; \
+	$$sudo apt-get update -qq; \
+	$$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3-venv; \
+	python3 -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' || { echo "python3 of 3.11 or later with venv and pip is needed for the Python SDKs, and the python3 in PATH is not one"; exit 1; }
 
 # Among the packages is a Node of the version they need, for machines with an
 # older one; the tests choose it themselves. No package may run a script here.

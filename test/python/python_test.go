@@ -1,5 +1,3 @@
-//go:build interop
-
 package python
 
 import (
@@ -26,7 +24,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // patience bounds one program.
 const patience = 2 * time.Minute
 
-// python is the interpreter of one of the environments that make interop installs: old has
+// python is the interpreter of one of the environments that make test installs: old has
 // mcp 1.x and a2a-sdk 0.3, new has mcp 2.x and a2a-sdk 1.x.
 func python(t *testing.T, which string) string {
 	t.Helper()
@@ -35,17 +33,18 @@ func python(t *testing.T, which string) string {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(path); err != nil {
-		t.Fatalf("%v: make interop installs it", err)
+		t.Fatalf("%v: make interop installs it and runs this", err)
 	}
 	return path
 }
 
-// server starts the MCP server and returns its URL. Its end is that of the test.
-func server(t *testing.T) string {
+// server starts a program of peers that serves, and returns its URL. Its end, and that of all it started, is that of the test.
+func server(t *testing.T, program string) string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), python(t, "new"), "-W", "ignore", "server.py")
+	cmd := exec.CommandContext(t.Context(), python(t, "new"), "-W", "ignore", program)
 	cmd.Dir = "peers"
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = 10 * time.Second
 	var failures bytes.Buffer
 	cmd.Stderr = &failures
@@ -56,11 +55,17 @@ func server(t *testing.T) string {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = cmd.Wait() })
+	t.Cleanup(func() {
+		_ = cmd.Wait()
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // whoever is left
+		if t.Failed() {
+			t.Logf("%s:\n%s", program, failures.String())
+		}
+	})
 	line, err := bufio.NewReader(out).ReadString('\n')
 	url, ready := strings.CutPrefix(strings.TrimSpace(line), "ready ")
 	if err != nil || !ready {
-		t.Fatalf("the server says %q, %v\n%s", line, err, failures.String())
+		t.Fatalf("%s says %q, %v", program, line, err)
 	}
 	return url
 }
@@ -86,8 +91,8 @@ func run(t *testing.T, which, ca string, args ...string) any {
 	return seen
 }
 
-// gateway starts a development gateway that has the server as agent "peers".
-func gateway(t *testing.T, url string) (g *devgateway.Process, ca string) {
+// gateway starts a development gateway that has the server at a URL as agent "peers".
+func gateway(t *testing.T, binding, url string) (g *devgateway.Process, ca string) {
 	t.Helper()
 	dir := t.TempDir()
 	binary, err := devgateway.Build(t.Context(), dir)
@@ -108,7 +113,7 @@ func gateway(t *testing.T, url string) (g *devgateway.Process, ca string) {
 			t.Logf("gateway:\n%s", g.Output())
 		}
 	})
-	if err := g.AddAgent(t.Context(), "peers", "mcp-v1", url); err != nil {
+	if err := g.AddAgent(t.Context(), "peers", binding, url); err != nil {
 		t.Fatal(err)
 	}
 	return g, filepath.Join(home, "ca.pem")
@@ -160,8 +165,8 @@ func seenByA2A() any {
 // the answers. What those of A2A answer it hears likewise.
 func TestPython(t *testing.T) {
 	t.Parallel()
-	url := server(t)
-	g, ca := gateway(t, url)
+	url := server(t, "server.py")
+	g, ca := gateway(t, "mcp-v1", url)
 	through := g.Public + "/agents/peers"
 	for name, c := range map[string]struct {
 		which string
@@ -190,5 +195,44 @@ func TestPython(t *testing.T) {
 				t.Errorf("what it sees (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestPython_MCPToA2A: a client built with the SDK of MCP uses an agent built with that of
+// A2A: the agent's skill is a tool, its steps are progress, its question is an elicitation,
+// its failure an error; and a canceled call is a canceled task.
+func TestPython_MCPToA2A(t *testing.T) {
+	t.Parallel()
+	url := server(t, "a2a_server.py")
+	g, ca := gateway(t, "a2a-v1", url)
+	want := any(map[string]any{
+		"tools": []any{"talk"},
+		"asked": []any{"What is your name?"},
+		"heard": map[string]any{
+			"Grüße, 世界": []any{false, "Grüße, 世界"}, "count": []any{false, "counted"},
+			"greet": []any{false, "Hello, Ada!"}, "fail": []any{true, "out of order"},
+			"canceled?": []any{false, "canceled"},
+		},
+		"progress": map[string]any{
+			"Grüße, 世界": []any{}, "count": []any{"one", "two", "three"}, "greet": []any{}, "fail": []any{},
+		},
+	})
+	if diff := cmp.Diff(want, run(t, "old", ca, "mcp_talk.py", g.Public+"/agents/peers/mcp")); diff != "" {
+		t.Errorf("what the client sees (-want +got):\n%s", diff)
+	}
+}
+
+// TestPython_A2AToMCP: a client built with the SDK of A2A finds the tools of a server built
+// with that of MCP on its card, streams their progress and cancels them.
+func TestPython_A2AToMCP(t *testing.T) {
+	t.Parallel()
+	g, ca := gateway(t, "mcp-v1", server(t, "server.py"))
+	want := any(map[string]any{
+		"skills": []any{"canceled", "count", "echo", "greet", "order", "purge", "report", "wait", "wipe"},
+		"steps":  []any{"one", "two", "three"}, "texts": []any{"counted"}, "last": "TASK_STATE_COMPLETED",
+		"canceled": "TASK_STATE_CANCELED", "heard": "canceled",
+	})
+	if diff := cmp.Diff(want, run(t, "new", ca, "a2a_talk.py", g.Public+"/agents/peers")); diff != "" {
+		t.Errorf("what the client sees (-want +got):\n%s", diff)
 	}
 }

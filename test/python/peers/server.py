@@ -68,6 +68,35 @@ async def report(ctx: Context) -> str:
     return "logged"
 
 
+@server.tool()
+async def count(ctx: Context) -> str:
+    """Reports three steps."""
+    for number, step in enumerate(("one", "two", "three"), 1):
+        await ctx.report_progress(number, 3, step)
+    return "counted"
+
+
+gone = asyncio.Event()
+
+
+@server.tool()
+async def wait(ctx: Context) -> str:
+    """Lasts until it is canceled."""
+    await ctx.report_progress(1, None, "waiting")
+    try:
+        await asyncio.Event().wait()
+    finally:
+        gone.set()
+    return "never"
+
+
+@server.tool()
+async def canceled() -> str:
+    """Answers once wait was canceled."""
+    await gone.wait()
+    return "canceled"
+
+
 async def main() -> None:
     listener = socket.create_server(("127.0.0.1", 0))
     config = uvicorn.Config(server.streamable_http_app(), log_level="error", timeout_graceful_shutdown=1)
