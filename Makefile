@@ -28,7 +28,7 @@ VULN_DB ?= https://vuln.go.dev
 
 # The JavaScript SDK clients of the interop tests and the real SLIM software,
 # present once installed.
-JS := $(patsubst %/package.json,%,$(wildcard test/interop/js/package.json test/slim/js/package.json test/conformance/package.json))
+JS := $(patsubst %/package.json,%,$(wildcard test/interop/js/package.json test/slim/js/package.json test/stdio/js/package.json test/conformance/package.json))
 JS_READY := $(JS:%=%/node_modules/.package-lock.json)
 
 # The Python SDKs, of two times: their versions exclude each other.

@@ -16,8 +16,8 @@
 // It starts when it is needed and ends when it was not used for a while, when its caller has
 // too many, or with us. A caller has a share of the processes: at its limit its own that was
 // used longest ago gives way (package quota), and one in use never does. A program that ends
-// soon after its start, or cannot be started, is not started for the same caller before a
-// wait that doubles from one second to a minute; other callers do not wait for that.
+// soon after its start, or cannot be started, twice in a row is not started for the same
+// caller before a wait that doubles from one second to a minute; other callers do not wait.
 //
 // The environment is PATH, HOME, USER, LANG, TMPDIR and what the operator names. Lines are
 // bounded by the protocol's limit. A program that takes no line for ten seconds is ended.

@@ -218,7 +218,10 @@ func (h *Host) failed(key failureKey, err error) {
 	defer h.mu.Unlock()
 	now := h.deps.Now()
 	f := h.failures[key]
-	f.err, f.until = err, now.Add(min(lastWait, firstWait<<min(f.times, 10)))
+	f.err, f.until = err, now
+	if f.times > 0 { // the first time it is started again at once
+		f.until = now.Add(min(lastWait, firstWait<<min(f.times-1, 10)))
+	}
 	f.times++
 	if len(h.failures) >= maxFailures {
 		for other, old := range h.failures {

@@ -329,9 +329,11 @@ func TestHost_WaitsAfterFailures(t *testing.T) {
 	t.Parallel()
 	host, _ := newHost(t, stdio.Limits{})
 	failing := program("exit 1")
-	p := start(t, host, "a", failing)
-	_ = drain(t, p)
-	wait(t, "the failure", func() bool { return len(host.List()) == 0 })
+	for range 2 { // the first time it is started again at once
+		p := start(t, host, "a", failing)
+		_ = drain(t, p)
+		wait(t, "the failure", func() bool { return len(host.List()) == 0 })
+	}
 	var waits *stdio.WaitError
 	if _, err := host.Start(t.Context(), stdio.Owner{Agent: "files", Caller: "a"}, failing, maxLine); !errors.As(err, &waits) || waits.After > time.Second || !strings.Contains(err.Error(), "exit status 1") {
 		t.Errorf("got %v", err)
