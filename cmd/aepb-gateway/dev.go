@@ -185,7 +185,7 @@ func (f firstAgent) derived() string {
 	if u, err := url.Parse(cmp.Or(f.mcp, f.a2a)); err == nil {
 		name, _, _ = strings.Cut(u.Hostname(), ".")
 	}
-	for _, word := range strings.Fields(f.command) {
+	for word := range strings.FieldsSeq(f.command) {
 		program := strings.TrimSuffix(path.Base(filepath.ToSlash(word)), ".exe")
 		if !strings.HasPrefix(word, "-") && !slices.Contains([]string{"npx", "uvx", "uv", "pipx", "run", "node", "python", "python3", "bunx", "deno", "docker", "sh"}, program) {
 			name, _, _ = strings.Cut(strings.TrimSuffix(program, path.Ext(program)), "==")
@@ -309,7 +309,7 @@ func devSettings(material *identity.Development, extra config.Config, at address
 		files: files, source: source, svid: material.Gateway, bundle: material.Bundle, config: extra, document: document, redis: shared, stateKeys: keys,
 		publicURL: at.Public, hosts: []string{"localhost", "127.0.0.1", "::1"},
 		listens:    at.listens(),
-		adminToken: token, dev: true, logger: telemetry.NewLogger(logs, 0),
+		adminToken: token, dev: true, logger: telemetry.NewLogger(logs, extra.LogLevel()),
 	}, nil
 }
 

@@ -50,10 +50,7 @@ func checkConfigCommand() *cobra.Command {
 		Short: "Say what is wrong with a configuration, or that nothing is",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := readConfig(args[0])
-			if err == nil {
-				_, err = production(c, nil, slog.New(slog.DiscardHandler))
-			}
+			c, err := checked(args[0])
 			if err == nil && before != "" {
 				err = mayFollow(before, c)
 			}
@@ -65,6 +62,24 @@ func checkConfigCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&before, "before", "", "the configuration that is in force: a protocol that FILE takes from callers needs a higher major version")
 	return cmd
+}
+
+// checked reads a configuration for serve, and finds every mistake in it and in the files
+// that it names.
+func checked(file string) (config.Config, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return config.Config{}, err
+	}
+	c, err := config.Parse(data)
+	if !config.Readable(c) {
+		return c, fmt.Errorf("%s: %w", file, err)
+	}
+	_, beyond := production(c, nil, slog.New(slog.DiscardHandler))
+	if err = config.Place(c, err, beyond); err != nil {
+		return c, fmt.Errorf("%s: %w", file, err)
+	}
+	return c, nil
 }
 
 // mayFollow says whether a configuration may come after another one (AEPB, Versioning).
@@ -85,6 +100,7 @@ func serve(ctx context.Context, file string, stdout, stderr io.Writer) (err erro
 	httpapi.Quiet()
 	c, err := readConfig(file)
 	if err != nil {
+		_, err = checked(file) // which finds the other mistakes too
 		return err
 	}
 	logger := telemetry.NewLogger(stderr, c.LogLevel())
@@ -124,11 +140,8 @@ func serve(ctx context.Context, file string, stdout, stderr io.Writer) (err erro
 // mistake before anything listens.
 func production(c config.Config, workload *identity.Workload, logger *slog.Logger) (settings, error) {
 	s := settings{config: c, workload: workload, publicURL: c.PublicURL, logger: logger}
-	if err := c.Serve(); err != nil {
-		return s, err
-	}
-	var errs []error
 	var err error
+	errs := []error{c.Serve()}
 	if s.files, err = read(c, workload); err != nil {
 		errs = append(errs, err)
 	}
@@ -145,13 +158,13 @@ func production(c config.Config, workload *identity.Workload, logger *slog.Logge
 		errs = append(errs, err)
 	}
 	if s.ainp, err = ainpIdentity(c.AINP); err != nil {
-		errs = append(errs, fmt.Errorf("config: ainp: %w", err))
+		errs = append(errs, fmt.Errorf("config: ainp.key: %w", err))
 	}
 	if s.hosts, err = hosts(c); err != nil {
 		errs = append(errs, fmt.Errorf("config: public_url: %w", err))
 	}
-	if len(errs) > 0 || s.files.svid == nil {
-		return s, errors.Join(errs...)
+	if err := errors.Join(errs...); err != nil || s.files.svid == nil || s.files.bundle == nil {
+		return s, config.Place(c, err)
 	}
 	s.svid, s.bundle = s.files.svid, s.files.bundle
 	s.source, err = identity.NewSourceFrom(identity.SourceDeps{SVID: s.svid, Bundle: s.bundle, Public: s.files.public, SystemRoots: true})

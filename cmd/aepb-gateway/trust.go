@@ -50,19 +50,23 @@ func read(c config.Config, workload *identity.Workload) (papers, error) {
 		}
 		note("identity.workload_api", err)
 	case c.Identity.WorkloadAPI == "":
-		m.svid, err = identity.LoadSVID(c.Identity.Certificate, c.Identity.Key)
-		note("identity", err)
-		m.bundle, err = loadBundle(c.Identity)
-		note("identity.bundle", err)
+		if c.Identity.Certificate != "" && c.Identity.Key != "" { // else that is the mistake
+			m.svid, err = identity.LoadSVID(c.Identity.Certificate, c.Identity.Key)
+			note("identity.certificate", err)
+		}
+		if c.Identity.Bundle != "" && c.Identity.TrustDomain != "" {
+			m.bundle, err = loadBundle(c.Identity)
+			note("identity.bundle", err)
+		}
 	}
-	if len(errs) == 0 && m.svid != nil {
-		note("identity", m.bundle.Vouches(m.svid, time.Now()))
+	if len(errs) == 0 && m.svid != nil && m.bundle != nil {
+		note("identity.certificate", m.bundle.Vouches(m.svid, time.Now()))
 	}
-	m.public, err = loadPublic(c.TLS)
-	note("tls", err)
-	if err := m.readKeys(c); err != nil {
-		errs = append(errs, fmt.Errorf("config: %w", err))
+	if c.TLS.Key != "" {
+		m.public, err = loadPublic(c.TLS)
+		note("tls.certificate", err)
 	}
+	errs = append(errs, m.readKeys(c))
 	return m, errors.Join(errs...)
 }
 
@@ -76,14 +80,14 @@ func (m *papers) readKeys(c config.Config) error {
 		}
 		set, err := identity.LoadKeySet(peer.Keys)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("peers.%s.keys: %w", id, err))
+			errs = append(errs, fmt.Errorf("peers.'%s'.keys: %w", id, err))
 		}
 		m.keys[ect.Identity(id)] = set
 	}
 	for domain, file := range c.Identity.Issuers {
 		set, err := identity.LoadKeySet(file)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("identity.issuers.%s: %w", domain, err))
+			errs = append(errs, fmt.Errorf("identity.issuers.'%s': %w", domain, err))
 		}
 		m.issuers[domain] = credential.Issuer{Keys: set}
 	}

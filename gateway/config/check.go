@@ -3,7 +3,6 @@ package config
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"net"
@@ -204,7 +203,7 @@ func (a AINP) check(say func(path, reason string)) {
 		if !did(who) {
 			say(path, "a DID is a did:key or a did:web")
 		} else if (policy.Rules{Callers: []string{id}}).Validate() != nil || strings.ContainsAny(id, "*#") {
-			say(path, "the id is no SPIFFE id of a workload")
+			say(path, strconv.Quote(id)+" is not the SPIFFE id of a workload, such as spiffe://example.com/calculator")
 		}
 	}
 }
@@ -398,7 +397,11 @@ func (c Config) Serve() error {
 	}
 	for _, agent := range c.Directory(false) {
 		if err := directory.Validate(agent, false); err != nil {
-			errs = append(errs, &Error{Reason: fmt.Sprintf("agents: %v", err)})
+			reason := err.Error()
+			if invalid, ok := errors.AsType[*directory.InvalidAgentError](err); ok {
+				reason = invalid.Reason
+			}
+			errs = append(errs, &Error{Reason: "agents.'" + agent.Name + "': " + reason})
 		}
 	}
 	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })

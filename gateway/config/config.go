@@ -41,7 +41,9 @@ type Config struct {
 	AINP   AINP             `yaml:"ainp"`
 	Agents map[string]Agent `yaml:"agents"` // by name: 1 to 63 of a-z 0-9 - _ .
 
-	hash string // of the file's bytes; empty: there is no file
+	hash     string    // of the file's bytes; empty: there is no file
+	file     source    // its bytes
+	mistakes []mistake // of syntax and type that it has
 }
 
 // Listen is where the listeners are. serve takes it; dev has flags.

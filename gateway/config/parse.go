@@ -57,28 +57,79 @@ const maxMistakes = 64
 
 // Parse reads a file. Its error joins an *Error for each mistake that can be told without looking at
 // another file. What a section must hold is not judged where the section has
-// a mistake of syntax or type, but its values are.
+// a mistake of syntax or type, but its values are. With an error the Config has what can be
+// read, for [Place] to judge; it is not to be used.
 func Parse(data []byte) (Config, error) {
 	if len(data) > MaxSize {
 		return Config{}, &Error{Reason: fmt.Sprintf("longer than %d octets", MaxSize)}
 	}
 	c, mistakes := decode(data)
 	sum := sha256.Sum256(data)
-	c.hash = hex.EncodeToString(sum[:])[:hashLength]
+	c.hash, c.file, c.mistakes = hex.EncodeToString(sum[:])[:hashLength], data, mistakes
 	errs := make([]error, 0, len(mistakes))
 	for _, m := range mistakes {
 		errs = append(errs, m.err)
 	}
-	if len(errs) > 0 && mistakes[0].path == "" || len(errs) >= maxMistakes { // the rest of the file is not known
-		return Config{}, errors.Join(errs...)
+	if !Readable(c) || len(errs) >= maxMistakes {
+		return c, errors.Join(errs...)
 	}
-	err := c.judge(source(data), func(path string) bool {
-		return slices.ContainsFunc(mistakes, func(m mistake) bool { return m.sameSection(path) && !source(data).scalar(path) })
-	})
+	err := c.judge(source(data), func(path string) bool { return leftOut(c, path) })
 	if len(errs) == 0 {
 		return c, err
 	}
-	return Config{}, errors.Join(append(errs, err)...)
+	return c, errors.Join(append(errs, err)...)
+}
+
+// Readable reports whether the file is YAML whose sections can be told apart, so that more
+// than its first mistake can be found.
+func Readable(c Config) bool {
+	return c.file != nil && (len(c.mistakes) == 0 || c.mistakes[0].path != "")
+}
+
+// leftOut reports whether a path is in a section that has a mistake of syntax or type.
+func leftOut(c Config, path string) bool {
+	return slices.ContainsFunc(c.mistakes, func(m mistake) bool { return m.sameSection(path) && !c.file.scalar(path) })
+}
+
+// Place gives each of the errors about a file its place in it, sorts them by that, and joins
+// them, each once. An error without a place says first what it is about: its text is a
+// path, a colon and the reason. One about a section that has a mistake already is left out.
+func Place(c Config, errs ...error) error {
+	var all []*Error
+	for _, err := range flat(errs) {
+		e, ok := errors.AsType[*Error](err)
+		if !ok {
+			e = &Error{Reason: strings.TrimPrefix(err.Error(), "config: ")}
+		}
+		if e.Line == 0 {
+			path, _, _ := strings.Cut(e.Reason, ": ")
+			if leftOut(c, "$."+path) {
+				continue
+			}
+			e = c.file.near("$."+path, e.Reason)
+		}
+		if !slices.ContainsFunc(all, func(other *Error) bool { return *other == *e }) {
+			all = append(all, e)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b *Error) int { return cmp.Or(a.Line-b.Line, a.Column-b.Column) })
+	placed := make([]error, len(all))
+	for i, e := range all {
+		placed[i] = e
+	}
+	return errors.Join(placed...)
+}
+
+// flat are errors that are not joined ones.
+func flat(errs []error) (out []error) {
+	for _, err := range errs {
+		if joined, ok := err.(interface{ Unwrap() []error }); ok {
+			out = append(out, flat(joined.Unwrap())...)
+		} else if err != nil {
+			out = append(out, err)
+		}
+	}
+	return out
 }
 
 // mistake is one of syntax or type, at a path such as limits.rate; empty: of the file as a whole.
@@ -205,6 +256,23 @@ func (s source) scalar(path string) bool {
 	node, err := p.ReadNode(bytes.NewReader(s))
 	_, single := node.(ast.ScalarNode)
 	return err == nil && single
+}
+
+// near makes an error at a path, or where that should be: in the section around it.
+func (s source) near(path, reason string) *Error {
+	for around := path; ; {
+		if p, err := yaml.PathString(around); err == nil {
+			if node, err := p.ReadNode(bytes.NewReader(s)); err == nil && node.GetToken() != nil {
+				position := node.GetToken().Position
+				return &Error{position.Line, position.Column, reason}
+			}
+		}
+		cut := strings.LastIndexAny(around, ".[")
+		if cut <= 0 {
+			return &Error{1, 1, reason}
+		}
+		around = around[:cut]
+	}
 }
 
 // at makes an error at a path such as $.policy.allow_losses[0].

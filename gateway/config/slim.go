@@ -135,7 +135,7 @@ func (n SLIMNode) check(path string, say func(path, reason string)) {
 		if id != "" && directory.Validate(directory.Agent{
 			Name: "x", ID: ect.Identity(id), Endpoints: []directory.Endpoint{{URL: "https://x"}},
 		}, false) != nil {
-			say(path+"."+key, "no SPIFFE id of a workload")
+			say(path+"."+key, strconv.Quote(id)+" is not the SPIFFE id of a workload, such as spiffe://example.com/gateway")
 		}
 	}
 }
@@ -179,7 +179,7 @@ func (j SLIMJWT) check(path string, say func(path, reason string)) {
 	for _, sub := range slices.Sorted(maps.Keys(j.Callers)) {
 		id := j.Callers[sub]
 		if sub == "" || (policy.Rules{Callers: []string{id}}).Validate() != nil || strings.ContainsAny(id, "*#") {
-			say(path+".callers.'"+sub+"'", "the id is no SPIFFE id of a workload")
+			say(path+".callers.'"+sub+"'", strconv.Quote(id)+" is not the SPIFFE id of a workload, such as spiffe://example.com/calculator")
 		}
 	}
 }

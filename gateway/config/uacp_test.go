@@ -21,7 +21,7 @@ func TestDatagramsAreForDevelopment(t *testing.T) {
 	if c, err = config.Parse([]byte("agents: {a: {endpoints: [{binding: uacp-v1, url: \"uacp://127.0.0.1:8888\"}]}}\n")); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Serve(); err == nil || !strings.Contains(err.Error(), `agents: agent "a": datagrams (uacp://address:port) have no protection: only dev sends them`) {
+	if err := c.Serve(); err == nil || !strings.Contains(err.Error(), `agents.'a': datagrams (uacp://address:port) have no protection: only dev sends them`) {
 		t.Errorf("serve: %v", err)
 	}
 	for _, address := range []string{":8888", "0.0.0.0:8888", "192.0.2.1:8888", "example.com:8888"} {

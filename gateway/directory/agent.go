@@ -206,7 +206,7 @@ func (a Agent) validate(speaks func(canonical.Binding) bool, plainLoopback bool)
 	case err != nil:
 		return fail(err.Error())
 	case a.ID != "" && !validID(a.ID):
-		return fail("the id is no SPIFFE id of a workload")
+		return fail("the id is not the SPIFFE id of a workload, such as spiffe://example.com/calculator")
 	case a.AssuranceLevel < 0 || a.AssuranceLevel > ect.L3:
 		return fail("an assurance level is L1, L2 or L3")
 	case len(a.Expose) > maxExpose || slices.ContainsFunc(a.Expose, func(what string) bool { return !Exposable(what) }):
@@ -340,7 +340,7 @@ func checkURL(text string, plainLoopback bool) string {
 	case u.Scheme == "http" && plainLoopback && loopback(u.Hostname()):
 		return ""
 	default:
-		return "the endpoint must be an https URL"
+		return "the endpoint must be an https URL (http only in dev, and only to this machine)"
 	}
 }
 
