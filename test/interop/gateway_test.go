@@ -31,6 +31,7 @@ func TestThroughGateway(t *testing.T) {
 	t.Run("A2A, all of it", func(t *testing.T) { a2aFeatures(t, g) })
 	t.Run("A2A webhooks of five steps", func(t *testing.T) { fiveSteps(t, g) })
 	t.Run("A2A over gRPC", func(t *testing.T) { a2aOverGRPC(t, g) })
+	t.Run("printed clients", func(t *testing.T) { printedClients(t, g) })
 	t.Run("A2A 0.3", func(t *testing.T) { a2aOld(t, g) })
 	t.Run("A2A 0.3 SDK", func(t *testing.T) { a2aOldSDK(t, g) })
 	t.Run("A2A 0.3 SDK without JSON-RPC", func(t *testing.T) { a2aOldOverHTTP(t, g) })
