@@ -110,6 +110,7 @@ func TestParseDocumentRefuses(t *testing.T) {
 		"fractional priority":  with(`"priority":10`, `"priority":1.5`),
 		"huge priority":        with(`"priority":10`, `"priority":99999999999999999999`),
 		"only plain HTTP":      strings.ReplaceAll(aepbDocument, "https://agent.", "http://agent."),
+		"a program as gateway": with("https://gateway.example.com", "stdio:?arg=sh&x="),
 		"credentials":          strings.ReplaceAll(aepbDocument, "https://agent.", "https://u:p@agent."),
 		"plain HTTP gateway":   with("https://gateway.example.com", "http://gateway.example.com"),
 		"level 4":              with(`"L2"`, `"L4"`),
@@ -167,4 +168,20 @@ func FuzzParseDocument(f *testing.F) {
 			t.Errorf("accepted without what it must have: %+v", got)
 		}
 	})
+}
+
+// TestParseDocument_NamesNoProgram: what a stranger writes is never run here.
+func TestParseDocument_NamesNoProgram(t *testing.T) {
+	t.Parallel()
+	for _, plain := range []bool{false, true} {
+		d, err := directory.ParseDocument([]byte(strings.ReplaceAll(aepbDocument, "https://agent.example.com/mcp", "stdio:?arg=sh")), plain)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range d.Protocols {
+			if e.IsProgram() {
+				t.Errorf("it names %s", e.URL)
+			}
+		}
+	}
 }

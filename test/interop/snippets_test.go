@@ -78,7 +78,7 @@ func printedClients(t *testing.T, g *gw) {
 // scratch is a folder below another one, for the time of a test.
 func scratch(t *testing.T, below string) string {
 	t.Helper()
-	dir, err := os.MkdirTemp(below, ".snippet-")
+	dir, err := os.MkdirTemp(below, ".snippet-") //nolint:usetesting // it has to be below that folder
 	if err != nil {
 		t.Fatal(err)
 	}

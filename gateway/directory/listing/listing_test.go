@@ -2,6 +2,7 @@ package listing_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -38,7 +39,7 @@ func newReplica(t *testing.T, entries listing.Entries) replica {
 	r := replica{logs: &strings.Builder{}}
 	var err error
 	r.directory, err = directory.New(directory.Deps{
-		Describers: map[canonical.Binding]transport.Describer{"a2a-v1": quiet{}}, Egress: quiet{},
+		Describers: map[canonical.Binding]transport.Describer{"a2a-v1": quiet{}, "mcp-v1": quiet{}}, Egress: quiet{},
 		Now: time.Now, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err == nil {
@@ -171,4 +172,32 @@ func TestAgents_AreBounded(t *testing.T) {
 	if err := r.Put(t.Context(), large); err == nil || r.host("large") != "" {
 		t.Error("a large document was taken")
 	}
+}
+
+// TestAgents_ProgramsAreConfigured: an operator of serve cannot have this machine run a
+// program, by adding an agent or by a record in the state.
+func TestAgents_ProgramsAreConfigured(t *testing.T) {
+	t.Parallel()
+	runs := admindoc.Agent{Name: "files", Endpoints: []admindoc.Endpoint{{Binding: "mcp-v1", URL: "stdio:?arg=sh&arg=-c&arg=id"}}}
+	entries := newEntries(t)
+	r := newReplica(t, entries)
+	if err := r.Put(t.Context(), runs); err == nil || !strings.Contains(err.Error(), "configuration file alone") {
+		t.Errorf("it is added: %v", err)
+	}
+	record, err := json.Marshal(runs)
+	must(t, err)
+	_, _, err = entries.Swap(t.Context(), state.EntryKey{Kind: "agent", Group: "agent", ID: "files", Owner: "agent files"}, 0, record, time.Now().Add(time.Hour))
+	must(t, err)
+	must(t, r.Look(t.Context()))
+	if r.host("files") != "" || !strings.Contains(r.logs.String(), "configuration file alone") {
+		t.Errorf("the record is used: %s", r.logs)
+	}
+	must(t, r.Configure([]directory.Agent{listing.AgentOf(runs, false)}))
+	if r.host("files") == "" {
+		t.Error("the configuration cannot name a program")
+	}
+	open, err := listing.New(listing.Deps{Directory: r.directory, Open: true, Now: time.Now, Logger: slog.New(slog.DiscardHandler)})
+	must(t, err)
+	runs.Name = "other"
+	must(t, open.Put(t.Context(), runs)) // on a development gateway
 }
