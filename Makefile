@@ -34,6 +34,9 @@ JS_READY := $(JS:%=%/node_modules/.package-lock.json)
 # The Python SDKs, of two times: their versions exclude each other.
 PYTHON_READY := $(patsubst test/python/requirements-%.txt,$(TMP)/python-%/.ready,$(wildcard test/python/requirements-*.txt))
 
+# The MCP servers over standard input and output that only make interop runs.
+STDIO_READY := test/stdio/js/node_modules/.package-lock.json test/stdio/more/node_modules/.package-lock.json $(TMP)/stdio-new/.ready $(TMP)/stdio-old/.ready
+
 # The Prometheus that scrapes gateways in a test: that of the machine, or Debian's.
 PROMETHEUS := $(if $(shell command -v prometheus && command -v promtool),,$(BIN)/prometheus)
 
@@ -106,9 +109,10 @@ calm-race: # the packages of calm, with the race detector
 	@list=$$($(call lane,1)); [[ -z $$list ]] || { echo "== calm-race"; $(GO) test -race -count=1 -timeout 10m -p 1 $$list; }
 
 .PHONY: interop
-interop: $(PYTHON_READY) $(TMP)/python-slim/.ready ## the Python SDKs of MCP, A2A and SLIM through the gateway; installs them with pip
+interop: $(PYTHON_READY) $(STDIO_READY) $(TMP)/python-slim/.ready ## the Python SDKs of MCP, A2A and SLIM through the gateway, and 20 MCP servers over standard input and output; installs them
 	$(GO) test -race -count=1 -timeout 5m ./test/python
 	$(GO) test -tags interop -count=1 -timeout 5m -run '^TestPython' ./test/slim
+	$(GO) test -tags interop -count=1 -timeout 5m ./test/stdio
 
 .PHONY: redis
 redis: # the servers that tests of shared state start and stop
@@ -234,7 +238,7 @@ $(BIN)/prometheus:
 	touch usr/bin/prometheus && mv usr/bin/promtool usr/bin/prometheus $(abspath $(BIN))/
 
 # A virtual environment from pinned versions with hashes. To change one, edit it and have
-# `uv pip compile --universal --python-version 3.11 --generate-hashes --no-header
+# `uv pip compile --no-strip-extras --universal --python-version 3.11 --generate-hashes --no-header
 # --no-annotate --no-emit-index-url --no-emit-find-links` read and write the file.
 $(PYTHON_READY): $(TMP)/python-%/.ready: test/python/requirements-%.txt | venv
 	rm -rf $(@D) && python3 -m venv $(@D) && $(@D)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement $<
@@ -242,6 +246,10 @@ $(PYTHON_READY): $(TMP)/python-%/.ready: test/python/requirements-%.txt | venv
 
 $(TMP)/python-slim/.ready: test/slim/requirements.txt | venv
 	rm -rf $(@D) && python3 -m venv $(@D) && $(@D)/bin/python -m pip install --quiet --disable-pip-version-check --only-binary :all: --require-hashes --requirement $<
+	@touch $@
+
+$(TMP)/stdio-new/.ready $(TMP)/stdio-old/.ready: $(TMP)/stdio-%/.ready: test/stdio/requirements-%.txt | venv
+	rm -rf $(@D) && python3 -m venv $(@D) && $(@D)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement $<
 	@touch $@
 
 .PHONY: venv
@@ -256,7 +264,7 @@ venv: # a Python that can make virtual environments
 
 # Among the packages is a Node of the version they need, for machines with an
 # older one; the tests choose it themselves. No package may run a script here.
-$(JS_READY): %/node_modules/.package-lock.json: %/package-lock.json
+$(JS_READY) test/stdio/more/node_modules/.package-lock.json: %/node_modules/.package-lock.json: %/package-lock.json
 	@command -v npm >/dev/null || { echo "npm is needed for the JavaScript packages in $*"; exit 1; }
 	cd $* && npm ci --ignore-scripts --no-audit --no-fund
 	@touch $@

@@ -2,6 +2,9 @@ package stdio
 
 import (
 	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,6 +14,7 @@ import (
 	"github.com/a2aproject/a2a-go/v2/a2a"
 
 	"github.com/aepb/aepb-gateway/gateway/transport/stdio"
+	"github.com/aepb/aepb-gateway/test/interop/devgateway"
 )
 
 // served is a server that others wrote, one of its tools, and what that answers.
@@ -51,21 +55,53 @@ func TestServers_AsA2AAgents(t *testing.T) {
 			if name == "memory" {
 				program.Command = append([]string{"env", "MEMORY_FILE_PATH=" + filepath.Join(dir, "memory.jsonl")}, one.command...)
 			}
-			add(t, g, name, program)
-			reply, err := call(t.Context(), g, name, one.tool, one.input)
-			if err != nil {
-				t.Fatal(err)
-			}
-			answer, err := json.Marshal(reply.Task)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if reply.State() != a2a.TaskStateCompleted || !strings.Contains(string(answer), one.want) {
-				t.Errorf("%s: %s", reply.State(), answer)
-			}
-			if n := len(reply.Card.Skills); n < one.tools || !slices.ContainsFunc(reply.Card.Skills, func(s a2a.AgentSkill) bool { return s.ID == one.tool }) {
-				t.Errorf("%d skills", n)
-			}
+			try(t, g, name, program, one)
 		})
 	}
+}
+
+// try lists a server, and calls its tool as an A2A client.
+func try(t *testing.T, g *devgateway.Process, name string, program stdio.Program, one served) {
+	t.Helper()
+	add(t, g, name, program)
+	reply, err := call(t.Context(), g, name, one.tool, one.input)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := json.Marshal(reply.Task)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if reply.State() != a2a.TaskStateCompleted || !strings.Contains(string(answer), one.want) {
+		t.Errorf("%s: %s", reply.State(), answer)
+	}
+	if n := len(reply.Card.Skills); n < one.tools || !slices.ContainsFunc(reply.Card.Skills, func(s a2a.AgentSkill) bool { return s.ID == one.tool }) {
+		t.Errorf("%d skills", n)
+	}
+}
+
+// absolute has the path of a script of this folder.
+func absolute(t *testing.T, command []string) []string {
+	t.Helper()
+	out := slices.Clone(command)
+	for i, word := range out {
+		if at, err := filepath.Abs(word); err == nil && strings.Contains(word, "/") && !filepath.IsAbs(word) {
+			out[i] = at
+		}
+	}
+	return out
+}
+
+// servePage serves a page on this machine, and returns its URL.
+func servePage(t *testing.T) string {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/robots.txt" {
+			http.NotFound(w, r)
+			return
+		}
+		_, _ = io.WriteString(w, "<html><body><p>Grüße</p></body></html>")
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
 }
