@@ -197,5 +197,5 @@ func (d *demoGateway) explain(w io.Writer) {
 		"  an A2A agent that is an MCP server  %[1]s/agents/calculator/a2a\n"+
 		"  an MCP server that is an A2A agent  %[1]s/agents/concierge/mcp\n"+
 		"  certificates and keys               %[2]s\n"+
-		"  try: go run ./cmd/aepbctl --dir %[2]s send --to calculator --tool add --args '{\"a\":1,\"b\":2}'\n", d.at.Public, shellWord(d.dir))
+		"  try: %[3]s --dir %[2]s send --to calculator --tool add --args '{\"a\":1,\"b\":2}'\n", d.at.Public, shellWord(d.dir), clientProgram())
 }

@@ -358,7 +358,27 @@ func (a addresses) announce(w io.Writer, dir string) {
 	a.ready(w)
 	fmt.Fprintf(w, "try: curl --cacert %s --cert %s --key %s %s/.well-known/aepb\n",
 		file("ca.pem"), file("client.pem"), file("client-key.pem"), a.Public)
-	fmt.Fprintf(w, "try: go run ./cmd/aepbctl --dir %s agents list\n", shellWord(dir))
+	fmt.Fprintf(w, "try: %s --dir %s agents list\n", clientProgram(), shellWord(dir))
+	fmt.Fprintf(w, "trust: run clients with NODE_EXTRA_CA_CERTS=%[1]s (JavaScript) or SSL_CERT_FILE=%[1]s (Python, Go)\n", file("ca.pem"))
+	fmt.Fprintf(w, "next: %s --dir %s agents add NAME with --mcp URL, --a2a URL, or --stdio -- COMMAND\n", clientProgram(), shellWord(dir))
+}
+
+// clientProgram is how aepbctl is called by whoever has called this program.
+func clientProgram() string {
+	path, err := os.Executable()
+	switch beside := filepath.Join(filepath.Dir(path), "aepbctl"); {
+	case err == nil && strings.Contains(path, "go-build"):
+		return "go run ./cmd/aepbctl"
+	case err == nil && isFile(beside):
+		return shellWord(beside)
+	default:
+		return "aepbctl"
+	}
+}
+
+func isFile(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
 }
 
 func (a addresses) ready(w io.Writer) {

@@ -254,12 +254,11 @@ func exitsWith(_ context.Context, _ *world, ts *testscript.TestScript, args []st
 
 // printedLine is the command line that the gateway printed for a program.
 func (w *world) printedLine(program string) (string, error) {
-	for _, prefix := range []string{"try: " + program + " ", "try: go run ./cmd/" + program + " "} {
-		for line := range strings.Lines(w.gateway.Output()) {
-			// Only a whole line counts: the rest of one may be on its way.
-			if strings.HasPrefix(line, prefix) && strings.HasSuffix(line, "\n") {
-				return strings.TrimSpace(strings.TrimPrefix(line, "try: ")), nil
-			}
+	for line := range strings.Lines(w.gateway.Output()) {
+		// Only a whole line counts: the rest of one may be on its way.
+		command, try := strings.CutPrefix(line, "try: ")
+		if path, _, _ := strings.Cut(command, " "); try && strings.HasSuffix(line, "\n") && filepath.Base(path) == program {
+			return strings.TrimSpace(command), nil
 		}
 	}
 	return "", fmt.Errorf("no line for %s in\n%s", program, w.gateway.Output())
