@@ -1,0 +1,49 @@
+package python
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/aepb/aepb-gateway/gateway/transport/stdio"
+)
+
+// TestPython_Framework: an agent of the OpenAI Agents SDK, with a model that follows a script,
+// uses an A2A agent as its tool, which is itself such an agent.
+func TestPython_Framework(t *testing.T) {
+	t.Parallel()
+	g, ca := gateway(t, "a2a-v1", server(t, "framework_server.py"))
+	got := run(t, "new", ca, "framework_client.py", g.Public+"/agents/peers/mcp")
+	want := map[string]any{
+		"tools":  []any{"talk"},
+		"output": "the tool answered: the framework answers: Grüße, 世界",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestPython_FastMCP: an A2A client of Python uses a FastMCP server over standard input and
+// output.
+func TestPython_FastMCP(t *testing.T) {
+	t.Parallel()
+	script, err := filepath.Abs(filepath.Join("peers", "fastmcp_server.py"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := stdio.Program{Command: []string{python(t, "old"), "-W", "ignore", script, "stdio"}}
+	g, ca := gateway(t, "mcp-v1", program.URL())
+	got := run(t, "new", ca, "fastmcp_talk.py", g.Public+"/agents/peers/")
+	want := map[string]any{
+		"skills":  []any{"count", "echo", "greet"},
+		"echo":    []any{"completed", "Grüße, 世界"},
+		"asked":   "input-required",
+		"greeted": []any{"completed", "accept Ada"},
+		"steps":   []any{"step 1", "step 2", "step 3"},
+		"counted": "counted",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
