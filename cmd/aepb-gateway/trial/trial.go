@@ -1,7 +1,7 @@
 package trial
 
 import (
-	_ "embed"
+	"embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,7 +20,7 @@ import (
 )
 
 //go:embed gateway.yaml.txt
-var configuration string
+var texts embed.FS
 
 const (
 	folderMode fs.FileMode = 0o700
@@ -153,7 +153,7 @@ func (t *Trial) write(dir string) error {
 		return err
 	}
 	var text strings.Builder
-	parsed, err := template.New("gateway.yaml").Funcs(template.FuncMap{"yaml": quoted}).Parse(configuration)
+	parsed, err := template.New("gateway.yaml.txt").Funcs(template.FuncMap{"yaml": quoted}).ParseFS(texts, "gateway.yaml.txt")
 	if err == nil {
 		err = parsed.Execute(&text, t)
 	}
