@@ -130,10 +130,7 @@ func (t *target) examine(cmd *cobra.Command, file string) error {
 	if wrong == nil {
 		wrong = none
 	}
-	token, err := t.token()
-	if err != nil {
-		return err
-	}
+	token, unreadable := t.token()
 	all := examination{OK: true, Findings: []doctor.Finding{}}
 	deps := doctor.Deps{
 		Public: public, Admin: admin, Unknown: wrong, Token: token, Dir: t.dir, Config: file,
@@ -149,6 +146,9 @@ func (t *target) examine(cmd *cobra.Command, file string) error {
 	}
 	if t.gateway != "" && t.admin != "" {
 		deps.Dir = "" // which is another gateway's
+	}
+	if unreadable != nil {
+		deps.Emit(doctor.Finding{Status: doctor.Failed, Check: "operator", Found: unreadable.Error(), Remedy: "run this as the user of the gateway, or make the file readable for this one"})
 	}
 	doctor.Run(cmd.Context(), deps)
 	if err := t.show(cmd, all, all.summary); err != nil {

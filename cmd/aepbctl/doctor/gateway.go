@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -136,7 +137,7 @@ func (v *visit) identities(m measures) {
 		{"aepb_identity_expiry_timestamp_seconds", "public", "certificate of tls.certificate", "put renewed files in place of tls.certificate and tls.key", week},
 		{"aepb_bundle_expiry_timestamp_seconds", "", "trust bundle", "put the trust anchors of now into identity.bundle or identity.federated, or see that the SPIFFE agent has them", week},
 	} {
-		for label, value := range m[one.metric] {
+		for _, label := range slices.Sorted(maps.Keys(m[one.metric])) {
 			if one.label != "" && label != one.label {
 				continue
 			}
@@ -144,7 +145,7 @@ func (v *visit) identities(m measures) {
 			if one.label == "" {
 				what += " of " + label
 			}
-			v.ending(what, one.remedy, time.Unix(int64(value), 0), one.soon)
+			v.ending(what, one.remedy, time.Unix(int64(m[one.metric][label]), 0), one.soon)
 		}
 	}
 }

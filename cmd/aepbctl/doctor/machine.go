@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/netip"
@@ -50,7 +51,7 @@ func (v *visit) configuration(ctx context.Context) {
 	case errors.Is(err, errors.ErrUnsupported):
 		v.ok(checkConfiguration, "%s is well formed; aepb-gateway check-config %s also reads the files that it names", v.Config, v.Config)
 	case err != nil:
-		v.fail(checkConfiguration, remedy, "%s: %s", v.Config, strings.TrimSpace(output))
+		v.fail(checkConfiguration, remedy, "%s: %s", v.Config, cmp.Or(strings.TrimSpace(output), err.Error()))
 	default:
 		v.ok(checkConfiguration, "%s: %s", v.Config, strings.Join(strings.Fields(output), " "))
 	}
