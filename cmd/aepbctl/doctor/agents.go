@@ -107,7 +107,7 @@ func (a *agent) look(ctx context.Context) []Finding {
 	case about == nil:
 		a.note(Failed, "look at the log of the gateway", "the gateway does not describe it")
 	case about.Error != "":
-		a.note(Failed, "mend that, then: aepbctl agents show "+name+"; callers get an error until then", "%s", about.Error)
+		a.note(Failed, "mend that, then: aepbctl agents show "+name+"; callers get an error until then", "%s", strings.TrimPrefix(about.Error, "agent "+a.listed.Name+" "))
 	case len(about.Capabilities) == 0:
 		a.note(Warning, "see that it is the right URL, and that the agent has tools or skills", "answers as %s %s, but offers nothing", quoted(about.Name), quoted(about.Version))
 	default:
@@ -175,7 +175,7 @@ func (a *agent) certificates(ctx context.Context) {
 		switch {
 		case life.Ended(now):
 			a.note(Failed, remedy, "the certificate of %s expired %s ago, at %s", spiffeID(leaf), a.Span(now.Sub(life.Until)), stamp(life.Until))
-		case now.After(life.FirstWarning()):
+		case endsSoon(life, now):
 			a.note(Warning, remedy, "the certificate of %s expires in %s, at %s", spiffeID(leaf), a.Span(life.Until.Sub(now)), stamp(life.Until))
 		}
 	}

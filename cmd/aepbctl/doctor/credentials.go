@@ -54,7 +54,15 @@ func (v *visit) readable(check, path, flag string) bool {
 	return false
 }
 
-// life emits how long a certificate holds: its last third is a warning.
+// month is enough time to renew a certificate of long life.
+const month = 30 * 24 * time.Hour
+
+// endsSoon: the last third of a life, and at most its last month.
+func endsSoon(life identity.Life, now time.Time) bool {
+	return now.After(life.FirstWarning()) && life.Until.Sub(now) < month
+}
+
+// life emits how long a certificate holds.
 func (v *visit) life(check, remedy, whose string, leaf *x509.Certificate) {
 	now, span := v.Now(), identity.Life{From: leaf.NotBefore, Until: leaf.NotAfter}
 	switch {
@@ -62,7 +70,7 @@ func (v *visit) life(check, remedy, whose string, leaf *x509.Certificate) {
 		v.fail(check, "set the clock of this machine, or of the one that issued it", "%s is valid only in %s, from %s on", whose, v.Span(span.From.Sub(now)), stamp(span.From))
 	case span.Ended(now):
 		v.fail(check, remedy, "%s expired %s ago, at %s", whose, v.Span(now.Sub(span.Until)), stamp(span.Until))
-	case now.After(span.FirstWarning()):
+	case endsSoon(span, now):
 		v.warn(check, remedy, "%s expires in %s, at %s", whose, v.Span(span.Until.Sub(now)), stamp(span.Until))
 	default:
 		v.ok(check, "%s, issued %s ago, valid for %s", whose, v.Span(now.Sub(span.From)), v.Span(span.Until.Sub(now)))

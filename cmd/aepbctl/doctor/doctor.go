@@ -68,7 +68,8 @@ type visit struct {
 	bundle *identity.Bundle
 	client *http.Client      // nil: our files do not allow one
 	shown  *x509.Certificate // of the public listener
-	config config.Config     // of Deps.Config; its zero value if that is not readable
+	config config.Config     // of Deps.Config
+	parsed bool              // config is that
 	ready  string            // why the gateway is not ready
 	open   bool              // agents without callers may be called by everybody
 }

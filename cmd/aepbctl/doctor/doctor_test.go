@@ -105,7 +105,7 @@ func TestRun_Credentials(t *testing.T) {
 		{"a certificate that ends soon", later(70 * day), doctor.Warning, "our certificate", "expires in ", "issued again"},
 		{"a certificate that has ended", later(100 * day), doctor.Failed, "our certificate", "expired ", "issued again"},
 		{"a certificate of the future", later(-day), doctor.Failed, "our certificate", "is valid only in", "set the clock"},
-		{"a CA that ends soon", later(300 * day), doctor.Warning, "CA", "expires in ", "CA certificate of now"},
+		{"a CA that ends soon", later(340 * day), doctor.Warning, "CA", "expires in ", "CA certificate of now"},
 		{"a CA that has ended", later(400 * day), doctor.Failed, "CA", "expired ", "CA certificate of now"},
 		{"no CA certificate", func(_ *testing.T, b *setup) { b.deps.CA = b.write("empty.pem", "") }, doctor.Failed, "CA", "cannot be used", "PEM, with --ca"},
 		{"a CA that is not ours", func(t *testing.T, b *setup) { t.Helper(); b.deps.CA = filepath.Join(other(t, "aepb.dev"), "ca.pem") }, doctor.Warning, "CA", "did not issue our certificate", "with --ca"},
@@ -115,6 +115,7 @@ func TestRun_Credentials(t *testing.T) {
 			dir := other(t, "other.dev")
 			b.deps.Cert, b.deps.Key = filepath.Join(dir, "client.pem"), filepath.Join(dir, "client-key.pem")
 		}, doctor.Warning, "CA", "did not issue our certificate", "a certificate of this CA with --cert"},
+		{"a certificate that is no file", func(_ *testing.T, b *setup) { b.deps.Cert = filepath.Join(b.deps.CA, "x") }, doctor.Failed, "our certificate", "not a directory", "--cert"},
 		{"without a certificate the listener is reached", func(_ *testing.T, b *setup) { b.deps.Cert = "nonesuch.pem" }, doctor.Warning, "admin listener", "can be reached", "mend what is said above"},
 	})
 }
@@ -153,6 +154,15 @@ func TestRun_Listeners(t *testing.T) {
 			t.Helper()
 			b.deps.Public = shown(t, b, identity.SVIDRequest{IPs: local, TTL: 20 * time.Second})
 		}, doctor.Warning, "public listener", "expires in ", "put a renewed certificate in place"},
+		{"a program that is silent", func(t *testing.T, b *setup) {
+			t.Helper()
+			listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = listener.Close() })
+			b.deps.Public = "https://" + listener.Addr().String()
+		}, doctor.Failed, "public listener", "no handshake within 5s", "how busy"},
 		{"another program", func(t *testing.T, b *setup) {
 			t.Helper()
 			listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -172,6 +182,7 @@ func TestRun_Listeners(t *testing.T) {
 				VerifyConnection: func(tls.ConnectionState) error { return errors.New("nobody of ours") },
 			})
 		}, doctor.Failed, "clocks", "does not take our certificate", "--cert and --key"},
+		{"no clock", func(_ *testing.T, b *setup) { b.undated = true }, doctor.Warning, "clocks", "without a date", "what stands before it"},
 		{"a clock that is ahead", func(_ *testing.T, b *setup) { b.date = time.Minute }, doctor.Warning, "clocks", "ahead of ours", "NTP"},
 		{"a clock that is behind", func(_ *testing.T, b *setup) { b.date = -time.Minute }, doctor.Warning, "clocks", "behind ours", "NTP"},
 		{"a clock that is hardly ahead", func(_ *testing.T, b *setup) { b.date = 20 * time.Second }, doctor.OK, "clocks", "differ by ", ""},
@@ -198,6 +209,8 @@ func TestRun_Gateway(t *testing.T) {
 		{"a Redis without a log", notReady("state cannot be kept now: Redis at r:6379: appendonly is off"), doctor.Failed, "readiness", "appendonly", "CONFIG SET appendonly yes"},
 		{"a Redis that is not there", notReady("state cannot be kept now: Redis at r:6379 cannot be reached"), doctor.Failed, "readiness", "cannot be reached", "see that Redis runs"},
 		{"a reason that nobody knows", notReady("tired"), doctor.Failed, "readiness", "tired", "look at the log"},
+		{"late", answers("/readyz", slow, ""), doctor.Failed, "readiness", "no answer within 5s", "ask again"},
+		{"cut off", answers("/readyz", cut, ""), doctor.Failed, "readiness", "no answer: ", "what stands between"},
 		{"no metrics", answers("/metrics", http.StatusNotFound, ""), doctor.Warning, "metrics", "HTTP 404", "admin listener"},
 		{"an SVID that ends in minutes", says(svid, stampIn(5*time.Minute)), doctor.Warning, "gateway identity", "SVID expires in ", "SPIFFE agent"},
 		{"an SVID that has ended", says(svid, stampIn(-time.Hour)), doctor.Failed, "gateway identity", "SVID expired ", "SPIFFE agent"},
@@ -241,6 +254,7 @@ func TestRun_Agents(t *testing.T) {
 		{"dead", is(admindoc.Agent{Description: &admindoc.Summary{Error: "connection refused: is it running"}}), doctor.Failed, "agent", "connection refused: is it running", "aepbctl agents show calculator"},
 		{"slow", is(admindoc.Agent{Name: "slow"}), doctor.Failed, "agent", "no answer within 5s", "waits longer"},
 		{"gone meanwhile", func(_ *testing.T, b *setup) { delete(b.pages, "/api/agents/calculator") }, doctor.Failed, "agent", "HTTP 404", "log"},
+		{"not described", func(_ *testing.T, b *setup) { b.pages["/api/agents/calculator"] = page{http.StatusOK, "{}"} }, doctor.Failed, "agent", "does not describe it", "log"},
 		{"useless", is(admindoc.Agent{Description: &admindoc.Summary{Name: "calc", Version: "1.2"}}), doctor.Warning, "agent", "offers nothing", "right URL"},
 		{"broken", breaker("calculator", "open"), doctor.Warning, "agent", "circuit breaker is open", "tried again by itself"},
 		{"tried", breaker("calculator", "half_open"), doctor.Warning, "agent", "lets a few calls through", "wait"},
@@ -296,6 +310,9 @@ func TestRun_Machine(t *testing.T) {
 		{"what the program finds", configured(goodConfig, func(context.Context, string) (string, error) {
 			return "config: identity: no such file\n", errors.New("exit status 1")
 		}), doctor.Failed, "configuration", "identity: no such file", "correct it there"},
+		{"of a development gateway", func(_ *testing.T, b *setup) {
+			b.deps.Token, b.deps.Config = "token", b.write("gateway.yaml", "limits: {rate: 10}\n")
+		}, doctor.OK, "configuration", "for aepb-gateway dev", ""},
 		{"without the program", configured(goodConfig, nil), doctor.OK, "configuration", "also reads the files that it names", ""},
 		{"no folder for state", configured(goodConfig+"state: {path: /nonesuch/state.db}\n", nil), doctor.Failed, "disk", "/nonesuch: no such file", "make the folder"},
 		{"more memory than there is", configured(goodConfig+"limits: {memory_mib: 1048576}\n", nil), doctor.Warning, "memory", "and this machine or container has", "lower limits.memory_mib to "},
@@ -315,9 +332,26 @@ func TestRun_NoSecrets(t *testing.T) {
 	b.deps.Key = b.write("key.pem", "-----BEGIN PRIVATE KEY-----\nAAAA-very-secret\n-----END PRIVATE KEY-----\n")
 	first := b.run()
 	b.deps.Key = filepath.Join(b.dir, "client-key.pem")
-	for _, f := range append(first, b.run()...) {
+	first = append(first, b.run()...)
+	if b.shown.Load() {
+		t.Error("the token is shown to more than the admin API")
+	}
+	for _, f := range first {
 		if strings.Contains(f.Found+f.Remedy, "very-secret") {
 			t.Error(f)
+		}
+	}
+}
+
+func TestSpace(t *testing.T) {
+	t.Parallel()
+	const mib = 1 << 20
+	for _, tc := range []struct {
+		free, all uint64
+		want      doctor.Status
+	}{{63 * mib, 1 << 40, doctor.Failed}, {65 * mib, 100 * mib, doctor.Warning}, {1025 * mib, 1 << 40, doctor.Warning}, {1025 * mib, 2048 * mib, doctor.OK}} {
+		if got := doctor.Space(tc.free, tc.all); got.Status != tc.want || (got.Remedy == "") != (tc.want == doctor.OK) {
+			t.Errorf("%d of %d: %+v", tc.free, tc.all, got)
 		}
 	}
 }

@@ -153,10 +153,10 @@ func (v *visit) identities(m measures) {
 // ending emits when something of the gateway ends. Its beginning is known only if it is
 // the certificate that the gateway showed.
 func (v *visit) ending(what, remedy string, until time.Time, soon time.Duration) {
-	now, warnFrom := v.Now(), until.Add(-soon)
-	age := ""
+	now := v.Now()
+	near, age := until.Sub(now) < soon, ""
 	if v.shown != nil && v.shown.NotAfter.Unix() == until.Unix() {
-		warnFrom = identity.Life{From: v.shown.NotBefore, Until: until}.FirstWarning()
+		near = endsSoon(identity.Life{From: v.shown.NotBefore, Until: until}, now)
 		age = ", issued " + v.Span(now.Sub(v.shown.NotBefore)) + " ago"
 	}
 	switch {
@@ -164,7 +164,7 @@ func (v *visit) ending(what, remedy string, until time.Time, soon time.Duration)
 		v.fail(checkIdentity, remedy, "%s: the gateway knows none", what)
 	case now.After(until):
 		v.fail(checkIdentity, remedy, "%s expired %s ago, at %s", what, v.Span(now.Sub(until)), stamp(until))
-	case now.After(warnFrom):
+	case near:
 		v.warn(checkIdentity, remedy, "%s expires in %s, at %s", what, v.Span(until.Sub(now)), stamp(until))
 	default:
 		v.ok(checkIdentity, "%s%s, valid for %s", what, age, v.Span(until.Sub(now)))

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -27,10 +28,19 @@ type setup struct {
 	dev   *identity.Development
 	pages map[string]page // of both listeners, by path
 	date  time.Duration   // by which the gateway's clock is ahead
-	slow  chan struct{}   // ends answers of /api/agents/slow
+	slow  chan struct{}   // ends answers of /api/agents/slow, and of slow pages
+
+	undated bool        // its answers have no date
+	shown   atomic.Bool // the token, outside the admin API
 
 	deps doctor.Deps
 }
+
+// Pages that are not answered: late, and not at all.
+const (
+	slow = -1
+	cut  = -2
+)
 
 type page struct {
 	status int
@@ -79,7 +89,13 @@ func (b *setup) serve(config *tls.Config) string {
 }
 
 func (b *setup) answer(w http.ResponseWriter, r *http.Request) {
-	if r.URL.Path == "/api/agents/slow" {
+	if r.Header.Get("Authorization") != "" && !strings.HasPrefix(r.URL.Path, "/api/") {
+		b.shown.Store(true)
+	}
+	if b.pages[r.URL.Path].status == cut {
+		panic(http.ErrAbortHandler)
+	}
+	if r.URL.Path == "/api/agents/slow" || b.pages[r.URL.Path].status == slow {
 		select {
 		case <-b.slow:
 		case <-r.Context().Done():
@@ -90,7 +106,9 @@ func (b *setup) answer(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		p.status = http.StatusNotFound
 	}
-	w.Header().Set("Date", time.Now().Add(b.date).UTC().Format(http.TimeFormat))
+	if w.Header()["Date"] = nil; !b.undated {
+		w.Header().Set("Date", time.Now().Add(b.date).UTC().Format(http.TimeFormat))
+	}
 	w.WriteHeader(p.status)
 	_, _ = io.WriteString(w, p.body)
 }
