@@ -135,7 +135,7 @@ func (t *target) examine(cmd *cobra.Command, file string) error {
 	deps := doctor.Deps{
 		Public: public, Admin: admin, Unknown: wrong, Token: token, Dir: t.dir, Config: file,
 		Cert: t.file(t.cert, "client.pem"), Key: t.file(t.key, "client-key.pem"), CA: t.file(t.ca, "ca.pem"),
-		CheckConfig: checkConfig, Span: duration, Now: time.Now,
+		CheckConfig: checkConfig, Span: duration, Now: time.Now, Patience: doctor.Patience,
 		Working: func(doing string) func() { return progress(cmd, doing) },
 		Emit: func(f doctor.Finding) {
 			all.add(f)

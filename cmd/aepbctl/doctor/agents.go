@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -101,7 +102,7 @@ func (a *agent) look(ctx context.Context) []Finding {
 	case retired:
 		a.note(Warning, "take it off the list: aepbctl agents remove "+name, "retired: callers get 410")
 	case errors.Is(err, context.DeadlineExceeded):
-		a.note(Failed, "see that it runs, and how busy it is; aepbctl agents show "+name+" waits longer", "no answer within %s", a.Span(Patience))
+		a.note(Failed, "see that it runs, and how busy it is; aepbctl agents show "+name+" waits longer", "no answer within %s", a.Span(a.Patience))
 	case err != nil:
 		a.note(Failed, "look at the log of the gateway", "the gateway does not tell about it: %v", err)
 	case about == nil:
@@ -166,7 +167,7 @@ func (a *agent) standing() {
 // it does not reach is the gateway's business.
 func (a *agent) certificates(ctx context.Context) {
 	for _, e := range a.listed.Endpoints {
-		leaf := leafOf(ctx, e.URL)
+		leaf := leafOf(ctx, e.URL, a.Patience)
 		if leaf == nil {
 			continue
 		}
@@ -182,12 +183,12 @@ func (a *agent) certificates(ctx context.Context) {
 }
 
 // leafOf is the certificate at a URL; nil: none can be seen. Nothing is sent.
-func leafOf(ctx context.Context, at string) *x509.Certificate {
+func leafOf(ctx context.Context, at string, patience time.Duration) *x509.Certificate {
 	u, err := url.Parse(at)
 	if err != nil || !slices.Contains([]string{"https", "wss", "uacps"}, u.Scheme) || u.Hostname() == "" {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, Patience)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	conn, err := (&tls.Dialer{Config: &tls.Config{
 		MinVersion:         tls.VersionTLS13,

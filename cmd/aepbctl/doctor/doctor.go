@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// Patience bounds each check.
+	// Patience is a good bound of each check.
 	Patience = 5 * time.Second
 
 	maxAnswer = 16 << 20 // octets that are read of any answer
@@ -55,6 +55,8 @@ type Deps struct {
 	// Span writes a length of time.
 	Span func(time.Duration) string
 	Now  func() time.Time
+	// Patience bounds each check.
+	Patience time.Duration
 	// Working tells what is waited for, until the function is called.
 	Working func(doing string) func()
 	Emit    func(Finding)
@@ -89,7 +91,7 @@ func Run(ctx context.Context, d Deps) {
 	admin := v.listener(ctx, adminListener(), d.Admin, source)
 	if source != nil {
 		v.client = &http.Client{
-			Timeout:       Patience,
+			Timeout:       d.Patience,
 			Transport:     &http.Transport{TLSClientConfig: source.ClientConfig("")},
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		}
@@ -136,10 +138,10 @@ type answer struct {
 	body   []byte
 }
 
-// get asks a listener within Patience. The token goes to the admin API alone.
+// get asks a listener. The token goes to the admin API alone.
 func (v *visit) get(ctx context.Context, url string) (answer, error) {
 	defer v.wait("asking %s", url)()
-	ctx, cancel := context.WithTimeout(ctx, Patience)
+	ctx, cancel := context.WithTimeout(ctx, v.Patience)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
@@ -160,7 +162,7 @@ func (v *visit) get(ctx context.Context, url string) (answer, error) {
 func (v *visit) unanswered(check string, err error) {
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		v.fail(check, "look at the gateway's log and load; ask again", "no answer within %s", v.Span(Patience))
+		v.fail(check, "look at the gateway's log and load; ask again", "no answer within %s", v.Span(v.Patience))
 	case strings.Contains(err.Error(), "remote error: tls:"):
 		v.fail(check, "show a certificate of the gateway's own or a federated trust domain with --cert and --key; see the clocks, and identity.bundle of the gateway",
 			"the gateway ends the handshake: it does not take our certificate %s (%v)", v.Cert, err)

@@ -20,7 +20,10 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/directory/admindoc"
 )
 
-const day = 24 * time.Hour
+const (
+	day        = 24 * time.Hour
+	impatience = 300 * time.Millisecond // of checks that end late
+)
 
 // broken is one way in which a set-up is not well, and the finding that says so.
 type broken struct {
@@ -106,6 +109,7 @@ func TestRun_Credentials(t *testing.T) {
 		{"a certificate that has ended", later(100 * day), doctor.Failed, "our certificate", "expired ", "issued again"},
 		{"a certificate of the future", later(-day), doctor.Failed, "our certificate", "is valid only in", "set the clock"},
 		{"a CA that ends soon", later(340 * day), doctor.Warning, "CA", "expires in ", "CA certificate of now"},
+		{"a CA in its last third, for months", later(300 * day), doctor.OK, "CA", "valid for ", ""},
 		{"a CA that has ended", later(400 * day), doctor.Failed, "CA", "expired ", "CA certificate of now"},
 		{"no CA certificate", func(_ *testing.T, b *setup) { b.deps.CA = b.write("empty.pem", "") }, doctor.Failed, "CA", "cannot be used", "PEM, with --ca"},
 		{"a CA that is not ours", func(t *testing.T, b *setup) { t.Helper(); b.deps.CA = filepath.Join(other(t, "aepb.dev"), "ca.pem") }, doctor.Warning, "CA", "did not issue our certificate", "with --ca"},
@@ -161,8 +165,8 @@ func TestRun_Listeners(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { _ = listener.Close() })
-			b.deps.Public = "https://" + listener.Addr().String()
-		}, doctor.Failed, "public listener", "no handshake within 5s", "how busy"},
+			b.deps.Public, b.deps.Patience = "https://"+listener.Addr().String(), impatience
+		}, doctor.Failed, "public listener", "no handshake within 300ms", "how busy"},
 		{"another program", func(t *testing.T, b *setup) {
 			t.Helper()
 			listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -209,7 +213,9 @@ func TestRun_Gateway(t *testing.T) {
 		{"a Redis without a log", notReady("state cannot be kept now: Redis at r:6379: appendonly is off"), doctor.Failed, "readiness", "appendonly", "CONFIG SET appendonly yes"},
 		{"a Redis that is not there", notReady("state cannot be kept now: Redis at r:6379 cannot be reached"), doctor.Failed, "readiness", "cannot be reached", "see that Redis runs"},
 		{"a reason that nobody knows", notReady("tired"), doctor.Failed, "readiness", "tired", "look at the log"},
-		{"late", answers("/readyz", slow, ""), doctor.Failed, "readiness", "no answer within 5s", "ask again"},
+		{"late", func(_ *testing.T, b *setup) {
+			b.deps.Patience, b.pages["/readyz"] = impatience, page{status: slow}
+		}, doctor.Failed, "readiness", "no answer within 300ms", "ask again"},
 		{"cut off", answers("/readyz", cut, ""), doctor.Failed, "readiness", "no answer: ", "what stands between"},
 		{"no metrics", answers("/metrics", http.StatusNotFound, ""), doctor.Warning, "metrics", "HTTP 404", "admin listener"},
 		{"an SVID that ends in minutes", says(svid, stampIn(5*time.Minute)), doctor.Warning, "gateway identity", "SVID expires in ", "SPIFFE agent"},
@@ -252,7 +258,10 @@ func TestRun_Agents(t *testing.T) {
 		{"none", func(_ *testing.T, b *setup) { b.pages["/api/agents"] = page{http.StatusOK, `{"agents":[]}`} }, doctor.Warning, "agents", "none is listed", "aepbctl agents add"},
 		{"no list", func(_ *testing.T, b *setup) { b.pages["/api/agents"] = page{http.StatusInternalServerError, "{}"} }, doctor.Failed, "agents", "HTTP 500", "log"},
 		{"dead", is(admindoc.Agent{Description: &admindoc.Summary{Error: "connection refused: is it running"}}), doctor.Failed, "agent", "connection refused: is it running", "aepbctl agents show calculator"},
-		{"slow", is(admindoc.Agent{Name: "slow"}), doctor.Failed, "agent", "no answer within 5s", "waits longer"},
+		{"slow", func(_ *testing.T, b *setup) {
+			b.deps.Patience = impatience
+			b.agent(admindoc.Agent{Name: "slow"})
+		}, doctor.Failed, "agent", "no answer within 300ms", "waits longer"},
 		{"gone meanwhile", func(_ *testing.T, b *setup) { delete(b.pages, "/api/agents/calculator") }, doctor.Failed, "agent", "HTTP 404", "log"},
 		{"not described", func(_ *testing.T, b *setup) { b.pages["/api/agents/calculator"] = page{http.StatusOK, "{}"} }, doctor.Failed, "agent", "does not describe it", "log"},
 		{"useless", is(admindoc.Agent{Description: &admindoc.Summary{Name: "calc", Version: "1.2"}}), doctor.Warning, "agent", "offers nothing", "right URL"},

@@ -44,7 +44,7 @@ func (v *visit) listener(ctx context.Context, k kind, base string, source *ident
 	if !v.named(ctx, k, host) {
 		return false
 	}
-	conn, err := dial(ctx, net.JoinHostPort(host, port))
+	conn, err := dial(ctx, net.JoinHostPort(host, port), v.Patience)
 	if err != nil {
 		v.unreached(k, base, err)
 		return false
@@ -57,7 +57,7 @@ func (v *visit) listener(ctx context.Context, k kind, base string, source *ident
 	config := source.ClientConfig("")
 	config.ServerName = host
 	secure := tls.Client(conn, config)
-	limit, cancel := context.WithTimeout(ctx, Patience)
+	limit, cancel := context.WithTimeout(ctx, v.Patience)
 	defer cancel()
 	if err := secure.HandshakeContext(limit); err != nil {
 		v.unproved(k, base, host, err)
@@ -76,7 +76,7 @@ func (v *visit) named(ctx context.Context, k kind, host string) bool {
 	if _, err := netip.ParseAddr(host); err == nil {
 		return true
 	}
-	ctx, cancel := context.WithTimeout(ctx, Patience)
+	ctx, cancel := context.WithTimeout(ctx, v.Patience)
 	defer cancel()
 	addresses, err := net.DefaultResolver.LookupHost(ctx, host)
 	if err != nil || len(addresses) == 0 {
@@ -87,10 +87,8 @@ func (v *visit) named(ctx context.Context, k kind, host string) bool {
 	return true
 }
 
-func dial(ctx context.Context, address string) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, Patience)
-	defer cancel()
-	return (&net.Dialer{}).DialContext(ctx, "tcp", address)
+func dial(ctx context.Context, address string, patience time.Duration) (net.Conn, error) {
+	return (&net.Dialer{Timeout: patience}).DialContext(ctx, "tcp", address)
 }
 
 // unreached says why there is no connection.
@@ -100,7 +98,7 @@ func (v *visit) unreached(k kind, base string, err error) {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		v.fail(k.check, "start it with aepb-gateway dev, or aepb-gateway serve --config FILE; or name another with "+k.flag, "%s: connection refused: no gateway runs there", base)
 	case ok && network.Timeout():
-		v.fail(k.check, "look at firewalls between this machine and the gateway, and at "+k.flag, "%s: no connection within %s", base, v.Span(Patience))
+		v.fail(k.check, "look at firewalls between this machine and the gateway, and at "+k.flag, "%s: no connection within %s", base, v.Span(v.Patience))
 	default:
 		v.fail(k.check, "look at the network of this machine, and at "+k.flag, "%s: no connection: %v", base, err)
 	}
@@ -121,7 +119,7 @@ func (v *visit) unproved(k kind, base, host string, err error) {
 	case plain:
 		v.fail(k.check, "name the gateway's with "+k.flag+": listen.public and listen.admin speak TLS, listen.metrics does not", "%s does not speak TLS", base)
 	case errors.Is(err, context.DeadlineExceeded):
-		v.fail(k.check, "see whether it is a gateway, and how busy", "%s: no handshake within %s", base, v.Span(Patience))
+		v.fail(k.check, "see whether it is a gateway, and how busy", "%s: no handshake within %s", base, v.Span(v.Patience))
 	case leaf != nil && authority:
 		v.fail(k.check, "name the CA of this gateway with --ca, or its folder with --dir", "%s shows a certificate of %s, which %s did not issue but %q", base, spiffeID(leaf), v.CA, leaf.Issuer.CommonName)
 	case leaf != nil && name:

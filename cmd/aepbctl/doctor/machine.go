@@ -49,7 +49,7 @@ func (v *visit) configuration(ctx context.Context) {
 	}
 	output, err := "", errors.ErrUnsupported
 	if v.CheckConfig != nil {
-		ctx, cancel := context.WithTimeout(ctx, Patience)
+		ctx, cancel := context.WithTimeout(ctx, v.Patience)
 		defer cancel()
 		output, err = v.CheckConfig(ctx, v.Config)
 	}
