@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/aepb/aepb-gateway/cmd/aepb-gateway/trial"
 	"github.com/aepb/aepb-gateway/cmd/release"
 	"github.com/aepb/aepb-gateway/gateway/state/redis"
 	"github.com/aepb/aepb-gateway/gateway/transport/stdio"
@@ -71,7 +72,7 @@ func command(started *bool) *cobra.Command {
 		Version: version,
 	}
 	root.SetVersionTemplate(release.Text("aepb-gateway"))
-	root.AddCommand(serveCommand(), checkConfigCommand(), devCommand(), demoCommand(), versionCommand())
+	root.AddCommand(serveCommand(), checkConfigCommand(), trial.Command(shellWord), devCommand(), demoCommand(), versionCommand())
 	for _, cmd := range root.Commands() {
 		work := cmd.RunE
 		cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -44,6 +45,7 @@ func TestOperatorsByCertificate(t *testing.T) {
 	}
 	cases = append(cases,
 		sent("a stranger looks", certified("/client", "GET", "/api/agents", ""), forbidden),
+		sent("a stranger asks who it is", certified("/client", "GET", "/api/operator", ""), forbidden),
 		sent("an operator of a lower path", certified("/staff/operator/x", "GET", "/api/agents", ""), forbidden),
 		sent("nobody looks", letter{via: b.nobody, method: "GET", at: b.at.Admin + "/api/agents"}, forbidden),
 		sent("a token where there is none", b.operator("GET", "/api/agents", "", nil), forbidden),
@@ -59,6 +61,10 @@ func TestOperatorsByCertificate(t *testing.T) {
 	for _, role := range []string{"viewer", "operator", "approver", "auditor"} {
 		if got := b.send(t, certified("/staff/"+role, "GET", "/api/agents", "")); got.status != http.StatusOK || strings.Contains(string(got.body), "visitor") {
 			t.Errorf("%s: got %d %s", role, got.status, got.body)
+		}
+		got, self := b.send(t, certified("/staff/"+role, "GET", "/api/operator", "")), fmt.Sprintf(`{"name":"the %[1]s","id":"spiffe://%[2]s/staff/%[1]s","roles":["%[1]s"],"open":true}`, role, devTrustDomain)
+		if got.status != http.StatusOK || string(got.body) != self {
+			t.Errorf("%s is known as %d %s, want %s", role, got.status, got.body, self)
 		}
 	}
 	if got := b.send(t, certified("/staff/operator", "POST", "/api/agents", document)); got.status != http.StatusCreated {

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aepb/aepb-gateway/cmd/aepbctl/doctor"
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/ecttest"
 	"github.com/aepb/aepb-gateway/ect/identity"
@@ -161,6 +162,7 @@ func TestAttack_AnswersForgeTerminalLines(t *testing.T) {
 		"agents add": {func(w io.Writer) error {
 			return printAdded(w, agent{Name: hostile, Description: &admindoc.Summary{Name: hostile, Version: hostile, Capabilities: []string{hostile}}}, hostile, true)
 		}, 6},
+		"doctor": {func(w io.Writer) error { printFinding(w, hostileOf[doctor.Finding]()); return nil }, 2},
 		"errors": {func(w io.Writer) error { complain(w, errors.Join(errors.New(hostile), errors.New("also"))); return nil }, 1},
 	} {
 		var out bytes.Buffer

@@ -7,10 +7,15 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/aepb/aepb-gateway/cmd/aepbctl/doctor"
 )
 
 // Where healthz looks by itself, and how long it waits.
@@ -91,4 +96,114 @@ func (t *target) health(ctx context.Context, page string) (string, error) {
 		return "", fmt.Errorf("%s: HTTP %d: %s", page, response.StatusCode, said)
 	}
 	return said, nil
+}
+
+func doctorCommand(t *target) *cobra.Command {
+	var file string
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Check the whole set-up of a gateway, and say what to do about each finding",
+		Long: "Check the whole set-up of a gateway: certificates, both listeners, clocks, readiness, state,\n" +
+			"disk and memory of this machine, and each agent. Each check ends within " + duration(doctor.Patience) + " and gives a\n" +
+			"line: ok, warning or FAILED, and for the latter two what to do. With --config also what\n" +
+			"aepb-gateway check-config says, if that program lies beside this one. Exit code 0: nothing\n" +
+			"failed, 1: something did.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return t.examine(cmd, file) },
+	}
+	cmd.Flags().StringVar(&file, "config", "", "configuration file of the gateway, to check too")
+	return cmd
+}
+
+// examination is what the doctor found.
+type examination struct {
+	OK       bool             `json:"ok"` // nothing failed
+	Failed   int              `json:"failed"`
+	Warnings int              `json:"warnings"`
+	Findings []doctor.Finding `json:"findings"`
+}
+
+// examine prints findings as they come, or as data at the end.
+func (t *target) examine(cmd *cobra.Command, file string) error {
+	public, wrong := t.base(t.gateway, "public")
+	admin, none := t.base(t.admin, "admin")
+	if wrong == nil {
+		wrong = none
+	}
+	token, unreadable := t.token()
+	all := examination{OK: true, Findings: []doctor.Finding{}}
+	deps := doctor.Deps{
+		Public: public, Admin: admin, Unknown: wrong, Token: token, Dir: t.dir, Config: file,
+		Cert: t.file(t.cert, "client.pem"), Key: t.file(t.key, "client-key.pem"), CA: t.file(t.ca, "ca.pem"),
+		CheckConfig: checkConfig, Span: duration, Now: time.Now, Patience: doctor.Patience,
+		Working: func(doing string) func() { return progress(cmd, doing) },
+		Emit: func(f doctor.Finding) {
+			all.add(f)
+			if t.output == "text" {
+				printFinding(cmd.OutOrStdout(), f)
+			}
+		},
+	}
+	if t.gateway != "" && t.admin != "" {
+		deps.Dir = "" // which is another gateway's
+	}
+	if unreadable != nil {
+		deps.Emit(doctor.Finding{Status: doctor.Failed, Check: "operator", Found: unreadable.Error(), Remedy: "run this as the user of the gateway, or make the file readable for this one"})
+	}
+	doctor.Run(cmd.Context(), deps)
+	if err := t.show(cmd, all, all.summary); err != nil {
+		return err
+	}
+	if !all.OK {
+		return errRefused
+	}
+	return nil
+}
+
+func (e *examination) add(f doctor.Finding) {
+	switch e.Findings = append(e.Findings, f); f.Status {
+	case doctor.Failed:
+		e.Failed++
+		e.OK = false
+	case doctor.Warning:
+		e.Warnings++
+	default:
+	}
+}
+
+func (e *examination) summary(w io.Writer) error {
+	_, err := fmt.Fprintf(w, "%d checks: %d ok, %d with a warning, %d failed\n", len(e.Findings), len(e.Findings)-e.Warnings-e.Failed, e.Warnings, e.Failed)
+	return err
+}
+
+func printFinding(w io.Writer, f doctor.Finding) {
+	status, about := fmt.Sprintf("%-8s", line(string(f.Status))), f.Check
+	switch f.Status {
+	case doctor.OK:
+		status = good(w, status)
+	case doctor.Failed:
+		status = bad(w, fmt.Sprintf("%-8s", "FAILED"))
+	default:
+	}
+	if f.Agent != "" {
+		about += " " + word(f.Agent)
+	}
+	fmt.Fprintf(w, "%s %-17s %s\n", status, line(about), line(f.Found))
+	if f.Remedy != "" {
+		fmt.Fprintf(w, "         %-17s -> %s\n", "", line(f.Remedy))
+	}
+}
+
+// checkConfig runs the gateway's program that lies beside this one, and is of its version.
+func checkConfig(ctx context.Context, file string) (string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", errors.ErrUnsupported
+	}
+	program := filepath.Join(filepath.Dir(self), "aepb-gateway")
+	if _, err := os.Stat(program); err != nil {
+		return "", errors.ErrUnsupported
+	}
+	out, err := exec.CommandContext(ctx, program, "check-config", file).CombinedOutput() //nolint:gosec // the user's own file
+	return string(out), err
 }

@@ -99,6 +99,7 @@ func Admin(deps AdminDeps) (http.Handler, error) {
 	engine.Use(a.underWay, a.origin)
 	deps.pages(engine)
 	api := engine.Group("/api", a.host, a.operator)
+	api.GET("/operator", a.self)
 	api.GET("/agents", a.list)
 	api.POST("/agents", a.put)
 	api.GET("/agents/:name", a.show)

@@ -11,6 +11,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/ect/identity/credential"
+	"github.com/aepb/aepb-gateway/gateway/directory/admindoc"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/policy"
 )
@@ -119,6 +120,17 @@ func (a admin) whoOperates(r *http.Request) (policy.Operator, error) {
 	default:
 		return policy.Operator{}, &policy.Forbidden{Reason: "operators show a client certificate"}
 	}
+}
+
+// self answers operators who ask as whom they are known, and whether agents without
+// callers are open to everybody here.
+func (a admin) self(c *gin.Context) {
+	who, err := a.whoOperates(c.Request)
+	if err != nil { // cannot be: operator has let it in
+		problem.Write(c.Writer, c.Request, err)
+		return
+	}
+	c.JSON(http.StatusOK, admindoc.Operator{Name: who.Name, ID: string(who.ID), Roles: who.Roles, Open: a.deps.Open})
 }
 
 // auditor is the operator who reads evidence: operator() lets no other in.

@@ -9,9 +9,11 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 
@@ -63,8 +65,15 @@ type serving struct {
 }
 
 func startServe(ctx context.Context, w *world, ts *testscript.TestScript, args []string) error {
-	s := &serving{cmd: exec.CommandContext(context.WithoutCancel(ctx), filepath.Join(w.bin, "aepb-gateway"), append([]string{"serve"}, args...)...)}
-	s.cmd.Dir, s.cmd.Stderr = ts.MkAbs("."), &s.logs
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), filepath.Join(w.bin, "aepb-gateway"), append([]string{"serve"}, args...)...)
+	cmd.Dir = ts.MkAbs(".")
+	return w.serve(ctx, ts, cmd)
+}
+
+// serve starts a command and waits until it is ready.
+func (w *world) serve(ctx context.Context, ts *testscript.TestScript, cmd *exec.Cmd) error {
+	s := &serving{cmd: cmd}
+	s.cmd.Stderr = &s.logs
 	stdout, err := s.cmd.StdoutPipe()
 	if err != nil {
 		return err
@@ -83,6 +92,41 @@ func startServe(ctx context.Context, w *world, ts *testscript.TestScript, args [
 		ts.Setenv(name, url)
 	}
 	w.serving = s
+	return nil
+}
+
+// runNext runs the one line of a file that begins with two spaces and what is given, in a shell of another folder,
+// as whoever was told to run it next. A gateway is left running.
+func runNext(ctx context.Context, w *world, ts *testscript.TestScript, args []string) error {
+	line := regexp.MustCompile("(?m)^  (" + args[1] + ".*)$").FindStringSubmatch(ts.ReadFile(args[0]))
+	if line == nil {
+		return fmt.Errorf("no line for %s in %s", args[1], args[0])
+	}
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), "sh", "-c", "exec "+line[1])
+	cmd.Dir = w.t.TempDir()
+	cmd.Env = append(os.Environ(), "PATH="+ts.Getenv("PATH"))
+	if strings.Contains(args[1], "serve") {
+		return w.serve(ctx, ts, cmd)
+	}
+	defer context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })()
+	cmd.Stdout, cmd.Stderr = ts.Stdout(), ts.Stderr()
+	return cmd.Run()
+}
+
+// freePorts sets variables to ports of 127.0.0.1 that nobody listens at now.
+func freePorts(ctx context.Context, _ *world, ts *testscript.TestScript, args []string) error {
+	for _, name := range args {
+		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		defer func() { _ = listener.Close() }() // all are open until each is another
+		_, port, err := net.SplitHostPort(listener.Addr().String())
+		if err != nil {
+			return err
+		}
+		ts.Setenv(name, port)
+	}
 	return nil
 }
 

@@ -117,6 +117,8 @@ func commands() map[string]func(*testscript.TestScript, bool, []string) {
 		"domain":    {2, startDomain},  // domain NAME DIR: a trust domain; its bundle and SVIDs are put in DIR
 		"expand":    {1, expandFile},   // expand FILE: puts the values of variables in
 		"serve":     {0, startServe},   // serve [ARG…]: aepb-gateway serve; sets $PUBLIC and $ADMIN
+		"next":      {2, runNext},      // next FILE COMMAND: the line of FILE that begins so, as printed; serve is left running
+		"ports":     {1, freePorts},    // ports NAME…: sets each to a free port
 		"served":    {0, awaitServed},  // SIGTERM; waits until serve has ended, with 0; what it logged is stderr
 		"agent":     {2, startAgent},   // agent a2a|mcp NAME: sets $NAME to its URL
 		"front":     {2, startFront},   // front NAME OF: plain HTTP in front of an MCP agent; sets $NAME

@@ -2,7 +2,11 @@
 // aepbctl, which reads them.
 package admindoc
 
-import "time"
+import (
+	"time"
+
+	"github.com/aepb/aepb-gateway/policy"
+)
 
 // Agent is an agent as the admin API shows and takes it.
 type Agent struct {
@@ -33,6 +37,14 @@ type Endpoint struct {
 	Form      string `json:"form,omitempty"`
 	DID       string `json:"did,omitempty"`
 	Signature string `json:"signature,omitempty"`
+}
+
+// Operator is the operator who asks, as the gateway knows it.
+type Operator struct {
+	Name  string        `json:"name"`
+	ID    string        `json:"id,omitempty"` // absent: known by a token, in dev
+	Roles []policy.Role `json:"roles"`
+	Open  bool          `json:"open"` // agents without callers may be called by everybody: a development gateway
 }
 
 // Process is one that runs for an agent.

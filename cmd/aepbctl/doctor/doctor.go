@@ -1,0 +1,172 @@
+package doctor
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect/identity"
+	"github.com/aepb/aepb-gateway/gateway/config"
+)
+
+const (
+	// Patience is a good bound of each check.
+	Patience = 5 * time.Second
+
+	maxAnswer = 16 << 20 // octets that are read of any answer
+)
+
+// Status is how a check ended.
+type Status string
+
+// The three ways in which a check ends.
+const (
+	OK      Status = "ok"
+	Warning Status = "warning"
+	Failed  Status = "failed"
+)
+
+// Finding is what one check found.
+type Finding struct {
+	Status Status `json:"status"`
+	Check  string `json:"check"`           // what was looked at, such as "admin listener"
+	Agent  string `json:"agent,omitempty"` // of which agent
+	Found  string `json:"found"`
+	Remedy string `json:"remedy,omitempty"` // what to do; none if all is well
+}
+
+// Deps is whom the doctor asks, and as whom.
+type Deps struct {
+	Public, Admin string // URLs of the listeners
+	Unknown       error  // why they are not known; nil: they are
+	Cert, Key, CA string // our files
+	Token         string // that a development gateway gave its operator; empty: there is none
+	Dir           string // folder of a gateway on this machine; empty: there is none
+	Config        string // configuration file; empty: there is none
+
+	// CheckConfig runs the check of the gateway's own program on a file and returns what
+	// that wrote; errors.ErrUnsupported: there is no such program here. nil: the same.
+	CheckConfig func(ctx context.Context, file string) (string, error)
+	// Span writes a length of time.
+	Span func(time.Duration) string
+	Now  func() time.Time
+	// Patience bounds each check.
+	Patience time.Duration
+	// Working tells what is waited for, until the function is called.
+	Working func(doing string) func()
+	Emit    func(Finding)
+}
+
+// visit is one run.
+type visit struct {
+	Deps
+
+	svid   *identity.SVID
+	bundle *identity.Bundle
+	client *http.Client      // nil: our files do not allow one
+	shown  *x509.Certificate // of the public listener
+	config config.Config     // of Deps.Config
+	parsed bool              // config is that
+	ready  string            // why the gateway is not ready
+	open   bool              // agents without callers may be called by everybody
+}
+
+// Run makes all checks and emits a finding for each.
+func Run(ctx context.Context, d Deps) {
+	v := &visit{Deps: d}
+	v.configuration(ctx)
+	v.certificate()
+	v.authority()
+	source := v.source()
+	if d.Unknown != nil {
+		v.fail("addresses", "give the folder of a gateway that has run with --dir, or name its listeners with --gateway and --admin", "%v", d.Unknown)
+		return
+	}
+	public := v.listener(ctx, publicListener(), d.Public, source)
+	admin := v.listener(ctx, adminListener(), d.Admin, source)
+	if source != nil {
+		v.client = &http.Client{
+			Timeout:       d.Patience,
+			Transport:     &http.Transport{TLSClientConfig: source.ClientConfig("")},
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		}
+		defer v.client.CloseIdleConnections()
+	}
+	if public && v.client != nil {
+		v.clock(ctx)
+	}
+	if admin && v.client != nil {
+		v.readiness(ctx)
+		v.measured(ctx)
+		if v.operator(ctx) {
+			v.agents(ctx)
+		}
+	}
+	v.disks()
+	v.memory()
+}
+
+func (v *visit) ok(check, format string, args ...any) {
+	v.Emit(Finding{Status: OK, Check: check, Found: fmt.Sprintf(format, args...)})
+}
+
+func (v *visit) warn(check, remedy, format string, args ...any) {
+	v.Emit(Finding{Status: Warning, Check: check, Found: fmt.Sprintf(format, args...), Remedy: remedy})
+}
+
+func (v *visit) fail(check, remedy, format string, args ...any) {
+	v.Emit(Finding{Status: Failed, Check: check, Found: fmt.Sprintf(format, args...), Remedy: remedy})
+}
+
+// wait tells what is waited for.
+func (v *visit) wait(format string, args ...any) func() {
+	if v.Working == nil {
+		return func() {}
+	}
+	return v.Working(fmt.Sprintf(format, args...))
+}
+
+// answer is one of the gateway, read to its end.
+type answer struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+// get asks a listener. The token goes to the admin API alone.
+func (v *visit) get(ctx context.Context, url string) (answer, error) {
+	defer v.wait("asking %s", url)()
+	ctx, cancel := context.WithTimeout(ctx, v.Patience)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return answer{}, err
+	}
+	if v.Token != "" && strings.HasPrefix(url, v.Admin+"/api/") {
+		request.Header.Set("Authorization", "Bearer "+v.Token)
+	}
+	response, err := v.client.Do(request)
+	if err != nil {
+		return answer{}, err
+	}
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	return answer{response.StatusCode, response.Header, body}, errors.Join(err, response.Body.Close())
+}
+
+// unanswered says why a request had no answer, and what to do.
+func (v *visit) unanswered(check string, err error) {
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		v.fail(check, "look at the gateway's log and load; ask again", "no answer within %s", v.Span(v.Patience))
+	case strings.Contains(err.Error(), "remote error: tls:"):
+		v.fail(check, "show a certificate of the gateway's own or a federated trust domain with --cert and --key; see the clocks, and identity.bundle of the gateway",
+			"the gateway ends the handshake: it does not take our certificate %s (%v)", v.Cert, err)
+	default:
+		v.fail(check, "look at the gateway's log, and at what stands between it and this machine", "no answer: %v", err)
+	}
+}
