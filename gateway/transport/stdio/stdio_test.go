@@ -325,6 +325,24 @@ func TestHost_EndsWhatIsIdle(t *testing.T) {
 	}
 }
 
+func TestHost_DropEndsOtherPrograms(t *testing.T) {
+	t.Parallel()
+	host, _ := newHost(t, stdio.Limits{})
+	old, stays := start(t, host, "a", program("say old")), start(t, host, "a", program())
+	host.Drop("other", "")
+	host.Drop("files", program().URL())
+	if err := drain(t, old); !strings.Contains(err.Error(), "has another program") {
+		t.Error(err)
+	}
+	if got := say(t, stays, "say here"); got != "here" {
+		t.Errorf("got %q", got)
+	}
+	host.Drop("files", "")
+	if err := drain(t, stays); !strings.Contains(err.Error(), "not listed any more") {
+		t.Error(err)
+	}
+}
+
 func TestHost_WaitsAfterFailures(t *testing.T) {
 	t.Parallel()
 	host, _ := newHost(t, stdio.Limits{})
