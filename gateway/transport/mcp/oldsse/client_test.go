@@ -353,7 +353,9 @@ func TestSend_SlowServers(t *testing.T) {
 		s2.Close()
 		work.Wait()
 		c.Wait()
-		<-ended
+		if err := <-ended; err == nil {
+			t.Error("a stream that was closed ended without an error")
+		}
 	})
 }
 

@@ -27,11 +27,11 @@ const (
 
 // Bounds of what clients may hold.
 const (
-	DefaultSessions = 64        // of one caller
-	maxSessions     = 1024      // in all
-	maxUnderWay     = 128 << 20 // bytes of requests whose replies are to come
+	DefaultSessions = 64       // of one caller
+	maxSessions     = 1024     // in all
+	maxUnderWay     = 32 << 20 // bytes of requests whose replies are to come
 	callersShare    = maxUnderWay / 4
-	leastRequest    = 256 << 10       // bytes that a request counts for
+	leastRequest    = 64 << 10        // bytes that a request counts for
 	leavesWithin    = 2 * time.Second // that the end of a session takes
 )
 
@@ -122,7 +122,7 @@ func (s *Server) Stream(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	s.sessions[one.id] = one
 	s.mu.Unlock()
-	defer s.remove(one)
+	defer s.remove(one) //nolint:contextcheck // its stream has ended by then
 	one.out = sse.NewWriter(w, "")
 	defer one.out.Stop()
 	one.run(s.endpoint(r, one.id))
@@ -191,18 +191,18 @@ func (s *Server) Messages(w http.ResponseWriter, r *http.Request) {
 			one.end() // nothing it asks will be answered any more
 		}
 	case !message.Request:
-		message.Answer(r.Context(), w)
+		message.Answer(r.Context(), w) //nolint:contextcheck // it is that of the POST
 		one.listens()
 	case message.Initialize && !one.first():
 		refuse(w, http.StatusBadRequest, "the session is initialized")
 	default:
-		s.take(w, r, one, message)
+		s.take(w, r, one, message) //nolint:contextcheck // it is answered after its POST
 	}
 }
 
 // take has a request answered on the stream.
 func (s *Server) take(w http.ResponseWriter, r *http.Request, one *session, message *Message) {
-	grant, err := s.deps.Shares.bytes.Take(one.holder, int64(max(message.Size, leastRequest)))
+	grant, err := s.deps.Shares.bytes.Take(one.holder, int64(min(max(message.Size, leastRequest), callersShare)))
 	if err != nil {
 		s.deps.Pipeline.Admit(w, r, err)
 		return

@@ -116,7 +116,7 @@ func (one *session) send(message []byte) error {
 func (one *session) answer(ctx context.Context, message *Message) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	defer context.AfterFunc(one.ctx, cancel)()
+	defer context.AfterFunc(one.ctx, cancel)() //nolint:contextcheck // the stream's end is that of all its requests
 	out := &sink{session: one, header: http.Header{}, whole: true}
 	defer func() {
 		r := recover()
