@@ -165,8 +165,8 @@ func TestOldServers_AreNotLookedForEverywhere(t *testing.T) {
 	}
 }
 
-// TestOldServers_OfAnotherOrigin: where to post may not lead elsewhere.
-func TestOldServers_OfAnotherOrigin(t *testing.T) {
+// TestAttack_OldServerHasMessagesPostedElsewhere: where to post may not lead elsewhere.
+func TestAttack_OldServerHasMessagesPostedElsewhere(t *testing.T) {
 	t.Parallel()
 	other := newOldPeer(t)
 	p := newOldPeer(t)

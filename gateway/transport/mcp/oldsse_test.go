@@ -274,9 +274,9 @@ func TestOverSSE_Session(t *testing.T) {
 	}
 }
 
-// TestOverSSE_SessionOfAnother: nobody but its caller, at its agent, posts to a session, and
+// TestAttack_SessionOverSSEOfAnother: nobody but its caller, at its agent, posts to a session, and
 // nobody does when its stream has ended.
-func TestOverSSE_SessionOfAnother(t *testing.T) {
+func TestAttack_SessionOverSSEOfAnother(t *testing.T) {
 	t.Parallel()
 	r := &lane{}
 	h := newOldPlace(t, r)
@@ -366,9 +366,9 @@ func TestOverSSE_Refuses(t *testing.T) {
 	}
 }
 
-// TestOverSSE_Flood: a caller has 64 sessions; another caller has its own. Those that end make
+// TestAttack_SessionsOverSSEWithoutEnd: a caller has 64 sessions; another caller has its own. Those that end make
 // room.
-func TestOverSSE_Flood(t *testing.T) {
+func TestAttack_SessionsOverSSEWithoutEnd(t *testing.T) {
 	t.Parallel()
 	h := newOldPlace(t, &lane{})
 	var first *oldClient
@@ -392,9 +392,9 @@ func TestOverSSE_Flood(t *testing.T) {
 	h.open(t, "ada")
 }
 
-// TestOverSSE_RequestsAreBounded: what waits for its reply counts for its caller, whichever
+// TestAttack_RequestsOverSSEWithoutEnd: what waits for its reply counts for its caller, whichever
 // session it is of.
-func TestOverSSE_RequestsAreBounded(t *testing.T) {
+func TestAttack_RequestsOverSSEWithoutEnd(t *testing.T) {
 	t.Parallel()
 	r := &lane{waits: make(chan struct{}), ended: make(chan struct{}, 256)}
 	h := newOldPlace(t, r)

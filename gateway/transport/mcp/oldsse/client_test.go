@@ -228,8 +228,8 @@ func TestOpen_EndsWithItsTime(t *testing.T) {
 	})
 }
 
-// TestStream_IsBounded: an event, and a stream without end, end the session.
-func TestStream_IsBounded(t *testing.T) {
+// TestAttack_StreamOfAServerWithoutEnd: an event, and a stream without end, end the session.
+func TestAttack_StreamOfAServerWithoutEnd(t *testing.T) {
 	t.Parallel()
 	for name, what := range map[string]string{"event": "data: " + strings.Repeat("x", 2000) + "\n\n", "stream": ": " + strings.Repeat("x", 1000) + "\n\n"} {
 		w := newWorld()
@@ -359,8 +359,8 @@ func TestSend_SlowServers(t *testing.T) {
 	})
 }
 
-// TestSend_ServersThatAnswerNoPost: the messages that they leave open are bounded.
-func TestSend_ServersThatAnswerNoPost(t *testing.T) {
+// TestAttack_ServerThatAnswersNoPost: the messages that they leave open are bounded.
+func TestAttack_ServerThatAnswersNoPost(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
