@@ -292,7 +292,17 @@ func TestAttack_SessionOverSSEOfAnother(t *testing.T) {
 			t.Errorf("%s: %d %s", name, status, text)
 		}
 	}
-	if n := len(r.list()); n > 1 { // the wish to listen
+	fresh := h.open(t, "ada") // that no initialize has bound to anybody
+	if status, text := fresh.as("bob", fresh.post, oldHello); status != http.StatusNotFound {
+		t.Errorf("another caller begins it: %d %s", status, text)
+	}
+	fresh.begin()
+	fresh.cancel()
+	c.send(`{"jsonrpc":"2.0","id":6,"method":"ping"}`) // it goes on
+	if got := c.next(); !strings.Contains(got, `"id":6`) {
+		t.Errorf("got %s", got)
+	}
+	if n := len(r.list()); n > 2 { // the wishes to listen
 		t.Errorf("%d calls", n)
 	}
 	c.cancel()
