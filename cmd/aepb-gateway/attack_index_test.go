@@ -180,6 +180,14 @@ var attackIndex = []attackFinding{
 	{id: "W10", what: "keep operators from watching circuit breakers, with streams of one's own", tests: []string{"gateway/breakers:TestAttack_WatchesWithoutEnd"}},
 	{id: "W11", what: "call the operators to hosts and documents of one's own that fail, and keep other calls from them", tests: []string{"gateway/breakers:TestAttack_CallsOperatorsAboutOwnHosts"}},
 	{id: "W12", what: "learn that an agent that one may not call is deprecated, and what follows it", tests: []string{"TestAttack_FutureOfAnAgentForOthers"}},
+	{id: "W13", what: "post to the session of another caller over HTTP with SSE, or hold sessions and requests there without end", tests: []string{
+		"gateway/transport/mcp:TestAttack_SessionOverSSEOfAnother", "gateway/transport/mcp:TestAttack_SessionsOverSSEWithoutEnd",
+		"gateway/transport/mcp:TestAttack_RequestsOverSSEWithoutEnd",
+	}},
+	{id: "W14", what: "as a server over HTTP with SSE, have messages posted elsewhere, or fill the memory", tests: []string{
+		"gateway/transport/mcp:TestAttack_OldServerHasMessagesPostedElsewhere", "gateway/transport/mcp/oldsse:TestAttack_StreamOfAServerWithoutEnd",
+		"gateway/transport/mcp/oldsse:TestAttack_ServerThatAnswersNoPost",
+	}},
 }
 
 // TestAttack_IndexIsComplete: every finding has a row, in order and once; every row
@@ -239,7 +247,7 @@ func findingIDs() []string {
 	for n := 1; n <= 8; n++ {
 		ids = append(ids, "H"+strconv.Itoa(n))
 	}
-	return append(ids, "F1", "F2", "F3", "F6", "F18", "F19", "N1", "N2", "N4", "N5", "N6", "N7", "N8", "W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W9", "W10", "W11", "W12")
+	return append(ids, "F1", "F2", "F3", "F6", "F18", "F19", "N1", "N2", "N4", "N5", "N6", "N7", "N8", "W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W9", "W10", "W11", "W12", "W13", "W14")
 }
 
 // attackTests are the tests of attacks in the source tree, by FOLDER:NAME.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 
 	"golang.org/x/sync/errgroup"
@@ -21,6 +22,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport/callback"
 	"github.com/aepb/aepb-gateway/gateway/transport/hop"
 	tmcp "github.com/aepb/aepb-gateway/gateway/transport/mcp"
+	"github.com/aepb/aepb-gateway/gateway/transport/mcp/oldsse"
 	"github.com/aepb/aepb-gateway/gateway/transport/rollback"
 	"github.com/aepb/aepb-gateway/gateway/transport/stdio"
 	tuacp "github.com/aepb/aepb-gateway/gateway/transport/uacp"
@@ -138,15 +140,30 @@ func speakMCP(out *service, form translators.Translator) (protocol, error) {
 	door, err := tmcp.NewDoor(tmcp.DoorDeps{
 		Form: form, Version: version, Keeper: keeper{out.entries}, Ours: out.settings.ours,
 		Sessions: out.settings.config.Limits.Sessions, Streams: out.settings.config.Limits.MCPStreams(),
+		Logger: out.logger, Base: out.settings.mcpPath,
 	})
 	if err != nil {
 		dialer.Close()
 		return protocol{}, err
 	}
 	return protocol{
-		form: form, dialer: dialer, drain: door.Close, doors: func(road transport.Exchanger) httpapi.Doors { return at("/mcp", door.Handler(road)) },
+		form: form, dialer: dialer, drain: door.Close, doors: func(road transport.Exchanger) httpapi.Doors {
+			paths, old := at("/mcp", door.Handler(road)), door.OverSSE(road)
+			paths["/mcp"+oldsse.PathStream] = http.HandlerFunc(old.Stream)
+			paths["/mcp"+oldsse.PathMessages] = http.HandlerFunc(old.Messages)
+			return paths
+		},
 		close: func() error { dialer.Close(); return out.guards.programs.Close() },
 	}, err
+}
+
+// mcpPath is the path of an agent's MCP door as clients see it.
+func (s settings) mcpPath(r *http.Request) string {
+	at, err := url.Parse(s.agentURL(r, url.PathEscape(r.PathValue("agent"))))
+	if err != nil { // of a configuration that was checked
+		return ""
+	}
+	return at.EscapedPath() + "/mcp"
 }
 
 // processes are the programs that run, as the admin API says it.

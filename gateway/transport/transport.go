@@ -162,11 +162,19 @@ type Endpoint struct {
 	Caller  ect.Identity     // whose work this is: legacy sessions are keyed (agent, caller) (R8)
 	Asked   []canonical.Mode // what the agent may ask, because this caller can answer it
 	CallerSession
+	Found
+	Expose  []string // what its description shows besides skills: what directory.Agent.Expose says
+	Timeout time.Duration
+	Fresh   time.Duration // how long what the agent says of itself can be shown without asking again; zero: it does not say
+}
+
+// Found is what an agent's description showed of how it is spoken to.
+type Found struct {
+	// Transport carries messages to URL, where the protocol has several that differ in nothing
+	// else; empty: the protocol's first.
+	Transport string
 	// Sessionless: the agent keeps no session in this version, on which it could ask.
 	Sessionless bool
-	Expose      []string // what its description shows besides skills: what directory.Agent.Expose says
-	Timeout     time.Duration
-	Fresh       time.Duration // how long what the agent says of itself can be shown without asking again; zero: it does not say
 }
 
 // CallerSession is the caller's session, as far as the agent's own depends on it.

@@ -78,6 +78,7 @@ func a2aFeatures(t *testing.T, g *gw) {
 		"A2A":              g.worker(t, "feature-worker", "1.0"),
 		"MCP " + modernMCP: g.workshop(t, "feature-shop-modern", true),
 		"MCP " + legacyMCP: g.workshop(t, "feature-shop-legacy", false),
+		"MCP over SSE":     g.shopOverSSE(t, "feature-shop-sse"),
 	}
 	extended := workerCard("https://vault.example", "1.0")
 	extended.Skills = append(extended.Skills, a2a.AgentSkill{ID: "secret", Name: "Secret", Description: "d", Tags: []string{"t"}})

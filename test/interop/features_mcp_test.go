@@ -98,6 +98,8 @@ func mcpFeatures(t *testing.T, g *gw) {
 		"A2A":              g.worker(t, "call-worker", "1.0"),
 		"MCP " + modernMCP: g.workshop(t, "call-shop-modern", true),
 		"MCP " + legacyMCP: g.workshop(t, "call-shop-legacy", false),
+
+		"MCP over SSE, " + legacyMCP: g.shopOverSSE(t, "call-shop-sse"),
 	}
 	g.carded(t, "call-plain", func(card *a2a.AgentCard) { card.Skills = []a2a.AgentSkill{} })
 	news := map[string]newsAgent{}

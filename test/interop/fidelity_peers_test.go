@@ -390,6 +390,21 @@ func mustJSON(v any) []byte {
 // workshop starts the MCP server: of the modern revision, or with sessions.
 func (g *gw) workshop(t *testing.T, name string, stateless bool) *callee {
 	t.Helper()
+	return g.shop(t, name, "/mcp", func(shop *mcp.Server) http.Handler {
+		return mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return shop }, &mcp.StreamableHTTPOptions{Stateless: stateless, PropagateRequestCancellation: true})
+	})
+}
+
+// shopOverSSE is the workshop over the transport of 2024-11-05.
+func (g *gw) shopOverSSE(t *testing.T, name string) *callee {
+	t.Helper()
+	return g.shop(t, name, "/sse", func(shop *mcp.Server) http.Handler {
+		return mcp.NewSSEHandler(func(*http.Request) *mcp.Server { return shop }, nil)
+	})
+}
+
+func (g *gw) shop(t *testing.T, name, path string, over func(*mcp.Server) http.Handler) *callee {
+	t.Helper()
 	d := newDesk()
 	shop := mcp.NewServer(&mcp.Implementation{Name: "workshop", Version: "1"}, nil)
 	for word, work := range d.tools() {
@@ -404,11 +419,11 @@ func (g *gw) workshop(t *testing.T, name string, stateless bool) *callee {
 			_ = session.Close()
 		}
 	})
-	mux.Handle("/mcp", mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return shop }, &mcp.StreamableHTTPOptions{Stateless: stateless, PropagateRequestCancellation: true}))
+	mux.Handle(path, over(shop))
 	addContent(shop)
 	addShyTool(shop)
 	shop.AddReceivingMiddleware(d.endsAll)
-	if err := g.AddServer(t.Context(), name, server.URL+"/mcp", "prompts", "resources"); err != nil {
+	if err := g.AddServer(t.Context(), name, server.URL+path, "prompts", "resources"); err != nil {
 		t.Fatal(err)
 	}
 	return &callee{desk: d, logbook: book, name: name, mcp: true}

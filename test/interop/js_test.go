@@ -41,7 +41,7 @@ func newJavascript(t *testing.T) javascript {
 	return javascript{node: node}
 }
 
-// install runs npm ci unless it has been run. Tests run in parallel, so it takes
+// install runs npm ci unless it has been run since the list changed. Tests run in parallel, so it takes
 // a lock that also holds between processes.
 func install(t *testing.T) {
 	t.Helper()
@@ -53,8 +53,10 @@ func install(t *testing.T) {
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Stat(filepath.Join("js", "node_modules", ".package-lock.json")); err == nil {
-		return
+	if installed, err := os.Stat(filepath.Join("js", "node_modules", ".package-lock.json")); err == nil {
+		if wanted, err := lock.Stat(); err == nil && !wanted.ModTime().After(installed.ModTime()) {
+			return
+		}
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), installTimeout)
 	defer cancel()

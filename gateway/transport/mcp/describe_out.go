@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net/http"
 	"slices"
 	"strconv"
 	"time"
 
 	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/gateway/transport/mcp/oldsse"
 	"github.com/aepb/aepb-gateway/gateway/transport/stdio"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -28,12 +30,13 @@ const (
 // initialize, and the modern ones refuse that at once.
 // An endpoint that names its version is asked in that one alone, and must speak
 // it. The Version of the Endpoint that comes back is the one that messages are
-// to be written in.
+// to be written in. A server that takes no POST is asked over HTTP with SSE, and its Transport
+// is then TransportSSE (MCP 2025-11-25, Backwards Compatibility).
 func (d *Dialer) Describe(ctx context.Context, ep transport.Endpoint) (*canonical.Description, transport.Endpoint, error) {
 	l := &line{d: d, ep: ep}
 	ways := []func(context.Context) (*canonical.Description, session, error){l.whoModern, l.whoLegacy}
 	switch {
-	case mcp.IsLegacy(ep.Version):
+	case mcp.IsLegacy(ep.Version), ep.Transport == TransportSSE:
 		ways = ways[1:]
 	case ep.Version == mcp.Modern:
 		ways = ways[:1]
@@ -44,9 +47,13 @@ func (d *Dialer) Describe(ctx context.Context, ep transport.Endpoint) (*canonica
 	if _, bad := errors.AsType[*transport.BadReplyError](err); bad && len(ways) > 1 {
 		description, s, err = ways[1](ctx)
 	}
+	if err != nil && l.mayBeOld(err) {
+		description, s, err = l.whoOld(ctx, err)
+	}
 	if err != nil {
 		return nil, ep, err
 	}
+	ep.Transport = l.ep.Transport
 	ep.Version, ep.Sessionless = s.version, s.version != mcp.Modern && s.id == ""
 	return d.withTools(ctx, l, ep, description)
 }
@@ -66,6 +73,36 @@ func (l *line) whoLegacy(ctx context.Context) (*canonical.Description, session, 
 	s, description, err := l.d.session(ctx, l.ep, asked)
 	if err == nil && mcp.IsLegacy(l.ep.Version) && s.version != l.ep.Version {
 		return nil, s, l.bad("it does not speak " + l.ep.Version)
+	}
+	return description, s, err
+}
+
+// TransportSSE is the Transport of endpoints that are spoken to over HTTP with SSE, the transport of
+// revision 2024-11-05.
+const TransportSSE = "sse"
+
+// mayBeOld: a server that did not say who it is may do so over HTTP with SSE: it takes no
+// initialize by POST, or is said to speak the revision of that transport, and then whatever
+// it answered.
+func (l *line) mayBeOld(err error) bool {
+	if l.ep.Version == mcp.Modern || keyOf(l.ep, "").here() {
+		return false
+	}
+	if refused, ok := errors.AsType[*transport.StatusError](err); ok {
+		return refused.Status == http.StatusBadRequest || refused.Status == http.StatusNotFound || refused.Status == http.StatusMethodNotAllowed
+	}
+	_, bad := errors.AsType[*transport.BadReplyError](err)
+	_, refused := errors.AsType[*refusedError](err)
+	return bad && !refused && l.ep.Version == mcp.LegacyFirst
+}
+
+// whoOld begins a session over HTTP with SSE. Where there is no such stream, what was wrong
+// before is what is wrong.
+func (l *line) whoOld(ctx context.Context, before error) (*canonical.Description, session, error) {
+	l.ep.Transport = TransportSSE
+	description, s, err := l.whoLegacy(ctx)
+	if errors.Is(err, oldsse.ErrNoStream) {
+		err = before
 	}
 	return description, s, err
 }

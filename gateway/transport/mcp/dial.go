@@ -14,6 +14,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/transport/mcp/channel"
+	"github.com/aepb/aepb-gateway/gateway/transport/mcp/oldsse"
 	"github.com/aepb/aepb-gateway/gateway/transport/sse"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -39,6 +40,7 @@ type Dialer struct {
 	serial   atomic.Uint64  // ids of our own requests
 	tails    sync.WaitGroup // that read the ends of streams
 	channels channel.Servers
+	old      *oldsse.Client
 
 	standalone standaloneStreams
 }
@@ -56,7 +58,11 @@ func NewDialer(deps DialerDeps) (*Dialer, error) {
 	if deps.Now == nil {
 		deps.Now = time.Now
 	}
-	return &Dialer{deps: deps, sessions: &sessions{now: deps.Now, table: map[sessionKey]*slot{}}}, nil
+	old, err := oldsse.NewClient(oldsse.ClientDeps{Client: deps.Client, BodyLimit: deps.Form.Info().BodyLimit})
+	if err != nil {
+		return nil, err
+	}
+	return &Dialer{deps: deps, old: old, sessions: &sessions{now: deps.Now, table: map[sessionKey]*slot{}}}, nil
 }
 
 // Dial carries a sealed message out and its reply back: one message, or a stream
@@ -245,6 +251,9 @@ func (l *line) tooLong(reason string) error {
 func (l *line) failed(ctx context.Context, err error) error {
 	if limit, ok := errors.AsType[*sse.LimitError](err); ok {
 		return l.tooLong("its event stream is too large: " + limit.What + " beyond " + strconv.Itoa(limit.Limit))
+	}
+	if bad, ok := errors.AsType[*transport.BadReplyError](err); ok {
+		return bad
 	}
 	return transport.BrokenError(ctx, l.ep, err)
 }

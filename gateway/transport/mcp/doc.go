@@ -27,6 +27,16 @@
 // gets its messages in the revision that it agreed to. standalone.go hears what a
 // legacy server asks apart from its answer while a client of 2026-07-28 calls it.
 //
+// Revision 2024-11-05 has a transport of its own, HTTP with SSE, which newer revisions are
+// spoken over as well: package oldsse. The door serves it at /mcp/sse and /mcp/messages with
+// the pipeline of its one URL (OverSSE). A session lives in the process that has its stream, so
+// several replicas need sticky routing for it. The 202 that answers a POST bears no
+// Execution-Context, since it goes out before the message is translated: the evidence is under
+// GET /ects and /workflows, and in the message's body for callers with ect_in_body. The dialer
+// takes to it by GET where initialize by POST gets 400, 404 or 405, or, with an endpoint
+// that names 2024-11-05, no answer of MCP; Endpoint.Transport then says so. It is no Form:
+// messages are the same, and are relayed as they came.
+//
 // Between eras it is the road that asks a modern server by subscriptions/listen
 // for what a legacy client hears on its stream, and the other way round (package
 // gateway, news.go). For a modern client it listens in a session of its own,

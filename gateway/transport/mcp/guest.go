@@ -169,15 +169,20 @@ func (v *visit) leave(ctx context.Context) {
 	v.w.WriteHeader(http.StatusNoContent)
 }
 
-// known admits the request of a session that has no body.
-func (v *visit) known(ctx context.Context) error {
+// enter admits a request that has no body.
+func (v *visit) enter(ctx context.Context) error {
 	if !v.sameOrigin() {
 		return foreignOrigin()
 	}
 	if err := v.limit(ctx); err != nil {
 		return err
 	}
-	if err := v.road.Admit(ctx, v.asking(ctx)); err != nil {
+	return v.road.Admit(ctx, v.asking(ctx))
+}
+
+// known admits the request of a session that has no body.
+func (v *visit) known(ctx context.Context) error {
+	if err := v.enter(ctx); err != nil {
 		return err
 	}
 	if err := v.recognise(ctx); err != nil {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"strings"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/gateway/transport/mcp/oldsse"
 	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/policy/quota"
 	"github.com/aepb/aepb-gateway/translators"
@@ -32,6 +34,9 @@ type DoorDeps struct {
 	Sessions int // of one caller at one agent; when there are more, the one that was not used for longest ends; zero: DefaultSessions
 	Streams  int // standing streams of one caller; zero: a quarter of all
 
+	Logger *slog.Logger               // of what should not happen in sessions over HTTP with SSE; nil: it is not logged
+	Base   func(*http.Request) string // the path of the door as clients see it; nil: as their request has it
+
 	// Ours reports whether a host name is one of this gateway's: a page that was
 	// loaded under any other came from elsewhere, whatever Host says. nil: all are.
 	Ours func(host string) bool
@@ -41,6 +46,7 @@ type DoorDeps struct {
 type Door struct {
 	deps     DoorDeps
 	standing standing
+	shares   oldsse.Shares
 	closing  context.Context //nolint:containedctx // a signal
 	close    func()
 }
@@ -62,7 +68,14 @@ func NewDoor(deps DoorDeps) (*Door, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Door{deps: deps, standing: standing{streams: streams}}
+	shares, err := oldsse.NewShares(deps.Sessions)
+	if err != nil {
+		return nil, err
+	}
+	if deps.Logger == nil {
+		deps.Logger = slog.New(slog.DiscardHandler)
+	}
+	d := &Door{deps: deps, standing: standing{streams: streams}, shares: shares}
 	d.closing, d.close = context.WithCancel(context.Background())
 	return d, nil
 }
@@ -73,10 +86,11 @@ func (d *Door) Close() { d.close() }
 // Handler serves the agent named by the path value "agent" over road. The
 // caller is in the request's context.
 func (d *Door) Handler(road transport.Exchanger) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		v := &visit{door: d, road: road, w: w, r: r, knows: problem.Knows(r.Context())}
-		v.serve(r.Context())
-	})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { d.visit(road, w, r).serve(r.Context()) })
+}
+
+func (d *Door) visit(exchanger transport.Exchanger, w http.ResponseWriter, r *http.Request) *visit {
+	return &visit{door: d, road: exchanger, w: w, r: r, knows: problem.Knows(r.Context())}
 }
 
 // visit is one request at the door.
@@ -126,10 +140,16 @@ func (v *visit) serve(ctx context.Context) {
 		v.fail(err)
 		return
 	}
+	v.decode(ctx, wire)
+}
+
+// decode finds out what a message is, and does what it asks.
+func (v *visit) decode(ctx context.Context, wire translators.Wire) {
 	if isBatch(wire.Body) {
 		v.batch(ctx, wire)
 		return
 	}
+	var err error
 	v.message, err = v.door.deps.Form.Decode(wire)
 	if err := v.mirrored(badParams(err)); err != nil {
 		v.fail(v.first(ctx, err))

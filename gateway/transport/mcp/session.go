@@ -15,6 +15,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/transport/mcp/channel"
+	"github.com/aepb/aepb-gateway/gateway/transport/mcp/oldsse"
 	"github.com/aepb/aepb-gateway/gateway/transport/stdio"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -47,21 +48,25 @@ func (s session) mark(h http.Header) {
 // sessionKey: a session belongs to one caller at one agent (R8), and speaks one
 // revision: the one that was asked for, and the one that was agreed on.
 type sessionKey struct {
-	agent   string // another agent may be where this one was
-	url     string
-	server  ect.Identity
-	caller  ect.Identity
-	version string
-	asked   string // what the server may ask, as it was told when the session began
-	mirrors string // the caller's own session; empty: none
+	agent     string // another agent may be where this one was
+	url       string
+	transport string // Endpoint.Transport
+	server    ect.Identity
+	caller    ect.Identity
+	version   string
+	asked     string // what the server may ask, as it was told when the session began
+	mirrors   string // the caller's own session; empty: none
 }
+
+// here: the server speaks over a channel of this process, which no other replica has.
+func (k sessionKey) here() bool { return stdio.IsProgram(k.url) || k.transport == TransportSSE }
 
 func keyOf(ep transport.Endpoint, version string) sessionKey {
 	asked := make([]string, len(ep.Asked))
 	for i, mode := range ep.Asked {
 		asked[i] = string(mode)
 	}
-	return sessionKey{ep.Agent, ep.URL, ep.ID, ep.Caller, version, strings.Join(asked, " "), ep.Session}
+	return sessionKey{ep.Agent, ep.URL, ep.Transport, ep.ID, ep.Caller, version, strings.Join(asked, " "), ep.Session}
 }
 
 // sessions is the bounded table of what was begun.
@@ -152,7 +157,7 @@ func (s *sessions) drain(shared bool) map[sessionKey]session {
 	defer s.mu.Unlock()
 	out := map[sessionKey]session{}
 	for key, one := range s.table {
-		if one.begun && one.held.id != "" && (key.mirrors == "" || !shared || stdio.IsProgram(key.url)) {
+		if one.begun && one.held.id != "" && (key.mirrors == "" || !shared || key.here()) {
 			key.version = one.held.version // a slot may stand there twice
 			out[key] = one.held
 		}
@@ -250,6 +255,7 @@ func (d *Dialer) Close() {
 		d.end(ctx, key, s)
 	}
 	d.channels.Close()
+	d.old.Wait()
 	d.tails.Wait()
 }
 
@@ -303,10 +309,10 @@ func place(ep transport.Endpoint, version string) (group, id string) {
 	return "upstream " + string(ep.Caller) + "\x00" + ep.Session, hex.EncodeToString(sum[:])
 }
 
-// shares: the session that mirrors a caller's own is every replica's, but for one with a
-// program, which runs here.
+// shares: the session that mirrors a caller's own is every replica's, but for one over a
+// channel, which is here.
 func (d *Dialer) shares(ep transport.Endpoint) bool {
-	return d.deps.Keeper != nil && ep.Session != "" && !ep.Alone && !stdio.IsProgram(ep.URL)
+	return d.deps.Keeper != nil && ep.Session != "" && !ep.Alone && !keyOf(ep, "").here()
 }
 
 // kept finds a session that another replica has begun.
@@ -367,10 +373,20 @@ var _ Programs = (*stdio.Host)(nil)
 // errNoPrograms: nothing here starts programs.
 var errNoPrograms = errors.New("mcp: programs are not run here")
 
-// do carries a request to the server of a session: over HTTP, or to its program.
+// do carries a request to the server of a session: over HTTP, or on a channel to it.
 func (d *Dialer) do(request *http.Request, to sessionKey) (*http.Response, error) {
-	if !stdio.IsProgram(to.url) {
+	if !to.here() {
 		return d.deps.Client.DoAs(request, to.server)
+	}
+	key := channel.Key{Agent: to.agent, URL: to.url, Caller: to.caller}
+	if to.transport == TransportSSE {
+		return d.channels.Do(request, key, func(ctx context.Context) (channel.Channel, error) {
+			stream, err := d.old.Open(ctx, oldsse.Owner{Agent: to.agent, Caller: to.caller, Server: to.server}, to.url)
+			if err != nil {
+				return nil, err // no typed nil
+			}
+			return stream, nil
+		})
 	}
 	if d.deps.Programs == nil {
 		return nil, errNoPrograms
@@ -379,8 +395,7 @@ func (d *Dialer) do(request *http.Request, to sessionKey) (*http.Response, error
 	if err != nil {
 		return nil, err
 	}
-	key := channel.Key{Agent: to.agent, URL: to.url, Caller: to.caller, Shared: program.Shared}
-	if key.Shared {
+	if key.Shared = program.Shared; key.Shared {
 		key.Caller = ""
 	}
 	return d.channels.Do(request, key, func(ctx context.Context) (channel.Channel, error) {

@@ -9,6 +9,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/gateway/transport/mcp/oldsse"
 	"github.com/aepb/aepb-gateway/gateway/transport/sse"
 	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/policy/quota"
@@ -157,5 +158,81 @@ func (v *visit) knock(ctx context.Context, end context.CancelFunc) {
 			end()
 			return
 		}
+	}
+}
+
+// OverSSE serves agents to clients of HTTP with SSE, the transport of revision
+// 2024-11-05 (package oldsse).
+func (d *Door) OverSSE(exchanger transport.Exchanger) *oldsse.Server {
+	return oldsse.NewServer(oldsse.ServerDeps{
+		Pipeline: pipeline{d, exchanger}, Shares: d.shares, Closing: d.closing, Logger: d.deps.Logger, Base: d.deps.Base,
+	})
+}
+
+// pipeline is the door as package oldsse uses it.
+type pipeline struct {
+	*Door
+	exchanger transport.Exchanger
+}
+
+var _ oldsse.Pipeline = pipeline{}
+
+// Owner implements [oldsse.Pipeline].
+func (p pipeline) Owner(r *http.Request) (owner, holder string) {
+	v := p.visit(p.exchanger, nil, r)
+	q := v.asking(r.Context())
+	holder, _ = limit.KeyOf(q.Caller, q.Address)
+	return v.group(r.Context()), holder
+}
+
+// Admit implements [oldsse.Pipeline].
+func (p pipeline) Admit(w http.ResponseWriter, r *http.Request, refused error) bool {
+	v := p.visit(p.exchanger, w, r)
+	v.answers = true // so that an error has an HTTP status
+	if refused == nil {
+		refused = v.enter(r.Context())
+	}
+	if refused != nil {
+		v.fail(refused)
+	}
+	return refused == nil
+}
+
+// Take implements [oldsse.Pipeline].
+func (p pipeline) Take(w http.ResponseWriter, r *http.Request) *oldsse.Message {
+	v := p.visit(p.exchanger, w, r)
+	refused := v.admit()
+	var wire translators.Wire
+	if refused == nil {
+		wire, refused = v.read(r.Context())
+	}
+	if refused != nil {
+		v.answers = true
+		v.fail(refused)
+		return nil
+	}
+	received, _ := parse(wire.Body)
+	m := &oldsse.Message{
+		Request:    isBatch(wire.Body) || received.Method != "" && len(received.ID) > 0,
+		Initialize: received.Method == mcp.MethodInitialize, Size: len(wire.Body),
+	}
+	v.answers = v.answers || !m.Request
+	m.Answer = func(ctx context.Context, w http.ResponseWriter) {
+		v.w = w
+		v.decode(ctx, wire)
+	}
+	return m
+}
+
+// Listen implements [oldsse.Pipeline].
+func (p pipeline) Listen(w http.ResponseWriter, r *http.Request) {
+	p.visit(p.exchanger, w, r).stand(r.Context())
+}
+
+// Leave implements [oldsse.Pipeline].
+func (p pipeline) Leave(ctx context.Context, r *http.Request) {
+	if keeper, id := p.deps.Keeper, r.Header.Get(headerSession); keeper != nil && id != "" {
+		_ = keeper.Delete(ctx, p.visit(p.exchanger, nil, r).group(ctx), id) // else it ends by itself
+		p.standing.end(id)
 	}
 }

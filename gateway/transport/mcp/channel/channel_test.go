@@ -282,6 +282,33 @@ func TestServers_QuestionNobodyCanBeChosenFor(t *testing.T) {
 	<-b
 }
 
+// A question goes to the only request that does not wait for an answer already.
+func TestServers_QuestionWhileAnotherIsOpen(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	one, session := s.begin(s.key)
+	question := func(id string) string { return `{"jsonrpc":"2.0","id":` + id + `,"method":"roots/list"}` }
+	a := s.ask(t.Context(), s.key, session, call("1", ""))
+	<-one.in
+	one.out <- question("7")
+	first := (<-a).response
+	next(t, events(first), question("7"))
+	b := s.ask(t.Context(), s.key, session, call("2", ""))
+	<-one.in
+	one.out <- question("8")
+	second := (<-b).response
+	next(t, events(second), question("8"))
+	one.out <- question("9")
+	if got := <-one.in; !strings.Contains(got, `"id":9,"error":{"code":-32603`) {
+		t.Errorf("with two that wait it got %s", got)
+	}
+	for _, one := range []*http.Response{first, second} {
+		_ = one.Body.Close()
+	}
+	<-one.in
+	<-one.in
+}
+
 func TestServers_ClosedStreamCancels(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

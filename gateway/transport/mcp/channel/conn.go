@@ -61,6 +61,7 @@ type conn struct {
 
 	mu          sync.Mutex
 	calls       map[string]*call // under way, by id
+	questions   map[string]*call // that the server asked and that have no answer, by id
 	listeners   []*call
 	err         error           // why nothing more comes
 	answer      json.RawMessage // of a shared channel: the result of initialize
@@ -125,10 +126,15 @@ func (c *conn) asks(env mcp.Envelope, message []byte) {
 	}
 	c.mu.Lock()
 	var to *call
-	if !c.key.Shared {
-		to = c.only(subjectOf(env.Params).Meta.Task.ID)
+	if !c.key.Shared && len(c.questions) < maxWaitingCount {
+		if to = c.only(subjectOf(env.Params).Meta.Task.ID); to == nil {
+			to = c.free()
+		}
 		if to == nil && len(c.listeners) > 0 {
 			to = c.listeners[0]
+		}
+		if to != nil {
+			c.questions[string(env.ID)] = to
 		}
 	}
 	c.mu.Unlock()
@@ -153,6 +159,22 @@ func (c *conn) only(task string) *call {
 		default:
 			found = one
 		}
+	}
+	return found
+}
+
+// free is the only request in the middle of which the server may ask and that does not wait
+// for an answer already.
+func (c *conn) free() *call {
+	var found *call
+	for _, one := range c.calls {
+		if !one.mayAsk || slices.Contains(slices.Collect(maps.Values(c.questions)), one) {
+			continue
+		}
+		if found != nil {
+			return nil
+		}
+		found = one
 	}
 	return found
 }
@@ -261,6 +283,7 @@ func (c *conn) leave(one *call) {
 	} else {
 		delete(c.calls, one.id)
 	}
+	maps.DeleteFunc(c.questions, func(_ string, other *call) bool { return other == one })
 	tell := one.id != "" && !replied && !one.canceled && c.err == nil && one.method != mcp.MethodInitialize
 	c.mu.Unlock()
 	one.fail(context.Canceled)
@@ -275,6 +298,8 @@ func (c *conn) tell(ctx context.Context, env mcp.Envelope, body []byte) error {
 	c.mu.Lock()
 	drop := false
 	switch env.Method {
+	case "":
+		delete(c.questions, string(env.ID))
 	case noticeCancelled:
 		if one := c.calls[string(subjectOf(env.Params).RequestID)]; one != nil {
 			one.canceled = true

@@ -25,7 +25,7 @@ const (
 // Channel is a way to one server and back. Send and Use may be called by several at once,
 // Receive by one, which calls it until it fails.
 type Channel interface {
-	// Send sends one message.
+	// Send sends one message. [Header] of ctx is that of the request it came with.
 	Send(ctx context.Context, message []byte) error
 	// Receive waits for the next message. After an error there is nothing more to come.
 	Receive() ([]byte, error)
@@ -75,9 +75,18 @@ type place struct {
 	users int
 }
 
+type headerKey struct{}
+
+// Header is the header of the request of Streamable HTTP that a message came with; nil: the
+// message is this package's own.
+func Header(ctx context.Context) http.Header {
+	header, _ := ctx.Value(headerKey{}).(http.Header)
+	return header
+}
+
 // Do answers one request of Streamable HTTP. The caller closes the response's body.
 func (s *Servers) Do(request *http.Request, key Key, open Open) (*http.Response, error) {
-	ctx, id := request.Context(), request.Header.Get(headerSession)
+	ctx, id := context.WithValue(request.Context(), headerKey{}, request.Header), request.Header.Get(headerSession)
 	switch request.Method {
 	case http.MethodDelete:
 		if c := s.find(key, id); c != nil && !key.Shared {
@@ -139,7 +148,7 @@ func (s *Servers) begin(ctx context.Context, key Key, open Open) (*conn, error) 
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{servers: s, key: key, id: rand.Text(), channel: channel, calls: map[string]*call{}}
+	c := &conn{servers: s, key: key, id: rand.Text(), channel: channel, calls: map[string]*call{}, questions: map[string]*call{}}
 	s.mu.Lock()
 	if s.sessions == nil {
 		s.sessions = map[string]*conn{}
