@@ -128,7 +128,7 @@ func (v *visit) serve(ctx context.Context) {
 		return
 	default:
 		h.Set("Allow", http.MethodPost)
-		v.w.WriteHeader(http.StatusMethodNotAllowed)
+		http.Error(v.w, "POST a JSON-RPC message here (MCP, Streamable HTTP). Clients of HTTP with SSE (2024-11-05) GET mcp/sse", http.StatusMethodNotAllowed)
 		return
 	}
 	if refused := v.admit(); refused != nil {

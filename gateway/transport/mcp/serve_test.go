@@ -309,7 +309,7 @@ func TestRefused(t *testing.T) {
 				t.Errorf("got %d %s", got.Code, got.Body)
 			}
 			if tc.status == http.StatusMethodNotAllowed {
-				if got.Header().Get("Allow") != "POST" {
+				if got.Header().Get("Allow") != "POST" || !strings.Contains(got.Body.String(), "POST a JSON-RPC message here") {
 					t.Error("it does not say what is allowed")
 				}
 				return
