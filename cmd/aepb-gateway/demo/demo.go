@@ -137,7 +137,7 @@ func (s *Stage) sum(ctx context.Context, t *tape) (Exchange, error) {
 	}
 	exchange := Exchange{
 		From: "a2a-v1", To: "mcp-v1", Translated: last(s.tools.Received()).Body,
-		summary: "an A2A client had an MCP server add 9007199254740993 and 9007199254740996",
+		summary: "An A2A client used an MCP server: add 9007199254740993 and 9007199254740996",
 	}
 	if !contains(t.reply, want) {
 		return exchange, fmt.Errorf("the sum %s is not in the reply (task %s)", want, reply.State())
@@ -158,7 +158,7 @@ func (s *Stage) ask(ctx context.Context, t *tape) (Exchange, error) {
 	}
 	exchange := Exchange{
 		From: "mcp-v1", To: "a2a-v1", Translated: last(s.agent.Received()).Body,
-		summary: "an MCP client asked an A2A agent a question",
+		summary: "An MCP client asked an A2A agent a question",
 	}
 	if reply.Result.IsError || reply.Text() != "You said: "+text {
 		return exchange, errors.New("the agent's answer did not come back")

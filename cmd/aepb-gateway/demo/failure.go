@@ -92,7 +92,7 @@ func (f *failure) card(ctx context.Context, status int, headers ...string) {
 func (f *failure) answered(ctx context.Context, method, path, body string, status int, headers []string) {
 	got, header := f.send(ctx, method, f.stage.publicURL+"/agents/calculator/a2a"+path, body, status)
 	if status != http.StatusServiceUnavailable {
-		got = []byte(shorten(got))
+		got = []byte(shorten(string(got)))
 	}
 	f.say("   %d %s %s", status, http.StatusText(status), got)
 	for _, name := range headers {
@@ -107,7 +107,7 @@ func (f *failure) answered(ctx context.Context, method, path, body string, statu
 func (f *failure) breaker(ctx context.Context, state string, act ect.Act) {
 	got, _ := f.send(ctx, http.MethodGet, f.Admin+"/api/breakers", "", http.StatusOK)
 	if f.err == nil && !contains(got, `"state":"`+state+`"`) {
-		f.err = fmt.Errorf("the circuit breakers are %s, expected that one is %s", shorten(got), state)
+		f.err = fmt.Errorf("the circuit breakers are %s, expected that one is %s", shorten(string(got)), state)
 	}
 	f.say("   the breaker is %s", state)
 	f.evidence(ctx, act)
@@ -138,7 +138,7 @@ func (f *failure) send(ctx context.Context, method, url, body string, status int
 	}
 	answer, err = io.ReadAll(got.Body)
 	if f.err = errors.Join(err, got.Body.Close()); f.err == nil && got.StatusCode != status {
-		f.err = fmt.Errorf("%s is answered with %s %s, expected %d", url, got.Status, shorten(answer), status)
+		f.err = fmt.Errorf("%s is answered with %s %s, expected %d", url, got.Status, shorten(string(answer)), status)
 	}
 	return answer, got.Header
 }
