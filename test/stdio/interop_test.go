@@ -3,9 +3,14 @@
 package stdio
 
 import (
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/aepb/aepb-gateway/gateway/transport/stdio"
@@ -73,4 +78,30 @@ func TestInterop_MoreServers(t *testing.T) {
 	if len(servers) != 15 {
 		t.Errorf("%d servers", len(servers))
 	}
+}
+
+// absolute has the path of a script of this folder.
+func absolute(t *testing.T, command []string) []string {
+	t.Helper()
+	out := slices.Clone(command)
+	for i, word := range out {
+		if at, err := filepath.Abs(word); err == nil && strings.Contains(word, "/") && !filepath.IsAbs(word) {
+			out[i] = at
+		}
+	}
+	return out
+}
+
+// servePage serves a page on this machine, and returns its URL.
+func servePage(t *testing.T) string {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/robots.txt" {
+			http.NotFound(w, r)
+			return
+		}
+		_, _ = io.WriteString(w, "<html><body><p>Grüße</p></body></html>")
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
 }

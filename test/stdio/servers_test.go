@@ -2,9 +2,6 @@ package stdio
 
 import (
 	"encoding/json"
-	"io"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -78,30 +75,4 @@ func try(t *testing.T, g *devgateway.Process, name string, program stdio.Program
 	if n := len(reply.Card.Skills); n < one.tools || !slices.ContainsFunc(reply.Card.Skills, func(s a2a.AgentSkill) bool { return s.ID == one.tool }) {
 		t.Errorf("%d skills", n)
 	}
-}
-
-// absolute has the path of a script of this folder.
-func absolute(t *testing.T, command []string) []string {
-	t.Helper()
-	out := slices.Clone(command)
-	for i, word := range out {
-		if at, err := filepath.Abs(word); err == nil && strings.Contains(word, "/") && !filepath.IsAbs(word) {
-			out[i] = at
-		}
-	}
-	return out
-}
-
-// servePage serves a page on this machine, and returns its URL.
-func servePage(t *testing.T) string {
-	t.Helper()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/robots.txt" {
-			http.NotFound(w, r)
-			return
-		}
-		_, _ = io.WriteString(w, "<html><body><p>Grüße</p></body></html>")
-	}))
-	t.Cleanup(server.Close)
-	return server.URL
 }
