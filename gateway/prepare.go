@@ -169,8 +169,9 @@ func (g *Gateway) choose(ctx context.Context, x *request) error {
 
 // request is leg 1: the caller's message in the destination's words.
 func (g *Gateway) request(ctx context.Context, x *request) (transport.Sealed, transport.Attested, error) {
-	if err := g.choose(ctx, x); err != nil {
-		return transport.Sealed{}, transport.Attested{}, err
+	unnamed := g.choose(ctx, x)
+	if _, asks := errors.AsType[*routing.UnnamedError](unnamed); unnamed != nil && !asks {
+		return transport.Sealed{}, transport.Attested{}, unnamed
 	}
 	if err := x.in.Permit.Carry(x.route.Security(x.in.Call.Agent != "")); err != nil {
 		admission.CountDenied(g.Metrics, err)
@@ -186,6 +187,9 @@ func (g *Gateway) request(ctx context.Context, x *request) (transport.Sealed, tr
 	}
 	x.thread = thread
 	g.lineage(x)
+	if unnamed != nil { // its caller may be asked, like one whose arguments are missing
+		return transport.Sealed{}, transport.Attested{}, unnamed
+	}
 	if x.message, err = g.await(ctx, x); err != nil {
 		return transport.Sealed{}, transport.Attested{}, err
 	}
