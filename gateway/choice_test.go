@@ -64,18 +64,18 @@ func TestChoice_AsksWhichTool(t *testing.T) {
 			play(t, map[string][]scene{calling: {{reply: result(complete)}}}, func(s *stage) {
 				t := s.t
 				s.hasTools()
-				asked := s.ask(t, s, s.asks(invoking, plainText))
-				id, state := taskIn(t, asked.Wire().Body)
-				said := string(asked.Wire().Body)
-				if state != "TASK_STATE_INPUT_REQUIRED" || !strings.Contains(said, `"enum":["ask","add","decline"]`) || !strings.Contains(said, "Adds two numbers.") || len(s.asker.bodies) != 0 || len(asked.Evidence) == 0 {
-					t.Fatalf("it is asked %s with %d tokens", said, len(asked.Evidence))
+				question := s.ask(t, s, s.asks(invoking, plainText))
+				id, state := taskIn(t, question.Wire().Body)
+				text := string(question.Wire().Body)
+				if state != "TASK_STATE_INPUT_REQUIRED" || !strings.Contains(text, `"enum":["ask","add","decline"]`) || !strings.Contains(text, "Adds two numbers.") || len(s.asker.bodies) != 0 || len(question.Evidence) == 0 {
+					t.Fatalf("it is asked %s with %d tokens", text, len(question.Evidence))
 				}
 				s.limiting = s.replica(t) // as after a start, or elsewhere
 				for _, answer := range c.answers {
-					said = s.outcome(s.names(id, answer))
+					text = s.outcome(s.names(id, answer))
 				}
-				if !strings.Contains(said, c.ends) {
-					t.Errorf("it leads to %s", said)
+				if !strings.Contains(text, c.ends) {
+					t.Errorf("it leads to %s", text)
 				}
 				if calls := s.asker.heard(calling); c.calls == "" && len(calls) != 0 || c.calls != "" && (len(calls) != 1 || !strings.Contains(calls[0], c.calls)) {
 					t.Errorf("the server heard %s, expected %s", calls, c.calls)
@@ -146,9 +146,9 @@ func TestChoice_HeldTools(t *testing.T) {
 				t.Errorf("%s leads to %s; the server heard %s", answer, got.Wire().Body, s.asker.bodies)
 			}
 		}
-		said := whole(t, s.ask(t, s, s.asks(invoking, strings.Replace(plainText, "m1", "m2", 1))))
-		if !strings.Contains(said, `"enum":["ask","decline"]`) || strings.Contains(said, "keys") {
-			t.Errorf("it is asked %s", said)
+		text := whole(t, s.ask(t, s, s.asks(invoking, strings.Replace(plainText, "m1", "m2", 1))))
+		if !strings.Contains(text, `"enum":["ask","decline"]`) || strings.Contains(text, "keys") {
+			t.Errorf("it is asked %s", text)
 		}
 		if got := s.outcome(s.names(id, `{"text":"ask"}`)); !strings.Contains(got, "COMPLETED") {
 			t.Errorf("another tool leads to %s", got)
@@ -156,8 +156,8 @@ func TestChoice_HeldTools(t *testing.T) {
 	})
 }
 
-// Who cannot be asked, and who would be asked too much, is refused as before.
-func TestChoice_RefusedWhereNobodyIsAsked(t *testing.T) {
+// Who would be asked too much is refused as before, as is who cannot be asked (TestFailuresLeaveEvidence).
+func TestChoice_RefusedWhereItIsTooMuch(t *testing.T) {
 	t.Parallel()
 	many := func(n int, about string) (list []canonical.Capability) {
 		for i := range n {
@@ -169,7 +169,6 @@ func TestChoice_RefusedWhereNobodyIsAsked(t *testing.T) {
 		skills []canonical.Capability
 		asks   bool
 	}{
-		"elsewhere":    {many(2, ""), false},
 		"fifty":        {many(49, ""), true},
 		"fifty-one":    {many(50, ""), false},
 		"long":         {many(9, strings.Repeat("x ", 400)), true},
@@ -178,11 +177,7 @@ func TestChoice_RefusedWhereNobodyIsAsked(t *testing.T) {
 	} {
 		play(t, map[string][]scene{calling: {{reply: result(complete)}}}, func(s *stage) {
 			s.asker.typed, s.asker.skills = oneText, c.skills
-			call := s.asks(invoking, plainText)
-			if name == "elsewhere" {
-				call.Entrance = transport.Translate
-			}
-			answer, err := s.Exchange(s.t.Context(), call)
+			answer, err := s.Exchange(s.t.Context(), s.asks(invoking, plainText))
 			refused, _ := errors.AsType[*canonical.Error](err)
 			if c.asks != (err == nil) || !c.asks && (refused == nil || !strings.Contains(refused.Message, "name one with a data part")) {
 				s.t.Errorf("%s: %v %s", name, err, answer.Wire().Body)

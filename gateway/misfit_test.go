@@ -66,10 +66,10 @@ func TestMisfit_IsAskedAgain(t *testing.T) {
 				for range c.wrong {
 					s.fills(q, fillsNobody)
 					q = next()
-					if said := string(q.Params); !strings.Contains(said, "wants a text that is not empty") || !strings.Contains(said, "how long?") || strings.Contains(said, "secret-9") {
-						t.Errorf("asked again is %s", said)
+					if text := string(q.Params); !strings.Contains(text, "wants a text that is not empty") || !strings.Contains(text, "how long?") || strings.Contains(text, "secret-9") {
+						t.Errorf("asked again is %s", text)
 					}
-					if heard := len(s.agent.bodies); heard != 1 {
+					if n := len(s.agent.bodies); n != 1 {
 						t.Errorf("the agent heard %s", s.agent.bodies)
 					}
 				}
@@ -95,14 +95,14 @@ func TestMisfit_NamesProperties(t *testing.T) {
 		events := s.ask(t, s, s.olderIn(mcp.Legacy, calling, callsAsk)).Events()
 		s.reply(mcp.Legacy, nextQuestion(t, events), `"result":{"action":"accept","content":{"age":"secret-9","size":"secret-8"}}`)
 		again := nextQuestion(t, events)
-		said := string(again.Params)
+		text := string(again.Params)
 		for _, want := range []string{"name", "/age", "/size", "who?"} {
-			if !strings.Contains(said, want) {
-				t.Errorf("%s is not in %s", want, said)
+			if !strings.Contains(text, want) {
+				t.Errorf("%s is not in %s", want, text)
 			}
 		}
-		if strings.Contains(said, "secret") || len(s.asker.heard(calling)) != 1 {
-			t.Errorf("asked again is %s; the server heard %s", said, s.asker.bodies)
+		if strings.Contains(text, "secret") || len(s.asker.heard(calling)) != 1 {
+			t.Errorf("asked again is %s; the server heard %s", text, s.asker.bodies)
 		}
 		s.reply(mcp.Legacy, again, `"result":`+acceptsAda)
 		if bodies, _ := read(t, events); len(bodies) != 1 || !strings.Contains(bodies[0], "hello Ada") {
@@ -130,7 +130,7 @@ func TestMisfit_OldAnswersAndStrangers(t *testing.T) {
 		theirs.Caller, theirs.Session = identity.Caller{Peer: ect.Peer{ID: "spiffe://example.com/other"}}, "another"
 		_, _ = s.Exchange(t.Context(), theirs)
 		synctest.Wait()
-		if heard := len(s.agent.bodies); heard != 1 {
+		if n := len(s.agent.bodies); n != 1 {
 			t.Errorf("the agent heard %s", s.agent.bodies)
 		}
 		bodies := end()
@@ -154,8 +154,8 @@ func TestMisfit_OfATaskIsAskedAgain(t *testing.T) {
 		events := s.ask(t, s, s.olderIn(mcp.Legacy, tasksResult, `"taskId":"u1"`)).Events()
 		s.reply(mcp.Legacy, nextQuestion(t, events), `"result":{"action":"accept","content":{"name":7}}`)
 		again := nextQuestion(t, events)
-		if said := string(again.Params); !strings.Contains(said, "/name") || !strings.Contains(said, "who?") || len(s.asker.heard(tasksUpdate)) != 0 {
-			t.Errorf("asked again is %s; the server heard %s", said, s.asker.bodies)
+		if text := string(again.Params); !strings.Contains(text, "/name") || !strings.Contains(text, "who?") || len(s.asker.heard(tasksUpdate)) != 0 {
+			t.Errorf("asked again is %s; the server heard %s", text, s.asker.bodies)
 		}
 		s.reply(mcp.Legacy, again, `"result":`+acceptsAda)
 		if bodies, _ := read(t, events); len(bodies) != 1 || !strings.Contains(bodies[0], "hello Ada") {

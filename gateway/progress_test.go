@@ -83,7 +83,7 @@ func TestProgress_OfChunks(t *testing.T) {
 		wholeTask("WORKING", ""), piece("one ", false, false), status("WORKING", "thinking"), piece("two ", true, false),
 		piece(long, true, false), piece("end", true, true), status("COMPLETED", ""),
 	}
-	told := []string{"one ", "thinking", "two ", strings.Repeat("é", 512), "end"}
+	notices := []string{"one ", "thinking", "two ", strings.Repeat("é", 512), "end"}
 	for name, c := range map[string]struct {
 		version string
 		token   bool
@@ -112,10 +112,10 @@ func TestProgress_OfChunks(t *testing.T) {
 					return
 				}
 				bodies, _ := read(t, answer.Events())
-				if len(bodies) != len(told)+1 || !strings.Contains(bodies[len(bodies)-1], `"text":"one two `+long+`end"`) {
+				if len(bodies) != len(notices)+1 || !strings.Contains(bodies[len(bodies)-1], `"text":"one two `+long+`end"`) {
 					t.Fatalf("told is %s", bodies)
 				}
-				for i, text := range told {
+				for i, text := range notices {
 					var notice struct {
 						Method string
 						Params struct {

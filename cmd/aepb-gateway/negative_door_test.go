@@ -133,9 +133,9 @@ func (b *bed) asksForArguments(t *testing.T) {
 		if got.status != 200 || !strings.Contains(string(got.body), `"TASK_STATE_INPUT_REQUIRED"`) {
 			t.Errorf("HTTP %d: %s", got.status, got.body)
 		}
-	}
-	if strings.Contains(string(got.body), secret) {
-		t.Error("the question quotes the message")
+		if strings.Contains(string(got.body), secret) {
+			t.Error("the question quotes the message")
+		}
 	}
 }
 

@@ -271,22 +271,7 @@ func (s *Service) rewrite(rec *store.Record, m *canonical.Message, invoke *canon
 		if err != nil {
 			return err
 		}
-		next = *again
-		if rec.Resume == store.ResumeTool {
-			rec.Skill = routing.Chosen(answers[0])
-			first.To.Skill = rec.Skill
-		}
-		switch {
-		case rec.Resume == store.ResumeState:
-			next.Answers, next.State = answers, rec.State
-		case rec.Resume == store.ResumeTool && (invoke.Call == nil || string(compact(invoke.Call.Args)) == "{}"):
-			next.Turn.ID = invoke.Turn.ID // it says the first message once more, and to which tool
-		case rec.Resume == store.ResumeTool:
-			next.Turn, next.Call = invoke.Turn, invoke.Call
-		default:
-			next.Call = &canonical.Call{Name: rec.Skill, Args: answers[0].Value}
-			next.Turn = canonical.Content{ID: invoke.Turn.ID, Role: canonical.RoleCaller}
-		}
+		next = *repeated(rec, first, again, invoke, answers)
 		tenant := m.Conversation.Tenant // of this call; the first may have named it in another way
 		m.To, m.Conversation = first.To, first.Conversation
 		m.Conversation.Tenant = tenant
@@ -298,6 +283,27 @@ func (s *Service) rewrite(rec *store.Record, m *canonical.Message, invoke *canon
 	}
 	m.Body = &next
 	return nil
+}
+
+// repeated is the request with which the work began, made again with what it lacked.
+func repeated(rec *store.Record, first *canonical.Message, began, invoke *canonical.Invoke, answers []canonical.Answer) *canonical.Invoke {
+	next, args := *began, answers[0].Value
+	switch rec.Resume { //nolint:exhaustive // the others do not repeat it
+	case store.ResumeState:
+		next.Answers, next.State = answers, rec.State
+		return &next
+	case store.ResumeTool:
+		rec.Skill = routing.Chosen(answers[0])
+		first.To.Skill = rec.Skill
+		if invoke.Call == nil || string(compact(invoke.Call.Args)) == "{}" {
+			next.Turn.ID = invoke.Turn.ID // the same words, to the tool that was chosen
+			return &next
+		}
+		args = invoke.Call.Args
+	}
+	next.Call = &canonical.Call{Name: rec.Skill, Args: args}
+	next.Turn = canonical.Content{ID: invoke.Turn.ID, Role: canonical.RoleCaller}
+	return &next
 }
 
 // answerOpen gives the answer to the replica that holds the agent's stream, and waits for what comes of it.

@@ -105,17 +105,32 @@ func (p *Pending) misfit(in canonical.Input, one store.AnswerForRound, why *cano
 
 // poseAgain begins another round for the questions whose answers do not fit, and returns them. The
 // others wait as they did, and none waits for longer.
-func (e *Execution) poseAgain(p *Pending) (again []canonical.Input) {
-	e.round++
-	p.round, e.misfits, p.misfits = e.round, p.misfits, map[string]string{}
+func (i *inputs) poseAgain(p *Pending) (again []canonical.Input) {
+	i.round++
+	p.round, i.misfits, p.misfits = i.round, p.misfits, map[string]string{}
 	for _, in := range p.questions() {
-		if why, ok := e.misfits[in.Key]; ok {
+		if why, ok := i.misfits[in.Key]; ok {
 			p.again[in.Key]++
 			p.since[in.Key] = p.round
 			again = append(again, explained(in, why))
 		}
 	}
 	return again
+}
+
+// explain has the questions of a task say why their last answers do not fit.
+func (i *inputs) explain(task *canonical.Task) *canonical.Task {
+	if len(i.misfits) == 0 {
+		return task
+	}
+	again := *task
+	again.Inputs = slices.Clone(task.Inputs)
+	for n, in := range again.Inputs {
+		if why, ok := i.misfits[in.Key]; ok {
+			again.Inputs[n] = explained(in, why)
+		}
+	}
+	return &again
 }
 
 // explained is a question that says first why its last answer was none.
@@ -131,6 +146,9 @@ func explained(in canonical.Input, why string) canonical.Input {
 
 // misses: a question is to be asked again.
 func (p *Pending) misses() bool { return p.Refused == nil && len(p.misfits) > 0 }
+
+// waits: an answer is to come.
+func (p *Pending) waits() bool { return p.Refused == nil && len(p.misfits) == 0 && !p.answered() }
 
 // answered: every question is answered.
 func (p *Pending) answered() bool {
@@ -208,7 +226,7 @@ func (e *Execution) waitForAnswers(ctx context.Context, p *Pending) (update, boo
 	if e.stopped != nil {
 		stopped = e.stopped.Done()
 	}
-	for p.Refused == nil && len(p.misfits) == 0 && !p.answered() {
+	for p.waits() {
 		select {
 		case answers := <-e.control.Answers():
 			p.Take(answers)

@@ -261,17 +261,7 @@ func (e *Execution) snapshot() *canonical.Task {
 		withInput.Status, withInput.Inputs = canonical.Status{State: canonical.StateInputRequired}, []canonical.Input{e.ask.Input}
 		task = &withInput
 	}
-	if len(e.misfits) > 0 {
-		again := *task
-		again.Inputs = slices.Clone(task.Inputs)
-		for i, in := range again.Inputs {
-			if why, ok := e.misfits[in.Key]; ok {
-				again.Inputs[i] = explained(in, why)
-			}
-		}
-		task = &again
-	}
-	return e.completed(task)
+	return e.completed(e.explain(task))
 }
 
 // canceledTask is the work as a task that was canceled just now.
