@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"io"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -162,4 +163,39 @@ func TestMisfit_OfATaskIsAskedAgain(t *testing.T) {
 			t.Errorf("it leads to %s", bodies)
 		}
 	})
+}
+
+// A caller of A2A hears the same as an error; the task waits on, and the server hears nothing.
+func TestMisfit_OfAnA2ACaller(t *testing.T) {
+	t.Parallel()
+	for _, version := range []string{mcp.Modern, mcp.Legacy} {
+		scenes := map[string][]scene{calling: {{reply: result(pending)}, {reply: result(complete)}}}
+		if version == mcp.Legacy { // it asks on its stream, which waits
+			scenes = map[string][]scene{calling: {{events: []string{asksInside, "", result(complete)}, end: io.EOF}}, "": {{reply: "taken"}}}
+		}
+		play(t, scenes, func(s *stage) {
+			t := s.t
+			s.asker.version = version
+			id := s.asked(t, s.ask(t, s, s.asks(invoking, called)))
+			for _, part := range []string{`{"data":{"name":7,"age":"secret-9"}}`, `{"data":{"town":"secret-9"}}`, `{"data":{"elicitation":{"action":"accept","content":{"town":"secret-9"}}}}`} {
+				for range 5 {
+					if got := s.outcome(s.names(id, part)); !strings.HasPrefix(got, "refused") || !strings.Contains(got, "name") || strings.Contains(got, "secret") {
+						t.Errorf("%s leads to %s", part, got)
+					}
+				}
+			}
+			if got := s.stands(s, id); got != "INPUT_REQUIRED" || len(s.asker.bodies) != 1 {
+				t.Errorf("the task is %s; the server heard %s", got, s.asker.bodies)
+			}
+			done := make(chan string, 1)
+			go func() { done <- s.outcome(s.names(id, `{"data":{"name":"Ada"}}`)) }()
+			synctest.Wait()
+			if version == mcp.Legacy {
+				close(s.asker.resume)
+			}
+			if got := <-done; !strings.Contains(got, "COMPLETED") {
+				t.Errorf("the answer leads to %s", got)
+			}
+		})
+	}
 }

@@ -193,6 +193,7 @@ func (e *Execution) dropInputs() {
 	if e.ask == nil {
 		return
 	}
+	e.misfits = nil
 	if e.ask, e.asks = nil, nil; !e.complete() || e.waitsForAnswer() {
 		e.round++
 	}
