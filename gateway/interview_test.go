@@ -71,16 +71,20 @@ func (s *stage) calledAgain(n int, inputs, state string) {
 const callsAsk = `"name":"ask","arguments":{"a":1.50}`
 
 // What is no answer to a server's form does not reach it: the call ends with what was
-// expected (MCP 2025-11-25, elicitation; JSON-RPC, error responses).
+// expected (MCP 2025-11-25, elicitation; JSON-RPC, error responses), at once, or where values do not
+// fit after the question was asked three times more.
 func TestElicitation_NoAnswerForAModernServer(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct{ answer, says string }{
-		"error":         {`"error":{"code":-1,"message":"no"}`, "the client answered the question with an error: no"},
-		"no values":     {`"result":{"action":"accept"}`, "does not fit its form"},
-		"other values":  {`"result":{"action":"accept","content":{"town":"Rome"}}`, "does not fit its form"},
-		"another type":  {`"result":{"action":"accept","content":{"name":7}}`, "does not fit its form"},
-		"no action":     {`"result":{"content":{"name":"Ada"}}`, "neither accept, decline nor cancel"},
-		"strange words": {`"result":{"action":"maybe","content":{"name":"Ada"}}`, "neither accept, decline nor cancel"},
+	for name, c := range map[string]struct {
+		answer, says string
+		again        int
+	}{
+		"error":         {`"error":{"code":-1,"message":"no"}`, "the client answered the question with an error: no", 0},
+		"no values":     {`"result":{"action":"accept"}`, "does not fit its form", 3},
+		"other values":  {`"result":{"action":"accept","content":{"town":"Rome"}}`, "does not fit its form", 3},
+		"another type":  {`"result":{"action":"accept","content":{"name":7}}`, "does not fit its form", 3},
+		"no action":     {`"result":{"content":{"name":"Ada"}}`, "neither accept, decline nor cancel", 0},
+		"strange words": {`"result":{"action":"maybe","content":{"name":"Ada"}}`, "neither accept, decline nor cancel", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -88,6 +92,9 @@ func TestElicitation_NoAnswerForAModernServer(t *testing.T) {
 				t := s.t
 				events := s.ask(t, s, s.olderIn(mcp.Legacy, calling, callsAsk)).Events()
 				s.reply(mcp.Legacy, nextQuestion(t, events), c.answer)
+				for range c.again {
+					s.reply(mcp.Legacy, nextQuestion(t, events), c.answer)
+				}
 				bodies, _ := read(t, events)
 				if len(bodies) != 1 || !strings.Contains(bodies[0], `"error":{`) || !strings.Contains(bodies[0], c.says) {
 					t.Errorf("the call ends with %s, expected an error that says %q", bodies, c.says)

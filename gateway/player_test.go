@@ -97,6 +97,7 @@ func (p *player) Describe(_ context.Context, e transport.Endpoint) (*canonical.D
 		d := &canonical.Description{Name: "asker", Versions: speaks, Capabilities: []canonical.Capability{
 			{ID: "ask", Profile: canonical.ProfileTyped, InputSchema: json.RawMessage(p.typed)},
 		}}
+		d.Capabilities = append(d.Capabilities, p.skills...)
 		if d.Tasks = p.tasks; p.support != "" {
 			d.Capabilities[0].Extensions = canonical.Extensions{mcp.Binding: json.RawMessage(`{"execution":{"taskSupport":"` + p.support + `"}}`)}
 		}
@@ -305,6 +306,7 @@ type stage struct {
 	entries entries
 	shared  idempotency.Store // in place of the memory's; nil: the memory's
 	view    store.Entries     // of the next replica; nil: what all have
+	pins    bool              // the next replica holds what the MCP server changes
 	posts   *mailman
 	ids     []string // of the replicas
 }
@@ -387,7 +389,7 @@ func (s *stage) replica(t *testing.T) limiting {
 		Endpoints: []directory.Endpoint{{Binding: a2a.Binding, URL: "https://writer.example/a2a"}},
 	}))
 	must(list.Put(directory.Agent{
-		Name: "asker", ID: "spiffe://example.com/agents/asker", Rules: policy.Rules{Open: true},
+		Name: "asker", ID: "spiffe://example.com/agents/asker", Rules: policy.Rules{Open: true}, Pin: s.pins,
 		Endpoints: []directory.Endpoint{{Binding: mcp.Binding, URL: "https://asker.example/mcp"}},
 	}))
 	must(list.Put(directory.Agent{

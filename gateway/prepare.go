@@ -167,25 +167,35 @@ func (g *Gateway) choose(ctx context.Context, x *request) error {
 	return err
 }
 
-// request is leg 1: the caller's message in the destination's words.
-func (g *Gateway) request(ctx context.Context, x *request) (transport.Sealed, transport.Attested, error) {
-	if err := g.choose(ctx, x); err != nil {
-		return transport.Sealed{}, transport.Attested{}, err
+// approach finds the way of a message, and judges whether it may go there: what goes along with it. A
+// *[routing.UnnamedError] is told last: its caller may be asked, like one whose arguments are missing.
+func approach(ctx context.Context, g *Gateway, x *request) (along []string, err error) {
+	unnamed := g.choose(ctx, x)
+	if _, asks := errors.AsType[*routing.UnnamedError](unnamed); unnamed != nil && !asks {
+		return nil, unnamed
 	}
 	if err := x.in.Permit.Carry(x.route.Security(x.in.Call.Agent != "")); err != nil {
 		admission.CountDenied(g.Metrics, err)
-		return transport.Sealed{}, transport.Attested{}, err
+		return nil, err
 	}
-	along, err := g.along(x)
-	if err != nil {
-		return transport.Sealed{}, transport.Attested{}, err
+	if along, err = g.along(x); err != nil {
+		return nil, err
 	}
 	thread, err := x.thread.Resolve(ctx, g.Conversations, x.parties(), x.message.Conversation.ContextID, x.recordedNames())
 	if err != nil {
-		return transport.Sealed{}, transport.Attested{}, err
+		return nil, err
 	}
 	x.thread = thread
 	g.lineage(x)
+	return along, unnamed
+}
+
+// request is leg 1: the caller's message in the destination's words.
+func (g *Gateway) request(ctx context.Context, x *request) (transport.Sealed, transport.Attested, error) {
+	along, err := approach(ctx, g, x)
+	if err != nil {
+		return transport.Sealed{}, transport.Attested{}, err
+	}
 	if x.message, err = g.await(ctx, x); err != nil {
 		return transport.Sealed{}, transport.Attested{}, err
 	}

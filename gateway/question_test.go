@@ -260,8 +260,6 @@ func TestAQuestionOfATaskInAStream(t *testing.T) {
 		"declined":      {`"result":{"action":"decline"}`, `"declined"`, "done it"},
 		"canceled":      {`"result":{"action":"cancel"}`, canceling, `"isError":true`}, // as TestConsent_CancelIsNoWordOfTheUser
 		"refused":       {`"error":{"code":-1,"message":"no"}`, canceling, "answered the question with an error: no"},
-		"without words": {`"result":{"action":"accept","content":{"reply":""}}`, canceling, "wants a text"},
-		"other values":  {`"result":{"action":"accept","content":{"name":"x"}}`, canceling, "wants a text"},
 		"no action":     {`"result":{"content":{"reply":"short"}}`, canceling, "neither accept, decline nor cancel"},
 		"not answered":  {"", canceling, "not answered within"},
 		"request ended": {"stop", canceling, `"error"`},

@@ -25,10 +25,10 @@ func find(source *translators.Features, d *canonical.Description, m *canonical.M
 		return only, nil
 	}
 	if name == "" {
-		return nil, &canonical.Error{
+		return nil, &UnnamedError{Refusal: &canonical.Error{
 			Code:    canonical.CodeBadParams,
 			Message: "this agent has several skills: name one with a data part {\"skill\": …, \"input\": …}; it has " + names(source, d),
-		}
+		}}
 	}
 	return nil, &canonical.Error{Code: canonical.CodeSkillNotFound, Message: "no such skill or tool; this agent has " + names(source, d) + spelling.DidYouMean(name, allNames(source, d))}
 }

@@ -65,7 +65,7 @@ type Router struct{ Directory *directory.Directory }
 // Resolve finds the endpoint and, across protocols, the capability that the
 // message is for. Without a destination the message becomes one for a tool
 // named "message" (R8); the encoder knows that by the absence of a capability. Its errors
-// are *[problem.NoPathError], *[canonical.Error] and those of the directory; with one, the
+// are *[problem.NoPathError], *[canonical.Error], *[UnnamedError] and those of the directory; with one, the
 // route says what was found.
 func (r Router) Resolve(ctx context.Context, q Query) (Route, error) {
 	out := Route{Message: q.Message, Header: q.Header}
@@ -161,6 +161,9 @@ func (r Router) capability(ctx context.Context, q Query, out Route, listed direc
 			out.Description = newer
 			out.Capability, err = q.capability(newer)
 		}
+	}
+	if unnamed, ok := errors.AsType[*UnnamedError](err); ok && q.In.Call.Entrance.Native() { // elsewhere nobody goes on with a task
+		unnamed.Question = r.choice(q, out.Description, listed)
 	}
 	if err != nil {
 		return out, err

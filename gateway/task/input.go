@@ -10,6 +10,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/routing"
 	"github.com/aepb/aepb-gateway/gateway/task/execution"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
@@ -182,8 +183,11 @@ func answersIn(rec *store.Record, invoke *canonical.Invoke) ([]canonical.Answer,
 		return nil, nil
 	}
 	read := consent.Read
-	if rec.Resume == store.ResumeArgs { // for arguments, not for consent
+	switch {
+	case rec.Resume == store.ResumeArgs: // for arguments, not for consent
 		read = consent.ReadArguments
+	case rec.Resume == store.ResumeTool && invoke.Call != nil && len(invoke.Answers) == 0:
+		invoke = &canonical.Invoke{Answers: []canonical.Answer{routing.Choosing(invoke.Call)}}
 	}
 	answers, err := read(inputs, invoke)
 	_, missing := errors.AsType[*consent.MissingError](err)
@@ -203,11 +207,11 @@ func declined(answers []canonical.Answer) bool {
 }
 
 // endsWith reports whether work ends with these answers: where the caller cancels what
-// its agent could only hear as words of the user, or does not say which arguments a
-// call is to have.
+// its agent could only hear as words of the user, or does not say which tool is meant, or
+// which arguments a call is to have.
 func endsWith(rec *store.Record, answers []canonical.Answer, mode *execution.Mode) bool {
 	switch rec.Resume {
-	case store.ResumeArgs:
+	case store.ResumeArgs, store.ResumeTool:
 		return declined(answers) || slices.ContainsFunc(answers, execution.IsCancel)
 	case store.ResumeTask:
 		return slices.ContainsFunc(answers, execution.IsCancel) && (mode.Relay || mode.AgentStreams == translators.StreamsTask)
@@ -262,18 +266,12 @@ func (s *Service) rewrite(rec *store.Record, m *canonical.Message, invoke *canon
 		}
 	}
 	switch rec.Resume {
-	case store.ResumeState, store.ResumeArgs:
+	case store.ResumeState, store.ResumeArgs, store.ResumeTool:
 		first, again, err := s.First(rec)
 		if err != nil {
 			return err
 		}
-		next = *again
-		if rec.Resume == store.ResumeState {
-			next.Answers, next.State = answers, rec.State
-		} else {
-			next.Call = &canonical.Call{Name: rec.Skill, Args: answers[0].Value}
-			next.Turn = canonical.Content{ID: invoke.Turn.ID, Role: canonical.RoleCaller}
-		}
+		next = *repeated(rec, first, again, invoke, answers)
 		tenant := m.Conversation.Tenant // of this call; the first may have named it in another way
 		m.To, m.Conversation = first.To, first.Conversation
 		m.Conversation.Tenant = tenant
@@ -285,6 +283,27 @@ func (s *Service) rewrite(rec *store.Record, m *canonical.Message, invoke *canon
 	}
 	m.Body = &next
 	return nil
+}
+
+// repeated is the request with which the work began, made again with what it lacked.
+func repeated(rec *store.Record, first *canonical.Message, began, invoke *canonical.Invoke, answers []canonical.Answer) *canonical.Invoke {
+	next, args := *began, answers[0].Value
+	switch rec.Resume { //nolint:exhaustive // the others do not repeat it
+	case store.ResumeState:
+		next.Answers, next.State = answers, rec.State
+		return &next
+	case store.ResumeTool:
+		rec.Skill = routing.Chosen(answers[0])
+		first.To.Skill = rec.Skill
+		if invoke.Call == nil || string(compact(invoke.Call.Args)) == "{}" {
+			next.Turn.ID = invoke.Turn.ID // the same words, to the tool that was chosen
+			return &next
+		}
+		args = invoke.Call.Args
+	}
+	next.Call = &canonical.Call{Name: rec.Skill, Args: args}
+	next.Turn = canonical.Content{ID: invoke.Turn.ID, Role: canonical.RoleCaller}
+	return &next
 }
 
 // answerOpen gives the answer to the replica that holds the agent's stream, and waits for what comes of it.
@@ -307,27 +326,32 @@ func (s *Service) answerOpen(ctx context.Context, x Exchange, rec *store.Record,
 	return s.watch(ctx, x, &asking, x.Work().Message.Preferences.Stream)
 }
 
-// missingArguments is the question that a message in plain text leaves open to a
-// protocol of calls (profile P3): the arguments. Only a caller who can be asked by a
+// leftOpen is the question that a message in plain text leaves open to a protocol of
+// calls (profile P3): which tool, or the arguments. Only a caller who can be asked by a
 // task is asked; nil: the error stands.
-func missingArguments(x Exchange, err error) *canonical.Input {
+func leftOpen(x Exchange, err error) (*canonical.Input, store.ResumeKind) {
+	work := x.Work()
+	if invoke, ok := work.Message.Body.(*canonical.Invoke); !ok || invoke.Call != nil || work.Mode.Asking != translators.AskTask {
+		return nil, store.ResumeNone
+	}
+	if unnamed, ok := errors.AsType[*routing.UnnamedError](err); ok {
+		return unnamed.Question, store.ResumeTool
+	}
 	missing, ok := errors.AsType[*canonical.Error](err)
 	if !ok || missing.Code != canonical.CodeBadParams || missing.Schema == nil || x.Capability() == nil {
-		return nil
-	}
-	if work := x.Work(); work.Mode.Asking != translators.AskTask || work.Message.Body.(*canonical.Invoke).Call != nil {
-		return nil
+		return nil, store.ResumeNone
 	}
 	return &canonical.Input{
 		Key: "arguments", Mode: canonical.ModeForm, Schema: missing.Schema,
 		Prompt: []canonical.Part{{Kind: canonical.KindText, Text: "Which arguments? Answer with a data part that matches the schema of " + x.Capability().ID + "."}},
-	}
+	}, store.ResumeArgs
 }
 
 // AskArguments answers a message that could not be sealed with a question of ours, if all that is
-// missing is arguments, and the caller can be asked by a task; false: the error stands.
+// missing is the name of a tool or arguments, and the caller can be asked by a task; false: the error
+// stands.
 func (s *Service) AskArguments(ctx context.Context, x Exchange, unsealed error) (answer transport.Answer, asks bool, err error) {
-	question := missingArguments(x, unsealed)
+	question, kind := leftOpen(x, unsealed)
 	if question == nil {
 		return answer, false, nil
 	}
@@ -338,7 +362,10 @@ func (s *Service) AskArguments(ctx context.Context, x Exchange, unsealed error) 
 	}}
 	rec := work.Caller.Record(task)
 	before := *rec
-	rec.Task, rec.Saved, rec.Resume, rec.Skill = *task, nil, store.ResumeArgs, x.Capability().ID
+	rec.Task, rec.Saved, rec.Resume = *task, nil, kind
+	if called := x.Capability(); called != nil {
+		rec.Skill = called.ID
+	}
 	if err := work.Caller.SaveRequest(rec); err != nil {
 		return answer, true, err
 	}

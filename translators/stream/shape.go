@@ -6,6 +6,7 @@ import (
 	"math/big"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -94,12 +95,12 @@ func (s *Shaper) Begin() []canonical.Event {
 	return []canonical.Event{{Task: begun(s.shape.TaskID, s.shape.ContextID)}}
 }
 
-// toReply: changes become progress, for those who asked for it. Artifacts are
-// in the reply.
+// toReply: changes become progress, for those who asked for it, and so do the chunks of
+// artifacts as they come. Artifacts are in the reply, whole.
 func (s *Shaper) toReply(e *canonical.Event) ([]canonical.Event, []canonical.Loss) {
 	switch {
 	case e.Artifact != nil && (e.Artifact.Append || !e.Artifact.Last):
-		return nil, lost(canonical.LossChunks, "/body/artifact")
+		return s.chunk(e.Artifact.Artifact.Parts), lost(canonical.LossChunks, "/body/artifact")
 	case e.Status != nil && !Settled(e.Status.State):
 		text := ""
 		if e.Status.Message != nil {
@@ -116,6 +117,25 @@ func (s *Shaper) toReply(e *canonical.Event) ([]canonical.Event, []canonical.Los
 	default:
 		return nil, nil
 	}
+}
+
+// maxChunk is how much of a chunk's text is told as progress, in bytes.
+const maxChunk = 1 << 10
+
+// chunk tells the words of a chunk as progress: their beginning, where there are many. All of it is in the reply.
+func (s *Shaper) chunk(parts []canonical.Part) []canonical.Event {
+	text, _ := canonical.TextOf(parts, "\n\n")
+	if s.shape.Token == nil || text == "" {
+		return nil
+	}
+	if len(text) > maxChunk {
+		end := maxChunk
+		for !utf8.RuneStart(text[end]) {
+			end--
+		}
+		text = text[:end]
+	}
+	return s.progress(&canonical.Progress{Message: text})
 }
 
 // progress keeps the value strictly increasing (MCP, progress).

@@ -162,7 +162,10 @@ func tell(s *stream.Shaper, events []canonical.Event) (out []canonical.Event, co
 func TestATaskToldToWhoeverWantsAReply(t *testing.T) {
 	shape := stream.Shape{From: translators.StreamsTask, To: translators.StreamsReply, Token: json.RawMessage(`"p"`)}
 	got, losses := tell(stream.NewShaper(shape), story())
-	want := []canonical.Event{{Progress: &canonical.Progress{Token: json.RawMessage(`"p"`), Value: json.RawMessage("1"), Message: "reading"}}}
+	progress := func(value, text string) canonical.Event {
+		return canonical.Event{Progress: &canonical.Progress{Token: json.RawMessage(`"p"`), Value: json.RawMessage(value), Message: text}}
+	}
+	want := []canonical.Event{progress("1", "reading"), progress("2", "one"), progress("3", "two")}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}

@@ -5,8 +5,8 @@
 // clock, over one table. testdata/next.txt is the same table cell by cell: what each state does with
 // each event. Then execution.go, the loop that feeds it. An execution reaches the pipeline through the
 // two ports in ports.go: [Agent] and [Caller]. reader.go is the request that is under way, and what
-// proves the replies; outcome.go what came so far; inputs.go what the agent asks; recorder.go the
-// record. answer.go is for callers who wait and for workers, stream.go for callers who are told event by
+// proves the replies; outcome.go what came so far; inputs.go what the agent asks, which
+// is asked again in another round where an answer does not fit; recorder.go the record. answer.go is for callers who wait and for workers, stream.go for callers who are told event by
 // event, and event_stream.go the stream itself, which records have too.
 //
 // # Alternatives considered

@@ -20,6 +20,9 @@ import (
 // maxInputs bounds the questions that an agent has open in one stream.
 const maxInputs = 16
 
+// maxAgain is how often a question is asked again because its answer does not fit.
+const maxAgain = 3
+
 // ErrCanceled: the caller wants the work ended.
 var ErrCanceled = &problem.CanceledError{}
 
@@ -37,6 +40,7 @@ type inputs struct {
 	asks    []*canonical.Ask    // and what it asks beside that
 	round   int                 // how many questions were answered
 	history []canonical.Content // of the task, for a caller who asks for it
+	misfits map[string]string   // by the key of a question: why its last answer does not fit
 }
 
 // Pending is the questions of one round while the execution waits for answers.
@@ -44,6 +48,9 @@ type Pending struct {
 	Refused *canonical.Error // why what the caller gave is no answer; nil: it is one
 
 	inputs  []store.Input
+	misfits map[string]string   // by the key of a question: why its answer does not fit; it is to be asked again
+	again   map[string]int      // how often a question was asked again
+	since   map[string]int      // the round of that; an answer to it as it was asked before counts for nothing
 	turns   []canonical.Content // the messages with the answers, for the task's history
 	until   time.Time
 	round   int
@@ -52,9 +59,9 @@ type Pending struct {
 
 // NewPending makes the questions that are asked after so many rounds.
 func NewPending(inputs []canonical.Input, round int) *Pending {
-	p := &Pending{round: round}
+	p := &Pending{round: round, misfits: map[string]string{}, again: map[string]int{}, since: map[string]int{}}
 	for _, in := range inputs {
-		p.inputs = append(p.inputs, store.Input{Input: in})
+		p.inputs, p.since[in.Key] = append(p.inputs, store.Input{Input: in}), round
 	}
 	return p
 }
@@ -66,23 +73,82 @@ func (e *Execution) pose(session bool) *Pending {
 	return p
 }
 
-// Take takes answers; the first one to each question counts. A client's error is none, nor are
-// values that do not fit.
+// Take takes answers; the first one that fits counts. A client's error is none. Values that do not fit
+// leave their question open.
 func (p *Pending) Take(answers []store.AnswerForRound) {
 	for _, one := range answers {
 		at := slices.IndexFunc(p.inputs, func(in store.Input) bool { return in.Key == one.Key })
-		if at < 0 || p.inputs[at].State == store.InputAnswered || one.Round != 0 && one.Round != p.round+1 {
+		if at < 0 || p.inputs[at].State == store.InputAnswered || one.Round != 0 && (one.Round <= p.since[one.Key] || one.Round > p.round+1) {
 			continue
 		}
-		err := p.inputs[at].Take(one)
-		if p.Refused, _ = errors.AsType[*canonical.Error](err); p.Refused != nil {
+		refused, _ := errors.AsType[*canonical.Error](p.inputs[at].Take(one))
+		if refused != nil && !p.misfit(p.inputs[at].Input, one, refused) {
+			p.Refused = refused
 			return
 		}
-		if one.Turn != nil {
+		if refused == nil && one.Turn != nil {
 			p.turns = append(p.turns, *one.Turn)
 		}
 	}
 }
+
+// misfit leaves a question open that was accepted with values which do not fit. False: what came is no
+// such answer, or one too many.
+func (p *Pending) misfit(in canonical.Input, one store.AnswerForRound, why *canonical.Error) bool {
+	fills := in.Mode == canonical.ModeForm || in.Mode == canonical.ModeText
+	if !fills || one.Failure != nil || one.Action != canonical.Accept || p.again[in.Key] == maxAgain {
+		return false
+	}
+	p.misfits[in.Key] = why.Message
+	return true
+}
+
+// poseAgain begins another round for the questions whose answers do not fit, and returns them. The
+// others wait as they did, and none waits for longer.
+func (i *inputs) poseAgain(p *Pending) (again []canonical.Input) {
+	i.round++
+	p.round, i.misfits, p.misfits = i.round, p.misfits, map[string]string{}
+	for _, in := range p.questions() {
+		if why, ok := i.misfits[in.Key]; ok {
+			p.again[in.Key]++
+			p.since[in.Key] = p.round
+			again = append(again, explained(in, why))
+		}
+	}
+	return again
+}
+
+// explain has the questions of a task say why their last answers do not fit.
+func (i *inputs) explain(task *canonical.Task) *canonical.Task {
+	if len(i.misfits) == 0 {
+		return task
+	}
+	again := *task
+	again.Inputs = slices.Clone(task.Inputs)
+	for n, in := range again.Inputs {
+		if why, ok := i.misfits[in.Key]; ok {
+			again.Inputs[n] = explained(in, why)
+		}
+	}
+	return &again
+}
+
+// explained is a question that says first why its last answer was none.
+func explained(in canonical.Input, why string) canonical.Input {
+	prompt := slices.Clone(in.Prompt)
+	if len(prompt) == 0 || prompt[0].Kind != canonical.KindText {
+		prompt = slices.Insert(prompt, 0, canonical.Part{Kind: canonical.KindText})
+	}
+	prompt[0].Text = strings.TrimSpace(why + ".\n\n" + prompt[0].Text)
+	in.Prompt = prompt
+	return in
+}
+
+// misses: a question is to be asked again.
+func (p *Pending) misses() bool { return p.Refused == nil && len(p.misfits) > 0 }
+
+// waits: an answer is to come.
+func (p *Pending) waits() bool { return p.Refused == nil && len(p.misfits) == 0 && !p.answered() }
 
 // answered: every question is answered.
 func (p *Pending) answered() bool {
@@ -127,6 +193,7 @@ func (e *Execution) dropInputs() {
 	if e.ask == nil {
 		return
 	}
+	e.misfits = nil
 	if e.ask, e.asks = nil, nil; !e.complete() || e.waitsForAnswer() {
 		e.round++
 	}
@@ -144,8 +211,8 @@ func (e *Execution) openInputs() []canonical.Input {
 	}
 }
 
-// waitForAnswers waits until all that is asked is answered, or will not be: true. It reads what
-// the agent says meanwhile: false, and that update, which may be the end of it all.
+// waitForAnswers waits until all that is asked is answered, or has to be asked again, or will not be
+// answered: true. It reads what the agent says meanwhile: false, and that update, which may be the end of it all.
 func (e *Execution) waitForAnswers(ctx context.Context, p *Pending) (update, bool, error) {
 	timer := time.NewTimer(p.until.Sub(e.now()))
 	defer timer.Stop()
@@ -160,7 +227,7 @@ func (e *Execution) waitForAnswers(ctx context.Context, p *Pending) (update, boo
 	if e.stopped != nil {
 		stopped = e.stopped.Done()
 	}
-	for p.Refused == nil && !p.answered() {
+	for p.waits() {
 		select {
 		case answers := <-e.control.Answers():
 			p.Take(answers)
@@ -214,6 +281,11 @@ func (e *Execution) waitAndAnswer(ctx context.Context) bool {
 	p := e.pose(false)
 	for !e.stale(p) {
 		u, done, err := e.waitForAnswers(ctx, p)
+		if err == nil && done && p.misses() { // who asks, asks again
+			e.poseAgain(p)
+			e.trySave(ctx)
+			continue
+		}
 		if err == nil && done {
 			err = e.closeInput(ctx, p)
 		}
@@ -233,6 +305,7 @@ func (e *Execution) waitAndAnswer(ctx context.Context) bool {
 
 // closeInput tells the agent what came of its question.
 func (e *Execution) closeInput(ctx context.Context, p *Pending) error {
+	e.misfits = nil
 	e.history = Newest(append(append(e.history, Question(e.callerNames.TaskID, e.round, p.questions())), p.turns...))
 	switch {
 	case p.Refused != nil:

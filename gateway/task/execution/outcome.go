@@ -261,7 +261,7 @@ func (e *Execution) snapshot() *canonical.Task {
 		withInput.Status, withInput.Inputs = canonical.Status{State: canonical.StateInputRequired}, []canonical.Input{e.ask.Input}
 		task = &withInput
 	}
-	return e.completed(task)
+	return e.completed(e.explain(task))
 }
 
 // canceledTask is the work as a task that was canceled just now.

@@ -214,7 +214,14 @@ func (s *callerStream) ask(ctx context.Context) error {
 		return err
 	}
 	s.pending = e.pose(true)
-	return e.AskInSession(ctx, &e.req, e.record, s.pending.questions(), func(ask *canonical.Ask) error {
+	return s.askUntil(ctx, s.pending.questions())
+}
+
+// askUntil asks questions that are pending, again too, for as long as they wait for answers.
+func (s *callerStream) askUntil(ctx context.Context, inputs []canonical.Input) error {
+	e, req := s.e, s.e.req
+	req.Limits.Answers = s.pending.until.Sub(e.now())
+	return e.AskInSession(ctx, &req, e.record, inputs, func(ask *canonical.Ask) error {
 		return s.encode([]canonical.Event{{Ask: ask}})
 	})
 }
@@ -241,6 +248,12 @@ func (s *callerStream) waitForAnswers(ctx context.Context) error {
 	switch {
 	case err != nil:
 		return err
+	case done && p.misses():
+		again := e.poseAgain(p)
+		if err := e.save(ctx, true); err != nil {
+			return err
+		}
+		return s.askUntil(ctx, again)
 	case done:
 		s.pending = nil
 		err := e.closeInput(ctx, p)

@@ -83,6 +83,7 @@ const (
 	ResumeState  ResumeKind = "state" // the call again, with the answers
 	ResumeStream ResumeKind = "open"  // the answers, to the replica that has the agent's stream
 	ResumeArgs   ResumeKind = "args"  // arguments that the caller did not give (profile P3)
+	ResumeTool   ResumeKind = "tool"  // the name of the tool that the caller means
 )
 
 // OpenInput is what the work waits for.

@@ -23,12 +23,12 @@ const (
 	maxVersion  = 64 // octets of a version's text
 )
 
-// VersionError: the node speaks another SLIM than we do, or does not say which.
-type VersionError struct {
+// versionError: the node speaks another SLIM than we do, or does not say which.
+type versionError struct {
 	Numbers []uint64 // of its version; none: it named no version
 }
 
-func (e *VersionError) Error() string {
+func (e *versionError) Error() string {
 	found := "the node names no version of SLIM that can be read"
 	if len(e.Numbers) > 0 {
 		found = "the node speaks SLIM " + strings.Trim(strings.ReplaceAll(fmt.Sprint(e.Numbers), " ", "."), "[]")
@@ -36,23 +36,23 @@ func (e *VersionError) Error() string {
 	return fmt.Sprintf("slim link: %s, and %d or %d is expected here", found, oldestMajor, newestMajor)
 }
 
-// KeyError: the node's half of the link's key is none.
-type KeyError struct{ Err error } // why, for logs; nil: its length
+// keyError: the node's half of the link's key is none.
+type keyError struct{ Err error } // why, for logs; nil: its length
 
-func (e *KeyError) Error() string {
+func (e *keyError) Error() string {
 	return "slim link: the node's greeting has a link key that cannot be used"
 }
 
 // Unwrap gives the cause.
-func (e *KeyError) Unwrap() error { return e.Err }
+func (e *keyError) Unwrap() error { return e.Err }
 
 var errGreeting = errors.New("slim link: the node answers another greeting")
 
-// spoken judges a node's version. Errors: *VersionError.
+// spoken judges a node's version. Errors: *versionError.
 func spoken(text string) error {
 	numbers := versionOf(text)
 	if len(numbers) == 0 || numbers[0] < oldestMajor || numbers[0] > newestMajor {
-		return &VersionError{Numbers: numbers}
+		return &versionError{Numbers: numbers}
 	}
 	return nil
 }
@@ -112,7 +112,7 @@ func (o *offer) greeting() *dataplane.Message {
 }
 
 // meet judges the node's greeting, and makes the link's key of both halves; nil:
-// the node sent none. Errors: *VersionError, *KeyError, errGreeting.
+// the node sent none. Errors: *versionError, *keyError, errGreeting.
 func (o *offer) meet(reply *dataplane.LinkNegotiationPayload) (key []byte, err error) {
 	if reply.GetLinkId() != o.linkID {
 		return nil, errGreeting
@@ -125,17 +125,17 @@ func (o *offer) meet(reply *dataplane.LinkNegotiationPayload) (key []byte, err e
 	}
 	public, err := ecdh.X25519().NewPublicKey(reply.GetLinkEcdhPublicKey())
 	if err != nil {
-		return nil, &KeyError{err}
+		return nil, &keyError{err}
 	}
 	secret, err := o.private.ECDH(public) // refuses points that make the secret known
 	if err != nil {
-		return nil, &KeyError{err}
+		return nil, &keyError{err}
 	}
 	info := infoClassical
 	if reply.LinkKemPayload != nil {
 		shared, err := o.kem.Decapsulate(reply.GetLinkKemPayload())
 		if err != nil {
-			return nil, &KeyError{err}
+			return nil, &keyError{err}
 		}
 		secret, info = append(secret, shared...), infoHybrid
 	}

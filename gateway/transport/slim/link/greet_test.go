@@ -40,7 +40,7 @@ func TestVersions(t *testing.T) {
 		"3.x.\n":                             "slim link: the node names no version of SLIM that can be read" + expected,
 		"3.0.0-" + strings.Repeat("a", 1000): "slim link: the node names no version of SLIM that can be read" + expected,
 	} {
-		var wrong *VersionError
+		var wrong *versionError
 		if err := spoken(text); !errors.As(err, &wrong) || err.Error() != want {
 			t.Errorf("%q: %v", text, err)
 		}
@@ -187,7 +187,7 @@ func TestBadGreetings(t *testing.T) {
 	} {
 		bad, _ := proto.Clone(good).(*dataplane.LinkNegotiationPayload)
 		change(bad)
-		var wrong *KeyError
+		var wrong *keyError
 		if key, err := ourOffer(t).meet(bad); !errors.As(err, &wrong) || key != nil {
 			t.Errorf("%s: %x %v", what, key, err)
 		}
@@ -272,8 +272,8 @@ func FuzzGreeting(f *testing.F) {
 			reply.LinkKemPayload = append([]byte{}, kem...)
 		}
 		key, err := o.meet(reply)
-		var badVersion *VersionError
-		var badKey *KeyError
+		var badVersion *versionError
+		var badKey *keyError
 		switch {
 		case err == nil && key != nil && len(key) != 32:
 			t.Errorf("a key of %d octets", len(key))
