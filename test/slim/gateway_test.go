@@ -272,7 +272,7 @@ func TestAnOfficialApplicationCalls(t *testing.T) {
 		reply := w.attested(t, tokens[1], "out_hash", []byte(got.Body))
 		wid, _ := reply["wid"].(string)
 		tree := g.ctl(t, "dag", "-v", wid)
-		if strings.Count(tree, "verified") != 2 || !strings.Contains(tree, "slim-v1 → mcp-v1") || !strings.Contains(tree, "mcp-v1 → slim-v1") {
+		if strings.Count(tree, ", verified") != 2 || !strings.Contains(tree, "slim-v1 → mcp-v1") || !strings.Contains(tree, "mcp-v1 → slim-v1") {
 			t.Error(tree)
 		}
 	})
