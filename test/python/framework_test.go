@@ -33,7 +33,18 @@ func TestPython_FastMCP(t *testing.T) {
 		t.Fatal(err)
 	}
 	program := stdio.Program{Command: []string{python(t, "old"), "-W", "ignore", script, "stdio"}}
-	g, ca := gateway(t, "mcp-v1", program.URL())
+	talksToFastMCP(t, program.URL())
+}
+
+// TestPython_FastMCPOverSSE: the same over HTTP with SSE.
+func TestPython_FastMCPOverSSE(t *testing.T) {
+	t.Parallel()
+	talksToFastMCP(t, serverOf(t, "old", "fastmcp_server.py", "sse"))
+}
+
+func talksToFastMCP(t *testing.T, url string) {
+	t.Helper()
+	g, ca := gateway(t, "mcp-v1", url)
 	got := run(t, "new", ca, "fastmcp_talk.py", g.Public+"/agents/peers/")
 	want := map[string]any{
 		"skills":  []any{"count", "echo", "greet"},
@@ -42,6 +53,20 @@ func TestPython_FastMCP(t *testing.T) {
 		"greeted": []any{"completed", "accept Ada"},
 		"steps":   []any{"step 1", "step 2", "step 3"},
 		"counted": "counted",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestPython_ClientOverSSE: an MCP client of Python that speaks HTTP with SSE uses an A2A
+// agent of Python.
+func TestPython_ClientOverSSE(t *testing.T) {
+	t.Parallel()
+	g, ca := gateway(t, "a2a-v1", server(t, "a2a_server.py"))
+	got := run(t, "old", ca, "mcp_sse.py", g.Public+"/agents/peers/mcp/sse")
+	want := map[string]any{
+		"tools": []any{"talk"}, "answer": "Grüße, 世界", "steps": []any{"one", "two", "three"}, "counted": "counted",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

@@ -41,7 +41,13 @@ func python(t *testing.T, which string) string {
 // server starts a program of peers that serves, and returns its URL. Its end, and that of all it started, is that of the test.
 func server(t *testing.T, program string) string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), python(t, "new"), "-W", "ignore", program)
+	return serverOf(t, "new", program)
+}
+
+// serverOf is server in one of the environments, with arguments.
+func serverOf(t *testing.T, which, program string, arguments ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), python(t, which), append([]string{"-W", "ignore", program}, arguments...)...)
 	cmd.Dir = "peers"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }

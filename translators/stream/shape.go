@@ -28,7 +28,8 @@ type Shape struct {
 type Shaper struct {
 	shape Shape
 	begun bool
-	last  *big.Rat // the greatest progress said so far
+	last  *big.Rat         // the greatest progress said so far
+	first []canonical.Part // of an artifact that has begun, and of which nothing more has come
 }
 
 // NewShaper begins a stream.
@@ -96,11 +97,28 @@ func (s *Shaper) Begin() []canonical.Event {
 }
 
 // toReply: changes become progress, for those who asked for it, and so do the chunks of
-// artifacts as they come. Artifacts are in the reply, whole.
+// artifacts as they come. Artifacts are in the reply, whole. The beginning of one waits for
+// what comes next: often it is all of it, and the reply follows.
 func (s *Shaper) toReply(e *canonical.Event) ([]canonical.Event, []canonical.Loss) {
+	if e.Artifact != nil && (e.Artifact.Append || !e.Artifact.Last) {
+		events := s.chunk(s.first)
+		if s.first = e.Artifact.Artifact.Parts; e.Artifact.Append {
+			events, s.first = append(events, s.chunk(s.first)...), nil
+		}
+		return events, lost(canonical.LossChunks, "/body/artifact")
+	}
+	var before []canonical.Event
+	if ends := e.Turn != nil || e.Task != nil && Settled(e.Task.Status.State) || e.Status != nil && Settled(e.Status.State); !ends {
+		before = s.chunk(s.first)
+	}
+	s.first = nil
+	events, losses := s.change(e)
+	return append(before, events...), losses
+}
+
+// change is an event that is no chunk, as progress.
+func (s *Shaper) change(e *canonical.Event) ([]canonical.Event, []canonical.Loss) {
 	switch {
-	case e.Artifact != nil && (e.Artifact.Append || !e.Artifact.Last):
-		return s.chunk(e.Artifact.Artifact.Parts), lost(canonical.LossChunks, "/body/artifact")
 	case e.Status != nil && !Settled(e.Status.State):
 		text := ""
 		if e.Status.Message != nil {

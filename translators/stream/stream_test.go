@@ -371,3 +371,31 @@ func TestFolder_Join(t *testing.T) {
 		})
 	}
 }
+
+// TestShaper_WholeArtifactIsNoProgress: of an artifact that came at once, and was not said to
+// be the last of it, the reply has all.
+func TestShaper_WholeArtifactIsNoProgress(t *testing.T) {
+	t.Parallel()
+	chunk := func(text string, more bool) canonical.Event {
+		return canonical.Event{Artifact: &canonical.ArtifactUpdate{Artifact: canonical.Artifact{ID: "a", Parts: []canonical.Part{{Kind: canonical.KindText, Text: text}}}, Append: more}}
+	}
+	done := canonical.Event{Status: &canonical.Status{State: canonical.StateCompleted}}
+	whole := canonical.Event{Task: &canonical.Task{Status: canonical.Status{State: canonical.StateCompleted}}}
+	for name, c := range map[string]struct {
+		events []canonical.Event
+		want   int
+	}{
+		"ends with its status": {[]canonical.Event{chunk("all", false), done}, 0},
+		"ends with the task":   {[]canonical.Event{chunk("all", false), whole}, 0},
+		"goes on":              {[]canonical.Event{chunk("one", false), chunk("two", true), done}, 2},
+		"two artifacts":        {[]canonical.Event{chunk("one", false), chunk("other", false), done}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			shape := stream.Shape{From: translators.StreamsTask, To: translators.StreamsReply, Token: json.RawMessage(`"p"`)}
+			if got, _ := tell(stream.NewShaper(shape), c.events); len(got) != c.want {
+				t.Errorf("%d notices, want %d: %+v", len(got), c.want, got)
+			}
+		})
+	}
+}
