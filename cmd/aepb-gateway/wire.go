@@ -243,6 +243,9 @@ func (out *service) measure(list []protocol, registry *translators.Registry, kep
 	}
 	out.metrics.Uses(kept.usage)
 	out.metrics.Uses(out.publicBounds.usage)
+	out.metrics.Uses(func() map[string]telemetry.Use {
+		return map[string]telemetry.Use{"programs": telemetry.UseOf(0, out.guards.programs.Usage())} // their memory is their own
+	})
 	for _, p := range list {
 		if p.usage != nil {
 			kind := map[canonical.Binding]string{uacp.Binding: "uacp_connections", ainp.Binding: "ainp_sockets"}[p.form.Info().Binding]

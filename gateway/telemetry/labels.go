@@ -68,7 +68,7 @@ var (
 		"memory", "tokens", "replays", "answers", "conversations", "entries", "lasting_entries",
 		"entries_task", "entries_mail", "entries_question", "entries_halt", "entries_runner", "entries_push", "entries_callback",
 		"entries_decided", "entries_undone", "entries_shelf", "entries_watched", "entries_ended", "entries_pin", "entries_session",
-		"requests", "streams", "in_flight", "background", "connections", "uacp_connections", "ainp_sockets",
+		"requests", "streams", "in_flight", "background", "connections", "uacp_connections", "ainp_sockets", "programs",
 	)
 	// Why requests are refused.
 	refused = setOf(
