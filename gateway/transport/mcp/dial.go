@@ -172,7 +172,7 @@ func (l *line) post(ctx context.Context, wire translators.Wire, s session) (*htt
 	request.Header.Set("Accept", "application/json, text/event-stream")
 	s.mark(request.Header)
 	transport.AddEvidence(request.Header, l.evidence)
-	return l.d.do(request, keyOf(l.ep, ""))
+	return l.do(request)
 }
 
 // ask sends a request and reads its reply, or what comes before it.

@@ -227,5 +227,5 @@ func (l *line) get(ctx context.Context, s session, last string) (*http.Response,
 	}
 	transport.AddEvidence(request.Header, l.evidence)
 	s.mark(request.Header)
-	return l.d.do(request, keyOf(l.ep, ""))
+	return l.do(request)
 }

@@ -373,6 +373,15 @@ var _ Programs = (*stdio.Host)(nil)
 // errNoPrograms: nothing here starts programs.
 var errNoPrograms = errors.New("mcp: programs are not run here")
 
+// do carries a request to the server of the endpoint. The key of a session costs more than
+// servers over HTTP need of it.
+func (l *line) do(request *http.Request) (*http.Response, error) {
+	if l.ep.Transport == "" && !stdio.IsProgram(l.ep.URL) {
+		return l.d.deps.Client.DoAs(request, l.ep.ID)
+	}
+	return l.d.do(request, keyOf(l.ep, ""))
+}
+
 // do carries a request to the server of a session: over HTTP, or on a channel to it.
 func (d *Dialer) do(request *http.Request, to sessionKey) (*http.Response, error) {
 	if !to.here() {
