@@ -139,7 +139,7 @@ func speakMCP(out *service, form translators.Translator) (protocol, error) {
 	}
 	door, err := tmcp.NewDoor(tmcp.DoorDeps{
 		Form: form, Version: version, Keeper: keeper{out.entries}, Ours: out.settings.ours,
-		Sessions: out.settings.config.Limits.Sessions, Streams: out.settings.config.Limits.MCPStreams(),
+		Sessions: out.settings.config.Limits.Sessions, Streams: out.settings.config.Limits.MCPStreams(), UnderWay: out.settings.config.Limits.OldSSE(),
 		Logger: out.logger, Base: out.settings.mcpPath,
 	})
 	if err != nil {

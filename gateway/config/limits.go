@@ -27,6 +27,7 @@ const (
 	defaultRequests       = 512
 	defaultStreams        = 512
 	defaultInFlightMiB    = 32
+	defaultOldSSEMiB      = 4
 	allMCPStreams         = 4096
 	defaultShare          = 4
 	defaultBodyWait       = 10 * time.Second
@@ -87,6 +88,9 @@ func (l Limits) Processes() stdio.Limits {
 	total := cmp.Or(l.Programs, stdio.DefaultTotal)
 	return stdio.Limits{Total: total, PerCaller: l.part(total), Idle: time.Duration(l.ProgramIdle)}
 }
+
+// OldSSE is how many bytes of requests over HTTP with SSE (MCP 2024-11-05) may be under way.
+func (l Limits) OldSSE() int64 { return int64(l.scaled(defaultOldSSEMiB)) << 20 }
 
 // MCPStreams is how many streams of MCP sessions one caller may have open.
 func (l Limits) MCPStreams() int { return l.part(min(allMCPStreams, l.streams())) }

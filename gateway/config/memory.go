@@ -99,7 +99,8 @@ type memoryPart struct {
 //   - state that is kept here and not in Redis: evidence, answers, records, uses of
 //     tokens, conversations; with state.path evidence lies on disk;
 //   - what is in flight: bodies that are being read and answers that are being written;
-//   - requests and streams under way, and tasks in the background;
+//   - requests and streams under way, those of MCP clients over HTTP with SSE besides, and
+//     tasks in the background;
 //   - connections: over HTTP and gRPC, and where they are served of µACP, and WebSockets
 //     of AINP.
 //
@@ -129,6 +130,7 @@ func (c Config) parts() []memoryPart {
 		memoryPart{"limits.in_flight_mib", copiesInFlight*flight.Bytes + copiesOfRefused*flight.Bytes/unidentifiedPart},
 		memoryPart{"limits.requests", int64(flight.Requests) * request},
 		memoryPart{"limits.streams", int64(flight.Streams) * request},
+		memoryPart{"limits.memory_mib", l.OldSSE()},
 		memoryPart{"limits.background", int64(background) * worker.BytesOfWork},
 		memoryPart{"limits.connections", int64(accept.Connections+2*max(1, accept.Connections/unidentifiedPart)) * BytesOfConnection},
 	)

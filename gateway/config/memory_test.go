@@ -72,9 +72,9 @@ func TestMemoryBound_IsTheMemoryThatIsGiven(t *testing.T) {
 func TestMemoryBound_IsRefusedAboveTheMemory(t *testing.T) {
 	t.Parallel()
 	for text, says := range map[string]string{
-		"limits: {in_flight_mib: 256}":                                 "limits.memory_mib: the bounds add up to 2007 MiB of memory, and it is 768: raise it to 2007, or lower limits.in_flight_mib (1440 MiB of the sum), ",
+		"limits: {in_flight_mib: 256}":                                 "limits.memory_mib: the bounds add up to 2012 MiB of memory, and it is 768: raise it to 2012, or lower limits.in_flight_mib (1440 MiB of the sum), ",
 		"state: {evidence_mib: 128}":                                   "or lower state.evidence_mib (320 MiB of the sum), limits.in_flight_mib (",
-		"limits: {memory_mib: 2007, in_flight_mib: 256}":               "it is 2007: raise it",
+		"limits: {memory_mib: 2012, in_flight_mib: 256}":               "it is 2012: raise it",
 		"limits: {in_flight_mib: 24}":                                  "",
 		"limits: {memory_mib: 4096, in_flight_mib: 256, streams: 256}": "",
 	} {

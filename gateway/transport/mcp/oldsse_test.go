@@ -111,8 +111,17 @@ type oldPlace struct {
 
 func newOldPlace(t *testing.T, r transport.Exchanger) *oldPlace {
 	t.Helper()
-	keeper := newKept(t, time.Now)
-	mcps, err := tmcp.NewDoor(tmcp.DoorDeps{Form: mcp.New(translators.Config{BodyLimit: 1 << 12}), Keeper: keeper})
+	return newBoundedPlace(t, r, 0)
+}
+
+// newBoundedPlace has room for so many bytes of requests under way; 0: the default.
+func newBoundedPlace(t *testing.T, r transport.Exchanger, underWay int64) *oldPlace {
+	t.Helper()
+	keeper, longest := newKept(t, time.Now), 1<<12
+	if underWay > 0 {
+		longest = int(underWay)
+	}
+	mcps, err := tmcp.NewDoor(tmcp.DoorDeps{Form: mcp.New(translators.Config{BodyLimit: longest}), Keeper: keeper, UnderWay: underWay})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -411,8 +420,8 @@ func TestAttack_RequestsOverSSEWithoutEnd(t *testing.T) {
 	one, two := h.open(t, "ada"), h.open(t, "ada")
 	one.begin()
 	two.begin()
-	for i := range 128 {
-		if c := []*oldClient{one, two}[i%2]; i < 127 {
+	for i := range 32 {
+		if c := []*oldClient{one, two}[i%2]; i < 31 {
 			c.send(oldCall("wait"))
 		} else if status, _ := c.as("ada", c.post, oldCall("wait")); status != http.StatusAccepted && status != http.StatusTooManyRequests {
 			t.Errorf("%d", status)
@@ -470,4 +479,16 @@ func TestOverSSE_EndOfTheStreamEndsItsRequests(t *testing.T) {
 		t.Error("the stream goes on")
 	}
 	h.open(t, "ada").begin()
+}
+
+// TestOverSSE_LargeRequest: what one caller may have under way bounds one request.
+func TestOverSSE_LargeRequest(t *testing.T) {
+	t.Parallel()
+	h := newBoundedPlace(t, &lane{ended: make(chan struct{}, 256)}, 256<<10)
+	c := h.open(t, "ada")
+	c.begin()
+	large := strings.Replace(oldCall("echo"), `"echo"`, `"echo","arguments":{"text":"`+strings.Repeat("x", 200<<10)+`"}`, 1)
+	if status, body := c.as("ada", c.post, large); status != http.StatusRequestEntityTooLarge || !strings.Contains(body, "at most 131072 bytes") {
+		t.Errorf("%d %s", status, body)
+	}
 }

@@ -33,6 +33,9 @@ type DoorDeps struct {
 
 	Sessions int // of one caller at one agent; when there are more, the one that was not used for longest ends; zero: DefaultSessions
 	Streams  int // standing streams of one caller; zero: a quarter of all
+	// UnderWay is how many bytes of requests over HTTP with SSE may be under way; zero:
+	// oldsse.DefaultUnderWay.
+	UnderWay int64
 
 	Logger *slog.Logger               // of what should not happen in sessions over HTTP with SSE; nil: it is not logged
 	Base   func(*http.Request) string // the path of the door as clients see it; nil: as their request has it
@@ -68,7 +71,7 @@ func NewDoor(deps DoorDeps) (*Door, error) {
 	if err != nil {
 		return nil, err
 	}
-	shares, err := oldsse.NewShares(deps.Sessions)
+	shares, err := oldsse.NewShares(deps.Sessions, deps.UnderWay)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -27,10 +28,9 @@ const (
 
 // Bounds of what clients may hold.
 const (
-	DefaultSessions = 64       // of one caller
-	maxSessions     = 1024     // in all
-	maxUnderWay     = 32 << 20 // bytes of requests whose replies are to come
-	callersShare    = maxUnderWay / 4
+	DefaultSessions = 64              // of one caller
+	maxSessions     = 1024            // in all
+	DefaultUnderWay = 4 << 20         // bytes of requests whose replies are to come; of one caller a half
 	leastRequest    = 64 << 10        // bytes that a request counts for
 	leavesWithin    = 2 * time.Second // that the end of a session takes
 )
@@ -63,17 +63,22 @@ type Pipeline interface {
 type Shares struct {
 	sessions *quota.Pool
 	bytes    *quota.Pool // of requests under way
+	largest  int64       // of one caller, and so of one request
 }
 
 // NewShares makes shares of which nothing is held. most is how many sessions one caller may
-// have; zero, or more than that: DefaultSessions.
-func NewShares(most int) (Shares, error) {
+// have; zero, or more than that: DefaultSessions. underWay is how many bytes of requests all
+// callers may have under way; zero: DefaultUnderWay.
+func NewShares(most int, underWay int64) (Shares, error) {
+	if underWay <= 0 {
+		underWay = DefaultUnderWay
+	}
 	if most <= 0 || most > DefaultSessions {
 		most = DefaultSessions
 	}
 	sessions, noSessions := quota.New(quota.Config{Resource: "sessions over HTTP with SSE", Total: maxSessions, PerHolder: int64(most)})
-	size, noBytes := quota.New(quota.Config{Resource: "bytes of requests over HTTP with SSE", Total: maxUnderWay, PerHolder: callersShare})
-	return Shares{sessions, size}, errors.Join(noSessions, noBytes)
+	size, noBytes := quota.New(quota.Config{Resource: "bytes of requests over HTTP with SSE", Total: underWay, PerHolder: max(1, underWay/2)})
+	return Shares{sessions, size, underWay / 2}, errors.Join(noSessions, noBytes)
 }
 
 // ServerDeps is what a Server is built from. All but Base are needed.
@@ -202,7 +207,11 @@ func (s *Server) Messages(w http.ResponseWriter, r *http.Request) {
 
 // take has a request answered on the stream.
 func (s *Server) take(w http.ResponseWriter, r *http.Request, one *session, message *Message) {
-	grant, err := s.deps.Shares.bytes.Take(one.holder, int64(min(max(message.Size, leastRequest), callersShare)))
+	if size := int64(message.Size); size > s.deps.Shares.largest {
+		refuse(w, http.StatusRequestEntityTooLarge, "a request over HTTP with SSE has at most "+strconv.FormatInt(s.deps.Shares.largest, 10)+" bytes: send it over Streamable HTTP")
+		return
+	}
+	grant, err := s.deps.Shares.bytes.Take(one.holder, max(int64(message.Size), leastRequest))
 	if err != nil {
 		s.deps.Pipeline.Admit(w, r, err)
 		return
