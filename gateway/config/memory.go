@@ -108,6 +108,8 @@ type memoryPart struct {
 // is alive; near the soft limit it collects earlier, and with a quarter to spare it need
 // not do so all the time.
 //
+// Programs of agents have memory of their own beside it, each its memory_mib.
+//
 // Agents and operators are not bounded by it: an agent's answer counts when it is being
 // written to its caller, and not while it is being read (each at most 16 MiB), and the
 // admin listener has the same limits once more. Nor are pages of the file of state.path,
