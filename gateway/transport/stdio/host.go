@@ -146,14 +146,23 @@ func (h *Host) Start(ctx context.Context, owner Owner, program Program, maxLine 
 	return p, nil
 }
 
-// begin starts the process and what looks after it.
+// begin starts the process and what looks after it. Files are read and looked for before the
+// lock is taken: they may be on a disk that does not answer.
 func (h *Host) begin(ctx context.Context, p *Process) error {
+	environment, err := p.environment()
+	if err != nil {
+		return err
+	}
+	command, err := p.program.command()
+	if err != nil {
+		return err
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
 		return ErrClosed
 	}
-	if err := p.start(h.deps.Supervisor, h.deps.Logger); err != nil { //nolint:contextcheck // a process outlives the request that started it
+	if err := p.start(h.deps.Supervisor, command, environment, h.deps.Logger); err != nil { //nolint:contextcheck // a process outlives the request that started it
 		return err
 	}
 	h.processes[p] = struct{}{}

@@ -138,21 +138,13 @@ func (p *Process) attrs() []slog.Attr {
 	}
 }
 
-// start runs the program.
-func (p *Process) start(supervisor []string, logger *slog.Logger) error {
-	environment, err := p.environment()
-	if err != nil {
-		return err
-	}
+// start runs the command, which is that of the program, in an environment.
+func (p *Process) start(supervisor, command, environment []string, logger *slog.Logger) error {
 	var pipes pipes
 	defer pipes.closeTheirs()
 	input, output, writings := pipes.make(), pipes.make(), pipes.make()
 	if pipes.err != nil {
 		return pipes.err
-	}
-	command, err := p.program.command()
-	if err != nil {
-		return err
 	}
 	var ended *os.File
 	p.cmd = &exec.Cmd{Env: environment, Dir: p.program.Dir, Stdin: input.r, Stdout: output.w, Stderr: writings.w}

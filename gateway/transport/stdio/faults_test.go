@@ -1,0 +1,63 @@
+package stdio_test
+
+import (
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/aepb/aepb-gateway/gateway/transport/stdio"
+)
+
+// TestHost_NoSuchProgramLeavesNoFile: not even until the garbage collector comes.
+func TestHost_NoSuchProgramLeavesNoFile(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	host, _ := newHost(t, stdio.Limits{})
+	before, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 20 {
+		name := "no-such-program-" + string(rune('a'+i)) // each fails for the first time
+		if _, err := host.Start(t.Context(), stdio.Owner{Agent: "files"}, stdio.Program{Command: []string{name}}, maxLine); err == nil {
+			t.Fatal("it was started")
+		}
+	}
+	after, _ := os.ReadDir("/proc/self/fd")
+	if len(after) > len(before)+3 {
+		t.Errorf("%d files are open, %d before", len(after), len(before))
+	}
+}
+
+// TestHost_SecretThatDoesNotCome: who waits for the file of one program keeps no other waiting.
+func TestHost_SecretThatDoesNotCome(t *testing.T) {
+	t.Parallel()
+	host, _ := newHost(t, stdio.Limits{})
+	file := filepath.Join(t.TempDir(), "secret")
+	if err := syscall.Mkfifo(file, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	slow := program()
+	slow.EnvFiles = map[string]string{"SECRET": file}
+	begun := make(chan *stdio.Process, 1)
+	var starting sync.WaitGroup
+	defer starting.Wait()
+	starting.Go(func() {
+		p, _ := host.Start(t.Context(), stdio.Owner{Agent: "slow"}, slow, maxLine)
+		begun <- p
+	})
+	p := start(t, host, "a", program())
+	if got := say(t, p, "say here"); got != "here" {
+		t.Errorf("got %q", got)
+	}
+	w, err := os.OpenFile(file, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = w.Close()
+	if p := <-begun; p == nil {
+		t.Error("it was not started")
+	}
+}
