@@ -4,6 +4,8 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -59,5 +61,23 @@ func TestHost_SecretThatDoesNotCome(t *testing.T) {
 	_ = w.Close()
 	if p := <-begun; p == nil {
 		t.Error("it was not started")
+	}
+}
+
+// TestSupervise_SignalsAreTheProgramsOwn: it can be asked to end, since it does not inherit
+// that its supervisor cannot.
+func TestSupervise_SignalsAreTheProgramsOwn(t *testing.T) {
+	t.Parallel()
+	host, _ := newHost(t, stdio.Limits{})
+	_, rest, _ := strings.Cut(say(t, start(t, host, "a", stdio.Program{Command: []string{"sh", "-c", "read x; tr '\\n' '|' < /proc/self/status; echo"}}), ""), "SigIgn:")
+	ignored, _, _ := strings.Cut(strings.TrimSpace(rest), "|")
+	mask, err := strconv.ParseUint(ignored, 16, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
+		if mask&(1<<(one-1)) != 0 {
+			t.Errorf("%v is ignored", one)
+		}
 	}
 }

@@ -61,7 +61,8 @@ func supervise(life *os.File, arguments []string) error {
 	if err != nil {
 		return fmt.Errorf("its memory: %w", err)
 	}
-	signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	// Not ignored, which the program would inherit, but taken and left unread.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	if _, _, failed := syscall.RawSyscall(syscall.SYS_PRCTL, setChildSubreaper, 1, 0); failed != 0 {
 		return fmt.Errorf("a subreaper is needed: %w", failed)
 	}
