@@ -1,6 +1,8 @@
 package stdio_test
 
 import (
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -9,6 +11,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/aepb/aepb-gateway/gateway/transport/stdio"
 )
@@ -80,4 +83,94 @@ func TestSupervise_SignalsAreTheProgramsOwn(t *testing.T) {
 			t.Errorf("%v is ignored", one)
 		}
 	}
+}
+
+// TestProcess_ClosesItsInput: what can be told nothing any more is ended, so that the next
+// one can be started.
+func TestProcess_ClosesItsInput(t *testing.T) {
+	t.Parallel()
+	host, _ := newHost(t, stdio.Limits{})
+	p := start(t, host, "a", program())
+	if got := say(t, p, "shut"); got != "shut" {
+		t.Fatalf("got %q", got)
+	}
+	err := p.Send(t.Context(), []byte("say anything"))
+	if err == nil || !strings.Contains(err.Error(), "closed its input") {
+		t.Errorf("got %v", err)
+	}
+	if p.Use() {
+		t.Error("it can be used")
+	}
+	if err := drain(t, p); !strings.Contains(err.Error(), "closed its input") {
+		t.Error(err)
+	}
+}
+
+// TestProcess_UsedAfterItsEnd: whoever finds one that ends is told so before anything is sent.
+func TestProcess_UsedAfterItsEnd(t *testing.T) {
+	t.Parallel()
+	host, _ := newHost(t, stdio.Limits{})
+	for name, end := range map[string]func(*stdio.Process){
+		"closed":  func(p *stdio.Process) { p.Close() },
+		"dropped": func(*stdio.Process) { host.Drop("files", "") },
+		"by itself": func(p *stdio.Process) {
+			_ = p.Send(t.Context(), []byte("exit 0"))
+			_ = drain(t, p)
+		},
+	} {
+		p := start(t, host, name, program())
+		end(p)
+		if p.Use() {
+			t.Errorf("%s: it can be used", name)
+		}
+		_ = drain(t, p)
+	}
+}
+
+// TestHost_WaitsAfterFaults: one that was ended for what it did has failed as well.
+func TestHost_WaitsAfterFaults(t *testing.T) {
+	t.Parallel()
+	host, _ := newHost(t, stdio.Limits{})
+	failing := program("long " + strconv.Itoa(maxLine+1))
+	for range 2 {
+		p := start(t, host, "a", failing)
+		_ = drain(t, p)
+		wait(t, "the failure", func() bool { return len(host.List()) == 0 })
+	}
+	var waits *stdio.WaitError
+	if p, err := host.Start(t.Context(), stdio.Owner{Agent: "files", Caller: "a"}, failing, maxLine); !errors.As(err, &waits) {
+		t.Errorf("got %v", err)
+		_ = drain(t, p)
+	}
+}
+
+// TestSend_CallerLeavesTheQueue: nobody waits longer than he wants for a program that reads
+// slowly.
+func TestSend_CallerLeavesTheQueue(t *testing.T) {
+	t.Parallel()
+	host, _ := newHost(t, stdio.Limits{})
+	p := start(t, host, "a", program("say on", "deaf"))
+	if _, err := p.Receive(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var sending sync.WaitGroup
+	defer sending.Wait()
+	sending.Go(func() { _ = p.Send(t.Context(), make([]byte, 1<<20)) })
+	left := make(chan error, 4)
+	for range 4 {
+		sending.Go(func() { left <- p.Send(ctx, make([]byte, 1<<20)) })
+	}
+	cancel()
+	begun := time.Now()
+	for range 3 { // one may be writing already
+		if err := <-left; !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v", err)
+		}
+	}
+	if passed := time.Since(begun); passed > 5*time.Second {
+		t.Errorf("they left after %v", passed)
+	}
+	p.Close()
+	_ = drain(t, p)
 }

@@ -130,7 +130,7 @@ func (h *Host) Start(ctx context.Context, owner Owner, program Program, maxLine 
 	if err := h.mayStart(key); err != nil {
 		return nil, err
 	}
-	p := &Process{host: h, owner: owner, program: program, maxLine: maxLine, started: h.deps.Now(), ending: make(chan struct{}), done: make(chan struct{})}
+	p := &Process{host: h, owner: owner, program: program, maxLine: maxLine, started: h.deps.Now(), sending: make(chan struct{}, 1), ending: make(chan struct{}), done: make(chan struct{})}
 	place, err := h.places.Take(string(owner.Caller), true, p.giveWay)
 	if err != nil {
 		return nil, err
@@ -180,11 +180,9 @@ func (h *Host) follow(p *Process) {
 		case <-p.done:
 			running = false
 		case <-timer.C:
-			if rest := p.idleFor(h.deps.Limits.Idle); rest > 0 {
-				timer.Reset(rest)
-				continue
+			if left := p.idle(h.deps.Limits.Idle, func() { p.ask(errIdle) }); left > 0 {
+				timer.Reset(left)
 			}
-			p.ask(errIdle)
 		case <-p.ending:
 			p.stop()
 		}
@@ -192,11 +190,10 @@ func (h *Host) follow(p *Process) {
 	wanted, err := p.end()
 	key := failureKey{p.owner, p.program.URL()}
 	switch {
-	case wanted:
-	case h.deps.Now().Sub(p.started) < failsWithin:
-		h.failed(key, err)
-	default:
+	case h.deps.Now().Sub(p.started) >= failsWithin:
 		h.recovered(key)
+	case !wanted:
+		h.failed(key, err)
 	}
 	h.mu.Lock()
 	delete(h.processes, p)

@@ -35,7 +35,11 @@ var (
 	errDeaf    = errors.New("it took no line for " + takesWithin.String())
 	errUnused  = errors.New("its session has ended")
 	errClosed  = errors.New("it closed its output")
+	errShut    = errors.New("it closed its input")
 )
+
+// faults are the reasons that are the program's own fault.
+var faults = []error{errLine, errDeaf, errClosed, errShut}
 
 // EndedError: the process has ended, or is being ended.
 type EndedError struct {
@@ -70,7 +74,7 @@ type Process struct {
 	ending   chan struct{} // closed when it is to be ended
 	done     chan struct{} // closed when it has ended
 
-	sending sync.Mutex // whoever writes a line
+	sending chan struct{} // the turn to write a line
 
 	mu     sync.Mutex
 	reason error // why we end it; nil: we do not
@@ -93,14 +97,21 @@ type uses struct {
 	count  int       // under way
 }
 
-// Use counts one more use, until Rest; false: the process has to end.
-func (u *uses) Use() bool {
-	u.add(1)
-	if u.place.Use() {
+// Use counts one more use, until Rest; false: the process has to end, or has ended.
+func (p *Process) Use() bool {
+	p.add(1)
+	if p.place.Use() && !p.over() {
 		return true
 	}
-	u.Rest()
+	p.Rest()
 	return false
+}
+
+// over reports whether the process has ended, or is being ended.
+func (p *Process) over() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.reason != nil || p.err != nil
 }
 
 // Rest ends one use.
@@ -116,13 +127,18 @@ func (u *uses) add(n int) {
 	u.latest = u.now()
 }
 
-// idleFor is how long the process can still rest before it has to end.
-func (u *uses) idleFor(most time.Duration) time.Duration {
-	count, latest := u.underWay()
-	if count > 0 {
+// idle ends what was not used for so long, else says how long that can last still. Nobody
+// begins to use it meanwhile.
+func (u *uses) idle(most time.Duration, end func()) (left time.Duration) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.count > 0 {
 		return most
 	}
-	return most - u.now().Sub(latest)
+	if left = most - u.now().Sub(u.latest); left <= 0 {
+		end()
+	}
+	return left
 }
 
 func (u *uses) underWay() (count int, latest time.Time) {
@@ -235,21 +251,32 @@ func (p *Process) Send(ctx context.Context, message []byte) error {
 		line = append(line, c)
 	}
 	line = append(line, '\n')
-	p.sending.Lock()
-	defer p.sending.Unlock()
+	err := p.write(ctx, line)
+	switch {
+	case err == nil, ctx.Err() != nil && errors.Is(err, ctx.Err()):
+		return err
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		p.ask(errDeaf) // half a line may be written: nothing more can be said
+		return &EndedError{Err: errDeaf, Last: p.writings.lines()}
+	case !p.over() && !p.endsWithin(leavesAfter): // else it says itself how it ended
+		p.ask(errShut)
+	}
+	return p.Err()
+}
+
+// write writes a line after those that others write; ctx bounds the wait for these.
+func (p *Process) write(ctx context.Context, line []byte) error {
+	select {
+	case p.sending <- struct{}{}:
+		defer func() { <-p.sending }()
+	case <-ctx.Done():
+	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	_ = p.ends.input.SetWriteDeadline(time.Now().Add(takesWithin))
 	_, err := p.ends.input.Write(line)
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		p.ask(errDeaf) // half a line may be written: nothing more can be said
-		return &EndedError{Err: errDeaf, Last: p.writings.lines()}
-	}
-	return p.Err()
+	return err
 }
 
 // Receive waits for the next line that is not blank. Its error is an *EndedError, and the last
@@ -294,12 +321,12 @@ func (p *Process) Err() error {
 	return &EndedError{Err: err, Last: p.writings.lines()}
 }
 
-// end says how it ended, and whether we wanted that.
+// end says how it ended, and whether we wanted that without a fault of its own.
 func (p *Process) end() (wanted bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.reason != nil {
-		return true, p.reason
+		return !slices.Contains(faults, p.reason), p.reason
 	}
 	if p.err != nil {
 		return false, p.err
