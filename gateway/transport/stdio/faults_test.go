@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/gateway/transport/stdio"
+	"github.com/aepb/aepb-gateway/policy/quota"
 )
 
 // TestHost_NoSuchProgramLeavesNoFile: not even until the garbage collector comes.
@@ -173,4 +174,76 @@ func TestSend_CallerLeavesTheQueue(t *testing.T) {
 	}
 	p.Close()
 	_ = drain(t, p)
+}
+
+// TestHost_ProcessesThatAreSlowToEnd: they count, although they have no place any more.
+func TestHost_ProcessesThatAreSlowToEnd(t *testing.T) {
+	t.Parallel()
+	host, _ := newHost(t, stdio.Limits{Total: 8, PerCaller: 2})
+	var reading sync.WaitGroup
+	defer reading.Wait()
+	owner := stdio.Owner{Agent: "files", Caller: "a"}
+	started, refused := 0, 0
+	for range 10 {
+		p, err := host.Start(t.Context(), owner, program("stubborn"), maxLine)
+		var exceeded *quota.ExceededError
+		if errors.As(err, &exceeded) && exceeded.Own {
+			refused++
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		started++
+		reading.Go(func() { _ = drain(t, p) })
+		p.Rest() // its place is the next one's
+	}
+	if started > 4 || refused == 0 {
+		t.Errorf("%d were started, %d refused", started, refused)
+	}
+	other := start(t, host, "b", program())
+	if got := say(t, other, "say here"); got != "here" {
+		t.Errorf("got %q", got)
+	}
+	host.Drop("files", "")
+	_ = drain(t, other)
+}
+
+// TestHost_SharedProgramsHaveTheirOwnShare: agents whose callers share a program do not take
+// the places of each other.
+func TestHost_SharedProgramsHaveTheirOwnShare(t *testing.T) {
+	t.Parallel()
+	host, _ := newHost(t, stdio.Limits{Total: 8, PerCaller: 1})
+	for _, agent := range []string{"one", "two", "three"} {
+		p, err := host.Start(t.Context(), stdio.Owner{Agent: agent}, program(), maxLine)
+		if err != nil {
+			t.Fatalf("%s: %v", agent, err)
+		}
+		defer func() { _ = drain(t, p) }()
+		defer p.Close()
+	}
+}
+
+// TestProcess_SupervisorHasTime: one that the machine lets wait still ends all that it has to.
+func TestProcess_SupervisorHasTime(t *testing.T) {
+	t.Parallel()
+	host, _ := newHost(t, stdio.Limits{})
+	p := start(t, host, "a", program())
+	daemon, err := strconv.Atoi(say(t, p, "fork"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	supervisor := host.List()[0].PID
+	if err := syscall.Kill(supervisor, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	p.Close()
+	until := time.Now().Add(5 * time.Second) // longer than a program has that nobody supervises
+	wait(t, "some time", func() bool { return time.Now().After(until) })
+	_ = syscall.Kill(supervisor, syscall.SIGCONT)
+	_ = drain(t, p)
+	if runs(daemon) {
+		_ = syscall.Kill(daemon, syscall.SIGKILL)
+		t.Error("what it started is still there")
+	}
 }

@@ -23,7 +23,9 @@ import (
 const (
 	takesWithin = 10 * time.Second // to take a line
 	leavesAfter = 2 * time.Second  // to end once its standard input has
-	killedAfter = 2 * time.Second  // to end once its supervisor was told
+	killedAfter = 2 * time.Second  // to end once it was told
+	// for its supervisor to end all that it started: killed before, it would leave some behind
+	supervisedFor = 15 * time.Second
 )
 
 // Why a process was ended.
@@ -62,6 +64,7 @@ func (e *EndedError) Unwrap() error { return e.Err }
 type Process struct {
 	host    *Host
 	owner   Owner
+	holder  string // in whose share it is
 	program Program
 	maxLine int
 	started time.Time
@@ -364,12 +367,14 @@ func (p *Process) stop() {
 	if p.endsWithin(leavesAfter) {
 		return
 	}
+	most := killedAfter
 	if p.ends.life != nil {
+		most = supervisedFor
 		_ = p.ends.life.Close()
 	} else {
 		terminateGroup(p.cmd)
 	}
-	if !p.endsWithin(killedAfter) {
+	if !p.endsWithin(most) {
 		killGroup(p.cmd)
 	}
 	<-p.done
