@@ -31,6 +31,8 @@ type server struct {
 	mu    sync.Mutex
 	uses  int
 	notes int
+
+	ending bool // it can be used no more
 }
 
 func newServer() *server {
@@ -66,6 +68,9 @@ func (s *server) Close() { s.once.Do(func() { close(s.over) }) }
 func (s *server) Use() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.ending {
+		return false
+	}
 	s.uses++
 	return true
 }
@@ -424,6 +429,9 @@ func TestServers_Shared(t *testing.T) {
 		t.Errorf("it was promised %s", begun)
 	}
 	one.out <- strings.Replace(welcome, `"h"`, strconv.Quote(request.ID), 1)
+	if got := <-one.in; !strings.Contains(got, "notifications/initialized") {
+		t.Errorf("after the answer it got %s", got)
+	}
 	a, b := <-first, <-second
 	if x, y := s.whole(a.response), s.whole(b.response); x != welcome || !strings.Contains(y, `"id":"h2","result":{"protocolVersion"`) {
 		t.Errorf("got %s and %s", x, y)

@@ -59,13 +59,12 @@ type conn struct {
 	id      string // of its session
 	channel Channel
 
-	mu          sync.Mutex
-	calls       map[string]*call // under way, by id
-	questions   map[string]*call // that the server asked and that have no answer, by id
-	listeners   []*call
-	err         error           // why nothing more comes
-	answer      json.RawMessage // of a shared channel: the result of initialize
-	initialized bool            // of a shared channel: the server knows that its client is
+	mu        sync.Mutex
+	calls     map[string]*call // under way, by id
+	questions map[string]*call // that the server asked and that have no answer, by id
+	listeners []*call
+	err       error           // why nothing more comes
+	answer    json.RawMessage // of a shared channel: the result of initialize; of whoever has the turn
 }
 
 // receive hands on what comes, until nothing more does.
@@ -305,8 +304,7 @@ func (c *conn) tell(ctx context.Context, env mcp.Envelope, body []byte) error {
 			one.canceled = true
 		}
 	case noticeInitialized:
-		drop = c.key.Shared && c.initialized
-		c.initialized = true
+		drop = c.key.Shared // it was told at once
 	}
 	c.mu.Unlock()
 	if drop {
