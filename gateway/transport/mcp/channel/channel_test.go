@@ -87,6 +87,8 @@ type stage struct {
 	servers channel.Servers
 	key     channel.Key
 
+	narrow bool // its servers take nothing that they do not read
+
 	mu     sync.Mutex
 	opened []*server
 }
@@ -102,6 +104,9 @@ func (s *stage) open(context.Context) (channel.Channel, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	one := newServer()
+	if s.narrow {
+		one.in = make(chan string)
+	}
 	s.opened = append(s.opened, one)
 	return one, nil
 }

@@ -187,14 +187,6 @@ func (s *Servers) initialize(ctx context.Context, key Key, env mcp.Envelope, bod
 		return nil, err
 	}
 	answer.Header.Set(headerSession, c.id)
-	if answer.ContentLength < 0 {
-		return answer, nil // a stream, which the server begins for nothing that it refuses
-	}
-	text, _ := io.ReadAll(answer.Body)
-	if reply, _ := mcp.Skim(text); reply.Result == nil {
-		c.channel.Close() // there is no session
-	}
-	answer.Body = newBytes(text)
 	return answer, nil
 }
 
@@ -256,7 +248,7 @@ func (c *conn) first(ctx context.Context, env mcp.Envelope) (refusal []byte, err
 
 // ask sends a request and waits for its reply alone.
 func (c *conn) ask(ctx context.Context, env mcp.Envelope, body []byte) (reply []byte, err error) {
-	one := newCall(c, string(env.ID), env.Method)
+	one := newCall(c, env.ID, env.Method)
 	if err := c.join(one); err != nil {
 		return nil, err
 	}
