@@ -133,7 +133,7 @@ func (h *Host) Start(ctx context.Context, owner Owner, program Program, maxLine 
 	if err := h.mayStart(key, holder); err != nil {
 		return nil, err
 	}
-	p := &Process{host: h, owner: owner, holder: holder, program: program, maxLine: maxLine, started: h.deps.Now(), sending: make(chan struct{}, 1), ending: make(chan struct{}), done: make(chan struct{})}
+	p := &Process{host: h, owner: owner, holder: holder, program: program, maxLine: maxLine, started: h.deps.Now(), ends: ends{turn: make(chan struct{}, 1)}, ending: make(chan struct{}), done: make(chan struct{})}
 	place, err := h.places.Take(holder, true, p.giveWay)
 	if err != nil {
 		return nil, err

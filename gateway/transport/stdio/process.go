@@ -77,8 +77,6 @@ type Process struct {
 	ending   chan struct{} // closed when it is to be ended
 	done     chan struct{} // closed when it has ended
 
-	sending chan struct{} // the turn to write a line
-
 	mu     sync.Mutex
 	reason error // why we end it; nil: we do not
 	err    error // how it ended
@@ -87,7 +85,8 @@ type Process struct {
 // ends are our ends of the pipes to a process.
 type ends struct {
 	input, output *os.File
-	life          *os.File // closed: the supervisor ends everything; nil: there is none
+	life          *os.File      // closed: the supervisor ends everything; nil: there is none
+	turn          chan struct{} // to write a line
 }
 
 // uses are what a process is used for.
@@ -270,8 +269,8 @@ func (p *Process) Send(ctx context.Context, message []byte) error {
 // write writes a line after those that others write; ctx bounds the wait for these.
 func (p *Process) write(ctx context.Context, line []byte) error {
 	select {
-	case p.sending <- struct{}{}:
-		defer func() { <-p.sending }()
+	case p.ends.turn <- struct{}{}:
+		defer func() { <-p.ends.turn }()
 	case <-ctx.Done():
 	}
 	if err := ctx.Err(); err != nil {

@@ -67,7 +67,7 @@ type conn struct {
 	questions map[string]*call // that the server asked and that have no answer, by id
 	listeners []*call
 	err       error           // why nothing more comes
-	lost      bool            // of a shared channel: a request was given up, and may have a reply without an id yet
+	abandoned bool            // of a shared channel: a request was given up, and may have a reply without an id yet
 	own       [][]byte        // what this package says of itself and did not send yet
 	ownSize   int             // of it, in bytes
 	sending   bool            // somebody sends it
@@ -117,7 +117,7 @@ func (c *conn) end(err error) {
 func (c *conn) replied(env mcp.Envelope, message []byte) {
 	c.mu.Lock()
 	one := c.calls[plain(env.ID)]
-	if one == nil && (len(env.ID) == 0 || string(env.ID) == "null") && len(c.calls) == 1 && !c.lost {
+	if one == nil && (len(env.ID) == 0 || string(env.ID) == "null") && len(c.calls) == 1 && !c.abandoned {
 		one = slices.Collect(maps.Values(c.calls))[0]
 	}
 	if one != nil && env.Result != nil {
@@ -332,7 +332,7 @@ func (c *conn) leave(one *call) {
 	}
 	maps.DeleteFunc(c.questions, func(_ string, other *call) bool { return other == one })
 	tell := one.id != "" && !replied && !one.canceled && c.err == nil && one.method != mcp.MethodInitialize
-	c.lost = c.lost || c.key.Shared && one.id != "" && !replied
+	c.abandoned = c.abandoned || c.key.Shared && one.id != "" && !replied
 	begun := one.method != mcp.MethodInitialize || one.granted || c.key.Shared
 	c.mu.Unlock()
 	one.fail(context.Canceled)
