@@ -11,6 +11,7 @@ import (
 	"strconv"
 
 	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/gateway/transport/mcp/channel"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/mcp"
@@ -137,5 +138,5 @@ func parse(body []byte) (envelope, error) {
 // error may come without one: a server that could not read the id has none.
 func (e envelope) answers(id json.RawMessage) bool {
 	unnamed := len(e.ID) == 0 || string(e.ID) == "null"
-	return e.Method == "" && (e.Result == nil) != (e.Error == nil) && (bytes.Equal(e.ID, id) || unnamed && e.Error != nil)
+	return e.Method == "" && (e.Result == nil) != (e.Error == nil) && (channel.SameID(e.ID, id) || unnamed && e.Error != nil)
 }

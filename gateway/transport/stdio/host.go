@@ -85,6 +85,8 @@ const (
 	maxFailures = 1024 // that are remembered
 )
 
+const resource = "processes"
+
 // WaitError: the program failed before, and is started again later.
 type WaitError struct {
 	After time.Duration
@@ -112,7 +114,7 @@ func NewHost(deps Deps) (*Host, error) {
 	deps.Limits.Total = cmp.Or(deps.Limits.Total, DefaultTotal)
 	deps.Limits.PerCaller = cmp.Or(deps.Limits.PerCaller, max(1, deps.Limits.Total/4))
 	deps.Limits.Idle = cmp.Or(deps.Limits.Idle, DefaultIdle)
-	places, err := quota.NewPlaces(quota.Config{Resource: "processes", Total: int64(deps.Limits.Total), PerHolder: int64(deps.Limits.PerCaller)})
+	places, err := quota.NewPlaces(quota.Config{Resource: resource, Total: int64(deps.Limits.Total), PerHolder: int64(deps.Limits.PerCaller)})
 	if err != nil {
 		return nil, err
 	}
@@ -127,11 +129,12 @@ func (h *Host) Usage() quota.Usage { return h.places.Usage() }
 // program cannot be started.
 func (h *Host) Start(ctx context.Context, owner Owner, program Program, maxLine int) (*Process, error) {
 	key := failureKey{owner, program.URL()}
-	if err := h.mayStart(key); err != nil {
+	holder := cmp.Or(string(owner.Caller), "\x00"+owner.Agent) // what callers share, each agent has for itself
+	if err := h.mayStart(key, holder); err != nil {
 		return nil, err
 	}
-	p := &Process{host: h, owner: owner, program: program, maxLine: maxLine, started: h.deps.Now(), ending: make(chan struct{}), done: make(chan struct{})}
-	place, err := h.places.Take(string(owner.Caller), true, p.giveWay)
+	p := &Process{host: h, owner: owner, holder: holder, program: program, maxLine: maxLine, started: h.deps.Now(), ends: ends{turn: make(chan struct{}, 1)}, ending: make(chan struct{}), done: make(chan struct{})}
+	place, err := h.places.Take(holder, true, p.giveWay)
 	if err != nil {
 		return nil, err
 	}
@@ -146,14 +149,23 @@ func (h *Host) Start(ctx context.Context, owner Owner, program Program, maxLine 
 	return p, nil
 }
 
-// begin starts the process and what looks after it.
+// begin starts the process and what looks after it. Files are read and looked for before the
+// lock is taken: they may be on a disk that does not answer.
 func (h *Host) begin(ctx context.Context, p *Process) error {
+	environment, err := p.environment()
+	if err != nil {
+		return err
+	}
+	command, err := p.program.command()
+	if err != nil {
+		return err
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
 		return ErrClosed
 	}
-	if err := p.start(h.deps.Supervisor, h.deps.Logger); err != nil { //nolint:contextcheck // a process outlives the request that started it
+	if err := p.start(h.deps.Supervisor, command, environment, h.deps.Logger); err != nil { //nolint:contextcheck // a process outlives the request that started it
 		return err
 	}
 	h.processes[p] = struct{}{}
@@ -171,11 +183,9 @@ func (h *Host) follow(p *Process) {
 		case <-p.done:
 			running = false
 		case <-timer.C:
-			if rest := p.idleFor(h.deps.Limits.Idle); rest > 0 {
-				timer.Reset(rest)
-				continue
+			if left := p.idle(h.deps.Limits.Idle, func() { p.ask(errIdle) }); left > 0 {
+				timer.Reset(left)
 			}
-			p.ask(errIdle)
 		case <-p.ending:
 			p.stop()
 		}
@@ -183,11 +193,10 @@ func (h *Host) follow(p *Process) {
 	wanted, err := p.end()
 	key := failureKey{p.owner, p.program.URL()}
 	switch {
-	case wanted:
-	case h.deps.Now().Sub(p.started) < failsWithin:
-		h.failed(key, err)
-	default:
+	case h.deps.Now().Sub(p.started) >= failsWithin:
 		h.recovered(key)
+	case !wanted:
+		h.failed(key, err)
 	}
 	h.mu.Lock()
 	delete(h.processes, p)
@@ -200,8 +209,9 @@ func (h *Host) follow(p *Process) {
 	h.deps.Logger.LogAttrs(context.Background(), level, "program ended", append(p.attrs(), slog.Any("error", err))...)
 }
 
-// mayStart refuses a program that failed a short while ago.
-func (h *Host) mayStart(key failureKey) error {
+// mayStart refuses a program that failed a short while ago, and one more where as many as
+// there may be are still on their way to their end: these have no place any more, but run.
+func (h *Host) mayStart(key failureKey, holder string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
@@ -209,6 +219,15 @@ func (h *Host) mayStart(key failureKey) error {
 	}
 	if f, ok := h.failures[key]; ok && h.deps.Now().Before(f.until) {
 		return &WaitError{After: f.until.Sub(h.deps.Now()), Err: f.err}
+	}
+	own := 0
+	for p := range h.processes {
+		if p.holder == holder {
+			own++
+		}
+	}
+	if most := h.deps.Limits; own >= 2*most.PerCaller || len(h.processes) >= 2*most.Total {
+		return &quota.ExceededError{Resource: resource, Own: own >= 2*most.PerCaller}
 	}
 	return nil
 }

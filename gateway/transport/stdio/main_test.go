@@ -105,6 +105,10 @@ func obey(line string) {
 			_ = cmd.Start()
 		}
 		select {}
+	case "shut":
+		_ = os.Stdin.Close()
+		fmt.Fprintln(os.Stdout, "shut")
+		select {}
 	case "deaf":
 		select {}
 	}

@@ -23,7 +23,9 @@ import (
 const (
 	takesWithin = 10 * time.Second // to take a line
 	leavesAfter = 2 * time.Second  // to end once its standard input has
-	killedAfter = 2 * time.Second  // to end once its supervisor was told
+	killedAfter = 2 * time.Second  // to end once it was told
+	// for its supervisor to end all that it started: killed before, it would leave some behind
+	supervisedFor = 15 * time.Second
 )
 
 // Why a process was ended.
@@ -35,7 +37,11 @@ var (
 	errDeaf    = errors.New("it took no line for " + takesWithin.String())
 	errUnused  = errors.New("its session has ended")
 	errClosed  = errors.New("it closed its output")
+	errShut    = errors.New("it closed its input")
 )
+
+// faults are the reasons that are the program's own fault.
+var faults = []error{errLine, errDeaf, errClosed, errShut}
 
 // EndedError: the process has ended, or is being ended.
 type EndedError struct {
@@ -58,6 +64,7 @@ func (e *EndedError) Unwrap() error { return e.Err }
 type Process struct {
 	host    *Host
 	owner   Owner
+	holder  string // in whose share it is
 	program Program
 	maxLine int
 	started time.Time
@@ -70,8 +77,6 @@ type Process struct {
 	ending   chan struct{} // closed when it is to be ended
 	done     chan struct{} // closed when it has ended
 
-	sending sync.Mutex // whoever writes a line
-
 	mu     sync.Mutex
 	reason error // why we end it; nil: we do not
 	err    error // how it ended
@@ -80,7 +85,8 @@ type Process struct {
 // ends are our ends of the pipes to a process.
 type ends struct {
 	input, output *os.File
-	life          *os.File // closed: the supervisor ends everything; nil: there is none
+	life          *os.File      // closed: the supervisor ends everything; nil: there is none
+	turn          chan struct{} // to write a line
 }
 
 // uses are what a process is used for.
@@ -93,14 +99,21 @@ type uses struct {
 	count  int       // under way
 }
 
-// Use counts one more use, until Rest; false: the process has to end.
-func (u *uses) Use() bool {
-	u.add(1)
-	if u.place.Use() {
+// Use counts one more use, until Rest; false: the process has to end, or has ended.
+func (p *Process) Use() bool {
+	p.add(1)
+	if p.place.Use() && !p.over() {
 		return true
 	}
-	u.Rest()
+	p.Rest()
 	return false
+}
+
+// over reports whether the process has ended, or is being ended.
+func (p *Process) over() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.reason != nil || p.err != nil
 }
 
 // Rest ends one use.
@@ -116,13 +129,18 @@ func (u *uses) add(n int) {
 	u.latest = u.now()
 }
 
-// idleFor is how long the process can still rest before it has to end.
-func (u *uses) idleFor(most time.Duration) time.Duration {
-	count, latest := u.underWay()
-	if count > 0 {
+// idle ends what was not used for so long, else says how long that can last still. Nobody
+// begins to use it meanwhile.
+func (u *uses) idle(most time.Duration, end func()) (left time.Duration) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.count > 0 {
 		return most
 	}
-	return most - u.now().Sub(latest)
+	if left = most - u.now().Sub(u.latest); left <= 0 {
+		end()
+	}
+	return left
 }
 
 func (u *uses) underWay() (count int, latest time.Time) {
@@ -138,21 +156,13 @@ func (p *Process) attrs() []slog.Attr {
 	}
 }
 
-// start runs the program.
-func (p *Process) start(supervisor []string, logger *slog.Logger) error {
-	environment, err := p.environment()
-	if err != nil {
-		return err
-	}
+// start runs the command, which is that of the program, in an environment.
+func (p *Process) start(supervisor, command, environment []string, logger *slog.Logger) error {
 	var pipes pipes
 	defer pipes.closeTheirs()
 	input, output, writings := pipes.make(), pipes.make(), pipes.make()
 	if pipes.err != nil {
 		return pipes.err
-	}
-	command, err := p.program.command()
-	if err != nil {
-		return err
 	}
 	var ended *os.File
 	p.cmd = &exec.Cmd{Env: environment, Dir: p.program.Dir, Stdin: input.r, Stdout: output.w, Stderr: writings.w}
@@ -243,21 +253,32 @@ func (p *Process) Send(ctx context.Context, message []byte) error {
 		line = append(line, c)
 	}
 	line = append(line, '\n')
-	p.sending.Lock()
-	defer p.sending.Unlock()
+	err := p.write(ctx, line)
+	switch {
+	case err == nil, ctx.Err() != nil && errors.Is(err, ctx.Err()):
+		return err
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		p.ask(errDeaf) // half a line may be written: nothing more can be said
+		return &EndedError{Err: errDeaf, Last: p.writings.lines()}
+	case !p.over() && !p.endsWithin(leavesAfter): // else it says itself how it ended
+		p.ask(errShut)
+	}
+	return p.Err()
+}
+
+// write writes a line after those that others write; ctx bounds the wait for these.
+func (p *Process) write(ctx context.Context, line []byte) error {
+	select {
+	case p.ends.turn <- struct{}{}:
+		defer func() { <-p.ends.turn }()
+	case <-ctx.Done():
+	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	_ = p.ends.input.SetWriteDeadline(time.Now().Add(takesWithin))
 	_, err := p.ends.input.Write(line)
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		p.ask(errDeaf) // half a line may be written: nothing more can be said
-		return &EndedError{Err: errDeaf, Last: p.writings.lines()}
-	}
-	return p.Err()
+	return err
 }
 
 // Receive waits for the next line that is not blank. Its error is an *EndedError, and the last
@@ -302,12 +323,12 @@ func (p *Process) Err() error {
 	return &EndedError{Err: err, Last: p.writings.lines()}
 }
 
-// end says how it ended, and whether we wanted that.
+// end says how it ended, and whether we wanted that without a fault of its own.
 func (p *Process) end() (wanted bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.reason != nil {
-		return true, p.reason
+		return !slices.Contains(faults, p.reason), p.reason
 	}
 	if p.err != nil {
 		return false, p.err
@@ -345,12 +366,14 @@ func (p *Process) stop() {
 	if p.endsWithin(leavesAfter) {
 		return
 	}
+	most := killedAfter
 	if p.ends.life != nil {
+		most = supervisedFor
 		_ = p.ends.life.Close()
 	} else {
 		terminateGroup(p.cmd)
 	}
-	if !p.endsWithin(killedAfter) {
+	if !p.endsWithin(most) {
 		killGroup(p.cmd)
 	}
 	<-p.done

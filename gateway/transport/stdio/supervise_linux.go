@@ -61,7 +61,8 @@ func supervise(life *os.File, arguments []string) error {
 	if err != nil {
 		return fmt.Errorf("its memory: %w", err)
 	}
-	signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	// Not ignored, which the program would inherit, but taken and left unread.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	if _, _, failed := syscall.RawSyscall(syscall.SYS_PRCTL, setChildSubreaper, 1, 0); failed != 0 {
 		return fmt.Errorf("a subreaper is needed: %w", failed)
 	}
@@ -83,16 +84,16 @@ func supervise(life *os.File, arguments []string) error {
 		_, _ = io.Copy(io.Discard, life)
 		close(gone)
 	})
-	why := attend(child.Pid, memory, gone)
-	endAll()
+	tooMuch, why := attend(child.Pid, memory, gone)
+	endAll(tooMuch)
 	_ = life.Close()
 	waiting.Wait()
 	return why
 }
 
 // attend waits for the end of the program, for a reason to end it, or for the end of the
-// gateway.
-func attend(pid int, memory int64, gone <-chan struct{}) error {
+// gateway. tooMuch: it took more than it may, and would take more yet.
+func attend(pid int, memory int64, gone <-chan struct{}) (tooMuch bool, why error) {
 	ended := make(chan os.Signal, 1)
 	signal.Notify(ended, syscall.SIGCHLD)
 	defer signal.Stop(ended)
@@ -100,19 +101,19 @@ func attend(pid int, memory int64, gone <-chan struct{}) error {
 	defer look.Stop()
 	for {
 		if status, ok := reap(pid); ok {
-			return errors.New(status)
+			return false, errors.New(status)
 		}
 		select {
 		case <-ended:
 		case <-gone:
-			return errors.New("it was told to end")
+			return false, errors.New("it was told to end")
 		case <-look.C:
 			all := descendants(os.Getpid())
 			if used := residentOf(all); used > memory {
-				return fmt.Errorf("it took %d MiB of memory, and may take %d", used>>20, memory>>20)
+				return true, fmt.Errorf("it took %d MiB of memory, and may take %d", used>>20, memory>>20)
 			}
 			if len(all) > maxProcesses {
-				return fmt.Errorf("it started more than %d processes", maxProcesses)
+				return true, fmt.Errorf("it started more than %d processes", maxProcesses)
 			}
 		}
 	}
@@ -136,8 +137,9 @@ func reap(pid int) (text string, ok bool) {
 	}
 }
 
-// endAll ends all that the program left, first with a word, then by force.
-func endAll() {
+// endAll ends all that the program left, first with a word, if there is time for that, then
+// by force.
+func endAll(atOnce bool) {
 	tell := syscall.SIGTERM
 	begun := time.Now()
 	pause := time.NewTicker(5 * time.Millisecond)
@@ -149,7 +151,7 @@ func endAll() {
 		if len(all) == 0 || passed > killsWithin {
 			return
 		}
-		if passed > leavesWithin {
+		if atOnce || passed > leavesWithin {
 			tell = syscall.SIGKILL
 		}
 		for _, pid := range all {

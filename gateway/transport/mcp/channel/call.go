@@ -21,11 +21,13 @@ var errSlow = errors.New("what it said and was not read is too much")
 // call is a request, or a stream that listens, and the response to it.
 type call struct {
 	conn     *conn
-	id       string // as it is written in JSON; empty: it listens
+	id       string          // in its plain form; empty: it listens
+	written  json.RawMessage // the id, as the server was told it
 	method   string
 	token    string // for progress; empty: it wants none
 	task     string // that it asks about; empty: none
 	canceled bool   // the server was told that the request is canceled; of conn.mu
+	granted  bool   // the reply is a result; of conn.mu
 	mayAsk   bool   // it can be asked in the middle
 	wake     chan struct{}
 	released sync.Once
@@ -37,8 +39,8 @@ type call struct {
 	err     error    // why nothing more comes; nil: more comes
 }
 
-func newCall(c *conn, id, method string) *call {
-	return &call{conn: c, id: id, method: method, wake: make(chan struct{}, 1)}
+func newCall(c *conn, id json.RawMessage, method string) *call {
+	return &call{conn: c, id: plain(id), written: id, method: method, wake: make(chan struct{}, 1)}
 }
 
 // put adds a message; last says that it is the reply. A message beyond the bounds ends the

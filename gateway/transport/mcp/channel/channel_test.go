@@ -31,6 +31,8 @@ type server struct {
 	mu    sync.Mutex
 	uses  int
 	notes int
+
+	ending bool // it can be used no more
 }
 
 func newServer() *server {
@@ -66,6 +68,9 @@ func (s *server) Close() { s.once.Do(func() { close(s.over) }) }
 func (s *server) Use() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.ending {
+		return false
+	}
 	s.uses++
 	return true
 }
@@ -82,6 +87,8 @@ type stage struct {
 	servers channel.Servers
 	key     channel.Key
 
+	narrow bool // its servers take nothing that they do not read
+
 	mu     sync.Mutex
 	opened []*server
 }
@@ -97,6 +104,9 @@ func (s *stage) open(context.Context) (channel.Channel, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	one := newServer()
+	if s.narrow {
+		one.in = make(chan string)
+	}
 	s.opened = append(s.opened, one)
 	return one, nil
 }
@@ -424,6 +434,9 @@ func TestServers_Shared(t *testing.T) {
 		t.Errorf("it was promised %s", begun)
 	}
 	one.out <- strings.Replace(welcome, `"h"`, strconv.Quote(request.ID), 1)
+	if got := <-one.in; !strings.Contains(got, "notifications/initialized") {
+		t.Errorf("after the answer it got %s", got)
+	}
 	a, b := <-first, <-second
 	if x, y := s.whole(a.response), s.whole(b.response); x != welcome || !strings.Contains(y, `"id":"h2","result":{"protocolVersion"`) {
 		t.Errorf("got %s and %s", x, y)

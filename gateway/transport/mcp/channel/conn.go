@@ -26,6 +26,9 @@ const (
 	codeMethodNotFound = "-32601"
 )
 
+// maxID bounds the id of what a server asks, which is remembered until it has its answer.
+const maxID = 1 << 10
+
 // asking are the requests in the middle of which a server asks something.
 var asking = []string{mcp.MethodCall, methodTaskResult, "prompts/get", "resources/read"}
 
@@ -59,13 +62,16 @@ type conn struct {
 	id      string // of its session
 	channel Channel
 
-	mu          sync.Mutex
-	calls       map[string]*call // under way, by id
-	questions   map[string]*call // that the server asked and that have no answer, by id
-	listeners   []*call
-	err         error           // why nothing more comes
-	answer      json.RawMessage // of a shared channel: the result of initialize
-	initialized bool            // of a shared channel: the server knows that its client is
+	mu        sync.Mutex
+	calls     map[string]*call // under way, by id
+	questions map[string]*call // that the server asked and that have no answer, by id
+	listeners []*call
+	err       error           // why nothing more comes
+	abandoned bool            // of a shared channel: a request was given up, and may have a reply without an id yet
+	own       [][]byte        // what this package says of itself and did not send yet
+	ownSize   int             // of it, in bytes
+	sending   bool            // somebody sends it
+	answer    json.RawMessage // of a shared channel: the result of initialize; of whoever has the turn
 }
 
 // receive hands on what comes, until nothing more does.
@@ -82,6 +88,8 @@ func (c *conn) receive() {
 			c.channel.Note(message)
 		case env.Method == "":
 			c.replied(env, message)
+		case len(env.ID) > maxID:
+			c.channel.Note(message)
 		case len(env.ID) > 0:
 			c.asks(env, message)
 		default:
@@ -104,12 +112,16 @@ func (c *conn) end(err error) {
 	c.mu.Unlock()
 }
 
-// replied gives a reply to its request. One without an id is for the only one, if it is.
+// replied gives a reply to its request. One without an id is for the only one, if it is, and
+// if there was no other of another caller.
 func (c *conn) replied(env mcp.Envelope, message []byte) {
 	c.mu.Lock()
-	one := c.calls[string(env.ID)]
-	if one == nil && (len(env.ID) == 0 || string(env.ID) == "null") && len(c.calls) == 1 {
+	one := c.calls[plain(env.ID)]
+	if one == nil && (len(env.ID) == 0 || string(env.ID) == "null") && len(c.calls) == 1 && !c.abandoned {
 		one = slices.Collect(maps.Values(c.calls))[0]
+	}
+	if one != nil && env.Result != nil {
+		one.granted = true
 	}
 	c.mu.Unlock()
 	if one != nil {
@@ -119,9 +131,8 @@ func (c *conn) replied(env mcp.Envelope, message []byte) {
 
 // asks hands on what the server asks, or refuses it.
 func (c *conn) asks(env mcp.Envelope, message []byte) {
-	ctx := context.Background()
 	if env.Method == mcp.MethodPing {
-		_ = c.channel.Send(ctx, []byte(`{"jsonrpc":"2.0","id":`+string(env.ID)+`,"result":{}}`))
+		c.say([]byte(`{"jsonrpc":"2.0","id":` + string(env.ID) + `,"result":{}}`))
 		return
 	}
 	c.mu.Lock()
@@ -134,15 +145,51 @@ func (c *conn) asks(env mcp.Envelope, message []byte) {
 			to = c.listeners[0]
 		}
 		if to != nil {
-			c.questions[string(env.ID)] = to
+			c.questions[plain(env.ID)] = to
 		}
 	}
 	c.mu.Unlock()
 	if to == nil {
-		_ = c.channel.Send(ctx, failure(env.ID, codeInternal, "nobody can be asked: no request, or more than one, is under way, or all callers share this server"))
+		c.say(failure(env.ID, codeInternal, "nobody can be asked: no request, or more than one, is under way, or all callers share this server"))
 		return
 	}
 	to.put(message, false)
+}
+
+// say sends what nobody waits for, in a goroutine of its own: whoever receives must go on,
+// since a server may read nothing before what it writes is read. A server that takes too
+// little of it loses its channel.
+func (c *conn) say(message []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.err != nil:
+		return
+	case len(c.own) >= maxWaitingCount || c.ownSize+len(message) > maxWaiting:
+		c.channel.Close()
+		return
+	}
+	c.own, c.ownSize = append(c.own, message), c.ownSize+len(message)
+	if !c.sending {
+		c.sending = true
+		c.servers.work.Go(c.sendOwn)
+	}
+}
+
+// sendOwn sends what say left, until there is no more of it.
+func (c *conn) sendOwn() {
+	for {
+		c.mu.Lock()
+		if len(c.own) == 0 || c.err != nil {
+			c.own, c.ownSize, c.sending = nil, 0, false
+			c.mu.Unlock()
+			return
+		}
+		message := c.own[0]
+		c.own, c.ownSize = c.own[1:], c.ownSize-len(message)
+		c.mu.Unlock()
+		_ = c.channel.Send(context.Background(), message) // if it fails, whoever receives hears of it
+	}
 }
 
 // only is the one request in the middle of which the server asks, or whose log it writes:
@@ -185,14 +232,14 @@ func (c *conn) notifies(env mcp.Envelope, message []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if id := about.Meta.Subscription; len(id) > 0 {
-		if one := c.calls[string(id)]; one != nil {
+		if one := c.calls[plain(id)]; one != nil {
 			one.put(message, false)
 		}
 		return
 	}
 	switch env.Method {
 	case noticeProgress:
-		if one := c.watches(string(about.ProgressToken)); one != nil {
+		if one := c.watches(plain(about.ProgressToken)); one != nil {
 			one.put(message, false)
 		}
 		return
@@ -238,8 +285,8 @@ func (c *conn) request(ctx context.Context, env mcp.Envelope, body []byte) (*htt
 		return response(http.StatusOK, http.Header{"Content-Type": {"application/json"}}, newBytes(body), len(body)), nil
 	}
 	about := subjectOf(env.Params)
-	one := newCall(c, string(env.ID), env.Method)
-	one.token, one.task, one.mayAsk = string(about.Meta.ProgressToken), about.TaskID, slices.Contains(asking, env.Method)
+	one := newCall(c, env.ID, env.Method)
+	one.token, one.task, one.mayAsk = plain(about.Meta.ProgressToken), about.TaskID, slices.Contains(asking, env.Method)
 	if err := c.join(one); err != nil {
 		return nil, err
 	}
@@ -275,7 +322,7 @@ func (c *conn) join(one *call) error {
 // leave ends a call. What has no reply yet is canceled, unless the server was told so.
 func (c *conn) leave(one *call) {
 	one.mu.Lock()
-	replied := one.err != nil
+	replied := one.reply
 	one.mu.Unlock()
 	c.mu.Lock()
 	if one.id == "" {
@@ -285,10 +332,15 @@ func (c *conn) leave(one *call) {
 	}
 	maps.DeleteFunc(c.questions, func(_ string, other *call) bool { return other == one })
 	tell := one.id != "" && !replied && !one.canceled && c.err == nil && one.method != mcp.MethodInitialize
+	c.abandoned = c.abandoned || c.key.Shared && one.id != "" && !replied
+	begun := one.method != mcp.MethodInitialize || one.granted || c.key.Shared
 	c.mu.Unlock()
 	one.fail(context.Canceled)
 	if tell {
-		_ = c.channel.Send(context.Background(), []byte(`{"jsonrpc":"2.0","method":"`+noticeCancelled+`","params":{"requestId":`+one.id+`}}`))
+		_ = c.channel.Send(context.Background(), []byte(`{"jsonrpc":"2.0","method":"`+noticeCancelled+`","params":{"requestId":`+string(one.written)+`}}`))
+	}
+	if !begun {
+		c.channel.Close() // nobody knows a session there
 	}
 	c.channel.Rest()
 }
@@ -299,14 +351,13 @@ func (c *conn) tell(ctx context.Context, env mcp.Envelope, body []byte) error {
 	drop := false
 	switch env.Method {
 	case "":
-		delete(c.questions, string(env.ID))
+		delete(c.questions, plain(env.ID))
 	case noticeCancelled:
-		if one := c.calls[string(subjectOf(env.Params).RequestID)]; one != nil {
+		if one := c.calls[plain(subjectOf(env.Params).RequestID)]; one != nil {
 			one.canceled = true
 		}
 	case noticeInitialized:
-		drop = c.key.Shared && c.initialized
-		c.initialized = true
+		drop = c.key.Shared // it was told at once
 	}
 	c.mu.Unlock()
 	if drop {
@@ -326,7 +377,7 @@ func (c *conn) listen(ctx context.Context) (*http.Response, error) {
 	if taken {
 		return response(http.StatusConflict, http.Header{}, http.NoBody, 0), nil
 	}
-	one := newCall(c, "", "")
+	one := newCall(c, nil, "")
 	if err := c.join(one); err != nil {
 		return gone(), nil //nolint:nilerr // as what comes after it
 	}

@@ -187,29 +187,29 @@ func (s *Servers) initialize(ctx context.Context, key Key, env mcp.Envelope, bod
 		return nil, err
 	}
 	answer.Header.Set(headerSession, c.id)
-	if answer.ContentLength < 0 {
-		return answer, nil // a stream, which the server begins for nothing that it refuses
-	}
-	text, _ := io.ReadAll(answer.Body)
-	if reply, _ := mcp.Skim(text); reply.Result == nil {
-		c.channel.Close() // there is no session
-	}
-	answer.Body = newBytes(text)
 	return answer, nil
 }
 
 // share begins a session on the channel that callers share. The first one begins it in
-// truth; the others get the same answer.
+// truth; the others get the same answer. If that fails, a channel which others may use
+// already, in a revision without sessions, stays open.
 func (s *Servers) share(ctx context.Context, key Key, env mcp.Envelope, open Open) (*http.Response, error) {
-	c, done, err := s.at(ctx, key, open)
+	c, fresh, done, err := s.at(ctx, key, open)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
+	defer c.channel.Rest()
 	if c.answer == nil {
-		if c.answer, err = c.first(ctx, env); err != nil {
+		refusal, err := c.first(ctx, env)
+		if err != nil && fresh {
 			c.channel.Close()
+		}
+		if err != nil {
 			return nil, err
+		}
+		if refusal != nil {
+			return response(http.StatusOK, http.Header{"Content-Type": {"application/json"}}, newBytes(refusal), len(refusal)), nil
 		}
 	}
 	again := bytes.Join([][]byte{[]byte(`{"jsonrpc":"2.0","id":`), env.ID, []byte(`,"result":`), c.answer, []byte(`}`)}, nil)
@@ -217,9 +217,10 @@ func (s *Servers) share(ctx context.Context, key Key, env mcp.Envelope, open Ope
 	return response(http.StatusOK, header, newBytes(again), len(again)), nil
 }
 
-// first sends the initialize of a shared channel, whose client can be asked nothing, and
-// gives its result.
-func (c *conn) first(ctx context.Context, env mcp.Envelope) (json.RawMessage, error) {
+// first sends the initialize of a shared channel, whose client can be asked nothing, and the
+// end of that handshake: who comes next must not speak before it. It sets answer, or gives
+// the reply of a server that refuses.
+func (c *conn) first(ctx context.Context, env mcp.Envelope) (refusal []byte, err error) {
 	params := map[string]json.RawMessage{}
 	if err := exact.Unmarshal(env.Params, &params); err != nil {
 		return nil, err
@@ -230,44 +231,54 @@ func (c *conn) first(ctx context.Context, env mcp.Envelope) (json.RawMessage, er
 		return nil, err
 	}
 	body := bytes.Join([][]byte{[]byte(`{"jsonrpc":"2.0","id":`), env.ID, []byte(`,"method":"` + mcp.MethodInitialize + `","params":`), written, []byte(`}`)}, nil)
-	one := newCall(c, string(env.ID), env.Method)
+	message, err := c.ask(ctx, env, body)
+	if err != nil {
+		return nil, err
+	}
+	reply, _ := mcp.Skim(message)
+	if reply.Result == nil {
+		return message, nil
+	}
+	if err := c.channel.Send(context.WithoutCancel(ctx), []byte(`{"jsonrpc":"2.0","method":"`+noticeInitialized+`"}`)); err != nil {
+		return nil, err
+	}
+	c.answer = bytes.Clone(reply.Result)
+	return nil, nil
+}
+
+// ask sends a request and waits for its reply alone.
+func (c *conn) ask(ctx context.Context, env mcp.Envelope, body []byte) (reply []byte, err error) {
+	one := newCall(c, env.ID, env.Method)
 	if err := c.join(one); err != nil {
 		return nil, err
 	}
-	defer one.release() //nolint:contextcheck // the same
+	defer one.release() //nolint:contextcheck // what ends is told apart from who asked
 	if err := c.channel.Send(ctx, body); err != nil {
 		return nil, err
 	}
 	for {
 		message, last, err := one.next(ctx)
-		if err != nil {
-			return nil, err
+		if err != nil || last {
+			return message, err
 		}
-		if !last {
-			continue
-		}
-		answer, _ := mcp.Skim(message)
-		if answer.Result == nil {
-			return nil, errors.New("it refused to begin a session")
-		}
-		return bytes.Clone(answer.Result), nil
 	}
 }
 
 // sessionless sends a message of a revision without sessions, on the one channel that a
 // caller has for that, or that all share.
 func (s *Servers) sessionless(ctx context.Context, key Key, env mcp.Envelope, body []byte, open Open) (*http.Response, error) {
-	c, done, err := s.at(ctx, key, open)
+	c, _, done, err := s.at(ctx, key, open)
 	if err != nil {
 		return nil, err
 	}
 	done()
+	defer c.channel.Rest()
 	return c.do(ctx, env, body)
 }
 
-// at is the channel that a key finds, opened if there is none; done gives the turn back,
-// and the use of a channel that was opened.
-func (s *Servers) at(ctx context.Context, key Key, open Open) (c *conn, done func(), err error) {
+// at is the channel that a key finds, in use, opened if there is none that can be used; done
+// gives the turn back, without which nobody else finds it. fresh: it was opened.
+func (s *Servers) at(ctx context.Context, key Key, open Open) (c *conn, fresh bool, done func(), err error) {
 	s.mu.Lock()
 	if s.places == nil {
 		s.places = map[Key]*place{}
@@ -290,26 +301,26 @@ func (s *Servers) at(ctx context.Context, key Key, open Open) (c *conn, done fun
 	case at.turn <- struct{}{}:
 	case <-ctx.Done():
 		leave()
-		return nil, nil, ctx.Err()
+		return nil, false, nil, ctx.Err()
 	}
 	done = func() { <-at.turn; leave() }
 	s.mu.Lock()
 	c = at.conn
 	s.mu.Unlock()
-	if c != nil {
-		return c, done, nil
+	if c != nil && c.channel.Use() {
+		return c, false, done, nil
 	}
 	if c, err = s.begin(ctx, key, open); err != nil {
 		done()
-		return nil, nil, err
+		return nil, false, nil, err
 	}
 	s.mu.Lock()
+	at.conn = nil              // that one is about to end
 	if s.sessions[c.id] == c { // it is not over already
 		at.conn = c
 	}
 	s.mu.Unlock()
-	giveBack := done
-	return c, func() { c.channel.Rest(); giveBack() }, nil
+	return c, true, done, nil
 }
 
 // Close ends all channels and waits for their ends.

@@ -1,0 +1,33 @@
+package channel
+
+import (
+	"bytes"
+	"encoding/json"
+	"strconv"
+)
+
+// SameID compares ids and tokens as JSON values, since a server may write one in another form
+// than it was told it: "a" is "\u0061", 1 is 1.0, and 1 is not "1".
+func SameID(a, b json.RawMessage) bool { return bytes.Equal(a, b) || plain(a) == plain(b) }
+
+// exactly is the first integer that a float64 does not tell from its neighbor.
+const exactly = 1 << 53
+
+// plain is an id or a token in the one form that it is compared in. What is neither a text
+// nor a number stays as it is.
+func plain(raw json.RawMessage) string {
+	switch {
+	case len(raw) == 0:
+		return ""
+	case raw[0] == '"' && bytes.IndexByte(raw, '\\') >= 0:
+		var text string
+		if json.Unmarshal(raw, &text) == nil {
+			return `"` + text + `"`
+		}
+	case raw[0] != '"' && bytes.ContainsAny(raw, ".eE"):
+		if n, err := strconv.ParseFloat(string(raw), 64); err == nil && n == float64(int64(n)) && n > -exactly && n < exactly {
+			return strconv.FormatInt(int64(n), 10)
+		}
+	}
+	return string(raw)
+}
