@@ -2,6 +2,7 @@ package channel
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"maps"
 	"net/http"
@@ -17,6 +18,7 @@ import (
 const (
 	methodTaskResult   = "tasks/result"
 	methodSubscribe    = "resources/subscribe"
+	methodListen       = "subscriptions/listen"
 	noticeCancelled    = "notifications/cancelled"
 	noticeProgress     = "notifications/progress"
 	noticeMessage      = "notifications/message"
@@ -124,9 +126,13 @@ func (c *conn) replied(env mcp.Envelope, message []byte) {
 		one.granted = true
 	}
 	c.mu.Unlock()
-	if one != nil {
-		one.put(message, true)
+	if one == nil {
+		return
 	}
+	if one.callers != nil && len(env.ID) > 0 && string(env.ID) != "null" {
+		message = withID(message, one.callers)
+	}
+	one.put(message, true)
 }
 
 // asks hands on what the server asks, or refuses it.
@@ -285,7 +291,15 @@ func (c *conn) request(ctx context.Context, env mcp.Envelope, body []byte) (*htt
 		return response(http.StatusOK, http.Header{"Content-Type": {"application/json"}}, newBytes(body), len(body)), nil
 	}
 	about := subjectOf(env.Params)
-	one := newCall(c, env.ID, env.Method)
+	id := env.ID
+	if c.key.Shared && env.Method != methodListen { // two callers may use the same, and one may come back late
+		id = json.RawMessage(`"` + rand.Text() + `"`)
+		body = withID(body, id)
+	}
+	one := newCall(c, id, env.Method)
+	if c.key.Shared && env.Method != methodListen {
+		one.callers = env.ID
+	}
 	one.token, one.task, one.mayAsk = plain(about.Meta.ProgressToken), about.TaskID, slices.Contains(asking, env.Method)
 	if err := c.join(one); err != nil {
 		return nil, err
@@ -353,6 +367,7 @@ func (c *conn) tell(ctx context.Context, env mcp.Envelope, body []byte) error {
 	case "":
 		delete(c.questions, plain(env.ID))
 	case noticeCancelled:
+		drop = c.key.Shared // a caller's name for it is not the server's; who closes a response cancels
 		if one := c.calls[plain(subjectOf(env.Params).RequestID)]; one != nil {
 			one.canceled = true
 		}

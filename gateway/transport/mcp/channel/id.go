@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"strconv"
+
+	exact "github.com/go-json-experiment/json"
 )
 
 // SameID compares ids and tokens as JSON values, since a server may write one in another form
@@ -30,4 +32,18 @@ func plain(raw json.RawMessage) string {
 		}
 	}
 	return string(raw)
+}
+
+// withID is a message with another id. One that is not read as a whole stays as it is.
+func withID(message []byte, id json.RawMessage) []byte {
+	members := map[string]json.RawMessage{}
+	if exact.Unmarshal(message, &members) != nil {
+		return message
+	}
+	members["id"] = id
+	written, err := exact.Marshal(members, exact.Deterministic(true))
+	if err != nil {
+		return message
+	}
+	return written
 }
