@@ -24,6 +24,7 @@ type call struct {
 	id       string          // in its plain form; empty: it listens
 	written  json.RawMessage // the id, as the server was told it
 	callers  json.RawMessage // the id that its caller gave it, if the server was told another
+	watched  json.RawMessage // its caller's token for progress, likewise
 	method   string
 	token    string // for progress; empty: it wants none
 	task     string // that it asks about; empty: none

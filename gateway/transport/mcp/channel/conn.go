@@ -130,7 +130,7 @@ func (c *conn) replied(env mcp.Envelope, message []byte) {
 		return
 	}
 	if one.callers != nil && len(env.ID) > 0 && string(env.ID) != "null" {
-		message = withID(message, one.callers)
+		message = with(message, one.callers, "id")
 	}
 	one.put(message, true)
 }
@@ -246,6 +246,9 @@ func (c *conn) notifies(env mcp.Envelope, message []byte) {
 	switch env.Method {
 	case noticeProgress:
 		if one := c.watches(plain(about.ProgressToken)); one != nil {
+			if len(one.watched) > 0 {
+				message = with(message, one.watched, "params", "progressToken")
+			}
 			one.put(message, false)
 		}
 		return
@@ -291,16 +294,21 @@ func (c *conn) request(ctx context.Context, env mcp.Envelope, body []byte) (*htt
 		return response(http.StatusOK, http.Header{"Content-Type": {"application/json"}}, newBytes(body), len(body)), nil
 	}
 	about := subjectOf(env.Params)
-	id := env.ID
-	if c.key.Shared && env.Method != methodListen { // two callers may use the same, and one may come back late
+	id, token := env.ID, about.Meta.ProgressToken
+	rename := c.key.Shared && env.Method != methodListen // two callers may use the same, and one may come back late
+	if rename {
 		id = json.RawMessage(`"` + rand.Text() + `"`)
-		body = withID(body, id)
+		body = with(body, id, "id")
+	}
+	if rename && len(token) > 0 {
+		token = id
+		body = with(body, id, "params", "_meta", "progressToken")
 	}
 	one := newCall(c, id, env.Method)
-	if c.key.Shared && env.Method != methodListen {
-		one.callers = env.ID
+	if rename {
+		one.callers, one.watched = env.ID, about.Meta.ProgressToken
 	}
-	one.token, one.task, one.mayAsk = plain(about.Meta.ProgressToken), about.TaskID, slices.Contains(asking, env.Method)
+	one.token, one.task, one.mayAsk = plain(token), about.TaskID, slices.Contains(asking, env.Method)
 	if err := c.join(one); err != nil {
 		return nil, err
 	}

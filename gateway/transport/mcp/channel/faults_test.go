@@ -330,3 +330,24 @@ func TestAttack_SharedIDs(t *testing.T) {
 		t.Errorf("it was told %s", <-one.in)
 	}
 }
+
+// TestAttack_SharedProgressTokens: neither does the progress of one caller's request reach another.
+func TestAttack_SharedProgressTokens(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	extra := `,"_meta":{"progressToken":1}`
+	var waits [2]<-chan answered
+	var ids [2]string
+	waits[0] = s.ask(t.Context(), shared, "", call("1", extra))
+	one := s.latest(1)
+	ids[0] = idOf(<-one.in)
+	waits[1] = s.ask(t.Context(), shared, "", call("1", extra))
+	ids[1] = idOf(<-one.in)
+	for i, id := range ids {
+		one.out <- `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":` + strconv.Quote(id) + `,"progress":` + strconv.Itoa(i) + `}}`
+		response := (<-waits[i]).response
+		next(t, events(response), `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":`+strconv.Itoa(i)+`,"progressToken":1}}`)
+		one.out <- reply(id)
+		_ = response.Body.Close()
+	}
+}

@@ -34,13 +34,20 @@ func plain(raw json.RawMessage) string {
 	return string(raw)
 }
 
-// withID is a message with another id. One that is not read as a whole stays as it is.
-func withID(message []byte, id json.RawMessage) []byte {
+// with is a message with another value at a path, which is there but for its last step. What
+// is not read stays as it is.
+func with(message []byte, value json.RawMessage, path ...string) []byte {
 	members := map[string]json.RawMessage{}
 	if exact.Unmarshal(message, &members) != nil {
 		return message
 	}
-	members["id"] = id
+	if len(path) > 1 {
+		value = with(members[path[0]], value, path[1:]...)
+	}
+	if value == nil {
+		return message
+	}
+	members[path[0]] = value
 	written, err := exact.Marshal(members, exact.Deterministic(true))
 	if err != nil {
 		return message
