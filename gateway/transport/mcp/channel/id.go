@@ -36,18 +36,18 @@ func plain(raw json.RawMessage) string {
 
 // with is a message with another value at a path, which is there but for its last step. What
 // is not read stays as it is.
-func with(message []byte, value json.RawMessage, path ...string) []byte {
+func with(message []byte, value json.RawMessage, name string, deeper ...string) []byte {
 	members := map[string]json.RawMessage{}
 	if exact.Unmarshal(message, &members) != nil {
 		return message
 	}
-	if len(path) > 1 {
-		value = with(members[path[0]], value, path[1:]...)
+	if len(deeper) > 0 {
+		value = with(members[name], value, deeper[0], deeper[1:]...)
 	}
 	if value == nil {
 		return message
 	}
-	members[path[0]] = value
+	members[name] = value
 	written, err := exact.Marshal(members, exact.Deterministic(true))
 	if err != nil {
 		return message
