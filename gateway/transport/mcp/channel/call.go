@@ -20,9 +20,9 @@ var errSlow = errors.New("what it said and was not read is too much")
 
 // call is a request, or a stream that listens, and the response to it.
 type call struct {
+	names
 	conn     *conn
-	id       string          // in its plain form; empty: it listens
-	written  json.RawMessage // the id, as the server was told it
+	id       string // in its plain form; empty: it listens
 	method   string
 	token    string // for progress; empty: it wants none
 	task     string // that it asks about; empty: none
@@ -39,8 +39,15 @@ type call struct {
 	err     error    // why nothing more comes; nil: more comes
 }
 
+// names are what a request is called on either side.
+type names struct {
+	written json.RawMessage // the id, as the server was told it
+	callers json.RawMessage // the id that its caller gave it, if the server was told another
+	watched json.RawMessage // its caller's token for progress, likewise
+}
+
 func newCall(c *conn, id json.RawMessage, method string) *call {
-	return &call{conn: c, id: plain(id), written: id, method: method, wake: make(chan struct{}, 1)}
+	return &call{conn: c, id: plain(id), names: names{written: id}, method: method, wake: make(chan struct{}, 1)}
 }
 
 // put adds a message; last says that it is the reply. A message beyond the bounds ends the

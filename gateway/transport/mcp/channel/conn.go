@@ -2,6 +2,7 @@ package channel
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"maps"
 	"net/http"
@@ -17,6 +18,7 @@ import (
 const (
 	methodTaskResult   = "tasks/result"
 	methodSubscribe    = "resources/subscribe"
+	methodListen       = "subscriptions/listen"
 	noticeCancelled    = "notifications/cancelled"
 	noticeProgress     = "notifications/progress"
 	noticeMessage      = "notifications/message"
@@ -124,9 +126,13 @@ func (c *conn) replied(env mcp.Envelope, message []byte) {
 		one.granted = true
 	}
 	c.mu.Unlock()
-	if one != nil {
-		one.put(message, true)
+	if one == nil {
+		return
 	}
+	if one.callers != nil && len(env.ID) > 0 && string(env.ID) != "null" {
+		message = with(message, one.callers, "id")
+	}
+	one.put(message, true)
 }
 
 // asks hands on what the server asks, or refuses it.
@@ -240,6 +246,9 @@ func (c *conn) notifies(env mcp.Envelope, message []byte) {
 	switch env.Method {
 	case noticeProgress:
 		if one := c.watches(plain(about.ProgressToken)); one != nil {
+			if len(one.watched) > 0 {
+				message = with(message, one.watched, "params", "progressToken")
+			}
 			one.put(message, false)
 		}
 		return
@@ -285,8 +294,21 @@ func (c *conn) request(ctx context.Context, env mcp.Envelope, body []byte) (*htt
 		return response(http.StatusOK, http.Header{"Content-Type": {"application/json"}}, newBytes(body), len(body)), nil
 	}
 	about := subjectOf(env.Params)
-	one := newCall(c, env.ID, env.Method)
-	one.token, one.task, one.mayAsk = plain(about.Meta.ProgressToken), about.TaskID, slices.Contains(asking, env.Method)
+	id, token := env.ID, about.Meta.ProgressToken
+	rename := c.key.Shared && env.Method != methodListen // two callers may use the same, and one may come back late
+	if rename {
+		id = json.RawMessage(`"` + rand.Text() + `"`)
+		body = with(body, id, "id")
+	}
+	if rename && len(token) > 0 {
+		token = id
+		body = with(body, id, "params", "_meta", "progressToken")
+	}
+	one := newCall(c, id, env.Method)
+	if rename {
+		one.callers, one.watched = env.ID, about.Meta.ProgressToken
+	}
+	one.token, one.task, one.mayAsk = plain(token), about.TaskID, slices.Contains(asking, env.Method)
 	if err := c.join(one); err != nil {
 		return nil, err
 	}
@@ -353,6 +375,7 @@ func (c *conn) tell(ctx context.Context, env mcp.Envelope, body []byte) error {
 	case "":
 		delete(c.questions, plain(env.ID))
 	case noticeCancelled:
+		drop = c.key.Shared // a caller's name for it is not the server's; who closes a response cancels
 		if one := c.calls[plain(subjectOf(env.Params).RequestID)]; one != nil {
 			one.canceled = true
 		}

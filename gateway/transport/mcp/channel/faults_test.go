@@ -2,6 +2,7 @@ package channel_test
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"strconv"
 	"strings"
@@ -32,7 +33,7 @@ func TestShared_RefusedInitializeHarmsNoCall(t *testing.T) {
 	s := newStage(t)
 	waits := s.ask(t.Context(), shared, "", call("1", ""))
 	one := s.latest(1)
-	<-one.in
+	id := idOf(<-one.in)
 	begins := s.ask(t.Context(), shared, "", hello)
 	<-one.in
 	refusal := `{"jsonrpc":"2.0","id":"h","error":{"code":-32022,"message":"no"}}`
@@ -47,9 +48,9 @@ func TestShared_RefusedInitializeHarmsNoCall(t *testing.T) {
 	select {
 	case <-one.over:
 		t.Fatal("its channel was closed")
-	case one.out <- reply("1"):
+	case one.out <- reply(id):
 	}
-	if answer := <-waits; answer.err != nil || s.whole(answer.response) != reply("1") {
+	if answer := <-waits; answer.err != nil || !strings.Contains(s.whole(answer.response), `"id":"1"`) {
 		t.Errorf("got %v", answer.err)
 	}
 }
@@ -60,7 +61,7 @@ func TestShared_InitializeThatIsGivenUp(t *testing.T) {
 	s := newStage(t)
 	waits := s.ask(t.Context(), shared, "", call("1", ""))
 	one := s.latest(1)
-	<-one.in
+	id := idOf(<-one.in)
 	ctx, cancel := context.WithCancel(t.Context())
 	begins := s.ask(ctx, shared, "", hello)
 	<-one.in
@@ -71,9 +72,9 @@ func TestShared_InitializeThatIsGivenUp(t *testing.T) {
 	select {
 	case <-one.over:
 		t.Fatal("its channel was closed")
-	case one.out <- reply("1"):
+	case one.out <- reply(id):
 	}
-	if answer := <-waits; answer.err != nil || s.whole(answer.response) != reply("1") {
+	if answer := <-waits; answer.err != nil || !strings.Contains(s.whole(answer.response), `"id":"1"`) {
 		t.Errorf("got %v", answer.err)
 	}
 }
@@ -97,8 +98,7 @@ func TestShared_HandshakeEndsAtOnce(t *testing.T) {
 		_ = s.whole((<-waits).response)
 		return
 	}
-	<-one.in
-	one.out <- reply("1")
+	one.out <- reply(idOf(<-one.in))
 	_ = s.whole((<-waits).response)
 	if _, err := s.do(t.Context(), shared, http.MethodPost, session, `{"jsonrpc":"2.0","method":"notifications/initialized"}`); err != nil {
 		t.Error(err)
@@ -118,12 +118,12 @@ func TestServers_ChannelThatIsAboutToEnd(t *testing.T) {
 			waits := s.ask(t.Context(), key, "", call(id, ""))
 			one := s.latest(n)
 			select {
-			case <-one.in:
-				one.out <- reply(id)
+			case got := <-one.in:
+				one.out <- reply(idOf(got))
 			case got := <-waits:
 				t.Fatalf("%d: %+v", i, got.response)
 			}
-			if got := <-waits; got.err != nil || s.whole(got.response) != reply(id) {
+			if got := <-waits; got.err != nil || !strings.Contains(s.whole(got.response), `"id":"`+id+`"`) {
 				t.Errorf("got %v", got.err)
 			}
 		}
@@ -285,12 +285,69 @@ func TestShared_ReplyWithoutIDToARequestThatWasGivenUp(t *testing.T) {
 	<-one.in
 	cancel()
 	<-left
+	<-one.in
 	waits := s.ask(t.Context(), shared, "", call("2", ""))
-	<-one.in
-	<-one.in
+	id := idOf(<-one.in)
 	one.out <- `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"no"}}`
-	one.out <- reply("2")
-	if got := s.whole((<-waits).response); got != reply("2") {
+	one.out <- reply(id)
+	if got := s.whole((<-waits).response); !strings.Contains(got, `"id":"2"`) {
 		t.Errorf("got %s", got)
+	}
+}
+
+// idOf is the id of what a server was sent.
+func idOf(message string) string {
+	var request struct{ ID string }
+	_ = json.Unmarshal([]byte(message), &request)
+	return request.ID
+}
+
+// TestAttack_SharedIDs: callers who use the same id do not stand in the way of each other, and
+// a reply that comes after its caller left is nobody's.
+func TestAttack_SharedIDs(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	left := s.ask(ctx, shared, "", call("1", ""))
+	one := s.latest(1)
+	first := idOf(<-one.in)
+	a := s.ask(t.Context(), shared, "", call("1", ""))
+	second := idOf(<-one.in)
+	cancel()
+	<-left
+	if got := <-one.in; !strings.Contains(got, "notifications/cancelled") || !strings.Contains(got, strconv.Quote(first)) {
+		t.Errorf("it got %s", got)
+	}
+	if _, err := s.do(t.Context(), shared, http.MethodPost, "", `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":`+strconv.Quote(second)+`}}`); err != nil {
+		t.Error(err)
+	}
+	one.out <- `{"jsonrpc":"2.0","id":` + strconv.Quote(first) + `,"result":{"to":"another"}}`
+	one.out <- `{"jsonrpc":"2.0","id":` + strconv.Quote(second) + `,"result":{"to":"1"}}`
+	if got := s.whole((<-a).response); got != `{"id":"1","jsonrpc":"2.0","result":{"to":"1"}}` {
+		t.Errorf("got %s", got)
+	}
+	if len(one.in) > 0 {
+		t.Errorf("it was told %s", <-one.in)
+	}
+}
+
+// TestAttack_SharedProgressTokens: neither does the progress of one caller's request reach another.
+func TestAttack_SharedProgressTokens(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	extra := `,"_meta":{"progressToken":1}`
+	var waits [2]<-chan answered
+	var ids [2]string
+	waits[0] = s.ask(t.Context(), shared, "", call("1", extra))
+	one := s.latest(1)
+	ids[0] = idOf(<-one.in)
+	waits[1] = s.ask(t.Context(), shared, "", call("1", extra))
+	ids[1] = idOf(<-one.in)
+	for i, id := range ids {
+		one.out <- `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":` + strconv.Quote(id) + `,"progress":` + strconv.Itoa(i) + `}}`
+		response := (<-waits[i]).response
+		next(t, events(response), `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":`+strconv.Itoa(i)+`,"progressToken":1}}`)
+		one.out <- reply(id)
+		_ = response.Body.Close()
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"strconv"
+
+	exact "github.com/go-json-experiment/json"
 )
 
 // SameID compares ids and tokens as JSON values, since a server may write one in another form
@@ -30,4 +32,25 @@ func plain(raw json.RawMessage) string {
 		}
 	}
 	return string(raw)
+}
+
+// with is a message with another value at a path, which is there but for its last step. What
+// is not read stays as it is.
+func with(message []byte, value json.RawMessage, name string, deeper ...string) []byte {
+	members := map[string]json.RawMessage{}
+	if exact.Unmarshal(message, &members) != nil {
+		return message
+	}
+	if len(deeper) > 0 {
+		value = with(members[name], value, deeper[0], deeper[1:]...)
+	}
+	if value == nil {
+		return message
+	}
+	members[name] = value
+	written, err := exact.Marshal(members, exact.Deterministic(true))
+	if err != nil {
+		return message
+	}
+	return written
 }
