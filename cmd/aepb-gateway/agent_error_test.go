@@ -39,7 +39,7 @@ func TestMCPCall_ArgumentsThatDoNotFit(t *testing.T) {
 			return letter{at: doorMCP, body: modernCall(tool, arguments), header: mirror("tools/call", tool)}
 		},
 	}
-	for _, version := range []string{"2025-11-25", "2025-06-18", "2025-03-26"} {
+	for _, version := range []string{"2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"} {
 		calls[version] = func(tool, arguments string) letter {
 			return letter{at: doorMCP, body: legacyCall(tool, arguments), header: mcpHeader(version)}
 		}

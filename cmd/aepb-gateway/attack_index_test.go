@@ -188,6 +188,10 @@ var attackIndex = []attackFinding{
 		"gateway/transport/mcp:TestAttack_OldServerHasMessagesPostedElsewhere", "gateway/transport/mcp/oldsse:TestAttack_StreamOfAServerWithoutEnd",
 		"gateway/transport/mcp/oldsse:TestAttack_ServerThatAnswersNoPost",
 	}},
+	{id: "W15", what: "as a program, or a caller of a shared one, read what is another's, or fill the memory", tests: []string{
+		"gateway/transport/mcp/channel:TestAttack_ServerThatNeverReads", "gateway/transport/mcp/channel:TestAttack_SharedIDs",
+		"gateway/transport/mcp/channel:TestAttack_SharedProgressTokens",
+	}},
 }
 
 // TestAttack_IndexIsComplete: every finding has a row, in order and once; every row
@@ -247,7 +251,7 @@ func findingIDs() []string {
 	for n := 1; n <= 8; n++ {
 		ids = append(ids, "H"+strconv.Itoa(n))
 	}
-	return append(ids, "F1", "F2", "F3", "F6", "F18", "F19", "N1", "N2", "N4", "N5", "N6", "N7", "N8", "W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W9", "W10", "W11", "W12", "W13", "W14")
+	return append(ids, "F1", "F2", "F3", "F6", "F18", "F19", "N1", "N2", "N4", "N5", "N6", "N7", "N8", "W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W9", "W10", "W11", "W12", "W13", "W14", "W15")
 }
 
 // attackTests are the tests of attacks in the source tree, by FOLDER:NAME.

@@ -59,7 +59,7 @@ func speeches(t *testing.T) []speech {
 			return string(signed(who, envelopeOf(t, who, addition(n)), ainp.SigDraft))
 		}},
 	}
-	for _, version := range []string{"2025-11-25", "2025-06-18", "2025-03-26"} {
+	for _, version := range []string{"2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"} {
 		list = append(list, speech{from: "mcp-v1@" + version, add: legacy, header: map[string]string{"Mcp-Protocol-Version": version}})
 	}
 	return list

@@ -122,7 +122,7 @@ func newTroupeOf(t *testing.T, b *bed, who *identity.SVID, slimNet *slimNet, als
 		node := b.settings.config.SLIM.Nodes[0]
 		node.Namespace = "troupe"
 		own.SLIM.Nodes = []config.SLIMNode{node}
-		for _, revision := range []string{mcp.Legacy, mcp.LegacyJune, mcp.LegacyMarch} {
+		for _, revision := range []string{mcp.Legacy, mcp.LegacyJune, mcp.LegacyMarch, mcp.LegacyFirst} {
 			tr.members[slim.VersionMCP(revision)] = slimNet.join(t, "org/troupe/of-"+revision, nil)
 		}
 	}

@@ -51,7 +51,6 @@ func slimRefusals() []slimRefusal {
 		{name: "an empty message", method: send, body: octetsOf(""), want: "3 InvalidParamsError"},
 		{name: "cut short", method: send, body: func(t *testing.T, b *bed) []byte { t.Helper(); g := good(t, b); return g[:len(g)-2] }, want: "13 JSONParseError"},
 		{name: "no such tool", method: send, body: packed(strings.Replace(addBody(40), `"skill":"add"`, `"skill":"fly"`, 1)), want: "5 SkillNotFoundError"},
-		{name: "words for an agent with several tools", method: send, body: packed(textBody("hello")), want: "3 InvalidParamsError"},
 		{name: "a later version", method: send, body: good, metadata: map[string]string{"a2a-version": "2.0"}, want: "12 VersionNotSupportedError"},
 		{name: "an earlier version", method: send, body: good, metadata: map[string]string{"a2a-version": "0.3"}, want: "12 VersionNotSupportedError"},
 		{name: "an ECT that is none", method: send, body: good, metadata: evidence("a.b.c"), want: "7 ForbiddenError"},

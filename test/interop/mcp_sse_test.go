@@ -77,7 +77,7 @@ func mcpOverSSE(t *testing.T, g *gw) {
 			}
 			run(t, worker.name, sseJob{
 				Call: want("many: x"), Progress: want("stream: x"), Hold: want("hold: sse" + spoken), Stopped: want("stopped: sse" + spoken),
-			}, sseReport{Tools: []string{"work"}, Text: "firstsecondthird", Progress: []string{"one", "two"}, Canceled: "true", Unknown: "refused"})
+			}, sseReport{Tools: []string{"work"}, Text: "firstsecondthird", Progress: []string{"one", "two", "half ", "whole"}, Canceled: "true", Unknown: "refused"})
 		})
 		for _, name := range []string{newest, oldest} {
 			t.Run("client of "+spoken+" to "+name, func(t *testing.T) {

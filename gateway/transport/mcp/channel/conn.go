@@ -63,6 +63,7 @@ type conn struct {
 	key     Key
 	id      string // of its session
 	channel Channel
+	renames bool // several clients use it, who may have given two requests one id
 
 	mu        sync.Mutex
 	calls     map[string]*call // under way, by id
@@ -295,7 +296,7 @@ func (c *conn) request(ctx context.Context, env mcp.Envelope, body []byte) (*htt
 	}
 	about := subjectOf(env.Params)
 	id, token := env.ID, about.Meta.ProgressToken
-	rename := c.key.Shared && env.Method != methodListen // two callers may use the same, and one may come back late
+	rename := c.renames && env.Method != methodListen // two clients may use the same, and one may come back late
 	if rename {
 		id = json.RawMessage(`"` + rand.Text() + `"`)
 		body = with(body, id, "id")
@@ -375,7 +376,7 @@ func (c *conn) tell(ctx context.Context, env mcp.Envelope, body []byte) error {
 	case "":
 		delete(c.questions, plain(env.ID))
 	case noticeCancelled:
-		drop = c.key.Shared // a caller's name for it is not the server's; who closes a response cancels
+		drop = c.renames // a client's name for it is not the server's; who closes a response cancels
 		if one := c.calls[plain(subjectOf(env.Params).RequestID)]; one != nil {
 			one.canceled = true
 		}

@@ -143,12 +143,12 @@ func (s *Servers) find(key Key, id string) *conn {
 }
 
 // begin opens a channel.
-func (s *Servers) begin(ctx context.Context, key Key, open Open) (*conn, error) {
+func (s *Servers) begin(ctx context.Context, key Key, open Open, renames bool) (*conn, error) {
 	channel, err := open(ctx)
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{servers: s, key: key, id: rand.Text(), channel: channel, calls: map[string]*call{}, questions: map[string]*call{}}
+	c := &conn{servers: s, key: key, id: rand.Text(), channel: channel, renames: renames, calls: map[string]*call{}, questions: map[string]*call{}}
 	s.mu.Lock()
 	if s.sessions == nil {
 		s.sessions = map[string]*conn{}
@@ -176,7 +176,7 @@ func (s *Servers) initialize(ctx context.Context, key Key, env mcp.Envelope, bod
 	if key.Shared {
 		return s.share(ctx, key, env, open)
 	}
-	c, err := s.begin(ctx, key, open)
+	c, err := s.begin(ctx, key, open, false)
 	if err != nil {
 		return nil, err
 	}
@@ -310,7 +310,7 @@ func (s *Servers) at(ctx context.Context, key Key, open Open) (c *conn, fresh bo
 	if c != nil && c.channel.Use() {
 		return c, false, done, nil
 	}
-	if c, err = s.begin(ctx, key, open); err != nil {
+	if c, err = s.begin(ctx, key, open, true); err != nil {
 		done()
 		return nil, false, nil, err
 	}
