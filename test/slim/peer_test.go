@@ -7,10 +7,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"syscall"
 	"testing"
@@ -206,15 +208,21 @@ func (p *peer) do(t *testing.T, what job, result any) {
 	}
 }
 
-// freeAddress is a loopback address that nobody listens on.
+// freeAddress is a loopback address that nobody listens on. Its port is below those that the
+// system gives to connections and to whoever asks for any: one of these could be taken
+// before the program that is told it listens there.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 1000 {
+		listener, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(10_000+rand.IntN(20_000)))
+		if err != nil {
+			continue
+		}
+		_ = listener.Close()
+		return listener.Addr().String()
 	}
-	defer func() { _ = listener.Close() }()
-	return listener.Addr().String()
+	t.Fatal("no port is free")
+	return ""
 }
 
 // startNode runs a node without TLS and gives its address.
