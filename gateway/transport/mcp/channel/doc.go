@@ -24,6 +24,13 @@
 // and progress tokens of our own, since two callers may use the same. That a list changed,
 // all hear.
 //
+// # Ids
+//
+// A relayed message bears the id and the progress token that its client chose. Where clients
+// share a channel, shared ones and those of a revision without sessions, both are replaced
+// by random ones, and put back in what comes. The hashes of the evidence are of the messages
+// as clients and the pipeline have them, with their own ids.
+//
 // # Bounds
 //
 // A response that is not read holds at most 8 MiB or 4096 messages; then its request fails,
