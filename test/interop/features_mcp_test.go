@@ -27,7 +27,7 @@ func featuresOfMCP(at *callee, relayed bool) features {
 	if !at.mcp {
 		maps.Copy(want, features{
 			"declined": "answer: declined", "canceled": "refused", "arguments that do not fit": "refused",
-			"progress": "one two half  whole", // the chunks of an artifact are progress too
+			"progress":                  "one two half  whole", // the chunks of an artifact are progress too
 			"tools of who can be asked": "work", "tools of who cannot be asked": "work",
 		})
 		return want
