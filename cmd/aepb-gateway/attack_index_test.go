@@ -190,7 +190,7 @@ var attackIndex = []attackFinding{
 	}},
 	{id: "W15", what: "as a program, or a caller of a shared one, read what is another's, or fill the memory", tests: []string{
 		"gateway/transport/mcp/channel:TestAttack_ServerThatNeverReads", "gateway/transport/mcp/channel:TestAttack_SharedIDs",
-		"gateway/transport/mcp/channel:TestAttack_SharedProgressTokens",
+		"gateway/transport/mcp/channel:TestAttack_SharedProgressTokens", "gateway/transport/mcp/channel:TestAttack_SharedSubscriptions",
 	}},
 }
 

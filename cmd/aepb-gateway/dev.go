@@ -363,7 +363,8 @@ func (a addresses) announce(w io.Writer, dir string) {
 	fmt.Fprintf(w, "next: %s --dir %s agents add NAME with --mcp URL, --a2a URL, or --stdio -- COMMAND\n", clientProgram(), shellWord(dir))
 }
 
-// clientProgram is how aepbctl is called by whoever has called this program.
+// clientProgram is the command that runs aepbctl: with go run, if this program was started so,
+// the one beside this program, or the one in PATH.
 func clientProgram() string {
 	path, err := os.Executable()
 	switch beside := filepath.Join(filepath.Dir(path), "aepbctl"); {

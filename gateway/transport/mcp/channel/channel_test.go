@@ -490,12 +490,12 @@ func TestServers_WithoutSessions(t *testing.T) {
 		s.mu.Unlock()
 	}
 	sent := []string{<-one.in, <-one.in}
-	id := idOf(sent[0])
 	if strings.Contains(sent[1], "tools/call") {
-		id = idOf(sent[1])
+		sent[0], sent[1] = sent[1], sent[0]
 	}
+	id, subscription := idOf(sent[0]), idOf(sent[1])
 	changed := `{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":"l"}}}`
-	one.out <- changed
+	one.out <- strings.Replace(changed, `"l"`, strconv.Quote(subscription), 1)
 	one.out <- reply(id) // clients of one caller may use the same ids
 	if got := s.whole((<-a).response); !strings.Contains(got, `"id":"1"`) || id == "1" || len(s.opened) != 1 {
 		t.Errorf("got %s, %d channels", got, len(s.opened))
@@ -503,7 +503,7 @@ func TestServers_WithoutSessions(t *testing.T) {
 	response := (<-listens).response
 	next(t, events(response), changed)
 	_ = response.Body.Close()
-	if got := <-one.in; !strings.Contains(got, `"requestId":"l"`) {
+	if got := <-one.in; !strings.Contains(got, `"requestId":`+strconv.Quote(subscription)) || subscription == "l" {
 		t.Errorf("it got %s", got)
 	}
 }

@@ -19,6 +19,7 @@ const (
 	methodTaskResult   = "tasks/result"
 	methodSubscribe    = "resources/subscribe"
 	methodListen       = "subscriptions/listen"
+	metaSubscription   = "io.modelcontextprotocol/subscriptionId"
 	noticeCancelled    = "notifications/cancelled"
 	noticeProgress     = "notifications/progress"
 	noticeMessage      = "notifications/message"
@@ -132,6 +133,9 @@ func (c *conn) replied(env mcp.Envelope, message []byte) {
 	}
 	if one.callers != nil && len(env.ID) > 0 && string(env.ID) != "null" {
 		message = with(message, one.callers, "id")
+		if one.method == methodListen {
+			message = with(message, one.callers, "result", "_meta", metaSubscription)
+		}
 	}
 	one.put(message, true)
 }
@@ -240,6 +244,9 @@ func (c *conn) notifies(env mcp.Envelope, message []byte) {
 	defer c.mu.Unlock()
 	if id := about.Meta.Subscription; len(id) > 0 {
 		if one := c.calls[plain(id)]; one != nil {
+			if one.callers != nil {
+				message = with(message, one.callers, "params", "_meta", metaSubscription)
+			}
 			one.put(message, false)
 		}
 		return
@@ -296,7 +303,7 @@ func (c *conn) request(ctx context.Context, env mcp.Envelope, body []byte) (*htt
 	}
 	about := subjectOf(env.Params)
 	id, token := env.ID, about.Meta.ProgressToken
-	rename := c.renames && env.Method != methodListen // two clients may use the same, and one may come back late
+	rename := c.renames // two clients may use the same, and one may come back late
 	if rename {
 		id = json.RawMessage(`"` + rand.Text() + `"`)
 		body = with(body, id, "id")

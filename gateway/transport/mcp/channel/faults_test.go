@@ -351,3 +351,33 @@ func TestAttack_SharedProgressTokens(t *testing.T) {
 		_ = response.Body.Close()
 	}
 }
+
+// TestAttack_SharedSubscriptions: a caller that listens under an id does not keep another from
+// listening under the same, and each has what is its own.
+func TestAttack_SharedSubscriptions(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	key := channel.Key{Agent: "files", URL: "stdio:?arg=x", Shared: true}
+	listen := `{"jsonrpc":"2.0","id":"1","method":"subscriptions/listen","params":{}}`
+	changed := `{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":"1"}}}`
+	first, second := s.ask(t.Context(), key, "", listen), s.ask(t.Context(), key, "", listen)
+	var one *server
+	for one == nil {
+		s.mu.Lock()
+		if len(s.opened) > 0 {
+			one = s.opened[0]
+		}
+		s.mu.Unlock()
+	}
+	for range 2 {
+		one.out <- strings.Replace(changed, `"1"`, strconv.Quote(idOf(<-one.in)), 1)
+	}
+	for _, waits := range []<-chan answered{first, second} {
+		got := <-waits
+		if got.err != nil {
+			t.Fatal(got.err)
+		}
+		next(t, events(got.response), changed)
+		_ = got.response.Body.Close()
+	}
+}
