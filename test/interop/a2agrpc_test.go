@@ -21,6 +21,7 @@ func a2aOverGRPC(t *testing.T, g *gw) {
 	agent := grpctest.NewAgent(t, peers.Deps{TLS: g.peerTLS(t, "only-grpc")})
 	stopLater(t, "only-grpc", agent.Stop)
 	check(t, g.AddAgentAt(t.Context(), "only-grpc", "a2a-v1", agent.URL(), agent.GRPC()))
+	g.unlistLater(t, "only-grpc")
 	g.concierge(t, "not-grpc")
 	g.toolbox(t, "grpc-tools", true)
 	for _, name := range []string{"only-grpc", "not-grpc"} {

@@ -426,6 +426,7 @@ func (g *gw) shop(t *testing.T, name, path string, over func(*mcp.Server) http.H
 	if err := g.AddServer(t.Context(), name, server.URL+path, "prompts", "resources"); err != nil {
 		t.Fatal(err)
 	}
+	g.unlistLater(t, name)
 	return &callee{desk: d, logbook: book, name: name, mcp: true}
 }
 

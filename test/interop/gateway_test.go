@@ -126,6 +126,20 @@ func (g *gw) list(t *testing.T, name, binding, url string) {
 	if err := g.AddAgent(t.Context(), name, binding, url); err != nil {
 		t.Fatal(err)
 	}
+	g.unlistLater(t, name)
+}
+
+// unlistLater takes an agent out of the directory at the end of the test. The system may
+// give its port to a webhook of a later one, and webhooks at listed agents are refused.
+func (g *gw) unlistLater(t *testing.T, name string) {
+	t.Helper()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
+		defer cancel()
+		if err := g.RemoveAgent(ctx, name); err != nil {
+			t.Errorf("remove agent %s: %v", name, err)
+		}
+	})
 }
 
 // caller is somebody who uses the gateway, and what the gateway should call him.

@@ -81,6 +81,7 @@ func (g *gw) stepper(t *testing.T, name string, stateless bool) *callee {
 	if err := g.AddServer(t.Context(), name, server.URL+"/mcp"); err != nil {
 		t.Fatal(err)
 	}
+	g.unlistLater(t, name)
 	return &callee{desk: d, logbook: book, name: name, mcp: true}
 }
 

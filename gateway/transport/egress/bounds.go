@@ -4,6 +4,7 @@ import (
 	"maps"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -67,24 +68,28 @@ const maxReached = 1 << 14
 // these were called. The zero value is ready.
 type reached struct {
 	mu sync.RWMutex
-	at map[string]bool // address:port
+	at map[string][]target // by address:port, the hosts that were called there
 }
 
-func (r *reached) add(addresses []netip.Addr, port string) {
+func (r *reached) add(host target, addresses []netip.Addr) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.at == nil || len(r.at) >= maxReached {
-		r.at = map[string]bool{}
+		r.at = map[string][]target{}
 	}
 	for _, address := range addresses {
-		r.at[net.JoinHostPort(address.String(), port)] = true
+		at := net.JoinHostPort(address.String(), host.port)
+		if hosts := r.at[at]; !slices.Contains(hosts, host) && len(hosts) < maxReached {
+			r.at[at] = append(hosts, host)
+		}
 	}
 }
 
-// Reached reports whether an "address:port" is one at which a host that the
-// operator named has been called.
+// Reached reports whether an "address:port" is one at which a host has been called that
+// the operator names still. The address of one that is named no longer may belong to
+// somebody else now.
 func (g *Guard) Reached(hostport string) bool {
 	g.reached.mu.RLock()
 	defer g.reached.mu.RUnlock()
-	return g.reached.at[hostport]
+	return slices.ContainsFunc(g.reached.at[hostport], g.grants.named)
 }

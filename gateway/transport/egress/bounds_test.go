@@ -189,7 +189,7 @@ func TestAnonymous(t *testing.T) {
 }
 
 // TestReached: the addresses of hosts that the operator named are remembered
-// once they were called, and no others, within bounds.
+// once they were called, as long as they are named, and no others, within bounds.
 func TestReached(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -204,8 +204,18 @@ func TestReached(t *testing.T) {
 	if !g.Reached(publicIP + ":443") {
 		t.Error("the address of a named host is not remembered")
 	}
+	g.Allow("twin.test:443")
+	g.reached.add(target{host: "twin.test", port: "443"}, []netip.Addr{netip.MustParseAddr(publicIP)})
+	g.Disallow("agent.test:443")
+	if !g.Reached(publicIP + ":443") {
+		t.Error("the address is forgotten although another named host is there")
+	}
+	g.Disallow("twin.test:443")
+	if g.Reached(publicIP + ":443") {
+		t.Error("the address of hosts that are named no longer is refused still")
+	}
 	for i := range maxReached + 1 {
-		g.reached.add([]netip.Addr{netip.AddrFrom4([4]byte{1, byte(i >> 16), byte(i >> 8), byte(i)})}, "1")
+		g.reached.add(target{host: "many.test", port: "1"}, []netip.Addr{netip.AddrFrom4([4]byte{1, byte(i >> 16), byte(i >> 8), byte(i)})})
 	}
 	if len(g.reached.at) > maxReached {
 		t.Errorf("%d addresses are remembered", len(g.reached.at))

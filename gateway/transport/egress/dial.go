@@ -117,7 +117,7 @@ func (g *Guard) dial(ctx context.Context, network string, at target, plain bool)
 		}
 	}
 	if g.grants.named(at) {
-		g.reached.add(addresses, at.port)
+		g.reached.add(at, addresses)
 	}
 	return g.connect(ctx, network, at, addresses)
 }
