@@ -172,6 +172,9 @@ func (g *Gateway) attend(ctx context.Context, x *request, rec *store.Record) {
 
 // sealPosts makes the messages that post events to a caller.
 func (g *Gateway) sealPosts(ctx context.Context, who store.Principal, p *webhook.Posting, form string, whole bool) ([]transport.Sealed, error) {
+	if p.Snapshot && g.tasks.Changed(ctx, &p.Record) {
+		return nil, nil
+	}
 	x, err := g.standIn(ctx, who, &p.Record)
 	if err != nil {
 		return nil, err
@@ -271,7 +274,7 @@ func (g *Gateway) followInPlace(ctx context.Context, who store.Principal, rec *s
 	var err error
 	// One that lives posts its changes itself; what it could not post for that long is posted here.
 	if g.Now().Sub(rec.Changed) > store.LeaseTTL || !g.tasks.IsAlive(ctx, rec.Writer) {
-		err = g.tasks.PostWhole(ctx, rec)
+		err = g.tasks.PostSnapshot(ctx, rec)
 	}
 	if err != nil || rec.Task.Status.State.Terminal() {
 		return err

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -413,6 +414,68 @@ func TestPush_PausedTaskOfALostReplica(t *testing.T) {
 		for _, g := range others {
 			_ = g.Close()
 		}
+	})
+}
+
+// crossing does something once, between what a replica reads of a task that it takes over
+// and the moment that the replica has read it.
+type crossing struct {
+	store.Entries
+
+	taken atomic.Bool
+	done  bool
+	do    func()
+}
+
+func (e *crossing) Swap(ctx context.Context, key store.EntryKey, old uint64, value []byte, until time.Time) (uint64, bool, error) {
+	revision, ok, err := e.Entries.Swap(ctx, key, old, value, until)
+	if key.Kind == store.KindFailover && old > 0 && ok {
+		e.taken.Store(true)
+	}
+	return revision, ok, err
+}
+
+func (e *crossing) Get(ctx context.Context, key store.EntryKey) (store.Entry, bool, error) {
+	entry, ok, err := e.Entries.Get(ctx, key)
+	if key.Kind == store.KindTask && e.taken.CompareAndSwap(true, false) && !e.done {
+		e.done = true
+		e.do()
+	}
+	return entry, ok, err
+}
+
+// TestPush_AnswerWhileTheTaskIsTakenOver: a replica takes over a task that waits for input,
+// and the caller answers while it does so. The webhook is not told after the end that the
+// task waits.
+func TestPush_AnswerWhileTheTaskIsTakenOver(t *testing.T) {
+	t.Parallel()
+	play(t, map[string][]scene{calling: {{reply: result(pending)}, {reply: result(complete)}}}, func(s *stage) {
+		t := s.t
+		lost := &entries{Entries: s.memory.Entries()}
+		s.view = lost
+		dies := s.replica(t)
+		during := &crossing{Entries: s.memory.Entries()}
+		s.view = during
+		heir := s.replica(t)
+		s.view = nil
+		for _, g := range []limiting{dies, heir} {
+			if err := g.TakeOver(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		id := s.asked(t, s.ask(t, dies, s.asks(invoking, withHook(called, "one", ""))))
+		during.do = func() {
+			s.ask(t, heir, s.asks(invoking, answerAda(id)))
+			<-time.After(time.Second) // all of that is posted
+		}
+		synctest.Wait()
+		lost.broken.Store(true)
+		_ = dies.Close()
+		<-time.After(10 * time.Minute)
+		if got := s.states("one"); got != "INPUT_REQUIRED WORKING COMPLETED" || !during.done {
+			t.Errorf("posted was %s, taken over: %v", got, during.done)
+		}
+		_ = heir.Close()
 	})
 }
 

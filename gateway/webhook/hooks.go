@@ -29,8 +29,9 @@ type Hook struct {
 
 // Posting is what happened to a task, and is still to be posted.
 type Posting struct {
-	Record store.Record
-	Events []canonical.Event
+	Record   store.Record
+	Events   []canonical.Event
+	Snapshot bool // the events are the task as it stood: one that has changed since is not posted
 }
 
 // Seal makes the messages that post something to a caller: in a wire form, and whole as the
@@ -123,11 +124,22 @@ func (h *Hooks) Extend(ctx context.Context, task store.EntryKey, extend func(con
 // Post posts in the background what happened to a task, one thing after the other, to the
 // webhooks that it has then.
 func (h *Hooks) Post(ctx context.Context, rec *store.Record, events []canonical.Event) {
-	if !rec.Pushes || len(events) == 0 || h.deps.Network.Pushers[rec.Source] == nil {
+	h.post(ctx, Posting{Record: *rec, Events: events})
+}
+
+// PostSnapshot posts in the background how a task stands, unless it has changed by then:
+// the replica that changed it posts that, and an older state must not come after it.
+func (h *Hooks) PostSnapshot(ctx context.Context, rec *store.Record, task *canonical.Task) {
+	h.post(ctx, Posting{Record: *rec, Events: []canonical.Event{{Task: task}}, Snapshot: true})
+}
+
+func (h *Hooks) post(ctx context.Context, p Posting) {
+	rec := &p.Record
+	if !rec.Pushes || len(p.Events) == 0 || h.deps.Network.Pushers[rec.Source] == nil {
 		return
 	}
-	key := rec.Key // the record goes on changing
-	if !h.add(key, Posting{*rec, events}) {
+	key := rec.Key
+	if !h.add(key, p) {
 		return // the worker that posts comes to it
 	}
 	if err := h.deps.Workers.GoFor(key.OwnerOf(), 0, func(ctx context.Context) { h.deliver(ctx, key) }); err != nil {
