@@ -172,8 +172,10 @@ func (g *Gateway) attend(ctx context.Context, x *request, rec *store.Record) {
 
 // sealPosts makes the messages that post events to a caller.
 func (g *Gateway) sealPosts(ctx context.Context, who store.Principal, p *webhook.Posting, form string, whole bool) ([]transport.Sealed, error) {
-	if p.Snapshot && g.tasks.Changed(ctx, &p.Record) {
-		return nil, nil
+	if p.Snapshot { // one that cannot be read is posted: to say something twice is better than not at all
+		if now, err := g.tasks.Load(ctx, p.Record.Key); err == nil && now != nil && len(stream.Diff(&p.Record.Task, &now.Task)) > 0 {
+			return nil, nil
+		}
 	}
 	x, err := g.standIn(ctx, who, &p.Record)
 	if err != nil {
@@ -271,13 +273,17 @@ func (g *Gateway) standIn(ctx context.Context, p store.Principal, rec *store.Rec
 // followInPlace posts how a task stands, because it is not known what was posted of its last
 // changes, and follows it from there.
 func (g *Gateway) followInPlace(ctx context.Context, who store.Principal, rec *store.Record) error {
-	var err error
 	// One that lives posts its changes itself; what it could not post for that long is posted here.
 	if g.Now().Sub(rec.Changed) > store.LeaseTTL || !g.tasks.IsAlive(ctx, rec.Writer) {
-		err = g.tasks.PostSnapshot(ctx, rec)
+		task, err := g.tasks.Present(rec)
+		if err != nil {
+			return err
+		}
+		task.Output = nil
+		g.hooks.PostSnapshot(ctx, rec, task)
 	}
-	if err != nil || rec.Task.Status.State.Terminal() {
-		return err
+	if rec.Task.Status.State.Terminal() {
+		return nil
 	}
 	x, err := g.standIn(ctx, who, rec)
 	if err != nil { // also where its caller may not call any more: then it is not told any more

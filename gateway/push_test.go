@@ -451,8 +451,8 @@ func TestPush_AnswerWhileTheTaskIsTakenOver(t *testing.T) {
 	t.Parallel()
 	play(t, map[string][]scene{calling: {{reply: result(pending)}, {reply: result(complete)}}}, func(s *stage) {
 		t := s.t
-		lost := &entries{Entries: s.memory.Entries()}
-		s.view = lost
+		view := &entries{Entries: s.memory.Entries()}
+		s.view = view
 		dies := s.replica(t)
 		during := &crossing{Entries: s.memory.Entries()}
 		s.view = during
@@ -463,13 +463,13 @@ func TestPush_AnswerWhileTheTaskIsTakenOver(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		id := s.asked(t, s.ask(t, dies, s.asks(invoking, withHook(called, "one", ""))))
+		id, _ := taskIn(t, s.ask(t, dies, s.asks(invoking, withHook(called, "one", ""))).Wire().Body)
 		during.do = func() {
 			s.ask(t, heir, s.asks(invoking, answerAda(id)))
 			<-time.After(time.Second) // all of that is posted
 		}
 		synctest.Wait()
-		lost.broken.Store(true)
+		view.broken.Store(true)
 		_ = dies.Close()
 		<-time.After(10 * time.Minute)
 		if got := s.states("one"); got != "INPUT_REQUIRED WORKING COMPLETED" || !during.done {

@@ -28,8 +28,6 @@ type watched struct {
 type Webhooks interface {
 	// Post posts in the background what happened to a task.
 	Post(ctx context.Context, rec *store.Record, events []canonical.Event)
-	// PostSnapshot posts in the background how a task stands, unless it has changed by then.
-	PostSnapshot(ctx context.Context, rec *store.Record, task *canonical.Task)
 	// Extend lets the webhooks of a task live as long as its record.
 	Extend(ctx context.Context, task store.EntryKey, extend func(context.Context, store.Entry) (bool, error)) error
 }

@@ -85,10 +85,6 @@ func (r *replica) Post(_ context.Context, rec *store.Record, _ []canonical.Event
 	r.posted = append(r.posted, rec.Task.ID+" "+string(rec.Task.Status.State))
 }
 
-func (r *replica) PostSnapshot(ctx context.Context, rec *store.Record, _ *canonical.Task) {
-	r.Post(ctx, rec, nil)
-}
-
 func (r *replica) Extend(context.Context, store.EntryKey, func(context.Context, store.Entry) (bool, error)) error {
 	r.extended++
 	return nil

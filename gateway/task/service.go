@@ -34,37 +34,12 @@ type Service struct {
 
 // PostWhole posts a task as it stands. Its error is [store.ErrUnreadable].
 func (s *Service) PostWhole(ctx context.Context, rec *store.Record) error {
-	task, err := s.whole(rec)
-	if err == nil {
-		s.Deps.Webhooks.Post(ctx, rec, []canonical.Event{{Task: task}})
-	}
-	return err
-}
-
-// PostSnapshot posts a task as it stands, unless it changes before that is posted. Its error
-// is [store.ErrUnreadable].
-func (s *Service) PostSnapshot(ctx context.Context, rec *store.Record) error {
-	task, err := s.whole(rec)
-	if err == nil {
-		s.Deps.Webhooks.PostSnapshot(ctx, rec, task)
-	}
-	return err
-}
-
-// whole is the task of a record in the form in which it is posted.
-func (s *Service) whole(rec *store.Record) (*canonical.Task, error) {
 	task, err := s.Present(rec)
 	if err == nil {
 		task.Output = nil
+		s.Deps.Webhooks.Post(ctx, rec, []canonical.Event{{Task: task}})
 	}
-	return task, err
-}
-
-// Changed reports whether a task has changed since its record was read. One that cannot be
-// read has not: to say something twice is better than not at all.
-func (s *Service) Changed(ctx context.Context, read *store.Record) bool {
-	now, err := s.Load(ctx, read.Key)
-	return err == nil && now != nil && len(stream.Diff(&read.Task, &now.Task)) > 0
+	return err
 }
 
 // PostChange posts what is different in a task between two of its records, if the task has

@@ -134,19 +134,15 @@ func (h *Hooks) PostSnapshot(ctx context.Context, rec *store.Record, task *canon
 }
 
 func (h *Hooks) post(ctx context.Context, p Posting) {
-	rec := &p.Record
-	if !rec.Pushes || len(p.Events) == 0 || h.deps.Network.Pushers[rec.Source] == nil {
-		return
-	}
-	key := rec.Key
-	if !h.add(key, p) {
+	key := p.Record.Key
+	if !p.Record.Pushes || len(p.Events) == 0 || h.deps.Network.Pushers[p.Record.Source] == nil || !h.add(key, p) {
 		return // the worker that posts comes to it
 	}
 	if err := h.deps.Workers.GoFor(key.OwnerOf(), 0, func(ctx context.Context) { h.deliver(ctx, key) }); err != nil {
 		h.mu.Lock()
 		delete(h.waiting, key)
 		h.mu.Unlock()
-		h.deps.Logger.WarnContext(ctx, "changes of a task are not posted", slog.String("task", rec.Task.ID), slog.Any("error", err))
+		h.deps.Logger.WarnContext(ctx, "changes of a task are not posted", slog.String("task", p.Record.Task.ID), slog.Any("error", err))
 	}
 }
 

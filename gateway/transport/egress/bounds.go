@@ -86,8 +86,7 @@ func (r *reached) add(host target, addresses []netip.Addr) {
 }
 
 // Reached reports whether an "address:port" is one at which a host has been called that
-// the operator names still. The address of one that is named no longer may belong to
-// somebody else now.
+// the operator names still: other addresses may belong to others by now.
 func (g *Guard) Reached(hostport string) bool {
 	g.reached.mu.RLock()
 	defer g.reached.mu.RUnlock()
