@@ -422,9 +422,8 @@ func TestPush_PausedTaskOfALostReplica(t *testing.T) {
 type crossing struct {
 	store.Entries
 
-	taken atomic.Bool
-	done  bool
-	do    func()
+	taken, done atomic.Bool
+	do          func()
 }
 
 func (e *crossing) Swap(ctx context.Context, key store.EntryKey, old uint64, value []byte, until time.Time) (uint64, bool, error) {
@@ -437,8 +436,7 @@ func (e *crossing) Swap(ctx context.Context, key store.EntryKey, old uint64, val
 
 func (e *crossing) Get(ctx context.Context, key store.EntryKey) (store.Entry, bool, error) {
 	entry, ok, err := e.Entries.Get(ctx, key)
-	if key.Kind == store.KindTask && e.taken.CompareAndSwap(true, false) && !e.done {
-		e.done = true
+	if key.Kind == store.KindTask && e.taken.Load() && e.done.CompareAndSwap(false, true) {
 		e.do()
 	}
 	return entry, ok, err
@@ -472,8 +470,8 @@ func TestPush_AnswerWhileTheTaskIsTakenOver(t *testing.T) {
 		view.broken.Store(true)
 		_ = dies.Close()
 		<-time.After(10 * time.Minute)
-		if got := s.states("one"); got != "INPUT_REQUIRED WORKING COMPLETED" || !during.done {
-			t.Errorf("posted was %s, taken over: %v", got, during.done)
+		if got := s.states("one"); got != "INPUT_REQUIRED WORKING COMPLETED" || !during.done.Load() {
+			t.Errorf("posted was %s, taken over: %v", got, during.done.Load())
 		}
 		_ = heir.Close()
 	})
