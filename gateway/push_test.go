@@ -452,9 +452,13 @@ func TestPush_AnswerWhileTheTaskIsTakenOver(t *testing.T) {
 		view := &entries{Entries: s.memory.Entries()}
 		s.view = view
 		dies := s.replica(t)
-		during := &crossing{Entries: s.memory.Entries()}
+		ids, during := make(chan string, 1), &crossing{Entries: s.memory.Entries()}
 		s.view = during
 		heir := s.replica(t)
+		during.do = func() {
+			s.ask(t, heir, s.asks(invoking, answerAda(<-ids)))
+			<-time.After(time.Second) // all of that is posted
+		}
 		s.view = nil
 		for _, g := range []limiting{dies, heir} {
 			if err := g.TakeOver(); err != nil {
@@ -462,10 +466,7 @@ func TestPush_AnswerWhileTheTaskIsTakenOver(t *testing.T) {
 			}
 		}
 		id, _ := taskIn(t, s.ask(t, dies, s.asks(invoking, withHook(called, "one", ""))).Wire().Body)
-		during.do = func() {
-			s.ask(t, heir, s.asks(invoking, answerAda(id)))
-			<-time.After(time.Second) // all of that is posted
-		}
+		ids <- id
 		synctest.Wait()
 		view.broken.Store(true)
 		_ = dies.Close()
