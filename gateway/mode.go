@@ -144,6 +144,16 @@ func (x *request) posts() bool {
 	return x.webhook != nil && x.message.Op == canonical.OpInvoke && (!x.mode.Relay || x.route.Description != nil && x.route.Description.Streams)
 }
 
+// target is how the agent is spoken to.
+func (x *request) target(stream bool) translators.Target {
+	at := &x.route.Endpoint
+	t := translators.Target{Version: at.Version, Form: at.Form, Capability: x.route.Capable(), Stream: stream}
+	if asker := x.to.Features.Asker; asker != nil && !at.Sessionless && asker.Asks(at.Version, at.Form) == translators.AskStream {
+		t.Answers = at.Asked
+	}
+	return t
+}
+
 // streams: the agent is asked for a stream, so that it can be seen at work, and
 // stopped.
 func (x *request) streams() bool {

@@ -206,7 +206,7 @@ func (g *Gateway) request(ctx context.Context, x *request) (transport.Sealed, tr
 	tr := attest.Translation{
 		Direction: attest.Request, ID: id, Message: x.message, Input: x.in.Input,
 		Codec: x.to.Codec, Pair: x.pair(),
-		Target:  translators.Target{Version: x.route.Endpoint.Version, Form: x.route.Endpoint.Form, Capability: x.route.Capable(), Stream: x.streams()},
+		Target:  x.target(x.streams()),
 		Lineage: attest.Lineage{Parents: x.lineage.Parents}, Audience: g.audience(x), Reader: x.reader(),
 	}
 	x.message.Conversation.Tenant = cmp.Or(x.route.Endpoint.Tenant, x.message.Conversation.Tenant)
@@ -311,10 +311,7 @@ func (a agent) Seal(ctx context.Context, m *canonical.Message) (transport.Sealed
 	x := a.x
 	tr := attest.Translation{Direction: attest.Request, ID: ect.ID(a.g.NewID()), Internal: true}
 	tr.Codec, tr.Pair = x.to.Codec, x.pair()
-	tr.Target = translators.Target{
-		Version: x.route.Endpoint.Version, Form: x.route.Endpoint.Form, Capability: x.route.Capable(),
-		Stream: m.Op == canonical.OpTaskSubscribe || m.Op == canonical.OpInvoke && x.streams(),
-	}
+	tr.Target = x.target(m.Op == canonical.OpTaskSubscribe || m.Op == canonical.OpInvoke && x.streams())
 	tr.Lineage.Parents = x.afterRequest()
 	tr.Audience, tr.Reader = a.g.audience(x), x.reader()
 	m.Correlation.WireID = canonical.TextID(string(tr.ID))

@@ -269,6 +269,7 @@ type Target struct {
 	Capability *canonical.Capability // the tool or skill that is called, or whose result this is; nil: none chosen
 	Stream     bool                  // a request: ask for a stream of events; otherwise: this stands in one
 	Stamp      Stamp                 // for protocols whose messages say who sends them to whom, and when
+	Answers    []canonical.Mode      // what the receiver was told, when its session began, that it can ask the sender; nil: nothing
 }
 
 // Stamp is what only the roof knows about a message that is about to leave. A

@@ -19,6 +19,7 @@ type encoder struct {
 	modern     bool
 	native     bool // the message was born in this very protocol and version: nothing is added
 	capability *canonical.Capability
+	answerable []canonical.Mode // as the session began with
 	losses     []canonical.Loss
 }
 
@@ -29,7 +30,7 @@ func (t *Translator) Encode(m *canonical.Message, target translators.Target) (tr
 		return translators.Wire{}, nil, err
 	}
 	e := &encoder{
-		m: m, version: version, modern: version == Modern, capability: target.Capability,
+		m: m, version: version, modern: version == Modern, capability: target.Capability, answerable: target.Answers,
 		native: m.Origin.Binding == Binding && m.Origin.Version == version,
 	}
 	wire, err := e.encode()
@@ -237,8 +238,9 @@ func (e *encoder) legacyMeta(w *writer) {
 		}
 	}
 	e.losses = append(e.losses, profile.CarryMessage(w.canon, e.m, legacyFields(e.m.Op)...)...)
-	if e.m.Preferences.CanAnswer != nil && e.m.Op != canonical.OpDescribe {
-		e.lose(canonical.LossPeerInfo, canonical.Dropped, "/preferences/canAnswer") // said when the session begins
+	session, _ := declared(declaring(e.answerable, false, e.version), e.version)
+	if e.m.Preferences.CanAnswer != nil && !slices.Equal(e.m.Preferences.CanAnswer, session) && e.m.Op != canonical.OpDescribe {
+		e.lose(canonical.LossPeerInfo, canonical.Dropped, "/preferences/canAnswer")
 	}
 }
 

@@ -603,3 +603,34 @@ func TestEmittedAnswerIsValid(t *testing.T) {
 		}
 	}
 }
+
+// TestEncode_WhatASessionWasToldIsNotLost: a request of a session does not say what its
+// sender can be asked, and that is a loss only where the beginning of the session did not
+// say it either.
+func TestEncode_WhatASessionWasToldIsNotLost(t *testing.T) {
+	t.Parallel()
+	form, both := []canonical.Mode{canonical.ModeForm}, []canonical.Mode{canonical.ModeForm, canonical.ModeURL}
+	for name, tc := range map[string]struct {
+		version           string
+		canAnswer, answer []canonical.Mode
+		lost              bool
+	}{
+		"the session was told":              {mcp.Legacy, both, both, false},
+		"the session was told less":         {mcp.Legacy, both, form, true},
+		"the session was told more":         {mcp.Legacy, form, both, true},
+		"no session":                        {mcp.Legacy, both, nil, true},
+		"nothing can be asked":              {mcp.Legacy, nil, nil, false},
+		"a revision without that":           {mcp.LegacyMarch, both, both, true},
+		"every request says so":             {mcp.Modern, both, nil, false},
+		"every request says so, told other": {mcp.Modern, both, form, false},
+	} {
+		_, losses, err := mcp.New(translators.Config{}).Encode(&canonical.Message{
+			Op: canonical.OpInvoke, Phase: canonical.PhaseRequest, Body: &canonical.Invoke{Call: &canonical.Call{Name: "add"}},
+			Correlation: canonical.Correlation{WireID: json.RawMessage(`1`)}, Preferences: canonical.Preferences{CanAnswer: tc.canAnswer},
+		}, translators.Target{Version: tc.version, Capability: &canonical.Capability{ID: "add"}, Answers: tc.answer})
+		lost := slices.ContainsFunc(losses, func(l canonical.Loss) bool { return l.Path == "/preferences/canAnswer" })
+		if err != nil || lost != tc.lost {
+			t.Errorf("%s: lost is %v, %v", name, losses, err)
+		}
+	}
+}

@@ -54,7 +54,7 @@ func (d *Dialer) Describe(ctx context.Context, ep transport.Endpoint) (*canonica
 		return nil, ep, err
 	}
 	ep.Transport = l.ep.Transport
-	ep.Version, ep.Sessionless = s.version, s.version != mcp.Modern && s.id == ""
+	ep.Version, ep.Sessionless = s.version, s.version != mcp.Modern && (s.id == "" || stdio.IsShared(ep.URL))
 	return d.withTools(ctx, l, ep, description)
 }
 

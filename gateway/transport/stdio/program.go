@@ -58,6 +58,12 @@ func (p Program) URL() string {
 	return Scheme + ":?" + values.Encode()
 }
 
+// IsShared reports whether a URL names a program of which all callers use one process.
+func IsShared(url string) bool {
+	program, err := Parse(url)
+	return err == nil && program.Shared
+}
+
 // InvalidProgramError says why a program cannot be run.
 type InvalidProgramError struct{ Reason string }
 
