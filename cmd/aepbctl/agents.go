@@ -191,7 +191,7 @@ func printAdded(w io.Writer, a agent, base string, forgotten bool) error {
 	case about == nil:
 		fmt.Fprintf(w, "added %s\n", word(a.Name))
 	case about.Error != "":
-		fmt.Fprintf(w, "added %s, but it cannot be used now: %s\n", word(a.Name), word(about.Error))
+		fmt.Fprintf(w, "added %s, but it cannot be used now: %s\n", word(a.Name), line(about.Error))
 	default:
 		fmt.Fprintf(w, "added %s: %s %s, %s\n", word(a.Name), word(cmp.Or(about.Name, "it gives no name")), word(about.Version), offered(about.Capabilities))
 	}
@@ -237,7 +237,11 @@ func agentsShow(t *target) *cobra.Command {
 			if err := t.fetchOf(cmd, args[0], "/agents/"+url.PathEscape(args[0]), &a); err != nil {
 				return err
 			}
-			return t.show(cmd, a, func(w io.Writer) error { return printAgent(w, a) })
+			err := t.show(cmd, a, func(w io.Writer) error { return printAgent(w, a) })
+			if d := a.Description; err == nil && d != nil && d.Error != "" {
+				return errRefused // the output says why
+			}
+			return err
 		},
 	}
 }

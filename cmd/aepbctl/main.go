@@ -42,7 +42,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	err := root.ExecuteContext(ctx)
+	used, err := root.ExecuteContextC(ctx)
 	switch {
 	case err == nil:
 		return exitOK
@@ -50,7 +50,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		return exitFailed
 	case !started, errors.As(err, new(*usageError)):
 		complain(stderr, err)
-		fmt.Fprintln(stderr, "see aepbctl --help")
+		fmt.Fprintf(stderr, "usage: %s\nsee %s --help\n", used.UseLine(), used.CommandPath())
 		return exitUsage
 	default:
 		complain(stderr, err)

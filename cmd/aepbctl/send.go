@@ -37,11 +37,11 @@ type delivery struct {
 func sendCommand(t *target) *cobra.Command {
 	var s sending
 	cmd := &cobra.Command{
-		Use:     "send --to AGENT (--text TEXT | --tool NAME --args JSON | --file FILE)",
+		Use:     "send [--to] AGENT (--text TEXT | --tool NAME --args JSON | --file FILE)",
 		Short:   "Send one message through the gateway, with an ECT of our own",
 		Example: "  aepbctl send --to calculator --tool add --args '{\"a\": 1, \"b\": 2}'\n  aepbctl send --to concierge --text 'good evening'",
-		Args:    cobra.NoArgs,
-		PreRunE: func(*cobra.Command, []string) error { return s.check() },
+		Args:    cobra.MaximumNArgs(1),
+		PreRunE: func(_ *cobra.Command, args []string) error { return s.check(args) },
 		RunE:    func(cmd *cobra.Command, _ []string) error { return t.send(cmd, s) },
 	}
 	flags := cmd.Flags()
@@ -56,8 +56,12 @@ func sendCommand(t *target) *cobra.Command {
 	return cmd
 }
 
-// check finds what the flags lack.
-func (s sending) check() error {
+// check takes the agent from the arguments, and finds what the flags lack.
+func (s *sending) check(args []string) error {
+	if len(args) == 1 && s.dest != "" {
+		return errors.New("name the agent once: as an argument, or with --to")
+	}
+	s.dest = cmp.Or(s.dest, strings.Join(args, ""))
 	given := 0
 	for _, flag := range []string{s.text, s.tool, s.file} {
 		if flag != "" {
@@ -66,7 +70,7 @@ func (s sending) check() error {
 	}
 	switch {
 	case s.dest == "":
-		return errors.New("name the agent with --to")
+		return errors.New("name the agent: aepbctl send AGENT")
 	case given != 1:
 		return errors.New("give one of --text, --tool, --file")
 	case s.args != "" && s.tool == "":

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"syscall"
@@ -210,10 +211,30 @@ func (p Problem) explained(knows bool) string {
 	if knows && p.Program != "" {
 		return p.Detail + ": " + p.Program
 	}
-	if why := p.Reason.words(); knows && why != "" && p.Code == CodeUnreachable {
-		return p.Detail + ": " + why
+	if !knows || p.Code != CodeUnreachable {
+		return p.Detail
 	}
-	return p.Detail
+	detail := p.Detail
+	if p.Address != "" {
+		detail += " at " + p.Address
+	}
+	if why := p.Reason.words(); why != "" {
+		detail += ": " + why
+	}
+	return detail
+}
+
+// addressOf is the host and port of an error of the network; empty: it does not say.
+func addressOf(err error) string {
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		if at, err := url.Parse(e.URL); err == nil {
+			return at.Host
+		}
+	}
+	if e, ok := errors.AsType[*net.OpError](err); ok && e.Addr != nil {
+		return e.Addr.String()
+	}
+	return ""
 }
 
 // Explain is what an error is to an operator: its detail, and why the agent cannot be reached.

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"syscall"
@@ -86,6 +87,8 @@ func TestExplain_TellsOperatorsAlone(t *testing.T) {
 		"authority": {x509.UnknownAuthorityError{}, "agent a cannot be reached: certificate of an unknown authority"},
 		"name":      {x509.HostnameError{Certificate: &x509.Certificate{}}, "agent a cannot be reached: its certificate is for another host name"},
 		"http":      {tls.RecordHeaderError{}, "agent a cannot be reached: it does not speak TLS 1.3"},
+		"URL":       {&url.Error{Op: "Post", URL: "https://u:secret@a.test:7/secret?secret", Err: syscall.ECONNREFUSED}, "agent a cannot be reached at a.test:7: connection refused: is it"},
+		"address":   {&net.OpError{Op: "dial", Addr: &net.TCPAddr{IP: net.IPv6loopback, Port: 7}, Err: syscall.ECONNREFUSED}, "agent a cannot be reached at [::1]:7: connection refused: is it"},
 		"other":     {errors.New("secret"), "agent a cannot be reached"},
 	} {
 		err := &transport.UnreachableError{Agent: "a", Err: c.cause}

@@ -146,7 +146,7 @@ var table = rows(
 	// Transport, directory, state.
 	as(func(e *transport.UnreachableError) Problem {
 		p := fault(of(CodeUnreachable, e.Error()))
-		p.Program = stdio.Cause(e.Err)
+		p.Program, p.Address = stdio.Cause(e.Err), addressOf(e.Err)
 		return p
 	}),
 	as(func(*stdio.EndedError) Problem { return fault(of(CodeUnreachable, "the agent's program ended")) }),
