@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"net"
 	"net/netip"
 	"net/url"
@@ -230,21 +231,37 @@ func (out *service) add(ctx context.Context, first firstAgent, snippet snippets.
 		names[i] = strconv.Quote(c.ID)
 	}
 	fmt.Fprintf(w, "added %s: %q %q, which offers %d: %s\n", doc.Name, description.Name, description.Version, len(names), strings.Join(names, ", "))
-	snippet.Name, snippet.Skill = doc.Name, "NAME"
-	simplest := slices.SortedStableFunc(slices.Values(description.Capabilities), func(a, b canonical.Capability) int { return demands(a) - demands(b) })
-	if len(simplest) > 0 && plainName(simplest[0].ID) {
-		snippet.Skill = simplest[0].ID
-	}
+	snippet.Name = doc.Name
+	snippet.Skill, snippet.Input = simplest(description.Capabilities)
 	return snippets.Print(w, snippet, first.a2a == "")
 }
 
-// demands counts the arguments that a skill must be given.
-func demands(c canonical.Capability) int {
-	var schema struct{ Required []string }
-	if json.Unmarshal(c.InputSchema, &schema) != nil {
-		return 0
+// simplest is the skill that demands the fewest arguments, with some that it may be called with.
+func simplest(skills []canonical.Capability) (name, input string) {
+	name, input = "NAME", "{}"
+	fewest := math.MaxInt
+	for _, c := range skills {
+		var schema struct {
+			Required   []string
+			Properties map[string]struct{ Type any }
+		}
+		given, plain := map[string]any{}, plainName(c.ID)
+		_ = json.Unmarshal(c.InputSchema, &schema) // a schema of other forms demands nothing that is known
+		for _, property := range schema.Required {
+			switch plain = plain && plainName(property); schema.Properties[property].Type {
+			case "integer", "number":
+				given[property] = 1
+			case "string":
+				given[property] = "hello"
+			default: // in each language written otherwise
+				plain = false
+			}
+		}
+		if text, err := json.Marshal(given); err == nil && plain && len(given) < fewest {
+			name, input, fewest = c.ID, string(text), len(given)
+		}
 	}
-	return len(schema.Required)
+	return name, input
 }
 
 // plainName: it can stand in a program, and on a terminal, as it is.

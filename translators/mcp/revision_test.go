@@ -613,7 +613,7 @@ func TestEncode_WhatASessionWasToldIsNotLost(t *testing.T) {
 	for name, tc := range map[string]struct {
 		version           string
 		canAnswer, answer []canonical.Mode
-		lost              bool
+		declared          bool
 	}{
 		"the session was told":              {mcp.Legacy, both, both, false},
 		"the session was told less":         {mcp.Legacy, both, form, true},
@@ -628,9 +628,9 @@ func TestEncode_WhatASessionWasToldIsNotLost(t *testing.T) {
 			Op: canonical.OpInvoke, Phase: canonical.PhaseRequest, Body: &canonical.Invoke{Call: &canonical.Call{Name: "add"}},
 			Correlation: canonical.Correlation{WireID: json.RawMessage(`1`)}, Preferences: canonical.Preferences{CanAnswer: tc.canAnswer},
 		}, translators.Target{Version: tc.version, Capability: &canonical.Capability{ID: "add"}, Answers: tc.answer})
-		lost := slices.ContainsFunc(losses, func(l canonical.Loss) bool { return l.Path == "/preferences/canAnswer" })
-		if err != nil || lost != tc.lost {
-			t.Errorf("%s: lost is %v, %v", name, losses, err)
+		declared := slices.ContainsFunc(losses, func(l canonical.Loss) bool { return l.Path == "/preferences/canAnswer" })
+		if err != nil || declared != tc.declared {
+			t.Errorf("%s: losses are %v, %v", name, losses, err)
 		}
 	}
 }

@@ -15,6 +15,7 @@ type Agent struct {
 	Base  string // the gateway's public URL
 	CA    string // file of the CA that the gateway's certificate is from
 	Skill string // one of its skills or tools
+	Input string // its arguments, a JSON object of texts and numbers
 }
 
 // Print writes the programs. A2A says that they are A2A clients; else they are MCP clients.
