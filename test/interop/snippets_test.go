@@ -23,7 +23,7 @@ func printedClients(t *testing.T, g *gw) {
 		a2a  bool
 		want string
 	}{
-		"A2A client": {snippets.Agent{Name: "snippet-server", Skill: "fail"}, true, "always fails"},
+		"A2A client": {snippets.Agent{Name: "snippet-server", Skill: "echo", Input: `{"message":"hello"}`}, true, "hello"},
 		"MCP client": {snippets.Agent{Name: "snippet-agent", Skill: "concierge"}, false, "hello"},
 	} {
 		agent.Base, agent.CA = g.Public, ca

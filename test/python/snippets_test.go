@@ -16,17 +16,17 @@ import (
 func TestPython_PrintedClients(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		program, binding, skill, want string
+		program, binding, skill, input, want string
 		a2a                           bool
 	}{
-		"A2A client": {"server.py", "mcp-v1", "report", "TASK_STATE_COMPLETED", true},
-		"MCP client": {"a2a_server.py", "a2a-v1", "talk", "hello", false},
+		"A2A client": {"server.py", "mcp-v1", "echo", `{"text":"hello"}`, "hello", true},
+		"MCP client": {"a2a_server.py", "a2a-v1", "talk", "", "hello", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			g, ca := gateway(t, c.binding, server(t, c.program))
 			var printed strings.Builder
-			if err := snippets.Print(&printed, snippets.Agent{Name: "peers", Base: g.Public, CA: ca, Skill: c.skill}, c.a2a); err != nil {
+			if err := snippets.Print(&printed, snippets.Agent{Name: "peers", Base: g.Public, CA: ca, Skill: c.skill, Input: c.input}, c.a2a); err != nil {
 				t.Fatal(err)
 			}
 			file := filepath.Join(t.TempDir(), "client.py")
