@@ -375,10 +375,11 @@ func (c *conn) leave(one *call) {
 	c.channel.Rest()
 }
 
-// tell sends what has no reply.
+// tell sends what has no reply. To a shared server none of it is sent: nobody is asked what it
+// asks, so that an answer would be one caller's word in the work of another.
 func (c *conn) tell(ctx context.Context, env mcp.Envelope, body []byte) error {
 	c.mu.Lock()
-	drop := false
+	drop := c.key.Shared
 	switch env.Method {
 	case "":
 		delete(c.questions, plain(env.ID))
@@ -387,8 +388,6 @@ func (c *conn) tell(ctx context.Context, env mcp.Envelope, body []byte) error {
 		if one := c.calls[plain(subjectOf(env.Params).RequestID)]; one != nil {
 			one.canceled = true
 		}
-	case noticeInitialized:
-		drop = c.key.Shared // it was told at once
 	}
 	c.mu.Unlock()
 	if drop {
