@@ -3,6 +3,7 @@ package channel_test
 import (
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -30,4 +31,34 @@ func TestAttack_SharedServerIsToldNoAnswer(t *testing.T) {
 	}
 	one.out <- reply(id)
 	_ = s.whole((<-waits).response)
+}
+
+// TestServers_TwoStreamsThatListenAtOnce: one of them is refused.
+func TestServers_TwoStreamsThatListenAtOnce(t *testing.T) {
+	t.Parallel()
+	for range 50 {
+		s := newStage(t)
+		_, session := s.begin(s.key)
+		got, both := make(chan int, 2), make(chan struct{})
+		var asking sync.WaitGroup
+		for range 2 {
+			asking.Go(func() {
+				response, err := s.do(t.Context(), s.key, http.MethodGet, session, "")
+				if err != nil {
+					got <- 0
+					return
+				}
+				got <- response.StatusCode
+				<-both
+				_ = response.Body.Close()
+			})
+		}
+		a, b := <-got, <-got
+		close(both)
+		asking.Wait()
+		if a == b {
+			t.Fatalf("both got %d", a)
+		}
+		s.servers.Close()
+	}
 }

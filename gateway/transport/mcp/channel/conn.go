@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"maps"
 	"net/http"
 	"slices"
@@ -338,6 +339,9 @@ func (c *conn) join(one *call) error {
 	case c.err != nil:
 		c.channel.Rest()
 		return errGone
+	case one.id == "" && len(c.listeners) > 0 && !c.key.Shared:
+		c.channel.Rest()
+		return errTaken
 	case one.id == "":
 		c.listeners = append(c.listeners, one)
 	case c.calls[one.id] != nil:
@@ -401,14 +405,11 @@ func (c *conn) listen(ctx context.Context) (*http.Response, error) {
 	if c == nil {
 		return gone(), nil
 	}
-	c.mu.Lock()
-	taken := len(c.listeners) > 0 && !c.key.Shared
-	c.mu.Unlock()
-	if taken {
-		return response(http.StatusConflict, http.Header{}, http.NoBody, 0), nil
-	}
 	one := newCall(c, nil, "")
-	if err := c.join(one); err != nil {
+	switch err := c.join(one); {
+	case errors.Is(err, errTaken):
+		return response(http.StatusConflict, http.Header{}, http.NoBody, 0), nil
+	case err != nil:
 		return gone(), nil //nolint:nilerr // as what comes after it
 	}
 	return one.stream(ctx, http.Header{}, nil), nil
