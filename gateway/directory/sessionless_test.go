@@ -14,14 +14,14 @@ import (
 
 // sharesOne is the server that all callers share: it speaks the version that it was last asked in.
 type sharesOne struct {
-	mu    sync.Mutex
-	asked []string
+	mu       sync.Mutex
+	versions []string
 }
 
 func (s *sharesOne) Describe(_ context.Context, e transport.Endpoint) (*canonical.Description, transport.Endpoint, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.asked = append(s.asked, e.Version)
+	s.versions = append(s.versions, e.Version)
 	if e.Version == "" {
 		e.Version = "2"
 	}
@@ -54,7 +54,7 @@ func TestAttack_OldVersionAtASharedServer(t *testing.T) {
 	if err != nil || at.Version != "2" {
 		t.Errorf("got %+v %v", at, err)
 	}
-	if len(server.asked) != 1 || server.asked[0] != "" {
-		t.Errorf("it was asked in %q", server.asked)
+	if len(server.versions) != 1 || server.versions[0] != "" {
+		t.Errorf("it was asked in %q", server.versions)
 	}
 }
