@@ -45,10 +45,11 @@ func outcomeOf(err error) (outcome breaker.Outcome, own bool) {
 }
 
 // apart reports whether a connection failed before the agent saw the caller's message: what
-// breaks off later, the message may have caused.
+// breaks off later, the message may have caused, and so may the end of a program, of which
+// each caller has its own.
 func apart(why problem.Reason) bool {
 	switch why {
-	case problem.ReasonReset, problem.ReasonTimeout, problem.ReasonOther, "":
+	case problem.ReasonReset, problem.ReasonTimeout, problem.ReasonProgram, problem.ReasonOther, "":
 		return false
 	default:
 		return true

@@ -373,38 +373,6 @@ func viewsOf(base string) []string {
 	return list
 }
 
-// learn fetches once for all who wait. The fetch outlives a caller who goes
-// away, since others may wait for it; fetchLimit bounds it, and the time that
-// the agent may take for a call. A failure does not replace what is known and
-// can still be used.
-func (d *Directory) learn(ctx context.Context, name string, agent Agent, e Endpoint, v Viewer) knowledge {
-	result := d.flight.DoChan(name, func() (any, error) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience(agent))
-		defer cancel()
-		k := d.fetch(ctx, name, agent, e, v)
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		now := d.deps.Now()
-		old, known := d.known[name]
-		switch current, ok := d.current(agent.Name); {
-		case !ok || !lists(current, e):
-		case k.err != nil && known && old.err == nil && now.Before(old.until):
-			old.stale = now.Add(retryAfter)
-			d.known[name] = old
-		default:
-			d.known[name] = k
-		}
-		return k, nil
-	})
-	select {
-	case <-ctx.Done():
-		return knowledge{err: ctx.Err()}
-	case r := <-result:
-		k, _ := r.Val.(knowledge)
-		return k
-	}
-}
-
 // patience is how long an agent may take to say who it is.
 func patience(agent Agent) time.Duration {
 	if agent.Timeout > 0 {
@@ -428,7 +396,7 @@ func (d *Directory) fetch(ctx context.Context, name string, agent Agent, e Endpo
 		target.URL, target.ID, describer = peer.URL, peer.ID, d.deps.Beyond
 	}
 	description, target, err := describer.Describe(ctx, target)
-	target.Timeout = agent.Timeout
+	target.Timeout, target.Caller = agent.Timeout, v.Caller
 	if err != nil {
 		level := slog.LevelDebug // of a revision that was only tried
 		if slices.ContainsFunc(agent.Endpoints, func(own Endpoint) bool { return own.Binding == e.Binding && own.Version == e.Version }) {

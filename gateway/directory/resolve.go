@@ -355,10 +355,11 @@ func (d *Directory) revised(ctx context.Context, agent Agent, e Endpoint, v View
 	return k
 }
 
-// revision is the version that suits a viewer; empty: the one in which it was found.
+// revision is the version that suits a viewer; empty: the one in which it was found. Where an
+// agent keeps no session of each caller it is not tried: all would share one that began in it.
 func (d *Directory) revision(e Endpoint, v Viewer, k knowledge) string {
 	by, ok := d.deps.Describers[e.Binding].(transport.ByRevision)
-	if !ok || e.Through != "" || e.Version != "" || k.err != nil || k.description == nil {
+	if !ok || e.Through != "" || e.Version != "" || k.err != nil || k.description == nil || k.endpoint.Sessionless {
 		return ""
 	}
 	return by.Revision(k.description, v.Version, v.CanAnswer)

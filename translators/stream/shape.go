@@ -148,10 +148,12 @@ func (s *Shaper) chunk(parts []canonical.Part) []canonical.Event {
 	}
 	if len(text) > maxChunk {
 		end := maxChunk
-		for !utf8.RuneStart(text[end]) {
+		for end > 0 && !utf8.RuneStart(text[end]) { // not every codec sees to it that a text is one
 			end--
 		}
-		text = text[:end]
+		if text = text[:end]; text == "" {
+			return nil
+		}
 	}
 	return s.progress(&canonical.Progress{Message: text})
 }

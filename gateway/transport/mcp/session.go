@@ -86,8 +86,8 @@ type slot struct {
 	used  time.Time
 }
 
-// get finds or makes the slot of a key; idle ones make room, then the one that
-// was used longest ago. Servers let sessions that nobody ends expire.
+// get finds or makes the slot of a key; idle ones make room, then one of
+// the caller who has the most. Servers let sessions that nobody ends expire.
 func (s *sessions) get(key sessionKey) *slot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,20 +104,26 @@ func (s *sessions) get(key sessionKey) *slot {
 	return made
 }
 
+// evict makes room for one more: of the caller who has the most, the session that was used
+// longest ago gives way.
 func (s *sessions) evict(now time.Time) {
+	maps.DeleteFunc(s.table, func(_ sessionKey, one *slot) bool { return now.Sub(one.used) >= idleFor })
+	if len(s.table) < maxSessions {
+		return
+	}
+	has, most := map[ect.Identity]int{}, 0
+	for key := range s.table {
+		has[key.caller]++
+		most = max(most, has[key.caller])
+	}
 	var oldest sessionKey
 	var since time.Time
 	for key, one := range s.table {
-		switch {
-		case now.Sub(one.used) >= idleFor:
-			delete(s.table, key)
-		case since.IsZero() || one.used.Before(since):
+		if has[key.caller] == most && (since.IsZero() || one.used.Before(since)) {
 			oldest, since = key, one.used
 		}
 	}
-	if len(s.table) >= maxSessions {
-		delete(s.table, oldest)
-	}
+	delete(s.table, oldest)
 }
 
 // forget drops a session that its server no longer knows, unless another has

@@ -35,8 +35,8 @@
 // we are gone, and ends a program that takes more memory or processes than it may: both are
 // looked at twice a second, so a program can have more for a moment. If the supervisor is
 // killed, the program goes with it by the kernel's parent-death signal, and the rest of its
-// process group by us. What then survives is a process that left its group while its
-// supervisor was killed together with us. Elsewhere there is no supervisor: a program ends
+// process group by us. What then survives, without a bound, is a process that left its group:
+// a program that means harm can do that, as it can all that our user may. Elsewhere there is no supervisor: a program ends
 // when its standard input does, as MCP demands, or is killed with its process group.
 //
 // # Alternatives considered

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"maps"
 	"net/http"
 	"slices"
@@ -338,6 +339,9 @@ func (c *conn) join(one *call) error {
 	case c.err != nil:
 		c.channel.Rest()
 		return errGone
+	case one.id == "" && len(c.listeners) > 0 && !c.key.Shared:
+		c.channel.Rest()
+		return errTaken
 	case one.id == "":
 		c.listeners = append(c.listeners, one)
 	case c.calls[one.id] != nil:
@@ -375,10 +379,11 @@ func (c *conn) leave(one *call) {
 	c.channel.Rest()
 }
 
-// tell sends what has no reply.
+// tell sends what has no reply. To a shared server none of it is sent: nobody is asked what it
+// asks, so that an answer would be one caller's word in the work of another.
 func (c *conn) tell(ctx context.Context, env mcp.Envelope, body []byte) error {
 	c.mu.Lock()
-	drop := false
+	drop := c.key.Shared
 	switch env.Method {
 	case "":
 		delete(c.questions, plain(env.ID))
@@ -387,8 +392,6 @@ func (c *conn) tell(ctx context.Context, env mcp.Envelope, body []byte) error {
 		if one := c.calls[plain(subjectOf(env.Params).RequestID)]; one != nil {
 			one.canceled = true
 		}
-	case noticeInitialized:
-		drop = c.key.Shared // it was told at once
 	}
 	c.mu.Unlock()
 	if drop {
@@ -402,14 +405,11 @@ func (c *conn) listen(ctx context.Context) (*http.Response, error) {
 	if c == nil {
 		return gone(), nil
 	}
-	c.mu.Lock()
-	taken := len(c.listeners) > 0 && !c.key.Shared
-	c.mu.Unlock()
-	if taken {
-		return response(http.StatusConflict, http.Header{}, http.NoBody, 0), nil
-	}
 	one := newCall(c, nil, "")
-	if err := c.join(one); err != nil {
+	switch err := c.join(one); {
+	case errors.Is(err, errTaken):
+		return response(http.StatusConflict, http.Header{}, http.NoBody, 0), nil
+	case err != nil:
 		return gone(), nil //nolint:nilerr // as what comes after it
 	}
 	return one.stream(ctx, http.Header{}, nil), nil

@@ -20,9 +20,9 @@
 // # One channel for several callers
 //
 // With Key.Shared all callers use one channel. The server is told that nobody can be asked;
-// what it asks is refused, its log is not handed on, and nobody can subscribe. It is told ids
-// and progress tokens of our own, since two callers may use the same. That a list changed,
-// all hear.
+// what it asks is refused, its log is not handed on, and nobody can subscribe. Of what callers
+// say it gets requests alone, with ids and progress tokens of our own, since two callers may use
+// the same. That a list changed, all hear.
 //
 // # Ids
 //

@@ -56,6 +56,7 @@ type Key struct {
 
 var (
 	errTwice = errors.New("a request of this id is under way")
+	errTaken = errors.New("a stream that listens is open")
 	errGone  = errors.New("the channel is over")
 	errEmpty = errors.New("a request without a message")
 )

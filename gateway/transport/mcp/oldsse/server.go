@@ -201,20 +201,22 @@ func (s *Server) Messages(w http.ResponseWriter, r *http.Request) {
 	case message.Initialize && !one.first():
 		refuse(w, http.StatusBadRequest, "the session is initialized")
 	default:
-		s.take(w, r, one, message) //nolint:contextcheck // it is answered after its POST
+		if !s.take(w, r, one, message) && message.Initialize { //nolint:contextcheck // it is answered after its POST
+			one.refused()
+		}
 	}
 }
 
-// take has a request answered on the stream.
-func (s *Server) take(w http.ResponseWriter, r *http.Request, one *session, message *Message) {
+// take has a request answered on the stream; false: it is refused.
+func (s *Server) take(w http.ResponseWriter, r *http.Request, one *session, message *Message) bool {
 	if size := int64(message.Size); size > s.deps.Shares.largest {
 		refuse(w, http.StatusRequestEntityTooLarge, "a request over HTTP with SSE has at most "+strconv.FormatInt(s.deps.Shares.largest, 10)+" bytes: send it over Streamable HTTP")
-		return
+		return false
 	}
 	grant, err := s.deps.Shares.bytes.Take(one.holder, max(int64(message.Size), leastRequest))
 	if err != nil {
 		s.deps.Pipeline.Admit(w, r, err)
-		return
+		return false
 	}
 	began := one.begin(func() {
 		defer grant.Release()
@@ -223,12 +225,13 @@ func (s *Server) take(w http.ResponseWriter, r *http.Request, one *session, mess
 	if !began {
 		grant.Release()
 		refuse(w, http.StatusNotFound, "the session has ended")
-		return
+		return false
 	}
 	if !message.Initialize {
 		one.listens()
 	}
 	w.WriteHeader(http.StatusAccepted)
+	return true
 }
 
 // plain is a request as Streamable HTTP has it, of the session that has the id.

@@ -103,6 +103,13 @@ func (one *session) first() bool {
 	return first
 }
 
+// refused: the session was not initialized, and can be.
+func (one *session) refused() {
+	one.mu.Lock()
+	defer one.mu.Unlock()
+	one.greeted = false
+}
+
 // send writes one message on the stream; if that fails, the session ends.
 func (one *session) send(message []byte) error {
 	err := one.out.Send(message)
@@ -132,9 +139,7 @@ func (one *session) answer(ctx context.Context, message *Message) {
 	}()
 	message.Answer(ctx, out)
 	if message.Initialize && one.name() == "" {
-		one.mu.Lock()
-		one.greeted = false // it was refused
-		one.mu.Unlock()
+		one.refused()
 	}
 }
 
