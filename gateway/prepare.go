@@ -69,10 +69,9 @@ func (g *Gateway) audience(x *request) []string {
 		return []string{string(x.in.Call.Caller.ID), string(g.Signer.Issuer())}
 	case x.to.Agent.ID != "":
 		return []string{string(x.to.Agent.ID), string(g.Signer.Issuer())}
-	case directory.Endpoint{URL: x.route.Endpoint.URL}.IsProgram(): // its command and secrets are for operators
-		return []string{"stdio:" + x.to.Agent.Name, string(g.Signer.Issuer())}
 	default:
-		return []string{x.route.Endpoint.URL, string(g.Signer.Issuer())}
+		at := directory.Endpoint{URL: x.route.Endpoint.URL}
+		return []string{at.Audience(x.to.Agent.Name), string(g.Signer.Issuer())}
 	}
 }
 

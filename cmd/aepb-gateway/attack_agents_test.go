@@ -291,12 +291,11 @@ func TestAttack_OneCallerTakesAllUACPConnections(t *testing.T) {
 			}
 			held = append(held, conn)
 		}
-		if open := stillOpen(held[:len(held)-1]) + 1; open > bounds.PerCaller {
-			t.Errorf("one caller has %d connections, want at most %d", open, bounds.PerCaller)
-		}
-		if _, err := b.addOver(t, held[len(held)-1]); err != nil {
+		newest, older := held[len(held)-1], held[:len(held)-1]
+		if _, err := b.addOver(t, newest); err != nil { // who has its answer has been counted
 			t.Errorf("its newest connection: %v", err)
 		}
+		within(t, listenWait, "one caller has no more connections than it may", func() bool { return stillOpen(older)+1 <= bounds.PerCaller })
 	}
 	if _, err := b.openUACP(t, "127.0.0.1", b.dev.Client); err != nil {
 		t.Fatalf("another caller is not served: %v", err)

@@ -192,6 +192,12 @@ var attackIndex = []attackFinding{
 		"gateway/transport/mcp/channel:TestAttack_ServerThatNeverReads", "gateway/transport/mcp/channel:TestAttack_SharedIDs",
 		"gateway/transport/mcp/channel:TestAttack_SharedProgressTokens", "gateway/transport/mcp/channel:TestAttack_SharedSubscriptions",
 	}},
+	{id: "W16", what: "read the command, variables and secret files of a program in the evidence of a call", tests: []string{"gateway:TestAttack_EvidenceNamesNoProgram"}},
+	{id: "W17", what: "answer what a shared program asks in another caller's call", tests: []string{"gateway/transport/mcp/channel:TestAttack_AnswerToASharedServer"}},
+	{id: "W18", what: "keep others from a program: with an own process that ends, a full share, an old revision, or sessions without end", tests: []string{
+		"gateway/breakers:TestAttack_OneCallerEndsItsProgram", "gateway/directory:TestAttack_CallerWhoseShareIsTakenKeepsNobodyOut",
+		"gateway/directory:TestAttack_OldVersionAtASharedServer", "gateway/transport/mcp:TestAttack_SessionsAtServersWithoutEnd",
+	}},
 }
 
 // TestAttack_IndexIsComplete: every finding has a row, in order and once; every row
@@ -251,7 +257,7 @@ func findingIDs() []string {
 	for n := 1; n <= 8; n++ {
 		ids = append(ids, "H"+strconv.Itoa(n))
 	}
-	return append(ids, "F1", "F2", "F3", "F6", "F18", "F19", "N1", "N2", "N4", "N5", "N6", "N7", "N8", "W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W9", "W10", "W11", "W12", "W13", "W14", "W15")
+	return append(ids, "F1", "F2", "F3", "F6", "F18", "F19", "N1", "N2", "N4", "N5", "N6", "N7", "N8", "W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W9", "W10", "W11", "W12", "W13", "W14", "W15", "W16", "W17", "W18")
 }
 
 // attackTests are the tests of attacks in the source tree, by FOLDER:NAME.

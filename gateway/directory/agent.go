@@ -271,6 +271,15 @@ const mcpBinding = "mcp-v1"
 // IsProgram reports whether the agent is a program that this gateway runs.
 func (e Endpoint) IsProgram() bool { return stdio.IsProgram(e.URL) }
 
+// Audience is how evidence names an agent without an identity that is reached here: by its URL,
+// a program by the agent's name, because its command and variables are for operators.
+func (e Endpoint) Audience(agent string) string {
+	if e.IsProgram() {
+		return stdio.Scheme + ":" + agent
+	}
+	return e.URL
+}
+
 func validName(name string) bool {
 	return name != "" && len(name) <= 63 && !strings.ContainsAny(name[:1], "-_.") && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-_.") == ""
 }

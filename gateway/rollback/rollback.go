@@ -178,8 +178,8 @@ func (s *Service) concerned(r ect.Record, caller ect.Identity) (directory.Agent,
 		if agent, ok := s.deps.Directory.Find(who); ok {
 			return agent, true
 		}
-		for _, agent := range s.deps.Directory.List() { // one without an identity is named by its URL
-			if slices.ContainsFunc(agent.Endpoints, func(e directory.Endpoint) bool { return e.URL == who }) {
+		for _, agent := range s.deps.Directory.List() { // one without an identity
+			if slices.ContainsFunc(agent.Endpoints, func(e directory.Endpoint) bool { return e.Audience(agent.Name) == who }) {
 				return agent, true
 			}
 		}

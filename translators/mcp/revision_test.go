@@ -604,10 +604,10 @@ func TestEmittedAnswerIsValid(t *testing.T) {
 	}
 }
 
-// TestEncode_WhatASessionWasToldIsNotLost: a request of a session does not say what its
+// TestEncode_ModesOfASession: a request of a session does not say what its
 // sender can be asked, and that is a loss only where the beginning of the session did not
 // say it either.
-func TestEncode_WhatASessionWasToldIsNotLost(t *testing.T) {
+func TestEncode_ModesOfASession(t *testing.T) {
 	t.Parallel()
 	form, both := []canonical.Mode{canonical.ModeForm}, []canonical.Mode{canonical.ModeForm, canonical.ModeURL}
 	for name, tc := range map[string]struct {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestOverSSE_InitializeThatHasNoRoom: one that is refused for now can be sent again.
-func TestOverSSE_InitializeThatHasNoRoom(t *testing.T) {
+// TestOverSSE_InitializeRefusedForNow: one that is refused for now can be sent again.
+func TestOverSSE_InitializeRefusedForNow(t *testing.T) {
 	t.Parallel()
 	r := &lane{waits: make(chan struct{}), ended: make(chan struct{}, 256)}
 	h := newOldPlace(t, r)

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestAttack_SharedServerIsToldNoAnswer: nobody is asked what a shared server asks, so that what a
+// TestAttack_AnswerToASharedServer: nobody is asked what a shared server asks, so that what a
 // caller says to be the answer, under an id that it guesses, would be consent in another's call.
-func TestAttack_SharedServerIsToldNoAnswer(t *testing.T) {
+func TestAttack_AnswerToASharedServer(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	waits := s.ask(t.Context(), shared, "", call("1", ""))
