@@ -65,15 +65,22 @@ func badFiles() map[string]badFile {
 		"no endpoint":                {agent("    callers: [\"spiffe://a/*\"]\n"), []string{"agents.'calc': at least one endpoint"}},
 		"a plain URL":                {agent("    endpoints: [{binding: mcp-v1, url: \"http://a\"}]\n"), []string{"agents.'calc': the endpoint must be an https URL"}},
 		"no URL":                     {agent("    endpoints: [{binding: mcp-v1, url: \"npx server\"}]\n"), []string{"agents.'calc': the endpoint is not an absolute URL", "--stdio"}},
-		"no SPIFFE id":               {agent("    id: calc\n    endpoints: [{binding: mcp-v1, url: \"https://a\"}]\n"), []string{"agents.'calc': the id"}},
-		"a caller that is no id":     {agent("    callers: [alice]\n    endpoints: [{binding: mcp-v1, url: \"https://a\"}]\n"), []string{"[7:15] agents.'calc'.callers[0]"}},
-		"a name with capitals":       {goodFile + "agents:\n  Calc:\n    endpoints: [{binding: mcp-v1, url: \"https://a\"}]\n", []string{"[7:14] agents.'Calc': a name is"}},
-		"no such program":            {agent("    endpoints: [{binding: mcp-v1, program: {command: [no-such-program]}}]\n"), []string{"agents.'calc'.endpoints[0].program.command", "no-such-program"}},
-		"a program and a URL":        {agent("    endpoints: [{binding: mcp-v1, url: \"https://a\", program: {command: [sh]}}]\n"), []string{"agents.'calc'.endpoints[0].program: "}},
-		"a program for A2A":          {agent("    endpoints: [{binding: a2a-v1, program: {command: [sh]}}]\n"), []string{"agents.'calc': a program speaks mcp-v1"}},
-		"a dialect":                  {goodFile + "peers:\n  spiffe://a/b: {dialect: klingon}\n", []string{"[6:27] peers.'spiffe://a/b'.dialect"}},
-		"mistakes of all kinds":      {swap("https://127.0.0.1:8443", "http://x") + "limits: {rate: fast}\nstate: {key: /lost, path: /x}\nagents:\n  calc:\n    endpoints: [{binding: mcp, url: 7}]\nnosuch: 1\n", []string{"[1:13] public_url", "[5:16] limits.rate", "[6:14] state.key", "[9:27] agents.'calc'.endpoints[0].binding", "[10:1] nosuch"}},
-		"no YAML":                    {goodFile + "limits: {rate: [1\n", []string{"[5:"}},
+		"two documents":              {goodFile + "---\nfoo: 1\n", []string{"[6:4] a second document begins here"}},
+		"a peer without an id":       {goodFile + "peers: {gw2: {}}\n", []string{"[5:14] peers.'gw2': a peer has the name of its SPIFFE id"}},
+		"no folder for the state":    {goodFile + "state: {path: /lost/state.db}\n", []string{"[5:15] state.path: the folder of the file cannot be used: stat /lost"}},
+		"an operator of strangers":   {swap("spiffe://aepb.dev/client", "spiffe://other.test/ann"), []string{"[4:31] admin.operators.'ann'.id: nothing vouches for the trust domain"}},
+		"mistakes of three agents": {agent("    endpoints: [{binding: mcp-v1, url: \"https://a\", priority: high}]\n  Big: {id: x, endpoints: [{binding: mcp-v1, url: \"ftp://a\"}]}\n  third: {callers: [\"spiffe://a/*\"]}\n"), []string{
+			"[7:63] agents.calc.endpoints[0].priority", "agents.'Big': a name is", "agents.'Big': the id is not", "agents.'Big': the endpoint must be", "agents.'third': at least one endpoint",
+		}},
+		"no SPIFFE id":           {agent("    id: calc\n    endpoints: [{binding: mcp-v1, url: \"https://a\"}]\n"), []string{"agents.'calc': the id"}},
+		"a caller that is no id": {agent("    callers: [alice]\n    endpoints: [{binding: mcp-v1, url: \"https://a\"}]\n"), []string{"[7:15] agents.'calc'.callers[0]"}},
+		"a name with capitals":   {goodFile + "agents:\n  Calc:\n    endpoints: [{binding: mcp-v1, url: \"https://a\"}]\n", []string{"[7:14] agents.'Calc': a name is"}},
+		"no such program":        {agent("    endpoints: [{binding: mcp-v1, program: {command: [no-such-program]}}]\n"), []string{"agents.'calc'.endpoints[0].program.command", "no-such-program"}},
+		"a program and a URL":    {agent("    endpoints: [{binding: mcp-v1, url: \"https://a\", program: {command: [sh]}}]\n"), []string{"agents.'calc'.endpoints[0].program: "}},
+		"a program for A2A":      {agent("    endpoints: [{binding: a2a-v1, program: {command: [sh]}}]\n"), []string{"agents.'calc': a program speaks mcp-v1"}},
+		"a dialect":              {goodFile + "peers:\n  spiffe://a/b: {dialect: klingon}\n", []string{"[6:27] peers.'spiffe://a/b'.dialect"}},
+		"mistakes of all kinds":  {swap("https://127.0.0.1:8443", "http://x") + "limits: {rate: fast}\nstate: {key: /lost, path: /x}\nagents:\n  calc:\n    endpoints: [{binding: mcp, url: 7}]\nnosuch: 1\n", []string{"[1:13] public_url", "[5:16] limits.rate", "[6:14] state.key", "[9:27] agents.'calc'.endpoints[0].binding", "[10:1] nosuch"}},
+		"no YAML":                {goodFile + "limits: {rate: [1\n", []string{"[5:"}},
 	}
 }
 
@@ -82,7 +89,7 @@ func badFiles() map[string]badFile {
 func TestCheckConfig_FortyBadFiles(t *testing.T) {
 	t.Parallel()
 	files := badFiles()
-	if len(files) != 40 {
+	if len(files) != 45 {
 		t.Errorf("%d files", len(files))
 	}
 	dir := t.TempDir()

@@ -8,8 +8,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/url"
 	"os"
+	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
@@ -54,9 +57,15 @@ func checkConfigCommand() *cobra.Command {
 			if err == nil && before != "" {
 				err = mayFollow(before, c)
 			}
-			if err == nil {
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "ok\nmemory: at most %d MiB with these bounds\n", c.MemoryBound()>>20)
+			if err != nil {
+				return err
 			}
+			for _, name := range slices.Sorted(maps.Keys(c.Agents)) {
+				if len(c.Agents[name].Callers) == 0 {
+					fmt.Fprintf(cmd.OutOrStdout(), "warning: agents.'%s': nobody may call it: name callers\n", name)
+				}
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "ok\nmemory: at most %d MiB with these bounds\n", c.MemoryBound()>>20)
 			return err
 		},
 	}
@@ -144,6 +153,9 @@ func production(c config.Config, workload *identity.Workload, logger *slog.Logge
 	errs := []error{c.Serve()}
 	if s.files, err = read(c, workload); err != nil {
 		errs = append(errs, err)
+	}
+	if _, err := os.Stat(filepath.Dir(c.State.Path)); c.State.Path != "" && err != nil {
+		errs = append(errs, fmt.Errorf("config: state.path: the folder of the file cannot be used: %w", err))
 	}
 	if s.redis, err = loadRedis(c.State.Redis); err != nil {
 		errs = append(errs, fmt.Errorf("config: state.redis: %w", err))

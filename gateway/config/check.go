@@ -91,6 +91,9 @@ func (c Config) check(say func(path, reason string)) {
 	}
 	for _, id := range slices.Sorted(maps.Keys(c.Peers)) {
 		path := "$.peers.'" + id + "'"
+		if (policy.Rules{Callers: []string{id}}).Validate() != nil || strings.ContainsAny(id, "*#") {
+			say(path, "a peer has the name of its SPIFFE id, such as spiffe://example.com/gateway: "+strconv.Quote(id)+" is none")
+		}
 		if _, err := ect.ParseDialect(c.Peers[id].Dialect); c.Peers[id].Dialect != "" && err != nil {
 			say(path+".dialect", "a dialect is seed, 00, 01 or dual")
 		}
@@ -383,6 +386,12 @@ func (c Config) Serve() error {
 	if len(c.Admin.Operators) == 0 {
 		errs = append(errs, &Error{Reason: "admin.operators: at least one required by serve"})
 	}
+	for _, name := range slices.Sorted(maps.Keys(c.Admin.Operators)) {
+		domain, _, _ := strings.Cut(strings.TrimPrefix(c.Admin.Operators[name].ID, "spiffe://"), "/")
+		if _, known := c.Identity.Federated[domain]; !known && domain != c.Identity.TrustDomain && c.Identity.WorkloadAPI == "" {
+			errs = append(errs, &Error{Reason: "admin.operators.'" + name + "'.id: nothing vouches for the trust domain " + strconv.Quote(domain) + ": name it in identity.federated"})
+		}
+	}
 	if (c.TLS.Certificate == "") != (c.TLS.Key == "") {
 		errs = append(errs, &Error{Reason: "tls: certificate and key go together"})
 	}
@@ -396,11 +405,7 @@ func (c Config) Serve() error {
 		errs = append(errs, err)
 	}
 	for _, agent := range c.Directory(false) {
-		if err := directory.Validate(agent, false); err != nil {
-			reason := err.Error()
-			if invalid, ok := errors.AsType[*directory.InvalidAgentError](err); ok {
-				reason = invalid.Reason
-			}
+		for _, reason := range directory.Mistakes(agent, false) {
 			errs = append(errs, &Error{Reason: "agents.'" + agent.Name + "': " + reason})
 		}
 	}

@@ -138,9 +138,13 @@ type mistake struct {
 	path string
 }
 
-// sameSection reports whether a path such as $.limits.rate is in the section that a mistake is in.
+// sameSection reports whether a path such as $.limits.rate is in the section that a mistake is in. Each
+// agent and each peer is one.
 func (m mistake) sameSection(path string) bool {
-	section, _, _ := strings.Cut(m.path, ".")
+	section, below, _ := strings.Cut(m.path, ".")
+	if parts := strings.SplitN(path, "'", 3); below != "" && len(parts) == 3 && (parts[0] == "$.agents." || parts[0] == "$.peers.") {
+		return parts[0] == "$."+section+"." && (below == parts[1] || strings.HasPrefix(below, parts[1]+".") || strings.HasPrefix(below, parts[1]+"["))
+	}
 	rest, ok := strings.CutPrefix(path, "$."+section)
 	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
 }
@@ -151,6 +155,10 @@ func decode(data []byte) (c Config, mistakes []mistake) {
 	file, err := parser.ParseBytes(data, 0)
 	if err != nil {
 		return c, []mistake{{err: syntax(err)}}
+	}
+	if len(file.Docs) > 1 && file.Docs[1].Body != nil {
+		at := file.Docs[1].Body.GetToken().Position
+		mistakes = append(mistakes, mistake{&Error{at.Line, at.Column, "a second document begins here: a file has one"}, "---"})
 	}
 	for len(file.Docs) > 0 && file.Docs[0].Body != nil && len(mistakes) < maxMistakes {
 		c = Config{}

@@ -1,6 +1,7 @@
 package directory
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"net/url"
@@ -198,56 +199,46 @@ func (e Endpoint) Rank() int {
 }
 
 func (a Agent) validate(speaks func(canonical.Binding) bool, plainLoopback bool) error {
-	fail := func(reason string) error { return &InvalidAgentError{Name: a.Name, Reason: reason} }
-	if !validName(a.Name) {
-		return fail("a name is 1 to 63 of a-z 0-9 - _ . and starts with a letter or digit")
-	}
-	switch err := a.Rules.Validate(); {
-	case err != nil:
-		return fail(err.Error())
-	case a.ID != "" && !validID(a.ID):
-		return fail("the id is not the SPIFFE id of a workload, such as spiffe://example.com/calculator")
-	case a.AssuranceLevel < 0 || a.AssuranceLevel > ect.L3:
-		return fail("an assurance level is L1, L2 or L3")
-	case len(a.Expose) > maxExpose || slices.ContainsFunc(a.Expose, func(what string) bool { return !Exposable(what) }):
-		return fail("what is exposed is tools, prompts or resources")
-	case a.Timeout < 0 || a.Timeout > MaxTimeout:
-		return fail("the time limit is 0 to " + MaxTimeout.String())
-	case a.Capability != "" && len(a.Endpoints) > 0:
-		return fail("its endpoints are in its capability document: name one or the other")
-	case a.Capability != "" && !documentURL(a.Capability, plainLoopback):
-		return fail("the capability document must have an https URL")
-	case a.Capability == "" && len(a.Endpoints) == 0:
-		return fail("at least one endpoint is required, or a capability document")
-	}
-	seen := map[canonical.Binding]bool{}
-	for _, e := range a.Endpoints {
-		if e.Through == "" && !speaks(e.Binding) {
-			return fail("this gateway does not speak " + string(e.Binding))
-		}
-		if seen[e.Binding] {
-			return fail("two endpoints for " + string(e.Binding))
-		}
-		seen[e.Binding] = true
-		if e.Through != "" {
-			if reason := e.beyond(); reason != "" {
-				return fail(reason)
-			}
-			continue
-		}
-		if reason := e.reached(plainLoopback); reason != "" {
-			return fail(reason)
-		}
-		if reason := e.special(); reason != "" {
-			return fail(reason)
-		}
-		if e.GRPC != "" {
-			if _, _, err := net.SplitHostPort(e.GRPC); err != nil || checkURL("https://"+e.GRPC, false) != "" {
-				return fail("the place for gRPC is no host:port")
-			}
-		}
+	if reasons := a.mistakes(speaks, plainLoopback); len(reasons) > 0 {
+		return &InvalidAgentError{Name: a.Name, Reason: strings.Join(reasons, "; ")}
 	}
 	return nil
+}
+
+// mistakes are all that can be told apart.
+func (a Agent) mistakes(speaks func(canonical.Binding) bool, plainLoopback bool) (reasons []string) {
+	say := func(wrong bool, reason string) {
+		if wrong {
+			reasons = append(reasons, reason)
+		}
+	}
+	say(!validName(a.Name), "a name is 1 to 63 of a-z 0-9 - _ . and starts with a letter or digit")
+	if err := a.Rules.Validate(); err != nil {
+		say(true, err.Error())
+	}
+	say(a.ID != "" && !validID(a.ID), "the id is not the SPIFFE id of a workload, such as spiffe://example.com/calculator")
+	say(a.AssuranceLevel < 0 || a.AssuranceLevel > ect.L3, "an assurance level is L1, L2 or L3")
+	say(len(a.Expose) > maxExpose || slices.ContainsFunc(a.Expose, func(what string) bool { return !Exposable(what) }), "what is exposed is tools, prompts or resources")
+	say(a.Timeout < 0 || a.Timeout > MaxTimeout, "the time limit is 0 to "+MaxTimeout.String())
+	say(a.Capability != "" && len(a.Endpoints) > 0, "its endpoints are in its capability document: name one or the other")
+	say(a.Capability != "" && !documentURL(a.Capability, plainLoopback), "the capability document must have an https URL")
+	say(a.Capability == "" && len(a.Endpoints) == 0, "at least one endpoint is required, or a capability document")
+	seen := map[canonical.Binding]bool{}
+	for _, e := range a.Endpoints {
+		say(e.Through == "" && !speaks(e.Binding), "this gateway does not speak "+string(e.Binding))
+		say(seen[e.Binding], "two endpoints for "+string(e.Binding))
+		seen[e.Binding] = true
+		if e.Through != "" {
+			say(e.beyond() != "", e.beyond())
+			continue
+		}
+		reason := cmp.Or(e.reached(plainLoopback), e.special())
+		say(reason != "", reason)
+		if _, _, err := net.SplitHostPort(e.GRPC); e.GRPC != "" {
+			say(err != nil || checkURL("https://"+e.GRPC, false) != "", "the place for gRPC is no host:port")
+		}
+	}
+	return reasons
 }
 
 // reached judges what an operator says of how an endpoint is reached. A program is an
@@ -362,6 +353,11 @@ func loopback(host string) bool {
 // protocols this gateway speaks. Its error is an *InvalidAgentError.
 func Validate(a Agent, plainLoopback bool) error {
 	return a.validate(func(canonical.Binding) bool { return true }, plainLoopback)
+}
+
+// Mistakes are the reasons of Validate, each for itself.
+func Mistakes(a Agent, plainLoopback bool) []string {
+	return a.mistakes(func(canonical.Binding) bool { return true }, plainLoopback)
 }
 
 // Programs are the running programs of agents. *stdio.Host is one.
