@@ -30,6 +30,7 @@ import (
 	"github.com/aepb/aepb-gateway/cmd/aepb-gateway/snippets"
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/config"
+	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/directory/admindoc"
 	"github.com/aepb/aepb-gateway/gateway/httpapi"
 	"github.com/aepb/aepb-gateway/gateway/problem"
@@ -55,6 +56,9 @@ func devCommand() *cobra.Command {
 		Use:   "dev",
 		Short: "Run a development gateway with its own CA and embedded state",
 		Args:  cobra.NoArgs,
+		PreRunE: func(cmd *cobra.Command, _ []string) error {
+			return flags.first.check(cmd.Flags().Changed)
+		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return dev(cmd.Context(), flags, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
@@ -68,7 +72,6 @@ func devCommand() *cobra.Command {
 	cmd.Flags().StringVar(&flags.first.mcp, "mcp", "", "add an agent at once: the URL of an MCP server")
 	cmd.Flags().StringVar(&flags.first.a2a, "a2a", "", "add an agent at once: the URL of an A2A agent")
 	cmd.Flags().StringVar(&flags.first.name, "name", "", "the name of that agent (default: from its command or URL)")
-	cmd.MarkFlagsMutuallyExclusive("stdio", "mcp", "a2a")
 	cmd.Flags().BoolVar(&flags.insecurePublic, "insecure-public", false, "listen on addresses that other machines reach, although callers need no credentials")
 	return cmd
 }
@@ -155,6 +158,27 @@ func dev(ctx context.Context, flags devFlags, stdout, stderr io.Writer) error {
 type firstAgent struct{ command, mcp, a2a, name string }
 
 func (f firstAgent) given() bool { return f.command != "" || f.mcp != "" || f.a2a != "" }
+
+// check judges the agent before anything listens.
+func (f firstAgent) check(given func(flag string) bool) error {
+	ways := slices.DeleteFunc([]string{"stdio", "mcp", "a2a"}, func(flag string) bool { return !given(flag) })
+	switch {
+	case len(ways) == 0 && f.name != "":
+		return errors.New("--name is the name of an agent: give --stdio, --mcp or --a2a too")
+	case len(ways) == 0:
+		return nil
+	case len(ways) > 1:
+		return fmt.Errorf("give one of --%s", strings.Join(ways, ", --"))
+	case strings.TrimSpace(f.command+f.mcp+f.a2a) == "":
+		return fmt.Errorf("--%s is empty", ways[0])
+	}
+	doc, err := f.document()
+	if err != nil {
+		return err
+	}
+	at := doc.Endpoints[0]
+	return directory.Validate(directory.Agent{Name: doc.Name, Endpoints: []directory.Endpoint{{Binding: canonical.Binding(at.Binding), URL: at.URL}}}, true)
+}
 
 // document is the agent as an operator would add it.
 func (f firstAgent) document() (admindoc.Agent, error) {

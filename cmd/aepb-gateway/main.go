@@ -34,14 +34,14 @@ func main() {
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	redis.Quiet()
 	started := false
-	err := command(&started).ExecuteContext(ctx)
+	used, err := command(&started).ExecuteContextC(ctx)
 	stop()
 	if err == nil {
 		return
 	}
 	fmt.Fprintln(os.Stderr, "aepb-gateway:", err)
 	if !started {
-		fmt.Fprintln(os.Stderr, "see aepb-gateway --help")
+		fmt.Fprintf(os.Stderr, "usage: %s\nsee %s --help\n", used.UseLine(), used.CommandPath())
 		os.Exit(exitUsage)
 	}
 	os.Exit(exitFailed)

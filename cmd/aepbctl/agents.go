@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -131,6 +132,7 @@ func agentsAdd(t *target) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	program.add(flags)
+	cmd.SetFlagErrorFunc(program.unknownFlag)
 	flags.StringVar(&a.Capability, "capability", "", "URL of the agent's capability document, which says the rest")
 	flags.BoolVar(&a.Pin, "pin", false, "hold changes of what it says about itself until they are accepted")
 	flags.StringSliceVar(&a.Expose, "expose", nil, "what of an MCP server callers of other protocols see besides its tools: prompts, resources (repeatable)")
@@ -168,6 +170,14 @@ func (t *target) add(cmd *cobra.Command, a agent) error {
 	if err != nil {
 		return err
 	}
+	var before map[string][]agent
+	if err := t.fetch(cmd, "/agents", &before); err != nil {
+		return err
+	}
+	verb := "added"
+	if slices.ContainsFunc(before["agents"], func(other agent) bool { return other.Name == a.Name }) {
+		verb = "replaced"
+	}
 	got, err := t.operate(cmd.Context(), http.MethodPost, "/agents", body, http.StatusCreated)
 	if err != nil {
 		return err
@@ -177,7 +187,7 @@ func (t *target) add(cmd *cobra.Command, a agent) error {
 		return err
 	}
 	shown.Descriptions = nil // agents show has them
-	return t.show(cmd, shown, func(w io.Writer) error { return printAdded(w, shown, base, forgotten(got.body)) })
+	return t.show(cmd, shown, func(w io.Writer) error { return printAdded(w, verb, shown, base, forgotten(got.body)) })
 }
 
 // forgotten reports whether an agent that was added ends with the gateway's process.
@@ -186,14 +196,17 @@ func forgotten(answer []byte) bool {
 	return json.Unmarshal(answer, &a) == nil && a.From == "process"
 }
 
-func printAdded(w io.Writer, a agent, base string, forgotten bool) error {
+func printAdded(w io.Writer, verb string, a agent, base string, forgotten bool) error {
 	switch about := a.Description; {
 	case about == nil:
-		fmt.Fprintf(w, "added %s\n", word(a.Name))
+		fmt.Fprintf(w, "%s %s\n", verb, word(a.Name))
 	case about.Error != "":
-		fmt.Fprintf(w, "added %s, but it cannot be used now: %s\n", word(a.Name), line(about.Error))
+		fmt.Fprintf(w, "%s %s, but it cannot be used now: %s\n", verb, word(a.Name), line(about.Error))
 	default:
-		fmt.Fprintf(w, "added %s: %s %s, %s\n", word(a.Name), word(cmp.Or(about.Name, "it gives no name")), word(about.Version), offered(about.Capabilities))
+		fmt.Fprintf(w, "%s %s: %s %s, %s\n", verb, word(a.Name), word(cmp.Or(about.Name, "it gives no name")), word(about.Version), offered(about.Capabilities))
+	}
+	if l := a.Lifecycle; l != nil && (l.Status == "draining" || l.Status == "retired") {
+		fmt.Fprintf(w, "it is %s and takes no new work: see aepbctl lifecycle show %s\n", word(l.Status), word(a.Name))
 	}
 	if forgotten {
 		fmt.Fprintln(w, "this gateway process alone knows it, until it ends: write it into the configuration file, or keep state in state.path, or in state.redis with state.key")

@@ -160,7 +160,7 @@ func TestAttack_AnswersForgeTerminalLines(t *testing.T) {
 		"translate":            {func(w io.Writer) error { tr := hostileOf[translation](); return tr.print(w) }, 2},
 		"dag":                  {func(w io.Writer) error { return printChain(w, hostileOf[[]tokenView]()) }, 1},
 		"agents add": {func(w io.Writer) error {
-			return printAdded(w, agent{Name: hostile, Description: &admindoc.Summary{Name: hostile, Version: hostile, Capabilities: []string{hostile}}}, hostile, true)
+			return printAdded(w, "added", agent{Name: hostile, Description: &admindoc.Summary{Name: hostile, Version: hostile, Capabilities: []string{hostile}}}, hostile, true)
 		}, 6},
 		"doctor": {func(w io.Writer) error { printFinding(w, hostileOf[doctor.Finding]()); return nil }, 2},
 		"errors": {func(w io.Writer) error { complain(w, errors.Join(errors.New(hostile), errors.New("also"))); return nil }, 1},

@@ -37,7 +37,7 @@ type registration struct {
 func registered() map[string]registration {
 	return map[string]registration{
 		"a2a-v1":  {"A2A", "A2A protocol 1.0 and 0.3", "L1", "Webhook"},
-		"mcp-v1":  {"Model Context Protocol", "MCP 2026-07-28 back to 2025-03-26", "L1", "Webhook"},
+		"mcp-v1":  {"Model Context Protocol", "MCP 2026-07-28 back to 2024-11-05", "L1", "Webhook"},
 		"slim-v1": {"SLIM", "SLIM 2 and 3, SLIMRPC and A2A over it", "L1", "Webhook"},
 		"uacp-v1": {"µACP", "µACP draft, over TLS", "L1", "Webhook"},
 		"ainp-v1": {"AINP", "AINP draft", "L1", "Webhook"},

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -50,15 +51,33 @@ func dagCommand(t *target) *cobra.Command {
 	return cmd
 }
 
-// graph asks for a workflow of that id, and failing that for a token.
+// errNoRecords: there are none that we may see.
+var errNoRecords = errors.New("no records")
+
+// graph asks for a workflow of that id, and failing that for a token: as one who took part in
+// it, and failing that as an operator, who may see all.
 func (t *target) graph(ctx context.Context, id string) ([]string, error) {
 	base, err := t.base(t.gateway, "public")
 	if err != nil {
 		return nil, err
 	}
-	var tokens []string
+	tokens, err := graph(id, func(path string) (answer, error) { return t.call(ctx, http.MethodGet, base+path, nil, nil) })
+	if !errors.Is(err, errNoRecords) {
+		return tokens, err
+	}
+	if t.gateway == "" || t.admin != "" { // else the one in --dir may be another gateway's
+		tokens, err = graph(id, func(path string) (answer, error) { return t.administer(ctx, http.MethodGet, path, nil) })
+		if err == nil {
+			return tokens, nil
+		}
+	}
+	return nil, fmt.Errorf("no records of workflow or token %s that you may see (records are kept until %s after their end, "+
+		"or as long as there is room, and shown to those who took part and to operators with the role auditor)", word(id), duration(evidenceFor))
+}
+
+func graph(id string, get func(path string) (answer, error)) (tokens []string, err error) {
 	for after := ""; ; {
-		got, err := t.call(ctx, http.MethodGet, base+"/workflows/"+url.PathEscape(id)+"?after="+url.QueryEscape(after), nil, nil)
+		got, err := get("/workflows/" + url.PathEscape(id) + "?after=" + url.QueryEscape(after))
 		if err != nil {
 			return nil, err
 		}
@@ -66,7 +85,7 @@ func (t *target) graph(ctx context.Context, id string) ([]string, error) {
 			if after != "" || got.status != http.StatusNotFound {
 				return nil, got.refusal()
 			}
-			return t.ancestry(ctx, base, ect.ID(id))
+			return ancestry(ect.ID(id), get)
 		}
 		var page struct {
 			ECTs []string `json:"ects"`
@@ -89,7 +108,7 @@ func (t *target) graph(ctx context.Context, id string) ([]string, error) {
 const maxWorkflow = 10_000
 
 // ancestry fetches a token and, as far as we may see them, its ancestors.
-func (t *target) ancestry(ctx context.Context, base string, id ect.ID) ([]string, error) {
+func ancestry(id ect.ID, get func(path string) (answer, error)) ([]string, error) {
 	var tokens []string
 	seen := map[ect.ID]bool{}
 	for queue := []ect.ID{id}; len(queue) > 0 && len(seen) < maxAncestors; queue = queue[1:] {
@@ -97,14 +116,13 @@ func (t *target) ancestry(ctx context.Context, base string, id ect.ID) ([]string
 			continue
 		}
 		seen[queue[0]] = true
-		got, err := t.call(ctx, http.MethodGet, base+"/ects/"+url.PathEscape(string(queue[0])), nil, nil)
+		got, err := get("/ects/" + url.PathEscape(string(queue[0])))
 		if err != nil {
 			return nil, err
 		}
 		if got.status != http.StatusOK {
 			if len(tokens) == 0 && got.status == http.StatusNotFound {
-				return nil, fmt.Errorf("no records of workflow or token %s that you may see (records are kept until %s after their end, "+
-					"or as long as there is room, and shown to those who took part alone)", word(id), duration(evidenceFor))
+				return nil, errNoRecords
 			}
 			if len(tokens) == 0 {
 				return nil, got.refusal()

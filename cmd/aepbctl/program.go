@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -54,7 +55,20 @@ func (p *programFlags) check(command []string) error {
 		}
 		return nil
 	}
+	for _, text := range slices.Concat(p.variables, p.files) {
+		if !strings.Contains(text, "=") {
+			return fmt.Errorf("--env and --env-file expect NAME=VALUE and NAME=FILE, not %q", text)
+		}
+	}
 	_, err := stdio.Parse(p.url(command))
+	return err
+}
+
+// unknownFlag explains a flag that is one of the command's.
+func (p *programFlags) unknownFlag(_ *cobra.Command, err error) error {
+	if p.stdio {
+		return fmt.Errorf("%w: write -- before the command, such as: agents add files --stdio -- npx -y SERVER", err)
+	}
 	return err
 }
 

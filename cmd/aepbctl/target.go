@@ -165,6 +165,15 @@ func (t *target) token() (string, error) {
 
 // operate calls the admin API, which answers with the status want or refuses.
 func (t *target) operate(ctx context.Context, method, path string, body []byte, want int) (answer, error) {
+	got, err := t.administer(ctx, method, path, body)
+	if err == nil && got.status != want {
+		err = got.refusal()
+	}
+	return got, err
+}
+
+// administer sends a request to the admin API, whatever the answer.
+func (t *target) administer(ctx context.Context, method, path string, body []byte) (answer, error) {
 	base, err := t.base(t.admin, "admin")
 	if err != nil {
 		return answer{}, err
@@ -180,11 +189,7 @@ func (t *target) operate(ctx context.Context, method, path string, body []byte, 
 	if body != nil {
 		header.Set("Content-Type", "application/json")
 	}
-	got, err := t.call(ctx, method, base+"/api"+path, header, body)
-	if err == nil && got.status != want {
-		err = got.refusal()
-	}
-	return got, err
+	return t.call(ctx, method, base+"/api"+path, header, body)
 }
 
 // refusal turns an error answer into one line.
@@ -212,7 +217,7 @@ func (t *target) explain(ctx context.Context, a answer, name string) error {
 		Agents []struct{ Name string } `json:"agents"`
 	}
 	if err != nil || json.Unmarshal(got.body, &all) != nil {
-		return a.refusal()
+		return fmt.Errorf("%s: no agent %q here, or no path to it (HTTP %d)", p.Code, word(name), a.status)
 	}
 	const most = 16
 	var names, shown []string

@@ -3,8 +3,10 @@ package stdio
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"maps"
 	"net/url"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -175,6 +177,9 @@ func (p Program) command() ([]string, error) {
 	path, err := exec.LookPath(p.Command[0])
 	if err == nil {
 		path, err = filepath.Abs(path)
+	}
+	if _, away := os.Stat(p.Dir); p.Dir != "" && away != nil {
+		err = fmt.Errorf("its folder cannot be used: %w", away)
 	}
 	if err != nil {
 		return nil, &StartError{Err: err}
