@@ -340,6 +340,8 @@ func tokens(args []string, stdin io.Reader) ([]string, error) {
 		}
 		data, err := os.ReadFile(arg)
 		switch {
+		case errors.Is(err, fs.ErrNotExist) && !strings.HasPrefix(arg, "ey"):
+			return nil, fmt.Errorf("%s: no such file, and not a token either", word(arg))
 		case errors.Is(err, fs.ErrNotExist), err != nil && strings.Count(arg, ".") == 2:
 			list = append(list, arg) // it is no file: the verifier says what is wrong with it as a token
 			continue
@@ -359,7 +361,7 @@ func tokens(args []string, stdin io.Reader) ([]string, error) {
 func tokensIn(data []byte, where string) ([]string, error) {
 	text := strings.TrimSpace(string(data))
 	if !strings.HasPrefix(text, "[") && !strings.HasPrefix(text, "{") {
-		if list := strings.Fields(text); len(list) > 0 {
+		if list := strings.Fields(text); slices.ContainsFunc(list, func(one string) bool { return strings.HasPrefix(one, "ey") || strings.Count(one, ".") == 2 }) {
 			return list, nil
 		}
 		return nil, errors.New("no token " + where)

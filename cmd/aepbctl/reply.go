@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -162,6 +163,19 @@ func (r reply) write(w io.Writer) error {
 		printQuestion(w, q)
 	}
 	return nil
+}
+
+// next says how a question is answered.
+func (r reply) next(w io.Writer, agent string) error {
+	if r.task == "" || len(r.questions) == 0 {
+		return nil
+	}
+	with := "--text TEXT"
+	if slices.ContainsFunc(r.questions, func(q canonical.Input) bool { return q.Schema != nil }) {
+		with = "--args '{…}'"
+	}
+	_, err := fmt.Fprintf(w, "next: answer with aepbctl send %s --task %s %s\n", word(agent), word(r.task), with)
+	return err
 }
 
 func printQuestion(w io.Writer, q canonical.Input) {

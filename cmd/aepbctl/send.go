@@ -23,8 +23,8 @@ import (
 )
 
 type sending struct {
-	from, to, dest, file, text, tool, args string
-	detail                                 bool // print the messages and tokens, not what they say
+	from, to, dest, file, text, tool, args, task string
+	detail                                       bool // print the messages and tokens, not what they say
 }
 
 // delivery is the answer to one message, with its proof.
@@ -52,7 +52,8 @@ func sendCommand(t *target) *cobra.Command {
 	flags.StringVar(&s.text, "text", "", "a text message")
 	flags.StringVar(&s.tool, "tool", "", "the tool or skill to call")
 	flags.BoolVarP(&s.detail, "verbose", "v", false, "print the reply, losses and tokens as they came")
-	flags.StringVar(&s.args, "args", "", "its arguments, a JSON object")
+	flags.StringVar(&s.args, "args", "", "its arguments, a JSON object; with --task alone the values of the form that is asked for")
+	flags.StringVar(&s.task, "task", "", "the task that waits for this message, such as an answer")
 	return cmd
 }
 
@@ -62,8 +63,11 @@ func (s *sending) check(args []string) error {
 		return errors.New("name the agent once: as an argument, or with --to")
 	}
 	s.dest = cmp.Or(s.dest, strings.Join(args, ""))
-	given := 0
-	for _, flag := range []string{s.text, s.tool, s.file} {
+	given, form := 0, ""
+	if s.task != "" && s.tool == "" {
+		form = s.args
+	}
+	for _, flag := range []string{s.text, s.tool, s.file, form} {
 		if flag != "" {
 			given++
 		}
@@ -73,8 +77,10 @@ func (s *sending) check(args []string) error {
 		return errors.New("name the agent: aepbctl send AGENT")
 	case given != 1:
 		return errors.New("give one of --text, --tool, --file")
-	case s.args != "" && s.tool == "":
+	case s.args != "" && s.tool == "" && s.task == "":
 		return errors.New("--args goes with --tool: give the tool's name too")
+	case s.task != "" && s.file != "":
+		return errors.New("--task goes with --text, --tool or --args: a message in a file names its task itself")
 	case s.args != "":
 		return checkObject("--args", s.args)
 	default:
@@ -154,13 +160,17 @@ func (t *target) send(cmd *cobra.Command, s sending) error {
 		}))
 	}
 	wire := translators.Wire{Binding: form.Info().Binding, Version: version, Media: form.Info().Media[0], Body: got.body, Re: canonical.OpInvoke}
-	proof, r := covers(views, octets(body), octets(got.body)), read(form, wire)
+	sent, hashes := octets(body), ", hashes match"
+	if s.task != "" { // what an agent is told meanwhile stands in the records of its task
+		sent, hashes = nil, ", hash of the reply matches"
+	}
+	proof, r := covers(views, sent, octets(got.body)), read(form, wire)
 	r.took = took
 	return errors.Join(t.show(cmd, d, func(w io.Writer) error {
 		if s.detail {
 			return d.print(w)
 		}
-		return errors.Join(r.write(w), reportOf(d.Losses).write(w), printProof(w, views, proof, ", hashes match"))
+		return errors.Join(r.write(w), reportOf(d.Losses).write(w), printProof(w, views, proof, hashes), r.next(w, s.dest))
 	}), proof, r.err)
 }
 
@@ -204,7 +214,7 @@ func sound(views []tokenView) error {
 func outcome(form translators.Translator, wire translators.Wire) error { return read(form, wire).err }
 
 // covers says whether the proof is good and about this very exchange: a token
-// below ours for what we sent, and one for what came back. The first view is ours.
+// below ours for what we sent (nil: whatever it was), and one for what came back. The first view is ours.
 func covers(views []tokenView, sent, got []byte) error {
 	for _, v := range views {
 		if !v.Verified {
@@ -213,7 +223,7 @@ func covers(views []tokenView, sent, got []byte) error {
 	}
 	ours := views[0].ID
 	if !slices.ContainsFunc(views, func(v tokenView) bool {
-		if part, _ := v.Ext.String(ect.ExtLeg); part == "reply" && v.Input == "" { // the gateway's own question, for which it asked no agent
+		if part, _ := v.Ext.String(ect.ExtLeg); part == "reply" && v.Input == "" || sent == nil { // the gateway's own question, for which it asked no agent
 			return slices.Contains(v.Parents, ours)
 		}
 		return slices.Contains(v.Parents, ours) && v.Input == ect.Hash(sent)
@@ -267,13 +277,15 @@ func (s sending) message(stdin io.Reader) ([]byte, error) {
 		invoke.Call = &canonical.Call{Name: s.tool, Args: json.RawMessage(cmp.Or(s.args, "{}"))}
 	} else {
 		capability = nil
-		invoke.Turn = canonical.Content{
-			ID: id, Role: canonical.RoleCaller, Parts: []canonical.Part{{Kind: canonical.KindText, Text: s.text}},
+		part := canonical.Part{Kind: canonical.KindText, Text: s.text}
+		if s.text == "" {
+			part = canonical.Part{Kind: canonical.KindData, Data: json.RawMessage(s.args)}
 		}
+		invoke.Turn = canonical.Content{ID: id, Role: canonical.RoleCaller, Parts: []canonical.Part{part}}
 	}
 	wire, _, err := form.Encode(&canonical.Message{
 		Op: canonical.OpInvoke, Phase: canonical.PhaseRequest, Body: invoke,
-		Correlation: canonical.Correlation{WireID: json.RawMessage(`"` + id + `"`), MessageID: id},
+		Correlation: canonical.Correlation{WireID: json.RawMessage(`"` + id + `"`), MessageID: id}, Conversation: canonical.Conversation{TaskID: s.task},
 	}, translators.Target{Version: version, Capability: capability, Stamp: nobody()})
 	return wire.Body, err
 }

@@ -91,9 +91,6 @@ func (c Config) check(say func(path, reason string)) {
 	}
 	for _, id := range slices.Sorted(maps.Keys(c.Peers)) {
 		path := "$.peers.'" + id + "'"
-		if (policy.Rules{Callers: []string{id}}).Validate() != nil || strings.ContainsAny(id, "*#") {
-			say(path, "a peer has the name of its SPIFFE id, such as spiffe://example.com/gateway: "+strconv.Quote(id)+" is none")
-		}
 		if _, err := ect.ParseDialect(c.Peers[id].Dialect); c.Peers[id].Dialect != "" && err != nil {
 			say(path+".dialect", "a dialect is seed, 00, 01 or dual")
 		}
@@ -181,6 +178,9 @@ func (c Config) checkGateways(say func(path, reason string)) {
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(c.Peers)) {
+		if (policy.Rules{Callers: []string{id}}).Validate() != nil || strings.ContainsAny(id, "*#") {
+			say("$.peers.'"+id+"'", "a peer has the name of its SPIFFE id, such as spiffe://example.com/gateway: "+strconv.Quote(id)+" is none")
+		}
 		if p := c.Peers[id]; p.Gateway == "" && len(p.Callers) > 0 {
 			say("$.peers.'"+id+"'.callers", "only of a peer that is a gateway")
 		}

@@ -53,7 +53,7 @@ func places(base *url.URL) []string {
 }
 
 // notA2A is the usual mistake where there is no card.
-const notA2A = "; is it an A2A agent? an MCP server is listed as one"
+const notA2A = "; is it an A2A agent? An MCP server is listed with the binding mcp-v1 (--mcp)"
 
 func isCard(u *url.URL) bool { return strings.HasSuffix(u.Path, "/agent-card.json") }
 

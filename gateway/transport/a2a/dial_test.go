@@ -287,7 +287,7 @@ func TestDescribe(t *testing.T) {
 		"card URL and another host":    {"/agent-card.json", "/agent-card.json", iface("https://evil.example/rpc", "JSONRPC", "1.0"), "another origin", ""},
 		"nothing that is spoken":       {"", CardPath, iface("HERE/grpc", "SOAP", "1.0"), "no interface of A2A", ""},
 		"version 10":                   {"", CardPath, iface("HERE/rpc", "JSONRPC", "10.0"), "no interface of A2A", ""},
-		"no card":                      {"", "/elsewhere", "", "is it an A2A agent? an MCP server is listed as one", ""},
+		"no card":                      {"", "/elsewhere", "", "is it an A2A agent? An MCP server is listed with the binding mcp-v1", ""},
 		"HTTP only":                    {"", CardPath, iface("HERE/rest", "HTTP+JSON", "1.0"), "/rest", "1.0 HTTP+JSON"},
 		"1.0 over HTTP before 0.3":     {"", CardPath, iface("HERE/old", "JSONRPC", "0.3.0") + "," + iface("HERE/rest", "HTTP+JSON", "1.0"), "/rest", "1.0 HTTP+JSON"},
 		"0.3 only":                     {"", CardPath, iface("HERE/resting", "HTTP+JSON", "0.3") + "," + iface("HERE/old", "JSONRPC", "0.3.0"), "/old", "0.3 "},

@@ -48,12 +48,21 @@ func (l *line) read(ctx context.Context, response *http.Response, request transl
 	}
 	switch {
 	case code != http.StatusOK && code != http.StatusAccepted && code != http.StatusNoContent:
-		return nil, l.refused(response, "HTTP status "+strconv.Itoa(code)+" without a JSON-RPC body")
+		return nil, l.refused(response, withoutBody(code))
 	case response.ContentLength == 0 || code != http.StatusOK:
 		return nil, l.bad("no reply at all")
 	default:
 		return nil, l.bad("neither JSON nor an event stream")
 	}
+}
+
+// withoutBody says what an answer lacks, and at a place that is not there what may be wrong.
+func withoutBody(status int) string {
+	text := "HTTP status " + strconv.Itoa(status) + " without a JSON-RPC body"
+	if status == http.StatusNotFound || status == http.StatusMethodNotAllowed {
+		text += "; is the path of its URL right? Many servers are at /mcp"
+	}
+	return text
 }
 
 func (l *line) limit() int { return l.d.deps.Form.Info().BodyLimit }
@@ -71,7 +80,7 @@ func (l *line) readJSON(ctx context.Context, response *http.Response, request tr
 	answer, err := parse(body)
 	switch {
 	case err != nil && response.StatusCode != http.StatusOK:
-		return nil, l.refused(response, "HTTP status "+strconv.Itoa(response.StatusCode)+" without a JSON-RPC body")
+		return nil, l.refused(response, withoutBody(response.StatusCode))
 	case err != nil:
 		return nil, l.bad("not a JSON-RPC message")
 	case response.StatusCode >= http.StatusBadRequest && answer.Error == nil:
