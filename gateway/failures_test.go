@@ -1,7 +1,9 @@
 package gateway_test
 
 import (
+	"bytes"
 	"errors"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -100,6 +102,29 @@ func TestFailuresLeaveEvidence(t *testing.T) {
 				t.Errorf("the repetition got %v, the first got %v", again, err)
 			}
 		})
+	}
+}
+
+// TestFailure_LogNamesItsWorkflow: the line about a failed exchange says under which workflow its
+// evidence is found.
+func TestFailure_LogNamesItsWorkflow(t *testing.T) {
+	t.Parallel()
+	for name, edit := range map[string]func(*bed, *transport.Call){
+		"agent away":  func(b *bed, _ *transport.Call) { b.agent.fail = &transport.UnreachableError{} },
+		"not a call":  func(_ *bed, c *transport.Call) { c.Wire.Body = []byte(`{`) },
+		"no evidence": func(b *bed, c *transport.Call) { b.agent.fail, c.Evidence = &transport.UnreachableError{}, nil },
+	} {
+		var log bytes.Buffer
+		b := newBed(t, gateway.Settings{}, policy.Rules{Open: true}, func(d *gateway.Deps) { d.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+		call := b.call(addBody)
+		edit(b, &call)
+		answer, err := b.Exchange(t.Context(), call)
+		if err == nil || len(answer.Evidence) == 0 {
+			t.Fatalf("%s: %v with %d tokens", name, err, len(answer.Evidence))
+		}
+		if want := "wid=" + claims(t, answer.Evidence[len(answer.Evidence)-1]).Workflow; !strings.Contains(log.String(), want) {
+			t.Errorf("%s: logged is %s, without %s", name, log.String(), want)
+		}
 	}
 }
 

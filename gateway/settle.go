@@ -44,6 +44,7 @@ func (g *Gateway) fail(ctx context.Context, x *request, answer transport.Answer,
 	answer = transport.Answer{Notice: routing.NoticeOf(x.to.Agent.Lifecycle)}
 	if g.attest.Failure(ctx, x.trail, failure) {
 		answer.Losses = x.trail.Losses()
+		x.lineage.Workflow = failure.Lineage.Workflow // by which the log names it
 	}
 	answer.Evidence = x.trail.Proof()
 	return answer
