@@ -26,7 +26,7 @@ func (e *Forbidden) Error() string {
 	case e.Constraint == ConstraintOperation:
 		return "the caller may not ask this of the agent"
 	default:
-		return "the caller may not call this agent"
+		return "the caller may not call this agent: its operator adds the caller's id to its callers"
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"time"
 
@@ -177,6 +178,9 @@ func (t *target) anchors(bundleFile, domain string) (*identity.Bundle, error) {
 		return identity.LoadBundle(ca, domain)
 	}
 	bundle, err := identity.LoadAnchors(ca)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w: name the CA's certificate with --ca", err)
+	}
 	if !errors.Is(err, identity.ErrNoTrustDomain) {
 		return bundle, err
 	}

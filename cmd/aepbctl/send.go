@@ -156,6 +156,7 @@ func (t *target) send(cmd *cobra.Command, s sending) error {
 			if s.detail {
 				return printChain(w, views)
 			}
+			fmt.Fprintln(w, "state:", bad(w, "refused"))
 			return printProof(w, views, nil, "")
 		}))
 	}

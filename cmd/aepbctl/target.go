@@ -50,7 +50,13 @@ func (t *target) bundle() (*identity.Bundle, error) {
 }
 
 func (t *target) svid() (*identity.SVID, error) {
-	return identity.LoadSVID(t.file(t.cert, "client.pem"), t.file(t.key, "client-key.pem"))
+	cert, key := t.file(t.cert, "client.pem"), t.file(t.key, "client-key.pem")
+	for _, file := range []string{cert, key} {
+		if _, err := os.Stat(file); err != nil {
+			return nil, fmt.Errorf("our certificate and key: %w: name them with --cert and --key, or a gateway's folder with --dir", err)
+		}
+	}
+	return identity.LoadSVID(cert, key)
 }
 
 func (t *target) signer() (*ect.Signer, error) {
@@ -83,6 +89,9 @@ func (t *target) client() (*http.Client, error) {
 
 // base is a listener's URL: the flag's, else what the gateway of --dir wrote.
 func (t *target) base(flag, member string) (string, error) {
+	if flag != "" && !strings.Contains(flag, "://") {
+		return "", fmt.Errorf("--gateway and --admin are URLs such as https://127.0.0.1:8443, not %q", flag)
+	}
 	if flag != "" {
 		return strings.TrimRight(flag, "/"), nil
 	}

@@ -190,7 +190,7 @@ func (d *decoder) turn(raw json.RawMessage, path string, conv *canonical.Convers
 	case content.ID == "":
 		r.fail("messageId", "required")
 	case content.Role == "":
-		r.fail("role", "required")
+		r.fail("role", "expected ROLE_USER or ROLE_AGENT")
 	case len(content.Parts) == 0:
 		r.fail("parts", "required")
 	}

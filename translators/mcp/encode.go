@@ -238,8 +238,12 @@ func (e *encoder) legacyMeta(w *writer) {
 		}
 	}
 	e.losses = append(e.losses, profile.CarryMessage(w.canon, e.m, legacyFields(e.m.Op)...)...)
-	session, _ := declared(declaring(e.answerable, false, e.version), e.version)
-	if e.m.Preferences.CanAnswer != nil && !slices.Equal(e.m.Preferences.CanAnswer, session) && e.m.Op != canonical.OpDescribe {
+	known := func(modes []canonical.Mode) []canonical.Mode { // in this revision: a server asks for nothing else
+		modes, _ = declared(declaring(modes, false, e.version), e.version)
+		return modes
+	}
+	session := e.answerable != nil && slices.Equal(known(e.answerable), known(e.m.Preferences.CanAnswer))
+	if e.m.Preferences.CanAnswer != nil && !session && e.m.Op != canonical.OpDescribe {
 		e.lose(canonical.LossPeerInfo, canonical.Dropped, "/preferences/canAnswer")
 	}
 }

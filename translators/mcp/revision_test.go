@@ -620,7 +620,9 @@ func TestEncode_ModesOfASession(t *testing.T) {
 		"the session was told more":         {mcp.Legacy, form, both, true},
 		"no session":                        {mcp.Legacy, both, nil, true},
 		"nothing can be asked":              {mcp.Legacy, nil, nil, false},
-		"a revision without that":           {mcp.LegacyMarch, both, both, true},
+		"a revision without that":           {mcp.LegacyMarch, both, both, false},
+		"a revision without one of them":    {mcp.LegacyJune, both, both, false},
+		"a revision that knows the other":   {mcp.LegacyJune, both, []canonical.Mode{canonical.ModeURL}, true},
 		"every request says so":             {mcp.Modern, both, nil, false},
 		"every request says so, told other": {mcp.Modern, both, form, false},
 	} {

@@ -586,8 +586,8 @@ func TestDescribeFails(t *testing.T) {
 				result(w, in, page(slices.Repeat([]string{"a"}, 150), "more"))
 			}
 		}, "more than 10000"},
-		"modern was demanded": {mcp.Modern, func(w http.ResponseWriter, _ incoming) { failure(w, 400, "", "-32601") }, "refuses describe"},
-		"neither":             {"", func(w http.ResponseWriter, _ incoming) { failure(w, 400, "", "-32601") }, "refuses describe"},
+		"modern was demanded": {mcp.Modern, func(w http.ResponseWriter, _ incoming) { failure(w, 400, "", "-32601") }, "refuses to say who it is"},
+		"neither":             {"", func(w http.ResponseWriter, _ incoming) { failure(w, 400, "", "-32601") }, "refuses to say who it is"},
 		"too old": {mcp.Legacy, func(w http.ResponseWriter, in incoming) {
 			result(w, in, `{"protocolVersion":"2024-10-07","capabilities":{},"serverInfo":{"name":"x","version":"1"}}`)
 		}, "no revision"},
