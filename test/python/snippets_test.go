@@ -17,7 +17,7 @@ func TestPython_PrintedClients(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		program, binding, skill, input, want string
-		a2a                           bool
+		a2a                                  bool
 	}{
 		"A2A client": {"server.py", "mcp-v1", "echo", `{"text":"hello"}`, "hello", true},
 		"MCP client": {"a2a_server.py", "a2a-v1", "talk", "", "hello", false},

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -61,6 +62,7 @@ type Host struct {
 	mu        sync.Mutex
 	closed    bool
 	processes map[*Process]struct{}
+	starting  map[*Process]struct{} // what will be among processes
 	failures  map[failureKey]failure
 	work      sync.WaitGroup
 }
@@ -118,7 +120,7 @@ func NewHost(deps Deps) (*Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Host{deps: deps, places: places, processes: map[*Process]struct{}{}, failures: map[failureKey]failure{}}, nil
+	return &Host{deps: deps, places: places, processes: map[*Process]struct{}{}, starting: map[*Process]struct{}{}, failures: map[failureKey]failure{}}, nil
 }
 
 // Usage says how many processes there are.
@@ -139,6 +141,14 @@ func (h *Host) Start(ctx context.Context, owner Owner, program Program, maxLine 
 		return nil, err
 	}
 	p.uses = &uses{place: place, now: h.deps.Now, count: 1, latest: p.started}
+	h.mu.Lock()
+	h.starting[p] = struct{}{}
+	h.mu.Unlock()
+	defer func() {
+		h.mu.Lock()
+		delete(h.starting, p)
+		h.mu.Unlock()
+	}()
 	if err = h.begin(ctx, p); err != nil {
 		place.Release()
 		if !errors.Is(err, ErrClosed) {
@@ -276,12 +286,12 @@ func (h *Host) List() []Status {
 	return out
 }
 
-// Drop ends the processes of an agent whose program is not this one any more; an empty
-// program: all of them.
+// Drop ends the processes of an agent whose program is not this one any more, also those that
+// are being started; an empty program: all of them.
 func (h *Host) Drop(agent, program string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for p := range h.processes {
+	for _, p := range slices.AppendSeq(slices.Collect(maps.Keys(h.processes)), maps.Keys(h.starting)) {
 		if p.owner.Agent == agent && p.program.URL() != program {
 			p.ask(errDropped)
 		}
