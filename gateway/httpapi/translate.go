@@ -87,7 +87,7 @@ func (t translate) nobody(c *gin.Context) error {
 	if c.Query("dest") != "" || t.deps.Registry.Serves(from, to) {
 		return nil
 	}
-	refusal := &problem.NoPathError{From: string(from.Binding), To: string(to.Binding)}
+	refusal := &problem.NoPathError{From: string(from.Binding), To: string(to.Binding), Suggestion: t.known()}
 	spoken := false
 	if form, known := t.deps.Registry.Translator(to.Binding); known {
 		if spoken = to.Version == "" || slices.Contains(form.Info().Versions, to.Version); to.Version != "" {
@@ -98,6 +98,15 @@ func (t translate) nobody(c *gin.Context) error {
 		return refusal
 	}
 	return nil
+}
+
+// known are the protocols that a query may name.
+func (t translate) known() string {
+	var names []string
+	for _, id := range t.deps.Registry.Bindings() {
+		names = append(names, string(id))
+	}
+	return "; from and to name one of " + strings.Join(names, ", ")
 }
 
 // named is the parent that a message names, in its header or inside, if its
@@ -118,7 +127,7 @@ func (t translate) read(c *gin.Context) (transport.Call, error) {
 	to, toVersion, _ := strings.Cut(c.Query("to"), "@")
 	source, ok := t.deps.Registry.Translator(canonical.Binding(from))
 	if !ok || (to == "" && c.Query("dest") == "") {
-		return transport.Call{}, &problem.NoPathError{From: from, To: to}
+		return transport.Call{}, &problem.NoPathError{From: from, To: to, Suggestion: t.known()}
 	}
 	info := source.Info()
 	if fromVersion != "" && !slices.Contains(info.Versions, fromVersion) {

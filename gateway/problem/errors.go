@@ -26,7 +26,7 @@ type NoPathError struct {
 }
 
 func (e *NoPathError) Error() string {
-	text := "from " + e.From
+	text := "from " + cmp.Or(e.From, "no protocol")
 	if e.To != "" {
 		text += " to " + e.To
 	}
@@ -166,7 +166,7 @@ type CircuitOpenError struct {
 
 func (e *CircuitOpenError) Error() string {
 	wait := max(e.RetryAfter, time.Second).Truncate(time.Second) // also in words: not every protocol has a place for it
-	return "too many calls of this agent have failed, and it is left alone: try again in " + wait.String()
+	return "too many calls to this agent have failed, and it is left alone: try again in " + wait.String()
 }
 
 // StoppedError: the gateway was stopped while a request was under way, and the time for

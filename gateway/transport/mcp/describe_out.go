@@ -199,11 +199,10 @@ func (d *Dialer) decode(l *line, body []byte, op canonical.Op, version string) (
 		return nil, l.bad("not a valid answer to " + string(op))
 	}
 	if refusal, ok := m.Body.(*canonical.Error); ok {
-		what := string(op)
 		if op == canonical.OpDescribe {
-			what = "to say who it is: is it an MCP server?"
+			return nil, &refusedError{l.bad("it refuses to say who it is: is it an MCP server?"), refusal}
 		}
-		return nil, &refusedError{l.bad("it refuses " + what), refusal}
+		return nil, &refusedError{l.bad("it refuses " + string(op)), refusal}
 	}
 	return m, nil
 }
