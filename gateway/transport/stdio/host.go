@@ -159,8 +159,8 @@ func (h *Host) Start(ctx context.Context, owner Owner, program Program, maxLine 
 	return p, nil
 }
 
-// begin starts the process and what looks after it. Files are read and looked for before the
-// lock is taken: they may be on a disk that does not answer.
+// begin starts the process and what looks after it, without the lock: files and the folder of
+// the program may be on a disk that does not answer.
 func (h *Host) begin(ctx context.Context, p *Process) error {
 	environment, err := p.environment()
 	if err != nil {
@@ -170,18 +170,29 @@ func (h *Host) begin(ctx context.Context, p *Process) error {
 	if err != nil {
 		return err
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.closed {
+	if !h.enter() {
 		return ErrClosed
 	}
+	defer h.work.Done()
 	if err := p.start(h.deps.Supervisor, command, environment, h.deps.Logger); err != nil { //nolint:contextcheck // a process outlives the request that started it
 		return err
 	}
+	h.mu.Lock()
 	h.processes[p] = struct{}{}
+	h.mu.Unlock()
 	h.deps.Logger.LogAttrs(ctx, slog.LevelInfo, "program started", p.attrs()...)
 	h.work.Go(func() { h.follow(p) }) //nolint:contextcheck // the same
 	return nil
+}
+
+// enter has Close wait for a start; false: it waits already.
+func (h *Host) enter() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.closed {
+		h.work.Add(1)
+	}
+	return !h.closed
 }
 
 // follow waits for the end of a process, and ends one that is not used.
@@ -291,18 +302,23 @@ func (h *Host) List() []Status {
 func (h *Host) Drop(agent, program string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, p := range slices.AppendSeq(slices.Collect(maps.Keys(h.processes)), maps.Keys(h.starting)) {
+	for _, p := range h.all() {
 		if p.owner.Agent == agent && p.program.URL() != program {
 			p.ask(errDropped)
 		}
 	}
 }
 
+// all are the processes, with those that are being started.
+func (h *Host) all() []*Process {
+	return slices.AppendSeq(slices.Collect(maps.Keys(h.processes)), maps.Keys(h.starting))
+}
+
 // Close ends all processes and waits until they are gone.
 func (h *Host) Close() error {
 	h.mu.Lock()
 	h.closed = true
-	for p := range h.processes {
+	for _, p := range h.all() {
 		p.ask(ErrClosed)
 	}
 	h.mu.Unlock()
