@@ -56,7 +56,7 @@ func (c Config) check(say func(path, reason string)) {
 		say("$.log.level", "not debug, info, warn or error")
 	}
 	if c.State.EvidenceMiB < 0 || c.State.EvidenceMiB > maxEvidenceMiB {
-		say("$.state.evidence_mib", "between 1 and 1048576")
+		say("$.state.evidence_mib", "must be between 1 and 1048576")
 	}
 	c.State.check(say)
 	c.checkShares(say)
@@ -78,7 +78,7 @@ func (c Config) check(say func(path, reason string)) {
 		say("$.policy.min_protocol_security", "a minimum is tls-1.3")
 	}
 	if c.Policy.MaxHops != nil && *c.Policy.MaxHops < 0 {
-		say("$.policy.max_translation_hops", "not negative")
+		say("$.policy.max_translation_hops", "must not be negative")
 	}
 	if level := c.Policy.MinLevel; level != "" && level != "L1" && level != "L2" {
 		say("$.policy.min_level", "a minimum level is L1 or L2")
@@ -141,7 +141,7 @@ func (c Config) checkShares(say func(path, reason string)) {
 		perAddress = *l.ConnectionsPerAddress
 	}
 	if l.MemoryMiB != 0 && (l.MemoryMiB < leastMemoryMiB || l.MemoryMiB > mostOfLimit) {
-		say("$.limits.memory_mib", "between "+strconv.Itoa(leastMemoryMiB)+" and "+strconv.Itoa(mostOfLimit))
+		say("$.limits.memory_mib", "must be between "+strconv.Itoa(leastMemoryMiB)+" and "+strconv.Itoa(mostOfLimit))
 	}
 	for _, bound := range []struct {
 		path        string
@@ -163,7 +163,7 @@ func (c Config) checkShares(say func(path, reason string)) {
 		{"$.limits.in_flight_mib", l.InFlightMiB, mostOfLimit},
 	} {
 		if bound.value < 0 || bound.value > bound.most {
-			say(bound.path, "between 1 and "+strconv.Itoa(bound.most)+"; 0: the default")
+			say(bound.path, "must be between 1 and "+strconv.Itoa(bound.most)+"; 0: the default")
 		}
 	}
 }
@@ -218,7 +218,7 @@ func (c Config) checkSockets(path string, b ConnectionBounds, say func(path, rea
 		value int
 	}{{".total", b.Total}, {".per_caller", b.PerCaller}, {".unidentified", b.Unidentified}, {".per_address", b.PerAddress}} {
 		if field.value < 0 || field.value > mostOfLimit {
-			say(path+field.name, "between 1 and "+strconv.Itoa(mostOfLimit))
+			say(path+field.name, "must be between 1 and "+strconv.Itoa(mostOfLimit))
 			return
 		}
 	}
@@ -313,7 +313,7 @@ func (a Agent) check(path string, say func(path, reason string)) {
 
 func (e Endpoint) check(path string, say func(path, reason string)) {
 	if e.Priority < 0 {
-		say(path+".priority", "not negative")
+		say(path+".priority", "must not be negative")
 	}
 	if len(e.Program.Command) > 0 {
 		switch program, err := stdio.Parse(e.Program.url()); {

@@ -20,6 +20,6 @@ func (p Policy) checkCircuit(say func(path, reason string)) {
 		say("$.policy.escalation_url", "a URL that begins with https:// and has no user")
 	}
 	if p.CircuitSamples < 0 || p.CircuitSamples > policy.MaxCircuitSamples {
-		say("$.policy.circuit_samples", "between 1 and 10000")
+		say("$.policy.circuit_samples", "must be between 1 and 10000")
 	}
 }

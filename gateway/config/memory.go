@@ -170,7 +170,7 @@ func (c Config) partsOfState() []memoryPart {
 // checkMemory refuses bounds that add up to more than limits.memory_mib.
 func (c Config) checkMemory() error {
 	sum, most := c.MemoryBound()>>20, int64(cmp.Or(c.Limits.MemoryMiB, defaultMemoryMiB))
-	if sum <= most {
+	if sum <= most || most < leastMemoryMiB { // which is a mistake of its own
 		return nil
 	}
 	parts := c.parts()

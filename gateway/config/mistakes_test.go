@@ -25,7 +25,7 @@ func TestParse_TellsEveryMistake(t *testing.T) {
 		},
 		"durations": {
 			"policy:\n  circuit_window: 60\nagents:\n  calc:\n    timeout: soon\n    endpoints: [{binding: a2a-v1, url: \"https://x\"}]\n",
-			[]string{`[2:19] policy.circuit_window: "60" is no duration such as 30s`, `[5:14] agents.calc.timeout: "soon" is no duration such as 30s`},
+			[]string{`[2:19] policy.circuit_window: "60" is not a duration such as 30s`, `[5:14] agents.calc.timeout: "soon" is not a duration such as 30s`},
 		},
 		"items of a list": {
 			"agents:\n  calc:\n    endpoints:\n      - 7\n      - binding: mcp\n        priority: high\n      - 8\n",

@@ -33,7 +33,7 @@ func (d *Duration) UnmarshalYAML(node ast.Node) error {
 	value, err := time.ParseDuration(text)
 	if err != nil || value < 0 {
 		at := node.GetToken().Position
-		return &Error{at.Line, at.Column, fmt.Sprintf("%q is no duration such as 30s", text[:min(len(text), 32)])}
+		return &Error{at.Line, at.Column, fmt.Sprintf("%q is not a duration such as 30s", text[:min(len(text), 32)])}
 	}
 	*d = Duration(value)
 	return nil

@@ -54,16 +54,16 @@ func (s State) check(say func(path, reason string)) {
 		say("$.state.redis.cluster", "a cluster has no Sentinels")
 	}
 	if r.Wait < 0 || r.Wait > maxRedisWait {
-		say("$.state.redis.wait", "between 0 and "+strconv.Itoa(maxRedisWait))
+		say("$.state.redis.wait", "must be between 0 and "+strconv.Itoa(maxRedisWait))
 	}
 	if r.Durability != "" && r.Durability != "asserted" {
 		say("$.state.redis.durability", "asserted, or nothing")
 	}
 	if r.Replicas < 0 || r.Replicas > maxReplicas {
-		say("$.state.redis.max_replicas", "between 1 and "+strconv.Itoa(maxReplicas))
+		say("$.state.redis.max_replicas", "must be between 1 and "+strconv.Itoa(maxReplicas))
 	}
 	if t := time.Duration(r.Timeout); t != 0 && (t < minRedisTimeout || t > maxRedisTimeout) {
-		say("$.state.redis.timeout", "between 10ms and 10s")
+		say("$.state.redis.timeout", "must be between 10ms and 10s")
 	}
 	r.checkTransport(say)
 }

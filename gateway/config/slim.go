@@ -129,7 +129,7 @@ func (n SLIMNode) check(path string, say func(path, reason string)) {
 	}
 	n.checkMembers(path, say)
 	if n.Groups < -1 || n.Groups > maxGroups {
-		say(path+".groups", "between -1 and 1024")
+		say(path+".groups", "must be between -1 and 1024")
 	}
 	for key, id := range map[string]string{"id": n.ID, "caller": n.Caller} {
 		if id != "" && directory.Validate(directory.Agent{
@@ -174,7 +174,7 @@ func (j SLIMJWT) check(path string, say func(path, reason string)) {
 		}
 	}
 	if life := time.Duration(j.Lifetime); life != 0 && (life < minLifetime || life > maxLifetime) {
-		say(path+".lifetime", "between 1m and 24h")
+		say(path+".lifetime", "must be between 1m and 24h")
 	}
 	for _, sub := range slices.Sorted(maps.Keys(j.Callers)) {
 		id := j.Callers[sub]
