@@ -30,8 +30,8 @@ func TestConnectionBounds(t *testing.T) {
 		}
 	}
 	for text, says := range map[string]string{
-		"listen: {uacp_connections: {total: -1}}\n":          "[1:36] listen.uacp_connections.total: between",
-		"listen: {uacp_connections: {total: 2000000}}\n":     "listen.uacp_connections.total: between",
+		"listen: {uacp_connections: {total: -1}}\n":          "[1:36] listen.uacp_connections.total: must be between",
+		"listen: {uacp_connections: {total: 2000000}}\n":     "listen.uacp_connections.total: must be between",
 		"ainp: {sockets: {total: 4, per_caller: 5}}\n":       "ainp.sockets.per_caller: more than total",
 		"ainp: {sockets: {per_caller: 65}}\n":                "ainp.sockets.per_caller: more than total",
 		"ainp: {sockets: {unidentified: 4, per_address: 5}}": "ainp.sockets.per_address: more than unidentified",
