@@ -62,7 +62,7 @@ func checkConfigCommand() *cobra.Command {
 			}
 			for _, name := range slices.Sorted(maps.Keys(c.Agents)) {
 				if len(c.Agents[name].Callers) == 0 {
-					fmt.Fprintf(cmd.OutOrStdout(), "warning: agents.'%s': nobody may call it: name callers\n", name)
+					fmt.Fprintf(cmd.OutOrStdout(), "warning: agents.'%s' has no callers, so every call is refused: name callers\n", name)
 				}
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "ok\nmemory: at most %d MiB with these bounds\n", c.MemoryBound()>>20)

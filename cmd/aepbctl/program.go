@@ -57,7 +57,7 @@ func (p *programFlags) check(command []string) error {
 	}
 	for _, text := range slices.Concat(p.variables, p.files) {
 		if !strings.Contains(text, "=") {
-			return fmt.Errorf("--env and --env-file expect NAME=VALUE and NAME=FILE, not %q", text)
+			return errors.New("--env expects NAME=VALUE, and --env-file NAME=FILE: one of them has no =")
 		}
 	}
 	_, err := stdio.Parse(p.url(command))
