@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -26,12 +27,16 @@ const (
 	exitUsage  = 2
 )
 
+// sameSignal is how long after a signal another one counts as the same.
+const sameSignal = 500 * time.Millisecond
+
 func main() {
 	if len(os.Args) > 1 && os.Args[1] == superviseCommand {
 		os.Exit(stdio.Supervise(os.Args[2:]))
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	// A second signal ends the process at once, but not one that comes with the first: timeout(1) sends two.
+	context.AfterFunc(ctx, func() { time.AfterFunc(sameSignal, stop) })
 	redis.Quiet()
 	started := false
 	used, err := command(&started).ExecuteContextC(ctx)

@@ -16,6 +16,7 @@ import (
 	"regexp"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -130,12 +131,14 @@ func freePorts(ctx context.Context, _ *world, ts *testscript.TestScript, args []
 	return nil
 }
 
-// end stops the process, which must end with 0.
+// end stops the process, which must end with 0, also if the signal comes twice.
 func (s *serving) end(ctx context.Context) error {
 	if s == nil || s.cmd.ProcessState != nil {
 		return nil
 	}
 	defer context.AfterFunc(ctx, func() { _ = s.cmd.Process.Kill() })()
+	again := time.AfterFunc(5*time.Millisecond, func() { _ = s.cmd.Process.Signal(syscall.SIGTERM) }) // as timeout(1) does
+	defer again.Stop()
 	if err := errors.Join(s.cmd.Process.Signal(syscall.SIGTERM), s.cmd.Wait()); err != nil {
 		return fmt.Errorf("serve: %w\n%s", err, s.logs.String())
 	}
