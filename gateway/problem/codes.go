@@ -77,7 +77,7 @@ var kinds = map[string]kind{
 	CodeMediaType:       {http.StatusUnsupportedMediaType, "The media type is not supported", canonical.CodeUnsupportedMedia},
 	CodeTooLarge:        {http.StatusRequestEntityTooLarge, "The message is too large", canonical.CodeInvalidRequest},
 	CodeRateLimited:     {http.StatusTooManyRequests, "Too many requests", canonical.CodeRateLimited},
-	CodeDraining:        {http.StatusServiceUnavailable, "The gateway takes no new work", canonical.CodeUnavailable},
+	CodeDraining:        {http.StatusServiceUnavailable, "No new work is taken", canonical.CodeUnavailable},
 	CodeRetired:         {http.StatusGone, "The agent is retired", canonical.CodeUnavailable},
 	CodeBadReply:        {http.StatusBadGateway, "The agent answered with something that is no reply", canonical.CodeBadUpstream},
 	CodeCircuitOpen:     {http.StatusServiceUnavailable, "The agent has failed too often", canonical.CodeUnavailable},
