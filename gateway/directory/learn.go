@@ -8,15 +8,14 @@ import (
 	"github.com/aepb/aepb-gateway/policy/quota"
 )
 
-// learn fetches once for all who wait. What concerns the caller alone for whom that was done, the
-// others do not take for theirs: they ask again.
+// learn fetches once for all who wait. What concerns the caller alone for whom that was done, another
+// does not take for its own: it asks for itself, whatever the first goes on asking.
 func (d *Directory) learn(ctx context.Context, name string, agent Agent, e Endpoint, v Viewer) knowledge {
-	for {
-		k := d.learnOnce(ctx, name, agent, e, v)
-		if !callersOwn(k.err) || k.endpoint.Caller == v.Caller || ctx.Err() != nil {
-			return k
-		}
+	k := d.learnOnce(ctx, name, name, agent, e, v)
+	if !callersOwn(k.err) || k.endpoint.Caller == v.Caller {
+		return k
 	}
+	return d.learnOnce(ctx, name+"\x00"+string(v.Caller), name, agent, e, v)
 }
 
 // callersOwn: a description failed because of what its caller holds, or did to the process that
@@ -28,12 +27,12 @@ func callersOwn(err error) bool {
 	return exceeded || ended || waits
 }
 
-// learnOnce is one fetch, the caller's own or that of whoever came first. It outlives a caller who goes
+// learnOnce is one fetch for all who wait in the same flight. It outlives a caller who goes
 // away, since others may wait for it; fetchLimit bounds it, and the time that
 // the agent may take for a call. A failure does not replace what is known and
 // can still be used.
-func (d *Directory) learnOnce(ctx context.Context, name string, agent Agent, e Endpoint, v Viewer) knowledge {
-	result := d.flight.DoChan(name, func() (any, error) {
+func (d *Directory) learnOnce(ctx context.Context, flight, name string, agent Agent, e Endpoint, v Viewer) knowledge {
+	result := d.flight.DoChan(flight, func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience(agent))
 		defer cancel()
 		k := d.fetch(ctx, name, agent, e, v)

@@ -23,7 +23,7 @@ const eve, bob ect.Identity = "spiffe://example.org/eve", "spiffe://example.org/
 type refusesEve struct{ why error }
 
 func (r *refusesEve) Describe(_ context.Context, e transport.Endpoint) (*canonical.Description, transport.Endpoint, error) {
-	time.Sleep(time.Second)
+	<-time.After(time.Second)
 	if e.Caller == eve {
 		return nil, e, r.why
 	}

@@ -3,6 +3,7 @@ package mcp_test
 import (
 	"net/http"
 	"testing"
+	"time"
 )
 
 // TestOverSSE_InitializeRefusedForNow: one that is refused for now can be sent again.
@@ -15,10 +16,13 @@ func TestOverSSE_InitializeRefusedForNow(t *testing.T) {
 	for range 31 {
 		busy.send(oldCall("wait"))
 	}
-	for { // until the reply to initialize has given its share back
+	for end := time.Now().Add(10 * time.Second); ; { // until the reply to initialize has given its share back
 		status, _ := busy.as("ada", busy.post, oldCall("wait"))
 		if status == http.StatusTooManyRequests {
 			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("the share is never taken: %d", status)
 		}
 	}
 	if status, body := c.as("ada", c.post, oldHello); status != http.StatusTooManyRequests {
@@ -26,12 +30,12 @@ func TestOverSSE_InitializeRefusedForNow(t *testing.T) {
 	}
 	close(r.waits)
 	busy.next()
-	for {
+	for end := time.Now().Add(10 * time.Second); ; {
 		status, body := c.as("ada", c.post, oldHello)
 		if status == http.StatusAccepted {
 			break
 		}
-		if status != http.StatusTooManyRequests {
+		if status != http.StatusTooManyRequests || time.Now().After(end) {
 			t.Fatalf("again: %d %s", status, body)
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestAttack_AnswerToASharedServer: nobody is asked what a shared server asks, so that what a
+// TestAttack_AnswerToASharedServer: no caller is asked what a shared server asks, so that what a
 // caller says to be the answer, under an id that it guesses, would be consent in another's call.
 func TestAttack_AnswerToASharedServer(t *testing.T) {
 	t.Parallel()
