@@ -52,7 +52,7 @@ lane = $(GO) list -f '{{.ImportPath}} {{.Dir}} {{join .Imports " "}} ' $(PKG) | 
 # Tests that do a thousand times what other tests of their package do once with the race
 # detector: they do without. A test of this name anywhere is one of them.
 SWEEPS := TestMatrix|TestConsent_Matrix|TestDamaged|TestManyTools_.*|TestAdmit_Order|FuzzConsent_.*|TestTaskUnchanged_KeepsItsPlaceOnLists
-SWEEPS := $(SWEEPS)|TestNames_EveryPair|TestOneAfterAnother|TestFile_HoldsWhatTheMemoryHolds
+SWEEPS := $(SWEEPS)|TestSlowReply_IsTold|TestNames_EveryPair|TestOneAfterAnother|TestFile_HoldsWhatTheMemoryHolds
 # Packages that need no program but themselves.
 QUICK := ./cmd/aepbctl ./ect/... ./gateway/... ./lifecycle/... ./policy/... ./translators/... ./test/arch
 # What tests are called that last for a minute or more: they have a lane of their own.

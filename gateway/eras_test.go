@@ -4,6 +4,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/policy"
@@ -90,8 +91,11 @@ func TestRevision_OfOtherCallers(t *testing.T) {
 	}
 	play(t, inSessions(), func(s *stage) {
 		s.asker.eras = mcp.Revisions()
-		close(s.asker.resume)
 		id := s.asked(s.t, s.ask(s.t, s, s.asks(invoking, called)))
+		go func() { // the server goes on once it has the answer
+			synctest.Wait()
+			close(s.asker.resume)
+		}()
 		done := s.ask(s.t, s, s.asks(invoking, `{"message":{"messageId":"m2","taskId":"`+id+`","role":"ROLE_USER","parts":[{"data":{"name":"Ada"}}]}}`))
 		if !strings.Contains(string(done.Wire().Body), "hello Ada") {
 			s.t.Errorf("the answer of an A2A client leads to %s", done.Wire().Body)

@@ -13,6 +13,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/ecttest"
 	"github.com/aepb/aepb-gateway/ect/identity"
+	"github.com/aepb/aepb-gateway/gateway"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators/a2a"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -260,7 +261,7 @@ func TestATimeLimitLeavesTheTask(t *testing.T) {
 		t := s.t
 		began := time.Now()
 		got := structured(t, s.ask(t, s, s.tool(askingHi)))
-		if got.State != "working" || got.TaskID != "t1" || time.Since(began) != time.Minute {
+		if got.State != "working" || got.TaskID != "t1" || time.Since(began) != gateway.DefaultTimeout {
 			t.Errorf("after %v: %+v", time.Since(began), got)
 		}
 		synctest.Wait()

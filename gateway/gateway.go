@@ -34,8 +34,9 @@ import (
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
-// DefaultTimeout is how long an agent may take to answer.
-const DefaultTimeout = 60 * time.Second
+// DefaultTimeout is how long an agent may take to answer: as long as the SDK client for Python waits,
+// the most patient of the official ones.
+const DefaultTimeout = 5 * time.Minute
 
 // DefaultAnswerWait is how long an agent's question waits if the settings do not say it.
 const DefaultAnswerWait = 10 * time.Minute

@@ -12,6 +12,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/ecttest"
+	"github.com/aepb/aepb-gateway/gateway"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 )
 
@@ -31,8 +32,8 @@ func TestACallerLeavesBeforeTheTaskHasAName(t *testing.T) {
 		"an answer":              {method: invoking, scene: scene{reply: wholeTask("WORKING", ""), after: 3 * time.Second}, blind: true, waits: 4 * time.Second, told: "SendMessage CancelTask"},
 		"a stream":               {method: streaming, scene: scene{events: working, after: 3 * time.Second}, waits: 4 * time.Second, told: "SendStreamingMessage CancelTask"},
 		"it has ended meanwhile": {method: streaming, scene: scene{events: []string{wholeTask("COMPLETED", oneArt)}, after: 3 * time.Second, end: io.EOF}, waits: 4 * time.Second, told: "SendStreamingMessage"},
-		"it says nothing":        {method: streaming, scene: scene{events: []string{}}, waits: 2 * time.Minute, told: "SendStreamingMessage"},
-		"it never answers":       {method: invoking, scene: scene{reply: wholeTask("WORKING", ""), after: time.Hour}, blind: true, waits: 2 * time.Minute, told: "SendMessage"},
+		"it says nothing":        {method: streaming, scene: scene{events: []string{}}, waits: 2 * gateway.DefaultTimeout, told: "SendStreamingMessage"},
+		"it never answers":       {method: invoking, scene: scene{reply: wholeTask("WORKING", ""), after: time.Hour}, blind: true, waits: 2 * gateway.DefaultTimeout, told: "SendMessage"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"log/slog"
@@ -37,6 +38,7 @@ import (
 // scene is what an agent says to one request. ID stands for the request's id.
 type scene struct {
 	reply  string                    // one reply
+	media  string                    // of it; empty: JSON
 	events []string                  // or a stream, if there are any
 	end    error                     // of the stream; nil: it stays open
 	fail   error                     // in place of everything
@@ -154,7 +156,9 @@ func (p *player) Dial(ctx context.Context, _ transport.Endpoint, sealed transpor
 	case now.fail != nil:
 		return transport.Reply{}, now.fail
 	case now.events == nil:
-		return p.think(ctx, now.after, say(now.reply))
+		reply := say(now.reply)
+		reply.Media = cmp.Or(now.media, reply.Media)
+		return p.think(ctx, now.after, reply)
 	}
 	p.open++
 	events := &played{dialed: ctx.Done(), player: p, end: now.end, after: now.after, closes: now.closes}

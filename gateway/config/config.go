@@ -29,7 +29,7 @@ type Config struct {
 	ECT       ECT             `yaml:"ect"`
 	Peers     map[string]Peer `yaml:"peers"`     // what is special about a peer, by its SPIFFE id
 	Documents Documents       `yaml:"documents"` // capability documents that callers may name as destination
-	Timeout   Duration        `yaml:"timeout"`   // of one call to an agent; default 60s
+	Timeout   Duration        `yaml:"timeout"`   // of one call to an agent; default 5m
 
 	ShutdownDelay *Duration `yaml:"shutdown_delay"` // how long everything goes on after a signal to stop, while readiness fails, so that load balancers notice; default 5s, in dev 0
 	ShutdownGrace Duration  `yaml:"shutdown_grace"` // how long work under way may last after that, background work included, while new work gets 503 with Retry-After; what is left then fails on record; default 20s, in dev 5s. A change of either needs a restart. The process ends within 2s more: by default 27s after the signal, and Kubernetes gives 30s

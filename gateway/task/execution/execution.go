@@ -179,7 +179,7 @@ func (s *Service) Follow(ctx context.Context, req Request, rec *store.Record) er
 // update is what came of one thing that the agent said.
 type update struct {
 	events []canonical.Event // in the agent's way of streaming, under the caller's ids
-	wire   *translators.Wire // the event as it came; nil: it was no event
+	wire   *translators.Wire // the message as it came; nil: it is not told
 	losses []canonical.Loss  // of reading it
 }
 

@@ -175,13 +175,10 @@ func (e *Execution) take(ctx context.Context, got Incoming) (update, bool, error
 	if unproven := e.verifyEvent(ctx, got.Tokens); unproven != nil {
 		return update{}, false, unproven
 	}
-	u := update{events: events, losses: message.Losses}
-	if e.message = message; got.Wire.Event {
-		u.wire = &got.Wire
-	} else {
+	if e.message = message; !got.Wire.Event {
 		e.over, e.replyWire = true, &got.Wire
 	}
-	return u, true, err
+	return update{events: events, wire: &got.Wire, losses: message.Losses}, true, err
 }
 
 // closingWait is how long the ECT that closes a stream is waited for after its last event.

@@ -1,6 +1,7 @@
 package execution
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -155,11 +156,8 @@ func (s *callerStream) deliver(ctx context.Context, u update) error {
 	}
 	e.saveIfChanged(ctx, u)
 	if e.req.Handling.Verbatim {
-		if u.wire != nil {
-			s.Queue(*u.wire)
-		}
 		s.AddLosses(e.losses)
-		return nil
+		return s.relay(u.wire)
 	}
 	if s.AddLosses(u.losses); e.req.Mode.CallerStreams == translators.StreamsTask {
 		e.addLosses(u)
@@ -175,6 +173,24 @@ func (s *callerStream) deliver(ctx context.Context, u update) error {
 			return err
 		}
 	}
+	return nil
+}
+
+// relay queues a message as it came: an event, or the one reply of an agent that answers without a
+// stream later than its caller's was begun. A text in place of a message is an error in the caller's
+// words.
+func (s *callerStream) relay(wire *translators.Wire) error {
+	switch {
+	case wire == nil:
+		return nil
+	case wire.Media == translators.MediaText:
+		refusal := *s.e.message
+		refusal.Correlation.WireID = s.e.req.WireID
+		return s.Encode(&refusal)
+	case !wire.Event: // an event has no carriage returns, and in JSON they mean nothing
+		wire.Body = bytes.ReplaceAll(wire.Body, []byte{'\r'}, nil)
+	}
+	s.Queue(*wire)
 	return nil
 }
 

@@ -26,6 +26,9 @@ func (v *visit) open(evidence []string, closing bool) *sse.Writer {
 	return out
 }
 
+// errNoReply is a fault of the gateway: a stream of the pipeline ends with the reply or an error.
+var errNoReply = errors.New("mcp: the stream of the exchange ended before its reply")
+
 // tell answers with a stream, one event after the other. A client that does not
 // take streams gets the reply alone.
 func (v *visit) tell(ctx context.Context, answer transport.Answer) {
@@ -43,6 +46,9 @@ func (v *visit) tell(ctx context.Context, answer transport.Answer) {
 		event, err := answer.Events().Next(ctx)
 		switch {
 		case errors.Is(err, io.EOF) && replied:
+			return
+		case errors.Is(err, io.EOF):
+			v.broken(ctx, out, errNoReply, replied)
 			return
 		case err != nil:
 			v.broken(ctx, out, err, replied)
@@ -100,6 +106,7 @@ func (v *visit) last(ctx context.Context, stream transport.Events) {
 
 // failure is an error in MCP's words.
 func (v *visit) failure(err error) ([]byte, error) {
+	v.logInternal(err)
 	wire, encodeErr := v.encodeFailure(problem.NativeFor(v.knows, err))
 	return wire.Body, encodeErr
 }

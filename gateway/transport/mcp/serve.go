@@ -37,7 +37,7 @@ type DoorDeps struct {
 	// oldsse.DefaultUnderWay.
 	UnderWay int64
 
-	Logger *slog.Logger               // of what should not happen in sessions over HTTP with SSE; nil: it is not logged
+	Logger *slog.Logger               // of internal errors; nil: they are not logged
 	Base   func(*http.Request) string // the path of the door as clients see it; nil: as their request has it
 
 	// Ours reports whether a host name is one of this gateway's: a page that was
@@ -293,6 +293,7 @@ func (v *visit) reply(body canonical.Body) {
 // fail answers with the error in MCP's words, under the caller's own id where
 // it could be read.
 func (v *visit) fail(err error) {
+	v.logInternal(err)
 	wire, encodeErr := v.encodeFailure(problem.NativeFor(v.knows, err))
 	if encodeErr != nil {
 		v.w.WriteHeader(http.StatusInternalServerError)
@@ -308,6 +309,14 @@ func (v *visit) fail(err error) {
 		code = http.StatusBadRequest
 	}
 	v.write(wire, code)
+}
+
+// logInternal logs why a client is told of an internal error: the client itself is not told.
+func (v *visit) logInternal(err error) {
+	if problem.From(err).Code == problem.CodeInternal {
+		v.door.deps.Logger.ErrorContext(v.r.Context(), "internal error",
+			slog.String("agent", v.r.PathValue("agent")), slog.String("caller", string(transport.CallerFrom(v.r.Context()).ID)), slog.Any("error", err))
+	}
 }
 
 func (v *visit) encodeFailure(said *canonical.Error) (translators.Wire, error) {
