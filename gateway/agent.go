@@ -143,7 +143,7 @@ func (a agent) decode(wire translators.Wire, re canonical.Op) (*canonical.Messag
 		return nil, unread
 	}
 	if err != nil {
-		return nil, &transport.BadReplyError{Agent: x.to.Agent.Name, Reason: "not a reply of " + string(wire.Binding)}
+		return nil, &transport.BadReplyError{Agent: x.to.Agent.Name, Reason: "not a reply of " + string(wire.Binding) + ": " + translators.Explain(err)}
 	}
 	if result, ok := message.Body.(*canonical.Result); ok && result.Pending != nil && len(result.Pending.Inputs) == 0 && result.Pending.State == "" {
 		return nil, &transport.BadReplyError{Agent: x.to.Agent.Name, Reason: "it waits for an answer and asks nothing"}

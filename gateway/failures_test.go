@@ -53,7 +53,7 @@ func TestFailuresLeaveEvidence(t *testing.T) {
 	}{
 		"agent too slow":        {body: addBody, agent: func(a *agent) { a.fail = &transport.TimeoutError{} }, code: "timeout", value: "timeout", called: true},
 		"agent away":            {body: addBody, agent: func(a *agent) { a.fail = &transport.UnreachableError{} }, code: "upstream_unreachable", value: "internal_error", called: true},
-		"agent talks nonsense":  {body: addBody, agent: func(a *agent) { a.result = `{"content":7}` }, code: "bad_upstream_reply", value: "internal_error", called: true},
+		"agent talks nonsense":  {body: addBody, agent: func(a *agent) { a.result = `7` }, code: "bad_upstream_reply", value: "internal_error", called: true},
 		"agent asks back":       {body: addBody, agent: func(a *agent) { a.result = `{"resultType":"input_required","inputRequests":{}}` }, code: "bad_upstream_reply", value: "internal_error", called: true},
 		"not JSON":              {body: `{`, code: "malformed_message", value: "internal_error"},
 		"nobody's task":         {body: `{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"x"}}`, code: "not_found", value: "internal_error"},

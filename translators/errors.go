@@ -45,6 +45,20 @@ func (e *MalformedError) Error() string {
 	return fmt.Sprintf("malformed message at %s: %s", e.Path, e.Reason)
 }
 
+// Explain says where a message is wrong and what was expected there, for the error about the message
+// that names its sender. It quotes no content.
+func Explain(err error) string {
+	if malformed, ok := errors.AsType[*MalformedError](err); ok && malformed.Path != "" {
+		return malformed.Path + ": " + malformed.Reason
+	} else if ok {
+		return malformed.Reason
+	}
+	if refusal, ok := errors.AsType[*canonical.Error](err); ok {
+		return refusal.Message
+	}
+	return err.Error()
+}
+
 // Is makes errors.Is(err, ErrMalformed) hold, and ErrTooLarge where it applies.
 func (e *MalformedError) Is(target error) bool {
 	return target == ErrMalformed || (e.Large && target == ErrTooLarge)

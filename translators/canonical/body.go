@@ -160,8 +160,9 @@ type Description struct {
 	Versions                                        []string    // protocol versions it speaks, best first
 	InputModes, OutputModes                         []string
 	Capabilities                                    []Capability
-	Streams, Pushes, Tasks                          bool // it can stream its work, push changes, and answer a call with a task
-	Extended                                        bool `json:",omitzero"` // it has a longer description for authenticated callers (A2A 3.1.11)
+	Omitted                                         []Omission `json:",omitzero"` // what it lists and cannot be used
+	Streams, Pushes, Tasks                          bool       // it can stream its work, push changes, and answer a call with a task
+	Extended                                        bool       `json:",omitzero"` // it has a longer description for authenticated callers (A2A 3.1.11)
 	Extensions                                      Extensions
 }
 
@@ -182,8 +183,15 @@ type Page struct {
 // CapabilityList is one page of tools or skills.
 type CapabilityList struct {
 	Capabilities []Capability
-	Next         string // cursor of the next page; empty: this was the last
+	Omitted      []Omission // what stands in the list and cannot be used
+	Next         string     // cursor of the next page; empty: this was the last
 	Extensions   Extensions
+}
+
+// Omission is a capability that an agent lists and that cannot be used as it is listed.
+type Omission struct {
+	Name   string // empty: it has none
+	Reason string // where it is wrong, and what was expected there; never quotes the list
 }
 
 // Profile is the way a capability is invoked (reference: invocation profiles).

@@ -19,12 +19,11 @@ const (
 )
 
 // decodeBlock reads one content block (2026-07-28, ContentBlock); meta is its
-// _meta where the revision has no place for one.
-func decodeBlock(raw json.RawMessage, at, version string, meta json.RawMessage) (canonical.Part, error) {
-	var p canonical.Part
+// _meta where the revision has no place for one. losses are what no part says.
+func decodeBlock(raw json.RawMessage, at, version string, meta json.RawMessage) (p canonical.Part, losses []canonical.Loss, err error) {
 	r, err := readIn(raw, at, version, levelBlock, meta)
 	if err != nil {
-		return p, err
+		return p, nil, err
 	}
 	kind := r.Required("type")
 	p.Annotations = r.annotations()
@@ -35,21 +34,19 @@ func decodeBlock(raw json.RawMessage, at, version string, meta json.RawMessage) 
 		if kind == typeAudio && lacks(version, levelBlock, typeAudio) {
 			r.place(typeAudio)
 		}
-		decodeMedia(r, &p, canonical.Form(kind))
+		losses = decodeMedia(r, &p, canonical.Form(kind))
 	case typeLink:
 		if lacks(version, levelBlock, typeLink) {
 			r.place(typeLink)
 		}
 		decodeLink(r, &p)
 	case "resource":
-		decodeResource(r, &p)
+		losses = decodeResource(r, &p)
 	default:
-		if r.Err() == nil {
-			return p, refuse(canonical.CodeBadUpstream, "a content block of unknown type")
-		}
+		r.Fail("type", "not a type of content that is known here")
 	}
 	p.Extensions = r.extensions()
-	return p, r.err()
+	return p, losses, r.err()
 }
 
 func decodeText(r *reader, p *canonical.Part) {
@@ -92,14 +89,18 @@ func isJSON(text string) bool {
 // maxDepth bounds JSON inside a text, the deepest that a message may nest.
 const maxDepth = 128
 
-func decodeMedia(r *reader, p *canonical.Part, form canonical.Form) {
+func decodeMedia(r *reader, p *canonical.Part, form canonical.Form) (losses []canonical.Loss) {
 	p.Kind = canonical.KindFile
-	p.Bytes = octets(r.Object, "data")
-	p.Media = r.Required("mimeType")
+	p.Bytes, losses = octets(r.Object, "data")
+	var typed bool
+	if p.Media, typed = r.String("mimeType"); !typed {
+		losses = append(losses, canonical.Loss{Code: canonical.LossMediaType, Path: r.Path("mimeType"), Fate: canonical.Dropped})
+	}
 	if profile.NaturalForm(p.Media) != form {
 		p.Form = form
 	}
 	profile.RestorePart(r.carried.Canon, p, profile.PartName, profile.PartTitle, profile.PartDescription, profile.PartSize, profile.PartURI)
+	return losses
 }
 
 func decodeLink(r *reader, p *canonical.Part) {
@@ -130,11 +131,11 @@ func (r *reader) derived(member string, again bool) bool {
 	return true
 }
 
-func decodeResource(r *reader, p *canonical.Part) {
+func decodeResource(r *reader, p *canonical.Part) (losses []canonical.Loss) {
 	in := r.Object.Object("resource")
 	if in == nil {
 		r.Fail("resource", "required")
-		return
+		return nil
 	}
 	r.nested(in, levelContents, canonContents)
 	p.URI, p.Form = in.Required("uri"), canonical.FormEmbedded
@@ -144,11 +145,11 @@ func decodeResource(r *reader, p *canonical.Part) {
 		p.Text, _ = in.String("text")
 	} else {
 		p.Kind = canonical.KindFile
-		p.Bytes = octets(in, "blob")
+		p.Bytes, losses = octets(in, "blob")
 	}
 	if in.Err() != nil {
 		r.Fail("resource", "malformed")
-		return
+		return nil
 	}
 	r.PutSet("resource", in.Rest())
 	profile.RestorePart(r.carried.Canon, p, profile.PartName, profile.PartTitle, profile.PartDescription, profile.PartSize)
@@ -165,22 +166,33 @@ func decodeResource(r *reader, p *canonical.Part) {
 			p.Form = canonical.FormNone
 		}
 	}
+	return losses
 }
 
-// octets reads standard padded base64 and no other spelling, so that it is
-// written again as it came.
-func octets(o *rawjson.Object, name string) []byte {
-	raw := o.Peek(name)
-	data, ok := o.Base64(name)
+// octets reads base64. Standard padded base64 is written again as it came; of another spelling (the
+// alphabet for URLs, no padding, line breaks) the loss is told.
+func octets(o *rawjson.Object, name string) (data []byte, losses []canonical.Loss) {
+	text := o.Required(name)
+	if o.Err() != nil {
+		return nil, nil
+	}
+	data, ok := rawjson.Unbase64(withoutSpace(text))
 	if !ok {
-		o.Fail(name, "required")
-		return nil
+		o.Fail(name, "not base64")
+		return nil, nil
 	}
-	again := rawjson.NewBuilder().Base64("b", data).Bytes()
-	if text, _ := rawjson.Unquote(raw); string(again) != `{"b":"`+text+`"}` {
-		o.Fail(name, "not standard base64")
+	if again := rawjson.NewBuilder().Base64("b", data).Bytes(); string(again) != `{"b":"`+text+`"}` {
+		losses = []canonical.Loss{{Code: canonical.LossBytes, Path: o.Path(name), Fate: canonical.Dropped}}
 	}
-	return data
+	return data, losses
+}
+
+// withoutSpace is a text without the white space that some encoders of base64 break their lines with.
+func withoutSpace(text string) string {
+	if !strings.ContainsAny(text, " \t\r\n") {
+		return text
+	}
+	return strings.NewReplacer(" ", "", "\t", "", "\r", "", "\n", "").Replace(text)
 }
 
 func number(o *rawjson.Object, name string) json.RawMessage {
@@ -297,7 +309,11 @@ func (e *encoder) encodeFile(w *writer, p *canonical.Part, at string) []canonica
 	}
 	w.need("type", string(form))
 	w.raw("data", quoteBase64(p.Bytes))
-	w.need("mimeType", p.Media)
+	if p.Media == "" && !e.native {
+		w.need("mimeType", mediaUnknown)
+	} else {
+		w.need("mimeType", p.Media)
+	}
 	return profile.CarryPart(w.canon, p, at, profile.PartName, profile.PartTitle, profile.PartDescription, profile.PartSize, profile.PartURI)
 }
 
@@ -325,6 +341,9 @@ func (e *encoder) encodeResource(w *writer, p *canonical.Part, at string) []cano
 	e.declare(in, canonical.LossAnnotations, at, "/resource", nil)
 	return profile.CarryPart(w.canon, p, at, profile.PartName, profile.PartTitle, profile.PartDescription, profile.PartSize)
 }
+
+// mediaUnknown is the media type of an image or a sound whose server did not say it.
+const mediaUnknown = "application/octet-stream"
 
 // embeddedURI names a resource that had no URI of its own.
 func embeddedURI(name string) string {

@@ -36,6 +36,7 @@ func (t *Translator) Decode(w translators.Wire) (*canonical.Message, error) {
 	if err != nil {
 		return m, err
 	}
+	env.Params, env.Result = withoutNulls(env.Params, w.Version), withoutNulls(env.Result, w.Version)
 	switch {
 	case w.Re == "" && env.Method == "":
 		err = decodeReplyTo(w, env, m)
@@ -44,7 +45,7 @@ func (t *Translator) Decode(w translators.Wire) (*canonical.Message, error) {
 	case w.Event && env.Method != "":
 		err = decodeEvent(w, env, m)
 	default:
-		err = decodeReply(w, env, m)
+		err = lenientReply(w, env, m, decodeReply(w, env, m))
 	}
 	if err != nil {
 		return &canonical.Message{Correlation: canonical.Correlation{WireID: env.ID}, Origin: m.Origin}, err
@@ -312,6 +313,9 @@ func decodeReply(w translators.Wire, env jsonrpc.Message, m *canonical.Message) 
 		return decodeError(m, env.Error)
 	}
 	m.Phase = canonical.PhaseResponse
+	if string(env.Result) == "null" { // an answer without content, as some servers give to a ping
+		env.Result = json.RawMessage("{}")
+	}
 	if w.Re == canonical.OpNative {
 		return decodeNative(w, env, m)
 	}

@@ -21,6 +21,10 @@ func decodeDescribe(env jsonrpc.Message, m *canonical.Message, r *reader) error 
 		body.Versions = []string{r.Required("protocolVersion")}
 		r.at(m.Origin.Version, "")
 		takeInfo(r, r.Object, "clientInfo", &m.From)
+		if string(r.Peek("capabilities")) == "null" {
+			r.Take("capabilities")
+			r.Put("capabilities", json.RawMessage("{}"))
+		}
 		m.Preferences.CanAnswer, _ = declared(r.Peek("capabilities"), m.Origin.Version)
 		if raw := r.RawObject("capabilities"); raw != nil && !rawjson.Equal(raw, []byte("{}")) {
 			r.Put("capabilities", raw)
@@ -89,8 +93,13 @@ func (e *encoder) page(body *canonical.Page) json.RawMessage {
 func decodeDescription(m *canonical.Message, r *reader) error {
 	d := &canonical.Description{}
 	capabilities := r.Peek("capabilities")
+	if capabilities == nil || string(capabilities) == "null" { // a server that says nothing of what it can do
+		r.Take("capabilities")
+		capabilities = json.RawMessage("{}")
+		r.Put("capabilities", capabilities)
+	}
 	if !rawjson.IsObject(capabilities) {
-		r.Fail("capabilities", "required")
+		r.Fail("capabilities", "not an object")
 	}
 	d.Tasks = tasksOffered(capabilities, m.Origin.Version)
 	takeText(r.Object, "instructions", &d.Instructions)
@@ -242,13 +251,7 @@ func decodeList(m *canonical.Message, r *reader) error {
 		r.Fail("tools", "required")
 	}
 	metas := r.hoisted(canonTools, m.Origin.Version, levelTool, tools)
-	for i, raw := range tools {
-		capability, err := decodeTool(raw, "/result/tools/"+strconv.Itoa(i), m.Origin.Version, metas[i])
-		if err != nil {
-			return err
-		}
-		list.Capabilities = append(list.Capabilities, capability)
-	}
+	decodeTools(tools, metas, m.Origin.Version, list)
 	takeText(r.Object, "nextCursor", &list.Next)
 	list.Extensions = r.extensions()
 	m.Body = list

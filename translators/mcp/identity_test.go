@@ -117,7 +117,7 @@ func home(t testing.TB, tr *mcp.Translator, w translators.Wire) *canonical.Messa
 	if len(losses)+len(m.Losses) > 0 {
 		t.Errorf("losses on the way home: %v %v", m.Losses, losses)
 	}
-	if !rawjson.Equal(w.Body, out.Body) {
+	if !rawjson.Equal(w.Body, out.Body) && !rawjson.Equal(mcp.WithoutNulls(w), out.Body) {
 		t.Errorf("got  %s\nwant %s", out.Body, w.Body)
 	}
 	return m

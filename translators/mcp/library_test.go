@@ -228,7 +228,7 @@ func TestContentIsRead(t *testing.T) {
 		result           string
 		parts            []canonical.Part
 		structured, left string
-		refused          bool
+		unread           bool // what of it cannot be read is data, and declared
 	}{
 		"messages": {
 			canonical.ProfilePrompt, `"description":"d","messages":[{"role":"user","content":{"type":"text","text":"hi"}},{"role":"assistant","content":` + image + `}]`,
@@ -265,9 +265,10 @@ func TestContentIsRead(t *testing.T) {
 				body = `{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete",` + tc.result + `}}`
 			}
 			m, err := tr.Decode(translators.Wire{Version: version, Re: canonical.OpInvoke, Profile: tc.profile, Body: []byte(body)})
-			if tc.refused {
-				if !errors.Is(err, translators.ErrMalformed) && !hasCode(err, canonical.CodeBadUpstream) {
-					t.Errorf("%s, %s: %v", name, version, err)
+			if tc.unread {
+				result, _ := m.Body.(*canonical.Result)
+				if err != nil || len(m.Losses) != 1 || result.Output.Parts[0].Kind != canonical.KindData || result.Output.Failed {
+					t.Errorf("%s, %s: %v, %v, %+v", name, version, err, m.Losses, result)
 				}
 				continue
 			}

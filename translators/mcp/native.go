@@ -418,9 +418,7 @@ func decodeContent(m *canonical.Message, r *reader, profiled canonical.Profile) 
 		}
 		for i, raw := range list {
 			block := rawjson.NewBuilder().String("type", "resource").Raw("resource", raw).Bytes()
-			if err = addBlock(out, block, "/result/contents/"+strconv.Itoa(i), m.Origin.Version); err != nil {
-				return err
-			}
+			out.Parts = append(out.Parts, lenientBlock(m, block, "/result/contents/"+strconv.Itoa(i), nil))
 		}
 	default:
 		if _, ok := rawjson.Elements(r.Peek("resources")); !ok {
@@ -455,19 +453,11 @@ func decodeMessages(m *canonical.Message, r *reader, out *canonical.Output) erro
 		if o.Err() != nil {
 			return o.Err()
 		}
-		if err := addBlock(out, content, at+"/content", m.Origin.Version); err != nil {
-			return err
-		}
+		out.Parts = append(out.Parts, lenientBlock(m, content, at+"/content", nil))
 	}
 	if about := r.Peek("description"); about != nil && about[0] != '"' {
 		r.Fail("description", "not a string")
 	}
 	out.Structured = rawjson.NewBuilder().Raw("description", r.Take("description")).Raw("messages", r.Take("messages")).Bytes()
 	return nil
-}
-
-func addBlock(out *canonical.Output, raw json.RawMessage, at, version string) error {
-	part, err := decodeBlock(raw, at, version, nil)
-	out.Parts = append(out.Parts, part)
-	return err
 }

@@ -20,19 +20,15 @@ const (
 
 // decodeResult reads a CallToolResult.
 func decodeResult(m *canonical.Message, r *reader) error {
-	blocks, ok := r.Array("content")
-	out := &canonical.Output{Parts: make([]canonical.Part, 0, len(blocks))}
-	if !ok {
-		r.Fail("content", "required")
+	if !r.Has("content") { // servers of structured content, or of nothing, leave it out
+		m.Losses = append(m.Losses, canonical.Loss{Code: canonical.LossEmpty, Path: "/result/content", Fate: canonical.Dropped})
 	}
+	blocks, _ := r.Array("content")
+	out := &canonical.Output{Parts: make([]canonical.Part, 0, len(blocks))}
 	r.at(m.Origin.Version, levelResult)
 	metas := r.hoisted(canonBlocks, m.Origin.Version, levelBlock, blocks)
 	for i, raw := range blocks {
-		part, err := decodeBlock(raw, "/result/content/"+strconv.Itoa(i), m.Origin.Version, metas[i])
-		if err != nil {
-			return err
-		}
-		out.Parts = append(out.Parts, part)
+		out.Parts = append(out.Parts, lenientBlock(m, raw, "/result/content/"+strconv.Itoa(i), metas[i]))
 	}
 	if out.Structured = r.Take("structuredContent"); out.Structured == nil {
 		followCopy(r, out)

@@ -196,7 +196,7 @@ func (d *Dialer) encodeFor(asked []canonical.Mode, body canonical.Body, op canon
 func (d *Dialer) decode(l *line, body []byte, op canonical.Op, version string) (*canonical.Message, error) {
 	m, err := d.deps.Form.Decode(translators.Wire{Binding: mcp.Binding, Version: version, Media: mediaJSON, Body: body, Re: op})
 	if err != nil {
-		return nil, l.bad("not a valid answer to " + string(op))
+		return nil, l.bad("not a valid answer to " + string(op) + ": " + translators.Explain(err))
 	}
 	if refusal, ok := m.Body.(*canonical.Error); ok {
 		if op == canonical.OpDescribe {

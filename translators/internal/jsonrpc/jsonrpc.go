@@ -38,7 +38,8 @@ type Error struct {
 }
 
 // Parse checks the whole body and reads its envelope. Members that JSON-RPC does not
-// define are ignored, and params that are null are none: both are among Lost. With a
+// define are ignored, and a null method, params or error is none, nor is a null result
+// beside an error: both are among Lost. With a
 // *translators.MalformedError comes the id, as far as it could be read: an error is
 // answered under it (JSON-RPC 2.0, section 5).
 func Parse(body []byte, cfg translators.Config) (Message, error) {
@@ -51,11 +52,10 @@ func Parse(body []byte, cfg translators.Config) (Message, error) {
 	if o.Required("jsonrpc") != "2.0" {
 		o.Fail("jsonrpc", "not 2.0")
 	}
-	m.Method, _ = o.String("method")
-	if string(o.Peek("params")) == "null" {
-		o.Take("params")
+	if takeNulls(o) {
 		m.Lost = append(m.Lost, canonical.Loss{Code: canonical.LossEmpty, Path: "/body", Fate: canonical.Dropped})
 	}
+	m.Method, _ = o.String("method")
 	m.Params = o.RawObject("params")
 	m.Result = o.Take("result")
 	if e := o.Object("error"); e != nil {
@@ -69,6 +69,24 @@ func Parse(body []byte, cfg translators.Config) (Message, error) {
 	}
 	return m, o.Err()
 }
+
+// takeNulls takes the members of an envelope that say nothing: peers that write every member they know
+// write them as null. A result is null only where there is no error, and no method that asks for one.
+func takeNulls(o *rawjson.Object) (some bool) {
+	names := []string{"method", "params", "error"}
+	if isSet(o.Peek("error")) || isSet(o.Peek("method")) {
+		names = append(names, "result")
+	}
+	for _, name := range names {
+		if string(o.Peek(name)) == "null" {
+			o.Take(name)
+			some = true
+		}
+	}
+	return some
+}
+
+func isSet(raw json.RawMessage) bool { return raw != nil && string(raw) != "null" }
 
 func shape(o *rawjson.Object, m Message) {
 	n := 0
@@ -126,7 +144,7 @@ type Envelope struct {
 // Skim reads the envelope of a body; false: it is no object, or its version or
 // method is no string. What is in the envelope may be anything: Parse judges
 // that, and the members that are none of these. Of two of a name the first
-// counts; Parse refuses both.
+// counts; Parse refuses both. Nulls that say nothing are absent, as Parse has it.
 func Skim(body []byte) (Envelope, bool) {
 	var e Envelope
 	var version, method json.RawMessage
@@ -155,6 +173,7 @@ func Skim(body []byte) (Envelope, bool) {
 		}
 		return true
 	})
+	method = e.dropNulls(method)
 	isVersion, isMethod := version == nil, method == nil
 	if !isVersion {
 		e.Version, isVersion = rawjson.Unquote(version)
@@ -163,6 +182,23 @@ func Skim(body []byte) (Envelope, bool) {
 		e.Method, isMethod = rawjson.Unquote(method)
 	}
 	return e, whole && isVersion && isMethod
+}
+
+// dropNulls makes the members absent that say nothing, the method among them.
+func (e *Envelope) dropNulls(method json.RawMessage) json.RawMessage {
+	if isSet(e.Error) || isSet(method) {
+		e.Result = unlessNull(e.Result)
+	}
+	e.Params, e.Error = unlessNull(e.Params), unlessNull(e.Error)
+	return unlessNull(method)
+}
+
+// unlessNull is a value that says something; nil: it does not.
+func unlessNull(raw json.RawMessage) json.RawMessage {
+	if isSet(raw) {
+		return raw
+	}
+	return nil
 }
 
 // Request writes a request, or a notification when id is nil.

@@ -40,6 +40,9 @@ func TestParse(t *testing.T) {
 		"error without id":    {`{"jsonrpc":"2.0","error":{"code":-32700,"message":"x"}}`, jsonrpc.Message{Error: &jsonrpc.Error{Code: -32700, Message: "x"}}},
 		"escaped names":       {`{"\u006asonrpc":"2.0","id":1,"method":"m"}`, jsonrpc.Message{ID: raw(`1`), Method: "m"}},
 		"unknown members":     {`{"jsonrpc":"2.0","id":1,"method":"m","extra":1,"more":2}`, jsonrpc.Message{ID: raw(`1`), Method: "m", Lost: lost(canonical.LossExtension, "/extensions")}},
+		"nulls of a result":   {`{"jsonrpc":"2.0","id":1,"method":null,"params":null,"result":{},"error":null}`, jsonrpc.Message{ID: raw(`1`), Result: raw(`{}`), Lost: lost(canonical.LossEmpty, "/body")}},
+		"nulls of an error":   {`{"jsonrpc":"2.0","id":1,"method":null,"result":null,"error":{"code":1,"message":"m"}}`, jsonrpc.Message{ID: raw(`1`), Error: &jsonrpc.Error{Code: 1, Message: "m"}, Lost: lost(canonical.LossEmpty, "/body")}},
+		"nulls of a request":  {`{"jsonrpc":"2.0","id":1,"method":"m","result":null,"error":null}`, jsonrpc.Message{ID: raw(`1`), Method: "m", Lost: lost(canonical.LossEmpty, "/body")}},
 		"params that is null": {`{"jsonrpc":"2.0","id":1,"method":"m","params":null}`, jsonrpc.Message{ID: raw(`1`), Method: "m", Lost: lost(canonical.LossEmpty, "/body")}},
 		"numbers stay exact":  {`{"jsonrpc":"2.0","id":1,"method":"m","params":{"n":1.10e2}}`, jsonrpc.Message{ID: raw(`1`), Method: "m", Params: raw(`{"n":1.10e2}`)}},
 	} {
@@ -216,7 +219,7 @@ func TestSkim(t *testing.T) {
 	for in, want := range map[string]bool{
 		`{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":1}}`: true, `{"\u006asonrpc":"2.0","\u0069d":"1","result":{}}`: true,
 		` { "jsonrpc" : "2.0" , "error":{"code":1,"message":"x"} } `: true, `{"jsonrpc":"2.0","id":1,"result":{"a":tru}}`: true,
-		`{}`: true, `{"id":1,"id":2,"result":1}`: true, `{"jsonrpc":2}`: false, `{"jsonrpc":"2.0","method":null}`: false,
+		`{}`: true, `{"id":1,"id":2,"result":1}`: true, `{"jsonrpc":2}`: false, `{"jsonrpc":"2.0","method":null}`: true, `{"jsonrpc":"2.0","method":7}`: false,
 		`[]`: false, ``: false, `{"id":1`: false, `{"id":1} x`: false, `{"id"}`: false, `{id:1}`: false, `{"jsonrpc":"2.0","id":}`: false,
 	} {
 		got, ok := jsonrpc.Skim([]byte(in))

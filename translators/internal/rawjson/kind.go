@@ -82,3 +82,23 @@ func (o *Object) TakeText(name string) string {
 	text, _ := o.String(name)
 	return text
 }
+
+// typeOf names the JSON type of a value.
+func typeOf(raw json.RawMessage) string {
+	switch {
+	case len(raw) == 0:
+		return "nothing"
+	case raw[0] == '{':
+		return "an object"
+	case raw[0] == '[':
+		return "an array"
+	case raw[0] == '"':
+		return "a string"
+	case raw[0] == 'n':
+		return "null"
+	case IsNumber(raw):
+		return "a number"
+	default:
+		return "a boolean"
+	}
+}

@@ -103,6 +103,11 @@ func (o *Object) Fail(name, reason string) {
 	}
 }
 
+// expected records that a member is of another type than it must be.
+func (o *Object) expected(name, want string, found json.RawMessage) {
+	o.Fail(name, "expected "+want+", found "+typeOf(found))
+}
+
 // Path is the JSON Pointer of a member.
 func (o *Object) Path(name string) string {
 	if name == "" {
@@ -190,7 +195,7 @@ func (o *Object) String(name string) (value string, ok bool) {
 	}
 	value, ok = Unquote(raw)
 	if !ok {
-		o.Fail(name, "not a string")
+		o.expected(name, "a string", raw)
 	}
 	return value, ok
 }
@@ -214,7 +219,7 @@ func (o *Object) Bool(name string) (value, ok bool) {
 	case "false":
 		return false, true
 	default:
-		o.Fail(name, "not a boolean")
+		o.expected(name, "a boolean", raw)
 		return false, false
 	}
 }
@@ -224,6 +229,9 @@ func (o *Object) Object(name string) *Object {
 	raw := o.Take(name)
 	if raw == nil {
 		return nil
+	}
+	if raw[0] != '{' {
+		o.expected(name, "an object", raw)
 	}
 	child := Parse(raw, o.Path(name))
 	if child.err != nil && o.err == nil {
@@ -236,7 +244,7 @@ func (o *Object) Object(name string) *Object {
 func (o *Object) RawObject(name string) json.RawMessage {
 	raw := o.Take(name)
 	if raw != nil && raw[0] != '{' {
-		o.Fail(name, "not an object")
+		o.expected(name, "an object", raw)
 		return nil
 	}
 	return raw
@@ -250,7 +258,7 @@ func (o *Object) Array(name string) (elements []json.RawMessage, ok bool) {
 	}
 	elements, ok = Elements(raw)
 	if !ok {
-		o.Fail(name, "not an array")
+		o.expected(name, "an array", raw)
 	}
 	return elements, ok
 }
