@@ -32,7 +32,20 @@ func (d *decoder) parts(elements []json.RawMessage, path string) []canonical.Par
 	return parts
 }
 
+// part reads a part. One in a reply that cannot be read is data, as it came, and the loss is told: what
+// an agent has done is not told as failed.
 func (d *decoder) part(raw json.RawMessage, path string) canonical.Part {
+	before, losses := d.err, len(d.losses)
+	p := d.strictPart(raw, path)
+	if d.err == nil || before != nil || d.selects {
+		return p
+	}
+	d.err = nil
+	d.losses = append(d.losses[:losses], canonical.Loss{Code: canonical.LossExtension, Path: path, Fate: canonical.Carried})
+	return canonical.Part{Kind: canonical.KindData, Data: raw}
+}
+
+func (d *decoder) strictPart(raw json.RawMessage, path string) canonical.Part {
 	r := d.open(raw, path, partMembers)
 	p := canonical.Part{Media: r.text("mediaType"), Name: r.text("filename")}
 	r.content(&p)

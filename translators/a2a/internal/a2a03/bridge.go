@@ -44,7 +44,7 @@ var bridges = [...]struct {
 // Raise turns words of 0.3, which may be those of its HTTP form, into those of 1.0.
 // path is their place, for errors: *translators.MalformedError.
 func Raise(words Words, http bool, raw json.RawMessage, path string) (out json.RawMessage, losses []canonical.Loss, err error) {
-	f := &fromHTTP{}
+	f := &fromHTTP{raiser{reply: words >= Sent}}
 	if http {
 		out = bridges[words].upHTTP(f, raw, path)
 	} else {

@@ -124,6 +124,10 @@ func (f *fromHTTP) artifact(raw json.RawMessage, path string) json.RawMessage {
 }
 
 func (f *fromHTTP) part(raw json.RawMessage, path string) json.RawMessage {
+	return f.lenient(f.strictPart, raw, path, rawjson.NewBuilder().String("kind", kindData))
+}
+
+func (f *fromHTTP) strictPart(raw json.RawMessage, path string) json.RawMessage {
 	o := f.open(raw, path, contents, kindOnly)
 	b := rawjson.NewBuilder()
 	switch kind := f.content(o); kind {

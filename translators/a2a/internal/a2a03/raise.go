@@ -12,6 +12,20 @@ import (
 type raiser struct {
 	err    error
 	losses []canonical.Loss
+	reply  bool // an agent wrote it: a part that cannot be read costs that part
+}
+
+// lenient reads a part of a message. One in a reply that cannot be read is data, as it came, and the
+// loss is told: what an agent has done is not told as failed.
+func (r *raiser) lenient(read func(json.RawMessage, string) json.RawMessage, raw json.RawMessage, path string, b *rawjson.Builder) json.RawMessage {
+	before, losses := r.err, len(r.losses)
+	out := read(raw, path)
+	if r.err == nil || before != nil || !r.reply {
+		return out
+	}
+	r.err = nil
+	r.losses = append(r.losses[:losses], canonical.Loss{Code: canonical.LossExtension, Path: path, Fate: canonical.Carried})
+	return b.Raw("data", raw).Bytes()
 }
 
 // request raises the params of message/send to those of SendMessage.
@@ -238,6 +252,10 @@ func opposite(raw json.RawMessage) json.RawMessage {
 }
 
 func (r *raiser) part(raw json.RawMessage, path string) json.RawMessage {
+	return r.lenient(r.strictPart, raw, path, rawjson.NewBuilder())
+}
+
+func (r *raiser) strictPart(raw json.RawMessage, path string) json.RawMessage {
 	o := r.open(raw, path, partOld, partNew)
 	kind := r.partKind(o)
 	metadata, b := o.Take("metadata"), rawjson.NewBuilder()
