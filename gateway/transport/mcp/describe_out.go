@@ -182,14 +182,16 @@ func freshness(description *canonical.Description, said []canonical.Extensions) 
 }
 
 func (d *Dialer) encodeFor(asked []canonical.Mode, body canonical.Body, op canonical.Op, version string) (translators.Wire, error) {
-	id := `"aepb-` + strconv.FormatUint(d.serial.Add(1), 10) + `"`
 	wire, _, err := d.deps.Form.Encode(&canonical.Message{
 		Op: op, Phase: canonical.PhaseRequest, Body: body,
-		Correlation: canonical.Correlation{WireID: json.RawMessage(id)}, Origin: canonical.Origin{Binding: mcp.Binding},
+		Correlation: canonical.Correlation{WireID: json.RawMessage(d.nextID())}, Origin: canonical.Origin{Binding: mcp.Binding},
 		Preferences: canonical.Preferences{CanAnswer: asked},
 	}, translators.Target{Version: version})
 	return wire, err
 }
+
+// nextID is the id of a request of our own.
+func (d *Dialer) nextID() string { return `"aepb-` + strconv.FormatUint(d.serial.Add(1), 10) + `"` }
 
 // decode reads a reply to a request of our own. An error of the server is one
 // of ours: nobody else asked.
