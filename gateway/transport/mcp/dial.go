@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"net/http"
 	"strconv"
 	"sync"
@@ -29,7 +30,8 @@ type DialerDeps struct {
 	Limits ect.Limits             // of the evidence on replies; zero: the defaults (R11)
 	// Programs runs the servers that are programs; nil: there are none.
 	Programs Programs
-	Keeper   Keeper // keeps the sessions that mirror a caller's own for every replica; nil: this process alone
+	Keeper   Keeper       // keeps the sessions that mirror a caller's own for every replica; nil: this process alone
+	Logger   *slog.Logger // of lists that have no proper end; nil: it is not logged
 }
 
 // Dialer carries messages to MCP servers. It is safe for concurrent use. Close
@@ -57,6 +59,9 @@ func NewDialer(deps DialerDeps) (*Dialer, error) {
 	}
 	if deps.Now == nil {
 		deps.Now = time.Now
+	}
+	if deps.Logger == nil {
+		deps.Logger = slog.New(slog.DiscardHandler)
 	}
 	old, err := oldsse.NewClient(oldsse.ClientDeps{Client: deps.Client, BodyLimit: deps.Form.Info().BodyLimit})
 	if err != nil {
