@@ -133,7 +133,7 @@ func speakMCP(out *service, form translators.Translator) (protocol, error) {
 	if out.guards.programs, err = stdio.NewHost(stdio.Deps{Limits: out.settings.config.Limits.Processes(), Supervisor: out.settings.supervisor, Logger: out.logger}); err != nil {
 		return protocol{}, err
 	}
-	dialer, err := tmcp.NewDialer(tmcp.DialerDeps{Client: out.guards.agents, Form: form, Keeper: keeper{out.entries}, Programs: out.guards.programs})
+	dialer, err := tmcp.NewDialer(tmcp.DialerDeps{Client: out.guards.agents, Form: form, Keeper: keeper{out.entries}, Programs: out.guards.programs, Logger: out.logger})
 	if err != nil {
 		return protocol{}, err
 	}

@@ -41,8 +41,8 @@ func TestDecode_LenientPart(t *testing.T) {
 			if result == nil || result.Turn == nil || len(result.Turn.Parts) != 2 || result.Turn.Parts[0].Text != "hi" || result.Turn.Parts[1].Kind != canonical.KindData {
 				t.Fatalf("it is read as %+v", result)
 			}
-			if lost := fmt.Sprint(m.Losses); !strings.Contains(lost, "L29") {
-				t.Errorf("declared is %s", lost)
+			if declared := fmt.Sprint(m.Losses); !strings.Contains(declared, "L29") {
+				t.Errorf("declared is %s", declared)
 			}
 			for _, other := range []translators.Translator{tr, mcp.New(translators.Config{})} {
 				if _, _, err := other.Encode(m, translators.Target{}); err != nil {

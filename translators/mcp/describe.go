@@ -89,6 +89,33 @@ func (e *encoder) page(body *canonical.Page) json.RawMessage {
 	return e.params(w, body.Extensions)
 }
 
+// ToolsPage asks for the tools at a cursor; nil: for the first ones.
+func ToolsPage(cursor *string) *canonical.Page {
+	return &canonical.Page{Extensions: canonical.Extensions{Binding: cursorParams(cursor)}}
+}
+
+// cursorParams are the params of a list. An empty cursor is a cursor (2026-07-28, Pagination).
+func cursorParams(cursor *string) json.RawMessage {
+	b := rawjson.NewBuilder()
+	if cursor != nil {
+		b.String("cursor", *cursor)
+	}
+	return b.Object()
+}
+
+// NextPage is the cursor of the page after this one; nil: this was the last.
+func NextPage(list *canonical.CapabilityList) *string {
+	return nextPage(list.Next, member(list.Extensions[Binding], "nextCursor"))
+}
+
+// nextPage: left is what a reader of texts has left, as it does of an empty one.
+func nextPage(cursor string, left json.RawMessage) *string {
+	if cursor == "" && string(left) != `""` {
+		return nil
+	}
+	return &cursor
+}
+
 // decodeDescription reads DiscoverResult and InitializeResult.
 func decodeDescription(m *canonical.Message, r *reader) error {
 	d := &canonical.Description{}

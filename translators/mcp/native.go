@@ -257,13 +257,13 @@ const (
 )
 
 // PromptsPage asks a server for a page of its prompts.
-func PromptsPage(cursor string) *canonical.Native {
-	return &canonical.Native{Method: methodPrompts, Params: rawjson.NewBuilder().Optional("cursor", cursor).Object()}
+func PromptsPage(cursor *string) *canonical.Native {
+	return &canonical.Native{Method: methodPrompts, Params: cursorParams(cursor)}
 }
 
 // Prompts reads the answer: each prompt as a skill. next is the cursor of the
-// next page; empty: this was the last.
-func Prompts(n *canonical.Native) (skills []canonical.Capability, next string, err error) {
+// next page; nil: this was the last.
+func Prompts(n *canonical.Native) (skills []canonical.Capability, next *string, err error) {
 	o := rawjson.Parse(rawjson.OrEmpty(n.Result), "/result")
 	list, ok := o.Array("prompts")
 	if !ok {
@@ -272,12 +272,13 @@ func Prompts(n *canonical.Native) (skills []canonical.Capability, next string, e
 	for _, raw := range list {
 		skill, err := promptSkill(raw)
 		if err != nil {
-			return nil, "", err
+			return nil, nil, err
 		}
 		skills = append(skills, skill)
 	}
-	takeText(o, "nextCursor", &next)
-	return skills, next, o.Err()
+	var cursor string
+	takeText(o, "nextCursor", &cursor)
+	return skills, nextPage(cursor, o.Peek("nextCursor")), o.Err()
 }
 
 func promptSkill(raw json.RawMessage) (canonical.Capability, error) {

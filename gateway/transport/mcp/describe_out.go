@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/aepb/aepb-gateway/gateway/transport"
@@ -182,14 +183,16 @@ func freshness(description *canonical.Description, said []canonical.Extensions) 
 }
 
 func (d *Dialer) encodeFor(asked []canonical.Mode, body canonical.Body, op canonical.Op, version string) (translators.Wire, error) {
-	id := `"aepb-` + strconv.FormatUint(d.serial.Add(1), 10) + `"`
 	wire, _, err := d.deps.Form.Encode(&canonical.Message{
 		Op: op, Phase: canonical.PhaseRequest, Body: body,
-		Correlation: canonical.Correlation{WireID: json.RawMessage(id)}, Origin: canonical.Origin{Binding: mcp.Binding},
+		Correlation: canonical.Correlation{WireID: json.RawMessage(d.nextID())}, Origin: canonical.Origin{Binding: mcp.Binding},
 		Preferences: canonical.Preferences{CanAnswer: asked},
 	}, translators.Target{Version: version})
 	return wire, err
 }
+
+// nextID is the id of a request of our own.
+func (d *Dialer) nextID() string { return `"aepb-` + strconv.FormatUint(d.serial.Add(1), 10) + `"` }
 
 // decode reads a reply to a request of our own. An error of the server is one
 // of ours: nobody else asked.
@@ -268,68 +271,93 @@ const (
 	exposeResources = "resources"
 )
 
+// listPage is one page of a list.
+type listPage struct {
+	items []canonical.Capability
+	ext   canonical.Extensions // what it says besides
+	next  *string              // cursor of the page after it; nil: this is the last
+}
+
 // prompts follows the list to its end.
 func (d *Dialer) prompts(ctx context.Context, l *line, version string) ([]canonical.Capability, error) {
-	var prompts []canonical.Capability
-	for cursor, n := "", 0; n < maxPages; n++ {
+	prompts, _, err := d.pages(ctx, l, "prompts", func(cursor *string) (listPage, error) {
 		body, err := d.request(ctx, l, mcp.PromptsPage(cursor), canonical.OpNative, version)
-		if refused, ok := errors.AsType[*refusedError](err); ok && refused.said.Code == canonical.CodeNoMethod && prompts == nil {
-			return nil, nil
-		}
 		if err != nil {
-			return nil, err
+			return listPage{}, err
 		}
-		said, ok := body.(*canonical.Native)
+		list, ok := body.(*canonical.Native)
 		if !ok {
-			return nil, l.bad("not a list of prompts")
+			return listPage{}, l.bad("not a list of prompts")
 		}
-		page, next, err := mcp.Prompts(said)
+		items, next, err := mcp.Prompts(list)
 		if err != nil {
-			return nil, l.bad("not a list of prompts")
+			return listPage{}, l.bad("not a list of prompts")
 		}
-		if prompts = append(prompts, page...); len(prompts) > maxTools {
-			return nil, l.bad("more than " + strconv.Itoa(maxTools) + " prompts")
-		}
-		if cursor = next; cursor == "" {
-			return prompts, nil
-		}
-	}
-	return nil, l.bad("a list of prompts without end")
+		return listPage{items: items, next: next}, nil
+	})
+	return prompts, err
 }
 
-// tools follows the list to its end. said is what each page says besides.
-func (d *Dialer) tools(ctx context.Context, l *line, version string) (tools []canonical.Capability, said []canonical.Extensions, err error) {
-	page := canonical.Page{}
-	for range maxPages {
-		list, err := d.page(ctx, l, page, version)
-		if refused, ok := errors.AsType[*refusedError](err); ok && refused.said.Code == canonical.CodeNoMethod && tools == nil {
-			return nil, nil, nil // a server without tools
-		}
+// tools follows the list to its end. ext is what each page says besides.
+func (d *Dialer) tools(ctx context.Context, l *line, version string) (tools []canonical.Capability, ext []canonical.Extensions, err error) {
+	return d.pages(ctx, l, "tools", func(cursor *string) (listPage, error) {
+		body, err := d.request(ctx, l, mcp.ToolsPage(cursor), canonical.OpCapabilities, version)
 		if err != nil {
+			return listPage{}, err
+		}
+		list, ok := body.(*canonical.CapabilityList)
+		if !ok {
+			return listPage{}, l.bad("not a list of tools")
+		}
+		return listPage{list.Capabilities, list.Extensions, mcp.NextPage(list)}, nil
+	})
+}
+
+// pages follows a list to its end, and in a server whose cursors do not advance to the first
+// page or cursor that it gave before. An empty cursor is a cursor since 2026-07-28
+// (Pagination); in older revisions some servers mean the end by it, and refuse it. A server
+// without the method has an empty list.
+func (d *Dialer) pages(ctx context.Context, l *line, what string, read func(cursor *string) (listPage, error)) (items []canonical.Capability, ext []canonical.Extensions, err error) {
+	var cursor *string
+	cursors, pages := map[string]bool{}, map[string]bool{}
+	for range maxPages {
+		page, err := read(cursor)
+		refused, ok := errors.AsType[*refusedError](err)
+		switch {
+		case ok && (cursor == nil && refused.said.Code == canonical.CodeNoMethod || cursor != nil && *cursor == ""):
+			return items, ext, nil
+		case err != nil:
 			return nil, nil, err
 		}
-		said = append(said, list.Extensions)
-		if tools = append(tools, list.Capabilities...); len(tools) > maxTools {
-			return nil, nil, l.bad("more than " + strconv.Itoa(maxTools) + " tools")
+		names := page.names()
+		if len(page.items) > 0 && pages[names] {
+			d.deps.Logger.WarnContext(ctx, "a server gave a page of its list twice: what came before is the list", "agent", l.ep.Agent, "list", what)
+			return items, ext, nil
 		}
-		if list.Next == "" {
-			return tools, said, nil
+		pages[names] = true
+		ext = append(ext, page.ext)
+		if items = append(items, page.items...); len(items) > maxTools {
+			return nil, nil, l.bad("more than " + strconv.Itoa(maxTools) + " " + what)
 		}
-		page.Cursor = list.Next
+		if cursor = page.next; cursor == nil {
+			return items, ext, nil
+		}
+		if cursors[*cursor] {
+			d.deps.Logger.WarnContext(ctx, "a server gave a cursor of its list twice: what came is the list", "agent", l.ep.Agent, "list", what)
+			return items, ext, nil
+		}
+		cursors[*cursor] = true
 	}
-	return nil, nil, l.bad("a list of tools without end")
+	return nil, nil, l.bad("a list of " + what + " without end")
 }
 
-func (d *Dialer) page(ctx context.Context, l *line, page canonical.Page, version string) (*canonical.CapabilityList, error) {
-	body, err := d.request(ctx, l, &page, canonical.OpCapabilities, version)
-	if err != nil {
-		return nil, err
+// names tells a page from others.
+func (p listPage) names() string {
+	names := make([]string, len(p.items))
+	for i := range p.items {
+		names[i] = strconv.Quote(p.items[i].ID)
 	}
-	list, ok := body.(*canonical.CapabilityList)
-	if !ok {
-		return nil, l.bad("not a list of tools")
-	}
-	return list, nil
+	return strings.Join(names, " ")
 }
 
 // request asks a server that has said who it is, and reads what it answers.

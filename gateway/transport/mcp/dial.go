@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"net/http"
 	"strconv"
 	"sync"
@@ -29,7 +30,8 @@ type DialerDeps struct {
 	Limits ect.Limits             // of the evidence on replies; zero: the defaults (R11)
 	// Programs runs the servers that are programs; nil: there are none.
 	Programs Programs
-	Keeper   Keeper // keeps the sessions that mirror a caller's own for every replica; nil: this process alone
+	Keeper   Keeper       // keeps the sessions that mirror a caller's own for every replica; nil: this process alone
+	Logger   *slog.Logger // of lists that have no proper end; nil: it is not logged
 }
 
 // Dialer carries messages to MCP servers. It is safe for concurrent use. Close
@@ -58,6 +60,9 @@ func NewDialer(deps DialerDeps) (*Dialer, error) {
 	if deps.Now == nil {
 		deps.Now = time.Now
 	}
+	if deps.Logger == nil {
+		deps.Logger = slog.New(slog.DiscardHandler)
+	}
 	old, err := oldsse.NewClient(oldsse.ClientDeps{Client: deps.Client, BodyLimit: deps.Form.Info().BodyLimit})
 	if err != nil {
 		return nil, err
@@ -68,9 +73,9 @@ func NewDialer(deps DialerDeps) (*Dialer, error) {
 // Dial carries a sealed message out and its reply back: one message, or a stream
 // if the server says anything before the reply. An answer to the server's own
 // request, and a notification, have no reply. It is sent once; a second time
-// only to a legacy server that said, with 404, that it no longer knows the
-// session and hence did not take the message. A stream outlives ctx: it ends
-// with its last event or when it is closed.
+// only to a legacy server that has lost the session (goneError) and hence did not
+// take the message. A stream outlives ctx: it ends with its last event or when it is
+// closed.
 func (d *Dialer) Dial(ctx context.Context, ep transport.Endpoint, sealed transport.Sealed) (transport.Reply, error) {
 	wire, evidence, err := sealed.Open()
 	if err != nil {
@@ -96,54 +101,86 @@ func (d *Dialer) Dial(ctx context.Context, ep transport.Endpoint, sealed transpo
 	}
 }
 
-// tell sends what has no reply, in the session where it was asked for.
+// tell sends what has no reply, in the session where it was asked for. A notification goes
+// into a new session where the server has lost that one. An answer does not: ids of requests
+// are a session's own, and there it could answer another one.
 func (d *Dialer) tell(ctx context.Context, l *line, wire translators.Wire) error {
-	var s session
-	if wire.Version != mcp.Modern {
-		var err error
-		if s, _, err = d.session(ctx, l.ep, wire.Version); err != nil {
+	if wire.Version == mcp.Modern {
+		return l.tellIn(ctx, wire, session{})
+	}
+	env, err := parse(wire.Body)
+	if answer := err == nil && env.Method == ""; answer {
+		d.standalone.answered(keyOf(l.ep, wire.Version), env.ID)
+		s, _, err := d.session(ctx, l.ep, wire.Version)
+		if err != nil {
 			return err
 		}
+		_, err = known(transport.Reply{}, l.tellIn(ctx, wire, s))
+		return err
 	}
-	if env, err := parse(wire.Body); err == nil && env.Method == "" {
-		d.standalone.answered(keyOf(l.ep, wire.Version), env.ID)
-	}
+	_, err = l.renewing(ctx, wire, func(s session) (transport.Reply, error) {
+		return transport.Reply{}, l.tellIn(ctx, wire, s)
+	})
+	return err
+}
+
+// tellIn sends what has no reply.
+func (l *line) tellIn(ctx context.Context, wire translators.Wire, s session) error {
 	response, err := l.post(ctx, wire, s)
 	if err != nil {
 		return l.failed(ctx, err)
 	}
 	defer func() { _ = response.Body.Close() }()
-	if response.StatusCode >= http.StatusMultipleChoices {
-		return l.refused(response, "it does not take the message: HTTP status "+strconv.Itoa(response.StatusCode))
+	if response.StatusCode < http.StatusMultipleChoices {
+		return nil
 	}
-	return nil
+	err = l.refused(response, "it does not take the message: HTTP status "+strconv.Itoa(response.StatusCode))
+	if s.mayBeLost(response.StatusCode) {
+		err = &goneError{status: response.StatusCode, err: err}
+	}
+	return err
 }
 
 // inSession asks a legacy server, in the session of this agent and caller that
 // speaks the revision of the message.
 func (d *Dialer) inSession(ctx context.Context, l *line, wire translators.Wire, re canonical.Op) (transport.Reply, error) {
-	for again := false; ; again = true {
-		s, _, err := d.session(ctx, l.ep, wire.Version)
-		if err != nil {
-			return transport.Reply{}, err
-		}
-		if s.version != wire.Version {
-			return transport.Reply{}, l.bad("it does not speak " + wire.Version + " any more")
-		}
-		ask := l.ask
-		if l.ep.Beside {
-			ask = l.askBeside
-		}
-		reply, err := ask(ctx, wire, s, re)
-		if _, gone := errors.AsType[*goneError](err); !gone {
-			return reply, err
-		}
-		d.sessions.forget(keyOf(l.ep, wire.Version), s)
-		d.unkeep(ctx, l.ep, wire.Version)
-		if again {
-			return transport.Reply{}, l.bad("the session is gone as soon as it is begun")
-		}
+	ask := l.ask
+	if l.ep.Beside {
+		ask = l.askBeside
 	}
+	return l.renewing(ctx, wire, func(s session) (transport.Reply, error) { return ask(ctx, wire, s, re) })
+}
+
+// renewing sends a message in its session, and once more in a new one if the server has lost
+// that. Where no new one can be begun, or the message is refused there as well, what the
+// server said of the message is the answer.
+func (l *line) renewing(ctx context.Context, wire translators.Wire, send func(session) (transport.Reply, error)) (transport.Reply, error) {
+	s, _, err := l.d.session(ctx, l.ep, wire.Version)
+	if err != nil {
+		return transport.Reply{}, err
+	}
+	if s.version != wire.Version {
+		return transport.Reply{}, l.bad("it does not speak " + wire.Version + " any more")
+	}
+	reply, err := send(s)
+	gone, ok := errors.AsType[*goneError](err)
+	if !ok || !l.hasLost(ctx, s, wire.Version, gone.status) {
+		return known(reply, err)
+	}
+	fresh, _, begun := l.d.sessionAfter(ctx, l.ep, wire.Version, s)
+	switch {
+	case begun != nil && gone.status == http.StatusNotFound:
+		return transport.Reply{}, begun
+	case begun != nil:
+		return known(reply, err)
+	case fresh.version != wire.Version:
+		return transport.Reply{}, l.bad("it does not speak " + wire.Version + " any more")
+	}
+	reply, err = send(fresh)
+	if gone, ok := errors.AsType[*goneError](err); ok && gone.status == http.StatusNotFound {
+		return transport.Reply{}, l.bad("the session is gone as soon as it is begun")
+	}
+	return known(reply, err)
 }
 
 // line is a request to one server.
@@ -153,11 +190,6 @@ type line struct {
 	evidence []string
 	listed   int // bytes of the lists that were read
 }
-
-// goneError: the server does not know the session any more.
-type goneError struct{}
-
-func (*goneError) Error() string { return "the session is gone" }
 
 // post sends one message. The caller closes the response's body.
 func (l *line) post(ctx context.Context, wire translators.Wire, s session) (*http.Response, error) {
@@ -198,9 +230,18 @@ func (l *line) open(ctx, inner context.Context, wire translators.Wire, s session
 	if err != nil {
 		return transport.Reply{}, nil, l.failed(ctx, err)
 	}
-	if s.id != "" && response.StatusCode == http.StatusNotFound {
-		_ = response.Body.Close()
-		return transport.Reply{}, nil, &goneError{}
+	if s.mayBeLost(response.StatusCode) {
+		defer func() { _ = response.Body.Close() }()
+		reply, err := l.answer(ctx, response, wire, re)
+		if response.StatusCode == http.StatusNotFound || !isReply(reply.Wire, wire) {
+			err = &goneError{response.StatusCode, reply, err}
+		}
+		return reply, nil, err
+	}
+	if !streaming(response) {
+		defer func() { _ = response.Body.Close() }()
+		reply, err := l.answer(ctx, response, wire, re)
+		return reply, nil, err
 	}
 	evidence, err := ect.ParseHeader(response.Header.Values(ect.HeaderName), l.d.deps.Limits)
 	if err != nil {
@@ -208,17 +249,6 @@ func (l *line) open(ctx, inner context.Context, wire translators.Wire, s session
 		return transport.Reply{}, nil, l.bad("its Execution-Context header is malformed or too large")
 	}
 	out := translators.Wire{Binding: mcp.Binding, Version: wire.Version, Media: mediaJSON, Re: re, Status: response.StatusCode}
-	if refused(response, re) {
-		defer func() { _ = response.Body.Close() }()
-		out.Media = translators.MediaText
-		out.Body, err = l.whole(ctx, response, " bytes")
-		return transport.Reply{Evidence: evidence, Wire: out}, nil, err
-	}
-	if !streaming(response) {
-		defer func() { _ = response.Body.Close() }()
-		out.Body, err = l.read(ctx, response, wire)
-		return transport.Reply{Evidence: evidence, Wire: out}, nil, err
-	}
 	f := l.flow(inner, response, wire, s)
 	first, err := f.next(ctx)
 	if err != nil || f.over {
@@ -227,6 +257,22 @@ func (l *line) open(ctx, inner context.Context, wire translators.Wire, s session
 	}
 	f.first, f.wire = first, out
 	return transport.Reply{Evidence: evidence, Events: f}, f, nil
+}
+
+// answer reads a response that is no event stream. The caller closes its body.
+func (l *line) answer(ctx context.Context, response *http.Response, wire translators.Wire, re canonical.Op) (transport.Reply, error) {
+	evidence, err := ect.ParseHeader(response.Header.Values(ect.HeaderName), l.d.deps.Limits)
+	if err != nil {
+		return transport.Reply{}, l.bad("its Execution-Context header is malformed or too large")
+	}
+	out := translators.Wire{Binding: mcp.Binding, Version: wire.Version, Media: mediaJSON, Re: re, Status: response.StatusCode}
+	if refused(response, re) {
+		out.Media = translators.MediaText
+		out.Body, err = l.whole(ctx, response, " bytes")
+	} else {
+		out.Body, err = l.read(ctx, response, wire)
+	}
+	return transport.Reply{Evidence: evidence, Wire: out}, err
 }
 
 func requestID(body []byte) json.RawMessage {

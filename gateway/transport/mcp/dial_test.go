@@ -534,7 +534,10 @@ func page(tools []string, next string) string {
 	for i, name := range tools {
 		list[i] = `{"name":"` + name + `","inputSchema":{"type":"object"}}`
 	}
-	return `{"resultType":"complete","ttlMs":0,"cacheScope":"private","tools":[` + strings.Join(list, ",") + `],"nextCursor":"` + next + `"}`
+	if next != "" {
+		next = `,"nextCursor":"` + next + `"`
+	}
+	return `{"resultType":"complete","ttlMs":0,"cacheScope":"private","tools":[` + strings.Join(list, ",") + `]` + next + `}`
 }
 
 func TestDescribeModern(t *testing.T) {
@@ -565,6 +568,21 @@ func TestDescribeModern(t *testing.T) {
 	}
 }
 
+// endlessList lists so many new tools on each page, which has a new cursor.
+func endlessList(tools int) func(http.ResponseWriter, incoming) {
+	return func(w http.ResponseWriter, in incoming) {
+		if in.Method == "server/discover" {
+			result(w, in, discovered)
+			return
+		}
+		names := make([]string, tools)
+		for i := range names {
+			names[i] = fmt.Sprint("a", len(in.Params.Cursor), "-", i)
+		}
+		result(w, in, page(names, in.Params.Cursor+"x"))
+	}
+}
+
 func TestDescribeFails(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -572,20 +590,8 @@ func TestDescribeFails(t *testing.T) {
 		serve   func(http.ResponseWriter, incoming)
 		want    string
 	}{
-		"a list without end": {"", func(w http.ResponseWriter, in incoming) {
-			if in.Method == "server/discover" {
-				result(w, in, discovered)
-			} else {
-				result(w, in, page([]string{"a"}, "more"))
-			}
-		}, "without end"},
-		"too many tools": {"", func(w http.ResponseWriter, in incoming) {
-			if in.Method == "server/discover" {
-				result(w, in, discovered)
-			} else {
-				result(w, in, page(slices.Repeat([]string{"a"}, 150), "more"))
-			}
-		}, "more than 10000"},
+		"a list without end":  {"", endlessList(1), "without end"},
+		"too many tools":      {"", endlessList(150), "more than 10000"},
 		"modern was demanded": {mcp.Modern, func(w http.ResponseWriter, _ incoming) { failure(w, 400, "", "-32601") }, "refuses to say who it is"},
 		"neither":             {"", func(w http.ResponseWriter, _ incoming) { failure(w, 400, "", "-32601") }, "refuses to say who it is"},
 		"too old": {mcp.Legacy, func(w http.ResponseWriter, in incoming) {
@@ -640,7 +646,7 @@ func TestDescribeContent(t *testing.T) {
 		"it has no prompts":  {[]string{"resources", "prompts"}, `{"tools":{},"resources":{}}`, prompts, []string{"a", "resource.read", "resource.list"}, false},
 		"it says it has":     {[]string{"prompts"}, everything, nil, []string{"a"}, false},
 		"a name is taken":    {[]string{"prompts"}, everything, map[string]string{"": `{"resultType":"complete","prompts":[{"name":"x"},{"name":"x"}]}`}, []string{"a", "prompt.x"}, false},
-		"without end":        {[]string{"prompts"}, everything, map[string]string{"": prompts[""], "two": prompts[""]}, nil, true},
+		"a page twice":       {[]string{"prompts"}, everything, map[string]string{"": prompts[""], "two": prompts[""]}, []string{"a", "prompt.greet"}, false},
 		"no list":            {[]string{"prompts"}, everything, map[string]string{"": `{"resultType":"complete"}`}, nil, true},
 		"no name":            {[]string{"prompts"}, everything, map[string]string{"": `{"resultType":"complete","prompts":[{"name":""}]}`}, nil, true},
 		"twice an argument":  {[]string{"prompts"}, everything, map[string]string{"": `{"resultType":"complete","prompts":[{"name":"x","arguments":[{"name":"a"},{"name":"a"}]}]}`}, nil, true},

@@ -37,6 +37,7 @@ type listening struct {
 	in      *sse.Reader // nil: no stream is open
 	queue   []json.RawMessage
 	session session
+	gone    session       // that the server has lost
 	last    string        // where to go on
 	wait    time.Duration // before the next stream
 	refused int           // streams, in a row
@@ -159,7 +160,7 @@ func (s *listening) open(ctx context.Context) error {
 	case err != nil:
 		return err
 	}
-	s.session = held
+	s.session, s.gone = held, session{}
 	response, err := s.l.get(s.ctx, held, s.last) //nolint:contextcheck // the connection's own
 	switch {
 	case ctx.Err() != nil:
@@ -188,17 +189,15 @@ func (s *listening) hold(ctx context.Context) (session, error) {
 	if s.l.ep.Alone && !s.first {
 		return s.session, nil
 	}
-	held, _, err := s.l.d.session(ctx, s.l.ep, s.wire.Version)
+	held, _, err := s.l.d.sessionAfter(ctx, s.l.ep, s.wire.Version, s.gone)
 	return held, err
 }
 
 // refusal deals with a server that opens no stream.
 func (s *listening) refusal(ctx context.Context, status int) error {
-	gone := s.session.id != "" && status == http.StatusNotFound
+	gone := s.session.mayBeLost(status) && s.l.hasLost(ctx, s.session, s.wire.Version, status)
 	if gone {
-		s.l.d.sessions.forget(keyOf(s.l.ep, s.wire.Version), s.session)
-		s.l.d.unkeep(ctx, s.l.ep, s.wire.Version)
-		s.last = ""
+		s.gone, s.last = s.session, ""
 	}
 	s.refused++
 	switch {

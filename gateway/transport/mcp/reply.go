@@ -8,7 +8,9 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
+	"time"
 
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/transport/mcp/channel"
@@ -148,4 +150,60 @@ func parse(body []byte) (envelope, error) {
 func (e envelope) answers(id json.RawMessage) bool {
 	unnamed := len(e.ID) == 0 || string(e.ID) == "null"
 	return e.Method == "" && (e.Result == nil) != (e.Error == nil) && (channel.SameID(e.ID, id) || unnamed && e.Error != nil)
+}
+
+// isReply: a message of JSON-RPC that bears the id of the request, which hence came to
+// whoever answers requests in the session.
+func isReply(reply, request translators.Wire) bool {
+	answer, err := parse(reply.Body)
+	return err == nil && answer.Method == "" && channel.SameID(answer.ID, requestID(request.Body))
+}
+
+// goneError: the server may have lost the session. It refused a message in it with an HTTP
+// status, and did not take it.
+type goneError struct {
+	status int
+	reply  transport.Reply // what it said of the message
+	err    error           // what is wrong with that
+}
+
+func (*goneError) Error() string { return "the session is gone" }
+
+// known is what a server said of a message, whether or not it lost the session.
+func known(reply transport.Reply, err error) (transport.Reply, error) {
+	if gone, ok := errors.AsType[*goneError](err); ok {
+		return gone.reply, gone.err
+	}
+	return reply, err
+}
+
+// mayBeLost: servers refuse a session that they lost with 404 (2025-11-25, Session
+// Management), and some with another of these statuses. Others than these may come after the
+// message was taken.
+func (s session) mayBeLost(status int) bool {
+	return s.id != "" && slices.Contains([]int{
+		http.StatusBadRequest, http.StatusUnauthorized, http.StatusNotFound, http.StatusGone, http.StatusServiceUnavailable,
+	}, status)
+}
+
+// aliveWithin is how long a server may take to say that it knows a session.
+const aliveWithin = 2 * time.Second
+
+// hasLost reports whether a server that refused a message has lost the session of it. Statuses
+// but 404 have other meanings as well: a ping in the session tells, which a server that knows
+// it answers (2025-11-25, Ping). Without word the session is taken to live.
+func (l *line) hasLost(ctx context.Context, s session, version string, status int) bool {
+	if status == http.StatusNotFound || l.d.sessions.replaced(keyOf(l.ep, version), s) {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(ctx, aliveWithin)
+	defer cancel()
+	ping := translators.Wire{Version: version, Body: []byte(`{"jsonrpc":"2.0","id":` + l.d.nextID() + `,"method":"` + mcp.MethodPing + `"}`)}
+	own := &line{d: l.d, ep: l.ep} // with no evidence: it is no part of what the caller does
+	reply, err := own.ask(ctx, ping, s, canonical.OpNative)
+	if reply.Events != nil {
+		_ = reply.Events.Close()
+	}
+	_, gone := errors.AsType[*goneError](err)
+	return gone
 }

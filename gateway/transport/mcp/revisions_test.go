@@ -1,6 +1,7 @@
 package mcp_test
 
 import (
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -168,5 +169,75 @@ func TestRevision_OfAServerOfBoth(t *testing.T) {
 				t.Errorf("in a session: %+v %v", ep, err)
 			}
 		})
+	}
+}
+
+// TestDescribe_Pages: a list ends where its server says so, or gives a page or a cursor again.
+func TestDescribe_Pages(t *testing.T) {
+	t.Parallel()
+	type pages map[string]string // the page at a cursor; "-": the first one
+	tool := func(name string) string { return `{"name":"` + name + `","inputSchema":{"type":"object"}}` }
+	list := func(name, next string) string {
+		if next != "" {
+			next = `,"nextCursor":` + next
+		}
+		return `{"resultType":"complete","ttlMs":0,"cacheScope":"private","tools":[` + tool(name) + `]` + next + `}`
+	}
+	for name, tc := range map[string]struct {
+		pages pages
+		want  []string
+	}{
+		"two":                             {pages{"-": list("a", `"x"`), "x": list("b", "")}, []string{"a", "b"}},
+		"the page repeats":                {pages{"-": list("a", `"x"`), "x": list("a", `"y"`)}, []string{"a"}},
+		"the cursor repeats":              {pages{"-": list("a", `"x"`), "x": list("b", `"x"`)}, []string{"a", "b"}},
+		"a circle":                        {pages{"-": list("a", `"x"`), "x": list("b", `"y"`), "y": list("a", `"x"`)}, []string{"a", "b"}},
+		"an empty cursor":                 {pages{"-": list("a", `""`), "": list("b", "")}, []string{"a", "b"}},
+		"an empty cursor means the end":   {pages{"-": list("a", `""`), "": list("a", `""`)}, []string{"a"}},
+		"an empty cursor that is refused": {pages{"-": list("a", `""`)}, []string{"a"}},
+	} {
+		for _, version := range []string{mcp.Modern, mcp.Legacy} {
+			t.Run(name+" "+version, func(t *testing.T) {
+				t.Parallel()
+				server := newLegacy(mcp.Legacy)
+				p := newPeer(t, nil)
+				p.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					var in struct {
+						incoming
+						Params struct {
+							Cursor          *string `json:"cursor"`
+							ProtocolVersion string  `json:"protocolVersion"`
+						} `json:"params"`
+					}
+					_ = json.NewDecoder(r.Body).Decode(&in)
+					at := "-"
+					if in.Params.Cursor != nil {
+						at = *in.Params.Cursor
+					}
+					answer, ok := tc.pages[at]
+					switch {
+					case in.Method == "server/discover":
+						result(w, in.incoming, discovered)
+					case in.Method == "tools/list" && ok:
+						result(w, in.incoming, answer)
+					case in.Method == "tools/list":
+						failure(w, http.StatusOK, `"id":`+string(in.ID)+`,`, "-32602")
+					default:
+						in.incoming.Params.ProtocolVersion = in.Params.ProtocolVersion
+						server.serve(w, r, in.incoming)
+					}
+				})
+				description, _, err := newDialer(t, &direct{}, nil).Describe(t.Context(), endpoint(p, version))
+				if err != nil {
+					t.Fatal(err)
+				}
+				var names []string
+				for _, c := range description.Capabilities {
+					names = append(names, c.ID)
+				}
+				if diff := cmp.Diff(tc.want, names); diff != "" {
+					t.Error(diff)
+				}
+			})
+		}
 	}
 }

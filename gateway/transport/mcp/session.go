@@ -80,6 +80,8 @@ type sessions struct {
 // slot is one place in the table. Whoever holds its turn may begin the session.
 type slot struct {
 	turn  chan struct{}
+	tries int   // to begin another in place of one that is gone, which failed
+	why   error // the last one did
 	begun bool
 	held  session
 	who   *canonical.Description // the server's own words at the beginning; not to be changed
@@ -126,8 +128,7 @@ func (s *sessions) evict(now time.Time) {
 	delete(s.table, oldest)
 }
 
-// forget drops a session that its server no longer knows, unless another has
-// been begun meanwhile.
+// forget drops a session that is over, unless another has been begun meanwhile.
 func (s *sessions) forget(key sessionKey, gone session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -150,10 +151,29 @@ func (s *sessions) begin(key sessionKey, one *slot, held session, who *canonical
 	}
 }
 
-func (s *sessions) held(one *slot) (session, *canonical.Description, bool) {
+// held is the session of a slot, if that was begun and is another than the one that is gone.
+func (s *sessions) held(one *slot, gone session) (session, *canonical.Description, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return one.held, one.who, one.begun
+	return one.held, one.who, one.begun && (one.held != gone || gone == session{})
+}
+
+// failed counts a failure to begin another session, and gives why with that count.
+func (s *sessions) failed(one *slot, err error) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil {
+		one.tries, one.why = one.tries+1, err
+	}
+	return one.tries, one.why
+}
+
+// replaced reports whether another session was begun in place of one.
+func (s *sessions) replaced(key sessionKey, old session) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found, ok := s.table[key]
+	return ok && found.begun && found.held != old
 }
 
 // drain empties the table. Sessions that are shared with other replicas are not
@@ -176,11 +196,19 @@ func (s *sessions) drain(shared bool) map[sessionKey]session {
 // revision was asked, begun if need be, and who the server said it was. Several
 // that need the same one wait for whoever came first.
 func (d *Dialer) session(ctx context.Context, ep transport.Endpoint, version string) (session, *canonical.Description, error) {
+	return d.sessionAfter(ctx, ep, version, session{})
+}
+
+// sessionAfter gives the session as [Dialer.session] does, but another than the one that is
+// gone. That one is kept until another has been begun: its server may refuse it for a while.
+// What the server says to the first of several that miss it holds for those who waited.
+func (d *Dialer) sessionAfter(ctx context.Context, ep transport.Endpoint, version string, gone session) (session, *canonical.Description, error) {
 	key := keyOf(ep, version)
 	one := d.sessions.get(key)
-	if held, who, ok := d.sessions.held(one); ok {
-		return held, who, nil
+	if current, who, ok := d.sessions.held(one, gone); ok {
+		return current, who, nil
 	}
+	before, _ := d.sessions.failed(one, nil)
 	l := &line{d: d, ep: ep}
 	select {
 	case one.turn <- struct{}{}:
@@ -188,26 +216,35 @@ func (d *Dialer) session(ctx context.Context, ep transport.Endpoint, version str
 	case <-ctx.Done():
 		return session{}, nil, l.failed(ctx, ctx.Err())
 	}
-	if held, who, ok := d.sessions.held(one); ok {
-		return held, who, nil
+	if current, who, ok := d.sessions.held(one, gone); ok {
+		return current, who, nil
 	}
-	held, ok, err := d.kept(ctx, ep, version)
+	if tries, why := d.sessions.failed(one, nil); tries != before {
+		return session{}, nil, why
+	}
+	current, who, err := l.beginOrFind(ctx, version, gone)
+	if err != nil {
+		if gone != (session{}) && ctx.Err() == nil {
+			d.sessions.failed(one, err)
+		}
+		return session{}, nil, err
+	}
+	d.sessions.begin(key, one, current, who)
+	return current, who, nil
+}
+
+// beginOrFind begins a session, unless another replica has.
+func (l *line) beginOrFind(ctx context.Context, version string, gone session) (session, *canonical.Description, error) {
+	found, revision, err := l.d.kept(ctx, l.ep, version)
+	if err != nil || found.version != "" && found != gone {
+		return found, nil, err
+	}
+	found, who, err := l.d.initialize(ctx, l, version)
 	if err != nil {
 		return session{}, nil, err
 	}
-	if ok {
-		d.sessions.begin(key, one, held, nil)
-		return held, nil, nil
-	}
-	held, who, err := d.initialize(ctx, l, version)
-	if err != nil {
-		return session{}, nil, err
-	}
-	if held, err = d.keep(ctx, ep, version, held); err != nil {
-		return session{}, nil, err
-	}
-	d.sessions.begin(key, one, held, who)
-	return held, who, nil
+	found, err = l.d.keep(ctx, l.ep, version, found, revision)
+	return found, who, err
 }
 
 // initialize begins a session and reads who the server is. It may offer an
@@ -321,24 +358,27 @@ func (d *Dialer) shares(ep transport.Endpoint) bool {
 	return d.deps.Keeper != nil && ep.Session != "" && !ep.Alone && !keyOf(ep, "").here()
 }
 
-// kept finds a session that another replica has begun.
-func (d *Dialer) kept(ctx context.Context, ep transport.Endpoint, version string) (session, bool, error) {
+// kept finds a session that another replica has begun, and the revision of its record. A
+// session without version: there is none.
+func (d *Dialer) kept(ctx context.Context, ep transport.Endpoint, version string) (session, uint64, error) {
 	if !d.shares(ep) {
-		return session{}, false, nil
+		return session{}, 0, nil
 	}
 	group, id := place(ep, version)
-	value, _, ok, err := d.deps.Keeper.Get(ctx, group, id)
+	value, revision, ok, err := d.deps.Keeper.Get(ctx, group, id)
 	if err != nil || !ok {
-		return session{}, false, err
+		return session{}, 0, err
 	}
 	var u upstream
-	readable := json.Unmarshal(value, &u) == nil && mcp.IsLegacy(u.Version) // else a new one is begun
-	return session{id: u.ID, version: u.Version}, readable, nil
+	if json.Unmarshal(value, &u) != nil || !mcp.IsLegacy(u.Version) {
+		return session{}, revision, nil // a new one is begun in its place
+	}
+	return session{id: u.ID, version: u.Version}, revision, nil
 }
 
-// keep puts a session where every replica finds it. If another replica was
-// first, that one's is used by all.
-func (d *Dialer) keep(ctx context.Context, ep transport.Endpoint, version string, s session) (session, error) {
+// keep puts a session where every replica finds it, in place of what was there at that
+// revision. If another replica was first, that one's is used by all.
+func (d *Dialer) keep(ctx context.Context, ep transport.Endpoint, version string, s session, revision uint64) (session, error) {
 	if !d.shares(ep) {
 		return s, nil
 	}
@@ -347,23 +387,14 @@ func (d *Dialer) keep(ctx context.Context, ep transport.Endpoint, version string
 	if err != nil {
 		return s, err
 	}
-	ok, err := d.deps.Keeper.Swap(ctx, group, id, 0, value, d.deps.Now().Add(sessionLife))
+	ok, err := d.deps.Keeper.Swap(ctx, group, id, revision, value, d.deps.Now().Add(sessionLife))
 	if ok || err != nil {
 		return s, err
 	}
-	if first, ok, err := d.kept(ctx, ep, version); ok || err != nil {
+	if first, _, err := d.kept(ctx, ep, version); first.version != "" || err != nil {
 		return first, err
 	}
 	return s, nil
-}
-
-// unkeep forgets a session that its server no longer knows.
-func (d *Dialer) unkeep(ctx context.Context, ep transport.Endpoint, version string) {
-	if !d.shares(ep) {
-		return
-	}
-	group, id := place(ep, version)
-	_ = d.deps.Keeper.Delete(ctx, group, id) // if it stays, the next one finds it gone again
 }
 
 // sessionLife is how long a session lives that nobody uses.

@@ -285,15 +285,16 @@ func (b *besideEvents) Next(ctx context.Context) (transport.Event, error) {
 	case request := <-b.requests:
 		return b.ask(request), nil
 	case first := <-b.answered:
+		reply, err := known(first.reply, first.err) // it asked in the session, and has not lost it
 		switch {
-		case first.err != nil:
-			return transport.Event{}, first.err
-		case first.reply.Events == nil:
+		case err != nil:
+			return transport.Event{}, err
+		case reply.Events == nil:
 			b.last = true
-			first.reply.Wire.Event = true
-			return transport.Event{Wire: first.reply.Wire}, nil
+			reply.Wire.Event = true
+			return transport.Event{Wire: reply.Wire}, nil
 		}
-		b.follow(first.reply.Events)
+		b.follow(reply.Events)
 		return b.Next(ctx)
 	case <-ctx.Done():
 		b.cancel()

@@ -124,7 +124,7 @@ func (f *fromHTTP) artifact(raw json.RawMessage, path string) json.RawMessage {
 }
 
 func (f *fromHTTP) part(raw json.RawMessage, path string) json.RawMessage {
-	return f.lenient(f.strictPart, raw, path, rawjson.NewBuilder().String("kind", kindData))
+	return lenient(&f.raiser, f.strictPart, raw, path, rawjson.NewBuilder().String("kind", kindData))
 }
 
 func (f *fromHTTP) strictPart(raw json.RawMessage, path string) json.RawMessage {

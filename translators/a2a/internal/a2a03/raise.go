@@ -17,7 +17,7 @@ type raiser struct {
 
 // lenient reads a part of a message. One in a reply that cannot be read is data, as it came, and the
 // loss is told: what an agent has done is not told as failed.
-func (r *raiser) lenient(read func(json.RawMessage, string) json.RawMessage, raw json.RawMessage, path string, b *rawjson.Builder) json.RawMessage {
+func lenient(r *raiser, read func(json.RawMessage, string) json.RawMessage, raw json.RawMessage, path string, b *rawjson.Builder) json.RawMessage {
 	before, losses := r.err, len(r.losses)
 	out := read(raw, path)
 	if r.err == nil || before != nil || !r.reply {
@@ -252,12 +252,12 @@ func opposite(raw json.RawMessage) json.RawMessage {
 }
 
 func (r *raiser) part(raw json.RawMessage, path string) json.RawMessage {
-	return r.lenient(r.strictPart, raw, path, rawjson.NewBuilder())
+	return lenient(r, r.strictPart, raw, path, rawjson.NewBuilder())
 }
 
 func (r *raiser) strictPart(raw json.RawMessage, path string) json.RawMessage {
 	o := r.open(raw, path, partOld, partNew)
-	kind := r.partKind(o)
+	kind := partKind(r, o)
 	metadata, b := o.Take("metadata"), rawjson.NewBuilder()
 	switch kind {
 	case kindFile:
@@ -293,7 +293,7 @@ func memberOf(canon string) string {
 }
 
 // partKind takes the kind of a part; one that says none is what its content is.
-func (r *raiser) partKind(o *rawjson.Object) string {
+func partKind(r *raiser, o *rawjson.Object) string {
 	raw := o.Take("kind")
 	kind, _ := rawjson.Unquote(raw)
 	if raw == nil {
