@@ -128,8 +128,8 @@ func absentNulls(raw json.RawMessage, version string) json.RawMessage {
 func absentInside(m rawjson.Member, version string) json.RawMessage {
 	switch {
 	case m.Name == "_meta":
-		return withoutNullMeta(m.Value)
-	case slices.Contains(foreignMembers[:], m.Name):
+		return withoutNullMeta(m.Value, version)
+	case slices.Contains(foreignMembers[:], m.Name) && !(m.Name == "arguments" && m.Value[0] == '['): // those that a prompt lists
 		return m.Value
 	default:
 		return absentNulls(m.Value, version)
@@ -167,7 +167,7 @@ var schemaMembers = [...]string{
 	"logger", "logging", "maxItems", "maxLength", "maxTokens", "maximum", "message", "messages", "metadata", "method", "mimeType", "minItems",
 	"minLength", "minimum", "mode", "model", "modelPreferences", "name", "nextCursor", "notifications", "openWorldHint", "outputSchema",
 	"params", "pollInterval", "pollIntervalMs", "priority", "progress", "progressToken", "prompts", "promptsListChanged", "protocolVersion",
-	"readOnlyHint", "reason", "ref", "requestId", "requestState", "requested", "requestedSchema", "requests", "requiredCapabilities",
+	"readOnlyHint", "reason", "ref", "requestId", "requestState", "requested", "requestedSchema", "requests", "required", "requiredCapabilities",
 	"resource", "resourceSubscriptions", "resourceTemplates", "resources", "resourcesListChanged", "result", "resultType", "role", "roots",
 	"sampling", "serverInfo", "size", "sizes", "speedPriority", "src", "status", "statusMessage", "stopReason", "stopSequences", "subscribe",
 	"supported", "supportedVersions", "systemPrompt", "task", "taskId", "taskIds", "taskSupport", "tasks", "temperature", "text", "theme",
@@ -175,22 +175,26 @@ var schemaMembers = [...]string{
 	"version", "websiteUrl",
 }
 
-// withoutNullMeta is a _meta without the null members that the protocol itself defines: what others
+// withoutNullMeta is a _meta without the nulls of members that the protocol itself defines: what others
 // put there is theirs.
-func withoutNullMeta(raw json.RawMessage) json.RawMessage {
-	if !rawjson.IsObject(raw) || !bytes.Contains(raw, []byte("null")) {
+func withoutNullMeta(raw json.RawMessage, version string) json.RawMessage {
+	if !rawjson.IsObject(raw) {
 		return raw
 	}
-	o := rawjson.Parse(raw, "")
-	if o.Err() != nil {
-		return raw
-	}
-	for _, name := range []string{
-		"progressToken", metaVersion, metaCapabilities, metaClientInfo, metaServerInfo, metaLogLevel, metaTraceparent, metaTracestate, metaBaggage,
-	} {
-		if value := o.Peek(name); string(value) == "null" {
-			o.Take(name)
+	b := rawjson.NewBuilderOf(len(raw))
+	for _, m := range rawjson.Parse(raw, "").Members() {
+		switch defined := slices.Contains(metaMembers[:], m.Name); {
+		case defined && string(m.Value) == "null":
+		case defined:
+			b.Raw(m.Name, absentNulls(m.Value, version))
+		default:
+			b.Raw(m.Name, m.Value)
 		}
 	}
-	return rawjson.OrEmpty(o.Rest())
+	return b.Bytes()
+}
+
+// metaMembers are the members of _meta that the protocol defines.
+var metaMembers = [...]string{
+	"progressToken", metaVersion, metaCapabilities, metaClientInfo, metaServerInfo, metaLogLevel, metaTraceparent, metaTracestate, metaBaggage,
 }
