@@ -97,7 +97,7 @@ func (d *Dialer) Dial(ctx context.Context, ep transport.Endpoint, sealed transpo
 	case wire.Version == mcp.Modern:
 		return l.ask(ctx, wire, session{}, canonical.OpInvoke)
 	default:
-		return d.inSession(ctx, l, wire, canonical.OpInvoke)
+		return l.inSession(ctx, wire, canonical.OpInvoke)
 	}
 }
 
@@ -143,7 +143,7 @@ func (l *line) tellIn(ctx context.Context, wire translators.Wire, s session) err
 
 // inSession asks a legacy server, in the session of this agent and caller that
 // speaks the revision of the message.
-func (d *Dialer) inSession(ctx context.Context, l *line, wire translators.Wire, re canonical.Op) (transport.Reply, error) {
+func (l *line) inSession(ctx context.Context, wire translators.Wire, re canonical.Op) (transport.Reply, error) {
 	ask := l.ask
 	if l.ep.Beside {
 		ask = l.askBeside
