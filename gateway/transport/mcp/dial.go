@@ -30,8 +30,9 @@ type DialerDeps struct {
 	Limits ect.Limits             // of the evidence on replies; zero: the defaults (R11)
 	// Programs runs the servers that are programs; nil: there are none.
 	Programs Programs
-	Keeper   Keeper       // keeps the sessions that mirror a caller's own for every replica; nil: this process alone
-	Logger   *slog.Logger // of lists that have no proper end; nil: it is not logged
+	Keeper   Keeper          // keeps the sessions that mirror a caller's own for every replica; nil: this process alone
+	Self     canonical.Party // what legacy servers are told as clientInfo; zero: a name without version
+	Logger   *slog.Logger    // of lists that have no proper end; nil: it is not logged
 }
 
 // Dialer carries messages to MCP servers. It is safe for concurrent use. Close

@@ -259,7 +259,7 @@ func beginOrFind(ctx context.Context, l *line, version string, gone session) (se
 // older revision than the one that is asked for. Which one its answer is of, the
 // answer alone says: it is read in the newest words.
 func (d *Dialer) initialize(ctx context.Context, l *line, version string) (session, *canonical.Description, error) {
-	wire, err := d.encodeFor(l.ep.Asked, &canonical.DescribeRequest{}, canonical.OpDescribe, version)
+	wire, err := d.encodeFor(l.ep.Asked, &canonical.DescribeRequest{Client: d.deps.Self}, canonical.OpDescribe, version)
 	if err != nil {
 		return session{}, nil, err
 	}
