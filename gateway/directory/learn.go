@@ -3,9 +3,12 @@ package directory
 import (
 	"context"
 	"errors"
+	"log/slog"
 
+	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/transport/stdio"
 	"github.com/aepb/aepb-gateway/policy/quota"
+	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
 // learn fetches once for all who wait. What concerns the caller alone for whom that was done, another
@@ -57,4 +60,28 @@ func (d *Directory) learnOnce(ctx context.Context, flight, name string, agent Ag
 		k, _ := r.Val.(knowledge)
 		return k
 	}
+}
+
+// DescribeSession is a description with what the agent lists in the session that mirrors a
+// caller's own (e.Session), cleaned, where that has been begun; else the one that is known.
+// So it is where the agent cannot be asked, and where changes wait for an operator (R9).
+func (d *Directory) DescribeSession(ctx context.Context, agent Agent, e transport.Endpoint, known *canonical.Description) *canonical.Description {
+	describer := d.deps.Describers[e.Binding]
+	if describer == nil || agent.Pin {
+		return known
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience(agent))
+	defer cancel()
+	e.Timeout = patience(agent)
+	listed, _, err := describer.Describe(ctx, e)
+	if err != nil {
+		d.deps.Logger.WarnContext(ctx, "an agent does not list in a caller's session: what is known is shown", slog.String("agent", agent.Name), logError(err))
+	}
+	if err != nil || listed == nil {
+		return known
+	}
+	now := *known
+	now.Capabilities = listed.Capabilities
+	now, _ = Clean(now)
+	return &now
 }

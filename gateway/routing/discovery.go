@@ -44,7 +44,8 @@ func (d *Discovery) approach(q transport.Inquiry) (directory.Agent, error) {
 	return agent, destination.MayCall(q.Caller, agent.Rules)
 }
 
-// Describe answers discovery from the directory (R8), to those who may call. Its errors are
+// Describe answers discovery from the directory (R8), to those who may call, and a listing in
+// a session with what the agent lists in the one that mirrors it. Its errors are
 // those of Admit, *[problem.NoPathError] and those of the directory.
 func (d *Discovery) Describe(ctx context.Context, q transport.Inquiry) (*canonical.Description, error) {
 	agent, err := d.approach(q)
@@ -63,7 +64,11 @@ func (d *Discovery) Describe(ctx context.Context, q transport.Inquiry) (*canonic
 		viewer.Version = q.Version
 	}
 	viewer.CanAnswer = askableBy(d.registry.Features(q.Binding).Asker, "", q.Form, q.CanAnswer)
-	description, _, err := d.directory.DescribeFor(ctx, agent, endpoint, viewer)
+	description, at, err := d.directory.DescribeFor(ctx, agent, endpoint, viewer)
+	if err == nil && viewer.Listing && q.Session != "" && endpoint.Through == "" && at.Version == viewer.Version {
+		at.Session, at.Asked = q.Session, askableBy(d.registry.Features(q.Binding).Asker, at.Version, q.Form, q.CanAnswer)
+		description = d.directory.DescribeSession(ctx, agent, at, description)
+	}
 	return description, err
 }
 

@@ -120,6 +120,7 @@ type Inquiry struct {
 	// agent may have more to show to those that can be asked.
 	CanAnswer []canonical.Mode
 	Version   string     // of the protocol that the caller uses; empty: not known
+	Session   string     // the caller's own, where its protocol has sessions: an agent may list more in the one that mirrors it
 	Known     bool       // what is known of the agent will do: the caller does not ask what it can do now
 	Pass      limit.Pass // what [Exchanger.Limit] gave for this very request
 }
@@ -272,7 +273,8 @@ func ParentIn(h http.Header) string { return strings.Join(h.Values(FieldParent),
 
 // Describer asks an agent who it is: card, server/discover or initialize, and
 // the list of what it can do. The Endpoint that it returns has Version and Form filled;
-// a Version that the given one names is kept to.
+// a Version that the given one names is kept to. With a Session it gives the capabilities
+// alone that the agent lists now in the one that mirrors it; nil: that has not been begun.
 type Describer interface {
 	Describe(context.Context, Endpoint) (*canonical.Description, Endpoint, error)
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -30,7 +31,8 @@ type text struct {
 // serveWild serves over standard input and output.
 func serveWild(ctx context.Context) error {
 	server := mcp.NewServer(&mcp.Implementation{Name: "wild", Version: "1.0.0"}, nil)
-	tool := func(name string, do func(context.Context, string) (string, error)) {
+	var tool func(name string, do func(context.Context, string) (string, error))
+	tool = func(name string, do func(context.Context, string) (string, error)) {
 		mcp.AddTool(server, &mcp.Tool{Name: name}, func(ctx context.Context, _ *mcp.CallToolRequest, in text) (*mcp.CallToolResult, any, error) {
 			out, err := do(ctx, in.Text)
 			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: out}}}, nil, err
@@ -56,6 +58,10 @@ func serveWild(ctx context.Context) error {
 		fmt.Fprintln(os.Stderr, "out of luck")
 		os.Exit(7)
 		return "", nil
+	})
+	tool("grow", func(context.Context, string) (string, error) {
+		tool("grown", func(_ context.Context, in string) (string, error) { return in, nil })
+		return "grown", nil
 	})
 	tool("ask", func(context.Context, string) (string, error) { return "", errors.New("asks nothing") })
 	return server.Run(ctx, &mcp.StdioTransport{})
@@ -146,5 +152,54 @@ func TestGateway_Killed(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatalf("processes are left: %v", marked(filepath.Dir(g.Dir)))
 		}
+	}
+}
+
+// TestPrograms_ListsOfASession: a session lists what its own program has, once it has one, and
+// what that adds is shown in no other session.
+func TestPrograms_ListsOfASession(t *testing.T) {
+	t.Parallel()
+	g := startGateway(t, "timeout: 5s\n")
+	add(t, g, "wild", stdio.Program{Command: []string{os.Args[0], wildServer}})
+	for name, options := range map[string]*mcp.ClientOptions{
+		"plain": nil,
+		"asked": {ElicitationHandler: func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+			return &mcp.ElicitResult{Action: "decline"}, nil
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			client := g.Client()
+			defer client.CloseIdleConnections()
+			connect := func() *mcp.ClientSession {
+				session, err := mcp.NewClient(&mcp.Implementation{Name: "lister", Version: "1"}, options).Connect(t.Context(),
+					&mcp.StreamableClientTransport{Endpoint: g.Public + "/agents/wild/mcp", HTTPClient: client}, &mcp.ClientSessionOptions{ProtocolVersion: peers.LegacyMCP})
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { _ = session.Close() })
+				return session
+			}
+			lists := func(session *mcp.ClientSession) bool {
+				list, err := session.ListTools(t.Context(), nil)
+				if err != nil || len(list.Tools) < 7 {
+					t.Fatalf("%+v %v", list, err)
+				}
+				return slices.ContainsFunc(list.Tools, func(tool *mcp.Tool) bool { return tool.Name == "grown" })
+			}
+			mine, other := connect(), connect()
+			if lists(mine) || lists(other) {
+				t.Error("listed before it was added")
+			}
+			if _, err := mine.CallTool(t.Context(), &mcp.CallToolParams{Name: "grow", Arguments: map[string]any{}}); err != nil {
+				t.Fatal(err)
+			}
+			if !lists(mine) {
+				t.Error("not listed in the session of which the program has it")
+			}
+			if lists(other) || lists(connect()) {
+				t.Error("listed in a session of which the program lacks it")
+			}
+		})
 	}
 }

@@ -18,7 +18,7 @@ const offered = `{"capabilities":{"tools":{},"resources":{}}}`
 // inquire asks the directory who the agent is (R8: no ECT, no forwarding).
 func (v *visit) inquire(ctx context.Context, known bool) (*canonical.Description, error) {
 	q := v.asking(ctx)
-	q.Known, q.Version = known, v.message.Origin.Version
+	q.Known, q.Version, q.Session = known, v.message.Origin.Version, v.session
 	if q.CanAnswer = v.message.Preferences.CanAnswer; q.CanAnswer == nil { // which a client of a session has said at its beginning
 		q.CanAnswer = v.guest.Asked
 	}

@@ -35,6 +35,10 @@ const (
 // is then TransportSSE (MCP 2025-11-25, Backwards Compatibility).
 func (d *Dialer) Describe(ctx context.Context, ep transport.Endpoint) (*canonical.Description, transport.Endpoint, error) {
 	l := &line{d: d, ep: ep}
+	if ep.Session != "" {
+		description, err := d.describeSession(ctx, l)
+		return description, ep, err
+	}
 	ways := []func(context.Context) (*canonical.Description, session, error){l.whoModern, l.whoLegacy}
 	switch {
 	case mcp.IsLegacy(ep.Version), ep.Transport == TransportSSE:
@@ -57,6 +61,21 @@ func (d *Dialer) Describe(ctx context.Context, ep transport.Endpoint) (*canonica
 	ep.Transport = l.ep.Transport
 	ep.Version, ep.Sessionless = s.version, s.version != mcp.Modern && (s.id == "" || stdio.IsShared(ep.URL))
 	return d.withTools(ctx, l, ep, description)
+}
+
+// describeSession gives the tools that a server lists in the session that mirrors a caller's
+// own; nil: that has not been begun, by whichever replica.
+func (d *Dialer) describeSession(ctx context.Context, l *line) (*canonical.Description, error) {
+	if !mcp.IsLegacy(l.ep.Version) {
+		return nil, nil
+	}
+	if !d.sessions.holds(keyOf(l.ep, l.ep.Version)) {
+		if found, _, err := d.kept(ctx, l.ep, l.ep.Version); err != nil || found.version == "" {
+			return nil, err
+		}
+	}
+	tools, _, err := d.tools(ctx, l, l.ep.Version)
+	return &canonical.Description{Capabilities: tools}, err
 }
 
 // whoModern asks who a server is in the modern revision.
@@ -368,7 +387,7 @@ func (d *Dialer) request(ctx context.Context, l *line, body canonical.Body, op c
 	}
 	var reply transport.Reply
 	if version != mcp.Modern {
-		reply, err = d.inSession(ctx, l, wire, op)
+		reply, err = l.inSession(ctx, wire, op)
 		reply, err = l.settled(ctx, reply, err)
 	} else {
 		reply, err = l.askAlone(ctx, wire, session{}, op)

@@ -30,8 +30,9 @@ type DialerDeps struct {
 	Limits ect.Limits             // of the evidence on replies; zero: the defaults (R11)
 	// Programs runs the servers that are programs; nil: there are none.
 	Programs Programs
-	Keeper   Keeper       // keeps the sessions that mirror a caller's own for every replica; nil: this process alone
-	Logger   *slog.Logger // of lists that have no proper end; nil: it is not logged
+	Keeper   Keeper          // keeps the sessions that mirror a caller's own for every replica; nil: this process alone
+	Self     canonical.Party // what legacy servers are told as clientInfo; zero: a name without version
+	Logger   *slog.Logger    // of lists that have no proper end; nil: it is not logged
 }
 
 // Dialer carries messages to MCP servers. It is safe for concurrent use. Close
@@ -97,7 +98,7 @@ func (d *Dialer) Dial(ctx context.Context, ep transport.Endpoint, sealed transpo
 	case wire.Version == mcp.Modern:
 		return l.ask(ctx, wire, session{}, canonical.OpInvoke)
 	default:
-		return d.inSession(ctx, l, wire, canonical.OpInvoke)
+		return l.inSession(ctx, wire, canonical.OpInvoke)
 	}
 }
 
@@ -143,7 +144,7 @@ func (l *line) tellIn(ctx context.Context, wire translators.Wire, s session) err
 
 // inSession asks a legacy server, in the session of this agent and caller that
 // speaks the revision of the message.
-func (d *Dialer) inSession(ctx context.Context, l *line, wire translators.Wire, re canonical.Op) (transport.Reply, error) {
+func (l *line) inSession(ctx context.Context, wire translators.Wire, re canonical.Op) (transport.Reply, error) {
 	ask := l.ask
 	if l.ep.Beside {
 		ask = l.askBeside

@@ -4,7 +4,8 @@
 // stateless) and the legacy ones (2025-11-25, 2025-06-18 and 2025-03-26, which
 // begin with initialize). Which of them a request is, the codec tells from
 // header and body; the door adds what only HTTP knows, checks.go, and answers
-// from the directory what is no delegation, describe.go.
+// from the directory what is no delegation, describe.go; the tools of a session from the
+// server's session that mirrors it, once that has been begun.
 //
 // A legacy client gets a session when it initializes, guest.go: what it can be
 // asked, and in which revision, is kept among the entries, where every replica

@@ -11,6 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/aepb/aepb-gateway/gateway/transport"
+	wire "github.com/aepb/aepb-gateway/gateway/transport/mcp"
+	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/mcp"
 )
@@ -239,5 +241,27 @@ func TestDescribe_Pages(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestInitialize_NamesTheGateway: a legacy server is told the gateway's name and version.
+func TestInitialize_NamesTheGateway(t *testing.T) {
+	t.Parallel()
+	server := newLegacy(mcp.Legacy)
+	p := newPeer(t, server.serve)
+	d, err := wire.NewDialer(wire.DialerDeps{
+		Client: &direct{}, Form: mcp.New(translators.Config{}), Self: canonical.Party{Name: "aepb-gateway", Version: "1.2.3"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.Close)
+	if _, err := d.Dial(t.Context(), endpoint(p, mcp.Legacy), seal(t, mcp.Legacy, "1")); err != nil {
+		t.Fatal(err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if got := p.requests[0]; got.method != "initialize" || !strings.Contains(got.body, `"clientInfo":{"name":"aepb-gateway","version":"1.2.3"}`) {
+		t.Errorf("got %s", got.body)
 	}
 }

@@ -158,6 +158,14 @@ func (s *sessions) held(one *slot, gone session) (session, *canonical.Descriptio
 	return one.held, one.who, one.begun && (one.held != gone || gone == session{})
 }
 
+// holds reports whether there is a session in the table.
+func (s *sessions) holds(key sessionKey) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found, ok := s.table[key]
+	return ok && found.begun
+}
+
 // failed counts a failure to begin another session, and gives why with that count.
 func (s *sessions) failed(one *slot, err error) (int, error) {
 	s.mu.Lock()
@@ -222,7 +230,7 @@ func (d *Dialer) sessionAfter(ctx context.Context, ep transport.Endpoint, versio
 	if tries, why := d.sessions.failed(one, nil); tries != before {
 		return session{}, nil, why
 	}
-	current, who, err := l.beginOrFind(ctx, version, gone)
+	current, who, err := beginOrFind(ctx, l, version, gone)
 	if err != nil {
 		if gone != (session{}) && ctx.Err() == nil {
 			d.sessions.failed(one, err)
@@ -234,7 +242,7 @@ func (d *Dialer) sessionAfter(ctx context.Context, ep transport.Endpoint, versio
 }
 
 // beginOrFind begins a session, unless another replica has.
-func (l *line) beginOrFind(ctx context.Context, version string, gone session) (session, *canonical.Description, error) {
+func beginOrFind(ctx context.Context, l *line, version string, gone session) (session, *canonical.Description, error) {
 	found, revision, err := l.d.kept(ctx, l.ep, version)
 	if err != nil || found.version != "" && found != gone {
 		return found, nil, err
@@ -251,7 +259,7 @@ func (l *line) beginOrFind(ctx context.Context, version string, gone session) (s
 // older revision than the one that is asked for. Which one its answer is of, the
 // answer alone says: it is read in the newest words.
 func (d *Dialer) initialize(ctx context.Context, l *line, version string) (session, *canonical.Description, error) {
-	wire, err := d.encodeFor(l.ep.Asked, &canonical.DescribeRequest{}, canonical.OpDescribe, version)
+	wire, err := d.encodeFor(l.ep.Asked, &canonical.DescribeRequest{Client: d.deps.Self}, canonical.OpDescribe, version)
 	if err != nil {
 		return session{}, nil, err
 	}
