@@ -12,7 +12,7 @@ import (
 	"github.com/aepb/aepb-gateway/translators/a2a"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/mcp"
-	"github.com/aepb/aepb-gateway/translators/translatortest"
+	"github.com/aepb/aepb-gateway/translators/translatortest/nulls"
 )
 
 // results are the results of a server, by what they answer.
@@ -44,8 +44,8 @@ func TestDecode_NullOfEachMember(t *testing.T) {
 			t.Fatal(err)
 		}
 		for definition, op := range results {
-			for at, value := range translatortest.Nulls(schema, definition, with) {
-				value = json.RawMessage(strings.NewReplacer("VERSION", version, `"resultType":""`, `"resultType":"complete"`).Replace(string(value)))
+			for at, value := range nulls.Of(t, schema, definition, with) {
+				value = json.RawMessage(strings.NewReplacer("VERSION", version, `"resultType":"x"`, `"resultType":"complete"`).Replace(string(value)))
 				tried++
 				m, err := tr.Decode(translators.Wire{Version: version, Re: op, Body: replyTo(string(value))})
 				if err != nil {

@@ -46,7 +46,7 @@ func interfaces(o *rawjson.Object) ([]json.RawMessage, error) {
 	said := func(name, otherwise string) string {
 		raw := o.Peek(name)
 		text, ok := rawjson.Unquote(raw)
-		if raw != nil && !ok {
+		if raw != nil && !ok && !isNull(raw) {
 			o.Fail(name, "not a string")
 		}
 		return cmp.Or(text, otherwise)

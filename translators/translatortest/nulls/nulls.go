@@ -1,20 +1,29 @@
-package translatortest
+// Package nulls makes messages with explicit nulls from the official schema of a protocol: peers whose
+// serialisers write every member write null for those that they leave out, and a codec takes that for
+// absence. The values are made and not listed, so that a new revision of a schema is tried whole.
+package nulls
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strings"
+	"testing"
 
 	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
 )
 
-// Nulls makes values of a definition of a JSON schema in which optional members are null: one for each
+// Of makes values of a definition of a JSON schema in which optional members are null: one for each
 // such member, at each depth, by the place of the member. What must be there has a value that the
 // schema allows. with has members that a definition gets besides, where the schema says in words alone
 // what must be there. Definitions that contain themselves end at the second time.
-func Nulls(schema []byte, definition string, with map[string]string) map[string]json.RawMessage {
+func Of(t testing.TB, schema []byte, definition string, with map[string]string) map[string]json.RawMessage {
+	t.Helper()
 	g := &generator{with: with, definitions: map[string]json.RawMessage{}}
 	root := rawjson.Parse(schema, "")
+	if root.Err() != nil {
+		t.Fatalf("the schema is no JSON object: %v", root.Err())
+	}
 	for _, at := range []string{"definitions", "$defs"} {
 		for _, m := range rawjson.Open(root.Peek(at)).Members() {
 			g.definitions[m.Name] = m.Value
@@ -143,7 +152,7 @@ func typeIn(raw json.RawMessage) string {
 func least(kind, format string) json.RawMessage {
 	switch kind {
 	case "string":
-		return rawjson.Quote(map[string]string{"date-time": "2026-01-02T03:04:05Z", "byte": "eA==", "uri": "https://example.com/x"}[format])
+		return rawjson.Quote(cmp.Or(map[string]string{"date-time": "2026-01-02T03:04:05Z", "byte": "eA==", "uri": "https://example.com/x"}[format], "x"))
 	case "integer", "number":
 		return json.RawMessage("1")
 	case "boolean":
