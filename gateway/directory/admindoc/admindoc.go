@@ -67,6 +67,10 @@ type Summary struct {
 	Asking       string   `json:"asking_version,omitempty"` // for callers of other protocols who can be asked, where it is another
 	Capabilities []string `json:"capabilities,omitempty"`
 	Error        string   `json:"error,omitempty"`
+
+	// URL is where it is called, and Why says why; absent: at the listed URL.
+	URL string `json:"url,omitempty"`
+	Why string `json:"url_reason,omitempty"`
 }
 
 // Lifecycle holds all five members, null where unset (AEPB, Lifecycle).

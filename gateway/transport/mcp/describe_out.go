@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/aepb/aepb-gateway/gateway/transport"
@@ -51,11 +53,32 @@ func (d *Dialer) Describe(ctx context.Context, ep transport.Endpoint) (*canonica
 		description, s, err = l.whoOld(ctx, err)
 	}
 	if err != nil {
+		if at, ok := moved(ep, err); ok {
+			return d.Describe(ctx, at)
+		}
 		return nil, ep, err
 	}
 	ep.Transport = l.ep.Transport
 	ep.Version, ep.Sessionless = s.version, s.version != mcp.Modern && (s.id == "" || stdio.IsShared(ep.URL))
 	return d.withTools(ctx, l, ep, description)
+}
+
+// moved is the endpoint where a redirect leads that differs from its URL in the slash at the
+// end alone, as a server answers that has MCP mounted there; false: it leads elsewhere, or
+// was followed already. What is found is called at once: calls follow no redirect.
+func moved(ep transport.Endpoint, err error) (transport.Endpoint, bool) {
+	at, unreadable := url.Parse(ep.URL)
+	refused, ok := errors.AsType[*transport.StatusError](err)
+	if !ok || unreadable != nil || ep.Why != "" || refused.Status != http.StatusTemporaryRedirect && refused.Status != http.StatusPermanentRedirect || refused.Location == nil {
+		return ep, false
+	}
+	to := *refused.Location
+	to.Path, to.RawPath = at.Path, at.RawPath
+	if to != *at || strings.TrimSuffix(refused.Location.EscapedPath(), "/") != strings.TrimSuffix(at.EscapedPath(), "/") {
+		return ep, false
+	}
+	ep.URL, ep.Why = refused.Location.String(), "the listed URL redirects there"
+	return ep, true
 }
 
 // whoModern asks who a server is in the modern revision.
