@@ -245,7 +245,7 @@ func (out *service) add(ctx context.Context, first firstAgent, snippet snippets.
 	if !found {
 		return fmt.Errorf("agent %s was removed meanwhile", doc.Name)
 	}
-	description, _, err := out.directory.Describe(ctx, agent, agent.Endpoints[0], "")
+	description, endpoint, err := out.directory.Describe(ctx, agent, agent.Endpoints[0], "")
 	if err != nil {
 		fmt.Fprintf(w, "added %s, but it cannot be used now: %s\n", doc.Name, problem.Explain(err))
 		return nil
@@ -255,6 +255,12 @@ func (out *service) add(ctx context.Context, first firstAgent, snippet snippets.
 		names[i] = strconv.Quote(c.ID)
 	}
 	fmt.Fprintf(w, "added %s: %q %q, which offers %d: %s\n", doc.Name, description.Name, description.Version, len(names), strings.Join(names, ", "))
+	for _, o := range description.Omitted {
+		fmt.Fprintf(w, "left out: %q, %s\n", o.Name, o.Reason)
+	}
+	if endpoint.Why != "" {
+		fmt.Fprintf(w, "called at %s: %s\n", endpoint.URL, endpoint.Why)
+	}
 	snippet.Name = doc.Name
 	snippet.Skill, snippet.Input = simplest(description.Capabilities)
 	return snippets.Print(w, snippet, first.a2a == "")

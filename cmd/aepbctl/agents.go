@@ -204,6 +204,8 @@ func printAdded(w io.Writer, verb string, a agent, base string, forgotten bool) 
 		fmt.Fprintf(w, "%s %s, but it cannot be used now: %s\n", verb, word(a.Name), line(about.Error))
 	default:
 		fmt.Fprintf(w, "%s %s: %s %s, %s\n", verb, word(a.Name), word(cmp.Or(about.Name, "it gives no name")), word(about.Version), offered(about.Capabilities))
+		printURL(w, about)
+		printOmitted(w, about)
 	}
 	if l := a.Lifecycle; l != nil && (l.Status == "draining" || l.Status == "retired") {
 		fmt.Fprintf(w, "it is %s and takes no new work: see aepbctl lifecycle show %s\n", word(l.Status), word(a.Name))
@@ -281,6 +283,8 @@ func printAgent(w io.Writer, a agent) error {
 		fmt.Fprintln(w, "  cannot be asked:", line(d.Error))
 	} else if d != nil {
 		fmt.Fprintf(w, "  says it is %s %s, speaks %s\n  can: %s\n", word(d.Name), word(d.Version), word(d.Protocol), words(d.Capabilities))
+		printURL(w, d)
+		printOmitted(w, d)
 		if d.Asking != "" {
 			fmt.Fprintf(w, "  callers of other protocols have it in %s, where it can ask them; those of its own in theirs, where it has that\n", word(d.Asking))
 		}
@@ -289,6 +293,20 @@ func printAgent(w io.Writer, a agent) error {
 		printPin(w, p, a)
 	}
 	return nil
+}
+
+// printOmitted names the tools of an agent that cannot be used.
+func printOmitted(w io.Writer, d *admindoc.Summary) {
+	for _, o := range d.Omitted {
+		fmt.Fprintf(w, "  left out: %s, %s\n", word(cmp.Or(o.Name, "a tool without a name")), line(o.Reason))
+	}
+}
+
+// printURL says where an agent is called, where that is not plain.
+func printURL(w io.Writer, d *admindoc.Summary) {
+	if d.Why != "" {
+		fmt.Fprintf(w, "  called at %s: %s\n", word(d.URL), line(d.Why))
+	}
 }
 
 func printPin(w io.Writer, p admindoc.Pin, a agent) {

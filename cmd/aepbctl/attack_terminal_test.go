@@ -145,7 +145,7 @@ func TestAttack_AnswersForgeTerminalLines(t *testing.T) {
 		lines int
 	}{
 		"agents show":          {func(w io.Writer) error { return printAgent(w, listed) }, 12},
-		"agents show, answers": {func(w io.Writer) error { return printAgent(w, described) }, 14},
+		"agents show, answers": {func(w io.Writer) error { return printAgent(w, described) }, 16},
 		"agents list":          {func(w io.Writer) error { return printAgents(w, []agent{listed}) }, 3},
 		"negotiate":            {other.print, 6},
 		"negotiate, direct":    {direct.print, 6},

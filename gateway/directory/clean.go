@@ -1,6 +1,7 @@
 package directory
 
 import (
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -38,6 +39,10 @@ func Clean(d canonical.Description) (canonical.Description, bool) {
 		capabilities = append(capabilities, capability)
 	}
 	d.Capabilities = capabilities
+	d.Omitted = slices.Clone(d.Omitted)
+	for i, o := range d.Omitted {
+		d.Omitted[i] = canonical.Omission{Name: c.text(o.Name, maxName), Reason: c.text(o.Reason, maxName)}
+	}
 	return d, c.removed
 }
 

@@ -256,6 +256,13 @@ func (d *Directory) Describe(ctx context.Context, agent Agent, e Endpoint, calle
 	return d.DescribeFor(ctx, agent, e, Viewer{Caller: caller})
 }
 
+// DescribeAnew is Describe for an operator, who wants to know whether the agent answers now: it is
+// asked, whatever is known of it.
+func (d *Directory) DescribeAnew(ctx context.Context, agent Agent, e Endpoint) (*canonical.Description, transport.Endpoint, error) {
+	k := d.learn(ctx, key(agent.Name, e), agent, e, Viewer{})
+	return k.description, k.endpoint, k.err
+}
+
 // DescribeFor is Describe, as the agent shows itself to clients like the viewer.
 // When a listing is due and the agent cannot be asked, what it said last is shown.
 func (d *Directory) DescribeFor(ctx context.Context, agent Agent, e Endpoint, v Viewer) (*canonical.Description, transport.Endpoint, error) {

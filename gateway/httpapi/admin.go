@@ -190,16 +190,22 @@ func (a admin) show(c *gin.Context) {
 		err = &problem.NoPathError{From: "any", To: agent.Name, Detail: "no protocol in common"}
 	}
 	if err == nil {
-		description, endpoint, err = a.deps.Directory.Describe(c.Request.Context(), agent, agent.Endpoints[0], "")
+		description, endpoint, err = a.deps.Directory.DescribeAnew(c.Request.Context(), agent, agent.Endpoints[0])
 		doc.Descriptions = a.pins(c, agent)
 	}
 	if err != nil {
 		doc.Description = &admindoc.Summary{Error: problem.Explain(err)}
 	} else {
 		doc.Description = &admindoc.Summary{Name: description.Name, Version: description.Version, Protocol: endpoint.Version}
+		if endpoint.Why != "" {
+			doc.Description.URL, doc.Description.Why = endpoint.URL, endpoint.Why
+		}
 		viewer := directory.Viewer{CanAnswer: []canonical.Mode{canonical.ModeForm, canonical.ModeURL}} // like an A2A client
 		if _, asking, err := a.deps.Directory.DescribeFor(c.Request.Context(), agent, agent.Endpoints[0], viewer); err == nil && asking.Version != endpoint.Version {
 			doc.Description.Asking = asking.Version
+		}
+		for _, o := range description.Omitted {
+			doc.Description.Omitted = append(doc.Description.Omitted, admindoc.Omission(o))
 		}
 		for _, capability := range description.Capabilities {
 			doc.Description.Capabilities = append(doc.Description.Capabilities, capability.ID)

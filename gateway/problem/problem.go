@@ -40,7 +40,7 @@ type Problem struct {
 	Request string `json:",omitempty"` // id of the request that was refused first; empty: of this one
 
 	Program string `json:"-"` // what became of the program that the agent is, for those who may know it
-	Address string `json:"-"` // host and port where the agent was not reached, for those who may know it
+	Address string `json:"-"` // host and port, or URLs, where the agent was not reached or failed, for those who may know it
 
 	Challenge string `json:",omitempty"` // WWW-Authenticate
 	Allow     string `json:",omitempty"` // methods that would be allowed

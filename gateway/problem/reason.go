@@ -211,6 +211,9 @@ func (p Problem) explained(knows bool) string {
 	if knows && p.Program != "" {
 		return p.Detail + ": " + p.Program
 	}
+	if knows && p.Code == CodeBadReply && p.Address != "" {
+		return p.Detail + clean(" ("+p.Address+")")
+	}
 	if !knows || p.Code != CodeUnreachable {
 		return p.Detail
 	}

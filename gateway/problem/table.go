@@ -301,6 +301,9 @@ func badReply(e *transport.BadReplyError) Problem {
 			p.Detail = e.Error()
 		}
 	}
+	if p.Code == CodeBadReply {
+		p.Address = e.Place
+	}
 	return p
 }
 

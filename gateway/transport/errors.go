@@ -3,6 +3,7 @@ package transport
 import (
 	"errors"
 	"net/http"
+	"net/url"
 	"strconv"
 	"time"
 )
@@ -32,6 +33,7 @@ func (e *TimeoutError) Error() string {
 type BadReplyError struct {
 	Agent  string
 	Reason string // what is wrong; never quotes the reply
+	Place  string // where it is, in URLs; for operators, never shown to a caller; empty: not known
 	Err    error  // of which kind that is: *StatusError, ErrTooLong, *sse.LimitError; nil: something else
 }
 
@@ -49,6 +51,7 @@ type StatusError struct {
 	Agent      string
 	Status     int
 	RetryAfter time.Duration // zero: no advice
+	Location   *url.URL      // where a redirect leads; nil: it does not say, or is none
 }
 
 func (e *StatusError) Error() string {
@@ -56,12 +59,29 @@ func (e *StatusError) Error() string {
 }
 
 // BadStatus is a *BadReplyError. A status from 300 on is what is wrong with it.
-func BadStatus(agent, reason string, status int, header http.Header) error {
-	bad := &BadReplyError{Agent: agent, Reason: reason}
+func BadStatus(e Endpoint, reason string, status int, header http.Header) error {
+	bad := &BadReplyError{Agent: e.Agent, Reason: reason}
+	at, err := url.Parse(e.URL)
+	if err == nil && at.Host != "" {
+		bad.Place = "at " + Shown(at)
+	}
 	if status >= http.StatusMultipleChoices {
-		bad.Err = &StatusError{Agent: agent, Status: status, RetryAfter: RetryAfter(header)}
+		refused := &StatusError{Agent: e.Agent, Status: status, RetryAfter: RetryAfter(header)}
+		if to := header.Get("Location"); bad.Place != "" && to != "" && status < http.StatusBadRequest {
+			if refused.Location, err = at.Parse(to); err == nil {
+				bad.Place += ", to " + Shown(refused.Location)
+			}
+		}
+		bad.Err = refused
 	}
 	return bad
+}
+
+// Shown is a URL as operators read it: without a query or a password, which may be secrets.
+func Shown(u *url.URL) string {
+	plain := *u
+	plain.RawQuery, plain.Fragment = "", ""
+	return plain.Redacted()
 }
 
 // maxRetry bounds the advice of an agent.

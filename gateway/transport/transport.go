@@ -174,6 +174,9 @@ type Found struct {
 	// Transport carries messages to URL, where the protocol has several that differ in nothing
 	// else; empty: the protocol's first.
 	Transport string
+	// Why says why URL is called and not the listed one, or why the listed one though the
+	// description names another, for operators; empty: the listed one is called.
+	Why string
 	// Sessionless: the agent keeps no session in this version, on which it could ask.
 	Sessionless bool
 }

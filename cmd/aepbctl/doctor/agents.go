@@ -114,6 +114,11 @@ func (a *agent) look(ctx context.Context) []Finding {
 	default:
 		a.note(OK, "", "answers as %s %s, %s %s, %s", cmp.Or(quoted(about.Name), "(no name)"), quoted(about.Version), bindings(a.listed.Endpoints), quoted(about.Protocol), offers(len(about.Capabilities)))
 	}
+	if about := answered.Description; about != nil {
+		for _, o := range about.Omitted {
+			a.note(Warning, "mend that at the agent; its other tools work", "tool %s cannot be used and is left out: %s", cmp.Or(quoted(o.Name), "without a name"), plain(o.Reason))
+		}
+	}
 	a.standing()
 	for _, pin := range answered.Descriptions {
 		if pin.Pending != nil {

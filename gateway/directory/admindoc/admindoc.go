@@ -67,6 +67,18 @@ type Summary struct {
 	Asking       string   `json:"asking_version,omitempty"` // for callers of other protocols who can be asked, where it is another
 	Capabilities []string `json:"capabilities,omitempty"`
 	Error        string   `json:"error,omitempty"`
+
+	Omitted []Omission `json:"left_out,omitempty"` // what it lists and cannot be used: the first 20
+
+	// URL is where it is called, and Why says why; absent: at the listed URL.
+	URL string `json:"url,omitempty"`
+	Why string `json:"url_reason,omitempty"`
+}
+
+// Omission is an entry of an agent's list that cannot be used.
+type Omission struct {
+	Name   string `json:"name,omitempty"` // absent: it has none
+	Reason string `json:"reason"`
 }
 
 // Lifecycle holds all five members, null where unset (AEPB, Lifecycle).

@@ -89,7 +89,7 @@ func (d *Dialer) Dial(ctx context.Context, e transport.Endpoint, sealed transpor
 		return transport.Reply{}, err
 	}
 	if reason := misfit(wire, got); reason != "" {
-		return transport.Reply{}, transport.BadStatus(e.Agent, reason, got.status, got.header)
+		return transport.Reply{}, transport.BadStatus(e, reason, got.status, got.header)
 	}
 	return transport.Reply{Evidence: tokens, Wire: d.heard(wire, got.header, got.body, got.status)}, nil
 }
@@ -100,6 +100,20 @@ func (d *Dialer) heard(sent translators.Wire, header http.Header, body []byte, s
 		Binding: form.Binding, Version: sent.Version, Form: sent.Form, Media: form.Media, Header: pick(header),
 		Body: body, Re: canonical.OpInvoke, Status: status,
 	}
+}
+
+// event is a message of an agent's stream, if it belongs to the request.
+func (d *Dialer) event(peer reply.Peer, sent translators.Wire, header http.Header, data []byte) (translators.Wire, error) {
+	reason := ""
+	if sent.Form != form.FormHTTP {
+		reason = misfitRPC(sent.Body, fetched{status: http.StatusOK, body: data})
+	} else if len(data) == 0 || data[0] != '{' {
+		reason = "an event that is no object"
+	}
+	if reason != "" {
+		return translators.Wire{}, peer.Bad(reason)
+	}
+	return d.heard(sent, header, data, http.StatusOK), nil
 }
 
 // request is a message on its way out.

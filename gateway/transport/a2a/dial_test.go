@@ -283,8 +283,8 @@ func TestDescribe(t *testing.T) {
 		"another host":                 {"/rpc", CardPath, iface("https://evil.example/rpc", "JSONRPC", "1.0"), "/rpc", ""},
 		"another port":                 {"/rpc", CardPath, iface("https://127.0.0.1:1/rpc", "JSONRPC", "1.0"), "/rpc", ""},
 		"another scheme":               {"/rpc", CardPath, iface("HTTP/rpc", "JSONRPC", "1.0"), "/rpc", ""},
-		"credentials in the URL":       {"/rpc", CardPath, iface("USER/x", "JSONRPC", "1.0"), "/rpc", ""},
-		"card URL and another host":    {"/agent-card.json", "/agent-card.json", iface("https://evil.example/rpc", "JSONRPC", "1.0"), "another origin", ""},
+		"credentials in the URL":       {"/rpc", CardPath, iface("USER/rpc", "JSONRPC", "1.0"), "/rpc", ""},
+		"card URL and another host":    {"/agent-card.json", "/agent-card.json", iface("https://evil.example/rpc", "JSONRPC", "1.0"), "/rpc", ""},
 		"nothing that is spoken":       {"", CardPath, iface("HERE/grpc", "SOAP", "1.0"), "no interface of A2A", ""},
 		"version 10":                   {"", CardPath, iface("HERE/rpc", "JSONRPC", "10.0"), "no interface of A2A", ""},
 		"no card":                      {"", "/elsewhere", "", "is it an A2A agent? An MCP server is listed with the binding mcp-v1", ""},
@@ -292,8 +292,8 @@ func TestDescribe(t *testing.T) {
 		"1.0 over HTTP before 0.3":     {"", CardPath, iface("HERE/old", "JSONRPC", "0.3.0") + "," + iface("HERE/rest", "HTTP+JSON", "1.0"), "/rest", "1.0 HTTP+JSON"},
 		"0.3 only":                     {"", CardPath, iface("HERE/resting", "HTTP+JSON", "0.3") + "," + iface("HERE/old", "JSONRPC", "0.3.0"), "/old", "0.3 "},
 		"0.3 HTTP only":                {"", CardPath, iface("HERE/old", "HTTP+JSON", "0.3"), "/old", "0.3 HTTP+JSON"},
-		"0.3 asked for":                {"/0.3", CardPath, iface("HERE/rpc", "JSONRPC", "1.0") + "," + iface("HERE/old", "JSONRPC", "0.3"), "/old", "0.3 "},
-		"0.3 asked for, not there":     {"/0.3", CardPath, iface("HERE/rpc", "JSONRPC", "1.0"), "no interface of A2A", ""},
+		"0.3 asked for":                {"/0.3", CardPath, iface("HERE/rpc", "JSONRPC", "1.0") + "," + iface("HERE/0.3", "JSONRPC", "0.3"), "/0.3", "0.3 "},
+		"0.3 asked for, not there":     {"/0.3", CardPath, iface("HERE/0.3", "JSONRPC", "1.0"), "no interface of A2A", ""},
 		"the best one is elsewhere":    {"/rpc", CardPath, iface("https://evil.example/rpc", "JSONRPC", "1.0") + "," + iface("HERE/old", "JSONRPC", "0.3"), "/old", "0.3 "},
 	}
 	for name, c := range cases {
@@ -337,11 +337,11 @@ func TestDescribeFailures(t *testing.T) {
 	d, e, _ := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		asked++
 		w.Header().Set("Content-Type", form.Media)
-		_, _ = io.WriteString(w, []string{`{"name":`, `{"name":"n","url":"https://x","protocolVersion":"0.2.0","skills":[]}`}[asked-1])
+		_, _ = io.WriteString(w, []string{`{"name":`, `{"name":"n","url":"https://x","protocolVersion":"0.2.0","skills":[]}`}[(asked-1)%2])
 	})
 	e.URL += "/rpc"
 	var bad *transport.BadReplyError
-	if _, _, err := d.Describe(t.Context(), e); !errors.As(err, &bad) || asked != 2 {
+	if _, _, err := d.Describe(t.Context(), e); !errors.As(err, &bad) || asked != 4 {
 		t.Errorf("broken cards: %v after %d", err, asked)
 	}
 	calls := 0

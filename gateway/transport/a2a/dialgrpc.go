@@ -145,7 +145,7 @@ func (in *incoming) foreign() string {
 }
 
 func (in *incoming) bad(reason string) error {
-	return transport.BadStatus(in.e.Agent, reason, in.response.StatusCode, in.response.Header)
+	return transport.BadStatus(in.e, reason, in.response.StatusCode, in.response.Header)
 }
 
 func (in *incoming) tooLong(reason string) error {

@@ -29,8 +29,8 @@
 //
 // dial.go is the [Dialer]: it carries a sealed message to an agent and judges
 // whether what comes back is a reply to it; dialgrpc.go does so over gRPC, which
-// goes the way of all other requests. describe.go reads an agent's card
-// and picks the interface: the newest version first, JSON-RPC before HTTP before
+// goes the way of all other requests. describe.go reads an agent's card, and
+// address.go picks the interface: the newest version first, JSON-RPC before HTTP before
 // gRPC, unless its operator named a place for gRPC.
 // A card is somebody's claim: it may name a path on the host that the operator
 // configured, and never another host, or a card could send the gateway, and

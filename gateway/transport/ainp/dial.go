@@ -115,7 +115,7 @@ func (d *Dialer) ask(ctx context.Context, ep transport.Endpoint, wire translator
 	}
 	seen, tokens, err := d.judge(ctx, ep, peer, asked, got.body)
 	if bad, ok := errors.AsType[*transport.BadReplyError](err); ok {
-		err = transport.BadStatus(ep.Agent, bad.Reason, got.status, got.header)
+		err = transport.BadStatus(ep, bad.Reason, got.status, got.header)
 	}
 	if err != nil {
 		return transport.Reply{}, err

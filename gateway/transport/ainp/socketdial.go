@@ -112,7 +112,7 @@ func (d *Dialer) open(ctx context.Context, ep transport.Endpoint, evidence []str
 		HTTPHeader: header, CompressionMode: websocket.CompressionDisabled,
 	})
 	if err != nil && response != nil {
-		return nil, transport.BadStatus(ep.Agent, "it opens no WebSocket", response.StatusCode, response.Header)
+		return nil, transport.BadStatus(ep, "it opens no WebSocket", response.StatusCode, response.Header)
 	}
 	if err != nil {
 		return nil, err

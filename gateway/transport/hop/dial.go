@@ -150,7 +150,7 @@ func bad(e transport.Endpoint, reason string) error {
 }
 
 func badStatus(e transport.Endpoint, reason string, response *http.Response) error {
-	return transport.BadStatus(e.Agent, before+reason, response.StatusCode, response.Header)
+	return transport.BadStatus(e, before+reason, response.StatusCode, response.Header)
 }
 
 // before says that not the agent has answered so.

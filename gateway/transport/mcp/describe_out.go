@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -56,6 +58,9 @@ func (d *Dialer) Describe(ctx context.Context, ep transport.Endpoint) (*canonica
 		description, s, err = l.whoOld(ctx, err)
 	}
 	if err != nil {
+		if at, ok := moved(ep, err); ok {
+			return d.Describe(ctx, at)
+		}
 		return nil, ep, err
 	}
 	ep.Transport = l.ep.Transport
@@ -74,8 +79,26 @@ func (d *Dialer) describeSession(ctx context.Context, l *line) (*canonical.Descr
 			return nil, err
 		}
 	}
-	tools, _, err := d.tools(ctx, l, l.ep.Version)
-	return &canonical.Description{Capabilities: tools}, err
+	tools, err := d.tools(ctx, l, l.ep.Version)
+	return &canonical.Description{Capabilities: tools.items, Omitted: tools.omitted}, err
+}
+
+// moved is the endpoint where a redirect leads that differs from its URL in the slash at the
+// end alone, as a server answers that has MCP mounted there; false: it leads elsewhere, or
+// was followed already. What is found is called at once: calls follow no redirect.
+func moved(ep transport.Endpoint, err error) (transport.Endpoint, bool) {
+	at, unreadable := url.Parse(ep.URL)
+	refused, ok := errors.AsType[*transport.StatusError](err)
+	if !ok || unreadable != nil || ep.Why != "" || refused.Status != http.StatusTemporaryRedirect && refused.Status != http.StatusPermanentRedirect || refused.Location == nil {
+		return ep, false
+	}
+	to := *refused.Location
+	to.Path, to.RawPath = at.Path, at.RawPath
+	if to != *at || strings.TrimSuffix(refused.Location.EscapedPath(), "/") != strings.TrimSuffix(at.EscapedPath(), "/") {
+		return ep, false
+	}
+	ep.URL, ep.Why = refused.Location.String(), "the listed URL redirects there"
+	return ep, true
 }
 
 // whoModern asks who a server is in the modern revision.
@@ -250,13 +273,14 @@ func (d *Dialer) description(l *line, body []byte, version string) (*canonical.D
 }
 
 func (d *Dialer) withTools(ctx context.Context, l *line, ep transport.Endpoint, description *canonical.Description) (*canonical.Description, transport.Endpoint, error) {
-	tools, said, err := d.tools(ctx, l, ep.Version)
+	tools, err := d.tools(ctx, l, ep.Version)
 	if err != nil {
 		return nil, ep, err
 	}
-	ep.Fresh = freshness(description, append(said, description.Extensions))
+	ep.Fresh = freshness(description, append(tools.ext, description.Extensions))
 	out := *description
-	out.Capabilities, err = d.withContent(ctx, l, ep, description, tools)
+	out.Omitted = tools.omitted
+	out.Capabilities, err = d.withContent(ctx, l, ep, description, tools.items)
 	return &out, ep, err
 }
 
@@ -290,95 +314,6 @@ const (
 	exposeResources = "resources"
 )
 
-// listPage is one page of a list.
-type listPage struct {
-	items []canonical.Capability
-	ext   canonical.Extensions // what it says besides
-	next  *string              // cursor of the page after it; nil: this is the last
-}
-
-// prompts follows the list to its end.
-func (d *Dialer) prompts(ctx context.Context, l *line, version string) ([]canonical.Capability, error) {
-	prompts, _, err := d.pages(ctx, l, "prompts", func(cursor *string) (listPage, error) {
-		body, err := d.request(ctx, l, mcp.PromptsPage(cursor), canonical.OpNative, version)
-		if err != nil {
-			return listPage{}, err
-		}
-		list, ok := body.(*canonical.Native)
-		if !ok {
-			return listPage{}, l.bad("not a list of prompts")
-		}
-		items, next, err := mcp.Prompts(list)
-		if err != nil {
-			return listPage{}, l.bad("not a list of prompts")
-		}
-		return listPage{items: items, next: next}, nil
-	})
-	return prompts, err
-}
-
-// tools follows the list to its end. ext is what each page says besides.
-func (d *Dialer) tools(ctx context.Context, l *line, version string) (tools []canonical.Capability, ext []canonical.Extensions, err error) {
-	return d.pages(ctx, l, "tools", func(cursor *string) (listPage, error) {
-		body, err := d.request(ctx, l, mcp.ToolsPage(cursor), canonical.OpCapabilities, version)
-		if err != nil {
-			return listPage{}, err
-		}
-		list, ok := body.(*canonical.CapabilityList)
-		if !ok {
-			return listPage{}, l.bad("not a list of tools")
-		}
-		return listPage{list.Capabilities, list.Extensions, mcp.NextPage(list)}, nil
-	})
-}
-
-// pages follows a list to its end, and in a server whose cursors do not advance to the first
-// page or cursor that it gave before. An empty cursor is a cursor since 2026-07-28
-// (Pagination); in older revisions some servers mean the end by it, and refuse it. A server
-// without the method has an empty list.
-func (d *Dialer) pages(ctx context.Context, l *line, what string, read func(cursor *string) (listPage, error)) (items []canonical.Capability, ext []canonical.Extensions, err error) {
-	var cursor *string
-	cursors, pages := map[string]bool{}, map[string]bool{}
-	for range maxPages {
-		page, err := read(cursor)
-		refused, ok := errors.AsType[*refusedError](err)
-		switch {
-		case ok && (cursor == nil && refused.said.Code == canonical.CodeNoMethod || cursor != nil && *cursor == ""):
-			return items, ext, nil
-		case err != nil:
-			return nil, nil, err
-		}
-		names := page.names()
-		if len(page.items) > 0 && pages[names] {
-			d.deps.Logger.WarnContext(ctx, "a server gave a page of its list twice: what came before is the list", "agent", l.ep.Agent, "list", what)
-			return items, ext, nil
-		}
-		pages[names] = true
-		ext = append(ext, page.ext)
-		if items = append(items, page.items...); len(items) > maxTools {
-			return nil, nil, l.bad("more than " + strconv.Itoa(maxTools) + " " + what)
-		}
-		if cursor = page.next; cursor == nil {
-			return items, ext, nil
-		}
-		if cursors[*cursor] {
-			d.deps.Logger.WarnContext(ctx, "a server gave a cursor of its list twice: what came is the list", "agent", l.ep.Agent, "list", what)
-			return items, ext, nil
-		}
-		cursors[*cursor] = true
-	}
-	return nil, nil, l.bad("a list of " + what + " without end")
-}
-
-// names tells a page from others.
-func (p listPage) names() string {
-	names := make([]string, len(p.items))
-	for i := range p.items {
-		names[i] = strconv.Quote(p.items[i].ID)
-	}
-	return strings.Join(names, " ")
-}
-
 // request asks a server that has said who it is, and reads what it answers.
 func (d *Dialer) request(ctx context.Context, l *line, body canonical.Body, op canonical.Op, version string) (canonical.Body, error) {
 	wire, err := d.encodeFor(l.ep.Asked, body, op, version)
@@ -403,4 +338,113 @@ func (d *Dialer) request(ctx context.Context, l *line, body canonical.Body, op c
 		return nil, err
 	}
 	return m.Body, nil
+}
+
+// listPage is one page of a list.
+type listPage struct {
+	items   []canonical.Capability
+	omitted []canonical.Omission
+	ext     canonical.Extensions // what it says besides
+	next    *string              // cursor of the page after it; nil: this is the last
+}
+
+// list is a list from its beginning to its end.
+type list struct {
+	items   []canonical.Capability
+	omitted []canonical.Omission   // the first of them
+	ext     []canonical.Extensions // what each page says besides
+}
+
+// maxOmitted bounds how many entries are named that cannot be used.
+const maxOmitted = 20
+
+func (l *list) add(page listPage) {
+	l.items, l.ext = append(l.items, page.items...), append(l.ext, page.ext)
+	l.omitted = append(l.omitted, page.omitted[:min(len(page.omitted), maxOmitted-len(l.omitted))]...)
+}
+
+// prompts follows the list to its end.
+func (d *Dialer) prompts(ctx context.Context, l *line, version string) ([]canonical.Capability, error) {
+	prompts, err := d.pages(ctx, l, "prompts", func(cursor *string) (listPage, error) {
+		body, err := d.request(ctx, l, mcp.PromptsPage(cursor), canonical.OpNative, version)
+		if err != nil {
+			return listPage{}, err
+		}
+		page, ok := body.(*canonical.Native)
+		if !ok {
+			return listPage{}, l.bad("not a list of prompts")
+		}
+		items, next, err := mcp.Prompts(page)
+		if err != nil {
+			return listPage{}, l.bad("not a list of prompts")
+		}
+		return listPage{items: items, next: next}, nil
+	})
+	return prompts.items, err
+}
+
+// tools follows the list to its end.
+func (d *Dialer) tools(ctx context.Context, l *line, version string) (list, error) {
+	tools, err := d.pages(ctx, l, "tools", func(cursor *string) (listPage, error) {
+		body, err := d.request(ctx, l, mcp.ToolsPage(cursor), canonical.OpCapabilities, version)
+		if err != nil {
+			return listPage{}, err
+		}
+		page, ok := body.(*canonical.CapabilityList)
+		if !ok {
+			return listPage{}, l.bad("not a list of tools")
+		}
+		return listPage{page.Capabilities, page.Omitted, page.Extensions, mcp.NextPage(page)}, nil
+	})
+	for _, o := range tools.omitted {
+		d.deps.Logger.WarnContext(ctx, "a tool is left out", slog.String("agent", l.ep.Agent), slog.String("tool", o.Name), slog.String("reason", o.Reason))
+	}
+	return tools, err
+}
+
+// pages follows a list to its end, and in a server whose cursors do not advance to the first
+// page or cursor that it gave before. An empty cursor is a cursor since 2026-07-28
+// (Pagination); in older revisions some servers mean the end by it, and refuse it. A server
+// without the method has an empty list.
+func (d *Dialer) pages(ctx context.Context, l *line, what string, read func(cursor *string) (listPage, error)) (list, error) {
+	var all list
+	var cursor *string
+	cursors, pages := map[string]bool{}, map[string]bool{}
+	for range maxPages {
+		page, err := read(cursor)
+		refused, ok := errors.AsType[*refusedError](err)
+		switch {
+		case ok && (cursor == nil && refused.said.Code == canonical.CodeNoMethod || cursor != nil && *cursor == ""):
+			return all, nil
+		case err != nil:
+			return list{}, err
+		}
+		names := page.names()
+		if len(page.items) > 0 && pages[names] {
+			d.deps.Logger.WarnContext(ctx, "a server gave a page of its list twice: what came before is the list", "agent", l.ep.Agent, "list", what)
+			return all, nil
+		}
+		pages[names] = true
+		if all.add(page); len(all.items) > maxTools {
+			return list{}, l.bad("more than " + strconv.Itoa(maxTools) + " " + what)
+		}
+		if cursor = page.next; cursor == nil {
+			return all, nil
+		}
+		if cursors[*cursor] {
+			d.deps.Logger.WarnContext(ctx, "a server gave a cursor of its list twice: what came is the list", "agent", l.ep.Agent, "list", what)
+			return all, nil
+		}
+		cursors[*cursor] = true
+	}
+	return list{}, l.bad("a list of " + what + " without end")
+}
+
+// names tells a page from others.
+func (p listPage) names() string {
+	names := make([]string, len(p.items))
+	for i := range p.items {
+		names[i] = strconv.Quote(p.items[i].ID)
+	}
+	return strings.Join(names, " ")
 }

@@ -287,7 +287,7 @@ func (l *line) bad(reason string) error {
 
 // refused is a reply that an HTTP status is in place of.
 func (l *line) refused(response *http.Response, reason string) error {
-	return transport.BadStatus(l.ep.Agent, reason, response.StatusCode, response.Header)
+	return transport.BadStatus(l.ep, reason, response.StatusCode, response.Header)
 }
 
 func (l *line) tooLong(reason string) error {

@@ -204,7 +204,7 @@ func (s *listening) refusal(ctx context.Context, status int) error {
 	case s.first && status == http.StatusMethodNotAllowed:
 		return nil // it has none
 	case s.first:
-		return transport.BadStatus(s.l.ep.Agent, "it opens no stream: HTTP status "+strconv.Itoa(status), status, nil)
+		return transport.BadStatus(s.l.ep, "it opens no stream: HTTP status "+strconv.Itoa(status), status, nil)
 	case gone && s.l.ep.Alone:
 		return s.l.bad("the session in which it was heard is gone")
 	case status == http.StatusMethodNotAllowed, s.refused > maxRefused:

@@ -127,7 +127,7 @@ func (s *Stream) post(ctx context.Context, header http.Header, message []byte) e
 	_, _ = io.CopyN(io.Discard, response.Body, maxAccepted)
 	_ = response.Body.Close()
 	if response.StatusCode >= http.StatusMultipleChoices {
-		return transport.BadStatus(s.owner.Agent, "it does not take the message: HTTP status "+strconv.Itoa(response.StatusCode), response.StatusCode, response.Header)
+		return transport.BadStatus(transport.Endpoint{Agent: s.owner.Agent}, "it does not take the message: HTTP status "+strconv.Itoa(response.StatusCode), response.StatusCode, response.Header)
 	}
 	return nil
 }
