@@ -325,7 +325,7 @@ func (b *bed) followsNothing(t *testing.T) {
 	}
 }
 
-// followsNoCard: a card may not send messages to another origin.
+// followsNoCard: a card may not send messages to another origin. They go to the listed one.
 func (b *bed) followsNoCard(t *testing.T) {
 	var visits atomic.Int32
 	trap := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { visits.Add(1) }))
@@ -337,7 +337,7 @@ func (b *bed) followsNoCard(t *testing.T) {
 	}
 	b.serve(t, "poser", "a2a-v1", &fake{conduct: well, silly: elsewhere}, host{path: "/.well-known/agent-card.json"})
 	l := b.sealed(t, letter{at: "/aepb/translate?from=mcp-v1&dest=poser", body: callBody("fake", secret)})
-	b.refused(t, l, b.send(t, l), want{status: 502, code: "bad_upstream_reply", reason: "another origin", proof: "internal_error"})
+	b.right(t, b.send(t, l), "done")
 	if visits.Load() > 0 {
 		t.Error("the gateway followed a card to another origin")
 	}

@@ -1,6 +1,7 @@
 package a2a
 
 import (
+	"bytes"
 	"encoding/json"
 
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -207,4 +208,22 @@ func (e *encoder) artifactUpdate(event *canonical.Event, left json.RawMessage, c
 func (w *writer) place(conv *canonical.Conversation) {
 	w.text("taskId", conv.TaskID)
 	w.text("contextId", conv.ContextID)
+}
+
+// IsFinal reports whether an event of 0.3, over JSON-RPC or HTTP alone, is the status update
+// after which its stream ends (A2A 0.3, 7.2.2).
+func IsFinal(event []byte) bool {
+	if !bytes.Contains(event, []byte(`"final"`)) {
+		return false
+	}
+	type update struct {
+		Kind  string
+		Final bool
+	}
+	var e struct {
+		Result       update
+		StatusUpdate update
+	}
+	err := json.Unmarshal(event, &e)
+	return err == nil && (e.Result.Kind == "status-update" && e.Result.Final || e.StatusUpdate.Final)
 }

@@ -61,7 +61,7 @@ func (d *Dialer) Dial(ctx context.Context, e transport.Endpoint, sealed transpor
 	if err != nil {
 		return transport.Reply{}, err
 	}
-	response, err := d.deps.Client.DoAs(request, e.ID)
+	response, err := d.deps.Client.DoAs(request, e.ID) //nolint:bodyclose // its stream closes it, or what reads it whole
 	if err != nil {
 		return transport.Reply{}, transport.CallError(asked, e, err)
 	}
@@ -80,8 +80,9 @@ func (d *Dialer) Dial(ctx context.Context, e transport.Endpoint, sealed transpor
 	}
 	if response.StatusCode == http.StatusOK && transport.MediaType(response.Header) == sse.Media && response.Header.Get("Content-Encoding") == "" {
 		life.Keep()
-		return transport.Reply{Evidence: tokens, Events: peer.Stream(response, life.Cancel, func(data []byte) (translators.Wire, error) {
-			return d.event(peer, wire, response.Header, data)
+		return transport.Reply{Evidence: tokens, Events: peer.Stream(response, life.Cancel, func(data []byte) (translators.Wire, bool, error) {
+			out, err := d.event(peer, wire, response.Header, data)
+			return out, wire.Version == form.Version03 && form.IsFinal(data), err
 		})}, nil
 	}
 	got, err := d.whole(asked, e, response)

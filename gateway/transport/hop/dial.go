@@ -81,8 +81,9 @@ func (d *Dialer) Dial(ctx context.Context, e transport.Endpoint, sealed transpor
 	}
 	if response.StatusCode == http.StatusOK && transport.MediaType(response.Header) == sse.Media && response.Header.Get("Content-Encoding") == "" {
 		life.Keep()
-		return transport.Reply{Evidence: tokens, Events: peer.Stream(response, life.Cancel, func(data []byte) (translators.Wire, error) {
-			return event(peer, wire, response.Header, data)
+		return transport.Reply{Evidence: tokens, Events: peer.Stream(response, life.Cancel, func(data []byte) (translators.Wire, bool, error) {
+			out, err := event(peer, wire, response.Header, data)
+			return out, false, err
 		})}, nil
 	}
 	body, err := peer.Whole(asked, response)

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/transport"
@@ -21,6 +22,10 @@ const (
 	MaxEvents = 1 << 16
 	MaxStream = 1 << 30 // octets
 )
+
+// afterLast is how long a peer has to end its stream after its last event, so that its evidence
+// comes, and it is not cut off in what it does at its end.
+const afterLast = time.Second
 
 // Peer is who answers, and what its answers are bounded by.
 type Peer struct {
@@ -98,7 +103,8 @@ type Stream struct {
 	response *http.Response
 	reader   *sse.Reader
 	cancel   context.CancelFunc
-	judge    func(data []byte) (translators.Wire, error)
+	judge    Judge
+	last     bool // its last event was read
 	closed   sync.Once
 	err      error // what ended it, and ends it again
 	trailed  bool  // its trailer was read
@@ -106,10 +112,13 @@ type Stream struct {
 
 var _ transport.Events = (*Stream)(nil)
 
+// Judge makes a message of an event, or says with its error why the stream ends there. last:
+// nothing that follows belongs to the stream but its trailer.
+type Judge func(data []byte) (wire translators.Wire, last bool, err error)
+
 // Stream reads events from a response until it is closed, or the peer ends it; cancel ends
-// the request. judge makes a message of an event, or says with its error why the stream
-// ends there.
-func (p Peer) Stream(response *http.Response, cancel context.CancelFunc, judge func(data []byte) (translators.Wire, error)) *Stream {
+// the request.
+func (p Peer) Stream(response *http.Response, cancel context.CancelFunc, judge Judge) *Stream {
 	limits := sse.Limits{Event: p.Limit, Events: MaxEvents, Total: MaxStream}
 	return &Stream{peer: p, response: response, reader: sse.NewReader(response.Body, limits), cancel: cancel, judge: judge}
 }
@@ -119,6 +128,9 @@ func (p Peer) Stream(response *http.Response, cancel context.CancelFunc, judge f
 func (s *Stream) Next(ctx context.Context) (transport.Event, error) {
 	if s.err != nil {
 		return transport.Event{}, s.err
+	}
+	if s.last && !s.trailed {
+		return s.ending()
 	}
 	stop := context.AfterFunc(ctx, s.cancel)
 	event, err := s.reader.Next()
@@ -134,12 +146,25 @@ func (s *Stream) Next(ctx context.Context) (transport.Event, error) {
 		}
 		return s.end(&transport.UnreachableError{Agent: s.peer.Endpoint.Agent, Err: err})
 	}
-	wire, err := s.judge(event.Data)
+	wire, last, err := s.judge(event.Data)
 	if err != nil {
 		return s.end(err)
 	}
-	wire.Event = true
+	wire.Event, s.last = true, last
 	return transport.Event{Wire: wire}, nil
+}
+
+// ending reads on after the last event to the end of the stream, for a while.
+func (s *Stream) ending() (transport.Event, error) {
+	timer := time.AfterFunc(afterLast, s.cancel)
+	defer timer.Stop()
+	for {
+		if _, err := s.reader.Next(); errors.Is(err, io.EOF) {
+			return s.trailer()
+		} else if err != nil {
+			return s.end(io.EOF)
+		}
+	}
 }
 
 func (s *Stream) end(err error) (transport.Event, error) {
