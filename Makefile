@@ -48,7 +48,7 @@ LOCKS := (sync|sync/atomic|golang.org/x/sync/[a-z]+)
 # The packages of a lane among PKG, 0: race, 1: calm. Those that mostly wait for other
 # processes come first: at the end they would wait alone.
 lane = $(GO) list -f '{{.ImportPath}} {{.Dir}} {{join .Imports " "}} ' $(PKG) | \
-	awk -v calm='$(CALM)' -v locks=' $(LOCKS) ' '($$1 ~ calm && $$0 !~ locks) == $(1) { print ($$1 !~ /\/test\/(slim|interop|python|e2e|conformance|faults)$$/), $$2 }' | sort -sk1,1 | cut -d" " -f2-
+	awk -v calm='$(CALM)' -v locks=' $(LOCKS) ' '($$1 ~ calm && $$0 !~ locks) == $(1) { print ($$1 !~ /\/test\/(slim|interop|python|e2e|conformance|faults|peers)$$/), $$2 }' | sort -sk1,1 | cut -d" " -f2-
 # Tests that do a thousand times what other tests of their package do once with the race
 # detector: they do without. A test of this name anywhere is one of them.
 SWEEPS := TestMatrix|TestConsent_Matrix|TestDamaged|TestManyTools_.*|TestAdmit_Order|FuzzConsent_.*|TestTaskUnchanged_KeepsItsPlaceOnLists

@@ -108,6 +108,7 @@ var rooms = []room{
 	{"golang.org/x/text", []string{"translators/internal/form"}, false, "the reasons of jsonschema are said in a language"},
 	{"github.com/google/go-cmp", nil, true, "comparison for tests"},
 	{"github.com/rogpeppe/go-internal", nil, true, "scripts for tests"},
+	{"golang.org/x/tools", nil, true, "archives of texts for tests"},
 	{"go.uber.org/goleak", nil, true, "for tests"},
 }
 

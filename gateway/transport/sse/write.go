@@ -51,6 +51,7 @@ func NewWriter(w http.ResponseWriter, trailer string) *Writer {
 	}
 	w.WriteHeader(http.StatusOK)
 	_ = s.gate.Flush()
+	h.Del(trailer) // of the header: it is not said again at the end, where Go's client takes 4 KiB
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.beat = time.AfterFunc(beatEvery, s.alive)

@@ -1,6 +1,8 @@
 package sse_test
 
 import (
+	"io"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -47,4 +49,27 @@ func TestASilentStreamIsAlive(t *testing.T) {
 			t.Errorf("closed with %q", got)
 		}
 	})
+}
+
+// TestWriter_TrailerSaysWhatTheHeaderDoesNot: the header's evidence is not said again where a stream
+// ends without evidence of its own: Go's client refuses a trailer of more than 4 KiB, and with it what
+// the stream said.
+func TestWriter_TrailerSaysWhatTheHeaderDoesNot(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Execution-Context", strings.Repeat("x", 5000))
+		s := sse.NewWriter(w, "Execution-Context")
+		defer s.Stop()
+		_ = s.Send([]byte("no"))
+	}))
+	t.Cleanup(server.Close)
+	response, err := server.Client().Get(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	if err != nil || string(body) != "data: no\n\n" || len(response.Header.Get("Execution-Context")) != 5000 || response.Trailer.Get("Execution-Context") != "" {
+		t.Errorf("read is %q, %v, in the trailer %v", body, err, response.Trailer)
+	}
 }

@@ -52,6 +52,11 @@ func (p *Process) RemoveAgent(ctx context.Context, name string) error {
 	return err
 }
 
+// Agent is what the admin API says of an agent, as JSON.
+func (p *Process) Agent(ctx context.Context, name string) ([]byte, error) {
+	return p.admin(ctx, http.MethodGet, "/api/agents/"+name, nil)
+}
+
 // Metrics is the gateway's metrics page in the Prometheus text format.
 func (p *Process) Metrics(ctx context.Context) (string, error) {
 	page, err := p.admin(ctx, http.MethodGet, "/metrics", nil)
