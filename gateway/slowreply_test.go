@@ -250,3 +250,46 @@ func slowCanceled(t *testing.T, from, to, token string, delay time.Duration) {
 		}
 	})
 }
+
+// TestSlowReply_AcrossProtocols: the same between A2A and MCP, for callers who wait and for those who
+// read a stream.
+func TestSlowReply_AcrossProtocols(t *testing.T) {
+	t.Parallel()
+	for _, version := range mcp.Revisions() {
+		for _, delay := range slowDelays {
+			for _, stream := range []bool{false, true} {
+				t.Run(fmt.Sprint(version, delay*time.Millisecond, stream), func(t *testing.T) {
+					t.Parallel()
+					text := `{"content":[{"type":"text","text":"done it"}]}`
+					if version == mcp.Modern {
+						text = `{"resultType":"complete",` + text[1:]
+					}
+					method := map[bool]string{false: invoking, true: streaming}[stream]
+					play(t, map[string][]scene{calling: {{reply: result(text), after: delay * time.Millisecond}}}, func(s *stage) {
+						s.asker.version = version
+						all, _ := s.messages(s.asksTool(method, ""))
+						if got := strings.Join(all, "\n"); !strings.Contains(got, "done it") || !strings.Contains(got, "COMPLETED") || strings.Contains(got, `"error"`) {
+							s.t.Errorf("an A2A caller is told %s", got)
+						}
+					})
+					answer := scene{reply: wholeTask("COMPLETED", oneArt), after: delay * time.Millisecond}
+					blind := !stream
+					if stream {
+						answer = scene{events: []string{answer.reply}, after: answer.after, end: io.EOF}
+					}
+					play(t, map[string][]scene{method: {answer}}, func(s *stage) {
+						s.agent.blind = blind
+						call := s.asksFor(version, calling, `"name":"write","arguments":{"message":"hi"},"_meta":{"progressToken":"p"}`)
+						if version == mcp.Modern {
+							call = s.asksFor(version, calling, `"name":"write","arguments":{"message":"hi"},`)
+						}
+						all, replies := s.messages(call)
+						if last := all[len(all)-1]; replies != 1 || !strings.Contains(last, "done it") || strings.Contains(last, `"error"`) {
+							s.t.Errorf("an MCP caller is told %s", all)
+						}
+					})
+				})
+			}
+		}
+	}
+}
