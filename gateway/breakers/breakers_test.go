@@ -355,7 +355,7 @@ func TestStage_UnreachableForOne(t *testing.T) {
 	}
 }
 
-// TestReport_Outcomes: a refusal that an agent means is an answer, and an error of its own a failure.
+// TestReport_Outcomes: a refusal that an agent means is an answer, and so is an error of one of its tools.
 func TestReport_Outcomes(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -365,7 +365,8 @@ func TestReport_Outcomes(t *testing.T) {
 		"bad parameters":                     {&canonical.Error{Code: canonical.CodeBadParams}, false},
 		"no such task":                       {&canonical.Error{Code: canonical.CodeTaskNotFound}, false},
 		"rate limited":                       {&canonical.Error{Code: canonical.CodeRateLimited}, false},
-		"its own error":                      {&canonical.Error{Code: canonical.CodeInternal}, true},
+		"its own error":                      {&canonical.Error{Code: canonical.CodeInternal}, false},
+		"not available":                      {&canonical.Error{Code: canonical.CodeUnavailable}, true},
 		"unreadable":                         {&transport.BadReplyError{Agent: "calculator", Reason: "not a reply"}, true},
 		"status 404":                         {transport.BadStatus(transport.Endpoint{Agent: "calculator"}, "status", 404, nil), false},
 		"status 502":                         {transport.BadStatus(transport.Endpoint{Agent: "calculator"}, "status", 502, nil), true},

@@ -71,10 +71,11 @@ func outcomeOfStatus(status int) breaker.Outcome {
 	return breaker.Unknown
 }
 
-// outcomeOfCode: an agent that refuses a message answers.
+// outcomeOfCode: an agent that refuses a message answers, and so does one that says that its own work
+// failed: SDKs make an internal error of whatever goes wrong in one tool (R21).
 func outcomeOfCode(code canonical.Code) breaker.Outcome {
 	switch code {
-	case canonical.CodeInternal, canonical.CodeUnavailable, canonical.CodeTimeout, canonical.CodeBadUpstream:
+	case canonical.CodeUnavailable, canonical.CodeTimeout, canonical.CodeBadUpstream:
 		return breaker.Failure
 	default:
 		return breaker.Success
