@@ -92,7 +92,7 @@ func (t *talk) inquire(ctx context.Context, version string, op canonical.Op, bod
 	reply.Wire.Re = op
 	m, err := t.d.deps.Form.Decode(reply.Wire)
 	if err != nil {
-		return nil, &transport.BadReplyError{Agent: t.ep.Agent, Reason: "not a valid answer to " + string(op)}
+		return nil, &transport.BadReplyError{Agent: t.ep.Agent, Reason: "not a valid answer to " + string(op) + ": " + translators.Explain(err)}
 	}
 	if m.Phase == canonical.PhaseError {
 		return nil, &transport.BadReplyError{Agent: t.ep.Agent, Reason: "it refuses " + string(op)}

@@ -20,6 +20,7 @@ const (
 	cardWithin = 5 * time.Second // then it is tried in MCP: who does not know SLIMRPC is silent
 	maxPages   = 50
 	maxTools   = 1000
+	maxOmitted = 20 // tools that cannot be used and are named
 )
 
 // Describe asks an agent who it is: for its card on SLIMRPC first, then in MCP
@@ -161,28 +162,30 @@ func (d *Dialer) describeMCP(ctx context.Context, ep transport.Endpoint, version
 	}
 	out := *said
 	out.Streams = false
-	out.Capabilities, err = t.tools(ctx, version)
+	out.Capabilities, out.Omitted, err = t.tools(ctx, version)
 	return &out, ep, err
 }
 
-// tools follows the list to its end.
-func (t *talk) tools(ctx context.Context, version string) ([]canonical.Capability, error) {
-	var tools []canonical.Capability
+// tools follows the list to its end, or to the first cursor that it gave before.
+func (t *talk) tools(ctx context.Context, version string) (tools []canonical.Capability, omitted []canonical.Omission, err error) {
 	page := &canonical.Page{}
+	seen := map[string]bool{"": true}
 	for range maxPages {
 		m, err := t.inquire(ctx, version, canonical.OpCapabilities, page)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		list, ok := m.Body.(*canonical.CapabilityList)
 		if !ok {
 			break
 		}
 		tools = append(tools, list.Capabilities...)
-		if list.Next == "" && len(tools) <= maxTools {
-			return tools, nil
+		omitted = append(omitted, list.Omitted[:min(len(list.Omitted), maxOmitted-len(omitted))]...)
+		if seen[list.Next] && len(tools) <= maxTools {
+			return tools, omitted, nil
 		}
+		seen[list.Next] = true
 		page = &canonical.Page{Cursor: list.Next}
 	}
-	return nil, &transport.BadReplyError{Agent: t.ep.Agent, Reason: "a list of tools that is none, or without end"}
+	return nil, nil, &transport.BadReplyError{Agent: t.ep.Agent, Reason: "a list of tools that is none, or without end"}
 }
