@@ -311,6 +311,7 @@ type stage struct {
 	shared  idempotency.Store // in place of the memory's; nil: the memory's
 	view    store.Entries     // of the next replica; nil: what all have
 	pins    bool              // the next replica holds what the MCP server changes
+	workers int               // of one caller at the next replica; zero: the default
 	posts   *mailman
 	ids     []string // of the replicas
 }
@@ -427,7 +428,7 @@ func (s *stage) replica(t *testing.T) limiting {
 			Pushers: map[canonical.Binding]transport.Pusher{a2a.Binding: s.posts},
 		},
 		Tokens: gateway.Tokens{Signer: s.self.Signer(t, time.Now), Dialects: dialects, Verifier: verifier, Recorder: recorder, Evidence: s.memory},
-		Stores: gateway.Stores{Answers: answers, Conversations: s.memory, Entries: kept}, Limiter: limiter, Metrics: metrics, Logger: logger, Now: time.Now,
+		Stores: gateway.Stores{Answers: answers, Conversations: s.memory, Entries: kept}, Limiter: limiter, Metrics: metrics, Logger: logger, Now: time.Now, Workers: s.workers,
 		NewID: func() string {
 			id := string(ect.NewID())
 			if first { // it names itself first

@@ -39,7 +39,7 @@ type Group struct {
 // holder has at most perHolder (zero: a sixteenth of maxWork).
 func NewGroup(maxWork, perHolder int) (*Group, error) {
 	maxWork = cmp.Or(maxWork, DefaultMax)
-	shares, err := quota.New(quota.Config{Resource: "tasks that go on in the background", Total: int64(maxWork), PerHolder: int64(perHolder)})
+	shares, err := quota.New(quota.Config{Resource: "calls and tasks that go on in the background", Total: int64(maxWork), PerHolder: int64(perHolder)})
 	if err != nil {
 		return nil, err
 	}

@@ -107,7 +107,7 @@ func readFilter(_ *decoder, m *canonical.Message, r *reader) {
 		r.keep("status", rawjson.Quote("TASK_STATE_UNSPECIFIED"))
 		f.State = ""
 	}
-	f.Size = r.count("pageSize")
+	f.Size = r.pageSize(m.Origin.Version)
 	if m.Preferences.HistoryLength = r.integer("historyLength"); m.Preferences.HistoryLength != nil && *m.Preferences.HistoryLength < 0 {
 		r.fail("historyLength", "negative, expected 0 or more messages")
 	}
@@ -143,6 +143,17 @@ func (r *reader) filterTime(name string) time.Time {
 		}
 	}
 	return r.time(name)
+}
+
+// pageSize takes how many tasks a page of a list has (A2A 1.0, ListTasksRequest: 1 to 100). In 0.3 zero
+// is none said.
+func (r *reader) pageSize(version string) int {
+	given := r.Has("pageSize") && string(r.Peek("pageSize")) != "null"
+	n := r.count("pageSize")
+	if n > 100 || given && n == 0 && version != Version03 {
+		r.fail("pageSize", "expected 1 to 100 tasks")
+	}
+	return n
 }
 
 // count takes a number that is not negative; zero is none said.

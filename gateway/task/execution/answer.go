@@ -272,30 +272,48 @@ func (e *Execution) Save(ctx context.Context) error { return e.save(ctx, true) }
 // says so.
 func (e *Execution) Detach(ctx context.Context) {
 	grant := e.req.Caller.DetachWork()
-	e.stopped = nil // from now on only control messages say so
+	work, evicted := worker.NewEvictable()
+	e.stopped = evicted // from now on only that and control messages stop it
 	var err error
 	if grant == nil {
-		grant, err = e.deps.Workers.Reserve(e.req.Holder, e.req.Size)
+		err = e.evictor.Take(ctx, e.req.Holder, func() (err error) {
+			grant, err = e.deps.Workers.Reserve(e.req.Holder, e.req.Size)
+			return err
+		})
 	}
 	if err == nil {
 		exit := e.deps.Lifecycle.Enter(e.req.AgentName)
+		letEvict(e, work) // before the caller can make its next call
 		err = e.deps.Workers.GoGranted(grant, func(ctx context.Context) {
 			defer exit()
-			e.runDetached(ctx)
+			defer work.End()
+			e.runDetached(ctx, work)
+			grant.Release()
+			e.control.Wait()
 		})
 		if err != nil {
 			exit()
+			e.evictor.Remove(e.req.Holder, work)
 		}
 	}
 	if err != nil {
+		work.End()
 		e.releaseOrFail(context.WithoutCancel(ctx), "the gateway could not go on with it; whether the agent has finished is not known")
 		e.Abort()
 	}
 }
 
+// letEvict lets work be evicted while its caller is asked in a reply: it is answered by a retry, or
+// never, and the caller has no message to end the work with (MCP 2026-07-28, multi round-trip requests).
+func letEvict(e *Execution, work *worker.Evictable) {
+	if e.waitsForAnswer() && e.question().Pending != nil {
+		e.evictor.Add(e.req.Holder, work)
+	}
+}
+
 // runDetached does the work until it is settled, and answers what it asks with what the caller sends
 // later.
-func (e *Execution) runDetached(ctx context.Context) {
+func (e *Execution) runDetached(ctx context.Context, work *worker.Evictable) {
 	defer e.stop()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -315,7 +333,7 @@ func (e *Execution) runDetached(ctx context.Context) {
 		for !e.trySave(ctx) && e.answersHere() && worker.Pause(ctx, saveInterval) {
 			continue // until then nothing is asked
 		}
-		if !e.answersHere() || e.machine.State() == Overtaken || !e.waitAndAnswer(ctx) { // an answer after the end has no effect
+		if !e.answersHere() || e.machine.State() == Overtaken || !e.waitAndAnswer(ctx, work) { // an answer after the end has no effect
 			return
 		}
 	}

@@ -32,8 +32,9 @@ type Deps struct {
 
 // Service begins executions. It is safe for concurrent use.
 type Service struct {
-	deps  Deps
-	check func(error)
+	deps    Deps
+	check   func(error)
+	evictor worker.Evictor // of work whose caller has no message to end it with
 }
 
 // New makes a Service.

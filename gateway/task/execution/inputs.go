@@ -12,6 +12,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/outbound"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
+	"github.com/aepb/aepb-gateway/gateway/worker"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/stream"
@@ -277,8 +278,10 @@ func (e *Execution) stale(p *Pending) bool { return !e.waitsForAnswer() || e.rou
 
 // waitAndAnswer waits for the answers to what is asked, and gives them to the agent. False: the
 // work has ended in failure.
-func (e *Execution) waitAndAnswer(ctx context.Context) bool {
+func (e *Execution) waitAndAnswer(ctx context.Context, work *worker.Evictable) bool {
 	p := e.pose(false)
+	letEvict(e, work)
+	defer e.evictor.Remove(e.req.Holder, work)
 	for !e.stale(p) {
 		u, done, err := e.waitForAnswers(ctx, p)
 		if err == nil && done && p.misses() { // who asks, asks again
@@ -287,6 +290,7 @@ func (e *Execution) waitAndAnswer(ctx context.Context) bool {
 			continue
 		}
 		if err == nil && done {
+			e.evictor.Remove(e.req.Holder, work)
 			err = e.closeInput(ctx, p)
 		}
 		if err != nil {

@@ -61,7 +61,7 @@ func (e *Execution) save(ctx context.Context, durable bool) error {
 		}
 	}
 	if rec.Runner != "" {
-		if err := e.openControl(); err != nil { //nolint:contextcheck // it lives as long as the execution
+		if err := e.openControl(ctx); err != nil {
 			return err
 		}
 	}
@@ -94,14 +94,15 @@ func (e *Execution) recordFor(task *canonical.Task) *store.Record {
 
 // openControl begins to read what other requests want of the work. The name of the queue has to
 // be saved then.
-func (e *Execution) openControl() error {
+func (e *Execution) openControl(ctx context.Context) error {
 	if e.control != nil {
 		return nil
 	}
 	e.record.Queue = e.deps.NewID()
-	queue, err := e.deps.Tasks.OpenQueue(e.record.ControlKey())
-	e.control = queue
-	return err
+	return e.evictor.Take(ctx, e.req.Holder, func() (err error) {
+		e.control, err = e.deps.Tasks.OpenQueue(e.record.ControlKey()) //nolint:contextcheck // it lives as long as the execution
+		return err
+	})
 }
 
 // runner is which replica must be alive for the work to go on: this process, unless the work is

@@ -223,7 +223,7 @@ func (s *callerStream) ask(ctx context.Context) error {
 		e.callerNames.TaskID = e.deps.NewID()
 	}
 	e.recordFor(e.snapshot())
-	if err := e.openControl(); err != nil { //nolint:contextcheck // it lives as long as the execution
+	if err := e.openControl(ctx); err != nil {
 		return err
 	}
 	if err := e.save(ctx, true); err != nil {

@@ -40,6 +40,7 @@ type ControlQueue struct {
 	answers   chan []AnswerForRound
 	end       context.CancelFunc
 	lose      context.CancelFunc
+	ended     chan struct{} // closed when the queue takes no room any more
 }
 
 // Canceled ends when a control message cancels the work.
@@ -58,17 +59,30 @@ func (q *ControlQueue) Close() {
 	}
 }
 
+// Wait waits until a closed queue takes no room any more. A nil queue takes none.
+func (q *ControlQueue) Wait() {
+	if q != nil {
+		<-q.ended
+	}
+}
+
 // OpenQueue begins to read control messages, until the queue is closed. Its error is a
 // *quota.ExceededError or worker.ErrBusy: then no message could cancel the work, so it
 // must not begin.
 func (s *Store) OpenQueue(key EntryKey) (*ControlQueue, error) {
-	q := &ControlQueue{answers: make(chan []AnswerForRound)}
+	grant, err := s.deps.Queues.Reserve(key.OwnerOf(), 0)
+	if err != nil {
+		return nil, err
+	}
+	q := &ControlQueue{answers: make(chan []AnswerForRound), ended: make(chan struct{})}
 	var cancel context.CancelFunc
 	q.canceled, cancel = context.WithCancel(context.Background())
 	q.disrupted, q.lose = context.WithCancel(context.Background())
 	life, end := context.WithCancel(context.Background())
 	q.end = end
-	started := s.deps.Queues.GoFor(key.OwnerOf(), 0, func(ctx context.Context) {
+	started := s.deps.Queues.GoGranted(grant, func(ctx context.Context) {
+		defer close(q.ended)
+		defer grant.Release()
 		ctx, stop := context.WithCancel(ctx)
 		defer stop()
 		defer context.AfterFunc(life, stop)()
