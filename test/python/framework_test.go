@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/aepb/aepb-gateway/gateway/transport/stdio"
+	"github.com/aepb/aepb-gateway/test/interop/devgateway"
 )
 
 // TestPython_Framework: an agent of the OpenAI Agents SDK, with a model that follows a script,
@@ -42,12 +43,26 @@ func TestPython_FastMCPOverSSE(t *testing.T) {
 	talksToFastMCP(t, serverOf(t, "old", "fastmcp_server.py", "sse"))
 }
 
+// TestPython_FastMCPOverHTTP: the same over Streamable HTTP.
+func TestPython_FastMCPOverHTTP(t *testing.T) {
+	t.Parallel()
+	talksToFastMCP(t, serverOf(t, "old", "fastmcp_server.py", "http"))
+}
+
+// TestPython_FastMCPWithoutStreams: a FastMCP server whose replies are no streams can neither ask
+// nor say how far it is.
+func TestPython_FastMCPWithoutStreams(t *testing.T) {
+	t.Parallel()
+	g, ca := gateway(t, "mcp-v1", serverOf(t, "old", "fastmcp_server.py", "json"))
+	napsInFastMCP(t, g, ca)
+}
+
 func talksToFastMCP(t *testing.T, url string) {
 	t.Helper()
 	g, ca := gateway(t, "mcp-v1", url)
 	got := run(t, "new", ca, "fastmcp_talk.py", g.Public+"/agents/peers/")
 	want := map[string]any{
-		"skills":  []any{"count", "echo", "greet"},
+		"skills":  []any{"count", "echo", "greet", "nap", "naps"},
 		"echo":    []any{"completed", "Grüße, 世界"},
 		"asked":   "input-required",
 		"greeted": []any{"completed", "accept Ada"},
@@ -56,6 +71,34 @@ func talksToFastMCP(t *testing.T, url string) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+	napsInFastMCP(t, g, ca, "step 1", "step 2", "step 3")
+}
+
+// napsInFastMCP: whatever its tools take for their replies, a client of Python has each, once, and
+// with no warning.
+func napsInFastMCP(t *testing.T, g *devgateway.Process, ca string, steps ...any) {
+	t.Helper()
+	slept := func(seconds string) any { return []any{false, "slept " + seconds, []any{}, "1"} }
+	each := map[string]any{
+		"0.3 without progress": slept("0.3"), "0.3 with progress": slept("0.3"),
+		"5 without progress": slept("5.0"), "5 with progress": slept("5.0"),
+		"count": []any{false, "counted", append([]any{}, steps...)},
+	}
+	eachOfFast := map[string]any{"0.3": []any{false, "slept 0.3", "1"}, "5": []any{false, "slept 5.0", "1"}}
+	for name, c := range map[string]struct {
+		which, program string
+		want           any
+	}{
+		"mcp":     {"old", "slow_client.py", map[string]any{"http": each, "sse": each, "warnings": []any{}}},
+		"fastmcp": {"fastmcp", "fastmcp_client.py", map[string]any{"http": eachOfFast, "sse": eachOfFast, "warnings": []any{}}},
+	} {
+		t.Run("slow tools for "+name, func(t *testing.T) {
+			t.Parallel()
+			if diff := cmp.Diff(c.want, run(t, c.which, ca, c.program, g.Public+"/agents/peers/mcp")); diff != "" {
+				t.Error(diff)
+			}
+		})
 	}
 }
 

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 const patience = 2 * time.Minute
 
 // python is the interpreter of one of the environments that make test installs: old has
-// mcp 1.x and a2a-sdk 0.3, new has mcp 2.x and a2a-sdk 1.x.
+// mcp 1.x and a2a-sdk 0.3, new has mcp 2.x and a2a-sdk 1.x, fastmcp has the package fastmcp.
 func python(t *testing.T, which string) string {
 	t.Helper()
 	path, err := filepath.Abs(filepath.Join("..", "..", ".tmp", "python-"+which, "bin", "python"))
