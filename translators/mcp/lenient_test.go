@@ -91,8 +91,8 @@ func lossesOf(m *canonical.Message) string {
 func TestDecode_StrictResult(t *testing.T) {
 	t.Parallel()
 	for body, want := range map[string]string{
-		`{"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required","inputRequests":{"k":{"method":"elicitation/create","params":{"message":7}}}}}`: "/result/inputRequests/k/params/message: expected a string, found a number",
-		`{"jsonrpc":"2.0","id":1,"result":{"resultType":"task","taskId":7}}`:                                                                             "/result/taskId: expected a string, found a number",
+		`{"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required","inputRequests":{"k":{"method":"elicitation/create","params":{"message":7}}}}}`: "/result/inputRequests/k/params/message: not a string, but a number",
+		`{"jsonrpc":"2.0","id":1,"result":{"resultType":"task","taskId":7}}`:                                                                             "/result/taskId: not a string, but a number",
 		`{"jsonrpc":"2.0","id":1,"result":{},"error":{"code":1,"message":"m"}}`:                                                                          "neither a request nor a result nor an error",
 		`{"jsonrpc":"2.0","id":1,"result":7}`:                                                                                                            "/result: not an object",
 	} {
@@ -112,8 +112,8 @@ func TestDecode_LenientTools(t *testing.T) {
 		`{"name":null,"inputSchema":{"type":"object"}}`: {Reason: "/result/tools/0/name: required"},
 		`{"name":"bad"}`:                                                 {Name: "bad", Reason: "/result/tools/0/inputSchema: required"},
 		`{"name":"bad","inputSchema":null}`:                              {Name: "bad", Reason: "/result/tools/0/inputSchema: required"},
-		`{"name":"bad","inputSchema":true}`:                              {Name: "bad", Reason: "/result/tools/0/inputSchema: expected an object, found a boolean"},
-		`{"name":"bad","inputSchema":{"type":"object"},"description":7}`: {Name: "bad", Reason: "/result/tools/0/description: expected a string, found a number"},
+		`{"name":"bad","inputSchema":true}`:                              {Name: "bad", Reason: "/result/tools/0/inputSchema: not an object, but a boolean"},
+		`{"name":"bad","inputSchema":{"type":"object"},"description":7}`: {Name: "bad", Reason: "/result/tools/0/description: not a string, but a number"},
 		`7`: {Reason: "/result/tools/0: not an object"},
 	} {
 		for _, version := range mcp.Revisions() {

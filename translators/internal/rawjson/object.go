@@ -105,7 +105,7 @@ func (o *Object) Fail(name, reason string) {
 
 // expected records that a member is of another type than it must be.
 func (o *Object) expected(name, want string, found json.RawMessage) {
-	o.Fail(name, "expected "+want+", found "+typeOf(found))
+	o.Fail(name, "not "+want+", but "+typeOf(found))
 }
 
 // Path is the JSON Pointer of a member.
