@@ -4,6 +4,9 @@
 // so many for one holder, so that one caller cannot take the places of others. Its
 // owner closes it, which ends the work and waits for it.
 //
+// An [Evictor] ends a holder's oldest work of a kind that its caller cannot end, when the same holder
+// has no place for more.
+//
 // A [Pool] keeps goroutines for work of the same kind. A message goes through the
 // pipeline on one goroutine, which takes some 30 KiB of stack: a new goroutine grows
 // there in four steps and copies its stack in each (BenchmarkPool_Go). Connections of

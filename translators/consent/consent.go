@@ -61,6 +61,9 @@ type rules struct {
 
 func read(questions []canonical.Input, invoke *canonical.Invoke, by rules) ([]canonical.Answer, error) {
 	if len(invoke.Answers) > 0 {
+		if err := contradicted(invoke.Answers, invoke.Turn.Parts); err != nil {
+			return nil, err
+		}
 		return check(questions, invoke.Answers, by.fit)
 	}
 	if empty(invoke.Turn.Parts) {
@@ -85,6 +88,9 @@ func Check(questions []canonical.Input, given []canonical.Answer) ([]canonical.A
 func check(questions []canonical.Input, given []canonical.Answer, fit func(canonical.Input, canonical.Answer) (canonical.Answer, error)) ([]canonical.Answer, error) {
 	found := make(map[string]canonical.Answer, len(given))
 	for _, a := range given {
+		if names := unknownMembers(a.Extensions[mcpBinding]); names != nil {
+			return nil, refused(`the answer to the question %s has %s, which no answer has: answer with "action" and "content"`, quote(a.Key), quoted(names))
+		}
 		if a.Key == "" && len(questions) == 1 {
 			a.Key = questions[0].Key
 		}
@@ -251,6 +257,10 @@ func plain(in canonical.Input, parts []canonical.Part, takes func(schema json.Ra
 			return a, refused("the answer to the question %s says several things: answer with one data part, decline or cancel", quote(in.Key))
 		}
 		if said, ok, err := actionIn(in, data); ok || err != nil {
+			silent := said.Action == canonical.Accept && blank(said.Value) && word != "" // only the word says what is accepted
+			if means := sense(text); ok && in.Mode != canonical.ModeText && means != said.Action && (means != "" || silent) {
+				return a, refused("the answer to the question %s says several things: answer with its data part alone", quote(in.Key))
+			}
 			return said, err
 		}
 		switch {
@@ -278,6 +288,49 @@ func plain(in canonical.Input, parts []canonical.Part, takes func(schema json.Ra
 	}
 	a.Parts = parts
 	return a, nil
+}
+
+// sense is the action that a word means by itself; empty: it is no such word.
+func sense(text string) canonical.Action {
+	switch word := strings.ToLower(strings.Trim(text, " \t\r\n.!")); word {
+	case "yes", done, string(canonical.Accept):
+		return canonical.Accept
+	case "no", "declined", string(canonical.Decline):
+		return canonical.Decline
+	case "canceled", "cancelled", string(canonical.Cancel):
+		return canonical.Cancel
+	}
+	return ""
+}
+
+// contradicted refuses answers without values beside a word that means something else. Other words
+// beside them are what a gateway wrote of the answers, and values may be such a word themselves.
+func contradicted(answers []canonical.Answer, parts []canonical.Part) error {
+	text, _ := canonical.TextOf(parts, "\n")
+	word := sense(text)
+	for _, a := range answers {
+		if word != "" && isAction(a.Action) && a.Action != word && blank(a.Value) && len(a.Parts) == 0 {
+			return refused("the answer to the question %s says several things: answer without words beside it", quote(a.Key))
+		}
+	}
+	return nil
+}
+
+// mcpBinding is the protocol whose answers keep members that they do not define.
+const mcpBinding canonical.Binding = "mcp-v1"
+
+// unknownMembers are the members of an answer that the result of an elicitation does not define (MCP
+// 2026-07-28, ElicitResult): another spelling of an action among them may mean the opposite.
+func unknownMembers(extra json.RawMessage) (names []string) {
+	if len(extra) == 0 {
+		return nil
+	}
+	for _, m := range rawjson.Parse(extra, "").Members() {
+		if m.Name != "_meta" && m.Name != "resultType" {
+			names = append(names, m.Name)
+		}
+	}
+	return names
 }
 
 // done is what a person says after a visit.

@@ -81,6 +81,16 @@ func TestRead_PlainMessages(t *testing.T) {
 		{"action that is no text, nothing to fill in", formOf(emptyForm), data(`{"action":7}`), "refused"},
 		{"elicitation that is none", formOf(emptyForm), data(`{"elicitation":"decline"}`), "refused"},
 		{"values and words", formOf(nameForm), slices.Concat(text("here you are"), data(`{"name":"Ada"}`)), `accept {"name":"Ada"}`},
+		{"accept and the word no", formOf(emptyForm), slices.Concat(text("no"), data(`{"action":"accept"}`)), "refused"},
+		{"accept and other words", formOf(emptyForm), slices.Concat(data(`{"action":"accept"}`), text("I would rather not")), "refused"},
+		{"accept with content and words", formOf(nameForm), slices.Concat(data(`{"action":"accept","content":{"name":"Ada"}}`), text("here you are")), `accept {"name":"Ada"}`},
+		{"accept with content and the word no", formOf(nameForm), slices.Concat(data(`{"action":"accept","content":{"name":"Ada"}}`), text("no")), "refused"},
+		{"decline and other words", formOf(emptyForm), slices.Concat(data(`{"action":"decline"}`), text("I would rather not")), "decline"},
+		{"accept and the same word", formOf(emptyForm), slices.Concat(text("Accept"), data(`{"action":"accept"}`)), "accept {}"},
+		{"decline and the word accept", formOf(emptyForm), slices.Concat(text("accept"), data(`{"action":"decline"}`)), "refused"},
+		{"visit accepted and the word no", visit, slices.Concat(text("no"), data(`{"action":"accept"}`)), "refused"},
+		{"visit accepted and done", visit, slices.Concat(text("done"), data(`{"action":"accept"}`)), "accept"},
+		{"talk with action and words", talk, slices.Concat(text("no"), data(`{"action":"accept"}`)), "refused"},
 		{"values and the word decline", formOf(nameForm), slices.Concat(data(`{"name":"Ada"}`), text("Decline")), "refused"},
 		{"values, then an action", formOf(nameForm), slices.Concat(data(`{"name":"Ada"}`), data(`{"action":"decline"}`)), "refused"},
 		{"neither text nor values", formOf(nameForm), data(`7`), "refused"},
@@ -119,6 +129,28 @@ func TestRead_PlainMessages(t *testing.T) {
 	}
 }
 
+// TestRead_WordsBesideAnswers: an answer of its own, without values, is refused beside a word that says
+// something else. Other words beside it are what a gateway wrote of it.
+func TestRead_WordsBesideAnswers(t *testing.T) {
+	for _, c := range []struct {
+		schema, action, value, words, want string
+	}{
+		{emptyForm, "accept", ``, "No.", "refused"},
+		{emptyForm, "accept", `{}`, "decline", "refused"},
+		{emptyForm, "decline", ``, "accept", "refused"},
+		{emptyForm, "accept", ``, "Yes", "accept {}"},
+		{emptyForm, "accept", ``, "as said beside", "accept {}"},
+		{nameForm, "accept", `{"name":"no"}`, "no", `accept {"name":"no"}`},
+		{nameForm, "decline", ``, "no", "decline"},
+	} {
+		a := canonical.Answer{Key: "ask", Action: canonical.Action(c.action), Value: json.RawMessage(c.value)}
+		answers, err := consent.Read([]canonical.Input{formOf(c.schema)}, &canonical.Invoke{Answers: []canonical.Answer{a}, Turn: canonical.Content{Parts: text(c.words)}})
+		if got := said(t, answers, err); got != c.want {
+			t.Errorf("%s %s beside %q: %q, expected %q (%v)", c.action, c.value, c.words, got, c.want, err)
+		}
+	}
+}
+
 func TestCheck_Answers(t *testing.T) {
 	two := []canonical.Input{formOf(nameForm), {Key: "age", Mode: canonical.ModeForm, Schema: json.RawMessage(ageForm)}}
 	one := two[:1]
@@ -136,6 +168,8 @@ func TestCheck_Answers(t *testing.T) {
 		{"both, in the other order", two, []canonical.Answer{yes("age", `{"age":20}`), yes("ask", `{"name":"Ada"}`)}, `accept {"name":"Ada"}, accept {"age":20}`},
 		{"one of two", two, []canonical.Answer{yes("age", `{"age":20}`)}, "missing"},
 		{"one twice", two, []canonical.Answer{yes("age", `{"age":20}`), yes("age", `{"age":21}`)}, "refused"},
+		{"another action beside its own", one, []canonical.Answer{{Key: "ask", Action: canonical.Accept, Value: json.RawMessage(`{"name":"Ada"}`), Extensions: canonical.Extensions{"mcp-v1": json.RawMessage(`{"action2":"decline"}`)}}}, "refused"},
+		{"meta beside its action", one, []canonical.Answer{{Key: "ask", Action: canonical.Accept, Value: json.RawMessage(`{"name":"Ada"}`), Extensions: canonical.Extensions{"mcp-v1": json.RawMessage(`{"_meta":{}}`)}}}, `accept {"name":"Ada"}`},
 		{"another key", one, []canonical.Answer{yes("other", `{"name":"Ada"}`)}, "refused"},
 		{"no key, one question", one, []canonical.Answer{yes("", `{"name":"Ada"}`)}, `accept {"name":"Ada"}`},
 		{"no key, two questions", two, []canonical.Answer{yes("", `{"name":"Ada"}`)}, "refused"},

@@ -28,6 +28,10 @@
 //	other text                           accept, if the form wants one text, or one of several choices by value or title
 //	nothing                              no answer: the question stays open
 //
+// Who says several things is refused: a word such as "no" beside an action that it does not
+// mean, any other words beside {"action": "accept"} without content, and members of an answer that
+// MCP does not define.
+//
 // Consent is an act: the word, or a value that the form requires. Where a form requires
 // none ("Delete all?"), or the question is to visit a URL, values alone are refused, whatever
 // they say, because {} and {"confirm": false} would be consent too. Values that a form does

@@ -52,6 +52,7 @@ func TestRefused(t *testing.T) {
 		"tasks, not declared":      {version: mcp.Modern, body: `{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"taskId":"x",` + modernMeta + `}}}`, code: canonical.CodeCapabilityRequired},
 		"answers are a list":       {version: mcp.Modern, body: request(`{"name":"t","inputResponses":[],` + modernMeta + `}}`)},
 		"an answer is a number":    {version: mcp.Modern, body: request(`{"name":"t","inputResponses":{"k":1},` + modernMeta + `}}`)},
+		"an answer without a key":  {version: mcp.Modern, body: request(`{"name":"t","inputResponses":{"":{"action":"accept"}},` + modernMeta + `}}`)},
 		"call without id":          {body: `{"jsonrpc":"2.0","method":"tools/call","params":{"name":"t"}}`, code: canonical.CodeInvalidRequest, noID: true},
 		"notification with id":     {body: `{"jsonrpc":"2.0","id":1,"method":"notifications/initialized"}`, code: canonical.CodeInvalidRequest},
 		"a reply as request":       {version: mcp.Modern, body: result(`{}`), code: canonical.CodeInvalidRequest},

@@ -337,9 +337,14 @@ func decodeAnswers(raw json.RawMessage, path string) ([]canonical.Answer, error)
 	var answers []canonical.Answer
 	o := rawjson.Parse(raw, path)
 	for _, m := range o.Members() {
-		if !rawjson.IsObject(m.Value) {
+		switch {
+		case m.Name == "":
+			o.Fail(m.Name, "an answer without a key: name the question as inputRequests does")
+		case !rawjson.IsObject(m.Value):
 			o.Fail(m.Name, "not an object")
-			return nil, o.Err()
+		}
+		if err := o.Err(); err != nil {
+			return nil, err
 		}
 		answer := decodeAnswer(m.Value)
 		answer.Key = m.Name

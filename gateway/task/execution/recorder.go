@@ -99,8 +99,8 @@ func (e *Execution) openControl(ctx context.Context) error {
 		return nil
 	}
 	e.record.Queue = e.deps.NewID()
-	return e.evictor.Take(ctx, e.req.Holder, func() (err error) {
-		e.control, err = e.deps.Tasks.OpenQueue(e.record.ControlKey()) //nolint:contextcheck // it lives as long as the execution
+	return e.evictor.Take(ctx, e.req.Holder, func() (err error) { //nolint:contextcheck // the queue lives as long as the execution
+		e.control, err = e.deps.Tasks.OpenQueue(e.record.ControlKey())
 		return err
 	})
 }

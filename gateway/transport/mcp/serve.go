@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -155,10 +156,30 @@ func (v *visit) decode(ctx context.Context, wire translators.Wire) {
 	var err error
 	v.message, err = v.door.deps.Form.Decode(wire)
 	if err := v.mirrored(badParams(err)); err != nil {
+		v.endQuestion(ctx, wire)
 		v.fail(v.first(ctx, err))
 		return
 	}
 	v.answer(ctx, wire)
+}
+
+// endQuestion ends the question that a response answers which cannot be read, as an error of the client
+// does: the call that waits for the answer hears at once that there is none.
+func (v *visit) endQuestion(ctx context.Context, wire translators.Wire) {
+	received, _ := parse(wire.Body)
+	if !v.answers || v.session == "" || len(received.ID) == 0 {
+		return
+	}
+	wire.Body = fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32600,"message":"the client's response is neither a result nor an error"}}`, received.ID)
+	m, err := v.door.deps.Form.Decode(wire)
+	if err != nil {
+		return
+	}
+	response := *v
+	response.message, wire.Version = m, m.Origin.Version
+	call := response.call(ctx)
+	call.Wire, call.Message = wire, m
+	_, _ = v.road.Exchange(ctx, call) // what is wrong with its response, the client hears
 }
 
 // first is what to say of a message that cannot be read: those who may not call
@@ -188,7 +209,7 @@ func (v *visit) read(ctx context.Context) (translators.Wire, error) {
 		return translators.Wire{}, err
 	}
 	received, _ := parse(body) // the codec says what is wrong
-	if v.answers = received.Method == "" && (received.Result != nil || received.Error != nil); v.answers {
+	if v.answers = received.Method == "" && (received.Result != nil || received.Error != nil || len(received.ID) > 0); v.answers {
 		v.insists = time.Now().Add(transport.Insistence)
 	}
 	if err := v.insist(ctx, func() error { return v.recognise(ctx) }); err != nil {

@@ -404,6 +404,7 @@ func TestServer_ResponseThatIsNotTaken(t *testing.T) {
 	}{
 		"no jsonrpc":       {&road{}, `{"id":"s1","result":{"action":"accept"}}`},
 		"result and error": {&road{}, `{"jsonrpc":"2.0","id":"s1","result":{},"error":{"code":1,"message":"x"}}`},
+		"neither":          {&road{}, `{"jsonrpc":"2.0","id":"s1"}`},
 		"no id":            {&road{}, `{"jsonrpc":"2.0","result":{}}`},
 		"not an object":    {&road{}, `{"jsonrpc":"2.0","id":"s1","error":"x"}`},
 		"no object":        {&road{}, `{"jsonrpc":"2.0","id":"s1","result":7}`},

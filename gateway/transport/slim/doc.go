@@ -73,6 +73,12 @@
 //
 // # What real peers do
 //
+// Cards of ours have an interface for each of the three names of SLIMRPC that peers look for, with
+// org/namespace/service alone as its URL. Metadata keys and names of errors are those of the binding's
+// specification. Beside them we have aepb- keys, and names for what A2A has no error for
+// (SkillNotFoundError, RateLimitedError and the like), with the status that SLIMRPC gives them. Both
+// service names, a2a.v1.A2AService and lf.a2a.v1.A2AService, are served.
+//
 // Nodes and applications of 2.2 and 3.4 have the same messages, and tests run ours
 // with both. SLIM 1 has other field numbers and is refused when a node
 // says that it speaks it, as is any version that is not known here. A node that is

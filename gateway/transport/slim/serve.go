@@ -422,13 +422,17 @@ func (v *visit) card(ctx context.Context) error {
 	if err != nil {
 		return v.refuse(ctx, err)
 	}
-	at := v.door.node.scheme() + v.door.node.Address + "/" + v.door.node.Org + "/" + v.door.node.Namespace + "/" + v.door.agent
-	said.Interfaces = []canonical.Interface{{URL: at, Transport: BindingURI, Version: "1.0"}}
+	at := v.door.node.Org + "/" + v.door.node.Namespace + "/" + v.door.agent
+	said.Interfaces = nil
+	for _, name := range []string{BindingURI + "/v1", BindingURI, "slimrpc"} {
+		said.Interfaces = append(said.Interfaces, canonical.Interface{URL: at, Transport: name, Version: "1.0"})
+	}
 	said.Versions, said.Streams = []string{"1.0"}, true
 	return v.express(ctx, &canonical.Message{Op: canonical.OpDescribe, Phase: canonical.PhaseResponse, Body: said}, false)
 }
 
-// BindingURI is what agent cards call SLIMRPC.
+// BindingURI is what agent cards call SLIMRPC: alone in the text of its specification, with "/v1" in its
+// examples. Released clients of slima2a look for "slimrpc".
 const BindingURI = "https://a2a-protocol.org/bindings/experimental-slimrpc"
 
 // described is the agent as its callers may know it: what another protocol
