@@ -83,7 +83,7 @@ func mcpOverSSE(t *testing.T, g *gw) {
 			t.Run("client of "+spoken+" to "+name, func(t *testing.T) {
 				want := func(name, args string) jsCall { return jsCall{Name: name, Arguments: json.RawMessage(args)} }
 				job := sseJob{Call: want("add", `{"a":2,"b":3}`), Progress: want("steps", `{}`), Hold: want("hold", `{}`), Stopped: want("stopped", `{}`)}
-				seen := sseReport{Tools: []string{"add", "hold", "roots", "steps", "stopped"}, Text: "5", Progress: []string{"one", "two"}, Canceled: "true", Unknown: "refused"}
+				seen := sseReport{Tools: []string{"add", "hold", "nap", "naps", "roots", "steps", "stopped"}, Text: "5", Progress: []string{"one", "two"}, Canceled: "true", Unknown: "refused"}
 				if version == "" || name == oldest { // a client of that revision is asked by servers of that revision alone
 					roots := want("roots", `{}`)
 					job.Roots, seen.Roots = &roots, "file:///home/ada"
@@ -106,7 +106,7 @@ func a2aToOldServer(t *testing.T, g *gw, name string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if skills := len(got.Card.Skills); skills != 5 || got.State() != a2a.TaskStateCompleted || got.Text() != "5" {
+	if skills := len(got.Card.Skills); skills != 7 || got.State() != a2a.TaskStateCompleted || got.Text() != "5" {
 		t.Errorf("%d skills, %s, %q", skills, got.State(), got.Text())
 	}
 	client, err := a2aclient.NewFromCard(t.Context(), got.Card, a2aclient.WithDefaultsDisabled(), a2aclient.WithJSONRPCTransport(who.client))

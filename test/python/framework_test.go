@@ -2,6 +2,7 @@ package python
 
 import (
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -86,6 +87,7 @@ func napsInFastMCP(t *testing.T, g *devgateway.Process, ca string, steps ...any)
 		"count": []any{false, "counted", append([]any{}, steps...)},
 	}
 	eachOfFast := map[string]any{"0.3": []any{false, "slept 0.3", "1"}, "5": []any{false, "slept 5.0", "1"}}
+	var clients sync.WaitGroup
 	for name, c := range map[string]struct {
 		which, program string
 		want           any
@@ -93,13 +95,15 @@ func napsInFastMCP(t *testing.T, g *devgateway.Process, ca string, steps ...any)
 		"mcp":     {"old", "slow_client.py", map[string]any{"http": each, "sse": each, "warnings": []any{}}},
 		"fastmcp": {"fastmcp", "fastmcp_client.py", map[string]any{"http": eachOfFast, "sse": eachOfFast, "warnings": []any{}}},
 	} {
-		t.Run("slow tools for "+name, func(t *testing.T) {
-			t.Parallel()
-			if diff := cmp.Diff(c.want, run(t, c.which, ca, c.program, g.Public+"/agents/peers/mcp")); diff != "" {
-				t.Error(diff)
+		interpreter := python(t, c.which)
+		clients.Go(func() {
+			got, err := runBeside(t.Context(), interpreter, ca, c.program, g.Public+"/agents/peers/mcp")
+			if diff := cmp.Diff(c.want, got); diff != "" || err != nil {
+				t.Errorf("%s: %v %s", name, err, diff)
 			}
 		})
 	}
+	clients.Wait()
 }
 
 // TestPython_ClientOverSSE: an MCP client of Python that speaks HTTP with SSE uses an A2A

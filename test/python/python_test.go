@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -80,9 +81,18 @@ func serverOf(t *testing.T, which, program string, arguments ...string) string {
 // authority that it trusts; empty: the machine's.
 func run(t *testing.T, which, ca string, args ...string) any {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	seen, err := runBeside(t.Context(), python(t, which), ca, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return seen
+}
+
+// runBeside is run for one that others run beside, with the interpreter.
+func runBeside(ctx context.Context, interpreter, ca string, args ...string) (seen any, err error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, python(t, which), append([]string{"-W", "ignore"}, args...)...)
+	cmd := exec.CommandContext(ctx, interpreter, append([]string{"-W", "ignore"}, args...)...)
 	cmd.Dir = "peers"
 	var failures bytes.Buffer
 	cmd.Stderr = &failures
@@ -90,11 +100,13 @@ func run(t *testing.T, which, ca string, args ...string) any {
 		cmd.Env = append(os.Environ(), "SSL_CERT_FILE="+ca)
 	}
 	out, err := cmd.Output()
-	var seen any
-	if err != nil || json.Unmarshal(out, &seen) != nil {
-		t.Fatalf("%s: %v\n%s%s", args, err, out, failures.String())
+	if err == nil {
+		err = json.Unmarshal(out, &seen)
 	}
-	return seen
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w\n%s%s", args, err, out, failures.String())
+	}
+	return seen, nil
 }
 
 // gateway starts a development gateway that has the server at a URL as agent "peers".

@@ -12,6 +12,7 @@ import { CallToolRequestSchema, ListToolsRequestSchema } from '@modelcontextprot
 const job = JSON.parse(process.argv[2]);
 const transports = new Map();
 let stopped = Promise.withResolvers();
+const ran = new Map();
 
 const tools = {
   add: async ({ a, b }) => String(a + b),
@@ -32,6 +33,12 @@ const tools = {
     stopped = Promise.withResolvers();
     return was;
   },
+  nap: async ({ ms, key }) => {
+    ran.set(key, (ran.get(key) ?? 0) + 1);
+    await setTimeout(ms);
+    return `slept ${ms}`;
+  },
+  naps: async ({ key }) => String(ran.get(key) ?? 0),
   roots: async (_, { sendRequest }, server) => (await server.listRoots()).roots[0].uri,
 };
 
