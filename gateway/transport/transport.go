@@ -48,6 +48,7 @@ type Call struct {
 	Sender    string           // how the caller names itself in its protocol, if the protocol has it (AINP: its DID)
 	Session   string           // the session at the door that the message belongs to; empty: none
 	CanAnswer []canonical.Mode // what the caller can be asked in this session, where the message itself does not say; nil: nothing
+	Client    canonical.Party  // the caller's program, as it said when it began Session; zero: it did not
 	Tenanted  bool             // Agent is what the message names as its tenant, which says nothing to the agent
 	// Card writes the agent's extended card as the door serves it, where the message
 	// asks for that card (A2A 3.1.11); nil: it asks for something else.
@@ -180,9 +181,10 @@ type Found struct {
 
 // CallerSession is the caller's session, as far as the agent's own depends on it.
 type CallerSession struct {
-	Session string // the caller's own session, where one protocol is relayed: it is mirrored toward the agent
-	Alone   bool   // Session is one message's, and ends with the stream that answers it
-	Beside  bool   // the caller has no stream for what the agent asks apart from the reply: it is heard with the reply
+	Session string          // the caller's own session, where one protocol is relayed: it is mirrored toward the agent
+	Alone   bool            // Session is one message's, and ends with the stream that answers it
+	Client  canonical.Party // the caller's program, as a session with the agent is told when it begins; zero: ours
+	Beside  bool            // the caller has no stream for what the agent asks apart from the reply: it is heard with the reply
 }
 
 // Rewritten reports whether what is sent there must say something that the
