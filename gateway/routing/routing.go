@@ -252,11 +252,11 @@ func (q Query) viewer(out Route) directory.Viewer {
 // client is the caller's program where the message or its session names that, without what misleads
 // a reader (R9).
 func (q Query) client() canonical.Party {
-	said := q.Message.From
-	if said.Name == "" {
-		said = q.In.Call.Client
+	named := q.Message.From
+	if named.Name == "" {
+		named = q.In.Call.Client
 	}
-	clean, _ := directory.Clean(canonical.Description{Name: said.Name, Version: said.Version})
+	clean, _ := directory.Clean(canonical.Description{Name: named.Name, Version: named.Version})
 	if clean.Name == "" || clean.Version == "" { // servers refuse a client without a version
 		return canonical.Party{}
 	}

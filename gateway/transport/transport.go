@@ -40,20 +40,25 @@ type Call struct {
 	Wire     translators.Wire   // as it arrived
 	Message  *canonical.Message // what Wire says, where the door has read it already, and as it leaves it; nil: the road reads it
 	Target
-	Caller    identity.Caller
-	Address   string           // remote address without port: the limit key of anonymous callers
-	Pass      limit.Pass       // what [Exchanger.Limit] gave for this very message
-	Evidence  []string         // the ECTs submitted, compact
-	Parent    string           // jti of the ECT that the message says it came of, beside its own ECT or without one; empty: it says nothing
-	Sender    string           // how the caller names itself in its protocol, if the protocol has it (AINP: its DID)
+	Caller   identity.Caller
+	Address  string     // remote address without port: the limit key of anonymous callers
+	Pass     limit.Pass // what [Exchanger.Limit] gave for this very message
+	Evidence []string   // the ECTs submitted, compact
+	Parent   string     // jti of the ECT that the message says it came of, beside its own ECT or without one; empty: it says nothing
+	Program
 	Session   string           // the session at the door that the message belongs to; empty: none
 	CanAnswer []canonical.Mode // what the caller can be asked in this session, where the message itself does not say; nil: nothing
-	Client    canonical.Party  // the caller's program, as it said when it began Session; zero: it did not
 	Tenanted  bool             // Agent is what the message names as its tenant, which says nothing to the agent
 	// Card writes the agent's extended card as the door serves it, where the message
 	// asks for that card (A2A 3.1.11); nil: it asks for something else.
 	Card     func(*canonical.Description) (json.RawMessage, error)
 	Detached bool // the work goes on although the caller's connection is gone (A2A; MCP before 2026-07-28)
+}
+
+// Program is how the caller names itself in its protocol.
+type Program struct {
+	Sender string          // in AINP: its DID
+	Client canonical.Party // with what it began Session in MCP; zero: it did not
 }
 
 // Target is the protocol that the caller wants its message translated to.

@@ -206,6 +206,6 @@ func (v *visit) call(ctx context.Context) transport.Call {
 	return transport.Call{
 		Entrance: transport.Native, Agent: v.r.PathValue("agent"), Evidence: v.evidence, Parent: transport.ParentIn(v.r.Header),
 		Caller: transport.CallerFrom(ctx), Address: transport.AddressFrom(ctx), Pass: v.pass,
-		Session: v.session, CanAnswer: v.guest.Asked, Client: v.guest.Client, Detached: v.message.Origin.Version != mcp.Modern,
+		Session: v.session, CanAnswer: v.guest.Asked, Program: transport.Program{Client: v.guest.Client}, Detached: v.message.Origin.Version != mcp.Modern,
 	}
 }
