@@ -249,10 +249,24 @@ func (q Query) viewer(out Route) directory.Viewer {
 	return v
 }
 
+// client is the caller's program where the message or its session names that, without what misleads
+// a reader (R9).
+func (q Query) client() canonical.Party {
+	named := q.Message.From
+	if named.Name == "" {
+		named = q.In.Call.Client
+	}
+	clean, _ := directory.Clean(canonical.Description{Name: named.Name, Version: named.Version})
+	if clean.Name == "" || clean.Version == "" { // servers refuse a client without a version
+		return canonical.Party{}
+	}
+	return canonical.Party{Name: clean.Name, Version: clean.Version}
+}
+
 // onBehalf tells the dialer on whose behalf it asks.
 func (q Query) onBehalf(e transport.Endpoint) transport.Endpoint {
 	version := q.version(Route{Endpoint: e})
-	e.Asked = q.Askable(version)
+	e.Asked, e.Client = q.Askable(version), q.client()
 	if e.Timeout <= 0 {
 		e.Timeout = q.Timeout
 	}

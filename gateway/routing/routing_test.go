@@ -501,3 +501,26 @@ func TestNamed_ByEitherName(t *testing.T) {
 		}
 	}
 }
+
+// TestRoute_NamesTheClient: the program of the caller is named in the words of its message, else of
+// its session, without what misleads a reader; a part of a name is not told.
+func TestRoute_NamesTheClient(t *testing.T) {
+	t.Parallel()
+	session, message := canonical.Party{Name: "session", Version: "1"}, canonical.Party{Name: "mess\u202eage", Version: "2"}
+	for name, c := range map[string]struct{ message, session, want canonical.Party }{
+		"neither": {}, "session": {session: session, want: session}, "no version": {session: canonical.Party{Name: "n"}},
+		"message": {message: message, session: session, want: canonical.Party{Name: "message", Version: "2"}},
+		"long":    {session: canonical.Party{Name: strings.Repeat("n", 300), Version: "1"}, want: canonical.Party{Name: strings.Repeat("n", 256), Version: "1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := newEnv(t, mcp.Binding, mcp.Binding, []canonical.Capability{{ID: "add"}})
+			e.query.Message.From, e.in.Call.Client = c.message, c.session
+			route, err := e.router.Resolve(t.Context(), e.query)
+			e.must(err)
+			if route.Endpoint.Client != c.want {
+				t.Errorf("%+v, want %+v", route.Endpoint.Client, c.want)
+			}
+		})
+	}
+}

@@ -40,12 +40,12 @@ type Call struct {
 	Wire     translators.Wire   // as it arrived
 	Message  *canonical.Message // what Wire says, where the door has read it already, and as it leaves it; nil: the road reads it
 	Target
-	Caller    identity.Caller
-	Address   string           // remote address without port: the limit key of anonymous callers
-	Pass      limit.Pass       // what [Exchanger.Limit] gave for this very message
-	Evidence  []string         // the ECTs submitted, compact
-	Parent    string           // jti of the ECT that the message says it came of, beside its own ECT or without one; empty: it says nothing
-	Sender    string           // how the caller names itself in its protocol, if the protocol has it (AINP: its DID)
+	Caller   identity.Caller
+	Address  string     // remote address without port: the limit key of anonymous callers
+	Pass     limit.Pass // what [Exchanger.Limit] gave for this very message
+	Evidence []string   // the ECTs submitted, compact
+	Parent   string     // jti of the ECT that the message says it came of, beside its own ECT or without one; empty: it says nothing
+	Program
 	Session   string           // the session at the door that the message belongs to; empty: none
 	CanAnswer []canonical.Mode // what the caller can be asked in this session, where the message itself does not say; nil: nothing
 	Tenanted  bool             // Agent is what the message names as its tenant, which says nothing to the agent
@@ -53,6 +53,12 @@ type Call struct {
 	// asks for that card (A2A 3.1.11); nil: it asks for something else.
 	Card     func(*canonical.Description) (json.RawMessage, error)
 	Detached bool // the work goes on although the caller's connection is gone (A2A; MCP before 2026-07-28)
+}
+
+// Program is how the caller names itself in its protocol.
+type Program struct {
+	Sender string          // in AINP: its DID
+	Client canonical.Party // with what it began Session in MCP; zero: it did not
 }
 
 // Target is the protocol that the caller wants its message translated to.
@@ -183,9 +189,10 @@ type Found struct {
 
 // CallerSession is the caller's session, as far as the agent's own depends on it.
 type CallerSession struct {
-	Session string // the caller's own session, where one protocol is relayed: it is mirrored toward the agent
-	Alone   bool   // Session is one message's, and ends with the stream that answers it
-	Beside  bool   // the caller has no stream for what the agent asks apart from the reply: it is heard with the reply
+	Session string          // the caller's own session, where one protocol is relayed: it is mirrored toward the agent
+	Alone   bool            // Session is one message's, and ends with the stream that answers it
+	Client  canonical.Party // the caller's program, as a session with the agent is told when it begins; zero: ours
+	Beside  bool            // the caller has no stream for what the agent asks apart from the reply: it is heard with the reply
 }
 
 // Rewritten reports whether what is sent there must say something that the

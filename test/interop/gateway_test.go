@@ -27,6 +27,7 @@ func TestThroughGateway(t *testing.T) {
 	t.Run("MCP questions to Go", func(t *testing.T) { mcpAsksGo(t, g) })
 	t.Run("MCP over SSE", func(t *testing.T) { mcpOverSSE(t, g) })
 	t.Run("MCP tools that take their time", func(t *testing.T) { mcpSlow(t, g) })
+	t.Run("MCP servers that forget their sessions", func(t *testing.T) { mcpForgets(t, g) })
 	t.Run("MCP, all of it", func(t *testing.T) { mcpFeatures(t, g) })
 	t.Run("A2A without JSON-RPC", func(t *testing.T) { a2aOverHTTP(t, g) })
 	t.Run("A2A streams", func(t *testing.T) { a2aStreams(t, g) })

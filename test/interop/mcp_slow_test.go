@@ -53,6 +53,10 @@ func (g *gw) sleeper(t *testing.T, name string, options *mcp.StreamableHTTPOptio
 			return "canceled"
 		}
 	})
+	server.AddTool(&mcp.Tool{Name: "client", InputSchema: json.RawMessage(`{"type":"object"}`)}, func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		who := r.Session.InitializeParams().ClientInfo
+		return texts(who.Name + " " + who.Version), nil
+	})
 	listener, mux, _ := serveTLS(t, g, name, newDesk(), func() {
 		for session := range server.Sessions() {
 			_ = session.Close()
@@ -114,6 +118,12 @@ func napsOfJS(t *testing.T, g *gw, js javascript, names []string) {
 func napsOfGo(t *testing.T, g *gw, calls *sync.WaitGroup, name, version string) {
 	t.Helper()
 	session := oldSession(t, g.authenticated(t), g.agentURL(name)+"/mcp", version)
+	if version != form.Modern && name != "sleeper-sse" {
+		result, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "client"})
+		if err != nil || string(mustJSON(result.Content)) != string(mustJSON(texts("old-client 1.0.0").Content)) {
+			t.Errorf("%s was told the client %s, %v", name, mustJSON(result), err)
+		}
+	}
 	for _, ms := range []int{300, 5000} {
 		in := napArguments{ms, version + strconv.Itoa(ms)}
 		calls.Go(func() {

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
@@ -151,6 +152,16 @@ func oldServerSays(t *testing.T, client *a2aclient.Client, skill string, cancel 
 // oldServer starts the SDK's server of HTTP with SSE.
 func (j javascript) oldServer(t *testing.T, g *gw, name, version string) string {
 	t.Helper()
+	job := g.certified(t, name)
+	job["version"] = version
+	url, _ := j.serve(t, "sse-server.mjs", job)
+	g.list(t, name, "mcp-v1", url)
+	return name
+}
+
+// certified is the job of a script that serves, with the certificate of a peer.
+func (g *gw) certified(t *testing.T, name string) map[string]any {
+	t.Helper()
 	conf, dir := g.peerTLS(t, name), t.TempDir()
 	certificate := conf.Certificates[0]
 	var chain []byte
@@ -162,14 +173,20 @@ func (j javascript) oldServer(t *testing.T, g *gw, name, version string) string 
 		t.Fatal(err)
 	}
 	files := map[string][]byte{"cert": chain, "key": pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})}
-	job := map[string]string{"version": version}
+	job := map[string]any{}
 	for what, data := range files {
-		job[what] = filepath.Join(dir, what+".pem")
-		if err := os.WriteFile(job[what], data, 0o600); err != nil {
-			t.Fatal(err)
+		file := filepath.Join(dir, what+".pem")
+		if job[what] = file; os.WriteFile(file, data, 0o600) != nil {
+			t.Fatal("no file for " + what)
 		}
 	}
-	cmd := exec.CommandContext(t.Context(), j.node, "sse-server.mjs", string(mustJSON(job)))
+	return job
+}
+
+// serve starts a script that prints its URL and serves until the test ends, or it is killed.
+func (j javascript) serve(t *testing.T, script string, job map[string]any) (url string, kill func()) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), j.node, script, string(mustJSON(job)))
 	cmd.Dir, cmd.Stderr = "js", os.Stderr
 	input, err := cmd.StdinPipe()
 	if err != nil {
@@ -182,14 +199,17 @@ func (j javascript) oldServer(t *testing.T, g *gw, name, version string) string 
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	wait := sync.OnceFunc(func() { _ = cmd.Wait() })
 	t.Cleanup(func() {
 		_ = input.Close()
-		_ = cmd.Wait()
+		wait()
 	})
-	url, err := bufio.NewReader(output).ReadString('\n')
+	url, err = bufio.NewReader(output).ReadString('\n')
 	if err != nil {
 		t.Fatal(err)
 	}
-	g.list(t, name, "mcp-v1", strings.TrimSpace(url))
-	return name
+	return strings.TrimSpace(url), func() {
+		_ = cmd.Process.Kill()
+		wait()
+	}
 }

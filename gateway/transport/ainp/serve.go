@@ -336,7 +336,7 @@ func (v *visit) form() string {
 // call is the message as the road gets it.
 func (v *visit) call(ctx context.Context, evidence []string) transport.Call {
 	c := transport.Call{
-		Entrance: transport.Native, Agent: v.agent, Wire: v.wire, Message: v.message, Evidence: evidence, Parent: v.parent, Sender: v.sender,
+		Entrance: transport.Native, Agent: v.agent, Wire: v.wire, Message: v.message, Evidence: evidence, Parent: v.parent, Program: transport.Program{Sender: v.sender},
 		Caller: transport.CallerFrom(ctx), Address: transport.AddressFrom(ctx), Pass: v.pass,
 	}
 	if v.socket != nil {

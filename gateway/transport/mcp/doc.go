@@ -24,8 +24,9 @@
 // event stream, which it takes up again where a legacy server lets it; listen.go
 // hears what a legacy server says without being asked, in the session that
 // mirrors its hearer's; session.go keeps the sessions of legacy servers, one for each agent,
-// caller and revision, so that no caller ever rides in another's (R8). One that its
-// server has lost is begun anew, once for each message, which is sent again: 404 says so, and
+// caller and revision, so that no caller ever rides in another's (R8). Its server is told the
+// name and version of the first client of the caller that needs it, or this gateway's where that
+// client has not said its own. One that its server has lost is begun anew, once for each message, which is sent again: 404 says so, and
 // 400, 401, 410 or 503 where the server refuses a ping in it as well (reply.go). A server
 // gets its messages in the revision that it agreed to. standalone.go hears what a
 // legacy server asks apart from its answer while a client of 2026-07-28 calls it.

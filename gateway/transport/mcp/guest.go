@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/aepb/aepb-gateway/gateway/problem"
@@ -22,6 +23,7 @@ const (
 	DefaultSessions = 1024 // sessions of one caller at one agent
 
 	maxSession = 64              // octets of a session's id that is looked up
+	maxClient  = 256             // octets of its client's name, and of the version
 	touchAfter = 5 * time.Minute // a session's life is renewed when it was not for so long
 )
 
@@ -30,6 +32,7 @@ const (
 type guest struct {
 	Version string
 	Asked   []canonical.Mode `json:",omitempty"` // what the client can be asked
+	Client  canonical.Party  `json:",omitzero"`  // its clientInfo
 	Used    time.Time
 }
 
@@ -55,7 +58,8 @@ func (v *visit) welcome(ctx context.Context) error {
 		return &problem.RecordingError{Err: err}
 	}
 	now := v.door.deps.Now()
-	value, err := json.Marshal(guest{Version: v.message.Origin.Version, Asked: v.message.Preferences.CanAnswer, Used: now})
+	client := canonical.Party{Name: cut(v.message.From.Name), Version: cut(v.message.From.Version)}
+	value, err := json.Marshal(guest{Version: v.message.Origin.Version, Asked: v.message.Preferences.CanAnswer, Client: client, Used: now})
 	if err != nil {
 		return err
 	}
@@ -66,6 +70,9 @@ func (v *visit) welcome(ctx context.Context) error {
 	v.w.Header().Set(headerSession, id)
 	return nil
 }
+
+// cut bounds a text that a session keeps.
+func cut(text string) string { return strings.ToValidUTF8(text[:min(len(text), maxClient)], "") }
 
 // dismiss ends the sessions of a group that were not used for longest, as many as it
 // takes for one more to begin. A use is seen when it is touchAfter later than the
@@ -199,6 +206,6 @@ func (v *visit) call(ctx context.Context) transport.Call {
 	return transport.Call{
 		Entrance: transport.Native, Agent: v.r.PathValue("agent"), Evidence: v.evidence, Parent: transport.ParentIn(v.r.Header),
 		Caller: transport.CallerFrom(ctx), Address: transport.AddressFrom(ctx), Pass: v.pass,
-		Session: v.session, CanAnswer: v.guest.Asked, Detached: v.message.Origin.Version != mcp.Modern,
+		Session: v.session, CanAnswer: v.guest.Asked, Program: transport.Program{Client: v.guest.Client}, Detached: v.message.Origin.Version != mcp.Modern,
 	}
 }

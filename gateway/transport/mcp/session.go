@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -259,7 +260,7 @@ func beginOrFind(ctx context.Context, l *line, version string, gone session) (se
 // older revision than the one that is asked for. Which one its answer is of, the
 // answer alone says: it is read in the newest words.
 func (d *Dialer) initialize(ctx context.Context, l *line, version string) (session, *canonical.Description, error) {
-	wire, err := d.encodeFor(l.ep.Asked, &canonical.DescribeRequest{Client: d.deps.Self}, canonical.OpDescribe, version)
+	wire, err := d.encodeFor(l.ep.Asked, &canonical.DescribeRequest{Client: cmp.Or(l.ep.Client, d.deps.Self)}, canonical.OpDescribe, version)
 	if err != nil {
 		return session{}, nil, err
 	}

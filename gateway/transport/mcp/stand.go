@@ -137,7 +137,7 @@ func pass(ctx context.Context, out *sse.Writer, said transport.Events) {
 func (v *visit) listening(ctx context.Context) transport.Call {
 	return transport.Call{
 		Entrance: transport.Native, Agent: v.r.PathValue("agent"), Caller: transport.CallerFrom(ctx), Address: transport.AddressFrom(ctx),
-		Pass: v.pass, Session: v.session, CanAnswer: v.guest.Asked,
+		Pass: v.pass, Session: v.session, CanAnswer: v.guest.Asked, Program: transport.Program{Client: v.guest.Client},
 		Wire: translators.Wire{Binding: mcp.Binding, Version: v.guest.Version, Verb: http.MethodGet, Header: messageHeader(v.r.Header)},
 	}
 }
