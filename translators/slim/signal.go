@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/a2a"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/internal/jsonrpc"
 	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
@@ -17,6 +18,9 @@ const MethodRollback = "aepb/rollback"
 // FieldCallback is where a request names who is told what a human decides: a
 // field of the wire's header, and of SLIM's metadata.
 const FieldCallback = "Aepb-Hitl-Callback"
+
+// FieldExtensions names the extensions of A2A that a request activates.
+const FieldExtensions = a2a.HeaderExtensions
 
 const memberToken = "token"
 
@@ -88,10 +92,24 @@ func (t *Translator) saySignal(m *canonical.Message, said *canonical.Signal, by 
 	return translators.Wire{Body: jsonrpc.Result(m.Correlation.WireID, inner), Re: m.Op}, losses, nil
 }
 
-// callback is the header of a request that names one.
-func callback(m *canonical.Message) http.Header {
-	if m.Callback == "" || m.Phase != canonical.PhaseRequest {
+// fields are what a request says in metadata: who wants to be told, and the extensions
+// that it activates (SLIMRPC binding, 3).
+func fields(m *canonical.Message, said http.Header) http.Header {
+	if m.Phase != canonical.PhaseRequest {
 		return nil
 	}
-	return http.Header{FieldCallback: {m.Callback}}
+	h := activated(said)
+	if m.Callback != "" {
+		h.Set(FieldCallback, m.Callback)
+	}
+	return h
+}
+
+// activated are the header fields that name the extensions of A2A.
+func activated(said http.Header) http.Header {
+	h := http.Header{}
+	for _, value := range said.Values(FieldExtensions) {
+		h.Add(FieldExtensions, value)
+	}
+	return h
 }

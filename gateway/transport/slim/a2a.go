@@ -10,6 +10,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/gateway/transport/slim/name"
 	"github.com/aepb/aepb-gateway/gateway/transport/slim/rpc"
+	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
 // The services that A2A goes by on SLIMRPC. The binding's document knows the
@@ -118,6 +119,28 @@ func (s *responses) Next(ctx context.Context) (rpc.Frame, error) {
 type Address struct {
 	Node string // host:port; empty: the node that we are on
 	Name name.Name
+}
+
+// BindingURI is what agent cards call SLIMRPC: the address of the binding's document.
+const BindingURI = "https://a2a-protocol.org/bindings/experimental-slimrpc/v1"
+
+// The other names of SLIMRPC in cards: slima2a 0.9 looks for the first, and earlier
+// drafts of the binding have the second.
+const (
+	bindingShort   = "slimrpc"
+	bindingWithout = "https://a2a-protocol.org/bindings/experimental-slimrpc"
+)
+
+// interfaces say in a card where an agent is, once for each name of SLIMRPC. Clients
+// that look for one of the first two split the URL at its slashes (SLIMRPC binding, 2.1;
+// slima2a 0.9).
+func (a Address) interfaces() []canonical.Interface {
+	named := a.Name.Base()
+	return []canonical.Interface{
+		{URL: named, Transport: BindingURI, Version: "1.0"},
+		{URL: named, Transport: bindingShort, Version: "1.0"},
+		{URL: scheme + a.Node + "/" + named, Transport: bindingWithout, Version: "1.0"},
+	}
 }
 
 // DefaultPort is that of nodes.

@@ -88,4 +88,18 @@
 // the card that everybody may see to those of 0.3, if it serves them. Either is read.
 // An agent with neither has no names of skills to be had on this wire: it is one
 // skill that takes messages.
+//
+// # Where it differs from the binding of A2A
+//
+// The document of the SLIMRPC binding says in section 2.1 that the URL in a card is the
+// agent's name alone, and in section 9 that it is a slim:// URL. Released clients take
+// the name alone, so ours have that one under the binding's name and as slimrpc, and the
+// URL under the name that the binding had before /v1. Any of them is read. The service
+// is called lf.a2a.v1.A2AService first (section 1 has a2a.v1.A2AService; both are
+// served). Of the parameters (section 3), A2A-Version and A2A-Extensions are read in
+// any case and written in lower case; the keys for multicast and shared tasks are not
+// used. Our own keys are execution-context and those that begin with aepb-. Errors have
+// the names and codes of section 6.1; those of A2A 1.0 that are missing there, and those
+// of this gateway, are written the same way (status.go); details (6.2) do not travel.
+// SendLiveMessage, of A2A 1.1, is not served.
 package slim
