@@ -122,19 +122,19 @@ func TestExtensionsOverSLIM(t *testing.T) {
 	p := plan{}
 	net := newSLIMNet(t, &p)
 	b := newBed(t, p)
-	told := make(chan string, 1)
-	b.slimAgent(t, net, "adder", "", &slimFake{seen: func(call rpc.Call) { told <- call.Metadata["a2a-extensions"] }})
+	seen := make(chan string, 1)
+	b.slimAgent(t, net, "adder", "", &slimFake{seen: func(call rpc.Call) { seen <- call.Metadata["a2a-extensions"] }})
 	caller := net.join(t, "org/callers/alice", nil)
 	net.exposed(t, caller, "adder")
 	const uri = "https://x.example/extension"
 	b.right(t, b.send(t, letter{at: "/agents/adder/a2a", body: addBody(40), header: map[string]string{"A2A-Version": "1.0", "A2A-Extensions": uri}}), "41")
-	if got := <-told; !strings.HasPrefix(got, uri) {
+	if got := <-seen; !strings.HasPrefix(got, uri) {
 		t.Errorf("of a caller over HTTP the agent was told %q", got)
 	}
 	if _, err := askSLIM(t, caller, "adder", "SendMessage", inProtobuf(t, addBody(40)), map[string]string{"A2A-Extensions": uri}); err != nil {
 		t.Fatal(err)
 	}
-	if got := <-told; !strings.HasPrefix(got, uri) {
+	if got := <-seen; !strings.HasPrefix(got, uri) {
 		t.Errorf("of a caller over SLIM the agent was told %q", got)
 	}
 }

@@ -111,9 +111,9 @@ func signals() []*canonical.Message {
 func TestExtensions_AreCarriedInRequests(t *testing.T) {
 	t.Parallel()
 	c := slim.New(translators.Config{})
-	asked := from(&canonical.Invoke{Turn: canonical.Content{ID: "m-1", Role: canonical.RoleCaller, Parts: []canonical.Part{{Kind: canonical.KindText, Text: "t"}}}}, canonical.PhaseRequest)
-	asked.Extensions = canonical.Extensions{a2a.Binding: raw(`{"A2A-Extensions":"https://x.example/a"}`)}
-	wire, _, err := c.Encode(asked, translators.Target{Version: slim.VersionA2A, Form: slim.FormRPC})
+	request := from(&canonical.Invoke{Turn: canonical.Content{ID: "m-1", Role: canonical.RoleCaller, Parts: []canonical.Part{{Kind: canonical.KindText, Text: "t"}}}}, canonical.PhaseRequest)
+	request.Extensions = canonical.Extensions{a2a.Binding: raw(`{"A2A-Extensions":"https://x.example/a"}`)}
+	wire, _, err := c.Encode(request, translators.Target{Version: slim.VersionA2A, Form: slim.FormRPC})
 	if err != nil || wire.Header.Get("A2A-Extensions") != "https://x.example/a" {
 		t.Fatalf("%v %v", err, wire.Header)
 	}

@@ -30,12 +30,8 @@ func (t *Translator) Decode(w translators.Wire) (*canonical.Message, error) {
 	}
 	inner := w
 	inner.Binding, inner.Version, inner.Form, inner.Status = by.binding, by.version, "", 0
-	// What header fields say elsewhere, SLIM has no place for but the extensions of
-	// A2A: a door's own fields are not the message's.
-	inner.Header = nil
-	if by.prefix == prefixA2A {
-		inner.Header = activated(w.Header)
-	}
+	// What header fields say elsewhere, SLIM has no place for but A2A's extensions.
+	inner.Header = extensionsOf(w.Header)
 	read := by.codec.Decode
 	if w.Re == canonical.OpRollback || w.Re == "" && len(w.Body) <= t.cfg.BodyLimit && methodOf(w.Body, t.cfg.Depth) == MethodRollback {
 		read = func(w translators.Wire) (*canonical.Message, error) { return t.signal(w, by) }

@@ -2,6 +2,7 @@ package slim
 
 import (
 	"net/http"
+	"strings"
 
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/a2a"
@@ -92,24 +93,22 @@ func (t *Translator) saySignal(m *canonical.Message, said *canonical.Signal, by 
 	return translators.Wire{Body: jsonrpc.Result(m.Correlation.WireID, inner), Re: m.Op}, losses, nil
 }
 
-// fields are what a request says in metadata: who wants to be told, and the extensions
-// that it activates (SLIMRPC binding, 3).
-func fields(m *canonical.Message, said http.Header) http.Header {
+// fields are the header of a request: where decisions are told, and the extensions.
+func fields(m *canonical.Message, header http.Header) http.Header {
 	if m.Phase != canonical.PhaseRequest {
 		return nil
 	}
-	h := activated(said)
+	h := extensionsOf(header)
 	if m.Callback != "" {
 		h.Set(FieldCallback, m.Callback)
 	}
 	return h
 }
 
-// activated are the header fields that name the extensions of A2A.
-func activated(said http.Header) http.Header {
+func extensionsOf(header http.Header) http.Header {
 	h := http.Header{}
-	for _, value := range said.Values(FieldExtensions) {
-		h.Add(FieldExtensions, value)
+	if list := header.Values(FieldExtensions); len(list) > 0 {
+		h.Set(FieldExtensions, strings.Join(list, ","))
 	}
 	return h
 }

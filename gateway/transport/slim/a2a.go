@@ -124,22 +124,14 @@ type Address struct {
 // BindingURI is what agent cards call SLIMRPC: the address of the binding's document.
 const BindingURI = "https://a2a-protocol.org/bindings/experimental-slimrpc/v1"
 
-// The other names of SLIMRPC in cards: slima2a 0.9 looks for the first, and earlier
-// drafts of the binding have the second.
-const (
-	bindingShort   = "slimrpc"
-	bindingWithout = "https://a2a-protocol.org/bindings/experimental-slimrpc"
-)
-
-// interfaces say in a card where an agent is, once for each name of SLIMRPC. Clients
-// that look for one of the first two split the URL at its slashes (SLIMRPC binding, 2.1;
-// slima2a 0.9).
+// interfaces say in a card where an agent is, once for each name of SLIMRPC that a
+// released client looks for: that of the binding's document (2.1), that of slima2a 0.9,
+// both with the agent's name alone as URL, and that of earlier documents.
 func (a Address) interfaces() []canonical.Interface {
-	named := a.Name.Base()
 	return []canonical.Interface{
-		{URL: named, Transport: BindingURI, Version: "1.0"},
-		{URL: named, Transport: bindingShort, Version: "1.0"},
-		{URL: scheme + a.Node + "/" + named, Transport: bindingWithout, Version: "1.0"},
+		{URL: a.Name.Base(), Transport: BindingURI, Version: "1.0"},
+		{URL: a.Name.Base(), Transport: "slimrpc", Version: "1.0"},
+		{URL: scheme + a.Node + "/" + a.Name.Base(), Transport: strings.TrimSuffix(BindingURI, "/v1"), Version: "1.0"},
 	}
 }
 

@@ -95,8 +95,8 @@ func (d *Dialer) Dial(ctx context.Context, ep transport.Endpoint, sealed transpo
 	if uri := wire.Header.Get(form.FieldCallback); uri != "" {
 		metadata[keyCallback] = uri
 	}
-	if activated := wire.Header.Values(form.FieldExtensions); len(activated) > 0 {
-		metadata[keyExtensions] = strings.Join(activated, ",")
+	if uris := wire.Header.Get(form.FieldExtensions); uris != "" {
+		metadata[keyExtensions] = uris
 	}
 	if wire.Form == form.FormRPC {
 		return d.call(ctx, ep, wire, metadata)

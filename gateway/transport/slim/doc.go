@@ -91,15 +91,12 @@
 //
 // # Where it differs from the binding of A2A
 //
-// The document of the SLIMRPC binding says in section 2.1 that the URL in a card is the
-// agent's name alone, and in section 9 that it is a slim:// URL. Released clients take
-// the name alone, so ours have that one under the binding's name and as slimrpc, and the
-// URL under the name that the binding had before /v1. Any of them is read. The service
-// is called lf.a2a.v1.A2AService first (section 1 has a2a.v1.A2AService; both are
-// served). Of the parameters (section 3), A2A-Version and A2A-Extensions are read in
-// any case and written in lower case; the keys for multicast and shared tasks are not
-// used. Our own keys are execution-context and those that begin with aepb-. Errors have
-// the names and codes of section 6.1; those of A2A 1.0 that are missing there, and those
-// of this gateway, are written the same way (status.go); details (6.2) do not travel.
-// SendLiveMessage, of A2A 1.1, is not served.
+// Section 2.1 of the SLIMRPC binding has the agent's name alone as URL in a card, and
+// section 9 a slim:// URL. Cards of ours have the name under the binding's name and as
+// slimrpc, and the URL under the binding's name before /v1; any of them is read. The
+// service is called lf.a2a.v1.A2AService first; a2a.v1.A2AService (1) is served too. Of
+// the parameters (3), A2A-Version and A2A-Extensions are read in any case; keys for
+// multicast and shared tasks are not used, and ours are execution-context and aepb-*.
+// Errors that 6.1 does not list are written as those that it does (status.go); details
+// (6.2) do not travel. SendLiveMessage, of A2A 1.1, is not served.
 package slim
