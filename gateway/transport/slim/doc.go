@@ -92,11 +92,10 @@
 // # Where it differs from the binding of A2A
 //
 // Section 2.1 of the SLIMRPC binding has the agent's name alone as URL in a card, and
-// section 9 a slim:// URL. Cards of ours have the name under the binding's name and as
-// slimrpc, and the URL under the binding's name before /v1; any of them is read. The
-// service is called lf.a2a.v1.A2AService first; a2a.v1.A2AService (1) is served too. Of
-// the parameters (3), A2A-Version and A2A-Extensions are read in any case; keys for
-// multicast and shared tasks are not used, and ours are execution-context and aepb-*.
-// Errors that 6.1 does not list are written as those that it does (status.go); details
-// (6.2) do not travel. SendLiveMessage, of A2A 1.1, is not served.
+// section 9 a slim:// URL. Cards of ours have the name, and the URL under the binding's
+// name before /v1; any is read. The service is called lf.a2a.v1.A2AService first, and
+// a2a.v1.A2AService (1) is served too. Of the parameters (3), A2A-Version and
+// A2A-Extensions are read in any case; ours are execution-context and aepb-*. Errors that
+// 6.1 does not list are written as those that it does (status.go), without details (6.2).
+// There is no SendLiveMessage (A2A 1.1), and no multicast.
 package slim
