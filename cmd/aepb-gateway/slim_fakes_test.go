@@ -110,7 +110,10 @@ func (f *slimFake) Serve(ctx context.Context, call rpc.Call, out rpc.Responder) 
 		Conversation: canonical.Conversation{ContextID: "c-1", TaskID: "t-1"},
 	}
 	if d, ok := reply.Body.(*canonical.Description); ok {
-		d.Interfaces = []canonical.Interface{{URL: "org/agents/x", Transport: tslim.BindingURI, Version: "1.0"}}
+		d.Interfaces = []canonical.Interface{
+			{URL: "org/agents/x", Transport: tslim.BindingURI, Version: "1.0"}, {URL: "org/agents/x", Transport: "slimrpc", Version: "1.0"},
+			{URL: "slim://n.example/org/agents/x", Transport: "https://a2a-protocol.org/bindings/experimental-slimrpc", Version: "1.0"},
+		}
 	}
 	if _, lists := reply.Body.(*canonical.CapabilityList); lists && f.does != nil {
 		reply.Origin = m.Origin // its own words, in which any name stays as it is

@@ -115,6 +115,30 @@ func TestRollbackOverSLIM(t *testing.T) {
 	}
 }
 
+// TestExtensionsOverSLIM: the agent learns which extensions of A2A a request activates,
+// from a caller over HTTP and over SLIM, by a key in any case (SLIMRPC binding, 3).
+func TestExtensionsOverSLIM(t *testing.T) {
+	t.Parallel()
+	p := plan{}
+	net := newSLIMNet(t, &p)
+	b := newBed(t, p)
+	seen := make(chan string, 1)
+	b.slimAgent(t, net, "adder", "", &slimFake{seen: func(call rpc.Call) { seen <- call.Metadata["a2a-extensions"] }})
+	caller := net.join(t, "org/callers/alice", nil)
+	net.exposed(t, caller, "adder")
+	const uri = "https://x.example/extension"
+	b.right(t, b.send(t, letter{at: "/agents/adder/a2a", body: addBody(40), header: map[string]string{"A2A-Version": "1.0", "A2A-Extensions": uri}}), "41")
+	if got := <-seen; !strings.HasPrefix(got, uri) {
+		t.Errorf("of a caller over HTTP the agent was told %q", got)
+	}
+	if _, err := askSLIM(t, caller, "adder", "SendMessage", inProtobuf(t, addBody(40)), map[string]string{"A2A-Extensions": uri}); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-seen; !strings.HasPrefix(got, uri) {
+		t.Errorf("of a caller over SLIM the agent was told %q", got)
+	}
+}
+
 // TestCallbackOverSLIM: where a request says who is told of decisions, the agent
 // learns it; from another protocol too.
 func TestCallbackOverSLIM(t *testing.T) {

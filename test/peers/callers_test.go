@@ -77,6 +77,7 @@ func (c caller) header(session, method string) http.Header {
 		if c.version == modern {
 			h.Set("Mcp-Method", method)
 			h.Set("Mcp-Name", "t")
+			h.Set("Mcp-Param-Region", "eu") // which counts where a tool marks it
 		}
 	}
 	return h

@@ -7,7 +7,8 @@
 //
 //	agent            protocol and version ("mcp 2025-11-25", "a2a 1.0"), then one setting a line:
 //	                 "path /x" where it is listed (/mcp, or / in A2A), "serves /y" where it takes
-//	                 messages, "redirects /x /y", "sse" (it replies with event streams), "forgets 400" (a
+//	                 messages, "redirects /x /y", "sse" (it replies with event streams), "strict" (it demands
+//	                 the header fields of 2026-07-28), "forgets 400" (a
 //	                 session lasts for one call, and then is refused with that status)
 //	METHOD           the result of that method, or a whole message with ID for the request's id; of a
 //	                 streaming method one result a line. `METHOD "CURSOR"` is the page at a cursor

@@ -18,7 +18,7 @@ type script struct {
 	protocol, version string
 	path, serves      string
 	redirects         [2]string
-	sse               bool
+	sse, strict       bool
 	forgets           string
 	texts             map[string]string
 	wants             []want
@@ -60,6 +60,8 @@ func parse(t *testing.T, archive *txtar.Archive) *script {
 			s.redirects = [2]string{words[1], words[2]}
 		case "sse":
 			s.sse = true
+		case "strict":
+			s.strict = true
 		case "forgets":
 			s.forgets = words[1]
 		default:
@@ -87,6 +89,8 @@ type request struct {
 	Params struct {
 		Cursor          *string
 		ProtocolVersion string
+		Name            string
+		Arguments       struct{ Region string }
 	}
 }
 
@@ -153,6 +157,12 @@ func (s *script) answer(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	}
+	if text := s.mismatch(r.Header, in); text != "" {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusBadRequest)
+		_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32020,"message":"Header mismatch: %s"}}`, in.ID, text)
+		return
+	}
 	if in.ID == nil {
 		w.WriteHeader(http.StatusAccepted)
 		return
@@ -181,6 +191,22 @@ func (s *script) answer(w http.ResponseWriter, r *http.Request) {
 		text = `{"jsonrpc":"2.0","id":ID,"error":{"code":-32601,"message":"no such method"}}`
 	}
 	s.write(w, in, text)
+}
+
+// mismatch names the header field of a request that a strict server of 2026-07-28 misses
+// (Streamable HTTP, Standard MCP Request Headers and Custom Headers from Tool Parameters).
+func (s *script) mismatch(h http.Header, in request) string {
+	if !s.strict {
+		return ""
+	}
+	for name, value := range map[string]string{
+		"Mcp-Protocol-Version": s.version, "Mcp-Method": in.Method, "Mcp-Name": in.Params.Name, "Mcp-Param-Region": in.Params.Arguments.Region,
+	} {
+		if h.Get(name) != value {
+			return name + " is " + h.Get(name) + ", expected " + value
+		}
+	}
+	return ""
 }
 
 func (s *script) write(w http.ResponseWriter, in request, text string) {

@@ -214,9 +214,16 @@ func (e *encoder) numbered(body *canonical.Error, code int64) jsonrpc.Error {
 		out.Data = e.errorData(body, out.Code)
 	case codeOf(n.Code, e.version) == body.Code:
 		out.Code, out.Data = n.Code, n.Data
-	default: // MCP's own, from a revision with other numbers
+	case codeOf(code, e.version) == body.Code: // MCP's own, from a revision with other numbers
 		out.Data = n.Data
-		e.dropIf(codeOf(out.Code, e.version) != body.Code, canonical.LossErrorCode, "/body/code")
+	default: // and this revision has none for it: what was said stays the agent's
+		e.lose(canonical.LossErrorCode, canonical.Carried, "/body/code")
+		if n.Data != nil && !rawjson.IsObject(n.Data) {
+			out.Code, out.Data = n.Code, n.Data
+			break
+		}
+		canon := rawjson.NewBuilder().String(canonCode, string(body.Code)).Object()
+		out.Data = rawjson.NewBuilder().Merge(n.Data).Raw(profile.ExtKey, profile.Wrap(canon, nil, Binding)).Bytes()
 	}
 	return out
 }

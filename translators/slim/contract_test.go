@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/a2a"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/mcp"
 	"github.com/aepb/aepb-gateway/translators/slim"
@@ -105,6 +106,24 @@ func signals() []*canonical.Message {
 
 // TestSignals: a rollback request and a callback are carried, what cannot be
 // said of them is refused or declared, and decisions are not SLIM's to tell.
+// TestExtensions_AreCarriedInRequests: A2A-Extensions is a parameter of A2A 1.0, in MCP
+// it says nothing (SLIMRPC binding, 3).
+func TestExtensions_AreCarriedInRequests(t *testing.T) {
+	t.Parallel()
+	c := slim.New(translators.Config{})
+	request := from(&canonical.Invoke{Turn: canonical.Content{ID: "m-1", Role: canonical.RoleCaller, Parts: []canonical.Part{{Kind: canonical.KindText, Text: "t"}}}}, canonical.PhaseRequest)
+	request.Extensions = canonical.Extensions{a2a.Binding: raw(`{"A2A-Extensions":"https://x.example/a"}`)}
+	wire, _, err := c.Encode(request, translators.Target{Version: slim.VersionA2A, Form: slim.FormRPC})
+	if err != nil || wire.Header.Get("A2A-Extensions") != "https://x.example/a" {
+		t.Fatalf("%v %v", err, wire.Header)
+	}
+	wire.Header.Set("Traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+	again, err := c.Decode(wire)
+	if err != nil || string(again.Extensions[a2a.Binding]) != `{"A2A-Extensions":"https://x.example/a"}` || again.Trace.Parent != "" {
+		t.Errorf("%v %+v", err, again)
+	}
+}
+
 // TestMCPsOwnWays: how MCP asks and keeps tasks, it does over SLIM too, but for
 // what needs a stream.
 func TestMCPsOwnWays(t *testing.T) {

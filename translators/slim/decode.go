@@ -2,7 +2,6 @@ package slim
 
 import (
 	"cmp"
-	"net/http"
 
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -31,9 +30,8 @@ func (t *Translator) Decode(w translators.Wire) (*canonical.Message, error) {
 	}
 	inner := w
 	inner.Binding, inner.Version, inner.Form, inner.Status = by.binding, by.version, "", 0
-	// What header fields say elsewhere, SLIM has no place for: a door's own
-	// fields are not the message's.
-	inner.Header = http.Header(nil)
+	// What header fields say elsewhere, SLIM has no place for but A2A's extensions.
+	inner.Header = extensionsOf(w.Header)
 	read := by.codec.Decode
 	if w.Re == canonical.OpRollback || w.Re == "" && len(w.Body) <= t.cfg.BodyLimit && methodOf(w.Body, t.cfg.Depth) == MethodRollback {
 		read = func(w translators.Wire) (*canonical.Message, error) { return t.signal(w, by) }

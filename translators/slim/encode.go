@@ -33,7 +33,7 @@ func (t *Translator) Encode(m *canonical.Message, target translators.Target) (tr
 		return translators.Wire{}, nil, err
 	}
 	wire.Binding, wire.Version, wire.Form, wire.Media = Binding, version, form, Media
-	wire.Header, wire.Status = callback(m), 0
+	wire.Header, wire.Status = fields(m, wire.Header), 0
 	return wire, slices.Concat(lost, losses), nil
 }
 

@@ -2,8 +2,10 @@ package slim
 
 import (
 	"net/http"
+	"strings"
 
 	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/a2a"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/internal/jsonrpc"
 	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
@@ -17,6 +19,9 @@ const MethodRollback = "aepb/rollback"
 // FieldCallback is where a request names who is told what a human decides: a
 // field of the wire's header, and of SLIM's metadata.
 const FieldCallback = "Aepb-Hitl-Callback"
+
+// FieldExtensions names the extensions of A2A that a request activates.
+const FieldExtensions = a2a.HeaderExtensions
 
 const memberToken = "token"
 
@@ -88,10 +93,22 @@ func (t *Translator) saySignal(m *canonical.Message, said *canonical.Signal, by 
 	return translators.Wire{Body: jsonrpc.Result(m.Correlation.WireID, inner), Re: m.Op}, losses, nil
 }
 
-// callback is the header of a request that names one.
-func callback(m *canonical.Message) http.Header {
-	if m.Callback == "" || m.Phase != canonical.PhaseRequest {
+// fields are the header of a request: where decisions are told, and the extensions.
+func fields(m *canonical.Message, header http.Header) http.Header {
+	if m.Phase != canonical.PhaseRequest {
 		return nil
 	}
-	return http.Header{FieldCallback: {m.Callback}}
+	h := extensionsOf(header)
+	if m.Callback != "" {
+		h.Set(FieldCallback, m.Callback)
+	}
+	return h
+}
+
+func extensionsOf(header http.Header) http.Header {
+	h := http.Header{}
+	if list := header.Values(FieldExtensions); len(list) > 0 {
+		h.Set(FieldExtensions, strings.Join(list, ","))
+	}
+	return h
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/gateway/transport/slim/name"
 	"github.com/aepb/aepb-gateway/gateway/transport/slim/rpc"
+	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
 // The services that A2A goes by on SLIMRPC. The binding's document knows the
@@ -23,21 +24,6 @@ const (
 // IsA2A reports whether a service is A2A by one of its names.
 func IsA2A(service string) bool { return service == ServiceA2A || service == ServiceA2AOld }
 
-// Caller makes calls; *Peer is one.
-type Caller interface {
-	Call(ctx context.Context, to name.Name, r rpc.Request) (*rpc.Stream, error)
-}
-
-var _ Caller = (*Peer)(nil)
-
-// Responses is what comes back from a call.
-type Responses interface {
-	// Next gives the next response; io.EOF after the last.
-	Next(ctx context.Context) (rpc.Frame, error)
-	// Close gives the call up.
-	Close()
-}
-
 // CallA2A calls a method of A2A. Service is the name to try first; if there is
 // nothing of that name, the other one is tried, but nothing is done twice: SLIM's
 // servers say of a call that they have nobody for, be it the service or the method
@@ -45,7 +31,7 @@ type Responses interface {
 // has begun, so that only what changes nothing is tried again after it, and nothing
 // at all after one in A2A's words. The responses' service is the one that answered.
 // Errors: those of Call; a failure of the agent comes from Next.
-func CallA2A(ctx context.Context, caller Caller, to name.Name, r rpc.Request) (Responses, string, error) {
+func CallA2A(ctx context.Context, caller *Peer, to name.Name, r rpc.Request) (*Responses, string, error) {
 	r.Service = cmp.Or(r.Service, ServiceA2A)
 	first, err := opened(ctx, caller, to, r)
 	if err != nil || !first.unknown() || !first.idle(r) {
@@ -66,20 +52,20 @@ func CallA2A(ctx context.Context, caller Caller, to name.Name, r rpc.Request) (R
 	return second, other.Service, nil
 }
 
-// responses are those of a call whose first one was looked at.
-type responses struct {
+// Responses are those of a call whose first one was looked at; io.EOF comes after the last.
+type Responses struct {
 	*rpc.Stream
 	frame rpc.Frame
 	err   error
 	read  bool
 }
 
-func opened(ctx context.Context, caller Caller, to name.Name, r rpc.Request) (*responses, error) {
+func opened(ctx context.Context, caller *Peer, to name.Name, r rpc.Request) (*Responses, error) {
 	stream, err := caller.Call(ctx, to, r)
 	if err != nil {
 		return nil, err
 	}
-	s := &responses{Stream: stream}
+	s := &Responses{Stream: stream}
 	s.frame, s.err = stream.Next(ctx)
 	return s, nil
 }
@@ -89,13 +75,13 @@ func opened(ctx context.Context, caller Caller, to name.Name, r rpc.Request) (*r
 const notFound = "Method not found: "
 
 // unknown: nobody there knows the service, as far as one can tell.
-func (s *responses) unknown() bool {
+func (s *Responses) unknown() bool {
 	var status *rpc.StatusError
 	return errors.As(s.err, &status) && status.Code == rpc.Unimplemented && !inWords(status.Message)
 }
 
 // idle: nothing has been done, or nothing that matters.
-func (s *responses) idle(r rpc.Request) bool {
+func (s *Responses) idle(r rpc.Request) bool {
 	var status *rpc.StatusError
 	return readsOnly(r.Method) || errors.As(s.err, &status) && status.Message == notFound+r.Service+"/"+r.Method
 }
@@ -106,7 +92,7 @@ func readsOnly(method string) bool {
 }
 
 // Next gives the one that was looked at, and then the others.
-func (s *responses) Next(ctx context.Context) (rpc.Frame, error) {
+func (s *Responses) Next(ctx context.Context) (rpc.Frame, error) {
 	if s.read {
 		return s.Stream.Next(ctx)
 	}
@@ -118,6 +104,19 @@ func (s *responses) Next(ctx context.Context) (rpc.Frame, error) {
 type Address struct {
 	Node string // host:port; empty: the node that we are on
 	Name name.Name
+}
+
+// BindingURI is what agent cards call SLIMRPC: the address of the binding's document.
+const BindingURI = "https://a2a-protocol.org/bindings/experimental-slimrpc/v1"
+
+// interfaces say in a card where an agent is, by each name of SLIMRPC that released clients
+// look for: that of the binding (2.1), that of slima2a 0.9, and that of earlier documents.
+func (a Address) interfaces() []canonical.Interface {
+	return []canonical.Interface{
+		{URL: a.Name.Base(), Transport: BindingURI, Version: "1.0"},
+		{URL: a.Name.Base(), Transport: "slimrpc", Version: "1.0"},
+		{URL: scheme + a.Node + "/" + a.Name.Base(), Transport: strings.TrimSuffix(BindingURI, "/v1"), Version: "1.0"},
+	}
 }
 
 // DefaultPort is that of nodes.

@@ -95,6 +95,9 @@ func (d *Dialer) Dial(ctx context.Context, ep transport.Endpoint, sealed transpo
 	if uri := wire.Header.Get(form.FieldCallback); uri != "" {
 		metadata[keyCallback] = uri
 	}
+	if uris := wire.Header.Get(form.FieldExtensions); uris != "" {
+		metadata[keyExtensions] = uris
+	}
 	if wire.Form == form.FormRPC {
 		return d.call(ctx, ep, wire, metadata)
 	}
@@ -131,9 +134,9 @@ func (d *Dialer) call(ctx context.Context, ep transport.Endpoint, wire translato
 }
 
 // calls makes one, of A2A's service by whichever of its names the agent knows.
-func (t target) calls(ctx context.Context, r rpc.Request) (Responses, error) {
+func (t target) calls(ctx context.Context, r rpc.Request) (*Responses, error) {
 	if r.Service == ServiceRollback {
-		return t.node.peer.Call(ctx, t.name, r)
+		return opened(ctx, t.node.peer, t.name, r)
 	}
 	found, _, err := CallA2A(ctx, t.node.peer, t.name, r)
 	return found, err
@@ -164,7 +167,7 @@ type events struct {
 	d         *Dialer
 	ep        transport.Endpoint
 	path      string
-	responses Responses
+	responses *Responses
 	cancel    context.CancelFunc
 	single    bool
 	first     *transport.Event // was looked at

@@ -73,12 +73,6 @@
 //
 // # What real peers do
 //
-// Cards of ours have an interface for each of the three names of SLIMRPC that peers look for, with
-// org/namespace/service alone as its URL. Metadata keys and names of errors are those of the binding's
-// specification. Beside them we have aepb- keys, and names for what A2A has no error for
-// (SkillNotFoundError, RateLimitedError and the like), with the status that SLIMRPC gives them. Both
-// service names, a2a.v1.A2AService and lf.a2a.v1.A2AService, are served.
-//
 // Nodes and applications of 2.2 and 3.4 have the same messages, and tests run ours
 // with both. SLIM 1 has other field numbers and is refused when a node
 // says that it speaks it, as is any version that is not known here. A node that is
@@ -94,4 +88,14 @@
 // the card that everybody may see to those of 0.3, if it serves them. Either is read.
 // An agent with neither has no names of skills to be had on this wire: it is one
 // skill that takes messages.
+//
+// # Where it differs from the binding of A2A
+//
+// Section 2.1 of the SLIMRPC binding has the agent's name alone as URL in a card, and
+// section 9 a slim:// URL. Cards of ours have the name, and the URL under the binding's
+// name before /v1; any is read. The service is called lf.a2a.v1.A2AService first, and
+// a2a.v1.A2AService (1) is served too. Of the parameters (3), A2A-Version and
+// A2A-Extensions are read in any case; ours are execution-context and aepb-*. Errors that
+// 6.1 does not list are written as those that it does (status.go), without details (6.2).
+// There is no SendLiveMessage (A2A 1.1), and no multicast.
 package slim

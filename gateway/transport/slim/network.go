@@ -125,6 +125,11 @@ func (n *node) dial(ctx context.Context) (net.Conn, error) {
 	return conn, nil
 }
 
+// at is where an agent is exposed.
+func (n *node) at(agent string) Address {
+	return Address{Node: n.Address, Name: name.Name{Org: n.Org, Namespace: n.Namespace, Service: agent}}
+}
+
 // as makes an application of ours of a name.
 func (n *node) as(service string, handler rpc.Handler, groups Groups) (*Peer, error) {
 	self, err := name.Parse(n.Org + "/" + n.Namespace + "/" + service)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -30,10 +31,13 @@ import (
 
 // Keys of metadata.
 const (
-	keyEvidence = "execution-context" // ECTs, compact, joined by commas
-	keyVersion  = "a2a-version"
-	keyCallback = "aepb-hitl-callback" // https URI that is told what a human decides
-	keyParent   = "aepb-parent-jti"    // of the ECT that the message came of
+	keyEvidence   = "execution-context" // ECTs, compact, joined by commas
+	keyVersion    = prefixParameter + "version"
+	keyExtensions = prefixParameter + "extensions"
+	keyCallback   = "aepb-hitl-callback" // https URI that is told what a human decides
+	keyParent     = "aepb-parent-jti"    // of the ECT that the message came of
+
+	prefixParameter = "a2a-" // of service parameters (A2A 3.2.6)
 )
 
 // ListenerDeps is what a Listener needs.
@@ -253,21 +257,28 @@ func (d *door) Serve(ctx context.Context, call rpc.Call, out rpc.Responder) erro
 	if call.Service != "" {
 		v.wire = translators.Wire{
 			Binding: form.Binding, Version: form.VersionA2A, Form: form.FormRPC, Media: MediaProto,
-			Path: "/" + call.Service + "/" + call.Method, Body: call.Body, Header: waits(call),
+			Path: "/" + call.Service + "/" + call.Method, Body: call.Body, Header: parameters(call),
 		}
 		return v.rpc(ctx)
 	}
-	v.wire = translators.Wire{Binding: form.Binding, Media: form.Media, Body: call.Body, Header: waits(call)}
+	v.wire = translators.Wire{Binding: form.Binding, Media: form.Media, Body: call.Body, Header: parameters(call)}
 	return v.plain(ctx)
 }
 
-// waits is who wants to be told what a human decides, as the codec reads it.
-func waits(call rpc.Call) http.Header {
-	uri := call.Metadata[keyCallback]
-	if uri == "" {
-		return nil
+// parameters are those of A2A in the metadata of a call, and who wants to be told
+// what a human decides, as the codec reads them. Names of parameters know no case
+// (SLIMRPC binding, 3).
+func parameters(call rpc.Call) http.Header {
+	h := http.Header{}
+	for _, key := range slices.Sorted(maps.Keys(call.Metadata)) {
+		if strings.HasPrefix(strings.ToLower(key), prefixParameter) {
+			h.Add(key, call.Metadata[key])
+		}
 	}
-	return http.Header{form.FieldCallback: {uri}}
+	if uri := call.Metadata[keyCallback]; uri != "" {
+		h.Set(form.FieldCallback, uri)
+	}
+	return h
 }
 
 // visit is one call at the door.
@@ -296,7 +307,7 @@ func (v *visit) admit(ctx context.Context) (evidence []string, err error) {
 // rpc answers a call of A2A's service.
 func (v *visit) rpc(ctx context.Context) error {
 	evidence, err := v.admit(ctx)
-	switch said := v.call.Metadata[keyVersion]; {
+	switch said := v.wire.Header.Get(keyVersion); {
 	case err != nil:
 	case v.wire.Path == rollbackPath:
 		said := &canonical.Message{Phase: canonical.PhaseRequest, Body: &canonical.Signal{Token: string(v.call.Body)}}
@@ -422,18 +433,10 @@ func (v *visit) card(ctx context.Context) error {
 	if err != nil {
 		return v.refuse(ctx, err)
 	}
-	at := v.door.node.Org + "/" + v.door.node.Namespace + "/" + v.door.agent
-	said.Interfaces = nil
-	for _, name := range []string{BindingURI + "/v1", BindingURI, "slimrpc"} {
-		said.Interfaces = append(said.Interfaces, canonical.Interface{URL: at, Transport: name, Version: "1.0"})
-	}
+	said.Interfaces = v.door.node.at(v.door.agent).interfaces()
 	said.Versions, said.Streams = []string{"1.0"}, true
 	return v.express(ctx, &canonical.Message{Op: canonical.OpDescribe, Phase: canonical.PhaseResponse, Body: said}, false)
 }
-
-// BindingURI is what agent cards call SLIMRPC: alone in the text of its specification, with "/v1" in its
-// examples. Released clients of slima2a look for "slimrpc".
-const BindingURI = "https://a2a-protocol.org/bindings/experimental-slimrpc"
 
 // described is the agent as its callers may know it: what another protocol
 // says of it is not for them.

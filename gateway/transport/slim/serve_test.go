@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -94,24 +95,25 @@ func TestDoorRefuses(t *testing.T) {
 		text            string
 		reached         bool // the road
 	}{
-		"no such service":         {&script{}, me, "x.Service", "SendMessage", nil, rpc.Unimplemented, "no such service", false},
-		"another version":         {&script{}, me, ServiceA2A, "SendMessage", map[string]string{keyVersion: "0.3"}, rpc.Unimplemented, "VersionNotSupportedError: over SLIM this agent speaks A2A 1.0", false},
-		"nobody":                  {&script{}, "", ServiceA2A, "SendMessage", nil, 16, "UnauthenticatedError: ", false},
-		"nobody asks for a card":  {&script{}, "", ServiceA2A, methodCard, nil, 16, "UnauthenticatedError: ", false},
-		"too often":               {&script{limit: &canonical.Error{Code: canonical.CodeRateLimited, Message: "slower"}}, me, ServiceA2A, "SendMessage", nil, rpc.ResourceExhausted, "RateLimitedError: slower", false},
-		"evidence too long":       {&script{}, me, ServiceA2A, "SendMessage", evidence(strings.Repeat("x", 9<<10)), 7, "ForbiddenError: ", false},
-		"the road: unknown":       {&script{refuse: &problem.UnknownAgentError{Agent: "a"}}, me, ServiceA2A, "SendMessage", nil, rpc.NotFound, "", true},
-		"the road: unreachable":   {&script{refuse: &transport.UnreachableError{Agent: "a"}}, me, ServiceA2A, "SendMessage", nil, rpc.Unavailable, "UnavailableError: ", true},
-		"the road: too slow":      {&script{refuse: &transport.TimeoutError{Agent: "a"}}, me, ServiceA2A, "SendMessage", nil, rpc.DeadlineExceeded, "TimeoutError: ", true},
-		"the road: bad reply":     {&script{refuse: &transport.BadReplyError{Agent: "a", Reason: "no"}}, me, ServiceA2A, "SendMessage", nil, rpc.Internal, "InvalidAgentResponseError: ", true},
-		"the road: no method":     {&script{refuse: &canonical.Error{Code: canonical.CodeNoMethod, Message: "no such method"}}, me, ServiceA2A, "Nothing", nil, rpc.Unimplemented, "MethodNotFoundError: no such method", true},
-		"the road: bad params":    {&script{refuse: &canonical.Error{Code: canonical.CodeBadParams, Message: "x: y"}}, me, ServiceA2A, "SendMessage", nil, rpc.InvalidArgument, "InvalidParamsError: x: y", true},
-		"the road: malformed":     {&script{refuse: &translators.MalformedError{Reason: "no"}}, me, ServiceA2A, "SendMessage", nil, rpc.InvalidArgument, "InvalidRequestError: ", true},
-		"the road: too large":     {&script{refuse: &http.MaxBytesError{Limit: 1}}, me, ServiceA2A, "SendMessage", nil, rpc.InvalidArgument, "InvalidRequestError: ", true},
-		"the road: forbidden":     {&script{refuse: &canonical.Error{Code: canonical.CodeForbidden, Message: "no"}}, me, ServiceA2A, "SendMessage", nil, 7, "ForbiddenError: no", true},
-		"the road: secret":        {&script{refuse: errors.New("a secret")}, me, ServiceA2A, "SendMessage", nil, rpc.Internal, "InternalError: ", true},
-		"the directory: no entry": {&script{refuse: &problem.UnknownAgentError{Agent: "a"}}, me, ServiceA2A, methodCard, nil, rpc.NotFound, "", false},
-		"the agent itself fails":  {&script{answer: transporttest.Answer(translators.Wire{Form: form.FormRPC, Status: 5, Body: []byte("TaskNotFoundError: gone")})}, me, ServiceA2AOld, "GetTask", nil, rpc.NotFound, "TaskNotFoundError: gone", true},
+		"no such service":          {&script{}, me, "x.Service", "SendMessage", nil, rpc.Unimplemented, "no such service", false},
+		"another version":          {&script{}, me, ServiceA2A, "SendMessage", map[string]string{keyVersion: "0.3"}, rpc.Unimplemented, "VersionNotSupportedError: over SLIM this agent speaks A2A 1.0", false},
+		"another version, capital": {&script{}, me, ServiceA2A, "SendMessage", map[string]string{"A2A-Version": "0.3"}, rpc.Unimplemented, "VersionNotSupportedError: over SLIM this agent speaks A2A 1.0", false},
+		"nobody":                   {&script{}, "", ServiceA2A, "SendMessage", nil, 16, "UnauthenticatedError: ", false},
+		"nobody asks for a card":   {&script{}, "", ServiceA2A, methodCard, nil, 16, "UnauthenticatedError: ", false},
+		"too often":                {&script{limit: &canonical.Error{Code: canonical.CodeRateLimited, Message: "slower"}}, me, ServiceA2A, "SendMessage", nil, rpc.ResourceExhausted, "RateLimitedError: slower", false},
+		"evidence too long":        {&script{}, me, ServiceA2A, "SendMessage", evidence(strings.Repeat("x", 9<<10)), 7, "ForbiddenError: ", false},
+		"the road: unknown":        {&script{refuse: &problem.UnknownAgentError{Agent: "a"}}, me, ServiceA2A, "SendMessage", nil, rpc.NotFound, "", true},
+		"the road: unreachable":    {&script{refuse: &transport.UnreachableError{Agent: "a"}}, me, ServiceA2A, "SendMessage", nil, rpc.Unavailable, "UnavailableError: ", true},
+		"the road: too slow":       {&script{refuse: &transport.TimeoutError{Agent: "a"}}, me, ServiceA2A, "SendMessage", nil, rpc.DeadlineExceeded, "TimeoutError: ", true},
+		"the road: bad reply":      {&script{refuse: &transport.BadReplyError{Agent: "a", Reason: "no"}}, me, ServiceA2A, "SendMessage", nil, rpc.Internal, "InvalidAgentResponseError: ", true},
+		"the road: no method":      {&script{refuse: &canonical.Error{Code: canonical.CodeNoMethod, Message: "no such method"}}, me, ServiceA2A, "Nothing", nil, rpc.Unimplemented, "MethodNotFoundError: no such method", true},
+		"the road: bad params":     {&script{refuse: &canonical.Error{Code: canonical.CodeBadParams, Message: "x: y"}}, me, ServiceA2A, "SendMessage", nil, rpc.InvalidArgument, "InvalidParamsError: x: y", true},
+		"the road: malformed":      {&script{refuse: &translators.MalformedError{Reason: "no"}}, me, ServiceA2A, "SendMessage", nil, rpc.InvalidArgument, "InvalidRequestError: ", true},
+		"the road: too large":      {&script{refuse: &http.MaxBytesError{Limit: 1}}, me, ServiceA2A, "SendMessage", nil, rpc.InvalidArgument, "InvalidRequestError: ", true},
+		"the road: forbidden":      {&script{refuse: &canonical.Error{Code: canonical.CodeForbidden, Message: "no"}}, me, ServiceA2A, "SendMessage", nil, 7, "ForbiddenError: no", true},
+		"the road: secret":         {&script{refuse: errors.New("a secret")}, me, ServiceA2A, "SendMessage", nil, rpc.Internal, "InternalError: ", true},
+		"the directory: no entry":  {&script{refuse: &problem.UnknownAgentError{Agent: "a"}}, me, ServiceA2A, methodCard, nil, rpc.NotFound, "", false},
+		"the agent itself fails":   {&script{answer: transporttest.Answer(translators.Wire{Form: form.FormRPC, Status: 5, Body: []byte("TaskNotFoundError: gone")})}, me, ServiceA2AOld, "GetTask", nil, rpc.NotFound, "TaskNotFoundError: gone", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -133,7 +135,9 @@ func TestDoorPassesOn(t *testing.T) {
 	t.Parallel()
 	road := &script{answer: transporttest.Answer(translators.Wire{Form: form.FormRPC, Body: []byte("answer")}, "one", "two")}
 	out := &told{}
-	err := doorFor(road, "", "spiffe://x/anonymous").Serve(t.Context(), callOf(ServiceA2AOld, "SendMessage", "asked", map[string]string{keyVersion: "1.0"}), out)
+	err := doorFor(road, "", "spiffe://x/anonymous").Serve(t.Context(), callOf(ServiceA2AOld, "SendMessage", "asked", map[string]string{
+		keyVersion: "1.0", "A2A-Extensions": "https://x.example/a,https://x.example/b", keyCallback: "https://x.example/told",
+	}), out)
 	if err != nil || len(out.frames) != 1 || string(out.frames[0].Body) != "answer" || out.frames[0].Metadata[keyEvidence] != "one,two" {
 		t.Fatalf("%v %+v", err, out.frames)
 	}
@@ -141,8 +145,46 @@ func TestDoorPassesOn(t *testing.T) {
 	if call.Caller.ID != "spiffe://x/anonymous" || !call.Caller.Anonymous || call.Address != "slim:org/ns/alice" || call.Agent != "a" || !call.Pass.Valid() || road.limits != 1 || !call.Detached {
 		t.Errorf("%+v", call)
 	}
+	if got := call.Wire.Header; got.Get("A2A-Extensions") != "https://x.example/a,https://x.example/b" || got.Get(form.FieldCallback) != "https://x.example/told" {
+		t.Errorf("%v", got)
+	}
 	if w := call.Wire; w.Form != form.FormRPC || w.Media != MediaProto || w.Path != "/"+ServiceA2AOld+"/SendMessage" || string(w.Body) != "asked" {
 		t.Errorf("%+v", w)
+	}
+}
+
+// TestCard_NamesTheBindingAsReleasedClientsDo: the binding's document and slima2a 0.9.3
+// want the agent's name alone.
+func TestCard_NamesTheBindingAsReleasedClientsDo(t *testing.T) {
+	t.Parallel()
+	out := &told{}
+	if err := doorFor(&script{}, "spiffe://x/alice", "").Serve(t.Context(), callOf(ServiceA2A, methodCard, "", nil), out); err != nil || len(out.frames) != 1 {
+		t.Fatalf("%v %+v", err, out.frames)
+	}
+	wire, err := Unframe(translators.Wire{
+		Binding: form.Binding, Version: form.VersionA2A, Form: form.FormRPC, Media: MediaProto,
+		Path: "/" + ServiceA2A + "/" + methodCard, Body: out.frames[0].Body, Re: canonical.OpDescribe,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	read, err := form.New(translators.Config{}).Decode(wire)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown, _ := read.Body.(*canonical.Description)
+	want := []canonical.Interface{
+		{URL: "org/ns/a", Transport: "https://a2a-protocol.org/bindings/experimental-slimrpc/v1", Version: "1.0"},
+		{URL: "org/ns/a", Transport: "slimrpc", Version: "1.0"},
+		{URL: "slim://n:1/org/ns/a", Transport: "https://a2a-protocol.org/bindings/experimental-slimrpc", Version: "1.0"},
+	}
+	if !slices.Equal(shown.Interfaces, want) {
+		t.Errorf("%+v", shown.Interfaces)
+	}
+	for _, f := range shown.Interfaces { // as they are read from cards of others
+		if at, err := ParseAddress(f.URL); err != nil || at.Name.Base() != "org/ns/a" {
+			t.Errorf("%s: %+v %v", f.URL, at, err)
+		}
 	}
 }
 
