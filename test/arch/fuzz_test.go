@@ -18,6 +18,7 @@ var targets = []struct{ reader, dir, name string }{
 	{"A2A message for protobuf", "gateway/transport/a2a/frame", "FuzzPack"},
 	{"MCP message", "translators/mcp", "FuzzDecode"},
 	{"MCP description", "translators/mcp", "FuzzDescription"},
+	{"A2A or MCP reply, written in every protocol", "translators/spoken", "FuzzReplies"},
 	{"URI of an artifact", "gateway/mcpbridge", "FuzzParse"},
 	{"answer of another gateway", "gateway/transport/hop", "FuzzAnswer"},
 	{"configuration", "gateway/config", "FuzzParse"},

@@ -26,7 +26,7 @@
 //	error codes                   A2A's own, or gRPC's    carried
 //	what another protocol says    in metadata, as in A2A  as in A2A or MCP
 //	rollback                      a service of its own    the method aepb/rollback
-//	callbacks of decisions        aepb-hitl-callback in the metadata of the request
+//	callbacks, extensions of A2A  aepb-hitl-callback, a2a-extensions in a request's metadata
 //	decisions                     none: told where the callback is
 //
 // A member of an A2A message that A2A does not define has no place in protobuf: it

@@ -92,11 +92,10 @@ func (d *Dialer) Dial(ctx context.Context, ep transport.Endpoint, sealed transpo
 	if len(evidence) > 0 {
 		metadata[keyEvidence], metadata[keyParent] = strings.Join(evidence, ","), string(sealed.Token())
 	}
-	if uri := wire.Header.Get(form.FieldCallback); uri != "" {
-		metadata[keyCallback] = uri
-	}
-	if uris := wire.Header.Get(form.FieldExtensions); uris != "" {
-		metadata[keyExtensions] = uris
+	for key, field := range map[string]string{keyCallback: form.FieldCallback, keyExtensions: form.FieldExtensions} {
+		if value := wire.Header.Get(field); value != "" {
+			metadata[key] = value
+		}
 	}
 	if wire.Form == form.FormRPC {
 		return d.call(ctx, ep, wire, metadata)

@@ -265,9 +265,8 @@ func (d *door) Serve(ctx context.Context, call rpc.Call, out rpc.Responder) erro
 	return v.plain(ctx)
 }
 
-// parameters are those of A2A in the metadata of a call, and who wants to be told
-// what a human decides, as the codec reads them. Names of parameters know no case
-// (SLIMRPC binding, 3).
+// parameters are those of A2A in a call's metadata, in any case (SLIMRPC binding, 3), and
+// who wants to be told what a human decides, as the codec reads them.
 func parameters(call rpc.Call) http.Header {
 	h := http.Header{}
 	for _, key := range slices.Sorted(maps.Keys(call.Metadata)) {
