@@ -53,7 +53,7 @@ func (g *Gateway) stamp(x *request, tr *attest.Translation) translators.Stamp {
 	if stamper == nil {
 		return translators.Stamp{Token: string(tr.ID), At: execution.Milliseconds(g.Now())}
 	}
-	out := translators.Stamp{From: stamper.Self(), To: x.in.Call.Sender, At: g.Now(), Token: string(tr.ID)}
+	out := translators.Stamp{From: stamper.Self(), To: x.in.Call.Program.Sender, At: g.Now(), Token: string(tr.ID)}
 	if tr.Direction == attest.Request {
 		out.To = stamper.Receiver(x.to.Agent.Name)
 	}

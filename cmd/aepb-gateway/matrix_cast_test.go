@@ -348,7 +348,7 @@ func (p *part) message(phase canonical.Phase, body canonical.Body) *canonical.Me
 func (p *part) encoded(m *canonical.Message) (translators.Wire, error) {
 	wire, _, err := p.form.Encode(m, translators.Target{
 		Version: p.asked.Origin.Version, Form: p.call.Wire.Form, Stream: m.Phase == canonical.PhaseEvent,
-		Capability: p.capability(), Stamp: p.troupe.stamp(p.call.Wire.Binding, p.call.Sender),
+		Capability: p.capability(), Stamp: p.troupe.stamp(p.call.Wire.Binding, p.call.Program.Sender),
 	})
 	if err != nil {
 		return wire, err

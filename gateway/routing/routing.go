@@ -254,7 +254,7 @@ func (q Query) viewer(out Route) directory.Viewer {
 func (q Query) client() canonical.Party {
 	named := q.Message.From
 	if named.Name == "" {
-		named = q.In.Call.Client
+		named = q.In.Call.Program.Client
 	}
 	clean, _ := directory.Clean(canonical.Description{Name: named.Name, Version: named.Version})
 	if clean.Name == "" || clean.Version == "" { // servers refuse a client without a version

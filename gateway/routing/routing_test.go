@@ -515,7 +515,7 @@ func TestRoute_NamesTheClient(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e := newEnv(t, mcp.Binding, mcp.Binding, []canonical.Capability{{ID: "add"}})
-			e.query.Message.From, e.in.Call.Client = c.message, c.session
+			e.query.Message.From, e.in.Call.Program.Client = c.message, c.session
 			route, err := e.router.Resolve(t.Context(), e.query)
 			e.must(err)
 			if route.Endpoint.Client != c.want {

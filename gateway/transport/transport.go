@@ -40,12 +40,12 @@ type Call struct {
 	Wire     translators.Wire   // as it arrived
 	Message  *canonical.Message // what Wire says, where the door has read it already, and as it leaves it; nil: the road reads it
 	Target
-	Caller   identity.Caller
-	Address  string     // remote address without port: the limit key of anonymous callers
-	Pass     limit.Pass // what [Exchanger.Limit] gave for this very message
-	Evidence []string   // the ECTs submitted, compact
-	Parent   string     // jti of the ECT that the message says it came of, beside its own ECT or without one; empty: it says nothing
-	Program
+	Caller    identity.Caller
+	Address   string           // remote address without port: the limit key of anonymous callers
+	Pass      limit.Pass       // what [Exchanger.Limit] gave for this very message
+	Evidence  []string         // the ECTs submitted, compact
+	Parent    string           // jti of the ECT that the message says it came of, beside its own ECT or without one; empty: it says nothing
+	Program   Program          // how the caller names itself in its protocol
 	Session   string           // the session at the door that the message belongs to; empty: none
 	CanAnswer []canonical.Mode // what the caller can be asked in this session, where the message itself does not say; nil: nothing
 	Tenanted  bool             // Agent is what the message names as its tenant, which says nothing to the agent
