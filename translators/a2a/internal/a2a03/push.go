@@ -81,13 +81,8 @@ func (l *lowerer) authentication(raw json.RawMessage, _ string) json.RawMessage 
 	o := rawjson.Parse(raw, "")
 	scheme, schemes := o.Take("scheme"), o.Take("schemes")
 	elements, _ := rawjson.Elements(schemes)
-	switch {
-	case len(elements) > 0 && scheme != nil && rawjson.Equal(elements[0], scheme):
-	case scheme == nil && schemes != nil && len(elements) == 0:
-	case scheme != nil:
+	if scheme != nil && (len(elements) == 0 || !rawjson.Equal(elements[0], scheme)) {
 		schemes = rawjson.ArrayOf([]json.RawMessage{scheme})
-	default:
-		schemes = rawjson.ArrayOf(nil)
 	}
 	return rawjson.NewBuilder().Raw("schemes", schemes).Merge(object(o)).Bytes()
 }
