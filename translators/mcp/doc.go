@@ -36,6 +36,11 @@
 //	lastModified of annotations     to 2025-03-26: carried (L11)
 //	icons, websiteUrl, description  before 2025-11-25: carried (L10, L11, L19)
 //
+// What real servers and clients do beside the specification, and is understood (lenient.go): null for
+// a member that is left out; a result without content, or of null; blocks of unknown types, or without
+// what their type needs; base64 in any spelling, and images without a media type; tools that cannot be
+// used beside others that can; an envelope with null for method, params or error.
+//
 // A peer that says in an older revision what only newer ones have is understood
 // all the same, and a message of its own goes home as it came.
 //

@@ -145,7 +145,7 @@ var foreignMembers = [...]string{
 // isAbsent: a null member is one that is left out. A task without ttl lives for as long as its server
 // wants (2025-11-25, tasks), and structured content is any JSON value since 2026-07-28. Of
 // capabilities null is an empty object, since the member is required; the reader judges that. Members
-// that no schema knows are somebody else's, and stay.
+// that no schema knows belong to others, and stay.
 func isAbsent(name, version string, task bool) bool {
 	switch name {
 	case "ttl", "ttlMs":

@@ -153,7 +153,7 @@ func (e envelope) answers(id json.RawMessage) bool {
 }
 
 // isReply: a message of JSON-RPC that bears the id of the request, which hence came to
-// whoever answers requests in the session.
+// the program that answers requests in the session.
 func isReply(reply, request translators.Wire) bool {
 	answer, err := parse(reply.Body)
 	return err == nil && answer.Method == "" && channel.SameID(answer.ID, requestID(request.Body))
