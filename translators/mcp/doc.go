@@ -48,8 +48,9 @@
 // message, level.go for how one JSON object with its _meta is taken apart and
 // put together, revision.go for how it is cut to a revision, and then call.go,
 // result.go, block.go, describe.go, errors.go, question.go, event.go, task.go and
-// native.go, one for each kind of thing; each holds both directions. methods.go
-// says which revision has which method, wire.go what a header repeats of a body.
+// native.go, one for each kind of thing; each holds both directions. mcp.go says
+// which revision has which method, wire.go what a header repeats of a body, and
+// lenient.go what is understood although it is not as it should be.
 //
 // Names. A tool is listed under a name that MCP and the providers of models take,
 // 1 to 128 of [A-Za-z0-9_.-] (CapabilityNames): clients show no other to a model.
