@@ -199,7 +199,7 @@ func (f *fromHTTP) setting(raw json.RawMessage, path string) json.RawMessage {
 		b.Raw("id", rawjson.Quote(id))
 		config.Take("id")
 		f.formed()
-	} else if own != id {
+	} else if own != id || !named { // no name is of another form too
 		f.formed()
 	}
 	return b.Raw(keyOuter, o.Rest()).Merge(object(config)).Bytes()
