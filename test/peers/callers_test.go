@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -16,8 +17,14 @@ type caller struct {
 }
 
 var callers = []caller{
-	{"mcp", "2025-03-26", false}, {"mcp", "2025-06-18", false}, {"mcp", "2025-11-25", false}, {"mcp", modern, false},
-	{"a2a", "1.0", false}, {"a2a", "1.0", true}, {"a2a", "0.3", false}, {"a2a", "0.3", true},
+	{"mcp", "2025-03-26", false},
+	{"mcp", "2025-06-18", false},
+	{"mcp", "2025-11-25", false},
+	{"mcp", modern, false},
+	{"a2a", "1.0", false},
+	{"a2a", "1.0", true},
+	{"a2a", "0.3", false},
+	{"a2a", "0.3", true},
 }
 
 func (c caller) String() string {
@@ -126,9 +133,7 @@ func post(t *testing.T, client *http.Client, url string, header http.Header, bod
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, values := range header {
-		r.Header[name] = values
-	}
+	maps.Copy(r.Header, header)
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Accept", "application/json, text/event-stream")
 	response, err := client.Do(r)
