@@ -107,7 +107,7 @@ func readFilter(_ *decoder, m *canonical.Message, r *reader) {
 		r.keep("status", rawjson.Quote("TASK_STATE_UNSPECIFIED"))
 		f.State = ""
 	}
-	f.Size = r.pageSize(m.Origin.Version)
+	f.Size = r.pageSize()
 	if m.Preferences.HistoryLength = r.integer("historyLength"); m.Preferences.HistoryLength != nil && *m.Preferences.HistoryLength < 0 {
 		r.fail("historyLength", "negative, expected 0 or more messages")
 	}
@@ -145,12 +145,11 @@ func (r *reader) filterTime(name string) time.Time {
 	return r.time(name)
 }
 
-// pageSize takes how many tasks a page of a list has (A2A 1.0, ListTasksRequest: 1 to 100). In 0.3 zero
-// is none said.
-func (r *reader) pageSize(version string) int {
-	given := r.Has("pageSize") && string(r.Peek("pageSize")) != "null"
+// pageSize takes how many tasks a page of a list has (A2A 1.0, ListTasksRequest: 1 to 100). Zero is none
+// said: the SDK for Go writes it over gRPC where its user gives none.
+func (r *reader) pageSize() int {
 	n := r.count("pageSize")
-	if n > 100 || given && n == 0 && version != Version03 {
+	if n > 100 {
 		r.fail("pageSize", "expected 1 to 100 tasks")
 	}
 	return n
