@@ -25,8 +25,10 @@ var slowOperations = map[string]struct{ method, params, result string }{
 	"completion": {"completion/complete", `"ref":{"type":"ref/prompt","name":"p"},"argument":{"name":"a","value":"s"},`, `"completion":{"values":["slept"]}`},
 }
 
-// slowDelays are how long an agent takes for its reply, in milliseconds.
-var slowDelays = []time.Duration{0, 200, 260, 1000, 20_000, 61_000, 299_000}
+// slowDelays are how long an agent takes for its reply.
+var slowDelays = []time.Duration{
+	0, 200 * time.Millisecond, 260 * time.Millisecond, time.Second, 20 * time.Second, 61 * time.Second, 299 * time.Second,
+}
 
 // messages is every message that a caller is answered with, and how many of them are the reply.
 func (s *stage) messages(call transport.Call) (all []string, replies int) {
@@ -63,8 +65,8 @@ func TestSlowReply_IsTold(t *testing.T) {
 					for _, streamed := range []bool{false, true} {
 						for _, token := range []string{"", `"progressToken":"p",`} {
 							for _, delay := range slowDelays {
-								t.Run(fmt.Sprint(name, " streamed ", streamed, " ", token, delay*time.Millisecond), func(t *testing.T) {
-									slowReply(t, from, to, op.method, op.params, op.result, token, streamed, delay*time.Millisecond)
+								t.Run(fmt.Sprint(name, " streamed ", streamed, " ", token, delay), func(t *testing.T) {
+									slowReply(t, from, to, op.method, op.params, op.result, token, streamed, delay)
 								})
 							}
 						}
@@ -112,9 +114,9 @@ func TestSlowReply_OfATask(t *testing.T) {
 	for _, method := range []string{invoking, streaming} {
 		for _, streamed := range []bool{false, true} {
 			for _, delay := range slowDelays {
-				t.Run(fmt.Sprint(method, streamed, delay*time.Millisecond), func(t *testing.T) {
+				t.Run(fmt.Sprint(method, streamed, delay), func(t *testing.T) {
 					t.Parallel()
-					answer := scene{reply: wholeTask("COMPLETED", oneArt), after: delay * time.Millisecond}
+					answer := scene{reply: wholeTask("COMPLETED", oneArt), after: delay}
 					if streamed {
 						answer = scene{events: []string{answer.reply}, after: answer.after, end: io.EOF}
 					}
@@ -136,9 +138,9 @@ func TestSlowReply_Refused(t *testing.T) {
 	t.Parallel()
 	for _, version := range mcp.Revisions() {
 		for _, delay := range slowDelays {
-			t.Run(fmt.Sprint(version, delay*time.Millisecond), func(t *testing.T) {
+			t.Run(fmt.Sprint(version, delay), func(t *testing.T) {
 				t.Parallel()
-				play(t, map[string][]scene{calling: {{reply: failure("-32602"), after: delay * time.Millisecond}}, "notifications/cancelled": {{}}}, func(s *stage) {
+				play(t, map[string][]scene{calling: {{reply: failure("-32602"), after: delay}}, "notifications/cancelled": {{}}}, func(s *stage) {
 					t := s.t
 					s.asker.version = version
 					call := s.asksFor(version, calling, `"name":"ask","arguments":{},`)
@@ -207,9 +209,9 @@ func TestSlowReply_Canceled(t *testing.T) {
 			}
 			for _, token := range []string{"", `"progressToken":"p"`} {
 				for _, delay := range slowDelays[1:] {
-					t.Run(fmt.Sprint(from, to, token, delay*time.Millisecond), func(t *testing.T) {
+					t.Run(fmt.Sprint(from, to, token, delay), func(t *testing.T) {
 						t.Parallel()
-						slowCanceled(t, from, to, token, delay*time.Millisecond)
+						slowCanceled(t, from, to, token, delay)
 					})
 				}
 			}
@@ -258,21 +260,21 @@ func TestSlowReply_AcrossProtocols(t *testing.T) {
 	for _, version := range mcp.Revisions() {
 		for _, delay := range slowDelays {
 			for _, stream := range []bool{false, true} {
-				t.Run(fmt.Sprint(version, delay*time.Millisecond, stream), func(t *testing.T) {
+				t.Run(fmt.Sprint(version, delay, stream), func(t *testing.T) {
 					t.Parallel()
 					text := `{"content":[{"type":"text","text":"done it"}]}`
 					if version == mcp.Modern {
 						text = `{"resultType":"complete",` + text[1:]
 					}
 					method := map[bool]string{false: invoking, true: streaming}[stream]
-					play(t, map[string][]scene{calling: {{reply: result(text), after: delay * time.Millisecond}}}, func(s *stage) {
+					play(t, map[string][]scene{calling: {{reply: result(text), after: delay}}}, func(s *stage) {
 						s.asker.version = version
 						all, _ := s.messages(s.asksTool(method, ""))
 						if got := strings.Join(all, "\n"); !strings.Contains(got, "done it") || !strings.Contains(got, "COMPLETED") || strings.Contains(got, `"error"`) {
 							s.t.Errorf("an A2A caller is told %s", got)
 						}
 					})
-					answer := scene{reply: wholeTask("COMPLETED", oneArt), after: delay * time.Millisecond}
+					answer := scene{reply: wholeTask("COMPLETED", oneArt), after: delay}
 					blind := !stream
 					if stream {
 						answer = scene{events: []string{answer.reply}, after: answer.after, end: io.EOF}

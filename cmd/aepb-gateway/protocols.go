@@ -133,8 +133,10 @@ func speakMCP(out *service, form translators.Translator) (protocol, error) {
 	if out.guards.programs, err = stdio.NewHost(stdio.Deps{Limits: out.settings.config.Limits.Processes(), Supervisor: out.settings.supervisor, Logger: out.logger}); err != nil {
 		return protocol{}, err
 	}
-	dialer, err := tmcp.NewDialer(tmcp.DialerDeps{Client: out.guards.agents, Form: form, Keeper: keeper{out.entries}, Programs: out.guards.programs, Logger: out.logger,
-		Self: canonical.Party{Name: "aepb-gateway", Version: version}})
+	dialer, err := tmcp.NewDialer(tmcp.DialerDeps{
+		Client: out.guards.agents, Form: form, Keeper: keeper{out.entries}, Programs: out.guards.programs, Logger: out.logger,
+		Self: canonical.Party{Name: "aepb-gateway", Version: version},
+	})
 	if err != nil {
 		return protocol{}, err
 	}

@@ -111,7 +111,8 @@ func (f *slimFake) Serve(ctx context.Context, call rpc.Call, out rpc.Responder) 
 	}
 	if d, ok := reply.Body.(*canonical.Description); ok {
 		d.Interfaces = []canonical.Interface{
-			{URL: "org/agents/x", Transport: tslim.BindingURI, Version: "1.0"}, {URL: "org/agents/x", Transport: "slimrpc", Version: "1.0"},
+			{URL: "org/agents/x", Transport: tslim.BindingURI, Version: "1.0"},
+			{URL: "org/agents/x", Transport: "slimrpc", Version: "1.0"},
 			{URL: "slim://n.example/org/agents/x", Transport: "https://a2a-protocol.org/bindings/experimental-slimrpc", Version: "1.0"},
 		}
 	}

@@ -31,8 +31,7 @@ type text struct {
 // serveWild serves over standard input and output.
 func serveWild(ctx context.Context) error {
 	server := mcp.NewServer(&mcp.Implementation{Name: "wild", Version: "1.0.0"}, nil)
-	var tool func(name string, do func(context.Context, string) (string, error))
-	tool = func(name string, do func(context.Context, string) (string, error)) {
+	tool := func(name string, do func(context.Context, string) (string, error)) {
 		mcp.AddTool(server, &mcp.Tool{Name: name}, func(ctx context.Context, _ *mcp.CallToolRequest, in text) (*mcp.CallToolResult, any, error) {
 			out, err := do(ctx, in.Text)
 			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: out}}}, nil, err

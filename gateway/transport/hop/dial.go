@@ -69,7 +69,7 @@ func (d *Dialer) Dial(ctx context.Context, e transport.Endpoint, sealed transpor
 	if err != nil {
 		return transport.Reply{}, err
 	}
-	response, err := d.deps.Client.DoAs(request, e.ID)
+	response, err := d.deps.Client.DoAs(request, e.ID) //nolint:bodyclose // its stream closes it, or what reads it whole
 	if err != nil {
 		return transport.Reply{}, transport.CallError(asked, e, err)
 	}

@@ -421,7 +421,7 @@ func (d *Dialer) pages(ctx context.Context, l *line, what string, read func(curs
 		}
 		names := page.names()
 		if len(page.items) > 0 && pages[names] {
-			d.deps.Logger.WarnContext(ctx, "a server gave a page of its list twice: what came before is the list", "agent", l.ep.Agent, "list", what)
+			d.deps.Logger.WarnContext(ctx, "a server gave a page of its list twice: what came before is the list", slog.String("agent", l.ep.Agent), slog.String("list", what))
 			return all, nil
 		}
 		pages[names] = true
@@ -432,7 +432,7 @@ func (d *Dialer) pages(ctx context.Context, l *line, what string, read func(curs
 			return all, nil
 		}
 		if cursors[*cursor] {
-			d.deps.Logger.WarnContext(ctx, "a server gave a cursor of its list twice: what came is the list", "agent", l.ep.Agent, "list", what)
+			d.deps.Logger.WarnContext(ctx, "a server gave a cursor of its list twice: what came is the list", slog.String("agent", l.ep.Agent), slog.String("list", what))
 			return all, nil
 		}
 		cursors[*cursor] = true

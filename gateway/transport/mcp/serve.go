@@ -333,6 +333,8 @@ func (v *visit) fail(err error) {
 }
 
 // logInternal logs why a client is told of an internal error: the client itself is not told.
+//
+//nolint:contextcheck,nolintlint // contextcheck reads it at the declaration, and nolintlint does not know: the request that the visit holds has its context
 func (v *visit) logInternal(err error) {
 	if problem.From(err).Code == problem.CodeInternal {
 		v.door.deps.Logger.ErrorContext(v.r.Context(), "internal error",

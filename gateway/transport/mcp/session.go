@@ -234,7 +234,7 @@ func (d *Dialer) sessionAfter(ctx context.Context, ep transport.Endpoint, versio
 	current, who, err := beginOrFind(ctx, l, version, gone)
 	if err != nil {
 		if gone != (session{}) && ctx.Err() == nil {
-			d.sessions.failed(one, err)
+			_, _ = d.sessions.failed(one, err)
 		}
 		return session{}, nil, err
 	}
@@ -379,7 +379,8 @@ func (d *Dialer) kept(ctx context.Context, ep transport.Endpoint, version string
 		return session{}, 0, err
 	}
 	var u upstream
-	if json.Unmarshal(value, &u) != nil || !mcp.IsLegacy(u.Version) {
+	readable := json.Unmarshal(value, &u) == nil
+	if !readable || !mcp.IsLegacy(u.Version) {
 		return session{}, revision, nil // a new one is begun in its place
 	}
 	return session{id: u.ID, version: u.Version}, revision, nil

@@ -15,7 +15,7 @@ func TestServer_UnreadableResponseEndsItsQuestion(t *testing.T) {
 	first, _ := h.do(t, http.MethodPost, "", hello)
 	id := first.Header.Get("Mcp-Session-Id")
 	got, text := h.do(t, http.MethodPost, id, `{"jsonrpc":"2.0","id":"q"}`)
-	if got.StatusCode != http.StatusBadRequest || !strings.Contains(string(text), `"error":{"code":-32600`) {
+	if got.StatusCode != http.StatusBadRequest || !strings.Contains(text, `"error":{"code":-32600`) {
 		t.Errorf("the client hears %d %s, expected 400 and -32600", got.StatusCode, text)
 	}
 	if len(r.calls) != 1 || r.calls[0].Session != id || !strings.Contains(string(r.calls[0].Wire.Body), `"id":"q","error":{"code":-32600`) {
