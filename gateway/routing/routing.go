@@ -256,8 +256,11 @@ func (q Query) client() canonical.Party {
 	if named.Name == "" {
 		named = q.In.Call.Program.Client
 	}
+	if named.Name == "" || named.Version == "" { // servers refuse a client without a version
+		return canonical.Party{}
+	}
 	clean, _ := directory.Clean(canonical.Description{Name: named.Name, Version: named.Version})
-	if clean.Name == "" || clean.Version == "" { // servers refuse a client without a version
+	if clean.Name == "" || clean.Version == "" {
 		return canonical.Party{}
 	}
 	return canonical.Party{Name: clean.Name, Version: clean.Version}

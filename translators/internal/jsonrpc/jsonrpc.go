@@ -52,7 +52,7 @@ func Parse(body []byte, cfg translators.Config) (Message, error) {
 	if o.Required("jsonrpc") != "2.0" {
 		o.Fail("jsonrpc", "not 2.0")
 	}
-	if takeNulls(o) {
+	if bytes.Contains(body, []byte("null")) && takeNulls(o) {
 		m.Lost = append(m.Lost, canonical.Loss{Code: canonical.LossEmpty, Path: "/body", Fate: canonical.Dropped})
 	}
 	m.Method, _ = o.String("method")
