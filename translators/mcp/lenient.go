@@ -96,13 +96,20 @@ func withoutNulls(raw json.RawMessage, version string) json.RawMessage {
 	if version == "" && rawjson.IsObject(raw) && rawjson.Parse(raw, "").Has("resultType") {
 		version = Modern
 	}
-	return absentNulls(raw, version)
+	return absentNulls(raw, version, nullDepth)
 }
 
-func absentNulls(raw json.RawMessage, version string) json.RawMessage {
+// nullDepth is how deep the protocol's own values nest at most, arrays counted: a resource in the result of a
+// tool in a message of sampling. Each level is read again, so deeper ones, which cost more, stay as they are.
+const nullDepth = 14
+
+func absentNulls(raw json.RawMessage, version string, depth int) json.RawMessage {
+	if depth == 0 {
+		return raw
+	}
 	if elements, ok := rawjson.Elements(raw); ok {
 		for i := range elements {
-			elements[i] = absentNulls(elements[i], version)
+			elements[i] = absentNulls(elements[i], version, depth-1)
 		}
 		return rawjson.ArrayOf(elements)
 	}
@@ -118,21 +125,21 @@ func absentNulls(raw json.RawMessage, version string) json.RawMessage {
 			b.Raw(m.Name, m.Value)
 		case null && isAbsent(m.Name, version, task):
 		default:
-			b.Raw(m.Name, absentInside(m, version))
+			b.Raw(m.Name, absentInside(m, version, depth-1))
 		}
 	}
 	return b.Bytes()
 }
 
 // absentInside is the value of a member without nulls.
-func absentInside(m rawjson.Member, version string) json.RawMessage {
+func absentInside(m rawjson.Member, version string, depth int) json.RawMessage {
 	switch {
 	case m.Name == "_meta":
-		return withoutNullMeta(m.Value, version)
+		return withoutNullMeta(m.Value, version, depth)
 	case slices.Contains(foreignMembers[:], m.Name) && !(m.Name == "arguments" && m.Value[0] == '['): // those that a prompt lists
 		return m.Value
 	default:
-		return absentNulls(m.Value, version)
+		return absentNulls(m.Value, version, depth)
 	}
 }
 
@@ -177,7 +184,7 @@ var schemaMembers = [...]string{
 
 // withoutNullMeta is a _meta without the nulls of members that the protocol itself defines: what others
 // put there is theirs.
-func withoutNullMeta(raw json.RawMessage, version string) json.RawMessage {
+func withoutNullMeta(raw json.RawMessage, version string, depth int) json.RawMessage {
 	if !rawjson.IsObject(raw) {
 		return raw
 	}
@@ -186,7 +193,7 @@ func withoutNullMeta(raw json.RawMessage, version string) json.RawMessage {
 		switch defined := slices.Contains(metaMembers[:], m.Name); {
 		case defined && string(m.Value) == "null":
 		case defined:
-			b.Raw(m.Name, absentNulls(m.Value, version))
+			b.Raw(m.Name, absentNulls(m.Value, version, depth))
 		default:
 			b.Raw(m.Name, m.Value)
 		}
