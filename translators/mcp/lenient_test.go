@@ -172,9 +172,9 @@ func TestDecode_NullsOfCallers(t *testing.T) {
 	}
 }
 
-// TestAttack_DeepNulls: a message that nests as deep as is allowed costs no more for a null in it than a
+// TestDecode_DeepNullsCostLittle: a message that nests as deep as is allowed costs no more for a null in it than a
 // few times its own reading.
-func TestAttack_DeepNulls(t *testing.T) {
+func TestDecode_DeepNullsCostLittle(t *testing.T) {
 	deep := strings.Repeat("[", 120) + `"` + strings.Repeat("x", 1<<20) + `",null` + strings.Repeat("]", 120)
 	w := translators.Wire{Version: mcp.Legacy, Re: canonical.OpNative, Body: replyTo(`{"contents":` + deep + `}`)}
 	if count := testing.AllocsPerRun(3, func() {
