@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -307,4 +308,54 @@ func TestExecution_Leave(t *testing.T) {
 			})
 		})
 	}
+}
+
+// statusAgent is a party whose agent tells a status of work that goes on.
+type statusAgent struct{ *party }
+
+func (a *statusAgent) Read(_ context.Context, wire translators.Wire, _ canonical.Op) (execution.Incoming, error) {
+	words := &canonical.Content{Parts: []canonical.Part{{Kind: canonical.KindText, Text: string(wire.Body)}}}
+	event := &canonical.Event{Status: &canonical.Status{State: canonical.StateWorking, Message: words}}
+	return execution.Incoming{Message: &canonical.Message{Phase: canonical.PhaseEvent, Body: event}, Wire: wire}, nil
+}
+
+// TestExecution_RecordSaysEachStatusOnce: the log of a record and its task say the same of a status that is
+// saved while work goes on, its time too: else who subscribes from the record is told of it twice.
+func TestExecution_RecordSaysEachStatusOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		events := &slowly{make(chan string, 1)}
+		p, e := start(t, func(req *execution.Request) {
+			req.Agent, req.Message.Preferences.Stream = &statusAgent{req.Caller.(*party)}, true
+			req.Mode = execution.Mode{AgentStreams: translators.StreamsReply, CallerStreams: translators.StreamsTask, StreamsHere: true, MakesTask: true, Asking: translators.AskTask}
+		}, transport.Reply{Events: events})
+		events.events <- "step 1"
+		answer, err := e.Answer(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go func() {
+			for err := error(nil); err == nil; {
+				_, err = answer.Events().Next(ctx)
+			}
+		}()
+		for _, step := range []string{"step 2", "step 3"} {
+			time.Sleep(time.Second)
+			events.events <- step
+		}
+		synctest.Wait()
+		rec, err := p.store.Load(t.Context(), p.record.Key)
+		if err != nil || rec == nil {
+			t.Fatalf("the record is %v: %v", rec, err)
+		}
+		logged, _ := rec.Log.Since(rec.Log.Count - 1)
+		if len(logged) != 1 || !reflect.DeepEqual(*logged[0].Status, rec.Task.Status) {
+			t.Errorf("the log says %+v, and the task %+v", logged, rec.Task.Status)
+		}
+		cancel()
+		synctest.Wait()
+		_ = answer.Events().Close()
+	})
 }

@@ -165,6 +165,9 @@ func (e *Execution) take(ctx context.Context, got Incoming) (update, bool, error
 	if err == nil {
 		err = e.checkUnchanged(before)
 	}
+	for i := range events { // a record has each status in its task and in its log, and both say the same
+		e.complement(&events[i])
+	}
 	if e.req.Mode.StreamsHere && !e.observer { // who follows the work later is told of it from its record
 		e.log, e.progress = e.log.With(events), lastProgress(e.progress, events)
 	}
