@@ -11,8 +11,12 @@
 // [Places] are for what is held for long and used now and then, such as connections: an
 // unused one gives way to the next, so that holding costs others nothing.
 //
+// A refusal costs its holder nothing that it has, so what was asked for may be asked for again. Where
+// that is not so, because work is done whose outcome needs room, [Grant.GrowWithin] waits: holders
+// take turns, and while any wait, none gets more than a quarter of the pool besides.
+//
 // Alternatives considered: golang.org/x/sync/semaphore bounds the total only, and
-// lets callers wait; here a caller over its limit is refused at once. Maximum
+// lets callers wait in one line, in which one caller can stand many times. Maximum
 // fairness (total divided by the number of holders) would take back what was
 // granted before.
 package quota

@@ -2,7 +2,9 @@ package quota
 
 import (
 	"cmp"
+	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,6 +15,10 @@ type Config struct {
 	Resource  string // its name in errors, in the plural: "open connections"
 	Total     int64  // that all holders may hold together, at least 1
 	PerHolder int64  // that one holder may hold; 0: a sixteenth of Total, at least 1
+	// Even lets a holder have PerHolder only of what nothing is held of, and of the rest in the same
+	// proportion: however much some hold, the next one gets a part of what is left. Without it the last
+	// quarter is kept for holders of little.
+	Even bool
 }
 
 // Validate refuses bounds that bound nothing.
@@ -65,13 +71,23 @@ func (b *bounds) refuse() {
 type Pool struct {
 	bounds
 
-	used int64
-	held map[string]int64
+	used    int64
+	held    map[string]int64
+	waiting []*waiter        // in the order in which they came
+	served  map[string]int64 // of the holders that wait: the turn in which each was served last
+	turns   int64
+}
+
+// waiter waits for units; the pool closes ready when its grant has them.
+type waiter struct {
+	grant *Grant
+	n     int64
+	ready chan struct{}
 }
 
 // New makes a pool of which nothing is held.
 func New(config Config) (*Pool, error) {
-	p := &Pool{held: map[string]int64{}}
+	p := &Pool{held: map[string]int64{}, served: map[string]int64{}}
 	if err := p.Reconfigure(config); err != nil {
 		return nil, err
 	}
@@ -92,18 +108,40 @@ func (p *Pool) Take(holder string, n int64) (*Grant, error) {
 func (p *Pool) take(holder string, n int64) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	held := p.held[holder] + n
-	switch {
-	case n < 0 || held > p.config.PerHolder:
-		return &ExceededError{Resource: p.config.Resource, Own: true}
-	case n > p.config.Total-p.used, p.used+n > p.config.Total-p.config.Total/4 && held > max(1, p.config.PerHolder/8):
-		return &ExceededError{Resource: p.config.Resource}
+	if refusal := p.refusal(holder, n); refusal != nil {
+		return refusal
 	}
-	if n > 0 { // who holds nothing has no entry
-		p.used += n
-		p.held[holder] = held
+	p.book(holder, n)
+	return nil
+}
+
+// refusal is why a holder does not get n units more; nil: it may. The lock is held.
+func (p *Pool) refusal(holder string, n int64) error {
+	c, held := p.config, p.held[holder]+n
+	free := c.Total - p.used - n
+	small := held <= max(1, c.PerHolder/8)
+	switch {
+	case n < 0 || held > c.PerHolder:
+		return &ExceededError{Resource: c.Resource, Own: true}
+	case free < 0,
+		!c.Even && !small && free < c.Total/4,
+		c.Even && held*(c.Total-c.PerHolder) > c.PerHolder*free,
+		!small && held > c.Total/4 && p.waits(holder):
+		return &ExceededError{Resource: c.Resource}
 	}
 	return nil
+}
+
+// waits: others than the holder wait. The lock is held.
+func (p *Pool) waits(holder string) bool {
+	return slices.ContainsFunc(p.waiting, func(w *waiter) bool { return w.grant.holder != holder })
+}
+
+func (p *Pool) book(holder string, n int64) {
+	if n > 0 { // who holds nothing has no entry
+		p.used += n
+		p.held[holder] += n
+	}
 }
 
 // give returns n units that take granted.
@@ -114,12 +152,81 @@ func (p *Pool) give(holder string, n int64) {
 	if p.held[holder] -= n; p.held[holder] == 0 {
 		delete(p.held, holder)
 	}
+	p.serve()
+}
+
+// serve gives those that wait what is free: the holder first that was served the longest ago, of its
+// waiters the first that came. While that one does not fit, only holders of little pass it, so that
+// a large share is waited for no longer than it is held by others. The lock is held.
+func (p *Pool) serve() {
+	for {
+		next := p.nextWaiter()
+		if next < 0 {
+			return
+		}
+		w := p.waiting[next]
+		p.waiting = slices.Delete(p.waiting, next, next+1)
+		p.turns++
+		if holder := w.grant.holder; p.waitsFor(holder) > 0 {
+			p.served[holder] = p.turns
+		} else {
+			delete(p.served, holder)
+		}
+		p.book(w.grant.holder, w.n)
+		close(w.ready)
+	}
+}
+
+// nextWaiter is the index of the waiter that is served now; -1: there is none.
+func (p *Pool) nextWaiter() int {
+	first, small, seen := -1, -1, map[string]bool{}
+	for i, w := range p.waiting {
+		holder := w.grant.holder
+		if seen[holder] {
+			continue
+		}
+		seen[holder] = true
+		if first < 0 || p.served[holder] < p.served[p.waiting[first].grant.holder] {
+			first = i
+		}
+		if small < 0 && p.held[holder]+w.n <= max(1, p.config.PerHolder/8) && p.refusal(holder, w.n) == nil {
+			small = i
+		}
+	}
+	if first >= 0 && p.fits(p.waiting[first]) {
+		return first
+	}
+	return small
+}
+
+// fits: the waiter whose turn it is may have what it waits for.
+func (p *Pool) fits(w *waiter) bool {
+	others := p.waiting
+	p.waiting = nil // nothing that waits is before it
+	defer func() { p.waiting = others }()
+	return p.refusal(w.grant.holder, w.n) == nil
 }
 
 func (p *Pool) resource() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.config.Resource
+}
+
+// Waiting is how many grants of a holder wait.
+func (p *Pool) Waiting(holder string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.waitsFor(holder)
+}
+
+func (p *Pool) waitsFor(holder string) (n int) {
+	for _, w := range p.waiting {
+		if w.grant.holder == holder {
+			n++
+		}
+	}
+	return n
 }
 
 // Usage is what is held of a pool.
@@ -175,6 +282,65 @@ func (g *Grant) Grow(n int64) error {
 	}
 	g.n += n
 	return nil
+}
+
+// GrowWithin is Grow, but waits until there is enough, and takes turns with other holders. Errors: an
+// [*ExceededError] if so much is never granted, or the cause of the end of ctx. One call at a time.
+func (g *Grant) GrowWithin(ctx context.Context, n int64) error {
+	if n > g.pool.most()-g.Held() {
+		return g.Grow(n)
+	}
+	w := &waiter{grant: g, n: n, ready: make(chan struct{})}
+	g.pool.wait(w)
+	select {
+	case <-w.ready:
+	case <-ctx.Done():
+		if g.pool.leave(w) {
+			return context.Cause(ctx)
+		}
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.released {
+		g.pool.give(g.holder, n)
+		return &ExceededError{Resource: g.pool.resource(), Own: true}
+	}
+	g.n += n
+	return nil
+}
+
+// Held is how many units the grant has.
+func (g *Grant) Held() int64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.n
+}
+
+// most is what one holder may hold.
+func (p *Pool) most() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.config.PerHolder
+}
+
+func (p *Pool) wait(w *waiter) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.waiting = append(p.waiting, w)
+	p.serve()
+}
+
+// leave takes a waiter out; false: it was served meanwhile.
+func (p *Pool) leave(w *waiter) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	at := slices.Index(p.waiting, w)
+	if at < 0 {
+		return false
+	}
+	p.waiting = slices.Delete(p.waiting, at, at+1)
+	p.serve()
+	return true
 }
 
 // Release gives everything back. A second Release does nothing.
