@@ -129,7 +129,7 @@ func (g *Gateway) claimInput(ctx context.Context, x *request) error {
 // has to be ended without him.
 func (g *Gateway) waits(ctx context.Context, x *request) context.Context {
 	if x.names() {
-		return g.workers.Context()
+		return g.workers.Detach(ctx)
 	}
 	return ctx
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -19,7 +20,9 @@ import (
 
 	"github.com/aepb/aepb-gateway/gateway/config"
 	"github.com/aepb/aepb-gateway/gateway/httpapi/whole"
+	"github.com/aepb/aepb-gateway/gateway/outbound"
 	"github.com/aepb/aepb-gateway/gateway/telemetry"
+	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/transport/accept"
 	"github.com/aepb/aepb-gateway/gateway/transport/inflight"
 	"github.com/aepb/aepb-gateway/gateway/worker"
@@ -31,6 +34,13 @@ import (
 type bounds struct {
 	connections *accept.Gate
 	requests    *inflight.Limits
+}
+
+// aside is what a call holds whose caller's request counts elsewhere, or has ended.
+func (b bounds) aside(ctx context.Context, call outbound.Call) transport.Share {
+	caller := transport.CallerFrom(ctx)
+	caller.ID = cmp.Or(caller.ID, call.Endpoint.Caller)
+	return b.requests.Aside(limit.KeyOf(caller, transport.AddressFrom(ctx)))
 }
 
 func (s settings) bounds() (bounds, error) {

@@ -67,11 +67,8 @@ var table = rows(
 	}),
 	say[*IdentityError](CodeIdentityInvalid),
 	as(func(e *identity.CredentialError) Problem { return of(CodeIdentityInvalid, string(e.Reason)) }),
-	as(func(e *AnswerTooLargeError) Problem {
-		p := status(of(CodeTooLarge, e.Error()), http.StatusBadGateway)
-		p.Title, p.Native = "The answer is too large", canonical.CodeInternal // nothing is wrong with the request
-		return p
-	}),
+	as(func(e *AnswerTooLargeError) Problem { return answerTooLarge(e) }),
+	as(func(e *transport.OverBudgetError) Problem { return answerTooLarge(e) }),
 	as(func(e *MethodError) Problem {
 		p := of(CodeNotAllowed, e.Error())
 		p.Allow = e.Allow
@@ -191,6 +188,13 @@ var table = rows(
 	as(away),
 	as(noSpace),
 )
+
+// answerTooLarge is of a request with which nothing is wrong.
+func answerTooLarge(err error) Problem {
+	p := status(of(CodeTooLarge, err.Error()), http.StatusBadGateway)
+	p.Title, p.Native = "The answer is too large", canonical.CodeInternal
+	return p
+}
 
 // row is what one error type means.
 type row struct {

@@ -23,6 +23,29 @@ func RequestID(ctx context.Context) string {
 	return id
 }
 
+// Share is what one request holds of the bytes in flight.
+type Share interface {
+	// Answer is that of an [egress.Budget], for an answer of this agent.
+	Answer(ctx context.Context, agent string, n int64, whole bool) error
+	// Crowded is why no agent is asked; nil: it may be.
+	Crowded() error
+	Ended() bool
+	End()
+}
+
+type shareKey struct{}
+
+// WithShare marks the context of a request with what it holds.
+func WithShare(ctx context.Context, share Share) context.Context {
+	return context.WithValue(ctx, shareKey{}, share)
+}
+
+// ShareFrom is what the request of a context holds; nil: it counts elsewhere.
+func ShareFrom(ctx context.Context) Share {
+	share, _ := ctx.Value(shareKey{}).(Share)
+	return share
+}
+
 type callerKey struct{}
 
 type arrival struct {

@@ -199,6 +199,9 @@ func (l *Listener) call(s grpc.ServerStream, road transport.Exchanger) (err erro
 		l.deps.Refused(c.ctx, arrival.Remote, err)
 		return c.refuse(err)
 	}
+	if c.share.Request != nil {
+		c.ctx = transport.WithShare(c.ctx, c.share.Request)
+	}
 	c.share.use()
 	defer c.share.done()
 	return c.serve(method)

@@ -32,6 +32,10 @@ const maxResponseHeader = 32 << 10
 // with its ECTs takes one write, where the default of 4 KiB makes it two.
 const bufferSize = 16 << 10
 
+// receiveBuffer is how many bytes of an answer over HTTP/2 are taken from the network that are not
+// read yet: the default is 4 MiB, and an answer may wait for its room.
+const receiveBuffer = 256 << 10
+
 // Liveness of HTTP/2 connections: a ping after so long a silence, and so long
 // for its answer, so that a dead connection does not swallow requests.
 const (

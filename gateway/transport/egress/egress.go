@@ -269,7 +269,7 @@ func (g *Guard) newTransport(config *tls.Config) *http.Transport {
 		MaxIdleConnsPerHost:    g.config.MaxIdlePerHost,
 		DisableCompression:     true,
 		Protocols:              protocols,
-		HTTP2:                  &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingLimit},
+		HTTP2:                  &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingLimit, MaxReceiveBufferPerStream: receiveBuffer},
 	}
 }
 

@@ -3,6 +3,7 @@ package inflight
 import (
 	"bufio"
 	"cmp"
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/transport/sse"
 )
 
@@ -48,6 +50,7 @@ func Admit(w http.ResponseWriter, r *http.Request, holder string, known bool) er
 		return err
 	}
 	x.share = share
+	*r = *r.WithContext(transport.WithShare(r.Context(), share))
 	if r.Body != nil && r.Body != http.NoBody {
 		x.body = &body{ReadCloser: r.Body, x: x, length: r.ContentLength}
 		r.Body = x.body
@@ -114,7 +117,7 @@ func (x *exchange) commit(size int) error {
 	}
 	length, _ := strconv.ParseInt(x.Header().Get("Content-Length"), 10, 64)
 	if length = max(length, int64(size)); length >= large && x.broken == nil {
-		x.broken = x.share.Hold(length)
+		x.broken = x.hold(length)
 	}
 	if x.broken != nil {
 		x.deadline()
@@ -131,17 +134,23 @@ func (x *exchange) Write(b []byte) (int, error) {
 		return 0, err
 	}
 	if len(b) >= large && x.share != nil {
-		before := x.share.Held()
-		if x.share.Hold(int64(len(b))) != nil {
+		if x.hold(int64(len(b))) != nil {
 			x.broken = errBroken
 			return 0, errBroken
 		}
-		defer x.share.Shrink(before)
+		defer x.share.Shrink(0)
 	}
 	if x.request.ProtoMajor < 2 {
 		return x.ResponseWriter.Write(b) // its connection has deadlines that move
 	}
 	return x.pieces(b)
+}
+
+// hold waits for the room of a part of an answer, which goes out next.
+func (x *exchange) hold(n int64) error {
+	ctx, cancel := context.WithTimeout(x.request.Context(), x.limits.config.Load().WriteWait)
+	defer cancel()
+	return x.share.Send(ctx, n)
 }
 
 // pieces writes piece by piece, each under its own deadline: over HTTP/2 a reader

@@ -1,6 +1,7 @@
 package inflight
 
 import (
+	"context"
 	"errors"
 	"sync"
 	"sync/atomic"
@@ -45,22 +46,28 @@ func (c Config) pools(part int64) []quota.Config {
 		total = max(1, total/part)
 		return quota.Config{Resource: resource, Total: total, PerHolder: min(total, each)}
 	}
+	bytes := pool("bytes in flight", c.Bytes, c.BytesPerCaller)
+	bytes.Even = true
 	return []quota.Config{
 		pool("requests under way", int64(c.Requests), int64(c.RequestsPerCaller)),
 		pool("open streams", int64(c.Streams), int64(c.StreamsPerCaller)),
-		pool("bytes in flight", c.Bytes, c.BytesPerCaller),
+		bytes,
 	}
 }
 
 // shares are the pools of one kind of callers.
-type shares struct{ requests, streams, bytes *quota.Pool }
+type shares struct{ requests, streams, bytes, growing *quota.Pool }
+
+// mostGrowing is more answers than grow at once: each is a request's.
+const mostGrowing = 1 << 20
 
 func newShares(configs []quota.Config) (shares, error) {
 	var s shares
-	var errs [3]error
+	var errs [4]error
 	s.requests, errs[0] = quota.New(configs[0])
 	s.streams, errs[1] = quota.New(configs[1])
 	s.bytes, errs[2] = quota.New(configs[2])
+	s.growing, errs[3] = quota.New(quota.Config{Resource: "answers of unknown length", Total: mostGrowing, PerHolder: 1})
 	return s, errors.Join(errs[:]...)
 }
 
@@ -122,25 +129,37 @@ type Request struct {
 	shares shares
 	holder string
 
-	mu    sync.Mutex
-	slot  *quota.Grant // of the requests, or of the streams
-	bytes *quota.Grant
-	held  int64 // bytes
-	ended bool
+	mu     sync.Mutex
+	slot   *quota.Grant // of the requests, or of the streams; nil: it has none of its own
+	bytes  *quota.Grant
+	body   int64 // bytes that it sends, or is sent, now
+	answer int64 // bytes of its agent's answer
+	ended  bool
+
+	growing *quota.Grant // the turn of an answer that may have more bytes; nil: none has
 }
 
 // Begin takes the share of one request. holder is a key of policy/limit; known:
 // that of an identity. An [*quota.ExceededError] refuses it. End the request.
 func (l *Limits) Begin(holder string, known bool) (*Request, error) {
+	r := l.Aside(holder, known)
+	slot, err := r.shares.requests.Take(holder, 1)
+	if err != nil {
+		return nil, err
+	}
+	r.slot = slot
+	return r, nil
+}
+
+// Aside is a request that counts elsewhere, and only its bytes here: of a protocol whose connections
+// bound it, or one whose caller has left. End it.
+func (l *Limits) Aside(holder string, known bool) *Request {
 	s := l.unknown
 	if known {
 		s = l.known
 	}
-	slot, err := s.requests.Take(holder, 1)
-	if err != nil {
-		return nil, err
-	}
-	return &Request{shares: s, holder: holder, slot: slot}, nil
+	bytes, _ := s.bytes.Take(holder, 0) // nothing is always granted
+	return &Request{shares: s, holder: holder, bytes: bytes}
 }
 
 // Hold lets the request hold at least n bytes from now on. On an
@@ -148,37 +167,114 @@ func (l *Limits) Begin(holder string, known bool) (*Request, error) {
 func (r *Request) Hold(n int64) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.ended || n <= r.held {
+	if r.ended || n <= r.booked() {
 		return nil
 	}
-	var err error
-	if r.bytes == nil {
-		r.bytes, err = r.shares.bytes.Take(r.holder, n)
-	} else {
-		err = r.bytes.Grow(n - r.held)
-	}
+	err := r.bytes.Grow(n - r.booked())
 	if err == nil {
-		r.held = n
+		r.body = n
 	}
 	return err
 }
+
+// booked is what it holds: what it sends is of its agent's answer. The lock is held.
+func (r *Request) booked() int64 { return max(r.body, r.answer) }
 
 // Held is how many bytes the request holds.
 func (r *Request) Held() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.held
+	return r.booked()
 }
 
-// Shrink lets the request hold at most n bytes from now on.
+// Shrink lets the request hold at most n bytes from now on, beside its agent's answer.
 func (r *Request) Shrink(n int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.bytes == nil || n >= r.held {
-		return
+	before := r.booked()
+	r.body = min(r.body, n)
+	r.bytes.Shrink(before - r.booked())
+}
+
+// Crowded is why its agent is not asked: so many answers to this caller wait for room that another
+// would wait too long, an [*quota.ExceededError].
+func (r *Request) Crowded() error {
+	if r.shares.bytes.Waiting(r.holder) < maxWaiting {
+		return nil
 	}
-	r.bytes.Shrink(r.held - n)
-	r.held = n
+	return &quota.ExceededError{Resource: "answers that wait for room", Own: true}
+}
+
+// maxWaiting is how many answers of one caller wait for room before its agents are asked no more.
+const maxWaiting = 16
+
+// Answer books n bytes of its agent's answer, in place of what was booked of it before, and waits until
+// there is room: the work is done, and who asked for it would have to ask again. What it sent itself has
+// gone by now, and is given back first. Few bytes are not booked. whole: no more comes. Of answers of one
+// agent that may grow, one grows at a time for a caller, else each could hold what another waits for.
+// Errors: an [*quota.ExceededError] if so many are never granted, and the cause of the end of ctx.
+func (r *Request) Answer(ctx context.Context, agent string, n int64, whole bool) error {
+	if n < large {
+		n = 0
+	}
+	if err := r.turn(ctx, agent, whole || n == 0); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	if r.body = 0; r.ended {
+		r.mu.Unlock()
+		return nil
+	}
+	return r.become(ctx, &r.answer, n)
+}
+
+// turn waits until an answer may grow; over: it grows no more.
+func (r *Request) turn(ctx context.Context, agent string, over bool) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.growing != nil && over:
+		r.growing.Release()
+		r.growing = nil
+	case r.growing == nil && !over && !r.ended:
+		turn, _ := r.shares.growing.Take(r.holder+" "+agent, 0) // nothing is always granted
+		r.growing = turn
+		r.mu.Unlock()
+		err := turn.GrowWithin(ctx, 1)
+		r.mu.Lock()
+		return err
+	}
+	return nil
+}
+
+// Send lets the request hold at least n bytes from now on, which it sends to its caller, and waits until
+// there is room for them. Said in the caller's protocol, an answer may have a quarter more bytes than
+// were booked for it. Errors: those of [Request.Answer].
+func (r *Request) Send(ctx context.Context, n int64) error {
+	r.mu.Lock()
+	if r.ended || n <= r.booked()/4*5 {
+		r.mu.Unlock()
+		return nil
+	}
+	return r.become(ctx, &r.body, n)
+}
+
+// become sets one of the parts. The lock is held, and is not any more afterwards.
+func (r *Request) become(ctx context.Context, part *int64, n int64) error {
+	defer r.mu.Unlock()
+	before, old := r.bytes.Held(), *part
+	*part = n
+	more := r.booked() - before
+	if more <= 0 {
+		r.bytes.Shrink(-more)
+		return nil
+	}
+	r.mu.Unlock()
+	err := r.bytes.GrowWithin(ctx, more)
+	if r.mu.Lock(); err != nil {
+		*part = old
+	}
+	return err
 }
 
 // Stream counts the request as a stream from now on, and no more among the requests:
@@ -194,7 +290,9 @@ func (r *Request) Stream() error {
 	if err != nil {
 		return err
 	}
-	r.slot.Release()
+	if r.slot != nil {
+		r.slot.Release()
+	}
 	r.slot = slot
 	return nil
 }
@@ -204,8 +302,18 @@ func (r *Request) End() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ended = true
-	r.slot.Release()
-	if r.bytes != nil {
-		r.bytes.Release()
+	if r.slot != nil {
+		r.slot.Release()
 	}
+	r.bytes.Release()
+	if r.growing != nil {
+		r.growing.Release()
+	}
+}
+
+// Ended reports whether all was given back.
+func (r *Request) Ended() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.ended
 }

@@ -56,6 +56,8 @@ type Reader struct {
 	first  bool  // the next line is the first one: a BOM may stand before it
 	sawCR  bool  // the last line ended in CR: a LF that follows belongs to it
 	err    error // what ended the stream
+	booker Booker
+	booked int // bytes of the event that is read, or was read last
 
 	last  string        // id of the last event, of one without data too
 	retry time.Duration // what the server wants one to wait before coming back; zero: it did not say
@@ -66,9 +68,28 @@ type Reader struct {
 // server gave none.
 func (r *Reader) Resume() (id string, wait time.Duration) { return r.last, r.retry }
 
-// NewReader reads from r until its end.
+// Booker is a body that wants to know how large an event is before more of it is read; whole: it has no
+// more. An error ends the stream.
+type Booker interface {
+	BookEvent(n int64, whole bool) error
+}
+
+// unbooked is how many bytes of an event are not booked, of one that has more.
+const unbooked = 64 << 10
+
+// NewReader reads from r until its end. Events of a [Booker] are booked.
 func NewReader(r io.Reader, limits Limits) *Reader {
-	return &Reader{in: bufio.NewReader(r), limits: limits.withDefaults(), first: true}
+	booker, _ := r.(Booker)
+	n := &Reader{in: bufio.NewReader(r), limits: limits.withDefaults(), first: true, booker: booker}
+	n.err = n.book(0, true)
+	return n
+}
+
+func (r *Reader) book(n int, whole bool) error {
+	if r.booked = n; r.booker == nil {
+		return nil
+	}
+	return r.booker.BookEvent(int64(n), whole)
 }
 
 // Next gives the next event. io.EOF: the stream ended; an event that no blank
@@ -78,8 +99,11 @@ func (r *Reader) Next() (Event, error) {
 	var e Event
 	var data []byte
 	size := 0
+	if r.booked > 0 && r.err == nil {
+		r.err = r.book(0, true)
+	}
 	for r.err == nil {
-		line, err := r.line(r.limits.Event - size)
+		line, err := r.line(size)
 		if err != nil {
 			r.err = err
 			break
@@ -112,6 +136,9 @@ func (r *Reader) dispatch(e Event, data []byte) (Event, error) {
 		return Event{}, r.err
 	}
 	e.Data = data[:len(data)-1]
+	if r.booked > 0 {
+		r.err = r.book(len(data), true)
+	}
 	return e, nil
 }
 
@@ -145,8 +172,8 @@ func (e *Event) take(name, value []byte) (isData bool) {
 	return false
 }
 
-// line reads up to CR, LF or CRLF, without it, at most limit octets.
-func (r *Reader) line(limit int) ([]byte, error) {
+// line reads up to CR, LF or CRLF, without it, in an event of which size octets were read.
+func (r *Reader) line(size int) ([]byte, error) {
 	var line []byte
 	for {
 		c, err := r.in.ReadByte()
@@ -164,8 +191,13 @@ func (r *Reader) line(limit int) ([]byte, error) {
 		case c == '\n' || c == '\r':
 			return r.withoutBOM(line), nil
 		}
-		if line = append(line, c); len(line) > limit {
+		switch line = append(line, c); {
+		case size+len(line) > r.limits.Event:
 			return nil, &LimitError{What: "event", Limit: r.limits.Event}
+		case size+len(line) > max(unbooked, r.booked) && r.booker != nil:
+			if err := r.book(min(2*(size+len(line)), r.limits.Event), false); err != nil {
+				return nil, err
+			}
 		}
 	}
 }

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/aepb/aepb-gateway/gateway/config"
+)
+
+// largeAgent is an A2A agent whose answers have so many bytes. It answers when so many calls have come,
+// and then all at once. wrote counts the answers that have left it.
+func (b *bed) largeAgent(t *testing.T, name string, size, together int) (f *fake, wrote *atomic.Int32) {
+	t.Helper()
+	f, wrote = &fake{}, &atomic.Int32{}
+	var came sync.WaitGroup
+	came.Add(together)
+	text := strings.Repeat("x", size)
+	f.conduct = func(w http.ResponseWriter, r *http.Request, good []byte) {
+		if int(f.calls.Load()) <= together {
+			came.Done()
+		}
+		came.Wait()
+		replacing(`"done"`, `"`+text+`"`)(w, r, good)
+		wrote.Add(1)
+	}
+	b.serve(t, name, "a2a-v1", f, host{timeout: patience})
+	return f, wrote
+}
+
+// TestAttack_LargeAnswersAtOnce: one caller has an agent answer many of its calls at the same moment, each
+// with 12 MB. Before, all of them were read into memory at once, and the answers for which the caller had no
+// share were thrown away, although the agent had done the work, with the advice to try again. Now what is
+// read takes its caller's share while it is read: two answers are in the gateway at once, the others wait at
+// the agent, each call has its answer, and large answers to others come meanwhile.
+func TestAttack_LargeAnswersAtOnce(t *testing.T) {
+	t.Parallel()
+	const calls, size = 10, 12 << 20
+	b := sharedGateway(t, config.Config{})
+	_, wrote := b.largeAgent(t, "large", size, calls)
+	b.largeAgent(t, "other", 3<<20, 1)
+	mallory, _ := b.clientOf(t, "/mallory")
+	victim, _ := b.clientOf(t, "/victim")
+	var done, inside atomic.Int32
+	var all sync.WaitGroup
+	for range calls {
+		all.Go(func() {
+			got := b.send(t, a2aTo(mallory, "large", addBody(7)))
+			for now := wrote.Load() - done.Add(1) + 1; ; {
+				if before := inside.Load(); now <= before || inside.CompareAndSwap(before, now) {
+					break
+				}
+			}
+			if got.status != http.StatusOK || len(got.body) < size {
+				t.Errorf("an answer of the work that was done: %d, Retry-After %q, %d bytes, %.300s", got.status, got.header.Get("Retry-After"), len(got.body), got.body)
+			}
+		})
+	}
+	for n := range 3 {
+		if got := b.send(t, a2aTo(victim, "other", addBody(7))); got.status != http.StatusOK {
+			t.Errorf("another caller's large answer %d: %d %.300s", n, got.status, got.body)
+		}
+	}
+	all.Wait()
+	if n := inside.Load(); n > 3 {
+		t.Errorf("%d answers of %d bytes were in the gateway at once, expected what the caller's share has room for", n, size)
+	}
+}

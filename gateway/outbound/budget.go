@@ -1,0 +1,132 @@
+package outbound
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/gateway/transport/egress"
+)
+
+// budgetWait is how long an answer waits: as long as its caller may take to read another.
+const budgetWait = 30 * time.Second
+
+// Budgets is the stage that books what is read from agents in the share of the caller for whom it is, while
+// it is read and until the next is: that of the request, and when that has ended one of its own, which
+// open makes. An agent whose answer would wait too long is not asked; for one that has answered there is
+// space in time, or a *[transport.OverBudgetError].
+func Budgets(open func(ctx context.Context, call Call) transport.Share) Stage {
+	return func(next Sender) Sender {
+		return SendFunc(func(ctx context.Context, call Call) (Reply, error) {
+			if call.Kind > Peer {
+				return next.Send(ctx, call)
+			}
+			r := &callBudget{open: func() transport.Share { return open(ctx, call) }, agent: call.Endpoint.Agent}
+			if r.share = transport.ShareFrom(ctx); r.share == nil {
+				r.aside()
+			}
+			if err := r.share.Crowded(); err != nil {
+				r.end()
+				return Reply{}, err
+			}
+			reply, err := next.Send(egress.WithBudget(ctx, r), call)
+			if err == nil && reply.Events != nil {
+				reply.Events = &budgeted{Events: reply.Events, budget: r}
+				return reply, nil
+			}
+			if err == nil {
+				err = r.Answer(ctx, int64(len(reply.Wire.Body)), true)
+			}
+			r.end()
+			return reply, r.cause(err)
+		})
+	}
+}
+
+// callBudget is that of one call.
+type callBudget struct {
+	open  func() transport.Share
+	agent string
+
+	mu     sync.Mutex
+	share  transport.Share
+	own    transport.Share // that was opened for the call; nil: none was
+	failed *transport.OverBudgetError
+}
+
+// Answer implements [egress.Budget].
+func (r *callBudget) Answer(ctx context.Context, n int64, whole bool) error {
+	ctx, cancel := context.WithTimeout(ctx, budgetWait)
+	defer cancel()
+	share := r.current()
+	err := share.Answer(ctx, r.agent, n, whole)
+	if next := r.current(); next != share { // it ended while this waited
+		err = next.Answer(ctx, r.agent, n, whole)
+	}
+	if err == nil {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failed = &transport.OverBudgetError{Agent: r.agent, Size: n}
+	return r.failed
+}
+
+// current is the share of the request, or the call's own after its end.
+func (r *callBudget) current() transport.Share {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.own == nil && r.share.Ended() {
+		r.aside()
+	}
+	return r.share
+}
+
+func (r *callBudget) aside() {
+	r.own = r.open()
+	r.share = r.own
+}
+
+func (r *callBudget) end() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.own != nil {
+		r.own.End()
+	}
+}
+
+// cause is why a call failed: for want of budget, whatever its driver made of that.
+func (r *callBudget) cause(err error) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err == nil || r.failed == nil {
+		return err
+	}
+	return r.failed
+}
+
+// budgeted is a stream whose events are booked, one after the other.
+type budgeted struct {
+	transport.Events
+
+	budget *callBudget
+}
+
+// Next implements transport.Events.
+func (e *budgeted) Next(ctx context.Context) (transport.Event, error) {
+	event, err := e.Events.Next(ctx)
+	if err == nil {
+		err = e.budget.Answer(ctx, int64(len(event.Wire.Body)), true)
+	}
+	return event, e.budget.cause(err)
+}
+
+// Close implements transport.Events.
+func (e *budgeted) Close() error {
+	err := e.Events.Close()
+	given := e.budget.Answer(context.Background(), 0, true)
+	e.budget.end()
+	return errors.Join(err, given)
+}
