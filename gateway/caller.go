@@ -40,6 +40,9 @@ func (g *Gateway) work(x *request) execution.Request {
 		Limits: execution.Limits{Timeout: x.timeout(), Answers: x.answerWait(), Unchanged: x.settings.TaskUnchanged},
 		Holder: x.owner(), Size: len(x.in.Call.Wire.Body), Record: x.record, History: x.history(), Stopped: x.scope.stopped,
 	}
+	if g.Budget != nil {
+		req.Budget = func() transport.Share { return g.Budget(x.in.Call.Caller, x.in.Call.Address) }
+	}
 	if x.hearer != nil {
 		req.Subscriber = subscriber{x}
 	}

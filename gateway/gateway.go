@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/admission"
 	"github.com/aepb/aepb-gateway/gateway/attest"
 	"github.com/aepb/aepb-gateway/gateway/breakers"
@@ -76,8 +77,14 @@ type Deps struct {
 	// Approver reports whether an identity may decide what waits for a human: it has
 	// the role of an approver in the operator's directory (R23). Nil: none may.
 	Approver func(ect.Identity) bool
-	Workers  int // tasks of one caller that may go on in the background; zero: a sixteenth of all
+	Shares
+}
 
+// Shares are what one caller may hold.
+type Shares struct {
+	// Budget opens a share of a caller's bytes in flight; nil: what executions hold is not booked.
+	Budget     func(caller identity.Caller, address string) transport.Share
+	Workers    int // tasks of one caller that may go on in the background; zero: a sixteenth of all
 	AllWorkers int // tasks of all callers that may; zero: 10000
 }
 

@@ -18,6 +18,7 @@ import (
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 
+	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/config"
 	"github.com/aepb/aepb-gateway/gateway/httpapi/whole"
 	"github.com/aepb/aepb-gateway/gateway/outbound"
@@ -36,11 +37,16 @@ type bounds struct {
 	requests    *inflight.Limits
 }
 
-// aside is what a call holds whose caller's request counts elsewhere, or has ended.
-func (b bounds) aside(ctx context.Context, call outbound.Call) transport.Share {
+// aside is what is held for a caller whose request counts elsewhere, or has ended.
+func (b bounds) aside(caller identity.Caller, address string) transport.Share {
+	return b.requests.Aside(limit.KeyOf(caller, address))
+}
+
+// asideOf is that of a call.
+func (b bounds) asideOf(ctx context.Context, call outbound.Call) transport.Share {
 	caller := transport.CallerFrom(ctx)
 	caller.ID = cmp.Or(caller.ID, call.Endpoint.Caller)
-	return b.requests.Aside(limit.KeyOf(caller, transport.AddressFrom(ctx)))
+	return b.aside(caller, transport.AddressFrom(ctx))
 }
 
 func (s settings) bounds() (bounds, error) {

@@ -172,7 +172,7 @@ func wire(s settings) (built *service, err error) {
 	if err != nil {
 		return nil, err
 	}
-	chain := outbound.NewChain(network, outbound.Metrics(out.metrics, time.Now), set.Stage, outbound.Deadline, outbound.Budgets(out.publicBounds.aside))
+	chain := outbound.NewChain(network, outbound.Metrics(out.metrics, time.Now), set.Stage, outbound.Deadline, outbound.Budgets(out.publicBounds.asideOf))
 	describers, beyond := outbound.Describers(chain, network)
 	out.directory, err = directory.New(directory.Deps{
 		Describers: describers, Egress: out.guards.agents, Client: out.guards.agents, Changed: out.metrics.DescriptionChanged,
@@ -340,7 +340,7 @@ func (out *service) build(registry *translators.Registry, network *outbound.Netw
 		Stores: gateway.Stores{Answers: kept.answers, Conversations: kept.conversations, Entries: kept.entries, StatePlain: out.statePlain}, Limiter: out.limiter, Metrics: out.metrics,
 		Approver: out.approver,
 		Logger:   s.logger, Now: time.Now, NewID: func() string { return string(ect.NewID()) },
-		Workers: perCaller, AllWorkers: background,
+		Shares: gateway.Shares{Budget: out.publicBounds.aside, Workers: perCaller, AllWorkers: background},
 	})
 }
 

@@ -8,6 +8,8 @@ import (
 
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/transport/egress"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/stream"
 )
 
 // budgetWait is how long an answer waits: as long as its caller may take to read another.
@@ -129,4 +131,45 @@ func (e *budgeted) Close() error {
 	given := e.budget.Answer(context.Background(), 0, true)
 	e.budget.end()
 	return errors.Join(err, given)
+}
+
+// FoldBudget books in its caller's share what an execution holds of the events so far.
+type FoldBudget struct {
+	Open  func() transport.Share // nil: nothing is booked
+	share transport.Share        // nil: nothing is booked yet
+}
+
+// Follow books as much as the fold holds. A caller who was told each event needs none of it again: where
+// there is no share for it, its content is dropped, and lost for who asks about the task later. Another
+// caller waits, and is refused with a *[transport.OverBudgetError].
+func (b *FoldBudget) Follow(ctx context.Context, fold *stream.Folder, agent string, toldEach bool) ([]canonical.Loss, error) {
+	if b.Open == nil || b.share == nil && fold.Size() < 256<<10 {
+		return nil, nil
+	}
+	if b.share == nil {
+		b.share = b.Open()
+	}
+	wait := budgetWait
+	if toldEach {
+		wait = 0
+	}
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	err := b.share.Answer(ctx, agent, int64(fold.Size()), true)
+	switch {
+	case err == nil:
+		return nil, nil
+	case toldEach:
+		fold.Forget()
+		return []canonical.Loss{{Code: canonical.LossArtifacts, Path: "/body/task/artifacts", Fate: canonical.Dropped}}, b.share.Answer(ctx, agent, 0, true)
+	default:
+		return nil, &transport.OverBudgetError{Agent: agent, Size: int64(fold.Size())}
+	}
+}
+
+// End gives everything back.
+func (b *FoldBudget) End() {
+	if b.share != nil {
+		b.share.End()
+	}
 }

@@ -155,9 +155,8 @@ func (p *Pool) give(holder string, n int64) {
 	p.serve()
 }
 
-// serve gives those that wait what is free: the holder first that was served the longest ago, of its
-// waiters the first that came. While that one does not fit, only holders of little pass it, so that
-// a large share is waited for no longer than it is held by others. The lock is held.
+// serve gives those that wait what is free: of the holders for which there is enough, first the one that
+// was served the longest ago, and of its waiters the first that came. The lock is held.
 func (p *Pool) serve() {
 	for {
 		next := p.nextWaiter()
@@ -179,32 +178,18 @@ func (p *Pool) serve() {
 
 // nextWaiter is the index of the waiter that is served now; -1: there is none.
 func (p *Pool) nextWaiter() int {
-	first, small, seen := -1, -1, map[string]bool{}
-	for i, w := range p.waiting {
+	all := p.waiting
+	p.waiting = nil // what waits is not before itself
+	defer func() { p.waiting = all }()
+	next, seen := -1, map[string]bool{}
+	for i, w := range all {
 		holder := w.grant.holder
-		if seen[holder] {
-			continue
+		if !seen[holder] && p.refusal(holder, w.n) == nil && (next < 0 || p.served[holder] < p.served[all[next].grant.holder]) {
+			next = i
 		}
 		seen[holder] = true
-		if first < 0 || p.served[holder] < p.served[p.waiting[first].grant.holder] {
-			first = i
-		}
-		if small < 0 && p.held[holder]+w.n <= max(1, p.config.PerHolder/8) && p.refusal(holder, w.n) == nil {
-			small = i
-		}
 	}
-	if first >= 0 && p.fits(p.waiting[first]) {
-		return first
-	}
-	return small
-}
-
-// fits: the waiter whose turn it is may have what it waits for.
-func (p *Pool) fits(w *waiter) bool {
-	others := p.waiting
-	p.waiting = nil // nothing that waits is before it
-	defer func() { p.waiting = others }()
-	return p.refusal(w.grant.holder, w.n) == nil
+	return next
 }
 
 func (p *Pool) resource() string {

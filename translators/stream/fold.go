@@ -32,6 +32,23 @@ type Folder struct {
 	parts  int
 	size   int
 	joined map[string]bool // the artifacts, by id, that have such a part
+	empty  bool            // artifacts have no content
+}
+
+// Size is how many bytes of content it holds.
+func (f *Folder) Size() int { return f.size }
+
+// Forget drops the content of all artifacts, of those that come later too. It is for readers that were
+// told it as it came.
+func (f *Folder) Forget() {
+	f.empty, f.joined, f.parts, f.size = true, nil, 0, 0
+	if f.task != nil {
+		task := f.Task()
+		for i := range task.Artifacts {
+			task.Artifacts[i].Parts = nil
+		}
+		f.task = task
+	}
 }
 
 // Add takes the next event; where it belongs stands in the conversation that
@@ -46,6 +63,9 @@ func (f *Folder) Add(e *canonical.Event, at canonical.Conversation) error {
 		return ErrTooMuch
 	}
 	f.parts, f.size = parts, size
+	if f.empty {
+		defer f.Forget()
+	}
 	switch {
 	case e.Task != nil:
 		task := *e.Task

@@ -55,6 +55,7 @@ type Execution struct {
 	outcome
 	inputs
 	recorder
+	budget outbound.FoldBudget
 
 	agentNames  canonical.Conversation // the ids of the work in the agent's words
 	callerNames canonical.Conversation // in the caller's
@@ -67,7 +68,7 @@ type Execution struct {
 func (s *Service) new(req Request, op canonical.Op, parents []ect.ID) *Execution {
 	e := &Execution{
 		Service: s, req: req, machine: Begin(beginsAs(op)), observer: req.Message.Op != canonical.OpInvoke, stopped: req.Stopped,
-		reader: reader{op: op, parents: parents}, inputs: inputs{history: req.History}, recorder: recorder{changed: s.deps.Now()},
+		reader: reader{op: op, parents: parents}, budget: outbound.FoldBudget{Open: req.Budget}, inputs: inputs{history: req.History}, recorder: recorder{changed: s.deps.Now()},
 	}
 	e.outcome.asTask, e.fold.Join = req.Handling.AsTask, !req.Mode.SameWords
 	e.callerNames = s.CallerNames(req)
@@ -352,4 +353,5 @@ func (e *Execution) now() time.Time { return e.deps.Now() }
 func (e *Execution) stop() {
 	e.source.Stop()
 	e.control.Close()
+	e.budget.End()
 }

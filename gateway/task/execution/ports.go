@@ -169,12 +169,13 @@ type Request struct {
 	AgentName  string             // in the directory
 	Origin     canonical.Origin   // of what the agent says
 	Limits     Limits
-	Holder     string              // in whose share the work counts
-	Size       int                 // of the request, in bytes
-	Record     *store.Record       // of the task; nil: there is none yet
-	History    []canonical.Content // of a task that is made here
-	Subscriber Subscriber          // nil: the caller's revision is the agent's
-	Stopped    context.Context     //nolint:containedctx // ends when the caller cancels its request; nil: it cannot
+	Holder     string                 // in whose share the work counts
+	Size       int                    // of the request, in bytes
+	Record     *store.Record          // of the task; nil: there is none yet
+	History    []canonical.Content    // of a task that is made here
+	Subscriber Subscriber             // nil: the caller's revision is the agent's
+	Stopped    context.Context        //nolint:containedctx // ends when the caller cancels its request; nil: it cannot
+	Budget     func() transport.Share // opens a share of the caller's bytes in flight; nil: nothing is booked
 }
 
 // Handling is how one request is handled, beside its mode.

@@ -165,6 +165,11 @@ func (e *Execution) take(ctx context.Context, got Incoming) (update, bool, error
 	if err == nil {
 		err = e.checkUnchanged(before)
 	}
+	if err == nil {
+		var dropped []canonical.Loss
+		dropped, err = e.budget.Follow(ctx, &e.fold, e.req.AgentName, e.req.Message.Preferences.Stream && e.req.Mode.CallerStreams == translators.StreamsTask)
+		e.losses = canonical.MergeLosses(e.losses, dropped)
+	}
 	for i := range events { // a record has each status in its task and in its log, and both say the same
 		e.complement(&events[i])
 	}
