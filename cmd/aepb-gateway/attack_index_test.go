@@ -204,7 +204,7 @@ var attackIndex = []attackFinding{
 		"gateway/breakers:TestAttack_TwoCallersOpenABreaker",
 	}},
 	{id: "X-W1", what: "stop the webhooks and callbacks of others to a host, with posts of one's own that fail there", tests: []string{
-		"gateway/breakers:TestAttack_WebhooksOfOneCallerStopAnothers",
+		"gateway/breakers:TestAttack_WebhooksOfOneCallerStopAnothers", "gateway/transport/egress:TestAttack_PostsOfOneCallerStopAnothers",
 	}},
 }
 
