@@ -76,6 +76,7 @@ func (w *world) Send(ctx context.Context, call outbound.Call) (outbound.Reply, e
 // simulate plays one world: no honest caller of an agent that works loses more than one call in fifty, but for
 // the cool-downs after a time when it did not; and few calls reach an agent that is down.
 func simulate(t *testing.T, seed uint64) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(seed)
 		a := &agent{}
