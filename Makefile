@@ -174,6 +174,7 @@ soak: ## 600 streams a second for T=1h, then as long mixed load: memory is bound
 .PHONY: chaos
 chaos: redis ## three replicas under load while things die: nobody is told a lie; SHORT=1
 	$(GO) run ./test/chaos $(if $(SHORT),--time 20s)
+	AEPB_SEEDS=$(if $(SHORT),1000,10000) $(GO) test -count=1 -run Simulation ./gateway/breakers
 	AEPB_STEPS=1000000 $(GO) test -count=1 -run Twin ./lifecycle/... ./gateway/task/execution
 
 .PHONY: abuse

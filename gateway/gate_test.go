@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"syscall"
 	"testing"
 	"time"
 
@@ -39,7 +40,7 @@ func TestGate_LeftAlone(t *testing.T) {
 	}
 	const peer = "spiffe://example.org/gateway"
 	down := outbound.NewChain(outbound.SendFunc(func(context.Context, outbound.Call) (outbound.Reply, error) {
-		return outbound.Reply{}, &transport.UnreachableError{Agent: "down"}
+		return outbound.Reply{}, &transport.UnreachableError{Agent: "down", Err: syscall.ECONNREFUSED}
 	}), set.Stage)
 	for range 5 {
 		_, _ = down.Send(t.Context(), outbound.Call{Kind: outbound.Peer, Endpoint: transport.Endpoint{Agent: "far", ID: peer}})
@@ -56,7 +57,7 @@ func TestGate_LeftAlone(t *testing.T) {
 		"the agent through a peer": {destination.Destination{Agent: directory.Agent{Name: "near"}, Via: &destination.PeerRoute{Peer: directory.Peer{ID: peer + "2"}}}, false},
 		"translation alone":        {destination.Destination{}, false},
 	} {
-		if err := g.LeftAlone(c.to); errors.As(err, new(*problem.CircuitOpenError)) != c.open {
+		if err := g.LeftAlone("spiffe://example.org/ann", c.to); errors.As(err, new(*problem.CircuitOpenError)) != c.open {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

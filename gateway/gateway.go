@@ -198,10 +198,10 @@ type gate struct{ *Gateway }
 func (g gate) Draining() error { return g.Lifecycle.Refusal(g.requests.Draining()) }
 
 // LeftAlone implements admission.Gate.
-func (g gate) LeftAlone(to destination.Destination) error {
-	target := breakers.Target{Kind: outbound.Message, Endpoint: transport.Endpoint{Agent: to.Agent.Name}}
+func (g gate) LeftAlone(caller ect.Identity, to destination.Destination) error {
+	target := breakers.Target{Kind: outbound.Message, Endpoint: transport.Endpoint{Agent: to.Agent.Name, Caller: caller}}
 	if to.Via != nil {
-		target = breakers.Target{Kind: outbound.Peer, Endpoint: transport.Endpoint{ID: to.Via.Peer.ID}}
+		target = breakers.Target{Kind: outbound.Peer, Endpoint: transport.Endpoint{ID: to.Via.Peer.ID, Caller: caller}}
 	}
 	return g.Breakers.Refusal(target)
 }

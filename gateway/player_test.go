@@ -268,7 +268,7 @@ func (*mailman) Form(version string) (string, bool) {
 
 func (*mailman) Check(canonical.PushConfig) error { return nil }
 
-func (m *mailman) Push(_ context.Context, c canonical.PushConfig, sealed transport.Sealed) error {
+func (m *mailman) Push(_ context.Context, _ ect.Identity, c canonical.PushConfig, sealed transport.Sealed) error {
 	w, evidence, err := sealed.Open()
 	if err != nil {
 		return err

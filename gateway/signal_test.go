@@ -116,7 +116,7 @@ func (c *told) Check(url string) error {
 	return nil
 }
 
-func (c *told) Tell(_ context.Context, d transport.Decision) error {
+func (c *told) Tell(_ context.Context, _ ect.Identity, d transport.Decision) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.list = append(c.list, d)

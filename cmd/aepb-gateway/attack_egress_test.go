@@ -168,7 +168,7 @@ func (b *bed) refusesHooks(t *testing.T, name, place string) {
 	}
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, place, http.NoBody)
 	must(t, err)
-	if response, err := guard.Tell(request, ""); err == nil {
+	if response, err := guard.Tell(request, "spiffe://example.org/eve", ""); err == nil {
 		_ = response.Body.Close()
 		t.Errorf("%s: a post was sent", name)
 	}
@@ -199,7 +199,7 @@ func (b *bed) afterAll(t *testing.T, place string) {
 	must(t, err)
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, place, http.NoBody)
 	must(t, err)
-	if response, err := guard.Tell(request, ""); err == nil {
+	if response, err := guard.Tell(request, "spiffe://example.org/eve", ""); err == nil {
 		_ = response.Body.Close()
 		t.Errorf("%s was posted to", place)
 	}

@@ -23,7 +23,8 @@ import (
 type attackFinding struct {
 	// id: 1 to 18 are findings of the security review (5 and 18 by their items), H1 to
 	// H8 holes that the audit of requirements tried, F1 to F19 of the trial operation.
-	// W1 to W10 were never open: they were tried when the feature was written.
+	// W1 to W10 were never open: they were tried when the feature was written. X- and an id
+	// are findings of the attacks on the whole gateway as it was built.
 	id   string
 	what string // an attacker could do
 	// tests prove that it is closed: FOLDER:NAME, or the NAME alone in this folder.
@@ -199,6 +200,13 @@ var attackIndex = []attackFinding{
 		"gateway/directory:TestAttack_OldVersionAtASharedServer", "gateway/transport/mcp:TestAttack_SessionsAtServersWithoutEnd",
 	}},
 	{id: "X-M1", what: "have the gateway read more large answers than it has memory for", tests: []string{"TestAttack_LargeAnswersAtOnce"}},
+	{id: "X-B1", what: "hold the circuit breaker of an agent open for others: by failures at an agent that no other has asked, with probes that fail, or as two callers", tests: []string{
+		"gateway/breakers:TestAttack_OneCallerOpensAFreshBreaker", "gateway/breakers:TestAttack_OneCallerHoldsABreakerOpen",
+		"gateway/breakers:TestAttack_TwoCallersOpenABreaker",
+	}},
+	{id: "X-W1", what: "stop the webhooks and callbacks of others to a host, with posts of one's own that fail there", tests: []string{
+		"gateway/breakers:TestAttack_WebhooksOfOneCallerStopAnothers", "gateway/transport/egress:TestAttack_PostsOfOneCallerStopAnothers",
+	}},
 }
 
 // TestAttack_IndexIsComplete: every finding has a row, in order and once; every row
@@ -258,7 +266,7 @@ func findingIDs() []string {
 	for n := 1; n <= 8; n++ {
 		ids = append(ids, "H"+strconv.Itoa(n))
 	}
-	return append(ids, "F1", "F2", "F3", "F6", "F18", "F19", "N1", "N2", "N4", "N5", "N6", "N7", "N8", "W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W9", "W10", "W11", "W12", "W13", "W14", "W15", "W16", "W17", "W18", "X-M1")
+	return append(ids, "F1", "F2", "F3", "F6", "F18", "F19", "N1", "N2", "N4", "N5", "N6", "N7", "N8", "W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W9", "W10", "W11", "W12", "W13", "W14", "W15", "W16", "W17", "W18", "X-M1", "X-B1", "X-W1")
 }
 
 // attackTests are the tests of attacks in the source tree, by FOLDER:NAME.

@@ -13,11 +13,16 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/config"
 )
 
-// failUntilOpen calls an agent that fails until its breaker has opened.
+// failUntilOpen has two callers call an agent that fails until its breaker has opened.
 func (b *bed) failUntilOpen(t *testing.T, agent string) {
 	t.Helper()
-	for range 5 {
-		if got := b.send(t, letter{at: "/agents/" + agent + "/a2a", body: addBody(b.number())}); got.status == http.StatusServiceUnavailable {
+	other := b.caller(t, b.svid(t, "/other"))
+	for i := range 5 {
+		call := letter{at: "/agents/" + agent + "/a2a", body: addBody(b.number())}
+		if i%2 == 0 {
+			call.via = other
+		}
+		if got := b.send(t, call); got.status == http.StatusServiceUnavailable {
 			t.Fatalf("refused before five failures: %d %s", got.status, got.body)
 		}
 	}
@@ -28,8 +33,7 @@ func (b *bed) failUntilOpen(t *testing.T, agent string) {
 func TestBreaker_AnswersOfEveryProtocol(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, plan{})
-	down := &fake{conduct: hangsUp}
-	b.serve(t, "down", "mcp-v1", down, host{})
+	b.serve(t, "down", "mcp-v1", &fake{conduct: hangsUp}, host{})
 	b.failUntilOpen(t, "down")
 	for name, c := range map[string]struct {
 		call letter
@@ -87,7 +91,8 @@ func TestBreaker_RefusalUsesNothingUp(t *testing.T) {
 	}
 }
 
-// TestBreaker_GoodAnswersCount: five failures beside as many good answers open nothing.
+// TestBreaker_GoodAnswersCount: failures among good answers, no five in a row, open nothing; five in a row
+// of one caller have it alone refused, in the words of its protocol.
 func TestBreaker_GoodAnswersCount(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, plan{})
@@ -99,16 +104,25 @@ func TestBreaker_GoodAnswersCount(t *testing.T) {
 		well(w, r, good)
 	}}, host{})
 	call := func() reply { return b.send(t, letter{at: "/agents/shaky/a2a", body: addBody(b.number())}) }
-	for range 6 {
+	for range 3 {
 		if got := call(); !strings.Contains(string(got.body), `"result"`) {
 			t.Fatalf("a good call: %d %s", got.status, got.body)
 		}
+		fails.Store(true)
+		for range 4 {
+			call()
+		}
+		fails.Store(false)
+	}
+	if got := call(); !strings.Contains(string(got.body), `"result"`) {
+		t.Errorf("four in a row have failed: %d %s", got.status, got.body)
 	}
 	fails.Store(true)
-	b.failUntilOpen(t, "shaky")
-	fails.Store(false)
-	if got := call(); !strings.Contains(string(got.body), `"result"`) {
-		t.Errorf("five of eleven have failed: %d %s", got.status, got.body)
+	for range 5 {
+		call()
+	}
+	if got := call(); !strings.Contains(string(got.body), "circuit_open") || !strings.Contains(string(got.body), "only yours are refused") {
+		t.Errorf("five in a row have failed: %d %s", got.status, got.body)
 	}
 }
 
@@ -120,8 +134,8 @@ func TestBreaker_WatchedByOperators(t *testing.T) {
 	b.serve(t, "down", "mcp-v1", &fake{conduct: hangsUp}, host{})
 	operator := b.caller(t, b.svid(t, approverPath))
 	stream := b.open(t, operator)
-	for range 2 {
-		b.send(t, letter{at: "/agents/down/a2a", body: addBody(b.number())})
+	for _, via := range []*http.Client{nil, operator} {
+		b.send(t, letter{via: via, at: "/agents/down/a2a", body: addBody(b.number())})
 	}
 	var event struct{ Agent, State, ECT string }
 	must(t, json.Unmarshal([]byte(nextData(t, stream)), &event))

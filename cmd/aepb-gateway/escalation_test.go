@@ -34,10 +34,11 @@ func TestEscalation_IsPosted(t *testing.T) {
 	b := newBed(t, plan{config: config.Config{Policy: config.Policy{CircuitSamples: 2, EscalationURL: at}}})
 	server.TLS = serving(b.svid(t, "/operators"))
 	server.StartTLS()
+	other := b.caller(t, b.svid(t, "/other"))
 	for _, agent := range []string{"one", "two", "three"} {
 		b.serve(t, agent, "mcp-v1", &fake{conduct: hangsUp}, host{})
-		for range 2 {
-			b.send(t, letter{at: "/agents/" + agent + "/a2a", body: addBody(b.number())})
+		for _, via := range []*http.Client{nil, other} {
+			b.send(t, letter{via: via, at: "/agents/" + agent + "/a2a", body: addBody(b.number())})
 		}
 	}
 	var post *http.Request

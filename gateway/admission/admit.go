@@ -40,7 +40,7 @@ type Gate interface {
 	// Draining is about this gateway: *[problem.DrainingError], or *[problem.RetiredError] where it takes nothing at all.
 	Draining() error
 	// LeftAlone is about a destination whose circuit breaker is open: *[problem.CircuitOpenError].
-	LeftAlone(to destination.Destination) error
+	LeftAlone(caller ect.Identity, to destination.Destination) error
 }
 
 // Deps is what a Service is built from. Every field is required.

@@ -101,7 +101,7 @@ func (m *admitting) refuseNewWork(ctx context.Context) error {
 // message's tokens are used up. Those who may not invoke the agent do not learn of it, and
 // what was used up before is under way, or answered.
 func (m *admitting) leaveAlone(ctx context.Context) error {
-	refusal := m.Gate.LeftAlone(m.To)
+	refusal := m.Gate.LeftAlone(m.Call.Caller.ID, m.To)
 	if refusal == nil || m.To.Draining || m.ByRole || m.Permit.Perform(string(canonical.OpInvoke)) != nil {
 		return nil //nolint:nilerr // it is refused for that later
 	}

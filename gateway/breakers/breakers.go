@@ -1,6 +1,7 @@
 package breakers
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -21,8 +22,11 @@ import (
 	"github.com/aepb/aepb-gateway/policy/quota"
 )
 
-// maxDestinations bounds the breakers of a set, but for those of listed destinations.
-const maxDestinations = 4096
+// Bounds of the breakers of destinations that callers name: of all callers, and of one.
+const (
+	maxNamed    = 4096
+	maxNamedOne = 256
+)
 
 // Metrics counts and shows breakers.
 type Metrics interface {
@@ -60,6 +64,7 @@ type Set struct {
 	watchers map[chan Event]*quota.Grant
 	ended    bool        // watchers hear nothing more
 	watching *quota.Pool // what each identity may watch
+	named    *quota.Pool // breakers of destinations that callers name
 }
 
 // New makes an empty set.
@@ -71,7 +76,11 @@ func New(deps Deps) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Set{deps: deps, all: map[key]*destination{}, watchers: map[chan Event]*quota.Grant{}, watching: watching}
+	named, err := quota.New(quota.Config{Resource: "circuit breakers", Total: maxNamed, PerHolder: maxNamedOne})
+	if err != nil {
+		return nil, err
+	}
+	s := &Set{deps: deps, all: map[key]*destination{}, watchers: map[chan Event]*quota.Grant{}, watching: watching, named: named}
 	s.Configure(policy.Circuit{})
 	return s, nil
 }
@@ -127,28 +136,30 @@ func targetOf(call outbound.Call) Target {
 	return t
 }
 
-// kindHost is a host that a caller names. Replicas do not share its breaker: callers would fill the store.
-const kindHost = "host"
-
-// key names a breaker.
-type key struct{ kind, name string }
+// key names a breaker. What a caller names has one for each caller, which replicas do not share: callers
+// would fill the store.
+type key struct {
+	kind, name string
+	caller     ect.Identity
+}
 
 // names are the key of a breaker, and how its destination is called in evidence.
 func (t *Target) names() (k key, downstream string) {
 	switch t.Kind {
 	case outbound.Webhook, outbound.Callback:
-		u, err := url.Parse(t.URL)
-		if err != nil {
-			return key{kindHost, ""}, ""
+		k = key{"host", "", t.Endpoint.Caller}
+		if u, err := url.Parse(t.URL); err == nil {
+			k.name = u.Host
 		}
-		return key{kindHost, u.Host}, u.Host
+		return k, k.name
 	case outbound.Peer:
-		return key{"gateway", string(t.Endpoint.ID)}, string(t.Endpoint.ID)
+		return key{"gateway", string(t.Endpoint.ID), ""}, string(t.Endpoint.ID)
 	default:
-		if t.Endpoint.ID != "" {
-			return key{"agent", t.Endpoint.Agent}, string(t.Endpoint.ID)
+		k = key{"agent", t.Endpoint.Agent, ""}
+		if !t.listed() {
+			k.caller = t.Endpoint.Caller
 		}
-		return key{"agent", t.Endpoint.Agent}, t.Endpoint.Agent
+		return k, cmp.Or(string(t.Endpoint.ID), t.Endpoint.Agent)
 	}
 }
 
@@ -165,14 +176,14 @@ func (s *Set) find(t *Target) *destination {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	d := s.all[k]
-	if d == nil {
-		if len(s.all) >= maxDestinations && !s.makeSpace() && !t.listed() { // those are as many as operators list
-			return nil
-		}
-		d = &destination{set: s, key: k, downstream: downstream, label: t.Label, listed: t.listed()}
-		s.all[k] = d
+	if d := s.all[k]; d != nil {
+		return d
 	}
+	d := &destination{set: s, key: k, downstream: downstream, label: t.Label, listed: t.listed()}
+	if !d.listed && !s.placed(d) {
+		return nil
+	}
+	s.all[k] = d
 	return d
 }
 
@@ -182,11 +193,25 @@ func (s *Set) known(k key) *destination {
 	return s.all[k]
 }
 
-// makeSpace takes out a breaker that is closed, of a destination that no operator listed.
-func (s *Set) makeSpace() bool {
+// placed takes a place for a breaker out of its caller's share, of whose closed ones one gives way.
+func (s *Set) placed(d *destination) bool {
+	for {
+		place, err := s.named.Take(string(d.key.caller), 1)
+		if d.place = place; err == nil {
+			return true
+		}
+		if !s.makeSpace(d.key.caller) {
+			return false
+		}
+	}
+}
+
+// makeSpace takes out a breaker that is closed, of a destination that this caller named.
+func (s *Set) makeSpace(caller ect.Identity) bool {
 	for k, d := range s.all {
-		if !d.listed && d.idle() {
+		if !d.listed && k.caller == caller && d.idle() {
 			delete(s.all, k)
+			d.place.Release()
 			return true
 		}
 	}
@@ -202,25 +227,30 @@ func (s *Set) Stage(next outbound.Sender) outbound.Sender {
 			return next.Send(ctx, call)
 		}
 		describes := call.Kind == outbound.Description
-		probe, err := d.ask(ctx, describes)
+		caller := call.Endpoint.Caller
+		passed, err := d.ask(ctx, caller, describes)
 		if err != nil {
 			return outbound.Reply{}, err
 		}
+		report := func(ctx context.Context, err error, first bool) {
+			e := endingOf(err, describes)
+			e.probe = first && passed == asProbe
+			d.report(ctx, caller, e)
+		}
 		reply, err := next.Send(ctx, call)
-		caller := call.Endpoint.Caller
 		switch {
 		case err != nil && describes && answers(err):
-			d.report(ctx, caller, errLeft, probe) // it may lack what it was asked about
+			report(ctx, errLeft, true) // it may lack what it was asked about
 		case err != nil:
-			d.report(ctx, caller, err, probe)
+			report(ctx, err, true)
 		case describes: // who can say what it is may still fail at its work
-			d.reserve(probe)
+			d.described(caller, passed == asProbe)
 		case reply.Events != nil:
-			reply.Events = &watched{Events: reply.Events, probe: probe, report: func(err error, probe bool) {
-				d.report(context.WithoutCancel(ctx), caller, err, probe)
+			reply.Events = &watched{Events: reply.Events, awaited: passed != free, report: func(err error, first bool) {
+				report(context.WithoutCancel(ctx), err, first)
 			}}
 		case call.Kind > outbound.Peer || len(reply.Wire.Body) == 0: // there is nothing to read
-			d.report(ctx, caller, nil, probe)
+			report(ctx, nil, true)
 		}
 		return reply, err
 	})
@@ -240,7 +270,10 @@ func (s *Set) Refusal(t Target) error {
 	config, now := *s.circuit.Load(), s.deps.Now()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.breaker.State() != breaker.Open { // whether the probe of one that is half-open was lost, the stage finds out
+	if err := d.refused(t.Endpoint.Caller, now); err != nil {
+		return err
+	}
+	if d.breaker.State() != breaker.Open || d.passes(t.Endpoint.Caller, config, now) { // whether the probe of one that is half-open was lost, the stage finds out
 		return nil
 	}
 	if _, verdict, _ := d.breaker.Ask(config, now); !verdict.Pass {
@@ -257,19 +290,19 @@ func (s *Set) Report(ctx context.Context, t Target, err error) {
 		return
 	}
 	if d := s.find(&t); d != nil {
-		d.count(ctx, t.Endpoint.Caller, err)
+		d.count(ctx, t.Endpoint.Caller, endingOf(err, false))
 	}
 }
 
-// watched is a stream that reports how it ends, and of a probe also that it has begun.
+// watched is a stream that reports how it ends, and of a call that was let through alone also that it has begun.
 type watched struct {
 	transport.Events
 
-	mu     sync.Mutex
-	probe  bool // it was not reported yet
-	began  bool // an event has come
-	over   bool
-	report func(err error, probe bool)
+	mu      sync.Mutex
+	awaited bool // how it begins was not reported yet
+	began   bool // an event has come
+	over    bool
+	report  func(err error, first bool)
 }
 
 // Next implements transport.Events.
@@ -293,8 +326,8 @@ func (w *watched) Close() error {
 func (w *watched) event() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.began = true; w.probe {
-		w.probe = false
+	if w.began = true; w.awaited {
+		w.awaited = false
 		w.report(nil, true)
 	}
 }
@@ -310,5 +343,5 @@ func (w *watched) end(err error) {
 	if w.over = true; ended || w.began && errors.Is(err, errLeft) {
 		err = nil
 	}
-	w.report(err, w.probe)
+	w.report(err, w.awaited)
 }

@@ -6,3 +6,11 @@ func (s *Set) Count() int {
 	defer s.mu.Unlock()
 	return len(s.all)
 }
+
+// Callers is how many callers an agent's breaker remembers.
+func (s *Set) Callers(agent string) int {
+	d := s.known(key{"agent", agent, ""})
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.callers)
+}

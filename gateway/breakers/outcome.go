@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"slices"
-	"time"
 
-	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/lifecycle/breaker"
@@ -17,7 +14,15 @@ import (
 // errLeft: the stream was closed before its end.
 var errLeft = errors.New("breakers: the caller has left")
 
-// outcomeOf is what an error says of a destination. own: a caller cannot have caused it.
+// endingOf is how a call ended. What the gateway itself asks an agent, no caller has worded, but a program
+// may be the caller's own.
+func endingOf(err error, describes bool) ending {
+	outcome, own := outcomeOf(err)
+	return ending{outcome: outcome, own: own || describes && problem.ReasonOf(err) != problem.ReasonProgram}
+}
+
+// outcomeOf is what an error says of a destination. own: a caller cannot have caused it. The table in
+// README.md is checked against it.
 func outcomeOf(err error) (outcome breaker.Outcome, own bool) {
 	if err == nil {
 		return breaker.Success, false
@@ -25,6 +30,7 @@ func outcomeOf(err error) (outcome breaker.Outcome, own bool) {
 	var unreachable *transport.UnreachableError
 	var refused *transport.RefusedError
 	var status *transport.StatusError
+	var late *transport.TimeoutError
 	var reply *canonical.Error
 	switch {
 	case errors.Is(err, errLeft), errors.Is(err, context.Canceled):
@@ -38,7 +44,7 @@ func outcomeOf(err error) (outcome breaker.Outcome, own bool) {
 	case errors.As(err, &reply):
 		return outcomeOfCode(reply.Code), false
 	case problem.ReasonOf(err) != "":
-		return breaker.Failure, false
+		return breaker.Failure, errors.As(err, &late) && late.Connecting
 	default:
 		return breaker.Unknown, false // a refusal of our own
 	}
@@ -46,13 +52,13 @@ func outcomeOf(err error) (outcome breaker.Outcome, own bool) {
 
 // apart reports whether a connection failed before the agent saw the caller's message: what
 // breaks off later, the message may have caused, and so may the end of a program, of which
-// each caller has its own.
+// each caller has its own, and a reply that no one can read.
 func apart(why problem.Reason) bool {
 	switch why {
-	case problem.ReasonReset, problem.ReasonTimeout, problem.ReasonProgram, problem.ReasonOther, "":
-		return false
-	default:
+	case problem.ReasonDNS, problem.ReasonRefused, problem.ReasonTLSVersion, problem.ReasonTLSCA, problem.ReasonTLSName, problem.ReasonSPIFFEID:
 		return true
+	default:
+		return false
 	}
 }
 
@@ -80,48 +86,4 @@ func outcomeOfCode(code canonical.Code) breaker.Outcome {
 	default:
 		return breaker.Success
 	}
-}
-
-// useful is how long an answer shows that an agent works for others than the caller who fails:
-// longer than the window, since agents are not asked in each one.
-const useful = time.Hour
-
-// blame knows who has met failures and answers of late, so that one caller who causes
-// failures does not open a breaker for others.
-type blame struct{ failed, answered [2]meeting }
-
-// meeting is the last one of a caller.
-type meeting struct {
-	caller ect.Identity
-	at     time.Time
-}
-
-// note keeps the two callers of whom it is the latest.
-func note(list *[2]meeting, caller ect.Identity, at time.Time) {
-	if list[0].caller != caller {
-		list[1] = list[0]
-	}
-	list[0] = meeting{caller, at}
-}
-
-// other reports whether another caller than this one is on the list since a time.
-func other(list [2]meeting, caller ect.Identity, since time.Time) bool {
-	return slices.ContainsFunc(list[:], func(m meeting) bool { return m.caller != caller && m.at.After(since) })
-}
-
-// take notes an outcome, and says what it counts as.
-func (b *blame) take(o breaker.Outcome, own bool, caller ect.Identity, at time.Time, window time.Duration) breaker.Outcome {
-	since := at.Add(-window)
-	switch o {
-	case breaker.Success:
-		note(&b.answered, caller, at)
-	case breaker.Failure:
-		alone := !other(b.failed, caller, since) && other(b.answered, caller, at.Add(-useful))
-		note(&b.failed, caller, at)
-		if alone && !own {
-			return breaker.Unknown
-		}
-	default:
-	}
-	return o
 }

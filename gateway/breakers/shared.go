@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/state"
 	"github.com/aepb/aepb-gateway/lifecycle/breaker"
 )
@@ -25,7 +26,7 @@ func (d *destination) sharedKey() state.EntryKey {
 
 // read is what the replicas share; the zero revision: nothing, or nothing that can be read.
 func (d *destination) read(ctx context.Context) (shared breaker.Shared, revision uint64, known bool, err error) {
-	if d.key.kind == kindHost {
+	if !d.listed {
 		return shared, 0, false, nil
 	}
 	entry, found, err := d.set.deps.Entries.Get(ctx, d.sharedKey())
@@ -36,7 +37,7 @@ func (d *destination) read(ctx context.Context) (shared breaker.Shared, revision
 }
 
 func (d *destination) write(ctx context.Context, shared breaker.Shared, revision uint64) (first bool, err error) {
-	if d.key.kind == kindHost {
+	if !d.listed {
 		return true, nil
 	}
 	value, err := json.Marshal(shared)
@@ -50,10 +51,11 @@ func (d *destination) write(ctx context.Context, shared breaker.Shared, revision
 // lease gets the probe that all replicas have together (R21): a call of this replica is
 // it, or another replica has it, or knows already what came of it. While the store cannot be
 // asked, each replica has its own.
-func (d *destination) lease(ctx context.Context, config breaker.Config, now time.Time) breaker.Verdict {
+func (d *destination) lease(ctx context.Context, caller ect.Identity, config breaker.Config, now time.Time) breaker.Verdict {
 	shared, revision, known, err := d.read(ctx)
 	d.mu.Lock()
-	before := d.breaker
+	was := d.breaker
+	before := was
 	var adopted breaker.Change
 	if known {
 		before, adopted = before.Adopt(config, now, shared)
@@ -70,8 +72,11 @@ func (d *destination) lease(ctx context.Context, config breaker.Config, now time
 		d.set.deps.Logger.WarnContext(ctx, "the probe of a circuit breaker is not shared", slog.String("agent", d.downstream), slog.Any("error", err))
 	}
 	d.mu.Lock()
-	if d.breaker, d.turn = next, noTurn; verdict.Probe {
-		d.turn = probing
+	if d.turn = noTurn; d.breaker == was { // else an answer has closed it meanwhile
+		d.breaker = next
+		if verdict.Probe {
+			d.begin(caller, config, now)
+		}
 	}
 	d.mu.Unlock()
 	if !verdict.Probe { // which was shared to get it

@@ -25,7 +25,7 @@ const (
 // Call is one thing to send.
 type Call struct {
 	Kind     Kind
-	Endpoint transport.Endpoint // of all but Callback; of Webhook its Binding alone
+	Endpoint transport.Endpoint // of Webhook its Binding and Caller alone, of Callback its Caller
 	Sealed   transport.Sealed   // of all but Callback and Description
 	Webhook  canonical.PushConfig
 	Decision transport.Decision

@@ -31,11 +31,11 @@ func (n *Network) Send(ctx context.Context, call Call) (Reply, error) {
 	switch call.Kind {
 	case Webhook:
 		if pusher := n.Pushers[binding]; pusher != nil {
-			return Reply{}, pusher.Push(ctx, call.Webhook, call.Sealed)
+			return Reply{}, pusher.Push(ctx, call.Endpoint.Caller, call.Webhook, call.Sealed)
 		}
 	case Callback:
 		if n.Callbacks != nil {
-			return Reply{}, n.Callbacks.Tell(ctx, call.Decision)
+			return Reply{}, n.Callbacks.Tell(ctx, call.Endpoint.Caller, call.Decision)
 		}
 	case Description:
 		describer := n.Describers[binding]

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/outbound"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -32,7 +33,7 @@ type pusher struct {
 	called *[]string
 }
 
-func (p pusher) Push(_ context.Context, c canonical.PushConfig, _ transport.Sealed) error {
+func (p pusher) Push(_ context.Context, _ ect.Identity, c canonical.PushConfig, _ transport.Sealed) error {
 	*p.called = append(*p.called, "webhook "+c.URL)
 	return nil
 }
@@ -43,7 +44,7 @@ type callbacks struct {
 	called *[]string
 }
 
-func (c callbacks) Tell(_ context.Context, d transport.Decision) error {
+func (c callbacks) Tell(_ context.Context, _ ect.Identity, d transport.Decision) error {
 	*c.called = append(*c.called, "callback "+d.URL)
 	return nil
 }

@@ -162,10 +162,14 @@ func (e *DrainingError) Error() string { return "no new work is taken" }
 type CircuitOpenError struct {
 	Agent      string
 	RetryAfter time.Duration // when it is tried again, at least a second
+	Own        bool          // the calls of this caller have failed, and it alone is refused
 }
 
 func (e *CircuitOpenError) Error() string {
 	wait := max(e.RetryAfter, time.Second).Truncate(time.Second) // also in words: not every protocol has a place for it
+	if e.Own {
+		return "your own last calls to this agent have all failed, and only yours are refused: try again in " + wait.String()
+	}
 	return "too many calls to this agent have failed, and it is left alone: try again in " + wait.String()
 }
 

@@ -38,7 +38,7 @@ func BrokenError(ctx context.Context, e Endpoint, err error) error {
 	}
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
-		return &TimeoutError{Agent: e.Agent, After: e.Timeout}
+		return &TimeoutError{Agent: e.Agent, After: e.Timeout, Connecting: connecting(err)}
 	case ctx.Err() != nil:
 		return ctx.Err()
 	default:
@@ -56,10 +56,16 @@ func CallError(ctx context.Context, e Endpoint, err error) error {
 	case errors.As(err, &denied):
 		return denied
 	case errors.Is(ctx.Err(), context.DeadlineExceeded), ctx.Err() == nil && errors.As(err, &network) && network.Timeout():
-		return &TimeoutError{Agent: e.Agent, After: e.Timeout}
+		return &TimeoutError{Agent: e.Agent, After: e.Timeout, Connecting: connecting(err)}
 	case ctx.Err() != nil:
 		return ctx.Err()
 	default:
 		return &UnreachableError{Agent: e.Agent, Err: err}
 	}
+}
+
+// connecting reports whether an error is one of a connection that did not come about.
+func connecting(err error) bool {
+	failed, ok := errors.AsType[*net.OpError](err)
+	return ok && failed.Op == "dial"
 }

@@ -21,8 +21,9 @@ func (e *UnreachableError) Unwrap() error { return e.Err }
 
 // TimeoutError: the agent did not answer in time.
 type TimeoutError struct {
-	Agent string
-	After time.Duration
+	Agent      string
+	After      time.Duration
+	Connecting bool // there was no connection yet: the agent has not seen the message
 }
 
 func (e *TimeoutError) Error() string {

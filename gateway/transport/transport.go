@@ -242,8 +242,8 @@ type Pusher interface {
 	// Check judges a configuration before it is kept. *egress.DeniedError: the URL may
 	// not be posted to; *canonical.Error: its credentials fit into no header field.
 	Check(canonical.PushConfig) error
-	// Push posts one change with its evidence, several times if need be.
-	Push(context.Context, canonical.PushConfig, Sealed) error
+	// Push posts one change with its evidence for a caller, several times if need be.
+	Push(context.Context, ect.Identity, canonical.PushConfig, Sealed) error
 }
 
 // Decision is what a human decided, for somebody who waits for it.
@@ -258,8 +258,8 @@ type Decision struct {
 type Callbacks interface {
 	// Check judges a URL before it is kept: *egress.DeniedError.
 	Check(url string) error
-	// Tell posts one decision, several times if need be.
-	Tell(context.Context, Decision) error
+	// Tell posts one decision for a caller, several times if need be.
+	Tell(context.Context, ect.Identity, Decision) error
 }
 
 // Submitted is the evidence of a message. The token that a signal is comes

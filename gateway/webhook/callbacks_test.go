@@ -88,7 +88,10 @@ func (p *poster) Check(url string) error {
 	return nil
 }
 
-func (p *poster) Tell(ctx context.Context, d transport.Decision) error {
+func (p *poster) Tell(ctx context.Context, caller ect.Identity, d transport.Decision) error {
+	if caller == "" {
+		return errors.New("for no caller: failures of its posts would count for others")
+	}
 	if p.block != nil {
 		select {
 		case <-p.block:

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/state"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
@@ -76,7 +77,10 @@ func (pusher) Form(version string) (form string, whole bool) {
 
 func (pusher) Check(canonical.PushConfig) error { return nil }
 
-func (p pusher) Push(_ context.Context, config canonical.PushConfig, _ transport.Sealed) error {
+func (p pusher) Push(_ context.Context, caller ect.Identity, config canonical.PushConfig, _ transport.Sealed) error {
+	if caller != alice { // else failures of its posts would count for others
+		p.env.write("for the caller " + string(caller))
+	}
 	p.env.write("to " + config.ID)
 	return p.env.push
 }

@@ -115,26 +115,42 @@ func (b Breaker) Report(c Config, at time.Time, o Outcome, probe bool) (Breaker,
 // sample counts a call and opens if more of them failed than may. It multiplies,
 // because a rate that was rounded would open at the threshold or not above it.
 func (b *Breaker) sample(c Config, at time.Time, failed bool) Change {
-	timely := b.window.add(c.Window, at, failed)
-	failures, samples := int(b.window.failures), int(b.window.samples)
-	if !timely || samples < c.MinSamples || failures*maxThreshold <= c.Threshold*samples {
+	if !b.window.add(c.Window, at, failed) {
 		return Change{From: Closed, To: Closed}
 	}
-	*b = b.opened(at, min(c.Cooldown, c.MaxCooldown))
-	return Change{From: Closed, To: Open, Failures: failures, Samples: samples, Window: c.Window, Cooldown: b.cooldown}
+	opened, change := b.Open(c, at, int(b.window.failures), int(b.window.samples))
+	*b = opened
+	return change
+}
+
+// Open opens a closed breaker if of so many samples more failed than may: its owner has
+// counted them.
+func (b Breaker) Open(c Config, at time.Time, failures, samples int) (Breaker, Change) {
+	if b.state != Closed || samples < c.MinSamples || failures*maxThreshold <= c.Threshold*samples {
+		return b, Change{From: b.state, To: b.state}
+	}
+	b = b.opened(plain(at), min(c.Cooldown, c.MaxCooldown))
+	return b, Change{From: Closed, To: Open, Failures: failures, Samples: samples, Window: c.Window, Cooldown: b.cooldown}
+}
+
+// Close closes a breaker, whose owner knows that the agent answers.
+func (b Breaker) Close(at time.Time) (Breaker, Change) {
+	change := Change{From: b.state, To: Closed, Cooldown: b.cooldown, FailedProbes: b.failedProbes}
+	if b.state != Closed {
+		b = b.become(Closed, plain(at))
+		b.until, b.cooldown, b.failedProbes = time.Time{}, 0, 0
+	}
+	return b, change
 }
 
 // probed judges the probe. One that taught nothing leaves the rest as it was, and the
 // next may come at once, though not faster than the least wait.
 func (b Breaker) probed(c Config, at time.Time, o Outcome) (Breaker, Change) {
 	switch {
-	case o == Failure || !at.Before(b.until):
+	case o == Failure || o == Success && !at.Before(b.until):
 		return b.probeFailed(c, at)
 	case o == Success:
-		change := Change{From: HalfOpen, To: Closed, Cooldown: b.cooldown, FailedProbes: b.failedProbes}
-		b = b.become(Closed, at)
-		b.until, b.cooldown, b.failedProbes = time.Time{}, 0, 0
-		return b, change
+		return b.Close(at)
 	}
 	b = b.become(Open, at)
 	b.until = at.Add(leastWait)

@@ -250,6 +250,10 @@ func TestAsk_ProbeLost(t *testing.T) {
 		t.Errorf("at the limit: %+v, %+v, want %+v", v, change, want)
 	}
 	for _, o := range []breaker.Outcome{breaker.Success, breaker.Failure, breaker.Unknown} {
+		want := want
+		if o == breaker.Unknown { // its caller had left
+			want = breaker.Change{From: breaker.HalfOpen, To: breaker.Open, Cooldown: c.Cooldown}
+		}
 		if _, change := b.Report(c, limit, o, true); change != want {
 			t.Errorf("outcome %d at the limit: %+v, want %+v", o, change, want)
 		}
@@ -338,5 +342,45 @@ func TestState_String(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"closed", "open", "half_open", "unknown"}, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestOpen_Counted: what its owner has counted opens a closed breaker by the rules of samples, and no other.
+func TestOpen_Counted(t *testing.T) {
+	t.Parallel()
+	c := breaker.Defaults()
+	for _, counted := range []struct {
+		failures, samples int
+		opens             bool
+	}{{4, 4, false}, {3, 6, false}, {4, 6, true}, {5, 5, true}} {
+		b, change := breaker.Breaker{}.Open(c, start, counted.failures, counted.samples)
+		if change.Happened() != counted.opens || counted.opens && (change.Failures != counted.failures || change.Cooldown != c.Cooldown) {
+			t.Errorf("%d of %d: %+v", counted.failures, counted.samples, change)
+		}
+		if again, change := b.Open(c, start, 9, 9); counted.opens && (change.Happened() || again != b) {
+			t.Errorf("it is open: %+v", change)
+		}
+	}
+	c.Threshold = 1000
+	if _, change := (breaker.Breaker{}).Open(c, start, 9, 9); change.Happened() {
+		t.Errorf("a threshold that no rate exceeds: %+v", change)
+	}
+}
+
+// TestClose_Answered: an answer that its owner knows of closes a breaker that is not, with what was waited.
+func TestClose_Answered(t *testing.T) {
+	t.Parallel()
+	c := breaker.Defaults()
+	open, _ := breaker.Breaker{}.Open(c, start, 5, 5)
+	want := breaker.Change{From: breaker.Open, To: breaker.Closed, Cooldown: c.Cooldown}
+	closed, change := open.Close(start.Add(time.Second))
+	if change != want || closed.State() != breaker.Closed {
+		t.Errorf("%+v, want %+v", change, want)
+	}
+	if adopted, _ := open.Adopt(c, start, closed.Shared()); adopted.State() != breaker.Closed {
+		t.Error("another replica keeps it open")
+	}
+	if same, change := closed.Close(start); same != closed || change.Happened() {
+		t.Errorf("closed again: %+v", change)
 	}
 }

@@ -4,7 +4,8 @@
 //
 // [Breaker] is an immutable value and a function of what it was given: times come from
 // outside, and nothing here waits, logs or reads a clock. Its owner asks before a
-// call ([Breaker.Ask]), reports how it ended ([Breaker.Report]), and signs what a
+// call ([Breaker.Ask]), reports how it ended ([Breaker.Report]), opens and closes it for
+// what it counts itself ([Breaker.Open], [Breaker.Close]), and signs what a
 // [Change] claims ([Change.Claims]). All who use one breaker use one [Config]: another
 // window begins anew.
 //

@@ -206,7 +206,7 @@ func (w *twin) report(at time.Time, o breaker.Outcome, isProbe bool) breaker.Cha
 			change.Window, change.Cooldown = w.c.Window, w.c.Cooldown
 		}
 	case before != breaker.HalfOpen || !isProbe:
-	case o == breaker.Failure || !at.Before(w.until()):
+	case o == breaker.Failure || o == breaker.Success && !at.Before(w.until()):
 		return w.probeFailed(at)
 	case o == breaker.Success:
 		change.To = breaker.Closed

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -19,7 +20,8 @@ import (
 	"github.com/aepb/aepb-gateway/test/interop/devgateway"
 )
 
-// faulty stands before an agent: it counts what reaches it, and fails while it is ill.
+// faulty stands before an agent: it counts what reaches it. While it is ill it answers with 500, ends the
+// connection, and begins no other one, since it speaks TLS 1.2 alone.
 type faulty struct {
 	*httptest.Server
 	ill           atomic.Bool
@@ -49,12 +51,21 @@ func newFaulty(t *testing.T, trust *devgateway.Trust, behind string) *faulty {
 			d.others.Add(1)
 		}
 		if d.ill.Load() {
+			w.Header().Set("Connection", "close")
 			w.WriteHeader(http.StatusInternalServerError)
 			return
 		}
 		r.Body = io.NopCloser(strings.NewReader(string(body)))
 		proxy.ServeHTTP(w, r)
 	}))
+	old := conf.Clone()
+	old.MinVersion, old.MaxVersion = tls.VersionTLS12, tls.VersionTLS12
+	conf.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		if d.ill.Load() {
+			return old, nil
+		}
+		return nil, nil //nolint:nilnil // as it is
+	}
 	d.TLS = conf
 	d.StartTLS()
 	t.Cleanup(func() {

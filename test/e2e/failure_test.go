@@ -26,7 +26,7 @@ func demoRetires(t *testing.T, bin string) {
 	rest := printed
 	for _, want := range []string{
 		`(?m)^1\. .*breaks`, `200 OK`,
-		`500 Internal`, `500 Internal`, `500 Internal`, `500 Internal`, `500 Internal`,
+		`500 Internal`, `503 Service`, `503 Service`, `503 Service`, `503 Service`, `503 Service`,
 		`the breaker is open`, `● atd:circuit_open \{.*"atd.downstream_agent":"spiffe://demo.aepb/agents/calculator","atd.error_rate":1,"atd.window_s":60\}`,
 		`503 Service Unavailable .*"retryDelay":"30s".*"circuit_open"`, `Retry-After: 30\n`,
 		`(?m)^2\. .*mended`, `200 OK`, `the breaker is closed`, `● atd:circuit_close \{.*"atd.cooldown_s":30,`,

@@ -38,11 +38,12 @@ type failure struct {
 func (s *Stage) PlayFailure(ctx context.Context, with Failure) error {
 	client, err := s.newTape()
 	f := &failure{Failure: with, stage: s, client: &http.Client{Transport: client}, err: err}
-	f.say("1. The calculator, an MCP server, breaks: it answers every request with 500.")
+	f.say("1. The calculator, an MCP server, breaks: it answers a call with 500, and takes no connection after it.")
 	f.card(ctx, http.StatusOK) // so that it is known what the agent can do
 	s.tools.Break(true)
+	f.call(ctx, http.StatusInternalServerError) // which its caller may have caused
 	for range 5 {
-		f.call(ctx, http.StatusInternalServerError)
+		f.call(ctx, http.StatusServiceUnavailable)
 	}
 	f.breaker(ctx, "open", ect.ActCircuitOpen)
 	f.call(ctx, http.StatusServiceUnavailable, "Retry-After")

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/transport/callback"
 	form "github.com/aepb/aepb-gateway/translators/a2a"
@@ -57,7 +58,7 @@ func (p *Pusher) Check(config canonical.PushConfig) error {
 
 // Push posts one change, with its ECT in the header. An error says why it was not taken: *egress.DeniedError,
 // *transport.BadReplyError, *transport.UnreachableError.
-func (p *Pusher) Push(ctx context.Context, config canonical.PushConfig, sealed transport.Sealed) error {
+func (p *Pusher) Push(ctx context.Context, caller ect.Identity, config canonical.PushConfig, sealed transport.Sealed) error {
 	wire, evidence, err := sealed.Open()
 	if err != nil {
 		return err
@@ -78,7 +79,7 @@ func (p *Pusher) Push(ctx context.Context, config canonical.PushConfig, sealed t
 	if config.Token != "" {
 		header.Set(tokenHeader, config.Token)
 	}
-	return callback.Post(ctx, p.deps.Client, callback.Request{URL: config.URL, Header: header, Body: wire.Body, Authorization: authorization})
+	return callback.Post(ctx, p.deps.Client, callback.Request{For: caller, URL: config.URL, Header: header, Body: wire.Body, Authorization: authorization})
 }
 
 // authorization is the field with the credentials of a webhook; empty: it has none.

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/transport/egress"
 	"github.com/aepb/aepb-gateway/translators"
@@ -28,7 +29,7 @@ type hook struct {
 
 func (h *hook) Judge(string) error { return &egress.DeniedError{Reason: egress.ReasonScheme} }
 
-func (h *hook) Tell(r *http.Request, authorization string) (*http.Response, error) {
+func (h *hook) Tell(r *http.Request, _ ect.Identity, authorization string) (*http.Response, error) {
 	body, _ := io.ReadAll(r.Body)
 	h.got, h.bodies, h.given, h.at = append(h.got, r), append(h.bodies, string(body)), append(h.given, authorization), append(h.at, time.Now())
 	answer := h.answers[0]
@@ -67,7 +68,7 @@ func TestPush(t *testing.T) {
 				}
 				config := canonical.PushConfig{URL: "https://h.example/x", Token: "tok", Scheme: "Bearer", Credentials: "secret"}
 				sealed, token := sealAny(t, translators.Wire{Body: []byte(`{"task":{}}`)}, "ancestor")
-				err = p.Push(t.Context(), config, sealed)
+				err = p.Push(t.Context(), "spiffe://example.org/ann", config, sealed)
 				if c.want == nil && err != nil || c.want != nil && !errors.As(err, c.want) {
 					t.Errorf("got %v", err)
 				}
@@ -95,10 +96,10 @@ func TestPushStops(t *testing.T) {
 	cancel()
 	p, _ := NewPusher(PusherDeps{Client: &hook{answers: []any{500, 500}}})
 	sealed, _ := sealAny(t, translators.Wire{Body: []byte("{}")})
-	if err := p.Push(ctx, canonical.PushConfig{URL: "https://h.example"}, sealed); !errors.Is(err, context.Canceled) {
+	if err := p.Push(ctx, "spiffe://example.org/ann", canonical.PushConfig{URL: "https://h.example"}, sealed); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
-	if err := p.Push(t.Context(), canonical.PushConfig{URL: "https://h.example"}, transport.Sealed{}); !errors.Is(err, transport.ErrUnsealed) {
+	if err := p.Push(t.Context(), "spiffe://example.org/ann", canonical.PushConfig{URL: "https://h.example"}, transport.Sealed{}); !errors.Is(err, transport.ErrUnsealed) {
 		t.Errorf("without evidence: %v", err)
 	}
 }
@@ -123,7 +124,7 @@ func TestPushChecks(t *testing.T) {
 		"no scheme at all": {URL: "https://h", Scheme: "a b", Credentials: "c"},
 		"a token":          {URL: "https://h", Token: "\x00"},
 	} {
-		if err := p.Push(t.Context(), bad, sealed); !errors.As(err, new(*canonical.Error)) {
+		if err := p.Push(t.Context(), "spiffe://example.org/ann", bad, sealed); !errors.As(err, new(*canonical.Error)) {
 			t.Errorf("%s: got %v", name, err)
 		}
 		if err := p.Check(bad); !errors.As(err, new(*canonical.Error)) {

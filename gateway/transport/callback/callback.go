@@ -15,8 +15,8 @@ import (
 type Client interface {
 	// Judge says whether a URL may be called at all: *egress.DeniedError.
 	Judge(url string) error
-	// Tell sends a request with the credentials for just this server; empty: none.
-	Tell(request *http.Request, authorization string) (*http.Response, error)
+	// Tell sends a request for a caller, with the credentials for just this server; empty: none.
+	Tell(request *http.Request, caller ect.Identity, authorization string) (*http.Response, error)
 }
 
 // Deps is what a Teller needs.
@@ -42,7 +42,7 @@ func New(deps Deps) (*Teller, error) {
 func (t *Teller) Check(url string) error { return t.deps.Client.Judge(url) }
 
 // Tell posts one decision, see [Post].
-func (t *Teller) Tell(ctx context.Context, d transport.Decision) error {
+func (t *Teller) Tell(ctx context.Context, caller ect.Identity, d transport.Decision) error {
 	body, err := json.Marshal(struct {
 		Approval string `json:"approval_id"`
 	}{d.Approval})
@@ -51,5 +51,5 @@ func (t *Teller) Tell(ctx context.Context, d transport.Decision) error {
 	}
 	header := http.Header{"Content-Type": {"application/json"}}
 	header.Set(ect.HeaderName, d.Token)
-	return Post(ctx, t.deps.Client, Request{URL: d.URL, Header: header, Body: body})
+	return Post(ctx, t.deps.Client, Request{For: caller, URL: d.URL, Header: header, Body: body})
 }

@@ -26,7 +26,7 @@ type place struct {
 
 func (p *place) Judge(string) error { return p.denied }
 
-func (p *place) Tell(r *http.Request, authorization string) (*http.Response, error) {
+func (p *place) Tell(r *http.Request, _ ect.Identity, authorization string) (*http.Response, error) {
 	if p.denied != nil {
 		return nil, p.denied
 	}
@@ -66,7 +66,7 @@ func TestDecisionsAreToldUntilTheyAreTaken(t *testing.T) {
 				t.Fatal(err)
 			}
 			began := time.Now()
-			err = teller.Tell(t.Context(), transport.Decision{URL: "https://a.example/hook", Approval: "a1", Token: "a.b.c"})
+			err = teller.Tell(t.Context(), "ann", transport.Decision{URL: "https://a.example/hook", Approval: "a1", Token: "a.b.c"})
 			if (err == nil) != (c.as == nil) || err != nil && !errors.As(err, c.as) {
 				t.Errorf("%s: %v", name, err)
 			}
@@ -91,10 +91,10 @@ func TestTellingEndsWithItsContext(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := teller.Tell(ctx, transport.Decision{URL: "https://a.example"}); !errors.Is(err, context.DeadlineExceeded) {
+		if err := teller.Tell(ctx, "ann", transport.Decision{URL: "https://a.example"}); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v", err)
 		}
-		if err := teller.Tell(t.Context(), transport.Decision{URL: "%"}); err == nil {
+		if err := teller.Tell(t.Context(), "ann", transport.Decision{URL: "%"}); err == nil {
 			t.Error("no URL was told something")
 		}
 		if err := teller.Check("https://a.example"); err != nil {

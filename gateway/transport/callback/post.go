@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/transport/egress"
 	"github.com/aepb/aepb-gateway/gateway/worker"
@@ -24,6 +25,7 @@ const (
 
 // Request is a POST to a URL that a caller named.
 type Request struct {
+	For           ect.Identity // the caller that named it
 	URL           string
 	Header        http.Header
 	Body          []byte
@@ -56,7 +58,7 @@ func post(ctx context.Context, client Client, r Request) (again bool, err error)
 		return false, &egress.DeniedError{Reason: egress.ReasonURL}
 	}
 	request.Header = r.Header.Clone()
-	response, err := client.Tell(request, r.Authorization)
+	response, err := client.Tell(request, r.For, r.Authorization)
 	if denied, ok := errors.AsType[*egress.DeniedError](err); ok {
 		return false, denied
 	}
@@ -68,7 +70,7 @@ func post(ctx context.Context, client Client, r Request) (again bool, err error)
 	if response.StatusCode >= 200 && response.StatusCode < 300 {
 		return false, nil
 	}
-	return passing(response.StatusCode), &transport.BadReplyError{Agent: request.URL.Host, Reason: "HTTP status " + strconv.Itoa(response.StatusCode)}
+	return passing(response.StatusCode), transport.BadStatus(transport.Endpoint{Agent: request.URL.Host}, "HTTP status "+strconv.Itoa(response.StatusCode), response.StatusCode, response.Header)
 }
 
 // passing reports whether a request that was refused with this status may be taken later.

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
 )
 
 // TestFailuresAreBounded: a host that refuses its posts is sent a bounded number
@@ -19,26 +21,64 @@ func TestFailuresAreBounded(t *testing.T) {
 		var f failures
 		sent := 0
 		for range 10 * maxFailures {
-			if f.allow("Hook.test", time.Now()) {
+			if f.allow("Hook.test", "ann", time.Now()) {
 				sent++
-				f.add("hook.test", time.Now())
+				f.add("hook.test", "ann", time.Now())
 			}
 		}
 		if sent != maxFailures {
 			t.Errorf("%d posts were sent to a host that takes none", sent)
 		}
-		if !f.allow("other.test", time.Now()) {
+		if !f.allow("other.test", "ann", time.Now()) {
 			t.Error("another host is refused")
 		}
 		<-time.After(2 * failureEvery)
-		if !f.allow("hook.test", time.Now()) {
+		if !f.allow("hook.test", "ann", time.Now()) {
 			t.Error("the host is refused for good")
 		}
-		for i := range 2 * maxFailing {
-			f.add("h"+strconv.Itoa(i)+".test", time.Now())
+	})
+}
+
+// TestAttack_PostsOfOneCallerStopAnothers: a caller whose posts to a host fail is refused there alone; many callers
+// whose posts fail are refused together, and so is one whose posts fail at too many hosts, but not another there.
+func TestAttack_PostsOfOneCallerStopAnothers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var f failures
+		fail := func(host string, caller ect.Identity, times int) (sent int) {
+			for range times {
+				if f.allow(host, caller, time.Now()) {
+					sent++
+					f.add(host, caller, time.Now())
+				}
+			}
+			return sent
 		}
-		if len(f.hosts) > maxFailing {
-			t.Errorf("%d hosts are remembered", len(f.hosts))
+		if sent := fail("hook.test", "eve", 10*maxFailures); sent != maxFailures || !f.allow("hook.test", "ann", time.Now()) {
+			t.Errorf("%d posts were sent that failed, and another caller's is refused", sent)
+		}
+		sent := 0
+		for i := range 3 * manyCallers {
+			sent += fail("hook.test", ect.Identity("caller"+strconv.Itoa(i)), maxFailures)
+		}
+		if want := maxFailures * manyCallers; sent > want || sent < want-2*maxFailures || f.allow("hook.test", "ann", time.Now()) {
+			t.Errorf("of many callers %d posts were sent to a host that takes none, want at most %d", sent, want)
+		}
+		for i := range 2 * maxFailing {
+			fail("h"+strconv.Itoa(i)+".test", "eve", 1)
+		}
+		if f.allow("new.test", "eve", time.Now()) || !f.allow("new.test", "ann", time.Now()) {
+			t.Error("posts fail at too many hosts, and their caller is not refused at the next, or another is")
+		}
+		for i := range 2 * maxHosts {
+			fail("h"+strconv.Itoa(i)+".test", ect.Identity("caller"+strconv.Itoa(i%(2*maxFailing))), 1)
+		}
+		if len(f.hosts) > maxHosts || len(f.callers) > maxFailing {
+			t.Errorf("%d hosts and %d callers are remembered", len(f.hosts), len(f.callers))
+		}
+		<-time.After(2 * time.Minute)
+		if fail("h1.test", "new", 1) != 1 || len(f.callers) != 1 || !f.allow("new.test", "eve", time.Now()) {
+			t.Errorf("%d callers are remembered after all was forgotten", len(f.callers))
 		}
 	})
 }
@@ -54,7 +94,7 @@ func TestTellStopsAtAHostThatRefuses(t *testing.T) {
 	})
 	g := w.near(t, Config{})
 	tell := func() error {
-		response, err := g.Tell(get(t, w.server.URL), "")
+		response, err := g.Tell(get(t, w.server.URL), "ann", "")
 		if err == nil {
 			read(t, response)
 		}

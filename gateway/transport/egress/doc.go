@@ -61,8 +61,8 @@
 // A receiver is not asked to echo a token before its first post: neither A2A nor
 // AEPB has such a question, and a receiver of theirs would not answer it. What
 // bounds the posts to a place that wants none is that they fail: 60 failed posts
-// to one host at once, tries again included, then one more each second,
-// whichever callers and tasks they belong to. A host that answers 2xx has no
+// of one caller to one host at once, tries again included, then one more each
+// second, and sixteen times as many of all callers together. A host that answers 2xx has no
 // such bound. There are at most 16 webhooks of one task and 16 callbacks of one
 // workflow, and at most 4 tries of one post.
 package egress

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"net/url"
 	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
 )
 
 // Judge says whether a URL may be called at all, as far as that can be said
@@ -47,12 +49,13 @@ func (g *Guard) judge(place string) error {
 
 // Tell sends a request to a server that is judged by its host name, with the
 // credentials that the server's own user has given for it. They are the only
-// ones that ever go out; empty: none. A host that has refused too many posts
-// lately is sent no more for a while: *DeniedError, ReasonFailing.
-func (g *Guard) Tell(request *http.Request, authorization string) (*http.Response, error) {
+// ones that ever go out; empty: none. A host that has refused too many posts of
+// this caller, or of all, lately is sent no more for a while: *DeniedError,
+// ReasonFailing.
+func (g *Guard) Tell(request *http.Request, caller ect.Identity, authorization string) (*http.Response, error) {
 	transport, err := g.admit(request, "")
 	host := request.URL.Host
-	if err == nil && !g.failures.allow(host, time.Now()) {
+	if err == nil && !g.failures.allow(host, caller, time.Now()) {
 		err = &DeniedError{Host: host, Reason: ReasonFailing}
 	}
 	if err != nil {
@@ -68,7 +71,7 @@ func (g *Guard) Tell(request *http.Request, authorization string) (*http.Respons
 	response, err := transport.RoundTrip(out)
 	if err != nil && !errors.Is(request.Context().Err(), context.Canceled) ||
 		err == nil && (response.StatusCode < 200 || response.StatusCode > 299) {
-		g.failures.add(host, time.Now())
+		g.failures.add(host, caller, time.Now())
 	}
 	return response, err
 }

@@ -76,7 +76,7 @@ func NewMCPServer(ctx context.Context, d MCPDeps) (*MCPServer, error) {
 // URL is the server's endpoint.
 func (s *MCPServer) URL() string { return s.server.base + "/mcp" }
 
-// Break has the server answer every request with 500, or no longer.
+// Break has the server answer a request with 500 and take no connection after it, or works again.
 func (s *MCPServer) Break(broken bool) { s.server.broken.Store(broken) }
 
 // Received returns the newest requests that reached the server, oldest first.

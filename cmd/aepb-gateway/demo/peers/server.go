@@ -35,7 +35,7 @@ type server struct {
 	base    string // https://127.0.0.1:PORT
 	http    *http.Server
 	journal journal
-	broken  atomic.Bool // answers every request with 500
+	broken  atomic.Bool // answers a request with 500, ends its connection, and begins no other: it speaks TLS 1.2 alone
 	serving sync.WaitGroup
 	failed  error // why serving ended, if not because of stop; read after serving.Wait
 }
@@ -53,11 +53,20 @@ func (s *server) listen(ctx context.Context, d Deps, handler func(base string) h
 	}
 	conf := d.TLS.Clone()
 	conf.MinVersion = tls.VersionTLS13
+	old := conf.Clone()
+	old.MinVersion, old.MaxVersion = tls.VersionTLS12, tls.VersionTLS12
+	conf.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		if s.broken.Load() {
+			return old, nil
+		}
+		return nil, nil //nolint:nilnil // as it is
+	}
 	s.base = "https://" + ln.Addr().String()
 	well := s.journal.middleware(handler(s.base))
 	s.http = &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if s.broken.Load() {
+				w.Header().Set("Connection", "close")
 				http.Error(w, "out of order", http.StatusInternalServerError)
 				return
 			}
