@@ -23,7 +23,8 @@ import (
 type attackFinding struct {
 	// id: 1 to 18 are findings of the security review (5 and 18 by their items), H1 to
 	// H8 holes that the audit of requirements tried, F1 to F19 of the trial operation.
-	// W1 to W10 were never open: they were tried when the feature was written.
+	// W1 to W10 were never open: they were tried when the feature was written. X- stands
+	// before those of a later series of attacks on the built program.
 	id   string
 	what string // an attacker could do
 	// tests prove that it is closed: FOLDER:NAME, or the NAME alone in this folder.
@@ -198,6 +199,9 @@ var attackIndex = []attackFinding{
 		"gateway/breakers:TestAttack_OneCallerEndsItsProgram", "gateway/directory:TestAttack_CallerWhoseShareIsTakenKeepsNobodyOut",
 		"gateway/directory:TestAttack_OldVersionAtASharedServer", "gateway/transport/mcp:TestAttack_SessionsAtServersWithoutEnd",
 	}},
+	{id: "X-P1", what: "as a listed gateway, become a member of others' workflows and make others members, by a lie about its user", tests: []string{
+		"policy/membership:TestAttack_GatewayLiesAboutItsUser", "policy/membership:TestAttack_GatewayNamesAThirdParty",
+	}},
 }
 
 // TestAttack_IndexIsComplete: every finding has a row, in order and once; every row
@@ -257,7 +261,8 @@ func findingIDs() []string {
 	for n := 1; n <= 8; n++ {
 		ids = append(ids, "H"+strconv.Itoa(n))
 	}
-	return append(ids, "F1", "F2", "F3", "F6", "F18", "F19", "N1", "N2", "N4", "N5", "N6", "N7", "N8", "W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W9", "W10", "W11", "W12", "W13", "W14", "W15", "W16", "W17", "W18")
+	ids = append(ids, "F1", "F2", "F3", "F6", "F18", "F19", "N1", "N2", "N4", "N5", "N6", "N7", "N8", "W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W9", "W10", "W11", "W12", "W13", "W14", "W15", "W16", "W17", "W18")
+	return append(ids, "X-P1")
 }
 
 // attackTests are the tests of attacks in the source tree, by FOLDER:NAME.
