@@ -65,6 +65,8 @@ func obey(line string) {
 	switch word {
 	case "say":
 		fmt.Fprintln(os.Stdout, rest)
+	case "err":
+		fmt.Fprintln(os.Stderr, rest)
 	case "env":
 		fmt.Fprintln(os.Stdout, strings.Join(os.Environ(), "|"))
 	case "where":
