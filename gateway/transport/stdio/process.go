@@ -179,6 +179,7 @@ func (p *Process) start(supervisor, command, environment []string, logger *slog.
 	pipes.theirs(input.r, output.w, writings.w)
 	p.cmd.Path, p.cmd.Args = command[0], command
 	ownGroup(p.cmd)
+	keepPrivate()
 	if err := p.cmd.Start(); err != nil {
 		pipes.closeOurs()
 		return &StartError{Err: err}
