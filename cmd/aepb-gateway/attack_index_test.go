@@ -208,6 +208,7 @@ var attackIndex = []attackFinding{
 	{id: "X-L2", what: "read a program's secrets in the log", tests: []string{"gateway/transport/stdio:TestAttack_ProgramWritesItsSecretIntoTheLog"}},
 	{id: "X-L3", what: "as a program, read the environment and memory of the gateway, and use what its starter left open", tests: []string{"gateway/transport/stdio:TestAttack_ProgramReadsTheGateway"}},
 	{id: "X-L5", what: "have a browser send messages to agents from a page of another origin", tests: []string{"gateway/transport/a2a:TestAttack_PageOfAnotherOrigin"}},
+	{id: "X-L8", what: "keep the other members of a workflow from registering callbacks", tests: []string{"gateway/webhook:TestAttack_OneMemberTakesAllCallbacks"}},
 }
 
 // TestAttack_IndexIsComplete: every finding has a row, in order and once; every row
@@ -268,7 +269,7 @@ func findingIDs() []string {
 		ids = append(ids, "H"+strconv.Itoa(n))
 	}
 	ids = append(ids, "F1", "F2", "F3", "F6", "F18", "F19", "N1", "N2", "N4", "N5", "N6", "N7", "N8", "W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W9", "W10", "W11", "W12", "W13", "W14", "W15", "W16", "W17", "W18")
-	return append(ids, "X-P1", "X-M2", "X-L2", "X-L3", "X-L5")
+	return append(ids, "X-P1", "X-M2", "X-L2", "X-L3", "X-L5", "X-L8")
 }
 
 // attackTests are the tests of attacks in the source tree, by FOLDER:NAME.
