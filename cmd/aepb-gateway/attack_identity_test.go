@@ -556,12 +556,12 @@ func TestStateKeyIsKept(t *testing.T) {
 	former, err := os.ReadFile(path + ".key")
 	must(t, err)
 	must(t, os.Remove(path+".key"))
-	lost, err := openState(s)
+	without, err := openState(s)
 	must(t, err)
-	if _, _, err := lost.sealed(s); !errors.Is(err, errKeyLost) || !strings.Contains(err.Error(), path+".key") {
+	if _, _, err := without.sealed(s); !errors.Is(err, errKeyLost) || !strings.Contains(err.Error(), path+".key") {
 		t.Errorf("without the key: %v", err)
 	}
-	must(t, lost.close())
+	must(t, without.close())
 	if _, err := os.Stat(path + ".key"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a new key is made beside what another sealed: %v", err)
 	}

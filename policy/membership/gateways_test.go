@@ -109,8 +109,8 @@ func TestAdmit_GatewayForItsUser(t *testing.T) {
 			return []ect.Verified{w.behalf(w.outsider, b.workflow, w.leg(w.peer, b.workflow, b.leg.ID()).ID())}
 		}},
 		"ourselves: the message came from here": {want: true, tokens: func(w *world, b begun) []ect.Verified {
-			leg := w.legTo(w.peer, w.caller, b.workflow, b.root.ID())
-			return []ect.Verified{w.behalf(w.self, b.workflow, leg.ID()), leg}
+			request := w.requestFor(w.peer, w.caller, b.workflow, b.root.ID())
+			return []ect.Verified{w.behalf(w.self, b.workflow, request.ID()), request}
 		}},
 	} {
 		w := newWorld(t)
@@ -173,14 +173,14 @@ func TestAttack_GatewayNamesAThirdParty(t *testing.T) {
 	t.Parallel()
 	for name, tokens := range map[string]func(w *world, b begun, audience []string) []ect.Verified{
 		"for this gateway": func(w *world, b begun, audience []string) []ect.Verified {
-			return []ect.Verified{w.behalfTo(w.self, b.workflow, audience, w.legTo(w.peer, w.caller, b.workflow, b.root.ID()).ID())}
+			return []ect.Verified{w.behalfTo(w.self, b.workflow, audience, w.requestFor(w.peer, w.caller, b.workflow, b.root.ID()).ID())}
 		},
 		"for the user": func(w *world, b begun, audience []string) []ect.Verified {
 			source := w.sign(w.caller, ect.Claims{Workflow: b.workflow, Parents: []ect.ID{b.leg.ID()}, Audience: []string{string(w.peer.ID)}})
 			return []ect.Verified{w.behalfTo(w.caller, b.workflow, audience, source.ID()), source}
 		},
 		"for itself": func(w *world, b begun, audience []string) []ect.Verified {
-			return []ect.Verified{w.behalfTo(w.peer, b.workflow, audience, w.legTo(w.peer, w.caller, b.workflow, b.root.ID()).ID())}
+			return []ect.Verified{w.behalfTo(w.peer, b.workflow, audience, w.requestFor(w.peer, w.caller, b.workflow, b.root.ID()).ID())}
 		},
 	} {
 		w := newWorld(t)

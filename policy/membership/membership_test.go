@@ -97,11 +97,11 @@ func (w *world) send(by *ecttest.Party, tokens ...ect.Verified) (ect.Verified, e
 // leg records a request leg of ours, made for a caller.
 func (w *world) leg(caller *ecttest.Party, workflow string, parents ...ect.ID) ect.Verified {
 	w.t.Helper()
-	return w.legTo(w.agent, caller, workflow, parents...)
+	return w.requestFor(w.agent, caller, workflow, parents...)
 }
 
-// legTo is a leg that is addressed to another than the agent.
-func (w *world) legTo(to, caller *ecttest.Party, workflow string, parents ...ect.ID) ect.Verified {
+// requestFor is a leg that is addressed to another than the agent.
+func (w *world) requestFor(to, caller *ecttest.Party, workflow string, parents ...ect.ID) ect.Verified {
 	w.t.Helper()
 	ext := ect.Ext{}
 	ext.SetString(ect.ExtCaller, string(caller.ID))

@@ -189,8 +189,8 @@ func TestDoorRefuses(t *testing.T) {
 // lead here. Our own pages, those of this machine and clients without a browser are served.
 func TestAttack_PageOfAnotherOrigin(t *testing.T) {
 	t.Parallel()
-	door := newDoor(t, 0)
-	door.deps.Ours = func(host string) bool { return host == "gw.example" }
+	served := newDoor(t, 0)
+	served.deps.Ours = func(host string) bool { return host == "gw.example" }
 	reads := func() *http.Request {
 		r := httptest.NewRequest(http.MethodGet, "/agents/bob/a2a/tasks/1", http.NoBody)
 		r.SetPathValue("rest", "/tasks/1")
@@ -208,7 +208,7 @@ func TestAttack_PageOfAnotherOrigin(t *testing.T) {
 				r.Header.Set("Origin", origin)
 			}
 			fake := &road{}
-			w := ask(door.Handler(fake), r)
+			w := ask(served.Handler(fake), r)
 			if (w.Code == 403) != (want == 403) || (fake.call.Agent != "") != (want == 200) {
 				t.Errorf("%s from %q: %d %s", name, origin, w.Code, w.Body)
 			}
