@@ -186,8 +186,8 @@ func TestAttack_UnknownNamesCostMuch(t *testing.T) {
 				time.Sleep(50 * time.Millisecond)
 			}
 			time.Sleep(time.Minute) // for what is under way
-			if asked := says.asked.Load(); asked > most || asked < 1 || cost == 0 && asked < 20 {
-				t.Errorf("a description that costs %s was fetched %d times in two minutes, want at most %d", cost, asked, most)
+			if fetches := says.asked.Load(); fetches > most || fetches < 1 || cost == 0 && fetches < 20 {
+				t.Errorf("a description that costs %s was fetched %d times in two minutes, want at most %d", cost, fetches, most)
 			}
 		})
 	}
