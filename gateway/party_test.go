@@ -149,9 +149,11 @@ func TestAttack_GatewayFillsAnothersShare(t *testing.T) {
 		t.Fatal(err)
 	}
 	ours := claims(t, answer.Evidence[0])
-	c.Workflow, c.Parents, c.Ext = ours.Workflow, []ect.ID{ours.ID}, ect.Ext{}
-	c.Ext.SetString(ect.ExtCaller, string(b.caller.ID)) // who belongs
-	if _, err = b.Exchange(t.Context(), b.say(b.outsider, text("go on"), answer.Evidence[0], b.mint(b.outsider, c))); err != nil {
+	c.Workflow, c.Parents = ours.Workflow, []ect.ID{ours.ID}
+	source := b.mint(b.caller, c) // of a user who belongs
+	c.Parents, c.Ext = []ect.ID{claims(t, source).ID}, ect.Ext{}
+	c.Ext.SetString(ect.ExtCaller, string(b.caller.ID))
+	if _, err = b.Exchange(t.Context(), b.say(b.outsider, text("go on"), answer.Evidence[0], source, b.mint(b.outsider, c))); err != nil {
 		t.Fatal(err)
 	}
 	wantHolder(ours.ID, b.caller.ID)

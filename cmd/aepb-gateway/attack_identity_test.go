@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"io"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"net"
@@ -522,7 +523,8 @@ func TestAttack_StateFileShowsWebhookCredentials(t *testing.T) {
 }
 
 // The key of a file is made once and kept; without it, or with another, what is
-// sealed is not taken for nothing, and the error says what to do.
+// sealed is not taken for nothing, and the error says what to do. No new one is made
+// beside what the lost one has sealed.
 func TestStateKeyIsKept(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -553,6 +555,16 @@ func TestStateKeyIsKept(t *testing.T) {
 	}
 	former, err := os.ReadFile(path + ".key")
 	must(t, err)
+	must(t, os.Remove(path+".key"))
+	without, err := openState(s)
+	must(t, err)
+	if _, _, err := without.sealed(s); !errors.Is(err, errKeyLost) || !strings.Contains(err.Error(), path+".key") {
+		t.Errorf("without the key: %v", err)
+	}
+	must(t, without.close())
+	if _, err := os.Stat(path + ".key"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a new key is made beside what another sealed: %v", err)
+	}
 	s.config.State.Key = filepath.Join(dir, "keys")
 	must(t, os.WriteFile(s.config.State.Key, seal.NewKey(), 0o600))
 	s.stateKeys, err = loadStateKeys(s.config.State.Key)

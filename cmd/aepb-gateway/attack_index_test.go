@@ -25,6 +25,8 @@ type attackFinding struct {
 	// H8 holes that the audit of requirements tried, F1 to F19 of the trial operation.
 	// W1 to W10 were never open: they were tried when the feature was written. X- and an id
 	// are findings of the attacks on the whole gateway as it was built.
+	// W1 to W10 were never open: they were tried when the feature was written. X- stands
+	// before those of a later series of attacks on the built program.
 	id   string
 	what string // an attacker could do
 	// tests prove that it is closed: FOLDER:NAME, or the NAME alone in this folder.
@@ -207,6 +209,16 @@ var attackIndex = []attackFinding{
 	{id: "X-W1", what: "stop the webhooks and callbacks of others to a host, with posts of one's own that fail there", tests: []string{
 		"gateway/breakers:TestAttack_WebhooksOfOneCallerStopAnothers", "gateway/transport/egress:TestAttack_PostsOfOneCallerStopAnothers",
 	}},
+	{id: "X-P1", what: "as a listed gateway, become a member of others' workflows and make others members, by a lie about its user", tests: []string{
+		"policy/membership:TestAttack_GatewayLiesAboutItsUser", "policy/membership:TestAttack_GatewayNamesAThirdParty",
+	}},
+	{id: "X-M2", what: "keep a processor busy with an agent whose card has very many skills, and names that it does not have", tests: []string{
+		"translators/a2a:TestAttack_CardOfManySkills", "gateway/directory:TestAttack_UnknownNamesCostMuch",
+	}},
+	{id: "X-L2", what: "read a program's secrets in the log", tests: []string{"gateway/transport/stdio:TestAttack_ProgramWritesItsSecretIntoTheLog"}},
+	{id: "X-L3", what: "as a program, read the environment and memory of the gateway, and use what its starter left open", tests: []string{"gateway/transport/stdio:TestAttack_ProgramReadsTheGateway"}},
+	{id: "X-L5", what: "have a browser send messages to agents from a page of another origin", tests: []string{"gateway/transport/a2a:TestAttack_PageOfAnotherOrigin"}},
+	{id: "X-L8", what: "keep the other members of a workflow from registering callbacks", tests: []string{"gateway/webhook:TestAttack_OneMemberTakesAllCallbacks"}},
 }
 
 // TestAttack_IndexIsComplete: every finding has a row, in order and once; every row
@@ -266,7 +278,7 @@ func findingIDs() []string {
 	for n := 1; n <= 8; n++ {
 		ids = append(ids, "H"+strconv.Itoa(n))
 	}
-	return append(ids, "F1", "F2", "F3", "F6", "F18", "F19", "N1", "N2", "N4", "N5", "N6", "N7", "N8", "W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W9", "W10", "W11", "W12", "W13", "W14", "W15", "W16", "W17", "W18", "X-M1", "X-B1", "X-W1")
+	return append(ids, "F1", "F2", "F3", "F6", "F18", "F19", "N1", "N2", "N4", "N5", "N6", "N7", "N8", "W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W9", "W10", "W11", "W12", "W13", "W14", "W15", "W16", "W17", "W18", "X-M1", "X-B1", "X-W1", "X-P1", "X-M2", "X-L2", "X-L3", "X-L5", "X-L8")
 }
 
 // attackTests are the tests of attacks in the source tree, by FOLDER:NAME.

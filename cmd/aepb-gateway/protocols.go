@@ -113,7 +113,7 @@ func speakA2A(out *service, form translators.Translator) (protocol, error) {
 	if err != nil {
 		return protocol{}, err
 	}
-	door, err := ta2a.NewDoor(ta2a.DoorDeps{Form: form, BaseURL: out.settings.agentURL, GRPC: out.settings.publicGRPC()})
+	door, err := ta2a.NewDoor(ta2a.DoorDeps{Form: form, BaseURL: out.settings.agentURL, GRPC: out.settings.publicGRPC(), Ours: out.settings.ours})
 	if err != nil {
 		return protocol{}, err
 	}

@@ -219,6 +219,10 @@ const onlyOwner fs.FileMode = 0o600
 // errNoStateKey: no way of running the gateway leaves Redis unverified by itself.
 var errNoStateKey = errors.New("state in redis has no key: set state.key, or state.unverified: true")
 
+// errKeyLost: a new key would open nothing of what is kept, and the tasks in it would be
+// unknown without a word.
+var errKeyLost = errors.New("the state holds entries that are sealed with its key")
+
 // loadStateKeys reads state.key; no file, no keys.
 func loadStateKeys(file string) ([][]byte, error) {
 	if file == "" {
@@ -271,7 +275,11 @@ func (k kept) sealed(s settings) (out kept, plain bool, err error) {
 	case k.backend == "memory":
 		return k, false, nil
 	case len(keys) == 0 && k.backend == "bolt":
-		if keys, err = stateKeyAt(s.config.State.Path + ".key"); err != nil {
+		file := s.config.State.Path + ".key"
+		if _, err = os.Stat(file); errors.Is(err, fs.ErrNotExist) && k.usage()[state.KindEntry.String()].Bytes > 0 {
+			return k, false, fmt.Errorf("%s is missing: %w: put that file back, name the key in state.key, or move %s away to begin anew", file, errKeyLost, s.config.State.Path)
+		}
+		if keys, err = stateKeyAt(file); err != nil {
 			return k, false, fmt.Errorf("the key of the state: %w", err)
 		}
 	case len(keys) == 0 && s.config.State.Unverified:

@@ -23,7 +23,8 @@ import (
 const (
 	freshFor   = 5 * time.Minute
 	retryAfter = 2 * time.Second
-	renewAfter = 5 * time.Second // between two fetches for callers that name what is not known
+	renewAfter = 5 * time.Second // between two fetches for callers that name what is not known, at least
+	renewShare = 20              // such a fetch takes one part of so many of the time until the next
 	fetchLimit = 15 * time.Second
 )
 
@@ -68,7 +69,7 @@ type Directory struct {
 	policy    Documents
 	peers     []Peer
 	answers   map[string]Verdict   // of peers, by question
-	renewed   map[string]time.Time // by name: when an agent was last asked by Renew
+	renewed   map[string]time.Time // by name: from when on Renew may ask an agent again
 }
 
 // Viewer is for whom an agent describes itself.
@@ -305,15 +306,14 @@ func (d *Directory) look(ctx context.Context, agent Agent, e Endpoint, v Viewer)
 }
 
 // Renew asks an agent anew whose description lacks what a caller named; false: it was
-// asked so within the last five seconds, or cannot be asked.
+// asked so within the last five seconds, or longer ago if that took long, or cannot be asked.
 func (d *Directory) Renew(ctx context.Context, agent Agent, e Endpoint, v Viewer) (*canonical.Description, transport.Endpoint, bool) {
 	v = d.narrow(e, v)
 	d.mu.Lock()
 	now := d.deps.Now()
-	last, asked := d.renewed[agent.Name]
-	due := !asked || !now.Before(last.Add(renewAfter))
+	due := !now.Before(d.renewed[agent.Name])
 	if due {
-		d.renewed[agent.Name] = now
+		d.renewed[agent.Name] = now.Add(renewAfter)
 	}
 	d.mu.Unlock()
 	if !due {

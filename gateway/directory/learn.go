@@ -38,10 +38,16 @@ func (d *Directory) learnOnce(ctx context.Context, flight, name string, agent Ag
 	result := d.flight.DoChan(flight, func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience(agent))
 		defer cancel()
+		began := d.deps.Now()
 		k := d.fetch(ctx, name, agent, e, v)
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		now := d.deps.Now()
+		if next, named := d.renewed[agent.Name]; named { // what a look costs bounds how often a caller has it done
+			if later := now.Add(min(renewShare*now.Sub(began), freshFor)); later.After(next) {
+				d.renewed[agent.Name] = later
+			}
+		}
 		old, known := d.known[name]
 		switch current, ok := d.current(agent.Name); {
 		case !ok || !lists(current, e):

@@ -163,6 +163,36 @@ func TestRenew_Bounded(t *testing.T) {
 	})
 }
 
+// TestAttack_UnknownNamesCostMuch: an agent's description costs a second of work, and a
+// caller names what is not there twenty times a second, going away at once half of the
+// time. The work that it causes is one part in twenty of the time, and the honest renewal
+// of a cheap description comes after five seconds as before.
+func TestAttack_UnknownNamesCostMuch(t *testing.T) {
+	t.Parallel()
+	for cost, most := range map[time.Duration]int32{time.Second: 6, 0: 25, 14 * time.Second: 1} {
+		synctest.Test(t, func(t *testing.T) {
+			says := &agentSays{slow: cost}
+			d, a := newDirectory(t, says, &gate{}, false), agent("a", "https://a.example")
+			if err := d.Put(a); err != nil {
+				t.Fatal(err)
+			}
+			for i, end := 0, time.Now().Add(2*time.Minute); time.Now().Before(end); i++ {
+				ctx, cancel := context.WithCancel(t.Context())
+				if i%2 == 0 {
+					cancel()
+				}
+				_, _, _ = d.Renew(ctx, a, a.Endpoints[0], directory.Viewer{})
+				cancel()
+				time.Sleep(50 * time.Millisecond)
+			}
+			time.Sleep(time.Minute) // for what is under way
+			if fetches := says.asked.Load(); fetches > most || fetches < 1 || cost == 0 && fetches < 20 {
+				t.Errorf("a description that costs %s was fetched %d times in two minutes, want at most %d", cost, fetches, most)
+			}
+		})
+	}
+}
+
 // TestPin_EachView: what an agent shows only to some clients is held and accepted like
 // the rest: what the first view did not show waits for an operator (R9).
 func TestPin_EachView(t *testing.T) {

@@ -16,7 +16,8 @@ import (
 )
 
 const (
-	maxCallbacks = 16             // of one workflow
+	maxCallbacks = 64             // of one workflow
+	ofOneMember  = 16             // of these
 	callbackLife = 24 * time.Hour // humans take their time
 	maxURL       = 2048           // bytes
 )
@@ -45,8 +46,8 @@ type Callback struct {
 	Since  time.Time
 }
 
-// Await registers a URI that is told what humans decide in a workflow, 16 of a workflow at
-// most, for a day. Its errors are *egress.DeniedError where no such URI may be called,
+// Await registers a URI that is told what humans decide in a workflow, 16 of a member and
+// 64 of a workflow at most, for a day. Its errors are *egress.DeniedError where no such URI may be called,
 // *[canonical.Error] and *[problem.RecordingError].
 func (c *Callbacks) Await(ctx context.Context, caller ect.Identity, workflow, uri string) error {
 	switch {
@@ -62,13 +63,17 @@ func (c *Callbacks) Await(ctx context.Context, caller ect.Identity, workflow, ur
 	if err != nil {
 		return err
 	}
+	own := 0
 	for _, k := range known {
-		if k.URL == uri && k.Caller == caller {
+		if k.Caller != caller {
+			continue
+		}
+		if own++; k.URL == uri {
 			return nil
 		}
 	}
-	if len(known) >= maxCallbacks {
-		return &canonical.Error{Code: canonical.CodeBadParams, Message: "the workflow has too many callbacks"}
+	if own >= ofOneMember || len(known) >= maxCallbacks {
+		return &canonical.Error{Code: canonical.CodeBadParams, Message: "the workflow has too many callbacks: 16 of one caller, or 64 of all"}
 	}
 	value, err := json.Marshal(Callback{URL: uri, Caller: caller, Since: c.deps.Now()})
 	if err != nil {

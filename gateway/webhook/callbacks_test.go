@@ -225,22 +225,36 @@ func TestAwait_Refusals(t *testing.T) {
 	}
 }
 
-// TestAwait_IsBounded: a workflow has 16 callbacks, and those are told again that they are
+// TestAwait_IsBounded: a workflow has 64 callbacks, and those are told again that they are
 // registered.
 func TestAwait_IsBounded(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t, 0, 0)
-	for n := range 16 {
-		e.await(alice, "w", hook+strconv.Itoa(n))
+	for n := range 64 {
+		e.await(alice+ect.Identity(strconv.Itoa(n/16)), "w", hook+strconv.Itoa(n))
 	}
 	err := e.Await(t.Context(), bob, "w", hook)
 	if refused, ok := errors.AsType[*canonical.Error](err); !ok || refused.Code != canonical.CodeBadParams {
 		t.Errorf("one more: %v", err)
 	}
-	e.await(alice, "w", hook+"7")
+	e.await(alice+"0", "w", hook+"7")
 	e.await(bob, "w2", hook)
-	if n := len(e.of("w")); n != 16 {
-		t.Errorf("there are %d, expected 16", n)
+	if n := len(e.of("w")); n != 64 {
+		t.Errorf("there are %d, expected 64", n)
+	}
+}
+
+// TestAttack_OneMemberTakesAllCallbacks: a member of a workflow registers as many callbacks as
+// it may, and more. Another member registers its own all the same.
+func TestAttack_OneMemberTakesAllCallbacks(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t, 0, 0)
+	for n := range 100 {
+		_ = e.Await(t.Context(), alice, "w", hook+strconv.Itoa(n))
+	}
+	e.await(bob, "w", hook)
+	if n := len(e.of("w")); n != 17 {
+		t.Errorf("there are %d, expected 16 of one and 1 of the other", n)
 	}
 }
 

@@ -185,7 +185,7 @@ func (a *admission) judge(ctx context.Context, t ect.Verified) (Filed, error) {
 	root, begun := a.begun[wid]
 	gateway := a.sub.Gateway(t.Issuer())
 	if foreign := len(t.Parents()) == 0 && !standing.Root; gateway && !foreign && (standing.Known || begun) {
-		switch ok, err := a.onBehalf(ctx, t); {
+		switch ok, err := a.onBehalf(ctx, t, standing.Member); {
 		case err != nil:
 			return Filed{}, err
 		case !ok && a.carriesDecision(t):
@@ -199,6 +199,8 @@ func (a *admission) judge(ctx context.Context, t ect.Verified) (Filed, error) {
 	switch {
 	case len(t.Parents()) == 0:
 		return a.root(t, standing)
+	case belongs && gateway && (standing.Known || begun):
+		return a.relayed(t), nil
 	case belongs:
 		return a.file(t), nil
 	case !standing.Known: // the workflow begins with this message, without a root
@@ -255,6 +257,18 @@ func (a *admission) file(t ect.Verified) Filed {
 	return Filed{Token: t, Members: a.Own(t.Audience(), caller)}
 }
 
+// relayed admits a listed gateway's token in a workflow that is on record. Of those in
+// its audience, the gateway itself belongs, and whom a parent names: that a gateway names
+// an identity there makes no member. Its user is judged by onBehalf.
+func (a *admission) relayed(t ect.Verified) Filed {
+	f := a.file(t)
+	user, _ := t.Extension(ect.ExtCaller)
+	f.Members = slices.DeleteFunc(f.Members, func(who ect.Identity) bool {
+		return who != t.Issuer() && who != ect.Identity(user) && !a.named(t, who)
+	})
+	return f
+}
+
 // named reports whether a parent names an identity and was signed by a gateway or by
 // an identity that belongs: the issuer of a token on record in the workflow made
 // members, or did not, when it was recorded.
@@ -285,11 +299,12 @@ func (a *admission) parents(t ect.Verified) (filed []Filed, known []ect.Record) 
 // onBehalf reports whether a listed gateway may sign a token in a workflow that is on
 // record for the user that it names. Its word alone says nothing of the user's part
 // there: the gateway may know nothing of the workflow, and have been sent a token whose
-// parents it could not see. So a parent must be found in the workflow, and the user
-// belongs, or a parent names it, or it issued one that is admitted with the token. A
-// gateway that names no user speaks for the issuer of a token that is admitted with it,
-// or for itself if a parent names it.
-func (a *admission) onBehalf(ctx context.Context, t ect.Verified) (bool, error) {
+// parents it could not see, or it may lie. So the user must have issued a token that is
+// admitted with it; or the gateway belongs to the workflow or a parent names it, a parent
+// is found there, and the user belongs or a parent names it. For ourselves the parent is
+// a token of ours that was addressed to the gateway. A gateway that names no user speaks
+// for the issuer of a token that is admitted with it, or for itself if a parent names it.
+func (a *admission) onBehalf(ctx context.Context, t ect.Verified, belongs bool) (bool, error) {
 	text, _ := t.Extension(ect.ExtCaller)
 	user := ect.Identity(text)
 	filed, known := a.parents(t)
@@ -299,7 +314,12 @@ func (a *admission) onBehalf(ctx context.Context, t ect.Verified) (bool, error) 
 		return true, nil
 	}
 	if user == a.deps.Self { // the message came from here
-		return slices.ContainsFunc(known, func(rec ect.Record) bool { return rec.Issuer == user }), nil
+		return slices.ContainsFunc(known, func(rec ect.Record) bool {
+			return rec.Issuer == user && slices.Contains(rec.Members, t.Issuer())
+		}), nil
+	}
+	if !belongs && !a.named(t, t.Issuer()) {
+		return false, nil
 	}
 	if a.named(t, cmp.Or(user, t.Issuer())) {
 		return true, nil

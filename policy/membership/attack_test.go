@@ -107,7 +107,7 @@ func TestAttack_NamesakeInTheWorkflow(t *testing.T) {
 func TestAttack_NamesakesHideAParent(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	root := w.sign(w.caller, ect.Claims{Workflow: string(ect.NewID())})
+	root := w.sign(w.caller, ect.Claims{Workflow: string(ect.NewID()), Audience: []string{string(w.self.ID), string(w.peer.ID)}})
 	for n := range ect.MaxNamesakes {
 		who := "spiffe://example.org/stranger" + strconv.Itoa(n)
 		w.must(w.store.Put(t.Context(), ect.Record{Compact: who, ID: root.ID(), Workflow: string(ect.NewID()), Issuer: ect.Identity(who)}))

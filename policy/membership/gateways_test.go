@@ -17,7 +17,13 @@ import (
 // of no user.
 func (w *world) behalf(user *ecttest.Party, workflow string, parents ...ect.ID) ect.Verified {
 	w.t.Helper()
-	c := ect.Claims{Act: ect.ActTranslate, Workflow: workflow, Parents: parents, Ext: ect.Ext{}}
+	return w.behalfTo(user, workflow, nil, parents...)
+}
+
+// behalfTo is behalf with an audience of its own.
+func (w *world) behalfTo(user *ecttest.Party, workflow string, audience []string, parents ...ect.ID) ect.Verified {
+	w.t.Helper()
+	c := ect.Claims{Act: ect.ActTranslate, Workflow: workflow, Parents: parents, Audience: audience, Ext: ect.Ext{}}
 	c.Ext.SetString(ect.ExtLeg, "request")
 	if user != nil {
 		c.Ext.SetString(ect.ExtCaller, string(user.ID))
@@ -39,6 +45,16 @@ func TestAdmit_GatewayForItsUser(t *testing.T) {
 			return []ect.Verified{w.behalf(w.caller, b.workflow, source.ID()), source}
 		}},
 		"a member, its source is on record": {want: true, tokens: func(w *world, b begun) []ect.Verified {
+			source := w.sign(w.caller, ect.Claims{Workflow: b.workflow, Parents: []ect.ID{b.leg.ID()}, Audience: []string{string(w.peer.ID)}})
+			_, err := w.send(w.caller, source)
+			w.must(err)
+			return []ect.Verified{w.behalf(w.caller, b.workflow, source.ID())}
+		}},
+		"a member, its source is on record and was not for the gateway": {tokens: func(w *world, b begun) []ect.Verified {
+			return []ect.Verified{w.behalf(w.caller, b.workflow, b.root.ID())}
+		}},
+		"a member, of a gateway that belongs": {want: true, tokens: func(w *world, b begun) []ect.Verified {
+			w.leg(w.peer, b.workflow, b.leg.ID())
 			return []ect.Verified{w.behalf(w.caller, b.workflow, b.root.ID())}
 		}},
 		"a member, its source is unknown": {tokens: func(w *world, b begun) []ect.Verified {
@@ -93,7 +109,8 @@ func TestAdmit_GatewayForItsUser(t *testing.T) {
 			return []ect.Verified{w.behalf(w.outsider, b.workflow, w.leg(w.peer, b.workflow, b.leg.ID()).ID())}
 		}},
 		"ourselves: the message came from here": {want: true, tokens: func(w *world, b begun) []ect.Verified {
-			return []ect.Verified{w.behalf(w.self, b.workflow, b.leg.ID()), b.leg}
+			request := w.requestFor(w.peer, w.caller, b.workflow, b.root.ID())
+			return []ect.Verified{w.behalf(w.self, b.workflow, request.ID()), request}
 		}},
 	} {
 		w := newWorld(t)
@@ -111,6 +128,71 @@ func TestAdmit_GatewayForItsUser(t *testing.T) {
 		if diff := cmp.Diff(before, w.snapshot(b.workflow)); !tc.want && diff != "" {
 			t.Errorf("%s: the workflow changed (-before +after):\n%s", name, diff)
 		}
+	}
+}
+
+// TestAttack_GatewayLiesAboutItsUser is finding P1: a listed gateway knows a workflow of
+// others and the ids of tokens there, signs a token for a user that never asked it, and
+// names itself and a third party in the audience. Each is refused, and makes no member.
+func TestAttack_GatewayLiesAboutItsUser(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		user   func(w *world) *ecttest.Party
+		parent func(b begun) ect.ID
+	}{
+		"this gateway, by a leg of its own":  {func(w *world) *ecttest.Party { return w.self }, func(b begun) ect.ID { return b.leg.ID() }},
+		"this gateway, by the user's token":  {func(w *world) *ecttest.Party { return w.self }, func(b begun) ect.ID { return b.root.ID() }},
+		"the user, by the user's token":      {func(w *world) *ecttest.Party { return w.caller }, func(b begun) ect.ID { return b.root.ID() }},
+		"the user, by a leg of this gateway": {func(w *world) *ecttest.Party { return w.caller }, func(b begun) ect.ID { return b.leg.ID() }},
+		"an outsider":                        {func(w *world) *ecttest.Party { return w.outsider }, func(b begun) ect.ID { return b.leg.ID() }},
+		"no user":                            {func(*world) *ecttest.Party { return nil }, func(b begun) ect.ID { return b.leg.ID() }},
+		"the gateway that lies, as its user": {func(w *world) *ecttest.Party { return w.peer }, func(b begun) ect.ID { return b.leg.ID() }},
+	} {
+		w := newWorld(t)
+		b := w.begin()
+		before := w.snapshot(b.workflow)
+		lie := w.behalfTo(tc.user(w), b.workflow, []string{string(w.self.ID), string(w.peer.ID), string(w.outsider.ID)}, tc.parent(b))
+		if _, err := w.send(w.peer, lie); !isOutsider(err) {
+			t.Errorf("%s: %v, want a refusal", name, err)
+		}
+		if w.belongs(b.workflow, w.peer) || w.isParty(b.workflow, w.peer, b.leg.ID()) {
+			t.Errorf("%s: the gateway has a part in the workflow", name)
+		}
+		if diff := cmp.Diff(before, w.snapshot(b.workflow)); diff != "" {
+			t.Errorf("%s: the workflow changed (-before +after):\n%s", name, diff)
+		}
+		w.wantOutside(b)
+	}
+}
+
+// TestAttack_GatewayNamesAThirdParty is the other half of finding P1: a listed gateway
+// that has been sent work of the workflow names a third party in the audience of its
+// token. The token is admitted; the third party becomes no member, and whom the
+// parent of the token names does.
+func TestAttack_GatewayNamesAThirdParty(t *testing.T) {
+	t.Parallel()
+	for name, tokens := range map[string]func(w *world, b begun, audience []string) []ect.Verified{
+		"for this gateway": func(w *world, b begun, audience []string) []ect.Verified {
+			return []ect.Verified{w.behalfTo(w.self, b.workflow, audience, w.requestFor(w.peer, w.caller, b.workflow, b.root.ID()).ID())}
+		},
+		"for the user": func(w *world, b begun, audience []string) []ect.Verified {
+			source := w.sign(w.caller, ect.Claims{Workflow: b.workflow, Parents: []ect.ID{b.leg.ID()}, Audience: []string{string(w.peer.ID)}})
+			return []ect.Verified{w.behalfTo(w.caller, b.workflow, audience, source.ID()), source}
+		},
+		"for itself": func(w *world, b begun, audience []string) []ect.Verified {
+			return []ect.Verified{w.behalfTo(w.peer, b.workflow, audience, w.requestFor(w.peer, w.caller, b.workflow, b.root.ID()).ID())}
+		},
+	} {
+		w := newWorld(t)
+		b := w.begin()
+		audience := []string{string(w.self.ID), string(w.peer.ID), string(w.outsider.ID)}
+		if _, err := w.send(w.peer, tokens(w, b, audience)...); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if !w.belongs(b.workflow, w.peer) {
+			t.Errorf("%s: the gateway does not belong", name)
+		}
+		w.wantOutside(b)
 	}
 }
 

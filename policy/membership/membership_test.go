@@ -97,11 +97,17 @@ func (w *world) send(by *ecttest.Party, tokens ...ect.Verified) (ect.Verified, e
 // leg records a request leg of ours, made for a caller.
 func (w *world) leg(caller *ecttest.Party, workflow string, parents ...ect.ID) ect.Verified {
 	w.t.Helper()
+	return w.requestFor(w.agent, caller, workflow, parents...)
+}
+
+// requestFor is a leg that is addressed to another than the agent.
+func (w *world) requestFor(to, caller *ecttest.Party, workflow string, parents ...ect.ID) ect.Verified {
+	w.t.Helper()
 	ext := ect.Ext{}
 	ext.SetString(ect.ExtCaller, string(caller.ID))
 	ext.SetString(ect.ExtLeg, "request")
 	c := ect.Claims{
-		Act: ect.ActTranslate, Workflow: workflow, Parents: parents, Audience: []string{string(w.agent.ID), string(w.self.ID)}, Ext: ext,
+		Act: ect.ActTranslate, Workflow: workflow, Parents: parents, Audience: []string{string(to.ID), string(w.self.ID)}, Ext: ext,
 	}
 	token, err := w.self.Signer(w.t, time.Now).Sign(c)
 	w.must(err)

@@ -24,6 +24,10 @@ const keySigned = profile.ExtensionURI + "#signed"
 // lists no skills. It is on no card that is written.
 const keyImplied = profile.ExtensionURI + "#implied"
 
+// maxSkills bounds the skills of a card, as the tools of an MCP server are bounded: what
+// is learned of an agent is kept, compared and listed to each of its callers.
+const maxSkills = 10_000
+
 // What a description without these gets on a card, where they are required.
 const (
 	plainVersion = "0"
@@ -70,8 +74,14 @@ func (d *decoder) card(body []byte) (*canonical.Description, error) {
 	c.Provider = d.provider(r)
 	c.Interfaces = d.interfaces(r)
 	c.Versions = versionsOf(c.Interfaces)
-	for i, element := range r.list("skills") {
-		c.Capabilities = append(c.Capabilities, d.capability(element, at("/skills", i), c.Capabilities))
+	skills := r.list("skills")
+	if len(skills) > maxSkills {
+		r.fail("skills", "more than "+strconv.Itoa(maxSkills)+" entries")
+		skills = nil
+	}
+	ids := make(map[string]bool, len(skills))
+	for i, element := range skills {
+		c.Capabilities = append(c.Capabilities, d.capability(element, at("/skills", i), ids))
 	}
 	d.flags(r, c)
 	params := d.params(r)
@@ -184,16 +194,17 @@ func versionsOf(list []canonical.Interface) []string {
 	return versions
 }
 
-func (d *decoder) capability(raw json.RawMessage, path string, before []canonical.Capability) canonical.Capability {
+func (d *decoder) capability(raw json.RawMessage, path string, ids map[string]bool) canonical.Capability {
 	r := d.open(raw, path, skillMembers)
 	c := canonical.Capability{
 		ID: r.text("id"), Title: r.text("name"), Description: r.text("description"), Profile: canonical.ProfileMessage,
 		Tags: r.texts("tags"), Examples: r.texts("examples"),
 		InputModes: r.texts("inputModes"), OutputModes: r.texts("outputModes"),
 	}
-	if c.ID == "" || slices.ContainsFunc(before, func(other canonical.Capability) bool { return other.ID == c.ID }) {
+	if c.ID == "" || ids[c.ID] {
 		r.fail("id", "required, and once only")
 	}
+	ids[c.ID] = true
 	c.Extensions = result(nil, r.leftover())
 	return c
 }

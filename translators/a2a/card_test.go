@@ -1,6 +1,8 @@
 package a2a
 
 import (
+	"errors"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -50,6 +52,42 @@ func TestCardIsRead(t *testing.T) {
 	}
 	if string(d.Extensions["mcp-v1"]) != `{"k":1}` || string(typed.Extensions["mcp-v1"]) != `{"icons":[]}` {
 		t.Errorf("foreign extensions read as %s, %s", d.Extensions["mcp-v1"], typed.Extensions["mcp-v1"])
+	}
+}
+
+// cardOf is a card with n skills, of A2A 1.0 or 0.3.
+func cardOf(n int, members string) translators.Wire {
+	var skills strings.Builder
+	for i := range n {
+		if i > 0 {
+			skills.WriteByte(',')
+		}
+		skills.WriteString(`{"id":"s` + strconv.Itoa(i) + `"}`)
+	}
+	return translators.Wire{Re: canonical.OpDescribe, Body: []byte(`{"name":"a",` + members + `,"skills":[` + skills.String() + `]}`)}
+}
+
+// TestAttack_CardOfManySkills is finding M2: an agent describes itself with so many skills
+// that reading its card costs seconds. Such a card is refused before its skills are read,
+// which is counted in allocations.
+func TestAttack_CardOfManySkills(t *testing.T) {
+	const many = 36_000
+	for version, members := range map[string]string{
+		Version:   `"supportedInterfaces":[{"url":"https://a.example","protocolBinding":"JSONRPC","protocolVersion":"1.0"}]`,
+		Version03: `"protocolVersion":"0.3.0","url":"https://a.example"`,
+	} {
+		if m, err := New(translators.Config{}).Decode(cardOf(maxSkills, members)); err != nil || len(m.Body.(*canonical.Description).Capabilities) != maxSkills {
+			t.Errorf("%s: %d skills: %v", version, maxSkills, err)
+		}
+		card := cardOf(many, members)
+		_, err := New(translators.Config{}).Decode(card)
+		var malformed *translators.MalformedError
+		if !errors.As(err, &malformed) || malformed.Path != "/skills" || !strings.Contains(malformed.Reason, "more than 10000") {
+			t.Errorf("%s: %d skills: %v", version, many, err)
+		}
+		if got := testing.AllocsPerRun(1, func() { _, _ = New(translators.Config{}).Decode(card) }); got > many/2 {
+			t.Errorf("%s: %v allocations to refuse %d skills", version, got, many)
+		}
 	}
 }
 

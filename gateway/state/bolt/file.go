@@ -123,6 +123,9 @@ func (f *file) open() error {
 // openError says to whom a failure belongs.
 func (f *file) openError(err error) error {
 	reason := ReasonInaccessible
+	if unavailable, ok := errors.AsType[*state.UnavailableError](err); ok {
+		err = unavailable.Err // it says to callers what they lack, and no operator what to do
+	}
 	switch {
 	case errors.Is(err, berrors.ErrTimeout):
 		reason = ReasonLocked

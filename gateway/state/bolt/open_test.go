@@ -163,7 +163,8 @@ func tryDamaged(t *testing.T, content []byte, what string, at int) bool {
 	}
 	s, err := bolt.Open(bolt.Config{Path: path}, bolt.Deps{})
 	if err != nil {
-		if failed := (*bolt.OpenError)(nil); !errors.As(err, &failed) {
+		callers := (*state.UnavailableError)(nil) // what is told to callers says no operator what is wrong
+		if failed := (*bolt.OpenError)(nil); !errors.As(err, &failed) || errors.As(err, &callers) {
 			t.Errorf("%s at %d: %v", what, at, err)
 		}
 		return false

@@ -24,8 +24,9 @@ type DoorDeps struct {
 	// BaseURL is where a caller finds an agent, without a trailing slash; the
 	// door is below it.
 	BaseURL func(r *http.Request, agent string) string
-	GRPC    string     // host:port where callers reach the door over gRPC, for cards; empty: there is none
-	Limits  ect.Limits // of the evidence of one request; zero: the defaults
+	GRPC    string                 // host:port where callers reach the door over gRPC, for cards; empty: there is none
+	Limits  ect.Limits             // of the evidence of one request; zero: the defaults
+	Ours    func(host string) bool // of transport.CheckOrigin
 }
 
 // Door takes native traffic in.
@@ -118,6 +119,9 @@ func (d *Door) receive(w http.ResponseWriter, r *http.Request, road transport.Ex
 	most := int64(d.deps.Form.Info().BodyLimit)
 	if r.ContentLength > most {
 		return call, problem.Reading(&http.MaxBytesError{Limit: most})
+	}
+	if err := transport.CheckOrigin(r, d.deps.Ours); err != nil {
+		return call, err
 	}
 	want := []string{form.Media}
 	if wire.Form == form.FormHTTP && wire.Version == "" { // which is of 1.0

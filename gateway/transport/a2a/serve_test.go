@@ -184,6 +184,38 @@ func TestDoorRefuses(t *testing.T) {
 	}
 }
 
+// TestAttack_PageOfAnotherOrigin: a page of a web site has a browser, which shows the user's
+// certificate, send a message or read a task, under its own name or after that was made to
+// lead here. Our own pages, those of this machine and clients without a browser are served.
+func TestAttack_PageOfAnotherOrigin(t *testing.T) {
+	t.Parallel()
+	served := newDoor(t, 0)
+	served.deps.Ours = func(host string) bool { return host == "gw.example" }
+	reads := func() *http.Request {
+		r := httptest.NewRequest(http.MethodGet, "/agents/bob/a2a/tasks/1", http.NoBody)
+		r.SetPathValue("rest", "/tasks/1")
+		return r
+	}
+	for origin, want := range map[string]int{
+		"https://evil.example": 403, "null": 403, "https://gw.example:444": 403, "https://rebound.example": 403,
+		"": 200, "https://gw.example": 200, "http://localhost:3000": 200, "http://[::1]:8080": 200,
+	} {
+		for name, r := range map[string]*http.Request{"a message": post(hello), "a task": reads()} {
+			if r.Host = "gw.example"; origin == "https://rebound.example" {
+				r.Host = "rebound.example"
+			}
+			if origin != "" {
+				r.Header.Set("Origin", origin)
+			}
+			fake := &road{}
+			w := ask(served.Handler(fake), r)
+			if (w.Code == 403) != (want == 403) || (fake.call.Agent != "") != (want == 200) {
+				t.Errorf("%s from %q: %d %s", name, origin, w.Code, w.Body)
+			}
+		}
+	}
+}
+
 func TestDoorAdvises(t *testing.T) {
 	t.Parallel()
 	h := newDoor(t, 0)

@@ -199,6 +199,7 @@ func TestJudge_TellsWhatIsEvident(t *testing.T) {
 	g, _ := w.guard(t, Deps{Resolver: names("nothing.test"), Refuses: func(at string) bool { return at == "agent.test:443" }})
 	for place, evident := range map[string]bool{
 		"https://agent.test/": false, "https://127.1/": true, "http://hooks.test/": true, "https://a:b@hooks.test/": true, "nothing": true,
+		"https://hooks.test:99999/": true, "https://hooks.test:65536/": true, "https://hooks.test:0/": true,
 	} {
 		denied, ok := errors.AsType[*DeniedError](g.Judge(place))
 		if !ok || denied.Evident != evident {

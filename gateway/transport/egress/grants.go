@@ -223,5 +223,6 @@ func canonicalHost(host string) (string, netip.Addr, bool) {
 }
 
 func plainPort(port string) bool {
-	return port != "" && len(port) <= 5 && strings.Trim(port, digits) == ""
+	n, err := strconv.ParseUint(port, 10, 16) // which takes digits alone
+	return err == nil && n > 0
 }

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"mime"
 	"net/http"
-	"net/netip"
-	"net/url"
 	"strings"
 
 	"github.com/aepb/aepb-gateway/gateway/problem"
@@ -37,11 +35,13 @@ func (e *admissionError) Unwrap() error { return e.reason }
 // admit judges a request by its header alone.
 func (v *visit) admit() error {
 	most := int64(v.door.deps.Form.Info().BodyLimit)
-	switch {
-	case v.r.ContentLength > most:
+	if v.r.ContentLength > most {
 		return problem.Reading(&http.MaxBytesError{Limit: most})
-	case !v.sameOrigin():
-		return foreignOrigin()
+	}
+	if err := v.origin(); err != nil {
+		return err
+	}
+	switch {
 	case transport.MediaType(v.r.Header) != mediaJSON || v.r.Header.Get("Content-Encoding") != "":
 		return &problem.MediaTypeError{Want: []string{mediaJSON}}
 	case !accepts(v.r.Header.Values("Accept"), mediaJSON):
@@ -50,32 +50,12 @@ func (v *visit) admit() error {
 	return nil
 }
 
-func foreignOrigin() error {
-	return &admissionError{http.StatusForbidden, &canonical.Error{Code: canonical.CodeForbidden, Message: "requests from this origin are not taken"}}
-}
-
-// sameOrigin: a browser may speak to us from our own pages and from this very
-// machine, so that no web site reaches a gateway by rebinding a name (MCP,
-// Streamable HTTP, security warning). Other clients send no Origin.
-func (v *visit) sameOrigin() bool {
-	values := v.r.Header.Values("Origin")
-	if len(values) == 0 {
-		return true
+// origin is what [transport.CheckOrigin] says, with its status.
+func (v *visit) origin() error {
+	if err := transport.CheckOrigin(v.r, v.door.deps.Ours); err != nil {
+		return &admissionError{http.StatusForbidden, err}
 	}
-	origin, err := url.Parse(values[0])
-	if err != nil || len(values) > 1 || origin.Host == "" {
-		return false
-	}
-	ours := v.door.deps.Ours
-	return strings.EqualFold(origin.Host, v.r.Host) && (ours == nil || ours(origin.Hostname())) || loopback(origin.Hostname())
-}
-
-func loopback(host string) bool {
-	if strings.EqualFold(host, "localhost") {
-		return true
-	}
-	address, err := netip.ParseAddr(host)
-	return err == nil && address.Unmap().IsLoopback()
+	return nil
 }
 
 // accepts reports whether an Accept header admits a media type; no header at

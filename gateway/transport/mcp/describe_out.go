@@ -300,9 +300,13 @@ func (d *Dialer) withContent(
 	if slices.Contains(ep.Expose, exposeResources) && mcp.Offers(description, exposeResources) {
 		more = append(more, mcp.Reading()...)
 	}
+	ids := make(map[string]bool, len(tools)+len(more))
+	for _, tool := range tools {
+		ids[tool.ID] = true
+	}
 	for _, skill := range more {
-		if !slices.ContainsFunc(tools, func(c canonical.Capability) bool { return c.ID == skill.ID }) {
-			tools = append(tools, skill)
+		if !ids[skill.ID] {
+			ids[skill.ID], tools = true, append(tools, skill)
 		}
 	}
 	return tools, nil

@@ -178,8 +178,8 @@ func (v *visit) leave(ctx context.Context) {
 
 // enter admits a request that has no body.
 func (v *visit) enter(ctx context.Context) error {
-	if !v.sameOrigin() {
-		return foreignOrigin()
+	if err := v.origin(); err != nil {
+		return err
 	}
 	if err := v.limit(ctx); err != nil {
 		return err

@@ -7,7 +7,7 @@
 //   - program.go: what an operator has run, and its form as the URL of an endpoint
 //   - host.go: the processes that there are, by agent and caller, and their bounds
 //   - process.go: one process: its lines in and out, and its end
-//   - stderr.go: what it writes for people, into the log
+//   - stderr.go: what it writes for people, into the log; redact.go: without the values of its variables
 //   - supervise_linux.go: the small process between us and a program
 //
 // # Rules

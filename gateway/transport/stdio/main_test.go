@@ -65,6 +65,16 @@ func obey(line string) {
 	switch word {
 	case "say":
 		fmt.Fprintln(os.Stdout, rest)
+	case "open": // descriptors, as the files that they mean
+		var open []string
+		for n := range 1024 {
+			if file, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(n)); err == nil {
+				open = append(open, file)
+			}
+		}
+		fmt.Fprintln(os.Stdout, strings.Join(open, "|"))
+	case "err":
+		fmt.Fprintln(os.Stderr, rest)
 	case "env":
 		fmt.Fprintln(os.Stdout, strings.Join(os.Environ(), "|"))
 	case "where":

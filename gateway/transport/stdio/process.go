@@ -179,12 +179,13 @@ func (p *Process) start(supervisor, command, environment []string, logger *slog.
 	pipes.theirs(input.r, output.w, writings.w)
 	p.cmd.Path, p.cmd.Args = command[0], command
 	ownGroup(p.cmd)
+	keepPrivate()
 	if err := p.cmd.Start(); err != nil {
 		pipes.closeOurs()
 		return &StartError{Err: err}
 	}
 	p.ends.input, p.ends.output, p.lines = input.w, output.r, bufio.NewReaderSize(output.r, 4<<10)
-	p.writings = newWritings(logger.With(slog.String("agent", p.owner.Agent), slog.Int("pid", p.cmd.Process.Pid)), p.host.deps.Now)
+	p.writings = newWritings(logger.With(slog.String("agent", p.owner.Agent), slog.Int("pid", p.cmd.Process.Pid)), p.host.deps.Now, p.program.hides(environment))
 	p.host.work.Go(func() { p.wait(writings.r, ended) })
 	return nil
 }

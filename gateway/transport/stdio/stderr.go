@@ -24,6 +24,7 @@ const (
 type writings struct {
 	logger *slog.Logger
 	now    func() time.Time
+	hidden hidden
 
 	mu      sync.Mutex
 	last    []string // lines, at most lastLines
@@ -32,8 +33,8 @@ type writings struct {
 	at      time.Time // when tokens was right
 }
 
-func newWritings(logger *slog.Logger, now func() time.Time) *writings {
-	return &writings{logger: logger, now: now, tokens: logBurst, at: now()}
+func newWritings(logger *slog.Logger, now func() time.Time, h hidden) *writings {
+	return &writings{logger: logger, now: now, hidden: h, tokens: logBurst, at: now()}
 }
 
 // read logs all of a stream, line by line. Of a long line the rest is left out.
@@ -54,7 +55,8 @@ func (w *writings) read(ctx context.Context, from io.Reader) {
 
 // say logs one line within the bounds.
 func (w *writings) say(ctx context.Context, message string, line []byte) {
-	text := strings.ToValidUTF8(strings.TrimRight(string(line[:min(len(line), maxLogLine)]), "\r\n"), "\uFFFD")
+	text := w.hidden.in(strings.TrimRight(string(line[:min(len(line), maxLogLine)]), "\r\n"), len(line) >= maxLogLine)
+	text = strings.ToValidUTF8(text, "\uFFFD")
 	if text == "" {
 		return
 	}
