@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"net/http"
 	"strings"
 	"sync"
@@ -8,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/aepb/aepb-gateway/gateway/config"
+	"github.com/aepb/aepb-gateway/policy"
 )
 
 // largeAgent is an A2A agent whose answers have so many bytes. It answers when so many calls have come,
@@ -66,5 +68,49 @@ func TestAttack_LargeAnswersAtOnce(t *testing.T) {
 	all.Wait()
 	if n := inside.Load(); n > 3 {
 		t.Errorf("%d answers of %d bytes were in the gateway at once, expected what the caller's share has room for", n, size)
+	}
+}
+
+// TestAttack_LargeBodiesOfACallerOnNoList: an identity that may call no agent sends large bodies to the
+// doors of agents, slowly. Before, all of each was read, and held bytes that others need, until its message was
+// refused. Now nothing is read of a large body before it is known that its caller may call the agent, and a
+// small one is refused in the words of its protocol as before.
+func TestAttack_LargeBodiesOfACallerOnNoList(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{serve: true})
+	f := &fake{conduct: well}
+	b.serve(t, "closed", "a2a-v1", f, host{})
+	agent, _ := b.directory.Find("closed")
+	agent.Rules = policy.Rules{Callers: []string{"spiffe://aepb.test/somebody"}}
+	must(t, b.directory.Put(agent))
+	mallory, _ := b.clientOf(t, "/mallory")
+	for _, door := range []string{"/agents/closed/a2a", "/agents/closed/mcp"} {
+		in, out := io.Pipe()
+		request := b.request(t, letter{at: door, body: "{}", header: map[string]string{"A2A-Version": "1.0", "Accept": "application/json, text/event-stream"}})
+		request.Body, request.ContentLength = in, 8<<20
+		var read atomic.Int64
+		go func() {
+			for range 8 << 20 / (64 << 10) {
+				if _, err := out.Write(make([]byte, 64<<10)); err != nil {
+					return
+				}
+				if read.Add(64<<10) >= 4<<20 {
+					return // the rest never comes
+				}
+			}
+		}()
+		response, err := mallory.Do(request)
+		if err != nil {
+			t.Errorf("%s: %v", door, err)
+			continue
+		}
+		must(t, response.Body.Close())
+		must(t, in.Close())
+		if response.StatusCode != http.StatusForbidden {
+			t.Errorf("%s: a large body is answered with %d", door, response.StatusCode)
+		}
+	}
+	if got := b.send(t, a2aTo(mallory, "closed", addBody(7))); got.status != http.StatusForbidden || !strings.Contains(string(got.body), `"id":"7"`) {
+		t.Errorf("a small message is answered with %d %s", got.status, got.body)
 	}
 }

@@ -15,6 +15,10 @@ const readAhead = 64 << 10
 
 const minRead = 512 // octets that are made room for where nothing is said
 
+// Unjudged is how large a request's body may be, in bytes, that is read before it is known whether its
+// caller may call the agent: a smaller one is answered in its own words.
+const Unjudged = 64 << 10
+
 // ReadAll reads a body to its end. length is what the message says of it, in
 // octets; less than one: nothing. The reader bounds it. While no more comes than
 // that, no more is made room for.

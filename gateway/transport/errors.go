@@ -33,12 +33,16 @@ func (e *TimeoutError) Error() string {
 // OverBudgetError: the agent has done what it was asked for, and its answer is not told, because its caller
 // has too many large answers under way.
 type OverBudgetError struct {
-	Agent string
-	Size  int64 // bytes, of the answer as far as is known
+	Agent string // empty: the gateway itself has done it
+	Size  int64  // bytes, of the answer as far as is known
 }
 
 func (e *OverBudgetError) Error() string {
-	return "agent " + e.Agent + " has done this, and its answer of " + strconv.FormatInt(e.Size, 10) +
+	agent := "the gateway"
+	if e.Agent != "" {
+		agent = "agent " + e.Agent
+	}
+	return agent + " has done this, and the answer of " + strconv.FormatInt(e.Size, 10) +
 		" bytes cannot be told, because this caller has too many large answers under way: do not repeat it, and ask for less at once"
 }
 

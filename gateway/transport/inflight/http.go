@@ -146,11 +146,15 @@ func (x *exchange) Write(b []byte) (int, error) {
 	return x.pieces(b)
 }
 
-// hold waits for the room of a part of an answer, which goes out next.
+// hold waits for the share of a part of an answer, which goes out next. Its error is a
+// *[transport.OverBudgetError]: what was asked for is done.
 func (x *exchange) hold(n int64) error {
 	ctx, cancel := context.WithTimeout(x.request.Context(), x.limits.config.Load().WriteWait)
 	defer cancel()
-	return x.share.Send(ctx, n)
+	if x.share.Send(ctx, n) != nil {
+		return &transport.OverBudgetError{Size: n}
+	}
+	return nil
 }
 
 // pieces writes piece by piece, each under its own deadline: over HTTP/2 a reader
@@ -298,7 +302,8 @@ func (b *body) begin() error {
 // progress begins a body's time again when enough of it came in the last one.
 func (b *body) progress(n int64) {
 	wait := b.x.limits.config.Load().BodyWait
-	if b.window += n; b.window >= max(1, int64(bodyRate*wait.Seconds())) {
+	rate := max(bodyRate, b.room/int64(bodyTime.Seconds()))
+	if b.window += n; b.window >= max(1, int64(float64(rate)*wait.Seconds())) {
 		b.window = 0
 		b.x.timer.Reset(wait)
 	}

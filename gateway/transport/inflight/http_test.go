@@ -183,8 +183,8 @@ func TestHandler_AnswersTakeTheirLength(t *testing.T) {
 	}{
 		"small":                     {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 100)) }, http.StatusOK},
 		"large":                     {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 1<<20)) }, http.StatusOK},
-		"too large":                 {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 2<<20)) }, http.StatusTooManyRequests},
-		"too large, of this length": {func(w http.ResponseWriter, _ *http.Request) { length(w, 2<<20) }, http.StatusTooManyRequests},
+		"too large":                 {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 2<<20)) }, http.StatusBadGateway},
+		"too large, of this length": {func(w http.ResponseWriter, _ *http.Request) { length(w, 2<<20) }, http.StatusBadGateway},
 		"no body":                   {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusAccepted) }, http.StatusAccepted},
 		"nothing at all":            {func(http.ResponseWriter, *http.Request) {}, http.StatusOK},
 		"too large, in the middle": {func(w http.ResponseWriter, _ *http.Request) {

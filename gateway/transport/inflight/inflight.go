@@ -19,14 +19,15 @@ type Config struct {
 	StreamsPerCaller  int
 	Bytes             int64
 	BytesPerCaller    int64
-	BodyWait          time.Duration // in which a body must bring bodyRate bytes for each second
+	BodyWait          time.Duration // in which a body must bring bodyRate bytes for each second, or more if it holds much
 	WriteWait         time.Duration // in which a reader must take a part of its answer
 }
 
 // The share of callers without an identity, and what counts as progress of a body.
 const (
 	unknownPart = 4
-	bodyRate    = 8 << 10 // bytes per second
+	bodyRate    = 8 << 10     // bytes per second, at least
+	bodyTime    = time.Minute // in which all that a body holds must come
 )
 
 // Validate refuses bounds that bound nothing.

@@ -201,6 +201,11 @@ func (v *visit) read(ctx context.Context) (translators.Wire, error) {
 	if err := v.limit(ctx); err != nil {
 		return translators.Wire{}, err
 	}
+	if v.r.ContentLength < 0 || v.r.ContentLength > transport.Unjudged {
+		if err := v.road.Admit(ctx, v.asking(ctx)); err != nil {
+			return translators.Wire{}, err
+		}
+	}
 	body, err := transport.ReadAll(http.MaxBytesReader(v.w, v.r.Body, int64(v.door.deps.Form.Info().BodyLimit)), v.r.ContentLength)
 	if err != nil {
 		return translators.Wire{}, problem.Reading(err)
