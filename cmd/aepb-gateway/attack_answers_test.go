@@ -84,9 +84,9 @@ func TestAttack_LargeBodiesOfACallerOnNoList(t *testing.T) {
 	agent.Rules = policy.Rules{Callers: []string{"spiffe://aepb.test/somebody"}}
 	must(t, b.directory.Put(agent))
 	mallory, _ := b.clientOf(t, "/mallory")
-	for _, door := range []string{"/agents/closed/a2a", "/agents/closed/mcp"} {
+	for _, place := range []string{"/agents/closed/a2a", "/agents/closed/mcp"} {
 		in, out := io.Pipe()
-		request := b.request(t, letter{at: door, body: "{}", header: map[string]string{"A2A-Version": "1.0", "Accept": "application/json, text/event-stream"}})
+		request := b.request(t, letter{at: place, body: "{}", header: map[string]string{"A2A-Version": "1.0", "Accept": "application/json, text/event-stream"}})
 		request.Body, request.ContentLength = in, 8<<20
 		var read atomic.Int64
 		go func() {
@@ -101,13 +101,13 @@ func TestAttack_LargeBodiesOfACallerOnNoList(t *testing.T) {
 		}()
 		response, err := mallory.Do(request)
 		if err != nil {
-			t.Errorf("%s: %v", door, err)
+			t.Errorf("%s: %v", place, err)
 			continue
 		}
 		must(t, response.Body.Close())
 		must(t, in.Close())
 		if response.StatusCode != http.StatusForbidden {
-			t.Errorf("%s: a large body is answered with %d", door, response.StatusCode)
+			t.Errorf("%s: a large body is answered with %d", place, response.StatusCode)
 		}
 	}
 	if got := b.send(t, a2aTo(mallory, "closed", addBody(7))); got.status != http.StatusForbidden || !strings.Contains(string(got.body), `"id":"7"`) {

@@ -201,7 +201,7 @@ var attackIndex = []attackFinding{
 		"gateway/breakers:TestAttack_OneCallerEndsItsProgram", "gateway/directory:TestAttack_CallerWhoseShareIsTakenKeepsNobodyOut",
 		"gateway/directory:TestAttack_OldVersionAtASharedServer", "gateway/transport/mcp:TestAttack_SessionsAtServersWithoutEnd",
 	}},
-	{id: "X-M1", "X-B2", what: "have the gateway read more large answers than it has memory for", tests: []string{"TestAttack_LargeAnswersAtOnce"}},
+	{id: "X-M1", what: "have the gateway read more large answers than it has memory for", tests: []string{"TestAttack_LargeAnswersAtOnce"}},
 	{id: "X-B2", what: "hold the bytes that others need with slow bodies, or have an agent do work whose answer is thrown away", tests: []string{
 		"TestAttack_LargeBodiesOfACallerOnNoList", "TestAttack_LargeAnswersAtOnce",
 	}},
@@ -281,7 +281,7 @@ func findingIDs() []string {
 	for n := 1; n <= 8; n++ {
 		ids = append(ids, "H"+strconv.Itoa(n))
 	}
-	return append(ids, "F1", "F2", "F3", "F6", "F18", "F19", "N1", "N2", "N4", "N5", "N6", "N7", "N8", "W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W9", "W10", "W11", "W12", "W13", "W14", "W15", "W16", "W17", "W18", "X-M1", "X-B1", "X-W1", "X-P1", "X-M2", "X-L2", "X-L3", "X-L5", "X-L8")
+	return append(ids, "F1", "F2", "F3", "F6", "F18", "F19", "N1", "N2", "N4", "N5", "N6", "N7", "N8", "W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W9", "W10", "W11", "W12", "W13", "W14", "W15", "W16", "W17", "W18", "X-M1", "X-B2", "X-B1", "X-W1", "X-P1", "X-M2", "X-L2", "X-L3", "X-L5", "X-L8")
 }
 
 // attackTests are the tests of attacks in the source tree, by FOLDER:NAME.
