@@ -159,9 +159,10 @@ func (s *Stream) ending() (transport.Event, error) {
 	timer := time.AfterFunc(afterLast, s.cancel)
 	defer timer.Stop()
 	for {
-		if _, err := s.reader.Next(); errors.Is(err, io.EOF) {
+		switch _, err := s.reader.Next(); {
+		case errors.Is(err, io.EOF) && timer.Stop(): // of a stream that was cut, the server may say the end as well
 			return s.trailer()
-		} else if err != nil {
+		case err != nil:
 			return s.end(io.EOF)
 		}
 	}
