@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"context"
 	"errors"
 	"io"
 	"mime"
@@ -15,9 +16,18 @@ const readAhead = 64 << 10
 
 const minRead = 512 // octets that are made room for where nothing is said
 
-// Unjudged is how large a request's body may be, in bytes, that is read before it is known whether its
-// caller may call the agent: a smaller one is answered in its own words.
-const Unjudged = 64 << 10
+// unjudged is how large a request's body may be, in bytes, that is read before it is known whether its
+// caller may call the agent: a small one is answered in its own words.
+const unjudged = 64 << 10
+
+// MayRead judges before a request's body is read whether its caller may call the agent, if the body is
+// large. Its errors are those of [Exchanger].Admit.
+func MayRead(ctx context.Context, x Exchanger, q Inquiry, length int64) error {
+	if length >= 0 && length <= unjudged {
+		return nil
+	}
+	return x.Admit(ctx, q)
+}
 
 // ReadAll reads a body to its end. length is what the message says of it, in
 // octets; less than one: nothing. The reader bounds it. While no more comes than

@@ -135,10 +135,8 @@ func (d *Door) receive(w http.ResponseWriter, r *http.Request, road transport.Ex
 	if call.Pass, err = road.Limit(r.Context(), transport.Asking(r.Context(), call.Agent, form.Binding)); err != nil {
 		return call, err
 	}
-	if r.ContentLength < 0 || r.ContentLength > transport.Unjudged {
-		if err := road.Admit(r.Context(), transport.Asking(r.Context(), call.Agent, form.Binding).With(call.Pass)); err != nil {
-			return call, err
-		}
+	if err := transport.MayRead(r.Context(), road, transport.Asking(r.Context(), call.Agent, form.Binding).With(call.Pass), r.ContentLength); err != nil {
+		return call, err
 	}
 	body, err := transport.ReadAll(http.MaxBytesReader(w, r.Body, most), r.ContentLength)
 	if err != nil {

@@ -201,10 +201,8 @@ func (v *visit) read(ctx context.Context) (translators.Wire, error) {
 	if err := v.limit(ctx); err != nil {
 		return translators.Wire{}, err
 	}
-	if v.r.ContentLength < 0 || v.r.ContentLength > transport.Unjudged {
-		if err := v.road.Admit(ctx, v.asking(ctx)); err != nil {
-			return translators.Wire{}, err
-		}
+	if err := transport.MayRead(ctx, v.road, v.asking(ctx), v.r.ContentLength); err != nil {
+		return translators.Wire{}, err
 	}
 	body, err := transport.ReadAll(http.MaxBytesReader(v.w, v.r.Body, int64(v.door.deps.Form.Info().BodyLimit)), v.r.ContentLength)
 	if err != nil {
