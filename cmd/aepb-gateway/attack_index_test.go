@@ -123,8 +123,7 @@ var attackIndex = []attackFinding{
 	{id: "18h", what: "change what the container is built from behind a tag", tests: []string{"TestAttack_ImageBehindATagIsReplaced"}},
 	{id: "18i", what: "have two readers understand one message differently by members that differ in case alone", tests: []string{"TestAttack_MemberInAnotherCase"}},
 	{
-		id: "18j", what: "fill the memory of tokens that were used, so that new ones are refused",
-		untested: "accepted: what is refused does no harm, and the rate limit bounds what one caller can put there",
+		id: "18j", what: "fill the memory of tokens that were used, so that new ones are refused", tests: []string{"TestAttack_IssuersFillTheMemoryOfUsedTokens"},
 	},
 	{id: "18k", what: "share a limit with strangers once 16,384 addresses are known", untested: "accepted: callers with an identity have limits of their own"},
 	{id: "18l", what: "read metrics and health without an identity", untested: "documented: the admin listener and listen.metrics are for the operator's network"},
@@ -198,6 +197,12 @@ var attackIndex = []attackFinding{
 		"gateway/breakers:TestAttack_OneCallerEndsItsProgram", "gateway/directory:TestAttack_CallerWhoseShareIsTakenKeepsNobodyOut",
 		"gateway/directory:TestAttack_OldVersionAtASharedServer", "gateway/transport/mcp:TestAttack_SessionsAtServersWithoutEnd",
 	}},
+	{id: "X-R1", what: "fill the memory of used tokens, so that the tokens and proofs of all others are refused", tests: []string{
+		"TestAttack_IssuersFillTheMemoryOfUsedTokens",
+	}},
+	{id: "X-K1", what: "use a workload proof that does not say when it was issued again after a restart", tests: []string{
+		"ect/identity/credential:TestAttack_ProofWithoutIssueTimeAfterARestart",
+	}},
 }
 
 // TestAttack_IndexIsComplete: every finding has a row, in order and once; every row
@@ -257,7 +262,7 @@ func findingIDs() []string {
 	for n := 1; n <= 8; n++ {
 		ids = append(ids, "H"+strconv.Itoa(n))
 	}
-	return append(ids, "F1", "F2", "F3", "F6", "F18", "F19", "N1", "N2", "N4", "N5", "N6", "N7", "N8", "W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W9", "W10", "W11", "W12", "W13", "W14", "W15", "W16", "W17", "W18")
+	return append(ids, "F1", "F2", "F3", "F6", "F18", "F19", "N1", "N2", "N4", "N5", "N6", "N7", "N8", "W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W9", "W10", "W11", "W12", "W13", "W14", "W15", "W16", "W17", "W18", "X-R1", "X-K1")
 }
 
 // attackTests are the tests of attacks in the source tree, by FOLDER:NAME.

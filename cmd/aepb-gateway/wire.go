@@ -26,6 +26,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/directory/listing"
 	"github.com/aepb/aepb-gateway/gateway/httpapi"
 	"github.com/aepb/aepb-gateway/gateway/outbound"
+	"github.com/aepb/aepb-gateway/gateway/state"
 	"github.com/aepb/aepb-gateway/gateway/state/redis"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/telemetry"
@@ -109,6 +110,7 @@ type service struct {
 	keys          *identity.JWKSource
 	wimse         atomic.Pointer[credential.WIMSE] // nil: no issuers
 	replay        replays
+	usage         func() map[string]telemetry.Use // of state
 	dialects      *ect.Dialects
 	peers         atomic.Pointer[map[string]config.Peer]
 	operators     atomic.Pointer[map[ect.Identity]policy.Operator]
@@ -140,6 +142,7 @@ func wire(s settings) (built *service, err error) {
 		return nil, err
 	}
 	out.close, out.failing, out.replay, out.backend = append(out.close, kept.close), kept.failing, kept.replay, kept.backend
+	out.usage = kept.usage
 	if kept, out.statePlain, err = kept.sealed(s); err != nil {
 		return nil, err
 	}
@@ -237,7 +240,7 @@ func (out *service) configured(s settings) error {
 func (out *service) measure(list []protocol, registry *translators.Registry, kept kept) (err error) {
 	if out.metrics, err = telemetry.New(telemetry.Deps{
 		Bindings: registry.Bindings(), Backend: kept.backend, BackendUp: func() bool { return kept.failing() == nil },
-		Connections: out.publicBounds.open, Ignored: kept.ignored, Evicted: kept.evicted.counts, Version: version, Commit: release.Current().Commit, Identity: out.expiry.told(),
+		Connections: out.publicBounds.open, Ignored: kept.ignored, Refused: kept.refused, Evicted: kept.evicted.counts, Version: version, Commit: release.Current().Commit, Identity: out.expiry.told(),
 	}); err != nil {
 		return err
 	}
@@ -386,7 +389,7 @@ func (out *service) surfaces(s settings, list []protocol, registry *translators.
 	if err != nil {
 		return err
 	}
-	monitoring := httpapi.MonitoringDeps{Metrics: out.metrics.Handler(), Ready: out.ready, Logger: s.logger}
+	monitoring := httpapi.MonitoringDeps{Metrics: out.metrics.Handler(), Ready: out.ready, Warning: out.warning, Logger: s.logger}
 	if out.monitoring, err = httpapi.Monitoring(monitoring); err != nil {
 		return err
 	}
@@ -422,6 +425,18 @@ func (out *service) ready() error {
 	default:
 		return errNoState // the reason names files
 	}
+}
+
+// errUses is what readiness says while the memory of used tokens is nearly full. Callers who
+// have little there are served, and who fills it must not take replicas out of service.
+const errUses = "warning: the memory of used tokens is nearly full: tokens of issuers with many there are refused (429); see aepb_state_uses_refused_total\n"
+
+// warning says what an operator should know of a gateway that is ready.
+func (out *service) warning() string {
+	if out.usage()[state.KindReplay.String()].Ratio > 0.75 {
+		return errUses
+	}
+	return ""
 }
 
 // operate puts the configured operators, and the names of callers, in force.

@@ -29,6 +29,18 @@ func (c Config) complete() (Config, error) {
 	return c, c.Validate()
 }
 
+// Admit says whether a holder of so much may have n more of a resource that is used so far:
+// the rule of a [Pool], for those that count by themselves. nil: it may.
+func (c Config) Admit(used, held, n int64) *ExceededError {
+	switch held += n; {
+	case n < 0 || held > c.PerHolder:
+		return &ExceededError{Resource: c.Resource, Own: true}
+	case n > c.Total-used, used+n > c.Total-c.Total/4 && held > max(1, c.PerHolder/8):
+		return &ExceededError{Resource: c.Resource}
+	}
+	return nil
+}
+
 // bounds are those of a resource, and who counts refusals.
 type bounds struct {
 	refused atomic.Pointer[func()]
@@ -92,16 +104,12 @@ func (p *Pool) Take(holder string, n int64) (*Grant, error) {
 func (p *Pool) take(holder string, n int64) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	held := p.held[holder] + n
-	switch {
-	case n < 0 || held > p.config.PerHolder:
-		return &ExceededError{Resource: p.config.Resource, Own: true}
-	case n > p.config.Total-p.used, p.used+n > p.config.Total-p.config.Total/4 && held > max(1, p.config.PerHolder/8):
-		return &ExceededError{Resource: p.config.Resource}
+	if err := p.config.Admit(p.used, p.held[holder], n); err != nil {
+		return err
 	}
 	if n > 0 { // who holds nothing has no entry
 		p.used += n
-		p.held[holder] = held
+		p.held[holder] += n
 	}
 	return nil
 }
