@@ -10,6 +10,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/gateway/transport/stdio"
 	"github.com/aepb/aepb-gateway/lifecycle/breaker"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
@@ -26,8 +27,11 @@ func outcomeOf(err error) (outcome breaker.Outcome, own bool) {
 	var refused *transport.RefusedError
 	var status *transport.StatusError
 	var reply *canonical.Error
+	var ended *stdio.EndedError
 	switch {
 	case errors.Is(err, errLeft), errors.Is(err, context.Canceled):
+		return breaker.Unknown, false
+	case errors.As(err, &ended) && ended.Innocent(): // another caller's call ended a shared program, or we did
 		return breaker.Unknown, false
 	case errors.As(err, &refused):
 		return outcomeOfStatus(refused.Status), false

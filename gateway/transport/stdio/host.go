@@ -64,6 +64,7 @@ type Host struct {
 	processes map[*Process]struct{}
 	starting  map[*Process]struct{} // what will be among processes
 	failures  map[failureKey]failure
+	queue     []*waiting // for a place, the first one first
 	work      sync.WaitGroup
 }
 
@@ -132,11 +133,11 @@ func (h *Host) Usage() quota.Usage { return h.places.Usage() }
 func (h *Host) Start(ctx context.Context, owner Owner, program Program, maxLine int) (*Process, error) {
 	key := failureKey{owner, program.URL()}
 	holder := cmp.Or(string(owner.Caller), "\x00"+owner.Agent) // what callers share, each agent has for itself
-	if err := h.mayStart(key, holder); err != nil {
+	if err := cmp.Or(h.mayStart(key, holder), h.waits(failureKey{Owner{owner.Agent, askerOf(ctx)}, key.program})); err != nil {
 		return nil, err
 	}
-	p := &Process{host: h, owner: owner, holder: holder, program: program, maxLine: maxLine, started: h.deps.Now(), ends: ends{turn: make(chan struct{}, 1)}, ending: make(chan struct{}), done: make(chan struct{})}
-	place, err := h.places.Take(holder, true, p.giveWay)
+	p := &Process{host: h, owner: owner, holder: holder, program: program, maxLine: maxLine, started: h.deps.Now(), ending: make(chan struct{}), done: make(chan struct{})}
+	place, err := h.take(ctx, p)
 	if err != nil {
 		return nil, err
 	}
@@ -216,13 +217,14 @@ func (h *Host) follow(p *Process) {
 	switch {
 	case h.deps.Now().Sub(p.started) >= failsWithin:
 		h.recovered(key)
-	case !wanted:
+	case !wanted && !(p.program.Shared && p.busy): // else see EndedError.Blame
 		h.failed(key, err)
 	}
 	h.mu.Lock()
 	delete(h.processes, p)
 	h.mu.Unlock()
 	p.place.Release()
+	h.freed()
 	level := slog.LevelInfo
 	if !wanted {
 		level = slog.LevelWarn
@@ -238,8 +240,8 @@ func (h *Host) mayStart(key failureKey, holder string) error {
 	if h.closed {
 		return ErrClosed
 	}
-	if f, ok := h.failures[key]; ok && h.deps.Now().Before(f.until) {
-		return &WaitError{After: f.until.Sub(h.deps.Now()), Err: f.err}
+	if err := h.wait(key); err != nil {
+		return err
 	}
 	own := 0
 	for p := range h.processes {
@@ -253,11 +255,29 @@ func (h *Host) mayStart(key failureKey, holder string) error {
 	return nil
 }
 
+// waits is why a caller does not use a program now, which its calls have ended; nil: it may.
+func (h *Host) waits(key failureKey) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.wait(key)
+}
+
+// wait is waits with the lock.
+func (h *Host) wait(key failureKey) error {
+	if left := h.failures[key].until.Sub(h.deps.Now()); left > 0 {
+		return &WaitError{After: left, Err: h.failures[key].err}
+	}
+	return nil
+}
+
 func (h *Host) failed(key failureKey, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := h.deps.Now()
 	f := h.failures[key]
+	if now.After(f.until.Add(lastWait)) {
+		f.times = 0 // the last time is long ago
+	}
 	f.err, f.until = err, now
 	if f.times > 0 { // the first time it is started again at once
 		f.until = now.Add(min(lastWait, firstWait<<min(f.times-1, 10)))

@@ -16,14 +16,17 @@ import (
 	"sync"
 	"time"
 
+	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/policy/quota"
 )
 
 // How long a process may take.
 const (
-	takesWithin = 10 * time.Second // to take a line
-	leavesAfter = 2 * time.Second  // to end once its standard input has
-	killedAfter = 2 * time.Second  // to end once it was told
+	takesWithin = 10 * time.Second // to take a line, or its message is given up
+	// to take it before the program is ended, where callers share it: one may be at work for another
+	sharedTakesWithin = time.Minute
+	leavesAfter       = 2 * time.Second // to end once its standard input has
+	killedAfter       = 2 * time.Second // to end once it was told
 	// for its supervisor to end all that it started: killed before, it would leave some behind
 	supervisedFor = 15 * time.Second
 )
@@ -40,13 +43,43 @@ var (
 	errShut    = errors.New("it closed its input")
 )
 
+// ours are the reasons for which we end a program that does nothing wrong.
+var ours = []error{errIdle, errGiveWay, errDropped, errUnused, ErrClosed}
+
 // faults are the reasons that are the program's own fault.
 var faults = []error{errLine, errDeaf, errClosed, errShut}
 
 // EndedError: the process has ended, or is being ended.
 type EndedError struct {
-	Err  error  // how it ended, or why it was ended
-	Last string // the last lines that it wrote for people; empty: none
+	Err   error  // how it ended, or why it was ended
+	Last  string // the last lines that it wrote for people; empty: none
+	Other bool   // it is shared, and the call of another caller was under way first
+
+	process *Process
+	blamed  *ect.Identity // whose call was under way first; nil: it is not known
+}
+
+// Innocent reports whether neither the program nor what its caller sent is at fault.
+func (e *EndedError) Innocent() bool {
+	return e.Other || slices.Contains(ours, e.Err)
+}
+
+// Blame says whose call was under way first when the program ended, by its context: where
+// callers share the program, the failure is that caller's, who waits before the next start.
+func (e *EndedError) Blame(first context.Context) {
+	if p := e.process; p != nil && p.program.Shared && !e.Innocent() {
+		caller := askerOf(first)
+		e.blamed = &caller
+		p.host.failed(failureKey{Owner{p.owner.Agent, caller}, p.program.URL()}, e.Err)
+	}
+}
+
+// For is the error as it is for the caller of a context.
+func (e *EndedError) For(ctx context.Context) error {
+	if e.blamed == nil || *e.blamed == askerOf(ctx) {
+		return e
+	}
+	return &EndedError{Err: e.Err, Last: e.Last, Other: true}
 }
 
 func (e *EndedError) Error() string {
@@ -80,13 +113,14 @@ type Process struct {
 	mu     sync.Mutex
 	reason error // why we end it; nil: we do not
 	err    error // how it ended
+	busy   bool  // it was in use then
 }
 
 // ends are our ends of the pipes to a process.
 type ends struct {
 	input, output *os.File
-	life          *os.File      // closed: the supervisor ends everything; nil: there is none
-	turn          chan struct{} // to write a line
+	life          *os.File // closed: the supervisor ends everything; nil: there is none
+	turns         turns    // to write a line
 }
 
 // uses are what a process is used for.
@@ -94,9 +128,10 @@ type uses struct {
 	place *quota.Place
 	now   func() time.Time
 
-	mu     sync.Mutex
-	latest time.Time // when the last one began or ended
-	count  int       // under way
+	mu        sync.Mutex
+	latest    time.Time // when the last one began or ended
+	count     int       // under way
+	listening int       // of these, that only listen
 }
 
 // Use counts one more use, until Rest; false: the process has to end, or has ended.
@@ -117,9 +152,37 @@ func (p *Process) over() bool {
 }
 
 // Rest ends one use.
-func (u *uses) Rest() {
-	u.add(-1)
-	u.place.Rest()
+func (p *Process) Rest() {
+	p.uses.add(-1)
+	p.place.Rest()
+	p.host.freed()
+}
+
+// Listen says that one use only listens, until Work: the process has nothing to do for it, and
+// gives way to a caller that needs the place.
+func (p *Process) Listen() {
+	p.listen(1)
+	p.place.Rest()
+	p.host.freed()
+}
+
+// Work says that a use does not only listen.
+func (p *Process) Work() {
+	p.listen(-1)
+	p.place.Use()
+}
+
+func (u *uses) listen(n int) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.listening += n
+}
+
+// working reports whether there is a use that does not only listen.
+func (u *uses) working() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.count > u.listening
 }
 
 func (u *uses) add(n int) {
@@ -230,7 +293,9 @@ func (p *Process) wait(writings, report *os.File) {
 	_ = writings.SetReadDeadline(time.Now().Add(time.Second))
 	reading.Wait()
 	_ = writings.Close()
+	working := p.working()
 	p.mu.Lock()
+	p.busy = working
 	if p.err = err; err == nil {
 		p.err = errors.New("it ended by itself")
 	}
@@ -243,7 +308,10 @@ func (p *Process) wait(writings, report *os.File) {
 }
 
 // Send writes one message as a line. Line breaks in it become blanks: in JSON they mean the
-// same outside of texts, and inside there are none. Errors: *EndedError, or the context's.
+// same outside of texts, and inside there are none. What a program takes no more of is given
+// up after ten seconds; it ends then, but for one that callers share: that one may be at work
+// for another, and has a minute. Errors: *EndedError, *WaitError for a caller whose calls ended
+// a shared program, or the context's.
 func (p *Process) Send(ctx context.Context, message []byte) error {
 	line := make([]byte, 0, len(message)+1)
 	for _, c := range message {
@@ -253,32 +321,60 @@ func (p *Process) Send(ctx context.Context, message []byte) error {
 		line = append(line, c)
 	}
 	line = append(line, '\n')
-	err := p.write(ctx, line)
-	switch {
-	case err == nil, ctx.Err() != nil && errors.Is(err, ctx.Err()):
+	if p.program.Shared {
+		if err := p.host.waits(failureKey{Owner{p.owner.Agent, askerOf(ctx)}, p.program.URL()}); err != nil {
+			return err
+		}
+	}
+	if err := p.ends.turns.take(ctx); err != nil {
 		return err
+	}
+	err := p.write(line)
+	switch {
+	case err == nil:
+		return nil
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		p.ask(errDeaf) // half a line may be written: nothing more can be said
 		return &EndedError{Err: errDeaf, Last: p.writings.lines()}
 	case !p.over() && !p.endsWithin(leavesAfter): // else it says itself how it ended
 		p.ask(errShut)
 	}
-	return p.Err()
+	err = p.Err()
+	if ended, ok := errors.AsType[*EndedError](err); ok {
+		ended.Other = p.program.Shared // it took nothing of this
+	}
+	return err
 }
 
-// write writes a line after those that others write; ctx bounds the wait for these.
-func (p *Process) write(ctx context.Context, line []byte) error {
+// write writes a line, and gives the turn back when it is written: half a line is not the end
+// of a shared program.
+func (p *Process) write(line []byte) error {
+	most := takesWithin
+	if p.program.Shared {
+		most = sharedTakesWithin
+	}
+	written := make(chan error, 1)
+	if !p.host.enter() {
+		p.ends.turns.give()
+		return ErrClosed
+	}
+	go func() {
+		defer p.host.work.Done()
+		defer p.ends.turns.give()
+		_ = p.ends.input.SetWriteDeadline(time.Now().Add(most))
+		_, err := p.ends.input.Write(line)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			p.ask(errDeaf) // half a line may be written: nothing more can be said
+		}
+		written <- err
+	}()
+	timer := time.NewTimer(takesWithin)
+	defer timer.Stop()
 	select {
-	case p.ends.turn <- struct{}{}:
-		defer func() { <-p.ends.turn }()
-	case <-ctx.Done():
-	}
-	if err := ctx.Err(); err != nil {
+	case err := <-written:
 		return err
+	case <-timer.C:
+		return os.ErrDeadlineExceeded
 	}
-	_ = p.ends.input.SetWriteDeadline(time.Now().Add(takesWithin))
-	_, err := p.ends.input.Write(line)
-	return err
 }
 
 // Receive waits for the next line that is not blank. Its error is an *EndedError, and the last
@@ -291,7 +387,7 @@ func (p *Process) Receive() ([]byte, error) {
 			if line = append(line, part...); len(line) > p.maxLine {
 				p.ask(errLine)
 				_ = p.ends.output.Close()
-				return nil, &EndedError{Err: errLine, Last: p.writings.lines()}
+				return nil, p.Err()
 			}
 			if err == nil {
 				break
@@ -320,7 +416,7 @@ func (p *Process) Note(line []byte) {
 // Err says why nothing more comes of it.
 func (p *Process) Err() error {
 	_, err := p.end()
-	return &EndedError{Err: err, Last: p.writings.lines()}
+	return &EndedError{Err: err, Last: p.writings.lines(), process: p}
 }
 
 // end says how it ended, and whether we wanted that without a fault of its own.

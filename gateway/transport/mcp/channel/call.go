@@ -21,7 +21,9 @@ var errSlow = errors.New("what it said and was not read is too much")
 // call is a request, or a stream that listens, and the response to it.
 type call struct {
 	names
+	asker    context.Context //nolint:containedctx // of the request: it says who asks
 	conn     *conn
+	number   uint64 // in the order in which calls began; of conn.mu
 	id       string // in its plain form; empty: it listens
 	method   string
 	token    string // for progress; empty: it wants none
@@ -46,9 +48,12 @@ type names struct {
 	watched json.RawMessage // its caller's token for progress, likewise
 }
 
-func newCall(c *conn, id json.RawMessage, method string) *call {
-	return &call{conn: c, id: plain(id), names: names{written: id}, method: method, wake: make(chan struct{}, 1)}
+func newCall(ctx context.Context, c *conn, id json.RawMessage, method string) *call {
+	return &call{asker: ctx, conn: c, id: plain(id), names: names{written: id}, method: method, wake: make(chan struct{}, 1)}
 }
+
+// listens: there is no work of the server's in it.
+func (c *call) listens() bool { return c.id == "" || c.method == methodListen }
 
 // put adds a message; last says that it is the reply. A message beyond the bounds ends the
 // call.
@@ -99,6 +104,9 @@ func (c *call) next(ctx context.Context) (message []byte, last bool, err error) 
 		}
 		err := c.err
 		c.mu.Unlock()
+		if ended, ok := err.(blaming); ok { //nolint:errorlint // it is the channel's own
+			err = ended.For(c.asker)
+		}
 		if err != nil {
 			return nil, false, err
 		}
