@@ -203,6 +203,13 @@ var attackIndex = []attackFinding{
 	{id: "X-K1", what: "use a workload proof that does not say when it was issued again after a restart", tests: []string{
 		"ect/identity/credential:TestAttack_ProofWithoutIssueTimeAfterARestart",
 	}},
+	{id: "X-S2", what: "hold all places of programs with some identities, so that the calls of others are refused", tests: []string{
+		"gateway/transport/stdio:TestAttack_ElevenIdentitiesHoldAllPrograms",
+	}},
+	{id: "X-S1", what: "end a program that callers share, so that the calls of others fail and its breaker opens", tests: []string{
+		"gateway/transport/stdio:TestAttack_LargeMessageToABusySharedProgram", "gateway/transport/stdio:TestAttack_ToolThatEndsASharedProgram",
+		"gateway/breakers:TestAttack_CallersEndASharedProgram",
+	}},
 }
 
 // TestAttack_IndexIsComplete: every finding has a row, in order and once; every row
@@ -262,7 +269,7 @@ func findingIDs() []string {
 	for n := 1; n <= 8; n++ {
 		ids = append(ids, "H"+strconv.Itoa(n))
 	}
-	return append(ids, "F1", "F2", "F3", "F6", "F18", "F19", "N1", "N2", "N4", "N5", "N6", "N7", "N8", "W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W9", "W10", "W11", "W12", "W13", "W14", "W15", "W16", "W17", "W18", "X-R1", "X-K1")
+	return append(ids, "F1", "F2", "F3", "F6", "F18", "F19", "N1", "N2", "N4", "N5", "N6", "N7", "N8", "W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W9", "W10", "W11", "W12", "W13", "W14", "W15", "W16", "W17", "W18", "X-R1", "X-K1", "X-S2", "X-S1")
 }
 
 // attackTests are the tests of attacks in the source tree, by FOLDER:NAME.
