@@ -110,7 +110,6 @@ type service struct {
 	keys          *identity.JWKSource
 	wimse         atomic.Pointer[credential.WIMSE] // nil: no issuers
 	replay        replays
-	usage         func() map[string]telemetry.Use // of state
 	dialects      *ect.Dialects
 	peers         atomic.Pointer[map[string]config.Peer]
 	operators     atomic.Pointer[map[ect.Identity]policy.Operator]
@@ -142,7 +141,6 @@ func wire(s settings) (built *service, err error) {
 		return nil, err
 	}
 	out.close, out.failing, out.replay, out.backend = append(out.close, kept.close), kept.failing, kept.replay, kept.backend
-	out.usage = kept.usage
 	if kept, out.statePlain, err = kept.sealed(s); err != nil {
 		return nil, err
 	}
@@ -389,7 +387,7 @@ func (out *service) surfaces(s settings, list []protocol, registry *translators.
 	if err != nil {
 		return err
 	}
-	monitoring := httpapi.MonitoringDeps{Metrics: out.metrics.Handler(), Ready: out.ready, Warning: out.warning, Logger: s.logger}
+	monitoring := httpapi.MonitoringDeps{Metrics: out.metrics.Handler(), Ready: out.ready, Warning: warningOf(kept.usage), Logger: s.logger}
 	if out.monitoring, err = httpapi.Monitoring(monitoring); err != nil {
 		return err
 	}
@@ -427,16 +425,18 @@ func (out *service) ready() error {
 	}
 }
 
-// errUses is what readiness says while the memory of used tokens is nearly full. Callers who
+// nearlyFull is what readiness says while the memory of used tokens is nearly full. Callers who
 // have little there are served, and who fills it must not take replicas out of service.
-const errUses = "warning: the memory of used tokens is nearly full: tokens of issuers with many there are refused (429); see aepb_state_uses_refused_total\n"
+const nearlyFull = "warning: the memory of used tokens is nearly full: tokens of issuers with many there are refused (429); see aepb_state_uses_refused_total\n"
 
-// warning says what an operator should know of a gateway that is ready.
-func (out *service) warning() string {
-	if out.usage()[state.KindReplay.String()].Ratio > 0.75 {
-		return errUses
+// warningOf says what an operator should know of a gateway that is ready.
+func warningOf(usage func() map[string]telemetry.Use) func() string {
+	return func() string {
+		if usage()[state.KindReplay.String()].Ratio > 0.75 {
+			return nearlyFull
+		}
+		return ""
 	}
-	return ""
 }
 
 // operate puts the configured operators, and the names of callers, in force.

@@ -10,7 +10,6 @@ import (
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
-	"github.com/aepb/aepb-gateway/gateway/transport/stdio"
 	"github.com/aepb/aepb-gateway/lifecycle/breaker"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
@@ -27,7 +26,7 @@ func outcomeOf(err error) (outcome breaker.Outcome, own bool) {
 	var refused *transport.RefusedError
 	var status *transport.StatusError
 	var reply *canonical.Error
-	var ended *stdio.EndedError
+	var ended interface{ Innocent() bool }
 	switch {
 	case errors.Is(err, errLeft), errors.Is(err, context.Canceled):
 		return breaker.Unknown, false

@@ -58,9 +58,9 @@ func readKeyed(r *encoding.Reader) keyed {
 func readReplay(r *encoding.Reader) (e keyed, use digest, holder uint64) {
 	e, use = readKeyed(r), digestIn(r)
 	if r.Data != "" {
-		var octets [holderSize]byte
-		copy(octets[:], r.Take(holderSize))
-		holder = binary.BigEndian.Uint64(octets[:])
+		var number [holderSize]byte
+		copy(number[:], r.Take(holderSize))
+		holder = binary.BigEndian.Uint64(number[:])
 	}
 	return e, use, holder
 }

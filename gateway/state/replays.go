@@ -35,8 +35,8 @@ type digest = index.Key
 
 func newReplays(config Config, deps Deps) *Replays {
 	kept := &uses{
-		bounds: quota.Config{Resource: "uses of tokens", Total: int64(config.MaxReplays), PerHolder: int64(config.MaxReplaysPerIssuer)},
-		held:   map[uint64]int64{}, byKey: index.New[usage](), ends: map[int64][]digest{}, journal: deps.Journal,
+		bounds:   quota.Config{Resource: "uses of tokens", Total: int64(config.MaxReplays), PerHolder: int64(config.MaxReplaysPerIssuer)},
+		byHolder: map[uint64]int64{}, byKey: index.New[usage](), ends: map[int64][]digest{}, journal: deps.Journal,
 	}
 	return &Replays{now: deps.Now, epoch: deps.Epoch, passing: deps.Passing, uses: kept}
 }
@@ -168,13 +168,13 @@ func (r *Replays) Refused() uint64 {
 // No holder may fill it: each has a share, by the rule of [quota.Pool]. They are counted
 // under the same lock, by digests, since what is restored has no names.
 type uses struct {
-	bounds  quota.Config
-	held    map[uint64]int64 // uses, by holder
-	byKey   *index.Index[usage]
-	ends    map[int64][]digest // by the second in which they end, rounded up
-	seconds []int64            // of ends, in order
-	serial  uint64             // of the latest entry
-	journal Journal            // may be nil
+	bounds   quota.Config
+	byHolder map[uint64]int64 // uses, by holder
+	byKey    *index.Index[usage]
+	ends     map[int64][]digest // by the second in which they end, rounded up
+	seconds  []int64            // of ends, in order
+	serial   uint64             // of the latest entry
+	journal  Journal            // may be nil
 }
 
 type usage struct {
@@ -203,7 +203,7 @@ func (x *uses) get(key digest, now time.Time) (digest, bool) {
 func (x *uses) add(key digest, u usage, now time.Time) *quota.ExceededError {
 	x.clean(now, sweep)
 	for {
-		err := x.bounds.Admit(int64(x.byKey.Len()), x.held[u.holder], 1)
+		err := x.bounds.Admit(int64(x.byKey.Len()), x.byHolder[u.holder], 1)
 		if err == nil {
 			break
 		}
@@ -248,7 +248,7 @@ func (x *uses) insert(key digest, u usage) (old usage) {
 	} else {
 		in = x.byKey.Insert(key)
 	}
-	x.held[u.holder]++
+	x.byHolder[u.holder]++
 	*in = u
 	second := ceil(u.until)
 	list, ok := x.ends[second]
@@ -262,8 +262,8 @@ func (x *uses) insert(key digest, u usage) (old usage) {
 
 // give counts one use less for its holder.
 func (x *uses) give(holder uint64) {
-	if x.held[holder]--; x.held[holder] == 0 {
-		delete(x.held, holder)
+	if x.byHolder[holder]--; x.byHolder[holder] == 0 {
+		delete(x.byHolder, holder)
 	}
 }
 

@@ -31,11 +31,11 @@ func (c Config) complete() (Config, error) {
 
 // Admit says whether a holder of so much may have n more of a resource that is used so far:
 // the rule of a [Pool], for those that count by themselves. nil: it may.
-func (c Config) Admit(used, held, n int64) *ExceededError {
-	switch held += n; {
-	case n < 0 || held > c.PerHolder:
+func (c Config) Admit(used, has, n int64) *ExceededError {
+	switch has += n; {
+	case n < 0 || has > c.PerHolder:
 		return &ExceededError{Resource: c.Resource, Own: true}
-	case n > c.Total-used, used+n > c.Total-c.Total/4 && held > max(1, c.PerHolder/8):
+	case n > c.Total-used, used+n > c.Total-c.Total/4 && has > max(1, c.PerHolder/8):
 		return &ExceededError{Resource: c.Resource}
 	}
 	return nil

@@ -168,15 +168,15 @@ func TestAttack_ToolThatEndsASharedProgram(t *testing.T) {
 func TestAttack_ElevenIdentitiesHoldAllPrograms(t *testing.T) {
 	t.Parallel()
 	host, _ := newHost(t, stdio.Limits{})
-	var held []*stdio.Process
+	var processes []*stdio.Process
 	for i := range 32 {
-		held = append(held, start(t, host, fmt.Sprint("identity ", max(i/8, i-21)), program()))
+		processes = append(processes, start(t, host, fmt.Sprint("identity ", max(i/8, i-21)), program()))
 	}
 	var reading sync.WaitGroup
 	defer reading.Wait()
 	defer func() { host.Drop("files", "") }()
 	follow := func(p *stdio.Process) { reading.Go(func() { _ = drain(t, p) }) }
-	for _, p := range held {
+	for _, p := range processes {
 		follow(p)
 	}
 	begun := time.Now()
@@ -194,14 +194,14 @@ func TestAttack_ElevenIdentitiesHoldAllPrograms(t *testing.T) {
 			}
 		})
 	}
-	time.AfterFunc(200*time.Millisecond, held[0].Rest)
+	time.AfterFunc(200*time.Millisecond, processes[0].Rest)
 	victim := start(t, host, "victim", program()) // in the place that rests since
 	several.Wait()
 	if got := say(t, victim, "say here"); got != "here" {
 		t.Errorf("got %q", got)
 	}
 	follow(victim)
-	held[1].Listen()
+	processes[1].Listen()
 	another := start(t, host, "another victim", program())
 	follow(another)
 }

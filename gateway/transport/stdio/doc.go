@@ -8,6 +8,7 @@
 //   - host.go: the processes that there are, by agent and caller, and their bounds
 //   - queue.go: who waits for a place among them
 //   - process.go: one process: its lines in and out, and its end
+//   - ended.go: why it ended, and whose fault that is
 //   - turns.go: callers that share a process write in turn
 //   - stderr.go: what it writes for people, into the log
 //   - supervise_linux.go: the small process between us and a program

@@ -217,7 +217,7 @@ func (h *Host) follow(p *Process) {
 	switch {
 	case h.deps.Now().Sub(p.started) >= failsWithin:
 		h.recovered(key)
-	case !wanted && !(p.program.Shared && p.busy): // else see EndedError.Blame
+	case !wanted && !(p.program.Shared && p.broke()): // else see EndedError.Blame
 		h.failed(key, err)
 	}
 	h.mu.Lock()

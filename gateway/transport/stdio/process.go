@@ -16,7 +16,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/policy/quota"
 )
 
@@ -30,68 +29,6 @@ const (
 	// for its supervisor to end all that it started: killed before, it would leave some behind
 	supervisedFor = 15 * time.Second
 )
-
-// Why a process was ended.
-var (
-	errIdle    = errors.New("it was not used for a while")
-	errGiveWay = errors.New("its place was needed")
-	errDropped = errors.New("its agent is not listed any more, or has another program")
-	errLine    = errors.New("it wrote a line that is too long")
-	errDeaf    = errors.New("it took no line for " + takesWithin.String())
-	errUnused  = errors.New("its session has ended")
-	errClosed  = errors.New("it closed its output")
-	errShut    = errors.New("it closed its input")
-)
-
-// ours are the reasons for which we end a program that does nothing wrong.
-var ours = []error{errIdle, errGiveWay, errDropped, errUnused, ErrClosed}
-
-// faults are the reasons that are the program's own fault.
-var faults = []error{errLine, errDeaf, errClosed, errShut}
-
-// EndedError: the process has ended, or is being ended.
-type EndedError struct {
-	Err   error  // how it ended, or why it was ended
-	Last  string // the last lines that it wrote for people; empty: none
-	Other bool   // it is shared, and the call of another caller was under way first
-
-	process *Process
-	blamed  *ect.Identity // whose call was under way first; nil: it is not known
-}
-
-// Innocent reports whether neither the program nor what its caller sent is at fault.
-func (e *EndedError) Innocent() bool {
-	return e.Other || slices.Contains(ours, e.Err)
-}
-
-// Blame says whose call was under way first when the program ended, by its context: where
-// callers share the program, the failure is that caller's, who waits before the next start.
-func (e *EndedError) Blame(first context.Context) {
-	if p := e.process; p != nil && p.program.Shared && !e.Innocent() {
-		caller := askerOf(first)
-		e.blamed = &caller
-		p.host.failed(failureKey{Owner{p.owner.Agent, caller}, p.program.URL()}, e.Err)
-	}
-}
-
-// For is the error as it is for the caller of a context.
-func (e *EndedError) For(ctx context.Context) error {
-	if e.blamed == nil || *e.blamed == askerOf(ctx) {
-		return e
-	}
-	return &EndedError{Err: e.Err, Last: e.Last, Other: true}
-}
-
-func (e *EndedError) Error() string {
-	text := "the program ended: " + e.Err.Error()
-	if e.Last != "" {
-		text += " (it last wrote: " + e.Last + ")"
-	}
-	return text
-}
-
-// Unwrap gives the cause.
-func (e *EndedError) Unwrap() error { return e.Err }
 
 // Process is a running program. Send may be called by several at once, Receive by one.
 type Process struct {
@@ -113,7 +50,6 @@ type Process struct {
 	mu     sync.Mutex
 	reason error // why we end it; nil: we do not
 	err    error // how it ended
-	busy   bool  // it was in use then
 }
 
 // ends are our ends of the pipes to a process.
@@ -132,6 +68,7 @@ type uses struct {
 	latest    time.Time // when the last one began or ended
 	count     int       // under way
 	listening int       // of these, that only listen
+	broken    bool      // others than these when the process ended
 }
 
 // Use counts one more use, until Rest; false: the process has to end, or has ended.
@@ -178,11 +115,18 @@ func (u *uses) listen(n int) {
 	u.listening += n
 }
 
-// working reports whether there is a use that does not only listen.
-func (u *uses) working() bool {
+// ended notes whether there is a use that does not only listen, now that the process has ended.
+func (u *uses) ended() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return u.count > u.listening
+	u.broken = u.count > u.listening
+}
+
+// broke reports whether the end of the process broke off a use.
+func (u *uses) broke() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.broken
 }
 
 func (u *uses) add(n int) {
@@ -293,9 +237,8 @@ func (p *Process) wait(writings, report *os.File) {
 	_ = writings.SetReadDeadline(time.Now().Add(time.Second))
 	reading.Wait()
 	_ = writings.Close()
-	working := p.working()
+	p.uses.ended()
 	p.mu.Lock()
-	p.busy = working
 	if p.err = err; err == nil {
 		p.err = errors.New("it ended by itself")
 	}
@@ -357,8 +300,8 @@ func (p *Process) write(line []byte) error {
 		p.ends.turns.give()
 		return ErrClosed
 	}
-	go func() {
-		defer p.host.work.Done()
+	defer p.host.work.Done()
+	p.host.work.Go(func() {
 		defer p.ends.turns.give()
 		_ = p.ends.input.SetWriteDeadline(time.Now().Add(most))
 		_, err := p.ends.input.Write(line)
@@ -366,7 +309,7 @@ func (p *Process) write(line []byte) error {
 			p.ask(errDeaf) // half a line may be written: nothing more can be said
 		}
 		written <- err
-	}()
+	})
 	timer := time.NewTimer(takesWithin)
 	defer timer.Stop()
 	select {
@@ -411,25 +354,6 @@ func (p *Process) Receive() ([]byte, error) {
 // people.
 func (p *Process) Note(line []byte) {
 	p.writings.say(context.Background(), "program wrote something else than a message", line)
-}
-
-// Err says why nothing more comes of it.
-func (p *Process) Err() error {
-	_, err := p.end()
-	return &EndedError{Err: err, Last: p.writings.lines(), process: p}
-}
-
-// end says how it ended, and whether we wanted that without a fault of its own.
-func (p *Process) end() (wanted bool, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.reason != nil {
-		return !slices.Contains(faults, p.reason), p.reason
-	}
-	if p.err != nil {
-		return false, p.err
-	}
-	return false, errors.New("it takes nothing more")
 }
 
 func (p *Process) status() Status {

@@ -18,12 +18,17 @@ const (
 // errSlow: whoever asked reads more slowly than the server speaks.
 var errSlow = errors.New("what it said and was not read is too much")
 
+// origin is where a call comes from.
+type origin struct {
+	asker  context.Context //nolint:containedctx // of the request: it says who asks
+	number uint64          // in the order in which calls began; of conn.mu
+}
+
 // call is a request, or a stream that listens, and the response to it.
 type call struct {
 	names
-	asker    context.Context //nolint:containedctx // of the request: it says who asks
+	origin
 	conn     *conn
-	number   uint64 // in the order in which calls began; of conn.mu
 	id       string // in its plain form; empty: it listens
 	method   string
 	token    string // for progress; empty: it wants none
@@ -49,7 +54,7 @@ type names struct {
 }
 
 func newCall(ctx context.Context, c *conn, id json.RawMessage, method string) *call {
-	return &call{asker: ctx, conn: c, id: plain(id), names: names{written: id}, method: method, wake: make(chan struct{}, 1)}
+	return &call{origin: origin{asker: ctx}, conn: c, id: plain(id), names: names{written: id}, method: method, wake: make(chan struct{}, 1)}
 }
 
 // listens: there is no work of the server's in it.
