@@ -18,16 +18,9 @@ const (
 // errSlow: whoever asked reads more slowly than the server speaks.
 var errSlow = errors.New("what it said and was not read is too much")
 
-// origin is where a call comes from.
-type origin struct {
-	asker  context.Context //nolint:containedctx // of the request: it says who asks
-	number uint64          // in the order in which calls began; of conn.mu
-}
-
 // call is a request, or a stream that listens, and the response to it.
 type call struct {
 	names
-	origin
 	conn     *conn
 	id       string // in its plain form; empty: it listens
 	method   string
@@ -46,15 +39,17 @@ type call struct {
 	err     error    // why nothing more comes; nil: more comes
 }
 
-// names are what a request is called on either side.
+// names are what a request is called on either side, and who asks.
 type names struct {
+	asker   context.Context //nolint:containedctx // of the request
+	number  uint64          // in the order in which requests began; of conn.mu
 	written json.RawMessage // the id, as the server was told it
 	callers json.RawMessage // the id that its caller gave it, if the server was told another
 	watched json.RawMessage // its caller's token for progress, likewise
 }
 
 func newCall(ctx context.Context, c *conn, id json.RawMessage, method string) *call {
-	return &call{origin: origin{asker: ctx}, conn: c, id: plain(id), names: names{written: id}, method: method, wake: make(chan struct{}, 1)}
+	return &call{conn: c, id: plain(id), names: names{asker: ctx, written: id}, method: method, wake: make(chan struct{}, 1)}
 }
 
 // listens: there is no work of the server's in it.
