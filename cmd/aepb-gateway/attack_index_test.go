@@ -198,7 +198,7 @@ var attackIndex = []attackFinding{
 		"gateway/directory:TestAttack_OldVersionAtASharedServer", "gateway/transport/mcp:TestAttack_SessionsAtServersWithoutEnd",
 	}},
 	{id: "X-R1", what: "fill the memory of used tokens, so that the tokens and proofs of all others are refused", tests: []string{
-		"TestAttack_IssuersFillTheMemoryOfUsedTokens",
+		"TestAttack_IssuersFillTheMemoryOfUsedTokens", "gateway/attest:TestAttack_CallerFillsTheShareOfAnAgent",
 	}},
 	{id: "X-K1", what: "use a workload proof that does not say when it was issued again after a restart", tests: []string{
 		"ect/identity/credential:TestAttack_ProofWithoutIssueTimeAfterARestart",

@@ -145,6 +145,10 @@ func TestAttack_ToolThatEndsASharedProgram(t *testing.T) {
 		}
 		s.works("victim", time.Minute)
 	}
+	for range 3 { // nor does a caller wait for what the gateway itself asks
+		_, _ = s.ask(t.Context(), "", "exit")
+		s.works("victim", time.Minute)
+	}
 	first, err := s.ask(t.Context(), "oscar", "exit with the next")
 	if err != nil {
 		t.Fatal(err)

@@ -1,6 +1,7 @@
 package stdio
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -15,9 +16,12 @@ func For(ctx context.Context, caller ect.Identity) context.Context {
 	return context.WithValue(ctx, askerKey{}, caller)
 }
 
+// ourselves asks where no caller does.
+const ourselves = ect.Identity("\x00")
+
 func askerOf(ctx context.Context) ect.Identity {
 	caller, _ := ctx.Value(askerKey{}).(ect.Identity)
-	return caller
+	return cmp.Or(caller, ourselves)
 }
 
 // turns let one at a time write: callers in turn, messages of one caller in their order.

@@ -105,7 +105,7 @@ func (c *call) next(ctx context.Context) (message []byte, last bool, err error) 
 		err := c.err
 		c.mu.Unlock()
 		if ended, ok := err.(blaming); ok { //nolint:errorlint // it is the channel's own
-			err = ended.For(c.asker)
+			err = ended.For(c.asker) //nolint:contextcheck // it says who asked
 		}
 		if err != nil {
 			return nil, false, err
