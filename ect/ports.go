@@ -75,6 +75,7 @@ type ReplayUse struct {
 	Body   string    // Hash of the message body; empty: none
 	Issued time.Time // iat: lets a cache refuse what is older than itself
 	Until  time.Time // after this instant the token is refused anyway
+	Holder Identity  // in whose share of the memory it counts; empty: the issuer's
 }
 
 // ReplayState is what the cache knew before a claim.

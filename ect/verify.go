@@ -45,6 +45,7 @@ type Check struct {
 	// caller asks Claim once the message is permitted, so that a refused message uses
 	// up nothing and learns nothing of an earlier one (ruling R6).
 	Unclaimed bool
+	Holder    Identity // in whose share of the memory of used tokens it counts; empty: its issuer's
 }
 
 // VerifierDeps is what a Verifier needs.
@@ -299,7 +300,7 @@ func (v *Verifier) claim(ctx context.Context, t Verified, c Check) error {
 	key := ReplayKey{Issuer: t.claims.Issuer, Workflow: t.claims.Workflow, ID: t.claims.ID}
 	state, err := v.replay.Claim(ctx, key, ReplayUse{
 		Token: Hash([]byte(t.compact)), Body: c.Body,
-		Issued: time.Unix(t.claims.IssuedAt, 0), Until: v.useless(t),
+		Issued: time.Unix(t.claims.IssuedAt, 0), Until: v.useless(t), Holder: c.Holder,
 	})
 	switch {
 	case err != nil:

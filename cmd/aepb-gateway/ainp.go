@@ -20,6 +20,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/config"
 	"github.com/aepb/aepb-gateway/gateway/directory"
+	"github.com/aepb/aepb-gateway/gateway/transport"
 	tainp "github.com/aepb/aepb-gateway/gateway/transport/ainp"
 	"github.com/aepb/aepb-gateway/gateway/transport/egress"
 	"github.com/aepb/aepb-gateway/translators/ainp"
@@ -157,6 +158,7 @@ type ainpReplays struct{ cache ect.ReplayCache }
 // First: no issuer of tokens is called ainp.
 func (r ainpReplays) First(ctx context.Context, key string, at, until time.Time) (bool, error) {
 	name := ect.Hash([]byte(key))
-	state, err := r.cache.Claim(ctx, ect.ReplayKey{Issuer: "ainp", ID: ect.ID(name)}, ect.ReplayUse{Token: name, Issued: at, Until: until})
+	state, err := r.cache.Claim(ctx, ect.ReplayKey{Issuer: "ainp", ID: ect.ID(name)},
+		ect.ReplayUse{Token: name, Issued: at, Until: until, Holder: transport.CallerFrom(ctx).ID})
 	return state == ect.ReplayFresh, err
 }

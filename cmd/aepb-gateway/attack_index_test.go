@@ -126,8 +126,7 @@ var attackIndex = []attackFinding{
 	{id: "18h", what: "change what the container is built from behind a tag", tests: []string{"TestAttack_ImageBehindATagIsReplaced"}},
 	{id: "18i", what: "have two readers understand one message differently by members that differ in case alone", tests: []string{"TestAttack_MemberInAnotherCase"}},
 	{
-		id: "18j", what: "fill the memory of tokens that were used, so that new ones are refused",
-		untested: "accepted: what is refused does no harm, and the rate limit bounds what one caller can put there",
+		id: "18j", what: "fill the memory of tokens that were used, so that new ones are refused", tests: []string{"TestAttack_IssuersFillTheMemoryOfUsedTokens"},
 	},
 	{id: "18k", what: "share a limit with strangers once 16,384 addresses are known", untested: "accepted: callers with an identity have limits of their own"},
 	{id: "18l", what: "read metrics and health without an identity", untested: "documented: the admin listener and listen.metrics are for the operator's network"},
@@ -222,6 +221,19 @@ var attackIndex = []attackFinding{
 	{id: "X-L3", what: "as a program, read the environment and memory of the gateway, and use what its starter left open", tests: []string{"gateway/transport/stdio:TestAttack_ProgramReadsTheGateway"}},
 	{id: "X-L5", what: "have a browser send messages to agents from a page of another origin", tests: []string{"gateway/transport/a2a:TestAttack_PageOfAnotherOrigin"}},
 	{id: "X-L8", what: "keep the other members of a workflow from registering callbacks", tests: []string{"gateway/webhook:TestAttack_OneMemberTakesAllCallbacks"}},
+	{id: "X-R1", what: "fill the memory of used tokens, so that the tokens and proofs of all others are refused", tests: []string{
+		"TestAttack_IssuersFillTheMemoryOfUsedTokens", "gateway/attest:TestAttack_CallerFillsTheShareOfAnAgent",
+	}},
+	{id: "X-K1", what: "use a workload proof that does not say when it was issued again after a restart", tests: []string{
+		"ect/identity/credential:TestAttack_ProofWithoutIssueTimeAfterARestart",
+	}},
+	{id: "X-S2", what: "hold all places of programs with some identities, so that the calls of others are refused", tests: []string{
+		"gateway/transport/stdio:TestAttack_ElevenIdentitiesHoldAllPrograms",
+	}},
+	{id: "X-S1", what: "end a program that callers share, so that the calls of others fail and its breaker opens", tests: []string{
+		"gateway/transport/stdio:TestAttack_LargeMessageToABusySharedProgram", "gateway/transport/stdio:TestAttack_ToolThatEndsASharedProgram",
+		"gateway/breakers:TestAttack_CallersEndASharedProgram",
+	}},
 }
 
 // TestAttack_IndexIsComplete: every finding has a row, in order and once; every row
@@ -281,7 +293,7 @@ func findingIDs() []string {
 	for n := 1; n <= 8; n++ {
 		ids = append(ids, "H"+strconv.Itoa(n))
 	}
-	return append(ids, "F1", "F2", "F3", "F6", "F18", "F19", "N1", "N2", "N4", "N5", "N6", "N7", "N8", "W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W9", "W10", "W11", "W12", "W13", "W14", "W15", "W16", "W17", "W18", "X-M1", "X-B2", "X-B1", "X-W1", "X-P1", "X-M2", "X-L2", "X-L3", "X-L5", "X-L8")
+	return append(ids, "F1", "F2", "F3", "F6", "F18", "F19", "N1", "N2", "N4", "N5", "N6", "N7", "N8", "W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W9", "W10", "W11", "W12", "W13", "W14", "W15", "W16", "W17", "W18", "X-M1", "X-B2", "X-B1", "X-W1", "X-P1", "X-M2", "X-L2", "X-L3", "X-L5", "X-L8", "X-R1", "X-K1", "X-S2", "X-S1")
 }
 
 // attackTests are the tests of attacks in the source tree, by FOLDER:NAME.

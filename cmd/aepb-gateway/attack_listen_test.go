@@ -480,7 +480,7 @@ func (w witCaller) tokenUntil(end time.Time) string {
 func (w witCaller) fields(token, target string) map[string]string {
 	now := time.Now().Unix()
 	proof := edToken(w.own, `{"alg":"EdDSA","typ":"wpt+jwt"}`,
-		fmt.Sprintf(`{"aud":%q,"exp":%d,"jti":%q,"wth":%q}`, target, now+60, ect.NewID(), ect.Hash([]byte(token))))
+		fmt.Sprintf(`{"aud":%q,"iat":%d,"exp":%d,"jti":%q,"wth":%q}`, target, now, now+60, ect.NewID(), ect.Hash([]byte(token))))
 	return map[string]string{credential.IdentityField: token, credential.ProofField: proof, "A2A-Version": "1.0"}
 }
 

@@ -50,6 +50,7 @@ type kept struct {
 	close         func() error
 	usage         func() map[string]telemetry.Use // what each kind of state takes
 	evicted       *evictions
+	refused       func() uint64 // uses of tokens that could not be remembered; nil: there is no bound
 	ignored       func() uint64 // what was found and not believed; nil: that cannot be
 }
 
@@ -95,13 +96,13 @@ func openState(s settings) (kept, error) {
 		}
 		return kept{"redis", store, store, store, store, store.Entries(), store, store.Failing, store.Close, func() map[string]telemetry.Use {
 			return map[string]telemetry.Use{"memory": {Bytes: -1, Ratio: store.Filled()}}
-		}, gone, store.Ignored}, nil
+		}, gone, nil, store.Ignored}, nil
 	case path != "":
 		store, err := bolt.Open(bolt.Config{Path: path, Bounds: bounds}, bolt.Deps{Now: time.Now, Logger: s.logger, Evicted: gone.note})
 		if err != nil {
 			return kept{}, err
 		}
-		return kept{"bolt", store, store, store, store, store.Entries(), nil, store.Failing, store.Close, usageOf(store.Memory), gone, nil}, nil
+		return kept{"bolt", store, store, store, store, store.Entries(), nil, store.Failing, store.Close, usageOf(store.Memory), gone, store.Memory.Refused, nil}, nil
 	}
 	if s.epoch.IsZero() { // a token of the second before may have been used by the process before
 		s.epoch = time.Now().Truncate(time.Second).Add(time.Second)
@@ -112,7 +113,7 @@ func openState(s settings) (kept, error) {
 		return kept{}, err
 	}
 	always := func() error { return nil }
-	return kept{"memory", memory, memory, memory, memory, memory.Entries(), nil, always, always, usageOf(memory), gone, nil}, nil
+	return kept{"memory", memory, memory, memory, memory, memory.Entries(), nil, always, always, usageOf(memory), gone, memory.Refused, nil}, nil
 }
 
 // Writing sweeps what has ended. After a load there are no writes, and all of it would stay.

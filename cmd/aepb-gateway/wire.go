@@ -26,6 +26,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/directory/listing"
 	"github.com/aepb/aepb-gateway/gateway/httpapi"
 	"github.com/aepb/aepb-gateway/gateway/outbound"
+	"github.com/aepb/aepb-gateway/gateway/state"
 	"github.com/aepb/aepb-gateway/gateway/state/redis"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/telemetry"
@@ -237,7 +238,7 @@ func (out *service) configured(s settings) error {
 func (out *service) measure(list []protocol, registry *translators.Registry, kept kept) (err error) {
 	if out.metrics, err = telemetry.New(telemetry.Deps{
 		Bindings: registry.Bindings(), Backend: kept.backend, BackendUp: func() bool { return kept.failing() == nil },
-		Connections: out.publicBounds.open, Ignored: kept.ignored, Evicted: kept.evicted.counts, Version: version, Commit: release.Current().Commit, Identity: out.expiry.told(),
+		Connections: out.publicBounds.open, Ignored: kept.ignored, Refused: kept.refused, Evicted: kept.evicted.counts, Version: version, Commit: release.Current().Commit, Identity: out.expiry.told(),
 	}); err != nil {
 		return err
 	}
@@ -386,7 +387,7 @@ func (out *service) surfaces(s settings, list []protocol, registry *translators.
 	if err != nil {
 		return err
 	}
-	monitoring := httpapi.MonitoringDeps{Metrics: out.metrics.Handler(), Ready: out.ready, Logger: s.logger}
+	monitoring := httpapi.MonitoringDeps{Metrics: out.metrics.Handler(), Ready: out.ready, Warning: warningOf(kept.usage), Logger: s.logger}
 	if out.monitoring, err = httpapi.Monitoring(monitoring); err != nil {
 		return err
 	}
@@ -421,6 +422,20 @@ func (out *service) ready() error {
 		return fmt.Errorf("%w: %w", errNoState, err)
 	default:
 		return errNoState // the reason names files
+	}
+}
+
+// nearlyFull is what readiness says while the memory of used tokens is nearly full. Callers who
+// have little there are served, and who fills it must not take replicas out of service.
+const nearlyFull = "warning: the memory of used tokens is nearly full: tokens of issuers with many there are refused (429); see aepb_state_uses_refused_total\n"
+
+// warningOf says what an operator should know of a gateway that is ready.
+func warningOf(usage func() map[string]telemetry.Use) func() string {
+	return func() string {
+		if usage()[state.KindReplay.String()].Ratio > 0.75 {
+			return nearlyFull
+		}
+		return ""
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/state"
 	"github.com/aepb/aepb-gateway/gateway/telemetry"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/policy/limit"
@@ -81,7 +82,11 @@ func (s *Service) Receive(ctx context.Context, t *Trail, in Received) ([]ect.ID,
 		if one.Source {
 			check = in.Check
 		}
+		check.Holder = in.Subject.Caller.ID // others may ask the agent, too
 		v, err := s.Verify(ctx, one.Compact, check)
+		if full, ok := errors.AsType[*state.UsesError](err); ok {
+			return nil, full
+		}
 		if err != nil {
 			return nil, &transport.BadReplyError{Agent: in.Agent, Reason: "its ECT does not verify"}
 		}

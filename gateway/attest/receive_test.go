@@ -1,6 +1,7 @@
 package attest_test
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strconv"
@@ -11,6 +12,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect/ecttest"
 	"github.com/aepb/aepb-gateway/gateway/attest"
 	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/state"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/policy/membership"
@@ -237,6 +239,43 @@ func TestReceive_Replayed(t *testing.T) {
 	other.Check.Body = ect.Hash([]byte("another answer"))
 	if _, err := b.Receive(t.Context(), trail, other); !as[*transport.BadReplyError](err) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// fullUses is a memory of used tokens in which one holder has its share.
+type fullUses struct {
+	ect.ReplayCache
+	holder ect.Identity
+}
+
+func (f fullUses) Claim(ctx context.Context, key ect.ReplayKey, use ect.ReplayUse) (ect.ReplayState, error) {
+	if use.Holder == f.holder {
+		return ect.ReplayUnknown, &state.UsesError{Own: true}
+	}
+	return f.ReplayCache.Claim(ctx, key, use)
+}
+
+// TestAttack_CallerFillsTheShareOfAnAgent: the tokens of answers count for the caller who asked,
+// not for the agent: so a caller who asks much does not have the answers to others refused, and
+// a full share is no fault of the agent.
+func TestAttack_CallerFillsTheShareOfAnAgent(t *testing.T) {
+	t.Parallel()
+	for _, mine := range []bool{true, false} {
+		b := newEnv(t)
+		full := fullUses{ecttest.NewReplay(), b.agent.ID}
+		if mine {
+			full.holder = b.caller.ID
+		}
+		var err error
+		b.deps.Verifier, err = ect.NewVerifier(ect.VerifierDeps{Keys: b.keys, Replay: full, Audience: []string{string(b.self.ID)}})
+		b.must(err)
+		b.Service, err = attest.New(b.deps)
+		b.must(err)
+		trail, request := b.begin()
+		_, err = b.Receive(t.Context(), trail, b.answering(b.done(b.agent, b.workflow, request)))
+		if mine != as[*state.UsesError](err) || !mine && err != nil {
+			t.Errorf("the share is the caller's: %v: %v", mine, err)
+		}
 	}
 }
 

@@ -32,8 +32,11 @@ func outcomeOf(err error) (outcome breaker.Outcome, own bool) {
 	var status *transport.StatusError
 	var late *transport.TimeoutError
 	var reply *canonical.Error
+	var ended interface{ Innocent() bool }
 	switch {
 	case errors.Is(err, errLeft), errors.Is(err, context.Canceled):
+		return breaker.Unknown, false
+	case errors.As(err, &ended) && ended.Innocent(): // another caller's call ended a shared program, or we did
 		return breaker.Unknown, false
 	case errors.As(err, &refused):
 		return outcomeOfStatus(refused.Status), false

@@ -19,7 +19,7 @@ const (
 	defaultEvidenceOnDisk = 24 << 30 // bytes, with path: a day of one caller at the default rate
 	defaultRecordsMiB     = 32
 	defaultAnswersMiB     = 12
-	defaultReplays        = 1 << 19
+	defaultReplays        = 475_000
 	defaultConversations  = 1 << 16
 	defaultFirstRequest   = 10 * time.Second
 	strangerIdle          = 5 * time.Second

@@ -13,7 +13,7 @@ import (
 // What one of each takes in memory, in bytes: estimates, generous ones, that test/abuse and
 // test/soak hold gateways to.
 const (
-	BytesOfUse          = 80        // of a token, in the replay cache
+	BytesOfUse          = 88        // of a token, in the replay cache
 	BytesOfConversation = 256       // where it stands
 	BytesOfRequest      = 112 << 10 // under way: its stacks, its connection to its agent, and an answer that is too small to count as in flight
 	bytesOfRefusal      = 32 << 10  // the same of a caller without an identity, for whom no agent is asked
@@ -66,6 +66,7 @@ func (c Config) StateBounds() state.Config {
 	out.MaxTokenBytes = cmp.Or(out.MaxTokenBytes, evidence)
 	out.MaxEntriesBytes, out.MaxAnswersBytes = int64(c.recordsMiB())<<20, int64(c.answersMiB())<<20
 	out.MaxReplays, out.MaxConversations = l.scaled(defaultReplays), l.scaled(defaultConversations)
+	out.MaxReplaysPerIssuer = l.part(out.MaxReplays)
 	return out
 }
 

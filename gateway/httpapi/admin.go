@@ -31,8 +31,11 @@ type MonitoringDeps struct {
 	Metrics http.Handler
 	// Ready says why no new work should come; no error: it may. Its text is shown
 	// to all who ask.
-	Ready  func() error
-	Logger *slog.Logger
+	Ready func() error
+	// Warning is a line about what an operator should know although new work may come; empty:
+	// nothing. Nil: nothing ever.
+	Warning func() string
+	Logger  *slog.Logger
 }
 
 // Monitoring builds a surface of /metrics, /healthz and /readyz alone. Prometheus
@@ -59,7 +62,11 @@ func (m MonitoringDeps) ready(c *gin.Context) {
 		c.String(http.StatusServiceUnavailable, "%v\n", err)
 		return
 	}
-	c.String(http.StatusOK, "ready\n")
+	text := "ready\n"
+	if m.Warning != nil {
+		text += m.Warning()
+	}
+	c.String(http.StatusOK, "%s", text)
 }
 
 // AdminDeps is what the admin surface is built from.

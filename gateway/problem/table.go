@@ -74,6 +74,11 @@ var table = rows(
 		p.Allow = e.Allow
 		return p
 	}),
+	as(func(e *state.UsesError) Problem {
+		p := retry(of(CodeRateLimited, ""), e.RetryAfter, retrySoon)
+		p.Detail = e.Error() + "; try again in " + retryAfter(p.RetryAfter) + " s"
+		return p
+	}),
 	as(func(e *InProgressError) Problem { return retry(of(CodeInProgress, e.Error()), e.RetryAfter, retrySoon) }),
 	as(func(e *RecordingError) Problem {
 		if full, ok := errors.AsType[*state.FullError](e.Err); ok {

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"encoding/binary"
 	"strings"
 	"time"
 
@@ -18,8 +19,12 @@ func appendKeyed(b []byte, until time.Time, key digest) []byte {
 	return append(encoding.AppendInstant(b, until), key[:]...)
 }
 
-func appendReplay(b []byte, until time.Time, key, use digest) []byte {
-	return append(appendKeyed(b, until, key), use[:]...)
+// holderSize is the octets of a use's holder, which earlier versions did not write.
+const holderSize = 8
+
+func appendReplay(b []byte, key digest, u usage) []byte {
+	b = append(appendKeyed(b, time.Unix(0, u.until), key), u.use[:]...)
+	return binary.BigEndian.AppendUint64(b, u.holder)
 }
 
 func appendTurn(b []byte, until time.Time, key digest, workflow string, id ect.ID) []byte {
@@ -50,8 +55,14 @@ func readKeyed(r *encoding.Reader) keyed {
 	return keyed{until: r.Instant(), key: digestIn(r), whole: whole}
 }
 
-func readReplay(r *encoding.Reader) (e keyed, use digest) {
-	return readKeyed(r), digestIn(r)
+func readReplay(r *encoding.Reader) (e keyed, use digest, holder uint64) {
+	e, use = readKeyed(r), digestIn(r)
+	if r.Data != "" {
+		var number [holderSize]byte
+		copy(number[:], r.Take(holderSize))
+		holder = binary.BigEndian.Uint64(number[:])
+	}
+	return e, use, holder
 }
 
 func readAnswer(r *encoding.Reader) keyed {

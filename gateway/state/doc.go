@@ -8,8 +8,8 @@
 //   - [Tokens] is the evidence store (ect.Store), which package evidence is: in memory, or
 //     with package bolt in its file.
 //   - [Replays] is the replay cache (ect.ReplayCache, R6). Full, it refuses
-//     with a [FullError] rather than forget: forgetting would let a token be
-//     used twice.
+//     with a [UsesError] rather than forget: forgetting would let a token be
+//     used twice. Each issuer has a share, by the rule of package quota.
 //   - [Answers] holds what was answered, for byte-identical repetitions (R6).
 //     Full, the owner that has most loses its oldest.
 //   - [Conversations] remembers where each conversation stands (R3).

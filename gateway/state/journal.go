@@ -93,8 +93,8 @@ func (m *Memory) Restore(kind Kind, serial uint64, data []byte) (bool, error) {
 	switch kind {
 	case KindToken: // evidence has tables of its own
 	case KindReplay:
-		if e, use := readReplay(&r); r.Done() {
-			return m.Replays.restore(e, use, serial)
+		if e, use, holder := readReplay(&r); r.Done() {
+			return m.Replays.restore(e, use, holder, serial)
 		}
 	case KindAnswer:
 		if e := readAnswer(&r); r.Done() {

@@ -214,6 +214,9 @@ func TestRestoreRefuses(t *testing.T) {
 			if c.Kind == state.KindAnswer && end >= 28 {
 				break // an answer may be any octets, and none
 			}
+			if c.Kind == state.KindReplay && end == len(data)-8 {
+				continue // as earlier versions wrote it, without its holder
+			}
 			if kept, err := m.Restore(c.Kind, 1, data[:end]); kept || !errors.Is(err, state.ErrUnreadable) {
 				t.Errorf("%s cut off at %d: %v, %v", c.Kind, end, kept, err)
 			}

@@ -13,7 +13,8 @@ import (
 type Config struct {
 	MaxTokens            int           // evidence records
 	MaxTokenBytes        int64         // octets of evidence, bookkeeping included
-	MaxReplays           int           // uses of tokens; about 80 octets each
+	MaxReplays           int           // uses of tokens; about 88 octets each
+	MaxReplaysPerIssuer  int           // uses of one issuer's tokens; default: a quarter of MaxReplays
 	MaxAnswers           int           // stored answers
 	MaxAnswersBytes      int64         // octets of stored answers in all
 	MaxAnswerBytes       int           // octets of one stored answer; larger ones are not kept
@@ -49,6 +50,7 @@ func (c Config) WithDefaults() Config {
 	orDefault(&c.MaxTokenBytes, DefaultMaxTokenBytes)
 	orDefault(&c.MaxTokens, max(DefaultMaxTokens, int(c.MaxTokenBytes>>10))) // hardly any is smaller
 	orDefault(&c.MaxReplays, DefaultMaxReplays)
+	orDefault(&c.MaxReplaysPerIssuer, max(1, c.MaxReplays/4))
 	orDefault(&c.MaxAnswers, DefaultMaxAnswers)
 	orDefault(&c.MaxAnswersBytes, DefaultMaxAnswersBytes)
 	orDefault(&c.MaxAnswerBytes, DefaultMaxAnswerBytes)
@@ -70,7 +72,7 @@ func orDefault[T comparable](field *T, value T) {
 // Validate refuses bounds that bound nothing.
 func (c Config) Validate() error {
 	for _, bound := range []int64{
-		int64(c.MaxTokens), c.MaxTokenBytes, int64(c.MaxReplays), int64(c.MaxAnswers),
+		int64(c.MaxTokens), c.MaxTokenBytes, int64(c.MaxReplays), int64(c.MaxReplaysPerIssuer), int64(c.MaxAnswers),
 		c.MaxAnswersBytes, int64(c.MaxAnswerBytes), int64(c.MaxConversations), int64(c.ConversationLifetime),
 		int64(c.MaxEntries), c.MaxEntriesBytes, int64(c.MaxEntryBytes),
 		int64(c.MaxEntriesPerOwner), c.MaxEntriesBytesPerOwner, c.MaxAnswersBytesPerOwner,

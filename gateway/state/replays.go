@@ -1,7 +1,9 @@
 package state
 
 import (
+	"cmp"
 	"context"
+	"encoding/binary"
 	"errors"
 	"slices"
 	"sync"
@@ -10,6 +12,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/state/internal/encoding"
 	"github.com/aepb/aepb-gateway/gateway/state/internal/index"
+	"github.com/aepb/aepb-gateway/policy/quota"
 )
 
 // Replays remembers which tokens were used, and for what (R6). It is safe for
@@ -19,8 +22,9 @@ type Replays struct {
 	epoch   time.Time
 	passing bool // uses are forgotten when the process ends
 
-	mu   sync.Mutex
-	uses *uses
+	mu      sync.Mutex
+	uses    *uses
+	refused uint64 // since the start
 }
 
 var _ ect.ReplayCache = (*Replays)(nil)
@@ -30,12 +34,15 @@ var _ ect.ReplayCache = (*Replays)(nil)
 type digest = index.Key
 
 func newReplays(config Config, deps Deps) *Replays {
-	kept := &uses{most: config.MaxReplays, byKey: index.New[usage](), ends: map[int64][]digest{}, journal: deps.Journal}
+	kept := &uses{
+		bounds:   quota.Config{Resource: "uses of tokens", Total: int64(config.MaxReplays), PerHolder: int64(config.MaxReplaysPerIssuer)},
+		byHolder: map[uint64]int64{}, byKey: index.New[usage](), ends: map[int64][]digest{}, journal: deps.Journal,
+	}
 	return &Replays{now: deps.Now, epoch: deps.Epoch, passing: deps.Passing, uses: kept}
 }
 
-// Claim notes the use of a token. When live uses leave no room it refuses with
-// a [FullError]: to forget one would let it happen again. While even a token made now
+// Claim notes the use of a token. When live uses leave no room, in all or in the share of
+// its holder, it refuses with a [UsesError]: to forget one would let it happen again. While even a token made now
 // would be of before the epoch, it refuses with an [UnavailableError] that says for how
 // long; later such a token is [ect.ReplayUnknown] for good. Where uses do not outlive the
 // process, a token that is dated ahead is not used before its date ([AwaitIssue]).
@@ -47,6 +54,7 @@ func (r *Replays) Claim(ctx context.Context, key ect.ReplayKey, use ect.ReplayUs
 	}
 	k := index.KeyOf(string(key.Issuer), key.Workflow, string(key.ID))
 	u := index.KeyOf(use.Token, use.Body)
+	holder := holderOf(cmp.Or(use.Holder, key.Issuer))
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.now()
@@ -59,8 +67,10 @@ func (r *Replays) Claim(ctx context.Context, key ect.ReplayKey, use ect.ReplayUs
 	if use.Issued.Before(r.epoch) {
 		return ect.ReplayUnknown, r.Young()
 	}
-	if !r.uses.add(k, u, use.Until, now) {
-		return ect.ReplayUnknown, r.full(now)
+	if err := r.uses.add(k, usage{u, encoding.Nanos(use.Until), 0, holder}, now); err != nil {
+		r.refused++
+		own := int64(r.uses.byKey.Len()) < r.uses.bounds.Total
+		return ect.ReplayUnknown, &UsesError{Own: own, RetryAfter: r.full(now).RetryAfter}
 	}
 	return ect.ReplayFresh, nil
 }
@@ -99,6 +109,20 @@ func (r *Replays) Young() error {
 	return nil
 }
 
+// UsesError: the use of one more token cannot be remembered, so the token is refused. It
+// passes when others run out.
+type UsesError struct {
+	Own        bool          // the issuer has its share; else others have all there is
+	RetryAfter time.Duration // when the first of all uses will have run out
+}
+
+func (e *UsesError) Error() string {
+	if e.Own {
+		return "this issuer's used tokens fill its share of the memory of used tokens: wait until some of them have run out, or issue fewer"
+	}
+	return "the memory of used tokens is full: wait until some of them have run out"
+}
+
 // full says when there will be room again.
 func (r *Replays) full(now time.Time) *FullError {
 	return &FullError{What: "uses of tokens", RetryAfter: time.Unix(r.uses.seconds[0], 0).Sub(now)}
@@ -106,11 +130,11 @@ func (r *Replays) full(now time.Time) *FullError {
 
 // restore is true for a use that is remembered again. One that would have to
 // be forgotten for lack of room is a [FullError].
-func (r *Replays) restore(e keyed, use digest, serial uint64) (bool, error) {
+func (r *Replays) restore(e keyed, use digest, holder, serial uint64) (bool, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.now()
-	if kept := r.uses.restore(e, use, serial, now); kept || e.until.Before(now) {
+	if kept := r.uses.restore(e.key, usage{use, encoding.Nanos(e.until), serial, holder}, now); kept || e.until.Before(now) {
 		return kept, nil
 	}
 	return false, r.full(now)
@@ -129,23 +153,42 @@ func (r *Replays) Usage() Usage {
 	return Usage{Entries: r.uses.byKey.Len()}
 }
 
+// Refused counts the uses that were refused with a [UsesError].
+func (r *Replays) Refused() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.refused
+}
+
 // uses is a map whose entries end at an instant of their own, like expiring,
 // for what there is by far the most of. Nothing in it is a pointer, so that the
 // collector never looks at it; and since tokens live about equally long, uses
 // that end in the same second are swept together, without a heap.
+//
+// No holder may fill it: each has a share, by the rule of [quota.Pool]. They are counted
+// under the same lock, by digests, since what is restored has no names.
 type uses struct {
-	most    int
-	byKey   *index.Index[usage]
-	ends    map[int64][]digest // by the second in which they end, rounded up
-	seconds []int64            // of ends, in order
-	serial  uint64             // of the latest entry
-	journal Journal            // may be nil
+	bounds   quota.Config
+	byHolder map[uint64]int64 // uses, by holder
+	byKey    *index.Index[usage]
+	ends     map[int64][]digest // by the second in which they end, rounded up
+	seconds  []int64            // of ends, in order
+	serial   uint64             // of the latest entry
+	journal  Journal            // may be nil
 }
 
 type usage struct {
 	use    digest
 	until  int64 // Unix time in nanoseconds, that instant included
 	serial uint64
+	holder uint64
+}
+
+// holderOf stands for whom a use is counted for, also on disk. Who finds another identity
+// with the same (2^64 work) shares its share.
+func holderOf(id ect.Identity) uint64 {
+	d := index.KeyOf(string(id))
+	return binary.BigEndian.Uint64(d[:])
 }
 
 func (x *uses) get(key digest, now time.Time) (digest, bool) {
@@ -156,50 +199,56 @@ func (x *uses) get(key digest, now time.Time) (digest, bool) {
 	return u.use, true
 }
 
-// add notes a new use; false: there is no room.
-func (x *uses) add(key, use digest, until, now time.Time) bool {
+// add notes a new use, or says which bound is in the way.
+func (x *uses) add(key digest, u usage, now time.Time) *quota.ExceededError {
 	x.clean(now, sweep)
-	old, ok := x.insert(key, usage{use, encoding.Nanos(until), x.serial + 1}, now)
-	if !ok {
-		return false
+	for {
+		err := x.bounds.Admit(int64(x.byKey.Len()), x.byHolder[u.holder], 1)
+		if err == nil {
+			break
+		}
+		if !x.clean(now, sweep) {
+			return err
+		}
 	}
 	x.serial++
+	u.serial = x.serial
+	old := x.insert(key, u)
 	if x.journal == nil {
-		return true
+		return nil
 	}
-	come := appendReplay(make([]byte, 0, keyedSize+len(use)), until, key, use)
+	come := appendReplay(make([]byte, 0, keyedSize+len(u.use)+holderSize), key, u)
 	x.journal.Note(Change{Kind: KindReplay, Serial: x.serial, Size: overhead, content: come})
 	x.left(old)
+	return nil
+}
+
+// restore puts back what a journal was told of, whatever its holder's share is now; false:
+// it has ended, or there is no room.
+func (x *uses) restore(key digest, u usage, now time.Time) bool {
+	x.serial = max(x.serial, u.serial)
+	if u.until < encoding.Nanos(now) {
+		return false
+	}
+	for int64(x.byKey.Len()) >= x.bounds.Total && x.byKey.Find(key) == nil {
+		if !x.clean(now, sweep) {
+			return false
+		}
+	}
+	x.left(x.insert(key, u))
 	return true
 }
 
-// restore puts back what a journal was told of; false: it has ended, or there
-// is no room.
-func (x *uses) restore(e keyed, use digest, serial uint64, now time.Time) bool {
-	x.serial = max(x.serial, serial)
-	if e.until.Before(now) {
-		return false
-	}
-	old, ok := x.insert(e.key, usage{use, encoding.Nanos(e.until), serial}, now)
-	if ok {
-		x.left(old)
-	}
-	return ok
-}
-
 // insert gives back what stood there before; without a serial: nothing did.
-func (x *uses) insert(key digest, u usage, now time.Time) (old usage, ok bool) {
+func (x *uses) insert(key digest, u usage) (old usage) {
 	in := x.byKey.Find(key)
 	if in != nil {
 		old = *in
+		x.give(old.holder)
 	} else {
-		for x.byKey.Len() >= x.most {
-			if !x.clean(now, sweep) {
-				return old, false
-			}
-		}
 		in = x.byKey.Insert(key)
 	}
+	x.byHolder[u.holder]++
 	*in = u
 	second := ceil(u.until)
 	list, ok := x.ends[second]
@@ -208,7 +257,14 @@ func (x *uses) insert(key digest, u usage, now time.Time) (old usage, ok bool) {
 		x.seconds = slices.Insert(x.seconds, at, second)
 	}
 	x.ends[second] = append(list, key)
-	return old, true
+	return old
+}
+
+// give counts one use less for its holder.
+func (x *uses) give(holder uint64) {
+	if x.byHolder[holder]--; x.byHolder[holder] == 0 {
+		delete(x.byHolder, holder)
+	}
 }
 
 // clean drops uses that have ended, about as many as it is told; false: there
@@ -223,6 +279,7 @@ func (x *uses) clean(now time.Time, most int) bool {
 			list = list[:len(list)-1]
 			if u := x.byKey.Find(key); u != nil && ceil(u.until) == second {
 				x.left(*u)
+				x.give(u.holder)
 				x.byKey.Delete(key)
 				some = true
 			}

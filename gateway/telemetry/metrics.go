@@ -41,6 +41,8 @@ type Deps struct {
 	// Connections is how many are open at the public listeners, by kinds that are
 	// always the same. Nil: nothing is told of it.
 	Connections func() map[string]float64
+	// Refused counts the uses of tokens that could not be remembered. Nil: there is no bound.
+	Refused func() uint64
 	// Ignored counts what the backend gave that no replica had written. Nil: nothing
 	// is told of it.
 	Ignored func() uint64
@@ -150,6 +152,12 @@ func (m *Metrics) asked(deps Deps) (all []prometheus.Collector) {
 			"Connections open at the public listeners over HTTP and gRPC: fresh, on which nothing was asked yet; stranger, whose caller has proved no identity; identified.",
 			"fresh or stranger near a quarter of limits.connections is a flood: new ones take the place of idle ones, and callers with an identity do not notice. identified near limits.connections: raise it.",
 			"kind", deps.Connections))
+	}
+	if deps.Refused != nil {
+		all = append(all, m.defined.counterFunc("state_uses_refused_total",
+			"Tokens, proofs and AINP messages refused (429) because their use could not be remembered: its issuer has its share, or all is full.",
+			"state_usage_ratio of replays says how full it is. Below 0.75 one issuer has a quarter and asks for more: raise limits.memory_mib if it is a good one. Above, several do.",
+			nil, func() float64 { return float64(deps.Refused()) }))
 	}
 	if deps.Ignored != nil {
 		all = append(all, m.defined.counterFunc("state_ignored_total",

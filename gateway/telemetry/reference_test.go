@@ -37,7 +37,7 @@ func full(t *testing.T) *telemetry.Metrics {
 	m, err := telemetry.New(telemetry.Deps{
 		Bindings: []canonical.Binding{"a2a-v1", "mcp-v1"}, Version: "1.2.3", Commit: "0123456789ab",
 		Backend: "redis", BackendUp: func() bool { return true },
-		Connections: func() map[string]float64 { return map[string]float64{"fresh": 1} }, Ignored: func() uint64 { return 0 },
+		Connections: func() map[string]float64 { return map[string]float64{"fresh": 1} }, Ignored: func() uint64 { return 0 }, Refused: func() uint64 { return 0 },
 		Evicted: func() map[string]float64 { return map[string]float64{"own": 1} },
 		Identity: &telemetry.Identity{
 			Expiry: func() map[string]time.Time {

@@ -115,6 +115,16 @@ func (p *Places) giving(h *placeHolder) (*placeHolder, error) {
 	return nil, &ExceededError{Resource: p.config.Resource}
 }
 
+// Count is how many places a holder has.
+func (p *Places) Count(holder string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if h := p.holders[holder]; h != nil {
+		return h.held
+	}
+	return 0
+}
+
 // rest puts a place behind the unused ones of its holder.
 func (p *Places) rest(one *Place) {
 	one.at = one.holder.unused.PushBack(one)

@@ -35,6 +35,22 @@ func (c Config) complete() (Config, error) {
 	return c, c.Validate()
 }
 
+// Admit says whether a holder of so much may have n more of a resource that is used so far:
+// the rule of a [Pool], for those that count by themselves. nil: it may.
+func (c Config) Admit(used, has, n int64) *ExceededError {
+	has += n
+	free := c.Total - used - n
+	switch {
+	case n < 0 || has > c.PerHolder:
+		return &ExceededError{Resource: c.Resource, Own: true}
+	case free < 0,
+		!c.Even && free < c.Total/4 && has > max(1, c.PerHolder/8),
+		c.Even && has*(c.Total-c.PerHolder) > c.PerHolder*free:
+		return &ExceededError{Resource: c.Resource}
+	}
+	return nil
+}
+
 // bounds are those of a resource, and who counts refusals.
 type bounds struct {
 	refused atomic.Pointer[func()]
@@ -117,16 +133,11 @@ func (p *Pool) take(holder string, n int64) error {
 
 // refusal is why a holder does not get n units more; nil: it may. The lock is held.
 func (p *Pool) refusal(holder string, n int64) error {
-	c, held := p.config, p.held[holder]+n
-	free := c.Total - p.used - n
-	small := held <= max(1, c.PerHolder/8)
-	switch {
-	case n < 0 || held > c.PerHolder:
-		return &ExceededError{Resource: c.Resource, Own: true}
-	case free < 0,
-		!c.Even && !small && free < c.Total/4,
-		c.Even && held*(c.Total-c.PerHolder) > c.PerHolder*free,
-		!small && held > c.Total/4 && p.waits(holder):
+	c, has := p.config, p.held[holder]
+	if refusal := c.Admit(p.used, has, n); refusal != nil {
+		return refusal
+	}
+	if has += n; has > max(1, c.PerHolder/8) && has > c.Total/4 && p.waits(holder) {
 		return &ExceededError{Resource: c.Resource}
 	}
 	return nil

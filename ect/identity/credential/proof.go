@@ -54,7 +54,7 @@ func (w *WIMSE) prove(ctx context.Context, compact string, owner confirmed, r Re
 	if err := w.bindings(claims, r, j); err != nil {
 		return err
 	}
-	iat = cmp.Or(iat, now)
+	iat = cmp.Or(iat, exp-w.maxProof-w.skew) // when no earlier one could have been taken
 	return w.use(ctx, j, owner.peer.ID, jti, ect.ReplayUse{
 		Token: jose.Hash([]byte(compact)), Issued: time.Unix(iat, 0), Until: time.Unix(exp+w.skew, 0),
 	})

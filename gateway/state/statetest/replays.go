@@ -1,6 +1,7 @@
 package statetest
 
 import (
+	"crypto/rand"
 	"errors"
 	"strconv"
 	"sync"
@@ -20,6 +21,7 @@ var replays = map[string]func(*testing.T, Harness){
 	"replays are claimed once":       replaysRace,
 	"replays of one key, at once":    replaysOneKey,
 	"replays take room that is free": replaysRoomComesBack,
+	"replays have shares":            replaysShares,
 }
 
 func replayKey(jti string) ect.ReplayKey {
@@ -76,15 +78,52 @@ func replaysKeys(t *testing.T, h Harness) {
 
 // A full cache refuses rather than forget: forgetting would let a token in twice.
 func replaysFull(t *testing.T, h Harness) {
-	d := h.Open(t, state.Config{MaxReplays: 2})
+	d := h.Open(t, state.Config{MaxReplays: 2, MaxReplaysPerIssuer: 2})
 	wantClaim(t, d, "1", replayUse("t", "b", time.Minute), ect.ReplayFresh)
 	wantClaim(t, d, "2", replayUse("t", "b", time.Hour), ect.ReplayFresh)
-	var full *state.FullError
+	var full *state.UsesError
 	if _, err := d.Claim(t.Context(), replayKey("3"), replayUse("t", "b", time.Hour)); !errors.As(err, &full) || full.RetryAfter != time.Minute {
 		t.Fatalf("a full cache: %v", err)
 	}
 	wantClaim(t, d, "1", replayUse("t", "b", time.Minute), ect.ReplaySame)
 	wantClaim(t, d, "2", replayUse("t", "x", time.Minute), ect.ReplayConflict)
+}
+
+// wantUses claims uses of tokens for an issuer until the first is refused.
+func wantUses(t *testing.T, d Driver, issuer string, want int) {
+	t.Helper()
+	for n := 0; ; n++ {
+		key := ect.ReplayKey{Issuer: ect.Identity(issuer), ID: ect.ID(rand.Text())}
+		got, err := d.Claim(t.Context(), key, replayUse("t", "b", time.Minute))
+		if err == nil && got == ect.ReplayFresh && n < want {
+			continue
+		}
+		if full, ok := errors.AsType[*state.UsesError](err); !ok || !full.Own || full.RetryAfter <= 0 || n != want {
+			t.Errorf("%s: use %d of %d: %v, %v", issuer, n, want, got, err)
+		}
+		return
+	}
+}
+
+// replaysShares: an issuer has a quarter, and an eighth of that where three quarters are
+// used; so it is after a restart, and what has run out counts for no issuer.
+func replaysShares(t *testing.T, h Harness) {
+	d := h.Open(t, state.Config{MaxReplays: 256})
+	again := func() {
+		if h.Reopen != nil {
+			d = h.Reopen(t, d)
+		}
+	}
+	wantUses(t, d, "mallory", 64)
+	again()
+	wantUses(t, d, "mallory", 0)
+	wantUses(t, d, "oscar", 64)
+	wantUses(t, d, "trudy", 64)
+	again()
+	wantUses(t, d, "honest", 8)
+	wantUses(t, d, "honest too", 8)
+	pass(time.Minute + time.Nanosecond)
+	wantUses(t, d, "mallory", 64)
 }
 
 func replaysRoomComesBack(t *testing.T, h Harness) {

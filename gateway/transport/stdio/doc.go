@@ -5,9 +5,11 @@
 // # How to read it
 //
 //   - program.go: what an operator has run, and its form as the URL of an endpoint
-//   - host.go: the processes that there are, by agent and caller, and their bounds
+//   - host.go: the processes that there are, by agent and caller, their bounds, and who waits for a place among them
 //   - process.go: one process: its lines in and out, and its end
-//   - stderr.go: what it writes for people, into the log; redact.go: without the values of its variables
+//   - ended.go: why it ended, and whose fault that is
+//   - turns.go: callers that share a process write in turn
+//   - stderr.go: what it writes for people, into the log, without the values of its variables
 //   - supervise_linux.go: the small process between us and a program
 //
 // # Rules
@@ -15,7 +17,9 @@
 // A process belongs to one agent and one caller, unless its operator lets callers share one.
 // It starts when it is needed and ends when it was not used for a while, when its caller has
 // too many, or with us. A caller has a share of the processes: at its limit its own that was
-// used longest ago gives way (package quota), and one in use never does. A program that ends
+// used longest ago gives way (package quota), and one in use never does; one whose uses only
+// listen for messages is not in use. While others use all, a caller waits for a place, for up
+// to a second. A program that ends
 // soon after its start, or cannot be started, twice in a row is not started for the same
 // caller before a wait that doubles from one second to a minute; other callers do not wait.
 //
@@ -26,6 +30,12 @@
 //
 // The environment is PATH, HOME, USER, LANG, TMPDIR and what the operator names. Lines are
 // bounded by the protocol's limit. A program that takes no line for ten seconds is ended.
+//
+// Where callers share a program, it may be at work for one while another waits: after ten
+// seconds the message that it does not take is given up, and after a minute the program ends.
+// Callers write in turn. If it ends while calls are under way, that is the failure of the
+// caller whose call was under way first: that one waits before its next call, the others do
+// not, and their calls fail with an error that says so ([EndedError.Innocent]).
 //
 // # What dies with what
 //

@@ -64,6 +64,7 @@ type Host struct {
 	processes map[*Process]struct{}
 	starting  map[*Process]struct{} // what will be among processes
 	failures  map[failureKey]failure
+	queue     []*waiting // for a place, the first one first
 	work      sync.WaitGroup
 }
 
@@ -132,11 +133,11 @@ func (h *Host) Usage() quota.Usage { return h.places.Usage() }
 func (h *Host) Start(ctx context.Context, owner Owner, program Program, maxLine int) (*Process, error) {
 	key := failureKey{owner, program.URL()}
 	holder := cmp.Or(string(owner.Caller), "\x00"+owner.Agent) // what callers share, each agent has for itself
-	if err := h.mayStart(key, holder); err != nil {
+	if err := cmp.Or(h.mayStart(key, holder), h.waits(failureKey{Owner{owner.Agent, askerOf(ctx)}, key.program})); err != nil {
 		return nil, err
 	}
-	p := &Process{host: h, owner: owner, holder: holder, program: program, maxLine: maxLine, started: h.deps.Now(), ends: ends{turn: make(chan struct{}, 1)}, ending: make(chan struct{}), done: make(chan struct{})}
-	place, err := h.places.Take(holder, true, p.giveWay)
+	p := &Process{host: h, owner: owner, holder: holder, program: program, maxLine: maxLine, started: h.deps.Now(), ending: make(chan struct{}), done: make(chan struct{})}
+	place, err := h.take(ctx, p)
 	if err != nil {
 		return nil, err
 	}
@@ -216,13 +217,14 @@ func (h *Host) follow(p *Process) {
 	switch {
 	case h.deps.Now().Sub(p.started) >= failsWithin:
 		h.recovered(key)
-	case !wanted:
+	case !wanted && !(p.program.Shared && p.broke()): // else see EndedError.Blame
 		h.failed(key, err)
 	}
 	h.mu.Lock()
 	delete(h.processes, p)
 	h.mu.Unlock()
 	p.place.Release()
+	h.freed()
 	level := slog.LevelInfo
 	if !wanted {
 		level = slog.LevelWarn
@@ -238,8 +240,8 @@ func (h *Host) mayStart(key failureKey, holder string) error {
 	if h.closed {
 		return ErrClosed
 	}
-	if f, ok := h.failures[key]; ok && h.deps.Now().Before(f.until) {
-		return &WaitError{After: f.until.Sub(h.deps.Now()), Err: f.err}
+	if err := h.wait(key); err != nil {
+		return err
 	}
 	own := 0
 	for p := range h.processes {
@@ -253,11 +255,29 @@ func (h *Host) mayStart(key failureKey, holder string) error {
 	return nil
 }
 
+// waits is why a caller does not use a program now, which its calls have ended; nil: it may.
+func (h *Host) waits(key failureKey) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.wait(key)
+}
+
+// wait is waits with the lock.
+func (h *Host) wait(key failureKey) error {
+	if left := h.failures[key].until.Sub(h.deps.Now()); left > 0 {
+		return &WaitError{After: left, Err: h.failures[key].err}
+	}
+	return nil
+}
+
 func (h *Host) failed(key failureKey, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := h.deps.Now()
 	f := h.failures[key]
+	if now.After(f.until.Add(lastWait)) {
+		f.times = 0 // the last time is long ago
+	}
 	f.err, f.until = err, now
 	if f.times > 0 { // the first time it is started again at once
 		f.until = now.Add(min(lastWait, firstWait<<min(f.times-1, 10)))
@@ -324,4 +344,65 @@ func (h *Host) Close() error {
 	h.mu.Unlock()
 	h.work.Wait()
 	return nil
+}
+
+// placeWithin is how long a caller waits for a place that others have.
+const placeWithin = time.Second
+
+// waiting is a process that waits for its place.
+type waiting struct {
+	process *Process
+	place   *quota.Place
+	done    chan struct{} // closed: it has its place
+}
+
+// take takes a place for a process. While others have them all it waits, up to a second, for
+// the first that is free and that it may have: who has few comes before who has more, and of
+// those the one who came first.
+func (h *Host) take(ctx context.Context, p *Process) (*quota.Place, error) {
+	place, err := h.places.Take(p.holder, true, p.giveWay)
+	if exceeded, ok := errors.AsType[*quota.ExceededError](err); !ok || exceeded.Own {
+		return place, err
+	}
+	mine := &waiting{process: p, done: make(chan struct{})}
+	h.mu.Lock()
+	h.queue = append(h.queue, mine)
+	h.mu.Unlock()
+	h.freed() // one may have been since
+	timer := time.NewTimer(placeWithin)
+	defer timer.Stop()
+	select {
+	case <-mine.done:
+	case <-timer.C:
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	slices.SortStableFunc(h.queue, func(a, b *waiting) int {
+		return cmp.Compare(h.places.Count(a.process.holder), h.places.Count(b.process.holder))
+	})
+	h.queue = slices.DeleteFunc(h.queue, func(one *waiting) bool { return one == mine })
+	if mine.place != nil {
+		return mine.place, nil
+	}
+	return nil, err
+}
+
+// freed gives places that have become free, or are not in use any more, to those who wait.
+func (h *Host) freed() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	slices.SortStableFunc(h.queue, func(a, b *waiting) int {
+		return cmp.Compare(h.places.Count(a.process.holder), h.places.Count(b.process.holder))
+	})
+	h.queue = slices.DeleteFunc(h.queue, func(one *waiting) bool {
+		place, err := h.places.Take(one.process.holder, true, one.process.giveWay)
+		if err != nil {
+			return false
+		}
+		one.place = place
+		close(one.done)
+		return true
+	})
 }

@@ -119,6 +119,9 @@ func obey(line string) {
 		_ = os.Stdin.Close()
 		fmt.Fprintln(os.Stdout, "shut")
 		select {}
+	case "mcp":
+		serveMCP()
+		os.Exit(0)
 	case "deaf":
 		select {}
 	}

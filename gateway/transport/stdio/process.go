@@ -21,44 +21,14 @@ import (
 
 // How long a process may take.
 const (
-	takesWithin = 10 * time.Second // to take a line
-	leavesAfter = 2 * time.Second  // to end once its standard input has
-	killedAfter = 2 * time.Second  // to end once it was told
+	takesWithin = 10 * time.Second // to take a line, or its message is given up
+	// to take it before the program is ended, where callers share it: one may be at work for another
+	sharedTakesWithin = time.Minute
+	leavesAfter       = 2 * time.Second // to end once its standard input has
+	killedAfter       = 2 * time.Second // to end once it was told
 	// for its supervisor to end all that it started: killed before, it would leave some behind
 	supervisedFor = 15 * time.Second
 )
-
-// Why a process was ended.
-var (
-	errIdle    = errors.New("it was not used for a while")
-	errGiveWay = errors.New("its place was needed")
-	errDropped = errors.New("its agent is not listed any more, or has another program")
-	errLine    = errors.New("it wrote a line that is too long")
-	errDeaf    = errors.New("it took no line for " + takesWithin.String())
-	errUnused  = errors.New("its session has ended")
-	errClosed  = errors.New("it closed its output")
-	errShut    = errors.New("it closed its input")
-)
-
-// faults are the reasons that are the program's own fault.
-var faults = []error{errLine, errDeaf, errClosed, errShut}
-
-// EndedError: the process has ended, or is being ended.
-type EndedError struct {
-	Err  error  // how it ended, or why it was ended
-	Last string // the last lines that it wrote for people; empty: none
-}
-
-func (e *EndedError) Error() string {
-	text := "the program ended: " + e.Err.Error()
-	if e.Last != "" {
-		text += " (it last wrote: " + e.Last + ")"
-	}
-	return text
-}
-
-// Unwrap gives the cause.
-func (e *EndedError) Unwrap() error { return e.Err }
 
 // Process is a running program. Send may be called by several at once, Receive by one.
 type Process struct {
@@ -85,8 +55,8 @@ type Process struct {
 // ends are our ends of the pipes to a process.
 type ends struct {
 	input, output *os.File
-	life          *os.File      // closed: the supervisor ends everything; nil: there is none
-	turn          chan struct{} // to write a line
+	life          *os.File // closed: the supervisor ends everything; nil: there is none
+	turns         turns    // to write a line
 }
 
 // uses are what a process is used for.
@@ -94,9 +64,11 @@ type uses struct {
 	place *quota.Place
 	now   func() time.Time
 
-	mu     sync.Mutex
-	latest time.Time // when the last one began or ended
-	count  int       // under way
+	mu        sync.Mutex
+	latest    time.Time // when the last one began or ended
+	count     int       // under way
+	listening int       // of these, that only listen
+	broken    bool      // others than these when the process ended
 }
 
 // Use counts one more use, until Rest; false: the process has to end, or has ended.
@@ -117,9 +89,44 @@ func (p *Process) over() bool {
 }
 
 // Rest ends one use.
-func (u *uses) Rest() {
-	u.add(-1)
-	u.place.Rest()
+func (p *Process) Rest() {
+	p.uses.add(-1)
+	p.place.Rest()
+	p.host.freed()
+}
+
+// Listen says that one use only listens, until Work: the process has nothing to do for it, and
+// gives way to a caller that needs the place.
+func (p *Process) Listen() {
+	p.listen(1)
+	p.place.Rest()
+	p.host.freed()
+}
+
+// Work says that a use does not only listen.
+func (p *Process) Work() {
+	p.listen(-1)
+	p.place.Use()
+}
+
+func (u *uses) listen(n int) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.listening += n
+}
+
+// ended notes whether there is a use that does not only listen, now that the process has ended.
+func (u *uses) ended() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.broken = u.count > u.listening
+}
+
+// broke reports whether the end of the process broke off a use.
+func (u *uses) broke() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.broken
 }
 
 func (u *uses) add(n int) {
@@ -231,6 +238,7 @@ func (p *Process) wait(writings, report *os.File) {
 	_ = writings.SetReadDeadline(time.Now().Add(time.Second))
 	reading.Wait()
 	_ = writings.Close()
+	p.uses.ended()
 	p.mu.Lock()
 	if p.err = err; err == nil {
 		p.err = errors.New("it ended by itself")
@@ -244,7 +252,10 @@ func (p *Process) wait(writings, report *os.File) {
 }
 
 // Send writes one message as a line. Line breaks in it become blanks: in JSON they mean the
-// same outside of texts, and inside there are none. Errors: *EndedError, or the context's.
+// same outside of texts, and inside there are none. What a program takes no more of is given
+// up after ten seconds; it ends then, but for one that callers share: that one may be at work
+// for another, and has a minute. Errors: *EndedError, *WaitError for a caller whose calls ended
+// a shared program, or the context's.
 func (p *Process) Send(ctx context.Context, message []byte) error {
 	line := make([]byte, 0, len(message)+1)
 	for _, c := range message {
@@ -254,32 +265,60 @@ func (p *Process) Send(ctx context.Context, message []byte) error {
 		line = append(line, c)
 	}
 	line = append(line, '\n')
-	err := p.write(ctx, line)
-	switch {
-	case err == nil, ctx.Err() != nil && errors.Is(err, ctx.Err()):
+	if p.program.Shared {
+		if err := p.host.waits(failureKey{Owner{p.owner.Agent, askerOf(ctx)}, p.program.URL()}); err != nil {
+			return err
+		}
+	}
+	if err := p.ends.turns.take(ctx); err != nil {
 		return err
+	}
+	err := p.write(line)
+	switch {
+	case err == nil:
+		return nil
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		p.ask(errDeaf) // half a line may be written: nothing more can be said
 		return &EndedError{Err: errDeaf, Last: p.writings.lines()}
 	case !p.over() && !p.endsWithin(leavesAfter): // else it says itself how it ended
 		p.ask(errShut)
 	}
-	return p.Err()
+	err = p.Err()
+	if ended, ok := errors.AsType[*EndedError](err); ok {
+		ended.Other = p.program.Shared // it took nothing of this
+	}
+	return err
 }
 
-// write writes a line after those that others write; ctx bounds the wait for these.
-func (p *Process) write(ctx context.Context, line []byte) error {
+// write writes a line, and gives the turn back when it is written: half a line is not the end
+// of a shared program.
+func (p *Process) write(line []byte) error {
+	most := takesWithin
+	if p.program.Shared {
+		most = sharedTakesWithin
+	}
+	written := make(chan error, 1)
+	if !p.host.enter() {
+		p.ends.turns.give()
+		return ErrClosed
+	}
+	defer p.host.work.Done()
+	p.host.work.Go(func() {
+		defer p.ends.turns.give()
+		_ = p.ends.input.SetWriteDeadline(time.Now().Add(most))
+		_, err := p.ends.input.Write(line)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			p.ask(errDeaf) // half a line may be written: nothing more can be said
+		}
+		written <- err
+	})
+	timer := time.NewTimer(takesWithin)
+	defer timer.Stop()
 	select {
-	case p.ends.turn <- struct{}{}:
-		defer func() { <-p.ends.turn }()
-	case <-ctx.Done():
-	}
-	if err := ctx.Err(); err != nil {
+	case err := <-written:
 		return err
+	case <-timer.C:
+		return os.ErrDeadlineExceeded
 	}
-	_ = p.ends.input.SetWriteDeadline(time.Now().Add(takesWithin))
-	_, err := p.ends.input.Write(line)
-	return err
 }
 
 // Receive waits for the next line that is not blank. Its error is an *EndedError, and the last
@@ -292,7 +331,7 @@ func (p *Process) Receive() ([]byte, error) {
 			if line = append(line, part...); len(line) > p.maxLine {
 				p.ask(errLine)
 				_ = p.ends.output.Close()
-				return nil, &EndedError{Err: errLine, Last: p.writings.lines()}
+				return nil, p.Err()
 			}
 			if err == nil {
 				break
@@ -316,25 +355,6 @@ func (p *Process) Receive() ([]byte, error) {
 // people.
 func (p *Process) Note(line []byte) {
 	p.writings.say(context.Background(), "program wrote something else than a message", line)
-}
-
-// Err says why nothing more comes of it.
-func (p *Process) Err() error {
-	_, err := p.end()
-	return &EndedError{Err: err, Last: p.writings.lines()}
-}
-
-// end says how it ended, and whether we wanted that without a fault of its own.
-func (p *Process) end() (wanted bool, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.reason != nil {
-		return !slices.Contains(faults, p.reason), p.reason
-	}
-	if p.err != nil {
-		return false, p.err
-	}
-	return false, errors.New("it takes nothing more")
 }
 
 func (p *Process) status() Status {

@@ -39,16 +39,21 @@ type call struct {
 	err     error    // why nothing more comes; nil: more comes
 }
 
-// names are what a request is called on either side.
+// names are what a request is called on either side, and who asks.
 type names struct {
+	asker   context.Context //nolint:containedctx // of the request
+	number  uint64          // in the order in which requests began; of conn.mu
 	written json.RawMessage // the id, as the server was told it
 	callers json.RawMessage // the id that its caller gave it, if the server was told another
 	watched json.RawMessage // its caller's token for progress, likewise
 }
 
-func newCall(c *conn, id json.RawMessage, method string) *call {
-	return &call{conn: c, id: plain(id), names: names{written: id}, method: method, wake: make(chan struct{}, 1)}
+func newCall(ctx context.Context, c *conn, id json.RawMessage, method string) *call {
+	return &call{conn: c, id: plain(id), names: names{asker: ctx, written: id}, method: method, wake: make(chan struct{}, 1)}
 }
+
+// listens: there is no work of the server's in it.
+func (c *call) listens() bool { return c.id == "" || c.method == methodListen }
 
 // put adds a message; last says that it is the reply. A message beyond the bounds ends the
 // call.
@@ -99,6 +104,9 @@ func (c *call) next(ctx context.Context) (message []byte, last bool, err error) 
 		}
 		err := c.err
 		c.mu.Unlock()
+		if ended, ok := err.(blaming); ok { //nolint:errorlint // it is the channel's own
+			err = ended.For(c.asker) //nolint:contextcheck // it says who asked
+		}
 		if err != nil {
 			return nil, false, err
 		}

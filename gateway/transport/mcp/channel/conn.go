@@ -69,6 +69,7 @@ type conn struct {
 
 	mu        sync.Mutex
 	calls     map[string]*call // under way, by id
+	number    uint64           // of the latest
 	questions map[string]*call // that the server asked and that have no answer, by id
 	listeners []*call
 	err       error           // why nothing more comes
@@ -103,11 +104,35 @@ func (c *conn) receive() {
 	}
 }
 
+// blaming is the end of a server that callers share: an error for each of them.
+type blaming interface {
+	error
+	// Blame says whose call was under way first.
+	Blame(first context.Context)
+	// For is the error for the caller of a context.
+	For(ctx context.Context) error
+}
+
+// earliest is the request that is under way for the longest; nil: there is none.
+func (c *conn) earliest() (first *call) {
+	for _, one := range c.calls {
+		if one.method != methodListen && (first == nil || one.number < first.number) {
+			first = one
+		}
+	}
+	return first
+}
+
 // end ends everything that waits for the channel.
 func (c *conn) end(err error) {
 	c.servers.forget(c)
 	c.mu.Lock()
 	c.err = err
+	if ended, ok := err.(blaming); ok { //nolint:errorlint // it is the channel's own
+		if first := c.earliest(); first != nil {
+			ended.Blame(first.asker)
+		}
+	}
 	for _, one := range c.calls {
 		one.fail(err)
 	}
@@ -313,7 +338,7 @@ func (c *conn) request(ctx context.Context, env mcp.Envelope, body []byte) (*htt
 		token = id
 		body = with(body, id, "params", "_meta", "progressToken")
 	}
-	one := newCall(c, id, env.Method)
+	one := newCall(ctx, c, id, env.Method)
 	if rename {
 		one.callers, one.watched = env.ID, about.Meta.ProgressToken
 	}
@@ -349,6 +374,11 @@ func (c *conn) join(one *call) error {
 		return errTwice
 	default:
 		c.calls[one.id] = one
+		c.number++
+		one.number = c.number
+	}
+	if yielding, ok := c.channel.(Yielding); ok && one.listens() {
+		yielding.Listen()
 	}
 	return nil
 }
@@ -375,6 +405,9 @@ func (c *conn) leave(one *call) {
 	}
 	if !begun {
 		c.channel.Close() // nobody knows a session there
+	}
+	if yielding, ok := c.channel.(Yielding); ok && one.listens() {
+		yielding.Work()
 	}
 	c.channel.Rest()
 }
@@ -405,7 +438,7 @@ func (c *conn) listen(ctx context.Context) (*http.Response, error) {
 	if c == nil {
 		return gone(), nil
 	}
-	one := newCall(c, nil, "")
+	one := newCall(ctx, c, nil, "")
 	switch err := c.join(one); {
 	case errors.Is(err, errTaken):
 		return response(http.StatusConflict, http.Header{}, http.NoBody, 0), nil

@@ -44,6 +44,13 @@ type Busy interface {
 	Rest()
 }
 
+// Yielding is a channel that may give way to another while its uses only listen.
+type Yielding interface {
+	// Listen says that one use only listens, until Work.
+	Listen()
+	Work()
+}
+
 // Open opens a channel, which is in use.
 type Open func(ctx context.Context) (Channel, error)
 
@@ -249,7 +256,7 @@ func (c *conn) first(ctx context.Context, env mcp.Envelope) (refusal []byte, err
 
 // ask sends a request and waits for its reply alone.
 func (c *conn) ask(ctx context.Context, env mcp.Envelope, body []byte) (reply []byte, err error) {
-	one := newCall(c, env.ID, env.Method)
+	one := newCall(ctx, c, env.ID, env.Method)
 	if err := c.join(one); err != nil {
 		return nil, err
 	}
