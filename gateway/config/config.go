@@ -172,7 +172,7 @@ type Limits struct {
 	FirstRequest          Duration `yaml:"first_request"`           // from the beginning of a connection, handshake included, until its first request; default 10s
 	Requests              int      `yaml:"requests"`                // under way at once, and a quarter as many of callers without an identity; default 512
 	Streams               int      `yaml:"streams"`                 // answers under way that are streams of events, and a quarter as many of callers without an identity; they do not count as requests; default 512
-	InFlightMiB           int      `yaml:"in_flight_mib"`           // of bodies that are being read and answers that are being written; default 32
+	InFlightMiB           int      `yaml:"in_flight_mib"`           // of bodies that are being read, of answers from 64 KiB on from when an agent sends them until their caller has them, and of what streams add up to; default 32
 	BodyWait              Duration `yaml:"body_wait"`               // in which a body that is being read must bring 8 KiB for each second, and one of more than 480 KiB the sixtieth part of it, or end; default 10s
 	WriteWait             Duration `yaml:"write_wait"`              // in which a reader must take a part of its answer; default 30s
 	Sessions              int      `yaml:"mcp_sessions"`            // of one caller at one agent; when one more begins, the one that was not used for longest ends. Read at the start; default 1024
