@@ -18,10 +18,10 @@ import (
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 
+	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/config"
 	"github.com/aepb/aepb-gateway/gateway/httpapi/whole"
-	"github.com/aepb/aepb-gateway/gateway/outbound"
 	"github.com/aepb/aepb-gateway/gateway/telemetry"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/transport/accept"
@@ -43,9 +43,9 @@ func (b bounds) aside(caller identity.Caller, address string) transport.Share {
 }
 
 // asideOf is that of a call.
-func (b bounds) asideOf(ctx context.Context, call outbound.Call) transport.Share {
+func (b bounds) asideOf(ctx context.Context, id ect.Identity) transport.Share {
 	caller := transport.CallerFrom(ctx)
-	caller.ID = cmp.Or(caller.ID, call.Endpoint.Caller)
+	caller.ID = cmp.Or(caller.ID, id)
 	return b.aside(caller, transport.AddressFrom(ctx))
 }
 

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/transport/egress"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -19,13 +20,13 @@ const budgetWait = 30 * time.Second
 // it is read and until the next is: that of the request, and when that has ended one of its own, which
 // open makes. An agent whose answer would wait too long is not asked; for one that has answered there is
 // space in time, or a *[transport.OverBudgetError].
-func Budgets(open func(ctx context.Context, call Call) transport.Share) Stage {
+func Budgets(open func(ctx context.Context, caller ect.Identity) transport.Share) Stage {
 	return func(next Sender) Sender {
 		return SendFunc(func(ctx context.Context, call Call) (Reply, error) {
 			if call.Kind > Peer {
 				return next.Send(ctx, call)
 			}
-			r := &callBudget{open: func() transport.Share { return open(ctx, call) }, agent: call.Endpoint.Agent}
+			r := &callBudget{open: open, ctx: ctx, caller: call.Endpoint.Caller, agent: call.Endpoint.Agent}
 			if r.share = transport.ShareFrom(ctx); r.share == nil {
 				r.aside()
 			}
@@ -49,8 +50,10 @@ func Budgets(open func(ctx context.Context, call Call) transport.Share) Stage {
 
 // callBudget is that of one call.
 type callBudget struct {
-	open  func() transport.Share
-	agent string
+	open   func(ctx context.Context, caller ect.Identity) transport.Share
+	ctx    context.Context //nolint:containedctx // the call's, which says whose it is
+	caller ect.Identity
+	agent  string
 
 	mu     sync.Mutex
 	share  transport.Share
@@ -87,7 +90,7 @@ func (r *callBudget) current() transport.Share {
 }
 
 func (r *callBudget) aside() {
-	r.own = r.open()
+	r.own = r.open(r.ctx, r.caller)
 	r.share = r.own
 }
 

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/outbound"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/transport/egress"
@@ -148,7 +149,7 @@ func TestBudgets_Crowded(t *testing.T) {
 		chain := outbound.NewChain(outbound.SendFunc(func(ctx context.Context, _ outbound.Call) (outbound.Reply, error) {
 			calls.Add(1)
 			return outbound.Reply{}, egress.BudgetFrom(ctx).Answer(ctx, mib, true)
-		}), outbound.Budgets(func(context.Context, outbound.Call) transport.Share { return limits.Aside("mallory", true) }))
+		}), outbound.Budgets(func(context.Context, ect.Identity) transport.Share { return limits.Aside("mallory", true) }))
 		call := func() error {
 			_, err := chain.Send(t.Context(), outbound.Call{Kind: outbound.Message})
 			return err

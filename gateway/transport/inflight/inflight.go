@@ -132,9 +132,9 @@ type Request struct {
 
 	mu     sync.Mutex
 	slot   *quota.Grant // of the requests, or of the streams; nil: it has none of its own
-	bytes  *quota.Grant
-	body   int64 // bytes that it sends, or is sent, now
-	answer int64 // bytes of its agent's answer
+	bytes  *quota.Grant // nil: it has held none
+	body   int64        // bytes that it sends, or is sent, now
+	answer int64        // bytes of its agent's answer
 	ended  bool
 
 	growing *quota.Grant // the turn of an answer that may have more bytes; nil: none has
@@ -159,8 +159,15 @@ func (l *Limits) Aside(holder string, known bool) *Request {
 	if known {
 		s = l.known
 	}
-	bytes, _ := s.bytes.Take(holder, 0) // nothing is always granted
-	return &Request{shares: s, holder: holder, bytes: bytes}
+	return &Request{shares: s, holder: holder}
+}
+
+// grant is that of its bytes. The lock is held.
+func (r *Request) grant() *quota.Grant {
+	if r.bytes == nil {
+		r.bytes, _ = r.shares.bytes.Take(r.holder, 0) // nothing is always granted
+	}
+	return r.bytes
 }
 
 // Hold lets the request hold at least n bytes from now on. On an
@@ -171,7 +178,7 @@ func (r *Request) Hold(n int64) error {
 	if r.ended || n <= r.booked() {
 		return nil
 	}
-	err := r.bytes.Grow(n - r.booked())
+	err := r.grant().Grow(n - r.booked())
 	if err == nil {
 		r.body = n
 	}
@@ -194,7 +201,7 @@ func (r *Request) Shrink(n int64) {
 	defer r.mu.Unlock()
 	before := r.booked()
 	r.body = min(r.body, n)
-	r.bytes.Shrink(before - r.booked())
+	r.grant().Shrink(before - r.booked())
 }
 
 // Crowded is why its agent is not asked: so many answers to this caller wait for room that another
@@ -263,15 +270,19 @@ func (r *Request) Send(ctx context.Context, n int64) error {
 // become sets one of the parts. The lock is held, and is not any more afterwards.
 func (r *Request) become(ctx context.Context, part *int64, n int64) error {
 	defer r.mu.Unlock()
-	before, old := r.bytes.Held(), *part
+	if r.booked() == 0 && n == 0 {
+		return nil
+	}
+	bytes, old := r.grant(), *part
+	before := bytes.Held()
 	*part = n
 	more := r.booked() - before
 	if more <= 0 {
-		r.bytes.Shrink(-more)
+		bytes.Shrink(-more)
 		return nil
 	}
 	r.mu.Unlock()
-	err := r.bytes.GrowWithin(ctx, more)
+	err := bytes.GrowWithin(ctx, more)
 	if r.mu.Lock(); err != nil {
 		*part = old
 	}
@@ -306,7 +317,9 @@ func (r *Request) End() {
 	if r.slot != nil {
 		r.slot.Release()
 	}
-	r.bytes.Release()
+	if r.bytes != nil {
+		r.bytes.Release()
+	}
 	if r.growing != nil {
 		r.growing.Release()
 	}
