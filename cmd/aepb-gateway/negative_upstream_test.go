@@ -14,6 +14,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/ecttest"
 	"github.com/aepb/aepb-gateway/ect/identity"
+	"github.com/aepb/aepb-gateway/gateway/config"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
@@ -167,7 +168,7 @@ func TestMisbehavingAgents(t *testing.T) {
 	for _, binding := range []canonical.Binding{"mcp-v1", "a2a-v1"} {
 		t.Run(string(binding), func(t *testing.T) {
 			t.Parallel()
-			b := newBed(t, plan{})
+			b := newBed(t, plan{config: config.Config{Limits: config.Limits{InFlightMiB: 128}}}) // two of the answers have no end
 			t.Run("refused", func(t *testing.T) {
 				list := b.misconducts(t)
 				if binding == "mcp-v1" {

@@ -133,6 +133,28 @@ func TestBudgets_AnswersTakeTurns(t *testing.T) {
 	}
 }
 
+// TestBudgets_TwoAgentsWithoutEnd: of answers of two agents, each of which holds what the other needs to
+// grow, one is given up, and the other is told.
+func TestBudgets_TwoAgentsWithoutEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		limits := newLimits(t)
+		chain := outbound.NewChain(answering(12*mib, false), outbound.Budgets(func(context.Context, ect.Identity) transport.Share { return limits.Aside("caller", true) }))
+		ends := make(chan error, 2)
+		for _, agent := range []string{"one", "another"} {
+			go func() {
+				_, err := chain.Send(t.Context(), outbound.Call{Kind: outbound.Message, Endpoint: transport.Endpoint{Agent: agent}})
+				ends <- err
+			}()
+			time.Sleep(time.Second / 2)
+		}
+		first, second := <-ends, <-ends
+		if _, late := errors.AsType[*transport.OverBudgetError](first); !late || second != nil {
+			t.Errorf("the calls end with %v and %v", first, second)
+		}
+	})
+}
+
 // TestBudgets_Crowded: an agent is not asked while too many answers to the caller wait.
 func TestBudgets_Crowded(t *testing.T) {
 	t.Parallel()

@@ -267,6 +267,10 @@ func (r *Request) Send(ctx context.Context, n int64) error {
 	return r.become(ctx, &r.body, n)
 }
 
+// growWait is how long what holds some bytes waits for more: two answers of different agents may each hold
+// what the other waits for.
+const growWait = 10 * time.Second
+
 // become sets one of the parts. The lock is held, and is not any more afterwards.
 func (r *Request) become(ctx context.Context, part *int64, n int64) error {
 	defer r.mu.Unlock()
@@ -282,6 +286,11 @@ func (r *Request) become(ctx context.Context, part *int64, n int64) error {
 		return nil
 	}
 	r.mu.Unlock()
+	if old > 0 {
+		within, cancel := context.WithTimeout(ctx, growWait)
+		defer cancel()
+		ctx = within
+	}
 	err := bytes.GrowWithin(ctx, more)
 	if r.mu.Lock(); err != nil {
 		*part = old
