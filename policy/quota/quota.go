@@ -41,15 +41,20 @@ func (c Config) Admit(used, has, n int64) *ExceededError {
 	has += n
 	free := c.Total - used - n
 	switch {
+	case n == 0:
+		return nil
 	case n < 0 || has > c.PerHolder:
 		return &ExceededError{Resource: c.Resource, Own: true}
 	case free < 0,
 		!c.Even && free < c.Total/4 && has > max(1, c.PerHolder/8),
-		c.Even && has*(c.Total-c.PerHolder) > c.PerHolder*free:
+		c.Even && !c.little(n) && has*(c.Total-c.PerHolder) > c.PerHolder*free:
 		return &ExceededError{Resource: c.Resource}
 	}
 	return nil
 }
+
+// little: so few units that they are no more than what a holder of much needs to go on with small things.
+func (c Config) little(n int64) bool { return n <= c.Total/512 }
 
 // bounds are those of a resource, and who counts refusals.
 type bounds struct {
@@ -137,7 +142,7 @@ func (p *Pool) refusal(holder string, n int64) error {
 	if refusal := c.Admit(p.used, has, n); refusal != nil {
 		return refusal
 	}
-	if has += n; has > max(1, c.PerHolder/8) && has > c.Total/4 && p.waits(holder) {
+	if has += n; !c.little(n) && has > c.Total/4 && p.waits(holder) {
 		return &ExceededError{Resource: c.Resource}
 	}
 	return nil

@@ -23,7 +23,7 @@ func evenPool(t *testing.T, total, per int64) *quota.Pool {
 // most is how much a holder gets at once.
 func most(t *testing.T, p *quota.Pool, holder string) int64 {
 	t.Helper()
-	for n := int64(1000); n > 0; n-- {
+	for n := int64(2720); n > 0; n-- {
 		if _, err := p.Take(holder, n); err == nil {
 			return n
 		}
@@ -111,6 +111,44 @@ func TestGrant_GrowWithinEnds(t *testing.T) {
 		wantExceeded(t, second.GrowWithin(t.Context(), 1), true)
 		if u := p.Usage(); u.Used != 0 || u.Holders != 0 {
 			t.Errorf("usage %+v after all was released", u)
+		}
+	})
+}
+
+// TestPool_HolderOfMuchGetsLittle: nothing and little are granted to a holder that has more than its part,
+// also while others wait.
+func TestPool_HolderOfMuchGetsLittle(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := evenPool(t, 5120, 2720)
+		if _, err := p.Take("a", 2700); err != nil {
+			t.Fatal(err)
+		}
+		if most(t, p, "b") == 0 {
+			t.Fatal("another holder gets nothing")
+		}
+		waits, err := p.Take("c", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { _ = waits.GrowWithin(ctx, 2700) }()
+		synctest.Wait()
+		for _, n := range []int64{0, 1, 10} {
+			if _, err := p.Take("a", n); err != nil {
+				t.Errorf("%d units: %v", n, err)
+			}
+		}
+		if _, err := p.Take("a", 1000); err == nil {
+			t.Error("a holder of much gets much more while another waits")
+		}
+		cancel()
+		synctest.Wait()
+		if err := p.Reconfigure(quota.Config{Resource: "units", Total: 100, PerHolder: 50, Even: true}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.Take("a", 0); err != nil {
+			t.Errorf("nothing: %v", err)
 		}
 	})
 }
