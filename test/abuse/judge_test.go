@@ -16,7 +16,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // harmless is a run of 10 seconds in which no attack worked: each was made and
 // refused, and every good call was answered and has its evidence.
 func harmless() observed {
-	o := observed{seconds: 10, attacks: counts{}, bound: 100, peak: 100, busy: [2]float64{1.5, 0.25}}
+	o := observed{seconds: 10, kinds: kinds(), names: names(), limit: "none", attacks: counts{}, bound: 100, peak: 100, busy: [2]float64{1.5, 0.25}}
 	for i := range 500 {
 		kind := kindTools
 		if i%2 == 1 {
@@ -124,7 +124,7 @@ func TestTableNamesEverything(t *testing.T) {
 			t.Errorf("%s is not in the table", name)
 		}
 	}
-	for _, want := range []string{"250    249  1     248          1", "100 MiB at most, bound 100 MiB", "of which 1.50 were in use under attack", "with 0.25 CPUs in use", "429 2, 4xx 3, broken 1", "2 violations"} {
+	for _, want := range []string{"250    249  1     248          1", "100 MiB at most, bound 100 MiB, limit none", "of which 1.50 were in use under attack", "with 0.25 CPUs in use", "429 2, 4xx 3, broken 1", "2 violations"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the table lacks %q:\n%s", want, out.String())
 		}
