@@ -12,7 +12,6 @@ import (
 	"io"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -44,11 +43,7 @@ const (
 	kindSession  = "mcp session"
 	kindUACP     = "uacp > mcp agent"
 	kindSocket   = "ainp socket"
-	kindLarge    = "3 MB" // in the act of the shares alone
 )
-
-// largeCall are the bytes of such a call, and of its answer.
-const largeCall = 3 << 20
 
 // kinds are all of them.
 func kinds() []string {
@@ -79,12 +74,12 @@ func newCaller(r *rig) (*caller, error) {
 	return &caller{rig: r, http: r.trust.Client(r.trust.ClientSVID()), minter: minter}, err
 }
 
-// load makes calls until ctx ends, of these kinds besides; those that have begun are finished.
-func (c *caller) load(ctx context.Context, besides ...string) []call {
+// load makes calls until ctx ends; those that have begun are finished.
+func (c *caller) load(ctx context.Context) []call {
 	c.calls = nil
 	var all sync.WaitGroup
 	all.Go(func() { c.every(ctx, callEvery, kindTools, kindWorker) })
-	for _, kind := range append(kinds()[2:], besides...) {
+	for _, kind := range kinds()[2:] {
 		all.Go(func() { c.every(ctx, probeEvery, kind) })
 	}
 	all.Wait()
@@ -128,8 +123,6 @@ func (c *caller) once(ctx context.Context, kind string) call {
 		made.lost = c.frame(ctx, made.key)
 	case kindSocket:
 		made.lost = c.socket(ctx)
-	case kindLarge:
-		made.lost = c.patient(ctx, made.key)
 	}
 	made.took = time.Since(start)
 	return made
@@ -148,18 +141,6 @@ func (c *caller) attested(ctx context.Context, made call, path, body string, hea
 		err = errors.New("the answer has no ECT")
 	}
 	return append([]string{token}, tokens...), err
-}
-
-// patient makes a large call again as long as it is refused for want of space.
-func (c *caller) patient(ctx context.Context, key string) error {
-	for {
-		key := strings.Repeat("x", largeCall) + key
-		got, err := c.answered(ctx, "/agents/"+toolAgent+"/a2a", toolMessage(key, howQuick, ""), a2aHeader(), answerTo(key))
-		seconds, _ := strconv.Atoi(got.Get("Retry-After"))
-		if err == nil || seconds == 0 || !wait.Pause(ctx, time.Duration(seconds)*time.Second) {
-			return err
-		}
-	}
 }
 
 // answered posts a message and looks for what the answer must say.

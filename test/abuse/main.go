@@ -51,7 +51,7 @@ type options struct {
 	gateway  string // a program to attack; empty: what is built from this module
 	evidence int    // MiB
 	rss      int    // MiB
-	tokens   bool
+	shares   string // the identities of that act, by name
 	log      bool
 }
 
@@ -79,7 +79,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags.StringVar(&o.gateway, "gateway", "", "the gateway's program, to see an older one fail; empty: what is built from this module")
 	flags.IntVar(&o.evidence, "evidence", 0, "state.evidence_mib of the gateways; half of it is one caller's share; 0: a share that the attackers of this time overfill")
 	flags.IntVar(&o.rss, "rss", 0, "the most MiB that one gateway may have resident; 0: what its configuration says, as in check-config")
-	flags.BoolVar(&o.tokens, "tokens", false, "fill the memory of used tokens too, in the act of shares")
+	flags.StringVar(&o.shares, "identities", strings.Join(shares.Names(), ","), "which of them attack in the act of shares; there are also "+strings.Join(shares.Fillers(), ", "))
 	flags.BoolVar(&o.log, "log", false, "print every call that was lost, and what the gateways say")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
@@ -177,7 +177,7 @@ func everything(ctx context.Context, o options, binary, dir, backend string) act
 // overShares is the act of the identities that try to have more than their share.
 func overShares(ctx context.Context, o options, binary, dir, backend string) (act, error) {
 	a := act{
-		name: "shares over " + backend, length: o.time, kinds: append(kinds(), kindLarge), names: shares.Names(o.tokens), judge: judgeShares,
+		name: "shares over " + backend, length: o.time, kinds: kinds(), names: strings.Split(o.shares, ","), judge: judgeShares,
 		limit: "none", release: func() error { return nil },
 	}
 	if a.length < long {
@@ -341,13 +341,13 @@ func (r *rig) attacked(ctx context.Context, o options, seen *observed) error {
 }
 
 // beside makes the good calls while a process attacks.
-func (c *caller) beside(ctx context.Context, length time.Duration, part string, told any, seen *observed, kinds ...string) (err error) {
+func (c *caller) beside(ctx context.Context, length time.Duration, part string, told any, seen *observed) (err error) {
 	limited, cancel := context.WithTimeout(ctx, length+graceTime)
 	defer cancel()
 	during, enough := context.WithTimeout(ctx, length)
 	defer enough()
 	seen.busy[0], err = whileBusy(func() (err error) {
-		seen.used, err = both(func() { seen.calls = c.load(during, kinds...) }, func() (time.Duration, error) { return child(limited, behind, part, told, &seen.attacks) })
+		seen.used, err = both(func() { seen.calls = c.load(during) }, func() (time.Duration, error) { return child(limited, behind, part, told, &seen.attacks) })
 		return err
 	})
 	return err
@@ -388,7 +388,7 @@ func (r *rig) shared(ctx context.Context, length time.Duration, seen *observed) 
 			return err
 		}
 	}
-	if err := c.beside(ctx, length, partShares, told, seen, kindLarge); err != nil {
+	if err := c.beside(ctx, length, partShares, told, seen); err != nil {
 		return err
 	}
 	r.measure(seen)

@@ -25,8 +25,9 @@ const (
 	answerBytes   = 12 << 20
 	artifactBytes = 50 << 10
 	artifacts     = 300
-	mostAsked     = 16 << 10        // of a message that has an agent do any of this
-	beat          = 4 * time.Second // the moments at which large answers begin
+	mostAsked     = 16 << 10               // of a message that has an agent do any of this
+	beat          = 3 * time.Second        // the moments at which large answers begin
+	artifactEvery = 800 * time.Millisecond // in two minutes 7 MB of each stream
 )
 
 // Agent does what messages of attackers say, and leaves all others to the agent behind it.
@@ -98,7 +99,7 @@ func stream(w http.ResponseWriter, r *http.Request, request []byte, artifact str
 	}
 	task := "t-" + strconv.FormatInt(time.Now().UnixNano(), 36)
 	more := say(`{"task":{"id":"` + task + `","contextId":"c-` + task + `","status":{"state":"TASK_STATE_WORKING"}}}`)
-	for i := 0; more && i < artifacts; i++ {
+	for i := 0; more && i < artifacts && wait.Pause(r.Context(), artifactEvery); i++ {
 		more = say(`{"artifactUpdate":{"taskId":"` + task + `","contextId":"c-` + task +
 			`","artifact":{"artifactId":"a-` + strconv.Itoa(i) + `","parts":[{"text":"` + artifact + `"}]}}}`)
 	}

@@ -9,9 +9,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/aepb/aepb-gateway/test/harness/wait"
@@ -68,12 +71,12 @@ func Attack(ctx context.Context, in io.Reader, out io.Writer) error {
 	defer cancel()
 	counts, mu := Counts{}, sync.Mutex{}
 	var all []func()
-	for _, h := range hostile() {
+	for i, h := range hostile() {
 		told, ok := o.Identities[h.name]
 		if !ok {
 			continue
 		}
-		a, err := newAttacker(o, h.name, told)
+		a, err := newAttacker(o, h.name, told, Address(i))
 		if err != nil {
 			return err
 		}
@@ -96,7 +99,10 @@ func Attack(ctx context.Context, in io.Reader, out io.Writer) error {
 	return json.NewEncoder(out).Encode(counts)
 }
 
-func newAttacker(o Order, name string, told Identity) (*attacker, error) {
+// Address is that of the n-th identity: connections that are not made yet count by address.
+func Address(n int) net.IP { return net.IPv4(127, 0, 16, byte(1+n)) }
+
+func newAttacker(o Order, name string, told Identity, from net.IP) (*attacker, error) {
 	pair, err := tls.X509KeyPair(told.Certificate, told.Key)
 	if err != nil {
 		return nil, err
@@ -107,7 +113,9 @@ func newAttacker(o Order, name string, told Identity) (*attacker, error) {
 	}
 	conf := &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS13}
 	client := func(modern bool) *http.Client {
-		return &http.Client{Transport: &http.Transport{TLSClientConfig: conf.Clone(), ForceAttemptHTTP2: modern, MaxIdleConnsPerHost: streams}}
+		return &http.Client{Transport: &http.Transport{
+			DialContext: dialFrom(from), TLSClientConfig: conf.Clone(), ForceAttemptHTTP2: modern, MaxIdleConnsPerHost: streams,
+		}}
 	}
 	a := &attacker{order: o, name: name, old: client(false)}
 	for range o.Public {
@@ -116,6 +124,20 @@ func newAttacker(o Order, name string, told Identity) (*attacker, error) {
 	a.minter, err = devgateway.NewMinterOf(pair, o.Gateway)
 	return a, err
 }
+
+// dialFrom dials from an address, with little space for what is not read.
+func dialFrom(from net.IP) func(ctx context.Context, network, address string) (net.Conn, error) {
+	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: from}}
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dialer.DialContext(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return conn, conn.(*net.TCPConn).SetReadBuffer(unreadBytes)
+	}
+}
+
+const unreadBytes = 32 << 10
 
 func (a *attacker) close() {
 	for _, c := range append(a.modern, a.old) {
@@ -136,7 +158,7 @@ type letter struct {
 // send makes the n-th request and counts what came of it. It returns how long the gateway
 // asks to wait; zero: it does not.
 func (a *attacker) send(ctx context.Context, n int, l letter) (retry time.Duration) {
-	what := "no answer"
+	what := "no request"
 	defer func() {
 		if ctx.Err() == nil { // what is broken off at the end says nothing
 			a.count(what)
@@ -157,6 +179,7 @@ func (a *attacker) send(ctx context.Context, n int, l letter) (retry time.Durati
 	}
 	resp, err := via.Do(req)
 	if err != nil {
+		what = why(err)
 		return 0
 	}
 	defer func() { _ = resp.Body.Close() }()
@@ -170,22 +193,35 @@ func (a *attacker) send(ctx context.Context, n int, l letter) (retry time.Durati
 	return time.Duration(seconds) * time.Second
 }
 
-// crew has so many do something again and again until ctx ends, each with its own number.
-func crew(ctx context.Context, size int, do func(ctx context.Context, n int)) {
+// why is the reason for which there was no answer.
+func why(err error) string {
+	switch text := err.Error(); {
+	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, io.ErrUnexpectedEOF):
+		return "connection ended"
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "connection refused"
+	case strings.Contains(text, "stream error"):
+		return "stream reset"
+	default:
+		return "no answer"
+	}
+}
+
+// crew has so many do something again and again until ctx ends, each with its own number and with a pause
+// between two times. They begin one after the other: connections that are not made yet have a bound.
+func crew(ctx context.Context, size int, pause time.Duration, do func(ctx context.Context, n int)) {
 	var group sync.WaitGroup
 	for n := range size {
 		group.Go(func() {
-			for ctx.Err() == nil {
+			for more := wait.Pause(ctx, time.Duration(n)*beginEvery); more; more = wait.Pause(ctx, pause) {
 				do(ctx, n)
-				wait.Pause(ctx, again)
 			}
 		})
 	}
 	group.Wait()
 }
 
-// again is the time between two tries of one of a crew.
-const again = 200 * time.Millisecond
+const beginEvery = 15 * time.Millisecond
 
 // paced does something so often in a second, by as many at once as keep up.
 func paced(ctx context.Context, perSecond int, do func(ctx context.Context, n int)) {

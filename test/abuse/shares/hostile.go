@@ -24,7 +24,9 @@ const (
 	rootsOfEach = 8        // tokens that a message may bring
 	manyTokens  = 1000     // messages a second
 	fewTokens   = 47       // the same below the default rate
-	streamTime  = 20 * time.Second
+	streamTime  = 60 * time.Second
+	volleyEvery = 20 * time.Second // after an answer: a volley takes some 10 s of CPU
+	again       = time.Second      // after any other
 )
 
 // one is one identity and what it does until ctx ends.
@@ -36,8 +38,7 @@ type one struct {
 
 func hostile() []one {
 	return []one{
-		{"announced", false, func(ctx context.Context, a *attacker) { a.large(ctx, doAnnounced) }},
-		{"chunked", false, func(ctx context.Context, a *attacker) { a.large(ctx, doChunked) }},
+		{"answers", false, func(ctx context.Context, a *attacker) { a.large(ctx) }},
 		{"read", false, func(ctx context.Context, a *attacker) { a.streams(ctx, true) }},
 		{"unread", false, func(ctx context.Context, a *attacker) { a.streams(ctx, false) }},
 		{"holder", false, func(ctx context.Context, a *attacker) { a.holds(ctx) }},
@@ -51,11 +52,15 @@ func hostile() []one {
 	}
 }
 
-// Names are those of the identities that attack; tokens: of those too that fill the memory
-// of used tokens.
-func Names(tokens bool) (names []string) {
+// Names are those of the identities that attack, but for the [Fillers].
+func Names() []string { return named(false) }
+
+// Fillers are those of the identities that fill the memory of used tokens.
+func Fillers() []string { return named(true) }
+
+func named(tokens bool) (names []string) {
 	for _, h := range hostile() {
-		if tokens || !h.tokens {
+		if tokens == h.tokens {
 			names = append(names, h.name)
 		}
 	}
@@ -75,13 +80,15 @@ func (a *attacker) toTool(do string) letter {
 }
 
 // large: finding M1, [agg2].
-func (a *attacker) large(ctx context.Context, do string) {
-	crew(ctx, calls, func(ctx context.Context, n int) { a.send(ctx, n, a.toTool(do)) })
+func (a *attacker) large(ctx context.Context) {
+	crew(ctx, calls, volleyEvery, func(ctx context.Context, n int) {
+		a.send(ctx, n, a.toTool([]string{doAnnounced, doChunked}[n/2%2])) // both at each gateway
+	})
 }
 
 // streams: finding M1, [agg] and [slowstreams].
 func (a *attacker) streams(ctx context.Context, read bool) {
-	crew(ctx, streams, func(ctx context.Context, n int) {
+	crew(ctx, streams, again, func(ctx context.Context, n int) {
 		limited, cancel := context.WithTimeout(ctx, streamTime)
 		defer cancel()
 		a.send(ctx, n, letter{
@@ -114,7 +121,7 @@ func (a *attacker) holds(ctx context.Context) {
 
 // slow: finding B2, [bytes2].
 func (a *attacker) slow(ctx context.Context) {
-	crew(ctx, slowBodies, func(ctx context.Context, n int) {
+	crew(ctx, slowBodies, again, func(ctx context.Context, n int) {
 		a.send(ctx, n, letter{path: "/agents/" + a.order.Tool + "/a2a", body: &dripping{ctx: ctx}, length: slowBytes, old: true})
 	})
 }
