@@ -90,6 +90,10 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	if o.time < shortest || o.backend != "" && !slices.Contains(append(backends(), partCrowd, partShares), o.backend) || flags.NArg() > 0 || o.rss < 0 || o.evidence < 0 {
 		return o, fmt.Errorf("%w: --time is at least %s, --backend one of those there are, and there are no arguments", errUsage, shortest)
 	}
+	known := append(shares.Names(), shares.Fillers()...)
+	if slices.ContainsFunc(strings.Split(o.shares, ","), func(name string) bool { return !slices.Contains(known, name) }) {
+		return o, fmt.Errorf("%w: --identities %q: expected some of %s", errUsage, o.shares, strings.Join(known, ","))
+	}
 	if o.evidence == 0 {
 		o.evidence = defaultEvidence(o.time)
 	}

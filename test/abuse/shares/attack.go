@@ -160,9 +160,10 @@ type letter struct {
 func (a *attacker) send(ctx context.Context, n int, l letter) (retry time.Duration) {
 	what := "no request"
 	defer func() {
-		if ctx.Err() == nil { // what is broken off at the end says nothing
-			a.count(what)
+		if ctx.Err() != nil {
+			what = "held until the end"
 		}
+		a.count(what)
 	}()
 	i := n % len(a.order.Public)
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+a.order.Public[i]+l.path, l.body)
