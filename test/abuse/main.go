@@ -345,13 +345,13 @@ func (r *rig) attacked(ctx context.Context, o options, seen *observed) error {
 }
 
 // beside makes the good calls while a process attacks.
-func (c *caller) beside(ctx context.Context, length time.Duration, part string, told any, seen *observed) (err error) {
+func (c *caller) beside(ctx context.Context, length time.Duration, part string, input any, seen *observed) (err error) {
 	limited, cancel := context.WithTimeout(ctx, length+graceTime)
 	defer cancel()
 	during, enough := context.WithTimeout(ctx, length)
 	defer enough()
 	seen.busy[0], err = whileBusy(func() (err error) {
-		seen.used, err = both(func() { seen.calls = c.load(during) }, func() (time.Duration, error) { return child(limited, behind, part, told, &seen.attacks) })
+		seen.used, err = both(func() { seen.calls = c.load(during) }, func() (time.Duration, error) { return child(limited, behind, part, input, &seen.attacks) })
 		return err
 	})
 	return err
@@ -379,20 +379,20 @@ func (r *rig) shared(ctx context.Context, length time.Duration, seen *observed) 
 	if err := c.ready(ctx); err != nil {
 		return err
 	}
-	told := shares.Order{
+	order := shares.Order{
 		Seconds: length.Seconds(), Public: r.public, Gateway: r.trust.GatewayID(), Tool: toolAgent, Worker: skillAgent, Skill: work,
 		Roots: r.trust.RootsPEM(), Identities: map[string]shares.Identity{},
 	}
 	for _, name := range seen.names {
 		svid, err := r.trust.SVID(name)
 		if err == nil {
-			told.Identities[name], err = shares.IdentityOf(svid)
+			order.Identities[name], err = shares.IdentityOf(svid)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	if err := c.beside(ctx, length, partShares, told, seen); err != nil {
+	if err := c.beside(ctx, length, partShares, order, seen); err != nil {
 		return err
 	}
 	r.measure(seen)

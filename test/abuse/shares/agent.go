@@ -44,14 +44,14 @@ func Agent(next http.Handler) http.Handler {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
-		said := func(word string) bool { return bytes.Contains(body, []byte(word)) }
+		asks := func(word string) bool { return bytes.Contains(body, []byte(word)) }
 		switch {
-		case said(doFail):
+		case asks(doFail):
 			http.Error(w, "it fails for you", http.StatusInternalServerError)
-		case said(doAnnounced), said(doChunked):
+		case asks(doAnnounced), asks(doChunked):
 			begin, end := result(body, `{"content":[{"type":"text","text":"`, `"}]}`)
-			answer(w, r, said(doAnnounced), begin, text, end)
-		case said(doStream):
+			answer(w, r, asks(doAnnounced), begin, text, end)
+		case asks(doStream):
 			stream(w, r, body, artifact)
 		default:
 			r.Body = io.NopCloser(bytes.NewReader(body))

@@ -72,11 +72,11 @@ func Attack(ctx context.Context, in io.Reader, out io.Writer) error {
 	counts, mu := Counts{}, sync.Mutex{}
 	var all []func()
 	for i, h := range hostile() {
-		told, ok := o.Identities[h.name]
+		identity, ok := o.Identities[h.name]
 		if !ok {
 			continue
 		}
-		a, err := newAttacker(o, h.name, told, Address(i))
+		a, err := newAttacker(o, h.name, identity, Address(i))
 		if err != nil {
 			return err
 		}
@@ -102,8 +102,8 @@ func Attack(ctx context.Context, in io.Reader, out io.Writer) error {
 // Address is that of the n-th identity: connections that are not made yet count by address.
 func Address(n int) net.IP { return net.IPv4(127, 0, 16, byte(1+n)) }
 
-func newAttacker(o Order, name string, told Identity, from net.IP) (*attacker, error) {
-	pair, err := tls.X509KeyPair(told.Certificate, told.Key)
+func newAttacker(o Order, name string, identity Identity, from net.IP) (*attacker, error) {
+	pair, err := tls.X509KeyPair(identity.Certificate, identity.Key)
 	if err != nil {
 		return nil, err
 	}
@@ -145,8 +145,8 @@ func (a *attacker) close() {
 	}
 }
 
-// letter is one request.
-type letter struct {
+// request is one request.
+type request struct {
 	path   string
 	body   io.Reader
 	length int64 // of the body; 0: as net/http sees it
@@ -157,7 +157,7 @@ type letter struct {
 
 // send makes the n-th request and counts what came of it. It returns how long the gateway
 // asks to wait; zero: it does not.
-func (a *attacker) send(ctx context.Context, n int, l letter) (retry time.Duration) {
+func (a *attacker) send(ctx context.Context, n int, l request) (retry time.Duration) {
 	what := "no request"
 	defer func() {
 		if ctx.Err() != nil {
@@ -208,9 +208,9 @@ func why(err error) string {
 	}
 }
 
-// crew has so many do something again and again until ctx ends, each with its own number and with a pause
+// together has so many do something again and again until ctx ends, each with its own number and with a pause
 // between two times. They begin one after the other: connections that are not made yet have a bound.
-func crew(ctx context.Context, size int, pause time.Duration, do func(ctx context.Context, n int)) {
+func together(ctx context.Context, size int, pause time.Duration, do func(ctx context.Context, n int)) {
 	var group sync.WaitGroup
 	for n := range size {
 		group.Go(func() {

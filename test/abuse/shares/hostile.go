@@ -74,24 +74,24 @@ func message(method, part string) io.Reader {
 }
 
 // toTool asks the tool to do something.
-func (a *attacker) toTool(do string) letter {
-	return letter{path: "/agents/" + a.order.Tool + "/a2a", body: message("SendMessage", `{"data":{"skill":"`+a.order.Skill+
+func (a *attacker) toTool(do string) request {
+	return request{path: "/agents/" + a.order.Tool + "/a2a", body: message("SendMessage", `{"data":{"skill":"`+a.order.Skill+
 		`","input":{"key":"`+a.name+`","how":"`+do+`"}},"mediaType":"application/json"}`)}
 }
 
 // large: finding M1, [agg2].
 func (a *attacker) large(ctx context.Context) {
-	crew(ctx, calls, volleyEvery, func(ctx context.Context, n int) {
+	together(ctx, calls, volleyEvery, func(ctx context.Context, n int) {
 		a.send(ctx, n, a.toTool([]string{doAnnounced, doChunked}[n/2%2])) // both at each gateway
 	})
 }
 
 // streams: finding M1, [agg] and [slowstreams].
 func (a *attacker) streams(ctx context.Context, read bool) {
-	crew(ctx, streams, again, func(ctx context.Context, n int) {
+	together(ctx, streams, again, func(ctx context.Context, n int) {
 		limited, cancel := context.WithTimeout(ctx, streamTime)
 		defer cancel()
-		a.send(ctx, n, letter{
+		a.send(ctx, n, request{
 			path: "/agents/" + a.order.Worker + "/a2a", body: message("SendStreamingMessage", `{"text":"`+doStream+`"}`), old: !read,
 			handle: func(body io.Reader) {
 				if read {
@@ -121,8 +121,8 @@ func (a *attacker) holds(ctx context.Context) {
 
 // slow: finding B2, [bytes2].
 func (a *attacker) slow(ctx context.Context) {
-	crew(ctx, slowBodies, again, func(ctx context.Context, n int) {
-		a.send(ctx, n, letter{path: "/agents/" + a.order.Tool + "/a2a", body: &dripping{ctx: ctx}, length: slowBytes, old: true})
+	together(ctx, slowBodies, again, func(ctx context.Context, n int) {
+		a.send(ctx, n, request{path: "/agents/" + a.order.Tool + "/a2a", body: &dripping{ctx: ctx}, length: slowBytes, old: true})
 	})
 }
 
@@ -163,5 +163,5 @@ func (a *attacker) roots(ctx context.Context, n int) {
 		a.count(err.Error())
 		return
 	}
-	a.send(ctx, n, letter{path: "/aepb/translate?from=a2a-v1&to=mcp-v1", body: strings.NewReader(body), tokens: append([]string{token}, tokens...)})
+	a.send(ctx, n, request{path: "/aepb/translate?from=a2a-v1&to=mcp-v1", body: strings.NewReader(body), tokens: append([]string{token}, tokens...)})
 }

@@ -40,12 +40,12 @@ func TestAgent_LargeAnswers(t *testing.T) {
 			if got := w.Header().Get("Content-Length") != ""; got != announced {
 				t.Errorf("%s: length announced: %t", word, got)
 			}
-			var said struct {
+			var reply struct {
 				ID     int
 				Result struct{ Content []struct{ Text string } }
 			}
-			if err := json.Unmarshal(w.Body.Bytes(), &said); err != nil || said.ID != 7 || len(said.Result.Content[0].Text) != answerBytes {
-				t.Errorf("%s: %v, id %d", word, err, said.ID)
+			if err := json.Unmarshal(w.Body.Bytes(), &reply); err != nil || reply.ID != 7 || len(reply.Result.Content[0].Text) != answerBytes {
+				t.Errorf("%s: %v, id %d", word, err, reply.ID)
 			}
 			time.Sleep(time.Second)
 		}
@@ -81,7 +81,7 @@ func TestAgent_OthersAreNotConcerned(t *testing.T) {
 	}
 }
 
-// TestPaces: a crew begins one after the other and rests between two times, and what is paced
+// TestPaces: what is done together begins one after the other and has a pause between two times, and what is paced
 // is made so often.
 func TestPaces(t *testing.T) {
 	t.Parallel()
@@ -89,9 +89,9 @@ func TestPaces(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
 		defer cancel()
 		times := make(chan int, 100)
-		crew(ctx, 3, time.Second, func(_ context.Context, n int) { times <- n })
+		together(ctx, 3, time.Second, func(_ context.Context, n int) { times <- n })
 		if len(times) != 6 {
-			t.Errorf("a crew of three did it %d times in 1.5 s, want twice each", len(times))
+			t.Errorf("three did it %d times in 1.5 s, want twice each", len(times))
 		}
 		ctx, cancel = context.WithTimeout(t.Context(), 990*time.Millisecond)
 		defer cancel()
