@@ -137,7 +137,7 @@ func TestContained(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, err := exec.CommandContext(t.Context(), program, "-c", `echo "$0 $GOMEMLIMIT"`, "x y").CombinedOutput()
-	want := "x y 768MiB"
+	want := "x y 720MiB"
 	if strings.HasPrefix(limit, "memory cgroup") {
 		want = "x y"
 	}

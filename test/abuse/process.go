@@ -38,13 +38,16 @@ func peak(pid int) (int, error) {
 // containerMiB is the container for which a gateway's default limits are.
 const containerMiB = 1024
 
+// softMiB is the default of limits.memory_mib less the program itself.
+const softMiB = 768 - 48
+
 // contained is a program that runs another one in a memory cgroup of containerMiB; where none can be made,
-// with the soft limit that a gateway with the default limits has. limit says which. release removes it
+// with a soft limit that leaves as much to what Go does not count as the gateway itself does. limit says which. release removes it
 // after the program has ended.
 func contained(binary, dir string) (program, limit string, release func() error, err error) {
 	release = func() error { return nil }
-	command := "export GOMEMLIMIT=" + strconv.Itoa(containerMiB*3/4) + "MiB"
-	limit = "GOMEMLIMIT alone: there is no memory cgroup (v2) to be made"
+	command := "export GOMEMLIMIT=" + strconv.Itoa(softMiB) + "MiB"
+	limit = fmt.Sprintf("GOMEMLIMIT of %d MiB alone: there is no memory cgroup (v2) to be made", softMiB)
 	for _, root := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {
 		group := filepath.Join(root, "aepb-abuse-"+strconv.Itoa(os.Getpid()))
 		if os.Mkdir(group, 0o755) != nil {

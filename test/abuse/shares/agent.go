@@ -62,11 +62,11 @@ func Agent(next http.Handler) http.Handler {
 
 // result is an answer to a request of JSON-RPC, up to some text in it and from there on.
 func result(request []byte, before, after string) (begin, end string) {
-	var asked struct {
+	var call struct {
 		ID json.RawMessage `json:"id"`
 	}
-	_ = json.Unmarshal(request, &asked) // it came from the gateway
-	return `{"jsonrpc":"2.0","id":` + string(asked.ID) + `,"result":` + before, after + "}"
+	_ = json.Unmarshal(request, &call) // it came from the gateway
+	return `{"jsonrpc":"2.0","id":` + string(call.ID) + `,"result":` + before, after + "}"
 }
 
 // answer begins at the same moment as all others.
