@@ -216,7 +216,7 @@ func perform(ctx context.Context, o options, a act, stdout io.Writer) error {
 	if err := table(stdout, backend, seen, found); err != nil {
 		return err
 	}
-	if o.log {
+	if o.log || seen.ended > 0 {
 		details(stdout, seen)
 		fmt.Fprintln(stdout, log)
 	}
