@@ -34,7 +34,7 @@ func TestAgent_LargeAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for word, announced := range map[string]bool{doAnnounced: true, doChunked: false} {
 			w := ask(t.Context(), `{"id":7,"method":"`+word+`"}`)
-			if late := time.Now().Sub(time.Now().Truncate(beat)); late != 0 {
+			if late := time.Since(time.Now().Truncate(beat)); late != 0 {
 				t.Errorf("%s: it came %s after the beat", word, late)
 			}
 			if got := w.Header().Get("Content-Length") != ""; got != announced {
