@@ -178,7 +178,7 @@ chaos: redis ## three replicas under load while things die: nobody is told a lie
 	AEPB_STEPS=1000000 $(GO) test -count=1 -run Twin ./lifecycle/... ./gateway/task/execution
 
 .PHONY: abuse
-abuse: redis ## strangers who stay, then all known attacks at once: a good caller loses nothing; SHORT=1
+abuse: redis ## strangers who stay, all known attacks, and more than one's share: a good caller is served; SHORT=1
 	$(GO) run ./test/abuse $(if $(SHORT),--time 20s)
 
 .PHONY: fuzz

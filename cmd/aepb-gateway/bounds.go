@@ -232,17 +232,19 @@ type memory struct {
 	soft      int64 // near it Go collects garbage more often
 }
 
-// memoryOf leaves a tenth of the container to what Go does not count, such as the program
-// itself.
+// programBytes are the code and the constants of this program, which Go does not count.
+const programBytes = 48 << 20
+
+// memoryOf leaves a tenth of the container to what Go does not count, and of the bound the program itself.
 func memoryOf(bound int64, container func() (uint64, error)) (memory, error) {
-	m := memory{bound: bound, soft: bound}
+	m := memory{bound: bound, soft: bound - programBytes}
 	limit, err := container()
 	if errors.Is(err, memlimit.ErrNoLimit) || errors.Is(err, memlimit.ErrNoCgroup) || errors.Is(err, memlimit.ErrCgroupsNotSupported) {
 		return m, nil
 	}
 	if err == nil && limit <= math.MaxInt64/2 {
 		m.container = int64(limit)
-		m.soft = min(bound, m.container/10*9)
+		m.soft = min(m.soft, m.container/10*9)
 	}
 	return m, err
 }

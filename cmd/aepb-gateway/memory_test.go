@@ -20,11 +20,11 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/state"
 )
 
-// TestMemory_SoftLimit: it is the bound of the configuration, or nine tenths of a smaller
-// container.
+// TestMemory_SoftLimit: it is the bound of the configuration without the program itself, or
+// nine tenths of a smaller container.
 func TestMemory_SoftLimit(t *testing.T) {
 	t.Parallel()
-	const bound = 768 << 20
+	const bound, soft = 768 << 20, 720 << 20
 	unread := errors.New("unread")
 	for name, tc := range map[string]struct {
 		limit uint64
@@ -32,12 +32,12 @@ func TestMemory_SoftLimit(t *testing.T) {
 		want  memory
 		fails error
 	}{
-		"no cgroup":        {0, memlimit.ErrNoCgroup, memory{bound, 0, bound}, nil},
-		"no limit":         {0, memlimit.ErrNoLimit, memory{bound, 0, bound}, nil},
-		"unread":           {0, unread, memory{bound, 0, bound}, unread},
-		"1 GiB":            {1 << 30, nil, memory{bound, 1 << 30, bound}, nil},
+		"no cgroup":        {0, memlimit.ErrNoCgroup, memory{bound, 0, soft}, nil},
+		"no limit":         {0, memlimit.ErrNoLimit, memory{bound, 0, soft}, nil},
+		"unread":           {0, unread, memory{bound, 0, soft}, unread},
+		"1 GiB":            {1 << 30, nil, memory{bound, 1 << 30, soft}, nil},
 		"512 MiB":          {512 << 20, nil, memory{bound, 512 << 20, (512 << 20) / 10 * 9}, nil},
-		"beyond any":       {1 << 63, nil, memory{bound, 0, bound}, nil},
+		"beyond any":       {1 << 63, nil, memory{bound, 0, soft}, nil},
 		"the bound itself": {bound, nil, memory{bound, bound, bound / 10 * 9}, nil},
 	} {
 		got, err := memoryOf(bound, func() (uint64, error) { return tc.limit, tc.err })

@@ -31,8 +31,8 @@ const (
 )
 
 // The memory of a process whose file does not say limits.memory_mib: it leaves a container
-// of 1 GiB a quarter, for agents' answers that are being read, operators, and the kernel's
-// buffers. programMiB of it are the code, tables, and what an idle gateway has.
+// of 1 GiB a quarter, for agents' answers that are not booked before they have been read,
+// operators, and the kernel's buffers. programMiB of it are the code, tables, and what an idle gateway has.
 const (
 	defaultMemoryMiB = 768
 	leastMemoryMiB   = 192
@@ -99,7 +99,8 @@ type memoryPart struct {
 //
 //   - state that is kept here and not in Redis: evidence, answers, records, uses of
 //     tokens, conversations; with state.path evidence lies on disk;
-//   - what is in flight: bodies that are being read and answers that are being written;
+//   - what is in flight: bodies that are being read, and agents' answers of 64 KiB and more
+//     from when they are read until they are written, each in its caller's share;
 //   - requests and streams under way, those of MCP clients over HTTP with SSE besides, and
 //     tasks in the background;
 //   - connections: over HTTP and gRPC, and where they are served of µACP, and WebSockets
@@ -111,10 +112,10 @@ type memoryPart struct {
 //
 // Programs of agents have memory of their own beside it, each its memory_mib.
 //
-// Agents and operators are not bounded by it: an agent's answer counts when it is being
-// written to its caller, and not while it is being read (each at most 16 MiB), and the
-// admin listener has the same limits once more. Nor are pages of the file of state.path,
-// which the kernel takes back when it needs them.
+// An agent's answer counts while it is read over HTTP, and from when it has been read, at
+// most 16 MiB, over gRPC, SLIM, µACP, WebSockets and stdio: what is being read there is not
+// bounded by it. Nor are operators, since the admin listener has the same limits once more,
+// nor pages of the file of state.path, which the kernel takes back when it needs them.
 func (c Config) MemoryBound() int64 {
 	const mib = 1 << 20
 	var bytes int64

@@ -15,6 +15,7 @@ import (
 	"github.com/a2aproject/a2a-go/v2/a2asrv"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/aepb/aepb-gateway/test/abuse/shares"
 	"github.com/aepb/aepb-gateway/test/harness/wait"
 	"github.com/aepb/aepb-gateway/test/interop/devgateway"
 )
@@ -60,6 +61,7 @@ func serveAgents(trust *devgateway.Trust) (*agents, error) {
 	mux.Handle(a2asrv.WellKnownAgentCardPath, a2asrv.NewStaticAgentCardHandler(workerCard("https://"+a.Listener.Addr().String())))
 	mux.Handle("/", a2asrv.NewJSONRPCHandler(a2asrv.NewHandler(worker{}, a2asrv.WithLogger(slog.New(slog.DiscardHandler)))))
 	mux.Handle("/mcp", mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{Stateless: true}))
+	agents := shares.Agent(mux)
 	a.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case strings.HasSuffix(r.URL.Path, "/did.json"):
@@ -69,7 +71,7 @@ func serveAgents(trust *devgateway.Trust) (*agents, error) {
 			a.rollbacks.Add(1)
 			http.NotFound(w, r)
 		default:
-			mux.ServeHTTP(w, r)
+			agents.ServeHTTP(w, r)
 		}
 	})
 	a.TLS = conf

@@ -5,6 +5,7 @@
 //	go run ./test/abuse
 //	go run ./test/abuse --time 20s --backend redis
 //	go run ./test/abuse --time 20s --backend crowd
+//	go run ./test/abuse --time 20s --backend shares
 //
 // The attackers are a process of their own: one identity with a valid certificate
 // that may call one agent, and 1,000 clients without a certificate, each with an
@@ -44,7 +45,10 @@
 // good caller and of a probe must come in (package crowd, which says why it is apart).
 // Connections are bounded before any state is asked for, so that one backend is enough.
 // It takes 20 seconds in a short run and a minute in a long one, and more on a busy
-// machine. --gateway FILE attacks another program than that of this module, to see an
+// machine. And after each backend comes an act on a gateway with its default limits, where
+// identities try to have more than their share of memory, breakers and places (package
+// shares): there 99 of 100 good calls must be answered, and the memory is judged that such a
+// gateway may have. --gateway FILE attacks another program than that of this module, to see an
 // older one fail.
 //
 // How to read it: main.go are the flags; gateways.go starts what is attacked and

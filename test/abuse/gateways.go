@@ -43,7 +43,8 @@ type rig struct {
 	uacp     []string // the same for µACP
 	metrics  []string // the same for /metrics and the probes
 	front    string   // host:port for the good caller: the balancer, or the one gateway
-	limits   string   // in the configuration, beside the rate
+	limits   string   // in the configuration
+	members  []string // who may call both agents, beside the good caller
 	bound    int      // MiB that one gateway has resident at most, as its configuration says
 }
 
@@ -59,24 +60,30 @@ func memory(evidence int) string {
 	return fmt.Sprintf("memory_mib: %d", 4096+4*max(0, evidence-24))
 }
 
-// assemble starts everything for one backend, with these limits beside the rate and the memory. What it
-// returns must be stopped, also when it comes with an error.
+// assemble starts everything for one backend, with these limits beside the rate and those of a large
+// container. What it returns must be stopped, also when it comes with an error.
 func assemble(ctx context.Context, o options, binary, dir, backend, limits string) (*rig, error) {
-	r := &rig{limits: memory(o.evidence)}
+	r := &rig{limits: fmt.Sprintf("rate: %d, burst: %d, %s", rate, 2*rate, memory(o.evidence))}
 	if limits != "" {
 		r.limits += ", " + limits
 	}
+	state := fmt.Sprintf("evidence_mib: %d, records_mib: %d, answers_mib: %d", o.evidence, recordsMiB, answersMiB)
+	return r, r.assemble(ctx, binary, dir, backend, state, o.evidence)
+}
+
+// assemble starts everything for one backend, with so many MiB of evidence.
+func (r *rig) assemble(ctx context.Context, binary, dir, backend, state string, evidence int) error {
 	var err error
 	if err = os.MkdirAll(dir, 0o700); err != nil {
-		return r, err
+		return err
 	}
 	if r.trust, err = devgateway.NewTrust("abuse.test"); err != nil {
-		return r, err
+		return err
 	}
 	if r.agents, err = serveAgents(r.trust); err != nil {
-		return r, err
+		return err
 	}
-	replicas, state := 1, fmt.Sprintf("evidence_mib: %d, records_mib: %d, answers_mib: %d", o.evidence, recordsMiB, answersMiB)
+	replicas := 1
 	switch backend {
 	case backendBolt:
 		state += ", path: " + filepath.Join(dir, "state.db")
@@ -84,15 +91,15 @@ func assemble(ctx context.Context, o options, binary, dir, backend, limits strin
 		replicas = 2
 		// Evidence gets a quarter of Redis. What else the gateways keep fits beside it,
 		// and no more.
-		room := strconv.Itoa(4*o.evidence+recordsMiB+answersMiB) + "mb"
+		room := strconv.Itoa(4*evidence+recordsMiB+answersMiB) + "mb"
 		r.redis, err = redisserver.Start(ctx, filepath.Join(dir, "redis"),
 			"--maxmemory", room, "--maxmemory-policy", "noeviction", "--appendfsync", "everysec", "--auto-aof-rewrite-min-size", neverRewrites)
 		if err != nil {
-			return r, err
+			return err
 		}
 		key := filepath.Join(dir, "state-key")
 		if err := os.WriteFile(key, seal.NewKey(), 0o600); err != nil {
-			return r, err
+			return err
 		}
 		state += ", key: " + key + `, redis: {plaintext: loopback, max_replicas: 2, addresses: ["` + r.redis.Address() + `"]}`
 	}
@@ -100,23 +107,23 @@ func assemble(ctx context.Context, o options, binary, dir, backend, limits strin
 		for _, addresses := range []*[]string{&r.public, &r.uacp, &r.metrics} {
 			port, err := redisserver.FreePort()
 			if err != nil {
-				return r, err
+				return err
 			}
 			*addresses = append(*addresses, "127.0.0.1:"+port)
 		}
 	}
 	if r.front = r.public[0]; replicas > 1 {
 		if r.balancer, err = balancer.New(r.public...); err != nil {
-			return r, err
+			return err
 		}
 		r.front = r.balancer.Address()
 	}
 	for i := range replicas {
 		if err := r.start(ctx, binary, filepath.Join(dir, "gateway-"+strconv.Itoa(i)), i, state); err != nil {
-			return r, err
+			return err
 		}
 	}
-	return r, nil
+	return nil
 }
 
 // neverRewrites is more than Redis writes to its file in a run. By default it would write
@@ -134,18 +141,18 @@ func (r *rig) start(ctx context.Context, binary, dir string, i int, state string
 	}
 	file := filepath.Join(dir, "gateway.yaml")
 	text := strings.NewReplacer("DIR", dir, "FRONT", r.front, "ADDRESS", r.public[i], "UACP", r.uacp[i], "METRICS", r.metrics[i], "STATE", state, "LIMITS", r.limits,
-		"AGENTS", r.agents.URL, "DOMAIN", r.trust.TrustDomain(), "RATE", strconv.Itoa(rate), "BURST", strconv.Itoa(2*rate)).Replace(`
+		"AGENTS", r.agents.URL, "MEMBERS", r.callers(), "DOMAIN", r.trust.TrustDomain()).Replace(`
 public_url: https://FRONT
 listen: {public: "ADDRESS", admin: "127.0.0.1:0", uacp: "UACP", metrics: "METRICS"}
 identity: {trust_domain: DOMAIN, certificate: DIR/gateway.pem, key: DIR/gateway-key.pem, bundle: DIR/ca.pem}
 ainp: {key: DIR/ainp.pem}
 admin: {operators: {ann: {id: "spiffe://DOMAIN/caller/ann", roles: [operator]}}}
 timeout: 10s
-limits: {rate: RATE, burst: BURST, LIMITS}
+limits: {LIMITS}
 state: {STATE}
 agents:
-  tools: {callers: ["spiffe://DOMAIN/client", "spiffe://DOMAIN/caller/hostile"], endpoints: [{binding: mcp-v1, url: "AGENTS/mcp"}]}
-  worker: {callers: ["spiffe://DOMAIN/client"], endpoints: [{binding: a2a-v1, url: "AGENTS"}]}
+  tools: {callers: ["spiffe://DOMAIN/client", "spiffe://DOMAIN/caller/hostile"MEMBERS], endpoints: [{binding: mcp-v1, url: "AGENTS/mcp"}]}
+  worker: {callers: ["spiffe://DOMAIN/client"MEMBERS], endpoints: [{binding: a2a-v1, url: "AGENTS"}]}
 `)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		return err
@@ -160,6 +167,15 @@ agents:
 		r.gateways = append(r.gateways, process)
 	}
 	return err
+}
+
+// callers are those of both agents in the configuration, beside the good one.
+func (r *rig) callers() string {
+	var b strings.Builder
+	for _, name := range r.members {
+		b.WriteString(`, "spiffe://` + r.trust.TrustDomain() + "/caller/" + name + `"`)
+	}
+	return b.String()
 }
 
 // order tells the attackers where everything is.

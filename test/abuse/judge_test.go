@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,7 +17,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // harmless is a run of 10 seconds in which no attack worked: each was made and
 // refused, and every good call was answered and has its evidence.
 func harmless() observed {
-	o := observed{seconds: 10, attacks: counts{}, bound: 100, peak: 100, busy: [2]float64{1.5, 0.25}}
+	o := observed{seconds: 10, kinds: kinds(), names: names(), limit: "none", attacks: counts{}, bound: 100, peak: 100, busy: [2]float64{1.5, 0.25}}
 	for i := range 500 {
 		kind := kindTools
 		if i%2 == 1 {
@@ -91,6 +92,66 @@ func TestPlantedViolations(t *testing.T) {
 	}
 }
 
+// TestSharesAreJudged: one of 100 good calls may be lost beside those who want more than their
+// share, and neither a gateway nor its memory.
+func TestSharesAreJudged(t *testing.T) {
+	t.Parallel()
+	lose := func(n int) func(*observed) {
+		return func(o *observed) {
+			for i := range n {
+				o.calls[i].lost = errors.New("429")
+			}
+		}
+	}
+	for name, tc := range map[string]struct {
+		plant func(*observed)
+		want  string // empty: no violation
+	}{
+		"nothing":                       {func(*observed) {}, ""},
+		"a call of 100":                 {lose(5), ""},
+		"two calls of 100":              {lose(10), "10 of 504 good calls were lost, the first: 429"},
+		"lost evidence":                 {func(o *observed) { o.calls[6].missing = []string{"token 1"} }, ""},
+		"an attack that was never made": {func(o *observed) { delete(o.attacks, attackReaders) }, "attack readers: it was never made"},
+		"too much memory":               {func(o *observed) { o.peak = 101 }, "a gateway had 101 MiB resident, the bound is 100"},
+		"a gateway that ended":          {func(o *observed) { o.ended = 1 }, "1 gateways have ended"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := harmless()
+			tc.plant(&o)
+			found := judgeShares(o)
+			if tc.want == "" && len(found) > 0 || tc.want != "" && (len(found) != 1 || !strings.HasPrefix(found[0], tc.want)) {
+				t.Errorf("violations %q, want %q alone", found, tc.want)
+			}
+		})
+	}
+}
+
+// TestContained: the program runs with its arguments, in a cgroup or with a soft limit, and the table
+// says which.
+func TestContained(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	program, limit, release, err := contained("/bin/sh", dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), program, "-c", `echo "$0 $GOMEMLIMIT"`, "x y").CombinedOutput()
+	want := "x y 720MiB"
+	if strings.HasPrefix(limit, "memory cgroup") {
+		want = "x y"
+	}
+	if err != nil || strings.TrimSpace(string(out)) != want {
+		t.Errorf("%v: %s, want %s (%s)", err, out, want, limit)
+	}
+	if err := release(); err != nil {
+		t.Error(err)
+	}
+	if bounded(dir) {
+		t.Error("a folder is taken for a memory cgroup")
+	}
+}
+
 // TestLatencyNeedsAControl: three times as slow is allowed, and without a control
 // nothing is said about latency.
 func TestLatencyNeedsAControl(t *testing.T) {
@@ -124,7 +185,7 @@ func TestTableNamesEverything(t *testing.T) {
 			t.Errorf("%s is not in the table", name)
 		}
 	}
-	for _, want := range []string{"250    249  1     248          1", "100 MiB at most, bound 100 MiB", "of which 1.50 were in use under attack", "with 0.25 CPUs in use", "429 2, 4xx 3, broken 1", "2 violations"} {
+	for _, want := range []string{"250    249  1     248          1", "100 MiB at most, bound 100 MiB, limit none", "of which 1.50 were in use under attack", "with 0.25 CPUs in use", "429 2, 4xx 3, broken 1", "2 violations"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the table lacks %q:\n%s", want, out.String())
 		}
@@ -133,7 +194,7 @@ func TestTableNamesEverything(t *testing.T) {
 
 func TestFlags(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{{"--time", "1s"}, {"--backend", "paper"}, {"more"}, {"--rss", "-1"}, {"--nothing"}} {
+	for _, args := range [][]string{{"--time", "1s"}, {"--backend", "paper"}, {"more"}, {"--rss", "-1"}, {"--identities", "answers,ann"}, {"--nothing"}} {
 		if _, err := parse(args, &strings.Builder{}); !errors.Is(err, errUsage) {
 			t.Errorf("%q: %v", args, err)
 		}
@@ -144,6 +205,10 @@ func TestFlags(t *testing.T) {
 	}
 	o, err = parse([]string{"--backend", "crowd", "--gateway", "old"}, &strings.Builder{})
 	if err != nil || o.backend != partCrowd || o.gateway != "old" {
+		t.Errorf("%+v %v", o, err)
+	}
+	o, err = parse([]string{"--backend", "shares", "--identities", "tokens"}, &strings.Builder{})
+	if err != nil || o.backend != partShares || o.shares != "tokens" {
 		t.Errorf("%+v %v", o, err)
 	}
 }

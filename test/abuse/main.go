@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/test/abuse/crowd"
+	"github.com/aepb/aepb-gateway/test/abuse/shares"
 	"github.com/aepb/aepb-gateway/test/interop/devgateway"
 )
 
@@ -32,6 +33,7 @@ const (
 	partAttack = "attack"
 	partBurn   = "burn"
 	partCrowd  = "crowd"
+	partShares = "shares"
 )
 
 const (
@@ -49,6 +51,7 @@ type options struct {
 	gateway  string // a program to attack; empty: what is built from this module
 	evidence int    // MiB
 	rss      int    // MiB
+	shares   string // the identities of that act, by name
 	log      bool
 }
 
@@ -72,10 +75,11 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags := flag.NewFlagSet("abuse", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.DurationVar(&o.time, "time", 2*time.Minute, "how long each backend is attacked")
-	flags.StringVar(&o.backend, "backend", "", "attack only this one: "+strings.Join(backends(), ", ")+"; or make the act of the strangers who stay alone: "+partCrowd)
+	flags.StringVar(&o.backend, "backend", "", "attack only this one: "+strings.Join(backends(), ", ")+"; or make one act alone, of the strangers who stay or of shares: "+partCrowd+", "+partShares)
 	flags.StringVar(&o.gateway, "gateway", "", "the gateway's program, to see an older one fail; empty: what is built from this module")
 	flags.IntVar(&o.evidence, "evidence", 0, "state.evidence_mib of the gateways; half of it is one caller's share; 0: a share that the attackers of this time overfill")
 	flags.IntVar(&o.rss, "rss", 0, "the most MiB that one gateway may have resident; 0: what its configuration says, as in check-config")
+	flags.StringVar(&o.shares, "identities", strings.Join(shares.Names(), ","), "which of them attack in the act of shares; there are also "+strings.Join(shares.Fillers(), ", "))
 	flags.BoolVar(&o.log, "log", false, "print every call that was lost, and what the gateways say")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
@@ -83,8 +87,12 @@ func parse(args []string, stderr io.Writer) (options, error) {
 		}
 		return o, fmt.Errorf("%w: %w", errUsage, err)
 	}
-	if o.time < shortest || o.backend != "" && !slices.Contains(append(backends(), partCrowd), o.backend) || flags.NArg() > 0 || o.rss < 0 || o.evidence < 0 {
+	if o.time < shortest || o.backend != "" && !slices.Contains(append(backends(), partCrowd, partShares), o.backend) || flags.NArg() > 0 || o.rss < 0 || o.evidence < 0 {
 		return o, fmt.Errorf("%w: --time is at least %s, --backend one of those there are, and there are no arguments", errUsage, shortest)
+	}
+	known := append(shares.Names(), shares.Fillers()...)
+	if slices.ContainsFunc(strings.Split(o.shares, ","), func(name string) bool { return !slices.Contains(known, name) }) {
+		return o, fmt.Errorf("%w: --identities %q: expected some of %s", errUsage, o.shares, strings.Join(known, ","))
 	}
 	if o.evidence == 0 {
 		o.evidence = defaultEvidence(o.time)
@@ -103,6 +111,9 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	}
 	if len(args) == 1 && args[0] == partCrowd {
 		return crowd.Attack(ctx, stdin, stdout)
+	}
+	if len(args) == 1 && args[0] == partShares {
+		return shares.Attack(ctx, stdin, stdout)
 	}
 	if len(args) == 1 && args[0] == partBurn {
 		var b burning
@@ -133,23 +144,79 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	}
 	for _, backend := range backends() {
 		if o.backend == "" || o.backend == backend {
-			errs = append(errs, perform(ctx, o, binary, filepath.Join(dir, backend), backend, stdout))
+			errs = append(errs, perform(ctx, o, everything(ctx, o, binary, filepath.Join(dir, backend), backend), stdout))
+		}
+		if o.backend == "" || o.backend == backend || o.backend == partShares {
+			a, err := overShares(ctx, o, binary, filepath.Join(dir, partShares+backend), backend)
+			errs = append(errs, err, perform(ctx, o, a, stdout), a.release())
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// perform attacks one backend and says what came of it.
-func perform(ctx context.Context, o options, binary, dir, backend string, stdout io.Writer) error {
-	seen, log, err := observe(ctx, o, binary, dir, backend)
+// act is what is done to one backend, and how it is judged.
+type act struct {
+	name    string
+	length  time.Duration
+	begin   func(part string) (*rig, error) // for the attack, and for the control
+	attack  func(ctx context.Context, r *rig, seen *observed) error
+	judge   func(observed) []string
+	kinds   []string // of good calls
+	names   []string // of attacks
+	limit   string   // of the gateway's memory, beside its bound
+	release func() error
+}
+
+// everything is the act of all attacks on a gateway of a large container.
+func everything(ctx context.Context, o options, binary, dir, backend string) act {
+	return act{
+		name: backend, length: o.time, kinds: kinds(), names: names(), judge: judge, limit: "none",
+		begin: func(part string) (*rig, error) {
+			return assemble(ctx, o, binary, filepath.Join(dir, part), backend, "")
+		},
+		attack: func(ctx context.Context, r *rig, seen *observed) error { return r.attacked(ctx, o, seen) },
+	}
+}
+
+// overShares is the act of the identities that try to have more than their share.
+func overShares(ctx context.Context, o options, binary, dir, backend string) (act, error) {
+	a := act{
+		name: "shares over " + backend, length: o.time, kinds: kinds(), names: strings.Split(o.shares, ","), judge: judgeShares,
+		limit: "none", release: func() error { return nil },
+	}
+	if a.length < long {
+		a.length = max(shortest, a.length*3/5)
+	}
+	var err error
+	if backend == backends()[0] {
+		binary, a.limit, a.release, err = contained(binary, dir)
+	}
+	a.begin = func(part string) (*rig, error) {
+		r := &rig{limits: fmt.Sprintf("rate: %d, burst: %d", sharesRate, 2*sharesRate), members: a.names}
+		return r, r.assemble(ctx, binary, filepath.Join(dir, part), backend, fmt.Sprintf("evidence_mib: %d", sharesEvidence), sharesEvidence)
+	}
+	a.attack = func(ctx context.Context, r *rig, seen *observed) error { return r.shared(ctx, a.length, seen) }
+	return a, err
+}
+
+// The limits of the gateways of this act that are not the defaults, and the default of evidence.
+const (
+	sharesRate     = 1000
+	sharesEvidence = 36 // MiB
+)
+
+// perform makes an act and says what came of it.
+func perform(ctx context.Context, o options, a act, stdout io.Writer) error {
+	backend := a.name
+	seen, log, err := observe(ctx, o, a)
 	if err != nil {
 		return fmt.Errorf("%s: %w\n%s", backend, err, log)
 	}
-	found := judge(seen)
+	found := a.judge(seen)
 	if err := table(stdout, backend, seen, found); err != nil {
 		return err
 	}
-	if o.log {
+	if o.log || seen.ended > 0 {
 		details(stdout, seen)
 		fmt.Fprintln(stdout, log)
 	}
@@ -223,9 +290,9 @@ func crowdedOnce(ctx context.Context, o options, binary, dir string, round crowd
 }
 
 // observe runs the attack, and in long runs the control beside it.
-func observe(ctx context.Context, o options, binary, dir, backend string) (seen observed, log string, err error) {
-	seen = observed{seconds: o.time.Seconds(), evidence: o.evidence, bound: o.rss}
-	r, err := assemble(ctx, o, binary, filepath.Join(dir, "attacked"), backend, "")
+func observe(ctx context.Context, o options, a act) (seen observed, log string, err error) {
+	seen = observed{seconds: a.length.Seconds(), evidence: o.evidence, bound: o.rss, kinds: a.kinds, names: a.names, limit: a.limit}
+	r, err := a.begin("attacked")
 	defer func() { err = errors.Join(err, r.stop()) }()
 	if err != nil {
 		return seen, r.output(), err
@@ -233,11 +300,11 @@ func observe(ctx context.Context, o options, binary, dir, backend string) (seen 
 	if seen.bound == 0 {
 		seen.bound = r.bound
 	}
-	if err := r.attacked(ctx, o, &seen); err != nil {
+	if err := a.attack(ctx, r, &seen); err != nil {
 		return seen, r.output(), err
 	}
-	if o.time >= long {
-		err = control(ctx, o, binary, filepath.Join(dir, "control"), backend, &seen)
+	if a.length >= long {
+		err = control(ctx, a, &seen)
 	}
 	return seen, r.output(), err
 }
@@ -268,18 +335,30 @@ func (r *rig) attacked(ctx context.Context, o options, seen *observed) error {
 	if err != nil {
 		return err
 	}
-	limited, cancel := context.WithTimeout(ctx, o.time+graceTime)
-	defer cancel()
-	during, enough := context.WithTimeout(ctx, o.time)
-	defer enough()
-	seen.busy[0], err = whileBusy(func() (err error) {
-		seen.used, err = both(func() { seen.calls = c.load(during) }, func() (time.Duration, error) { return child(limited, behind, partAttack, told, &seen.attacks) })
-		return err
-	})
-	if err != nil {
+	if err := c.beside(ctx, o.time, partAttack, told, seen); err != nil {
 		return err
 	}
 	c.verify(ctx, seen.calls)
+	r.measure(seen)
+	seen.fetches, seen.rollbacks = r.agents.fetches.Load(), r.agents.rollbacks.Load()
+	return nil
+}
+
+// beside makes the good calls while a process attacks.
+func (c *caller) beside(ctx context.Context, length time.Duration, part string, input any, seen *observed) (err error) {
+	limited, cancel := context.WithTimeout(ctx, length+graceTime)
+	defer cancel()
+	during, enough := context.WithTimeout(ctx, length)
+	defer enough()
+	seen.busy[0], err = whileBusy(func() (err error) {
+		seen.used, err = both(func() { seen.calls = c.load(during) }, func() (time.Duration, error) { return child(limited, behind, part, input, &seen.attacks) })
+		return err
+	})
+	return err
+}
+
+// measure asks how much memory the gateways had, and which have ended.
+func (r *rig) measure(seen *observed) {
 	for _, g := range r.gateways {
 		most, err := peak(g.PID())
 		if err != nil {
@@ -288,15 +367,43 @@ func (r *rig) attacked(ctx context.Context, o options, seen *observed) error {
 		}
 		seen.peak = max(seen.peak, most)
 	}
-	seen.fetches, seen.rollbacks = r.agents.fetches.Load(), r.agents.rollbacks.Load()
+}
+
+// shared lets the identities and the good caller loose at the same time.
+func (r *rig) shared(ctx context.Context, length time.Duration, seen *observed) error {
+	c, err := newCaller(r)
+	if err != nil {
+		return err
+	}
+	defer c.http.CloseIdleConnections()
+	if err := c.ready(ctx); err != nil {
+		return err
+	}
+	order := shares.Order{
+		Seconds: length.Seconds(), Public: r.public, Gateway: r.trust.GatewayID(), Tool: toolAgent, Worker: skillAgent, Skill: work,
+		Roots: r.trust.RootsPEM(), Identities: map[string]shares.Identity{},
+	}
+	for _, name := range seen.names {
+		svid, err := r.trust.SVID(name)
+		if err == nil {
+			order.Identities[name], err = shares.IdentityOf(svid)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := c.beside(ctx, length, partShares, order, seen); err != nil {
+		return err
+	}
+	r.measure(seen)
 	return nil
 }
 
 // control makes the same calls with a fresh gateway, beside processes that only burn
 // CPU: one as much as the attackers, and one as much as the attacks cost the gateway and
 // its agents, so that the machine is as busy as it was under attack.
-func control(ctx context.Context, o options, binary, dir, backend string, seen *observed) (err error) {
-	r, err := assemble(ctx, o, binary, dir, backend, "")
+func control(ctx context.Context, a act, seen *observed) (err error) {
+	r, err := a.begin("control")
 	defer func() { err = errors.Join(err, r.stop()) }()
 	if err != nil {
 		return err
@@ -318,7 +425,7 @@ func control(ctx context.Context, o options, binary, dir, backend string, seen *
 	if err != nil {
 		return err
 	}
-	attackers := seen.used.Seconds() / o.time.Seconds()
+	attackers := seen.used.Seconds() / seen.seconds
 	others := max(seen.busy[0]-attackers-alone, 0)
 	_, reached, err := besideBurning(ctx, c, shortTime, attackers, others)
 	if err != nil {

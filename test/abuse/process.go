@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -32,6 +33,54 @@ func peak(pid int) (int, error) {
 		}
 	}
 	return 0, errProcess
+}
+
+// containerMiB is the container for which a gateway's default limits are.
+const containerMiB = 1024
+
+// softMiB is the default of limits.memory_mib less the program itself.
+const softMiB = 768 - 48
+
+// contained is a program that runs another one in a memory cgroup of containerMiB; where none can be made,
+// with a soft limit that leaves as much to what Go does not count as the gateway itself does. limit says which. release removes it
+// after the program has ended.
+func contained(binary, dir string) (program, limit string, release func() error, err error) {
+	release = func() error { return nil }
+	command := "export GOMEMLIMIT=" + strconv.Itoa(softMiB) + "MiB"
+	limit = fmt.Sprintf("GOMEMLIMIT of %d MiB alone: there is no memory cgroup (v2) to be made", softMiB)
+	for _, root := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {
+		group := filepath.Join(root, "aepb-abuse-"+strconv.Itoa(os.Getpid()))
+		if os.Mkdir(group, 0o755) != nil {
+			continue
+		}
+		if bounded(group) {
+			command, limit = "echo $$ > "+group+"/cgroup.procs", fmt.Sprintf("memory cgroup of %d MiB", containerMiB)
+			release = func() error { return os.Remove(group) }
+			break
+		}
+		_ = os.Remove(group)
+	}
+	program = filepath.Join(dir, "contained")
+	err = errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(program, []byte("#!/bin/sh\n"+command+" && exec "+binary+" \"$@\"\n"), 0o700))
+	return program, limit, release, err
+}
+
+// bounded bounds the memory of a cgroup, if it is one of v2 with that controller.
+func bounded(group string) bool {
+	for name, value := range map[string]string{"memory.max": strconv.Itoa(containerMiB << 20), "memory.swap.max": "0"} {
+		file, err := os.OpenFile(filepath.Join(group, name), os.O_WRONLY, 0)
+		if err != nil && name == "memory.swap.max" { // there is no swap
+			continue
+		}
+		if err != nil {
+			return false
+		}
+		_, err = file.WriteString(value)
+		if errors.Join(err, file.Close()) != nil {
+			return false
+		}
+	}
+	return true
 }
 
 // busy is how much CPU time all processes of the machine have used, in seconds.
