@@ -79,7 +79,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags.StringVar(&o.gateway, "gateway", "", "the gateway's program, to see an older one fail; empty: what is built from this module")
 	flags.IntVar(&o.evidence, "evidence", 0, "state.evidence_mib of the gateways; half of it is one caller's share; 0: a share that the attackers of this time overfill")
 	flags.IntVar(&o.rss, "rss", 0, "the most MiB that one gateway may have resident; 0: what its configuration says, as in check-config")
-	flags.StringVar(&o.shares, "identities", strings.Join(shares.Names(), ","), "which of them attack in the act of shares; there are also "+strings.Join(shares.Fillers(), ", "))
+	flags.StringVar(&o.shares, "identities", strings.Join(shares.Names(), ","), "which of them attack in the act of shares")
 	flags.BoolVar(&o.log, "log", false, "print every call that was lost, and what the gateways say")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
@@ -90,7 +90,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	if o.time < shortest || o.backend != "" && !slices.Contains(append(backends(), partCrowd, partShares), o.backend) || flags.NArg() > 0 || o.rss < 0 || o.evidence < 0 {
 		return o, fmt.Errorf("%w: --time is at least %s, --backend one of those there are, and there are no arguments", errUsage, shortest)
 	}
-	known := append(shares.Names(), shares.Fillers()...)
+	known := shares.Names()
 	if slices.ContainsFunc(strings.Split(o.shares, ","), func(name string) bool { return !slices.Contains(known, name) }) {
 		return o, fmt.Errorf("%w: --identities %q: expected some of %s", errUsage, o.shares, strings.Join(known, ","))
 	}

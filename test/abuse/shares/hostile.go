@@ -32,37 +32,29 @@ const (
 // one is one identity and what it does until ctx ends.
 type one struct {
 	name   string
-	tokens bool // it fills the memory of used tokens
 	attack func(ctx context.Context, a *attacker)
 }
 
 func hostile() []one {
 	return []one{
-		{"answers", false, func(ctx context.Context, a *attacker) { a.large(ctx) }},
-		{"read", false, func(ctx context.Context, a *attacker) { a.streams(ctx, true) }},
-		{"unread", false, func(ctx context.Context, a *attacker) { a.streams(ctx, false) }},
-		{"holder", false, func(ctx context.Context, a *attacker) { a.holds(ctx) }},
-		{"pair-1", false, func(ctx context.Context, a *attacker) { paced(ctx, failsPace, a.fails) }},
-		{"pair-2", false, func(ctx context.Context, a *attacker) { paced(ctx, failsPace, a.fails) }},
-		{"slow-1", false, func(ctx context.Context, a *attacker) { a.slow(ctx) }},
-		{"slow-2", false, func(ctx context.Context, a *attacker) { a.slow(ctx) }},
-		{"tokens", true, func(ctx context.Context, a *attacker) { paced(ctx, manyTokens, a.roots) }},
-		{"tokens-1", true, func(ctx context.Context, a *attacker) { paced(ctx, fewTokens, a.roots) }},
-		{"tokens-2", true, func(ctx context.Context, a *attacker) { paced(ctx, fewTokens, a.roots) }},
+		{"answers", func(ctx context.Context, a *attacker) { a.large(ctx) }},
+		{"read", func(ctx context.Context, a *attacker) { a.streams(ctx, true) }},
+		{"unread", func(ctx context.Context, a *attacker) { a.streams(ctx, false) }},
+		{"holder", func(ctx context.Context, a *attacker) { a.holds(ctx) }},
+		{"pair-1", func(ctx context.Context, a *attacker) { paced(ctx, failsPace, a.fails) }},
+		{"pair-2", func(ctx context.Context, a *attacker) { paced(ctx, failsPace, a.fails) }},
+		{"slow-1", func(ctx context.Context, a *attacker) { a.slow(ctx) }},
+		{"slow-2", func(ctx context.Context, a *attacker) { a.slow(ctx) }},
+		{"tokens", func(ctx context.Context, a *attacker) { paced(ctx, manyTokens, a.roots) }},
+		{"tokens-1", func(ctx context.Context, a *attacker) { paced(ctx, fewTokens, a.roots) }},
+		{"tokens-2", func(ctx context.Context, a *attacker) { paced(ctx, fewTokens, a.roots) }},
 	}
 }
 
-// Names are those of the identities that attack, but for the [Fillers].
-func Names() []string { return named(false) }
-
-// Fillers are those of the identities that fill the memory of used tokens.
-func Fillers() []string { return named(true) }
-
-func named(tokens bool) (names []string) {
+// Names are those of the identities that attack.
+func Names() (names []string) {
 	for _, h := range hostile() {
-		if tokens == h.tokens {
-			names = append(names, h.name)
-		}
+		names = append(names, h.name)
 	}
 	return names
 }
