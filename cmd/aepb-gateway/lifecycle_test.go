@@ -240,8 +240,8 @@ func TestLifecycle_StreamThatListens(t *testing.T) {
 	within(t, patience, "the agent is retired", func() bool { return b.road.Lifecycle.Record("teller").Status == lifecycle.Retired })
 }
 
-// TestLifecycle_OfTheGateway: the gateway's own document says how it stands, and a gateway that drains takes
-// no new work.
+// TestLifecycle_OfTheGateway: the gateway's own document says how it stands, a gateway that drains takes no
+// new work, and it is retired by itself when its work is over, with a signed end.
 func TestLifecycle_OfTheGateway(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, plan{config: config.Config{Admin: config.Admin{Operators: operators()}}})
@@ -253,6 +253,11 @@ func TestLifecycle_OfTheGateway(t *testing.T) {
 	if got := document(); got != "active" {
 		t.Errorf("at first it is %s", got)
 	}
+	entered, release := make(chan struct{}), make(chan struct{})
+	b.serve(t, "slow", "mcp-v1", &fake{conduct: held(entered, release)}, host{})
+	answer := make(chan reply, 1)
+	go func() { answer <- b.send(t, letter{at: "/agents/slow/a2a", body: addBody(b.number())}) }()
+	<-entered
 	b.orders(t, "/lifecycle", `{"to":"draining","reason":"moved","successor":"`+successor+`","force":true}`, http.StatusOK)
 	if got := document(); got != "draining" {
 		t.Errorf("the document says %s", got)
@@ -261,7 +266,14 @@ func TestLifecycle_OfTheGateway(t *testing.T) {
 	if got.status != http.StatusServiceUnavailable || got.header.Get("Location") != successor || got.header.Get("Retry-After") == "" {
 		t.Errorf("new work: %d %v", got.status, got.header)
 	}
-	b.orders(t, "/lifecycle", `{"to":"retired","reason":"moved"}`, http.StatusOK)
+	within(t, patience, "it refuses", func() bool { return b.road.Lifecycle.Record("").Step == lifecycle.Refusing })
+	close(release)
+	if got := <-answer; got.status != http.StatusOK || !strings.Contains(string(got.body), `"result"`) {
+		t.Errorf("the work under way: %d %s", got.status, got.body)
+	}
+	within(t, patience, "the gateway is retired", func() bool { return b.road.Lifecycle.Record("").Status == lifecycle.Retired })
+	b.counts(t, `aepb_ects_issued_total{act="aepb:shutdown",level="L2"} 1`)
+	b.counts(t, `aepb_ects_issued_total{act="aepb:lifecycle_change",level="L2"} 2`)
 	if got := b.send(t, letter{method: http.MethodGet, at: "/.well-known/aepb"}); got.status != http.StatusGone || !strings.Contains(got.header.Get("Link"), "successor-version") {
 		t.Errorf("the document of a retired gateway: %d %v", got.status, got.header)
 	}

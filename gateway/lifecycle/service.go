@@ -56,7 +56,8 @@ type Service struct {
 
 	mu     sync.RWMutex
 	known  map[string]lifecycle.Record // by agent; empty: the gateway itself
-	work   map[string]int              // messages and tasks under way here, by agent
+	kept   map[string]string           // tokens that are recorded, by agent
+	work   map[string]int              // messages and tasks under way here, by agent; empty: all
 	orders map[string]lifecycle.Order  // of the configuration, by agent
 }
 
@@ -65,7 +66,7 @@ func New(deps Deps) (*Service, error) {
 	if deps.Entries == nil || deps.Evidence == nil || deps.Metrics == nil || deps.Identity == nil || deps.Replica == "" || deps.Now == nil || deps.Logger == nil {
 		return nil, errors.New("lifecycle: incomplete Deps: every field is required")
 	}
-	return &Service{deps: deps, known: map[string]lifecycle.Record{}, work: map[string]int{}}, nil
+	return &Service{deps: deps, known: map[string]lifecycle.Record{}, kept: map[string]string{}, work: map[string]int{}}, nil
 }
 
 // Record is how an agent stands, or with an empty name this gateway. A nil Service knows no record.
@@ -110,10 +111,10 @@ func (s *Service) Records() []lifecycle.Record {
 	return slices.SortedFunc(maps.Values(s.known), func(a, b lifecycle.Record) int { return strings.Compare(a.Agent, b.Agent) })
 }
 
-// Enter counts work for an agent as under way until the function it returns is called. A nil
-// Service counts nothing.
+// Enter counts work for an agent as under way until the function it returns is called, and all work,
+// with that for no agent, as the gateway's own. A nil Service counts nothing.
 func (s *Service) Enter(agent string) (leave func()) {
-	if s == nil || agent == "" {
+	if s == nil {
 		return func() {}
 	}
 	s.add(agent, 1)
@@ -124,8 +125,10 @@ func (s *Service) Enter(agent string) (leave func()) {
 func (s *Service) add(agent string, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.work[agent] += n; s.work[agent] <= 0 {
-		delete(s.work, agent)
+	for _, name := range slices.Compact([]string{"", agent}) {
+		if s.work[name] += n; s.work[name] <= 0 {
+			delete(s.work, name)
+		}
 	}
 }
 
@@ -224,17 +227,17 @@ func (s *Service) announce(ctx context.Context, next lifecycle.Record, revision 
 		s.deps.Logger.ErrorContext(ctx, "a transition is not recorded yet", slog.String("agent", next.Agent), slog.Any("error", err))
 		return next, true, nil
 	}
+	s.setKept(next)
 	s.deps.Logger.InfoContext(ctx, "lifecycle", slog.String("agent", next.Agent), slog.String("status", string(next.Status)),
 		slog.String("reason", next.Reason), slog.String("by", next.By), slog.Uint64("term", next.Term))
 	return next, true, nil
 }
 
 // learn makes a record known here, unless a newer one is.
-func (s *Service) learn(r lifecycle.Record) (newer bool) {
+func (s *Service) learn(r lifecycle.Record) {
 	s.mu.Lock()
 	old, found := s.known[r.Agent]
-	newer = !found || old.Term < r.Term || old.Term == r.Term && old.Step <= r.Step && old != r
-	if newer {
+	if !found || old.Term < r.Term || old.Term == r.Term && old.Step <= r.Step {
 		s.known[r.Agent] = r
 	}
 	states := map[string]int{}
@@ -243,5 +246,29 @@ func (s *Service) learn(r lifecycle.Record) (newer bool) {
 	}
 	s.mu.Unlock()
 	s.deps.Metrics.Lifecycles(states)
-	return newer
+}
+
+// setKept: the token of a record is recorded.
+func (s *Service) setKept(r lifecycle.Record) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.kept[r.Agent] = r.Token
+}
+
+// keep records the token of a record, unless that is done. What could not be stored is tried again at
+// the next look; a token that does not verify, such as an old one, is not.
+func (s *Service) keep(ctx context.Context, r lifecycle.Record) {
+	s.mu.RLock()
+	done := s.kept[r.Agent] == r.Token
+	s.mu.RUnlock()
+	if done { // as where nothing was signed
+		return
+	}
+	if err := s.deps.Evidence().Keep(ctx, r.Token); err != nil {
+		s.deps.Logger.WarnContext(ctx, "the evidence of a transition is not recorded", slog.String("agent", r.Agent), slog.Any("error", err))
+		if _, again := errors.AsType[*problem.RecordingError](err); again {
+			return
+		}
+	}
+	s.setKept(r)
 }
