@@ -284,6 +284,48 @@ func TestLifecycle_OfTheGateway(t *testing.T) {
 	}
 }
 
+// TestLifecycle_GatewayIsDeprecated: every answer of the gateway's own documents and endpoints, also a refusal,
+// says that the gateway is deprecated; answers of agents say what holds of the agents.
+func TestLifecycle_GatewayIsDeprecated(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{config: config.Config{Admin: config.Admin{Operators: operators()}}})
+	b.orders(t, "/lifecycle", `{"to":"deprecated","reason":"moves","successor":"`+successor+`","sunset_at":"2031-01-01T00:00:00Z"}`, http.StatusOK)
+	const own, none = "Wed, 01 Jan 2031 00:00:00 GMT", ""
+	says := func(name string, l letter, sunset string) {
+		t.Helper()
+		got := b.send(t, l)
+		if h := got.header; strings.HasPrefix(h.Get("Deprecation"), "@") != (sunset != none) || h.Get("Sunset") != sunset ||
+			strings.Contains(h.Get("Link"), "<"+successor+`>; rel="successor-version"`) != (sunset != none) {
+			t.Errorf("%s: %d Deprecation %q, Sunset %q, Link %q", name, got.status, h.Get("Deprecation"), h.Get("Sunset"), h.Get("Link"))
+		}
+	}
+	for name, l := range map[string]letter{
+		"translate":           b.sealed(t, letter{body: addBody(b.number())}),
+		"CPAT translate":      b.sealed(t, letter{at: "/cpat/translate?from=a2a-v1&to=mcp-v1", body: addBody(b.number())}),
+		"translate, refused":  {body: "{"},
+		"by an agent":         b.sealed(t, letter{at: "/aepb/translate?from=a2a-v1&dest=calculator", body: addBody(b.number())}),
+		"document":            {method: http.MethodGet, at: "/.well-known/aepb"},
+		"CPAT document":       {method: http.MethodGet, at: "/.well-known/cpat"},
+		"pairs":               {method: http.MethodGet, at: "/.well-known/aepb/gateway"},
+		"without an identity": {via: b.nobody, method: http.MethodGet, at: "/atd/breakers"},
+		"rollback":            {at: "/atd/rollback", body: "{}"},
+		"a token":             {method: http.MethodGet, at: "/ects/none"},
+		"a workflow":          {method: http.MethodGet, at: "/workflows/none"},
+		"callbacks":           {at: "/hitl/callbacks", body: "{}"},
+		"a wrong method":      {method: http.MethodPut, at: "/.well-known/aepb"},
+	} {
+		says(name, l, own)
+	}
+	door := letter{at: doorA2A, body: addBody(b.number())}
+	says("an agent's door", door, none)
+	b.orders(t, "/agents/calculator/lifecycle", `{"to":"deprecated","reason":"moves","successor":"`+successor+`","sunset_at":"2030-01-01T00:00:00Z"}`, http.StatusOK)
+	const agents = "Tue, 01 Jan 2030 00:00:00 GMT"
+	says("the door of a deprecated agent", door, agents)
+	says("by a deprecated agent", b.sealed(t, letter{at: "/aepb/translate?from=a2a-v1&dest=calculator", body: addBody(b.number())}), agents)
+	b.orders(t, "/lifecycle", `{"to":"active","reason":"stays"}`, http.StatusOK)
+	says("of an active gateway", letter{method: http.MethodGet, at: "/.well-known/aepb"}, none)
+}
+
 // TestAttack_LifecycleWithoutTheRole: callers, strangers and operators who may only look change no lifecycle.
 func TestAttack_LifecycleWithoutTheRole(t *testing.T) {
 	t.Parallel()
