@@ -181,6 +181,7 @@ var attackIndex = []attackFinding{
 	{id: "W10", what: "keep operators from watching circuit breakers, with streams of one's own", tests: []string{"gateway/breakers:TestAttack_WatchesWithoutEnd"}},
 	{id: "W11", what: "call the operators to hosts and documents of one's own that fail, and keep other calls from them", tests: []string{"gateway/breakers:TestAttack_CallsOperatorsAboutOwnHosts"}},
 	{id: "W12", what: "learn that an agent that one may not call is deprecated, and what follows it", tests: []string{"TestAttack_FutureOfAnAgentForOthers"}},
+	{id: "W14", what: "have new work taken by an agent that drains, in the name of a workflow of others or of one that had no work there", tests: []string{"TestAttack_WorkflowOfOthersDuringADrain"}},
 	{id: "W13", what: "post to the session of another caller over HTTP with SSE, or hold sessions and requests there without end", tests: []string{
 		"gateway/transport/mcp:TestAttack_SessionOverSSEOfAnother", "gateway/transport/mcp:TestAttack_SessionsOverSSEWithoutEnd",
 		"gateway/transport/mcp:TestAttack_RequestsOverSSEWithoutEnd",

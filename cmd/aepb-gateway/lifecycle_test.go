@@ -5,10 +5,13 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/ecttest"
 	"github.com/aepb/aepb-gateway/gateway/config"
 	"github.com/aepb/aepb-gateway/lifecycle"
 )
@@ -281,6 +284,80 @@ func TestLifecycle_OfTheGateway(t *testing.T) {
 		if got := b.send(t, b.sealed(t, letter{body: body})); got.status != http.StatusGone {
 			t.Errorf("%s at a retired gateway: %d %s", name, got.status, got.body)
 		}
+	}
+}
+
+// step is the next message of a workflow, to an agent.
+func (b *bed) step(t *testing.T, who *ecttest.Party, via *http.Client, workflow, dest string, parents ...ect.ID) reply {
+	t.Helper()
+	body := addBody(b.number())
+	token := ecttest.Mint(t, who, ecttest.Recipe{Claims: ect.Claims{
+		Audience: []string{b.self()}, Workflow: workflow, Parents: parents, OutputHash: ect.Hash([]byte(body)),
+	}})
+	return b.send(t, letter{via: via, at: "/aepb/translate?from=a2a-v1&dest=" + dest, body: body, tokens: []string{token}})
+}
+
+// TestLifecycle_WorkflowUnderWay: what drains, an agent or the gateway, takes the next step of a workflow that
+// had work there before, until its sunset, and no new workflow.
+func TestLifecycle_WorkflowUnderWay(t *testing.T) {
+	t.Parallel()
+	for name, path := range map[string]string{"an agent": "/agents/calculator/lifecycle", "the gateway": "/lifecycle"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t, plan{config: config.Config{Admin: config.Admin{Operators: operators()}}})
+			first := b.proofs(t, b.send(t, b.sealed(t, letter{at: "/aepb/translate?from=a2a-v1&dest=calculator", body: addBody(b.number())})))
+			last := first[len(first)-1]
+			sunset := time.Now().Add(15 * time.Second).UTC().Format(time.RFC3339)
+			b.orders(t, path, `{"to":"draining","reason":"moved","force":true,"sunset_at":"`+sunset+`"}`, http.StatusOK)
+			if got := b.step(t, b.me, b.client, last.Workflow, "calculator", last.ID); got.status != http.StatusOK {
+				t.Errorf("the next step: %d %s", got.status, got.body)
+			}
+			if got := b.step(t, b.me, b.client, string(ect.NewID()), "calculator"); got.status != http.StatusServiceUnavailable {
+				t.Errorf("a new workflow: %d %s", got.status, got.body)
+			}
+			agent := strings.TrimSuffix(strings.TrimPrefix(strings.TrimSuffix(path, "/lifecycle"), "/agents/"), "/")
+			within(t, 2*patience, "it is retired after its sunset", func() bool { return b.road.Lifecycle.Record(agent).Status == lifecycle.Retired })
+			if r := b.road.Lifecycle.Record(agent); r.At.Before(r.SunsetAt) {
+				t.Errorf("it was retired at %v, before its sunset at %v", r.At, r.SunsetAt)
+			}
+		})
+	}
+}
+
+// TestAttack_WorkflowOfOthersDuringADrain: to name a workflow that is under way at an agent that drains, to have
+// work at another agent, and to name the agent as audience of one's own token lets in no new work.
+func TestAttack_WorkflowOfOthersDuringADrain(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{config: config.Config{Admin: config.Admin{Operators: operators()}}})
+	b.serve(t, "other", "mcp-v1", &fake{conduct: well}, host{})
+	a := b.attacker(t)
+	at := func(dest string) ect.Claims {
+		list := b.proofs(t, b.send(t, b.sealed(t, letter{at: "/aepb/translate?from=a2a-v1&dest=" + dest, body: addBody(b.number())})))
+		return list[len(list)-1]
+	}
+	here, elsewhere := at("calculator"), at("other")
+	b.orders(t, "/agents/calculator/lifecycle", `{"to":"draining","reason":"moved","force":true,"sunset_at":"2090-01-01T00:00:00Z"}`, http.StatusOK)
+	for name, got := range map[string]reply{
+		"a root in the workflow of others": b.step(t, a.party, a.client, here.Workflow, "calculator"),
+		"a child of their token":           b.step(t, a.party, a.client, here.Workflow, "calculator", here.ID),
+		"a workflow at another agent":      b.step(t, b.me, b.client, elsewhere.Workflow, "calculator", elsewhere.ID),
+	} {
+		if got.status != http.StatusForbidden && got.status != http.StatusServiceUnavailable {
+			t.Errorf("%s: %d %s", name, got.status, got.body)
+		}
+	}
+	body, workflow := addBody(b.number()), string(ect.NewID())
+	agent, _ := b.directory.Find("calculator")
+	named := []string{b.self(), string(agent.ID)}
+	for _, e := range agent.Endpoints {
+		named = append(named, e.Audience("calculator"))
+	}
+	token := ecttest.Mint(t, b.me, ecttest.Recipe{Claims: ect.Claims{
+		Audience: slices.DeleteFunc(named, func(s string) bool { return s == "" }), Workflow: workflow, OutputHash: ect.Hash([]byte(body)),
+	}})
+	first := b.proofs(t, b.send(t, letter{at: toNobody, body: body, tokens: []string{token}}))
+	if got := b.step(t, b.me, b.client, workflow, "calculator", first[0].ID); got.status != http.StatusServiceUnavailable {
+		t.Errorf("a workflow that only names the agent: %d %s", got.status, got.body)
 	}
 }
 

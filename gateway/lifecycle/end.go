@@ -62,7 +62,8 @@ func (s *Service) goOn(ctx context.Context, agent string) error {
 		return err
 	}
 	now := s.deps.Now()
-	next, step, due := before.Next(left || now.Sub(before.At) < noticed)
+	open := before.SunsetAt.After(before.At) && !before.Workflows(now).IsZero() // workflows take their next steps until the sunset
+	next, step, due := before.Next(left || open || now.Sub(before.At) < noticed)
 	if !due {
 		return nil
 	}

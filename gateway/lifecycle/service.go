@@ -54,11 +54,11 @@ type Deps struct {
 type Service struct {
 	deps Deps
 
-	mu     sync.RWMutex
-	known  map[string]lifecycle.Record // by agent; empty: the gateway itself
-	kept   map[string]string           // tokens that are recorded, by agent
-	work   map[string]int              // messages and tasks under way here, by agent; empty: all
-	orders map[string]lifecycle.Order  // of the configuration, by agent
+	mu       sync.RWMutex
+	known    map[string]lifecycle.Record // by agent; empty: the gateway itself
+	recorded map[string]string           // tokens that are recorded, by agent
+	work     map[string]int              // messages and tasks under way here, by agent; empty: all
+	orders   map[string]lifecycle.Order  // of the configuration, by agent
 }
 
 // New makes a service that knows nothing yet: [Service.Refresh] reads what is on record.
@@ -66,7 +66,7 @@ func New(deps Deps) (*Service, error) {
 	if deps.Entries == nil || deps.Evidence == nil || deps.Metrics == nil || deps.Identity == nil || deps.Replica == "" || deps.Now == nil || deps.Logger == nil {
 		return nil, errors.New("lifecycle: incomplete Deps: every field is required")
 	}
-	return &Service{deps: deps, known: map[string]lifecycle.Record{}, kept: map[string]string{}, work: map[string]int{}}, nil
+	return &Service{deps: deps, known: map[string]lifecycle.Record{}, recorded: map[string]string{}, work: map[string]int{}}, nil
 }
 
 // Record is how an agent stands, or with an empty name this gateway. A nil Service knows no record.
@@ -88,7 +88,7 @@ func (s *Service) Of(agent string) directory.Lifecycle {
 	if r.Status == "" || r.Status == lifecycle.Active {
 		return directory.Lifecycle{}
 	}
-	return directory.Lifecycle{Status: r.Status, DeprecatedAt: r.DeprecatedAt, SunsetAt: r.SunsetAt, Successor: r.Successor}
+	return directory.Lifecycle{Status: r.Status, DeprecatedAt: r.DeprecatedAt, SunsetAt: r.SunsetAt, Successor: r.Successor, Workflows: r.Workflows(s.deps.Now())}
 }
 
 // Refusal is why this gateway takes no new work, or no work at all: a *[problem.DrainingError] or a
@@ -98,8 +98,10 @@ func (s *Service) Refusal(draining bool) error {
 	switch verdict := own.Admits(); {
 	case !verdict.Serves:
 		return &problem.RetiredError{Successor: own.Successor}
-	case draining || !verdict.NewWork:
+	case draining:
 		return &problem.DrainingError{Location: own.Successor}
+	case !verdict.NewWork:
+		return &problem.DrainingError{Location: own.Successor, Workflows: own.Workflows(s.deps.Now())}
 	}
 	return nil
 }
@@ -227,7 +229,7 @@ func (s *Service) announce(ctx context.Context, next lifecycle.Record, revision 
 		s.deps.Logger.ErrorContext(ctx, "a transition is not recorded yet", slog.String("agent", next.Agent), slog.Any("error", err))
 		return next, true, nil
 	}
-	s.setKept(next)
+	s.setRecorded(next)
 	s.deps.Logger.InfoContext(ctx, "lifecycle", slog.String("agent", next.Agent), slog.String("status", string(next.Status)),
 		slog.String("reason", next.Reason), slog.String("by", next.By), slog.Uint64("term", next.Term))
 	return next, true, nil
@@ -248,18 +250,18 @@ func (s *Service) learn(r lifecycle.Record) {
 	s.deps.Metrics.Lifecycles(states)
 }
 
-// setKept: the token of a record is recorded.
-func (s *Service) setKept(r lifecycle.Record) {
+// setRecorded: the token of a record is recorded.
+func (s *Service) setRecorded(r lifecycle.Record) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.kept[r.Agent] = r.Token
+	s.recorded[r.Agent] = r.Token
 }
 
 // keep records the token of a record, unless that is done. What could not be stored is tried again at
 // the next look; a token that does not verify, such as an old one, is not.
 func (s *Service) keep(ctx context.Context, r lifecycle.Record) {
 	s.mu.RLock()
-	done := s.kept[r.Agent] == r.Token
+	done := s.recorded[r.Agent] == r.Token
 	s.mu.RUnlock()
 	if done { // as where nothing was signed
 		return
@@ -270,5 +272,5 @@ func (s *Service) keep(ctx context.Context, r lifecycle.Record) {
 			return
 		}
 	}
-	s.setKept(r)
+	s.setRecorded(r)
 }
