@@ -181,7 +181,6 @@ var attackIndex = []attackFinding{
 	{id: "W10", what: "keep operators from watching circuit breakers, with streams of one's own", tests: []string{"gateway/breakers:TestAttack_WatchesWithoutEnd"}},
 	{id: "W11", what: "call the operators to hosts and documents of one's own that fail, and keep other calls from them", tests: []string{"gateway/breakers:TestAttack_CallsOperatorsAboutOwnHosts"}},
 	{id: "W12", what: "learn that an agent that one may not call is deprecated, and what follows it", tests: []string{"TestAttack_FutureOfAnAgentForOthers"}},
-	{id: "W14", what: "have new work taken by an agent that drains, in the name of a workflow of others or of one that had no work there", tests: []string{"TestAttack_WorkflowOfOthersDuringADrain"}},
 	{id: "W13", what: "post to the session of another caller over HTTP with SSE, or hold sessions and requests there without end", tests: []string{
 		"gateway/transport/mcp:TestAttack_SessionOverSSEOfAnother", "gateway/transport/mcp:TestAttack_SessionsOverSSEWithoutEnd",
 		"gateway/transport/mcp:TestAttack_RequestsOverSSEWithoutEnd",
@@ -205,6 +204,7 @@ var attackIndex = []attackFinding{
 		"gateway/breakers:TestAttack_OneCallerOpensAFreshBreaker", "gateway/breakers:TestAttack_OneCallerHoldsABreakerOpen",
 		"gateway/breakers:TestAttack_TwoCallersOpenABreaker",
 	}},
+	{id: "X-L1", what: "have new work taken by an agent that drains, in the name of a workflow of others or of one that had no work there", tests: []string{"TestAttack_WorkflowOfOthersDuringADrain"}},
 	{id: "X-W1", what: "stop the webhooks and callbacks of others to a host, with posts of one's own that fail there", tests: []string{
 		"gateway/breakers:TestAttack_WebhooksOfOneCallerStopAnothers", "gateway/transport/egress:TestAttack_PostsOfOneCallerStopAnothers",
 	}},
@@ -267,7 +267,7 @@ func findingIDs() []string {
 	for n := 1; n <= 8; n++ {
 		ids = append(ids, "H"+strconv.Itoa(n))
 	}
-	return append(ids, "F1", "F2", "F3", "F6", "F18", "F19", "N1", "N2", "N4", "N5", "N6", "N7", "N8", "W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W9", "W10", "W11", "W12", "W13", "W14", "W15", "W16", "W17", "W18", "X-M1", "X-B1", "X-W1")
+	return append(ids, "F1", "F2", "F3", "F6", "F18", "F19", "N1", "N2", "N4", "N5", "N6", "N7", "N8", "W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W9", "W10", "W11", "W12", "W13", "W14", "W15", "W16", "W17", "W18", "X-M1", "X-B1", "X-L1", "X-W1")
 }
 
 // attackTests are the tests of attacks in the source tree, by FOLDER:NAME.
