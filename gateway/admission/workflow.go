@@ -21,18 +21,19 @@ func (m *admitting) goesOn(ctx context.Context, ordered time.Time, audience []st
 	if ordered.IsZero() || workflow == "" || m.Call.Caller.Anonymous {
 		return false, nil
 	}
-	if belongs, err := m.Members.Belongs(ctx, workflow, m.Call.Caller.ID); err != nil || !belongs {
-		return false, attest.Recording(err)
+	var records []ect.Record
+	belongs, err := m.Members.Belongs(ctx, workflow, m.Call.Caller.ID)
+	if belongs && err == nil {
+		records, _, err = m.Deps.Evidence.Workflow(ctx, workflow, "", maxSearched)
 	}
-	records, _, err := m.Deps.Evidence.Workflow(ctx, workflow, "", maxSearched)
 	if err != nil {
 		return false, attest.Recording(err)
 	}
-	return slices.ContainsFunc(records, func(r ect.Record) bool { return m.asked(r, ordered, audience) }), nil
+	return slices.ContainsFunc(records, func(r ect.Record) bool { return m.isEarlier(r, ordered, audience) }), nil
 }
 
-// asked reports whether a record is a request that this gateway had sent to an audience when a drain was ordered.
-func (m *admitting) asked(r ect.Record, ordered time.Time, audience []string) bool {
+// isEarlier reports whether a record is a request that this gateway had sent to an audience when a drain was ordered.
+func (m *admitting) isEarlier(r ect.Record, ordered time.Time, audience []string) bool {
 	if r.Issuer != m.Self || r.Act != ect.ActTranslate && r.Act != ect.ActCPATTranslate {
 		return false
 	}
@@ -43,8 +44,8 @@ func (m *admitting) asked(r ect.Record, ordered time.Time, audience []string) bo
 	if err != nil || claims.IssuedAt > ordered.Unix() {
 		return false
 	}
-	leg, said := claims.Ext.String(ect.ExtLeg)
-	return !said || leg == "request"
+	direction, found := claims.Ext.String(ect.ExtLeg)
+	return !found || direction == "request"
 }
 
 // audience is how tokens name the agent that is asked.
