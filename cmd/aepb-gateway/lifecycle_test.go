@@ -13,6 +13,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/ecttest"
 	"github.com/aepb/aepb-gateway/gateway/config"
+	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/lifecycle"
 )
 
@@ -39,14 +40,54 @@ func (b *bed) orders(t *testing.T, path, body string, status int) (r struct{ Sta
 	return r
 }
 
-const successor = "https://example.com/.well-known/aepb"
+// heir is the URL of the capability document of an agent that may be a successor.
+func (b *bed) heir(t *testing.T) string {
+	t.Helper()
+	return b.library(t, b.svid(t, "/calculator"), page(b.calculatorDocument(t, "active", "null"))).url
+}
+
+// TestLifecycle_SuccessorIsChecked: an order names a successor whose capability document can be read, that takes
+// work and is not weaker; any other is refused in words, and nothing changes.
+func TestLifecycle_SuccessorIsChecked(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{config: config.Config{Admin: config.Admin{Operators: operators()}}})
+	svid := b.svid(t, "/calculator")
+	text := b.calculatorDocument(t, "active", "null")
+	at := func(serve http.HandlerFunc) string { return b.library(t, svid, serve).url }
+	for name, c := range map[string]struct{ url, says string }{
+		"nothing there": {at(http.NotFound), "cannot be read: "},
+		"no document":   {at(page(`{"hello":"world"}`)), "cannot be read: "},
+		"weaker":        {at(page(strings.Replace(text, `"L2"`, `"L1"`, 1))), "it is weaker: it demands L1, where L2 is the least"},
+		"it drains":     {at(page(b.calculatorDocument(t, "draining", "null"))), "it is draining"},
+		"it is gone":    {at(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusGone) }), "it is retired"},
+		"too long":      {at(page(text + strings.Repeat(" ", directory.MaxDocument))), "cannot be read: "},
+		"no protocol":   {at(page(strings.Replace(text, "mcp-v1", "else-v1", 1))), "it speaks no protocol that is spoken here"},
+		"never answers": {at(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }), "cannot be read: "},
+	} {
+		for _, path := range []string{"/lifecycle", "/agents/calculator/lifecycle"} {
+			got := b.send(t, letter{via: b.caller(t, b.svid(t, operatorPath)), at: b.at.Admin + "/api" + path, body: `{"to":"deprecated","reason":"moves","successor":"` + c.url + `"}`})
+			if got.status != http.StatusBadRequest || !strings.Contains(string(got.body), c.says) {
+				t.Errorf("%s, %s: %d %s", name, path, got.status, got.body)
+			}
+		}
+	}
+	for _, agent := range []string{"", "calculator"} {
+		if r := b.road.Lifecycle.Record(agent); r.Term != 0 {
+			t.Errorf("%q is %s", agent, r.Status)
+		}
+	}
+	b.orders(t, "/lifecycle", `{"to":"deprecated","reason":"moves","successor":"`+at(page(text))+`"}`, http.StatusOK)
+}
 
 // TestLifecycle_OfTheConfiguration: the gateway stands as its configuration says, from the start and
 // after it is read again, with evidence; its version is the configured one.
 func TestLifecycle_OfTheConfiguration(t *testing.T) {
 	t.Parallel()
-	life := config.Life{Status: "deprecated", Reason: "moves", Successor: successor}
-	b := newBed(t, plan{config: config.Config{Version: "2.1.0", Life: life}})
+	b := newBed(t, plan{config: config.Config{Version: "2.1.0"}})
+	successor := b.heir(t)
+	first := b.settings.config
+	first.Life = config.Life{Status: "deprecated", Reason: "moves", Successor: successor}
+	must(t, b.reload(t.Context(), first))
 	var doc struct {
 		Lifecycle struct {
 			Status, Version string
@@ -110,6 +151,7 @@ func TestAttack_FutureOfAnAgentForOthers(t *testing.T) {
 	b := newBed(t, plan{config: config.Config{Admin: config.Admin{Operators: operators()}, Agents: map[string]config.Agent{
 		"private": {Endpoints: []config.Endpoint{{Binding: "mcp-v1", URL: "https://127.0.0.1:9/mcp"}}, Callers: []string{"spiffe://" + devTrustDomain + "/somebody"}},
 	}}})
+	successor := b.heir(t)
 	b.orders(t, "/agents/private/lifecycle", `{"to":"deprecated","reason":"replaced","successor":"`+successor+`","sunset_at":"2030-01-01T00:00:00Z"}`, http.StatusOK)
 	for name, l := range map[string]letter{
 		"translate": b.sealed(t, letter{at: "/aepb/translate?from=a2a-v1&dest=private", body: addBody(b.number())}),
@@ -129,6 +171,7 @@ func TestAttack_FutureOfAnAgentForOthers(t *testing.T) {
 func TestLifecycle_OfAnAgent(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, plan{config: config.Config{Admin: config.Admin{Operators: operators()}}})
+	successor := b.heir(t)
 	const at = "/agents/calculator/lifecycle"
 	deprecated := b.orders(t, at, `{"to":"deprecated","reason":"replaced","successor":"`+successor+`","sunset_at":"2030-01-01T00:00:00Z"}`, http.StatusOK)
 	for name, l := range map[string]letter{
@@ -248,6 +291,7 @@ func TestLifecycle_StreamThatListens(t *testing.T) {
 func TestLifecycle_OfTheGateway(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, plan{config: config.Config{Admin: config.Admin{Operators: operators()}}})
+	successor := b.heir(t)
 	document := func() (status string) {
 		var doc struct{ Lifecycle struct{ Status string } }
 		must(t, json.Unmarshal(b.send(t, letter{method: http.MethodGet, at: "/.well-known/aepb"}).body, &doc))
@@ -366,6 +410,7 @@ func TestAttack_WorkflowOfOthersDuringADrain(t *testing.T) {
 func TestLifecycle_GatewayIsDeprecated(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, plan{config: config.Config{Admin: config.Admin{Operators: operators()}}})
+	successor := b.heir(t)
 	b.orders(t, "/lifecycle", `{"to":"deprecated","reason":"moves","successor":"`+successor+`","sunset_at":"2031-01-01T00:00:00Z"}`, http.StatusOK)
 	const own, none = "Wed, 01 Jan 2031 00:00:00 GMT", ""
 	says := func(name string, l letter, sunset string) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/aepb/aepb-gateway/gateway/attest"
@@ -28,6 +29,10 @@ func (s *Service) Run(ctx context.Context) {
 			s.deps.Logger.WarnContext(ctx, "lifecycle records are not read", slog.Any("error", err))
 		}
 	}
+	var group sync.WaitGroup
+	defer group.Wait()
+	// Apart: an order may wait for the document of a successor, and what others order must be known in time.
+	group.Go(func() { worker.Every(ctx, tick, func() { _ = s.followOrders(ctx) }) }) // Configure has said what cannot be followed yet
 	step()
 	worker.Every(ctx, tick, step)
 }
@@ -38,7 +43,6 @@ func (s *Service) Step(ctx context.Context) error {
 	if err := s.Refresh(ctx); err != nil {
 		return err
 	}
-	_ = s.followOrders(ctx) // Configure has said what cannot be followed yet
 	for _, r := range s.Records() {
 		if r.Status != lifecycle.Draining {
 			continue

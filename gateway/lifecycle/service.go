@@ -45,9 +45,11 @@ type Deps struct {
 	Evidence func() Evidence
 	Metrics  Metrics
 	Identity func(agent string) ect.Identity // as evidence names it; empty: by its name
-	Replica  string
-	Now      func() time.Time
-	Logger   *slog.Logger
+	// Successor judges the capability document of an agent's successor, before it is announced.
+	Successor func(ctx context.Context, agent, url string) error
+	Replica   string
+	Now       func() time.Time
+	Logger    *slog.Logger
 }
 
 // Service knows and changes how agents stand. It is safe for concurrent use.
@@ -63,7 +65,7 @@ type Service struct {
 
 // New makes a service that knows nothing yet: [Service.Refresh] reads what is on record.
 func New(deps Deps) (*Service, error) {
-	if deps.Entries == nil || deps.Evidence == nil || deps.Metrics == nil || deps.Identity == nil || deps.Replica == "" || deps.Now == nil || deps.Logger == nil {
+	if deps.Entries == nil || deps.Evidence == nil || deps.Metrics == nil || deps.Identity == nil || deps.Successor == nil || deps.Replica == "" || deps.Now == nil || deps.Logger == nil {
 		return nil, errors.New("lifecycle: incomplete Deps: every field is required")
 	}
 	return &Service{deps: deps, known: map[string]lifecycle.Record{}, recorded: map[string]string{}, work: map[string]int{}}, nil
@@ -155,6 +157,11 @@ func (s *Service) change(ctx context.Context, agent string, order lifecycle.Orde
 		if err != nil {
 			return before, "", err
 		}
+		if order.Successor != "" {
+			if err := s.deps.Successor(ctx, agent, order.Successor); err != nil {
+				return before, "", err
+			}
+		}
 		act, ext := change.Claims(s.name(agent))
 		record, first, err := s.announce(ctx, next, revision, attest.Statement{Act: act, Ext: ext})
 		if err != nil || first {
@@ -165,7 +172,7 @@ func (s *Service) change(ctx context.Context, agent string, order lifecycle.Orde
 }
 
 // Configure follows the orders of a configuration, by agent, from now on, as far as they are due.
-// Its error says which cannot be followed now, and why: [Service.Step] tries them again.
+// Its error says which cannot be followed now, and why: [Service.Run] tries them again.
 func (s *Service) Configure(ctx context.Context, orders map[string]lifecycle.Order) error {
 	s.mu.Lock()
 	s.orders = orders

@@ -85,6 +85,9 @@ func (s *store) Swap(ctx context.Context, key state.EntryKey, old uint64, value 
 
 func never(string) error { return nil }
 
+// anyone may be a successor.
+func anyone(context.Context, string, string) error { return nil }
+
 // fleet makes replicas over one store.
 func fleet(t *testing.T, e *evidence, fail func(string) error, names ...string) []*lifecycle.Service {
 	t.Helper()
@@ -97,7 +100,7 @@ func fleet(t *testing.T, e *evidence, fail func(string) error, names ...string) 
 	for i, name := range names {
 		if all[i], err = lifecycle.New(lifecycle.Deps{
 			Entries: &store{memory.Entries(), fail, nil}, Evidence: func() lifecycle.Evidence { return e }, Metrics: metrics{},
-			Identity: func(string) ect.Identity { return "spiffe://example.org/agent" }, Replica: name, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
+			Identity: func(string) ect.Identity { return "spiffe://example.org/agent" }, Successor: anyone, Replica: name, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
 		}); err != nil {
 			t.Fatal(err)
 		}
@@ -423,7 +426,7 @@ func TestService_OldRecord(t *testing.T) {
 	entries := &store{memory.Entries(), never, nil}
 	s, err := lifecycle.New(lifecycle.Deps{
 		Entries: entries, Evidence: func() lifecycle.Evidence { return &evidence{fail: never} }, Metrics: metrics{},
-		Identity: func(string) ect.Identity { return "" }, Replica: "one", Now: time.Now, Logger: slog.New(slog.DiscardHandler),
+		Identity: func(string) ect.Identity { return "" }, Successor: anyone, Replica: "one", Now: time.Now, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -461,7 +464,7 @@ func TestService_HandOver(t *testing.T) {
 		}}
 		s, err := lifecycle.New(lifecycle.Deps{
 			Entries: &store{memory.Entries(), never, nil}, Evidence: func() lifecycle.Evidence { return e }, Metrics: metrics{},
-			Identity: func(string) ect.Identity { return "" }, Replica: "two", Now: time.Now, Logger: slog.New(slog.DiscardHandler),
+			Identity: func(string) ect.Identity { return "" }, Successor: anyone, Replica: "two", Now: time.Now, Logger: slog.New(slog.DiscardHandler),
 		})
 		if err != nil {
 			t.Fatal(err)
