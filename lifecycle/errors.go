@@ -59,9 +59,14 @@ func (*ReasonError) Error() string {
 }
 
 // SuccessorError refuses a successor.
-type SuccessorError struct{}
+type SuccessorError struct {
+	Problem string // of what stands there; empty: its form is wrong
+}
 
-func (*SuccessorError) Error() string {
+func (e *SuccessorError) Error() string {
+	if e.Problem != "" {
+		return "successor: " + e.Problem + "; give the URI of the capability document of an agent that works, or none"
+	}
 	return "successor: give the https URI of a capability document, without user info and fragment, at most 2048 bytes"
 }
 

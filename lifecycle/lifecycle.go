@@ -255,6 +255,22 @@ func (r Record) Admits() Verdict {
 	}
 }
 
+// workflowsFor is how long the workflows under way go on where no sunset gives them a deadline.
+const workflowsFor = time.Hour
+
+// Workflows is when a drain was ordered, as long as those that had work here before that may take their next
+// step (R16): until the sunset, if the order names one. Zero: none may, now or at all.
+func (r Record) Workflows(now time.Time) time.Time {
+	until := r.SunsetAt
+	if !until.After(r.At) {
+		until = r.At.Add(workflowsFor)
+	}
+	if r.Status != Draining || r.Step >= Ended || !now.Before(until) {
+		return time.Time{}
+	}
+	return r.At
+}
+
 func validReason(text string) bool {
 	return strings.TrimSpace(text) != "" && utf8.RuneCountInString(text) <= maxReason && printable(text)
 }

@@ -74,7 +74,7 @@ func TestBreaker_RefusalUsesNothingUp(t *testing.T) {
 		}
 		well(w, r, good)
 	}}, host{})
-	b.orders(t, "/agents/down/lifecycle", `{"to":"deprecated","reason":"replaced","successor":"`+successor+`"}`, http.StatusOK)
+	b.orders(t, "/agents/down/lifecycle", `{"to":"deprecated","reason":"replaced","successor":"`+b.heir(t)+`"}`, http.StatusOK)
 	b.failUntilOpen(t, "down")
 	b.counts(t, `aepb_ects_issued_total{act="aepb:translate_error",level="L2"} 5`)
 	again := b.sealed(t, letter{at: "/aepb/translate?from=a2a-v1&dest=down", body: addBody(b.number())})

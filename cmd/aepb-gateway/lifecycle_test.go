@@ -5,11 +5,15 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/ecttest"
 	"github.com/aepb/aepb-gateway/gateway/config"
+	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/lifecycle"
 )
 
@@ -36,14 +40,54 @@ func (b *bed) orders(t *testing.T, path, body string, status int) (r struct{ Sta
 	return r
 }
 
-const successor = "https://example.com/.well-known/aepb"
+// heir is the URL of the capability document of an agent that may be a successor.
+func (b *bed) heir(t *testing.T) string {
+	t.Helper()
+	return b.library(t, b.svid(t, "/calculator"), page(b.calculatorDocument(t, "active", "null"))).url
+}
+
+// TestLifecycle_SuccessorIsChecked: an order names a successor whose capability document can be read, that takes
+// work and is not weaker; any other is refused in words, and nothing changes.
+func TestLifecycle_SuccessorIsChecked(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{config: config.Config{Admin: config.Admin{Operators: operators()}}})
+	svid := b.svid(t, "/calculator")
+	text := b.calculatorDocument(t, "active", "null")
+	at := func(serve http.HandlerFunc) string { return b.library(t, svid, serve).url }
+	for name, c := range map[string]struct{ url, says string }{
+		"nothing there": {at(http.NotFound), "cannot be read: "},
+		"no document":   {at(page(`{"hello":"world"}`)), "cannot be read: "},
+		"weaker":        {at(page(strings.Replace(text, `"L2"`, `"L1"`, 1))), "it is weaker: it demands L1, where L2 is the least"},
+		"it drains":     {at(page(b.calculatorDocument(t, "draining", "null"))), "it is draining"},
+		"it is gone":    {at(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusGone) }), "it is retired"},
+		"too long":      {at(page(text + strings.Repeat(" ", directory.MaxDocument))), "cannot be read: "},
+		"no protocol":   {at(page(strings.Replace(text, "mcp-v1", "else-v1", 1))), "it speaks no protocol that is spoken here"},
+		"never answers": {at(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }), "cannot be read: "},
+	} {
+		for _, path := range []string{"/lifecycle", "/agents/calculator/lifecycle"} {
+			got := b.send(t, letter{via: b.caller(t, b.svid(t, operatorPath)), at: b.at.Admin + "/api" + path, body: `{"to":"deprecated","reason":"moves","successor":"` + c.url + `"}`})
+			if got.status != http.StatusBadRequest || !strings.Contains(string(got.body), c.says) {
+				t.Errorf("%s, %s: %d %s", name, path, got.status, got.body)
+			}
+		}
+	}
+	for _, agent := range []string{"", "calculator"} {
+		if r := b.road.Lifecycle.Record(agent); r.Term != 0 {
+			t.Errorf("%q is %s", agent, r.Status)
+		}
+	}
+	b.orders(t, "/lifecycle", `{"to":"deprecated","reason":"moves","successor":"`+at(page(text))+`"}`, http.StatusOK)
+}
 
 // TestLifecycle_OfTheConfiguration: the gateway stands as its configuration says, from the start and
 // after it is read again, with evidence; its version is the configured one.
 func TestLifecycle_OfTheConfiguration(t *testing.T) {
 	t.Parallel()
-	life := config.Life{Status: "deprecated", Reason: "moves", Successor: successor}
-	b := newBed(t, plan{config: config.Config{Version: "2.1.0", Life: life}})
+	b := newBed(t, plan{config: config.Config{Version: "2.1.0"}})
+	successor := b.heir(t)
+	first := b.settings.config
+	first.Life = config.Life{Status: "deprecated", Reason: "moves", Successor: successor}
+	must(t, b.reload(t.Context(), first))
 	var doc struct {
 		Lifecycle struct {
 			Status, Version string
@@ -107,6 +151,7 @@ func TestAttack_FutureOfAnAgentForOthers(t *testing.T) {
 	b := newBed(t, plan{config: config.Config{Admin: config.Admin{Operators: operators()}, Agents: map[string]config.Agent{
 		"private": {Endpoints: []config.Endpoint{{Binding: "mcp-v1", URL: "https://127.0.0.1:9/mcp"}}, Callers: []string{"spiffe://" + devTrustDomain + "/somebody"}},
 	}}})
+	successor := b.heir(t)
 	b.orders(t, "/agents/private/lifecycle", `{"to":"deprecated","reason":"replaced","successor":"`+successor+`","sunset_at":"2030-01-01T00:00:00Z"}`, http.StatusOK)
 	for name, l := range map[string]letter{
 		"translate": b.sealed(t, letter{at: "/aepb/translate?from=a2a-v1&dest=private", body: addBody(b.number())}),
@@ -126,6 +171,7 @@ func TestAttack_FutureOfAnAgentForOthers(t *testing.T) {
 func TestLifecycle_OfAnAgent(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, plan{config: config.Config{Admin: config.Admin{Operators: operators()}}})
+	successor := b.heir(t)
 	const at = "/agents/calculator/lifecycle"
 	deprecated := b.orders(t, at, `{"to":"deprecated","reason":"replaced","successor":"`+successor+`","sunset_at":"2030-01-01T00:00:00Z"}`, http.StatusOK)
 	for name, l := range map[string]letter{
@@ -240,11 +286,12 @@ func TestLifecycle_StreamThatListens(t *testing.T) {
 	within(t, patience, "the agent is retired", func() bool { return b.road.Lifecycle.Record("teller").Status == lifecycle.Retired })
 }
 
-// TestLifecycle_OfTheGateway: the gateway's own document says how it stands, and a gateway that drains takes
-// no new work.
+// TestLifecycle_OfTheGateway: the gateway's own document says how it stands, a gateway that drains takes no
+// new work, and it is retired by itself when its work is over, with a signed end.
 func TestLifecycle_OfTheGateway(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, plan{config: config.Config{Admin: config.Admin{Operators: operators()}}})
+	successor := b.heir(t)
 	document := func() (status string) {
 		var doc struct{ Lifecycle struct{ Status string } }
 		must(t, json.Unmarshal(b.send(t, letter{method: http.MethodGet, at: "/.well-known/aepb"}).body, &doc))
@@ -253,6 +300,11 @@ func TestLifecycle_OfTheGateway(t *testing.T) {
 	if got := document(); got != "active" {
 		t.Errorf("at first it is %s", got)
 	}
+	entered, release := make(chan struct{}), make(chan struct{})
+	b.serve(t, "slow", "mcp-v1", &fake{conduct: held(entered, release)}, host{})
+	answer := make(chan reply, 1)
+	go func() { answer <- b.send(t, letter{at: "/agents/slow/a2a", body: addBody(b.number())}) }()
+	<-entered
 	b.orders(t, "/lifecycle", `{"to":"draining","reason":"moved","successor":"`+successor+`","force":true}`, http.StatusOK)
 	if got := document(); got != "draining" {
 		t.Errorf("the document says %s", got)
@@ -261,7 +313,14 @@ func TestLifecycle_OfTheGateway(t *testing.T) {
 	if got.status != http.StatusServiceUnavailable || got.header.Get("Location") != successor || got.header.Get("Retry-After") == "" {
 		t.Errorf("new work: %d %v", got.status, got.header)
 	}
-	b.orders(t, "/lifecycle", `{"to":"retired","reason":"moved"}`, http.StatusOK)
+	within(t, patience, "it refuses", func() bool { return b.road.Lifecycle.Record("").Step == lifecycle.Refusing })
+	close(release)
+	if got := <-answer; got.status != http.StatusOK || !strings.Contains(string(got.body), `"result"`) {
+		t.Errorf("the work under way: %d %s", got.status, got.body)
+	}
+	within(t, patience, "the gateway is retired", func() bool { return b.road.Lifecycle.Record("").Status == lifecycle.Retired })
+	b.counts(t, `aepb_ects_issued_total{act="aepb:shutdown",level="L2"} 1`)
+	b.counts(t, `aepb_ects_issued_total{act="aepb:lifecycle_change",level="L2"} 2`)
 	if got := b.send(t, letter{method: http.MethodGet, at: "/.well-known/aepb"}); got.status != http.StatusGone || !strings.Contains(got.header.Get("Link"), "successor-version") {
 		t.Errorf("the document of a retired gateway: %d %v", got.status, got.header)
 	}
@@ -270,6 +329,123 @@ func TestLifecycle_OfTheGateway(t *testing.T) {
 			t.Errorf("%s at a retired gateway: %d %s", name, got.status, got.body)
 		}
 	}
+}
+
+// step is the next message of a workflow, to an agent.
+func (b *bed) step(t *testing.T, who *ecttest.Party, via *http.Client, workflow, dest string, parents ...ect.ID) reply {
+	t.Helper()
+	body := addBody(b.number())
+	token := ecttest.Mint(t, who, ecttest.Recipe{Claims: ect.Claims{
+		Audience: []string{b.self()}, Workflow: workflow, Parents: parents, OutputHash: ect.Hash([]byte(body)),
+	}})
+	return b.send(t, letter{via: via, at: "/aepb/translate?from=a2a-v1&dest=" + dest, body: body, tokens: []string{token}})
+}
+
+// TestLifecycle_WorkflowUnderWay: what drains, an agent or the gateway, takes the next step of a workflow that
+// had work there before, until its sunset, and no new workflow.
+func TestLifecycle_WorkflowUnderWay(t *testing.T) {
+	t.Parallel()
+	for name, path := range map[string]string{"an agent": "/agents/calculator/lifecycle", "the gateway": "/lifecycle"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t, plan{config: config.Config{Admin: config.Admin{Operators: operators()}}})
+			first := b.proofs(t, b.send(t, b.sealed(t, letter{at: "/aepb/translate?from=a2a-v1&dest=calculator", body: addBody(b.number())})))
+			last := first[len(first)-1]
+			sunset := time.Now().Add(15 * time.Second).UTC().Format(time.RFC3339)
+			b.orders(t, path, `{"to":"draining","reason":"moved","force":true,"sunset_at":"`+sunset+`"}`, http.StatusOK)
+			if got := b.step(t, b.me, b.client, last.Workflow, "calculator", last.ID); got.status != http.StatusOK {
+				t.Errorf("the next step: %d %s", got.status, got.body)
+			}
+			if got := b.step(t, b.me, b.client, string(ect.NewID()), "calculator"); !strings.Contains(string(got.body), `"code":"draining"`) {
+				t.Errorf("a new workflow: %d %s", got.status, got.body)
+			}
+			agent := strings.TrimSuffix(strings.TrimPrefix(strings.TrimSuffix(path, "/lifecycle"), "/agents/"), "/")
+			within(t, 2*patience, "it is retired after its sunset", func() bool { return b.road.Lifecycle.Record(agent).Status == lifecycle.Retired })
+			if r := b.road.Lifecycle.Record(agent); r.At.Before(r.SunsetAt) {
+				t.Errorf("it was retired at %v, before its sunset at %v", r.At, r.SunsetAt)
+			}
+		})
+	}
+}
+
+// TestAttack_WorkflowOfOthersDuringADrain: to name a workflow that is under way at an agent that drains, to have
+// work at another agent, and to name the agent as audience of one's own token lets in no new work.
+func TestAttack_WorkflowOfOthersDuringADrain(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{config: config.Config{Admin: config.Admin{Operators: operators()}}})
+	b.serve(t, "other", "mcp-v1", &fake{conduct: well}, host{})
+	a := b.attacker(t)
+	at := func(dest string) ect.Claims {
+		list := b.proofs(t, b.send(t, b.sealed(t, letter{at: "/aepb/translate?from=a2a-v1&dest=" + dest, body: addBody(b.number())})))
+		return list[len(list)-1]
+	}
+	here, elsewhere := at("calculator"), at("other")
+	b.orders(t, "/agents/calculator/lifecycle", `{"to":"draining","reason":"moved","force":true,"sunset_at":"2090-01-01T00:00:00Z"}`, http.StatusOK)
+	for name, got := range map[string]reply{
+		"a root in the workflow of others": b.step(t, a.party, a.client, here.Workflow, "calculator"),
+		"a child of their token":           b.step(t, a.party, a.client, here.Workflow, "calculator", here.ID),
+		"a workflow at another agent":      b.step(t, b.me, b.client, elsewhere.Workflow, "calculator", elsewhere.ID),
+	} {
+		if got.status != http.StatusForbidden && !strings.Contains(string(got.body), `"code":"draining"`) {
+			t.Errorf("%s: %d %s", name, got.status, got.body)
+		}
+	}
+	body, workflow := addBody(b.number()), string(ect.NewID())
+	agent, _ := b.directory.Find("calculator")
+	named := []string{b.self(), string(agent.ID)}
+	for _, e := range agent.Endpoints {
+		named = append(named, e.Audience("calculator"))
+	}
+	token := ecttest.Mint(t, b.me, ecttest.Recipe{Claims: ect.Claims{
+		Audience: slices.DeleteFunc(named, func(s string) bool { return s == "" }), Workflow: workflow, OutputHash: ect.Hash([]byte(body)),
+	}})
+	first := b.proofs(t, b.send(t, letter{at: toNobody, body: body, tokens: []string{token}}))
+	if got := b.step(t, b.me, b.client, workflow, "calculator", first[0].ID); !strings.Contains(string(got.body), `"code":"draining"`) {
+		t.Errorf("a workflow that only names the agent: %d %s", got.status, got.body)
+	}
+}
+
+// TestLifecycle_GatewayIsDeprecated: every answer of the gateway's own documents and endpoints, also a refusal,
+// says that the gateway is deprecated; answers of agents say what holds of the agents.
+func TestLifecycle_GatewayIsDeprecated(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{config: config.Config{Admin: config.Admin{Operators: operators()}}})
+	successor := b.heir(t)
+	b.orders(t, "/lifecycle", `{"to":"deprecated","reason":"moves","successor":"`+successor+`","sunset_at":"2031-01-01T00:00:00Z"}`, http.StatusOK)
+	const own, none = "Wed, 01 Jan 2031 00:00:00 GMT", ""
+	says := func(name string, l letter, sunset string) {
+		t.Helper()
+		got := b.send(t, l)
+		if h := got.header; strings.HasPrefix(h.Get("Deprecation"), "@") != (sunset != none) || h.Get("Sunset") != sunset ||
+			strings.Contains(h.Get("Link"), "<"+successor+`>; rel="successor-version"`) != (sunset != none) {
+			t.Errorf("%s: %d Deprecation %q, Sunset %q, Link %q", name, got.status, h.Get("Deprecation"), h.Get("Sunset"), h.Get("Link"))
+		}
+	}
+	for name, l := range map[string]letter{
+		"translate":           b.sealed(t, letter{body: addBody(b.number())}),
+		"CPAT translate":      b.sealed(t, letter{at: "/cpat/translate?from=a2a-v1&to=mcp-v1", body: addBody(b.number())}),
+		"translate, refused":  {body: "{"},
+		"by an agent":         b.sealed(t, letter{at: "/aepb/translate?from=a2a-v1&dest=calculator", body: addBody(b.number())}),
+		"document":            {method: http.MethodGet, at: "/.well-known/aepb"},
+		"CPAT document":       {method: http.MethodGet, at: "/.well-known/cpat"},
+		"pairs":               {method: http.MethodGet, at: "/.well-known/aepb/gateway"},
+		"without an identity": {via: b.nobody, method: http.MethodGet, at: "/atd/breakers"},
+		"rollback":            {at: "/atd/rollback", body: "{}"},
+		"a token":             {method: http.MethodGet, at: "/ects/none"},
+		"a workflow":          {method: http.MethodGet, at: "/workflows/none"},
+		"callbacks":           {at: "/hitl/callbacks", body: "{}"},
+		"a wrong method":      {method: http.MethodPut, at: "/.well-known/aepb"},
+	} {
+		says(name, l, own)
+	}
+	native := letter{at: doorA2A, body: addBody(b.number())}
+	says("an agent's endpoint", native, none)
+	b.orders(t, "/agents/calculator/lifecycle", `{"to":"deprecated","reason":"moves","successor":"`+successor+`","sunset_at":"2030-01-01T00:00:00Z"}`, http.StatusOK)
+	const agents = "Tue, 01 Jan 2030 00:00:00 GMT"
+	says("the endpoint of a deprecated agent", native, agents)
+	says("by a deprecated agent", b.sealed(t, letter{at: "/aepb/translate?from=a2a-v1&dest=calculator", body: addBody(b.number())}), agents)
+	b.orders(t, "/lifecycle", `{"to":"active","reason":"stays"}`, http.StatusOK)
+	says("of an active gateway", letter{method: http.MethodGet, at: "/.well-known/aepb"}, none)
 }
 
 // TestAttack_LifecycleWithoutTheRole: callers, strangers and operators who may only look change no lifecycle.

@@ -47,6 +47,9 @@ type parts struct {
 func (out *service) newLifecycle(state kept) (*agentlife.Service, error) {
 	return agentlife.New(agentlife.Deps{
 		Entries: state.entries, Metrics: out.metrics.Agents(), Replica: string(ect.NewID()), Now: time.Now, Logger: out.logger,
+		Successor: func(ctx context.Context, agent, url string) error {
+			return out.directory.CheckSuccessor(ctx, agent, url)
+		},
 		Evidence: func() agentlife.Evidence { return out.road.Parts().Evidence },
 		Identity: func(agent string) ect.Identity {
 			if agent == "" {

@@ -94,6 +94,11 @@ func (m *admitting) refuseNewWork(ctx context.Context) error {
 	if begins, err := m.beginsWork(ctx); err != nil || !begins {
 		return err
 	}
+	if drain, ok := errors.AsType[*problem.DrainingError](refusal); ok {
+		if goesOn, err := m.goesOn(ctx, drain.Workflows, nil); err != nil || goesOn {
+			return err
+		}
+	}
 	return refusal
 }
 
@@ -142,8 +147,8 @@ func (m *admitting) used(ctx context.Context) (bool, error) {
 }
 
 // passGate is step 6. The role of an approver lets in decisions alone. An agent that drains
-// takes no new work, and what goes on there goes on (AEPB, Graceful Shutdown). New work goes
-// to its successor, if it has one that the caller may call.
+// takes no new work, and what goes on there goes on (AEPB, Graceful Shutdown), the next steps of
+// workflows included. New work goes to its successor, if it has one that the caller may call.
 func (m *admitting) passGate(ctx context.Context) error {
 	if m.ByRole && m.Message.Op != canonical.OpDecision {
 		return membership.Outsider()
@@ -153,6 +158,11 @@ func (m *admitting) passGate(ctx context.Context) error {
 	}
 	if under, err := m.underWay(ctx, m.Message); err != nil || under {
 		return err
+	}
+	if names := m.audience(); len(names) > 0 {
+		if goesOn, err := m.goesOn(ctx, m.To.Agent.Lifecycle.Workflows, names); err != nil || goesOn {
+			return err
+		}
 	}
 	if m.To = m.Destinations.Successor(ctx, m.query(), m.To); m.To.Unreachable != nil {
 		return m.To.Unreachable

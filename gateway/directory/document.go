@@ -43,6 +43,9 @@ type Lifecycle struct {
 	DeprecatedAt time.Time // zero: unset
 	SunsetAt     time.Time // zero: unset
 	Successor    string    // URL of the replacement's capability document; empty: none
+
+	// Workflows is set while it drains: those with work here that is older go on (R16); zero: none does.
+	Workflows time.Time
 }
 
 // Document is a capability document that is fit to be used: of AEPB (Capability

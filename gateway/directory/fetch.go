@@ -3,6 +3,7 @@ package directory
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"mime"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/transport/egress"
+	"github.com/aepb/aepb-gateway/lifecycle"
 )
 
 // How long a capability document is kept (AEPB, Capability Document Caching).
@@ -193,4 +195,47 @@ func successorLink(h http.Header, plainLoopback bool) string {
 		}
 	}
 	return ""
+}
+
+// successorLimit bounds how long an order waits for the document of a successor.
+const successorLimit = 5 * time.Second
+
+// CheckSuccessor judges the capability document of what is to take the place of a listed agent, or with an
+// empty name of this gateway (AEPB, Successor Discovery): it must be readable here, describe an agent that
+// takes work in a protocol that is spoken here, and demand no lower level. It is fetched through the guard of
+// documents, and as an operator names it, its host may have a private address meanwhile, as that of a listed
+// agent's document; [Directory.Visitor] decides whom callers reach. Its error is a *[lifecycle.SuccessorError].
+func (d *Directory) CheckSuccessor(ctx context.Context, name, address string) error {
+	ctx, cancel := context.WithTimeout(ctx, successorLimit)
+	defer cancel()
+	before, _ := d.Find(name)
+	if resolved, err := d.Resolve(ctx, before); err == nil {
+		before = resolved // else its level is what the operator demands
+	}
+	if d.deps.Documents == nil || !documentURL(address, d.deps.PlainLoopback) {
+		return &lifecycle.SuccessorError{}
+	}
+	refuse := func(problem string) error { return &lifecycle.SuccessorError{Problem: problem} }
+	if d.deps.Grants != nil {
+		d.deps.Grants.Allow(hostport(address))
+		defer d.deps.Grants.Disallow(hostport(address))
+	}
+	fetched := d.document(ctx, address, "", d.deps.Documents)
+	if fetched.err != nil {
+		return refuse("its capability document cannot be read: " + fetched.err.Error())
+	}
+	after, err := d.merge(Agent{Name: address, Capability: address}, fetched)
+	switch {
+	case err != nil:
+		return refuse("its capability document cannot be used: " + err.Error())
+	case after.Ended():
+		return refuse("it takes no work: it is " + string(after.Lifecycle.Status))
+	case address == before.Capability || before.ID != "" && after.ID == before.ID && before.Capability != "":
+		return refuse("it is the agent itself")
+	case after.AssuranceLevel < floor(before):
+		return refuse(fmt.Sprintf("it is weaker: it demands L%d, where L%d is the least", after.AssuranceLevel, floor(before)))
+	case len(after.Endpoints) == 0 && len(after.Gateways) == 0:
+		return refuse("it speaks no protocol that is spoken here")
+	}
+	return nil
 }

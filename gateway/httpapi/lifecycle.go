@@ -13,6 +13,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/directory/admindoc"
 	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/lifecycle"
 )
 
@@ -94,4 +95,12 @@ func lifecycleMembers(r lifecycle.Record, version string) *admindoc.Lifecycle {
 		out.Successor = &r.Successor
 	}
 	return out
+}
+
+// noticeOf is what answers say of the gateway's own future.
+func noticeOf(own lifecycle.Record) transport.Notice {
+	if own.Status != lifecycle.Deprecated {
+		return transport.Notice{}
+	}
+	return transport.Notice{Deprecated: own.DeprecatedAt, Sunset: own.SunsetAt, Successor: own.Successor}
 }

@@ -87,7 +87,7 @@ func Public(deps PublicDeps) (http.Handler, error) {
 		deps.Lifecycle = func() lifecycle.Record { return lifecycle.Record{} }
 	}
 	engine := surface(deps.Logger, deps.Answered)
-	engine.Use(identify(deps))
+	engine.Use(announced(deps), identify(deps))
 	for names, entrance := range map[names]transport.Entrance{
 		aepbNames(): transport.Translate, cpatNames(): transport.TranslateCPAT,
 	} {
@@ -104,7 +104,7 @@ func Public(deps PublicDeps) (http.Handler, error) {
 	if deps.Breakers != nil {
 		engine.GET("/atd/breakers", admitted(deps), breakerStream{deps.Breakers, deps.Watches}.serve)
 	}
-	native(engine.Group("/agents/:agent", announced(deps)), deps.Doors)
+	native(engine.Group("/agents/:agent"), deps.Doors)
 	return engine, nil
 }
 
@@ -198,17 +198,23 @@ func mediaType(r *http.Request) string {
 	return strings.ToLower(strings.TrimSpace(media))
 }
 
-// announced has every answer of a native door, refusals and streams included,
-// say what is known of its agent's future (AEPB, Lifecycle States: in all
-// responses).
+// announced has every answer, refusals and streams included, say what is known of the future of the agent
+// whose door it is from, or of this gateway (AEPB, Lifecycle States: in all responses). At an endpoint of the
+// gateway it says nothing where the answer already tells the future of an agent: the fields hold one.
 func announced(deps PublicDeps) gin.HandlerFunc {
 	return func(c *gin.Context) {
-		if deps.Notice == nil {
+		agent := c.Param("agent")
+		own := !strings.HasPrefix(c.Request.URL.Path, "/agents/")
+		if !own && (agent == "" || deps.Notice == nil) {
 			return
 		}
-		ctx, agent := c.Request.Context(), c.Param("agent")
 		c.Writer = &announcer{ResponseWriter: c.Writer, announce: func(h http.Header) {
-			deps.Notice(transport.Asking(ctx, agent, "")).Announce(h)
+			switch {
+			case !own:
+				deps.Notice(transport.Asking(c.Request.Context(), agent, "")).Announce(h)
+			case h.Get("Deprecation") == "":
+				noticeOf(deps.Lifecycle()).Announce(h)
+			}
 		}}
 	}
 }

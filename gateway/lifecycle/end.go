@@ -1,9 +1,11 @@
 package lifecycle
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/aepb/aepb-gateway/gateway/attest"
@@ -27,18 +29,22 @@ func (s *Service) Run(ctx context.Context) {
 			s.deps.Logger.WarnContext(ctx, "lifecycle records are not read", slog.Any("error", err))
 		}
 	}
+	var group sync.WaitGroup
+	defer group.Wait()
+	// Apart: an order may wait for the document of a successor, and what others order must be known in time.
+	group.Go(func() { worker.Every(ctx, tick, func() { _ = s.followOrders(ctx) }) }) // Configure has said what cannot be followed yet
 	step()
 	worker.Every(ctx, tick, step)
 }
 
-// Step reads the records once, and does what is next for each agent that drains.
+// Step reads the records once, and does what is next for each agent that drains, and for this gateway
+// if an operator drains it: the end of one process is none of it (R16).
 func (s *Service) Step(ctx context.Context) error {
 	if err := s.Refresh(ctx); err != nil {
 		return err
 	}
-	_ = s.followOrders(ctx) // Configure has said what cannot be followed yet
 	for _, r := range s.Records() {
-		if r.Agent == "" || r.Status != lifecycle.Draining { // the process ends the gateway itself (R16)
+		if r.Status != lifecycle.Draining {
 			continue
 		}
 		if err := s.goOn(ctx, r.Agent); err != nil {
@@ -60,7 +66,8 @@ func (s *Service) goOn(ctx context.Context, agent string) error {
 		return err
 	}
 	now := s.deps.Now()
-	next, step, due := before.Next(left || now.Sub(before.At) < noticed)
+	open := before.SunsetAt.After(before.At) && !before.Workflows(now).IsZero() // workflows take their next steps until the sunset
+	next, step, due := before.Next(left || open || now.Sub(before.At) < noticed)
 	if !due {
 		return nil
 	}
@@ -88,7 +95,8 @@ func (s *Service) workLeft(ctx context.Context, agent string) (bool, error) {
 	s.mu.RLock()
 	own := s.work[agent]
 	s.mu.RUnlock()
-	key := state.EntryKey{Kind: KindAgentWork, Group: agent, ID: s.deps.Replica}
+	group := cmp.Or(agent, ownRecord)
+	key := state.EntryKey{Kind: KindAgentWork, Group: group, ID: s.deps.Replica}
 	entry, _, err := s.deps.Entries.Get(ctx, key)
 	if err != nil {
 		return true, err
@@ -96,7 +104,7 @@ func (s *Service) workLeft(ctx context.Context, agent string) (bool, error) {
 	if _, _, err = s.deps.Entries.Swap(ctx, key, entry.Revision, []byte(strconv.Itoa(own)), s.deps.Now().Add(workFor)); err != nil {
 		return true, err
 	}
-	all, err := s.deps.Entries.List(ctx, KindAgentWork, agent, "", pageSize)
+	all, err := s.deps.Entries.List(ctx, KindAgentWork, group, "", pageSize)
 	for _, one := range all {
 		if string(one.Value) != "0" {
 			return true, err

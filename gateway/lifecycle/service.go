@@ -45,27 +45,30 @@ type Deps struct {
 	Evidence func() Evidence
 	Metrics  Metrics
 	Identity func(agent string) ect.Identity // as evidence names it; empty: by its name
-	Replica  string
-	Now      func() time.Time
-	Logger   *slog.Logger
+	// Successor judges the capability document of an agent's successor, before it is announced.
+	Successor func(ctx context.Context, agent, url string) error
+	Replica   string
+	Now       func() time.Time
+	Logger    *slog.Logger
 }
 
 // Service knows and changes how agents stand. It is safe for concurrent use.
 type Service struct {
 	deps Deps
 
-	mu     sync.RWMutex
-	known  map[string]lifecycle.Record // by agent; empty: the gateway itself
-	work   map[string]int              // messages and tasks under way here, by agent
-	orders map[string]lifecycle.Order  // of the configuration, by agent
+	mu       sync.RWMutex
+	known    map[string]lifecycle.Record // by agent; empty: the gateway itself
+	recorded map[string]string           // tokens that are recorded, by agent
+	work     map[string]int              // messages and tasks under way here, by agent; empty: all
+	orders   map[string]lifecycle.Order  // of the configuration, by agent
 }
 
 // New makes a service that knows nothing yet: [Service.Refresh] reads what is on record.
 func New(deps Deps) (*Service, error) {
-	if deps.Entries == nil || deps.Evidence == nil || deps.Metrics == nil || deps.Identity == nil || deps.Replica == "" || deps.Now == nil || deps.Logger == nil {
+	if deps.Entries == nil || deps.Evidence == nil || deps.Metrics == nil || deps.Identity == nil || deps.Successor == nil || deps.Replica == "" || deps.Now == nil || deps.Logger == nil {
 		return nil, errors.New("lifecycle: incomplete Deps: every field is required")
 	}
-	return &Service{deps: deps, known: map[string]lifecycle.Record{}, work: map[string]int{}}, nil
+	return &Service{deps: deps, known: map[string]lifecycle.Record{}, recorded: map[string]string{}, work: map[string]int{}}, nil
 }
 
 // Record is how an agent stands, or with an empty name this gateway. A nil Service knows no record.
@@ -87,7 +90,7 @@ func (s *Service) Of(agent string) directory.Lifecycle {
 	if r.Status == "" || r.Status == lifecycle.Active {
 		return directory.Lifecycle{}
 	}
-	return directory.Lifecycle{Status: r.Status, DeprecatedAt: r.DeprecatedAt, SunsetAt: r.SunsetAt, Successor: r.Successor}
+	return directory.Lifecycle{Status: r.Status, DeprecatedAt: r.DeprecatedAt, SunsetAt: r.SunsetAt, Successor: r.Successor, Workflows: r.Workflows(s.deps.Now())}
 }
 
 // Refusal is why this gateway takes no new work, or no work at all: a *[problem.DrainingError] or a
@@ -97,8 +100,10 @@ func (s *Service) Refusal(draining bool) error {
 	switch verdict := own.Admits(); {
 	case !verdict.Serves:
 		return &problem.RetiredError{Successor: own.Successor}
-	case draining || !verdict.NewWork:
+	case draining:
 		return &problem.DrainingError{Location: own.Successor}
+	case !verdict.NewWork:
+		return &problem.DrainingError{Location: own.Successor, Workflows: own.Workflows(s.deps.Now())}
 	}
 	return nil
 }
@@ -110,10 +115,10 @@ func (s *Service) Records() []lifecycle.Record {
 	return slices.SortedFunc(maps.Values(s.known), func(a, b lifecycle.Record) int { return strings.Compare(a.Agent, b.Agent) })
 }
 
-// Enter counts work for an agent as under way until the function it returns is called. A nil
-// Service counts nothing.
+// Enter counts work for an agent as under way until the function it returns is called, and all work,
+// with that for no agent, as the gateway's own. A nil Service counts nothing.
 func (s *Service) Enter(agent string) (leave func()) {
-	if s == nil || agent == "" {
+	if s == nil {
 		return func() {}
 	}
 	s.add(agent, 1)
@@ -124,8 +129,10 @@ func (s *Service) Enter(agent string) (leave func()) {
 func (s *Service) add(agent string, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.work[agent] += n; s.work[agent] <= 0 {
-		delete(s.work, agent)
+	for _, name := range slices.Compact([]string{"", agent}) {
+		if s.work[name] += n; s.work[name] <= 0 {
+			delete(s.work, name)
+		}
 	}
 }
 
@@ -150,6 +157,11 @@ func (s *Service) change(ctx context.Context, agent string, order lifecycle.Orde
 		if err != nil {
 			return before, "", err
 		}
+		if order.Successor != "" {
+			if err := s.deps.Successor(ctx, agent, order.Successor); err != nil {
+				return before, "", err
+			}
+		}
 		act, ext := change.Claims(s.name(agent))
 		record, first, err := s.announce(ctx, next, revision, attest.Statement{Act: act, Ext: ext})
 		if err != nil || first {
@@ -160,7 +172,7 @@ func (s *Service) change(ctx context.Context, agent string, order lifecycle.Orde
 }
 
 // Configure follows the orders of a configuration, by agent, from now on, as far as they are due.
-// Its error says which cannot be followed now, and why: [Service.Step] tries them again.
+// Its error says which cannot be followed now, and why: [Service.Run] tries them again.
 func (s *Service) Configure(ctx context.Context, orders map[string]lifecycle.Order) error {
 	s.mu.Lock()
 	s.orders = orders
@@ -224,17 +236,17 @@ func (s *Service) announce(ctx context.Context, next lifecycle.Record, revision 
 		s.deps.Logger.ErrorContext(ctx, "a transition is not recorded yet", slog.String("agent", next.Agent), slog.Any("error", err))
 		return next, true, nil
 	}
+	s.setRecorded(next)
 	s.deps.Logger.InfoContext(ctx, "lifecycle", slog.String("agent", next.Agent), slog.String("status", string(next.Status)),
 		slog.String("reason", next.Reason), slog.String("by", next.By), slog.Uint64("term", next.Term))
 	return next, true, nil
 }
 
 // learn makes a record known here, unless a newer one is.
-func (s *Service) learn(r lifecycle.Record) (newer bool) {
+func (s *Service) learn(r lifecycle.Record) {
 	s.mu.Lock()
 	old, found := s.known[r.Agent]
-	newer = !found || old.Term < r.Term || old.Term == r.Term && old.Step <= r.Step && old != r
-	if newer {
+	if !found || old.Term < r.Term || old.Term == r.Term && old.Step <= r.Step {
 		s.known[r.Agent] = r
 	}
 	states := map[string]int{}
@@ -243,5 +255,29 @@ func (s *Service) learn(r lifecycle.Record) (newer bool) {
 	}
 	s.mu.Unlock()
 	s.deps.Metrics.Lifecycles(states)
-	return newer
+}
+
+// setRecorded: the token of a record is recorded.
+func (s *Service) setRecorded(r lifecycle.Record) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.recorded[r.Agent] = r.Token
+}
+
+// keep records the token of a record, unless that is done. What could not be stored is tried again at
+// the next look; a token that does not verify, such as an old one, is not.
+func (s *Service) keep(ctx context.Context, r lifecycle.Record) {
+	s.mu.RLock()
+	done := s.recorded[r.Agent] == r.Token
+	s.mu.RUnlock()
+	if done { // as where nothing was signed
+		return
+	}
+	if err := s.deps.Evidence().Keep(ctx, r.Token); err != nil {
+		s.deps.Logger.WarnContext(ctx, "the evidence of a transition is not recorded", slog.String("agent", r.Agent), slog.Any("error", err))
+		if _, again := errors.AsType[*problem.RecordingError](err); again {
+			return
+		}
+	}
+	s.setRecorded(r)
 }

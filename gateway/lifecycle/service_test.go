@@ -15,6 +15,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/attest"
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/lifecycle"
+	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/state"
 	states "github.com/aepb/aepb-gateway/lifecycle"
 )
@@ -84,6 +85,9 @@ func (s *store) Swap(ctx context.Context, key state.EntryKey, old uint64, value 
 
 func never(string) error { return nil }
 
+// anyone may be a successor.
+func anyone(context.Context, string, string) error { return nil }
+
 // fleet makes replicas over one store.
 func fleet(t *testing.T, e *evidence, fail func(string) error, names ...string) []*lifecycle.Service {
 	t.Helper()
@@ -96,7 +100,7 @@ func fleet(t *testing.T, e *evidence, fail func(string) error, names ...string) 
 	for i, name := range names {
 		if all[i], err = lifecycle.New(lifecycle.Deps{
 			Entries: &store{memory.Entries(), fail, nil}, Evidence: func() lifecycle.Evidence { return e }, Metrics: metrics{},
-			Identity: func(string) ect.Identity { return "spiffe://example.org/agent" }, Replica: name, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
+			Identity: func(string) ect.Identity { return "spiffe://example.org/agent" }, Successor: anyone, Replica: name, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
 		}); err != nil {
 			t.Fatal(err)
 		}
@@ -146,8 +150,8 @@ func TestService_GracefulEnd(t *testing.T) {
 			}
 		}
 		look(30)
-		if r := all[0].Record("pricing"); r.Status != states.Draining {
-			t.Errorf("it is %s while another replica works for it", r.Status)
+		if r := all[0].Record("pricing"); r.Status != states.Draining || r.Step != states.Refusing || e.signed != 1 {
+			t.Errorf("it is %s, %s, with %d tokens signed, while another replica works for it", r.Status, r.Step, e.signed)
 		}
 		leave()
 		leave()
@@ -422,7 +426,7 @@ func TestService_OldRecord(t *testing.T) {
 	entries := &store{memory.Entries(), never, nil}
 	s, err := lifecycle.New(lifecycle.Deps{
 		Entries: entries, Evidence: func() lifecycle.Evidence { return &evidence{fail: never} }, Metrics: metrics{},
-		Identity: func(string) ect.Identity { return "" }, Replica: "one", Now: time.Now, Logger: slog.New(slog.DiscardHandler),
+		Identity: func(string) ect.Identity { return "" }, Successor: anyone, Replica: "one", Now: time.Now, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -439,6 +443,92 @@ func TestService_OldRecord(t *testing.T) {
 	}
 	if err := s.Refresh(t.Context()); err != nil || s.Record("pricing").Status != states.Draining {
 		t.Errorf("after an old list it is %s, %v", s.Record("pricing").Status, err)
+	}
+}
+
+// TestService_HandOver: a replica that finds a transition which another one signed, and did not come to record,
+// records its token, also if that fails at first, and once; then it takes the agent to its end.
+func TestService_HandOver(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		memory, err := state.New(state.Config{}, state.Deps{Now: time.Now})
+		if err != nil {
+			t.Fatal(err)
+		}
+		failing := true
+		e := &evidence{fail: func(what string) error {
+			if failing && what == "keep" {
+				return &problem.RecordingError{Err: errCut}
+			}
+			return nil
+		}}
+		s, err := lifecycle.New(lifecycle.Deps{
+			Entries: &store{memory.Entries(), never, nil}, Evidence: func() lifecycle.Evidence { return e }, Metrics: metrics{},
+			Identity: func(string) ect.Identity { return "" }, Successor: anyone, Replica: "two", Now: time.Now, Logger: slog.New(slog.DiscardHandler),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		record, _, err := states.Record{Agent: "pricing"}.Apply(order(states.Draining))
+		if err != nil {
+			t.Fatal(err)
+		}
+		record.Token = "signed.by.another"
+		value, err := record.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		key := state.EntryKey{Kind: lifecycle.KindLifecycle, Group: "agents", ID: "agent pricing"}
+		if _, ok, err := memory.Entries().Swap(t.Context(), key, 0, value, time.Now().Add(time.Hour)); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+		for n := range 3 {
+			failing = n == 0
+			if err := s.Refresh(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if want := []string{record.Token, record.Token}; !slices.Equal(e.recorded, want) {
+			t.Errorf("recorded were %q, want one attempt that fails and one that does not", e.recorded)
+		}
+		for range 12 {
+			step(t, []*lifecycle.Service{s})
+			time.Sleep(time.Second)
+		}
+		if r := s.Record("pricing"); r.Status != states.Retired || e.signed != 2 {
+			t.Errorf("it is %s, with %d tokens signed", r.Status, e.signed)
+		}
+	})
+}
+
+// TestService_OwnEnd: the gateway itself drains to its end as an agent does, when no work is left at any
+// replica, for an agent or for a translation alone.
+func TestService_OwnEnd(t *testing.T) {
+	t.Parallel()
+	for _, agent := range []string{"", "pricing"} {
+		synctest.Test(t, func(t *testing.T) {
+			e := &evidence{}
+			all := fleet(t, e, never, "one", "two")
+			if _, _, err := all[0].Change(t.Context(), "", order(states.Draining)); err != nil {
+				t.Fatal(err)
+			}
+			leave := all[1].Enter(agent)
+			look := func(status states.Status, at states.Step, signed int) {
+				t.Helper()
+				for range 30 {
+					step(t, all)
+					time.Sleep(time.Second)
+				}
+				for _, s := range all {
+					if r := s.Record(""); r.Status != status || r.Step != at || e.signed != signed {
+						t.Errorf("work for %q: the gateway is %s, %s, with %d tokens signed", agent, r.Status, r.Step, e.signed)
+					}
+				}
+			}
+			look(states.Draining, states.Refusing, 1)
+			leave()
+			look(states.Retired, states.Ended, 3)
+		})
 	}
 }
 

@@ -67,11 +67,8 @@ func (s *Service) Refresh(ctx context.Context) error {
 				s.deps.Logger.ErrorContext(ctx, "a lifecycle record cannot be read", slog.String("id", after), slog.Any("error", err))
 				continue
 			}
-			if s.learn(r) && r.Token != "" {
-				if err := s.deps.Evidence().Keep(ctx, r.Token); err != nil {
-					s.deps.Logger.WarnContext(ctx, "the evidence of a transition is not recorded", slog.String("agent", r.Agent), slog.Any("error", err))
-				}
-			}
+			s.learn(r)
+			s.keep(ctx, r)
 		}
 		if len(page) < pageSize {
 			return nil

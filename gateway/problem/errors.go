@@ -153,6 +153,7 @@ func (e *IdentityError) Error() string { return e.Reason }
 type DrainingError struct {
 	RetryAfter time.Duration // zero: five seconds
 	Location   string        // who takes it instead; empty: unknown
+	Workflows  time.Time     // those with work here that is older go on (R16); zero: none does
 }
 
 func (e *DrainingError) Error() string { return "no new work is taken" }

@@ -44,7 +44,7 @@ func meters() []meter {
 		{"fields that more than 2 files write", 0, 0, fieldsOfManyWriters},
 		{"forbidden words, production", 536, 0, wordsInProduction},
 		{"forbidden words, tests", 1074, 0, wordsInTests},
-		{"production lines", 113300, 100, productionLines},
+		{"production lines", 113500, 100, productionLines},
 		{"places that sign in gateway/", 1, 0, placesThatSign},
 		{"places that verify in gateway/", 1, 0, placesThatVerify},
 		{"levels that are written out (ect.L2) in gateway/", 0, 0, levelsWrittenOut},

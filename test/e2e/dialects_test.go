@@ -49,7 +49,7 @@ func (f *fleet) dialects(t *testing.T) []dialect {
 			return ask(ctx, f.caller, http.MethodPost, r.Process.Public+"/agents/"+agent+path, body(message), header)
 		}
 	}
-	const draining, retired = `"code":"draining","status":503,"successor":"` + successor, `"code":"retired","status":410,"successor":"` + successor
+	draining, retired := `"code":"draining","status":503,"successor":"`+f.successor, `"code":"retired","status":410,"successor":"`+f.successor
 	return []dialect{
 		{"A2A", post("/a2a", http.Header{"A2A-Version": {"1.0"}}, a2aCall), []string{draining, `"retryDelay":"`}, []string{retired}, http.StatusGone, true},
 		{"MCP", post("/mcp", mcpHeader(), mcpCall), []string{draining, `"retryAfterMs":`}, []string{retired}, http.StatusGone, true},
@@ -59,7 +59,7 @@ func (f *fleet) dialects(t *testing.T) []dialect {
 		}, []string{draining, `"retry_after_ns":`}, []string{retired}, http.StatusServiceUnavailable, false},
 		{"bare µACP", func(ctx context.Context, r *replica, agent, message string) (answer, error) {
 			return uacpCall(ctx, f.trust, svid, r.uacp, agent, uacpBody(message))
-		}, []string{"is draining", successor}, []string{"is retired", successor}, http.StatusServiceUnavailable, false},
+		}, []string{"is draining", f.successor}, []string{"is retired", f.successor}, http.StatusServiceUnavailable, false},
 		{"SLIM over HTTP", func(ctx context.Context, r *replica, agent, message string) (answer, error) {
 			for body := a2aCall(message); ; { // a store that has just begun cannot exclude at once that a token was used
 				token, err := minter.Mint(body, uuid.NewString(), time.Hour)

@@ -147,7 +147,7 @@ func (f *fleet) refusedSoon(t *testing.T, r *replica, s dialect, agent string, o
 		if got.status != http.StatusServiceUnavailable {
 			t.Errorf("%s at %s: %d %q", s.protocol, r.name, got.status, got.body)
 		}
-		if s.http && (got.header.Get("Retry-After") == "" || got.header.Get("Location") != successor) {
+		if s.http && (got.header.Get("Retry-After") == "" || got.header.Get("Location") != f.successor) {
 			t.Errorf("%s at %s: Retry-After %q, Location %q", s.protocol, r.name, got.header.Get("Retry-After"), got.header.Get("Location"))
 		}
 		return
@@ -164,7 +164,7 @@ func (f *fleet) retired(t *testing.T, all []dialect, agent string) {
 		if i == 0 {
 			first = now
 		}
-		if now != first || now.Term != 2 || now.Successor != successor {
+		if now != first || now.Term != 2 || now.Successor != f.successor {
 			t.Errorf("%s says %+v, %s %+v", r.name, now, f.replicas[0].name, first)
 		}
 		for _, s := range all {
@@ -177,12 +177,12 @@ func (f *fleet) retired(t *testing.T, all []dialect, agent string) {
 			if got.status != s.gone {
 				t.Errorf("%s at %s of a retired agent: %d, want %d", s.protocol, r.name, got.status, s.gone)
 			}
-			if s.http && !strings.Contains(got.header.Get("Link"), "<"+successor+`>; rel="successor-version"`) {
+			if s.http && !strings.Contains(got.header.Get("Link"), "<"+f.successor+`>; rel="successor-version"`) {
 				t.Errorf("%s at %s: Link %q", s.protocol, r.name, got.header.Get("Link"))
 			}
 		}
 		card, err := ask(t.Context(), f.caller, http.MethodGet, r.Process.Public+"/agents/"+agent+"/a2a/.well-known/agent-card.json", "", nil)
-		if err != nil || card.status != http.StatusGone || !strings.Contains(card.header.Get("Link"), successor) {
+		if err != nil || card.status != http.StatusGone || !strings.Contains(card.header.Get("Link"), f.successor) {
 			t.Errorf("the card at %s: %v, %d %q", r.name, err, card.status, card.header.Get("Link"))
 		}
 		f.proven(t, r, now.Token)

@@ -12,6 +12,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -38,6 +39,8 @@ type fleet struct {
 	replicas []*replica
 	caller   *http.Client // of agents
 	operator *http.Client // who operates and audits
+
+	successor string // the capability document of what takes an agent's place
 }
 
 // newFleet starts as many gateways; agents are where MCP servers are, by name.
@@ -57,6 +60,7 @@ func newFleet(t *testing.T, trust *devgateway.Trust, many int, agents map[string
 	must(t, err)
 	f := &fleet{trust: trust, caller: client(t, trust, "client")}
 	f.operator = client(t, trust, "ann")
+	f.successor = serveDocument(t, trust)
 	f.binary, err = devgateway.Build(t.Context(), dir)
 	must(t, err)
 	key := filepath.Join(dir, "state-key")
@@ -200,7 +204,7 @@ func (f *fleet) stands(t *testing.T, r *replica, agent, what string, so func(sta
 // drain is the order to drain an agent, and what the replica answers.
 func (f *fleet) drain(ctx context.Context, r *replica, agent string) (s standing, err error) {
 	got, err := ask(ctx, f.operator, http.MethodPost, r.Admin+"/api/agents/"+agent+"/lifecycle",
-		`{"to":"draining","reason":"replaced","successor":"`+successor+`","force":true}`, nil)
+		`{"to":"draining","reason":"replaced","successor":"`+f.successor+`","force":true}`, nil)
 	if err == nil && got.status != http.StatusOK {
 		err = fmt.Errorf("%d %s", got.status, got.body)
 	}
@@ -210,4 +214,19 @@ func (f *fleet) drain(ctx context.Context, r *replica, agent string) (s standing
 	return s, err
 }
 
-const successor = "https://next.example/.well-known/aepb"
+// serveDocument serves the capability document of an agent that takes work, and returns its URL.
+func serveDocument(t *testing.T, trust *devgateway.Trust) string {
+	t.Helper()
+	conf, err := trust.PeerTLS("next")
+	must(t, err)
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = fmt.Fprintf(w, `{"aepb_version":"1.0","agent_id":"spiffe://%s/next","protocols":[{"id":"mcp-v1","version":"2026-07-28",`+
+			`"endpoint":"https://%s/mcp","priority":1}],"ect_assurance_level":"L2","lifecycle":{"status":"active","version":"1.0.0",`+
+			`"deprecated_at":null,"sunset_at":null,"successor":null}}`, trust.TrustDomain(), r.Host)
+	}))
+	server.TLS = conf
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	return server.URL + "/.well-known/aepb"
+}

@@ -35,6 +35,11 @@ func (w *world) slowAgent(t *testing.T) *slowAgent {
 // ServeHTTP implements http.Handler.
 func (a *slowAgent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
+	if r.URL.Path == "/.well-known/aepb" { // of its successor
+		fmt.Fprintf(w, `{"aepb_version":"1.0","agent_id":%q,"protocols":[{"id":"a2a-v1","version":"1.0","endpoint":%q,"priority":1}],"ect_assurance_level":"L2",
+"lifecycle":{"status":"active","version":"2.0.0","deprecated_at":null,"sunset_at":null,"successor":null}}`, id("slow-2"), a.server.URL)
+		return
+	}
 	if r.Method == http.MethodGet {
 		fmt.Fprintf(w, `{"name":"slow","description":"waits","version":"1.0.0","capabilities":{},"defaultInputModes":["text/plain"],"defaultOutputModes":["text/plain"],
 "skills":[{"id":"wait","name":"wait","description":"waits","tags":["wait"]}],
@@ -112,7 +117,7 @@ func TestDrainOverSLIM(t *testing.T) {
 			return nil
 		})
 	}
-	const next = "https://example.com/.well-known/aepb"
+	next := agent.server.URL + "/.well-known/aepb"
 	both[0].ctl(t, "lifecycle", "deprecate", "slow", "--reason", "replaced", "--successor", next, "--sunset", "2030-01-01T00:00:00Z")
 	for _, g := range both {
 		eventually(t, func() error {

@@ -1,0 +1,62 @@
+package admission
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/attest"
+)
+
+// maxSearched bounds how many tokens of a workflow, the oldest first, are searched for its work.
+const maxSearched = 256
+
+// goesOn reports whether a message is the next step of a workflow that had work here when a drain was
+// ordered (R16): this gateway has signed a request of that workflow before, to that audience; empty: to any.
+// The workflow must be its caller's: what others have begun lets in their own messages alone. Zero: no drain
+// lets workflows go on.
+func (m *admitting) goesOn(ctx context.Context, ordered time.Time, audience []string) (bool, error) {
+	workflow, _ := m.Admitted.Evidence.Origins()
+	if ordered.IsZero() || workflow == "" || m.Call.Caller.Anonymous {
+		return false, nil
+	}
+	var records []ect.Record
+	belongs, err := m.Members.Belongs(ctx, workflow, m.Call.Caller.ID)
+	if belongs && err == nil {
+		records, _, err = m.Deps.Evidence.Workflow(ctx, workflow, "", maxSearched)
+	}
+	if err != nil {
+		return false, attest.Recording(err)
+	}
+	return slices.ContainsFunc(records, func(r ect.Record) bool { return m.isEarlier(r, ordered, audience) }), nil
+}
+
+// isEarlier reports whether a record is a request that this gateway had sent to an audience when a drain was ordered.
+func (m *admitting) isEarlier(r ect.Record, ordered time.Time, audience []string) bool {
+	if r.Issuer != m.Self || r.Act != ect.ActTranslate && r.Act != ect.ActCPATTranslate {
+		return false
+	}
+	if len(audience) > 0 && !slices.ContainsFunc(audience, func(one string) bool { return slices.Contains(r.Audience, one) }) {
+		return false
+	}
+	claims, _, err := ect.ParseUnverified(r.Compact) // our own token
+	if err != nil || claims.IssuedAt > ordered.Unix() {
+		return false
+	}
+	direction, found := claims.Ext.String(ect.ExtLeg)
+	return !found || direction == "request"
+}
+
+// audience is how tokens name the agent that is asked.
+func (m *admitting) audience() []string {
+	agent := m.To.Agent
+	if agent.ID != "" {
+		return []string{string(agent.ID)}
+	}
+	names := make([]string, len(agent.Endpoints))
+	for i, e := range agent.Endpoints {
+		names[i] = e.Audience(agent.Name)
+	}
+	return names
+}
