@@ -208,7 +208,7 @@ var attackIndex = []attackFinding{
 		"gateway/breakers:TestAttack_OneCallerOpensAFreshBreaker", "gateway/breakers:TestAttack_OneCallerHoldsABreakerOpen",
 		"gateway/breakers:TestAttack_TwoCallersOpenABreaker",
 	}},
-	{id: "X-L1", what: "have new work taken by an agent that drains, in the name of a workflow of others or of one that had no work there", tests: []string{"TestAttack_WorkflowOfOthersDuringADrain"}},
+	{id: "X-R16", what: "have new work taken by an agent that drains, in the name of a workflow of others or of one that had no work there", tests: []string{"TestAttack_WorkflowOfOthersDuringADrain"}},
 	{id: "X-W1", what: "stop the webhooks and callbacks of others to a host, with posts of one's own that fail there", tests: []string{
 		"gateway/breakers:TestAttack_WebhooksOfOneCallerStopAnothers", "gateway/transport/egress:TestAttack_PostsOfOneCallerStopAnothers",
 	}},
@@ -294,7 +294,7 @@ func findingIDs() []string {
 	for n := 1; n <= 8; n++ {
 		ids = append(ids, "H"+strconv.Itoa(n))
 	}
-	return append(ids, "F1", "F2", "F3", "F6", "F18", "F19", "N1", "N2", "N4", "N5", "N6", "N7", "N8", "W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W9", "W10", "W11", "W12", "W13", "W14", "W15", "W16", "W17", "W18", "X-M1", "X-B2", "X-B1", "X-W1", "X-P1", "X-M2", "X-L2", "X-L3", "X-L5", "X-L8", "X-R1", "X-K1", "X-S2", "X-S1", "X-L1")
+	return append(ids, "F1", "F2", "F3", "F6", "F18", "F19", "N1", "N2", "N4", "N5", "N6", "N7", "N8", "W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W9", "W10", "W11", "W12", "W13", "W14", "W15", "W16", "W17", "W18", "X-M1", "X-B2", "X-B1", "X-R16", "X-W1", "X-P1", "X-M2", "X-L2", "X-L3", "X-L5", "X-L8", "X-R1", "X-K1", "X-S2", "X-S1")
 }
 
 // attackTests are the tests of attacks in the source tree, by FOLDER:NAME.
