@@ -228,13 +228,14 @@ func (s *Set) Stage(next outbound.Sender) outbound.Sender {
 		}
 		describes := call.Kind == outbound.Description
 		caller := call.Endpoint.Caller
+		began := s.deps.Now()
 		passed, err := d.ask(ctx, caller, describes)
 		if err != nil {
 			return outbound.Reply{}, err
 		}
 		report := func(ctx context.Context, err error, first bool) {
 			e := endingOf(err, describes)
-			e.probe = first && passed == asProbe
+			e.probe, e.began = first && passed == asProbe, began
 			d.report(ctx, caller, e)
 		}
 		reply, err := next.Send(ctx, call)

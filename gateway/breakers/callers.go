@@ -55,6 +55,7 @@ type ending struct {
 	outcome breaker.Outcome
 	own     bool // a failure of the destination's own: no caller can have caused it
 	probe   bool
+	began   time.Time // when it was sent; zero: not known
 }
 
 // callers are those of one destination. The zero value knows none.
@@ -103,20 +104,21 @@ func (c *callers) take(caller ect.Identity, e ending, config breaker.Config, now
 	case e.outcome == breaker.Success:
 		*c.of(caller) = standing{answered: now}
 	case e.outcome == breaker.Failure && !e.own:
-		return c.of(caller).fail(config, now, e.probe)
+		return c.of(caller).fail(config, now, e)
 	case s != nil && s.trying:
 		s.trying, s.until = false, now
 	}
 	return 0
 }
 
-// fail counts a failure. One of a call from before its caller was refused changes nothing.
-func (s *standing) fail(config breaker.Config, now time.Time, probe bool) (refused time.Duration) {
-	if !s.trying && now.Before(s.until) {
+// fail counts a failure. One of a call from before its caller was refused changes nothing, nor does one of
+// a call that was under way when another failed: what ends many calls at once is one failure.
+func (s *standing) fail(config breaker.Config, now time.Time, e ending) (refused time.Duration) {
+	if !s.trying && (now.Before(s.until) || !e.began.IsZero() && e.began.Before(s.failed)) {
 		return 0
 	}
 	s.run, s.failed, s.trying = s.run+1, now, false
-	if probe || s.tooMany(config) {
+	if e.probe || s.tooMany(config) {
 		refused = min(config.Cooldown<<min(max(s.run-config.MinSamples, 0), maxDoubled), config.MaxCooldown)
 	}
 	s.until = now.Add(refused)

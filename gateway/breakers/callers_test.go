@@ -265,3 +265,25 @@ func TestAttack_WebhooksOfOneCallerStopAnothers(t *testing.T) {
 		}
 	}
 }
+
+// TestStage_CallsThatEndAtOnce: many calls of one caller that are cut at the same moment are one failure: an
+// agent that starts again at once is asked at once.
+func TestStage_CallsThatEndAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := &agent{}
+		a.is(failsFor(time.Second, eve))
+		r := fleet(t, a, "one")[0]
+		for range 2 {
+			for range 20 {
+				go func() { _ = r.call(t.Context(), eve) }()
+			}
+			time.Sleep(2 * time.Second)
+			synctest.Wait()
+		}
+		a.is(good)
+		if err := r.call(t.Context(), eve); err != nil {
+			t.Errorf("the next call ends with %v", err)
+		}
+	})
+}
