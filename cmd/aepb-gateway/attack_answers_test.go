@@ -39,7 +39,7 @@ func (b *bed) largeAgent(t *testing.T, name string, size, together int) (f *fake
 // the agent, each call has its answer, and large answers to others come meanwhile.
 func TestAttack_LargeAnswersAtOnce(t *testing.T) {
 	t.Parallel()
-	const calls, size = 10, 12 << 20
+	const calls, size = 6, 12 << 20
 	b := sharedGateway(t, config.Config{})
 	_, wrote := b.largeAgent(t, "large", size, calls)
 	b.largeAgent(t, "other", 3<<20, 1)
