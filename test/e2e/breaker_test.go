@@ -196,6 +196,9 @@ func (f *fleet) probed(t *testing.T, agent *faulty, letGo chan struct{}, describ
 			t.Error("more than one call is under way")
 		}
 	}
+	if err := wait.Until(patient, "the probe reaches the agent", func() bool { return agent.calls.Load() > 0 }); err != nil {
+		t.Error(err) // those that were refused may have heard that first
+	}
 	if calls, others := agent.calls.Load(), agent.others.Load(); calls != 1 || others != describes {
 		t.Errorf("%d calls and %d questions reached the agent, want the probe alone and %d", calls, others, describes)
 	}
