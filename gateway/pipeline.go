@@ -62,6 +62,9 @@ func (g *Gateway) carry(ctx context.Context, x *request) (transport.Answer, erro
 		_, out, err := g.request(ctx, x)
 		return x.answer(out), err
 	}
+	if err := crowded(ctx, x.message.Op); err != nil {
+		return transport.Answer{}, err
+	}
 	switch x.message.Op {
 	case canonical.OpInvoke:
 		return g.invoke(ctx, x)
@@ -74,6 +77,16 @@ func (g *Gateway) carry(ctx context.Context, x *request) (transport.Answer, erro
 	default:
 		return g.tasks.Handle(ctx, g.exchange(x))
 	}
+}
+
+// crowded is why no agent is asked for more: so many answers to this caller wait that another would wait too
+// long. What asks about work, or ends it, goes on.
+func crowded(ctx context.Context, op canonical.Op) error {
+	share := transport.ShareFrom(ctx)
+	if share == nil || op != canonical.OpInvoke && op != canonical.OpNative {
+		return nil
+	}
+	return share.Crowded()
 }
 
 // invoke asks an agent to do something.

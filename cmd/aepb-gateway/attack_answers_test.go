@@ -81,7 +81,7 @@ func TestAttack_LargeBodiesOfACallerOnNoList(t *testing.T) {
 	f := &fake{conduct: well}
 	b.serve(t, "closed", "a2a-v1", f, host{})
 	agent, _ := b.directory.Find("closed")
-	agent.Rules = policy.Rules{Callers: []string{"spiffe://aepb.test/somebody"}}
+	agent.Rules = policy.Rules{Callers: []string{"spiffe://aepb.test/another"}}
 	must(t, b.directory.Put(agent))
 	mallory, _ := b.clientOf(t, "/mallory")
 	for _, place := range []string{"/agents/closed/a2a", "/agents/closed/mcp"} {

@@ -200,9 +200,12 @@ var attackIndex = []attackFinding{
 		"gateway/breakers:TestAttack_OneCallerEndsItsProgram", "gateway/directory:TestAttack_CallerWhoseShareIsTakenKeepsNobodyOut",
 		"gateway/directory:TestAttack_OldVersionAtASharedServer", "gateway/transport/mcp:TestAttack_SessionsAtServersWithoutEnd",
 	}},
-	{id: "X-M1", what: "have the gateway read more large answers than it has memory for", tests: []string{"TestAttack_LargeAnswersAtOnce"}},
+	{id: "X-M1", what: "have the gateway read more large answers than it has memory for", tests: []string{
+		"TestAttack_LargeAnswersAtOnce", "gateway/transport/inflight:TestAttack_LargeRequestsOfLongStreams",
+	}},
 	{id: "X-B2", what: "hold the bytes that others need with slow bodies, or have an agent do work whose answer is thrown away", tests: []string{
-		"TestAttack_LargeBodiesOfACallerOnNoList", "TestAttack_LargeAnswersAtOnce",
+		"TestAttack_LargeBodiesOfACallerOnNoList", "TestAttack_LargeAnswersAtOnce", "gateway/transport/inflight:TestAttack_TwoCallersHoldTheBytes",
+		"gateway/transport/egress:TestAttack_AgentEndsItsStreamAfterALargeEvent",
 	}},
 	{id: "X-B1", what: "hold the circuit breaker of an agent open for others: by failures at an agent that no other has asked, with probes that fail, or as two callers", tests: []string{
 		"gateway/breakers:TestAttack_OneCallerOpensAFreshBreaker", "gateway/breakers:TestAttack_OneCallerHoldsABreakerOpen",

@@ -18,8 +18,7 @@ const budgetWait = 30 * time.Second
 
 // Budgets is the stage that books what is read from agents in the share of the caller for whom it is, while
 // it is read and until the next is: that of the request, and when that has ended one of its own, which
-// open makes. An agent whose answer would wait too long is not asked; for one that has answered there is
-// space in time, or a *[transport.OverBudgetError].
+// open makes. An answer for which there is no space in time is a *[transport.OverBudgetError].
 func Budgets(open func(ctx context.Context, caller ect.Identity) transport.Share) Stage {
 	return func(next Sender) Sender {
 		return SendFunc(func(ctx context.Context, call Call) (Reply, error) {
@@ -30,10 +29,6 @@ func Budgets(open func(ctx context.Context, caller ect.Identity) transport.Share
 			if r.share = transport.ShareFrom(ctx); r.share == nil {
 				r.aside()
 			}
-			if err := r.share.Crowded(); err != nil {
-				r.end()
-				return Reply{}, err
-			}
 			reply, err := next.Send(egress.WithBudget(ctx, r), call)
 			if err == nil && reply.Events != nil {
 				reply.Events = &budgeted{Events: reply.Events, budget: r}
@@ -41,6 +36,8 @@ func Budgets(open func(ctx context.Context, caller ect.Identity) transport.Share
 			}
 			if err == nil {
 				err = r.Answer(ctx, int64(len(reply.Wire.Body)), true)
+			} else {
+				_ = r.Answer(ctx, 0, true) // which gives back what was read of it
 			}
 			r.end()
 			return reply, r.cause(err)
@@ -63,8 +60,11 @@ type callBudget struct {
 
 // Answer implements [egress.Budget].
 func (r *callBudget) Answer(ctx context.Context, n int64, whole bool) error {
-	ctx, cancel := context.WithTimeout(ctx, budgetWait)
-	defer cancel()
+	if n > 0 {
+		within, cancel := context.WithTimeout(ctx, budgetWait)
+		defer cancel()
+		ctx = within
+	}
 	share := r.current()
 	err := share.Answer(ctx, r.agent, n, whole)
 	if next := r.current(); next != share { // it ended while this waited

@@ -30,10 +30,10 @@ func (e *TimeoutError) Error() string {
 	return "agent " + e.Agent + " did not answer within " + e.After.String()
 }
 
-// OverBudgetError: the agent has done what it was asked for, and its answer is not told, because its caller
-// has too many large answers under way.
+// OverBudgetError: the agent has worked on what it was asked for, and its answer is not told, because its
+// caller has too many large answers under way.
 type OverBudgetError struct {
-	Agent string // empty: the gateway itself has done it
+	Agent string // empty: the gateway itself
 	Size  int64  // bytes, of the answer as far as is known
 }
 
@@ -42,7 +42,7 @@ func (e *OverBudgetError) Error() string {
 	if e.Agent != "" {
 		agent = "agent " + e.Agent
 	}
-	return agent + " has done this, and the answer of " + strconv.FormatInt(e.Size, 10) +
+	return agent + " has worked on this, and the answer of " + strconv.FormatInt(e.Size, 10) +
 		" bytes cannot be told, because this caller has too many large answers under way: do not repeat it, and ask for less at once"
 }
 

@@ -417,11 +417,11 @@ func (c *remote) send(body []byte) error {
 			return status.FromContextError(c.stream.Context().Err()).Err()
 		}
 	}
-	var before int64
 	if c.share.Request != nil {
-		before = c.share.Held()
-		if err := c.share.Hold(int64(len(body))); err != nil {
-			return c.refuse(err)
+		waits, cancel := context.WithTimeout(c.stream.Context(), c.deps.Write)
+		defer cancel()
+		if c.share.Send(waits, int64(len(body))) != nil {
+			return c.refuse(&transport.OverBudgetError{Size: int64(len(body))})
 		}
 	}
 	within := c.deps.Write + time.Duration(len(body)/sendRate)*time.Second
@@ -435,7 +435,7 @@ func (c *remote) send(body []byte) error {
 		timer.Stop()
 		c.at.forget(m)
 		if c.share.Request != nil {
-			c.share.Shrink(before)
+			c.share.Sent()
 		}
 		c.share.done()
 		close(m.left)

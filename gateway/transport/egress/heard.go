@@ -80,12 +80,22 @@ func (h *hearing) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// Close ends the reading. What is still booked of events is given back: no one has them then.
+func (h *hearing) Close() error {
+	if h.events && h.booked > 0 {
+		_ = h.book(0, true) // which never waits
+	}
+	return h.ReadCloser.Close()
+}
+
 // grow books what comes next of a body.
 func (h *hearing) grow() error {
 	switch {
 	case h.budget == nil || h.events || h.read < h.booked || h.booked >= largest:
-	case h.read == 0 && h.length > unbooked:
-		return h.book(min(h.length, largest), true)
+	case h.length > 0: // of which no more comes
+		if h.length > unbooked && h.booked == 0 {
+			return h.book(min(h.length, largest), true)
+		}
 	case h.read >= unbooked:
 		return h.book(min(2*h.read, largest), false)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -62,5 +63,75 @@ func TestWhatComesInTimeIsLeftAlone(t *testing.T) {
 	broken := errors.New("broken")
 	if _, err := heard(t.Context(), nil, broken); !errors.Is(err, broken) {
 		t.Errorf("a failure came as %v", err)
+	}
+}
+
+// bookings are what was booked, one after the other.
+type bookings []int64
+
+func (b *bookings) Answer(_ context.Context, n int64, _ bool) error {
+	*b = append(*b, n)
+	return nil
+}
+
+// read is a response with a budget.
+func (b *bookings) read(t *testing.T, body string, length int64) io.ReadCloser {
+	t.Helper()
+	response, err := heard(WithBudget(t.Context(), b), &http.Response{StatusCode: http.StatusOK, ContentLength: length, Body: &closer{Reader: strings.NewReader(body)}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.Body
+}
+
+// TestHeard_Books: what was announced is booked before it is read, what was not as it comes, and in the end as
+// much as came. Little is not booked, and what is in hand stays booked when the body is closed.
+func TestHeard_Books(t *testing.T) {
+	t.Parallel()
+	const kib = 1 << 10
+	for name, c := range map[string]struct {
+		size   int
+		length int64
+		want   bookings
+	}{
+		"little":                    {60 * kib, 60 * kib, nil},
+		"announced":                 {300 * kib, 300 * kib, bookings{300 * kib}},
+		"not announced":             {300 * kib, -1, bookings{128 * kib, 256 * kib, 512 * kib, 300 * kib}},
+		"shorter than it announced": {100 * kib, 300 * kib, bookings{300 * kib, 100 * kib}},
+		"more than is read":         {17 << 20, -1, bookings{128 * kib, 256 * kib, 512 * kib, 1 << 20, 2 << 20, 4 << 20, 8 << 20, 16 << 20}},
+	} {
+		var b bookings
+		body := b.read(t, strings.Repeat("x", c.size), c.length)
+		if n, err := io.CopyBuffer(io.Discard, struct{ io.Reader }{body}, make([]byte, 64*kib)); err != nil || n != int64(c.size) {
+			t.Errorf("%s: %d bytes, %v", name, n, err)
+		}
+		_ = body.Close()
+		if !slices.Equal(b, c.want) {
+			t.Errorf("%s: booked were %v, expected %v", name, b, c.want)
+		}
+	}
+}
+
+// TestAttack_AgentEndsItsStreamAfterALargeEvent: an agent ends the stream of a session after a large event,
+// again and again. What was booked of the event is given back with the stream: else the caller's share would be
+// gone for good.
+func TestAttack_AgentEndsItsStreamAfterALargeEvent(t *testing.T) {
+	t.Parallel()
+	var b bookings
+	body := b.read(t, "data: ...", -1)
+	booker, ok := body.(interface {
+		BookEvent(n int64, whole bool) error
+	})
+	if !ok {
+		t.Fatal("events of a body are not booked")
+	}
+	for _, n := range []int64{0, 1 << 20} {
+		if err := booker.BookEvent(n, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_ = body.Close()
+	if want := (bookings{1 << 20, 0}); !slices.Equal(b, want) {
+		t.Errorf("booked were %v, expected %v", b, want)
 	}
 }

@@ -138,7 +138,7 @@ func (x *exchange) Write(b []byte) (int, error) {
 			x.broken = errBroken
 			return 0, errBroken
 		}
-		defer x.share.Shrink(0)
+		defer x.share.Sent()
 	}
 	if x.request.ProtoMajor < 2 {
 		return x.ResponseWriter.Write(b) // its connection has deadlines that move
@@ -303,7 +303,7 @@ func (b *body) begin() error {
 func (b *body) progress(n int64) {
 	wait := b.x.limits.config.Load().BodyWait
 	rate := max(bodyRate, b.room/int64(bodyTime.Seconds()))
-	if b.window += n; b.window >= max(1, int64(float64(rate)*wait.Seconds())) {
+	if b.window += n; b.window >= max(1, rate*wait.Milliseconds()/1000) {
 		b.window = 0
 		b.x.timer.Reset(wait)
 	}

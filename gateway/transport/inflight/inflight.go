@@ -133,8 +133,9 @@ type Request struct {
 	mu     sync.Mutex
 	slot   *quota.Grant // of the requests, or of the streams; nil: it has none of its own
 	bytes  *quota.Grant // nil: it has held none
-	body   int64        // bytes that it sends, or is sent, now
+	body   int64        // bytes of what its caller sent, which is kept as long as it is under way
 	answer int64        // bytes of its agent's answer
+	sent   int64        // bytes that its caller is sent now
 	ended  bool
 
 	growing *quota.Grant // the turn of an answer that may have more bytes; nil: none has
@@ -186,7 +187,7 @@ func (r *Request) Hold(n int64) error {
 }
 
 // booked is what it holds: what it sends is of its agent's answer. The lock is held.
-func (r *Request) booked() int64 { return max(r.body, r.answer) }
+func (r *Request) booked() int64 { return max(r.body, r.answer, r.sent) }
 
 // Held is how many bytes the request holds.
 func (r *Request) Held() int64 {
@@ -195,13 +196,16 @@ func (r *Request) Held() int64 {
 	return r.booked()
 }
 
-// Shrink lets the request hold at most n bytes from now on, beside its agent's answer.
+// Shrink lets the request hold at most n bytes of what its caller sent.
 func (r *Request) Shrink(n int64) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	before := r.booked()
-	r.body = min(r.body, n)
-	r.grant().Shrink(before - r.booked())
+	_ = r.become(context.Background(), &r.body, min(r.body, n)) // which never waits
+}
+
+// Sent gives back what the request held to send it, when that is done.
+func (r *Request) Sent() {
+	r.mu.Lock()
+	_ = r.become(context.Background(), &r.sent, 0) // which never waits
 }
 
 // Crowded is why its agent is not asked: so many answers to this caller wait for room that another
@@ -217,9 +221,9 @@ func (r *Request) Crowded() error {
 const maxWaiting = 16
 
 // Answer books n bytes of its agent's answer, in place of what was booked of it before, and waits until
-// there is room: the work is done, and who asked for it would have to ask again. What it sent itself has
-// gone by now, and is given back first. Few bytes are not booked. whole: no more comes. Of answers of one
-// agent that may grow, one grows at a time for a caller, else each could hold what another waits for.
+// there is room: the work is done, and who asked for it would have to ask again. Few bytes are not booked.
+// whole: no more comes. Of answers of one agent that may grow, one grows at a time for a caller, else each
+// could hold what another waits for.
 // Errors: an [*quota.ExceededError] if so many are never granted, and the cause of the end of ctx.
 func (r *Request) Answer(ctx context.Context, agent string, n int64, whole bool) error {
 	if n < large {
@@ -229,7 +233,7 @@ func (r *Request) Answer(ctx context.Context, agent string, n int64, whole bool)
 		return err
 	}
 	r.mu.Lock()
-	if r.body = 0; r.ended {
+	if r.ended {
 		r.mu.Unlock()
 		return nil
 	}
@@ -264,7 +268,7 @@ func (r *Request) Send(ctx context.Context, n int64) error {
 		r.mu.Unlock()
 		return nil
 	}
-	return r.become(ctx, &r.body, n)
+	return r.become(ctx, &r.sent, n)
 }
 
 // growWait is how long what holds some bytes waits for more: two answers of different agents may each hold
@@ -274,7 +278,7 @@ const growWait = 10 * time.Second
 // become sets one of the parts. The lock is held, and is not any more afterwards.
 func (r *Request) become(ctx context.Context, part *int64, n int64) error {
 	defer r.mu.Unlock()
-	if r.booked() == 0 && n == 0 {
+	if r.ended || r.bytes == nil && n == 0 {
 		return nil
 	}
 	bytes, old := r.grant(), *part

@@ -1,8 +1,10 @@
 package inflight_test
 
 import (
+	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -169,5 +171,85 @@ func TestConfig_BoundsThatBoundNothingAreRefused(t *testing.T) {
 		if _, err := inflight.New(c); err == nil {
 			t.Errorf("%s: taken", name)
 		}
+	}
+}
+
+// TestRequest_Crowded: no agent is asked for a caller of whom many answers wait, and again when they do not.
+func TestRequest_Crowded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimits(t, small())
+		holder := begin(t, l, "a", true)
+		if err := holder.Hold(1 << 20); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		for n := range 16 {
+			if err := holder.Crowded(); err != nil {
+				t.Errorf("while %d answers wait: %v", n, err)
+			}
+			go func() { _ = l.Aside("a", true).Answer(ctx, "large", 100<<10, true) }()
+			synctest.Wait()
+		}
+		wantExceeded(t, "while 16 answers wait", holder.Crowded())
+		if err := l.Aside("b", true).Crowded(); err != nil {
+			t.Errorf("another caller: %v", err)
+		}
+		cancel()
+		synctest.Wait()
+		if err := holder.Crowded(); err != nil {
+			t.Errorf("when no answer waits any more: %v", err)
+		}
+	})
+}
+
+// TestAttack_LargeRequestsOfLongStreams: a caller opens streams whose requests are large, one after the other.
+// What a request sent is kept as long as it is under way, so it counts as long: neither an answer nor a large
+// event that is sent to its caller gives it back.
+func TestAttack_LargeRequestsOfLongStreams(t *testing.T) {
+	t.Parallel()
+	l := newLimits(t, small())
+	r, next := begin(t, l, "mallory", true), begin(t, l, "mallory", true)
+	if err := r.Hold(800 << 10); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []int64{10, 100 << 10, 0} {
+		if err := errors.Join(r.Answer(t.Context(), "agent", n, true), r.Send(t.Context(), 200<<10)); err != nil {
+			t.Fatal(err)
+		}
+		r.Sent()
+		if err := next.Hold(300 << 10); err == nil || r.Held() != 800<<10 {
+			t.Fatalf("after an answer of %d bytes it holds %d, and the next request is let in: %v", n, r.Held(), err)
+		}
+	}
+}
+
+// TestAttack_TwoCallersHoldTheBytes: two callers hold as much as they get, with bodies and with answers that
+// they do not read. A third one brings a body and has an answer of 3 MB nevertheless.
+func TestAttack_TwoCallersHoldTheBytes(t *testing.T) {
+	t.Parallel()
+	c := small()
+	c.Bytes, c.BytesPerCaller = 32<<20, 17<<20 // the defaults
+	l := newLimits(t, c)
+	for _, caller := range []string{"mallory", "eve"} {
+		for size := int64(16 << 20); size >= 100<<10; size /= 2 {
+			for range 4 {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+				r := l.Aside(caller, true)
+				_ = r.Hold(size)
+				_ = r.Answer(ctx, "agent", size+size/4, true)
+				cancel()
+			}
+		}
+	}
+	_, _, used := l.Usage()
+	victim := begin(t, l, "victim", true)
+	if err := victim.Hold(3_000_000); err != nil {
+		t.Errorf("a body of 3 MB beside %d bytes of two callers: %v", used[0].Used, err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if err := victim.Answer(ctx, "agent", 3_000_000, true); err != nil {
+		t.Errorf("an answer of 3 MB: %v", err)
 	}
 }

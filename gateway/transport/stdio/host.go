@@ -379,9 +379,6 @@ func (h *Host) take(ctx context.Context, p *Process) (*quota.Place, error) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	slices.SortStableFunc(h.queue, func(a, b *waiting) int {
-		return cmp.Compare(h.places.Count(a.process.holder), h.places.Count(b.process.holder))
-	})
 	h.queue = slices.DeleteFunc(h.queue, func(one *waiting) bool { return one == mine })
 	if mine.place != nil {
 		return mine.place, nil
