@@ -31,9 +31,8 @@
 // The environment is PATH, HOME, USER, LANG, TMPDIR and what the operator names. Lines are
 // bounded by the protocol's limit. A program that takes no line for ten seconds is ended.
 //
-// Where callers share a program, it may be at work for one while another waits: after ten
-// seconds the message that it does not take is given up, and after a minute the program ends.
-// Callers write in turn. If it ends while calls are under way, that is the failure of the
+// Where callers share a program, it may be at work for one while another waits: it
+// ends when it takes no line for a minute. Callers write in turn. If it ends while calls are under way, that is the failure of the
 // caller whose call was under way first: that one waits before its next call, the others do
 // not, and their calls fail with an error that says so ([EndedError.Innocent]).
 //

@@ -14,7 +14,7 @@ var (
 	errGiveWay = errors.New("its place was needed")
 	errDropped = errors.New("its agent is not listed any more, or has another program")
 	errLine    = errors.New("it wrote a line that is too long")
-	errDeaf    = errors.New("it took no line for " + takesWithin.String())
+	errDeaf    = errors.New("it took no line for too long")
 	errUnused  = errors.New("its session has ended")
 	errClosed  = errors.New("it closed its output")
 	errShut    = errors.New("it closed its input")

@@ -21,8 +21,8 @@ import (
 
 // How long a process may take.
 const (
-	takesWithin = 10 * time.Second // to take a line, or its message is given up
-	// to take it before the program is ended, where callers share it: one may be at work for another
+	takesWithin = 10 * time.Second // to take a line
+	// the same where callers share it: it may be at work for one
 	sharedTakesWithin = time.Minute
 	leavesAfter       = 2 * time.Second // to end once its standard input has
 	killedAfter       = 2 * time.Second // to end once it was told
@@ -252,10 +252,10 @@ func (p *Process) wait(writings, report *os.File) {
 }
 
 // Send writes one message as a line. Line breaks in it become blanks: in JSON they mean the
-// same outside of texts, and inside there are none. What a program takes no more of is given
-// up after ten seconds; it ends then, but for one that callers share: that one may be at work
-// for another, and has a minute. Errors: *EndedError, *WaitError for a caller whose calls ended
-// a shared program, or the context's.
+// same outside of texts, and inside there are none. A program that takes no more of it for ten
+// seconds ends, but for one that callers share: that one may be at work for another, and has a
+// minute. Errors: *EndedError, *WaitError for a caller whose calls ended a shared program, or the
+// context's, whose message is still written.
 func (p *Process) Send(ctx context.Context, message []byte) error {
 	line := make([]byte, 0, len(message)+1)
 	for _, c := range message {
@@ -273,10 +273,10 @@ func (p *Process) Send(ctx context.Context, message []byte) error {
 	if err := p.ends.turns.take(ctx); err != nil {
 		return err
 	}
-	err := p.write(line)
+	err := p.write(ctx, line)
 	switch {
-	case err == nil:
-		return nil
+	case err == nil, ctx.Err() != nil && errors.Is(err, ctx.Err()):
+		return err
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return &EndedError{Err: errDeaf, Last: p.writings.lines()}
 	case !p.over() && !p.endsWithin(leavesAfter): // else it says itself how it ended
@@ -291,7 +291,7 @@ func (p *Process) Send(ctx context.Context, message []byte) error {
 
 // write writes a line, and gives the turn back when it is written: half a line is not the end
 // of a shared program.
-func (p *Process) write(line []byte) error {
+func (p *Process) write(ctx context.Context, line []byte) error {
 	most := takesWithin
 	if p.program.Shared {
 		most = sharedTakesWithin
@@ -311,13 +311,11 @@ func (p *Process) write(line []byte) error {
 		}
 		written <- err
 	})
-	timer := time.NewTimer(takesWithin)
-	defer timer.Stop()
 	select {
 	case err := <-written:
 		return err
-	case <-timer.C:
-		return os.ErrDeadlineExceeded
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 
