@@ -46,3 +46,7 @@ func TestSend_ExitsByOutcome(t *testing.T) {
 		})
 	}
 }
+
+// outcome is why the agent did not do what it was asked for; nil: it did, or is at work, or asks, or its
+// reply cannot be read here.
+func outcome(form translators.Translator, wire translators.Wire) error { return read(form, wire).err }

@@ -210,10 +210,6 @@ func sound(views []tokenView) error {
 	return nil
 }
 
-// outcome is why the agent did not do what it was asked for; nil: it did, or is at work, or asks, or its
-// reply cannot be read here.
-func outcome(form translators.Translator, wire translators.Wire) error { return read(form, wire).err }
-
 // covers says whether the proof is good and about this very exchange: a token
 // below ours for what we sent (nil: whatever it was), and one for what came back. The first view is ours.
 func covers(views []tokenView, sent, got []byte) error {

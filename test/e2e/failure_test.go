@@ -31,11 +31,11 @@ func demoRetires(t *testing.T, bin string) {
 		`503 Service Unavailable .*"retryDelay":"30s".*"circuit_open"`, `Retry-After: 30\n`,
 		`(?m)^2\. .*mended`, `200 OK`, `the breaker is closed`, `● atd:circuit_close \{.*"atd.cooldown_s":30,`,
 		`(?m)^3\. .*deprecates`, `● aepb:lifecycle_change .*"aepb.to_state":"deprecated"`,
-		`200 OK`, `Deprecation: @\d+\n`, `Sunset: .* GMT\n`,
+		`200 OK`, `Deprecation: @\d+\n`, `Sunset: .* GMT\n`, `Link: <https://.*>; rel="successor-version"\n`,
 		`(?m)^4\. .*drains`, `● aepb:lifecycle_change .*"aepb.forced":true.*"aepb.to_state":"draining"`,
-		`503 Service Unavailable .*"code":"draining"`, `Retry-After: \d+\n`,
+		`503 Service Unavailable .*"code":"draining"`, `Retry-After: \d+\n`, `Location: https://`,
 		`(?m)^5\. .*retired`, `● aepb:shutdown \{`, `● aepb:lifecycle_change .*"aepb.to_state":"retired"`,
-		`410 Gone`,
+		`410 Gone`, `Link: <https://.*>; rel="successor-version"\n`,
 		`(?m)^● atd:circuit_open .*verified\n` +
 			`● atd:circuit_close .*verified\n` +
 			`● aepb:lifecycle_change .*verified\n` +

@@ -71,7 +71,7 @@ func Open(ctx context.Context, deps Deps) (*Stage, error) {
 	if s.agent, err = peers.NewA2AAgent(ctx, peers.Deps{TLS: config(concierge)}); err != nil {
 		return nil, err
 	}
-	s.tools, err = peers.NewMCPServer(ctx, peers.MCPDeps{Deps: peers.Deps{TLS: config(calculator)}, Stateless: true})
+	s.tools, err = peers.NewMCPServer(ctx, peers.MCPDeps{Deps: peers.Deps{TLS: config(calculator)}, Stateless: true, ID: string(calculator.ID)})
 	if err != nil {
 		return nil, errors.Join(err, s.agent.Stop(ctx))
 	}

@@ -56,17 +56,17 @@ func (s *Stage) PlayFailure(ctx context.Context, with Failure) error {
 
 	f.say("3. An operator deprecates it: it works on, and all its answers say so.")
 	sunset := time.Now().AddDate(0, 1, 0).UTC().Format(time.RFC3339)
-	f.order(ctx, `{"to":"deprecated","reason":"replaced","sunset_at":"`+sunset+`"}`)
-	f.call(ctx, http.StatusOK, "Deprecation", "Sunset")
+	f.order(ctx, `{"to":"deprecated","reason":"replaced","successor":"`+s.tools.DocumentURL()+`","sunset_at":"`+sunset+`"}`)
+	f.call(ctx, http.StatusOK, "Deprecation", "Sunset", "Link")
 
 	f.say("4. The operator drains it, and cuts the 24 hours of notice short: it takes no new work.")
 	f.order(ctx, `{"to":"draining","reason":"replaced","force":true}`)
-	f.call(ctx, http.StatusServiceUnavailable, "Retry-After")
+	f.call(ctx, http.StatusServiceUnavailable, "Retry-After", "Location")
 
 	f.say("5. When no work is left for it, it is retired by itself. This takes about 8 seconds.")
 	f.evidence(ctx, ect.ActShutdown)
 	f.evidence(ctx, ect.ActLifecycleChange)
-	f.card(ctx, http.StatusGone)
+	f.card(ctx, http.StatusGone, "Link")
 
 	f.prove(ctx)
 	return f.err

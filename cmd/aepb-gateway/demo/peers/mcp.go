@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"math/big"
 	"net/http"
 	"slices"
@@ -43,6 +44,8 @@ type MCPDeps struct {
 	Also func(*mcp.Server)
 	// Revisions are the ones that the server admits to; empty: all that the SDK has.
 	Revisions []string
+	// ID is what its capability document says of it; empty: it has no such document.
+	ID string
 }
 
 // MCPServer is a running MCP server with up to four tools:
@@ -59,12 +62,19 @@ type MCPServer struct {
 // NewMCPServer starts the server on a free loopback port, at /mcp.
 func NewMCPServer(ctx context.Context, d MCPDeps) (*MCPServer, error) {
 	s := &MCPServer{mcp: toolbox(d)}
-	err := s.server.listen(ctx, d.Deps, func(string) http.Handler {
+	err := s.server.listen(ctx, d.Deps, func(base string) http.Handler {
 		mux := http.NewServeMux()
 		mux.Handle("/mcp", mcp.NewStreamableHTTPHandler(
 			func(*http.Request) *mcp.Server { return s.mcp },
 			&mcp.StreamableHTTPOptions{Stateless: d.Stateless, Logger: d.logger()},
 		))
+		if d.ID != "" {
+			mux.HandleFunc(documentPath, func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				_, _ = io.WriteString(w, `{"aepb_version":"1.0","agent_id":"`+d.ID+`","protocols":[{"id":"mcp-v1","version":"2026-07-28","endpoint":"`+base+`/mcp","priority":1}],`+
+					`"ect_assurance_level":"L2","lifecycle":{"status":"active","version":"2.0.0","deprecated_at":null,"sunset_at":null,"successor":null}}`)
+			})
+		}
 		return mux
 	})
 	if err != nil {
@@ -72,6 +82,12 @@ func NewMCPServer(ctx context.Context, d MCPDeps) (*MCPServer, error) {
 	}
 	return s, nil
 }
+
+// documentPath is where a server describes itself (AEPB, Capability Advertisement).
+const documentPath = "/.well-known/aepb"
+
+// DocumentURL is where its capability document is.
+func (s *MCPServer) DocumentURL() string { return s.server.base + documentPath }
 
 // URL is the server's endpoint.
 func (s *MCPServer) URL() string { return s.server.base + "/mcp" }
