@@ -118,12 +118,12 @@ func (e Ext) clone() Ext {
 	for _, value := range e {
 		size += len(value)
 	}
-	octets := make([]byte, 0, size)
+	data := make([]byte, 0, size)
 	out := make(Ext, len(e))
 	for key, value := range e {
-		if start := len(octets); value != nil {
-			octets = append(octets, value...)
-			value = octets[start:len(octets):len(octets)]
+		if start := len(data); value != nil {
+			data = append(data, value...)
+			value = data[start:len(data):len(data)]
 		}
 		out[key] = value
 	}
@@ -133,8 +133,8 @@ func (e Ext) clone() Ext {
 // Hash is base64url(SHA-256(octets)) without padding, 43 characters: the form
 // of inp_hash and out_hash (ECT draft, "Data Integrity Claims"). What is hashed
 // are the octets of a message body as received or sent, never a re-encoding.
-func Hash(octets []byte) string {
-	sum := sha256.Sum256(octets)
+func Hash(data []byte) string {
+	sum := sha256.Sum256(data)
 	var text [43]byte
 	base64.RawURLEncoding.Encode(text[:], sum[:])
 	return string(text[:])
@@ -168,8 +168,8 @@ func isUUID(text string) bool {
 }
 
 func allHex(text string) bool {
-	const letters = 1<<6 - 1
-	hex := [4]uint64{(1<<10 - 1) << '0', letters<<('A'-64) | letters<<('a'-64)}
+	const alphabet = 1<<6 - 1
+	hex := [4]uint64{(1<<10 - 1) << '0', alphabet<<('A'-64) | alphabet<<('a'-64)}
 	all := uint64(1)
 	for i := range len(text) {
 		all &= hex[text[i]>>6] >> (text[i] & 63)
@@ -197,14 +197,14 @@ type StreamHash struct {
 }
 
 // Add takes the next message.
-func (h *StreamHash) Add(octets []byte) {
+func (h *StreamHash) Add(data []byte) {
 	if h.sum == nil {
 		h.sum = sha256.New()
 	}
 	var size [8]byte
-	binary.BigEndian.PutUint64(size[:], uint64(len(octets)))
+	binary.BigEndian.PutUint64(size[:], uint64(len(data)))
 	_, _ = h.sum.Write(size[:]) // documented never to fail
-	_, _ = h.sum.Write(octets)
+	_, _ = h.sum.Write(data)
 	h.count++
 }
 

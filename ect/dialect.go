@@ -124,7 +124,7 @@ type DialectsDeps struct {
 
 // Dialects chooses the dialect to write to a peer: the configured one, else
 // that of its newest verified token, else DialectSeed. It remembers the peers
-// heard last and is safe for concurrent use.
+// received last and is safe for concurrent use.
 type Dialects struct {
 	configured atomic.Pointer[map[Identity]Dialect]
 	limit      int
@@ -134,7 +134,7 @@ type Dialects struct {
 	peers map[Identity]*list.Element
 }
 
-type heard struct {
+type received struct {
 	peer    Identity
 	dialect Dialect
 	issued  int64
@@ -155,7 +155,7 @@ func NewDialects(d DialectsDeps) (*Dialects, error) {
 }
 
 // Configure puts other dialects in place of all that were configured. What was
-// heard of other peers stays; on an error nothing changes.
+// received of other peers stays; on an error nothing changes.
 func (d *Dialects) Configure(by map[Identity]Dialect) error {
 	configured := make(map[Identity]Dialect, len(by))
 	for peer, dialect := range by {
@@ -177,7 +177,7 @@ func (d *Dialects) For(peer Identity) Dialect {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if known, ok := d.peers[peer]; ok {
-		return known.Value.(*heard).dialect
+		return known.Value.(*received).dialect
 	}
 	return DialectSeed
 }
@@ -192,11 +192,11 @@ func (d *Dialects) Learn(v Verified) {
 	if _, fixed := (*d.configured.Load())[v.claims.Issuer]; fixed {
 		return
 	}
-	next := &heard{peer: v.claims.Issuer, dialect: v.dialect, issued: v.claims.IssuedAt}
+	next := &received{peer: v.claims.Issuer, dialect: v.dialect, issued: v.claims.IssuedAt}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if known, ok := d.peers[next.peer]; ok {
-		if next.issued >= known.Value.(*heard).issued {
+		if next.issued >= known.Value.(*received).issued {
 			known.Value = next
 		}
 		d.order.MoveToFront(known)
@@ -204,7 +204,7 @@ func (d *Dialects) Learn(v Verified) {
 	}
 	d.peers[next.peer] = d.order.PushFront(next)
 	for d.order.Len() > d.limit {
-		last := d.order.Remove(d.order.Back()).(*heard)
+		last := d.order.Remove(d.order.Back()).(*received)
 		delete(d.peers, last.peer)
 	}
 }

@@ -152,8 +152,8 @@ func (e Ext) SetList(key string, list []string, limit int) {
 	if limit <= 0 {
 		limit = ListSize
 	}
-	kept, omitted, hash := bounded(list, limit)
-	e[key] = jose.QuoteAll(nil, kept)
+	fitting, omitted, hash := bounded(list, limit)
+	e[key] = jose.QuoteAll(nil, fitting)
 	if omitted > 0 {
 		e.SetInt(key+suffixOmitted, int64(omitted))
 		e.SetString(key+suffixHash, hash)
@@ -164,7 +164,7 @@ func (e Ext) SetList(key string, list []string, limit int) {
 // translation, and never more than WarningsSize octets.
 func (e Ext) SetWarnings(list []string) { e.SetList(ExtWarnings, list, WarningsSize) }
 
-func bounded(list []string, limit int) (kept []string, omitted int, hash string) {
+func bounded(list []string, limit int) (fitting []string, omitted int, hash string) {
 	size := len("[]")
 	var quoted []byte
 	for i, entry := range list {
@@ -183,8 +183,8 @@ func bounded(list []string, limit int) (kept []string, omitted int, hash string)
 // appendTo serialises the object with its keys in order, so that equal
 // extensions have equal bytes.
 func (e Ext) appendTo(dst []byte) []byte {
-	var room [16]string
-	keys, size := room[:0], len("{}")
+	var space [16]string
+	keys, size := space[:0], len("{}")
 	for key, value := range e {
 		keys = append(keys, key)
 		size += len(key) + len(value) + len(`"":,`)

@@ -69,10 +69,10 @@ func ParseHeader(values []string, l Limits) ([]string, error) {
 // the dot. Every octet of every token is asked, more than once, so there is no
 // branch in it: a digit after a letter is nothing that can be foreseen.
 func foreign(token string) bool {
-	const letters = 1<<26 - 1
+	const alphabet = 1<<26 - 1
 	own := [4]uint64{
 		1<<'-' | 1<<'.' | (1<<10-1)<<'0',
-		letters<<('A'-64) | 1<<('_'-64) | letters<<('a'-64),
+		alphabet<<('A'-64) | 1<<('_'-64) | alphabet<<('a'-64),
 	}
 	all := uint64(1)
 	for i := range len(token) {

@@ -117,30 +117,30 @@ type Standing struct {
 // its members become less. It stays in its holder's share, unless its issuer brings it. A
 // record that was kept apart enters its workflow, and none leaves it. What we signed stays
 // as it is when others bring it. False: there is nothing new.
-func (r *Record) Unite(kept Record) (changed bool) {
-	if kept.Own && !r.Own {
-		*r = kept
+func (r *Record) Unite(stored Record) (changed bool) {
+	if stored.Own && !r.Own {
+		*r = stored
 		return false
 	}
-	longer := r.Until.After(kept.Until)
+	longer := r.Until.After(stored.Until)
 	if !longer {
-		r.Until = kept.Until
+		r.Until = stored.Until
 	}
-	members := slices.Clone(kept.Members)
+	members := slices.Clone(stored.Members)
 	for _, who := range r.Members {
 		if !slices.Contains(members, who) {
 			members = append(members, who)
 		}
 	}
-	moves := r.ByIssuer && !kept.Own && r.Holder != kept.Holder
+	moves := r.ByIssuer && !stored.Own && r.Holder != stored.Holder
 	if !moves {
-		r.Holder = kept.Holder
+		r.Holder = stored.Holder
 	}
-	enters := kept.Workflow == "" && r.Workflow != ""
+	enters := stored.Workflow == "" && r.Workflow != ""
 	if !enters {
-		r.Workflow = kept.Workflow
+		r.Workflow = stored.Workflow
 	}
-	more := len(members) > len(kept.Members) || r.Own && !kept.Own
+	more := len(members) > len(stored.Members) || r.Own && !stored.Own
 	r.Members = members
 	return longer || more || moves || enters
 }

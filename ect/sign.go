@@ -235,8 +235,8 @@ func (s *Signer) sign(own *signing, header string, payload []byte) (string, erro
 	if size+signature > s.maxToken {
 		return "", s.tooLarge()
 	}
-	var room [4 << 10]byte // for most tokens: what is given out is a copy anyway
-	out := append(room[:0], header...)
+	var space [4 << 10]byte // for most tokens: what is given out is a copy anyway
+	out := append(space[:0], header...)
 	out = enc.AppendEncode(out, payload)
 	sig, err := jose.Sign(own.alg, own.key, out)
 	if err != nil {

@@ -362,7 +362,7 @@ func spoil(t *testing.T, way string, causes ...refusalCause) *spoiledMessage {
 	other := m.listed
 	other.Name, other.Endpoints = "other", slices.Clone(m.listed.Endpoints)
 	if way != "N" {
-		m.call.Entrance, m.call.To = transport.Translate, mcp.Binding
+		m.call.EntryPoint, m.call.To = transport.Translate, mcp.Binding
 	}
 	switch way {
 	case "P":

@@ -101,7 +101,7 @@ func (a agent) Prove(ctx context.Context, reply transport.Reply) ([]ect.ID, erro
 	}
 	check := ect.Check{Purpose: ect.Parent} // of a stream that begins, no token can have seen all
 	if reply.Events == nil {
-		check = ect.Check{Purpose: ect.Reply, Body: ect.Hash(reply.Wire.Octets())}
+		check = ect.Check{Purpose: ect.Reply, Body: ect.Hash(reply.Wire.HashInput())}
 	}
 	own, err := a.Verify(ctx, reply.Evidence, check)
 	return slices.Concat(own, a.x.afterRequest()), err
@@ -124,7 +124,7 @@ func (a agent) Read(ctx context.Context, wire translators.Wire, op canonical.Op)
 		a.report(ctx, message, err)
 	}
 	if err == nil {
-		a.heed(message)
+		a.invalidateIfChanged(message)
 		got.Message = message
 	}
 	return got, err
@@ -164,9 +164,9 @@ func (a agent) report(ctx context.Context, message *canonical.Message, err error
 	a.g.Breakers.Report(ctx, breakers.Target{Kind: a.x.sends(), Endpoint: a.x.route.Endpoint, Label: a.x.whom()}, err)
 }
 
-// heed: an agent that says that it has changed is not as it is known here, nor is one that misses
+// invalidateIfChanged: an agent that says that it has changed is not as it is known here, nor is one that misses
 // something in the header of a request.
-func (a agent) heed(message *canonical.Message) {
+func (a agent) invalidateIfChanged(message *canonical.Message) {
 	changed := false
 	switch body := message.Body.(type) {
 	case *canonical.Error:
@@ -224,11 +224,11 @@ func (x *request) ownCard(m *canonical.Message) (*canonical.Message, error) {
 	if m == nil {
 		return nil, bad // it answers with a stream
 	}
-	said, ok := m.Body.(*canonical.Native)
+	native, ok := m.Body.(*canonical.Native)
 	if !ok {
 		return m, nil
 	}
-	decoded, err := x.to.Codec.Decode(translators.Wire{Binding: x.to.Codec.Info().Binding, Media: x.to.Codec.Info().Media[0], Body: said.Result, Re: canonical.OpDescribe})
+	decoded, err := x.to.Codec.Decode(translators.Wire{Binding: x.to.Codec.Info().Binding, Media: x.to.Codec.Info().Media[0], Body: native.Result, Re: canonical.OpDescribe})
 	if err != nil {
 		return nil, bad
 	}

@@ -97,7 +97,7 @@ func TestNobodyIsAskedForWhoMayNotGo(t *testing.T) {
 	}{
 		"who may":             {who: caller, asked: true},
 		"who may not":         {who: outsider},
-		"at a native door":    {who: caller, edit: func(c *transport.Call) { c.Entrance = transport.Native }},
+		"at a native door":    {who: caller, edit: func(c *transport.Call) { c.EntryPoint = transport.Native }},
 		"without evidence":    {who: caller, edit: func(c *transport.Call) { c.Evidence = nil }},
 		"to no protocol":      {who: caller, edit: func(c *transport.Call) { c.To = "" }},
 		"to a name too long":  {who: caller, edit: func(c *transport.Call) { c.Agent += strings.Repeat("x", 2048) }},
@@ -108,7 +108,7 @@ func TestNobodyIsAskedForWhoMayNotGo(t *testing.T) {
 			b, n := newNeighbourhood(t)
 			who := c.who(b)
 			call := b.say(who, text("go"), b.mint(who, ect.Claims{Act: "send_task", Audience: []string{string(b.self.ID)}, Workflow: string(ect.NewID())}))
-			call.Agent, call.Entrance, call.To = "spiffe://elsewhere.example/agent", transport.Translate, a2a.Binding
+			call.Agent, call.EntryPoint, call.To = "spiffe://elsewhere.example/agent", transport.Translate, a2a.Binding
 			if c.edit != nil {
 				c.edit(&call)
 			}

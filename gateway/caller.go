@@ -86,7 +86,7 @@ func (c caller) ReplyWith(ctx context.Context, m *canonical.Message, proof execu
 // Relay implements [execution.Caller]: where both sides speak alike, the bytes of the agent.
 func (c caller) Relay(ctx context.Context, wire translators.Wire, m *canonical.Message, parents []ect.ID) (transport.Answer, error) {
 	tr := c.translation(m, parents)
-	tr.Input = ect.Hash(wire.Octets())
+	tr.Input = ect.Hash(wire.HashInput())
 	if c.x.verbatim() && wire.Media != translators.MediaText {
 		tr.Verbatim = &wire
 	} else {
@@ -392,14 +392,14 @@ type subscriber struct{ x *request }
 
 // FirstMessage implements [execution.Subscriber].
 func (s subscriber) FirstMessage() *canonical.Native {
-	first, _ := s.x.herald().Frame(s.x.hearer.Hearer)
+	first, _ := s.x.notifier().Frame(s.x.hearer.Subscriber)
 	return first
 }
 
 // LastMessage implements [execution.Subscriber].
 func (s subscriber) LastMessage() *canonical.Message {
 	x := s.x
-	_, last := x.herald().Frame(x.hearer.Hearer)
+	_, last := x.notifier().Frame(x.hearer.Subscriber)
 	if last == nil {
 		return nil
 	}
@@ -414,6 +414,6 @@ func (s subscriber) TranslateEvent(e *canonical.Event) bool {
 	if e.Native == nil {
 		return len(s.x.hearer.ID) == 0
 	}
-	e.Native = s.x.herald().Retell(e.Native, s.x.hearer.Hearer)
+	e.Native = s.x.notifier().Retell(e.Native, s.x.hearer.Subscriber)
 	return e.Native != nil
 }

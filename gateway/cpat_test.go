@@ -24,7 +24,7 @@ func TestCPATEvidence(t *testing.T) {
 			t.Fatal(err)
 		}
 		call := b.call(addBody, token.Compact())
-		call.Entrance, call.To = transport.TranslateCPAT, "mcp-v1"
+		call.EntryPoint, call.To = transport.TranslateCPAT, "mcp-v1"
 		answer, err := b.Exchange(t.Context(), call)
 		if err != nil {
 			t.Fatal(err)
@@ -50,7 +50,7 @@ func TestCPATEvidence(t *testing.T) {
 		}
 	}
 	call := b.translate(t, `{`)
-	call.Entrance = transport.TranslateCPAT
+	call.EntryPoint = transport.TranslateCPAT
 	answer, err := b.Exchange(t.Context(), call)
 	if err == nil {
 		t.Fatal("malformed input was translated")

@@ -51,7 +51,7 @@ func TestAttack_SuccessorDescribesListedAgent(t *testing.T) {
 		); err != nil {
 			t.Fatal(err)
 		}
-		description, err := b.Describe(t.Context(), transport.Inquiry{Agent: "old", Caller: identity.Caller{Peer: who.Peer()}, Binding: mcp.Binding})
+		description, err := b.Describe(t.Context(), transport.CallInfo{Agent: "old", Caller: identity.Caller{Peer: who.Peer()}, Binding: mcp.Binding})
 		if _, forbidden := errors.AsType[*policy.Forbidden](err); listed != (err == nil) || listed == forbidden || listed != (description != nil) {
 			t.Errorf("listed: %t; it is described as %+v, %v", listed, description, err)
 		}

@@ -162,7 +162,7 @@ func TestECTRequired(t *testing.T) {
 	}
 	b = newBed(t, gateway.Settings{}, policy.Rules{Open: true})
 	call := b.call(addBody)
-	call.Entrance, call.To = transport.Translate, mcp.Binding
+	call.EntryPoint, call.To = transport.Translate, mcp.Binding
 	if _, err := b.Exchange(t.Context(), call); !errors.Is(err, ect.ErrRequired) {
 		t.Errorf("translate endpoint: got %v", err)
 	}
@@ -479,7 +479,7 @@ func TestAttack_AgentEvictsWhatItShowedFirst(t *testing.T) {
 }
 
 // lossyMCP and lossyA2A say of every message that they encode that something of it was
-// lost, beside what really was.
+// interrupted, beside what really was.
 type (
 	lossyMCP struct {
 		*mcp.Translator

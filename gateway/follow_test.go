@@ -301,7 +301,7 @@ func TestASubscriberWhoLeavesEndsNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		other := s.replica(t)
-		for _, g := range []transport.Exchanger{s, other} {
+		for _, g := range []transport.Handler{s, other} {
 			events := s.ask(t, g, s.a2a(following, `{"id":"t1"}`)).Events()
 			if event, err := events.Next(t.Context()); err != nil || !strings.Contains(string(event.Wire.Body), "WORKING") {
 				t.Fatalf("%s, %v", event.Wire.Body, err)

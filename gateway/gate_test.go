@@ -57,7 +57,7 @@ func TestGate_LeftAlone(t *testing.T) {
 		"the agent through a peer": {destination.Destination{Agent: directory.Agent{Name: "near"}, Via: &destination.PeerRoute{Peer: directory.Peer{ID: peer + "2"}}}, false},
 		"translation alone":        {destination.Destination{}, false},
 	} {
-		if err := g.LeftAlone("spiffe://example.org/ann", c.to); errors.As(err, new(*problem.CircuitOpenError)) != c.open {
+		if err := g.CircuitOpen("spiffe://example.org/ann", c.to); errors.As(err, new(*problem.CircuitOpenError)) != c.open {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -126,7 +126,7 @@ type Gateway struct {
 	executions     *execution.Service
 }
 
-var _ transport.Exchanger = (*Gateway)(nil)
+var _ transport.Handler = (*Gateway)(nil)
 
 // New builds the pipeline.
 func New(settings Settings, deps Deps) (*Gateway, error) {
@@ -197,8 +197,8 @@ type gate struct{ *Gateway }
 // Draining implements admission.Gate.
 func (g gate) Draining() error { return g.Lifecycle.Refusal(g.requests.Draining()) }
 
-// LeftAlone implements admission.Gate.
-func (g gate) LeftAlone(caller ect.Identity, to destination.Destination) error {
+// CircuitOpen implements admission.Gate.
+func (g gate) CircuitOpen(caller ect.Identity, to destination.Destination) error {
 	target := breakers.Target{Kind: outbound.Message, Endpoint: transport.Endpoint{Agent: to.Agent.Name, Caller: caller}}
 	if to.Via != nil {
 		target = breakers.Target{Kind: outbound.Peer, Endpoint: transport.Endpoint{ID: to.Via.Peer.ID, Caller: caller}}

@@ -74,7 +74,7 @@ type listener struct {
 }
 
 // hears is what a message is answered with, at a replica.
-func (l listener) hears(g transport.Exchanger, method, params string) string {
+func (l listener) hears(g transport.Handler, method, params string) string {
 	l.t.Helper()
 	call := l.stage.a2a(method, params)
 	call.Agent, call.Wire = l.called, l.write(l.t, method, params)
@@ -112,7 +112,7 @@ func (l listener) named(said string) string {
 }
 
 // onEveryWire runs a test for a caller in every form, with a second replica.
-func onEveryWire(t *testing.T, agent string, scenes func() map[string][]scene, test func(l listener, other transport.Exchanger)) {
+func onEveryWire(t *testing.T, agent string, scenes func() map[string][]scene, test func(l listener, other transport.Handler)) {
 	t.Helper()
 	for name, w := range wires() {
 		t.Run(name, func(t *testing.T) {
@@ -136,7 +136,7 @@ func TestAKeptCallIsMadeAgain(t *testing.T) {
 	t.Parallel()
 	onEveryWire(t, "asker", func() map[string][]scene {
 		return map[string][]scene{calling: {{reply: result(pending)}, {reply: result(complete)}}}
-	}, func(l listener, other transport.Exchanger) {
+	}, func(l listener, other transport.Handler) {
 		asked := l.hears(l, invoking, `{"message":{"messageId":"m1","role":"ROLE_USER","parts":[{"data":{"skill":"ask","input":{"of":"you"}}}]}}`)
 		if !strings.Contains(asked, "TASK_STATE_INPUT_REQUIRED") || !strings.Contains(asked, "who?") {
 			l.t.Fatalf("asked %s", asked)
@@ -162,7 +162,7 @@ func TestAKeptCallIsMadeAgain(t *testing.T) {
 // The arguments that a text left open (profile P3).
 func TestAKeptTextGetsItsArguments(t *testing.T) {
 	t.Parallel()
-	onEveryWire(t, "calculator", nothing, func(l listener, other transport.Exchanger) {
+	onEveryWire(t, "calculator", nothing, func(l listener, other transport.Handler) {
 		asked := l.hears(l, invoking, `{"message":{"messageId":"m1","role":"ROLE_USER","parts":[{"text":"one and two"}],"metadata":{"urn:aepb:translation:1":{"skill":"add"}}}}`)
 		if !strings.Contains(asked, "TASK_STATE_INPUT_REQUIRED") || len(l.tools.bodies) != 0 {
 			l.t.Fatalf("asked %s", asked)
@@ -181,10 +181,10 @@ func TestAKeptTextGetsItsArguments(t *testing.T) {
 // What a call was answered with, for whoever asks later.
 func TestAKeptAnswerIsToldAgain(t *testing.T) {
 	t.Parallel()
-	onEveryWire(t, "calculator", nothing, func(l listener, other transport.Exchanger) {
+	onEveryWire(t, "calculator", nothing, func(l listener, other transport.Handler) {
 		done := l.hears(l, invoking, adding)
 		id := l.named(done)
-		for _, g := range []transport.Exchanger{l, other} {
+		for _, g := range []transport.Handler{l, other} {
 			if got := l.hears(g, looking, `{"id":"`+id+`"}`); !strings.Contains(got, id) || !strings.Contains(got, "TASK_STATE_COMPLETED") || !strings.Contains(got, `"sum":3`) {
 				l.t.Errorf("it stands as %s", got)
 			}

@@ -27,27 +27,27 @@ import (
 type limiting struct{ *gateway.Gateway }
 
 func (g limiting) Exchange(ctx context.Context, call transport.Call) (_ transport.Answer, err error) {
-	if call.Pass, err = g.pass(ctx, call.Pass, transport.Inquiry{Agent: call.Agent, Caller: call.Caller, Address: call.Address}); err != nil {
+	if call.Pass, err = g.pass(ctx, call.Pass, transport.CallInfo{Agent: call.Agent, Caller: call.Caller, Address: call.Address}); err != nil {
 		return transport.Answer{}, err
 	}
 	return g.Gateway.Exchange(ctx, call)
 }
 
-func (g limiting) Admit(ctx context.Context, q transport.Inquiry) (err error) {
+func (g limiting) Admit(ctx context.Context, q transport.CallInfo) (err error) {
 	if q.Pass, err = g.pass(ctx, q.Pass, q); err != nil {
 		return err
 	}
 	return g.Gateway.Admit(ctx, q)
 }
 
-func (g limiting) Describe(ctx context.Context, q transport.Inquiry) (_ *canonical.Description, err error) {
+func (g limiting) Describe(ctx context.Context, q transport.CallInfo) (_ *canonical.Description, err error) {
 	if q.Pass, err = g.pass(ctx, q.Pass, q); err != nil {
 		return nil, err
 	}
 	return g.Gateway.Describe(ctx, q)
 }
 
-func (g limiting) pass(ctx context.Context, given limit.Pass, q transport.Inquiry) (limit.Pass, error) {
+func (g limiting) pass(ctx context.Context, given limit.Pass, q transport.CallInfo) (limit.Pass, error) {
 	if given.Valid() {
 		return given, nil
 	}
@@ -89,7 +89,7 @@ func newWatched(t *testing.T) (*bed, *watched) {
 }
 
 // exhaust takes what the limit of a bed lets through.
-func (b *bed) exhaust(t *testing.T, q transport.Inquiry) {
+func (b *bed) exhaust(t *testing.T, q transport.CallInfo) {
 	t.Helper()
 	for range 100 {
 		if pass, err := b.Limit(t.Context(), q); err != nil || !pass.Valid() {
@@ -99,7 +99,7 @@ func (b *bed) exhaust(t *testing.T, q transport.Inquiry) {
 }
 
 // flood is refused n times.
-func (b *bed) flood(t *testing.T, q transport.Inquiry, n int) {
+func (b *bed) flood(t *testing.T, q transport.CallInfo, n int) {
 	t.Helper()
 	for range n {
 		var exceeded *limit.ExceededError
@@ -130,7 +130,7 @@ func (w *watched) refusals(t *testing.T, caller ect.Identity) (sum int) {
 func TestRefusalsBySample(t *testing.T) {
 	t.Parallel()
 	b, w := newWatched(t)
-	q := transport.Inquiry{Agent: "calculator", Caller: identity.Caller{Peer: b.caller.Peer()}, Address: "192.0.2.1"}
+	q := transport.CallInfo{Agent: "calculator", Caller: identity.Caller{Peer: b.caller.Peer()}, Address: "192.0.2.1"}
 	b.exhaust(t, q)
 	b.flood(t, q, 500)
 	if len(w.tokens) != 1 || w.refusals(t, b.caller.ID) != 1 {
@@ -176,7 +176,7 @@ func TestRefusalsBySample(t *testing.T) {
 func TestRefusalsOfTheNameless(t *testing.T) {
 	t.Parallel()
 	b, w := newWatched(t)
-	q := transport.Inquiry{Caller: identity.Caller{Peer: ect.Peer{ID: "spiffe://example.com/anonymous"}, Anonymous: true}, Address: "192.0.2.77"}
+	q := transport.CallInfo{Caller: identity.Caller{Peer: ect.Peer{ID: "spiffe://example.com/anonymous"}, Anonymous: true}, Address: "192.0.2.77"}
 	b.exhaust(t, q)
 	b.flood(t, q, 3)
 	if len(w.tokens) != 1 || len(w.tokens[0].Audience) != 1 {
@@ -193,7 +193,7 @@ func TestRefusalsOfTheNameless(t *testing.T) {
 func TestRefusalsAreNotLost(t *testing.T) {
 	t.Parallel()
 	b, w := newWatched(t)
-	q := transport.Inquiry{Caller: identity.Caller{Peer: b.caller.Peer()}}
+	q := transport.CallInfo{Caller: identity.Caller{Peer: b.caller.Peer()}}
 	b.exhaust(t, q)
 	w.fail = errors.New("full")
 	b.flood(t, q, 5)
@@ -214,7 +214,7 @@ func TestPass_IsDemandedAndEnough(t *testing.T) {
 	g := b.Gateway // which asks nothing by itself
 	ask := func(pass limit.Pass) map[string]error {
 		call := b.a2aCall("SendMessage", `{"message":{"messageId":"m1","role":"ROLE_USER","parts":[{"data":{"skill":"add","input":{"a":1,"b":2}}}]}}`)
-		q := transport.Inquiry{Agent: "calculator", Caller: call.Caller, Binding: "a2a-v1", Pass: pass}
+		q := transport.CallInfo{Agent: "calculator", Caller: call.Caller, Binding: "a2a-v1", Pass: pass}
 		call.Pass = pass
 		_, exchanged := g.Exchange(t.Context(), call)
 		_, described := g.Describe(t.Context(), q)
@@ -225,7 +225,7 @@ func TestPass_IsDemandedAndEnough(t *testing.T) {
 			t.Errorf("%s without a Pass: %v", what, err)
 		}
 	}
-	q := transport.Inquiry{Caller: b.call("").Caller}
+	q := transport.CallInfo{Caller: b.call("").Caller}
 	pass, err := b.Limit(t.Context(), q)
 	if err != nil || !pass.Valid() {
 		t.Fatal(err)
@@ -276,7 +276,7 @@ func TestAdmit(t *testing.T) {
 		"somebody":         {"spiffe://example.com/else", "calculator", "forbidden"},
 		"an unknown agent": {"spiffe://example.com/client", "nobody", "unknown_agent"},
 	} {
-		q := transport.Inquiry{Agent: tc.agent, Caller: identity.Caller{Peer: ect.Peer{ID: ect.Identity(tc.caller)}}}
+		q := transport.CallInfo{Agent: tc.agent, Caller: identity.Caller{Peer: ect.Peer{ID: ect.Identity(tc.caller)}}}
 		if err := b.Admit(t.Context(), q); (err == nil) != (tc.code == "") || err != nil && problem.From(err).Code != tc.code {
 			t.Errorf("%s: %v", name, err)
 		}

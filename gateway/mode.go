@@ -46,7 +46,7 @@ func (x *request) history() []canonical.Content {
 
 // turn is the caller's message as it stands in a history; nil: it stands in none.
 func (x *request) turn() *canonical.Content {
-	invoke, ok := x.asked.(*canonical.Invoke)
+	invoke, ok := x.original.(*canonical.Invoke)
 	if !ok || !x.mode.MakesTask || len(invoke.Turn.Parts) == 0 || len(x.in.Call.Wire.Body) > execution.MaxRequest {
 		return nil
 	}
@@ -73,32 +73,32 @@ func (g *Gateway) completeTask(x *request, m *canonical.Message) {
 	if !ok || !x.mode.MakesTask {
 		return
 	}
-	said := *result
+	copied := *result
 	var history []canonical.Content
 	if x.message.Preferences.HistoryLength != nil {
 		history = x.shortened(x.history())
 	}
 	switch {
-	case said.Output != nil:
-		output := *said.Output
+	case copied.Output != nil:
+		output := *copied.Output
 		if output.At.IsZero() {
 			output.At = execution.Milliseconds(g.Now())
 		}
-		said.Output = &output
+		copied.Output = &output
 		if len(history) > 0 {
-			said.Task, said.Output = madeOf(m.Conversation, output, history), nil
+			copied.Task, copied.Output = madeOf(m.Conversation, output, history), nil
 		}
-	case said.Task != nil:
-		task := *said.Task
+	case copied.Task != nil:
+		task := *copied.Task
 		if task.Status.At.IsZero() {
 			task.Status.At = execution.Milliseconds(g.Now())
 		}
 		if task.History == nil {
 			task.History = history
 		}
-		said.Task = &task
+		copied.Task = &task
 	}
-	m.Body = &said
+	m.Body = &copied
 }
 
 // madeOf is the task that a call's output is.
@@ -149,7 +149,7 @@ func (x *request) target(stream bool) translators.Target {
 	at := &x.route.Endpoint
 	t := translators.Target{Version: at.Version, Form: at.Form, Capability: x.route.Capable(), Stream: stream}
 	if asker := x.to.Features.Asker; asker != nil && !at.Sessionless && asker.Asks(at.Version, at.Form) == translators.AskStream {
-		t.Answers = at.Asked
+		t.Answers = at.AnswerModes
 	}
 	return t
 }
@@ -190,7 +190,7 @@ func (x *request) final(m *canonical.Message) bool {
 // goes to the other octet by octet. At the translate endpoint a message comes
 // without the fields of its protocol's header, so there it is said anew.
 func (x *request) verbatim() bool {
-	return !x.unseen && x.in.Call.Entrance.Native() && x.mode.Relay && x.route.Endpoint.Version == x.message.Origin.Version && x.route.Endpoint.Form == x.in.Call.Wire.Form &&
+	return !x.unseen && x.in.Call.EntryPoint.Native() && x.mode.Relay && x.route.Endpoint.Version == x.message.Origin.Version && x.route.Endpoint.Form == x.in.Call.Wire.Form &&
 		!x.route.Endpoint.Rewritten() && !x.in.Call.Tenanted && x.webhook == nil && !x.thread.Renamed() && x.in.Call.Card == nil
 }
 
@@ -203,7 +203,7 @@ func (x *request) names() bool {
 // subject is for whom the exchange is.
 func (x *request) subject() attest.Subject {
 	return attest.Subject{
-		Caller: x.in.Call.Caller, Holder: x.in.Holder, Entrance: x.in.Call.Entrance, Version: x.settings.Version, Permit: x.in.Permit,
+		Caller: x.in.Call.Caller, Holder: x.in.Holder, EntryPoint: x.in.Call.EntryPoint, Version: x.settings.Version, Permit: x.in.Permit,
 		Unattested: len(x.in.Evidence.Sources) == 0 && !x.attested, ByRole: x.in.ByRole, Gateway: x.in.Evidence.Path.Hops() > 0,
 	}
 }
@@ -417,26 +417,26 @@ func (x *request) pose(m *canonical.Message) {
 	asks.Task, m.Body = &asking, &asks
 }
 
-// herald is what knows how news is asked for; nil: the two sides have no such in common.
-func (x *request) herald() translators.Herald {
-	herald := x.in.Features.Notifier
-	if herald == nil || x.in.Call.Agent == "" || x.to.Via != nil || !x.in.Call.Entrance.Native() || !x.mode.Relay {
+// notifier is what knows how news is asked for; nil: the two sides have no such in common.
+func (x *request) notifier() translators.Notifier {
+	notifier := x.in.Features.Notifier
+	if notifier == nil || x.in.Call.Agent == "" || x.to.Via != nil || !x.in.Call.EntryPoint.Native() || !x.mode.Relay {
 		return nil
 	}
-	return herald
+	return notifier
 }
 
 // hears: the caller's stream is open for news, and may be silent for long.
 func (x *request) hears() bool {
-	herald, native := x.herald(), canonical.Native{}
-	if asked, ok := x.message.Body.(*canonical.Native); ok {
-		native = *asked
+	notifier, native := x.notifier(), canonical.Native{}
+	if method, ok := x.message.Body.(*canonical.Native); ok {
+		native = *method
 	}
-	if x.listens() || herald == nil || x.message.Op != canonical.OpNative {
+	if x.listens() || notifier == nil || x.message.Op != canonical.OpNative {
 		return x.listens()
 	}
-	news, _ := herald.Wants(&native)
-	return news != nil && news.Verb == translators.NewsListen
+	filter, _ := notifier.Wants(&native)
+	return filter != nil && filter.Verb == translators.FilterListen
 }
 
 // listens: the caller wants to hear what the agent says without being asked (MCP

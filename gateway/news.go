@@ -16,20 +16,20 @@ import (
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
-// news answers a request for news where the agent's revision asks for it in
+// changeSubscription answers a request for news where the agent's revision asks for it in
 // another way than the caller's. False: they agree, or this is none.
-func (g *Gateway) news(ctx context.Context, x *request) (answer transport.Answer, done bool, err error) {
+func (g *Gateway) changeSubscription(ctx context.Context, x *request) (answer transport.Answer, done bool, err error) {
 	native, ok := x.message.Body.(*canonical.Native)
-	herald := x.herald()
-	if !ok || herald == nil {
+	notifier := x.notifier()
+	if !ok || notifier == nil {
 		return answer, false, nil
 	}
-	wanted, wrong := herald.Wants(native)
+	wanted, wrong := notifier.Wants(native)
 	unknown := wanted == nil || g.choose(ctx, x) != nil || x.to.Via != nil
 	if unknown { // the pipeline says why
 		return answer, false, nil
 	}
-	if asked := herald.Ask(x.route.Endpoint.Version, *wanted); asked != nil && asked.Method == native.Method {
+	if method := notifier.Ask(x.route.Endpoint.Version, *wanted); method != nil && method.Method == native.Method {
 		return answer, false, nil
 	}
 	if wrong != nil {
@@ -38,26 +38,26 @@ func (g *Gateway) news(ctx context.Context, x *request) (answer transport.Answer
 	if ctx, err = g.register(ctx, x); err != nil {
 		return answer, true, err
 	}
-	if wanted.Verb == translators.NewsListen {
-		answer, err = g.hearken(ctx, x, herald, *wanted)
+	if wanted.Verb == translators.FilterListen {
+		answer, err = g.listen(ctx, x, notifier, *wanted)
 	} else {
-		answer, err = g.wish(ctx, x, herald, *wanted)
+		answer, err = g.subscribe(ctx, x, notifier, *wanted)
 	}
 	return answer, true, err
 }
 
-// wish keeps what a session wants to hear from now on. Whether the agent would
+// subscribe keeps what a session wants to hear from now on. Whether the agent would
 // tell that, it is asked at once: what it refuses, its caller hears.
-func (g *Gateway) wish(ctx context.Context, x *request, herald translators.Herald, wanted translators.News) (transport.Answer, error) {
-	offers := herald.Offers(x.route.Description)
-	if x.in.Call.Session == "" || wanted.Verb == translators.NewsLevel && !offers.Log || wanted.Verb != translators.NewsLevel && !offers.Any {
+func (g *Gateway) subscribe(ctx context.Context, x *request, notifier translators.Notifier, wanted translators.NotificationFilter) (transport.Answer, error) {
+	offers := notifier.Offers(x.route.Description)
+	if x.in.Call.Session == "" || wanted.Verb == translators.FilterLevel && !offers.Log || wanted.Verb != translators.FilterLevel && !offers.Any {
 		return transport.Answer{}, &canonical.Error{Code: canonical.CodeNoMethod, Message: "the agent has no such method"}
 	}
-	var heard string
+	var agreed string
 	var parents []ect.ID
 	var err error
-	if wanted.Verb == translators.NewsMore {
-		heard, parents, err = g.sound(ctx, x, herald, wanted)
+	if wanted.Verb == translators.FilterSubscribe {
+		agreed, parents, err = g.sound(ctx, x, notifier, wanted)
 	} else {
 		g.lineage(x)
 		parents = x.lineage.Parents
@@ -73,14 +73,14 @@ func (g *Gateway) wish(ctx context.Context, x *request, herald translators.Heral
 		Correlation: canonical.Correlation{WireID: x.in.WireID}, Origin: x.from(),
 	}
 	tr := g.caller(x).translation(m, parents)
-	tr.Input = heard
+	tr.Input = agreed
 	out, err := g.translate(ctx, x, tr)
 	return x.answer(out), err
 }
 
 // sound asks an agent to tell of something, until it has agreed.
-func (g *Gateway) sound(ctx context.Context, x *request, herald translators.Herald, wanted translators.News) (heard string, parents []ect.ID, err error) {
-	sealed, _, err := g.request(ctx, x.saying(x.instead(herald.Ask(x.route.Endpoint.Version, wanted))))
+func (g *Gateway) sound(ctx context.Context, x *request, notifier translators.Notifier, wanted translators.NotificationFilter) (agreed string, parents []ect.ID, err error) {
+	sealed, _, err := g.request(ctx, x.saying(x.instead(notifier.Ask(x.route.Endpoint.Version, wanted))))
 	if err != nil {
 		return "", nil, err
 	}
@@ -113,20 +113,20 @@ func (g *Gateway) sound(ctx context.Context, x *request, herald translators.Hera
 	if refused, ok := m.Body.(*canonical.Error); ok {
 		return "", nil, refused
 	}
-	if !slices.Contains(agreedIn(herald, m).URIs, wanted.URIs[0]) {
+	if !slices.Contains(agreedIn(notifier, m).URIs, wanted.URIs[0]) {
 		return "", nil, &canonical.Error{Code: canonical.CodeResourceNotFound, Message: "the agent does not tell of this resource"}
 	}
-	return ect.Hash(wire.Octets()), parents, nil
+	return ect.Hash(wire.HashInput()), parents, nil
 }
 
 // agreedIn is what an agent says that it will tell; nothing: it says something else.
-func agreedIn(herald translators.Herald, m *canonical.Message) translators.News {
+func agreedIn(notifier translators.Notifier, m *canonical.Message) translators.NotificationFilter {
 	if event, ok := m.Body.(*canonical.Event); ok && event.Native != nil {
-		if news, err := herald.Wants(event.Native); err == nil && news != nil && news.Verb == translators.NewsAgreed {
-			return *news
+		if filter, err := notifier.Wants(event.Native); err == nil && filter != nil && filter.Verb == translators.FilterAgreed {
+			return *filter
 		}
 	}
-	return translators.News{}
+	return translators.NotificationFilter{}
 }
 
 // instead is the message, asking for the same in other words.
@@ -136,16 +136,16 @@ func (x *request) instead(native *canonical.Native) *canonical.Message {
 	return &other
 }
 
-// hearer is a caller who is told news in the way of another revision than the agent's.
-type hearer struct {
-	translators.Hearer
+// notifiedCaller is a caller who is told news in the way of another revision than the agent's.
+type notifiedCaller struct {
+	translators.Subscriber
 	session string // at the agent, of which this stream alone hears; empty: there is none
 }
 
-// hearken begins to tell a caller what the agent says without being asked.
-func (g *Gateway) hearken(ctx context.Context, x *request, herald translators.Herald, wanted translators.News) (transport.Answer, error) {
-	h := &hearing{g: g, x: x, herald: herald, offers: herald.Offers(x.route.Description)}
-	x.hearer = &hearer{Hearer: translators.Hearer{Version: x.message.Origin.Version, ID: x.in.WireID}}
+// listen begins to tell a caller what the agent says without being asked.
+func (g *Gateway) listen(ctx context.Context, x *request, notifier translators.Notifier, wanted translators.NotificationFilter) (transport.Answer, error) {
+	h := &upstreamSubscription{g: g, x: x, notifier: notifier, offers: notifier.Offers(x.route.Description)}
+	x.hearer = &notifiedCaller{Subscriber: translators.Subscriber{Version: x.message.Origin.Version, ID: x.in.WireID}}
 	if len(x.in.WireID) == 0 {
 		if h.offers.Quiet() && !h.offers.Any {
 			return transport.Answer{}, nil
@@ -157,40 +157,40 @@ func (g *Gateway) hearken(ctx context.Context, x *request, herald translators.He
 	if err := h.prepare(ctx, wanted); err != nil {
 		return transport.Answer{}, err
 	}
-	x.hearer.News = h.wants
+	x.hearer.Filter = h.wants
 	return g.executions.Subscribe(ctx, g.work(x), x.afterRequest(), h, h.wants.Quiet())
 }
 
-// hearing is what an agent says without being asked to a caller whose revision
+// upstreamSubscription is what an agent says without being asked to a caller whose revision
 // asks for it in another way: one request for news after the other, since either
 // side may end each, and what is wanted may change. A request that takes the
 // place of another is answered before that one is given up: nothing is missed.
-type hearing struct {
+type upstreamSubscription struct {
 	g        *Gateway
 	x        *request // of the caller's stream: read, and never changed
-	herald   translators.Herald
-	offers   translators.News
-	wants    translators.News
+	notifier translators.Notifier
+	offers   translators.NotificationFilter
+	wants    translators.NotificationFilter
 	changing bool // the session may want something else later
 
 	sealed  *transport.Sealed // the first request
-	now     *ear              // which is heard
-	next    *ear              // which will be, once it is answered
+	now     *listenRequest    // which is heard
+	next    *listenRequest    // which will be, once it is answered
 	wait    time.Duration     // before the next request; zero: none is due
 	due     bool
 	changes chan mcpbridge.Subscriptions
 	end     context.CancelFunc
 }
 
-// ear is one request for news, as long as it is open.
-type ear struct {
+// listenRequest is one request for news, as long as it is open.
+type listenRequest struct {
 	*outbound.Reader
-	told  translators.News // what of it the agent will tell; known with the reply
-	whole ect.StreamHash
+	granted translators.NotificationFilter // what of it the agent will tell; known with the reply
+	whole   ect.StreamHash
 }
 
 // reader is what reads its stream; nil of nil.
-func (e *ear) reader() *outbound.Reader {
+func (e *listenRequest) reader() *outbound.Reader {
 	if e == nil {
 		return nil
 	}
@@ -198,7 +198,7 @@ func (e *ear) reader() *outbound.Reader {
 }
 
 // prepare finds out what is wanted, and what of that the agent will tell.
-func (h *hearing) prepare(ctx context.Context, wanted translators.News) error {
+func (h *upstreamSubscription) prepare(ctx context.Context, wanted translators.NotificationFilter) error {
 	h.wants = wanted.Among(h.offers)
 	if h.changing {
 		w, err := sessionsOf(h.g).Load(ctx, h.x.sessionKey())
@@ -211,7 +211,7 @@ func (h *hearing) prepare(ctx context.Context, wanted translators.News) error {
 		h.g.lineage(h.x)
 		return h.x.in.Permit.Carry(h.x.route.Security(h.x.in.Call.Agent != ""))
 	}
-	sealed, _, err := h.g.request(ctx, h.x.saying(h.x.instead(h.herald.Ask(h.x.route.Endpoint.Version, h.wants))))
+	sealed, _, err := h.g.request(ctx, h.x.saying(h.x.instead(h.notifier.Ask(h.x.route.Endpoint.Version, h.wants))))
 	if err != nil {
 		return err
 	}
@@ -229,27 +229,27 @@ func (h *hearing) prepare(ctx context.Context, wanted translators.News) error {
 	}
 	if got.Reply.Events == nil { // it never says anything
 		first.reader().Stop()
-		h.wants = translators.News{Verb: translators.NewsListen}
+		h.wants = translators.NotificationFilter{Verb: translators.FilterListen}
 		return nil
 	}
-	h.now, h.wants = first, first.told
+	h.now, h.wants = first, first.granted
 	return nil
 }
 
 // with is what a session wants of what there is.
-func (h *hearing) with(w mcpbridge.Subscriptions) translators.News {
-	all := translators.News{Verb: translators.NewsListen, Tools: true, Prompts: true, Resources: true, URIs: w.URIs}
+func (h *upstreamSubscription) with(w mcpbridge.Subscriptions) translators.NotificationFilter {
+	all := translators.NotificationFilter{Verb: translators.FilterListen, Tools: true, Prompts: true, Resources: true, URIs: w.URIs}
 	return all.Among(h.offers)
 }
 
 // listen begins to ask for what is wanted.
-func (h *hearing) listen(ctx context.Context) *ear {
-	e, wants, sealed := &ear{}, h.wants, h.sealed
+func (h *upstreamSubscription) listen(ctx context.Context) *listenRequest {
+	e, wants, sealed := &listenRequest{}, h.wants, h.sealed
 	h.sealed, h.due = nil, false
 	e.Reader = outbound.StartReader(context.WithoutCancel(ctx), func(ctx context.Context) (transport.Reply, error) {
 		reply, err := h.ask(ctx, wants, sealed)
 		if err == nil && reply.Events != nil {
-			e.told, err = h.more(ctx, wants)
+			e.granted, err = h.more(ctx, wants)
 		}
 		if err != nil {
 			outbound.CloseReply(reply)
@@ -260,21 +260,21 @@ func (h *hearing) listen(ctx context.Context) *ear {
 }
 
 // own is an exchange for one message of ours.
-func (h *hearing) own() *request {
+func (h *upstreamSubscription) own() *request {
 	return h.x.derive(h.x.message)
 }
 
-func (h *hearing) seal(ctx context.Context, own *request, news translators.News) (transport.Sealed, error) {
+func (h *upstreamSubscription) seal(ctx context.Context, own *request, filter translators.NotificationFilter) (transport.Sealed, error) {
 	m := &canonical.Message{
-		Op: canonical.OpNative, Phase: canonical.PhaseRequest, Body: h.herald.Ask(own.route.Endpoint.Version, news),
+		Op: canonical.OpNative, Phase: canonical.PhaseRequest, Body: h.notifier.Ask(own.route.Endpoint.Version, filter),
 		Origin: own.message.Origin, Trace: own.message.Trace,
 	}
-	m.Preferences.CanAnswer = own.route.Endpoint.Asked
+	m.Preferences.CanAnswer = own.route.Endpoint.AnswerModes
 	return h.g.agent(own).Seal(ctx, m)
 }
 
 // ask sends one request for news.
-func (h *hearing) ask(ctx context.Context, wants translators.News, first *transport.Sealed) (transport.Reply, error) {
+func (h *upstreamSubscription) ask(ctx context.Context, wants translators.NotificationFilter, first *transport.Sealed) (transport.Reply, error) {
 	own := h.own()
 	if first == nil {
 		sealed, err := h.seal(ctx, own, wants)
@@ -291,21 +291,21 @@ func (h *hearing) ask(ctx context.Context, wants translators.News, first *transp
 }
 
 const (
-	newsAgain   = time.Second      // before an agent is asked for news again
-	newsLongest = 30 * time.Second // and again
+	resubscribeAfter  = time.Second      // before an agent is asked for news again
+	resubscribeAtMost = 30 * time.Second // and again
 )
 
-var _ transport.Events = (*hearing)(nil)
+var _ transport.Events = (*upstreamSubscription)(nil)
 
 // more asks for what is asked apart: which resources. Those that the agent
 // refuses it will not tell of.
-func (h *hearing) more(ctx context.Context, wants translators.News) (translators.News, error) {
+func (h *upstreamSubscription) more(ctx context.Context, wants translators.NotificationFilter) (translators.NotificationFilter, error) {
 	version := h.x.route.Endpoint.Version
-	whole := h.herald.Ask(version, wants)
+	whole := h.notifier.Ask(version, wants)
 	uris := slices.Clone(wants.URIs)
 	for _, uri := range wants.URIs {
-		one := translators.News{Verb: translators.NewsMore, URIs: []string{uri}}
-		if apart := h.herald.Ask(version, one); apart == nil || apart.Method == whole.Method {
+		one := translators.NotificationFilter{Verb: translators.FilterSubscribe, URIs: []string{uri}}
+		if apart := h.notifier.Ask(version, one); apart == nil || apart.Method == whole.Method {
 			break // it was asked for all of them at once
 		}
 		own := h.own()
@@ -324,7 +324,7 @@ func (h *hearing) more(ctx context.Context, wants translators.News) (translators
 }
 
 // Next waits for the next piece of news.
-func (h *hearing) Next(ctx context.Context) (transport.Event, error) {
+func (h *upstreamSubscription) Next(ctx context.Context) (transport.Event, error) {
 	h.attend(ctx)
 	for {
 		var again <-chan time.Time
@@ -343,7 +343,7 @@ func (h *hearing) Next(ctx context.Context) (transport.Event, error) {
 		case w := <-h.changes:
 			h.change(w)
 		case <-again:
-			h.wait = min(max(newsAgain, 2*h.wait), newsLongest)
+			h.wait = min(max(resubscribeAfter, 2*h.wait), resubscribeAtMost)
 			h.next = h.listen(ctx)
 		case <-ctx.Done():
 			return transport.Event{}, ctx.Err()
@@ -352,7 +352,7 @@ func (h *hearing) Next(ctx context.Context) (transport.Event, error) {
 }
 
 // change asks for what is wanted from now on.
-func (h *hearing) change(w mcpbridge.Subscriptions) {
+func (h *upstreamSubscription) change(w mcpbridge.Subscriptions) {
 	wants := h.with(w)
 	if wants.Same(h.wants) {
 		return
@@ -366,7 +366,7 @@ func (h *hearing) change(w mcpbridge.Subscriptions) {
 }
 
 // answered takes the answer to a request that is to take the place of another.
-func (h *hearing) answered(got outbound.Incoming, open bool) error {
+func (h *upstreamSubscription) answered(got outbound.Incoming, open bool) error {
 	next := h.next
 	h.next = nil
 	switch {
@@ -392,9 +392,9 @@ func (h *hearing) answered(got outbound.Incoming, open bool) error {
 }
 
 // hear takes one thing that an agent said; false: it is no news.
-func (h *hearing) hear(ctx context.Context, e *ear, got outbound.Incoming, open bool) (transport.Event, bool, error) {
+func (h *upstreamSubscription) hear(ctx context.Context, e *listenRequest, got outbound.Incoming, open bool) (transport.Event, bool, error) {
 	if broken := !open || got.Err != nil; broken {
-		h.lost()
+		h.interrupted()
 		return transport.Event{}, false, nil
 	}
 	own := h.own()
@@ -403,7 +403,7 @@ func (h *hearing) hear(ctx context.Context, e *ear, got outbound.Incoming, open 
 		_, err := h.g.attest.Receive(ctx, own.trail, own.received(got.Event.Evidence, ect.Check{Purpose: ect.Reply, Body: e.whole.Sum()}))
 		return transport.Event{}, false, err
 	}
-	e.whole.Add(wire.Octets())
+	e.whole.Add(wire.HashInput())
 	wire.Event = true
 	m, err := h.g.agent(own).decode(wire, canonical.OpNative)
 	if _, unread := errors.AsType[*translators.UnreadableNoticeError](err); unread {
@@ -415,7 +415,7 @@ func (h *hearing) hear(ctx context.Context, e *ear, got outbound.Incoming, open 
 	event, ok := m.Body.(*canonical.Event)
 	switch {
 	case !ok: // it has ended what it says
-		h.lost()
+		h.interrupted()
 		return transport.Event{}, false, nil
 	case event.Ask != nil:
 		return transport.Event{}, false, h.refuse(ctx, own, event.Ask)
@@ -423,14 +423,14 @@ func (h *hearing) hear(ctx context.Context, e *ear, got outbound.Incoming, open 
 	return transport.Event{Wire: wire}, true, nil
 }
 
-// lost: no request for notifications is open any more, and one has to be.
-func (h *hearing) lost() {
+// interrupted: no request for notifications is open any more, and one has to be.
+func (h *upstreamSubscription) interrupted() {
 	h.now.reader().Stop()
-	h.now, h.due, h.wait = nil, true, max(h.wait, newsAgain)
+	h.now, h.due, h.wait = nil, true, max(h.wait, resubscribeAfter)
 }
 
 // refuse answers a question: a caller who only listens cannot be asked.
-func (h *hearing) refuse(ctx context.Context, own *request, ask *canonical.Ask) error {
+func (h *upstreamSubscription) refuse(ctx context.Context, own *request, ask *canonical.Ask) error {
 	m := &canonical.Message{Op: canonical.OpAnswer, Phase: canonical.PhaseRequest, Origin: own.message.Origin, Body: &canonical.Reply{
 		ID: ask.ID, Failure: &canonical.Error{Code: canonical.CodeNoMethod, Message: "the caller of this stream cannot be asked"},
 	}}
@@ -444,7 +444,7 @@ func (h *hearing) refuse(ctx context.Context, own *request, ask *canonical.Ask) 
 }
 
 // attend begins to watch what the session wants.
-func (h *hearing) attend(ctx context.Context) {
+func (h *upstreamSubscription) attend(ctx context.Context) {
 	if !h.changing || h.changes != nil {
 		return
 	}
@@ -462,7 +462,7 @@ func (h *hearing) attend(ctx context.Context) {
 }
 
 // Close gives back what is open.
-func (h *hearing) Close() error {
+func (h *upstreamSubscription) Close() error {
 	if h.end != nil {
 		h.end()
 	}

@@ -36,7 +36,7 @@ func (g *Gateway) pass(ctx context.Context, x *request) (transport.Answer, error
 	if x.message.Op == canonical.OpAnswer && g.asksIn(ctx, x, true) { // an answer said again, to a question of ours, which was taken
 		return transport.Answer{}, nil
 	}
-	if answer, done, err := g.news(ctx, x); done || err != nil {
+	if answer, done, err := g.changeSubscription(ctx, x); done || err != nil {
 		return answer, err
 	}
 	if x.listens() && !g.asksIn(ctx, x, false) { // there is nothing to hear, which is no mistake
@@ -94,10 +94,10 @@ func (x *request) noCounterpart() error {
 	if x.message.Op == canonical.OpAbort && len(x.in.WireID) > 0 { // its caller waits to hear that it was stopped
 		return &canonical.Error{Code: canonical.CodeNotCancelable, Message: "no request of this name is under way here that could be stopped"}
 	}
-	if x.in.Call.Entrance.Native() && x.message.Op != canonical.OpNative {
+	if x.in.Call.EntryPoint.Native() && x.message.Op != canonical.OpNative {
 		return nil
 	}
-	if x.in.Call.Entrance.Native() {
+	if x.in.Call.EntryPoint.Native() {
 		return &canonical.Error{Code: canonical.CodeNoMethod, Message: "the agent speaks a protocol without this method"}
 	}
 	code := canonical.LossOperation
@@ -113,7 +113,7 @@ func (x *request) noCounterpart() error {
 func (g *Gateway) look(ctx context.Context, x *request) (answer transport.Answer, done bool, err error) {
 	librarian := x.in.Features.Librarian
 	native, asks := x.message.Body.(*canonical.Native)
-	if librarian == nil || !asks || !x.in.Call.Entrance.Native() {
+	if librarian == nil || !asks || !x.in.Call.EntryPoint.Native() {
 		return answer, false, nil
 	}
 	seeking, err := librarian.Seeks(native)
@@ -128,7 +128,7 @@ func (g *Gateway) look(ctx context.Context, x *request) (answer transport.Answer
 	var showing translators.Showing
 	switch showing.What = seeking.What; seeking.What {
 	case translators.SeekPatterns:
-		showing.Holdings = mcpbridge.Patterns(x.to.Agent.Name)
+		showing.Resources = mcpbridge.Patterns(x.to.Agent.Name)
 	case translators.SeekOne:
 		var read mcpbridge.Read
 		read, err = mcpbridge.Artifacts{Tasks: g.tasks.Store}.Read(ctx, x.to.Agent.Name, seeking.URI, x.keyOf)
@@ -137,7 +137,7 @@ func (g *Gateway) look(ctx context.Context, x *request) (answer transport.Answer
 			x.lineage.Workflow, x.lineage.Parents = read.Workflow, x.since(&store.Record{Proof: store.Proof{Last: read.Last}})
 		}
 	default:
-		showing.Holdings, showing.Next, err = mcpbridge.Artifacts{Tasks: g.tasks.Store}.List(ctx, x.keyOf("").Group, x.to.Agent.Name, seeking.Cursor)
+		showing.Resources, showing.Next, err = mcpbridge.Artifacts{Tasks: g.tasks.Store}.List(ctx, x.keyOf("").Group, x.to.Agent.Name, seeking.Cursor)
 	}
 	if err != nil {
 		return answer, false, err
@@ -189,7 +189,7 @@ func (g *Gateway) signal(ctx context.Context, x *request) (transport.Answer, err
 // said so, to the agent that it is addressed to (AEPB, HITL Callback
 // Registration).
 func (g *Gateway) decide(ctx context.Context, x *request, token ect.Verified) (transport.Answer, error) {
-	said, _ := x.message.Body.(*canonical.Signal)
+	statement, _ := x.message.Body.(*canonical.Signal)
 	waiting, err := g.callbacks.Of(ctx, token.Workflow())
 	if err != nil {
 		return transport.Answer{}, err
@@ -202,12 +202,12 @@ func (g *Gateway) decide(ctx context.Context, x *request, token ect.Verified) (t
 			return transport.Answer{}, &policy.Forbidden{Agent: x.to.Agent.Name, Reason: "who asks for an approval does not give it"}
 		}
 	}
-	fresh, err := g.callbacks.Decide(ctx, said, token)
+	fresh, err := g.callbacks.Decide(ctx, statement, token)
 	if err != nil {
 		return transport.Answer{}, err
 	}
 	if fresh {
-		g.callbacks.Announce(ctx, said, waiting)
+		g.callbacks.Announce(ctx, statement, waiting)
 	}
 	x.lineage.Workflow = token.Workflow()
 	m := &canonical.Message{
@@ -252,8 +252,8 @@ func (g *Gateway) relaySignal(ctx context.Context, x *request, token ect.Verifie
 		}
 		return transport.Answer{}, err
 	}
-	if said, ok := message.Body.(*canonical.Signal); ok {
-		if parents, err = g.outcome(ctx, x, said, token, parents); err != nil {
+	if statement, ok := message.Body.(*canonical.Signal); ok {
+		if parents, err = g.outcome(ctx, x, statement, token, parents); err != nil {
 			return transport.Answer{}, err
 		}
 	}
@@ -263,14 +263,14 @@ func (g *Gateway) relaySignal(ctx context.Context, x *request, token ect.Verifie
 // outcome verifies and keeps the token with which an agent answers a rollback
 // request (ATD, Basic Rollback). It comes before all else that the reply is
 // proven by.
-func (g *Gateway) outcome(ctx context.Context, x *request, said *canonical.Signal, request ect.Verified, parents []ect.ID) ([]ect.ID, error) {
-	v, err := g.attest.Verify(ctx, said.Token, ect.Check{Purpose: ect.Parent})
+func (g *Gateway) outcome(ctx context.Context, x *request, statement *canonical.Signal, request ect.Verified, parents []ect.ID) ([]ect.ID, error) {
+	v, err := g.attest.Verify(ctx, statement.Token, ect.Check{Purpose: ect.Parent})
 	bad := v.Act() != ect.ActRollbackResult || v.Level() < ect.L2 || v.Workflow() != request.Workflow() ||
 		!slices.Contains(v.Parents(), request.ID()) || x.to.Agent.ID != "" && v.Issuer() != x.to.Agent.ID
 	if err != nil || bad {
 		return nil, &transport.BadReplyError{Agent: x.to.Agent.Name, Reason: "its rollback result is not to be believed"}
 	}
-	reply := membership.Reply{Workflow: request.Workflow(), Legs: []ect.ID{request.ID()}, Agent: x.to.Agent.ID, Gateway: x.settings.rules.IsGateway}
+	reply := membership.Reply{Workflow: request.Workflow(), Requests: []ect.ID{request.ID()}, Agent: x.to.Agent.ID, Gateway: x.settings.rules.IsGateway}
 	if err := g.attest.Bound(ctx, v, reply, x.replier()); err != nil {
 		return nil, err
 	}

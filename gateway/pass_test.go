@@ -32,7 +32,7 @@ func (s *stage) asksFor(version, method, params string) transport.Call {
 		`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"C","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}`)
 }
 
-func (s *stage) resources(t *testing.T, g transport.Exchanger, call transport.Call) (out struct {
+func (s *stage) resources(t *testing.T, g transport.Handler, call transport.Call) (out struct {
 	Resources, ResourceTemplates []struct{ URI, URITemplate, Name, Description, MimeType string }
 	Contents                     []struct {
 		URI, MimeType string

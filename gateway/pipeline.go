@@ -33,7 +33,7 @@ func (g *Gateway) Exchange(ctx context.Context, call transport.Call) (answer tra
 		return admitted.Answer, err
 	}
 	x.admit(admitted.Admitted, admitted.To)
-	x.asked = x.message.Body
+	x.original = x.message.Body
 	if !x.listens() { // a stream that only listens is no work that a drain waits for
 		x.scope.exit = g.Lifecycle.Enter(x.to.Agent.Name)
 	}

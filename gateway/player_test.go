@@ -467,7 +467,7 @@ func (s *stage) tool(args string) transport.Call {
 		`,"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"C","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}`)
 }
 
-func (s *stage) ask(t *testing.T, g transport.Exchanger, call transport.Call) transport.Answer {
+func (s *stage) ask(t *testing.T, g transport.Handler, call transport.Call) transport.Answer {
 	t.Helper()
 	answer, err := g.Exchange(t.Context(), call)
 	if err != nil {

@@ -121,7 +121,7 @@ func (x *request) stampRequest(id ect.ID) {
 		m.Preferences.CanAnswer = x.sides().Answerable(m.Preferences.CanAnswer, x.mode.AgentVersion)
 	}
 	if m.Preferences.CanAnswer == nil {
-		m.Preferences.CanAnswer = x.route.Endpoint.Asked // in a protocol where every request says so
+		m.Preferences.CanAnswer = x.route.Endpoint.AnswerModes // in a protocol where every request says so
 	}
 	if x.mode.Relay || m.Op != canonical.OpInvoke {
 		return
@@ -153,7 +153,7 @@ func (x *request) tasked(m *canonical.Message) *canonical.Message {
 // choose finds the route of the message: where the agent is, and what is called there.
 func (g *Gateway) choose(ctx context.Context, x *request) error {
 	q := routing.Query{
-		Sides: x.sides(), Body: x.asked, Header: x.in.Call.Wire.Header, Version: x.route.Endpoint.Version, Timeout: x.settings.Timeout,
+		Sides: x.sides(), Body: x.original, Header: x.in.Call.Wire.Header, Version: x.route.Endpoint.Version, Timeout: x.settings.Timeout,
 	}
 	if x.hearer != nil {
 		q.Alone = x.hearer.session
@@ -269,14 +269,14 @@ func (g *Gateway) lineage(x *request) {
 // level sees to it that the caller hears the agent's log from the level on that it
 // wants, where one side says that once, and the other with every request.
 func (g *Gateway) level(ctx context.Context, x *request) (*canonical.Message, error) {
-	herald := x.herald()
-	if herald == nil || x.message.Origin.Version == x.route.Endpoint.Version || x.route.Description == nil || !herald.Offers(x.route.Description).Log {
+	notifier := x.notifier()
+	if notifier == nil || x.message.Origin.Version == x.route.Endpoint.Version || x.route.Description == nil || !notifier.Offers(x.route.Description).Log {
 		return x.message, nil
 	}
-	wanted := translators.News{Verb: translators.NewsLevel, Level: x.message.Preferences.LogLevel}
-	said, heard := herald.Ask(x.message.Origin.Version, wanted), herald.Ask(x.route.Endpoint.Version, wanted)
+	wanted := translators.NotificationFilter{Verb: translators.FilterLevel, Level: x.message.Preferences.LogLevel}
+	callers, agents := notifier.Ask(x.message.Origin.Version, wanted), notifier.Ask(x.route.Endpoint.Version, wanted)
 	switch {
-	case said != nil && heard == nil && wanted.Level == "" && x.in.Call.Session != "":
+	case callers != nil && agents == nil && wanted.Level == "" && x.in.Call.Session != "":
 		w, err := sessionsOf(g).Load(ctx, x.sessionKey())
 		if err != nil || w.Level == "" {
 			return x.message, err
@@ -284,8 +284,8 @@ func (g *Gateway) level(ctx context.Context, x *request) (*canonical.Message, er
 		louder := *x.message
 		louder.Preferences.LogLevel = w.Level
 		return &louder, nil
-	case said == nil && heard != nil && wanted.Level != "":
-		return x.message, g.turnUp(ctx, x, heard)
+	case callers == nil && agents != nil && wanted.Level != "":
+		return x.message, g.turnUp(ctx, x, agents)
 	}
 	return x.message, nil
 }
@@ -295,7 +295,7 @@ func (g *Gateway) level(ctx context.Context, x *request) (*canonical.Message, er
 // caller at the same time the last one's level holds.
 func (g *Gateway) turnUp(ctx context.Context, x *request, asking *canonical.Native) error {
 	m := *x.message
-	m.Op, m.Body, m.Preferences = canonical.OpNative, asking, canonical.Preferences{CanAnswer: x.route.Endpoint.Asked}
+	m.Op, m.Body, m.Preferences = canonical.OpNative, asking, canonical.Preferences{CanAnswer: x.route.Endpoint.AnswerModes}
 	own := x.derive(&m)
 	sealed, err := g.agent(own).Seal(ctx, &m)
 	if err == nil {
@@ -338,7 +338,7 @@ func (a agent) SealAsTask(ctx context.Context) (transport.Sealed, error) {
 // request.
 func (a agent) Inquire(ctx context.Context, op canonical.Op, body canonical.Body) (transport.Sealed, error) {
 	m := &canonical.Message{Op: op, Phase: canonical.PhaseRequest, Body: body, Trace: a.x.message.Trace}
-	m.Preferences.CanAnswer = a.x.route.Endpoint.Asked
+	m.Preferences.CanAnswer = a.x.route.Endpoint.AnswerModes
 	return a.Seal(ctx, m)
 }
 
@@ -365,7 +365,7 @@ type snapshot struct {
 func (x *request) label(m *canonical.Message) {
 	librarian := x.in.Features.Librarian
 	result, answers := m.Body.(*canonical.Result)
-	if librarian == nil || !answers || result.Task == nil || len(result.Task.Artifacts) == 0 || x.mode.Relay || x.in.Call.Agent == "" || !x.in.Call.Entrance.Native() {
+	if librarian == nil || !answers || result.Task == nil || len(result.Task.Artifacts) == 0 || x.mode.Relay || x.in.Call.Agent == "" || !x.in.Call.EntryPoint.Native() {
 		return
 	}
 	named, task := *result, *result.Task
@@ -404,11 +404,11 @@ func (g *Gateway) await(ctx context.Context, x *request) (*canonical.Message, er
 		}
 	}
 	if !signalling(x.to.Features.Signaler, m.Op, x.route.Endpoint.Version, x.route.Endpoint.Form) {
-		said := *m
-		said.Callback = ""
-		said.Losses = append(slices.Clip(said.Losses),
+		copied := *m
+		copied.Callback = ""
+		copied.Losses = append(slices.Clip(copied.Losses),
 			canonical.Loss{Code: canonical.LossCallback, Path: "/callback", Fate: canonical.Dropped})
-		return &said, nil
+		return &copied, nil
 	}
 	return m, nil
 }

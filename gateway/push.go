@@ -188,12 +188,12 @@ func (g *Gateway) sealPosts(ctx context.Context, who store.Principal, p *webhook
 			return nil, err
 		}
 		task.Output = nil
-		if said := events[0].Progress; said != nil && len(events) == 1 {
-			if said.Message == "" {
+		if progress := events[0].Progress; progress != nil && len(events) == 1 {
+			if progress.Message == "" {
 				return nil, nil
 			}
 			// The task on record does not hold its progress.
-			parts := []canonical.Part{{Kind: canonical.KindText, Text: said.Message}}
+			parts := []canonical.Part{{Kind: canonical.KindText, Text: progress.Message}}
 			task.Status.At, task.Status.Message = execution.Milliseconds(g.Now()), &canonical.Content{ID: task.ID + "/progress", Role: canonical.RoleAgent, Parts: parts}
 		}
 		events = []canonical.Event{{Task: task}}
@@ -253,7 +253,7 @@ func (x *request) principal() store.Principal {
 func (g *Gateway) standIn(ctx context.Context, p store.Principal, rec *store.Record) (*request, error) {
 	settings := g.settings.Load()
 	call := transport.Call{
-		Agent: rec.Agent, Entrance: transport.Native, Target: transport.Target{To: rec.Binding}, Address: p.Address, Detached: true,
+		Agent: rec.Agent, EntryPoint: transport.Native, Target: transport.Target{To: rec.Binding}, Address: p.Address, Detached: true,
 		Caller: identity.Caller{Peer: ect.Peer{ID: p.Caller}, Anonymous: p.Anonymous},
 		Wire:   translators.Wire{Binding: rec.Source, Version: p.Version, Form: p.Form},
 	}

@@ -71,7 +71,7 @@ func (p *player) all() string {
 }
 
 // stands is how a task of the asker's stands for its A2A caller.
-func (s *stage) stands(g transport.Exchanger, id string) string {
+func (s *stage) stands(g transport.Handler, id string) string {
 	s.t.Helper()
 	_, state := taskIn(s.t, s.ask(s.t, g, s.asks(looking, `{"id":"`+id+`"}`)).Wire().Body)
 	return strings.TrimPrefix(state, "TASK_STATE_")

@@ -32,7 +32,7 @@ type request struct {
 	thread   conversation.Thread // where its dialogue stands
 	lineage  attest.Lineage      // of everything that is signed here
 	trail    *attest.Trail
-	hearer   *hearer // who is told news in the way of another revision; nil: there is no such caller
+	hearer   *notifiedCaller // who is told news in the way of another revision; nil: there is no such caller
 	scope    *scope
 
 	work
@@ -40,7 +40,7 @@ type request struct {
 
 // work is what a message is about.
 type work struct {
-	asked    canonical.Body // what its caller says, whatever becomes of the message
+	original canonical.Body // what its caller says, whatever becomes of the message
 	record   *store.Record  // of the task; nil: it is not known yet, or none is kept
 	claim    *store.Claim   // the questions on record that it answers; nil: it answers none
 	webhook  *pushTarget    // who is to be told of changes of the task; nil: the message names no webhook

@@ -18,7 +18,7 @@ import (
 func (b *bed) revised(t *testing.T, agent string, from translators.Wire, to canonical.Binding, version string) transport.Call {
 	t.Helper()
 	c := b.call(string(from.Body), b.source(t, string(from.Body), nil))
-	c.Agent, c.Wire, c.Entrance, c.To, c.ToVersion = agent, from, transport.Translate, to, version
+	c.Agent, c.Wire, c.EntryPoint, c.To, c.ToVersion = agent, from, transport.Translate, to, version
 	c.Wire.Media = "application/json"
 	return c
 }

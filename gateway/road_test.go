@@ -191,7 +191,7 @@ func (b *bed) call(body string, tokens ...string) transport.Call {
 func (b *bed) translate(t *testing.T, body string) transport.Call {
 	t.Helper()
 	c := b.call(body, b.source(t, body, nil))
-	c.Entrance, c.To = transport.Translate, mcp.Binding
+	c.EntryPoint, c.To = transport.Translate, mcp.Binding
 	return c
 }
 

@@ -23,7 +23,7 @@ import (
 func (b *signalBed) undo(who *ecttest.Party, token string) (transport.Answer, error) {
 	b.t.Helper()
 	caller := identity.Caller{Peer: who.Peer()}
-	pass, err := b.Limit(b.t.Context(), transport.Inquiry{Caller: caller, Address: "127.0.0.1"})
+	pass, err := b.Limit(b.t.Context(), transport.CallInfo{Caller: caller, Address: "127.0.0.1"})
 	if err != nil {
 		return transport.Answer{}, err
 	}

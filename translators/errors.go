@@ -67,7 +67,7 @@ func (e *MalformedError) Is(target error) bool {
 // UnreadableNoticeError: one event of a stream cannot be read, and nothing depends on
 // it: a reader goes on without it, and declares the loss.
 type UnreadableNoticeError struct {
-	Lost canonical.Loss
+	Loss canonical.Loss
 	Err  error // what is wrong with it
 }
 

@@ -6,7 +6,7 @@ type Features struct {
 	Asker     Asker
 	Carrier   Carrier
 	Changer   Changer
-	Notifier  Herald
+	Notifier  Notifier
 	Historian Historian
 	Librarian Librarian
 	Mirrorer  Mirrorer
@@ -21,7 +21,7 @@ func FeaturesOf(t Translator) *Features {
 	f.Asker, _ = t.(Asker)
 	f.Carrier, _ = t.(Carrier)
 	f.Changer, _ = t.(Changer)
-	f.Notifier, _ = t.(Herald)
+	f.Notifier, _ = t.(Notifier)
 	f.Historian, _ = t.(Historian)
 	f.Librarian, _ = t.(Librarian)
 	f.Mirrorer, _ = t.(Mirrorer)

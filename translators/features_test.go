@@ -10,7 +10,7 @@ import (
 	"github.com/aepb/aepb-gateway/translators"
 )
 
-type notifier = translators.Herald
+type notifier = translators.Notifier
 
 // able is a translator with all optional interfaces.
 type able struct {
@@ -73,18 +73,18 @@ func TestFeatures_OfRegistry(t *testing.T) {
 // TestAmong_Offers: of what is wanted an agent tells what it offers.
 func TestAmong_Offers(t *testing.T) {
 	t.Parallel()
-	all := translators.News{Tools: true, Prompts: true, Resources: true, URIs: []string{"a", "b"}}
+	all := translators.NotificationFilter{Tools: true, Prompts: true, Resources: true, URIs: []string{"a", "b"}}
 	for name, c := range map[string]struct {
-		offer translators.News
+		offer translators.NotificationFilter
 		tools bool
 		uris  []string
 		quiet bool
 	}{
-		"nothing":       {translators.News{}, false, nil, true},
-		"tools":         {translators.News{Tools: true}, true, nil, false},
-		"any resource":  {translators.News{Any: true}, false, []string{"a", "b"}, false},
-		"all that is":   {translators.News{Tools: true, Prompts: true, Resources: true, Any: true}, true, []string{"a", "b"}, false},
-		"its log alone": {translators.News{Log: true}, false, nil, true},
+		"nothing":       {translators.NotificationFilter{}, false, nil, true},
+		"tools":         {translators.NotificationFilter{Tools: true}, true, nil, false},
+		"any resource":  {translators.NotificationFilter{Any: true}, false, []string{"a", "b"}, false},
+		"all that is":   {translators.NotificationFilter{Tools: true, Prompts: true, Resources: true, Any: true}, true, []string{"a", "b"}, false},
+		"its log alone": {translators.NotificationFilter{Log: true}, false, nil, true},
 	} {
 		got := all.Among(c.offer)
 		if got.Tools != c.tools || len(got.URIs) != len(c.uris) || got.Quiet() != c.quiet {
@@ -111,21 +111,21 @@ func TestHashed_MadeOnce(t *testing.T) {
 	t.Parallel()
 	made := 0
 	w := translators.Wire{Body: []byte("abcd"), Hasher: halver{&made}}.Hashed().Hashed()
-	if got := string(w.Octets()) + string(w.Octets()); got != "abab" || made != 1 {
+	if got := string(w.HashInput()) + string(w.HashInput()); got != "abab" || made != 1 {
 		t.Errorf("%s, made %d times", got, made)
 	}
 	w.Body = []byte("efgh")
-	if got := string(w.Octets()); got != "ef" || made != 2 {
+	if got := string(w.HashInput()); got != "ef" || made != 2 {
 		t.Errorf("another body: %s, made %d times", got, made)
 	}
 	w = translators.Wire{Body: []byte("abc"), Hasher: halver{&made}}.Hashed()
-	if got := string(w.Octets()); got != "abc" {
+	if got := string(w.HashInput()); got != "abc" {
 		t.Errorf("a body without that form: %s", got)
 	}
 	for want, plain := range map[string]translators.Wire{
 		"body": {Body: []byte("body"), Verb: "POST", Path: "/p"}, "/p": {Verb: "GET", Path: "/p"}, "": {},
 	} {
-		if got := string(plain.Hashed().Octets()); got != want {
+		if got := string(plain.Hashed().HashInput()); got != want {
 			t.Errorf("%q, expected %q", got, want)
 		}
 	}
@@ -152,8 +152,8 @@ func TestStreamsOf_Version(t *testing.T) {
 
 func TestSame_Wanted(t *testing.T) {
 	t.Parallel()
-	wanted := translators.News{Tools: true, URIs: []string{"a"}, Level: "debug"}
-	if !wanted.Same(translators.News{Tools: true, URIs: []string{"a"}}) || wanted.Same(translators.News{Tools: true, URIs: []string{"b"}}) || wanted.Same(translators.News{URIs: []string{"a"}}) {
+	wanted := translators.NotificationFilter{Tools: true, URIs: []string{"a"}, Level: "debug"}
+	if !wanted.Same(translators.NotificationFilter{Tools: true, URIs: []string{"a"}}) || wanted.Same(translators.NotificationFilter{Tools: true, URIs: []string{"b"}}) || wanted.Same(translators.NotificationFilter{URIs: []string{"a"}}) {
 		t.Error("what is wanted is compared otherwise")
 	}
 }

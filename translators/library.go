@@ -35,21 +35,21 @@ type Seeking struct {
 
 // Showing is the answer to a Seeking.
 type Showing struct {
-	What     Seek
-	Holdings []Holding // with SeekList and SeekPatterns
-	Next     string    // cursor of the next page; empty: this was the last
-	Contents []Held    // with SeekOne
+	What      Seek
+	Resources []Resource        // with SeekList and SeekPatterns
+	Next      string            // cursor of the next page; empty: this was the last
+	Contents  []ResourceContent // with SeekOne
 }
 
-// Holding is one thing that can be read.
-type Holding struct {
+// Resource is one thing that can be read.
+type Resource struct {
 	URI               string // with SeekPatterns a template of RFC 6570
 	Name, Description string
 	Media             string // empty: not said, or several
 }
 
-// Held is one piece of what a holding has inside.
-type Held struct {
+// Reserved is one piece of what a holding has inside.
+type ResourceContent struct {
 	URI  string
 	Part *canonical.Part
 }

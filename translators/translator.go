@@ -200,17 +200,17 @@ type Wire struct {
 	// is asked: the HTTP method, and the path below the agent's URL with its query.
 	Verb, Path string
 
-	// Lost is what the octets said as they travelled and Body, which was made of them,
+	// Unreachable is what the octets said as they travelled and Body, which was made of them,
 	// does not (transport.Framer); nil: nothing.
-	Lost []canonical.Loss
+	Losses []canonical.Loss
 
 	Hasher Hasher // of a message with a place for evidence in it, what evidence hashes of it; nil: its octets
 }
 
-// Octets are what evidence hashes of a message: its body, of one that holds
+// HashInput are what evidence hashes of a message: its body, of one that holds
 // evidence inside the form without it, and of an HTTP request without a body its path
 // and query (R5). What has no such form has only its body.
-func (w Wire) Octets() []byte {
+func (w Wire) HashInput() []byte {
 	if w.Hasher != nil {
 		if input, err := w.Hasher.HashInput(w.Body); err == nil {
 			return input

@@ -161,21 +161,21 @@ func TestHashed(t *testing.T) {
 	t.Parallel()
 	times := 0
 	w := translators.Wire{Body: []byte("a b"), Hasher: counted{&times}}.Hashed().Hashed()
-	if got := string(w.Octets()) + string(w.Octets()); got != "abab" || times != 1 || w.Hasher.HashForm() != "without-blanks" {
+	if got := string(w.HashInput()) + string(w.HashInput()); got != "abab" || times != 1 || w.Hasher.HashForm() != "without-blanks" {
 		t.Errorf("got %s after %d times", got, times)
 	}
 	for _, body := range []string{"a b", "c d", "e"} {
-		if w.Body = []byte(body); string(w.Octets()) != strings.ReplaceAll(body, " ", "") {
-			t.Errorf("%s: got %s", body, w.Octets())
+		if w.Body = []byte(body); string(w.HashInput()) != strings.ReplaceAll(body, " ", "") {
+			t.Errorf("%s: got %s", body, w.HashInput())
 		}
 	}
 	if times != 4 {
 		t.Errorf("hashed %d times", times)
 	}
-	if plain := (translators.Wire{Body: []byte("a b")}).Hashed(); plain.Hasher != nil || string(plain.Octets()) != "a b" {
+	if plain := (translators.Wire{Body: []byte("a b")}).Hashed(); plain.Hasher != nil || string(plain.HashInput()) != "a b" {
 		t.Errorf("got %+v", plain)
 	}
-	if none := (translators.Wire{Hasher: counted{&times}}).Hashed(); len(none.Octets()) != 0 {
-		t.Errorf("got %q of nothing", none.Octets())
+	if none := (translators.Wire{Hasher: counted{&times}}).Hashed(); len(none.HashInput()) != 0 {
+		t.Errorf("got %q of nothing", none.HashInput())
 	}
 }

@@ -243,7 +243,7 @@ func (b *bed) namesakesRefuse(t *testing.T) {
 	if got := b.send(t, letter{at: toMembers, body: body, tokens: []string{ecttest.Mint(t, b.me, child)}}); got.status != http.StatusOK {
 		t.Errorf("a message that follows from it: %d %s", got.status, short(got.body))
 	}
-	found, err := b.road.Evidence.Get(t.Context(), ect.Ref{ID: id, Workflow: wid, Issuer: b.me.ID})
+	found, err := b.gateway.Evidence.Get(t.Context(), ect.Ref{ID: id, Workflow: wid, Issuer: b.me.ID})
 	if err != nil || len(found[0]) > ect.MaxNamesakes+1 {
 		t.Errorf("a lookup finds %d records, %v", len(found[0]), err)
 	}
@@ -268,7 +268,7 @@ func (c *counting) Get(ctx context.Context, refs ...ect.Ref) ([][]ect.Record, er
 func TestAttack_LineageWalkCostsTenThousandLookups(t *testing.T) {
 	t.Parallel()
 	store := &counting{}
-	b := newBed(t, plan{config: config.Config{Limits: manyRequests()}, observe: func(k *kept) {
+	b := newBed(t, plan{config: config.Config{Limits: manyRequests()}, observe: func(k *stores) {
 		store.Store = k.evidence
 		k.evidence = store
 	}})

@@ -531,7 +531,7 @@ func TestStateKeyIsKept(t *testing.T) {
 	path := filepath.Join(dir, "state.db")
 	s := settings{config: config.Config{State: config.State{Path: path}}, logger: slog.New(slog.DiscardHandler)}
 	name := store.EntryKey{Kind: "push", Group: "g", ID: "1"}
-	open := func() kept {
+	open := func() stores {
 		k, err := openState(s)
 		must(t, err)
 		k, _, err = k.sealed(s)
@@ -586,7 +586,7 @@ func TestStateKeyIsKept(t *testing.T) {
 	if _, err := loadStateKeys(s.config.State.Key); !errors.Is(err, seal.ErrKeys) || strings.Contains(err.Error(), "words") {
 		t.Errorf("no key: %v", err)
 	}
-	shared := kept{backend: "redis"}
+	shared := stores{backend: "redis"}
 	if _, plain, err := shared.sealed(settings{logger: s.logger}); !errors.Is(err, errNoStateKey) || plain {
 		t.Errorf("Redis without a key: plain %v, %v", plain, err)
 	}
@@ -602,7 +602,7 @@ func TestStateKeyIsKept(t *testing.T) {
 func TestWebhookCredentialsNeedAKey(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, plan{})
-	b.road.StatePlain = true
+	b.gateway.StatePlain = true
 	header := map[string]string{"A2A-Version": "1.0"}
 	begin := func(hook string) reply {
 		body := strings.Replace(textBody("how is it?"), `"params":{`, `"params":{"configuration":{"taskPushNotificationConfig":{"url":"https://hook.example/x"`+hook+`}},`, 1)

@@ -345,9 +345,9 @@ func TestAttack_ForbiddenProtocolBehindAPeer(t *testing.T) {
 		return first.send(t, first.sealed(t, letter{at: "/aepb/translate?from=a2a-v1&to=ainp-v1&dest=scribe", body: addBody(first.number())}))
 	}
 	allow := func(protocols ...string) {
-		settings := first.settings.road()
+		settings := first.settings.gatewaySettings()
 		settings.Constraints = policy.Constraints{AllowedDest: protocols, RestrictDest: true}
-		first.road.Apply(settings)
+		first.gateway.Apply(settings)
 	}
 	allow("a2a-v1", "mcp-v1")
 	if got := ask(); got.status != http.StatusForbidden || problemCode(t, got) != "policy_violation" || calls.Load() != 0 {
@@ -391,7 +391,7 @@ func TestAttack_DrainingTakesRunningWork(t *testing.T) {
 
 // TestAttack_OutsiderApproves is hardening finding 1: an identity with one token of
 // its own in the workflow granted what a human should decide, and its decision was
-// told to the hook; the true decision after it was refused as a conflict. Now the
+// current to the hook; the true decision after it was refused as a conflict. Now the
 // role of an approver is needed, and the decision is bound to what it decides.
 func TestAttack_OutsiderApproves(t *testing.T) {
 	t.Parallel()

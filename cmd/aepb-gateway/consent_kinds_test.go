@@ -302,7 +302,7 @@ func (tr *troupe) responded(t *testing.T, others *troupe, agent string, can []ca
 	defer cancel()
 	c := tr.callerWho(ctx, t, can, from, to, agent)
 	other := others.caller(t, from.side, to.side, agent)
-	other.ep.Asked = can
+	other.ep.AnswerModes = can
 	heard := c.responds(ctx, r, other, (*hearing).why)
 	if tellsInBackground(from, to, r, heard) {
 		soonIn(t.Context(), background, func() bool { return len(tr.told(c.wid)) > 0 })
@@ -358,7 +358,7 @@ func affirms(told string) bool {
 func (tr *troupe) callerWho(ctx context.Context, t *testing.T, can []canonical.Mode, from, to *nature, agent string) *caller {
 	t.Helper()
 	c := tr.caller(t, from.side, to.side, agent)
-	c.ep.Asked = can
+	c.ep.AnswerModes = can
 	if from.binding == slim.Binding {
 		soon(ctx, func() bool { return c.exposed(ctx) })
 	}
@@ -380,9 +380,9 @@ func (tr *troupe) silences(t *testing.T, callers []*nature) string {
 			tr.silent(t, []*nature{from}, &seen, columns[1])
 		}
 	}
-	settings := tr.stage.settings.road()
+	settings := tr.stage.settings.gatewaySettings()
 	settings.AnswerWait = answerWait
-	tr.stage.road.Apply(settings)
+	tr.stage.gateway.Apply(settings)
 	for _, from := range callers {
 		if ends(from) {
 			tr.silent(t, []*nature{from}, &seen, columns[0], columns[2])

@@ -150,7 +150,7 @@ func (d *demoGateway) start(ctx context.Context, agents []demo.Agent) (string, e
 	}
 	if d.recorded != nil {
 		s.clock = func() time.Time { return time.Now().Add(time.Duration(d.ahead.Load())) }
-		s.observe = func(k *kept) { k.evidence = recorder{k.evidence, d.recorded} }
+		s.observe = func(k *stores) { k.evidence = recorder{k.evidence, d.recorded} }
 	}
 	service, err := wire(s)
 	if err == nil {

@@ -79,9 +79,9 @@ func devCommand() *cobra.Command {
 func dev(ctx context.Context, flags devFlags, stdout, stderr io.Writer) error {
 	var hangup <-chan os.Signal
 	if flags.config != "" { // else there is nothing to read again, and SIGHUP ends it
-		heard, deaf := hangups()
+		signals, deaf := hangups()
 		defer deaf()
-		hangup = heard
+		hangup = signals
 	}
 	httpapi.Quiet()
 	extra, err := readConfig(flags.config)
@@ -348,7 +348,7 @@ func devSettings(material *identity.Development, extra config.Config, at address
 	if err != nil {
 		return settings{}, fmt.Errorf("config: state.key: %w", err)
 	}
-	var files papers
+	var files identityFiles
 	if err := files.readKeys(extra); err != nil {
 		return settings{}, err
 	}

@@ -105,7 +105,7 @@ type uacpFake struct {
 	undo  func(leg string) string // mints the checkpoint of an invocation, or the result of a rollback; nil: it has neither
 }
 
-// told is the frames that answer an OBSERVE.
+// current is the frames that answer an OBSERVE.
 func (f *uacpFake) told(request uacp.Frame, carriage string) [][]byte {
 	open, _ := uacp.Marker(uacp.MarkOpen, carriage, request).Bytes()
 	end, _ := uacp.Marker(uacp.MarkEnd, carriage, request).Bytes()
@@ -118,7 +118,7 @@ func (f *uacpFake) told(request uacp.Frame, carriage string) [][]byte {
 			return
 		}
 		if said, err := uacp.ParseFrame(wire.Body); err == nil {
-			body, _ := said.Told(request, request.ID+uint32(len(out))).Bytes()
+			body, _ := said.ReplyTo(request, request.ID+uint32(len(out))).Bytes()
 			out = append(out, body)
 		}
 	}

@@ -95,7 +95,7 @@ func TestEveryPair(t *testing.T) {
 			}
 			body := s.add(n)
 			recipe := b.recipe(body)
-			octets := translators.Wire{Body: []byte(body), Hasher: s.hash}.Octets()
+			octets := translators.Wire{Body: []byte(body), Hasher: s.hash}.HashInput()
 			recipe.Claims.OutputHash = ect.Hash(octets)
 			got := b.send(t, letter{
 				at: "/aepb/translate?from=" + s.from + "&dest=" + dest, media: s.media, header: s.header, body: body,
@@ -110,7 +110,7 @@ func TestEveryPair(t *testing.T) {
 				t.Errorf("%s to %s: %d ECTs", s.from, dest, len(legs))
 				continue
 			}
-			home := translators.Wire{Body: got.body, Hasher: s.hash}.Octets()
+			home := translators.Wire{Body: got.body, Hasher: s.hash}.HashInput()
 			if legs[0].InputHash != ect.Hash(octets) || legs[1].OutputHash != ect.Hash(home) || !slices.Contains(legs[1].Parents, legs[0].ID) {
 				t.Errorf("%s to %s: the evidence is about something else", s.from, dest)
 			}

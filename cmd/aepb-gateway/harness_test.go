@@ -82,7 +82,7 @@ type bed struct {
 
 // plan says what is special about a gateway.
 type plan struct {
-	observe func(*kept)   // sees what the gateway stores before the gateway does; nil: the ledger alone
+	observe func(*stores) // sees what the gateway stores before the gateway does; nil: the ledger alone
 	config  config.Config // agents besides the good ones, limits, policy
 	serve   bool          // as serve would run it, not dev: no anonymous callers, no plain HTTP
 
@@ -91,7 +91,7 @@ type plan struct {
 	noToken bool // operators show certificates
 	noAINP  bool // AINP is not spoken
 
-	also []speaker // protocols beside the known
+	also []protocolFactory // protocols beside the known
 }
 
 func newBed(t *testing.T, p plan) *bed {
@@ -200,7 +200,7 @@ func (b *bed) start(t *testing.T, p plan) {
 	if p.noAINP {
 		s.ainp = tainp.Identity{}
 	}
-	s.uacp, s.also, s.observe, s.epoch = listen(t), p.also, func(k *kept) {
+	s.uacp, s.also, s.observe, s.epoch = listen(t), p.also, func(k *stores) {
 		if p.observe != nil {
 			p.observe(k)
 		}

@@ -72,7 +72,7 @@ func TestLifecycle_SuccessorIsChecked(t *testing.T) {
 		}
 	}
 	for _, agent := range []string{"", "calculator"} {
-		if r := b.road.Lifecycle.Record(agent); r.Term != 0 {
+		if r := b.gateway.Lifecycle.Record(agent); r.Term != 0 {
 			t.Errorf("%q is %s", agent, r.Status)
 		}
 	}
@@ -199,7 +199,7 @@ func TestLifecycle_OfAnAgent(t *testing.T) {
 		t.Errorf("new work: %d %v %s", got.status, h, got.body)
 	}
 	within(t, patience, "the agent is retired", func() bool {
-		return b.road.Lifecycle.Record("calculator").Status == "retired"
+		return b.gateway.Lifecycle.Record("calculator").Status == "retired"
 	})
 	for name, l := range map[string]letter{
 		"work":     b.sealed(t, letter{body: addBody(b.number())}),
@@ -252,15 +252,15 @@ func TestLifecycle_WorkUnderWay(t *testing.T) {
 			for _, agent := range []string{"slow", "calculator"} {
 				b.orders(t, "/agents/"+agent+"/lifecycle", `{"to":"draining","reason":"replaced","force":true}`, http.StatusOK)
 			}
-			within(t, patience, "the agent without work is retired", func() bool { return b.road.Lifecycle.Record("calculator").Status == lifecycle.Retired })
-			if r := b.road.Lifecycle.Record("slow"); r.Status != lifecycle.Draining {
+			within(t, patience, "the agent without work is retired", func() bool { return b.gateway.Lifecycle.Record("calculator").Status == lifecycle.Retired })
+			if r := b.gateway.Lifecycle.Record("slow"); r.Status != lifecycle.Draining {
 				t.Errorf("it is %s while it works", r.Status)
 			}
 			close(release)
 			if got := <-answer; got.status != http.StatusOK || !strings.Contains(string(got.body), `"result"`) {
 				t.Errorf("the work under way: %d %s", got.status, got.body)
 			}
-			within(t, patience, "the agent is retired", func() bool { return b.road.Lifecycle.Record("slow").Status == lifecycle.Retired })
+			within(t, patience, "the agent is retired", func() bool { return b.gateway.Lifecycle.Record("slow").Status == lifecycle.Retired })
 		})
 	}
 }
@@ -283,7 +283,7 @@ func TestLifecycle_StreamThatListens(t *testing.T) {
 		t.Fatalf("the stream: %s", response.Status)
 	}
 	b.orders(t, "/agents/teller/lifecycle", `{"to":"draining","reason":"replaced","force":true}`, http.StatusOK)
-	within(t, patience, "the agent is retired", func() bool { return b.road.Lifecycle.Record("teller").Status == lifecycle.Retired })
+	within(t, patience, "the agent is retired", func() bool { return b.gateway.Lifecycle.Record("teller").Status == lifecycle.Retired })
 }
 
 // TestLifecycle_OfTheGateway: the gateway's own document says how it stands, a gateway that drains takes no
@@ -313,12 +313,12 @@ func TestLifecycle_OfTheGateway(t *testing.T) {
 	if got.status != http.StatusServiceUnavailable || got.header.Get("Location") != successor || got.header.Get("Retry-After") == "" {
 		t.Errorf("new work: %d %v", got.status, got.header)
 	}
-	within(t, patience, "it refuses", func() bool { return b.road.Lifecycle.Record("").Step == lifecycle.Refusing })
+	within(t, patience, "it refuses", func() bool { return b.gateway.Lifecycle.Record("").Step == lifecycle.Refusing })
 	close(release)
 	if got := <-answer; got.status != http.StatusOK || !strings.Contains(string(got.body), `"result"`) {
 		t.Errorf("the work under way: %d %s", got.status, got.body)
 	}
-	within(t, patience, "the gateway is retired", func() bool { return b.road.Lifecycle.Record("").Status == lifecycle.Retired })
+	within(t, patience, "the gateway is retired", func() bool { return b.gateway.Lifecycle.Record("").Status == lifecycle.Retired })
 	b.counts(t, `aepb_ects_issued_total{act="aepb:shutdown",level="L2"} 1`)
 	b.counts(t, `aepb_ects_issued_total{act="aepb:lifecycle_change",level="L2"} 2`)
 	if got := b.send(t, letter{method: http.MethodGet, at: "/.well-known/aepb"}); got.status != http.StatusGone || !strings.Contains(got.header.Get("Link"), "successor-version") {
@@ -360,8 +360,8 @@ func TestLifecycle_WorkflowUnderWay(t *testing.T) {
 				t.Errorf("a new workflow: %d %s", got.status, got.body)
 			}
 			agent := strings.TrimSuffix(strings.TrimPrefix(strings.TrimSuffix(path, "/lifecycle"), "/agents/"), "/")
-			within(t, 2*patience, "it is retired after its sunset", func() bool { return b.road.Lifecycle.Record(agent).Status == lifecycle.Retired })
-			if r := b.road.Lifecycle.Record(agent); r.At.Before(r.SunsetAt) {
+			within(t, 2*patience, "it is retired after its sunset", func() bool { return b.gateway.Lifecycle.Record(agent).Status == lifecycle.Retired })
+			if r := b.gateway.Lifecycle.Record(agent); r.At.Before(r.SunsetAt) {
 				t.Errorf("it was retired at %v, before its sunset at %v", r.At, r.SunsetAt)
 			}
 		})
@@ -460,7 +460,7 @@ func TestAttack_LifecycleWithoutTheRole(t *testing.T) {
 			}
 		}
 	}
-	if r := b.road.Lifecycle.Record("calculator"); r.Term != 0 || b.road.Lifecycle.Record("").Term != 0 {
+	if r := b.gateway.Lifecycle.Record("calculator"); r.Term != 0 || b.gateway.Lifecycle.Record("").Term != 0 {
 		t.Errorf("it was changed: %+v", r)
 	}
 }

@@ -133,7 +133,9 @@ func (out *service) run(ctx context.Context, public, admin net.Listener) error {
 	// What is no HTTP listens longer: calls that came in here go out there.
 	calls, endCalls := context.WithCancel(context.WithoutCancel(ctx))
 	if out.grpc != nil {
-		group.Go(func() error { return out.grpc.Serve(calls, out.refusals[telemetry.ListenerGRPC].Exchanger(out.road)) })
+		group.Go(func() error {
+			return out.grpc.Serve(calls, out.refusals[telemetry.ListenerGRPC].Handler(out.gateway))
+		})
 	}
 	if out.watch != nil {
 		group.Go(func() error { return out.watch.run(ctx) })
@@ -144,17 +146,17 @@ func (out *service) run(ctx context.Context, public, admin net.Listener) error {
 		group.Go(func() error { return sweeping(ctx, memory) })
 	}
 	group.Go(func() error { return out.agents.Run(ctx) })
-	doors, closeDoors := context.WithCancel(context.WithoutCancel(ctx))
+	listening, endListening := context.WithCancel(context.WithoutCancel(ctx))
 	for name, listener := range out.listeners {
 		out.listening.Add(1)
 		group.Go(func() error {
 			defer out.listening.Done()
-			return listener.Serve(doors, out.refusals[string(name)].Exchanger(out.road))
+			return listener.Serve(listening, out.refusals[string(name)].Handler(out.gateway))
 		})
 	}
 	group.Go(func() error {
 		<-ctx.Done()
-		return out.stop(context.WithoutCancel(ctx), servers, endCalls, closeDoors)
+		return out.stop(context.WithoutCancel(ctx), servers, endCalls, endListening)
 	})
 	return group.Wait()
 }
@@ -206,7 +208,7 @@ func (out *service) started(ctx context.Context) {
 // then fails on record and is told so. The admin listener closes after the public one,
 // and that of the metrics last, so that a scraper sees the end. From the end of the grace to the end
 // of this process it takes two seconds at most.
-func (out *service) stop(ctx context.Context, servers []*http.Server, endCalls, closeDoors func()) error {
+func (out *service) stop(ctx context.Context, servers []*http.Server, endCalls, endListening func()) error {
 	out.stopping.Store(true)
 	out.logger.InfoContext(ctx, "stopping", slog.Duration("delay", out.delay), slog.Duration("grace", out.grace))
 	<-time.After(out.delay)
@@ -216,11 +218,11 @@ func (out *service) stop(ctx context.Context, servers []*http.Server, endCalls, 
 		drain()
 	}
 	servers[0].SetKeepAlivesEnabled(false) // the next request of a caller goes where there is work for it
-	out.road.Drain(within)
+	out.gateway.Drain(within)
 	var errs []error
 	if within.Err() != nil {
 		out.logger.WarnContext(ctx, "the grace is over: work that is left fails on record, and its callers are told")
-		errs = append(errs, out.road.Close())
+		errs = append(errs, out.gateway.Close())
 		last, cancelLast := context.WithTimeout(ctx, lastAnswers)
 		defer cancelLast()
 		within = last
@@ -229,7 +231,7 @@ func (out *service) stop(ctx context.Context, servers []*http.Server, endCalls, 
 		out.cutAt.Store(&end)
 	}
 	endCalls()
-	closeDoors()
+	endListening()
 	errs = append(errs, out.drainServer(within, servers[0]))
 	for _, drained := range out.drained {
 		drained(within)

@@ -68,7 +68,7 @@ func (c *caller) request(op canonical.Op, body canonical.Body) *canonical.Messag
 	if c.side.form == "GRPC" {
 		m.Conversation.Tenant = c.agent
 	}
-	m.Preferences.CanAnswer = c.ep.Asked
+	m.Preferences.CanAnswer = c.ep.AnswerModes
 	switch op {
 	case canonical.OpInvoke:
 		m.Correlation.MessageID = string(ect.NewID())
@@ -109,9 +109,9 @@ func (c *caller) said(m *canonical.Message, stream bool) (translators.Wire, []ca
 
 // sealed is a message with a token of the caller's own.
 func (c *caller) sealed(ctx context.Context, wire translators.Wire) (transport.Sealed, error) {
-	c.keeps(wire.Octets())
+	c.keeps(wire.HashInput())
 	token, err := c.signer.Sign(ect.Claims{
-		Act: "send_task", Audience: []string{c.stage.self()}, Workflow: c.wid, Parents: c.parents, OutputHash: ect.Hash(wire.Octets()),
+		Act: "send_task", Audience: []string{c.stage.self()}, Workflow: c.wid, Parents: c.parents, OutputHash: ect.Hash(wire.HashInput()),
 	})
 	if err != nil {
 		return transport.Sealed{}, err

@@ -65,14 +65,14 @@ type work struct {
 }
 
 // Limit and Admit take everybody in.
-func (c *cast) Limit(context.Context, transport.Inquiry) (limit.Pass, error) {
+func (c *cast) Limit(context.Context, transport.CallInfo) (limit.Pass, error) {
 	return transporttest.Pass(nil)
 }
 
-func (c *cast) Admit(context.Context, transport.Inquiry) error { return nil }
+func (c *cast) Admit(context.Context, transport.CallInfo) error { return nil }
 
 // Describe is who an agent is.
-func (c *cast) Describe(_ context.Context, q transport.Inquiry) (*canonical.Description, error) {
+func (c *cast) Describe(_ context.Context, q transport.CallInfo) (*canonical.Description, error) {
 	d := &canonical.Description{Name: q.Agent, Version: "1", Description: "Plays.", Streams: true, Pushes: true, Tasks: true}
 	if strings.HasPrefix(q.Agent, adder) {
 		d.Capabilities = []canonical.Capability{{
@@ -103,7 +103,7 @@ type part struct {
 // Exchange is what an agent does with a message.
 func (c *cast) Exchange(ctx context.Context, call transport.Call) (transport.Answer, error) {
 	p := &part{cast: c, call: call, form: c.troupe.list[call.Wire.Binding].form}
-	if known, err := c.Describe(ctx, transport.Inquiry{Agent: call.Agent}); err == nil {
+	if known, err := c.Describe(ctx, transport.CallInfo{Agent: call.Agent}); err == nil {
 		p.known = known
 	}
 	wire, err := c.troupe.unframe(call.Wire)

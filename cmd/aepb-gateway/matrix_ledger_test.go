@@ -33,7 +33,7 @@ func newLedger(t *testing.T, b *bed) *ledger {
 }
 
 // observe lets the ledger see what a gateway stores; nil: nothing sees it.
-func (l *ledger) observe(k *kept) {
+func (l *ledger) observe(k *stores) {
 	if l != nil {
 		l.Store, l.about = k.evidence, map[string][]string{}
 		k.evidence, k.entries = l, &workbook{k.entries, l}
@@ -141,7 +141,7 @@ func (c *caller) lost(ctx context.Context) (marks, words []string) {
 		workflows = c.ledger.workflows(c.notes.hashes)
 	}
 	for _, workflow := range workflows {
-		records, err := ecttest.All(ctx, c.stage.road.Evidence, workflow)
+		records, err := ecttest.All(ctx, c.stage.gateway.Evidence, workflow)
 		if err != nil {
 			return []string{err.Error()}, nil
 		}

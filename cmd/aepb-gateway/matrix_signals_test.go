@@ -40,7 +40,7 @@ func (p *part) undone(request string) string {
 
 // signs is a token of the caller's about what the gateway did for it.
 func (c *caller) signs(ctx context.Context, act ect.Act) (string, ect.ID, error) {
-	records, err := ecttest.All(ctx, c.stage.road.Evidence, c.wid)
+	records, err := ecttest.All(ctx, c.stage.gateway.Evidence, c.wid)
 	if err != nil {
 		return "", "", err
 	}
@@ -83,7 +83,7 @@ func (c *caller) rollsBack(ctx context.Context) string {
 // grants is a decision of the caller's about what another one asked for: a
 // caller cannot approve its own work.
 func (c *caller) grants(ctx context.Context) (string, ect.ID, error) {
-	if own, err := ecttest.All(ctx, c.stage.road.Evidence, c.wid); err != nil || len(own) == 0 {
+	if own, err := ecttest.All(ctx, c.stage.gateway.Evidence, c.wid); err != nil || len(own) == 0 {
 		return "", "", cmp.Or(err, errors.New("no evidence"))
 	}
 	gate := ecttest.Mint(c.t, c.stage.me, ecttest.Recipe{Claims: ect.Claims{Audience: []string{c.stage.self()}, Workflow: string(ect.NewID())}})
@@ -91,7 +91,7 @@ func (c *caller) grants(ctx context.Context) (string, ect.ID, error) {
 	if err != nil {
 		return "", "", err
 	}
-	if err := c.stage.road.Recorder.Keep(ctx, v, ect.Filing{}); err != nil {
+	if err := c.stage.gateway.Recorder.Keep(ctx, v, ect.Filing{}); err != nil {
 		return "", "", err
 	}
 	token, err := c.signer.Sign(ect.Claims{

@@ -103,13 +103,13 @@ type troupe struct {
 }
 
 // newTroupe starts one beside a gateway, which lists its agents.
-func newTroupe(t *testing.T, b *bed, also ...speaker) *troupe {
+func newTroupe(t *testing.T, b *bed, also ...protocolFactory) *troupe {
 	t.Helper()
 	return newTroupeOf(t, b, b.svid(t, "/troupe"), b.slim, also...)
 }
 
 // newTroupeOf starts one with an identity; slim may be nil.
-func newTroupeOf(t *testing.T, b *bed, who *identity.SVID, slimNet *slimNet, also ...speaker) *troupe {
+func newTroupeOf(t *testing.T, b *bed, who *identity.SVID, slimNet *slimNet, also ...protocolFactory) *troupe {
 	t.Helper()
 	material := *b.dev
 	material.Gateway = who
@@ -168,20 +168,20 @@ func (tr *troupe) build(t *testing.T) {
 		tr.list[id], tr.order = p, append(tr.order, id)
 	}
 	tr.agents = &cast{troupe: tr, jobs: map[string]*work{}, callbacks: map[string]string{}, decided: map[string]bool{}, said: map[string]int{}, answers: map[string][]string{}}
-	doors := httpapi.Doors{}
+	doors := httpapi.Endpoints{}
 	for _, p := range list {
-		if p.doors == nil {
+		if p.endpoints == nil {
 			continue
 		}
-		maps.Copy(doors, p.doors(tr.agents))
+		maps.Copy(doors, p.endpoints(tr.agents))
 	}
 	members, err := membership.New(membership.Deps{Store: state.evidence, Self: s.svid.ID})
 	must(t, err)
 	tr.public, err = httpapi.Public(httpapi.PublicDeps{
 		EvidenceDeps: httpapi.EvidenceDeps{Evidence: state.evidence, Members: members},
 		Capability:   httpapi.Capability{Self: s.svid.ID, Version: version}, Callers: httpapi.Callers{Anonymous: s.anonymous()},
-		Exchanger: tr.agents, Rollbacker: tr.agents, Registry: registry,
-		Doors: doors, BaseURL: s.baseURL, Logger: s.logger,
+		Handler: tr.agents, Rollbacker: tr.agents, Registry: registry,
+		Endpoints: doors, BaseURL: s.baseURL, Logger: s.logger,
 	})
 	must(t, err)
 	form, _ := registry.Translator(a2a.Binding)
@@ -340,7 +340,7 @@ func (tr *troupe) listed(s side, name string) string {
 func (tr *troupe) door(s side, agent string) transport.Endpoint {
 	ep := transport.Endpoint{
 		Agent: agent, ID: tr.stage.dev.Gateway.ID, Binding: s.binding, Version: s.version, Form: s.form,
-		Caller: tr.settings.svid.ID, Asked: []canonical.Mode{canonical.ModeText, canonical.ModeForm}, Timeout: patience,
+		Caller: tr.settings.svid.ID, AnswerModes: []canonical.Mode{canonical.ModeText, canonical.ModeForm}, Timeout: patience,
 	}
 	short, _, _ := strings.Cut(string(s.binding), "-")
 	ep.URL = tr.stage.at.Public + "/agents/" + agent + "/" + short

@@ -50,7 +50,7 @@ func (b *bed) chained(t *testing.T, got reply, source ect.ID, by ...*bed) {
 		}
 		source = c.ID
 	}
-	octets := translators.Wire{Body: got.body, Hasher: ainp.New(translators.Config{})}.Octets()
+	octets := translators.Wire{Body: got.body, Hasher: ainp.New(translators.Config{})}.HashInput()
 	if last := claims[len(claims)-1]; last.OutputHash != ect.Hash(octets) {
 		t.Error("the evidence is about another message")
 	}
@@ -86,7 +86,7 @@ func TestTranslationsForNobody(t *testing.T) {
 			t.Errorf("%s, again: %d %s", way, again.status, short(again.body))
 		}
 		first.chained(t, again, source.ID, append([]*bed{first}, peers...)...)
-		records, err := ecttest.All(t.Context(), first.road.Evidence, source.Workflow)
+		records, err := ecttest.All(t.Context(), first.gateway.Evidence, source.Workflow)
 		must(t, err)
 		if n := len(records); n < 2+len(peers) {
 			t.Errorf("%s: %d tokens are on record", way, n)

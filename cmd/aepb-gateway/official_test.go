@@ -57,7 +57,7 @@ func official(t *testing.T, caFile, script string, job officialJob, report any) 
 // everybody is a gateway with a troupe of agents of every protocol behind it.
 func everybody(t *testing.T) *troupe {
 	t.Helper()
-	p := plan{also: []speaker{speakToy}}
+	p := plan{also: []protocolFactory{speakToy}}
 	p.config.Policy.CircuitSamples = 10_000 // agents fail as their parts have it
 	p.config.Limits.MemoryMiB = 8192        // one caller has hundreds of plays under way at once
 	net := newSLIMNet(t, &p)

@@ -51,7 +51,7 @@ func TestListedPairsAreServed(t *testing.T) {
 			l.body, l.header = legacy, map[string]string{"Mcp-Protocol-Version": version}
 		}
 		recipe := b.recipe(l.body)
-		recipe.Claims.OutputHash = ect.Hash(translators.Wire{Body: []byte(l.body), Hasher: hash}.Octets())
+		recipe.Claims.OutputHash = ect.Hash(translators.Wire{Body: []byte(l.body), Hasher: hash}.HashInput())
 		l.tokens = []string{ecttest.Mint(t, b.me, recipe)}
 		if got := b.send(t, l); got.status != http.StatusOK || !strings.Contains(string(got.body), "hello") {
 			t.Errorf("%s to %s: got %d %s", pair.From, pair.To, got.status, short(got.body))

@@ -222,7 +222,7 @@ func TestPeerRefuses(t *testing.T) {
 	if got.status != http.StatusForbidden || !strings.Contains(string(got.body), "aepb.max_translation_hops") {
 		t.Errorf("%d %s", got.status, short(got.body))
 	}
-	records, err := ecttest.All(t.Context(), first.road.Evidence, recipe.Claims.Workflow)
+	records, err := ecttest.All(t.Context(), first.gateway.Evidence, recipe.Claims.Workflow)
 	must(t, err)
 	refusals := map[ect.Identity]int{}
 	for _, r := range records {
@@ -273,7 +273,7 @@ func TestNegotiationIsOnRecord(t *testing.T) {
 			}
 			first.right(t, first.send(t, letter{at: "/aepb/translate?from=a2a-v1&" + query, body: body, tokens: []string{source}}), `"sum":`)
 		}
-		records, err := ecttest.All(t.Context(), first.road.Evidence, wid)
+		records, err := ecttest.All(t.Context(), first.gateway.Evidence, wid)
 		must(t, err)
 		var found []ect.Claims
 		for _, r := range records {

@@ -46,18 +46,18 @@ type protocol struct {
 		transport.Dialer
 		transport.Describer
 	}
-	doors    func(transport.Exchanger) httpapi.Doors // nil: it has none over HTTP
-	listener transport.Listener                      // nil: it has none of its own
-	pusher   transport.Pusher                        // nil: it posts to no webhooks
-	drain    func()                                  // ends the streams on which nothing is said; nil: it has none
-	drained  func(context.Context)                   // waits for connections that it took over from the HTTP server; nil: it has none
-	close    func() error                            // nil: nothing to close
-	usage    func() []quota.Usage                    // of connections that stay open; nil: it has none
+	endpoints func(transport.Handler) httpapi.Endpoints // nil: it has none over HTTP
+	listener  transport.Listener                        // nil: it has none of its own
+	pusher    transport.Pusher                          // nil: it posts to no webhooks
+	drain     func()                                    // ends the streams on which nothing is said; nil: it has none
+	drained   func(context.Context)                     // waits for connections that it took over from the HTTP server; nil: it has none
+	close     func() error                              // nil: nothing to close
+	usage     func() []quota.Usage                      // of connections that stay open; nil: it has none
 }
 
-// speaker makes a protocol for a service; one without a form is not spoken,
+// protocolFactory makes a protocol for a service; one without a form is not spoken,
 // because the configuration lacks what it needs.
-type speaker func(*service) (protocol, error)
+type protocolFactory func(*service) (protocol, error)
 
 // carriers are what carries each protocol of package spoken.
 func carriers() map[canonical.Binding]func(*service, translators.Translator) (protocol, error) {
@@ -66,9 +66,9 @@ func carriers() map[canonical.Binding]func(*service, translators.Translator) (pr
 	}
 }
 
-// speakers are those of all protocols that there are.
-func speakers() []speaker {
-	var list []speaker
+// protocolFactories are those of all protocols that there are.
+func protocolFactories() []protocolFactory {
+	var list []protocolFactory
 	for _, form := range spoken.Forms(translators.Config{}) {
 		list = append(list, func(out *service) (protocol, error) {
 			id := form.Info().Binding
@@ -91,13 +91,13 @@ func (out *service) complete(n *outbound.Network, registry *translators.Registry
 	hops, noHops := hop.New(hop.Deps{Client: out.guards.agents, Cards: n.Describers[a2a.Binding]})
 	undo, noUndo := rollback.New(rollback.Deps{Client: out.guards.agents})
 	callbacks, noCallbacks := callback.New(callback.Deps{Client: hooks})
-	n.Peers, n.Beyond, n.Callbacks, n.Rollbacks = hops, hops, callbacks, apart(registry, undo)
+	n.Peers, n.Beyond, n.Callbacks, n.Rollbacks = hops, hops, callbacks, rollbackDialers(registry, undo)
 	return errors.Join(noHops, noUndo, noCallbacks)
 }
 
-// apart gives the protocols that have no form of their own for rollbacks the one
+// rollbackDialers gives the protocols that have no form of their own for rollbacks the one
 // that ATD has, apart from their endpoints (AEPB, Checkpoint and Rollback Signal Carriage).
-func apart(registry *translators.Registry, undo transport.Dialer) map[canonical.Binding]transport.Dialer {
+func rollbackDialers(registry *translators.Registry, undo transport.Dialer) map[canonical.Binding]transport.Dialer {
 	out := map[canonical.Binding]transport.Dialer{}
 	for _, id := range registry.Bindings() {
 		form, _ := registry.Translator(id)
@@ -113,7 +113,7 @@ func speakA2A(out *service, form translators.Translator) (protocol, error) {
 	if err != nil {
 		return protocol{}, err
 	}
-	door, err := ta2a.NewDoor(ta2a.DoorDeps{Form: form, BaseURL: out.settings.agentURL, GRPC: out.settings.publicGRPC(), Ours: out.settings.ours})
+	server, err := ta2a.NewServer(ta2a.ServerDeps{Form: form, BaseURL: out.settings.agentURL, GRPC: out.settings.publicGRPC(), Ours: out.settings.ours})
 	if err != nil {
 		return protocol{}, err
 	}
@@ -122,9 +122,9 @@ func speakA2A(out *service, form translators.Translator) (protocol, error) {
 		return protocol{}, err
 	}
 	pusher, err := ta2a.NewPusher(ta2a.PusherDeps{Client: hooks})
-	return protocol{form: form, dialer: dialer, pusher: pusher, doors: func(road transport.Exchanger) httpapi.Doors {
-		messages := door.Handler(road)
-		return httpapi.Doors{"/a2a": messages, "/a2a/*rest": messages, "/.well-known/agent-card.json": door.CardHandler(road)}
+	return protocol{form: form, dialer: dialer, pusher: pusher, endpoints: func(handler transport.Handler) httpapi.Endpoints {
+		messages := server.Handler(handler)
+		return httpapi.Endpoints{"/a2a": messages, "/a2a/*rest": messages, "/.well-known/agent-card.json": server.CardHandler(handler)}
 	}}, err
 }
 
@@ -140,7 +140,7 @@ func speakMCP(out *service, form translators.Translator) (protocol, error) {
 	if err != nil {
 		return protocol{}, err
 	}
-	door, err := tmcp.NewDoor(tmcp.DoorDeps{
+	server, err := tmcp.NewServer(tmcp.ServerDeps{
 		Form: form, Version: version, Keeper: keeper{out.entries}, Ours: out.settings.ours,
 		Sessions: out.settings.config.Limits.Sessions, Streams: out.settings.config.Limits.MCPStreams(), UnderWay: out.settings.config.Limits.OldSSE(),
 		Logger: out.logger, Base: out.settings.mcpPath,
@@ -150,8 +150,8 @@ func speakMCP(out *service, form translators.Translator) (protocol, error) {
 		return protocol{}, err
 	}
 	return protocol{
-		form: form, dialer: dialer, drain: door.Close, doors: func(road transport.Exchanger) httpapi.Doors {
-			paths, old := at("/mcp", door.Handler(road)), door.OverSSE(road)
+		form: form, dialer: dialer, drain: server.Close, endpoints: func(handler transport.Handler) httpapi.Endpoints {
+			paths, old := at("/mcp", server.Handler(handler)), server.OverSSE(handler)
 			paths["/mcp"+oldsse.PathStream] = http.HandlerFunc(old.Stream)
 			paths["/mcp"+oldsse.PathMessages] = http.HandlerFunc(old.Messages)
 			return paths
@@ -183,13 +183,13 @@ func (out *service) processes() []admindoc.Process {
 }
 
 // at is a door at a path, with a trailing slash and without.
-func at(path string, door http.Handler) httpapi.Doors {
-	return httpapi.Doors{path: door, path + "/": door}
+func at(path string, server http.Handler) httpapi.Endpoints {
+	return httpapi.Endpoints{path: server, path + "/": server}
 }
 
 func speakUACP(out *service, form translators.Translator) (protocol, error) {
-	kept := func(why tuacp.Reason) { out.metrics.ByReference(string(uacp.Binding), string(why)) }
-	dialer, err := tuacp.NewDialer(tuacp.DialerDeps{Network: out.guards.agents, Form: form, Kept: kept})
+	byReference := func(why tuacp.Reason) { out.metrics.ByReference(string(uacp.Binding), string(why)) }
+	dialer, err := tuacp.NewDialer(tuacp.DialerDeps{Network: out.guards.agents, Form: form, ByReference: byReference})
 	p := protocol{form: form, dialer: dialer}
 	if err != nil || out.settings.uacp == nil {
 		return p, err
@@ -197,7 +197,7 @@ func speakUACP(out *service, form translators.Translator) (protocol, error) {
 	bounds := out.settings.connections(out.settings.config.Listen.UACPConnections)
 	listener, err := tuacp.NewListener(tuacp.ListenerDeps{
 		Form: form, TLS: out.tls, Session: out.settings.source.Session, Net: out.settings.uacp, Agent: out.settings.config.Listen.UACPAgent, Anonymous: out.settings.anonymous(),
-		Known: func(agent string) bool { _, ok := out.directory.Find(agent); return ok }, Kept: kept,
+		Known: func(agent string) bool { _, ok := out.directory.Find(agent); return ok }, ByReference: byReference,
 		Refused: func(ctx context.Context, remote string, err error) {
 			out.refusals[string(uacp.Binding)].Connection(ctx, remote, err)
 		},
@@ -214,7 +214,7 @@ func speakUACP(out *service, form translators.Translator) (protocol, error) {
 	}
 	datagrams, err := tuacp.NewDatagrams(tuacp.DatagramDeps{
 		Form: form, Conn: out.settings.datagrams, Agent: out.settings.config.Listen.UACPAgent, Anonymous: out.settings.anonymous(),
-		Kept: kept,
+		ByReference: byReference,
 	})
 	p.listener = listeners{p.listener, datagrams}
 	return p, err
@@ -224,10 +224,10 @@ func speakUACP(out *service, form translators.Translator) (protocol, error) {
 type listeners []transport.Listener
 
 // Serve serves all until ctx ends, or one of them does.
-func (l listeners) Serve(ctx context.Context, road transport.Exchanger) error {
+func (l listeners) Serve(ctx context.Context, handler transport.Handler) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, one := range l {
-		group.Go(func() error { return one.Serve(ctx, road) })
+		group.Go(func() error { return one.Serve(ctx, handler) })
 	}
 	return group.Wait()
 }
@@ -247,7 +247,7 @@ func speakAINP(out *service, form translators.Translator) (protocol, error) {
 	if err != nil {
 		return protocol{}, err
 	}
-	door, err := tainp.NewDoor(tainp.DoorDeps{
+	server, err := tainp.NewServer(tainp.ServerDeps{
 		Form: form, Self: out.settings.ainp, Keys: keys, Replays: ainpReplays{out.replay}, Identity: out.ainpCaller,
 		Receiver: dialer.Receiver, Named: out.ainpNamed, ByDID: func() bool { return len(*out.dids.Load()) > 0 },
 		Refused: func(ctx context.Context, agent string, err error) {
@@ -261,8 +261,8 @@ func speakAINP(out *service, form translators.Translator) (protocol, error) {
 		return protocol{}, err
 	}
 	return protocol{
-		form: form, dialer: dialer, drain: door.Close, drained: door.Wait, usage: door.Usage,
-		doors: func(road transport.Exchanger) httpapi.Doors { return at("/ainp", door.Handler(road)) },
+		form: form, dialer: dialer, drain: server.Close, drained: server.Wait, usage: server.Usage,
+		endpoints: func(handler transport.Handler) httpapi.Endpoints { return at("/ainp", server.Handler(handler)) },
 	}, nil
 }
 

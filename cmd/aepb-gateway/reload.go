@@ -40,7 +40,7 @@ type watcher struct {
 
 // hangups hears SIGHUP from now on, and keeps one until a watcher runs. It belongs
 // before anything that takes time: without it, SIGHUP ends the process.
-func hangups() (heard <-chan os.Signal, stop func()) {
+func hangups() (signals <-chan os.Signal, stop func()) {
 	hangup := make(chan os.Signal, 1)
 	signal.Notify(hangup, syscall.SIGHUP)
 	return hangup, func() { signal.Stop(hangup) }
@@ -115,16 +115,16 @@ func (w *watcher) look(ctx context.Context, anyway bool) {
 		err = w.apply(ctx, c)
 	}
 	w.refused = err != nil
-	var kept error
+	var retained error
 	if w.refused {
-		kept = w.keep(ctx, !again)
+		retained = w.keep(ctx, !again)
 	}
 	if w.refused && again {
 		return // it was told
 	}
 	w.count(err == nil)
 	if err != nil {
-		w.logger.ErrorContext(ctx, "the new configuration is refused, the old one stays in force", slog.Any("error", err), slog.Any("identity", kept))
+		w.logger.ErrorContext(ctx, "the new configuration is refused, the old one stays in force", slog.Any("error", err), slog.Any("identity", retained))
 	}
 }
 
@@ -176,7 +176,7 @@ func (out *service) reload(ctx context.Context, c config.Config) error {
 	if err := out.directory.AllowDocuments(c.VisitorRules(next.dev)); err != nil {
 		return err // never: config.Parse has judged them
 	}
-	out.road.Apply(next.road())
+	out.gateway.Apply(next.gatewaySettings())
 	out.operate(c)
 	out.escalations.use(c.Policy.EscalationURL)
 	out.settings = next
@@ -185,8 +185,8 @@ func (out *service) reload(ctx context.Context, c config.Config) error {
 	return nil
 }
 
-// road is the settings in the words of the road.
-func (s settings) road() gateway.Settings {
+// gatewaySettings is the settings in the words of the road.
+func (s settings) gatewaySettings() gateway.Settings {
 	return gateway.Settings{
 		Constraints: s.config.Constraints(), Document: s.document, Gateways: s.config.Gateways(), RequireECT: s.config.ECT.Require,
 		Timeout: time.Duration(s.config.Timeout), TaskUnchanged: time.Duration(s.config.Limits.TaskUnchanged),

@@ -23,7 +23,7 @@ import (
 
 // newBreakers makes the circuit breakers of all that is sent. Nothing is sent before the
 // gateway that signs for them is built.
-func (out *service) newBreakers(state kept) (*breakers.Set, error) {
+func (out *service) newBreakers(state stores) (*breakers.Set, error) {
 	now := out.settings.clock
 	if now == nil {
 		now = time.Now
@@ -32,7 +32,7 @@ func (out *service) newBreakers(state kept) (*breakers.Set, error) {
 		Entries: state.entries, Metrics: out.metrics.Agents(), Replica: string(ect.NewID()), Now: now, Logger: out.logger,
 		Escalate: out.escalations.add,
 		Sign: func(ctx context.Context, act ect.Act, ext ect.Ext) (string, error) {
-			return out.road.Parts().Evidence.State(ctx, attest.Statement{Act: act, Ext: ext})
+			return out.gateway.Parts().Evidence.State(ctx, attest.Statement{Act: act, Ext: ext})
 		},
 	})
 }
@@ -44,16 +44,16 @@ type parts struct {
 }
 
 // newLifecycle makes what knows how agents stand.
-func (out *service) newLifecycle(state kept) (*agentlife.Service, error) {
+func (out *service) newLifecycle(state stores) (*agentlife.Service, error) {
 	return agentlife.New(agentlife.Deps{
 		Entries: state.entries, Metrics: out.metrics.Agents(), Replica: string(ect.NewID()), Now: time.Now, Logger: out.logger,
 		Successor: func(ctx context.Context, agent, url string) error {
 			return out.directory.CheckSuccessor(ctx, agent, url)
 		},
-		Evidence: func() agentlife.Evidence { return out.road.Parts().Evidence },
+		Evidence: func() agentlife.Evidence { return out.gateway.Parts().Evidence },
 		Identity: func(agent string) ect.Identity {
 			if agent == "" {
-				return out.road.Self()
+				return out.gateway.Self()
 			}
 			listed, _ := out.directory.Find(agent)
 			return listed.ID
@@ -63,7 +63,7 @@ func (out *service) newLifecycle(state kept) (*agentlife.Service, error) {
 
 // orderLives has the lifecycles follow the configuration.
 func (out *service) orderLives(ctx context.Context, c config.Config) {
-	if err := out.road.Lifecycle.Configure(ctx, c.Lives()); err != nil {
+	if err := out.gateway.Lifecycle.Configure(ctx, c.Lives()); err != nil {
 		out.logger.ErrorContext(ctx, "not all lifecycles follow the configuration yet", slog.Any("error", err))
 	}
 }
@@ -74,10 +74,10 @@ func (s settings) version() string { return cmp.Or(s.config.Version, version) }
 // follow keeps what is known of lifecycles fresh until the service is closed, and ends the
 // streams of those who watch breakers when it stops.
 func (out *service) follow() {
-	out.drain = append(out.drain, out.road.Breakers.EndWatches)
+	out.drain = append(out.drain, out.gateway.Breakers.EndWatches)
 	ctx, cancel := context.WithCancel(context.Background())
 	var group sync.WaitGroup
-	group.Go(func() { out.road.Lifecycle.Run(ctx) })
+	group.Go(func() { out.gateway.Lifecycle.Run(ctx) })
 	group.Go(func() { out.escalations.run(ctx) })
 	out.close = append(out.close, func() error {
 		cancel()

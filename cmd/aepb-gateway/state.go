@@ -37,8 +37,8 @@ type replays interface {
 	Young() error
 }
 
-// kept is state, whoever keeps it.
-type kept struct {
+// stores is state, whoever keeps it.
+type stores struct {
 	backend       string // memory, bolt or redis
 	evidence      ect.Store
 	replay        replays
@@ -82,7 +82,7 @@ func (e *evictions) counts() map[string]float64 {
 // openState opens what the operator named, or keeps state in memory: what was
 // used before this start is then unknown, and ECTs from before it are refused (R6). It waits
 // for the next second, because ECTs carry whole ones.
-func openState(s settings) (kept, error) {
+func openState(s settings) (stores, error) {
 	bounds := s.config.StateBounds()
 	gone := &evictions{logger: s.logger}
 	switch path := s.config.State.Path; {
@@ -92,17 +92,17 @@ func openState(s settings) (kept, error) {
 		config.Fleeting = []string{breakers.KindBreaker, agentlife.KindAgentWork}
 		store, err := redis.Open(config, redis.Deps{Now: time.Now, Logger: s.logger, Evicted: gone.note})
 		if err != nil {
-			return kept{}, err
+			return stores{}, err
 		}
-		return kept{"redis", store, store, store, store, store.Entries(), store, store.Failing, store.Close, func() map[string]telemetry.Use {
+		return stores{"redis", store, store, store, store, store.Entries(), store, store.Failing, store.Close, func() map[string]telemetry.Use {
 			return map[string]telemetry.Use{"memory": {Bytes: -1, Ratio: store.Filled()}}
 		}, gone, nil, store.Ignored}, nil
 	case path != "":
 		store, err := bolt.Open(bolt.Config{Path: path, Bounds: bounds}, bolt.Deps{Now: time.Now, Logger: s.logger, Evicted: gone.note})
 		if err != nil {
-			return kept{}, err
+			return stores{}, err
 		}
-		return kept{"bolt", store, store, store, store, store.Entries(), nil, store.Failing, store.Close, usageOf(store.Memory), gone, store.Memory.Refused, nil}, nil
+		return stores{"bolt", store, store, store, store, store.Entries(), nil, store.Failing, store.Close, usageOf(store.Memory), gone, store.Memory.Refused, nil}, nil
 	}
 	if s.epoch.IsZero() { // a token of the second before may have been used by the process before
 		s.epoch = time.Now().Truncate(time.Second).Add(time.Second)
@@ -110,10 +110,10 @@ func openState(s settings) (kept, error) {
 	}
 	memory, err := state.New(bounds, state.Deps{Now: time.Now, Epoch: s.epoch, Passing: true, Evicted: gone.note})
 	if err != nil {
-		return kept{}, err
+		return stores{}, err
 	}
 	always := func() error { return nil }
-	return kept{"memory", memory, memory, memory, memory, memory.Entries(), nil, always, always, usageOf(memory), gone, memory.Refused, nil}, nil
+	return stores{"memory", memory, memory, memory, memory, memory.Entries(), nil, always, always, usageOf(memory), gone, memory.Refused, nil}, nil
 }
 
 // Writing sweeps what has ended. After a load there are no writes, and all of it would stay.
@@ -270,7 +270,7 @@ func stateKeyAt(file string) ([][]byte, error) {
 // or to Redis. A file has a key beside it when none is configured. In Redis, which
 // several replicas share, nothing is sealed where the operator says state.unverified,
 // and plain says so.
-func (k kept) sealed(s settings) (out kept, plain bool, err error) {
+func (k stores) sealed(s settings) (out stores, plain bool, err error) {
 	keys := s.stateKeys
 	switch {
 	case k.backend == "memory":

@@ -154,7 +154,7 @@ func (d toyDialer) Describe(_ context.Context, ep transport.Endpoint) (*canonica
 	return &canonical.Description{Name: "toy", Capabilities: []canonical.Capability{{ID: "play", Profile: canonical.ProfileMessage}}}, ep, nil
 }
 
-func toyDoor(road transport.Exchanger) http.Handler {
+func toyDoor(road transport.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		pass, err := road.Limit(r.Context(), transport.Asking(r.Context(), r.PathValue("agent"), toyBinding))
 		if err != nil {
@@ -184,8 +184,8 @@ func toyDoor(road transport.Exchanger) http.Handler {
 }
 
 func speakToy(out *service) (protocol, error) {
-	return protocol{form: toyForm{}, dialer: toyDialer{out.guards.agents}, doors: func(road transport.Exchanger) httpapi.Doors {
-		return httpapi.Doors{"/toy": toyDoor(road)}
+	return protocol{form: toyForm{}, dialer: toyDialer{out.guards.agents}, endpoints: func(road transport.Handler) httpapi.Endpoints {
+		return httpapi.Endpoints{"/toy": toyDoor(road)}
 	}}, nil
 }
 
@@ -193,7 +193,7 @@ func speakToy(out *service) (protocol, error) {
 // the plan; every pair with it is then served, with evidence.
 func TestASixthProtocol(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, plan{also: []speaker{speakToy}})
+	b := newBed(t, plan{also: []protocolFactory{speakToy}})
 	b.uacpAgent(t, "abacus", &uacpFake{}, "")
 	b.ainpAgent(t, "scribe", &ainpFake{}, directory.Endpoint{})
 	b.toyAgent(t, b.svid(t, "/toy"))

@@ -21,8 +21,8 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/worker"
 )
 
-// papers are who we are and whom we trust, as the configured files say now.
-type papers struct {
+// identityFiles are who we are and whom we trust, as the configured files say now.
+type identityFiles struct {
 	svid    *identity.SVID
 	bundle  *identity.Bundle
 	public  *tls.Certificate // nil: the SVID
@@ -33,8 +33,8 @@ type papers struct {
 // read reads every file that the configuration names. Its error joins one for
 // each that will not do. Without a Workload API that is configured, who we are
 // stays open: check-config asks nobody.
-func read(c config.Config, workload *identity.Workload) (papers, error) {
-	var m papers
+func read(c config.Config, workload *identity.Workload) (identityFiles, error) {
+	var m identityFiles
 	var errs []error
 	note := func(what string, err error) {
 		if err != nil {
@@ -71,7 +71,7 @@ func read(c config.Config, workload *identity.Workload) (papers, error) {
 }
 
 // readKeys reads those files that a development gateway may have too.
-func (m *papers) readKeys(c config.Config) error {
+func (m *identityFiles) readKeys(c config.Config) error {
 	m.keys, m.issuers = map[ect.Identity]*identity.KeySet{}, map[string]credential.Issuer{}
 	var errs []error
 	for id, peer := range c.Peers {
@@ -99,9 +99,9 @@ func (m *papers) readKeys(c config.Config) error {
 var errRestart = errors.New("identity: another SPIFFE id, trust domain or Workload API needs a restart")
 
 // reread is what a running gateway may put in force in place of what it has.
-func (out *service) reread(c config.Config) (papers, error) {
+func (out *service) reread(c config.Config) (identityFiles, error) {
 	if out.settings.dev {
-		var m papers
+		var m identityFiles
 		return m, m.readKeys(c)
 	}
 	m, err := read(c, out.settings.workload)
@@ -130,7 +130,7 @@ func (out *service) keepIdentity(ctx context.Context, anyway bool) error {
 // renew puts it in force: for the next handshake, the next token signed and the
 // next one verified. Connections stay as long as the SVIDs that opened them are
 // still vouched for; the others end. On an error nothing has changed.
-func (out *service) renew(ctx context.Context, c config.Config, m papers) error {
+func (out *service) renew(ctx context.Context, c config.Config, m identityFiles) error {
 	wimse, err := out.settings.wimse(m.issuers, out.replay)
 	if err == nil {
 		err = out.dialects.Configure(dialects(c))
@@ -376,8 +376,8 @@ func (e *expiry) log(ctx context.Context, about subject, life identity.Life, now
 	e.logger.LogAttrs(ctx, level, text, attrs...)
 }
 
-// told is the same for metrics.
-func (e *expiry) told() *telemetry.Identity {
+// current is the same for metrics.
+func (e *expiry) current() *telemetry.Identity {
 	return &telemetry.Identity{
 		Failures: e.failures,
 		Expiry: func() map[string]time.Time {
@@ -409,12 +409,12 @@ func logFailures(ctx context.Context, address string, logger *slog.Logger) (func
 		return nil, err
 	}
 	return func(err error) {
-		told, due := failures.Note(sample.Key{Reason: "workload_api"})
+		counted, due := failures.Note(sample.Key{Reason: "workload_api"})
 		if !due {
 			return
 		}
 		logger.WarnContext(ctx, "the SPIFFE Workload API failed, what it said last stays in force until it expires",
-			slog.String("address", address), slog.Any("error", err), slog.Uint64("count", told.Count), slog.Time("since", told.Since),
+			slog.String("address", address), slog.Any("error", err), slog.Uint64("count", counted.Count), slog.Time("since", counted.Since),
 			slog.String("do", "see that the SPIFFE agent runs, that its socket can be reached, and that it has an entry for this gateway"))
 	}, nil
 }

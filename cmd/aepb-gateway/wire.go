@@ -45,7 +45,7 @@ import (
 
 // settings is what a way of running the gateway decides.
 type settings struct {
-	files      papers             // as they were at the start
+	files      identityFiles      // as they were at the start
 	workload   *identity.Workload // nil: files say who we are
 	source     *identity.Source
 	svid       *identity.SVID
@@ -64,15 +64,15 @@ type settings struct {
 	dev        bool
 	logger     *slog.Logger
 
-	ainp      tainp.Identity // who we are in AINP; zero: we do not speak it
-	slim      []slimMember   // of the configured SLIM nodes
-	uacp      net.Listener   // nil: µACP callers cannot come in
-	datagrams net.PacketConn // nil: not in datagrams
-	also      []speaker      // protocols beside those that everybody speaks
+	ainp      tainp.Identity    // who we are in AINP; zero: we do not speak it
+	slim      []slimMember      // of the configured SLIM nodes
+	uacp      net.Listener      // nil: µACP callers cannot come in
+	datagrams net.PacketConn    // nil: not in datagrams
+	also      []protocolFactory // protocols beside those that everybody speaks
 
 	supervisor []string // the command that supervises programs; none: they run without
 
-	observe func(*kept)      // sees what is stored; nil: nothing does
+	observe func(*stores)    // sees what is stored; nil: nothing does
 	epoch   time.Time        // since when state in memory knows every use of a token; zero: since now
 	clock   func() time.Time // of circuit breakers; nil: time.Now
 }
@@ -92,7 +92,7 @@ type service struct {
 	directory     *directory.Directory
 	agents        *listing.Agents // of the directory
 	limiter       *limit.Limiter
-	road          *gateway.Gateway
+	gateway       *gateway.Gateway
 	metrics       *telemetry.Metrics
 	refusals      map[string]*telemetry.Refusals // by listener
 	logger        *slog.Logger
@@ -136,18 +136,18 @@ func wire(s settings) (built *service, err error) {
 	if err := out.bound(s); err != nil {
 		return nil, err
 	}
-	kept, err := openState(s)
+	opened, err := openState(s)
 	if err != nil {
 		return nil, err
 	}
-	out.close, out.failing, out.replay, out.backend = append(out.close, kept.close), kept.failing, kept.replay, kept.backend
-	if kept, out.statePlain, err = kept.sealed(s); err != nil {
+	out.close, out.failing, out.replay, out.backend = append(out.close, opened.close), opened.failing, opened.replay, opened.backend
+	if opened, out.statePlain, err = opened.sealed(s); err != nil {
 		return nil, err
 	}
 	if s.observe != nil {
-		s.observe(&kept)
+		s.observe(&opened)
 	}
-	out.entries = kept.entries
+	out.entries = opened.entries
 	if err := out.openGuards(); err != nil {
 		return nil, err
 	}
@@ -159,17 +159,17 @@ func wire(s settings) (built *service, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := out.measure(list, registry, kept); err != nil {
+	if err := out.measure(list, registry, opened); err != nil {
 		return nil, err
 	}
 	if err := out.complete(network, registry); err != nil {
 		return nil, err
 	}
-	lives, err := out.newLifecycle(kept)
+	lives, err := out.newLifecycle(opened)
 	if err != nil {
 		return nil, err
 	}
-	set, err := out.newBreakers(kept)
+	set, err := out.newBreakers(opened)
 	if err != nil {
 		return nil, err
 	}
@@ -177,25 +177,25 @@ func wire(s settings) (built *service, err error) {
 	describers, beyond := outbound.Describers(chain, network)
 	out.directory, err = directory.New(directory.Deps{
 		Describers: describers, Egress: out.guards.agents, Client: out.guards.agents, Changed: out.metrics.DescriptionChanged,
-		Beyond: beyond, Asked: out.metrics.Asked, Lives: lives.Of,
+		Beyond: beyond, CountQuery: out.metrics.Queried, Lives: lives.Of,
 		Documents: out.guards.documents, Grants: out.guards.documents, Ours: s.listensAt,
-		Pins: pins{entries: kept.entries, now: time.Now}, Programs: out.guards.programs,
+		Pins: pins{entries: opened.entries, now: time.Now}, Programs: out.guards.programs,
 		PlainLoopback: s.dev, Now: time.Now, Logger: s.logger,
 	})
 	if err != nil {
 		return nil, err
 	}
-	if out.agents, err = listing.New(out.addedTo(kept)); err != nil {
+	if out.agents, err = listing.New(out.addedTo(opened)); err != nil {
 		return nil, err
 	}
-	if out.limiter, err = limit.New(s.limits(), limit.Deps{Bucket: kept.limits}); err != nil {
+	if out.limiter, err = limit.New(s.limits(), limit.Deps{Bucket: opened.limits}); err != nil {
 		return nil, err
 	}
-	if out.road, err = out.build(registry, network, chain, parts{set, lives}, kept); err != nil {
+	if out.gateway, err = out.build(registry, network, chain, parts{set, lives}, opened); err != nil {
 		return nil, err
 	}
-	out.close = append(out.close, out.road.Close, func() error { return out.road.Flush(context.Background()) })
-	if err := out.surfaces(s, list, registry, kept); err != nil {
+	out.close = append(out.close, out.gateway.Close, func() error { return out.gateway.Flush(context.Background()) })
+	if err := out.surfaces(s, list, registry, opened); err != nil {
 		return nil, err
 	}
 	if err := out.configured(s); err != nil {
@@ -207,7 +207,7 @@ func wire(s settings) (built *service, err error) {
 
 // addedTo keeps the agents that operators add where state lasts and is believed: with
 // state.unverified any program could list one.
-func (out *service) addedTo(state kept) listing.Deps {
+func (out *service) addedTo(state stores) listing.Deps {
 	deps := listing.Deps{Directory: out.directory, Open: out.settings.dev, Now: time.Now, Logger: out.logger}
 	if state.backend != "memory" && !out.statePlain {
 		deps.Entries = state.entries
@@ -218,7 +218,7 @@ func (out *service) addedTo(state kept) listing.Deps {
 // configured gives the directory what is configured, looks how agents stand before the
 // first call, and begins to look after the tasks of lost replicas.
 func (out *service) configured(s settings) error {
-	if err := out.road.TakeOver(); err != nil {
+	if err := out.gateway.TakeOver(); err != nil {
 		return err
 	}
 	if err := errors.Join(
@@ -227,7 +227,7 @@ func (out *service) configured(s settings) error {
 	); err != nil {
 		return err
 	}
-	if err := errors.Join(out.agents.Look(context.Background()), out.road.Lifecycle.Refresh(context.Background())); err != nil {
+	if err := errors.Join(out.agents.Look(context.Background()), out.gateway.Lifecycle.Refresh(context.Background())); err != nil {
 		s.logger.WarnContext(context.Background(), "the added agents, or how agents stand, is not known yet", slog.Any("error", err))
 	}
 	out.orderLives(context.Background(), s.config)
@@ -235,14 +235,14 @@ func (out *service) configured(s settings) error {
 }
 
 // measure makes the metrics.
-func (out *service) measure(list []protocol, registry *translators.Registry, kept kept) (err error) {
+func (out *service) measure(list []protocol, registry *translators.Registry, opened stores) (err error) {
 	if out.metrics, err = telemetry.New(telemetry.Deps{
-		Bindings: registry.Bindings(), Backend: kept.backend, BackendUp: func() bool { return kept.failing() == nil },
-		Connections: out.publicBounds.open, Ignored: kept.ignored, Refused: kept.refused, Evicted: kept.evicted.counts, Version: version, Commit: release.Current().Commit, Identity: out.expiry.told(),
+		Bindings: registry.Bindings(), Backend: opened.backend, BackendUp: func() bool { return opened.failing() == nil },
+		Connections: out.publicBounds.open, Ignored: opened.ignored, Refused: opened.refused, Evicted: opened.evicted.counts, Version: version, Commit: release.Current().Commit, Identity: out.expiry.current(),
 	}); err != nil {
 		return err
 	}
-	out.metrics.Uses(kept.usage)
+	out.metrics.Uses(opened.usage)
 	out.metrics.Uses(out.publicBounds.usage)
 	out.metrics.Uses(func() map[string]telemetry.Use {
 		return map[string]telemetry.Use{"programs": telemetry.UseOf(0, out.guards.programs.Usage())} // their memory is their own
@@ -262,7 +262,7 @@ func (out *service) measure(list []protocol, registry *translators.Registry, kep
 func (out *service) speak() ([]protocol, error) {
 	var list []protocol
 	out.listeners = map[canonical.Binding]transport.Listener{}
-	for _, make := range append(speakers(), out.settings.also...) {
+	for _, make := range append(protocolFactories(), out.settings.also...) {
 		p, err := make(out)
 		if p.close != nil {
 			out.close = append(out.close, p.close)
@@ -307,7 +307,7 @@ func index(list []protocol) (*translators.Registry, *outbound.Network, error) {
 }
 
 // build makes the road and the evidence that it needs.
-func (out *service) build(registry *translators.Registry, network *outbound.Network, sender outbound.Sender, parts parts, kept kept) (*gateway.Gateway, error) {
+func (out *service) build(registry *translators.Registry, network *outbound.Network, sender outbound.Sender, parts parts, opened stores) (*gateway.Gateway, error) {
 	s := out.settings
 	var err error
 	out.signer, err = ect.NewSigner(ect.SignerDeps{Key: s.svid.Key, Chain: s.svid.Chain, Issuer: s.svid.ID, Now: time.Now})
@@ -323,22 +323,22 @@ func (out *service) build(registry *translators.Registry, network *outbound.Netw
 		return nil, err
 	}
 	verifier, err := ect.NewVerifier(ect.VerifierDeps{
-		Keys: keys, Replay: kept.replay, Audience: []string{string(s.svid.ID)}, Now: time.Now,
+		Keys: keys, Replay: opened.replay, Audience: []string{string(s.svid.ID)}, Now: time.Now,
 		MinLevelOf: out.minLevel,
 	})
 	if err != nil {
 		return nil, err
 	}
-	recorder, err := ect.NewRecorder(ect.RecorderDeps{Store: kept.evidence})
+	recorder, err := ect.NewRecorder(ect.RecorderDeps{Store: opened.evidence})
 	if err != nil {
 		return nil, err
 	}
 	background, perCaller := s.config.Limits.Background()
-	return gateway.New(s.road(), gateway.Deps{
+	return gateway.New(s.gatewaySettings(), gateway.Deps{
 		Network: network, Sender: sender, Breakers: parts.breakers, Lifecycle: parts.lives,
 		Registry: registry, Directory: out.directory,
-		Tokens: gateway.Tokens{Signer: out.signer, Dialects: out.dialects, Verifier: verifier, Recorder: recorder, Evidence: kept.evidence},
-		Stores: gateway.Stores{Answers: kept.answers, Conversations: kept.conversations, Entries: kept.entries, StatePlain: out.statePlain}, Limiter: out.limiter, Metrics: out.metrics,
+		Tokens: gateway.Tokens{Signer: out.signer, Dialects: out.dialects, Verifier: verifier, Recorder: recorder, Evidence: opened.evidence},
+		Stores: gateway.Stores{Answers: opened.answers, Conversations: opened.conversations, Entries: opened.entries, StatePlain: out.statePlain}, Limiter: out.limiter, Metrics: out.metrics,
 		Approver: out.approver,
 		Logger:   s.logger, Now: time.Now, NewID: func() string { return string(ect.NewID()) },
 		Shares: gateway.Shares{Budget: out.publicBounds.aside, Workers: perCaller, AllWorkers: background},
@@ -357,11 +357,11 @@ func (s settings) limits() limit.Config {
 	return limits
 }
 
-func (out *service) surfaces(s settings, list []protocol, registry *translators.Registry, kept kept) error {
-	road, doors := out.road, httpapi.Doors{}
+func (out *service) surfaces(s settings, list []protocol, registry *translators.Registry, opened stores) error {
+	pipeline, endpoints := out.gateway, httpapi.Endpoints{}
 	for _, p := range list {
-		if p.doors != nil {
-			maps.Copy(doors, p.doors(road))
+		if p.endpoints != nil {
+			maps.Copy(endpoints, p.endpoints(pipeline))
 		}
 	}
 	authenticators, known, err := out.authenticators(s)
@@ -369,7 +369,7 @@ func (out *service) surfaces(s settings, list []protocol, registry *translators.
 		return err
 	}
 	form, _ := registry.Translator(a2a.Binding)
-	failures, err := httpapi.NewFailures(road, known)
+	failures, err := httpapi.NewFailures(pipeline, known)
 	if err != nil {
 		return err
 	}
@@ -378,23 +378,23 @@ func (out *service) surfaces(s settings, list []protocol, registry *translators.
 		return err
 	}
 	out.public, err = httpapi.Public(httpapi.PublicDeps{
-		EvidenceDeps: httpapi.EvidenceDeps{Evidence: kept.evidence, Members: road.Parts().Members, Auditor: out.auditor}, Callers: callers,
-		Capability: httpapi.Capability{Self: s.svid.ID, Signer: road.Signer, Lifecycle: func() lifecycle.Record { return road.Lifecycle.Record("") }, Version: s.version()},
-		Exchanger:  road, Router: road.Parts().Router, Awaiter: road.Parts().Callbacks, Rollbacker: road.Parts().Rollbacks, Registry: registry,
-		Doors: doors, Notice: road.Notice, Breakers: road.Breakers, Watches: out.watches, Answered: out.refusals[telemetry.ListenerPublic].Answered,
+		EvidenceDeps: httpapi.EvidenceDeps{Evidence: opened.evidence, Members: pipeline.Parts().Members, Auditor: out.auditor}, Callers: callers,
+		Capability: httpapi.Capability{Self: s.svid.ID, Signer: pipeline.Signer, Lifecycle: func() lifecycle.Record { return pipeline.Lifecycle.Record("") }, Version: s.version()},
+		Handler:    pipeline, Router: pipeline.Parts().Router, Awaiter: pipeline.Parts().Callbacks, Rollbacker: pipeline.Parts().Rollbacks, Registry: registry,
+		Endpoints: endpoints, Notice: pipeline.Notice, Breakers: pipeline.Breakers, Watches: out.watches, Answered: out.refusals[telemetry.ListenerPublic].Answered,
 		BaseURL: s.baseURL, Logger: s.logger,
 	})
 	if err != nil {
 		return err
 	}
-	monitoring := httpapi.MonitoringDeps{Metrics: out.metrics.Handler(), Ready: out.ready, Warning: warningOf(kept.usage), Logger: s.logger}
+	monitoring := httpapi.MonitoringDeps{Metrics: out.metrics.Handler(), Ready: out.ready, Warning: warningOf(opened.usage), Logger: s.logger}
 	if out.monitoring, err = httpapi.Monitoring(monitoring); err != nil {
 		return err
 	}
 	out.admin, err = httpapi.Admin(httpapi.AdminDeps{
 		MonitoringDeps: monitoring,
-		Registry:       registry, Evidence: kept.evidence, Self: s.svid.ID, PublicURL: s.publicURL, Directory: out.directory, Agents: out.agents,
-		Breakers: road.Breakers, Lifecycles: road.Lifecycle, Processes: out.processes,
+		Registry:       registry, Evidence: opened.evidence, Self: s.svid.ID, PublicURL: s.publicURL, Directory: out.directory, Agents: out.agents,
+		Breakers: pipeline.Breakers, Lifecycles: pipeline.Lifecycle, Processes: out.processes,
 		Operators: out.operator, Token: s.adminToken, Hosts: s.hosts, Open: s.dev, Failures: failures,
 		Answered: out.refusals[telemetry.ListenerAdmin].Answered,
 	})

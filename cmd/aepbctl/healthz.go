@@ -53,12 +53,12 @@ func healthzCommand(t *target) *cobra.Command {
 			if live {
 				path = "/healthz"
 			}
-			said, err := t.health(cmd.Context(), base+path)
+			text, err := t.health(cmd.Context(), base+path)
 			if err != nil {
 				return err
 			}
-			return t.show(cmd, map[string]string{"status": said}, func(w io.Writer) error {
-				_, err := fmt.Fprintln(w, said)
+			return t.show(cmd, map[string]string{"status": text}, func(w io.Writer) error {
+				_, err := fmt.Fprintln(w, text)
 				return err
 			})
 		},
@@ -91,11 +91,11 @@ func (t *target) health(ctx context.Context, page string) (string, error) {
 	if err := errors.Join(err, response.Body.Close()); err != nil {
 		return "", err
 	}
-	said := line(strings.TrimSpace(string(body)))
+	text := line(strings.TrimSpace(string(body)))
 	if response.StatusCode != http.StatusOK {
-		return "", fmt.Errorf("%s: HTTP %d: %s", page, response.StatusCode, said)
+		return "", fmt.Errorf("%s: HTTP %d: %s", page, response.StatusCode, text)
 	}
-	return said, nil
+	return text, nil
 }
 
 func doctorCommand(t *target) *cobra.Command {

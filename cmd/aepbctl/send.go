@@ -122,10 +122,10 @@ func (t *target) send(cmd *cobra.Command, s sending) error {
 	if err != nil {
 		return err
 	}
-	octets := func(body []byte) []byte {
-		return translators.Wire{Body: body, Hasher: translators.HasherOf(form)}.Octets()
+	encoded := func(body []byte) []byte {
+		return translators.Wire{Body: body, Hasher: translators.HasherOf(form)}.HashInput()
 	}
-	token, err := t.source(cmd, base, octets(body))
+	token, err := t.source(cmd, base, encoded(body))
 	if err != nil {
 		return err
 	}
@@ -161,11 +161,11 @@ func (t *target) send(cmd *cobra.Command, s sending) error {
 		}))
 	}
 	wire := translators.Wire{Binding: form.Info().Binding, Version: version, Media: form.Info().Media[0], Body: got.body, Re: canonical.OpInvoke}
-	sent, hashes := octets(body), ", hashes match"
+	sent, hashes := encoded(body), ", hashes match"
 	if s.task != "" { // what an agent is told meanwhile stands in the records of its task
 		sent, hashes = nil, ", hash of the reply matches"
 	}
-	proof, r := covers(views, sent, octets(got.body)), read(form, wire)
+	proof, r := covers(views, sent, encoded(got.body)), read(form, wire)
 	r.took = took
 	return errors.Join(t.show(cmd, d, func(w io.Writer) error {
 		if s.detail {

@@ -11,6 +11,6 @@ import (
 // part of the way. More than limit translations (0: DefaultLimit) stop the walk. An
 // error is the lookup's own.
 func TranslationPath(ctx context.Context, start []Node, find Lookup, limit int) (Path, error) {
-	w := walker{find: find, limit: limit, leg: func(n Node) Leg { return n.Leg }}
+	w := walker{find: find, limit: limit, direction: func(n Node) Leg { return n.Leg }}
 	return w.walk(ctx, start)
 }

@@ -36,8 +36,8 @@ type Node struct {
 
 // NodeOf makes the node of a verified token.
 func NodeOf(v ect.Verified) Node {
-	leg, _ := v.Extension(ect.ExtLeg)
-	return Node{ID: v.ID(), Workflow: v.Workflow(), Issuer: v.Issuer(), Act: v.Act(), Parents: v.Parents(), Leg: legOf(leg)}
+	direction, _ := v.Extension(ect.ExtLeg)
+	return Node{ID: v.ID(), Workflow: v.Workflow(), Issuer: v.Issuer(), Act: v.Act(), Parents: v.Parents(), Leg: directionOf(direction)}
 }
 
 // NodeOfRecord makes the node of a token in the evidence store. A store holds
@@ -54,14 +54,14 @@ func NodeOfRecord(r ect.Record) Node {
 }
 
 func nodeOf(c ect.Claims) Node {
-	leg, _ := c.Ext.String(ect.ExtLeg)
-	return Node{ID: c.ID, Workflow: c.Workflow, Issuer: c.Issuer, Act: c.Act, Parents: c.Parents, Leg: legOf(leg)}
+	direction, _ := c.Ext.String(ect.ExtLeg)
+	return Node{ID: c.ID, Workflow: c.Workflow, Issuer: c.Issuer, Act: c.Act, Parents: c.Parents, Leg: directionOf(direction)}
 }
 
-// legOf takes every leg that is not a reply for a request: nobody shortens the
+// directionOf takes every leg that is not a reply for a request: nobody shortens the
 // path of a request by inventing a third leg.
-func legOf(leg string) Leg {
-	if Leg(leg) == Reply {
+func directionOf(direction string) Leg {
+	if Leg(direction) == Reply {
 		return Reply
 	}
 	return Request
@@ -95,14 +95,14 @@ func (p Path) Visits(id ect.Identity) bool {
 // DefaultLimit) stop the walk. An error is the lookup's own. Start nodes of the
 // other leg are not on the path. A request whose parent is the last reply of
 // its conversation so has a path of length zero.
-func LegPath(ctx context.Context, leg Leg, start []Node, find Lookup, limit int) (Path, error) {
-	w := walker{find: find, limit: limit, leg: func(Node) Leg { return leg }}
+func LegPath(ctx context.Context, direction Leg, start []Node, find Lookup, limit int) (Path, error) {
+	w := walker{find: find, limit: limit, direction: func(Node) Leg { return direction }}
 	return w.walk(ctx, start)
 }
 
 // Ancestry finds every translation among the start nodes and all their
 // ancestors, on either leg: the count by the draft's letter.
 func Ancestry(ctx context.Context, start []Node, find Lookup, limit int) (Path, error) {
-	w := walker{find: find, limit: limit, through: true, leg: func(Node) Leg { return "" }}
+	w := walker{find: find, limit: limit, through: true, direction: func(Node) Leg { return "" }}
 	return w.walk(ctx, start)
 }

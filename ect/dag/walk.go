@@ -9,31 +9,31 @@ import (
 
 // walker goes breadth first, so that nodes come out newest first.
 type walker struct {
-	find    Lookup
-	limit   int                  // translations; 0: DefaultLimit
-	leg     func(start Node) Leg // the leg that counts on the way from a start node
-	through bool                 // every leg counts, and what does not count is passed
+	find      Lookup
+	limit     int                  // translations; 0: DefaultLimit
+	direction func(start Node) Leg // the leg that counts on the way from a start node
+	through   bool                 // every leg counts, and what does not count is passed
 
-	asked map[place]bool     // are parents, by id alone
-	known map[ect.Ref][]Node // was looked up
-	seen  map[place]bool     // on this level or an earlier one
-	level []step             // the nodes that are as far from the start
-	path  Path
+	visited map[place]bool     // are parents, by id alone
+	known   map[ect.Ref][]Node // was looked up
+	seen    map[place]bool     // on this level or an earlier one
+	level   []step             // the nodes that are as far from the start
+	path    Path
 }
 
 // step is a node on the way, and the leg that counts there.
 type step struct {
-	node Node
-	leg  Leg
+	node      Node
+	direction Leg
 }
 
 // place is where the walk has been. The leg belongs to it: a node that does not
 // count on the way from one source may count on the way from another.
 type place struct {
-	id       ect.ID
-	workflow string
-	who      ect.Identity // the issuer, whose id it is
-	leg      Leg
+	id        ect.ID
+	workflow  string
+	who       ect.Identity // the issuer, whose id it is
+	direction Leg
 }
 
 func (p place) ref() ect.Ref { return ect.Ref{ID: p.id, Workflow: p.workflow} }
@@ -42,9 +42,9 @@ func (w *walker) walk(ctx context.Context, start []Node) (Path, error) {
 	if w.limit <= 0 {
 		w.limit = DefaultLimit
 	}
-	w.asked, w.seen, w.known = make(map[place]bool), make(map[place]bool, len(start)), make(map[ect.Ref][]Node)
+	w.visited, w.seen, w.known = make(map[place]bool), make(map[place]bool, len(start)), make(map[ect.Ref][]Node)
 	for _, n := range start {
-		w.reach(n, w.leg(n))
+		w.reach(n, w.direction(n))
 	}
 	for len(w.level) > 0 {
 		parents, whole := w.visit()
@@ -61,7 +61,7 @@ func (w *walker) walk(ctx context.Context, start []Node) (Path, error) {
 			for _, n := range w.known[p.ref()] {
 				if n.Workflow == p.workflow {
 					missing = false
-					w.reach(n, p.leg)
+					w.reach(n, p.direction)
 				}
 			}
 			if missing {
@@ -72,10 +72,10 @@ func (w *walker) walk(ctx context.Context, start []Node) (Path, error) {
 	return w.path, nil
 }
 
-func (w *walker) reach(n Node, leg Leg) {
-	if at := (place{n.ID, n.Workflow, n.Issuer, leg}); !w.seen[at] {
+func (w *walker) reach(n Node, direction Leg) {
+	if at := (place{n.ID, n.Workflow, n.Issuer, direction}); !w.seen[at] {
 		w.seen[at] = true
-		w.level = append(w.level, step{n, leg})
+		w.level = append(w.level, step{n, direction})
 	}
 }
 
@@ -85,7 +85,7 @@ func (w *walker) visit() (parents []place, ok bool) {
 	level := w.level
 	w.level = nil
 	for _, at := range level {
-		if at.node.Act.Translation() && (w.through || at.node.Leg == at.leg) {
+		if at.node.Act.Translation() && (w.through || at.node.Leg == at.direction) {
 			if len(w.path.Nodes) == w.limit {
 				return nil, false
 			}
@@ -94,8 +94,8 @@ func (w *walker) visit() (parents []place, ok bool) {
 			continue
 		}
 		for _, id := range at.node.Parents {
-			if next := (place{id: id, workflow: at.node.Workflow, leg: at.leg}); !w.asked[next] {
-				w.asked[next] = true
+			if next := (place{id: id, workflow: at.node.Workflow, direction: at.direction}); !w.visited[next] {
+				w.visited[next] = true
 				parents = append(parents, next)
 			}
 		}

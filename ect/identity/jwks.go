@@ -150,4 +150,4 @@ func webKeyOf(cert *x509.Certificate) (webKey, error) {
 	return key, nil
 }
 
-func encode(octets []byte) string { return base64.RawURLEncoding.EncodeToString(octets) }
+func encode(data []byte) string { return base64.RawURLEncoding.EncodeToString(data) }

@@ -193,8 +193,8 @@ var _ workloadapi.X509ContextWatcher = (*workloadWatcher)(nil)
 
 // OnX509ContextUpdate takes over the default SVID: the first one (SPIFFE
 // Workload API, section 5.2.1). One that cannot sign ECTs is an error.
-func (w *workloadWatcher) OnX509ContextUpdate(said *workloadapi.X509Context) {
-	given := said.DefaultSVID()
+func (w *workloadWatcher) OnX509ContextUpdate(update *workloadapi.X509Context) {
+	given := update.DefaultSVID()
 	if !signsECT(given.PrivateKey) {
 		w.fail(errKeyType)
 		return
@@ -203,7 +203,7 @@ func (w *workloadWatcher) OnX509ContextUpdate(said *workloadapi.X509Context) {
 	defer w.mu.Unlock()
 	known := w.svid != nil
 	w.svid = &SVID{ID: ect.Identity(given.ID.String()), Chain: given.Certificates, Key: given.PrivateKey}
-	w.bundle = &Bundle{home: given.ID.TrustDomain(), set: said.Bundles, tokens: maps.Clone(w.tokens)}
+	w.bundle = &Bundle{home: given.ID.TrustDomain(), set: update.Bundles, tokens: maps.Clone(w.tokens)}
 	w.wrong = nil
 	if !known {
 		close(w.first)
@@ -245,9 +245,9 @@ var _ workloadapi.JWTBundleWatcher = (*tokenWatcher)(nil)
 
 // OnJWTBundlesUpdate takes over the keys of every trust domain. One whose keys
 // cannot be read has none.
-func (w *tokenWatcher) OnJWTBundlesUpdate(said *jwtbundle.Set) {
+func (w *tokenWatcher) OnJWTBundlesUpdate(update *jwtbundle.Set) {
 	tokens := map[spiffeid.TrustDomain]*KeySet{}
-	for _, bundle := range said.Bundles() {
+	for _, bundle := range update.Bundles() {
 		if keys := tokenKeysOf(bundle); keys != nil {
 			tokens[bundle.TrustDomain()] = keys
 		}

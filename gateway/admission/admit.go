@@ -39,8 +39,8 @@ type Tasks interface {
 type Gate interface {
 	// Draining is about this gateway: *[problem.DrainingError], or *[problem.RetiredError] where it takes nothing at all.
 	Draining() error
-	// LeftAlone is about a destination whose circuit breaker is open: *[problem.CircuitOpenError].
-	LeftAlone(caller ect.Identity, to destination.Destination) error
+	// CircuitOpen is about a destination whose circuit breaker is open: *[problem.CircuitOpenError].
+	CircuitOpen(caller ect.Identity, to destination.Destination) error
 }
 
 // Deps is what a Service is built from. Every field is required.
@@ -237,7 +237,7 @@ func (m *admitting) reach(ctx context.Context) error {
 // query is for whom the message asks.
 func (m *admitting) query() destination.Query {
 	return destination.Query{
-		Caller: m.Call.Caller, Native: m.Call.Entrance.Native(), From: m.Source.Info().Binding, Agent: m.Call.Agent, To: m.Call.To,
+		Caller: m.Call.Caller, Native: m.Call.EntryPoint.Native(), From: m.Source.Info().Binding, Agent: m.Call.Agent, To: m.Call.To,
 		Version: m.Call.ToVersion, Attested: len(m.Evidence.Sources) > 0, Path: m.Evidence.Path,
 	}
 }

@@ -87,7 +87,7 @@ func TestAdmit_ErrorLeaves(t *testing.T) {
 	}{
 		"protocol not spoken": {addBody, func(_ *env, c *transport.Call) { c.Wire.Binding = "telex-v1" }, is[*problem.NoPathError], leftovers{}},
 		"destination not spoken": {addBody, func(_ *env, c *transport.Call) {
-			c.Entrance, c.To = transport.Translate, "telex-v1"
+			c.EntryPoint, c.To = transport.Translate, "telex-v1"
 		}, is[*problem.NoPathError], leftovers{}},
 		"token unreadable": {addBody, func(_ *env, c *transport.Call) { c.Evidence = []string{"x"} }, is[*ect.MalformedError], leftovers{input: true}},
 		"too many tokens": {addBody, func(_ *env, c *transport.Call) {
@@ -105,7 +105,7 @@ func TestAdmit_ErrorLeaves(t *testing.T) {
 		"protocol refused": {addBody, func(e *env, _ *transport.Call) { e.rules.Constraints.RestrictDest = true }, is[*policy.Denied], judged},
 		"agent unknown":    {addBody, func(_ *env, c *transport.Call) { c.Agent = "abacus" }, is[*problem.UnknownAgentError], judged},
 		"path unknown": {addBody, func(_ *env, c *transport.Call) {
-			c.Agent, c.To, c.Entrance = "abacus", mcp.Binding, transport.Translate
+			c.Agent, c.To, c.EntryPoint = "abacus", mcp.Binding, transport.Translate
 		}, is[*problem.NoPathError], judged},
 		"no token": {addBody, func(e *env, c *transport.Call) {
 			e.rules.RequireECT, c.Evidence = true, nil

@@ -178,7 +178,7 @@ func (g gate) Draining() error {
 	return nil
 }
 
-func (g gate) LeftAlone(_ ect.Identity, to destination.Destination) error {
+func (g gate) CircuitOpen(_ ect.Identity, to destination.Destination) error {
 	if g.e.open && to.Agent.Name == "calculator" {
 		return &problem.CircuitOpenError{Agent: to.Agent.Name, RetryAfter: 30 * time.Second}
 	}

@@ -100,7 +100,7 @@ func (m *admitting) verify(ctx context.Context) error {
 	}
 	m.Evidence.Caller = m.Call.Caller.ID
 	m.Call.Wire = m.Call.Wire.Hashed()
-	m.Input = ect.Hash(m.Call.Wire.Octets())
+	m.Input = ect.Hash(m.Call.Wire.HashInput())
 	for _, s := range submitted {
 		check := ect.Check{Purpose: ect.Parent, Peer: m.Call.Caller.Peer}
 		if s.Source {

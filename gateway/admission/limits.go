@@ -26,7 +26,7 @@ func NewLimits(limiter *limit.Limiter, limited func(limit.Scope), attest *attest
 
 // Limit is steps 2 and 3: who the caller is, and whether its source asks too often. Its errors
 // are why there is no caller ([transport.Refusal]) and a *[limit.ExceededError].
-func (l *Limits) Limit(ctx context.Context, q transport.Inquiry) (limit.Pass, error) {
+func (l *Limits) Limit(ctx context.Context, q transport.CallInfo) (limit.Pass, error) {
 	if err := transport.Refusal(ctx); err != nil {
 		if _, silent := err.(*problem.UnauthenticatedError); silent { //nolint:errorlint // one that wraps another was counted when its credential was judged
 			if over := l.FailedAuthentication(ctx, "", q.Address); over != nil {

@@ -53,7 +53,7 @@ func TestLimits_BySource(t *testing.T) {
 	limit2 := []bool{true, true, false, false}
 	ask := func(caller identity.Caller, address string) func() error {
 		return func() error {
-			_, err := l.Limit(ctx, transport.Inquiry{Caller: caller, Address: address})
+			_, err := l.Limit(ctx, transport.CallInfo{Caller: caller, Address: address})
 			return err
 		}
 	}
@@ -90,7 +90,7 @@ func TestLimits_Strangers(t *testing.T) {
 		l := newLimited(t)
 		ctx := transport.WithStranger(t.Context(), c.refusal, address)
 		got := results(func() error {
-			_, err := l.Limit(ctx, transport.Inquiry{Address: address})
+			_, err := l.Limit(ctx, transport.CallInfo{Address: address})
 			if err == nil || !is[*limit.ExceededError](err) && !errors.Is(err, c.refusal) {
 				t.Errorf("%s: %v", name, err)
 			}
@@ -142,7 +142,7 @@ func (framer) Unframe(w translators.Wire) (translators.Wire, error) {
 	if len(w.Body) < 2 || w.Body[0] != '[' {
 		return w, errFrame
 	}
-	w.Body, w.Lost = w.Body[1:len(w.Body)-1], []canonical.Loss{{Path: "/frame"}}
+	w.Body, w.Losses = w.Body[1:len(w.Body)-1], []canonical.Loss{{Path: "/frame"}}
 	return w, nil
 }
 

@@ -23,8 +23,8 @@ func (s *Service) Read(codec translators.Translator, wire translators.Wire) (*ca
 		}
 	}
 	m, err := codec.Decode(wire)
-	if m != nil && len(wire.Lost) > 0 {
-		m.Losses = append(m.Losses, wire.Lost...)
+	if m != nil && len(wire.Losses) > 0 {
+		m.Losses = append(m.Losses, wire.Losses...)
 	}
 	return m, err
 }
@@ -106,7 +106,7 @@ func (m *admitting) refuseNewWork(ctx context.Context) error {
 // message's tokens are used up. Those who may not invoke the agent do not learn of it, and
 // what was used up before is under way, or answered.
 func (m *admitting) leaveAlone(ctx context.Context) error {
-	refusal := m.Gate.LeftAlone(m.Call.Caller.ID, m.To)
+	refusal := m.Gate.CircuitOpen(m.Call.Caller.ID, m.To)
 	if refusal == nil || m.To.Draining || m.ByRole || m.Permit.Perform(string(canonical.OpInvoke)) != nil {
 		return nil //nolint:nilerr // it is refused for that later
 	}

@@ -19,7 +19,7 @@ import (
 func (m *admitting) permit(context.Context) error {
 	m.Accounts = true
 	if m.Input == "" {
-		m.Input = ect.Hash(m.Call.Wire.Octets())
+		m.Input = ect.Hash(m.Call.Wire.HashInput())
 	}
 	rules := m.To.Agent.Rules
 	rules.RequireECT = rules.RequireECT || m.rules.RequireECT
@@ -34,7 +34,7 @@ func (m *admitting) permit(context.Context) error {
 		dest = string(m.To.Codec.Info().Binding)
 	}
 	permit, err := policy.Evaluate(policy.Request{
-		Caller: m.Call.Caller.ID, Anonymous: m.Call.Caller.Anonymous, Native: m.Call.Entrance.Native(),
+		Caller: m.Call.Caller.ID, Anonymous: m.Call.Caller.Anonymous, Native: m.Call.EntryPoint.Native(),
 		Agent: m.To.Agent.Name, Rules: rules, Gateways: m.rules.Gateways,
 		SourceLevel: m.levelOf(m.Call.Caller), DestLevel: m.To.Agent.AssuranceLevel,
 		Source: string(m.Source.Info().Binding), Dest: dest,
@@ -76,7 +76,7 @@ func CountDenied(metrics Metrics, err error) {
 // unknownAgent is a destination that is not listed: at a translate endpoint there
 // is then no path to it (R8).
 func (m *admitting) unknownAgent() error {
-	if !m.Call.Entrance.Native() {
+	if !m.Call.EntryPoint.Native() {
 		return &problem.NoPathError{From: string(m.Call.Wire.Binding), To: string(m.Call.To), Detail: "unknown_agent", Suggestion: m.suggestion(m.Call.Agent)}
 	}
 	return &problem.UnknownAgentError{Agent: m.Call.Agent, Suggestion: m.suggestion(m.Call.Agent)}

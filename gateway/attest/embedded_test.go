@@ -106,8 +106,8 @@ func TestEmbed_Message(t *testing.T) {
 		if !after.Inside || before.Inside || !slices.Equal(after.Evidence, before.Evidence) || wire.Re != c.wire.Re {
 			t.Errorf("%s: it is %+v", name, after)
 		}
-		if !slices.Equal(wire.Octets(), c.wire.Octets()) {
-			t.Errorf("%s: its own token does not cover it any more: %s", name, wire.Octets())
+		if !slices.Equal(wire.HashInput(), c.wire.HashInput()) {
+			t.Errorf("%s: its own token does not cover it any more: %s", name, wire.HashInput())
 		}
 		if changed := string(wire.Body) != string(c.wire.Body); changed != c.in {
 			t.Errorf("%s: the body is %s", name, wire.Body)

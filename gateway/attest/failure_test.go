@@ -44,14 +44,14 @@ func TestFailure_Says(t *testing.T) {
 		"anything else":            {errors.New("secret"), false, problem.ECTInternal, ""},
 		"a long text":              {&problem.ConflictError{Reason: strings.Repeat("é", 400)}, false, problem.ECTInternal, ""},
 	} {
-		for _, entrance := range []transport.Entrance{transport.Native, transport.Translate, transport.TranslateCPAT} {
+		for _, entrance := range []transport.EntryPoint{transport.Native, transport.Translate, transport.TranslateCPAT} {
 			b, trail := newEnv(t), attest.Begin()
 			ctx := t.Context()
 			if tc.knows {
 				ctx = problem.WithReasons(ctx)
 			}
 			f := b.failure(tc.cause)
-			f.Subject.Permit, f.Subject.Entrance = policy.Permit{}, entrance
+			f.Subject.Permit, f.Subject.EntryPoint = policy.Permit{}, entrance
 			if !b.Failure(ctx, trail, f) || trail.Count() != 1 || trail.Request() != "" || trail.Reply() != "" {
 				t.Fatalf("%s: the trail has %v", name, trail.IDs())
 			}

@@ -128,7 +128,7 @@ func onward(compact string) bool {
 // others apart from it. It returns the bound ones of sources that may stand as parents of
 // the reply.
 func (s *Service) bind(ctx context.Context, t *Trail, in Received, tokens []ect.Verified, sources map[ect.ID]bool) ([]ect.ID, error) {
-	in.Reply.Legs, in.Reply.Tokens = t.Requests(in.Requests), tokens
+	in.Reply.Requests, in.Reply.Tokens = t.Requests(in.Requests), tokens
 	bound, unbound, err := s.deps.Members.Bind(ctx, in.Reply)
 	if err != nil {
 		return nil, Recording(err)
@@ -250,7 +250,7 @@ func covers(c ect.Claims, wire translators.Wire, known bool) bool {
 	if _, otherwise := c.Ext.String(ect.ExtHashForm); otherwise && !known {
 		return c.OutputHash != ""
 	}
-	return c.OutputHash == ect.Hash(wire.Octets())
+	return c.OutputHash == ect.Hash(wire.HashInput())
 }
 
 // Repeat is the answer that was given before, with its tokens. [transport.ErrUnsealed]: none

@@ -493,7 +493,7 @@ func TestBound_Signal(t *testing.T) {
 		v, err := b.Verify(t.Context(), compact, ect.Check{Purpose: ect.Parent})
 		b.must(err)
 		reply := b.replyOf(b.agent)
-		reply.Legs = []ect.ID{request}
+		reply.Requests = []ect.ID{request}
 		if err := b.Bound(t.Context(), v, reply, "replier"); err != nil {
 			t.Fatal(err)
 		}

@@ -58,7 +58,7 @@ func New(deps Deps) (*Service, error) {
 type Subject struct {
 	Caller     identity.Caller
 	Holder     string // in whose share of the store its records count
-	Entrance   transport.Entrance
+	EntryPoint transport.EntryPoint
 	Version    string // of the gateway when the message came
 	Unattested bool   // the caller brought no token of its own
 	ByRole     bool   // only a role let the caller in: evidence makes it no member

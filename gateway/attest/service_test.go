@@ -197,7 +197,7 @@ func (b *env) permit(level ect.Level, allow ...string) policy.Permit {
 func (b *env) subject() attest.Subject {
 	return attest.Subject{
 		Caller: identity.Caller{Peer: b.caller.Peer()}, Holder: limit.Identity(string(b.caller.ID)),
-		Entrance: transport.Translate, Version: version, Permit: b.permit(0),
+		EntryPoint: transport.Translate, Version: version, Permit: b.permit(0),
 	}
 }
 

@@ -50,7 +50,7 @@ func Events(in, out int) json.RawMessage {
 func (s *Service) mark(ctx context.Context, t *Trail, stream Stream, end End, ext ect.Ext, state string) (ect.Receipt, error) {
 	ext.SetString(ect.ExtStream, state)
 	caller := stream.Subject.Caller.ID
-	words, dialect := wordsOf(stream.Subject.Entrance), s.deps.Dialects.For(caller)
+	words, dialect := wordsOf(stream.Subject.EntryPoint), s.deps.Dialects.For(caller)
 	audience := []string{string(caller)}
 	tr := Translation{Subject: stream.Subject, Direction: Reply, Pair: stream.Pair, Ext: ext}
 	token, receipt, err := s.sign(ctx, dialect, ect.Claims{

@@ -20,7 +20,7 @@ func (b *env) stream() attest.Stream {
 func TestStream_OpenAndClose(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		entrance transport.Entrance
+		entrance transport.EntryPoint
 		dialect  ect.Dialect
 		act      ect.Act
 		warnings string
@@ -34,7 +34,7 @@ func TestStream_OpenAndClose(t *testing.T) {
 		trail, request := b.begin()
 		foreign := b.unbound(trail, 1)
 		stream := b.stream()
-		stream.Subject.Entrance = tc.entrance
+		stream.Subject.EntryPoint = tc.entrance
 		opened, err := b.OpenStream(t.Context(), trail, stream, []ect.ID{request})
 		b.must(err)
 		end := attest.End{Parents: []ect.ID{opened.ID()}, Input: ect.Hash([]byte("read")), Output: ect.Hash([]byte("told")), In: 3, Out: 2, Losses: lossy(2)}

@@ -59,10 +59,10 @@ func (s *Service) Translate(ctx context.Context, t *Trail, tr Translation) (tran
 	if err != nil {
 		return transport.Attested{}, err
 	}
-	words, dialect := wordsOf(tr.Subject.Entrance), s.deps.Dialects.For(tr.Reader)
+	words, dialect := wordsOf(tr.Subject.EntryPoint), s.deps.Dialects.For(tr.Reader)
 	token, receipt, err := s.sign(ctx, dialect, ect.Claims{
 		ID: tr.ID, Act: words.act, Audience: tr.Audience, Workflow: tr.Lineage.Workflow, Parents: tr.Lineage.Parents,
-		InputHash: tr.Input, OutputHash: ect.Hash(wire.Octets()), Ext: s.translationExt(t, words, dialect, &tr, losses),
+		InputHash: tr.Input, OutputHash: ect.Hash(wire.HashInput()), Ext: s.translationExt(t, words, dialect, &tr, losses),
 	}, tr.Subject.Permit, s.filing(tr.Subject, tr.Audience))
 	if err != nil {
 		return transport.Attested{}, err
@@ -125,7 +125,7 @@ type words struct {
 	from, to, gateway, warnings string
 }
 
-func wordsOf(entrance transport.Entrance) words {
+func wordsOf(entrance transport.EntryPoint) words {
 	if entrance == transport.TranslateCPAT {
 		return words{ect.ActCPATTranslate, ect.ExtCPATSourceProtocol, ect.ExtCPATDestProtocol, ect.ExtCPATGatewayID, ect.ExtCPATWarnings}
 	}

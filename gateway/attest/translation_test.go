@@ -227,7 +227,7 @@ func TestTranslate_CPAT(t *testing.T) {
 	t.Parallel()
 	b, trail := newEnv(t), attest.Begin()
 	tr := b.request()
-	tr.Subject.Entrance, tr.Codec, tr.Pair.HashForm = transport.TranslateCPAT, codec{body: "asked", losses: lossy(2)}, translators.HashWithoutECT
+	tr.Subject.EntryPoint, tr.Codec, tr.Pair.HashForm = transport.TranslateCPAT, codec{body: "asked", losses: lossy(2)}, translators.HashWithoutECT
 	b.translated(trail, tr)
 	claims := b.read(b.agent, trail.Tokens()[0], []byte("asked")).Claims()
 	if claims.Act != ect.ActCPATTranslate {

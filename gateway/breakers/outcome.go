@@ -43,7 +43,7 @@ func outcomeOf(err error) (outcome breaker.Outcome, own bool) {
 	case errors.As(err, &status):
 		return outcomeOfStatus(status.Status), false
 	case errors.As(err, &unreachable):
-		return breaker.Failure, apart(problem.ReasonOf(err))
+		return breaker.Failure, beforeRequest(problem.ReasonOf(err))
 	case errors.As(err, &reply):
 		return outcomeOfCode(reply.Code), false
 	case problem.ReasonOf(err) != "":
@@ -53,10 +53,10 @@ func outcomeOf(err error) (outcome breaker.Outcome, own bool) {
 	}
 }
 
-// apart reports whether a connection failed before the agent saw the caller's message: what
+// beforeRequest reports whether a connection failed before the agent saw the caller's message: what
 // breaks off later, the message may have caused, and so may the end of a program, of which
 // each caller has its own, and a reply that no one can read.
-func apart(why problem.Reason) bool {
+func beforeRequest(why problem.Reason) bool {
 	switch why {
 	case problem.ReasonDNS, problem.ReasonRefused, problem.ReasonTLSVersion, problem.ReasonTLSCA, problem.ReasonTLSName, problem.ReasonSPIFFEID:
 		return true

@@ -54,17 +54,17 @@ type SLIMJWTSVID struct {
 
 // Audiences are the audiences of a node's tokens.
 func (n SLIMNode) Audiences() []string {
-	var said []string
+	var list []string
 	switch {
 	case n.JWT != nil:
-		said = n.JWT.Audience
+		list = n.JWT.Audience
 	case n.JWTSVID != nil:
-		said = n.JWTSVID.Audience
+		list = n.JWTSVID.Audience
 	}
-	if len(said) == 0 {
+	if len(list) == 0 {
 		return []string{"slim"}
 	}
-	return said
+	return list
 }
 
 // MaxGroups is how many groups an agent may be in there.

@@ -44,7 +44,7 @@ type Deps struct {
 	Ours          func(hostport string) bool   // reports whether this gateway listens there; nil: not known
 	Pins          Pins                         // nil: in memory
 	Changed       func(agent string)           // counts changed descriptions; nil: they are not counted
-	Asked         func(result string)          // counts questions to other gateways: served, unserved, failed; nil: they are not counted
+	CountQuery    func(result string)          // counts questions to other gateways: served, unserved, failed; nil: they are not counted
 	Lives         func(agent string) Lifecycle // what operators have said of a listed agent's future; nil: nothing
 	Beyond        transport.Describer          // asks peers about agents behind them; nil: no agent can be reached through one
 	Programs      Programs                     // that run for agents; nil: there are none
@@ -87,7 +87,7 @@ type knowledge struct {
 	err         error
 	until       time.Time
 	stale       time.Time       // from when on a listing asks again
-	held        map[string]bool // capabilities whose change waits for an operator (R9)
+	pending     map[string]bool // capabilities whose change waits for an operator (R9)
 }
 
 // New makes an empty directory.
@@ -104,8 +104,8 @@ func New(deps Deps) (*Directory, error) {
 	if deps.Changed == nil {
 		deps.Changed = func(string) {}
 	}
-	if deps.Asked == nil {
-		deps.Asked = func(string) {}
+	if deps.CountQuery == nil {
+		deps.CountQuery = func(string) {}
 	}
 	return &Directory{
 		deps: deps, agents: map[string]Agent{}, known: map[string]knowledge{}, granted: map[string][]string{},
@@ -345,10 +345,10 @@ var modes = [...]canonical.Mode{canonical.ModeForm, canonical.ModeURL, canonical
 // viewOf names what an agent shows to clients that can be asked so, among the keys
 // of one endpoint. There are sixteen at most; the one without a name is for clients
 // that cannot be asked.
-func viewOf(asked []canonical.Mode) string {
+func viewOf(askable []canonical.Mode) string {
 	var view strings.Builder
 	for _, mode := range modes {
-		if slices.Contains(asked, mode) || mode == canonical.ModeForm && slices.Contains(asked, canonical.ModeText) {
+		if slices.Contains(askable, mode) || mode == canonical.ModeForm && slices.Contains(askable, canonical.ModeText) {
 			view.WriteString("?" + string(mode))
 		}
 	}
@@ -369,13 +369,13 @@ func (d *Directory) keys(name string, e Endpoint) []string {
 func viewsOf(base string) []string {
 	list := []string{base}
 	for set := 1; set < 1<<len(modes); set++ {
-		var asked []canonical.Mode
+		var askable []canonical.Mode
 		for i, mode := range modes {
 			if set&(1<<i) != 0 {
-				asked = append(asked, mode)
+				askable = append(askable, mode)
 			}
 		}
-		list = append(list, base+viewOf(asked))
+		list = append(list, base+viewOf(askable))
 	}
 	return list
 }
@@ -392,7 +392,7 @@ func (d *Directory) fetch(ctx context.Context, name string, agent Agent, e Endpo
 	target := transport.Endpoint{
 		Agent: agent.Name, ID: agent.ID, Binding: e.Binding, Version: e.Version,
 		URL: e.URL, GRPC: e.GRPC, Form: e.Form, Caller: v.Caller, Timeout: patience(agent),
-		Expose: agent.Expose, Asked: v.CanAnswer,
+		Expose: agent.Expose, AnswerModes: v.CanAnswer,
 	}
 	describer := d.deps.Describers[e.Binding]
 	if e.Through != "" {
@@ -424,7 +424,7 @@ func (d *Directory) pin(ctx context.Context, name string, agent Agent, e Endpoin
 		d.deps.Logger.WarnContext(ctx, "hidden characters, excess length or unnamed capabilities removed from an agent's description",
 			slog.String("agent", agent.Name), slog.String("loss", string(canonical.LossText)))
 	}
-	served, held, err := d.compare(ctx, name, agent, e, clean)
+	served, pending, err := d.compare(ctx, name, agent, e, clean)
 	if err != nil {
 		return knowledge{err: err, endpoint: target, until: d.deps.Now().Add(retryAfter)}
 	}
@@ -432,7 +432,7 @@ func (d *Directory) pin(ctx context.Context, name string, agent Agent, e Endpoin
 	if target.Fresh > 0 {
 		fresh = min(target.Fresh, freshFor)
 	}
-	return knowledge{description: served, endpoint: target, until: now.Add(freshFor), stale: now.Add(fresh), held: held}
+	return knowledge{description: served, endpoint: target, until: now.Add(freshFor), stale: now.Add(fresh), pending: pending}
 }
 
 // lists reports whether an endpoint is one of an agent's as they are now.

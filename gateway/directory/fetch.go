@@ -58,8 +58,8 @@ func (d *Directory) fetchDocument(ctx context.Context, by transport.Client, addr
 // also by a document that is not good, takes the place of the old one.
 func silent(err error) bool {
 	var denied *egress.DeniedError
-	if said, ok := errors.AsType[*DocumentError](err); ok {
-		return said.failing
+	if documentError, ok := errors.AsType[*DocumentError](err); ok {
+		return documentError.failing
 	}
 	return !errors.As(err, &denied)
 }
@@ -147,7 +147,7 @@ func jsonMedia(field string) bool {
 // freshness is how long a response may be used without asking again (RFC 9111,
 // sections 4.2 and 5.2.2), as a private cache reckons. Zero: not at all.
 func freshness(h http.Header) time.Duration {
-	age, said := documentAge, false
+	age, present := documentAge, false
 	for _, field := range h.Values("Cache-Control") {
 		for directive := range strings.SplitSeq(field, ",") {
 			name, value, _ := strings.Cut(strings.TrimSpace(directive), "=")
@@ -155,11 +155,11 @@ func freshness(h http.Header) time.Duration {
 			case "no-store", "no-cache":
 				return 0
 			case "max-age":
-				age, said = min(seconds(strings.Trim(value, `"`)), maxDocumentAge), true
+				age, present = min(seconds(strings.Trim(value, `"`)), maxDocumentAge), true
 			}
 		}
 	}
-	if expires := h.Get("Expires"); !said && expires != "" {
+	if expires := h.Get("Expires"); !present && expires != "" {
 		end, err := http.ParseTime(expires)
 		begin, dated := http.ParseTime(h.Get("Date"))
 		if err != nil || dated != nil {

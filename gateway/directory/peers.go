@@ -183,7 +183,7 @@ func (d *Directory) question(ctx context.Context, p Peer, q Question, old Verdic
 	case got.Serves:
 		result = "served"
 	}
-	d.deps.Asked(result)
+	d.deps.CountQuery(result)
 	return got
 }
 
@@ -195,8 +195,8 @@ func (d *Directory) questioned(ctx context.Context, p Peer, q Question, old Verd
 		return Verdict{}, errNoVerdict
 	}
 	path := cmp.Or(wellKnown(u.Path), "/.well-known/aepb/gateway")
-	asked := url.URL{Scheme: u.Scheme, Host: u.Host, Path: path, RawQuery: q.query()}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, asked.String(), http.NoBody)
+	target := url.URL{Scheme: u.Scheme, Host: u.Host, Path: path, RawQuery: q.query()}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), http.NoBody)
 	if err != nil {
 		return Verdict{}, err
 	}

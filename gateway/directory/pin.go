@@ -73,9 +73,9 @@ func (d *Directory) compare(ctx context.Context, name string, agent Agent, e End
 	if !agent.Listed() {
 		return &now, nil, nil
 	}
-	served, held, err := d.compared(ctx, name, agent, e, now)
+	served, pending, err := d.compared(ctx, name, agent, e, now)
 	if err == nil {
-		return served, held, nil
+		return served, pending, nil
 	}
 	d.deps.Logger.ErrorContext(ctx, "an agent's description cannot be compared", slog.String("agent", agent.Name), logError(err))
 	if agent.Pin {
@@ -231,14 +231,14 @@ func short(text string) string {
 
 // heldBy are the capabilities that may not be called: what changed, and what is new.
 func heldBy(p Pin) map[string]bool {
-	var held map[string]bool
+	var pending map[string]bool
 	for _, change := range p.Changes() {
-		if held == nil {
-			held = map[string]bool{}
+		if pending == nil {
+			pending = map[string]bool{}
 		}
-		held[change.Capability] = true
+		pending[change.Capability] = true
 	}
-	return held
+	return pending
 }
 
 // Admits says whether a capability of an agent may be called: a *ChangedError
@@ -251,7 +251,7 @@ func (d *Directory) Admits(agent Agent, e Endpoint, capability string) error {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	for _, name := range d.keys(agent.Name, e) {
-		if d.known[name].held[capability] {
+		if d.known[name].pending[capability] {
 			return &ChangedError{Capability: capability}
 		}
 	}

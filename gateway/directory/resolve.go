@@ -241,7 +241,7 @@ func (d *Directory) document(ctx context.Context, address string, expected ect.I
 		fetched := d.fetchDocument(context.WithoutCancel(ctx), by, address, expected, old)
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		d.makeRoom()
+		d.evict()
 		d.documents[name] = fetched
 		return fetched, nil
 	})
@@ -254,8 +254,8 @@ func (d *Directory) document(ctx context.Context, address string, expected ect.I
 	}
 }
 
-// makeRoom forgets documents that nobody lists before there are too many.
-func (d *Directory) makeRoom() {
+// evict forgets documents that nobody lists before there are too many.
+func (d *Directory) evict() {
 	if len(d.documents) < maxDocuments {
 		return
 	}

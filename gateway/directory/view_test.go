@@ -48,7 +48,7 @@ func (s *shower) set(change func()) {
 func (s *shower) Describe(_ context.Context, e transport.Endpoint) (*canonical.Description, transport.Endpoint, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.asked = append(s.asked, e.Asked)
+	s.asked = append(s.asked, e.AnswerModes)
 	if s.fails {
 		return nil, e, &transport.UnreachableError{Agent: e.Agent}
 	}
@@ -61,7 +61,7 @@ func (s *shower) Describe(_ context.Context, e transport.Endpoint) (*canonical.D
 	if e.Version == "1" && s.poison != "" {
 		d.Capabilities[0].Description = s.poison
 	}
-	if slices.Contains(e.Asked, canonical.ModeForm) {
+	if slices.Contains(e.AnswerModes, canonical.ModeForm) {
 		d.Capabilities = append(d.Capabilities, canonical.Capability{ID: "ask", Description: s.text})
 	}
 	return d, e, nil

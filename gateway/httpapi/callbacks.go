@@ -27,36 +27,36 @@ type registration struct {
 // register keeps a webhook for the members of a workflow (R14); for others there is
 // no such workflow. The same once more changes nothing.
 func (h callbacks) register(c *gin.Context) {
-	var asked registration
+	var request registration
 	body, err := io.ReadAll(http.MaxBytesReader(c.Writer, c.Request.Body, maxCallback))
 	switch {
 	case err != nil:
 		err = problem.Reading(err)
 	case mediaType(c.Request) != mediaJSON:
 		err = &problem.MediaTypeError{Want: []string{mediaJSON}}
-	case json.Unmarshal(body, &asked, json.RejectUnknownMembers(true)) != nil || asked.Workflow == "" || asked.URI == "":
+	case json.Unmarshal(body, &request, json.RejectUnknownMembers(true)) != nil || request.Workflow == "" || request.URI == "":
 		err = &problem.QueryError{Reason: "the body is an object with wid and uri"}
 	case h.deps.Awaiter == nil:
 		err = &problem.NotFoundError{What: "resource"}
 	default:
-		err = h.keep(c, asked)
+		err = h.keep(c, request)
 	}
 	if err != nil {
 		problem.Write(c.Writer, c.Request, err)
 		return
 	}
-	c.JSON(http.StatusCreated, asked)
+	c.JSON(http.StatusCreated, request)
 }
 
-func (h callbacks) keep(c *gin.Context, asked registration) error {
+func (h callbacks) keep(c *gin.Context, request registration) error {
 	ctx := c.Request.Context()
 	caller := transport.CallerFrom(ctx).ID
-	member, err := h.deps.Members.Belongs(ctx, asked.Workflow, caller)
+	member, err := h.deps.Members.Belongs(ctx, request.Workflow, caller)
 	if err != nil {
 		return &problem.RecordingError{Err: err}
 	}
 	if !member {
 		return &problem.NotFoundError{What: "workflow"}
 	}
-	return h.deps.Awaiter.Await(ctx, caller, asked.Workflow, asked.URI)
+	return h.deps.Awaiter.Await(ctx, caller, request.Workflow, request.URI)
 }

@@ -135,7 +135,7 @@ func foreign(err error) bool {
 // admitted lets a caller with an identity of its own pass, within its limit.
 func admitted(deps PublicDeps) gin.HandlerFunc {
 	return func(c *gin.Context) {
-		if _, err := admit(c.Request.Context(), deps.Exchanger, ""); err != nil {
+		if _, err := admit(c.Request.Context(), deps.Handler, ""); err != nil {
 			problem.Write(c.Writer, c.Request, err)
 			c.Abort()
 		}
@@ -143,12 +143,12 @@ func admitted(deps PublicDeps) gin.HandlerFunc {
 }
 
 // admit is steps 2 and 3 where nobody is anonymous.
-func admit(ctx context.Context, road transport.Exchanger, binding canonical.Binding) (limit.Pass, error) {
+func admit(ctx context.Context, handler transport.Handler, binding canonical.Binding) (limit.Pass, error) {
 	caller := transport.CallerFrom(ctx)
 	if (caller.ID == "" || caller.Anonymous) && transport.Refusal(ctx) == nil { // else the limit refuses it, and counts
 		return limit.Pass{}, &problem.UnauthenticatedError{}
 	}
-	return road.Limit(ctx, transport.Asking(ctx, "", binding))
+	return handler.Limit(ctx, transport.Asking(ctx, "", binding))
 }
 
 // brokenCredential marks a request whose credential is no good.

@@ -57,7 +57,7 @@ type road struct {
 	limits int   // how often it was asked
 }
 
-func (r *road) Limit(ctx context.Context, _ transport.Inquiry) (limit.Pass, error) {
+func (r *road) Limit(ctx context.Context, _ transport.CallInfo) (limit.Pass, error) {
 	if err := transport.Refusal(ctx); err != nil {
 		return limit.Pass{}, err
 	}
@@ -65,7 +65,7 @@ func (r *road) Limit(ctx context.Context, _ transport.Inquiry) (limit.Pass, erro
 	return transporttest.Pass(r.full)
 }
 
-func (r *road) Admit(context.Context, transport.Inquiry) error { return nil }
+func (r *road) Admit(context.Context, transport.CallInfo) error { return nil }
 
 func (r *road) Exchange(_ context.Context, call transport.Call) (transport.Answer, error) {
 	r.call = call
@@ -79,7 +79,7 @@ func (r *road) Rollback(ctx context.Context, call transport.Call, _ string) (tra
 	return r.Exchange(ctx, call)
 }
 
-func (r *road) Describe(context.Context, transport.Inquiry) (*canonical.Description, error) {
+func (r *road) Describe(context.Context, transport.CallInfo) (*canonical.Description, error) {
 	return &canonical.Description{Name: "toy"}, nil
 }
 
@@ -100,7 +100,7 @@ func newSurface(t *testing.T, anonymous ect.Identity, authenticators ...httpapi.
 	}
 	s := &surface{road: &road{answer: transporttest.Answer(translators.Wire{Media: "application/json", Body: []byte(`{"ok":true}`)}, "one", "two")}, router: &router{}, store: ecttest.NewStore()}
 	door := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if _, err := s.road.Limit(r.Context(), transport.Inquiry{}); err != nil { // as every door does
+		if _, err := s.road.Limit(r.Context(), transport.CallInfo{}); err != nil { // as every door does
 			problem.Write(w, r, err)
 			return
 		}
@@ -120,9 +120,9 @@ func newSurface(t *testing.T, anonymous ect.Identity, authenticators ...httpapi.
 		EvidenceDeps: httpapi.EvidenceDeps{Evidence: s.store, Members: members, Auditor: func(id ect.Identity) (string, bool) { return "auditor", id == auditorID }},
 		Capability:   httpapi.Capability{Self: "spiffe://example.com/gateway", Signer: signer, Version: "1.2.3"},
 		Callers:      httpapi.Callers{Authenticators: authenticators, Anonymous: anonymous}, Now: func() time.Time { return s.now },
-		Exchanger: s.road, Rollbacker: s.road, Router: s.router, Registry: registry,
-		Doors:   httpapi.Doors{"/a2a": door, "/a2a/*rest": door, "/.well-known/agent-card.json": door, "/mcp": door, "/mcp/": door},
-		BaseURL: func(*http.Request) string { return "https://gw.example" }, Logger: slog.New(slog.DiscardHandler),
+		Handler: s.road, Rollbacker: s.road, Router: s.router, Registry: registry,
+		Endpoints: httpapi.Endpoints{"/a2a": door, "/a2a/*rest": door, "/.well-known/agent-card.json": door, "/mcp": door, "/mcp/": door},
+		BaseURL:   func(*http.Request) string { return "https://gw.example" }, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -266,8 +266,8 @@ func TestCPATDocuments(t *testing.T) {
 	}
 	caller := ecttest.NewParty(t, "spiffe://example.com/client")
 	w := s.do(http.MethodPost, "/cpat/translate?from=a2a-v1&to=mcp-v1", "{}", caller, jsonBody())
-	if w.Code != 200 || s.road.call.Entrance != transport.TranslateCPAT {
-		t.Errorf("translate: got %d, entrance %d", w.Code, s.road.call.Entrance)
+	if w.Code != 200 || s.road.call.EntryPoint != transport.TranslateCPAT {
+		t.Errorf("translate: got %d, entrance %d", w.Code, s.road.call.EntryPoint)
 	}
 }
 
@@ -407,7 +407,7 @@ func TestTranslateEndpoint(t *testing.T) {
 		t.Errorf("the answer does not say its length, so it cannot leave in one piece: %v", w.Header())
 	}
 	c := s.road.call
-	if c.Entrance != transport.Translate || c.Agent != "calculator" || c.To != "mcp-v1" || c.ToVersion != "2025-11-25" ||
+	if c.EntryPoint != transport.Translate || c.Agent != "calculator" || c.To != "mcp-v1" || c.ToVersion != "2025-11-25" ||
 		c.Wire.Version != "1.0" || c.Caller.ID != caller.ID || c.Address != "192.0.2.7" || len(c.Evidence) != 3 {
 		t.Errorf("got %+v", c)
 	}

@@ -19,18 +19,18 @@ import (
 	"github.com/aepb/aepb-gateway/translators/rollback"
 )
 
-// Doors are the native HTTP doors, by the path that follows /agents/{agent}; a
+// Endpoints are the native HTTP doors, by the path that follows /agents/{agent}; a
 // path that ends in /*rest is everything below it too.
-type Doors map[string]http.Handler
+type Endpoints map[string]http.Handler
 
 // PublicDeps is what the public surface is built from.
 type PublicDeps struct {
-	Exchanger  transport.Exchanger
+	Handler    transport.Handler
 	Router     Router  // nil: only our own pairs are served
 	Awaiter    Awaiter // nil: requests do not wait for decisions of humans
 	Rollbacker Rollbacker
 	Registry   *translators.Registry
-	Doors      Doors
+	Endpoints  Endpoints
 	EvidenceDeps
 	Capability
 	Callers
@@ -39,7 +39,7 @@ type PublicDeps struct {
 	// Watches reports whether a caller may watch them; nil: none may.
 	Watches func(ect.Identity) bool
 	// Notice is what is known of an agent's future, to those who may call it; nil: nothing.
-	Notice func(transport.Inquiry) transport.Notice
+	Notice func(transport.CallInfo) transport.Notice
 	// Answered is told the status of every answer; nil: it is not told to anything.
 	Answered func(r *http.Request, status int)
 	BaseURL  func(*http.Request) string // where callers reach us, no trailing slash
@@ -77,7 +77,7 @@ func Quiet() { gin.SetMode(gin.ReleaseMode) }
 
 // Public builds the public surface.
 func Public(deps PublicDeps) (http.Handler, error) {
-	if deps.Exchanger == nil || deps.Rollbacker == nil || deps.Registry == nil || deps.Evidence == nil || deps.Members == nil || deps.BaseURL == nil || deps.Logger == nil {
+	if deps.Handler == nil || deps.Rollbacker == nil || deps.Registry == nil || deps.Evidence == nil || deps.Members == nil || deps.BaseURL == nil || deps.Logger == nil {
 		return nil, errors.New("httpapi: incomplete PublicDeps")
 	}
 	if deps.Now == nil {
@@ -88,10 +88,10 @@ func Public(deps PublicDeps) (http.Handler, error) {
 	}
 	engine := surface(deps.Logger, deps.Answered)
 	engine.Use(announced(deps), identify(deps))
-	for names, entrance := range map[names]transport.Entrance{
+	for names, entrance := range map[names]transport.EntryPoint{
 		aepbNames(): transport.Translate, cpatNames(): transport.TranslateCPAT,
 	} {
-		w := wellKnown{deps, names, &statements{kept: map[string]statement{}}}
+		w := wellKnown{deps, names, &statements{signed: map[string]statement{}}}
 		engine.GET(names.wellKnown, identified, w.document)
 		engine.GET(names.wellKnown+"/gateway", identified, w.gateway)
 		engine.POST(names.translate, translate{deps, entrance}.serve)
@@ -104,15 +104,15 @@ func Public(deps PublicDeps) (http.Handler, error) {
 	if deps.Breakers != nil {
 		engine.GET("/atd/breakers", admitted(deps), breakerStream{deps.Breakers, deps.Watches}.serve)
 	}
-	native(engine.Group("/agents/:agent"), deps.Doors)
+	native(engine.Group("/agents/:agent"), deps.Endpoints)
 	return engine, nil
 }
 
 // native mounts the doors (R9). Every method reaches a door, which knows what
 // its protocol says to the wrong one.
-func native(group *gin.RouterGroup, doors Doors) {
-	for path, door := range doors {
-		group.Any(path, mount(door))
+func native(group *gin.RouterGroup, endpoints Endpoints) {
+	for path, server := range endpoints {
+		group.Any(path, mount(server))
 	}
 }
 

@@ -49,7 +49,7 @@ func (h rollbacks) serve(c *gin.Context) {
 // evidence like any other. A body is not needed; where there is one, it is JSON.
 func (h rollbacks) read(c *gin.Context) (transport.Call, string, error) {
 	ctx := c.Request.Context()
-	pass, err := admit(ctx, h.deps.Exchanger, "")
+	pass, err := admit(ctx, h.deps.Handler, "")
 	if err != nil {
 		return transport.Call{}, "", err
 	}

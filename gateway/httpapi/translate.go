@@ -24,7 +24,7 @@ import (
 // translate is a translate endpoint (AEPB and CPAT, Gateway Requirements item 2).
 type translate struct {
 	deps     PublicDeps
-	entrance transport.Entrance
+	entrance transport.EntryPoint
 }
 
 func (t translate) serve(c *gin.Context) {
@@ -33,7 +33,7 @@ func (t translate) serve(c *gin.Context) {
 		problem.Write(c.Writer, c.Request, err)
 		return
 	}
-	answer, err := t.deps.Exchanger.Exchange(c.Request.Context(), call)
+	answer, err := t.deps.Handler.Exchange(c.Request.Context(), call)
 	answer.Notice.Announce(c.Writer.Header())
 	transport.AddEvidence(c.Writer.Header(), answer.Evidence)
 	if err != nil {
@@ -144,7 +144,7 @@ func (t translate) read(c *gin.Context) (transport.Call, error) {
 		return transport.Call{}, &problem.MediaTypeError{Want: info.Media}
 	}
 	ctx := c.Request.Context()
-	pass, err := admit(ctx, t.deps.Exchanger, info.Binding)
+	pass, err := admit(ctx, t.deps.Handler, info.Binding)
 	if err != nil {
 		return transport.Call{}, err
 	}
@@ -161,7 +161,7 @@ func (t translate) read(c *gin.Context) (transport.Call, error) {
 		form = former.FormOf(body)
 	}
 	return transport.Call{
-		Entrance: t.entrance, Agent: c.Query("dest"),
+		EntryPoint: t.entrance, Agent: c.Query("dest"),
 		Target: transport.Target{To: canonical.Binding(to), ToVersion: toVersion},
 		Caller: transport.CallerFrom(ctx), Address: transport.AddressFrom(ctx), Evidence: evidence, Parent: named(source, c.Request.Header, body), Pass: pass,
 		Wire: translators.Wire{

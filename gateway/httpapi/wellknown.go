@@ -97,8 +97,8 @@ type signedDocument struct {
 // statements keeps signed documents, so that a client's copy stays valid and
 // asking often is cheap. It holds as many as there are names to reach us by.
 type statements struct {
-	mu   sync.Mutex
-	kept map[string]statement // by the unsigned document
+	mu     sync.Mutex
+	signed map[string]statement // by the unsigned document
 }
 
 type statement struct {
@@ -116,17 +116,17 @@ const (
 func (s *statements) of(now time.Time, plain string, sign func() (string, error)) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if old, ok := s.kept[plain]; ok && now.Before(old.until) {
+	if old, ok := s.signed[plain]; ok && now.Before(old.until) {
 		return old.token, nil
 	}
 	token, err := sign()
 	if err != nil {
 		return "", err
 	}
-	if len(s.kept) >= maxStatements {
-		clear(s.kept)
+	if len(s.signed) >= maxStatements {
+		clear(s.signed)
 	}
-	s.kept[plain] = statement{token, now.Add(handedOut)}
+	s.signed[plain] = statement{token, now.Add(handedOut)}
 	return token, nil
 }
 
@@ -254,7 +254,7 @@ func (w wellKnown) served(c *gin.Context, from, to translators.Side) (served boo
 	if q.Caller = transport.CallerFrom(ctx); q.Caller.ID == "" || q.Caller.Anonymous || w.deps.Router == nil {
 		return w.deps.Registry.Serves(from, to), cacheFor, nil
 	}
-	if _, err := admit(ctx, w.deps.Exchanger, ""); err != nil {
+	if _, err := admit(ctx, w.deps.Handler, ""); err != nil {
 		return false, "", err
 	}
 	served, age := w.deps.Router.Serves(ctx, q)

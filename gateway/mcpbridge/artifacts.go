@@ -32,9 +32,9 @@ func ArtifactURI(agent, task, artifact string, part int) string {
 }
 
 // Patterns are how the artifacts of an agent are named.
-func Patterns(agent string) []translators.Holding {
+func Patterns(agent string) []translators.Resource {
 	whole := scheme + url.PathEscape(agent) + "/tasks/{task}/artifacts/{artifact}"
-	return []translators.Holding{
+	return []translators.Resource{
 		{URI: whole, Name: "artifact", Description: "What came of a task: each part is one of the contents."},
 		{URI: whole + "/parts/{part}", Name: "part", Description: "One part of that, counted from 0."},
 	}
@@ -76,14 +76,14 @@ type Artifacts struct{ Tasks *store.Store }
 // List is what can be read of an agent, the newest of a page first. group is that of the
 // caller's tasks there. Its errors are *[canonical.Error] for a cursor that no List returned,
 // and *problem.RecordingError.
-func (a Artifacts) List(ctx context.Context, group, agent, cursor string) (list []translators.Holding, next string, err error) {
+func (a Artifacts) List(ctx context.Context, group, agent, cursor string) (list []translators.Resource, next string, err error) {
 	if strings.Trim(cursor, "0123456789abcdefghijklmnopqrstuvwxyz-.") != "" || len(cursor) > store.MaxTaskID {
 		return nil, "", &canonical.Error{Code: canonical.CodeBadParams, Message: "Invalid cursor"}
 	}
 	entries, next, err := a.Tasks.ListArtifacts(ctx, group, cursor)
 	for _, entry := range entries {
 		for _, one := range entry.Artifacts {
-			list = append(list, translators.Holding{
+			list = append(list, translators.Resource{
 				URI: ArtifactURI(agent, entry.Task, one.ID, Whole), Name: cmp.Or(one.Name, one.ID), Description: one.Description, Media: one.Media,
 			})
 		}
@@ -93,7 +93,7 @@ func (a Artifacts) List(ctx context.Context, group, agent, cursor string) (list 
 
 // Read is an artifact, or one part of it.
 type Read struct {
-	Contents []translators.Held
+	Contents []translators.ResourceContent
 	Losses   []canonical.Loss
 	Workflow string
 	Last     ect.ID // of the ECT of the reply that brought it
@@ -121,7 +121,7 @@ func (a Artifacts) Read(ctx context.Context, agent, uri string, keyOf func(task 
 			continue
 		}
 		p := &stored.Artifacts[i].Parts[n]
-		read.Contents = append(read.Contents, translators.Held{URI: ArtifactURI(at.agent, at.task, at.artifact, n), Part: p})
+		read.Contents = append(read.Contents, translators.ResourceContent{URI: ArtifactURI(at.agent, at.task, at.artifact, n), Part: p})
 		if p.Name != "" || p.Title != "" || p.Description != "" || len(p.Extensions) > 0 {
 			read.Losses = append(read.Losses, canonical.Loss{Code: canonical.LossMetadata, Path: "/body/contents/" + strconv.Itoa(len(read.Contents)-1), Fate: canonical.Dropped})
 		}

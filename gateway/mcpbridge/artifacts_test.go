@@ -207,7 +207,7 @@ func TestList_OfOneCaller(t *testing.T) {
 		{ID: "y", Parts: texts("b", "c")},
 	}})
 	tasks.SaveArtifacts(t.Context(), store.TaskKey("bob", "painter", "t2"), store.Snapshot{Artifacts: []canonical.Artifact{{ID: "z", Parts: texts("d")}}})
-	want := []translators.Holding{
+	want := []translators.Resource{
 		{URI: "a2a://painter/tasks/t%201/artifacts/x", Name: "the picture", Description: "in oil", Media: "text/plain"},
 		{URI: "a2a://painter/tasks/t%201/artifacts/y", Name: "y"},
 	}

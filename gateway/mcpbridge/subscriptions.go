@@ -40,13 +40,13 @@ type Sessions struct {
 }
 
 // Change changes what a session wants.
-func (s Sessions) Change(ctx context.Context, key store.EntryKey, wanted translators.News) error {
+func (s Sessions) Change(ctx context.Context, key store.EntryKey, wanted translators.NotificationFilter) error {
 	_, err := s.Tasks.Update(ctx, key, func(entry store.Entry) ([]byte, time.Time, error) {
 		w := read(entry)
 		switch wanted.Verb {
-		case translators.NewsLevel:
+		case translators.FilterLevel:
 			w.Level = wanted.Level
-		case translators.NewsLess:
+		case translators.FilterUnsubscribe:
 			w.URIs = slices.DeleteFunc(w.URIs, func(uri string) bool { return slices.Contains(wanted.URIs, uri) })
 		default:
 			for _, uri := range wanted.URIs {

@@ -26,8 +26,8 @@ func newSessions(t *testing.T) (mcpbridge.Sessions, *entries) {
 
 func key() store.EntryKey { return mcpbridge.KeyOf("session", "painter", "alice") }
 
-func more(uris ...string) translators.News {
-	return translators.News{Verb: translators.NewsMore, URIs: uris}
+func more(uris ...string) translators.NotificationFilter {
+	return translators.NotificationFilter{Verb: translators.FilterSubscribe, URIs: uris}
 }
 
 // TestChange_AddsAndTakesAway: a session has each resource once, in the order in which its
@@ -36,14 +36,14 @@ func TestChange_AddsAndTakesAway(t *testing.T) {
 	t.Parallel()
 	sessions, _ := newSessions(t)
 	for i, c := range []struct {
-		change translators.News
+		change translators.NotificationFilter
 		want   mcpbridge.Subscriptions
 	}{
 		{more("b", "a"), mcpbridge.Subscriptions{URIs: []string{"b", "a"}}},
 		{more("a", "c"), mcpbridge.Subscriptions{URIs: []string{"b", "a", "c"}}},
-		{translators.News{Verb: translators.NewsLevel, Level: "debug"}, mcpbridge.Subscriptions{URIs: []string{"b", "a", "c"}, Level: "debug"}},
-		{translators.News{Verb: translators.NewsLess, URIs: []string{"b", "x"}}, mcpbridge.Subscriptions{URIs: []string{"a", "c"}, Level: "debug"}},
-		{translators.News{Verb: translators.NewsLess, URIs: []string{"c", "a"}}, mcpbridge.Subscriptions{Level: "debug"}},
+		{translators.NotificationFilter{Verb: translators.FilterLevel, Level: "debug"}, mcpbridge.Subscriptions{URIs: []string{"b", "a", "c"}, Level: "debug"}},
+		{translators.NotificationFilter{Verb: translators.FilterUnsubscribe, URIs: []string{"b", "x"}}, mcpbridge.Subscriptions{URIs: []string{"a", "c"}, Level: "debug"}},
+		{translators.NotificationFilter{Verb: translators.FilterUnsubscribe, URIs: []string{"c", "a"}}, mcpbridge.Subscriptions{Level: "debug"}},
 	} {
 		if err := sessions.Change(t.Context(), key(), c.change); err != nil {
 			t.Fatal(err)
@@ -183,7 +183,7 @@ func TestWatch_SendsChanges(t *testing.T) {
 				t.Errorf("sent is %+v, and nothing has changed", got)
 			default:
 			}
-			if err := sessions.Change(t.Context(), key(), translators.News{Verb: translators.NewsLess, URIs: []string{"first"}}); err != nil {
+			if err := sessions.Change(t.Context(), key(), translators.NotificationFilter{Verb: translators.FilterUnsubscribe, URIs: []string{"first"}}); err != nil {
 				t.Fatal(err)
 			}
 			next()

@@ -304,8 +304,8 @@ func refused(e *transport.RefusedError) Problem {
 // the agent is busy or that the message does not suit it.
 func badReply(e *transport.BadReplyError) Problem {
 	p := fault(of(CodeBadReply, e.Error()))
-	if said, ok := errors.AsType[*transport.StatusError](e.Err); ok {
-		p = badStatus(said)
+	if response, ok := errors.AsType[*transport.StatusError](e.Err); ok {
+		p = badStatus(response)
 		if p.Code == CodeBadReply {
 			p.Detail = e.Error()
 		}

@@ -27,13 +27,13 @@ func NewDiscovery(d *directory.Directory, registry *translators.Registry, destin
 // Admit judges who may ask what a server side answers by itself, such as a ping: those who may
 // call the agent in whose name it does. Its errors are [limit.ErrNoPass],
 // *[problem.UnknownAgentError] and those of [destination.MayCall].
-func (d *Discovery) Admit(_ context.Context, q transport.Inquiry) error {
+func (d *Discovery) Admit(_ context.Context, q transport.CallInfo) error {
 	_, err := d.approach(q)
 	return err
 }
 
 // approach finds an agent for those who may call it.
-func (d *Discovery) approach(q transport.Inquiry) (directory.Agent, error) {
+func (d *Discovery) approach(q transport.CallInfo) (directory.Agent, error) {
 	if !q.Pass.Valid() {
 		return directory.Agent{}, limit.ErrNoPass
 	}
@@ -47,7 +47,7 @@ func (d *Discovery) approach(q transport.Inquiry) (directory.Agent, error) {
 // Describe answers discovery from the directory (R8), to those who may call, and a listing in
 // a session with what the agent lists in the one that mirrors it. Its errors are
 // those of Admit, *[problem.NoPathError] and those of the directory.
-func (d *Discovery) Describe(ctx context.Context, q transport.Inquiry) (*canonical.Description, error) {
+func (d *Discovery) Describe(ctx context.Context, q transport.CallInfo) (*canonical.Description, error) {
 	agent, err := d.approach(q)
 	if err != nil {
 		return nil, err
@@ -66,7 +66,7 @@ func (d *Discovery) Describe(ctx context.Context, q transport.Inquiry) (*canonic
 	viewer.CanAnswer = askableBy(d.registry.Features(q.Binding).Asker, "", q.Form, q.CanAnswer)
 	description, at, err := d.directory.DescribeFor(ctx, agent, endpoint, viewer)
 	if err == nil && viewer.Listing && q.Session != "" && endpoint.Through == "" && at.Version == viewer.Version {
-		at.Session, at.Asked = q.Session, askableBy(d.registry.Features(q.Binding).Asker, at.Version, q.Form, q.CanAnswer)
+		at.Session, at.AnswerModes = q.Session, askableBy(d.registry.Features(q.Binding).Asker, at.Version, q.Form, q.CanAnswer)
 		description = d.directory.DescribeSession(ctx, agent, at, description)
 	}
 	return description, err
@@ -98,7 +98,7 @@ func NoticeOf(l directory.Lifecycle) transport.Notice {
 
 // Notice is what is known of an agent's future, to those who may call it. A server side
 // asks at the end, so that whatever was learned on the way is in it.
-func (d *Discovery) Notice(q transport.Inquiry) transport.Notice {
+func (d *Discovery) Notice(q transport.CallInfo) transport.Notice {
 	agent, ok := d.directory.Find(q.Agent)
 	if !ok || destination.MayCall(q.Caller, agent.Rules) != nil {
 		return transport.Notice{}

@@ -162,7 +162,7 @@ func (r Router) capability(ctx context.Context, q Query, out Route, listed direc
 			out.Capability, err = q.capability(newer)
 		}
 	}
-	if unnamed, ok := errors.AsType[*UnnamedError](err); ok && q.In.Call.Entrance.Native() { // elsewhere nobody goes on with a task
+	if unnamed, ok := errors.AsType[*UnnamedError](err); ok && q.In.Call.EntryPoint.Native() { // elsewhere nobody goes on with a task
 		unnamed.Question = r.choice(q, out.Description, listed)
 	}
 	if err != nil {
@@ -224,7 +224,7 @@ func (q Query) mirror(out Route) (Route, error) {
 		out.Marks = q.known(out, Called(out.Message))
 	}
 	mirrorer := q.In.Features.Mirrorer
-	if mirrorer == nil || !q.In.Call.Entrance.Native() || q.Body == nil {
+	if mirrorer == nil || !q.In.Call.EntryPoint.Native() || q.Body == nil {
 		return out, nil
 	}
 	own := *out.Message
@@ -269,16 +269,16 @@ func (q Query) client() canonical.Party {
 // onBehalf tells the dialer on whose behalf it asks.
 func (q Query) onBehalf(e transport.Endpoint) transport.Endpoint {
 	version := q.version(Route{Endpoint: e})
-	e.Asked, e.Client = q.Askable(version), q.client()
+	e.AnswerModes, e.Client = q.Askable(version), q.client()
 	if e.Timeout <= 0 {
 		e.Timeout = q.Timeout
 	}
 	if q.Relay(version) {
 		e.Session = q.In.Call.Session
-		e.Beside = q.In.Call.Session == "" && len(e.Asked) > 0
+		e.Beside = q.In.Call.Session == "" && len(e.AnswerModes) > 0
 	}
 	if q.Alone != "" { // a person cannot be asked in it
-		e.Session, e.Alone, e.Asked, e.Beside = q.Alone, true, nil, false
+		e.Session, e.Alone, e.AnswerModes, e.Beside = q.Alone, true, nil, false
 	}
 	return e
 }

@@ -269,7 +269,7 @@ func TestResolve_Endpoint(t *testing.T) {
 	endpoint := func(edit func(*transport.Endpoint)) transport.Endpoint {
 		at := transport.Endpoint{
 			Agent: "calculator", ID: "spiffe://example.com/calculator", Binding: mcp.Binding, Version: "2", URL: agentURL, Caller: callerID, Timeout: time.Minute,
-			Asked: []canonical.Mode{canonical.ModeForm, canonical.ModeURL},
+			AnswerModes: []canonical.Mode{canonical.ModeForm, canonical.ModeURL},
 		}
 		edit(&at)
 		return at
@@ -325,7 +325,7 @@ func TestResolve_Endpoint(t *testing.T) {
 			e.agent.fail = errAway
 		}, endpoint(viaPeer), 1, func(err error) bool { return errors.Is(err, errAway) }},
 		"alone": {func(e *env) { e.query.Alone = "own" }, endpoint(func(at *transport.Endpoint) {
-			at.Session, at.Alone, at.Asked = "own", true, nil
+			at.Session, at.Alone, at.AnswerModes = "own", true, nil
 		}), 1, nil},
 	} {
 		e := newEnv(t, a2a.Binding, mcp.Binding, skills("add"))
@@ -355,10 +355,10 @@ func TestResolve_Relay(t *testing.T) {
 		e.query.Message.Preferences.CanAnswer = []canonical.Mode{canonical.ModeForm, canonical.ModeSampling}
 		e.in.Call.Session = session
 		got, err := e.resolve()
-		if err != nil || got.Endpoint.Session != session || got.Endpoint.Beside != (session == "") || len(got.Endpoint.Asked) != 2 {
+		if err != nil || got.Endpoint.Session != session || got.Endpoint.Beside != (session == "") || len(got.Endpoint.AnswerModes) != 2 {
 			t.Errorf("session %q: %v, %+v", session, err, got.Endpoint)
 		}
-		if len(e.agent.questions) == 0 || len(e.agent.questions[0].Asked) != 2 {
+		if len(e.agent.questions) == 0 || len(e.agent.questions[0].AnswerModes) != 2 {
 			t.Errorf("the agent is asked as %+v", e.agent.questions)
 		}
 	}
@@ -402,7 +402,7 @@ func TestResolve_Marks(t *testing.T) {
 	north, south := http.Header{"Mcp-Param-Region": {"north"}, "Other": {"x"}}, http.Header{"Mcp-Param-Region": {"south"}}
 	for name, c := range map[string]struct {
 		header   http.Header
-		entrance transport.Entrance
+		entrance transport.EntryPoint
 		body     bool
 		is       func(error) bool
 	}{
@@ -412,7 +412,7 @@ func TestResolve_Marks(t *testing.T) {
 		"another, no caller's": {south, transport.Native, false, nil},
 	} {
 		e := newEnv(t, mcp.Binding, mcp.Binding, tool)
-		e.query.Message, e.query.Header, e.in.Call.Entrance = call("add_up"), c.header, c.entrance
+		e.query.Message, e.query.Header, e.in.Call.EntryPoint = call("add_up"), c.header, c.entrance
 		if c.body {
 			e.query.Body = e.query.Message.Body
 		}

@@ -54,11 +54,11 @@ type Sampler struct {
 }
 
 type row struct {
-	key   Key
-	count uint64
-	since time.Time
-	noted time.Time
-	told  time.Time
+	key      Key
+	count    uint64
+	since    time.Time
+	noted    time.Time
+	reported time.Time
 }
 
 // New makes a sampler.
@@ -87,10 +87,10 @@ func (s *Sampler) Note(key Key) (Sample, bool) {
 	now := s.now()
 	r := s.row(key, now)
 	r.add(1, now)
-	if now.Sub(r.told) < s.config.Every || !s.spend(now) {
+	if now.Sub(r.reported) < s.config.Every || !s.spend(now) {
 		return Sample{}, false
 	}
-	r.told = now
+	r.reported = now
 	return r.take(), true
 }
 
@@ -133,7 +133,7 @@ func (s *Sampler) row(key Key, now time.Time) *row {
 		r.noted = now
 		return r
 	}
-	if key.Source != "" && s.room(now) {
+	if key.Source != "" && s.mayReport(now) {
 		r := &row{key: key, noted: now}
 		s.rows[key] = s.recent.PushFront(r)
 		return r
@@ -141,10 +141,10 @@ func (s *Sampler) row(key Key, now time.Time) *row {
 	return s.sharedRow(key.Reason)
 }
 
-// room is whether one more key can be counted apart. The one that was quiet for
+// mayReport is whether one more key can be counted apart. The one that was quiet for
 // longest may have to go; never before a sample of it could be told again, so
 // that coming and going brings nobody more samples.
-func (s *Sampler) room(now time.Time) bool {
+func (s *Sampler) mayReport(now time.Time) bool {
 	if s.recent.Len() < s.config.MaxKeys {
 		return true
 	}

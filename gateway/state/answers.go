@@ -23,7 +23,7 @@ type Answers struct {
 	perOwner int64 // bytes
 
 	mu     sync.RWMutex
-	blobs  *shelf[ownerNumber] // as appendKeyed writes them
+	blobs  *boundedMap[ownerNumber] // as appendKeyed writes them
 	owners answerOwners
 }
 
@@ -31,7 +31,7 @@ func newAnswers(config Config, deps Deps) *Answers {
 	a := &Answers{
 		now: deps.Now, largest: config.MaxAnswerBytes,
 		total: amount{config.MaxAnswers, config.MaxAnswersBytes}, perOwner: config.MaxAnswersBytesPerOwner,
-		blobs:  newShelf[ownerNumber](KindAnswer, config.MaxAnswers, config.MaxAnswersBytes, deps.Journal),
+		blobs:  newBoundedMap[ownerNumber](KindAnswer, config.MaxAnswers, config.MaxAnswersBytes, deps.Journal),
 		owners: answerOwners{byName: map[string]*answerAccount{}, byNumber: map[ownerNumber]*answerAccount{}},
 	}
 	a.blobs.dropped = func(_ digest, p place[ownerNumber]) { a.owners.remove(p.meta, a.blobs.weight(int(p.size))) }
@@ -42,8 +42,8 @@ func newAnswers(config Config, deps Deps) *Answers {
 // that it answers, or, where the gateway keeps something under a name that no issuer
 // has, what stands between the first two zero bytes of that.
 func AnswerOwner(key ect.ReplayKey) string {
-	_, rest, kept := strings.Cut(string(key.Issuer), "\x00")
-	if !kept {
+	_, rest, found := strings.Cut(string(key.Issuer), "\x00")
+	if !found {
 		return string(key.Issuer)
 	}
 	owner, _, _ := strings.Cut(rest, "\x00")
@@ -78,13 +78,13 @@ func (a *Answers) tidy(account *answerAccount) {
 	if len(account.queue) < 2*account.all.count+64 {
 		return
 	}
-	kept := account.queue[:0]
+	remaining := account.queue[:0]
 	for _, one := range account.queue[account.next:] {
 		if p := a.blobs.byKey.Find(one.key); p != nil && p.serial == one.serial {
-			kept = append(kept, one)
+			remaining = append(remaining, one)
 		}
 	}
-	account.queue, account.next = kept, 0
+	account.queue, account.next = remaining, 0
 }
 
 // makeSpace drops what has to go for an answer; false: it is larger than a share.

@@ -20,7 +20,7 @@ type Conversations struct {
 	lifetime time.Duration
 
 	mu     sync.RWMutex
-	turns  *shelf[turn] // as appendTurn writes them
+	turns  *boundedMap[turn] // as appendTurn writes them
 	owners map[ownerDigest]ownedTurns
 	share  int // of one owner
 }
@@ -58,7 +58,7 @@ func ownerIn(k digest) (owner ownerDigest) {
 func newConversations(config Config, deps Deps) *Conversations {
 	c := &Conversations{
 		now: deps.Now, lifetime: config.ConversationLifetime, owners: map[ownerDigest]ownedTurns{},
-		turns: newShelf[turn](KindConversation, config.MaxConversations, 0, deps.Journal),
+		turns: newBoundedMap[turn](KindConversation, config.MaxConversations, 0, deps.Journal),
 		share: max(1, config.MaxConversations/ConversationShares),
 	}
 	c.turns.dropped = c.unlink
@@ -107,11 +107,11 @@ func (c *Conversations) Last(_ context.Context, key string) (workflow string, id
 	k, _ := conversationOf(key)
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	octets, _, ok := c.turns.get(k, c.now())
+	data, _, ok := c.turns.get(k, c.now())
 	if !ok {
 		return "", "", false, nil
 	}
-	r := encoding.Reader{Data: string(octets[keyedSize:])}
+	r := encoding.Reader{Data: string(data[keyedSize:])}
 	return r.Text(), ect.ID(r.Text()), true, nil
 }
 
@@ -148,11 +148,11 @@ func (c *Conversations) Usage() Usage {
 func (c *Conversations) restore(e keyed, serial uint64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	kept := c.turns.restore(e.key, turn{}, serial, e.until, c.now(), e.whole)
-	if kept {
+	restored := c.turns.restore(e.key, turn{}, serial, e.until, c.now(), e.whole)
+	if restored {
 		c.link(e.key)
 	}
-	return kept
+	return restored
 }
 
 func (c *Conversations) sweep(most int) {

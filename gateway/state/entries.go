@@ -72,7 +72,7 @@ type Entries struct {
 
 // watch is what those wait on who wait for one entry.
 type watch struct {
-	news    chan struct{} // closed by the next change
+	changed chan struct{} // closed by the next change
 	waiting int
 }
 
@@ -224,18 +224,18 @@ func (s *Entries) List(_ context.Context, kind, groupName, after string, limit i
 // is gone (false), or ctx ends.
 func (s *Entries) Await(ctx context.Context, key EntryKey, after uint64) (Entry, bool, error) {
 	for {
-		found, ok, news := s.look(key, after)
-		if news == nil {
+		found, ok, changed := s.look(key, after)
+		if changed == nil {
 			return found, ok, nil
 		}
 		end := time.NewTimer(found.Until.Sub(s.now()) + 1)
 		select {
-		case <-news.news:
+		case <-changed.changed:
 		case <-end.C:
-			s.leave(key, news)
+			s.leave(key, changed)
 		case <-ctx.Done():
 			end.Stop()
-			s.leave(key, news)
+			s.leave(key, changed)
 			return Entry{}, false, ctx.Err()
 		}
 		end.Stop()
@@ -243,7 +243,7 @@ func (s *Entries) Await(ctx context.Context, key EntryKey, after uint64) (Entry,
 }
 
 // look is what Await returns, or, with what is there now, what to wait for.
-func (s *Entries) look(key EntryKey, after uint64) (found Entry, ok bool, news *watch) {
+func (s *Entries) look(key EntryKey, after uint64) (found Entry, ok bool, changed *watch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e, ok := s.records.get(key.name(), s.now())
@@ -255,7 +255,7 @@ func (s *Entries) look(key EntryKey, after uint64) (found Entry, ok bool, news *
 	}
 	w := s.watches[key.name()]
 	if w == nil {
-		w = &watch{news: make(chan struct{})}
+		w = &watch{changed: make(chan struct{})}
 		s.watches[e.key.name()] = w
 	}
 	w.waiting++
@@ -306,11 +306,11 @@ func (s *Entries) lasting() amount {
 func (s *Entries) restore(e *entry) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	kept := len(e.value) <= s.largest && s.records.restore(e, s.now())
-	if kept {
+	restored := len(e.value) <= s.largest && s.records.restore(e, s.now())
+	if restored {
 		s.came(e.key.name())
 	}
-	return kept
+	return restored
 }
 
 func (s *Entries) sweep(most int) {
@@ -355,7 +355,7 @@ func (s *Entries) left(e *entry) {
 
 func (s *Entries) wake(key EntryKey) {
 	if w, ok := s.watches[key]; ok {
-		close(w.news)
+		close(w.changed)
 		delete(s.watches, key)
 	}
 }

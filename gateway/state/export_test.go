@@ -1,9 +1,9 @@
 package state
 
-// Held is the octets of all pages.
+// Reserved is the octets of all pages.
 func (a *Answers) Held() int { return heldBy(a.blobs) }
 
-func heldBy[M any](x *shelf[M]) (octets int) {
+func heldBy[M any](x *boundedMap[M]) (octets int) {
 	for _, b := range x.boards {
 		for _, page := range b.pages {
 			octets += cap(page)

@@ -34,11 +34,11 @@ var _ ect.ReplayCache = (*Replays)(nil)
 type digest = index.Key
 
 func newReplays(config Config, deps Deps) *Replays {
-	kept := &uses{
+	table := &uses{
 		bounds:   quota.Config{Resource: "uses of tokens", Total: int64(config.MaxReplays), PerHolder: int64(config.MaxReplaysPerIssuer)},
 		byHolder: map[uint64]int64{}, byKey: index.New[usage](), ends: map[int64][]digest{}, journal: deps.Journal,
 	}
-	return &Replays{now: deps.Now, epoch: deps.Epoch, passing: deps.Passing, uses: kept}
+	return &Replays{now: deps.Now, epoch: deps.Epoch, passing: deps.Passing, uses: table}
 }
 
 // Claim notes the use of a token. When live uses leave no room, in all or in the share of
@@ -134,8 +134,8 @@ func (r *Replays) restore(e keyed, use digest, holder, serial uint64) (bool, err
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.now()
-	if kept := r.uses.restore(e.key, usage{use, encoding.Nanos(e.until), serial, holder}, now); kept || e.until.Before(now) {
-		return kept, nil
+	if restored := r.uses.restore(e.key, usage{use, encoding.Nanos(e.until), serial, holder}, now); restored || e.until.Before(now) {
+		return restored, nil
 	}
 	return false, r.full(now)
 }

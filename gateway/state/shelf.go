@@ -19,7 +19,7 @@ const largestPage = 1 << 20
 // heading is what stands before each piece on a page: its key and its length.
 const heading = len(digest{}) + 4
 
-// shelf keeps octets under keys, each until an instant of its own, bounded in
+// boundedMap keeps octets under keys, each until an instant of its own, bounded in
 // number and octets: what every message leaves behind. What ends in the same
 // second lies on one board, in the order in which it came, so that it is swept
 // from the front, without a heap. The collector sees a few pages of octets, and
@@ -27,7 +27,7 @@ const heading = len(digest{}) + 4
 // would walk through all of them at every collection. M is what else is known
 // of a piece, and holds no pointers either. It is not safe for concurrent use:
 // its owner has the lock.
-type shelf[M any] struct {
+type boundedMap[M any] struct {
 	kind       Kind
 	maxEntries int
 	maxBytes   int64 // 0: unbounded
@@ -58,15 +58,15 @@ type board struct {
 	live, idle int // octets after that, headings included: of pieces that are kept, and of others
 }
 
-func newShelf[M any](kind Kind, maxEntries int, maxBytes int64, journal Journal) *shelf[M] {
-	return &shelf[M]{
+func newBoundedMap[M any](kind Kind, maxEntries int, maxBytes int64, journal Journal) *boundedMap[M] {
+	return &boundedMap[M]{
 		kind: kind, maxEntries: maxEntries, maxBytes: maxBytes, journal: journal,
 		byKey: index.New[place[M]](), boards: map[int64]*board{},
 	}
 }
 
 // get finds a piece that is alive. It is lent for as long as the lock is held.
-func (x *shelf[M]) get(key digest, now time.Time) ([]byte, *place[M], bool) {
+func (x *boundedMap[M]) get(key digest, now time.Time) ([]byte, *place[M], bool) {
 	p := x.byKey.Find(key)
 	if p == nil || p.until < encoding.Nanos(now) {
 		return nil, p, false
@@ -74,14 +74,14 @@ func (x *shelf[M]) get(key digest, now time.Time) ([]byte, *place[M], bool) {
 	return x.read(*p), p, true
 }
 
-func (x *shelf[M]) read(p place[M]) []byte {
+func (x *boundedMap[M]) read(p place[M]) []byte {
 	begin := int(p.at) + heading
 	return x.boards[ceil(p.until)].pages[p.page][begin : begin+int(p.size)]
 }
 
 // add puts in a new piece, in place of an old one with its key. What has the
 // least time left makes room. A piece larger than the whole shelf is not taken.
-func (x *shelf[M]) add(key digest, meta M, until, now time.Time, parts ...[]byte) bool {
+func (x *boundedMap[M]) add(key digest, meta M, until, now time.Time, parts ...[]byte) bool {
 	x.clean(now, sweep)
 	p, old, replaced := x.insert(key, place[M]{until: encoding.Nanos(until), serial: x.serial + 1, meta: meta}, now, parts)
 	if p == nil {
@@ -100,7 +100,7 @@ func (x *shelf[M]) add(key digest, meta M, until, now time.Time, parts ...[]byte
 
 // restore puts back a piece that a journal was told of, with the serial it
 // had. Whatever comes of it, later pieces have larger serials.
-func (x *shelf[M]) restore(key digest, meta M, serial uint64, until, now time.Time, parts ...[]byte) bool {
+func (x *boundedMap[M]) restore(key digest, meta M, serial uint64, until, now time.Time, parts ...[]byte) bool {
 	x.serial = max(x.serial, serial)
 	if until.Before(now) {
 		return false
@@ -114,7 +114,7 @@ func (x *shelf[M]) restore(key digest, meta M, serial uint64, until, now time.Ti
 
 // insert is where the piece lies now, and what lay under the key before; nil: it is
 // too large.
-func (x *shelf[M]) insert(key digest, p place[M], now time.Time, parts [][]byte) (in *place[M], old place[M], replaced bool) {
+func (x *boundedMap[M]) insert(key digest, p place[M], now time.Time, parts [][]byte) (in *place[M], old place[M], replaced bool) {
 	size := 0
 	for _, part := range parts {
 		size += len(part)
@@ -143,9 +143,9 @@ func (x *shelf[M]) insert(key digest, p place[M], now time.Time, parts [][]byte)
 }
 
 // weight is what a piece takes, in octets, bookkeeping included.
-func (x *shelf[M]) weight(size int) int64 { return int64(size + bookkeeping) }
+func (x *boundedMap[M]) weight(size int) int64 { return int64(size + bookkeeping) }
 
-func (x *shelf[M]) boardOf(second int64) *board {
+func (x *boundedMap[M]) boardOf(second int64) *board {
 	b, ok := x.boards[second]
 	if !ok {
 		b = &board{}
@@ -157,7 +157,7 @@ func (x *shelf[M]) boardOf(second int64) *board {
 }
 
 // clean drops what has expired, but no more than most of it.
-func (x *shelf[M]) clean(now time.Time, most int) {
+func (x *boundedMap[M]) clean(now time.Time, most int) {
 	for range most {
 		if len(x.seconds) == 0 || x.seconds[0]*int64(time.Second) >= encoding.Nanos(now) {
 			return
@@ -170,7 +170,7 @@ func (x *shelf[M]) clean(now time.Time, most int) {
 
 // first is the piece with the least time left, by the second; of those with as
 // much, the one that came first; nil: there is none.
-func (x *shelf[M]) first() (digest, *place[M]) {
+func (x *boundedMap[M]) first() (digest, *place[M]) {
 	for len(x.seconds) > 0 {
 		second := x.seconds[0]
 		b := x.boards[second]
@@ -189,23 +189,23 @@ func (p *place[M]) liesAt(second int64, page, at int) bool {
 	return int(p.page) == page && int(p.at) == at && ceil(p.until) == second
 }
 
-func (x *shelf[M]) drop(key digest, p place[M]) {
+func (x *boundedMap[M]) drop(key digest, p place[M]) {
 	x.remove(key, p)
 	x.left(p)
 }
 
-func (x *shelf[M]) remove(key digest, p place[M]) {
+func (x *boundedMap[M]) remove(key digest, p place[M]) {
 	x.byKey.Delete(key)
 	x.bytes -= x.weight(int(p.size))
 	if x.dropped != nil {
 		x.dropped(key, p)
 	}
-	second, octets := ceil(p.until), heading+int(p.size)
+	second, size := ceil(p.until), heading+int(p.size)
 	b := x.boards[second]
-	b.live -= octets
-	b.idle += octets
-	x.live -= octets
-	x.idle += octets
+	b.live -= size
+	b.idle += size
+	x.live -= size
+	x.idle += size
 	x.pass(second, b, p)
 	switch {
 	case b.live == 0:
@@ -217,7 +217,7 @@ func (x *shelf[M]) remove(key digest, p place[M]) {
 
 // pass sweeps a board from the front if that is where a piece lay that left: what
 // leaves in the order in which it came need not be tidied.
-func (x *shelf[M]) pass(second int64, b *board, left place[M]) {
+func (x *boundedMap[M]) pass(second int64, b *board, left place[M]) {
 	_, at, ok := b.next()
 	for ok && int(left.page) == b.page && int(left.at) == at {
 		x.skip(b)
@@ -233,14 +233,14 @@ func (x *shelf[M]) pass(second int64, b *board, left place[M]) {
 }
 
 // skip sweeps a piece of a board that is not kept any more.
-func (x *shelf[M]) skip(b *board) {
+func (x *boundedMap[M]) skip(b *board) {
 	before := b.idle
 	b.skip()
 	x.idle += b.idle - before
 }
 
 // clear takes a board away on which nothing is left.
-func (x *shelf[M]) clear(second int64) {
+func (x *boundedMap[M]) clear(second int64) {
 	x.idle -= x.boards[second].idle
 	delete(x.boards, second)
 	if at, ok := slices.BinarySearch(x.seconds, second); ok {
@@ -251,7 +251,7 @@ func (x *shelf[M]) clear(second int64) {
 // tidy writes a board anew without what left it. A board that has more idle than live
 // octets is written anew as soon as all boards together have, a page aside; so the idle
 // octets are bounded however many boards there are.
-func (x *shelf[M]) tidy(second int64, b *board) {
+func (x *boundedMap[M]) tidy(second int64, b *board) {
 	anew := &board{}
 	x.idle -= b.idle
 	for key, at, ok := b.next(); ok; key, at, ok = b.next() {
@@ -263,24 +263,24 @@ func (x *shelf[M]) tidy(second int64, b *board) {
 	x.boards[second] = anew
 }
 
-func (x *shelf[M]) left(p place[M]) {
+func (x *boundedMap[M]) left(p place[M]) {
 	if x.journal != nil {
 		x.journal.Note(Change{Kind: x.kind, Serial: p.serial})
 	}
 }
 
 // usage says how full the shelf is.
-func (x *shelf[M]) usage() Usage {
+func (x *boundedMap[M]) usage() Usage {
 	return Usage{Entries: x.byKey.Len(), Bytes: x.bytes, Evicted: x.evicted}
 }
 
 // write adds a piece behind the others. Pages double, so that neither a board
 // with little takes much nor one with much is many pages.
 func (b *board) write(key digest, size int, parts [][]byte) (page, at uint32) {
-	octets := heading + size
+	bytes := heading + size
 	last := len(b.pages) - 1
-	if last < 0 || cap(b.pages[last])-len(b.pages[last]) < octets {
-		b.pages = append(b.pages, make([]byte, 0, max(octets, min(b.live+b.idle, largestPage))))
+	if last < 0 || cap(b.pages[last])-len(b.pages[last]) < bytes {
+		b.pages = append(b.pages, make([]byte, 0, max(bytes, min(b.live+b.idle, largestPage))))
 		last++
 	}
 	to := b.pages[last]
@@ -291,7 +291,7 @@ func (b *board) write(key digest, size int, parts [][]byte) (page, at uint32) {
 		to = append(to, part...)
 	}
 	b.pages[last] = to
-	b.live += octets
+	b.live += bytes
 	return uint32(last), uint32(begin) //nolint:gosec // a page is as large as its largest piece, at most
 }
 
@@ -313,7 +313,7 @@ func (b *board) next() (key digest, at int, ok bool) {
 
 // skip sweeps a piece that is not kept any more.
 func (b *board) skip() {
-	octets := heading + int(binary.BigEndian.Uint32(b.pages[b.page][b.at+len(digest{}):]))
-	b.at += octets
-	b.idle -= octets
+	size := heading + int(binary.BigEndian.Uint32(b.pages[b.page][b.at+len(digest{}):]))
+	b.at += size
+	b.idle -= size
 }

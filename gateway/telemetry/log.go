@@ -23,7 +23,7 @@ func NewLogger(w io.Writer, level slog.Level) *slog.Logger {
 }
 
 // Bounded wraps a handler so that every line of a request has its id, and so that no attribute is long: texts are cut at 1024
-// octets, octets are counted and not shown, and everything that is not a plain
+// redacted, octets are counted and not shown, and everything that is not a plain
 // value becomes its text.
 func Bounded(next slog.Handler) slog.Handler { return bounded{next} }
 
@@ -84,15 +84,15 @@ func boundAny(v any) slog.Value {
 	case nil:
 		return slog.AnyValue(nil)
 	case []byte:
-		return octets(len(v))
+		return redacted(len(v))
 	case json.RawMessage:
-		return octets(len(v))
+		return redacted(len(v))
 	default:
 		return slog.StringValue(cut(fmt.Sprint(v)))
 	}
 }
 
-func octets(n int) slog.Value { return slog.StringValue("[" + strconv.Itoa(n) + " octets]") }
+func redacted(n int) slog.Value { return slog.StringValue("[" + strconv.Itoa(n) + " octets]") }
 
 // cut shortens a text at a character and says by how much.
 func cut(text string) string {

@@ -84,7 +84,7 @@ type exchangeMetrics struct {
 type tokenMetrics struct {
 	verified *prometheus.CounterVec
 	issued   *prometheus.CounterVec
-	kept     *prometheus.CounterVec
+	stored   *prometheus.CounterVec
 }
 
 // New registers every metric.
@@ -97,8 +97,8 @@ func New(deps Deps) (*Metrics, error) {
 		m.bindings[string(b)] = true
 	}
 	m.define()
-	all := append(m.asked(deps),
-		m.translations, m.duration, m.losses, m.verified, m.issued, m.kept, m.limited, m.denied, m.inflight, m.upstream, m.failures, m.refusals, m.reloads, m.questions, m.changes,
+	all := append(m.atScrape(deps),
+		m.translations, m.duration, m.losses, m.verified, m.issued, m.stored, m.limited, m.denied, m.inflight, m.upstream, m.failures, m.refusals, m.reloads, m.questions, m.changes,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		collectors.NewBuildInfoCollector(),
 	)
@@ -110,9 +110,9 @@ func New(deps Deps) (*Metrics, error) {
 	return m, nil
 }
 
-// asked defines what others know and are asked for at every scrape, as far as there
+// atScrape defines what others know and are asked for at every scrape, as far as there
 // are such others.
-func (m *Metrics) asked(deps Deps) (all []prometheus.Collector) {
+func (m *Metrics) atScrape(deps Deps) (all []prometheus.Collector) {
 	if deps.Version != "" {
 		info := m.defined.gauge("build_info",
 			"Always 1; its labels say what runs.",
@@ -194,7 +194,7 @@ func (m *Metrics) define() {
 		"Execution context tokens that were signed.",
 		"None while there are exchanges is a fault. Many of aepb:translate_error are refusals: see policy_denied_total and rate_limited_total.",
 		"act", "level")
-	m.kept = d.counter("ects_by_reference_total",
+	m.stored = d.counter("ects_by_reference_total",
 		"Messages whose own token did not travel with them: the peer's form has no place for it (bare), or the frame no room (full).",
 		"Nothing: such a token can be fetched at GET /ects/ID. The peer's operators should know it.",
 		"protocol", "reason")
@@ -279,7 +279,7 @@ func (m *Metrics) Issued(act string, level ect.Level) {
 
 // ByReference counts a message whose own token did not travel with it: bare or full.
 func (m *Metrics) ByReference(protocol, reason string) {
-	m.kept.WithLabelValues(m.bindings.label(protocol), kinds.label(reason)).Inc()
+	m.stored.WithLabelValues(m.bindings.label(protocol), kinds.label(reason)).Inc()
 }
 
 // RateLimited counts a request that the limit per source refused, or a share.
@@ -313,8 +313,8 @@ func (m *Metrics) DescriptionChanged(agent string) {
 	m.changes.WithLabelValues(m.agents.label(agent)).Inc()
 }
 
-// Asked counts a question to another gateway: served, unserved or failed.
-func (m *Metrics) Asked(result string) { m.questions.WithLabelValues(queries.label(result)).Inc() }
+// Queried counts a question to another gateway: served, unserved or failed.
+func (m *Metrics) Queried(result string) { m.questions.WithLabelValues(queries.label(result)).Inc() }
 
 // Reloaded counts a configuration that was read again while running.
 func (m *Metrics) Reloaded(applied bool) {

@@ -112,7 +112,7 @@ func TestReference_DefinesEveryMetricThatIsScraped(t *testing.T) {
 	m := full(t)
 	touch(m)
 	m.Uses(func() map[string]telemetry.Use { return map[string]telemetry.Use{"streams": {}} })
-	m.Asked("served")
+	m.Queried("served")
 	m.DescriptionChanged("echo")
 	m.Reloaded(true)
 	if _, err := telemetry.NewRefusals("public", m, slog.New(slog.DiscardHandler), time.Now); err != nil {

@@ -58,30 +58,30 @@ func (f *Refusals) Answered(r *http.Request, status int) {
 	}
 }
 
-// Exchanger is x for a listener without HTTP statuses: what it refuses is noted.
-func (f *Refusals) Exchanger(x transport.Exchanger) transport.Exchanger { return refusing{x, f} }
+// Handler is x for a listener without HTTP statuses: what it refuses is noted.
+func (f *Refusals) Handler(x transport.Handler) transport.Handler { return refusing{x, f} }
 
 type refusing struct {
-	transport.Exchanger
+	transport.Handler
 	to *Refusals
 }
 
-func (r refusing) Limit(ctx context.Context, q transport.Inquiry) (limit.Pass, error) {
-	pass, err := r.Exchanger.Limit(ctx, q)
+func (r refusing) Limit(ctx context.Context, q transport.CallInfo) (limit.Pass, error) {
+	pass, err := r.Handler.Limit(ctx, q)
 	return pass, r.to.Failed(ctx, q.Agent, err)
 }
 
-func (r refusing) Admit(ctx context.Context, q transport.Inquiry) error {
-	return r.to.Failed(ctx, q.Agent, r.Exchanger.Admit(ctx, q))
+func (r refusing) Admit(ctx context.Context, q transport.CallInfo) error {
+	return r.to.Failed(ctx, q.Agent, r.Handler.Admit(ctx, q))
 }
 
 func (r refusing) Exchange(ctx context.Context, c transport.Call) (transport.Answer, error) {
-	answer, err := r.Exchanger.Exchange(ctx, c)
+	answer, err := r.Handler.Exchange(ctx, c)
 	return answer, r.to.Failed(ctx, c.Agent, err)
 }
 
-func (r refusing) Describe(ctx context.Context, q transport.Inquiry) (*canonical.Description, error) {
-	description, err := r.Exchanger.Describe(ctx, q)
+func (r refusing) Describe(ctx context.Context, q transport.CallInfo) (*canonical.Description, error) {
+	description, err := r.Handler.Describe(ctx, q)
 	return description, r.to.Failed(ctx, q.Agent, err)
 }
 
@@ -99,12 +99,12 @@ func (f *Refusals) Failed(ctx context.Context, agent string, err error) error {
 
 func (f *Refusals) note(ctx context.Context, remote, reason string, attrs ...slog.Attr) {
 	f.metrics.refusals.WithLabelValues(f.listener, refused.label(reason)).Inc()
-	said, tell := f.samples.Note(sample.Key{Reason: reason})
+	counted, tell := f.samples.Note(sample.Key{Reason: reason})
 	if !tell {
 		return
 	}
 	f.logger.LogAttrs(ctx, slog.LevelInfo, "refused at the listener", append([]slog.Attr{
-		slog.String("listener", f.listener), slog.String("reason", reason), slog.Uint64("count", said.Count),
+		slog.String("listener", f.listener), slog.String("reason", reason), slog.Uint64("count", counted.Count),
 		slog.String("caller", string(transport.CallerFrom(ctx).ID)), slog.String("address", transport.Host(remote)),
 	}, attrs...)...)
 }

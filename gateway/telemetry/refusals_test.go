@@ -16,11 +16,11 @@ import (
 
 // limiting answers Limit alone.
 type limiting struct {
-	transport.Exchanger
+	transport.Handler
 	refusal error
 }
 
-func (l limiting) Limit(context.Context, transport.Inquiry) (limit.Pass, error) {
+func (l limiting) Limit(context.Context, transport.CallInfo) (limit.Pass, error) {
 	return transporttest.Pass(l.refusal)
 }
 
@@ -35,11 +35,11 @@ func TestRefusals_HandOnThePass(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if pass, err := noted.Exchanger(limiting{}).Limit(t.Context(), transport.Inquiry{}); err != nil || !pass.Valid() {
+	if pass, err := noted.Handler(limiting{}).Limit(t.Context(), transport.CallInfo{}); err != nil || !pass.Valid() {
 		t.Errorf("taken: %v, valid %t", err, pass.Valid())
 	}
 	over := &limit.ExceededError{Scope: limit.ScopeIdentity}
-	if pass, err := noted.Exchanger(limiting{refusal: over}).Limit(t.Context(), transport.Inquiry{}); !errors.Is(err, over) || pass.Valid() {
+	if pass, err := noted.Handler(limiting{refusal: over}).Limit(t.Context(), transport.CallInfo{}); !errors.Is(err, over) || pass.Valid() {
 		t.Errorf("refused: %v, valid %t", err, pass.Valid())
 	}
 }

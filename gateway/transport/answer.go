@@ -62,7 +62,7 @@ func (o Opened) Answer(events Events) (Answer, error) {
 // Carrying is the answer with tokens in the body of its message too: the hash that its token
 // has is of the message without them (R5). [ErrUnsealed]: it says something else.
 func (a Answer) Carrying(wire translators.Wire) (Answer, error) {
-	if !bytes.Equal(wire.Octets(), a.wire.Octets()) {
+	if !bytes.Equal(wire.HashInput(), a.wire.HashInput()) {
 		return Answer{}, ErrUnsealed
 	}
 	a.wire = wire

@@ -21,8 +21,8 @@ const minRead = 512 // octets that are made room for where nothing is said
 const unjudged = 64 << 10
 
 // MayRead judges before a request's body is read whether its caller may call the agent, if the body is
-// large. Its errors are those of [Exchanger].Admit.
-func MayRead(ctx context.Context, x Exchanger, q Inquiry, length int64) error {
+// large. Its errors are those of [Handler].Admit.
+func MayRead(ctx context.Context, x Handler, q CallInfo, length int64) error {
 	if length >= 0 && length <= unjudged {
 		return nil
 	}
@@ -55,13 +55,13 @@ func ReadAll(r io.Reader, length int64) ([]byte, error) {
 // afterwards makes room for more; false: there is no more. A body that is as long
 // as it said gets no room before it proves to be longer.
 func afterwards(r io.Reader, body *[]byte, length int64) (bool, error) {
-	held := int64(len(*body))
-	if held != length {
-		room := 2 * held
-		if held < length {
-			room = min(room, length)
+	used := int64(len(*body))
+	if used != length {
+		space := 2 * used
+		if used < length {
+			space = min(space, length)
 		}
-		*body = append(make([]byte, 0, room), *body...)
+		*body = append(make([]byte, 0, space), *body...)
 		return true, nil
 	}
 	for {

@@ -77,12 +77,12 @@ func Refusal(ctx context.Context) error {
 }
 
 // Asking is the inquiry of a request at a door.
-func Asking(ctx context.Context, agent string, door canonical.Binding) Inquiry {
-	return Inquiry{Agent: agent, Binding: door, Caller: CallerFrom(ctx), Address: AddressFrom(ctx)}
+func Asking(ctx context.Context, agent string, server canonical.Binding) CallInfo {
+	return CallInfo{Agent: agent, Binding: server, Caller: CallerFrom(ctx), Address: AddressFrom(ctx)}
 }
 
 // With is the inquiry of a request that has its Pass.
-func (q Inquiry) With(pass limit.Pass) Inquiry {
+func (q CallInfo) With(pass limit.Pass) CallInfo {
 	q.Pass = pass
 	return q
 }

@@ -16,13 +16,13 @@ import (
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
-// Entrance says which kind of door a call came through.
-type Entrance int
+// EntryPoint says which kind of door a call came through.
+type EntryPoint int
 
 // The two ways in (architecture section 1).
 const (
 	// Native is a protocol's own door: the sender may never have heard of AEPB.
-	Native Entrance = iota
+	Native EntryPoint = iota
 	// Translate is the translate endpoint: the sender brings an ECT.
 	Translate
 	// TranslateCPAT is the translate endpoint under CPAT's names: the same road,
@@ -31,18 +31,18 @@ const (
 )
 
 // Native reports whether the sender may never have heard of AEPB.
-func (e Entrance) Native() bool { return e == Native }
+func (e EntryPoint) Native() bool { return e == Native }
 
 // Call is one inbound native message and what its door knows about it.
 type Call struct {
-	Entrance Entrance
-	Agent    string             // directory name, SPIFFE id or capability-document URL; empty: translate only
-	Wire     translators.Wire   // as it arrived
-	Message  *canonical.Message // what Wire says, where the door has read it already, and as it leaves it; nil: the road reads it
+	EntryPoint EntryPoint
+	Agent      string             // directory name, SPIFFE id or capability-document URL; empty: translate only
+	Wire       translators.Wire   // as it arrived
+	Message    *canonical.Message // what Wire says, where the door has read it already, and as it leaves it; nil: the road reads it
 	Target
 	Caller    identity.Caller
 	Address   string           // remote address without port: the limit key of anonymous callers
-	Pass      limit.Pass       // what [Exchanger.Limit] gave for this very message
+	Pass      limit.Pass       // what [Handler.Limit] gave for this very message
 	Evidence  []string         // the ECTs submitted, compact
 	Parent    string           // jti of the ECT that the message says it came of, beside its own ECT or without one; empty: it says nothing
 	Program   Program          // how the caller names itself in its protocol
@@ -67,11 +67,11 @@ type Target struct {
 	ToVersion string            // Translate: its version, empty: the newest mutual one
 }
 
-// Insistence is how long a door tries to deliver the answer to a question while
+// AnswerRetryWindow is how long a door tries to deliver the answer to a question while
 // the state that this takes is away. Its client says it once, and takes a refusal
 // for no more than a line in its log (MCP before 2026-07-28). Whoever asked need
 // not wait for an answer when the state has been away for as long.
-const Insistence = 20 * time.Second
+const AnswerRetryWindow = 20 * time.Second
 
 // Notice is what callers should know of an agent's future (AEPB, Lifecycle
 // States). The zero Notice is nothing.
@@ -115,8 +115,8 @@ type Events interface {
 	Close() error
 }
 
-// Inquiry asks who an agent is, in no protocol's words.
-type Inquiry struct {
+// CallInfo asks who an agent is, in no protocol's words.
+type CallInfo struct {
 	Agent   string
 	Caller  identity.Caller
 	Address string
@@ -128,7 +128,7 @@ type Inquiry struct {
 	Version   string     // of the protocol that the caller uses; empty: not known
 	Session   string     // the caller's own, where its protocol has sessions: an agent may list more in the one that mirrors it
 	Known     bool       // what is known of the agent will do: the caller does not ask what it can do now
-	Pass      limit.Pass // what [Exchanger.Limit] gave for this very request
+	Pass      limit.Pass // what [Handler.Limit] gave for this very request
 }
 
 // Question asks whether a pair is served (AEPB, Protocol Negotiation step 3).
@@ -139,35 +139,35 @@ type Question struct {
 	Forwards int             // other gateways that may be asked in turn
 }
 
-// Exchanger is the road, as a door sees it. Errors are typed; package problem
+// Handler is the road, as a door sees it. Errors are typed; package problem
 // says what each becomes on the wire.
-type Exchanger interface {
+type Handler interface {
 	// Limit settles who the caller is and takes one request from its share
 	// (architecture section 5, steps 2 and 3). A door asks once per request, when it has
 	// judged the header and before it reads the body; without its Pass the rest is [limit.ErrNoPass].
-	Limit(context.Context, Inquiry) (limit.Pass, error)
+	Limit(context.Context, CallInfo) (limit.Pass, error)
 	// Admit judges whoever asks what a door answers by itself, such as a ping.
-	Admit(context.Context, Inquiry) error
+	Admit(context.Context, CallInfo) error
 	// Exchange carries one message there and its reply back. A failure after
 	// evidence was written comes with an Answer that holds only that evidence.
 	Exchange(context.Context, Call) (Answer, error)
 	// Describe answers discovery from the directory (R8): no ECT, no forwarding.
-	Describe(context.Context, Inquiry) (*canonical.Description, error)
+	Describe(context.Context, CallInfo) (*canonical.Description, error)
 }
 
 // Endpoint is where and how an agent is reached.
 type Endpoint struct {
-	Agent   string            // directory name
-	ID      ect.Identity      // the agent's SPIFFE id; empty: judged by its TLS name
-	Binding canonical.Binding // the protocol spoken there
-	Version string            // protocol version; empty: not yet probed
-	Form    string            // wire form spoken at URL (translators.Wire.Form); empty: the protocol's first
-	URL     string
-	GRPC    string           // host:port where its operator wants it reached over gRPC; empty: as its card says
-	Signed  bool             // what is sent there bears our signature: nothing goes on as it came
-	Tenant  string           // that the agent's card wants named in every request (A2A 1.0); empty: none
-	Caller  ect.Identity     // whose work this is: legacy sessions are keyed (agent, caller) (R8)
-	Asked   []canonical.Mode // what the agent may ask, because this caller can answer it
+	Agent       string            // directory name
+	ID          ect.Identity      // the agent's SPIFFE id; empty: judged by its TLS name
+	Binding     canonical.Binding // the protocol spoken there
+	Version     string            // protocol version; empty: not yet probed
+	Form        string            // wire form spoken at URL (translators.Wire.Form); empty: the protocol's first
+	URL         string
+	GRPC        string           // host:port where its operator wants it reached over gRPC; empty: as its card says
+	Signed      bool             // what is sent there bears our signature: nothing goes on as it came
+	Tenant      string           // that the agent's card wants named in every request (A2A 1.0); empty: none
+	Caller      ect.Identity     // whose work this is: legacy sessions are keyed (agent, caller) (R8)
+	AnswerModes []canonical.Mode // what the agent may ask, because this caller can answer it
 	CallerSession
 	Found
 	Expose  []string // what its description shows besides skills: what directory.Agent.Expose says
@@ -230,7 +230,7 @@ type Stamper interface {
 type Framer interface {
 	// Frame says also what the octets cannot hold.
 	Frame(translators.Wire) (translators.Wire, []canonical.Loss, error)
-	// Unframe says what of the octets the codec cannot read in Wire.Lost.
+	// Unframe says what of the octets the codec cannot read in Wire.Unreachable.
 	Unframe(translators.Wire) (translators.Wire, error)
 }
 
@@ -265,11 +265,11 @@ type Callbacks interface {
 // Submitted is the evidence of a message. The token that a signal is comes
 // first, and once, wherever its sender put it.
 func Submitted(m *canonical.Message, evidence []string) []string {
-	said, ok := m.Body.(*canonical.Signal)
-	if !ok || m.Phase != canonical.PhaseRequest || said.Token == "" || slices.Contains(evidence, said.Token) {
+	signal, ok := m.Body.(*canonical.Signal)
+	if !ok || m.Phase != canonical.PhaseRequest || signal.Token == "" || slices.Contains(evidence, signal.Token) {
 		return evidence
 	}
-	return append([]string{said.Token}, evidence...)
+	return append([]string{signal.Token}, evidence...)
 }
 
 // FieldParent is the field of a header that holds the jti of the ECT that its
@@ -290,7 +290,7 @@ type Describer interface {
 }
 
 // ByCapabilities is implemented by a Describer whose agents describe themselves to a
-// client by what it can be asked (Endpoint.Asked): an MCP server may hide a tool
+// client by what it can be asked (Endpoint.Queried): an MCP server may hide a tool
 // that asks for input from clients that cannot give it.
 type ByCapabilities interface{ ByCapabilities() }
 
@@ -304,13 +304,13 @@ type ByRevision interface {
 	Revision(d *canonical.Description, own string, can []canonical.Mode) string
 }
 
-// Door is a protocol's HTTP face. The agent's name is the request's path value "agent".
-type Door interface {
-	Handler(Exchanger) http.Handler
+// Server is a protocol's HTTP face. The agent's name is the request's path value "agent".
+type HTTPServer interface {
+	Handler(Handler) http.Handler
 }
 
 // Listener is a protocol's face that is not HTTP. Serve takes messages in until
 // its context ends, waits for those that it is working on, and then answers nil.
 type Listener interface {
-	Serve(context.Context, Exchanger) error
+	Serve(context.Context, Handler) error
 }

@@ -52,12 +52,12 @@ func (s *shared) set(c Config) {
 // lease is what one source may use without asking: left requests from refused until
 // until.
 type lease struct {
-	mu      sync.Mutex // held while asking: those who come meanwhile want the same answer
-	left    int
-	until   time.Time
-	refused time.Time // until then there is nothing
-	asked   int       // requests since the bucket was asked: what the next lease is sized by
-	short   time.Time // until then there is less than is asked for, to judge by the last refusal
+	mu       sync.Mutex // held while asking: those who come meanwhile want the same answer
+	left     int
+	until    time.Time
+	refused  time.Time // until then there is nothing
+	requests int       // requests since the bucket was asked: what the next lease is sized by
+	short    time.Time // until then there is less than is asked for, to judge by the last refusal
 }
 
 // allow takes one request. known is false when the bucket is away, so that the
@@ -67,7 +67,7 @@ func (s *shared) allow(from *source) (ok bool, wait time.Duration, known bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := s.now()
-	l.asked++
+	l.requests++
 	if now.Before(l.refused) {
 		return l.deny(now, l.refused.Sub(now))
 	}
@@ -106,12 +106,12 @@ func (s *shared) renew(key string, l *lease, now time.Time) (wait time.Duration,
 	t := s.terms.Load()
 	ctx, cancel := context.WithTimeout(context.Background(), leaseWait)
 	defer cancel()
-	granted, wait, err := s.bucket.Lease(ctx, key, t.rate, t.burst, min(2*l.asked, t.batch))
+	granted, wait, err := s.bucket.Lease(ctx, key, t.rate, t.burst, min(2*l.requests, t.batch))
 	if err != nil {
 		s.away.Store(s.now().Add(awayFor).UnixNano())
 		return 0, false
 	}
-	l.left, l.asked = granted, 0
+	l.left, l.requests = granted, 0
 	switch {
 	case granted == 0:
 		l.refused = s.now().Add(min(wait, refuseFor))

@@ -85,8 +85,8 @@ func (a *admission) lookUp(ctx context.Context, tokens []ect.Verified) error {
 	}
 	for _, t := range tokens {
 		for _, id := range t.Parents() {
-			asked := func(ref ect.Ref) bool { return ref.ID == id && ref.Workflow == t.Workflow() }
-			if !slices.ContainsFunc(refs, asked) && len(refs) < maxIDs {
+			same := func(ref ect.Ref) bool { return ref.ID == id && ref.Workflow == t.Workflow() }
+			if !slices.ContainsFunc(refs, same) && len(refs) < maxIDs {
 				refs = append(refs, ect.Ref{ID: id, Workflow: t.Workflow()})
 			}
 		}
@@ -342,10 +342,10 @@ func (a *admission) decision(t ect.Verified) bool {
 // carriesDecision reports whether a gateway's token was made of a decision that is on
 // record, as its issuer sent it.
 func (a *admission) carriesDecision(t ect.Verified) bool {
-	user, said := t.Extension(ect.ExtCaller)
+	user, present := t.Extension(ect.ExtCaller)
 	filed, _ := a.parents(t)
 	return t.Issuer() == a.sub.Caller && slices.ContainsFunc(filed, func(f Filed) bool {
-		return decides(f.Token) && (!said || f.Token.Issuer() == ect.Identity(user))
+		return decides(f.Token) && (!present || f.Token.Issuer() == ect.Identity(user))
 	})
 }
 

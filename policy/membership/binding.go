@@ -10,7 +10,7 @@ import (
 // Reply is the verified tokens that came with an agent's reply.
 type Reply struct {
 	Workflow string
-	Legs     []ect.ID // request legs of the execution that the reply belongs to
+	Requests []ect.ID // request legs of the execution that the reply belongs to
 	// Agent is whom the gateway asked; empty: an agent without an identity, whose
 	// connection is all that is known of it.
 	Agent   ect.Identity
@@ -80,12 +80,12 @@ type binding struct {
 	*Register
 	reply   Reply
 	parents map[ect.ID][]ect.ID // of the reply's tokens, and of what was looked up
-	asked   int
+	lookups int
 }
 
 // descends follows the parents of a token until a request leg of the execution.
 func (b *binding) descends(ctx context.Context, t ect.Verified) (bool, error) {
-	if slices.Contains(b.reply.Legs, t.ID()) {
+	if slices.Contains(b.reply.Requests, t.ID()) {
 		return true, nil
 	}
 	seen := map[ect.ID]bool{}
@@ -93,7 +93,7 @@ func (b *binding) descends(ctx context.Context, t ect.Verified) (bool, error) {
 		var next, unknown []ect.ID
 		for _, id := range generation {
 			switch parents, known := b.parents[id]; {
-			case slices.Contains(b.reply.Legs, id):
+			case slices.Contains(b.reply.Requests, id):
 				return true, nil
 			case seen[id]:
 			case known:
@@ -114,16 +114,16 @@ func (b *binding) descends(ctx context.Context, t ect.Verified) (bool, error) {
 
 // lookUp finds the parents of tokens on record in the workflow.
 func (b *binding) lookUp(ctx context.Context, ids []ect.ID) (parents []ect.ID, err error) {
-	if len(ids) == 0 || b.asked+len(ids) > maxAncestors {
+	if len(ids) == 0 || b.lookups+len(ids) > maxAncestors {
 		return nil, nil
 	}
-	b.asked += len(ids)
+	b.lookups += len(ids)
 	found, err := b.deps.Store.Get(ctx, refsIn(b.reply.Workflow, ids)...)
 	if err != nil {
 		return nil, err
 	}
 	for i, records := range found {
-		if rec, ok := b.meant(records, Signal{Workflow: b.reply.Workflow, Agent: b.reply.Agent}); ok {
+		if rec, ok := b.matching(records, Signal{Workflow: b.reply.Workflow, Agent: b.reply.Agent}); ok {
 			b.parents[ids[i]] = rec.Parents
 			parents = append(parents, rec.Parents...)
 		} else {
@@ -143,7 +143,7 @@ func (b *binding) file(t ect.Verified, bound []Filed) Filed {
 		return Filed{Token: t}
 	}
 	var user ect.Identity
-	if text, said := t.Extension(ect.ExtCaller); said && gateway && b.shows(t, bound, ect.Identity(text)) {
+	if text, present := t.Extension(ect.ExtCaller); present && gateway && b.shows(t, bound, ect.Identity(text)) {
 		user = ect.Identity(text)
 	}
 	return Filed{Token: t, Members: b.Own(t.Audience(), user)}

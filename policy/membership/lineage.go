@@ -44,16 +44,16 @@ func (r *Register) IsParty(ctx context.Context, s Signal) (bool, error) {
 // record in the workflow, or if there are too many.
 func (r *Register) ancestors(ctx context.Context, s Signal) (known map[ect.ID]ect.Record, complete bool, err error) {
 	known = map[ect.ID]ect.Record{}
-	asked := map[ect.ID]bool{}
+	visited := map[ect.ID]bool{}
 	for generation := slices.Clone(s.Parents); len(generation) > 0; {
 		next := generation[:0:0]
 		for _, id := range generation {
-			if !asked[id] {
-				asked[id] = true
+			if !visited[id] {
+				visited[id] = true
 				next = append(next, id)
 			}
 		}
-		if len(asked) > maxAncestors {
+		if len(visited) > maxAncestors {
 			return nil, false, nil
 		}
 		if len(next) == 0 {
@@ -65,7 +65,7 @@ func (r *Register) ancestors(ctx context.Context, s Signal) (known map[ect.ID]ec
 		}
 		generation = nil
 		for i, records := range found {
-			if rec, ok := r.meant(records, s); ok {
+			if rec, ok := r.matching(records, s); ok {
 				known[next[i]] = rec
 				generation = append(generation, rec.Parents...)
 			}
@@ -88,9 +88,9 @@ func refsIn(workflow string, ids []ect.ID) []ect.Ref {
 	return refs
 }
 
-// meant is the token that an id means in a workflow: ours, else the agent's, else
+// matching is the token that an id means in a workflow: ours, else the agent's, else
 // the only one. A token of another workflow with the same id does not matter.
-func (r *Register) meant(records []ect.Record, s Signal) (ect.Record, bool) {
+func (r *Register) matching(records []ect.Record, s Signal) (ect.Record, bool) {
 	records = slices.DeleteFunc(slices.Clone(records), func(rec ect.Record) bool { return rec.Workflow != s.Workflow })
 	for _, issuer := range []ect.Identity{r.deps.Self, s.Agent} {
 		for _, rec := range records {
@@ -141,7 +141,7 @@ func (r *Register) Gate(ctx context.Context, decision ect.Verified, agent ect.Id
 	if err != nil {
 		return ect.Record{}, false, err
 	}
-	gate, ok = r.meant(found[0], Signal{Workflow: claims.Workflow, Agent: agent})
+	gate, ok = r.matching(found[0], Signal{Workflow: claims.Workflow, Agent: agent})
 	if !ok || gate.Issuer == claims.Issuer {
 		return ect.Record{}, false, nil
 	}

@@ -158,7 +158,7 @@ func (w *world) begin() begun {
 
 func (w *world) reply(b begun, tokens ...ect.Verified) membership.Reply {
 	return membership.Reply{
-		Workflow: b.workflow, Legs: []ect.ID{b.leg.ID()}, Agent: w.agent.ID,
+		Workflow: b.workflow, Requests: []ect.ID{b.leg.ID()}, Agent: w.agent.ID,
 		Gateway: func(id ect.Identity) bool { return id == w.peer.ID }, Tokens: tokens,
 	}
 }

@@ -25,11 +25,11 @@ type Places struct {
 
 // placeHolder is what one holder has.
 type placeHolder struct {
-	name   string
-	held   int
-	unused *list.List    // of *Place, the one used longest ago first
-	size   int           // where it stands in bySize; 0: nowhere
-	at     *list.Element // there
+	name    string
+	current int
+	unused  *list.List    // of *Place, the one used longest ago first
+	size    int           // where it stands in bySize; 0: nowhere
+	at      *list.Element // there
 }
 
 // NewPlaces makes places of which none is taken.
@@ -79,7 +79,7 @@ func (p *Places) take(holder string, inUse bool, taken *Place) (victim *Place, e
 	}
 	p.holders[holder] = h // it may have left with the victim
 	p.used++
-	h.held++
+	h.current++
 	taken.holder = h
 	if inUse {
 		taken.uses = 1
@@ -93,19 +93,19 @@ func (p *Places) take(holder string, inUse bool, taken *Place) (victim *Place, e
 func (p *Places) giving(h *placeHolder) (*placeHolder, error) {
 	total := int(p.config.Total)
 	each := int(min(p.config.PerHolder, p.config.Total))
-	own := h.held >= each
-	room := p.used < total
+	own := h.current >= each
+	hasSpace := p.used < total
 	switch {
 	case own && h.unused.Len() == 0:
 		return nil, &ExceededError{Resource: p.config.Resource, Own: true}
-	case own, h.unused.Len() > 0 && h.unused.Len() == p.most && !room:
+	case own, h.unused.Len() > 0 && h.unused.Len() == p.most && !hasSpace:
 		return h, nil
-	case room && (p.used < total-total/4 || h.held < max(1, each/8)):
+	case hasSpace && (p.used < total-total/4 || h.current < max(1, each/8)):
 		return nil, nil //nolint:nilnil // there is room
 	}
 	if full := p.bySize[p.most]; p.most > 0 && full != nil {
 		from, _ := full.Front().Value.(*placeHolder)
-		if from.held > h.held || from.held == h.held && !room {
+		if from.current > h.current || from.current == h.current && !hasSpace {
 			return from, nil
 		}
 	}
@@ -120,7 +120,7 @@ func (p *Places) Count(holder string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if h := p.holders[holder]; h != nil {
-		return h.held
+		return h.current
 	}
 	return 0
 }
@@ -145,7 +145,7 @@ func (p *Places) drop(one *Place) {
 	p.wake(one)
 	one.gone = true
 	p.used--
-	if one.holder.held--; one.holder.held == 0 {
+	if one.holder.current--; one.holder.current == 0 {
 		delete(p.holders, one.holder.name)
 	}
 }

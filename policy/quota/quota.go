@@ -93,7 +93,7 @@ type Pool struct {
 	bounds
 
 	used    int64
-	held    map[string]int64
+	current map[string]int64
 	waiting []*waiter        // in the order in which they came
 	served  map[string]int64 // of the holders that wait: the turn in which each was served last
 	turns   int64
@@ -108,7 +108,7 @@ type waiter struct {
 
 // New makes a pool of which nothing is held.
 func New(config Config) (*Pool, error) {
-	p := &Pool{held: map[string]int64{}, served: map[string]int64{}}
+	p := &Pool{current: map[string]int64{}, served: map[string]int64{}}
 	if err := p.Reconfigure(config); err != nil {
 		return nil, err
 	}
@@ -138,7 +138,7 @@ func (p *Pool) take(holder string, n int64) error {
 
 // refusal is why a holder does not get n units more; nil: it may. The lock is held.
 func (p *Pool) refusal(holder string, n int64) error {
-	c, has := p.config, p.held[holder]
+	c, has := p.config, p.current[holder]
 	if refusal := c.Admit(p.used, has, n); refusal != nil {
 		return refusal
 	}
@@ -156,7 +156,7 @@ func (p *Pool) waits(holder string) bool {
 func (p *Pool) book(holder string, n int64) {
 	if n > 0 { // who holds nothing has no entry
 		p.used += n
-		p.held[holder] += n
+		p.current[holder] += n
 	}
 }
 
@@ -165,8 +165,8 @@ func (p *Pool) give(holder string, n int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.used -= n
-	if p.held[holder] -= n; p.held[holder] == 0 {
-		delete(p.held, holder)
+	if p.current[holder] -= n; p.current[holder] == 0 {
+		delete(p.current, holder)
 	}
 	p.serve()
 }
@@ -244,7 +244,7 @@ func (u Usage) Ratio() float64 { return float64(u.Used) / float64(max(1, u.Total
 func (p *Pool) Usage() Usage {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return Usage{Used: p.used, Total: p.config.Total, Holders: len(p.held)}
+	return Usage{Used: p.used, Total: p.config.Total, Holders: len(p.current)}
 }
 
 // Grant is what a holder was granted. It is safe for concurrent use.
@@ -288,7 +288,7 @@ func (g *Grant) Grow(n int64) error {
 // GrowWithin is Grow, but waits until there is enough, and takes turns with other holders. Errors: an
 // [*ExceededError] if so much is never granted, or the cause of the end of ctx. One call at a time.
 func (g *Grant) GrowWithin(ctx context.Context, n int64) error {
-	if n > g.pool.most()-g.Held() {
+	if n > g.pool.most()-g.Current() {
 		return g.Grow(n)
 	}
 	w := &waiter{grant: g, n: n, ready: make(chan struct{})}
@@ -310,8 +310,8 @@ func (g *Grant) GrowWithin(ctx context.Context, n int64) error {
 	return nil
 }
 
-// Held is how many units the grant has.
-func (g *Grant) Held() int64 {
+// Reserved is how many units the grant has.
+func (g *Grant) Current() int64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.n

@@ -104,8 +104,8 @@ func TestGrant_GrowWithinEnds(t *testing.T) {
 			t.Errorf("the error is %v, and %d wait", err, p.Waiting("a"))
 		}
 		go func() { time.Sleep(time.Second); first.Release() }()
-		if err := second.GrowWithin(t.Context(), 50); err != nil || second.Held() != 50 {
-			t.Errorf("it holds %d: %v", second.Held(), err)
+		if err := second.GrowWithin(t.Context(), 50); err != nil || second.Current() != 50 {
+			t.Errorf("it holds %d: %v", second.Current(), err)
 		}
 		second.Release()
 		wantExceeded(t, second.GrowWithin(t.Context(), 1), true)

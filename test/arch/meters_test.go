@@ -42,7 +42,7 @@ func meters() []meter {
 		{"arrows that run back up in gateway/", 4, 0, arrowsBack},
 		{"files that write one field, worst", 2, 0, mostWriters},
 		{"fields that more than 2 files write", 0, 0, fieldsOfManyWriters},
-		{"forbidden words, production", 536, 0, wordsInProduction},
+		{"forbidden words, production", 0, 0, wordsInProduction},
 		{"forbidden words, tests", 1074, 0, wordsInTests},
 		{"production lines", 113500, 100, productionLines},
 		{"places that sign in gateway/", 1, 0, placesThatSign},

@@ -182,13 +182,13 @@ func (p *parrot) Exchange(_ context.Context, c transport.Call) (transport.Answer
 	return transporttest.Answer(wire), err
 }
 
-func (*parrot) Limit(context.Context, transport.Inquiry) (limit.Pass, error) {
+func (*parrot) Limit(context.Context, transport.CallInfo) (limit.Pass, error) {
 	return transporttest.Pass(nil)
 }
 
-func (*parrot) Admit(context.Context, transport.Inquiry) error { return nil }
+func (*parrot) Admit(context.Context, transport.CallInfo) error { return nil }
 
-func (*parrot) Describe(context.Context, transport.Inquiry) (*canonical.Description, error) {
+func (*parrot) Describe(context.Context, transport.CallInfo) (*canonical.Description, error) {
 	return &canonical.Description{Name: "Parrot", Description: "repeats", Capabilities: []canonical.Capability{
 		{ID: "repeat after me", Profile: canonical.ProfileMessage, Title: "Repeat", Examples: []string{"say hello"}},
 	}}, nil
@@ -196,7 +196,7 @@ func (*parrot) Describe(context.Context, transport.Inquiry) (*canonical.Descript
 
 func TestSDKClientAtOurDoor(t *testing.T) {
 	t.Parallel()
-	door, err := tmcp.NewDoor(tmcp.DoorDeps{Form: form.New(translators.Config{})})
+	door, err := tmcp.NewServer(tmcp.ServerDeps{Form: form.New(translators.Config{})})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -242,11 +242,11 @@ func (e *encoder) unsigned(c *canonical.Description) (json.RawMessage, error) {
 	w.b.Raw("provider", provider(c.Provider, w.form("provider")))
 	w.required("version", cmp.Or(c.Version, plainVersion))
 	w.text("documentationUrl", c.DocumentationURL)
-	said, flags := *c, w.form("capabilities")
+	copied, flags := *c, w.form("capabilities")
 	if string(left.Peek(flagExtended03)) == "true" { // so it need not be said among the capabilities
-		said.Extended = rawjson.IsObject(flags) && string(rawjson.Parse(flags, "").Peek(flagExtended)) == "true"
+		copied.Extended = rawjson.IsObject(flags) && string(rawjson.Parse(flags, "").Peek(flagExtended)) == "true"
 	}
-	w.b.Raw("capabilities", e.cardCapabilities(&said, flags))
+	w.b.Raw("capabilities", e.cardCapabilities(&copied, flags))
 	for _, name := range []string{"securitySchemes", "securityRequirements"} {
 		w.b.Raw(name, w.form(name))
 	}
@@ -289,7 +289,7 @@ func (e *encoder) interfaces(list []canonical.Interface, form json.RawMessage) j
 	if form != nil {
 		d := &decoder{}
 		r := d.open(rawjson.NewBuilder().Raw("supportedInterfaces", form).Bytes(), "", cardMembers)
-		if said := d.interfaces(r); d.err == nil && slices.Equal(said, list) {
+		if values := d.interfaces(r); d.err == nil && slices.Equal(values, list) {
 			return form
 		}
 	}
@@ -419,14 +419,14 @@ const TransportJSONRPC = "JSONRPC"
 // and adds the members of 0.3.
 func servedExtensions(d *canonical.Description, union json.RawMessage) canonical.Extensions {
 	b := rawjson.NewBuilder().Merge(union)
-	kept := rawjson.NewBuilder()
+	remaining := rawjson.NewBuilder()
 	if d.Extended { // in the words of 1.0 too, beside a union
-		kept.Bool(flagExtended, true)
+		remaining.Bool(flagExtended, true)
 	}
 	if capabilities := rawjson.Parse(rawjson.OrEmpty(d.Extensions[Binding]), "").Take("capabilities"); rawjson.IsObject(capabilities) {
-		kept.Raw("extensions", rawjson.Parse(capabilities, "").Take("extensions"))
+		remaining.Raw("extensions", rawjson.Parse(capabilities, "").Take("extensions"))
 	}
-	b.Raw("capabilities", kept.Object())
+	b.Raw("capabilities", remaining.Object())
 	return replaced(d.Extensions, b.Bytes())
 }
 

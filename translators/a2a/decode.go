@@ -52,7 +52,7 @@ func (t *Translator) Decode(w translators.Wire) (*canonical.Message, error) {
 		m.Phase, m.Op = canonical.PhaseResponse, w.Re
 		err = decodeAnswer(m, w, env.Result)
 	}
-	m.Losses = append(m.Losses, env.Lost...)
+	m.Losses = append(m.Losses, env.Losses...)
 	return m, err
 }
 
@@ -70,35 +70,35 @@ func arrived(w translators.Wire) *canonical.Message {
 }
 
 func decodeRequest(m *canonical.Message, w translators.Wire, env jsonrpc.Message) error {
-	asked := operationOf(env.Method, m.Origin.Version)
-	if asked == nil && w.Form == FormHTTP && env.Method == methodList03 {
-		asked = operationOf(methodList, Version)
+	method := operationOf(env.Method, m.Origin.Version)
+	if method == nil && w.Form == FormHTTP && env.Method == methodList03 {
+		method = operationOf(methodList, Version)
 	}
-	if asked == nil {
+	if method == nil {
 		return &canonical.Error{Code: canonical.CodeNoMethod, Message: "no such method" + hintFor(env.Method)}
 	}
 	if env.ID == nil && !unpaired(w.Form) {
 		return &canonical.Error{Code: canonical.CodeInvalidRequest, Message: "a request needs an id"}
 	}
-	m.Op, m.Preferences.Stream = asked.op, asked.stream
+	m.Op, m.Preferences.Stream = method.op, method.stream
 	params := env.Params
 	if params == nil {
-		if asked.op != canonical.OpNative && asked.op != canonical.OpTaskList {
+		if method.op != canonical.OpNative && method.op != canonical.OpTaskList {
 			return badParams(&translators.MalformedError{Path: "/params", Reason: "required"})
 		}
 		params = json.RawMessage("{}")
 	}
-	if asked.op == canonical.OpNative {
+	if method.op == canonical.OpNative {
 		m.Body = &canonical.Native{Method: env.Method, Params: env.Params}
 		extensionsHeader(m, w)
 		return nil
 	}
-	params, raised, err := raise(m, params, "/params", asked.params, w.Form)
+	params, raised, err := raise(m, params, "/params", method.params, w.Form)
 	if err != nil {
 		return badParams(err)
 	}
 	d := &decoder{selects: true, losses: raised}
-	asked.read(d, m, d.open(params, "/params", asked.members))
+	method.read(d, m, d.open(params, "/params", method.members))
 	m.Losses = d.losses
 	extensionsHeader(m, w)
 	return badParams(d.err)

@@ -55,7 +55,7 @@ func (e *encoder) wire() (translators.Wire, error) {
 		return e.native(body)
 	}
 	if e.m.Phase == canonical.PhaseRequest {
-		return e.asked()
+		return e.encodeRequest()
 	}
 	result, err := e.answered()
 	if err != nil {
@@ -64,8 +64,8 @@ func (e *encoder) wire() (translators.Wire, error) {
 	return e.sayResult(e.lower(result, answers(e.m.Op, e.m.Phase == canonical.PhaseEvent))), nil
 }
 
-// asked writes a request.
-func (e *encoder) asked() (translators.Wire, error) {
+// encodeRequest writes a request.
+func (e *encoder) encodeRequest() (translators.Wire, error) {
 	o := asks(e.m, e.target.Stream || e.home && e.m.Preferences.Stream)
 	if o == nil {
 		return translators.Wire{}, noCounterpart(e.m)
@@ -333,9 +333,9 @@ func (w *writer) integer(name string, value *int) {
 	if !quoted {
 		text = string(form)
 	}
-	said, err := strconv.ParseInt(text, 10, 32)
+	number, err := strconv.ParseInt(text, 10, 32)
 	switch {
-	case value == nil && string(form) == "null", value != nil && err == nil && int(said) == *value:
+	case value == nil && string(form) == "null", value != nil && err == nil && int(number) == *value:
 		w.b.Raw(name, form)
 	case value != nil:
 		w.b.Raw(name, json.RawMessage(strconv.Itoa(*value)))

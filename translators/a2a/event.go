@@ -132,11 +132,11 @@ func (e *encoder) event(event *canonical.Event) (json.RawMessage, error) {
 	conv := e.m.Conversation
 	switch {
 	case event.Task != nil, event.Turn != nil:
-		said, err := e.response(&canonical.Result{Task: event.Task, Turn: event.Turn, Extensions: event.Extensions})
+		encoded, err := e.response(&canonical.Result{Task: event.Task, Turn: event.Turn, Extensions: event.Extensions})
 		if err != nil {
 			return nil, err
 		}
-		for _, m := range rawjson.Parse(said, "").Members() {
+		for _, m := range rawjson.Parse(encoded, "").Members() {
 			w.form(m.Name)
 			w.b.Raw(m.Name, m.Value)
 		}
@@ -168,8 +168,8 @@ func objectOrNil(raw json.RawMessage) json.RawMessage {
 func (e *encoder) statusUpdate(event *canonical.Event, s *canonical.Status, left json.RawMessage, conv *canonical.Conversation, canon *rawjson.Builder) json.RawMessage {
 	w := newWriter(left, statusEvent)
 	w.place(conv)
-	asked := e.asking(s, event.Inputs, "/body", conv.TaskID)
-	w.b.Raw("status", e.status(asked, w.form("status"), "/body/status", conv.TaskID))
+	status := e.asking(s, event.Inputs, "/body", conv.TaskID)
+	w.b.Raw("status", e.status(status, w.form("status"), "/body/status", conv.TaskID))
 	e.carry(canon, carriedTask)
 	w.metadata(e.wrap(canon, event.Extensions, "/body"))
 	return w.bytes()

@@ -115,8 +115,8 @@ func (p params) skill(c *canonical.Capability) {
 	if c.InputSchema != nil {
 		c.Profile = canonical.ProfileTyped
 	}
-	if said := rawjson.Open(o.Take(profile.CanonKey)).PeekText(keyProfile); isProfile(said) {
-		c.Profile = canonical.Profile(said)
+	if name := rawjson.Open(o.Take(profile.CanonKey)).PeekText(keyProfile); isProfile(name) {
+		c.Profile = canonical.Profile(name)
 	}
 	for binding, value := range foreign(o) {
 		c.Extensions = c.Extensions.With(binding, value)
@@ -229,9 +229,9 @@ func overCanon(left json.RawMessage, c *canonical.Description) json.RawMessage {
 	l.put(keyTitle, rawjson.QuoteSet(c.Title), isText)
 	l.put(keyInstructions, rawjson.QuoteSet(c.Instructions), isText)
 	was := l.o.Peek(keyVersions)
-	said, ok := rawjson.Texts(was)
+	list, ok := rawjson.Texts(was)
 	switch {
-	case ok && slices.Equal(said, c.Versions):
+	case ok && slices.Equal(list, c.Versions):
 		l.put(keyVersions, was, isTexts)
 	case slices.Equal(c.Versions, versionsOf(c.Interfaces)):
 		l.put(keyVersions, nil, isTexts)
@@ -264,9 +264,9 @@ func overProfile(left json.RawMessage, c *canonical.Capability) json.RawMessage 
 		implied = canonical.ProfileTyped
 	}
 	l := over(left)
-	if said := l.o.Peek(keyProfile); c.Profile != "" && c.Profile != implied {
+	if encoded := l.o.Peek(keyProfile); c.Profile != "" && c.Profile != implied {
 		l.put(keyProfile, rawjson.Quote(string(c.Profile)), isText)
-	} else if text, _ := rawjson.Unquote(said); text != string(c.Profile) && isProfile(text) {
+	} else if text, _ := rawjson.Unquote(encoded); text != string(c.Profile) && isProfile(text) {
 		l.put(keyProfile, nil, isText)
 	}
 	return l.value(left)

@@ -88,11 +88,11 @@ func readHTTP(w translators.Wire) (jsonrpc.Message, error) {
 	if o.Err() != nil {
 		return jsonrpc.Message{}, o.Err()
 	}
-	said, failure := httpRow{status: statusOf(w)}, &jsonrpc.Error{}
-	said.name = status.PeekText("status")
+	row, failure := httpRow{status: statusOf(w)}, &jsonrpc.Error{}
+	row.name = status.PeekText("status")
 	failure.Message, _ = status.String("message")
-	said.unwrap(failure, status.Take("details"))
-	if rowOfHTTP(failure) == said && status.Has("code") {
+	row.unwrap(failure, status.Take("details"))
+	if rowOfHTTP(failure) == row && status.Has("code") {
 		status.Take("code")
 		status.Take("status")
 	}
@@ -117,22 +117,22 @@ func statusOf(w translators.Wire) int {
 
 // number is the error's in JSON-RPC: by its reason, since an HTTP status stands
 // for many errors; else by what is left to go by.
-func (said httpRow) number(reason string) int64 {
+func (r httpRow) number(reason string) int64 {
 	for _, row := range errorTable {
 		if row.reason == reason {
 			return row.number
 		}
 	}
 	switch {
-	case said.name == "INVALID_ARGUMENT":
+	case r.name == "INVALID_ARGUMENT":
 		return jsonrpc.CodeBadParams
-	case said.name == "UNIMPLEMENTED":
+	case r.name == "UNIMPLEMENTED":
 		return jsonrpc.CodeNoMethod
-	case said.name == "FAILED_PRECONDITION":
+	case r.name == "FAILED_PRECONDITION":
 		return rowOf(canonical.CodeUnsupportedOp).number
-	case said.status == http.StatusUnauthorized:
+	case r.status == http.StatusUnauthorized:
 		return rowOf(canonical.CodeUnauthenticated).number
-	case said.status == http.StatusForbidden:
+	case r.status == http.StatusForbidden:
 		return rowOf(canonical.CodeForbidden).number
 	default:
 		return jsonrpc.CodeInternal
@@ -146,10 +146,10 @@ func rowOfHTTP(failure *jsonrpc.Error) httpRow {
 }
 
 // unwrap reads details: those of the error, or what wrap kept.
-func (said httpRow) unwrap(failure *jsonrpc.Error, details json.RawMessage) {
+func (r httpRow) unwrap(failure *jsonrpc.Error, details json.RawMessage) {
 	failure.Data = details
 	own, rest := readDetails(details)
-	failure.Code = said.number(own.reason)
+	failure.Code = r.number(own.reason)
 	if len(rest) != 1 || !rawjson.IsObject(rest[0]) {
 		return
 	}
@@ -162,28 +162,28 @@ func (said httpRow) unwrap(failure *jsonrpc.Error, details json.RawMessage) {
 
 // wrap gives details to an error whose data is no list, or whose code the HTTP
 // form would not tell; nil: there is no need.
-func (said httpRow) wrap(failure *jsonrpc.Error) json.RawMessage {
+func (r httpRow) wrap(failure *jsonrpc.Error) json.RawMessage {
 	own, _ := readDetails(failure.Data)
-	if said.number(own.reason) == failure.Code && (failure.Data == nil || bytes.HasPrefix(failure.Data, []byte("["))) {
+	if r.number(own.reason) == failure.Code && (failure.Data == nil || bytes.HasPrefix(failure.Data, []byte("["))) {
 		return nil
 	}
 	row := rowOf(codeOf(failure.Code, own.reason, 0))
 	info := rawjson.NewBuilder().String("@type", typeErrorInfo).String("reason", row.reason).String("domain", row.domain).Bytes()
-	kept := rawjson.NewBuilder().String("@type", typeRPC).
+	detail := rawjson.NewBuilder().String("@type", typeRPC).
 		Raw("code", json.RawMessage(strconv.FormatInt(failure.Code, 10))).Raw("data", failure.Data).Bytes()
-	return rawjson.ArrayOf([]json.RawMessage{info, kept})
+	return rawjson.ArrayOf([]json.RawMessage{info, detail})
 }
 
 // sayHTTP writes an error and names its status; wrapped: its code and data are carried.
 func sayHTTP(failure jsonrpc.Error) (body []byte, status int, wrapped bool) {
 	row := rowOfHTTP(&failure)
 	rest := rawjson.Parse(rawjson.OrEmpty(failure.Rest), "")
-	b, kept := rawjson.NewBuilder(), rawjson.Open(rest.Take(keyHTTP))
-	if !kept.Has("code") && !kept.Has("status") {
+	b, members := rawjson.NewBuilder(), rawjson.Open(rest.Take(keyHTTP))
+	if !members.Has("code") && !members.Has("status") {
 		b.Raw("code", json.RawMessage(strconv.Itoa(row.status))).String("status", row.name)
 	} else {
-		row.name = kept.PeekText("status")
-		if code, err := strconv.Atoi(string(kept.Peek("code"))); err == nil && code >= 400 && code < 600 {
+		row.name = members.PeekText("status")
+		if code, err := strconv.Atoi(string(members.Peek("code"))); err == nil && code >= 400 && code < 600 {
 			row.status = code
 		}
 	}
@@ -192,7 +192,7 @@ func sayHTTP(failure jsonrpc.Error) (body []byte, status int, wrapped bool) {
 		details = failure.Data
 	}
 	b.String("message", failure.Message).Raw("details", details)
-	for _, m := range kept.Members() {
+	for _, m := range members.Members() {
 		if m.Name != "message" && m.Name != "details" {
 			b.Raw(m.Name, m.Value)
 		}

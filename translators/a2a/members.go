@@ -305,7 +305,7 @@ func (w *writer) texts(name string, values []string) {
 // value that stands for names outside the table.
 func (w *writer) enum(name, value, otherwise string, table []enum) {
 	if form := w.form(name); form != nil {
-		if said := lookup(form, table); said == value || (said == "" && value == otherwise) {
+		if given := lookup(form, table); given == value || (given == "" && value == otherwise) {
 			w.b.Raw(name, form)
 			return
 		}

@@ -160,7 +160,7 @@ func yielded(m *canonical.Message, t *canonical.Task, canon *rawjson.Object, raw
 	if !ok {
 		return
 	}
-	again, said := *t, *m
+	again, copied := *t, *m
 	again.Output, again.Artifacts, again.Status.State = output, nil, canonical.State(state)
 	if output.Failed {
 		again.Status.Message = nil
@@ -172,7 +172,7 @@ func yielded(m *canonical.Message, t *canonical.Task, canon *rawjson.Object, raw
 	if len(again.Extensions) == 0 {
 		again.Extensions = nil
 	}
-	e := &encoder{m: &said, home: true}
+	e := &encoder{m: &copied, home: true}
 	extra := rawjson.NewBuilder()
 	e.carry(extra, carriedTask)
 	if rawjson.Equal(e.task(&again, extra, ""), raw) {

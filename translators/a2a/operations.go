@@ -31,15 +31,15 @@ const (
 var operationTable = [...]operation{
 	{canonical.OpInvoke, "", false, methodSend, methodSend03, requestMembers, readSend, a2a03.Sending},
 	{canonical.OpInvoke, "", true, "SendStreamingMessage", "message/stream", requestMembers, readSend, a2a03.Sending},
-	{canonical.OpTaskGet, "", false, "GetTask", "tasks/get", queryMembers, readQuery, a2a03.Asked},
-	{canonical.OpTaskList, "", false, methodList, "", filterMembers, readFilter, a2a03.Asked},
-	{canonical.OpTaskCancel, "", false, "CancelTask", "tasks/cancel", queryMembers, readQuery, a2a03.Asked},
-	{canonical.OpTaskSubscribe, "", true, methodSubscribe, "tasks/resubscribe", queryMembers, readQuery, a2a03.Asked},
+	{canonical.OpTaskGet, "", false, "GetTask", "tasks/get", queryMembers, readQuery, a2a03.TaskQuery},
+	{canonical.OpTaskList, "", false, methodList, "", filterMembers, readFilter, a2a03.TaskQuery},
+	{canonical.OpTaskCancel, "", false, "CancelTask", "tasks/cancel", queryMembers, readQuery, a2a03.TaskQuery},
+	{canonical.OpTaskSubscribe, "", true, methodSubscribe, "tasks/resubscribe", queryMembers, readQuery, a2a03.TaskQuery},
 	{canonical.OpPush, canonical.VerbCreate, false, "CreateTaskPushNotificationConfig", "tasks/pushNotificationConfig/set", pushMembers, readPushCreate, a2a03.Setting},
 	{canonical.OpPush, canonical.VerbGet, false, "GetTaskPushNotificationConfig", "tasks/pushNotificationConfig/get", pushMembers, readPushOne(canonical.VerbGet), a2a03.Finding},
 	{canonical.OpPush, canonical.VerbList, false, "ListTaskPushNotificationConfigs", "tasks/pushNotificationConfig/list", pushListMembers, readPushList, a2a03.Finding},
 	{canonical.OpPush, canonical.VerbDelete, false, "DeleteTaskPushNotificationConfig", "tasks/pushNotificationConfig/delete", pushMembers, readPushOne(canonical.VerbDelete), a2a03.Finding},
-	{canonical.OpNative, "", false, methodCard, methodCard03, nil, nil, a2a03.Asked},
+	{canonical.OpNative, "", false, methodCard, methodCard03, nil, nil, a2a03.TaskQuery},
 }
 
 // nameIn is the operation's name in a version; "": it has none there.

@@ -133,8 +133,8 @@ func restore(m *canonical.Message, raw json.RawMessage) {
 	output.At = task.Status.At
 	body := &canonical.Result{Output: output, Extensions: taskExtensions(task, m.Body.(*canonical.Result))}
 	again.Body = body
-	said, err := (&encoder{m: &again, home: true}).response(body)
-	if err == nil && rawjson.Equal(said, raw) {
+	encoded, err := (&encoder{m: &again, home: true}).response(body)
+	if err == nil && rawjson.Equal(encoded, raw) {
 		*m = again
 	}
 }

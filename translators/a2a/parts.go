@@ -126,7 +126,7 @@ func (e *encoder) part(p *canonical.Part, path string, canon *rawjson.Builder) j
 		w.form("url")
 		w.b.String("url", p.URI)
 	case canonical.KindFile:
-		w.b.Raw("raw", w.octets(p.Bytes))
+		w.b.Raw("raw", w.fileBytes(p.Bytes))
 	case canonical.KindData:
 		w.b.Raw("data", p.Data)
 		e.numbers(p.Data, path+"/data")
@@ -144,8 +144,8 @@ func (e *encoder) part(p *canonical.Part, path string, canon *rawjson.Builder) j
 	return w.bytes()
 }
 
-// octets gives the form that the bytes had, else standard base64.
-func (w *writer) octets(data []byte) json.RawMessage {
+// fileBytes gives the form that the bytes had, else standard base64.
+func (w *writer) fileBytes(data []byte) json.RawMessage {
 	if form := w.form("raw"); form != nil {
 		text, _ := rawjson.Unquote(form)
 		if same, ok := rawjson.Unbase64(text); ok && form[0] == '"' && string(same) == string(data) {
@@ -182,8 +182,8 @@ func (d *decoder) content(raw json.RawMessage, path string, conv *canonical.Conv
 	return content, r, c, skill
 }
 
-// said reads a message inside a task.
-func (d *decoder) said(raw json.RawMessage, path string) canonical.Content {
+// decodeContent reads a message inside a task.
+func (d *decoder) decodeContent(raw json.RawMessage, path string) canonical.Content {
 	content, r, c, _ := d.content(raw, path, nil)
 	for _, name := range idMembers {
 		raw := r.Take(name)

@@ -173,7 +173,7 @@ func (r *route) read(w translators.Wire, version, query string, at [3]string) (j
 	if err := objectError(body); err != nil {
 		return m, err
 	}
-	b, said := rawjson.NewBuilder().Merge(body), rawjson.Parse(body, "")
+	b, members := rawjson.NewBuilder().Merge(body), rawjson.Parse(body, "")
 	idName, configName := r.names(version)
 	for i, name := range []string{"tenant", idName, configName} {
 		value, err := url.PathUnescape(at[i])
@@ -182,9 +182,9 @@ func (r *route) read(w translators.Wire, version, query string, at [3]string) (j
 		}
 		switch {
 		case value == "":
-		case !said.Has(name):
+		case !members.Has(name):
 			b.String(name, value)
-		case !sameText(said.Peek(name), value):
+		case !sameText(members.Peek(name), value):
 			return m, &translators.MalformedError{Path: "/" + name, Reason: "the place says another"}
 		}
 	}
@@ -199,8 +199,8 @@ func (r *route) read(w translators.Wire, version, query string, at [3]string) (j
 const methodList03 = "tasks/list"
 
 func sameText(raw json.RawMessage, text string) bool {
-	said, ok := rawjson.Unquote(raw)
-	return ok && said == text
+	value, ok := rawjson.Unquote(raw)
+	return ok && value == text
 }
 
 // queryKinds are the parameters that are no text, and spellings that peers have
@@ -254,7 +254,7 @@ func place(o *operation, version string, params json.RawMessage) (translators.Wi
 			r = other
 		}
 	}
-	said := rawjson.Parse(rawjson.OrEmpty(params), "")
+	members := rawjson.Parse(rawjson.OrEmpty(params), "")
 	path := r.path
 	if version == Version03 {
 		if r.method == methodCard {
@@ -267,24 +267,24 @@ func place(o *operation, version string, params json.RawMessage) (translators.Wi
 		if !strings.Contains(path, slot[0]) {
 			continue
 		}
-		value, _ := rawjson.Unquote(said.Take(slot[1]))
+		value, _ := rawjson.Unquote(members.Take(slot[1]))
 		if value == "" {
 			return translators.Wire{}, unstamped("name of what is asked about")
 		}
 		path = strings.Replace(path, slot[0], segmentFor(value), 1)
 	}
-	if tenant, ok := rawjson.Unquote(said.Peek("tenant")); ok && tenant != "" && version != Version03 {
+	if tenant, ok := rawjson.Unquote(members.Peek("tenant")); ok && tenant != "" && version != Version03 {
 		path = "/" + segmentFor(tenant) + path
 		if !r.body { // bodies say it as well, as peers send it
-			said.Take("tenant")
+			members.Take("tenant")
 		}
 	}
 	wire := translators.Wire{Verb: r.verb, Path: path}
 	if r.body {
-		wire.Body = rawjson.OrEmpty(said.Rest())
+		wire.Body = rawjson.OrEmpty(members.Rest())
 		return wire, nil
 	}
-	if query := queryOf(said); query != "" {
+	if query := queryOf(members); query != "" {
 		wire.Path += "?" + query
 	}
 	return wire, nil
@@ -301,9 +301,9 @@ func segmentFor(text string) string {
 
 // queryOf says members as parameters of a query. What is no plain value has no
 // place there; nothing of A2A's own is such.
-func queryOf(said *rawjson.Object) string {
+func queryOf(members *rawjson.Object) string {
 	values := url.Values{}
-	for _, m := range said.Members() {
+	for _, m := range members.Members() {
 		if text, ok := rawjson.Unquote(m.Value); ok {
 			values.Set(m.Name, text)
 		} else if len(m.Value) > 0 && m.Value[0] != '{' && m.Value[0] != '[' && m.Value[0] != 'n' {

@@ -98,7 +98,7 @@ func readPushList(_ *decoder, m *canonical.Message, r *reader) {
 // agent: their credentials are the caller's webhook's.
 func (e *encoder) pushRequest(p *canonical.PushRequest) (json.RawMessage, error) {
 	tenant := e.m.Conversation.Tenant
-	e.wishes()
+	e.preferences()
 	e.dropQuery(p.Extensions)
 	if p.Verb == canonical.VerbCreate {
 		if !e.home {

@@ -57,15 +57,15 @@ func (e *encoder) query(q *canonical.TaskQuery) (json.RawMessage, error) {
 func (e *encoder) unsaidQuery(q *canonical.TaskQuery) {
 	p := e.m.Preferences
 	e.dropIf(p.HistoryLength != nil && e.m.Op != canonical.OpTaskGet, canonical.LossHistory, "/preferences/historyLength")
-	e.wishes()
+	e.preferences()
 	e.dropIf(len(q.Answers) > 0, canonical.LossElicitation, "/body/answers")
 	e.dropIf(e.m.Conversation.TaskID != "" && e.m.Conversation.TaskID != q.ID, canonical.LossIDs, "/conversation/taskId")
 	e.dropIf(len(e.m.Conversation.ReferenceTasks) > 0, canonical.LossIDs, "/conversation/referenceTasks")
 	e.dropIf(e.m.To.Skill != "", canonical.LossIDs, "/to/skill")
 }
 
-// wishes declares the preferences that only a message to an agent can say.
-func (e *encoder) wishes() {
+// preferences declares the preferences that only a message to an agent can say.
+func (e *encoder) preferences() {
 	p := e.m.Preferences
 	e.dropIf(len(p.AcceptMedia) > 0, canonical.LossModes, "/preferences/acceptMedia")
 	e.dropIf(p.NoWait, canonical.LossWait, "/preferences/noWait")
@@ -146,7 +146,7 @@ func (r *reader) filterTime(name string) time.Time {
 }
 
 // pageSize takes how many tasks a page of a list has (A2A 1.0, ListTasksRequest: 1 to 100). Zero is none
-// said: the SDK for Go writes it over gRPC where its user gives none.
+// decodeContent: the SDK for Go writes it over gRPC where its user gives none.
 func (r *reader) pageSize() int {
 	n := r.count("pageSize")
 	if n > 100 {
@@ -176,11 +176,11 @@ func (r *reader) choice(name string) *bool {
 	if raw == nil {
 		return nil
 	}
-	said := string(raw) == "true"
-	if !said && string(raw) != "false" {
+	present := string(raw) == "true"
+	if !present && string(raw) != "false" {
 		r.fail(name, "not a boolean")
 	}
-	return &said
+	return &present
 }
 
 // filter writes what tasks are asked for.
@@ -194,7 +194,7 @@ func (e *encoder) filter(f *canonical.TaskFilter) json.RawMessage {
 	w.integer("historyLength", e.m.Preferences.HistoryLength)
 	w.time("statusTimestampAfter", f.After)
 	w.choice("includeArtifacts", f.IncludeArtifacts)
-	e.wishes()
+	e.preferences()
 	e.dropQuery(f.Extensions)
 	return w.bytes()
 }
@@ -209,11 +209,11 @@ func (w *writer) count(name string, n int) {
 	}
 }
 
-func (w *writer) choice(name string, said *bool) {
+func (w *writer) choice(name string, value *bool) {
 	form := w.form(name)
 	switch {
-	case said != nil:
-		w.b.Bool(name, *said)
+	case value != nil:
+		w.b.Bool(name, *value)
 	case string(form) == "null":
 		w.b.Raw(name, form)
 	}
@@ -225,9 +225,9 @@ func (d *decoder) tasks(m *canonical.Message, raw json.RawMessage) {
 	page := &canonical.TaskList{Tasks: []canonical.Task{}}
 	m.Body = page
 	for i, element := range r.list("tasks") {
-		said := canonical.Message{}
+		copied := canonical.Message{}
 		body := &canonical.Result{}
-		d.task(&said, body, element, at("/result/tasks", i))
+		d.task(&copied, body, element, at("/result/tasks", i))
 		page.Tasks = append(page.Tasks, *body.Task)
 	}
 	page.Next, page.Size, page.Total = r.text("nextPageToken"), r.count("pageSize"), r.count("totalSize")

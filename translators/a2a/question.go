@@ -107,7 +107,7 @@ func ends(words, with []canonical.Part) bool {
 // asking is a status with the questions in its message. Those that it asks
 // already, because it came from A2A, are not asked twice.
 func (e *encoder) asking(s *canonical.Status, inputs []canonical.Input, path, id string) *canonical.Status {
-	asked := inputsIn(s)
+	open := inputsIn(s)
 	var parts []canonical.Part // what the message does not say
 	var words []canonical.Part // said after the last question
 	if s.Message != nil {
@@ -115,7 +115,7 @@ func (e *encoder) asking(s *canonical.Status, inputs []canonical.Input, path, id
 	}
 	for i := range inputs {
 		in := &inputs[i]
-		if slices.ContainsFunc(asked, func(other canonical.Input) bool { return other.Key == in.Key }) {
+		if slices.ContainsFunc(open, func(other canonical.Input) bool { return other.Key == in.Key }) {
 			continue
 		}
 		if !ends(words, in.Prompt) {
@@ -215,12 +215,12 @@ func sayAnswer(a *canonical.Answer) json.RawMessage {
 // answers says answers that the message does not: in parts where it has none,
 // else beside its words, which are for agents that know words only.
 func (e *encoder) answers(invoke *canonical.Invoke, turn *canonical.Content, canon *rawjson.Builder) {
-	said := answersIn(turn)
+	list := answersIn(turn)
 	var beside []json.RawMessage
 	silent := len(turn.Parts) == 0
 	for i := range invoke.Answers {
 		a, place := &invoke.Answers[i], at("/body/answers", i)
-		if slices.ContainsFunc(said, func(other canonical.Answer) bool { return other.Key == a.Key }) {
+		if slices.ContainsFunc(list, func(other canonical.Answer) bool { return other.Key == a.Key }) {
 			continue
 		}
 		for binding := range a.Extensions {

@@ -133,7 +133,7 @@ func (d *decoder) task(m *canonical.Message, body *canonical.Result, raw json.Ra
 		task.Artifacts = append(task.Artifacts, d.artifact(element, at(r.Path("artifacts"), i)))
 	}
 	for i, element := range r.list("history") {
-		task.History = append(task.History, d.said(element, at(r.Path("history"), i)))
+		task.History = append(task.History, d.decodeContent(element, at(r.Path("history"), i)))
 	}
 	m.Conversation.TaskID, m.Conversation.ContextID = task.ID, task.ContextID
 	task.Inputs = inputsIn(&task.Status)
@@ -161,7 +161,7 @@ func (d *decoder) status(task *reader) canonical.Status {
 	status := canonical.Status{State: canonical.State(r.enum("state", states))}
 	status.State = cmp.Or(status.State, canonical.StateUnknown)
 	if message := r.value("message"); message != nil {
-		content := d.said(message, r.Path("message"))
+		content := d.decodeContent(message, r.Path("message"))
 		status.Message = &content
 	}
 	status.At = r.time("timestamp")
@@ -227,21 +227,21 @@ func (e *encoder) task(task *canonical.Task, canon *rawjson.Builder, path string
 	w.text("id", task.ID)
 	w.text("contextId", task.ContextID)
 	e.more(task, canon, path)
-	said := e.sayableTask(task, canon, path)
-	yields := said.Output != nil && len(said.Artifacts) == 0 && (!said.Output.Failed || said.Status.Message == nil)
+	reported := e.sayableTask(task, canon, path)
+	yields := reported.Output != nil && len(reported.Artifacts) == 0 && (!reported.Output.Failed || reported.Status.Message == nil)
 	var artifacts []json.RawMessage
 	var words json.RawMessage
 	if yields {
-		artifacts, words = e.yield(said, path)
+		artifacts, words = e.yield(reported, path)
 	}
 	if words != nil {
-		said.Status.State = canonical.StateFailed
-		w.b.Raw("status", e.failedStatus(&said.Status, w.form("status"), words, path+"/status"))
+		reported.Status.State = canonical.StateFailed
+		w.b.Raw("status", e.failedStatus(&reported.Status, w.form("status"), words, path+"/status"))
 	} else {
-		w.b.Raw("status", e.status(&said.Status, w.form("status"), path+"/status", task.ID))
+		w.b.Raw("status", e.status(&reported.Status, w.form("status"), path+"/status", task.ID))
 	}
-	for i := range said.Artifacts {
-		artifacts = append(artifacts, e.artifact(&said.Artifacts[i], at(path+"/artifacts", i)))
+	for i := range reported.Artifacts {
+		artifacts = append(artifacts, e.artifact(&reported.Artifacts[i], at(path+"/artifacts", i)))
 	}
 	w.list("artifacts", artifacts)
 	history := make([]json.RawMessage, len(task.History))

@@ -159,27 +159,27 @@ func Spoken(version string) string {
 // spoken is the version of a message: what its header or its carrier says; else
 // what its method's name or its result shows, because peers of 0.3 say nothing.
 func spoken(w translators.Wire, env jsonrpc.Message) (string, error) {
-	said, header := Spoken(w.Version), Spoken(w.Header.Get(fieldVersion))
-	if (w.Version != "" && said == "") || (w.Header.Get(fieldVersion) != "" && header == "") {
+	value, header := Spoken(w.Version), Spoken(w.Header.Get(fieldVersion))
+	if (w.Version != "" && value == "") || (w.Header.Get(fieldVersion) != "" && header == "") {
 		return Version, unsupportedVersion()
 	}
-	if env.Method != "" && said != "" && header != "" && said != header {
-		return said, &canonical.Error{Code: canonical.CodeHeaderMismatch, Message: "the message is of one version, its header of another"}
+	if env.Method != "" && value != "" && header != "" && value != header {
+		return value, &canonical.Error{Code: canonical.CodeHeaderMismatch, Message: "the message is of one version, its header of another"}
 	}
-	said = cmp.Or(said, header)
+	value = cmp.Or(value, header)
 	shown := shows(env)
 	switch {
-	case said == "" && shown == "":
+	case value == "" && shown == "":
 		return Version, nil
-	case said == "":
+	case value == "":
 		return shown, nil
-	case env.Method != "" && shown != "" && shown != said:
-		return said, &canonical.Error{
+	case env.Method != "" && shown != "" && shown != value:
+		return value, &canonical.Error{
 			Code:    canonical.CodeUnsupportedVersion,
-			Message: "method " + env.Method + " is A2A " + shown + ", but " + HeaderVersion + " says " + said, // a name of our table
+			Message: "method " + env.Method + " is A2A " + shown + ", but " + HeaderVersion + " says " + value, // a name of our table
 		}
 	default:
-		return said, nil
+		return value, nil
 	}
 }
 

@@ -22,8 +22,8 @@ const FormSocket = "WEBSOCKET"
 // PayloadLimit is how large a payload may be, in octets (draft-ainp-protocol-00).
 const PayloadLimit = 1 << 20
 
-// headRoom is what an envelope may have beside its payload, in octets.
-const headRoom = 64 << 10
+// headerReserve is what an envelope may have beside its payload, in octets.
+const headerReserve = 64 << 10
 
 // Translator is the codec. It is immutable and safe for concurrent use.
 type Translator struct {
@@ -42,7 +42,7 @@ var (
 // A body is never longer than AINP allows.
 func New(cfg translators.Config) *Translator {
 	cfg = cfg.WithDefaults()
-	cfg.BodyLimit = min(cfg.BodyLimit, PayloadLimit+headRoom)
+	cfg.BodyLimit = min(cfg.BodyLimit, PayloadLimit+headerReserve)
 	return &Translator{cfg, translators.Info{
 		Binding: Binding, Name: "AINP", Versions: []string{Version}, Media: []string{Media},
 		BodyLimit: cfg.BodyLimit, Depth: cfg.Depth, Streams: translators.StreamsReply,

@@ -131,8 +131,8 @@ func withoutEvidence(payload json.RawMessage) json.RawMessage {
 	}
 	if attested, ok := rawjson.Elements(p.Peek(slotAttestations)); ok {
 		p.Take(slotAttestations)
-		if kept := without(attested, tokens); len(kept) > 0 {
-			p.Insert(slotAttestations, rawjson.ArrayOf(kept))
+		if remaining := without(attested, tokens); len(remaining) > 0 {
+			p.Insert(slotAttestations, rawjson.ArrayOf(remaining))
 		}
 	}
 	return p.Rest()
@@ -141,9 +141,9 @@ func withoutEvidence(payload json.RawMessage) json.RawMessage {
 // bare: there is nothing in the payload of a text that withoutEvidence takes
 // out. There a name is written in one way.
 func bare(payload json.RawMessage) bool {
-	said := false
+	present := false
 	whole := rawjson.Walk(payload, func(name, value json.RawMessage) bool {
-		said = true
+		present = true
 		switch string(name) {
 		case `"` + envelope.Key + `"`:
 			object := rawjson.Parse(value, "")
@@ -153,7 +153,7 @@ func bare(payload json.RawMessage) bool {
 		}
 		return true
 	})
-	return whole && said
+	return whole && present
 }
 
 // evidenced writes an envelope with tokens in it, and with a signature unless

@@ -33,7 +33,7 @@ func (t *Translator) Decode(w translators.Wire) (*canonical.Message, error) {
 
 // message is the whole reading: the native members, and over them what a
 // gateway said beside them, if it fits.
-func (l letter) message(re canonical.Op, raw []byte) (*canonical.Message, error) {
+func (l wireMessage) message(re canonical.Op, raw []byte) (*canonical.Message, error) {
 	m, err := l.native(re)
 	if err != nil {
 		return nil, err
@@ -44,23 +44,23 @@ func (l letter) message(re canonical.Op, raw []byte) (*canonical.Message, error)
 		o.Take(opMember)
 		object = o.Rest()
 	}
-	object, kept := l.wishes(object, re)
+	object, stored := l.preferences(object, re)
 	if object != nil {
-		if m, kept, err = l.overlaid(m, re, object, kept); err != nil {
+		if m, stored, err = l.overlaid(m, re, object, stored); err != nil {
 			return nil, err
 		}
 	}
-	if kept != nil {
-		left := rawjson.NewBuilder().Merge(m.Extensions[Binding]).Raw(envelope.Key, kept).Bytes()
+	if stored != nil {
+		left := rawjson.NewBuilder().Merge(m.Extensions[Binding]).Raw(envelope.Key, stored).Bytes()
 		m.Extensions = extended(m.Extensions, left)
 	}
 	m.Origin.Raw = raw
 	return m, nil
 }
 
-// wishes takes out of a request's object what its sender cannot have: without a
+// preferences takes out of a request's object what its sender cannot have: without a
 // connection that stays open there is neither a stream nor anybody to ask.
-func (l letter) wishes(object json.RawMessage, re canonical.Op) (left, kept json.RawMessage) {
+func (l wireMessage) preferences(object json.RawMessage, re canonical.Op) (left, preferred json.RawMessage) {
 	if object == nil || l.socket || re != "" || object[0] != '{' {
 		return object, nil
 	}
@@ -73,13 +73,13 @@ func (l letter) wishes(object json.RawMessage, re canonical.Op) (left, kept json
 
 // overlaid lays an aepb object over the message. It is kept and not believed
 // when the message then says natively something else than what arrived.
-func (l letter) overlaid(m *canonical.Message, re canonical.Op, object, kept json.RawMessage) (*canonical.Message, json.RawMessage, error) {
+func (l wireMessage) overlaid(m *canonical.Message, re canonical.Op, object, preferred json.RawMessage) (*canonical.Message, json.RawMessage, error) {
 	known := m.Correlation.WireID
 	rest, ok := l.beside.Read(object, m)
 	m.Correlation.WireID = known // an answer must name the id that is on the wire
 	if ok {
 		e := &encoder{m: m}
-		again, err := e.letter()
+		again, err := e.envelope()
 		ok = err == nil && again.kind == l.kind && again.id == l.id && again.trace == l.trace &&
 			again.traced == l.traced && rawjson.Equal(again.payload, l.payload)
 	}
@@ -90,7 +90,7 @@ func (l letter) overlaid(m *canonical.Message, re canonical.Op, object, kept jso
 		}
 		rest = object
 	}
-	return m, envelope.Join(kept, rest), nil
+	return m, envelope.Join(preferred, rest), nil
 }
 
 // opMember is the member of an aepb object that tells who-are-you from
@@ -100,7 +100,7 @@ const (
 	opDescribe = "describe"
 )
 
-func (l letter) op() string {
+func (l wireMessage) op() string {
 	if l.aepb == nil {
 		return ""
 	}
@@ -111,7 +111,7 @@ func (l letter) op() string {
 }
 
 // native reads what AINP's own members say.
-func (l letter) native(re canonical.Op) (*canonical.Message, error) {
+func (l wireMessage) native(re canonical.Op) (*canonical.Message, error) {
 	m := &canonical.Message{Origin: canonical.Origin{Binding: Binding, Version: Version}}
 	m.Extensions = extended(nil, l.rest)
 	if re == "" {
@@ -125,7 +125,7 @@ func extended(ext canonical.Extensions, own json.RawMessage) canonical.Extension
 	return ext.With(Binding, own)
 }
 
-func (l letter) request(m *canonical.Message) error {
+func (l wireMessage) request(m *canonical.Message) error {
 	m.Phase = canonical.PhaseRequest
 	m.Correlation.WireID = wireID(l.id, true, l.trace, l.traced)
 	m.Callback = l.callback
@@ -153,7 +153,7 @@ func (l letter) request(m *canonical.Message) error {
 
 // notice keeps a message whole that nobody answers and that has no counterpart
 // elsewhere.
-func (l letter) notice(m *canonical.Message) {
+func (l wireMessage) notice(m *canonical.Message) {
 	m.Op, m.Correlation.WireID = canonical.OpNotice, nil
 	b := rawjson.NewBuilder().Merge(l.rest).String("msg_type", l.kind).String("id", l.id)
 	if l.traced {
@@ -162,7 +162,7 @@ func (l letter) notice(m *canonical.Message) {
 	m.Extensions = extended(nil, b.Raw("payload", l.payload).Bytes())
 }
 
-func (l letter) reply(m *canonical.Message, re canonical.Op) error {
+func (l wireMessage) reply(m *canonical.Message, re canonical.Op) error {
 	m.Op, m.Phase = re, canonical.PhaseResponse
 	if l.id != "" {
 		left := rawjson.NewBuilder().Merge(l.rest).String("id", l.id).Bytes()
@@ -196,7 +196,7 @@ func (l letter) reply(m *canonical.Message, re canonical.Op) error {
 }
 
 // outcome reads a RESULT by what it answers.
-func (l letter) outcome(m *canonical.Message, p *rawjson.Object, re canonical.Op) error {
+func (l wireMessage) outcome(m *canonical.Message, p *rawjson.Object, re canonical.Op) error {
 	switch re {
 	case canonical.OpTaskAnswer, canonical.OpDecision, canonical.OpAbort:
 		return l.done(m, p)
@@ -216,18 +216,18 @@ func (l letter) outcome(m *canonical.Message, p *rawjson.Object, re canonical.Op
 	}
 }
 
-func (l letter) payloadOrEmpty() json.RawMessage {
+func (l wireMessage) payloadOrEmpty() json.RawMessage {
 	return rawjson.OrEmpty(l.payload)
 }
 
 // answers takes what a reply says about its request.
-func (l letter) answers(m *canonical.Message, p *rawjson.Object) {
+func (l wireMessage) answers(m *canonical.Message, p *rawjson.Object) {
 	id, has := p.String("intent_id")
 	m.Correlation.WireID = wireID(id, has, l.trace, l.traced)
 }
 
 // budgeted is the deadline that an intent's budget and timestamp set; zero: none.
-func (l letter) budgeted(budget json.RawMessage) time.Time {
+func (l wireMessage) budgeted(budget json.RawMessage) time.Time {
 	if len(budget) == 0 || budget[0] != '{' {
 		return time.Time{}
 	}

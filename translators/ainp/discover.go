@@ -11,7 +11,7 @@ import (
 	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
 )
 
-func (l letter) discover(m *canonical.Message) {
+func (l wireMessage) discover(m *canonical.Message) {
 	left := extended(nil, l.payload)
 	if l.op() == opDescribe {
 		m.Op, m.Body = canonical.OpDescribe, &canonical.DescribeRequest{Extensions: left}
@@ -27,7 +27,7 @@ const (
 	listCapabilities = "capabilities"
 )
 
-func (l letter) found(m *canonical.Message, p *rawjson.Object) error {
+func (l wireMessage) found(m *canonical.Message, p *rawjson.Object) error {
 	l.answers(m, p)
 	name := listMatches
 	if !p.Has(name) && p.Has(listResults) {
@@ -42,7 +42,7 @@ func (l letter) found(m *canonical.Message, p *rawjson.Object) error {
 	return err
 }
 
-func (l letter) advertised(m *canonical.Message, p *rawjson.Object) error {
+func (l wireMessage) advertised(m *canonical.Message, p *rawjson.Object) error {
 	l.answers(m, p)
 	has := p.Has(listCapabilities)
 	list, err := readOffers(p, listCapabilities)

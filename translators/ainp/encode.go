@@ -53,7 +53,7 @@ func (t *Translator) Encode(m *canonical.Message, target translators.Target) (tr
 }
 
 func (e *encoder) encode() (json.RawMessage, error) {
-	l, err := e.letter()
+	l, err := e.envelope()
 	if err != nil || e.m.Op == canonical.OpNotice {
 		return l.bytes(nil), err
 	}
@@ -114,12 +114,12 @@ func (e *encoder) declare(losses []canonical.Loss) {
 	}
 }
 
-// letter says the message natively.
-func (e *encoder) letter() (letter, error) {
+// envelope says the message natively.
+func (e *encoder) envelope() (wireMessage, error) {
 	if e.m.Op == canonical.OpNotice {
 		return e.notice()
 	}
-	l := letter{}
+	l := wireMessage{}
 	var err error
 	switch body := e.m.Body.(type) {
 	case *canonical.Invoke:
@@ -160,7 +160,7 @@ func (e *encoder) letter() (letter, error) {
 
 // work says what is about work that an earlier message began, and what only
 // AINP has.
-func (e *encoder) work() (l letter, err error) {
+func (e *encoder) work() (l wireMessage, err error) {
 	l.kind = TypeIntent
 	switch body := e.m.Body.(type) {
 	case *canonical.TaskQuery:
@@ -244,9 +244,9 @@ func (e *encoder) phase() error {
 }
 
 // notice goes home as it came; nobody else's has a counterpart.
-func (e *encoder) notice() (letter, error) {
+func (e *encoder) notice() (wireMessage, error) {
 	o := rawjson.Open(e.m.Extensions[Binding])
-	l := letter{kind: o.Required("msg_type"), id: o.Required("id")}
+	l := wireMessage{kind: o.Required("msg_type"), id: o.Required("id")}
 	l.trace, l.traced = o.String("trace_id")
 	l.payload = o.RawObject("payload")
 	if o.Err() != nil {
@@ -257,7 +257,7 @@ func (e *encoder) notice() (letter, error) {
 }
 
 // head writes what stands around the payload.
-func (e *encoder) head(l *letter) error {
+func (e *encoder) head(l *wireMessage) error {
 	o := rawjson.Open(e.m.Extensions[Binding])
 	own, hasOwn := o.String("id")
 	short := e.short()
@@ -281,9 +281,9 @@ func (e *encoder) head(l *letter) error {
 			l.trace, l.traced = refer(body.ID).trace, refer(body.ID).traced
 		}
 	case e.asks() != nil:
-		if asked := refer(e.asks().ID); asked.id != "" {
-			l.id, l.trace, l.traced = e.known(e.asks().ID), asked.trace, asked.traced
-			if asked.traced && asked.trace == asked.id {
+		if target := refer(e.asks().ID); target.id != "" {
+			l.id, l.trace, l.traced = e.known(e.asks().ID), target.trace, target.traced
+			if target.traced && target.trace == target.id {
 				l.trace = l.id
 			}
 		}
@@ -390,7 +390,7 @@ func (e *encoder) ttl() int64 {
 func integer(n int64) json.RawMessage { return json.RawMessage(strconv.FormatInt(n, 10)) }
 
 // bytes puts an envelope together, with an aepb object in its payload.
-func (l letter) bytes(object json.RawMessage) json.RawMessage {
+func (l wireMessage) bytes(object json.RawMessage) json.RawMessage {
 	const frame = 128 // names, id and trace_id
 	b := rawjson.NewBuilderOf(frame+len(l.rest)+len(l.payload)+len(object)).String("msg_type", l.kind)
 	if l.id != "" {

@@ -40,7 +40,7 @@ var codes = map[string]canonical.Code{
 
 func codeOf(native string) canonical.Code { return cmp.Or(codes[native], canonical.CodeOther) }
 
-func (l letter) failed(m *canonical.Message, p *rawjson.Object) error {
+func (l wireMessage) failed(m *canonical.Message, p *rawjson.Object) error {
 	m.Phase = canonical.PhaseError
 	l.answers(m, p)
 	native := p.Required("error_code")
@@ -59,8 +59,8 @@ func (l letter) failed(m *canonical.Message, p *rawjson.Object) error {
 func (e *encoder) refusal(b *rawjson.Builder, body *canonical.Error) json.RawMessage {
 	native := cmp.Or(nativeCodes[body.Code], "INTERNAL_ERROR")
 	if n := body.Native; n != nil && n.Binding == Binding {
-		if said, ok := rawjson.Unquote(n.Data); ok && codeOf(said) == body.Code {
-			native = said
+		if text, ok := rawjson.Unquote(n.Data); ok && codeOf(text) == body.Code {
+			native = text
 		}
 	}
 	b.String("error_code", native)

@@ -12,7 +12,7 @@ import (
 // asks, an ApprovalRequest. The RESULT that is not partial ends the stream.
 
 // happened reads one message of a stream; false: it is a reply that ends it.
-func (l letter) happened(m *canonical.Message, p *rawjson.Object) (bool, error) {
+func (l wireMessage) happened(m *canonical.Message, p *rawjson.Object) (bool, error) {
 	switch {
 	case l.kind == TypeResult:
 		if p.PeekText("status") != statusPartial && !envelope.HasEvent(l.aepb) {
@@ -54,7 +54,7 @@ func Final(body []byte) bool {
 
 // changed reads how the work stands: what is said with it is said on the way.
 // The value that counts comes with the end.
-func (l letter) changed(m *canonical.Message, p *rawjson.Object) error {
+func (l wireMessage) changed(m *canonical.Message, p *rawjson.Object) error {
 	l.answers(m, p)
 	m.Phase = canonical.PhaseEvent
 	status := &canonical.Status{}
@@ -80,13 +80,13 @@ func (l letter) changed(m *canonical.Message, p *rawjson.Object) error {
 }
 
 // notified reads a NOTIFICATION about the work.
-func (l letter) notified(m *canonical.Message, p *rawjson.Object) error {
+func (l wireMessage) notified(m *canonical.Message, p *rawjson.Object) error {
 	m.Phase = canonical.PhaseEvent
 	l.answers(m, p)
 	status := &canonical.Status{State: canonical.StateWorking}
 	if semantics := p.Object("semantics"); semantics != nil {
-		if said, ok := semantics.String("content"); ok {
-			status.Message = &canonical.Content{Role: canonical.RoleAgent, Parts: []canonical.Part{{Kind: canonical.KindText, Text: said}}}
+		if text, ok := semantics.String("content"); ok {
+			status.Message = &canonical.Content{Role: canonical.RoleAgent, Parts: []canonical.Part{{Kind: canonical.KindText, Text: text}}}
 		}
 		p.Put("semantics", rawjson.OrEmpty(semantics.Rest()))
 		if semantics.Err() != nil {
@@ -98,31 +98,31 @@ func (l letter) notified(m *canonical.Message, p *rawjson.Object) error {
 }
 
 // event writes one message of a stream.
-func (e *encoder) event(body *canonical.Event) (letter, error) {
+func (e *encoder) event(body *canonical.Event) (wireMessage, error) {
 	own := rawjson.Open(body.Extensions[Binding])
 	switch {
 	case body.Native != nil:
-		return letter{}, refuse(canonical.CodeUnsupportedOp, "AINP has no such notification")
+		return wireMessage{}, refuse(canonical.CodeUnsupportedOp, "AINP has no such notification")
 	case body.Ask != nil && body.Ask.Input.Mode == canonical.ModeNative:
-		return letter{}, refuse(canonical.CodeUnsupportedOp, "the agent asks for what only its own protocol can say: an AINP peer cannot be asked")
+		return wireMessage{}, refuse(canonical.CodeUnsupportedOp, "the agent asks for what only its own protocol can say: an AINP peer cannot be asked")
 	case body.Ask != nil:
-		return letter{kind: TypeIntent, payload: e.question(&body.Ask.Input, own)}, nil
+		return wireMessage{kind: TypeIntent, payload: e.question(&body.Ask.Input, own)}, nil
 	case body.Log != nil || e.home() && kindOf(own) == intentNotice:
-		return letter{kind: TypeIntent, payload: e.notification(body, own)}, nil
+		return wireMessage{kind: TypeIntent, payload: e.notification(body, own)}, nil
 	}
 	parts, state := envelope.EventWords(body)
 	b := e.answers(rawjson.NewBuilder()).String("status", statusOf(state)).Raw("result", value(parts))
-	return letter{kind: TypeResult, payload: b.Merge(rawjson.Without(body.Extensions[Binding], "intent_id", "status", "result", envelope.Key)).Bytes()}, nil
+	return wireMessage{kind: TypeResult, payload: b.Merge(rawjson.Without(body.Extensions[Binding], "intent_id", "status", "result", envelope.Key)).Bytes()}, nil
 }
 
 // notification is a line for the records.
 func (e *encoder) notification(body *canonical.Event, own *rawjson.Object) json.RawMessage {
 	parts, _ := envelope.EventWords(body)
 	b := rawjson.NewBuilder()
-	if said := value(parts); said != nil {
-		text, ok := rawjson.Unquote(said)
+	if raw := value(parts); raw != nil {
+		text, ok := rawjson.Unquote(raw)
 		if !ok {
-			text = string(said)
+			text = string(raw)
 		}
 		b.String("content", text)
 	}

@@ -40,7 +40,7 @@ const (
 	contextWork     = "urn:aepb:ainp:task:1"
 )
 
-func (l letter) intent(m *canonical.Message) error {
+func (l wireMessage) intent(m *canonical.Message) error {
 	p := rawjson.Parse(l.payloadOrEmpty(), "/payload")
 	kind := p.PeekText(typeMember)
 	if kind == intentNotice {
@@ -92,8 +92,8 @@ func readNote(m *canonical.Message, body *canonical.Invoke, p *rawjson.Object, w
 		return nil
 	}
 	o := rawjson.Parse(raw, "/payload/semantics")
-	if said, ok := o.String(words); ok {
-		part := canonical.Part{Kind: canonical.KindText, Text: said}
+	if text, ok := o.String(words); ok {
+		part := canonical.Part{Kind: canonical.KindText, Text: text}
 		if words == "content" {
 			part.Media = o.TakeText("content_type")
 		}

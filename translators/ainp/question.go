@@ -38,8 +38,8 @@ func readQuestion(p *rawjson.Object) (canonical.Input, error) {
 	if semantics == nil {
 		return in, badParams()
 	}
-	if said, ok := semantics.String("description"); ok {
-		in.Prompt = append(in.Prompt, canonical.Part{Kind: canonical.KindText, Text: said})
+	if text, ok := semantics.String("description"); ok {
+		in.Prompt = append(in.Prompt, canonical.Part{Kind: canonical.KindText, Text: text})
 	}
 	p.Take("semantics")
 	if kind := semantics.PeekText("request_type"); kind == requestInput {
@@ -63,8 +63,8 @@ func (e *encoder) question(in *canonical.Input, own *rawjson.Object) json.RawMes
 			left = rawjson.Without(p.Data, "description")
 		}
 	}
-	if said := rawjson.Open(own.Peek("semantics")).Peek("request_type"); said != nil {
-		b.Raw("request_type", said)
+	if raw := rawjson.Open(own.Peek("semantics")).Peek("request_type"); raw != nil {
+		b.Raw("request_type", raw)
 	} else if !e.home() && rawjson.Open(left).Peek("request_type") == nil {
 		b.String("request_type", requestInput)
 	}
@@ -84,7 +84,7 @@ func (e *encoder) question(in *canonical.Input, own *rawjson.Object) json.RawMes
 
 // pending reads a question that stands in place of a reply: the answer goes back
 // as a message of its own.
-func (l letter) pending(m *canonical.Message, p *rawjson.Object) error {
+func (l wireMessage) pending(m *canonical.Message, p *rawjson.Object) error {
 	m.Correlation.WireID = wireID("", false, l.trace, l.traced)
 	in, err := readQuestion(p)
 	if err != nil {
@@ -131,7 +131,7 @@ func answered(m *canonical.Message) *canonical.Message {
 }
 
 // replied reads a RESULT or an ERROR that answers a question of ours.
-func (l letter) replied(m *canonical.Message) error {
+func (l wireMessage) replied(m *canonical.Message) error {
 	p := rawjson.Parse(l.payloadOrEmpty(), "/payload")
 	if l.kind == TypeResult && decided(m, p) {
 		return p.Err()
@@ -139,9 +139,9 @@ func (l letter) replied(m *canonical.Message) error {
 	m.Op = canonical.OpAnswer
 	body := &canonical.Reply{}
 	m.Body = body
-	id, told := p.String("intent_id")
+	id, found := p.String("intent_id")
 	switch {
-	case told && id != "":
+	case found && id != "":
 		body.ID = rawjson.Quote(id)
 	case l.traced:
 		body.ID = rawjson.Quote(l.trace)
@@ -155,7 +155,7 @@ func (l letter) replied(m *canonical.Message) error {
 		}
 		body.Failure, _ = inner.Body.(*canonical.Error)
 		left := body.Failure.Extensions[Binding]
-		body.Failure.Extensions, body.Extensions = nil, extended(nil, untold(left, told, id))
+		body.Failure.Extensions, body.Extensions = nil, extended(nil, untold(left, found, id))
 		return p.Err()
 	}
 	status, value := p.Required("status"), p.Take("result")
@@ -176,37 +176,37 @@ func (l letter) replied(m *canonical.Message) error {
 	} else {
 		body.Answer.Value = value
 	}
-	body.Extensions = extended(nil, untold(p.Rest(), told, id))
+	body.Extensions = extended(nil, untold(p.Rest(), found, id))
 	return p.Err()
 }
 
 // untold keeps apart an intent_id that is missing, one that is empty and one
 // that names a question.
-func untold(left json.RawMessage, told bool, id string) json.RawMessage {
-	if told && id != "" {
+func untold(left json.RawMessage, found bool, id string) json.RawMessage {
+	if found && id != "" {
 		return left
 	}
 	b := rawjson.NewBuilder().Merge(left)
-	if told {
+	if found {
 		return b.String("intent_id", "").Bytes()
 	}
 	return b.Raw("intent_id", json.RawMessage("null")).Bytes()
 }
 
 // reply writes the answer to a question.
-func (e *encoder) reply(body *canonical.Reply) letter {
+func (e *encoder) reply(body *canonical.Reply) wireMessage {
 	own, b := body.Extensions[Binding], rawjson.NewBuilder()
-	switch said := rawjson.Open(own).Peek("intent_id"); {
-	case said == nil:
+	switch raw := rawjson.Open(own).Peek("intent_id"); {
+	case raw == nil:
 		b.String("intent_id", e.known(body.ID))
-	case string(said) != "null":
-		b.Raw("intent_id", said)
+	case string(raw) != "null":
+		b.Raw("intent_id", raw)
 	}
 	if body.Failure != nil {
-		said := rawjson.NewBuilder().Merge(rawjson.Without(own, "intent_id")).Bytes()
+		encoded := rawjson.NewBuilder().Merge(rawjson.Without(own, "intent_id")).Bytes()
 		failed := *body.Failure
-		failed.Extensions = extended(nil, said)
-		return letter{kind: TypeError, payload: e.refusal(b, &failed)}
+		failed.Extensions = extended(nil, encoded)
+		return wireMessage{kind: TypeError, payload: e.refusal(b, &failed)}
 	}
 	status := statusSuccess
 	if body.Answer.Action != canonical.Accept {
@@ -218,7 +218,7 @@ func (e *encoder) reply(body *canonical.Reply) letter {
 	} else {
 		b.Raw("result", value(body.Answer.Parts))
 	}
-	return letter{kind: TypeResult, payload: b.Merge(rawjson.Without(own, "intent_id", "status", "result", envelope.Key)).Bytes()}
+	return wireMessage{kind: TypeResult, payload: b.Merge(rawjson.Without(own, "intent_id", "status", "result", envelope.Key)).Bytes()}
 }
 
 // known is the id under which a message of ours, or of the agent's, is known in AINP.

@@ -15,7 +15,7 @@ const (
 	statusFailed  = "failed"
 )
 
-func (l letter) result(m *canonical.Message, p *rawjson.Object) error {
+func (l wireMessage) result(m *canonical.Message, p *rawjson.Object) error {
 	l.answers(m, p)
 	status := p.Required("status")
 	value := p.Take("result")

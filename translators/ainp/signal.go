@@ -30,12 +30,12 @@ func rollback(m *canonical.Message, p *rawjson.Object) error {
 	if semantics == nil {
 		return badParams()
 	}
-	said, _ := semantics.String(tokenMember)
-	if !canonical.IsToken(said) || semantics.Err() != nil {
+	text, _ := semantics.String(tokenMember)
+	if !canonical.IsToken(text) || semantics.Err() != nil {
 		return badParams()
 	}
 	p.PutSet("semantics", semantics.Rest())
-	m.Op, m.Body = canonical.OpRollback, &canonical.Signal{Token: said, Extensions: extended(nil, p.Rest())}
+	m.Op, m.Body = canonical.OpRollback, &canonical.Signal{Token: text, Extensions: extended(nil, p.Rest())}
 	return p.Err()
 }
 
@@ -45,13 +45,13 @@ func tokenIn(value json.RawMessage) (string, bool) {
 		return "", false
 	}
 	o := rawjson.Parse(value, "")
-	said, ok := o.String(tokenMember)
-	return said, ok && o.Err() == nil && len(o.Members()) == 0 && canonical.IsToken(said)
+	text, ok := o.String(tokenMember)
+	return text, ok && o.Err() == nil && len(o.Members()) == 0 && canonical.IsToken(text)
 }
 
 // decided reads a RESULT that tells what a human decided about an approval.
 func decided(m *canonical.Message, p *rawjson.Object) bool {
-	said, ok := tokenIn(p.Peek("result"))
+	text, ok := tokenIn(p.Peek("result"))
 	approval := p.PeekText("intent_id")
 	if status := p.PeekText("status"); !ok || approval == "" || status != statusSuccess {
 		return false
@@ -59,40 +59,40 @@ func decided(m *canonical.Message, p *rawjson.Object) bool {
 	for _, name := range []string{"result", "intent_id", "status"} {
 		p.Take(name)
 	}
-	m.Op, m.Body = canonical.OpDecision, &canonical.Signal{Token: said, Approval: approval, Extensions: extended(nil, p.Rest())}
+	m.Op, m.Body = canonical.OpDecision, &canonical.Signal{Token: text, Approval: approval, Extensions: extended(nil, p.Rest())}
 	return true
 }
 
 // undone reads what became of a rollback.
-func (l letter) undone(m *canonical.Message, p *rawjson.Object) error {
+func (l wireMessage) undone(m *canonical.Message, p *rawjson.Object) error {
 	l.answers(m, p)
-	said, ok := tokenIn(p.Take("result"))
+	text, ok := tokenIn(p.Take("result"))
 	if status := p.Required("status"); !ok || status != statusSuccess {
 		p.Fail("result", "no execution context token")
 	}
-	m.Body = &canonical.Signal{Token: said, Extensions: extended(nil, p.Rest())}
+	m.Body = &canonical.Signal{Token: text, Extensions: extended(nil, p.Rest())}
 	return p.Err()
 }
 
 // signal writes a token: a rollback request, what became of it, or a decision.
-func (e *encoder) signal(body *canonical.Signal) (letter, error) {
+func (e *encoder) signal(body *canonical.Signal) (wireMessage, error) {
 	if !canonical.IsToken(body.Token) {
-		return letter{}, refuse(canonical.CodeBadParams, "a signal is an execution context token")
+		return wireMessage{}, refuse(canonical.CodeBadParams, "a signal is an execution context token")
 	}
-	own, said := body.Extensions[Binding], rawjson.NewBuilder().String(tokenMember, body.Token)
+	own, result := body.Extensions[Binding], rawjson.NewBuilder().String(tokenMember, body.Token)
 	if e.m.Op == canonical.OpRollback && e.m.Phase == canonical.PhaseRequest {
-		return letter{kind: TypeIntent, payload: e.about(intentRollback, own, said)}, nil
+		return wireMessage{kind: TypeIntent, payload: e.about(intentRollback, own, result)}, nil
 	}
 	b := rawjson.NewBuilder()
 	if e.m.Op == canonical.OpRollback {
 		b = e.answers(rawjson.NewBuilder())
 	} else if body.Approval == "" {
-		return letter{}, refuse(canonical.CodeBadParams, "a decision names what it is about")
+		return wireMessage{}, refuse(canonical.CodeBadParams, "a decision names what it is about")
 	} else {
 		b.String("intent_id", body.Approval)
 	}
-	b.String("status", statusSuccess).Raw("result", said.Bytes())
-	return letter{kind: TypeResult, payload: b.Merge(rawjson.Without(own, "intent_id", "status", "result", envelope.Key)).Bytes()}, nil
+	b.String("status", statusSuccess).Raw("result", result.Bytes())
+	return wireMessage{kind: TypeResult, payload: b.Merge(rawjson.Without(own, "intent_id", "status", "result", envelope.Key)).Bytes()}, nil
 }
 
 // callback is the member that names the callback of a request.

@@ -22,7 +22,7 @@ const (
 )
 
 // work reads an intent about work.
-func (l letter) work(m *canonical.Message, kind string, p *rawjson.Object) error {
+func (l wireMessage) work(m *canonical.Message, kind string, p *rawjson.Object) error {
 	o := p.Object("semantics")
 	if o == nil {
 		return badParams()
@@ -70,8 +70,8 @@ func opOf(kind string) canonical.Op {
 func (e *encoder) about(kind string, own json.RawMessage, members *rawjson.Builder) json.RawMessage {
 	left := rawjson.Open(own)
 	left.Take(envelope.Key)
-	said := rawjson.Without(left.Peek("semantics"))
-	return e.payload(left, kind, contextWork, members.Merge(said).Bytes())
+	raw := rawjson.Without(left.Peek("semantics"))
+	return e.payload(left, kind, contextWork, members.Merge(raw).Bytes())
 }
 
 func (e *encoder) query(body *canonical.TaskQuery) (json.RawMessage, error) {
@@ -103,7 +103,7 @@ func (e *encoder) abort(body *canonical.Abort) json.RawMessage {
 }
 
 // listed reads a RESULT that lists tasks.
-func (l letter) listed(m *canonical.Message, p *rawjson.Object) error {
+func (l wireMessage) listed(m *canonical.Message, p *rawjson.Object) error {
 	l.answers(m, p)
 	if status := p.Required("status"); status != statusSuccess && p.Err() == nil {
 		p.Fail("status", "not a list")
@@ -133,7 +133,7 @@ func (e *encoder) list(body *canonical.TaskList) json.RawMessage {
 }
 
 // done reads a RESULT that only acknowledges.
-func (l letter) done(m *canonical.Message, p *rawjson.Object) error {
+func (l wireMessage) done(m *canonical.Message, p *rawjson.Object) error {
 	l.answers(m, p)
 	if status := p.Required("status"); status != statusSuccess && p.Err() == nil {
 		p.Fail("status", "not an acknowledgement")

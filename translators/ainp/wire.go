@@ -25,8 +25,8 @@ const (
 	TypeAck            = "ACK"
 )
 
-// letter is one envelope taken apart.
-type letter struct {
+// envelope is one envelope taken apart.
+type wireMessage struct {
 	kind     string // msg_type
 	id       string
 	trace    string
@@ -45,9 +45,9 @@ type letter struct {
 const maxDigits = 15
 
 // open takes an envelope apart that has passed rawjson.Check.
-func open(body []byte) (letter, error) {
+func open(body []byte) (wireMessage, error) {
 	o := rawjson.Parse(body, "")
-	l := letter{kind: o.Required("msg_type")}
+	l := wireMessage{kind: o.Required("msg_type")}
 	if l.kind == TypeError && !o.Has("payload") {
 		return openShort(o, l)
 	}
@@ -84,7 +84,7 @@ func open(body []byte) (letter, error) {
 
 // openShort reads an ERROR in the shortened form of the draft's examples: its
 // members stand at the top, and most of the envelope is missing.
-func openShort(o *rawjson.Object, l letter) (letter, error) {
+func openShort(o *rawjson.Object, l wireMessage) (wireMessage, error) {
 	l.trace, l.traced = o.String("trace_id")
 	b := rawjson.NewBuilder().Bool(shortMark, true)
 	for _, name := range []string{"error_code", "error_message", "intent_id", "retry_after_ms", "queued", "expires_at"} {
@@ -108,7 +108,7 @@ func unsupported(o *rawjson.Object) error {
 const slotAttestations = "attestations"
 
 // unpack takes the aepb object, without the gateway's slots, out of the payload.
-func (l *letter) unpack() error {
+func (l *wireMessage) unpack() error {
 	if l.payload == nil {
 		return nil
 	}
@@ -127,8 +127,8 @@ func (l *letter) unpack() error {
 	}
 	if attested, ok := rawjson.Elements(p.Peek(slotAttestations)); ok && len(tokens) > 0 {
 		p.Take(slotAttestations)
-		if kept := without(attested, tokens); len(kept) > 0 {
-			p.Put(slotAttestations, rawjson.ArrayOf(kept))
+		if remaining := without(attested, tokens); len(remaining) > 0 {
+			p.Put(slotAttestations, rawjson.ArrayOf(remaining))
 		}
 	}
 	l.aepb = envelope.Strip(object)
@@ -152,7 +152,7 @@ func evidence(object json.RawMessage) []string {
 }
 
 func without(list []json.RawMessage, tokens []string) []json.RawMessage {
-	var kept []json.RawMessage
+	var remaining []json.RawMessage
 	for _, raw := range list {
 		text, ok := rawjson.Unquote(raw)
 		ours := false
@@ -160,10 +160,10 @@ func without(list []json.RawMessage, tokens []string) []json.RawMessage {
 			ours = ours || ok && text == token
 		}
 		if !ours {
-			kept = append(kept, raw)
+			remaining = append(remaining, raw)
 		}
 	}
-	return kept
+	return remaining
 }
 
 // milliseconds reads a non-negative integer.

@@ -256,12 +256,12 @@ func plain(in canonical.Input, parts []canonical.Part, takes func(schema json.Ra
 		if in.Mode != canonical.ModeText && (several || word == canonical.Decline || word == canonical.Cancel) {
 			return a, refused("the answer to the question %s says several things: answer with one data part, decline or cancel", quote(in.Key))
 		}
-		if said, ok, err := actionIn(in, data); ok || err != nil {
-			silent := said.Action == canonical.Accept && blank(said.Value) && word != "" // only the word says what is accepted
-			if means := sense(text); ok && in.Mode != canonical.ModeText && means != said.Action && (means != "" || silent) {
+		if answer, ok, err := actionIn(in, data); ok || err != nil {
+			silent := answer.Action == canonical.Accept && blank(answer.Value) && word != "" // only the word says what is accepted
+			if means := sense(text); ok && in.Mode != canonical.ModeText && means != answer.Action && (means != "" || silent) {
 				return a, refused("the answer to the question %s says several things: answer with its data part alone", quote(in.Key))
 			}
-			return said, err
+			return answer, err
 		}
 		switch {
 		case in.Mode == canonical.ModeText:

@@ -86,7 +86,7 @@ func TestThereAndBack(t *testing.T) {
 		if !ok || string(with.Body) != c.want {
 			t.Errorf("%s: got %s\nwant %s", name, with.Body, c.want)
 		}
-		if got := string(with.Octets()); got != c.body {
+		if got := string(with.HashInput()); got != c.body {
 			t.Errorf("%s: hashed is %s", name, got)
 		}
 		back, tokens, err := inbody.Take(form, with)

@@ -91,7 +91,7 @@ const maxDepth = 128
 
 func decodeMedia(r *reader, p *canonical.Part, form canonical.Form) (losses []canonical.Loss) {
 	p.Kind = canonical.KindFile
-	p.Bytes, losses = octets(r.Object, "data")
+	p.Bytes, losses = blob(r.Object, "data")
 	var typed bool
 	if p.Media, typed = r.String("mimeType"); !typed {
 		losses = append(losses, canonical.Loss{Code: canonical.LossMediaType, Path: r.Path("mimeType"), Fate: canonical.Dropped})
@@ -145,7 +145,7 @@ func decodeResource(r *reader, p *canonical.Part) (losses []canonical.Loss) {
 		p.Text, _ = in.String("text")
 	} else {
 		p.Kind = canonical.KindFile
-		p.Bytes, losses = octets(in, "blob")
+		p.Bytes, losses = blob(in, "blob")
 	}
 	if in.Err() != nil {
 		r.Fail("resource", "malformed")
@@ -169,9 +169,9 @@ func decodeResource(r *reader, p *canonical.Part) (losses []canonical.Loss) {
 	return losses
 }
 
-// octets reads base64. Standard padded base64 is written again as it came; of another spelling (the
+// blob reads base64. Standard padded base64 is written again as it came; of another spelling (the
 // alphabet for URLs, no padding, line breaks) the loss is told.
-func octets(o *rawjson.Object, name string) (data []byte, losses []canonical.Loss) {
+func blob(o *rawjson.Object, name string) (data []byte, losses []canonical.Loss) {
 	text := o.Required(name)
 	if o.Err() != nil {
 		return nil, nil

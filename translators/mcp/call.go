@@ -111,8 +111,8 @@ func (e *encoder) mayTask() bool {
 	if e.capability == nil || e.native {
 		return true
 	}
-	said := taskSupport(e.capability)
-	return !e.profile().Content() && (said == taskOptional || said == taskRequired)
+	text := taskSupport(e.capability)
+	return !e.profile().Content() && (text == taskOptional || text == taskRequired)
 }
 
 // call writes an invocation. The call that it answers with is what was
@@ -164,15 +164,15 @@ func foreign(ext canonical.Extensions, path string) []canonical.Loss {
 // conversation carries the ids that the arguments do not say, and the skill if
 // it is not the tool.
 func (e *encoder) conversation(w *writer, call *canonical.Call) {
-	said := profile.ConversationOf(call)
+	conversation := profile.ConversationOf(call)
 	var fields []profile.Field
 	if e.m.To.Skill != call.Name {
 		fields = append(fields, profile.FieldSkill)
 	}
-	if e.m.Conversation.ContextID != said.ContextID {
+	if e.m.Conversation.ContextID != conversation.ContextID {
 		fields = append(fields, profile.FieldContextID)
 	}
-	if e.m.Conversation.TaskID != said.TaskID {
+	if e.m.Conversation.TaskID != conversation.TaskID {
 		fields = append(fields, profile.FieldTaskID)
 	}
 	e.losses = append(e.losses, profile.CarryMessage(w.canon, e.m, fields...)...)

@@ -16,26 +16,26 @@ const extTasks = "io.modelcontextprotocol/tasks"
 
 // declared reads from a client's capabilities what it can be asked, and whether
 // a task may answer it.
-func declared(raw json.RawMessage, version string) (asked []canonical.Mode, taskOK bool) {
+func declared(raw json.RawMessage, version string) (modes []canonical.Mode, taskOK bool) {
 	if len(raw) == 0 || raw[0] != '{' {
 		return nil, false
 	}
 	o := rawjson.Parse(raw, "")
 	if form, url := elicits(o.Peek("elicitation"), version); form || url {
 		if form {
-			asked = append(asked, canonical.ModeForm)
+			modes = append(modes, canonical.ModeForm)
 		}
 		if url {
-			asked = append(asked, canonical.ModeURL)
+			modes = append(modes, canonical.ModeURL)
 		}
 	}
 	for _, mode := range natives {
 		if rawjson.IsObject(o.Peek(string(mode))) {
-			asked = append(asked, mode)
+			modes = append(modes, mode)
 		}
 	}
 	extensions := o.Peek("extensions")
-	return asked, version == Modern && rawjson.IsObject(extensions) && rawjson.IsObject(rawjson.Parse(extensions, "").Peek(extTasks))
+	return modes, version == Modern && rawjson.IsObject(extensions) && rawjson.IsObject(rawjson.Parse(extensions, "").Peek(extTasks))
 }
 
 // elicits: an empty capability means forms, which were all there was before
@@ -57,11 +57,11 @@ func elicits(raw json.RawMessage, version string) (form, url bool) {
 var natives = [...]canonical.Mode{canonical.ModeSampling, canonical.ModeRoots}
 
 // declaring writes a client's capabilities in the words of a revision.
-func declaring(asked []canonical.Mode, taskOK bool, version string) json.RawMessage {
+func declaring(askable []canonical.Mode, taskOK bool, version string) json.RawMessage {
 	none := json.RawMessage("{}")
 	b := rawjson.NewBuilder()
-	form := slices.Contains(asked, canonical.ModeForm) || slices.Contains(asked, canonical.ModeText)
-	url := slices.Contains(asked, canonical.ModeURL) && version >= Legacy
+	form := slices.Contains(askable, canonical.ModeForm) || slices.Contains(askable, canonical.ModeText)
+	url := slices.Contains(askable, canonical.ModeURL) && version >= Legacy
 	switch {
 	case version <= LegacyMarch:
 	case version == LegacyJune && form:
@@ -77,7 +77,7 @@ func declaring(asked []canonical.Mode, taskOK bool, version string) json.RawMess
 		b.Raw("elicitation", modes.Bytes())
 	}
 	for _, mode := range natives {
-		if slices.Contains(asked, mode) {
+		if slices.Contains(askable, mode) {
 			b.Raw(string(mode), none)
 		}
 	}
@@ -166,8 +166,8 @@ const (
 func (t *Translator) TaskOnly(c *canonical.Capability) bool { return taskSupport(c) == taskRequired }
 
 func taskSupport(c *canonical.Capability) string {
-	said, _ := rawjson.Unquote(member(member(c.Extensions[Binding], "execution"), "taskSupport"))
-	return said
+	text, _ := rawjson.Unquote(member(member(c.Extensions[Binding], "execution"), "taskSupport"))
+	return text
 }
 
 // AsTasks is what a tool says in 2025-11-25 whose server decides by itself what

@@ -50,7 +50,7 @@ func (t *Translator) Decode(w translators.Wire) (*canonical.Message, error) {
 	if err != nil {
 		return &canonical.Message{Correlation: canonical.Correlation{WireID: env.ID}, Origin: m.Origin}, err
 	}
-	m.Losses = append(m.Losses, env.Lost...)
+	m.Losses = append(m.Losses, env.Losses...)
 	return m, nil
 }
 
@@ -219,8 +219,8 @@ func requestVersion(w translators.Wire, method string, r *reader, notice bool) (
 // 2025-03-26 have none for it (2025-06-18, Streamable HTTP).
 func assumed(w translators.Wire, method string, r *reader) string {
 	if method == MethodInitialize {
-		if asked := r.PeekText("protocolVersion"); IsLegacy(asked) {
-			return asked
+		if version := r.PeekText("protocolVersion"); IsLegacy(version) {
+			return version
 		}
 		return Legacy
 	}

@@ -46,10 +46,10 @@ func (e *encoder) describe(body *canonical.DescribeRequest) (string, json.RawMes
 	if body.Client.Name != "" || body.Client.Version != "" {
 		who = body.Client
 	}
-	asked := e.version
+	version := e.version
 	if e.native && len(body.Versions) > 0 {
-		asked = body.Versions[0]
-	} else if !slices.Equal(body.Versions, []string{asked}) && len(body.Versions) > 0 {
+		version = body.Versions[0]
+	} else if !slices.Equal(body.Versions, []string{version}) && len(body.Versions) > 0 {
 		e.lose(canonical.LossPeerInfo, canonical.Dropped, "/body/versions")
 	}
 	if e.modern {
@@ -58,14 +58,14 @@ func (e *encoder) describe(body *canonical.DescribeRequest) (string, json.RawMes
 		return MethodDiscover, w.bytes()
 	}
 	e.requestMeta(w)
-	w.need("protocolVersion", asked)
+	w.need("protocolVersion", version)
 	e.forget(w, canonical.LossPeerInfo, "capabilities")
 	if !w.own.Has("capabilities") {
-		said := declaring(e.m.Preferences.CanAnswer, false, e.version)
-		if left, _ := declared(said, e.version); !slices.Equal(left, e.m.Preferences.CanAnswer) {
+		raw := declaring(e.m.Preferences.CanAnswer, false, e.version)
+		if left, _ := declared(raw, e.version); !slices.Equal(left, e.m.Preferences.CanAnswer) {
 			e.lose(canonical.LossPeerInfo, canonical.Dropped, "/preferences/canAnswer")
 		}
-		w.raw("capabilities", said)
+		w.raw("capabilities", raw)
 	}
 	if left := w.own.Peek("clientInfo"); !e.native || left != nil || who.Name != "" || who.Version != "" {
 		w.raw("clientInfo", e.info(w, "clientInfo", left, who))
@@ -222,23 +222,23 @@ func (e *encoder) description(d *canonical.Description) json.RawMessage {
 }
 
 func (e *encoder) descriptionVersions(w *writer, d *canonical.Description) {
-	said := Revisions()
+	list := Revisions()
 	switch {
 	case e.native:
-		said = d.Versions
+		list = d.Versions
 	case !e.modern:
-		said = []string{e.version}
+		list = []string{e.version}
 	}
 	if e.modern {
 		w.forget("protocolVersion")
-		w.raw("supportedVersions", rawjson.ArrayOf(rawjson.List(said, func(v *string) json.RawMessage { return rawjson.Quote(*v) })))
+		w.raw("supportedVersions", rawjson.ArrayOf(rawjson.List(list, func(v *string) json.RawMessage { return rawjson.Quote(*v) })))
 	} else {
 		w.forget("supportedVersions")
-		if len(said) > 0 {
-			w.need("protocolVersion", said[0])
+		if len(list) > 0 {
+			w.need("protocolVersion", list[0])
 		}
 	}
-	e.dropIf(len(d.Versions) > 0 && !slices.Equal(said, d.Versions), canonical.LossPeerInfo, "/body/versions")
+	e.dropIf(len(d.Versions) > 0 && !slices.Equal(list, d.Versions), canonical.LossPeerInfo, "/body/versions")
 }
 
 // party writes an Implementation over what was left of one. nameless is what it is called

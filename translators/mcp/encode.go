@@ -189,11 +189,11 @@ func (e *encoder) requestMeta(w *writer) {
 	}
 	w.metaRaw(metaVersion, rawjson.Quote(e.version))
 	if left := w.metaLeft(metaCapabilities); left == nil || !e.native {
-		said := declaring(e.m.Preferences.CanAnswer, e.m.Preferences.TaskOK || tasking(e.m.Op) && !e.native, e.version)
-		if left != nil && !rawjson.Equal(left, said) {
+		raw := declaring(e.m.Preferences.CanAnswer, e.m.Preferences.TaskOK || tasking(e.m.Op) && !e.native, e.version)
+		if left != nil && !rawjson.Equal(left, raw) {
 			e.lose(canonical.LossPeerInfo, canonical.Dropped, e.metaPath())
 		}
-		w.metaRaw(metaCapabilities, said)
+		w.metaRaw(metaCapabilities, raw)
 	}
 	if e.m.Preferences.LogLevel != "" {
 		w.metaRaw(metaLogLevel, rawjson.Quote(e.m.Preferences.LogLevel))

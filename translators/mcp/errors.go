@@ -183,10 +183,10 @@ func (e *encoder) failure() (translators.Wire, error) {
 	if !ok {
 		return translators.Wire{}, refuse(canonical.CodeInternal, "an error without an error")
 	}
-	said := e.errorOf(body)
+	failure := e.errorOf(body)
 	// an unknown id is left out: MCP has no null ids
-	w := translators.Wire{Body: rawjson.NewBuilder().String("jsonrpc", "2.0").Raw("id", e.m.Correlation.WireID).Raw("error", said.Object()).Bytes()}
-	if said.Code != jsonrpc.CodeInternal {
+	w := translators.Wire{Body: rawjson.NewBuilder().String("jsonrpc", "2.0").Raw("id", e.m.Correlation.WireID).Raw("error", failure.Object()).Bytes()}
+	if failure.Code != jsonrpc.CodeInternal {
 		w.Status = e.status(body.Code)
 	}
 	return w, nil
@@ -199,11 +199,11 @@ func (e *encoder) errorOf(body *canonical.Error) jsonrpc.Error {
 	if by := e.m.Origin.Binding; by != "" && by != Binding {
 		number = agentCode
 	}
-	said := e.numbered(body, number(body.Code, e.version))
+	failure := e.numbered(body, number(body.Code, e.version))
 	if n := body.Native; n != nil && n.Binding == Binding {
-		said.Rest = body.Extensions[Binding]
+		failure.Rest = body.Extensions[Binding]
 	}
-	return said
+	return failure
 }
 
 func (e *encoder) numbered(body *canonical.Error, code int64) jsonrpc.Error {
@@ -280,15 +280,15 @@ func (e *encoder) status(code canonical.Code) int {
 // with isError, which a model reads and mends (SEP-1303; MCP 2025-11-25, Tools, Error
 // Handling). The SDKs answer so in the older revisions too. nil: it is another error, or
 // a call whose answer has to be a task (2025-11-25, Tasks), and stays an error.
-func Misfit(revision string, request *canonical.Message, said *canonical.Error) *canonical.Result {
+func Misfit(revision string, request *canonical.Message, failure *canonical.Error) *canonical.Result {
 	tasked := revision == Legacy && request.Preferences.TaskOK
-	if request.Op != canonical.OpInvoke || said.Code != canonical.CodeBadParams || said.Schema == nil || tasked {
+	if request.Op != canonical.OpInvoke || failure.Code != canonical.CodeBadParams || failure.Schema == nil || tasked {
 		return nil
 	}
 	if invoke, ok := request.Body.(*canonical.Invoke); ok && invoke.State != "" {
 		return nil // the answer to a question does not fit: the call has not ended
 	}
 	return &canonical.Result{Output: &canonical.Output{
-		Failed: true, Parts: []canonical.Part{{Kind: canonical.KindText, Text: said.Message}},
+		Failed: true, Parts: []canonical.Part{{Kind: canonical.KindText, Text: failure.Message}},
 	}}
 }

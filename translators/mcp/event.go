@@ -48,7 +48,7 @@ func unreadable(err error, place string) error {
 	if err == nil {
 		return nil
 	}
-	return &translators.UnreadableNoticeError{Err: err, Lost: canonical.Loss{Code: canonical.LossProgress, Path: place, Fate: canonical.Dropped}}
+	return &translators.UnreadableNoticeError{Err: err, Loss: canonical.Loss{Code: canonical.LossProgress, Path: place, Fate: canonical.Dropped}}
 }
 
 func decodeAsk(env jsonrpc.Message, m *canonical.Message, event *canonical.Event) error {
@@ -161,11 +161,11 @@ func (e *encoder) ask(a *canonical.Ask) (translators.Wire, error) {
 	if !ok {
 		id = string(a.ID)
 	}
-	said, err := e.input(&a.Input, id, "/body/ask/input")
+	request, err := e.input(&a.Input, id, "/body/ask/input")
 	if task := e.m.Conversation.TaskID; task != "" && e.m.Op == canonical.OpTaskResult && !e.native && err == nil {
-		said.params = related(said.params, task)
+		request.params = related(request.params, task)
 	}
-	return translators.Wire{Body: jsonrpc.Request(a.ID, said.method, said.params)}, err
+	return translators.Wire{Body: jsonrpc.Request(a.ID, request.method, request.params)}, err
 }
 
 // takeMeta takes the _meta of an object; what is no object stays there.

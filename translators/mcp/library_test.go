@@ -53,14 +53,14 @@ func TestSeeks(t *testing.T) {
 func TestShownIsValid(t *testing.T) {
 	t.Parallel()
 	tr := mcp.New(translators.Config{})
-	var held []translators.Held
+	var held []translators.ResourceContent
 	for _, p := range everyPart() {
-		held = append(held, translators.Held{URI: "a2a://x/y", Part: &p})
+		held = append(held, translators.ResourceContent{URI: "a2a://x/y", Part: &p})
 	}
-	list := []translators.Holding{{URI: "a2a://x/{y}", Name: "n", Description: "d", Media: "text/plain"}, {URI: "a2a://z", Name: "m"}}
+	list := []translators.Resource{{URI: "a2a://x/{y}", Name: "n", Description: "d", Media: "text/plain"}, {URI: "a2a://z", Name: "m"}}
 	for definition, showing := range map[string]translators.Showing{
-		"ListResourcesResult":         {What: translators.SeekList, Holdings: list, Next: "c"},
-		"ListResourceTemplatesResult": {What: translators.SeekPatterns, Holdings: list},
+		"ListResourcesResult":         {What: translators.SeekList, Resources: list, Next: "c"},
+		"ListResourceTemplatesResult": {What: translators.SeekPatterns, Resources: list},
 		"ReadResourceResult":          {What: translators.SeekOne, Contents: held},
 	} {
 		for _, version := range tr.Info().Versions {
@@ -96,7 +96,7 @@ func TestContents(t *testing.T) {
 		`{"uri":"u","mimeType":"application/pdf","blob":"JVBERg=="}`:            {Kind: canonical.KindFile, Bytes: []byte("%PDF"), Media: "application/pdf"},
 		`{"uri":"u","mimeType":"application/octet-stream","blob":""}`:           {Kind: canonical.KindFile, Media: "application/octet-stream"},
 	} {
-		got := tr.Shows(translators.Showing{What: translators.SeekOne, Contents: []translators.Held{{URI: "u", Part: &p}}})
+		got := tr.Shows(translators.Showing{What: translators.SeekOne, Contents: []translators.ResourceContent{{URI: "u", Part: &p}}})
 		if string(got.Result) != `{"contents":[`+want+`]}` {
 			t.Errorf("got  %s\nwant %s", got.Result, want)
 		}

@@ -190,9 +190,9 @@ func (t *Translator) Shows(s translators.Showing) *canonical.Native {
 	b := rawjson.NewBuilder()
 	switch s.What {
 	case translators.SeekList:
-		b.Raw("resources", holdings(s.Holdings, "uri"))
+		b.Raw("resources", resources(s.Resources, "uri"))
 	case translators.SeekPatterns:
-		b.Raw("resourceTemplates", holdings(s.Holdings, "uriTemplate"))
+		b.Raw("resourceTemplates", resources(s.Resources, "uriTemplate"))
 	default:
 		b.Array("contents", rawjson.List(s.Contents, contents))
 	}
@@ -204,9 +204,9 @@ func (t *Translator) Embeds(p *canonical.Part) bool {
 	return p.Kind == canonical.KindFile && p.URI == "" && p.Form == canonical.FormNone && profile.NaturalForm(p.Media) == canonical.FormEmbedded
 }
 
-// holdings writes what all revisions have a member for.
-func holdings(list []translators.Holding, uri string) json.RawMessage {
-	return rawjson.ArrayOf(rawjson.List(list, func(h *translators.Holding) json.RawMessage {
+// resources writes what all revisions have a member for.
+func resources(list []translators.Resource, uri string) json.RawMessage {
+	return rawjson.ArrayOf(rawjson.List(list, func(h *translators.Resource) json.RawMessage {
 		return rawjson.NewBuilder().String(uri, h.URI).String("name", h.Name).
 			Optional("description", h.Description).Optional("mimeType", h.Media).Bytes()
 	}))
@@ -214,7 +214,7 @@ func holdings(list []translators.Holding, uri string) json.RawMessage {
 
 // contents writes TextResourceContents or BlobResourceContents. Octets that are
 // a text are shown as one.
-func contents(h *translators.Held) json.RawMessage {
+func contents(h *translators.ResourceContent) json.RawMessage {
 	b, p := rawjson.NewBuilder().String("uri", h.URI), h.Part
 	media := func(otherwise string) {
 		if p.Media != "" {

@@ -34,21 +34,21 @@ const (
 	maxURI  = 2048 // octets
 )
 
-var _ translators.Herald = (*Translator)(nil)
+var _ translators.Notifier = (*Translator)(nil)
 
-// newsVerbs are what each asks for.
-var newsVerbs = map[string]translators.NewsVerb{
-	methodListen: translators.NewsListen, methodSubscriptions: translators.NewsListen, noticeAgreed: translators.NewsAgreed,
-	methodSubscribe: translators.NewsMore, methodUnsubscribe: translators.NewsLess, methodSetLevel: translators.NewsLevel,
+// filterVerbs are what each asks for.
+var filterVerbs = map[string]translators.FilterVerb{
+	methodListen: translators.FilterListen, methodSubscriptions: translators.FilterListen, noticeAgreed: translators.FilterAgreed,
+	methodSubscribe: translators.FilterSubscribe, methodUnsubscribe: translators.FilterUnsubscribe, methodSetLevel: translators.FilterLevel,
 }
 
 // Wants reads the requests for news of every revision.
-func (t *Translator) Wants(n *canonical.Native) (*translators.News, error) {
-	verb, ok := newsVerbs[n.Method]
+func (t *Translator) Wants(n *canonical.Native) (*translators.NotificationFilter, error) {
+	verb, ok := filterVerbs[n.Method]
 	if !ok {
 		return nil, nil
 	}
-	bare, news := &translators.News{Verb: verb}, &translators.News{Verb: verb}
+	bare, subscription := &translators.NotificationFilter{Verb: verb}, &translators.NotificationFilter{Verb: verb}
 	if n.Method == methodListen {
 		return bare, nil
 	}
@@ -56,39 +56,39 @@ func (t *Translator) Wants(n *canonical.Native) (*translators.News, error) {
 		return bare, refuse(canonical.CodeBadParams, "params is no object")
 	}
 	o := rawjson.Parse(n.Params, "/params")
-	switch news.Verb {
-	case translators.NewsListen, translators.NewsAgreed:
-		takeFilter(o, news)
-	case translators.NewsLevel:
-		if news.Level = o.Required("level"); !slices.Contains(levels[:], news.Level) {
+	switch subscription.Verb {
+	case translators.FilterListen, translators.FilterAgreed:
+		takeFilter(o, subscription)
+	case translators.FilterLevel:
+		if subscription.Level = o.Required("level"); !slices.Contains(levels[:], subscription.Level) {
 			o.Fail("level", "not a level of the log")
 		}
 	default:
-		news.URIs = []string{o.Required("uri")}
+		subscription.URIs = []string{o.Required("uri")}
 	}
-	if o.Err() != nil || len(news.URIs) > maxURIs || slices.ContainsFunc(news.URIs, func(uri string) bool { return uri == "" || len(uri) > maxURI }) {
+	if o.Err() != nil || len(subscription.URIs) > maxURIs || slices.ContainsFunc(subscription.URIs, func(uri string) bool { return uri == "" || len(uri) > maxURI }) {
 		return bare, refuse(canonical.CodeBadParams, "what is wanted is not as it must be")
 	}
-	return news, nil
+	return subscription, nil
 }
 
 // levels are those of the log (RFC 5424), the most talkative first.
 var levels = [...]string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
 
-func takeFilter(o *rawjson.Object, news *translators.News) {
+func takeFilter(o *rawjson.Object, subscription *translators.NotificationFilter) {
 	raw := o.RawObject("notifications")
 	if raw == nil {
 		o.Fail("notifications", "required")
 		return
 	}
 	filter := rawjson.Parse(raw, o.Path("notifications"))
-	for _, f := range filterFlags(news) {
+	for _, f := range filterFlags(subscription) {
 		if filter.Has(f.name) {
 			*f.wanted, _ = filter.Bool(f.name)
 		}
 	}
 	if filter.Has("resourceSubscriptions") {
-		news.URIs, _ = filter.Strings("resourceSubscriptions")
+		subscription.URIs, _ = filter.Strings("resourceSubscriptions")
 	}
 	if filter.Err() != nil {
 		o.Fail("notifications", "malformed")
@@ -100,44 +100,44 @@ type filterFlag struct {
 	wanted       *bool
 }
 
-func filterFlags(news *translators.News) []filterFlag {
+func filterFlags(subscription *translators.NotificationFilter) []filterFlag {
 	return []filterFlag{
-		{"toolsListChanged", noticeTools, &news.Tools},
-		{"promptsListChanged", noticePrompts, &news.Prompts},
-		{"resourcesListChanged", noticeResources, &news.Resources},
+		{"toolsListChanged", noticeTools, &subscription.Tools},
+		{"promptsListChanged", noticePrompts, &subscription.Prompts},
+		{"resourcesListChanged", noticeResources, &subscription.Resources},
 	}
 }
 
 // filter writes a SubscriptionFilter.
-func filter(news translators.News) json.RawMessage {
+func filter(subscription translators.NotificationFilter) json.RawMessage {
 	b := rawjson.NewBuilder()
-	for _, f := range filterFlags(&news) {
+	for _, f := range filterFlags(&subscription) {
 		if *f.wanted {
 			b.Bool(f.name, true)
 		}
 	}
-	return b.Strings("resourceSubscriptions", news.URIs, false).Bytes()
+	return b.Strings("resourceSubscriptions", subscription.URIs, false).Bytes()
 }
 
 // Ask writes such a request. A legacy server is asked about one resource at a time,
 // and tells the rest to whoever has a stream; a modern one is asked on the stream itself.
-func (t *Translator) Ask(version string, news translators.News) *canonical.Native {
+func (t *Translator) Ask(version string, subscription translators.NotificationFilter) *canonical.Native {
 	one := func(method, name, value string) *canonical.Native {
 		return &canonical.Native{Method: method, Params: rawjson.NewBuilder().String(name, value).Bytes()}
 	}
 	switch {
-	case version == Modern && (news.Verb == translators.NewsListen || news.Verb == translators.NewsMore):
-		return &canonical.Native{Method: methodSubscriptions, Params: rawjson.NewBuilder().Raw("notifications", filter(news)).Bytes()}
+	case version == Modern && (subscription.Verb == translators.FilterListen || subscription.Verb == translators.FilterSubscribe):
+		return &canonical.Native{Method: methodSubscriptions, Params: rawjson.NewBuilder().Raw("notifications", filter(subscription)).Bytes()}
 	case version == Modern:
 		return nil
-	case news.Verb == translators.NewsListen:
+	case subscription.Verb == translators.FilterListen:
 		return &canonical.Native{Method: methodListen}
-	case news.Verb == translators.NewsLevel:
-		return one(methodSetLevel, "level", news.Level)
-	case news.Verb == translators.NewsMore:
-		return one(methodSubscribe, "uri", first(news.URIs))
+	case subscription.Verb == translators.FilterLevel:
+		return one(methodSetLevel, "level", subscription.Level)
+	case subscription.Verb == translators.FilterSubscribe:
+		return one(methodSubscribe, "uri", first(subscription.URIs))
 	default:
-		return one(methodUnsubscribe, "uri", first(news.URIs))
+		return one(methodUnsubscribe, "uri", first(subscription.URIs))
 	}
 }
 
@@ -149,12 +149,12 @@ func first(list []string) string {
 }
 
 // Offers reads what a server's capabilities say.
-func (t *Translator) Offers(d *canonical.Description) translators.News {
+func (t *Translator) Offers(d *canonical.Description) translators.NotificationFilter {
 	has := func(of, what string) bool {
 		capabilities := member(d.Extensions[Binding], "capabilities")
 		return string(member(member(capabilities, of), what)) == "true"
 	}
-	return translators.News{
+	return translators.NotificationFilter{
 		Tools: has("tools", "listChanged"), Prompts: has("prompts", "listChanged"), Resources: has("resources", "listChanged"),
 		Any: has("resources", "subscribe"), Log: Offers(d, "logging"),
 	}
@@ -184,9 +184,9 @@ func member(raw json.RawMessage, name string) json.RawMessage {
 }
 
 // Retell says a notification to a hearer of another revision. A modern one is
-// told what he has asked for and nothing else; a legacy one hears everything
+// writeConversation what he has asked for and nothing else; a legacy one hears everything
 // that his revision has a word for.
-func (t *Translator) Retell(n *canonical.Native, to translators.Hearer) *canonical.Native {
+func (t *Translator) Retell(n *canonical.Native, to translators.Subscriber) *canonical.Native {
 	if !notifies(to.Version, n.Method) || n.Params != nil && !rawjson.IsObject(n.Params) {
 		return nil
 	}
@@ -195,7 +195,7 @@ func (t *Translator) Retell(n *canonical.Native, to translators.Hearer) *canonic
 	meta.Take(metaSubscription)
 	b := rawjson.NewBuilder()
 	if to.Version == Modern {
-		if !wanted(n.Method, to.News) {
+		if !wanted(n.Method, to.Filter) {
 			return nil
 		}
 		b.Raw(metaSubscription, to.ID)
@@ -205,21 +205,21 @@ func (t *Translator) Retell(n *canonical.Native, to translators.Hearer) *canonic
 }
 
 // wanted: of resources the server was told which; what it tells of may be a part of one.
-func wanted(notice string, news translators.News) bool {
-	for _, f := range filterFlags(&news) {
+func wanted(notice string, subscription translators.NotificationFilter) bool {
+	for _, f := range filterFlags(&subscription) {
 		if f.notice == notice {
 			return *f.wanted
 		}
 	}
-	return notice == noticeUpdated && len(news.URIs) > 0
+	return notice == noticeUpdated && len(subscription.URIs) > 0
 }
 
 // Frame: a modern stream says first what will be told on it, and has a result.
-func (t *Translator) Frame(to translators.Hearer) (first, last *canonical.Native) {
+func (t *Translator) Frame(to translators.Subscriber) (first, last *canonical.Native) {
 	if to.Version != Modern {
 		return nil, nil
 	}
 	about := rawjson.NewBuilder().Raw(metaSubscription, to.ID).Bytes()
-	return &canonical.Native{Method: noticeAgreed, Params: rawjson.NewBuilder().Raw("_meta", about).Raw("notifications", filter(to.News)).Bytes()},
+	return &canonical.Native{Method: noticeAgreed, Params: rawjson.NewBuilder().Raw("_meta", about).Raw("notifications", filter(to.Filter)).Bytes()},
 		&canonical.Native{Result: rawjson.NewBuilder().String("resultType", resultDone).Raw("_meta", about).Bytes()}
 }

@@ -26,21 +26,21 @@ func native(method, params string) *canonical.Native {
 func TestNewsIsAskedFor(t *testing.T) {
 	t.Parallel()
 	tr := mcp.New(translators.Config{})
-	all := translators.News{Tools: true, Prompts: true, Resources: true, URIs: []string{"a:1", "a:2"}}
+	all := translators.NotificationFilter{Tools: true, Prompts: true, Resources: true, URIs: []string{"a:1", "a:2"}}
 	filter := `{"notifications":{"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true,"resourceSubscriptions":["a:1","a:2"]}}`
 	for _, tc := range []struct {
 		version string
-		verb    translators.NewsVerb
+		verb    translators.FilterVerb
 		want    *canonical.Native
 	}{
-		{mcp.Modern, translators.NewsListen, native("subscriptions/listen", filter)},
-		{mcp.Modern, translators.NewsMore, native("subscriptions/listen", filter)},
-		{mcp.Modern, translators.NewsLess, nil},
-		{mcp.Modern, translators.NewsLevel, nil},
-		{mcp.Legacy, translators.NewsListen, native("GET", "")},
-		{mcp.LegacyMarch, translators.NewsMore, native("resources/subscribe", `{"uri":"a:1"}`)},
-		{mcp.LegacyJune, translators.NewsLess, native("resources/unsubscribe", `{"uri":"a:1"}`)},
-		{mcp.Legacy, translators.NewsLevel, native("logging/setLevel", `{"level":"info"}`)},
+		{mcp.Modern, translators.FilterListen, native("subscriptions/listen", filter)},
+		{mcp.Modern, translators.FilterSubscribe, native("subscriptions/listen", filter)},
+		{mcp.Modern, translators.FilterUnsubscribe, nil},
+		{mcp.Modern, translators.FilterLevel, nil},
+		{mcp.Legacy, translators.FilterListen, native("GET", "")},
+		{mcp.LegacyMarch, translators.FilterSubscribe, native("resources/subscribe", `{"uri":"a:1"}`)},
+		{mcp.LegacyJune, translators.FilterUnsubscribe, native("resources/unsubscribe", `{"uri":"a:1"}`)},
+		{mcp.Legacy, translators.FilterLevel, native("logging/setLevel", `{"level":"info"}`)},
 	} {
 		news := all
 		news.Verb, news.Level = tc.verb, "info"
@@ -79,15 +79,15 @@ func TestWhatAServerTells(t *testing.T) {
 	d := &canonical.Description{Extensions: canonical.Extensions{mcp.Binding: json.RawMessage(
 		`{"capabilities":{"tools":{"listChanged":true},"prompts":{"listChanged":false},"resources":{"subscribe":true},"logging":{}}}`,
 	)}}
-	want := translators.News{Tools: true, Any: true, Log: true}
+	want := translators.NotificationFilter{Tools: true, Any: true, Log: true}
 	if diff := cmp.Diff(want, tr.Offers(d)); diff != "" {
 		t.Error(diff)
 	}
-	if got := tr.Offers(&canonical.Description{}); !got.Same(translators.News{}) || got.Any || got.Log {
+	if got := tr.Offers(&canonical.Description{}); !got.Same(translators.NotificationFilter{}) || got.Any || got.Log {
 		t.Errorf("nothing is %+v", got)
 	}
-	wish := translators.News{Tools: true, Prompts: true, URIs: []string{"u"}}
-	if got := wish.Among(want); !got.Same(translators.News{Tools: true, URIs: []string{"u"}}) || got.Quiet() {
+	wish := translators.NotificationFilter{Tools: true, Prompts: true, URIs: []string{"u"}}
+	if got := wish.Among(want); !got.Same(translators.NotificationFilter{Tools: true, URIs: []string{"u"}}) || got.Quiet() {
 		t.Errorf("of that it tells %+v", got)
 	}
 }
@@ -97,11 +97,11 @@ func TestNewsIsRetold(t *testing.T) {
 	t.Parallel()
 	tr := mcp.New(translators.Config{})
 	official := map[string]*schemas{mcp.Modern: loadSchemas(t, mcp.Modern), mcp.Legacy: loadSchemas(t, mcp.Legacy)}
-	modern := translators.Hearer{Version: mcp.Modern, ID: json.RawMessage(`"l"`), News: translators.News{Tools: true, URIs: []string{"a:1"}}}
-	legacy := translators.Hearer{Version: mcp.Legacy}
+	modern := translators.Subscriber{Version: mcp.Modern, ID: json.RawMessage(`"l"`), Filter: translators.NotificationFilter{Tools: true, URIs: []string{"a:1"}}}
+	legacy := translators.Subscriber{Version: mcp.Legacy}
 	const tag = `"io.modelcontextprotocol/subscriptionId":"l"`
 	for _, tc := range []struct {
-		to         translators.Hearer
+		to         translators.Subscriber
 		said       *canonical.Native
 		definition string
 		want       string // nothing: nobody is told
@@ -130,7 +130,7 @@ func TestNewsIsRetold(t *testing.T) {
 	first, last := tr.Frame(modern)
 	official[mcp.Modern].check(t, "SubscriptionsAcknowledgedNotification", emit(t, tr, mcp.Modern, first))
 	official[mcp.Modern].check(t, "SubscriptionsListenResult", last.Result)
-	if agreed, err := tr.Wants(first); err != nil || agreed.Verb != translators.NewsAgreed || !agreed.Tools || !slices.Equal(agreed.URIs, []string{"a:1"}) {
+	if agreed, err := tr.Wants(first); err != nil || agreed.Verb != translators.FilterAgreed || !agreed.Tools || !slices.Equal(agreed.URIs, []string{"a:1"}) {
 		t.Errorf("the agreement reads as %+v, %v", agreed, err)
 	}
 	if first, last := tr.Frame(legacy); first != nil || last != nil {

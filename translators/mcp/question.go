@@ -205,8 +205,8 @@ func decodeInputs(raw json.RawMessage, path string) ([]canonical.Input, error) {
 // inputs writes a map of questions.
 func (e *encoder) inputs(inputs []canonical.Input, at string) (json.RawMessage, error) {
 	return byKey(inputs, func(in *canonical.Input) string { return in.Key }, func(in *canonical.Input, i int) (json.RawMessage, error) {
-		said, err := e.input(in, in.Key, indexed(at, i))
-		return rawjson.NewBuilder().String("method", said.method).Raw("params", said.params).Merge(said.rest).Bytes(), err
+		request, err := e.input(in, in.Key, indexed(at, i))
+		return rawjson.NewBuilder().String("method", request.method).Raw("params", request.params).Merge(request.rest).Bytes(), err
 	}, canonical.CodeInternal, "two questions under one key")
 }
 
@@ -231,19 +231,19 @@ func byKey[T any](list []T, key func(*T) string, write func(*T, int) (json.RawMe
 // decodePending reads a result that asks.
 func decodePending(m *canonical.Message, r *reader) error {
 	pending := &canonical.Pending{}
-	asked := r.RawObject("inputRequests")
-	if asked != nil {
+	inputs := r.RawObject("inputRequests")
+	if inputs != nil {
 		var err error
-		if pending.Inputs, err = decodeInputs(asked, "/result/inputRequests"); err != nil {
+		if pending.Inputs, err = decodeInputs(inputs, "/result/inputRequests"); err != nil {
 			return err
 		}
 		if pending.Inputs == nil {
-			r.Put("inputRequests", asked)
+			r.Put("inputRequests", inputs)
 		}
 	}
 	stated := r.Has("requestState")
 	takeText(r.Object, "requestState", &pending.State)
-	if r.Err() == nil && asked == nil && !stated {
+	if r.Err() == nil && inputs == nil && !stated {
 		return refuse(canonical.CodeBadUpstream, "the result asks for input and does not say for which")
 	}
 	m.Body = &canonical.Result{Pending: pending, Extensions: r.extensions()}
@@ -259,11 +259,11 @@ func (e *encoder) pending(w *writer, p *canonical.Pending) error {
 		return undeclared("what the agent asks", declaring(lacks, false, e.version))
 	}
 	if len(p.Inputs) > 0 {
-		asked, err := e.inputs(p.Inputs, "/body/pending/inputs")
+		inputs, err := e.inputs(p.Inputs, "/body/pending/inputs")
 		if err != nil {
 			return err
 		}
-		w.raw("inputRequests", asked)
+		w.raw("inputRequests", inputs)
 	}
 	w.text("requestState", p.State)
 	return nil

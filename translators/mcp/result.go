@@ -126,7 +126,7 @@ func (e *encoder) result(body *canonical.Result) (json.RawMessage, error) {
 	case body.Output != nil && e.tells(body.Output):
 		in := canonical.Conversation{ContextID: e.m.Conversation.ContextID} // and no task, with which nobody could go on
 		e.forgetConversation(in)
-		err = e.told(w, body.Output, in, "/body/output")
+		err = e.writeConversation(w, body.Output, in, "/body/output")
 	case body.Output != nil:
 		err = e.output(w, body.Output)
 	case body.Turn != nil || body.Task != nil:
@@ -168,9 +168,9 @@ func (e *encoder) tells(o *canonical.Output) bool {
 		e.m.Origin.Binding != Binding && !o.Failed && !lacks(e.version, levelResult, "structuredContent")
 }
 
-// told writes an output as what an agent says in a dialogue, its structured
+// writeConversation writes an output as what an agent says in a dialogue, its structured
 // content as one more part. at is the place of the output.
-func (e *encoder) told(w *writer, o *canonical.Output, in canonical.Conversation, at string) error {
+func (e *encoder) writeConversation(w *writer, o *canonical.Output, in canonical.Conversation, at string) error {
 	parts := o.Parts
 	if o.Structured != nil {
 		e.lose(canonical.LossStructured, canonical.Dropped, at+"/structured")
@@ -233,7 +233,7 @@ func (e *encoder) flat(w *writer, body *canonical.Result) error {
 		return err
 	}
 	if t := body.Task; t != nil {
-		e.forgetKeeping(t)
+		e.loseTTL(t)
 		e.forgetConversation(canonical.Conversation{ContextID: t.ContextID, TaskID: t.ID})
 	}
 	return nil
@@ -263,11 +263,11 @@ func place(body *canonical.Result) string {
 
 // forgetConversation declares ids beside a result that the result itself does
 // not name.
-func (e *encoder) forgetConversation(said canonical.Conversation) {
-	if c := e.m.Conversation.ContextID; c != "" && c != said.ContextID {
+func (e *encoder) forgetConversation(conversation canonical.Conversation) {
+	if c := e.m.Conversation.ContextID; c != "" && c != conversation.ContextID {
 		e.lose(canonical.LossIDs, canonical.Dropped, "/conversation/contextId")
 	}
-	if c := e.m.Conversation.TaskID; c != "" && c != said.TaskID {
+	if c := e.m.Conversation.TaskID; c != "" && c != conversation.TaskID {
 		e.lose(canonical.LossIDs, canonical.Dropped, "/conversation/taskId")
 	}
 }

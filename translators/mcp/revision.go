@@ -309,18 +309,18 @@ func trim(version string, annotations json.RawMessage) (rest json.RawMessage, tr
 // annotations reads a block's annotations, the carried ones if those that
 // stand there are what we would have left of them.
 func (r *reader) annotations() json.RawMessage {
-	said := r.RawObject("annotations")
-	if _, trimmed := trim(r.version, said); trimmed {
+	raw := r.RawObject("annotations")
+	if _, trimmed := trim(r.version, raw); trimmed {
 		r.place("annotations")
 	}
 	carried := r.carried.Canon.Peek(canonAnnotations)
 	if len(carried) == 0 || carried[0] != '{' {
-		return said
+		return raw
 	}
-	if rest, trimmed := trim(r.version, carried); trimmed && (said == nil) == (rest == nil) && (said == nil || rawjson.Equal(said, rest)) {
+	if rest, trimmed := trim(r.version, carried); trimmed && (raw == nil) == (rest == nil) && (raw == nil || rawjson.Equal(raw, rest)) {
 		return r.carried.Canon.Take(canonAnnotations)
 	}
-	return said
+	return raw
 }
 
 // annotations writes a block's annotations.

@@ -241,8 +241,8 @@ func (e *encoder) taskLosses(t *canonical.Task, at string) {
 	}
 }
 
-// forgetKeeping: how a task is kept is of no use where there is only its result.
-func (e *encoder) forgetKeeping(t *canonical.Task) {
+// loseTTL: how a task is kept is of no use where there is only its result.
+func (e *encoder) loseTTL(t *canonical.Task) {
 	e.dropIf(!t.Created.IsZero() && !t.Created.Equal(t.Status.At), canonical.LossCaching, "/body/task/created")
 	e.dropIf(t.TTL != nil, canonical.LossCaching, "/body/task/ttl")
 	e.dropIf(t.Poll != 0, canonical.LossCaching, "/body/task/poll")
@@ -381,8 +381,8 @@ func (e *encoder) taskInputs(w *writer, t *canonical.Task) error {
 	if len(t.Inputs) == 0 {
 		return nil
 	}
-	asked, err := e.inputs(t.Inputs, "/body/task/inputs")
-	w.raw("inputRequests", asked)
+	inputs, err := e.inputs(t.Inputs, "/body/task/inputs")
+	w.raw("inputRequests", inputs)
 	return err
 }
 
@@ -392,7 +392,7 @@ func (e *encoder) taskResult(w *writer, body *canonical.Result) error {
 	var err error
 	switch out := body.Task.Output; {
 	case out != nil && e.tells(out):
-		err = e.told(inner, out, canonical.Conversation{ContextID: body.Task.ContextID}, "/body/task/output")
+		err = e.writeConversation(inner, out, canonical.Conversation{ContextID: body.Task.ContextID}, "/body/task/output")
 	case out != nil:
 		err = e.output(inner, out)
 	default:

@@ -144,18 +144,18 @@ func (t *Translator) Mirror(h http.Header, m *canonical.Message, tool *canonical
 	if m.Origin.Version != Modern || !marked && !repeats(h) {
 		return h, nil
 	}
-	said := http.Header{}
+	fields := http.Header{}
 	for name, values := range h {
 		if !strings.HasPrefix(name, headerParam) {
-			said[name] = values
+			fields[name] = values
 		}
 	}
 	if !marked {
-		return said, nil
+		return fields, nil
 	}
-	p := params{h: h, into: said}
+	p := params{h: h, into: fields}
 	p.walk(tool.InputSchema, invoke.Call.Args)
-	return said, p.err
+	return fields, p.err
 }
 
 // repeats reports whether a header has a field that repeats an argument.
@@ -233,21 +233,21 @@ func judge(name string, values []string, value json.RawMessage, written bool) er
 	case len(values) > 1:
 		return refuse(canonical.CodeHeaderMismatch, "the "+name+" header stands there twice")
 	}
-	if said, ok := DecodeHeaderValue(values[0]); !ok || !there || !same(said, value) {
+	if text, ok := DecodeHeaderValue(values[0]); !ok || !there || !same(text, value) {
 		return refuse(canonical.CodeHeaderMismatch, "the "+name+" header says something else than the body")
 	}
 	return nil
 }
 
 // same: a text is compared as such, a number by its value.
-func same(said string, value json.RawMessage) bool {
+func same(name string, value json.RawMessage) bool {
 	if text, ok := rawjson.Unquote(value); ok {
-		return said == text
+		return name == text
 	}
-	if said == string(value) {
+	if name == string(value) {
 		return true
 	}
-	a, okA := decimalOf(said)
+	a, okA := decimalOf(name)
 	b, okB := decimalOf(string(value))
 	return okA && okB && a == b
 }

@@ -99,20 +99,20 @@ func (f *Form) Encode(m *canonical.Message, _ translators.Target) (translators.W
 	if failed, ok := m.Body.(*canonical.Error); ok {
 		return translators.Wire{}, nil, failed
 	}
-	said, ok := m.Body.(*canonical.Signal)
+	signal, ok := m.Body.(*canonical.Signal)
 	if !ok || m.Op != canonical.OpRollback {
 		return translators.Wire{}, nil, &canonical.Error{Code: canonical.CodeUnsupportedOp, Message: "only rollbacks are said here"}
 	}
-	body := claims(said.Token)
+	body := claims(signal.Token)
 	if body == nil {
 		return translators.Wire{}, nil, &canonical.Error{Code: canonical.CodeBadParams, Message: "a rollback is one execution context token"}
 	}
 	var losses []canonical.Loss
-	for binding := range said.Extensions {
+	for binding := range signal.Extensions {
 		losses = append(losses, canonical.Loss{Code: canonical.LossExtension, Path: "/body/extensions/" + string(binding), Fate: canonical.Dropped})
 	}
 	wire := translators.Wire{
-		Binding: f.info.Binding, Form: Name, Media: Media, Header: http.Header{Field: {said.Token}}, Body: body,
+		Binding: f.info.Binding, Form: Name, Media: Media, Header: http.Header{Field: {signal.Token}}, Body: body,
 		Verb: http.MethodPost, Path: Path,
 	}
 	if m.Phase != canonical.PhaseRequest {

@@ -18,15 +18,15 @@ func (t *Translator) Encode(m *canonical.Message, target translators.Target) (tr
 	}
 	form, version := target.Form, target.Version
 	target.Version, target.Form = by.version, ""
-	if said, ok := m.Body.(*canonical.Signal); ok {
-		wire, losses, err := t.saySignal(m, said, by, form)
+	if signal, ok := m.Body.(*canonical.Signal); ok {
+		wire, losses, err := t.saySignal(m, signal, by, form)
 		wire.Binding, wire.Version, wire.Form, wire.Media = Binding, version, form, Media
 		return wire, losses, err
 	}
 	returned := t.returned(m)
-	var lost []canonical.Loss
+	var more []canonical.Loss
 	if failure, failed := m.Body.(*canonical.Error); failed && form == FormRPC {
-		returned.Body, lost = terse(failure)
+		returned.Body, more = terse(failure)
 	}
 	wire, losses, err := by.codec.Encode(returned, target)
 	if err != nil {
@@ -34,25 +34,25 @@ func (t *Translator) Encode(m *canonical.Message, target translators.Target) (tr
 	}
 	wire.Binding, wire.Version, wire.Form, wire.Media = Binding, version, form, Media
 	wire.Header, wire.Status = fields(m, wire.Header), 0
-	return wire, slices.Concat(lost, losses), nil
+	return wire, slices.Concat(more, losses), nil
 }
 
 // returned is the message as its codec knows it if it was born in the same
 // words; a copy, for the original belongs to the caller.
 func (t *Translator) returned(m *canonical.Message) *canonical.Message {
-	said := *m
+	copied := *m
 	if origin, ok := t.of(m.Origin.Version); ok && (m.Origin.Binding == Binding || m.Origin.Binding == origin.binding) {
-		said.Origin.Binding, said.Origin.Version = origin.binding, origin.version
+		copied.Origin.Binding, copied.Origin.Version = origin.binding, origin.version
 	}
-	return &said
+	return &copied
 }
 
 // terse is an error as SLIMRPC can say it: a code and a text.
 func terse(e *canonical.Error) (*canonical.Error, []canonical.Loss) {
 	var losses []canonical.Loss
 	for _, part := range []struct {
-		name string
-		lost bool
+		name    string
+		dropped bool
 	}{
 		{"retryAfter", e.RetryAfter != 0},
 		{"schema", e.Schema != nil},
@@ -60,7 +60,7 @@ func terse(e *canonical.Error) (*canonical.Error, []canonical.Loss) {
 		{"native", e.Native != nil},
 		{"extensions", len(e.Extensions) > 0},
 	} {
-		if part.lost {
+		if part.dropped {
 			losses = append(losses, canonical.Loss{Code: canonical.LossErrorDetail, Path: "/body/" + part.name, Fate: canonical.Dropped})
 		}
 	}

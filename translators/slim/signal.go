@@ -39,7 +39,7 @@ func (t *Translator) signal(w translators.Wire, by words) (*canonical.Message, e
 	}
 	m := &canonical.Message{
 		Op: canonical.OpRollback, Phase: canonical.PhaseRequest, Correlation: canonical.Correlation{WireID: env.ID},
-		Origin: canonical.Origin{Binding: by.binding, Version: by.version, Raw: w.Body}, Losses: env.Lost,
+		Origin: canonical.Origin{Binding: by.binding, Version: by.version, Raw: w.Body}, Losses: env.Losses,
 	}
 	part, place := env.Params, "/params"
 	if w.Re != "" {
@@ -53,39 +53,39 @@ func (t *Translator) signal(w translators.Wire, by words) (*canonical.Message, e
 		}
 	}
 	object := rawjson.Parse(part, place)
-	said := &canonical.Signal{Token: object.Required(memberToken)}
+	signal := &canonical.Signal{Token: object.Required(memberToken)}
 	if rest := object.Rest(); len(rest) > len("{}") {
-		said.Extensions = canonical.Extensions{by.binding: rest}
+		signal.Extensions = canonical.Extensions{by.binding: rest}
 	}
-	m.Body = said
+	m.Body = signal
 	if err := object.Err(); err != nil {
 		return m, err
 	}
-	if !canonical.IsToken(said.Token) {
+	if !canonical.IsToken(signal.Token) {
 		return m, &canonical.Error{Code: canonical.CodeBadParams, Message: "a rollback names an execution context token"}
 	}
 	return m, nil
 }
 
 // saySignal writes one.
-func (t *Translator) saySignal(m *canonical.Message, said *canonical.Signal, by words, form string) (translators.Wire, []canonical.Loss, error) {
+func (t *Translator) saySignal(m *canonical.Message, signal *canonical.Signal, by words, form string) (translators.Wire, []canonical.Loss, error) {
 	switch {
 	case m.Op != canonical.OpRollback:
 		return translators.Wire{}, nil, &canonical.Error{Code: canonical.CodeUnsupportedOp, Message: "SLIM has no form for this"}
-	case !canonical.IsToken(said.Token):
+	case !canonical.IsToken(signal.Token):
 		return translators.Wire{}, nil, &canonical.Error{Code: canonical.CodeBadParams, Message: "a signal is an execution context token"}
 	}
-	own := said.Extensions[by.binding]
+	own := signal.Extensions[by.binding]
 	if form == FormRPC {
 		own = nil // the payload is the token
 	}
 	var losses []canonical.Loss
-	for binding := range said.Extensions {
+	for binding := range signal.Extensions {
 		if binding != by.binding || own == nil {
 			losses = append(losses, canonical.Loss{Code: canonical.LossExtension, Path: "/body/extensions/" + string(binding), Fate: canonical.Dropped})
 		}
 	}
-	inner := rawjson.NewBuilder().String(memberToken, said.Token).Merge(own).Bytes()
+	inner := rawjson.NewBuilder().String(memberToken, signal.Token).Merge(own).Bytes()
 	if m.Phase == canonical.PhaseRequest {
 		return translators.Wire{Body: jsonrpc.Request(m.Correlation.WireID, MethodRollback, inner)}, losses, nil
 	}

@@ -13,7 +13,7 @@ import (
 const (
 	MaxArtifacts = 1024
 	MaxParts     = 16 << 10 // of all artifacts
-	MaxOctets    = 16 << 20 // of all content
+	MaxBytes     = 16 << 20 // of all content
 )
 
 // ErrTooMuch: the stream adds up to more than is kept.
@@ -59,7 +59,7 @@ func (f *Folder) Add(e *canonical.Event, at canonical.Conversation) error {
 		oldParts, oldSize := f.replaced(e.Artifact)
 		parts, size = f.parts+parts-oldParts, f.size+size-oldSize
 	}
-	if parts > MaxParts || size > MaxOctets || f.artifacts(e) > MaxArtifacts {
+	if parts > MaxParts || size > MaxBytes || f.artifacts(e) > MaxArtifacts {
 		return ErrTooMuch
 	}
 	f.parts, f.size = parts, size
@@ -97,7 +97,7 @@ func (f *Folder) artifacts(e *canonical.Event) int {
 }
 
 // replaced weighs the artifact that an update takes the place of.
-func (f *Folder) replaced(u *canonical.ArtifactUpdate) (parts, octets int) {
+func (f *Folder) replaced(u *canonical.ArtifactUpdate) (parts, size int) {
 	if u == nil || u.Append || f.task == nil {
 		return 0, 0
 	}
@@ -224,7 +224,7 @@ func pieces(whole *canonical.Part, parts []canonical.Part) int {
 }
 
 // Joined reports whether chunks of an artifact became one part: their boundaries are
-// lost (canonical.LossChunks).
+// dropped (canonical.LossChunks).
 func (f *Folder) Joined() bool { return len(f.joined) > 0 }
 
 // Task is how the task stands; nil: the stream has shown none. It is the
@@ -272,11 +272,11 @@ func Settled(s canonical.State) bool {
 }
 
 // weigh counts the parts and the octets of an event.
-func weigh(e *canonical.Event) (parts, octets int) {
+func weigh(e *canonical.Event) (parts, size int) {
 	count := func(list []canonical.Part) {
 		parts += len(list)
 		for i := range list {
-			octets += len(list[i].Text) + len(list[i].Data) + len(list[i].Bytes) + len(list[i].URI)
+			size += len(list[i].Text) + len(list[i].Data) + len(list[i].Bytes) + len(list[i].URI)
 		}
 	}
 	switch {
@@ -292,5 +292,5 @@ func weigh(e *canonical.Event) (parts, octets int) {
 			count(e.Task.History[i].Parts)
 		}
 	}
-	return parts, octets
+	return parts, size
 }

@@ -68,9 +68,9 @@ func (s *Shaper) toTask(e *canonical.Event) ([]canonical.Event, []canonical.Loss
 		status := canonical.Status{State: canonical.StateInputRequired}
 		return s.begin(canonical.Event{Status: &status, Inputs: []canonical.Input{e.Ask.Input}}), nil
 	case e.Native != nil:
-		return nil, lost(canonical.LossPrompts, "/body/native")
+		return nil, dropped(canonical.LossPrompts, "/body/native")
 	case e.Log != nil:
-		return nil, lost(canonical.LossProgress, "/body/log")
+		return nil, dropped(canonical.LossProgress, "/body/log")
 	case e.Progress != nil:
 		e.Progress = &canonical.Progress{Value: e.Progress.Value, Total: e.Progress.Total, Message: e.Progress.Message}
 	}
@@ -105,7 +105,7 @@ func (s *Shaper) toReply(e *canonical.Event) ([]canonical.Event, []canonical.Los
 		if s.first = e.Artifact.Artifact.Parts; e.Artifact.Append {
 			events, s.first = append(events, s.chunk(s.first)...), nil
 		}
-		return events, lost(canonical.LossChunks, "/body/artifact")
+		return events, dropped(canonical.LossChunks, "/body/artifact")
 	}
 	var before []canonical.Event
 	if ends := e.Turn != nil || e.Task != nil && Settled(e.Task.Status.State) || e.Status != nil && Settled(e.Status.State); !ends {
@@ -125,13 +125,13 @@ func (s *Shaper) change(e *canonical.Event) ([]canonical.Event, []canonical.Loss
 			text, _ = canonical.TextOf(e.Status.Message.Parts, "\n\n")
 		}
 		if s.shape.Token == nil || text == "" {
-			return nil, lost(canonical.LossStatusUpdates, "/body/status")
+			return nil, dropped(canonical.LossStatusUpdates, "/body/status")
 		}
 		return s.progress(&canonical.Progress{Message: text}), nil
 	case e.Progress != nil && s.shape.Token != nil:
 		return s.progress(e.Progress), nil
 	case e.Progress != nil:
-		return nil, lost(canonical.LossProgress, "/body/progress")
+		return nil, dropped(canonical.LossProgress, "/body/progress")
 	default:
 		return nil, nil
 	}
@@ -160,16 +160,16 @@ func (s *Shaper) chunk(parts []canonical.Part) []canonical.Event {
 
 // progress keeps the value strictly increasing (MCP, progress).
 func (s *Shaper) progress(p *canonical.Progress) []canonical.Event {
-	said := *p
-	said.Token = s.shape.Token
+	copied := *p
+	copied.Token = s.shape.Token
 	value, ok := number(p.Value)
 	if !ok || s.last != nil && value.Cmp(s.last) <= 0 {
 		value = s.next()
-		said.Value = json.RawMessage(strings.TrimSuffix(value.FloatString(0), "."))
-		said.Total = nil
+		copied.Value = json.RawMessage(strings.TrimSuffix(value.FloatString(0), "."))
+		copied.Total = nil
 	}
 	s.last = value
-	return []canonical.Event{{Progress: &said}}
+	return []canonical.Event{{Progress: &copied}}
 }
 
 // next is the next whole number.
@@ -215,6 +215,6 @@ func (s *Shaper) End(result *canonical.Result) ([]canonical.Event, *canonical.Re
 	return append(s.Begin(), Unfold(result)...), nil
 }
 
-func lost(code canonical.LossCode, path string) []canonical.Loss {
+func dropped(code canonical.LossCode, path string) []canonical.Loss {
 	return []canonical.Loss{{Code: code, Path: path, Fate: canonical.Dropped}}
 }

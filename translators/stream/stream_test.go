@@ -97,7 +97,7 @@ func TestWhatIsTooMuchIsNotTaken(t *testing.T) {
 	var parts, octets, artifacts stream.Folder
 	many := canonical.Event{Artifact: &canonical.ArtifactUpdate{Artifact: canonical.Artifact{ID: "a", Parts: make([]canonical.Part, stream.MaxParts)}}}
 	large := canonical.Event{Artifact: &canonical.ArtifactUpdate{Artifact: canonical.Artifact{ID: "a", Parts: []canonical.Part{
-		{Kind: canonical.KindFile, Bytes: make([]byte, stream.MaxOctets)},
+		{Kind: canonical.KindFile, Bytes: make([]byte, stream.MaxBytes)},
 	}}}}
 	one := artifact("b", false, false, "x")
 	for name, f := range map[string]*stream.Folder{"parts": &parts, "octets": &octets} {
@@ -265,7 +265,7 @@ func TestQuestions_ForOthers(t *testing.T) {
 func TestASnapshotTakesThePlaceOfWhatWasThere(t *testing.T) {
 	t.Parallel()
 	var f stream.Folder
-	large := canonical.Part{Kind: canonical.KindText, Text: strings.Repeat("x", stream.MaxOctets/2+1)}
+	large := canonical.Part{Kind: canonical.KindText, Text: strings.Repeat("x", stream.MaxBytes/2+1)}
 	whole := func() *canonical.Event {
 		return &canonical.Event{Task: &canonical.Task{Artifacts: []canonical.Artifact{{ID: "a", Parts: []canonical.Part{large}}}}}
 	}

@@ -202,7 +202,7 @@ func (t *Translator) request(f Frame, c content, m *canonical.Message, left *raw
 		return t.list(c, m)
 	case TopicDescribe:
 		m.Op = canonical.OpDescribe
-		m.Body = &canonical.DescribeRequest{Extensions: said(c)}
+		m.Body = &canonical.DescribeRequest{Extensions: extensionsOf(c)}
 		return nil
 	case TopicTaskList:
 		return filter(c, m)
@@ -240,8 +240,8 @@ func payloadHex(f Frame) json.RawMessage {
 	return rawjson.Quote(hex.EncodeToString(f.Payload))
 }
 
-// said keeps a payload that no canonical member holds.
-func said(c content) canonical.Extensions {
+// extensionsOf keeps a payload that no canonical member holds.
+func extensionsOf(c content) canonical.Extensions {
 	if v := c.value(); v != nil {
 		return canonical.Extensions{Binding: rawjson.NewBuilder().Raw(bodyMember, v).Bytes()}
 	}
@@ -388,9 +388,9 @@ func (t *Translator) failed(f Frame, c content, m *canonical.Message) {
 	case c.kind == contentText && c.text != "":
 		e.Message = c.text
 	case c.value() != nil:
-		e.Extensions = said(c)
+		e.Extensions = extensionsOf(c)
 	default:
-		e.Extensions = own(rawjson.NewBuilder().String(leftFrame, hex.EncodeToString(c.octets)).Bytes())
+		e.Extensions = own(rawjson.NewBuilder().String(leftFrame, hex.EncodeToString(c.data)).Bytes())
 	}
 }
 

@@ -81,8 +81,8 @@ func (e *encoder) encode() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	said, seen := e.compared(b, view)
-	d := e.t.beside.Write(said, seen)
+	message, seen := e.compared(b, view)
+	d := e.t.beside.Write(message, seen)
 	e.declare(ofEvent(e.m, d.Losses))
 	callback := e.callback()
 	if !b.c.enveloped {
@@ -99,11 +99,11 @@ func (e *encoder) encode() ([]byte, error) {
 // tag names a bare frame's evidence in it, if its peer reads that. Options are not
 // hashed, so the name may stand in what it testifies to.
 func (e *encoder) tag(b built, data []byte) ([]byte, error) {
-	octets := octetsOf(e.token)
-	if !e.tagged || octets == nil {
+	encoded := bytesOfID(e.token)
+	if !e.tagged || encoded == nil {
 		return data, nil
 	}
-	named := append(slices.Clip(b.f.Options), Option{OptParent, octets})
+	named := append(slices.Clip(b.f.Options), Option{OptParent, encoded})
 	if b.f.Options = named; b.options != nil {
 		b.options = named
 	}
@@ -121,9 +121,9 @@ func (e *encoder) unstream() {
 	if !e.is(canonical.OpInvoke, canonical.PhaseRequest) || e.m.Preferences.Stream == e.observes() {
 		return
 	}
-	said := *e.m
-	said.Preferences.Stream = !said.Preferences.Stream
-	if e.m = &said; said.Preferences.Stream {
+	copied := *e.m
+	copied.Preferences.Stream = !copied.Preferences.Stream
+	if e.m = &copied; copied.Preferences.Stream {
 		return
 	}
 	e.losses = append(e.losses, canonical.Loss{Code: canonical.LossStatusUpdates, Path: "/preferences/stream", Fate: canonical.Dropped})
@@ -253,7 +253,7 @@ func (e *encoder) frame() (built, error) {
 	if raw := e.left.Peek(leftQoS); string(raw) == "0" {
 		b.f.QoS = 0
 	}
-	if e.m.Correlation.WireID == nil && !e.told() {
+	if e.m.Correlation.WireID == nil && !e.encodeSignal() {
 		return b, refuse(canonical.CodeInternal, "the message id was not stamped")
 	}
 	ref := refer(e.m.Correlation.WireID)

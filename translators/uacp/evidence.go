@@ -114,21 +114,21 @@ func (o Opened) Parent() (string, error) {
 
 // uuidOf is the text form of a UUID in octets; empty: they are none, so another
 // vendor means something else.
-func uuidOf(octets []byte) string {
-	if len(octets) != uuidSize {
+func uuidOf(data []byte) string {
+	if len(data) != uuidSize {
 		return ""
 	}
-	digits := hex.EncodeToString(octets)
+	digits := hex.EncodeToString(data)
 	return strings.Join([]string{digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]}, "-")
 }
 
-// octetsOf is its inverse; nil: the text is no UUID in lower case.
-func octetsOf(id string) []byte {
-	octets, err := hex.DecodeString(strings.ReplaceAll(id, "-", ""))
-	if err != nil || id == "" || uuidOf(octets) != id {
+// bytesOfID is its inverse; nil: the text is no UUID in lower case.
+func bytesOfID(id string) []byte {
+	data, err := hex.DecodeString(strings.ReplaceAll(id, "-", ""))
+	if err != nil || id == "" || uuidOf(data) != id {
 		return nil
 	}
-	return octets
+	return data
 }
 
 const uuidSize = 16 // octets

@@ -107,19 +107,19 @@ func (e *encoder) simple() bool { return e.home() && string(e.left.Peek(leftEven
 
 // compared is what envelope.Write is to compare: of an event, the result that
 // says as much, and that as whom a peer reads it.
-func (e *encoder) compared(b built, view *canonical.Message) (said, seen *canonical.Message) {
+func (e *encoder) compared(b built, view *canonical.Message) (message, seen *canonical.Message) {
 	body, ok := e.m.Body.(*canonical.Event)
 	if !ok {
 		return e.m, view
 	}
 	r, kind := asResult(body)
-	said, seen = new(canonical.Message), new(canonical.Message)
-	*said, *seen = *e.m, *view
-	said.Body, seen.Body = r, plain(b.c)
+	message, seen = new(canonical.Message), new(canonical.Message)
+	*message, *seen = *e.m, *view
+	message.Body, seen.Body = r, plain(b.c)
 	read, readAs := asResult(view.Body.(*canonical.Event)) //nolint:forcetypeassert // what an event is read as
 	if e.simple() {
 		seen.Body = read
-		return said, seen
+		return message, seen
 	}
 	if e.form == FormBare && kind != readAs {
 		e.losses = append(e.losses, canonical.Loss{Code: canonical.LossStatusUpdates, Path: "/body/" + kind, Fate: canonical.Dropped})
@@ -130,7 +130,7 @@ func (e *encoder) compared(b built, view *canonical.Message) (said, seen *canoni
 			Status: canonical.Status{State: canonical.StateWorking}, Artifacts: []canonical.Artifact{{Parts: parts}},
 		}}
 	}
-	return said, seen
+	return message, seen
 }
 
 // ofEvent gives the losses of an event their places in it.
@@ -317,9 +317,9 @@ func (e *encoder) sayBareEvent(b *built, body *canonical.Event, parts []canonica
 	return nil
 }
 
-// Told is an event's frame as one of those that an OBSERVE is answered with: with
+// ReplyTo is an event's frame as one of those that an OBSERVE is answered with: with
 // its topic and its id, which say nothing of what is hashed. id is the frame's own.
-func (f Frame) Told(request Frame, id uint32) Frame {
+func (f Frame) ReplyTo(request Frame, id uint32) Frame {
 	out := f
 	out.ID, out.QoS, out.Options = id&maxID, request.QoS, nil
 	for _, o := range f.Options {

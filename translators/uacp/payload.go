@@ -19,11 +19,11 @@ const (
 
 // content is what a payload says, in either form of carriage.
 type content struct {
-	kind   uint32 // a content type; contentNone: octets of no declared type
-	text   string
-	json   json.RawMessage
-	octets []byte
-	empty  bool // nothing is said at all
+	kind  uint32 // a content type; contentNone: octets of no declared type
+	text  string
+	json  json.RawMessage
+	data  []byte
+	empty bool // nothing is said at all
 
 	enveloped bool
 	aepb      json.RawMessage // without the gateway's slots; nil: nothing
@@ -38,7 +38,7 @@ const bodyMember = "body"
 
 // readContent reads a frame's payload.
 func (t *Translator) readContent(f Frame) (content, error) {
-	c := content{kind: f.contentType(), octets: f.Payload}
+	c := content{kind: f.contentType(), data: f.Payload}
 	switch {
 	case len(f.Payload) == 0:
 		c.empty = true
@@ -55,10 +55,10 @@ func (t *Translator) readContent(f Frame) (content, error) {
 }
 
 func (t *Translator) readJSON(c *content) error {
-	if err := rawjson.Check(c.octets, t.cfg.BodyLimit, t.cfg.Depth); err != nil {
+	if err := rawjson.Check(c.data, t.cfg.BodyLimit, t.cfg.Depth); err != nil {
 		return err
 	}
-	c.json = trimmed(c.octets)
+	c.json = trimmed(c.data)
 	if c.json[0] != '{' {
 		return nil
 	}
@@ -93,7 +93,7 @@ func (c *content) parts() []canonical.Part {
 	case c.kind == contentJSON:
 		return []canonical.Part{{Kind: canonical.KindData, Data: c.json}}
 	default:
-		return []canonical.Part{{Kind: canonical.KindFile, Bytes: c.octets, Media: mediaOf(c.kind)}}
+		return []canonical.Part{{Kind: canonical.KindFile, Bytes: c.data, Media: mediaOf(c.kind)}}
 	}
 }
 
@@ -114,7 +114,7 @@ func (t *Translator) rpc(c *content) (jsonrpc.Message, bool) {
 		return jsonrpc.Message{}, false
 	}
 	env, err := jsonrpc.Parse(c.json, t.cfg)
-	return env, err == nil && env.Lost == nil
+	return env, err == nil && env.Losses == nil
 }
 
 // say lays parts out as one content. bare joins texts, because there is no
@@ -140,7 +140,7 @@ func sayPart(p *canonical.Part, bare bool) (content, bool) {
 	case p.Kind == canonical.KindData && len(p.Data) > 0:
 		return content{kind: contentJSON, json: trimmed(p.Data)}, true
 	case p.Kind == canonical.KindFile && bare && len(p.Bytes) > 0:
-		return content{kind: kindOf(p.Media), octets: p.Bytes}, true
+		return content{kind: kindOf(p.Media), data: p.Bytes}, true
 	case p.Kind == canonical.KindRef && bare && p.URI != "":
 		return content{kind: contentText, text: p.URI}, true
 	default:
@@ -186,6 +186,6 @@ func (c *content) payload() ([]byte, uint32) {
 	case c.kind == contentJSON:
 		return c.json, contentJSON
 	default:
-		return c.octets, c.kind
+		return c.data, c.kind
 	}
 }

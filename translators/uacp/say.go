@@ -26,7 +26,7 @@ func (e *encoder) say(b *built, ref reference) (topic string, err error) {
 		}
 	case *canonical.DescribeRequest:
 		if e.is(canonical.OpDescribe, canonical.PhaseRequest) {
-			b.c = kept(body.Extensions)
+			b.c = contentOf(body.Extensions)
 			return TopicDescribe, nil
 		}
 	case *canonical.Result:
@@ -68,7 +68,7 @@ func (e *encoder) say(b *built, ref reference) (topic string, err error) {
 	case *canonical.Done:
 		switch {
 		case e.is(canonical.OpDecision, canonical.PhaseResponse):
-			b.c = kept(body.Extensions)
+			b.c = contentOf(body.Extensions)
 			return "", nil
 		case e.is(canonical.OpTaskCancel, canonical.PhaseResponse):
 			b.f.Code, b.c = codeNoContent, content{kind: contentNone, empty: true}
@@ -102,12 +102,12 @@ func (e *encoder) ping(b *built) error {
 	if !has && !e.home() && e.m.Phase == canonical.PhaseResponse {
 		data = []byte("pong")
 	}
-	b.c = content{kind: contentNone, octets: data, empty: len(data) == 0}
+	b.c = content{kind: contentNone, data: data, empty: len(data) == 0}
 	return nil
 }
 
-// kept is a payload that no canonical member held.
-func kept(ext canonical.Extensions) content {
+// contentOf is a payload that no canonical member held.
+func contentOf(ext canonical.Extensions) content {
 	raw := ext[Binding]
 	if len(raw) == 0 || raw[0] != '{' {
 		return content{kind: contentNone, empty: true}
@@ -117,7 +117,7 @@ func kept(ext canonical.Extensions) content {
 		return valueOf(v)
 	}
 	data, err := hex.DecodeString(o.PeekText(leftFrame))
-	return content{kind: contentNone, octets: data, empty: err != nil || len(data) == 0}
+	return content{kind: contentNone, data: data, empty: err != nil || len(data) == 0}
 }
 
 func valueOf(v json.RawMessage) content {
@@ -330,6 +330,6 @@ func (e *encoder) failed(b *built, body *canonical.Error, ref reference) {
 	case body.Message != "":
 		b.c = content{kind: contentText, text: body.Message}
 	default:
-		b.c = kept(body.Extensions)
+		b.c = contentOf(body.Extensions)
 	}
 }

@@ -19,12 +19,12 @@ func about(topic string) (string, bool) {
 // signal reads a payload that is a token.
 func signal(c content, m *canonical.Message, op canonical.Op, approval string) error {
 	m.Op = op
-	said := &canonical.Signal{Approval: approval}
-	m.Body = said
+	statement := &canonical.Signal{Approval: approval}
+	m.Body = statement
 	if c.kind != contentText || !canonical.IsToken(c.text) {
 		return refuse(canonical.CodeBadParams, "the payload is not an execution context token")
 	}
-	said.Token = c.text
+	statement.Token = c.text
 	return nil
 }
 
@@ -39,7 +39,7 @@ func decision(f Frame, c content, m *canonical.Message, approval string, left *r
 // signalled reads the answer to a signal.
 func signalled(c content, m *canonical.Message, re canonical.Op) error {
 	if re == canonical.OpDecision {
-		m.Body = &canonical.Done{Extensions: said(c)}
+		m.Body = &canonical.Done{Extensions: extensionsOf(c)}
 		return nil
 	}
 	return signal(c, m, re, "")
@@ -60,15 +60,15 @@ func (e *encoder) saySignal(b *built, body *canonical.Signal) (string, error) {
 	if _, ok := about(TopicDecision + body.Approval); !ok {
 		return "", refuse(canonical.CodeBadParams, "a decision names what it is about")
 	}
-	if e.told() {
+	if e.encodeSignal() {
 		b.f.Verb = Tell
 		b.f.ID, _ = small(e.left.Peek(leftID), maxID)
 	}
 	return TopicDecision + body.Approval, nil
 }
 
-// told: a decision came as a TELL, which nobody answers.
-func (e *encoder) told() bool {
+// encodeSignal: a decision came as a TELL, which nobody answers.
+func (e *encoder) encodeSignal() bool {
 	return e.is(canonical.OpDecision, canonical.PhaseRequest) && string(e.left.Peek(leftVerb)) == string(number(uint32(Tell)))
 }
 

@@ -115,7 +115,7 @@ func query(c content, m *canonical.Message, op canonical.Op) error {
 func subscription(c content, m *canonical.Message, topic string) error {
 	m.Op = canonical.OpTaskSubscribe
 	id, ok := observed(topic)
-	m.Body = &canonical.TaskQuery{ID: id, Extensions: said(c)}
+	m.Body = &canonical.TaskQuery{ID: id, Extensions: extensionsOf(c)}
 	if !ok {
 		return refuse(canonical.CodeBadParams, "the topic does not name one task")
 	}
@@ -136,7 +136,7 @@ func (e *encoder) sayQuery(b *built, body *canonical.TaskQuery) (string, error) 
 		if _, ok := observed(TopicTask + body.ID); !ok {
 			return "", refuse(canonical.CodeBadParams, "a µACP topic cannot name this task")
 		}
-		b.c = kept(body.Extensions)
+		b.c = contentOf(body.Extensions)
 		return TopicTask + body.ID, nil
 	default:
 		return "", refuse(canonical.CodeUnsupportedOp, "µACP has no counterpart of "+string(e.m.Op))

@@ -63,15 +63,15 @@ func (s *Stage) check(ctx context.Context, x Exchange, t *tape) (Exchange, error
 	if !exact(x.Request) || !exact(x.Translated) || !exact(x.Reply) || len(x.ECTs) != 2 {
 		return x, fmt.Errorf("expected three messages without space between tokens and two ECTs, got %d ECTs", len(x.ECTs))
 	}
-	legs, err := s.verify(ctx, x.ECTs)
+	directions, err := s.verify(ctx, x.ECTs)
 	if err != nil {
 		return x, err
 	}
-	for _, leg := range legs {
-		warnings, _ := leg.Ext.Strings(ect.ExtWarnings)
+	for _, direction := range directions {
+		warnings, _ := direction.Ext.Strings(ect.ExtWarnings)
 		x.Losses = append(x.Losses, warnings...)
 	}
-	request, reply := legs[0], legs[1]
+	request, reply := directions[0], directions[1]
 	switch {
 	case request.InputHash != ect.Hash(x.Request):
 		return x, errors.New("the first ECT does not cover what the client sent")

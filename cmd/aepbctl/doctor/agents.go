@@ -30,7 +30,7 @@ const (
 )
 
 // agents looks at every agent that is listed.
-func (v *visit) agents(ctx context.Context) {
+func (v *checkRun) agents(ctx context.Context) {
 	got, err := v.get(ctx, v.Admin+"/api/agents")
 	if err != nil {
 		v.unanswered(checkAgents, err)
@@ -54,7 +54,7 @@ func (v *visit) agents(ctx context.Context) {
 	group.SetLimit(atOnce)
 	for i, doc := range listed.Agents {
 		group.Go(func() error {
-			found[i] = (&agent{visit: &quiet, listed: doc, breaker: breakers[cmp.Or(doc.ID, doc.Name)]}).look(ctx)
+			found[i] = (&agent{checkRun: &quiet, listed: doc, breaker: breakers[cmp.Or(doc.ID, doc.Name)]}).look(ctx)
 			return nil
 		})
 	}
@@ -65,7 +65,7 @@ func (v *visit) agents(ctx context.Context) {
 }
 
 // breakers is how circuit breakers stand, by the SPIFFE id of an agent, else its name. A gateway without them has no list.
-func (v *visit) breakers(ctx context.Context) map[string]string {
+func (v *checkRun) breakers(ctx context.Context) map[string]string {
 	states := map[string]string{}
 	got, err := v.get(ctx, v.Admin+"/api/breakers")
 	var all struct {
@@ -82,7 +82,7 @@ func (v *visit) breakers(ctx context.Context) map[string]string {
 
 // agent is one that is looked at.
 type agent struct {
-	*visit
+	*checkRun
 
 	listed  admindoc.Agent
 	breaker string // how its circuit breaker stands

@@ -19,7 +19,7 @@ const (
 )
 
 // certificate looks at the operator's files.
-func (v *visit) certificate() {
+func (v *checkRun) certificate() {
 	for _, file := range []struct{ check, path, flag string }{{checkCertificate, v.Cert, "--cert"}, {checkKey, v.Key, "--key"}} {
 		if !v.readable(file.check, file.path, file.flag) {
 			return
@@ -38,7 +38,7 @@ func (v *visit) certificate() {
 }
 
 // readable says why a file cannot be read.
-func (v *visit) readable(check, path, flag string) bool {
+func (v *checkRun) readable(check, path, flag string) bool {
 	file, err := os.Open(path)
 	switch {
 	case err == nil:
@@ -63,7 +63,7 @@ func endsSoon(life identity.Life, now time.Time) bool {
 }
 
 // life emits how long a certificate holds.
-func (v *visit) life(check, remedy, whose string, leaf *x509.Certificate) {
+func (v *checkRun) life(check, remedy, whose string, leaf *x509.Certificate) {
 	now, span := v.Now(), identity.Life{From: leaf.NotBefore, Until: leaf.NotAfter}
 	switch {
 	case now.Before(span.From):
@@ -80,7 +80,7 @@ func (v *visit) life(check, remedy, whose string, leaf *x509.Certificate) {
 func stamp(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 
 // authority looks at whom we trust, and whether we are of them.
-func (v *visit) authority() {
+func (v *checkRun) authority() {
 	if !v.readable(checkCA, v.CA, "--ca") {
 		return
 	}
@@ -116,7 +116,7 @@ func (v *visit) authority() {
 }
 
 // source is what we show and trust in handshakes; nil: our files do not allow it.
-func (v *visit) source() *identity.Source {
+func (v *checkRun) source() *identity.Source {
 	if v.svid == nil || v.bundle == nil {
 		return nil
 	}

@@ -62,8 +62,8 @@ type Deps struct {
 	Emit    func(Finding)
 }
 
-// visit is one run.
-type visit struct {
+// checkRun is one run.
+type checkRun struct {
 	Deps
 
 	svid   *identity.SVID
@@ -78,7 +78,7 @@ type visit struct {
 
 // Run makes all checks and emits a finding for each.
 func Run(ctx context.Context, d Deps) {
-	v := &visit{Deps: d}
+	v := &checkRun{Deps: d}
 	v.configuration(ctx)
 	v.certificate()
 	v.authority()
@@ -111,20 +111,20 @@ func Run(ctx context.Context, d Deps) {
 	v.memory()
 }
 
-func (v *visit) ok(check, format string, args ...any) {
+func (v *checkRun) ok(check, format string, args ...any) {
 	v.Emit(Finding{Status: OK, Check: check, Found: fmt.Sprintf(format, args...)})
 }
 
-func (v *visit) warn(check, remedy, format string, args ...any) {
+func (v *checkRun) warn(check, remedy, format string, args ...any) {
 	v.Emit(Finding{Status: Warning, Check: check, Found: fmt.Sprintf(format, args...), Remedy: remedy})
 }
 
-func (v *visit) fail(check, remedy, format string, args ...any) {
+func (v *checkRun) fail(check, remedy, format string, args ...any) {
 	v.Emit(Finding{Status: Failed, Check: check, Found: fmt.Sprintf(format, args...), Remedy: remedy})
 }
 
 // wait tells what is waited for.
-func (v *visit) wait(format string, args ...any) func() {
+func (v *checkRun) wait(format string, args ...any) func() {
 	if v.Working == nil {
 		return func() {}
 	}
@@ -139,7 +139,7 @@ type answer struct {
 }
 
 // get asks a listener. The token goes to the admin API alone.
-func (v *visit) get(ctx context.Context, url string) (answer, error) {
+func (v *checkRun) get(ctx context.Context, url string) (answer, error) {
 	defer v.wait("asking %s", url)()
 	ctx, cancel := context.WithTimeout(ctx, v.Patience)
 	defer cancel()
@@ -159,7 +159,7 @@ func (v *visit) get(ctx context.Context, url string) (answer, error) {
 }
 
 // unanswered says why a request had no answer, and what to do.
-func (v *visit) unanswered(check string, err error) {
+func (v *checkRun) unanswered(check string, err error) {
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		v.fail(check, "look at the gateway's log and load; ask again", "no answer within %s", v.Span(v.Patience))

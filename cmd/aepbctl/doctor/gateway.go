@@ -23,7 +23,7 @@ const (
 )
 
 // readiness asks whether the gateway takes work, and why not.
-func (v *visit) readiness(ctx context.Context) {
+func (v *checkRun) readiness(ctx context.Context) {
 	got, err := v.get(ctx, v.Admin+"/readyz")
 	if err != nil {
 		v.unanswered(checkReadiness, err)
@@ -58,7 +58,7 @@ func remedyOf(reason string) string {
 
 // operator asks as whom the gateway knows us. Without an answer nothing of the admin API
 // can be asked.
-func (v *visit) operator(ctx context.Context) bool {
+func (v *checkRun) operator(ctx context.Context) bool {
 	got, err := v.get(ctx, v.Admin+"/api/operator")
 	if err != nil {
 		v.unanswered(checkOperator, err)
@@ -92,7 +92,7 @@ func (v *visit) operator(ctx context.Context) bool {
 }
 
 // noOperator says why the admin API refuses us.
-func (v *visit) noOperator(got answer) {
+func (v *checkRun) noOperator(got answer) {
 	var p struct{ Code, Detail string }
 	_ = json.Unmarshal(got.body, &p) // what is no problem document has no detail
 	switch {
@@ -111,7 +111,7 @@ func (v *visit) noOperator(got answer) {
 }
 
 // measured reads what only metrics tell.
-func (v *visit) measured(ctx context.Context) {
+func (v *checkRun) measured(ctx context.Context) {
 	got, err := v.get(ctx, v.Admin+"/metrics")
 	if err == nil && got.status != http.StatusOK {
 		v.warn("metrics", "see whether "+v.Admin+" is a gateway's admin listener", "/metrics answers HTTP %d: identity and state cannot be checked", got.status)
@@ -127,7 +127,7 @@ func (v *visit) measured(ctx context.Context) {
 }
 
 // identities looks at how long the gateway's own certificates and anchors hold.
-func (v *visit) identities(m measures) {
+func (v *checkRun) identities(m measures) {
 	const soon, week = 10 * time.Minute, 7 * 24 * time.Hour
 	for _, one := range []struct {
 		metric, label, what, remedy string
@@ -152,7 +152,7 @@ func (v *visit) identities(m measures) {
 
 // ending emits when something of the gateway ends. Its beginning is known only if it is
 // the certificate that the gateway showed.
-func (v *visit) ending(what, remedy string, until time.Time, soon time.Duration) {
+func (v *checkRun) ending(what, remedy string, until time.Time, soon time.Duration) {
 	now := v.Now()
 	near, age := until.Sub(now) < soon, ""
 	if v.shown != nil && v.shown.NotAfter.Unix() == until.Unix() {
@@ -172,7 +172,7 @@ func (v *visit) ending(what, remedy string, until time.Time, soon time.Duration)
 }
 
 // state looks at where the gateway keeps what it must remember.
-func (v *visit) state(m measures) {
+func (v *checkRun) state(m measures) {
 	const full = 0.7
 	for backend, up := range m["aepb_state_backend_up"] {
 		switch {

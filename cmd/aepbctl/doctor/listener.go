@@ -30,7 +30,7 @@ func adminListener() kind { return kind{"admin listener", "--admin", "https://12
 
 // listener goes to one step by step: its name, a connection, a handshake. Without source
 // it ends with the connection.
-func (v *visit) listener(ctx context.Context, k kind, base string, source *identity.Source) bool {
+func (v *checkRun) listener(ctx context.Context, k kind, base string, source *identity.Source) bool {
 	defer v.wait("connecting to %s", base)()
 	u, err := url.Parse(base)
 	if base == "" || err != nil || u.Scheme != "https" || u.Hostname() == "" {
@@ -72,7 +72,7 @@ func (v *visit) listener(ctx context.Context, k kind, base string, source *ident
 }
 
 // named resolves a host name.
-func (v *visit) named(ctx context.Context, k kind, host string) bool {
+func (v *checkRun) named(ctx context.Context, k kind, host string) bool {
 	if _, err := netip.ParseAddr(host); err == nil {
 		return true
 	}
@@ -92,7 +92,7 @@ func dial(ctx context.Context, address string, patience time.Duration) (net.Conn
 }
 
 // unreached says why there is no connection.
-func (v *visit) unreached(k kind, base string, err error) {
+func (v *checkRun) unreached(k kind, base string, err error) {
 	network, ok := errors.AsType[net.Error](err)
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
@@ -105,7 +105,7 @@ func (v *visit) unreached(k kind, base string, err error) {
 }
 
 // unproved says why the listener is not believed to be the gateway's.
-func (v *visit) unproved(k kind, base, host string, err error) {
+func (v *checkRun) unproved(k kind, base, host string, err error) {
 	refused, judged := errors.AsType[*tls.CertificateVerificationError](err)
 	_, plain := errors.AsType[tls.RecordHeaderError](err)
 	_, name := errors.AsType[x509.HostnameError](err)
@@ -144,7 +144,7 @@ func names(leaf *x509.Certificate) string {
 }
 
 // clock holds the gateway's clock against ours.
-func (v *visit) clock(ctx context.Context) {
+func (v *checkRun) clock(ctx context.Context) {
 	const check = "clocks"
 	before := v.Now()
 	got, err := v.get(ctx, v.Public+"/.well-known/aepb")

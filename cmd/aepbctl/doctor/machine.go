@@ -23,7 +23,7 @@ const (
 
 // configuration reads the file as far as that can be done here, and has the gateway's
 // own program check the rest.
-func (v *visit) configuration(ctx context.Context) {
+func (v *checkRun) configuration(ctx context.Context) {
 	if v.Config == "" || !v.readable(checkConfiguration, v.Config, "--config") {
 		return
 	}
@@ -64,7 +64,7 @@ func (v *visit) configuration(ctx context.Context) {
 }
 
 // here reports whether the gateway runs on this machine, as far as its address says.
-func (v *visit) here() bool {
+func (v *checkRun) here() bool {
 	u, err := url.Parse(v.Admin)
 	if err != nil {
 		return false
@@ -74,7 +74,7 @@ func (v *visit) here() bool {
 }
 
 // disks looks at the space where the gateway writes.
-func (v *visit) disks() {
+func (v *checkRun) disks() {
 	if !v.here() {
 		return
 	}
@@ -104,7 +104,7 @@ func (v *visit) disks() {
 }
 
 // space emits how much of a disk is free.
-func (v *visit) space(folder string, free, all uint64) {
+func (v *checkRun) space(folder string, free, all uint64) {
 	const (
 		mib    = 1 << 20
 		least  = 64 * mib
@@ -122,7 +122,7 @@ func (v *visit) space(folder string, free, all uint64) {
 }
 
 // memory holds the bound of the configuration against what this machine, or its container, has.
-func (v *visit) memory() {
+func (v *checkRun) memory() {
 	if !v.parsed || !v.here() {
 		return
 	}

@@ -203,7 +203,7 @@ var smallPoints = [][]byte{
 
 // little is a coordinate whose middle octets are all the same.
 func little(first, middle, last byte) []byte {
-	octets := bytes.Repeat([]byte{middle}, ed25519.PublicKeySize)
-	octets[0], octets[len(octets)-1] = first, last
-	return octets
+	data := bytes.Repeat([]byte{middle}, ed25519.PublicKeySize)
+	data[0], data[len(data)-1] = first, last
+	return data
 }

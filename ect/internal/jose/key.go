@@ -110,14 +110,14 @@ func (m *keyMembers) text(name string) string {
 	return text
 }
 
-// octets reads base64url; a coordinate has a fixed length, others have 0.
-func (m *keyMembers) octets(name string, size int) []byte {
-	octets, err := Decode(m.text(name), name)
-	if err != nil || len(octets) == 0 || size > 0 && len(octets) != size {
+// bytes reads base64url; a coordinate has a fixed length, others have 0.
+func (m *keyMembers) bytes(name string, size int) []byte {
+	data, err := Decode(m.text(name), name)
+	if err != nil || len(data) == 0 || size > 0 && len(data) != size {
 		m.broken = true
 		return nil
 	}
-	return octets
+	return data
 }
 
 // verifies is false if the key says that it is for something else (RFC 7517
@@ -152,7 +152,7 @@ func (m *keyMembers) elliptic() (crypto.PublicKey, error) {
 		return nil, ErrForeignKey
 	}
 	size := (curve.Params().BitSize + 7) / 8
-	point := slices.Concat([]byte{4}, m.octets("x", size), m.octets("y", size))
+	point := slices.Concat([]byte{4}, m.bytes("x", size), m.bytes("y", size))
 	if m.broken {
 		return nil, ErrKey
 	}
@@ -167,7 +167,7 @@ func (m *keyMembers) edwards() (crypto.PublicKey, error) {
 	if m.text("crv") != "Ed25519" {
 		return nil, ErrForeignKey
 	}
-	key := ed25519.PublicKey(m.octets("x", ed25519.PublicKeySize))
+	key := ed25519.PublicKey(m.bytes("x", ed25519.PublicKeySize))
 	if m.broken || !isEdwards(key) {
 		return nil, ErrKey
 	}
@@ -175,7 +175,7 @@ func (m *keyMembers) edwards() (crypto.PublicKey, error) {
 }
 
 func (m *keyMembers) rsa() (crypto.PublicKey, error) {
-	n, e := new(big.Int).SetBytes(m.octets("n", 0)), new(big.Int).SetBytes(m.octets("e", 0))
+	n, e := new(big.Int).SetBytes(m.bytes("n", 0)), new(big.Int).SetBytes(m.bytes("e", 0))
 	if m.broken || !e.IsInt64() || e.Int64() > 1<<31-1 {
 		return nil, ErrKey
 	}

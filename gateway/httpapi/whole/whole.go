@@ -35,8 +35,8 @@ func Conn(ctx context.Context, c net.Conn) context.Context {
 	if secured, ok := c.(interface{ NetConn() net.Conn }); ok {
 		c = secured.NetConn()
 	}
-	if held, ok := c.(*conn); ok {
-		return context.WithValue(ctx, key{}, held)
+	if buffering, ok := c.(*conn); ok {
+		return context.WithValue(ctx, key{}, buffering)
 	}
 	return ctx
 }
@@ -51,7 +51,7 @@ func Handler(next http.Handler) http.Handler {
 		}
 		whole := &writer{ResponseWriter: w, conn: conn}
 		next.ServeHTTP(whole, r) // if it panics, the connection is closed over what was held
-		if whole.holding {
+		if whole.coalescing {
 			whole.Flush()
 		}
 	})
@@ -76,9 +76,9 @@ func (l *listener) Accept() (net.Conn, error) {
 // conn is a connection that can hold back what is written.
 type conn struct {
 	net.Conn
-	buffers *sync.Pool
-	mu      sync.Mutex
-	held    *bytes.Buffer // nil: nothing is held back
+	buffers  *sync.Pool
+	mu       sync.Mutex
+	buffered *bytes.Buffer // nil: nothing is held back
 }
 
 // NetConn is the connection below.
@@ -88,11 +88,11 @@ func (c *conn) NetConn() net.Conn { return c.Conn }
 func (c *conn) Write(b []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.held == nil {
+	if c.buffered == nil {
 		return c.Conn.Write(b)
 	}
-	_, _ = c.held.Write(b) // which cannot fail
-	if c.held.Len() < maxHeld {
+	_, _ = c.buffered.Write(b) // which cannot fail
+	if c.buffered.Len() < maxHeld {
 		return len(b), nil
 	}
 	return len(b), c.let()
@@ -101,8 +101,8 @@ func (c *conn) Write(b []byte) (int, error) {
 func (c *conn) hold() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.held == nil {
-		c.held, _ = c.buffers.Get().(*bytes.Buffer)
+	if c.buffered == nil {
+		c.buffered, _ = c.buffers.Get().(*bytes.Buffer)
 	}
 }
 
@@ -114,29 +114,29 @@ func (c *conn) release() {
 }
 
 func (c *conn) let() error {
-	held := c.held
-	if c.held = nil; held == nil {
+	buffered := c.buffered
+	if c.buffered = nil; buffered == nil {
 		return nil
 	}
-	_, err := c.Conn.Write(held.Bytes())
-	held.Reset()
-	c.buffers.Put(held)
+	_, err := c.Conn.Write(buffered.Bytes())
+	buffered.Reset()
+	c.buffers.Put(buffered)
 	return err
 }
 
 // writer tells its connection when an answer begins, and when it goes out.
 type writer struct {
 	http.ResponseWriter
-	conn    *conn
-	began   bool
-	holding bool
+	conn       *conn
+	began      bool
+	coalescing bool
 }
 
 // WriteHeader implements http.ResponseWriter.
 func (w *writer) WriteHeader(status int) {
 	if status >= http.StatusOK && !w.began {
 		w.began = true
-		if w.holding = w.Header().Get("Content-Length") != ""; w.holding {
+		if w.coalescing = w.Header().Get("Content-Length") != ""; w.coalescing {
 			w.conn.hold()
 		}
 	}
@@ -154,9 +154,9 @@ func (w *writer) Write(b []byte) (int, error) {
 // Flush implements http.Flusher.
 func (w *writer) Flush() {
 	_ = http.NewResponseController(w.ResponseWriter).Flush()
-	if w.holding {
+	if w.coalescing {
 		w.conn.release()
-		w.holding = false
+		w.coalescing = false
 	}
 }
 

@@ -95,11 +95,11 @@ func (e *Entries) settled(ctx context.Context, revision uint64) error {
 
 // flush waits for a commit, but not for a disk that hangs.
 func (e *Entries) flush(ctx context.Context) error {
-	limited, cancel := context.WithTimeoutCause(ctx, longestWait, errNoRoom)
+	limited, cancel := context.WithTimeoutCause(ctx, longestWait, errQueueFull)
 	defer cancel()
 	err := e.store.Flush(limited)
 	if err != nil && ctx.Err() == nil && limited.Err() != nil {
-		return unavailable(errNoRoom)
+		return unavailable(errQueueFull)
 	}
 	return err
 }

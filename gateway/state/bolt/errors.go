@@ -38,12 +38,12 @@ func (e *OpenError) Unwrap() error { return e.Err }
 var ErrClosed = errors.New("state: closed")
 
 var (
-	errNoRoom   = errors.New("state: the disk is slower than what it is given")
-	errBroken   = errors.New("state: the file cannot be worked with any more")
-	errCorrupt  = errors.New("state: the file is not as it was written")
-	errNotOurs  = errors.New("state: the file holds something else")
-	errChecksum = fmt.Errorf("%w: a checksum is wrong", errCorrupt)
-	errOrder    = fmt.Errorf("%w: the keys of a page are not in order", errCorrupt)
+	errQueueFull = errors.New("state: the disk is slower than what it is given")
+	errBroken    = errors.New("state: the file cannot be worked with any more")
+	errCorrupt   = errors.New("state: the file is not as it was written")
+	errNotOurs   = errors.New("state: the file holds something else")
+	errChecksum  = fmt.Errorf("%w: a checksum is wrong", errCorrupt)
+	errOrder     = fmt.Errorf("%w: the keys of a page are not in order", errCorrupt)
 )
 
 // corrupt says what is wrong, with a page or a bucket, never with content.

@@ -44,8 +44,8 @@ func newOwner(config Config, logger *slog.Logger, memory *state.Memory, q *queue
 	}
 }
 
-// greet says what was found.
-func (o *owner) greet(unclean bool, epoch time.Time, memory *state.Memory) {
+// logOpened says what was found.
+func (o *owner) logOpened(unclean bool, epoch time.Time, memory *state.Memory) {
 	attrs := []slog.Attr{slog.Time("epoch", epoch), slog.Int("expired", len(o.stale))}
 	for _, kind := range state.Kinds() {
 		attrs = append(attrs, slog.Int(kind.String(), memory.UsageOf(kind).Entries))

@@ -33,7 +33,7 @@ type queue struct {
 	kicked  bool
 	failed  error         // why the last commit failed; nil: it did not
 	sealed  bool          // nothing is taken any more
-	news    chan struct{} // closed when what writers wait for may have come; nil: nobody waits
+	changed chan struct{} // closed when what writers wait for may have come; nil: nobody waits
 	waits   uint64
 	waited  time.Duration
 }
@@ -89,11 +89,11 @@ func (q *queue) admit(ctx context.Context) error {
 	if !q.busy.Load() {
 		return nil
 	}
-	news, err := q.look()
-	if news == nil {
+	changed, err := q.look()
+	if changed == nil {
 		return err
 	}
-	return q.wait(ctx, news)
+	return q.wait(ctx, changed)
 }
 
 // look is the news to wait for when the queue is full, else nil with the answer.
@@ -108,26 +108,26 @@ func (q *queue) look() (<-chan struct{}, error) {
 	case !q.full():
 		return nil, nil
 	}
-	if q.news == nil {
-		q.news = make(chan struct{})
+	if q.changed == nil {
+		q.changed = make(chan struct{})
 	}
-	return q.news, nil
+	return q.changed, nil
 }
 
-func (q *queue) wait(ctx context.Context, news <-chan struct{}) (err error) {
+func (q *queue) wait(ctx context.Context, changed <-chan struct{}) (err error) {
 	began := time.Now()
 	defer func() { q.count(time.Since(began)) }()
 	limit := time.NewTimer(longestWait)
 	defer limit.Stop()
-	for news != nil {
+	for changed != nil {
 		select {
-		case <-news:
+		case <-changed:
 		case <-limit.C:
-			return unavailable(errNoRoom)
+			return unavailable(errQueueFull)
 		case <-ctx.Done():
 			return fmt.Errorf("state: waiting for the disk: %w", ctx.Err())
 		}
-		if news, err = q.look(); err != nil {
+		if changed, err = q.look(); err != nil {
 			return err
 		}
 	}
@@ -141,9 +141,9 @@ func (q *queue) count(waited time.Duration) {
 	q.waited += waited
 }
 
-// kept tells a writer, after its write, whether the queue was open all the
+// failure tells a writer, after its write, whether the queue was open all the
 // while, so that the write is noted.
-func (q *queue) kept() error {
+func (q *queue) failure() error {
 	if !q.busy.Load() {
 		return nil
 	}
@@ -191,9 +191,9 @@ func (q *queue) seal() {
 // turn is called, locked, whenever something changed that writers look at.
 func (q *queue) turn() {
 	q.busy.Store(q.sealed || q.failed != nil || q.full())
-	if q.news != nil {
-		close(q.news)
-		q.news = nil
+	if q.changed != nil {
+		close(q.changed)
+		q.changed = nil
 	}
 }
 

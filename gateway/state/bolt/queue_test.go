@@ -66,7 +66,7 @@ func TestQueueGivesUp(t *testing.T) {
 		want  error
 		waits time.Duration
 	}{
-		"the disk hangs":      {func(*queue, context.CancelFunc) {}, errNoRoom, longestWait},
+		"the disk hangs":      {func(*queue, context.CancelFunc) {}, errQueueFull, longestWait},
 		"the caller is gone":  {func(_ *queue, cancel context.CancelFunc) { cancel() }, context.Canceled, time.Second},
 		"a commit fails":      {func(q *queue, _ context.CancelFunc) { q.settle(boom) }, boom, time.Second},
 		"the store is closed": {func(q *queue, _ context.CancelFunc) { q.seal() }, ErrClosed, time.Second},

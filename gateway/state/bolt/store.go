@@ -114,7 +114,7 @@ func start(config Config, deps Deps, f *file) (*Store, error) {
 	}
 	s.owner = newOwner(config, deps.Logger, s.Memory, s.queue, f, stale)
 	s.owner.settled.Store(f.settled)
-	s.owner.greet(s.unclean, epoch, s.Memory)
+	s.owner.logOpened(s.unclean, epoch, s.Memory)
 	return s, nil
 }
 
@@ -152,13 +152,13 @@ func (s *Store) restore(config Config, deps Deps, f *file, epoch time.Time) (sta
 	}
 	complete = true
 	err = f.load(func(m mark, data []byte) error {
-		kept, err := s.Memory.Restore(m.kind, m.serial, data)
+		restored, err := s.Memory.Restore(m.kind, m.serial, data)
 		if full := (*state.FullError)(nil); errors.As(err, &full) {
 			complete = false
 		} else if err != nil {
 			return corrupt("%s %d: %v", m.kind, m.serial, err)
 		}
-		if !kept {
+		if !restored {
 			stale = append(stale, m)
 		}
 		return nil
@@ -175,7 +175,7 @@ func (s *Store) Put(ctx context.Context, r ect.Record) error {
 	if err := s.Memory.Put(ctx, r); err != nil {
 		return err
 	}
-	return s.queue.kept()
+	return s.queue.failure()
 }
 
 // Claim notes the use of a token, as [state.Replays.Claim] does. The use of a token
@@ -188,7 +188,7 @@ func (s *Store) Claim(ctx context.Context, key ect.ReplayKey, use ect.ReplayUse)
 	}
 	found, err := s.Memory.Claim(ctx, key, use)
 	if err == nil {
-		err = s.queue.kept()
+		err = s.queue.failure()
 	}
 	if err == nil && found == ect.ReplayFresh && use.Issued.After(s.now()) {
 		err = s.Flush(ctx)

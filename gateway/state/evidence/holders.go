@@ -106,9 +106,9 @@ func heaviest(v *view, from uint64) (holder Key, found bool) {
 	return Key{A: place.B, B: place.N}, found && place.A&ofRecords == from
 }
 
-// makeRoom lets records leave until what comes fits, or so many of them: those of the holder
+// evictFor lets records leave until what comes fits, or so many of them: those of the holder
 // that would have most with it. While there is room, what one holder has is not bounded.
-func (s *Store) makeRoom(v *view, holder Key, comes account, most int, now int64) error {
+func (s *Store) evictFor(v *view, holder Key, comes account, most int, now int64) error {
 	for range most {
 		if s.totals.bytes+comes.bytes() <= s.bounds.Bytes && s.totals.records+comes.records <= s.bounds.Records {
 			return nil

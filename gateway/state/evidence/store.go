@@ -152,7 +152,7 @@ func (s *Store) put(v *view, r *stored, now int64) error {
 	}
 	s.totals.serial++
 	r.serial = s.totals.serial
-	if err := s.makeRoom(v, r.holder, r.account(), math.MaxInt, now); err != nil {
+	if err := s.evictFor(v, r.holder, r.account(), math.MaxInt, now); err != nil {
 		return err
 	}
 	s.add(v, r, value)
@@ -348,7 +348,7 @@ func (s *Store) Get(_ context.Context, refs ...ect.Ref) (found [][]ect.Record, e
 	defer s.end(&v, &err)
 	found = make([][]ect.Record, len(refs))
 	for i, ref := range refs {
-		for _, serial := range s.meant(&v, ref) {
+		for _, serial := range s.matching(&v, ref) {
 			r, err := s.headers.read(&v, serial)
 			if err != nil {
 				return nil, err
@@ -361,8 +361,8 @@ func (s *Store) Get(_ context.Context, refs ...ect.Ref) (found [][]ect.Record, e
 	return found, nil
 }
 
-// meant is the serials of the records that a reference may mean.
-func (s *Store) meant(v *view, ref ect.Ref) (serials []uint64) {
+// matching is the serials of the records that a reference may mean.
+func (s *Store) matching(v *view, ref ect.Ref) (serials []uint64) {
 	keys := append(make([]Key, 0, 3), digestOf(string(ref.ID)))
 	if s.totals.apart > 0 && ref.Workflow != "" {
 		keys = append(keys, digestOf(string(ref.ID), "wid", ref.Workflow))
@@ -457,6 +457,6 @@ func (s *Store) Sweep(most int) {
 	defer s.tell(s.changes.bytes)
 	now := encoding.Nanos(s.deps.Now())
 	if err = s.sweep(&v, most, now); err == nil {
-		err = s.makeRoom(&v, Key{}, account{}, most, now) // the bounds may be less than before
+		err = s.evictFor(&v, Key{}, account{}, most, now) // the bounds may be less than before
 	}
 }

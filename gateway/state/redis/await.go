@@ -31,7 +31,7 @@ type watches struct {
 }
 
 type watch struct {
-	news    chan struct{} // closed by the next change
+	changed chan struct{} // closed by the next change
 	waiting int
 }
 
@@ -41,7 +41,7 @@ func (w *watches) join(key string) (*watch, time.Duration) {
 	defer w.mu.Unlock()
 	one := w.byKey[key]
 	if one == nil {
-		one = &watch{news: make(chan struct{})}
+		one = &watch{changed: make(chan struct{})}
 		w.byKey[key] = one
 	}
 	one.waiting++
@@ -63,14 +63,14 @@ func (w *watches) wake(key string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if one, ok := w.byKey[key]; ok {
-		close(one.news)
+		close(one.changed)
 		delete(w.byKey, key)
 	}
 }
 
-// heard notes whether changes are announced to us. Either way everybody looks
+// setListening notes whether changes are announced to us. Either way everybody looks
 // once: something may have been missed.
-func (w *watches) heard(listening bool) {
+func (w *watches) setListening(listening bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.listening == listening && !listening {
@@ -83,7 +83,7 @@ func (w *watches) heard(listening bool) {
 // nudge, called locked, lets everybody look.
 func (w *watches) nudge() {
 	for key, one := range w.byKey {
-		close(one.news)
+		close(one.changed)
 		delete(w.byKey, key)
 	}
 }
@@ -127,7 +127,7 @@ func (e *Entries) pause(ctx context.Context, one *watch, most time.Duration) {
 	timer := time.NewTimer(most)
 	defer timer.Stop()
 	select {
-	case <-one.news:
+	case <-one.changed:
 	case <-timer.C:
 	case <-ctx.Done():
 	case <-e.store.ctx.Done():
@@ -143,7 +143,7 @@ func (e *Entries) listen() {
 		message, err := s.changes.ReceiveTimeout(s.ctx, pingEvery)
 		switch m := message.(type) {
 		case *goredis.Subscription:
-			e.watches.heard(true)
+			e.watches.setListening(true)
 		case *goredis.Message:
 			e.watches.wake(m.Payload)
 		}
@@ -153,7 +153,7 @@ func (e *Entries) listen() {
 		if timeout := (interface{ Timeout() bool })(nil); errors.As(err, &timeout) && timeout.Timeout() && s.changes.Ping(s.ctx) == nil {
 			continue // only silent
 		}
-		e.watches.heard(false)
+		e.watches.setListening(false)
 		worker.Pause(s.ctx, pollDeaf)
 	}
 }

@@ -119,12 +119,12 @@ func (s *Store) keep(ctx context.Context, r *ect.Record, put call) (reply []any,
 func (s *Store) unite(ctx context.Context, r *ect.Record, reply []any) (replaces string, err error) {
 	before, replaces := word(reply, 1), word(reply, 2)
 	at := stored{who: issuerField(r.Issuer), id: r.ID, compact: r.Compact, about: replaces, holder: before, code: word(reply, 3)}
-	kept, err := s.appendRecord(ctx, nil, at)
-	if err != nil || len(kept) == 0 {
+	records, err := s.appendRecord(ctx, nil, at)
+	if err != nil || len(records) == 0 {
 		return replaces, err
 	}
-	if r.Unite(kept[0]); r.Holder != kept[0].Holder {
-		err = s.move(ctx, r, kept[0].Holder, len(r.Compact)+len(replaces))
+	if r.Unite(records[0]); r.Holder != records[0].Holder {
+		err = s.move(ctx, r, records[0].Holder, len(r.Compact)+len(replaces))
 	}
 	return replaces, err
 }
@@ -248,15 +248,15 @@ func (s *Store) accounting(r *ect.Record, holder string, size int) call {
 // share is how many octets one holder may have now.
 func (s *Store) share() int64 {
 	total := s.config.Bounds.MaxTokenBytes
-	if room := s.memory.Load(); room > 0 {
-		total = min(total, room/partsOfMemory)
+	if space := s.memory.Load(); space > 0 {
+		total = min(total, space/partsOfMemory)
 	}
 	return max(total>>s.squeezes.Load(), leastShare)
 }
 
 // press notes how full the masters are.
-func (s *Store) press(room int64, fullest float64) {
-	s.memory.Store(room)
+func (s *Store) press(space int64, fullest float64) {
+	s.memory.Store(space)
 	switch n := s.squeezes.Load(); {
 	case fullest > pressedAt && n < mostSqueezes:
 		s.squeezes.Store(n + 1)
@@ -354,11 +354,11 @@ func (s *Store) holderKeys(holder string) []string {
 }
 
 // memoryOf is what a master may use, and how much of that it does; 0: there is no bound.
-func memoryOf(info map[string]string) (room int64, part float64) {
-	room, _ = strconv.ParseInt(info["maxmemory"], 10, 64)
+func memoryOf(info map[string]string) (space int64, part float64) {
+	space, _ = strconv.ParseInt(info["maxmemory"], 10, 64)
 	used, _ := strconv.ParseInt(info["used_memory"], 10, 64)
-	if room <= 0 {
+	if space <= 0 {
 		return 0, 0
 	}
-	return room, float64(used) / float64(room)
+	return space, float64(used) / float64(space)
 }

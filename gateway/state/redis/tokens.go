@@ -143,22 +143,22 @@ func (s *Store) Put(ctx context.Context, r ect.Record) (err error) {
 
 // putOnce puts a record in the place of what is kept of it, and answers what is kept if
 // that is something else.
-func (s *Store) putOnce(ctx context.Context, r *ect.Record, replaces string) (held []any, err error) {
+func (s *Store) putOnce(ctx context.Context, r *ect.Record, replaces string) (existing []any, err error) {
 	text, err := json.Marshal(about{r.ID, r.Workflow, r.Issuer, r.Audience, r.Act, r.Parents, r.Until, r.Own, r.Holder, r.Members})
 	if err != nil {
 		return nil, &state.FullError{What: "an execution context token"}
 	}
 	put := s.putting(r, text, replaces)
 	if !s.sharded() && r.Workflow != "" {
-		if held, done, err := s.putAtOnce(ctx, r, put, len(text)); done || err != nil {
-			return held, err
+		if saved, done, err := s.putAtOnce(ctx, r, put, len(text)); done || err != nil {
+			return saved, err
 		}
 	}
 	return s.putInSteps(ctx, r, put, len(text))
 }
 
 // putInSteps puts a record, and notes after that what it says of its workflow.
-func (s *Store) putInSteps(ctx context.Context, r *ect.Record, put call, size int) (held []any, err error) {
+func (s *Store) putInSteps(ctx context.Context, r *ect.Record, put call, size int) (existing []any, err error) {
 	if r.IsRoot() || r.Begins {
 		begin := s.beginning(r)
 		reply, err := s.run(ctx, tokens, s.script(begin.lua), begin.keys, begin.args...)
@@ -200,7 +200,7 @@ const tokens = "execution context tokens"
 
 // putAtOnce does all that putInSteps does in one step, where one server has all keys.
 // False: too many others have the record's id.
-func (s *Store) putAtOnce(ctx context.Context, r *ect.Record, put call, size int) (held []any, done bool, err error) {
+func (s *Store) putAtOnce(ctx context.Context, r *ect.Record, put call, size int) (existing []any, done bool, err error) {
 	lua, steps := recordLua, []call{put, s.accounting(r, r.Holder, len(r.Compact)+size), s.listing(r)}
 	if r.IsRoot() || r.Begins {
 		lua, steps = rootLua, append([]call{s.beginning(r)}, steps...)

@@ -32,7 +32,7 @@ type voucher struct {
 	logger  *slog.Logger
 	now     func() time.Time
 	refused atomic.Uint64
-	said    atomic.Int64 // when, in Unix seconds
+	warned  atomic.Int64 // when, in Unix seconds
 }
 
 func newVoucher(keys [][]byte, logger *slog.Logger, now func() time.Time) (*voucher, error) {
@@ -93,7 +93,7 @@ func (v *voucher) holds(ctx context.Context, code string, texts ...string) bool 
 // refuse counts and says that Redis holds what no replica wrote.
 func (v *voucher) refuse(ctx context.Context) {
 	v.refused.Add(1)
-	if now, last := v.now().Unix(), v.said.Load(); now-last >= int64(sayEvery/time.Second) && v.said.CompareAndSwap(last, now) {
+	if now, last := v.now().Unix(), v.warned.Load(); now-last >= int64(sayEvery/time.Second) && v.warned.CompareAndSwap(last, now) {
 		v.logger.ErrorContext(ctx, "redis holds what no replica wrote, or with a key that is not known here: it is ignored",
 			slog.Uint64("ignored", v.refused.Load()))
 	}

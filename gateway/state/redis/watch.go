@@ -30,7 +30,7 @@ func (s *Store) watch() {
 
 // inspect looks at every master, and notes what it finds.
 func (s *Store) inspect(ctx context.Context) error {
-	var room int64
+	var space int64
 	var fullest float64
 	err := s.masters(ctx, func(ctx context.Context, c *goredis.Client) error {
 		text, err := c.Info(ctx).Result()
@@ -42,11 +42,11 @@ func (s *Store) inspect(ctx context.Context) error {
 			return err
 		}
 		bound, part := memoryOf(info)
-		room, fullest = room+bound, max(fullest, part)
+		space, fullest = space+bound, max(fullest, part)
 		return nil
 	})
 	if err == nil {
-		s.press(room, fullest)
+		s.press(space, fullest)
 		s.filled.Store(math.Float64bits(fullest))
 	}
 	if err == nil {

@@ -126,7 +126,7 @@ func (s *EventStream) AddLosses(losses []canonical.Loss) {
 
 // Queue queues a wire message.
 func (s *EventStream) Queue(wire translators.Wire) {
-	s.sent.Add(wire.Octets())
+	s.sent.Add(wire.HashInput())
 	s.queue = append(s.queue, transport.Event{Wire: wire})
 }
 

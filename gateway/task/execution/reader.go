@@ -59,10 +59,10 @@ func (r *reader) addParents(parents []ect.ID) {
 // hash adds a message to the hashes.
 func (r *reader) hash(wire translators.Wire) {
 	if r.stream != nil && wire.Event {
-		r.stream.Add(wire.Octets())
+		r.stream.Add(wire.HashInput())
 	}
-	if r.agentHash.Add(wire.Octets()); r.agentHash.Count() == 1 && !wire.Event {
-		r.soleHash = ect.Hash(wire.Octets())
+	if r.agentHash.Add(wire.HashInput()); r.agentHash.Count() == 1 && !wire.Event {
+		r.soleHash = ect.Hash(wire.HashInput())
 	} else {
 		r.soleHash = ""
 	}
@@ -142,7 +142,7 @@ func (e *Execution) receive(ctx context.Context, in outbound.Incoming) (update, 
 	got, err := e.req.Agent.Read(ctx, wire, e.op)
 	if unread, ok := errors.AsType[*translators.UnreadableNoticeError](err); ok && wire.Event {
 		e.hash(got.Wire)
-		losses := []canonical.Loss{unread.Lost}
+		losses := []canonical.Loss{unread.Loss}
 		e.losses = canonical.MergeLosses(e.losses, losses)
 		return update{losses: losses}, true, e.verifyEvent(ctx, got.Tokens)
 	}

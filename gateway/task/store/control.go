@@ -108,7 +108,7 @@ func (s *Store) readInto(ctx context.Context, q *ControlQueue, key EntryKey, can
 			if awaySince.IsZero() {
 				awaySince = time.Now()
 			}
-			if time.Since(awaySince) >= transport.Insistence {
+			if time.Since(awaySince) >= transport.AnswerRetryWindow {
 				q.lose()
 			}
 			worker.Pause(ctx, receiveRetry)

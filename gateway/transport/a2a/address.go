@@ -98,8 +98,8 @@ func pathOf(u *url.URL) string { return strings.TrimSuffix(u.JoinPath().EscapedP
 // tenant count, and its path where the listed URL takes no calls.
 func (d *Dialer) reached(ctx context.Context, e transport.Endpoint, c cardAt) (*canonical.Description, transport.Endpoint, error) {
 	if e.GRPC != "" { // its operator's word
-		asked := e.Version
-		if e.URL, e.Version, e.Form = PlaceGRPC(e.GRPC, c.base.Scheme), form.Version, form.FormGRPC; e.URL == "" || asked != "" && asked != form.Version {
+		version := e.Version
+		if e.URL, e.Version, e.Form = PlaceGRPC(e.GRPC, c.base.Scheme), form.Version, form.FormGRPC; e.URL == "" || version != "" && version != form.Version {
 			return nil, e, &transport.UnreachableError{Agent: e.Agent, Err: errors.New("no gRPC at the configured place in this version")}
 		}
 		e.Tenant = tenantAt(c.Description, c.base.Scheme, e.URL)
@@ -212,20 +212,20 @@ func (w way) taken(base *url.URL) string {
 // URL without a path; empty: it is no such place. Without TLS is what says so
 // and what the scheme of the agent's own place says, and no other.
 func PlaceGRPC(text, scheme string) string {
-	said, rest, isURL := strings.Cut(text, "://")
+	value, rest, isURL := strings.Cut(text, "://")
 	if !isURL {
-		said, rest = scheme, text
+		value, rest = scheme, text
 	}
-	switch said {
+	switch value {
 	case "dns": // no server of names but our own is asked
-		said, rest = scheme, strings.TrimPrefix(rest, "/")
+		value, rest = scheme, strings.TrimPrefix(rest, "/")
 	case "grpc":
-		said = scheme
+		value = scheme
 	case "grpcs":
-		said = "https"
+		value = "https"
 	}
-	u, err := url.Parse(said + "://" + strings.TrimSuffix(rest, "/"))
-	if err != nil || said != "https" && (said != "http" || scheme != "http") || u.Hostname() == "" || u.User != nil || u.Path != "" || u.RawQuery != "" || u.Fragment != "" {
+	u, err := url.Parse(value + "://" + strings.TrimSuffix(rest, "/"))
+	if err != nil || value != "https" && (value != "http" || scheme != "http") || u.Hostname() == "" || u.User != nil || u.Path != "" || u.RawQuery != "" || u.Fragment != "" {
 		return ""
 	}
 	return u.String()

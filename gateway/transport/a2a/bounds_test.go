@@ -25,7 +25,7 @@ import (
 )
 
 // bounded serves callers that are known by the metadata "caller".
-func bounded(t *testing.T, r transport.Exchanger) *grpc.ClientConn {
+func bounded(t *testing.T, r transport.Handler) *grpc.ClientConn {
 	t.Helper()
 	limits, err := inflight.New(inflight.Config{
 		Requests: 64, RequestsPerCaller: 2, Streams: 16, StreamsPerCaller: 1, Bytes: 16 << 20, BytesPerCaller: 512 << 10,
@@ -48,7 +48,7 @@ type constant struct {
 	answer transport.Answer
 }
 
-func (*constant) Limit(context.Context, transport.Inquiry) (limit.Pass, error) {
+func (*constant) Limit(context.Context, transport.CallInfo) (limit.Pass, error) {
 	return transporttest.Pass(nil)
 }
 

@@ -20,8 +20,8 @@ import (
 // CardPath is where a card is found, below an agent's URL (A2A 8.2).
 const CardPath = "/.well-known/agent-card.json"
 
-// doorPath is where the door is, below an agent's URL (R9).
-const doorPath = "/a2a"
+// endpointPath is where the door is, below an agent's URL (R9).
+const endpointPath = "/a2a"
 
 // cardAge is how long a client may keep a card without asking, in seconds.
 const cardAge = "max-age=300"
@@ -30,9 +30,9 @@ const cardAge = "max-age=300"
 // own URL. A client that names a version gets a card with the members of that one
 // alone; most fetch cards without naming one, and get the card of both (R9).
 // Refusals are problem documents: the request was no JSON-RPC call.
-func (d *Door) CardHandler(road transport.Exchanger) http.Handler {
+func (d *Server) CardHandler(handler transport.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		card, err := d.card(r, road)
+		card, err := d.card(r, handler)
 		if err != nil {
 			problem.Write(w, r, err)
 			return
@@ -55,16 +55,16 @@ func (d *Door) CardHandler(road transport.Exchanger) http.Handler {
 	})
 }
 
-func (d *Door) card(r *http.Request, road transport.Exchanger) (_ []byte, err error) {
+func (d *Server) card(r *http.Request, handler transport.Handler) (_ []byte, err error) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return nil, &problem.MethodError{Allow: "GET, HEAD"}
 	}
 	agent := r.PathValue("agent")
 	q := transport.Asking(r.Context(), agent, form.Binding)
-	if q.Pass, err = road.Limit(r.Context(), q); err != nil {
+	if q.Pass, err = handler.Limit(r.Context(), q); err != nil {
 		return nil, err
 	}
-	description, err := road.Describe(r.Context(), q)
+	description, err := handler.Describe(r.Context(), q)
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +78,7 @@ type faces struct {
 	grpc string // host:port of the door over gRPC; empty: there is none
 }
 
-func (d DoorDeps) faces(url string) faces { return faces{url, d.GRPC} }
+func (d ServerDeps) faces(url string) faces { return faces{url, d.GRPC} }
 
 // maxSkills bounds the skills of a card, in bytes: clients over gRPC refuse more than 4 MiB.
 const maxSkills = 2 << 20
@@ -100,7 +100,7 @@ func fit(d *canonical.Description) {
 
 // card writes an agent's card in a version; empty: in both at once.
 func (f faces) card(codec translators.Translator, description *canonical.Description, agent, version string) ([]byte, error) {
-	served := form.Served(description, f.url+doorPath, version == "")
+	served := form.Served(description, f.url+endpointPath, version == "")
 	fit(served)
 	served.Name = cmp.Or(served.Name, agent) // an MCP server need not say who it is
 	if f.grpc != "" {
@@ -119,24 +119,24 @@ func (f faces) card(codec translators.Translator, description *canonical.Descrip
 // extended makes the call that asks an agent for its extended card (A2A 3.1.11):
 // where the agent says that it has one, and to callers that have proved who they
 // are. What comes back names our URLs, as every card of ours does.
-func (f faces) extended(ctx context.Context, codec translators.Translator, road transport.Exchanger, call transport.Call, asked *canonical.Message) (transport.Call, error) {
-	description, err := road.Describe(ctx, transport.Asking(ctx, call.Agent, form.Binding).With(call.Pass))
+func (f faces) extended(ctx context.Context, codec translators.Translator, handler transport.Handler, call transport.Call, request *canonical.Message) (transport.Call, error) {
+	description, err := handler.Describe(ctx, transport.Asking(ctx, call.Agent, form.Binding).With(call.Pass))
 	switch {
 	case err != nil:
 		return call, err
-	case !description.Extended && asked.Origin.Version == form.Version03:
+	case !description.Extended && request.Origin.Version == form.Version03:
 		return call, &canonical.Error{Code: canonical.CodeCardUnavailable, Message: "the agent has no extended card: use its public one"}
 	case !description.Extended:
 		return call, &canonical.Error{Code: canonical.CodeUnsupportedOp, Message: "the agent has no extended card: use its public one"}
 	case call.Caller.Anonymous:
 		return call, &problem.UnauthenticatedError{}
 	}
-	if native, ok := asked.Body.(*canonical.Native); ok && call.Tenanted { // the tenant is our name for the agent
-		asked.Body = &canonical.Native{Method: native.Method, Params: json.RawMessage("{}")} // without params agents refuse it
+	if native, ok := request.Body.(*canonical.Native); ok && call.Tenanted { // the tenant is our name for the agent
+		request.Body = &canonical.Native{Method: native.Method, Params: json.RawMessage("{}")} // without params agents refuse it
 	}
-	call.Message = asked
+	call.Message = request
 	call.Card = func(extended *canonical.Description) (json.RawMessage, error) {
-		return f.card(codec, extended, call.Agent, asked.Origin.Version)
+		return f.card(codec, extended, call.Agent, request.Origin.Version)
 	}
 	return call, nil
 }

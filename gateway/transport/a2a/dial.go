@@ -54,8 +54,8 @@ func (d *Dialer) Dial(ctx context.Context, e transport.Endpoint, sealed transpor
 	if err != nil {
 		return transport.Reply{}, err
 	}
-	asked := ctx
-	ctx, life := reply.Outlive(asked)
+	callCtx := ctx
+	ctx, life := reply.Outlive(callCtx)
 	defer life.End()
 	request, err := d.request(ctx, e, wire, evidence)
 	if err != nil {
@@ -63,10 +63,10 @@ func (d *Dialer) Dial(ctx context.Context, e transport.Endpoint, sealed transpor
 	}
 	response, err := d.deps.Client.DoAs(request, e.ID) //nolint:bodyclose // its stream closes it, or what reads it whole
 	if err != nil {
-		return transport.Reply{}, transport.CallError(asked, e, err)
+		return transport.Reply{}, transport.CallError(callCtx, e, err)
 	}
 	if wire.Form == form.FormGRPC {
-		answer, err := d.answered(asked, &incoming{d: d, e: e, sent: wire, response: response, cancel: life.Cancel})
+		answer, err := d.answered(callCtx, &incoming{d: d, e: e, sent: wire, response: response, cancel: life.Cancel})
 		if err == nil && answer.Events != nil {
 			life.Keep()
 		}
@@ -85,18 +85,18 @@ func (d *Dialer) Dial(ctx context.Context, e transport.Endpoint, sealed transpor
 			return out, wire.Version == form.Version03 && form.IsFinal(data), err
 		})}, nil
 	}
-	got, err := d.whole(asked, e, response)
+	got, err := d.whole(callCtx, e, response)
 	if err != nil {
 		return transport.Reply{}, err
 	}
 	if reason := misfit(wire, got); reason != "" {
 		return transport.Reply{}, transport.BadStatus(e, reason, got.status, got.header)
 	}
-	return transport.Reply{Evidence: tokens, Wire: d.heard(wire, got.header, got.body, got.status)}, nil
+	return transport.Reply{Evidence: tokens, Wire: d.received(wire, got.header, got.body, got.status)}, nil
 }
 
-// heard is a message of an agent.
-func (d *Dialer) heard(sent translators.Wire, header http.Header, body []byte, status int) translators.Wire {
+// received is a message of an agent.
+func (d *Dialer) received(sent translators.Wire, header http.Header, body []byte, status int) translators.Wire {
 	return translators.Wire{
 		Binding: form.Binding, Version: sent.Version, Form: sent.Form, Media: form.Media, Header: pick(header),
 		Body: body, Re: canonical.OpInvoke, Status: status,
@@ -114,7 +114,7 @@ func (d *Dialer) event(peer reply.Peer, sent translators.Wire, header http.Heade
 	if reason != "" {
 		return translators.Wire{}, peer.Bad(reason)
 	}
-	return d.heard(sent, header, data, http.StatusOK), nil
+	return d.received(sent, header, data, http.StatusOK), nil
 }
 
 // request is a message on its way out.

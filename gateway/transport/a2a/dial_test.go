@@ -67,7 +67,7 @@ func sealAny(t *testing.T, wire translators.Wire, ancestors ...string) (transpor
 	t.Helper()
 	party := ecttest.NewParty(t, "spiffe://example.com/gateway")
 	token, err := party.Signer(t, time.Now).Sign(ect.Claims{
-		Act: ect.ActTranslate, Audience: []string{"spiffe://example.com/bob"}, Workflow: string(ect.NewID()), OutputHash: ect.Hash(wire.Octets()),
+		Act: ect.ActTranslate, Audience: []string{"spiffe://example.com/bob"}, Workflow: string(ect.NewID()), OutputHash: ect.Hash(wire.HashInput()),
 	})
 	if err != nil {
 		t.Fatal(err)

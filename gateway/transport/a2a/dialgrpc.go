@@ -176,7 +176,7 @@ func (in *incoming) sole(ctx context.Context) (translators.Wire, error) {
 		return translators.Wire{}, in.bad("no message")
 	}
 	if in.response.Trailer.Get(fieldStatus) == "0" {
-		return in.heard(body), nil
+		return in.received(body), nil
 	}
 	return in.failure(in.response.Trailer)
 }
@@ -210,9 +210,9 @@ func (in *incoming) frame(ctx context.Context) ([]byte, error) {
 	return body.Bytes(), nil
 }
 
-// heard is a message of the agent.
-func (in *incoming) heard(body []byte) translators.Wire {
-	wire := in.d.heard(in.sent, in.response.Header, body, http.StatusOK)
+// received is a message of the agent.
+func (in *incoming) received(body []byte) translators.Wire {
+	wire := in.d.received(in.sent, in.response.Header, body, http.StatusOK)
 	wire.Media, wire.Path = frame.Media, in.sent.Path
 	return wire
 }
@@ -238,7 +238,7 @@ func (in *incoming) failure(h http.Header) (translators.Wire, error) {
 			return translators.Wire{}, in.bad("the details of its status are unreadable")
 		}
 	}
-	wire := in.heard(body)
+	wire := in.received(body)
 	wire.Status = frame.HTTPStatus(code)
 	return wire, nil
 }
@@ -262,7 +262,7 @@ func (in *incoming) Next(ctx context.Context) (transport.Event, error) {
 	case in.events > reply.MaxEvents || in.total > reply.MaxStream:
 		return in.end(in.tooLong("its stream is too long"))
 	}
-	wire := in.heard(body)
+	wire := in.received(body)
 	wire.Event = true
 	return transport.Event{Wire: wire}, nil
 }

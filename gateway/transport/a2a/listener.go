@@ -100,8 +100,8 @@ func NewListener(deps ListenerDeps) (*Listener, error) {
 
 // Serve takes calls in until its context ends, then lets those under way finish
 // within the grace period.
-func (l *Listener) Serve(ctx context.Context, road transport.Exchanger) error {
-	server := grpc.NewServer(l.options(road)...) //nolint:contextcheck // every call has its own
+func (l *Listener) Serve(ctx context.Context, handler transport.Handler) error {
+	server := grpc.NewServer(l.options(handler)...) //nolint:contextcheck // every call has its own
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		if err := server.Serve(l.deps.Accept); !errors.Is(err, grpc.ErrServerStopped) {
@@ -119,13 +119,13 @@ func (l *Listener) Serve(ctx context.Context, road transport.Exchanger) error {
 	return group.Wait()
 }
 
-func (l *Listener) options(road transport.Exchanger) []grpc.ServerOption {
+func (l *Listener) options(handler transport.Handler) []grpc.ServerOption {
 	conf := l.deps.TLS.Clone()
 	conf.NextProtos = []string{"h2"}
 	most := l.deps.Form.Info().BodyLimit
 	return []grpc.ServerOption{
-		grpc.Creds(sessionCredentials{credentials.NewTLS(conf), l.deps}), grpc.ForceServerCodecV2(octets{}), grpc.WaitForHandlers(true),
-		grpc.UnknownServiceHandler(func(_ any, s grpc.ServerStream) error { return l.call(s, road) }),
+		grpc.Creds(sessionCredentials{credentials.NewTLS(conf), l.deps}), grpc.ForceServerCodecV2(rawCodec{}), grpc.WaitForHandlers(true),
+		grpc.UnknownServiceHandler(func(_ any, s grpc.ServerStream) error { return l.call(s, handler) }),
 		grpc.InTapHandle(l.limitReading),
 		grpc.MaxRecvMsgSize(most), grpc.MaxConcurrentStreams(maxStreams), grpc.MaxHeaderListSize(maxMetadata),
 		grpc.ConnectionTimeout(connectWithin),
@@ -170,7 +170,7 @@ func (c *remote) cut(cause error) {
 }
 
 // call serves one call, whatever happens in it.
-func (l *Listener) call(s grpc.ServerStream, road transport.Exchanger) (err error) {
+func (l *Listener) call(s grpc.ServerStream, handler transport.Handler) (err error) {
 	defer arrived(s.Context())
 	defer func() {
 		if r := recover(); r != nil {
@@ -194,7 +194,7 @@ func (l *Listener) call(s grpc.ServerStream, road transport.Exchanger) (err erro
 			arrival.TLS, conn, ctx = &info.State, info.at.counted, identity.WithSession(ctx, info.at.session)
 		}
 	}
-	c := &remote{Listener: l, road: road, stream: s, fields: fields, share: &held{}, at: at, ctx: l.deps.Identify(ctx, arrival)}
+	c := &remote{Listener: l, handler: handler, stream: s, fields: fields, share: &pendingEvent{}, at: at, ctx: l.deps.Identify(ctx, arrival)}
 	if c.share.Request, err = l.begin(c.ctx, arrival, conn); err != nil {
 		l.deps.Refused(c.ctx, arrival.Remote, err)
 		return c.refuse(err)
@@ -227,14 +227,14 @@ func (l *Listener) begin(ctx context.Context, arrival Arrival, conn *accept.Conn
 	return l.deps.Requests.Begin(holder, identified)
 }
 
-// octets is the codec of messages that are read and written as they travel.
-type octets struct{}
+// rawCodec is the codec of messages that are read and written as they travel.
+type rawCodec struct{}
 
 // Name is that of protobuf's own form, which the octets are in.
-func (octets) Name() string { return "proto" }
+func (rawCodec) Name() string { return "proto" }
 
 // Marshal takes []byte, or an [outgoing] message.
-func (octets) Marshal(v any) (mem.BufferSlice, error) {
+func (rawCodec) Marshal(v any) (mem.BufferSlice, error) {
 	if m, ok := v.(*outgoing); ok {
 		return mem.BufferSlice{mem.NewBuffer(&m.body, m)}, nil
 	}
@@ -246,7 +246,7 @@ func (octets) Marshal(v any) (mem.BufferSlice, error) {
 }
 
 // Unmarshal fills a *[]byte.
-func (octets) Unmarshal(data mem.BufferSlice, v any) error {
+func (rawCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	body, ok := v.(*[]byte)
 	if !ok {
 		return errors.New("transport/a2a: not octets")

@@ -29,7 +29,7 @@ import (
 )
 
 // listening serves a road over gRPC until the test ends, and connects to it.
-func overTLS(t *testing.T, r transport.Exchanger, edit func(*ListenerDeps)) *grpc.ClientConn {
+func overTLS(t *testing.T, r transport.Handler, edit func(*ListenerDeps)) *grpc.ClientConn {
 	t.Helper()
 	borrowed := httptest.NewTLSServer(http.NotFoundHandler()) // for its certificate
 	borrowed.Close()
@@ -66,7 +66,7 @@ func overTLS(t *testing.T, r transport.Exchanger, edit func(*ListenerDeps)) *grp
 	conn, err := grpc.NewClient(accept.Addr().String(),
 		grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: pool, ServerName: "example.com", MinVersion: tls.VersionTLS13})),
 		grpc.WithInitialWindowSize(1<<16), // else it grows with what other streams read
-		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(octets{})))
+		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(rawCodec{})))
 	if err != nil {
 		t.Fatal(err)
 	}

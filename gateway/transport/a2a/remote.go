@@ -38,19 +38,19 @@ const fieldAgent = "aepb-agent"
 // remote is one call over gRPC.
 type remote struct {
 	*Listener
-	road   transport.Exchanger
-	stream grpc.ServerStream
-	fields metadata.MD
-	share  *held
-	at     *connection     // nil: unknown
-	last   *outgoing       // message that was sent; nil: none
-	ctx    context.Context //nolint:containedctx // the call's own, with its caller
+	handler transport.Handler
+	stream  grpc.ServerStream
+	fields  metadata.MD
+	share   *pendingEvent
+	at      *connection     // nil: unknown
+	last    *outgoing       // message that was sent; nil: none
+	ctx     context.Context //nolint:containedctx // the call's own, with its caller
 }
 
 func (c *remote) serve(path string) error {
 	method := frame.Method(path)
 	call := transport.Call{
-		Entrance: transport.Native, Caller: transport.CallerFrom(c.ctx), Address: transport.AddressFrom(c.ctx), Detached: true,
+		EntryPoint: transport.Native, Caller: transport.CallerFrom(c.ctx), Address: transport.AddressFrom(c.ctx), Detached: true,
 		Wire: translators.Wire{Binding: form.Binding, Form: form.FormGRPC, Media: frame.Media, Path: path, Header: c.header()},
 	}
 	if err := c.receive(method, &call); err != nil {
@@ -63,7 +63,7 @@ func (c *remote) serve(path string) error {
 			return c.refuse(err)
 		}
 	}
-	answer, err := c.road.Exchange(c.ctx, call)
+	answer, err := c.handler.Exchange(c.ctx, call)
 	c.announce(answer)
 	switch {
 	case err != nil:
@@ -86,7 +86,7 @@ func (c *remote) receive(method protoreflect.MethodDescriptor, call *transport.C
 		return &canonical.Error{Code: canonical.CodeInvalidRequest, Message: fieldAgent + " is given twice"}
 	}
 	call.Agent = strings.Join(names, "")
-	if call.Pass, err = c.road.Limit(c.ctx, transport.Asking(c.ctx, call.Agent, form.Binding)); err != nil {
+	if call.Pass, err = c.handler.Limit(c.ctx, transport.Asking(c.ctx, call.Agent, form.Binding)); err != nil {
 		return err
 	}
 	if call.Wire.Body, err = c.read(); err != nil {
@@ -238,11 +238,11 @@ func (c *remote) extended(call transport.Call) (transport.Call, error) {
 	if err != nil {
 		return call, err
 	}
-	asked, err := c.deps.Form.Decode(wire)
+	request, err := c.deps.Form.Decode(wire)
 	if err != nil {
 		return call, err
 	}
-	return faces{c.deps.AgentURL(call.Agent), c.deps.GRPC}.extended(c.ctx, c.deps.Form, c.road, call, asked)
+	return faces{c.deps.AgentURL(call.Agent), c.deps.GRPC}.extended(c.ctx, c.deps.Form, c.handler, call, request)
 }
 
 // refuse is an error as gRPC says it (A2A 10.6): a status with an ErrorInfo.
@@ -252,8 +252,8 @@ func (c *remote) refuse(cause error) error {
 	if ended := c.stream.Context().Err(); ended != nil && !over && !errors.Is(because, errSlow) {
 		return status.FromContextError(ended).Err()
 	}
-	if said, ok := status.FromError(cause); ok {
-		return said.Err() // gRPC's own: a compressed message, say
+	if reported, ok := status.FromError(cause); ok {
+		return reported.Err() // gRPC's own: a compressed message, say
 	}
 	p := problem.From(cause)
 	m := &canonical.Message{Op: canonical.OpInvoke, Phase: canonical.PhaseError, Body: problem.NativeFor(problem.Knows(c.ctx), cause)}
@@ -261,14 +261,14 @@ func (c *remote) refuse(cause error) error {
 	if err == nil {
 		wire, _, err = frame.Framer{}.Frame(wire)
 	}
-	said := &spb.Status{}
-	if err != nil || proto.Unmarshal(wire.Body, said) != nil {
+	rpcStatus := &spb.Status{}
+	if err != nil || proto.Unmarshal(wire.Body, rpcStatus) != nil {
 		return status.Error(codes.Internal, p.Title)
 	}
 	if code, ok := codeOf(p); ok {
-		said.Code = int32(code) //nolint:gosec // small
+		rpcStatus.Code = int32(code) //nolint:gosec // small
 	}
-	return status.FromProto(said).Err()
+	return status.FromProto(rpcStatus).Err()
 }
 
 // codeOf is the code where a client acts on it before it reads the details: as
@@ -296,11 +296,11 @@ func codeOf(p problem.Problem) (codes.Code, bool) {
 
 // statusIn is the status that octets are.
 func statusIn(body []byte) error {
-	said := &spb.Status{}
-	if proto.Unmarshal(body, said) != nil || said.GetCode() == 0 {
+	reported := &spb.Status{}
+	if proto.Unmarshal(body, reported) != nil || reported.GetCode() == 0 {
 		return status.Error(codes.Internal, "the agent failed")
 	}
-	return status.FromProto(said).Err()
+	return status.FromProto(reported).Err()
 }
 
 const (
@@ -367,17 +367,17 @@ const sendRate = 64 << 10
 // errUnread: the caller did not take its answer.
 var errUnread = errors.New("transport/a2a: the answer was not read in time")
 
-// held is the share of a call. It ends with the last of its users: the handler, and
+// pendingEvent is the share of a call. It ends with the last of its users: the handler, and
 // each message that gRPC still has.
-type held struct {
+type pendingEvent struct {
 	*inflight.Request // nil: nothing is bounded
 
 	users atomic.Int32
 }
 
-func (h *held) use() { h.users.Add(1) }
+func (h *pendingEvent) use() { h.users.Add(1) }
 
-func (h *held) done() {
+func (h *pendingEvent) done() {
 	if h.users.Add(-1) == 0 && h.Request != nil {
 		h.End()
 	}

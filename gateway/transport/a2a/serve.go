@@ -18,8 +18,8 @@ import (
 	"github.com/aepb/aepb-gateway/translators/inbody"
 )
 
-// DoorDeps is what a Door needs.
-type DoorDeps struct {
+// ServerDeps is what a Door needs.
+type ServerDeps struct {
 	Form translators.Translator // of this protocol
 	// BaseURL is where a caller finds an agent, without a trailing slash; the
 	// door is below it.
@@ -29,17 +29,17 @@ type DoorDeps struct {
 	Ours    func(host string) bool // of transport.CheckOrigin
 }
 
-// Door takes native traffic in.
-type Door struct{ deps DoorDeps }
+// Server takes native traffic in.
+type Server struct{ deps ServerDeps }
 
-var _ transport.Door = (*Door)(nil)
+var _ transport.HTTPServer = (*Server)(nil)
 
-// NewDoor checks its dependencies.
-func NewDoor(deps DoorDeps) (*Door, error) {
+// NewServer checks its dependencies.
+func NewServer(deps ServerDeps) (*Server, error) {
 	if deps.Form == nil || deps.BaseURL == nil {
 		return nil, errors.New("transport/a2a: incomplete DoorDeps")
 	}
-	return &Door{deps}, nil
+	return &Server{deps}, nil
 }
 
 // messageFields are the header fields that belong to a message, by their names
@@ -49,8 +49,8 @@ var messageFields = []string{"A2a-Version", "A2a-Extensions", "X-A2a-Extensions"
 // Handler serves the door and what is below it (R9). The agent's name is the
 // path value "agent", and what follows the door's own path is "rest": nothing
 // or a slash is JSON-RPC, the rest is card.go's and rest.go's.
-func (d *Door) Handler(road transport.Exchanger) http.Handler {
-	card := d.CardHandler(road)
+func (d *Server) Handler(handler transport.Handler) http.Handler {
+	card := d.CardHandler(handler)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		wire, kind := d.locate(r)
 		switch kind {
@@ -60,24 +60,24 @@ func (d *Door) Handler(road transport.Exchanger) http.Handler {
 			wire.Media = transport.MediaType(r.Header)
 			d.refuse(r.Context(), w, wire, &canonical.Error{Code: canonical.CodeNoMethod, Message: "no such operation"})
 		default:
-			d.serve(w, r, road, wire)
+			d.serve(w, r, handler, wire)
 		}
 	})
 }
 
-func (d *Door) serve(w http.ResponseWriter, r *http.Request, road transport.Exchanger, wire translators.Wire) {
-	call, err := d.receive(w, r, road, wire)
+func (d *Server) serve(w http.ResponseWriter, r *http.Request, handler transport.Handler, wire translators.Wire) {
+	call, err := d.receive(w, r, handler, wire)
 	if err != nil {
 		d.refuse(r.Context(), w, call.Wire, err)
 		return
 	}
-	if asked := asksCard(d.deps.Form, call.Wire); asked != nil {
-		if call, err = d.deps.faces(d.deps.BaseURL(r, call.Agent)).extended(r.Context(), d.deps.Form, road, call, asked); err != nil {
+	if request := asksCard(d.deps.Form, call.Wire); request != nil {
+		if call, err = d.deps.faces(d.deps.BaseURL(r, call.Agent)).extended(r.Context(), d.deps.Form, handler, call, request); err != nil {
 			d.refuse(r.Context(), w, call.Wire, err)
 			return
 		}
 	}
-	answer, err := road.Exchange(r.Context(), call)
+	answer, err := handler.Exchange(r.Context(), call)
 	answer.Notice.Announce(w.Header())
 	transport.AddEvidence(w.Header(), answer.Evidence)
 	switch {
@@ -94,7 +94,7 @@ func (d *Door) serve(w http.ResponseWriter, r *http.Request, road transport.Exch
 
 // answer writes one message. The HTTP form has no way to say nothing but an
 // empty object.
-func (d *Door) answer(w http.ResponseWriter, call transport.Call, wire translators.Wire) {
+func (d *Server) answer(w http.ResponseWriter, call transport.Call, wire translators.Wire) {
 	status := http.StatusOK
 	if call.Wire.Form == form.FormHTTP && wire.Status != 0 {
 		status = wire.Status
@@ -107,10 +107,10 @@ func (d *Door) answer(w http.ResponseWriter, call transport.Call, wire translato
 
 // receive reads a request as far as a door may: method, declared size, type,
 // then, once the limit is asked, body and evidence.
-func (d *Door) receive(w http.ResponseWriter, r *http.Request, road transport.Exchanger, wire translators.Wire) (_ transport.Call, err error) {
+func (d *Server) receive(w http.ResponseWriter, r *http.Request, handler transport.Handler, wire translators.Wire) (_ transport.Call, err error) {
 	wire.Header = fields(r)
 	call := transport.Call{
-		Entrance: transport.Native, Agent: r.PathValue("agent"), Wire: wire,
+		EntryPoint: transport.Native, Agent: r.PathValue("agent"), Wire: wire,
 		Caller: transport.CallerFrom(r.Context()), Address: transport.AddressFrom(r.Context()), Detached: true,
 	}
 	if err := allowed(r, wire); err != nil {
@@ -132,10 +132,10 @@ func (d *Door) receive(w http.ResponseWriter, r *http.Request, road transport.Ex
 		return call, &problem.MediaTypeError{Want: want}
 	}
 	call.Wire.Media = transport.MediaType(r.Header)
-	if call.Pass, err = road.Limit(r.Context(), transport.Asking(r.Context(), call.Agent, form.Binding)); err != nil {
+	if call.Pass, err = handler.Limit(r.Context(), transport.Asking(r.Context(), call.Agent, form.Binding)); err != nil {
 		return call, err
 	}
-	if err := transport.MayRead(r.Context(), road, transport.Asking(r.Context(), call.Agent, form.Binding).With(call.Pass), r.ContentLength); err != nil {
+	if err := transport.MayRead(r.Context(), handler, transport.Asking(r.Context(), call.Agent, form.Binding).With(call.Pass), r.ContentLength); err != nil {
 		return call, err
 	}
 	body, err := transport.ReadAll(http.MaxBytesReader(w, r.Body, most), r.ContentLength)
@@ -180,7 +180,7 @@ func inside(answer transport.Answer) []string {
 
 // refuse answers with the error in the words of the request. Who asked for a
 // stream over JSON-RPC reads nothing but events where the status is 200.
-func (d *Door) refuse(ctx context.Context, w http.ResponseWriter, request translators.Wire, cause error, tokens ...string) {
+func (d *Server) refuse(ctx context.Context, w http.ResponseWriter, request translators.Wire, cause error, tokens ...string) {
 	wire, p, err := d.failure(ctx, request, cause)
 	if err != nil { // an error can always be said
 		w.WriteHeader(http.StatusInternalServerError)

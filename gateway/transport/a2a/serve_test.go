@@ -32,7 +32,7 @@ const hello = `{"jsonrpc":"2.0","id":"q1","method":"SendMessage","params":{"mess
 // road is a fake exchanger: it keeps the call and answers as it was told.
 type road struct {
 	call        transport.Call
-	inquiry     transport.Inquiry
+	inquiry     transport.CallInfo
 	answer      transport.Answer
 	description *canonical.Description
 	err         error
@@ -40,13 +40,13 @@ type road struct {
 	limits      int   // how often it was asked
 }
 
-func (r *road) Limit(_ context.Context, q transport.Inquiry) (limit.Pass, error) {
+func (r *road) Limit(_ context.Context, q transport.CallInfo) (limit.Pass, error) {
 	r.inquiry = q
 	r.limits++
 	return transporttest.Pass(r.full)
 }
 
-func (r *road) Admit(context.Context, transport.Inquiry) error { return r.err }
+func (r *road) Admit(context.Context, transport.CallInfo) error { return r.err }
 
 func (r *road) Exchange(_ context.Context, call transport.Call) (transport.Answer, error) {
 	r.call = call
@@ -56,7 +56,7 @@ func (r *road) Exchange(_ context.Context, call transport.Call) (transport.Answe
 	return r.answer, r.err
 }
 
-func (r *road) Describe(_ context.Context, q transport.Inquiry) (*canonical.Description, error) {
+func (r *road) Describe(_ context.Context, q transport.CallInfo) (*canonical.Description, error) {
 	r.inquiry = q
 	if !q.Pass.Valid() {
 		return nil, limit.ErrNoPass
@@ -64,9 +64,9 @@ func (r *road) Describe(_ context.Context, q transport.Inquiry) (*canonical.Desc
 	return r.description, r.err
 }
 
-func newDoor(t *testing.T, limit int) *Door {
+func newDoor(t *testing.T, limit int) *Server {
 	t.Helper()
-	door, err := NewDoor(DoorDeps{
+	door, err := NewServer(ServerDeps{
 		Form:    form.New(translators.Config{BodyLimit: limit}),
 		BaseURL: func(_ *http.Request, agent string) string { return "https://gw.example/agents/" + agent },
 	})
@@ -107,7 +107,7 @@ func TestDoorPassesACallOn(t *testing.T) {
 
 	pass, _ := transporttest.Pass(nil)
 	want := transport.Call{
-		Entrance: transport.Native, Agent: "bob", Caller: caller, Detached: true, Address: "192.0.2.1",
+		EntryPoint: transport.Native, Agent: "bob", Caller: caller, Detached: true, Address: "192.0.2.1",
 		Pass: pass, Evidence: []string{"aa.bb.cc", "dd.ee.ff", "gg.hh.ii"},
 		Wire: translators.Wire{
 			Binding: form.Binding, Media: form.Media, Body: []byte(hello),
@@ -304,7 +304,7 @@ func TestCardRefused(t *testing.T) {
 
 func TestIncompleteDeps(t *testing.T) {
 	t.Parallel()
-	if _, err := NewDoor(DoorDeps{}); err == nil {
+	if _, err := NewServer(ServerDeps{}); err == nil {
 		t.Error("a door without anything")
 	}
 	if _, err := NewDialer(DialerDeps{}); err == nil {

@@ -42,7 +42,7 @@ func streaming(codec translators.Translator, wire translators.Wire) bool {
 
 // tell answers with a stream: one event at a time, the next one asked for when
 // the last was taken. It ends with the evidence for all of it in a trailer.
-func (d *Door) tell(w http.ResponseWriter, r *http.Request, call transport.Call, events transport.Events) {
+func (d *Server) tell(w http.ResponseWriter, r *http.Request, call transport.Call, events transport.Events) {
 	defer func() { _ = events.Close() }()
 	ctx, leave := identity.Bound(r.Context())
 	defer leave()
@@ -96,7 +96,7 @@ func asksCard(codec translators.Translator, wire translators.Wire) *canonical.Me
 
 // failure is an error in the words of the request: its form, its version, and
 // its id as far as they could be read.
-func (d *Door) failure(ctx context.Context, request translators.Wire, cause error) (translators.Wire, problem.Problem, error) {
+func (d *Server) failure(ctx context.Context, request translators.Wire, cause error) (translators.Wire, problem.Problem, error) {
 	p := problem.From(cause)
 	m := &canonical.Message{Op: canonical.OpInvoke, Phase: canonical.PhaseError, Body: problem.NativeFor(problem.Knows(ctx), cause)}
 	target := translators.Target{Form: request.Form}

@@ -80,7 +80,7 @@ type road struct {
 	mu       sync.Mutex
 	calls    []transport.Call
 	exchange func(transport.Call) (transport.Answer, error)
-	limit    func(transport.Inquiry) error
+	limit    func(transport.CallInfo) error
 	refusal  error // of Admit
 }
 
@@ -94,7 +94,7 @@ func (r *road) Exchange(_ context.Context, call transport.Call) (transport.Answe
 	return r.exchange(call)
 }
 
-func (r *road) Describe(_ context.Context, q transport.Inquiry) (*canonical.Description, error) {
+func (r *road) Describe(_ context.Context, q transport.CallInfo) (*canonical.Description, error) {
 	if !q.Pass.Valid() {
 		return nil, limit.ErrNoPass
 	}
@@ -104,14 +104,14 @@ func (r *road) Describe(_ context.Context, q transport.Inquiry) (*canonical.Desc
 	}, nil
 }
 
-func (r *road) Limit(ctx context.Context, q transport.Inquiry) (limit.Pass, error) {
+func (r *road) Limit(ctx context.Context, q transport.CallInfo) (limit.Pass, error) {
 	if r.limit == nil {
 		return transporttest.Pass(transport.Refusal(ctx))
 	}
 	return transporttest.Pass(r.limit(q))
 }
 
-func (r *road) Admit(_ context.Context, q transport.Inquiry) error {
+func (r *road) Admit(_ context.Context, q transport.CallInfo) error {
 	if !q.Pass.Valid() {
 		return limit.ErrNoPass
 	}
@@ -138,9 +138,9 @@ func echo(call transport.Call) (transport.Answer, error) {
 	return transporttest.Answer(w, "our.own.token"), err
 }
 
-func newDoor(t testing.TB, change func(*wire.DoorDeps)) *wire.Door {
+func newDoor(t testing.TB, change func(*wire.ServerDeps)) *wire.Server {
 	t.Helper()
-	deps := wire.DoorDeps{
+	deps := wire.ServerDeps{
 		Form: form.New(translators.Config{}), Self: party("gateway"), Keys: wire.NewKeys(nil, now),
 		Replays: wire.NewMemory(100, now), Now: now,
 		Identity: func(did string) (ect.Identity, bool) { return alice, did == party("alice").DID },
@@ -149,7 +149,7 @@ func newDoor(t testing.TB, change func(*wire.DoorDeps)) *wire.Door {
 	if change != nil {
 		change(&deps)
 	}
-	d, err := wire.NewDoor(deps)
+	d, err := wire.NewServer(deps)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -295,7 +295,7 @@ func TestWhoCalls(t *testing.T) {
 func TestReplay(t *testing.T) {
 	t.Parallel()
 	a := party("alice")
-	h := newDoor(t, func(d *wire.DoorDeps) { d.Replays = wire.NewMemory(1, now) }).Handler(&road{exchange: echo})
+	h := newDoor(t, func(d *wire.ServerDeps) { d.Replays = wire.NewMemory(1, now) }).Handler(&road{exchange: echo})
 	body := sign(t, a, []byte(note(a)), form.SigDraft)
 	if got := post(h, body, nobody()); got.Code != 200 {
 		t.Fatalf("first: %d %s", got.Code, got.Body)
@@ -632,7 +632,7 @@ func TestKnownKey(t *testing.T) {
 
 func TestIncompleteDeps(t *testing.T) {
 	t.Parallel()
-	if _, err := wire.NewDoor(wire.DoorDeps{}); err == nil {
+	if _, err := wire.NewServer(wire.ServerDeps{}); err == nil {
 		t.Error("a door of nothing")
 	}
 	if _, err := wire.NewDialer(wire.DialerDeps{}); err == nil {
@@ -674,7 +674,7 @@ func FuzzResolve(f *testing.F) {
 func TestWhoMayAsk(t *testing.T) {
 	t.Parallel()
 	a, stranger := party("alice"), party("stranger")
-	limited := func(transport.Inquiry) error {
+	limited := func(transport.CallInfo) error {
 		return &canonical.Error{Code: canonical.CodeRateLimited, Message: "slow down"}
 	}
 	forbidden := &canonical.Error{Code: canonical.CodeForbidden, Message: "no"}

@@ -73,12 +73,12 @@ func (d *Dialer) Dial(ctx context.Context, ep transport.Endpoint, sealed transpo
 	if err != nil {
 		return transport.Reply{}, err
 	}
-	return d.ask(ctx, ep, wire, evidence, d.asked(ep, wire))
+	return d.ask(ctx, ep, wire, evidence, d.operationOf(ep, wire))
 }
 
-// asked is what a message asks for, where it matters: only an invocation is
+// operationOf is what a message asks for, where it matters: only an invocation is
 // answered with more than one message.
-func (d *Dialer) asked(ep transport.Endpoint, wire translators.Wire) canonical.Op {
+func (d *Dialer) operationOf(ep transport.Endpoint, wire translators.Wire) canonical.Op {
 	if overSocket(ep.URL) {
 		if m, err := d.deps.Form.Decode(wire); err == nil {
 			return m.Op
@@ -94,7 +94,7 @@ func (d *Dialer) ask(ctx context.Context, ep transport.Endpoint, wire translator
 		defer cancel()
 	}
 	peer := d.deps.Peer(ep.Agent)
-	e, asked, err := read(wire.Body)
+	e, request, err := read(wire.Body)
 	if err != nil {
 		return transport.Reply{}, err
 	}
@@ -102,18 +102,18 @@ func (d *Dialer) ask(ctx context.Context, ep transport.Endpoint, wire translator
 	if err != nil {
 		return transport.Reply{}, err
 	}
-	if given, err := d.answer(ctx, ep, asked, signed); given || err != nil {
+	if given, err := d.answer(ctx, ep, request, signed); given || err != nil {
 		return transport.Reply{}, err
 	}
 	if overSocket(ep.URL) {
-		t := &talk{d: d, ep: ep, peer: peer, said: asked, re: re, seen: NewMemory(maxTold, d.deps.Now)}
+		t := &talk{d: d, ep: ep, peer: peer, sent: request, re: re, seen: NewMemory(maxTold, d.deps.Now)}
 		return t.converse(ctx, signed, evidence)
 	}
 	got, err := d.post(ctx, ep, signed, evidence)
 	if err != nil {
 		return transport.Reply{}, failed(ctx, ep, err)
 	}
-	seen, tokens, err := d.judge(ctx, ep, peer, asked, got.body)
+	seen, tokens, err := d.judge(ctx, ep, peer, request, got.body)
 	if bad, ok := errors.AsType[*transport.BadReplyError](err); ok {
 		err = transport.BadStatus(ep, bad.Reason, got.status, got.header)
 	}
@@ -183,12 +183,12 @@ var (
 // judge checks that an answer answers what was asked and is its sender's, and
 // reads its evidence. A repeated answer can only be one to the same message, which
 // was sent once. It fails with a *transport.BadReplyError.
-func (d *Dialer) judge(ctx context.Context, ep transport.Endpoint, peer Peer, asked ainp.Head, answer []byte) (verified, []string, error) {
-	e, said, err := read(answer)
+func (d *Dialer) judge(ctx context.Context, ep transport.Endpoint, peer Peer, request ainp.Head, answer []byte) (verified, []string, error) {
+	e, reply, err := read(answer)
 	if err != nil {
 		return verified{}, nil, &transport.BadReplyError{Agent: ep.Agent, Reason: errNoEnvelope.Error()}
 	}
-	seen, err := d.trust(ctx, peer, asked, said, e)
+	seen, err := d.trust(ctx, peer, request, reply, e)
 	if err != nil {
 		return seen, nil, &transport.BadReplyError{Agent: ep.Agent, Reason: err.Error()}
 	}
@@ -197,24 +197,24 @@ func (d *Dialer) judge(ctx context.Context, ep transport.Endpoint, peer Peer, as
 }
 
 // trust is what judge finds out about answer and sender.
-func (d *Dialer) trust(ctx context.Context, peer Peer, asked, said ainp.Head, answer ainp.Envelope) (verified, error) {
-	unjudged := verified{Head: said}
+func (d *Dialer) trust(ctx context.Context, peer Peer, request, reply ainp.Head, answer ainp.Envelope) (verified, error) {
+	unjudged := verified{Head: reply}
 	switch {
-	case said.Kind == "":
+	case reply.Kind == "":
 		return unjudged, errNoEnvelope
-	case said.Intent != "" && said.Intent != asked.ID && (asked.Kind != ainp.TypeResult || said.Trace != asked.Trace):
+	case reply.Intent != "" && reply.Intent != request.ID && (request.Kind != ainp.TypeResult || reply.Trace != request.Trace):
 		return unjudged, errOther // what answers a decision may name the intent that it was about
-	case said.Intent == "" && said.Trace != "" && said.Trace != asked.Trace:
+	case reply.Intent == "" && reply.Trace != "" && reply.Trace != request.Trace:
 		return unjudged, errOther
-	case peer.DID != "" && said.From != peer.DID:
+	case peer.DID != "" && reply.From != peer.DID:
 		return unjudged, errSender
-	case said.To != "" && said.To != asked.From:
+	case reply.To != "" && reply.To != request.From:
 		return unjudged, errReceiver
 	case peer.Unsigned:
 		return unjudged, nil
 	}
 	named := func(did string) bool { return did == peer.DID }
-	seen, err := (&verifier{d.deps.Keys, d.deps.Now, named}).verify(ctx, answer, said)
+	seen, err := (&verifier{d.deps.Keys, d.deps.Now, named}).verify(ctx, answer, reply)
 	if err != nil {
 		return seen, errSignature
 	}
@@ -265,9 +265,9 @@ func (d *Dialer) Describe(ctx context.Context, ep transport.Endpoint) (*canonica
 	if err != nil {
 		return nil, ep, &transport.BadReplyError{Agent: ep.Agent, Reason: "not a description"}
 	}
-	said, ok := m.Body.(*canonical.Description)
+	description, ok := m.Body.(*canonical.Description)
 	if !ok {
 		return nil, ep, &transport.BadReplyError{Agent: ep.Agent, Reason: "it does not say who it is"}
 	}
-	return said, ep, nil
+	return description, ep, nil
 }

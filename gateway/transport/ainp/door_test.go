@@ -23,7 +23,7 @@ import (
 // talkative is a road on which an agent says more of itself than callers may know.
 type talkative struct{ road }
 
-func (*talkative) Describe(context.Context, transport.Inquiry) (*canonical.Description, error) {
+func (*talkative) Describe(context.Context, transport.CallInfo) (*canonical.Description, error) {
 	inner := canonical.Extensions{form.Binding: json.RawMessage(`{"secret":1}`)}
 	return &canonical.Description{Name: "chef", Extensions: inner, Capabilities: []canonical.Capability{{ID: "cook", Description: "cooks", Extensions: inner}}}, nil
 }
@@ -99,15 +99,15 @@ func TestADoorThatCloses(t *testing.T) {
 // TestIncompleteDoors: what a door or a dialer cannot do without, one by one.
 func TestIncompleteDoors(t *testing.T) {
 	t.Parallel()
-	for name, spoil := range map[string]func(*wire.DoorDeps){
-		"form":    func(d *wire.DoorDeps) { d.Form = nil },
-		"name":    func(d *wire.DoorDeps) { d.Self.DID = "" },
-		"key":     func(d *wire.DoorDeps) { d.Self.Key = d.Self.Key[1:] },
-		"keys":    func(d *wire.DoorDeps) { d.Keys = nil },
-		"replays": func(d *wire.DoorDeps) { d.Replays = nil },
+	for name, spoil := range map[string]func(*wire.ServerDeps){
+		"form":    func(d *wire.ServerDeps) { d.Form = nil },
+		"name":    func(d *wire.ServerDeps) { d.Self.DID = "" },
+		"key":     func(d *wire.ServerDeps) { d.Self.Key = d.Self.Key[1:] },
+		"keys":    func(d *wire.ServerDeps) { d.Keys = nil },
+		"replays": func(d *wire.ServerDeps) { d.Replays = nil },
 	} {
-		deps := wire.DoorDeps{Form: form.New(translators.Config{}), Self: party("gateway"), Keys: wire.NewKeys(nil, now), Replays: wire.NewMemory(1, now)}
-		if spoil(&deps); !refuses(wire.NewDoor(deps)) {
+		deps := wire.ServerDeps{Form: form.New(translators.Config{}), Self: party("gateway"), Keys: wire.NewKeys(nil, now), Replays: wire.NewMemory(1, now)}
+		if spoil(&deps); !refuses(wire.NewServer(deps)) {
 			t.Errorf("a door without %s", name)
 		}
 	}

@@ -26,7 +26,7 @@ type place struct {
 }
 
 // bound makes the pools of connections that stay open.
-func (d *Door) bound(c SocketConfig) (err error) {
+func (d *Server) bound(c SocketConfig) (err error) {
 	d.identified, err = quota.NewPlaces(quota.Config{Resource: "AINP connections", Total: int64(c.Connections), PerHolder: int64(c.PerCaller)})
 	if err == nil {
 		d.unidentified, err = quota.New(quota.Config{
@@ -37,14 +37,14 @@ func (d *Door) bound(c SocketConfig) (err error) {
 }
 
 // Usage says how many connections stay open: of identified callers, and of others.
-func (d *Door) Usage() []quota.Usage {
+func (d *Server) Usage() []quota.Usage {
 	return []quota.Usage{d.identified.Usage(), d.unidentified.Usage()}
 }
 
 // admitSocket grants a place to the caller of an upgrade. Without an identity there
 // is one only where callers are known by their DIDs, among all who have none yet.
 // Anonymous callers of a development gateway share by address. giveWay ends the connection.
-func (d *Door) admitSocket(ctx context.Context, giveWay func()) (*place, error) {
+func (d *Server) admitSocket(ctx context.Context, giveWay func()) (*place, error) {
 	holder, _ := limit.KeyOf(transport.CallerFrom(ctx), transport.AddressFrom(ctx))
 	if refusal := transport.Refusal(ctx); refusal != nil {
 		if !d.deps.ByDID() {
@@ -113,7 +113,7 @@ func (s *socket) bound() {
 // introduce judges a message of a caller that has proved no identity yet, before
 // the next one is read; false: the connection ends, because this caller has as
 // many as it may have.
-func (s *socket) introduce(ctx context.Context, v *visit, body []byte, done func()) bool {
+func (s *socket) introduce(ctx context.Context, v *serverCall, body []byte, done func()) bool {
 	inner, evidence, err := v.admit(ctx, body)
 	if err != nil {
 		defer done()

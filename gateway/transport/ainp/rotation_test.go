@@ -81,7 +81,7 @@ func TestKeysRotate(t *testing.T) {
 	r := &registrar{owner: "old"}
 	clock := now()
 	keys := wire.NewKeys(r, func() time.Time { return clock })
-	door := newDoor(t, func(d *wire.DoorDeps) {
+	door := newDoor(t, func(d *wire.ServerDeps) {
 		d.Keys, d.Now, d.Named = keys, func() time.Time { return clock }, func(did string) bool { return did == webDID }
 	}).Handler(&road{exchange: echo})
 	from := func(key string, n string) int {

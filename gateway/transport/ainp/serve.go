@@ -22,8 +22,8 @@ import (
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
-// DoorDeps is what a Door needs.
-type DoorDeps struct {
+// ServerDeps is what a Door needs.
+type ServerDeps struct {
 	Form    translators.Translator // the AINP codec
 	Self    Identity
 	Keys    *Keys
@@ -46,9 +46,9 @@ type DoorDeps struct {
 	Now     func() time.Time // nil: the real clock
 }
 
-// Door takes AINP traffic in. It is safe for concurrent use.
-type Door struct {
-	deps         DoorDeps
+// Server takes AINP traffic in. It is safe for concurrent use.
+type Server struct {
+	deps         ServerDeps
 	identified   *quota.Places   // connections that stay open, by caller
 	unidentified *quota.Pool     // those whose caller has proved no identity yet, by address
 	open         context.Context //nolint:containedctx // ends when the door closes
@@ -56,10 +56,10 @@ type Door struct {
 	sockets      sockets
 }
 
-var _ transport.Door = (*Door)(nil)
+var _ transport.HTTPServer = (*Server)(nil)
 
-// NewDoor checks its dependencies.
-func NewDoor(deps DoorDeps) (*Door, error) {
+// NewServer checks its dependencies.
+func NewServer(deps ServerDeps) (*Server, error) {
 	if deps.Form == nil || deps.Form.Info().Binding != ainp.Binding || !deps.Self.complete() || deps.Keys == nil || deps.Replays == nil {
 		return nil, errors.New("ainp: incomplete DoorDeps")
 	}
@@ -80,7 +80,7 @@ func NewDoor(deps DoorDeps) (*Door, error) {
 		deps.Named = func(did string) bool { _, ok := deps.Identity(did); return ok }
 	}
 	deps.Socket = deps.Socket.withDefaults()
-	d := &Door{deps: deps}
+	d := &Server{deps: deps}
 	if err := d.bound(deps.Socket); err != nil {
 		return nil, err
 	}
@@ -91,13 +91,13 @@ func NewDoor(deps DoorDeps) (*Door, error) {
 
 // Close takes no more connections that stay open, and ends each of those that there are
 // when nothing is under way on it.
-func (d *Door) Close() {
+func (d *Server) Close() {
 	d.sockets.close()
 	d.close()
 }
 
 // Wait waits, after Close, until the connections have ended, or ctx has.
-func (d *Door) Wait(ctx context.Context) {
+func (d *Server) Wait(ctx context.Context) {
 	select {
 	case <-d.sockets.idle:
 	case <-ctx.Done():
@@ -105,13 +105,13 @@ func (d *Door) Wait(ctx context.Context) {
 }
 
 // Handler takes one envelope by POST and answers with one, or opens a WebSocket.
-func (d *Door) Handler(road transport.Exchanger) http.Handler {
+func (d *Server) Handler(handler transport.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodGet && strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
-			d.serveSocket(w, r, road)
+			d.serveSocket(w, r, handler)
 			return
 		}
-		v := &visit{d: d, road: road, agent: r.PathValue("agent"), back: post{w}, profile: ainp.SigDraft}
+		v := &serverCall{d: d, handler: handler, agent: r.PathValue("agent"), back: post{w}, profile: ainp.SigDraft}
 		v.posted(r.Context(), w, r)
 	})
 }
@@ -124,10 +124,10 @@ type back interface {
 	put(body []byte, evidence []string, status int)
 }
 
-// visit is one message at the door.
-type visit struct {
-	d       *Door
-	road    transport.Exchanger
+// serverCall is one message at the door.
+type serverCall struct {
+	d       *Server
+	handler transport.Handler
 	agent   string
 	back    back
 	socket  *socket     // nil: the message was posted
@@ -142,7 +142,7 @@ type visit struct {
 	profile ainp.SigProfile // in which we sign our answer
 }
 
-func (v *visit) posted(ctx context.Context, w http.ResponseWriter, r *http.Request) {
+func (v *serverCall) posted(ctx context.Context, w http.ResponseWriter, r *http.Request) {
 	body, err := v.receive(ctx, w, r)
 	if err != nil {
 		v.fail(err, nil)
@@ -151,7 +151,7 @@ func (v *visit) posted(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	v.serve(ctx, body)
 }
 
-func (v *visit) serve(ctx context.Context, body []byte) {
+func (v *serverCall) serve(ctx context.Context, body []byte) {
 	ctx, evidence, err := v.admit(ctx, body)
 	if err != nil {
 		v.fail(err, nil)
@@ -161,10 +161,10 @@ func (v *visit) serve(ctx context.Context, body []byte) {
 }
 
 // act does what an admitted message asks for.
-func (v *visit) act(ctx context.Context, evidence []string) {
+func (v *serverCall) act(ctx context.Context, evidence []string) {
 	switch v.message.Op {
 	case canonical.OpNotice:
-		if err := v.road.Admit(ctx, v.asking(ctx)); err != nil {
+		if err := v.handler.Admit(ctx, v.asking(ctx)); err != nil {
 			v.fail(err, nil)
 			return
 		}
@@ -181,12 +181,12 @@ func (v *visit) act(ctx context.Context, evidence []string) {
 }
 
 // asking is what the road needs to know of the sender.
-func (v *visit) asking(ctx context.Context) transport.Inquiry {
+func (v *serverCall) asking(ctx context.Context) transport.CallInfo {
 	return transport.Asking(ctx, v.agent, ainp.Binding).With(v.pass)
 }
 
 // receive reads what is posted, the cheap things first.
-func (v *visit) receive(ctx context.Context, w http.ResponseWriter, r *http.Request) ([]byte, error) {
+func (v *serverCall) receive(ctx context.Context, w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if r.Method != http.MethodPost {
 		return nil, &problem.MethodError{Allow: http.MethodPost}
 	}
@@ -209,14 +209,14 @@ func (v *visit) receive(ctx context.Context, w http.ResponseWriter, r *http.Requ
 
 // limit takes the message from its connection's share. A connection that proved
 // nothing may bring a message that does: until then its address pays.
-func (v *visit) limit(ctx context.Context) (err error) {
+func (v *serverCall) limit(ctx context.Context) (err error) {
 	known := transport.WithCaller(ctx, transport.CallerFrom(ctx), transport.AddressFrom(ctx))
-	v.pass, err = v.road.Limit(known, v.asking(known))
+	v.pass, err = v.handler.Limit(known, v.asking(known))
 	return err
 }
 
 // admit decodes and verifies. The context that it answers with knows the caller.
-func (v *visit) admit(ctx context.Context, body []byte) (context.Context, []string, error) {
+func (v *serverCall) admit(ctx context.Context, body []byte) (context.Context, []string, error) {
 	var err error
 	v.wire = translators.Wire{Binding: ainp.Binding, Version: ainp.Version, Form: v.form(), Media: ainp.Media, Body: body}
 	if v.message, err = v.d.deps.Form.Decode(v.wire); err != nil {
@@ -236,7 +236,7 @@ func (v *visit) admit(ctx context.Context, body []byte) (context.Context, []stri
 	}
 	v.id, v.sender, v.profile = seen.ID, seen.From, seen.profile
 	v.wire.Hasher = translators.Knowing(translators.HasherOf(v.d.deps.Form), body, seen.text.HashInput())
-	if !v.meant(seen.To) {
+	if !v.isRecipient(seen.To) {
 		return ctx, nil, &canonical.Error{Code: canonical.CodeForbidden, Message: "the message is for somebody else"}
 	}
 	if v.socket != nil && v.socket.did != "" && v.socket.did != v.sender {
@@ -258,24 +258,24 @@ func (v *visit) admit(ctx context.Context, body []byte) (context.Context, []stri
 	return ctx, evidence, v.remember(ctx, seen)
 }
 
-// meant: a message is for us, or for the agent of this door, or says nothing of
+// isRecipient: a message is for us, or for the agent of this door, or says nothing of
 // that (see identify). A signature holds wherever a message is carried: a party that was sent one must
 // not be able to use it here in its sender's name.
-func (v *visit) meant(to string) bool {
+func (v *serverCall) isRecipient(to string) bool {
 	return to == "" || to == v.d.deps.Self.DID || v.d.deps.Receiver != nil && to == v.d.deps.Receiver(v.agent)
 }
 
 // first is what to say of a message that cannot be read: those who may not call
 // the agent hear that instead (architecture section 5, policy before form).
-func (v *visit) first(ctx context.Context, unreadable error) error {
+func (v *serverCall) first(ctx context.Context, unreadable error) error {
 	if err := transport.Refusal(ctx); err != nil {
 		return err
 	}
-	return cmp.Or(v.road.Admit(ctx, v.asking(ctx)), unreadable)
+	return cmp.Or(v.handler.Admit(ctx, v.asking(ctx)), unreadable)
 }
 
 // remember takes a message once.
-func (v *visit) remember(ctx context.Context, seen verified) error {
+func (v *serverCall) remember(ctx context.Context, seen verified) error {
 	first, err := v.d.deps.Replays.First(ctx, seen.key(), seen.At, seen.until())
 	switch {
 	case err != nil:
@@ -292,7 +292,7 @@ func (v *visit) remember(ctx context.Context, seen verified) error {
 // proved nothing where something is needed is refused. Where the signature alone
 // says who calls, the message names its recipient (to): each service that was ever
 // sent one without could use it here.
-func (v *visit) identify(ctx context.Context, to string) (context.Context, error) {
+func (v *serverCall) identify(ctx context.Context, to string) (context.Context, error) {
 	id, ok := v.d.deps.Identity(v.sender)
 	caller := transport.CallerFrom(ctx)
 	switch {
@@ -311,7 +311,7 @@ func (v *visit) identify(ctx context.Context, to string) (context.Context, error
 
 // evidence is what the envelope holds; a header stands in for it on a direct
 // connection, since brokers do not forward headers.
-func (v *visit) evidence(e ainp.Envelope) ([]string, error) {
+func (v *serverCall) evidence(e ainp.Envelope) ([]string, error) {
 	tokens, err := e.Evidence()
 	if err != nil {
 		return nil, err
@@ -326,7 +326,7 @@ func (v *visit) evidence(e ainp.Envelope) ([]string, error) {
 }
 
 // form is that of the messages of this visit.
-func (v *visit) form() string {
+func (v *serverCall) form() string {
 	if v.socket != nil {
 		return ainp.FormSocket
 	}
@@ -334,9 +334,9 @@ func (v *visit) form() string {
 }
 
 // call is the message as the road gets it.
-func (v *visit) call(ctx context.Context, evidence []string) transport.Call {
+func (v *serverCall) call(ctx context.Context, evidence []string) transport.Call {
 	c := transport.Call{
-		Entrance: transport.Native, Agent: v.agent, Wire: v.wire, Message: v.message, Evidence: evidence, Parent: v.parent, Program: transport.Program{Sender: v.sender},
+		EntryPoint: transport.Native, Agent: v.agent, Wire: v.wire, Message: v.message, Evidence: evidence, Parent: v.parent, Program: transport.Program{Sender: v.sender},
 		Caller: transport.CallerFrom(ctx), Address: transport.AddressFrom(ctx), Pass: v.pass,
 	}
 	if v.socket != nil {
@@ -345,13 +345,13 @@ func (v *visit) call(ctx context.Context, evidence []string) transport.Call {
 	return c
 }
 
-func (v *visit) exchange(ctx context.Context, evidence []string) {
+func (v *serverCall) exchange(ctx context.Context, evidence []string) {
 	if v.socket != nil {
 		var done func()
 		ctx, done = v.socket.begin(ctx, v.id)
 		defer done()
 	}
-	answer, err := v.road.Exchange(ctx, v.call(ctx, evidence))
+	answer, err := v.handler.Exchange(ctx, v.call(ctx, evidence))
 	switch {
 	case err == nil && answer.Events() != nil && v.socket != nil:
 		v.stream(ctx, answer)
@@ -367,21 +367,21 @@ func (v *visit) exchange(ctx context.Context, evidence []string) {
 }
 
 // answered takes the decision on a question that was asked on this connection.
-func (v *visit) answered(ctx context.Context, evidence []string) {
+func (v *serverCall) answered(ctx context.Context, evidence []string) {
 	if v.socket == nil {
 		v.fail(&canonical.Error{Code: canonical.CodeInvalidRequest, Message: "an answer where a request belongs"}, nil)
 		return
 	}
-	if answer, err := v.road.Exchange(ctx, v.call(ctx, evidence)); err != nil {
+	if answer, err := v.handler.Exchange(ctx, v.call(ctx, evidence)); err != nil {
 		v.fail(err, answer.Evidence)
 	}
 }
 
 // stop ends what an intent of the same connection began, or what the road knows.
-func (v *visit) stop(ctx context.Context, evidence []string) {
+func (v *serverCall) stop(ctx context.Context, evidence []string) {
 	abort, ok := v.message.Body.(*canonical.Abort)
 	if !ok || v.socket == nil || !v.socket.stop(abort.Request) {
-		if answer, err := v.road.Exchange(ctx, v.call(ctx, evidence)); err != nil {
+		if answer, err := v.handler.Exchange(ctx, v.call(ctx, evidence)); err != nil {
 			v.fail(err, answer.Evidence)
 			return
 		}
@@ -390,43 +390,43 @@ func (v *visit) stop(ctx context.Context, evidence []string) {
 }
 
 // describe answers from the directory (R8: no ECT, no forwarding).
-func (v *visit) describe(ctx context.Context) {
-	d, err := v.road.Describe(ctx, v.asking(ctx))
+func (v *serverCall) describe(ctx context.Context) {
+	d, err := v.handler.Describe(ctx, v.asking(ctx))
 	if err != nil {
 		v.fail(err, nil)
 		return
 	}
-	said := *d
-	said.Extensions = nil // what another protocol said about an agent is not for our callers
-	said.Capabilities = make([]canonical.Capability, len(d.Capabilities))
-	copy(said.Capabilities, d.Capabilities)
-	for i := range said.Capabilities {
-		said.Capabilities[i].Extensions = nil
+	copied := *d
+	copied.Extensions = nil // what another protocol said about an agent is not for our callers
+	copied.Capabilities = make([]canonical.Capability, len(d.Capabilities))
+	copy(copied.Capabilities, d.Capabilities)
+	for i := range copied.Capabilities {
+		copied.Capabilities[i].Extensions = nil
 	}
-	var body canonical.Body = &said
+	var body canonical.Body = &copied
 	if v.message.Op == canonical.OpCapabilities {
-		body = &canonical.CapabilityList{Capabilities: said.Capabilities}
+		body = &canonical.CapabilityList{Capabilities: copied.Capabilities}
 	}
 	v.say(&canonical.Message{Op: v.message.Op, Phase: canonical.PhaseResponse, Body: body}, nil, http.StatusOK)
 }
 
-func (v *visit) fail(err error, evidence []string) {
-	p, said := problem.From(err), problem.Native(err)
+func (v *serverCall) fail(err error, evidence []string) {
+	p, failure := problem.From(err), problem.Native(err)
 	if v.refused != nil {
 		v.refused(err)
 	}
 	v.back.advise(p)
-	if v.message != nil && v.message.Op == canonical.OpNative && said.Code == canonical.CodeNoMethod {
-		said = &canonical.Error{
-			Code: canonical.CodeOther, Message: said.Message,
+	if v.message != nil && v.message.Op == canonical.OpNative && failure.Code == canonical.CodeNoMethod {
+		failure = &canonical.Error{
+			Code: canonical.CodeOther, Message: failure.Message,
 			Native: &canonical.NativeError{Binding: ainp.Binding, Data: json.RawMessage(`"NEGOTIATION_FAILED"`)},
 		}
 	}
-	v.say(&canonical.Message{Op: canonical.OpInvoke, Phase: canonical.PhaseError, Body: said}, evidence, p.Status)
+	v.say(&canonical.Message{Op: canonical.OpInvoke, Phase: canonical.PhaseError, Body: failure}, evidence, p.Status)
 }
 
 // say writes a message of our own, under the id of the one that is answered.
-func (v *visit) say(m *canonical.Message, evidence []string, status int) {
+func (v *serverCall) say(m *canonical.Message, evidence []string, status int) {
 	if v.message != nil {
 		m.Correlation.WireID = v.message.Correlation.WireID
 	}
@@ -442,7 +442,7 @@ func (v *visit) say(m *canonical.Message, evidence []string, status int) {
 
 // write signs a message and sends it; one without a body says that nothing is to
 // be said. The evidence comes oldest first.
-func (v *visit) write(wire translators.Wire, evidence []string, status int) {
+func (v *serverCall) write(wire translators.Wire, evidence []string, status int) {
 	if len(wire.Body) == 0 {
 		v.back.put(nil, nil, http.StatusAccepted)
 		return
@@ -464,7 +464,7 @@ func (v *visit) write(wire translators.Wire, evidence []string, status int) {
 // post is the way back to whoever posted a message.
 type post struct{ w http.ResponseWriter }
 
-func (p post) advise(said problem.Problem) { said.Advise(p.w.Header()) }
+func (p post) advise(refusal problem.Problem) { refusal.Advise(p.w.Header()) }
 
 func (p post) put(body []byte, evidence []string, status int) {
 	if len(body) == 0 {

@@ -52,8 +52,8 @@ const idleWorkers = 4
 // socket is a connection that stays open. One goroutine reads it; each message
 // has one of its own, and whoever has something to say writes.
 type socket struct {
-	d       *Door
-	road    transport.Exchanger
+	d       *Server
+	handler transport.Handler
 	conn    *websocket.Conn
 	agent   string
 	did     string // in whose name it was opened; empty: any
@@ -64,15 +64,15 @@ type socket struct {
 	running map[string]context.CancelCauseFunc // by the id of the intent
 	busy    int
 	leaving bool // it ends as soon as nothing is under way
-	heard   bool // since somebody last looked
+	active  bool // since somebody last looked
 	group   *worker.Pool
 }
 
 // serveSocket opens a connection for a caller that has an identity, or may prove
 // one by its DID. A caller that may not speak is told so in answer to its messages; a
 // browser's page of another origin is refused at once.
-func (d *Door) serveSocket(w http.ResponseWriter, r *http.Request, road transport.Exchanger) {
-	v := &visit{d: d, road: road, agent: r.PathValue("agent"), back: post{w}, profile: ainp.SigDraft}
+func (d *Server) serveSocket(w http.ResponseWriter, r *http.Request, handler transport.Handler) {
+	v := &serverCall{d: d, handler: handler, agent: r.PathValue("agent"), back: post{w}, profile: ainp.SigDraft}
 	if !d.sockets.enter() {
 		v.fail(&problem.DrainingError{}, nil)
 		return
@@ -96,7 +96,7 @@ func (d *Door) serveSocket(w http.ResponseWriter, r *http.Request, road transpor
 	}
 	defer func() { _ = conn.CloseNow() }()
 	s := &socket{
-		d: d, road: road, conn: conn, agent: v.agent, did: r.URL.Query().Get("did"), place: place,
+		d: d, handler: handler, conn: conn, agent: v.agent, did: r.URL.Query().Get("did"), place: place,
 		session: "ainp " + uuid.NewString(), running: map[string]context.CancelCauseFunc{}, group: worker.NewPool(idleWorkers),
 	}
 	s.bound()
@@ -140,8 +140,8 @@ func (s *socket) listen(ctx context.Context) {
 			_ = s.conn.Close(websocket.StatusUnsupportedData, "an envelope is a text")
 			return
 		}
-		v := &visit{
-			d: s.d, road: s.road, agent: s.agent, back: s, socket: s, profile: ainp.SigDraft,
+		v := &serverCall{
+			d: s.d, handler: s.handler, agent: s.agent, back: s, socket: s, profile: ainp.SigDraft,
 			refused: func(err error) { s.d.deps.Refused(ctx, s.agent, err) },
 		}
 		if err := v.limit(ctx); err != nil {
@@ -173,7 +173,7 @@ func (s *socket) listen(ctx context.Context) {
 func (s *socket) enter(n int) {
 	s.mu.Lock()
 	s.busy += n
-	s.heard = true
+	s.active = true
 	over := s.leaving && s.busy == 0
 	s.mu.Unlock()
 	if over {
@@ -249,10 +249,10 @@ func (s *socket) watch(ctx context.Context) {
 		case <-ticker.C:
 		}
 		s.mu.Lock()
-		if quiet += limits.Ping; s.busy > 0 || s.heard {
+		if quiet += limits.Ping; s.busy > 0 || s.active {
 			quiet = 0
 		}
-		s.heard = false
+		s.active = false
 		s.mu.Unlock()
 		if quiet > limits.Idle {
 			_ = s.conn.Close(websocket.StatusNormalClosure, "nothing was said for too long")
@@ -317,7 +317,7 @@ func (s *socket) stop(request json.RawMessage) bool {
 
 // broken says why there is no answer: as an error, or, to whoever wanted none
 // any more, as the end that it wanted.
-func (v *visit) broken(ctx context.Context, err error, evidence []string) {
+func (v *serverCall) broken(ctx context.Context, err error, evidence []string) {
 	if !errors.Is(context.Cause(ctx), errStopped) {
 		v.fail(err, evidence)
 		return
@@ -328,7 +328,7 @@ func (v *visit) broken(ctx context.Context, err error, evidence []string) {
 
 // stream tells a stream, one message after the other. The last one is held back
 // until the evidence that closes the stream is there, since it travels in it.
-func (v *visit) stream(ctx context.Context, answer transport.Answer) {
+func (v *serverCall) stream(ctx context.Context, answer transport.Answer) {
 	defer func() { _ = answer.Events().Close() }()
 	evidence := answer.Evidence
 	var last translators.Wire

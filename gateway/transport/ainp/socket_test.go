@@ -27,7 +27,7 @@ import (
 // socketDoor serves a door's WebSocket until the test ends.
 func socketDoor(t *testing.T, r *road, who identity.Caller, limits wire.SocketConfig) string {
 	t.Helper()
-	door := newDoor(t, func(d *wire.DoorDeps) { d.Socket = limits })
+	door := newDoor(t, func(d *wire.ServerDeps) { d.Socket = limits })
 	handler := door.Handler(r)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.SetPathValue("agent", "chef")
@@ -190,7 +190,7 @@ func TestSocketIsBounded(t *testing.T) {
 	t.Run("a caller over its limit", func(t *testing.T) {
 		t.Parallel()
 		over := &canonical.Error{Code: canonical.CodeRateLimited, Message: "slow down"}
-		at := socketDoor(t, &road{exchange: echo, limit: func(transport.Inquiry) error { return over }}, nobody(), wire.SocketConfig{})
+		at := socketDoor(t, &road{exchange: echo, limit: func(transport.CallInfo) error { return over }}, nobody(), wire.SocketConfig{})
 		if _, response, err := websocket.Dial(t.Context(), at, nil); err == nil || response == nil || response.StatusCode != http.StatusTooManyRequests {
 			t.Errorf("got %v", err)
 		}

@@ -36,7 +36,7 @@ type talk struct {
 	d    *Dialer
 	ep   transport.Endpoint
 	peer Peer
-	said ainp.Head // of what was sent
+	sent ainp.Head // of what was sent
 	re   canonical.Op
 	conn *websocket.Conn
 	seen *Memory
@@ -44,7 +44,7 @@ type talk struct {
 	first   *transport.Event // read before the stream was handed on
 	over    bool
 	trailer []string // evidence for the whole stream, which its last message held
-	asked   []string // ids of questions that may be answered here
+	open    []string // ids of questions that may be answered here
 	close   sync.Once
 }
 
@@ -75,7 +75,7 @@ func (t *talks) add(id string, in *talk) {
 func (t *talks) remove(in *talk) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, id := range in.asked {
+	for _, id := range in.open {
 		if t.open[id] == in {
 			delete(t.open, id)
 		}
@@ -134,7 +134,7 @@ func (t *talk) read(ctx context.Context) (transport.Event, error) {
 	case err != nil:
 		return transport.Event{}, failed(ctx, t.ep, err)
 	}
-	seen, tokens, err := t.d.judge(ctx, t.ep, t.peer, t.said, body)
+	seen, tokens, err := t.d.judge(ctx, t.ep, t.peer, t.sent, body)
 	if err != nil {
 		return transport.Event{}, err
 	}
@@ -143,7 +143,7 @@ func (t *talk) read(ctx context.Context) (transport.Event, error) {
 		return transport.Event{}, &transport.BadReplyError{Agent: t.ep.Agent, Reason: "a message that was sent before"}
 	}
 	if t.over = ainp.Final(body) || t.re != canonical.OpInvoke; !t.over && seen.Kind == ainp.TypeIntent {
-		t.asked = append(t.asked, seen.ID)
+		t.open = append(t.open, seen.ID)
 		t.d.talks.add(seen.ID, t)
 	}
 	if t.over && closing(tokens) {
@@ -178,8 +178,8 @@ func (t *talk) Next(ctx context.Context) (transport.Event, error) {
 func closing(tokens []string) bool {
 	return slices.ContainsFunc(tokens, func(token string) bool {
 		claims, _, err := ect.ParseUnverified(token)
-		said, ok := claims.Ext.String(ect.ExtStream)
-		return err == nil && ok && said == "close"
+		text, ok := claims.Ext.String(ect.ExtStream)
+		return err == nil && ok && text == "close"
 	})
 }
 

@@ -33,7 +33,7 @@ func stranger(ctx context.Context) context.Context {
 // unlimited is a road that asks for no identity when the limit is asked: as the
 // gateway does, which lets the address pay.
 func unlimited() *road {
-	return &road{exchange: echo, limit: func(transport.Inquiry) error { return nil }}
+	return &road{exchange: echo, limit: func(transport.CallInfo) error { return nil }}
 }
 
 // TestAttack_StrangerMakesUsFetchPublicAddress is finding 3: each message of a
@@ -43,7 +43,7 @@ func unlimited() *road {
 func TestAttack_StrangerMakesUsFetchPublicAddress(t *testing.T) {
 	t.Parallel()
 	e := &everyone{}
-	door := newDoor(t, func(d *wire.DoorDeps) {
+	door := newDoor(t, func(d *wire.ServerDeps) {
 		d.Keys = wire.NewKeys(e, now)
 		d.Named = func(did string) bool { return did == "did:web:victim.example" }
 	}).Handler(unlimited())
@@ -95,7 +95,7 @@ func TestAttack_StrangerPostsLongMessages(t *testing.T) {
 		request := httptest.NewRequest(http.MethodPost, "/", body)
 		request.Header.Set("Content-Type", form.Media)
 		got := httptest.NewRecorder()
-		door := newDoor(t, func(d *wire.DoorDeps) { d.ByDID = func() bool { return known } })
+		door := newDoor(t, func(d *wire.ServerDeps) { d.ByDID = func() bool { return known } })
 		door.Handler(unlimited()).ServeHTTP(got, request.WithContext(stranger(request.Context())))
 		if got.Code != want || (body.bytes > 0) != known {
 			t.Errorf("callers by DID %t: got %d after %d bytes, want %d", known, got.Code, body.bytes, want)
@@ -268,13 +268,13 @@ func TestLimit_OncePerMessage(t *testing.T) {
 		"message, by signature":   {sign(t, a, []byte(note(a)), form.SigDraft), nobody(), 2},
 	} {
 		var limits atomic.Int32
-		r := &road{exchange: echo, limit: func(transport.Inquiry) error { limits.Add(1); return nil }}
+		r := &road{exchange: echo, limit: func(transport.CallInfo) error { limits.Add(1); return nil }}
 		if got := post(newDoor(t, nil).Handler(r), tc.body, tc.caller); got.Code >= http.StatusInternalServerError || limits.Load() != tc.limits {
 			t.Errorf("%s: got %d %s, asked the limit %d times", name, got.Code, got.Body, limits.Load())
 		}
 	}
 	var limits atomic.Int32
-	r := &road{exchange: echo, limit: func(transport.Inquiry) error { limits.Add(1); return nil }}
+	r := &road{exchange: echo, limit: func(transport.CallInfo) error { limits.Add(1); return nil }}
 	conn := dialDoor(t, socketDoor(t, r, known, wire.SocketConfig{}))
 	for n := range int32(2) {
 		if got, err := says(t, conn, websocket.MessageText, numbered(t, a, strconv.Itoa(int(n)+1))); err != nil || limits.Load() != n+2 {

@@ -53,7 +53,7 @@ func (m *Memory) First(_ context.Context, key string, _, until time.Time) (bool,
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := m.now()
-	if kept, ok := m.seen[key]; ok && now.Before(kept) {
+	if expiry, ok := m.seen[key]; ok && now.Before(expiry) {
 		return false, nil
 	}
 	if len(m.seen) >= m.size {

@@ -109,7 +109,7 @@ func (g *Guard) DoAs(request *http.Request, expected ect.Identity) (*http.Respon
 		return nil, err
 	}
 	response, err := transport.RoundTrip(bare(request))
-	return heard(request.Context(), response, err)
+	return countBody(request.Context(), response, err)
 }
 
 // Allow lets a host be called although its addresses are private: "host:port"

@@ -67,9 +67,9 @@ func (g *grants) remove(hostport string) bool {
 		g.counted[name]--
 		return false
 	}
-	_, held := g.counted[name]
+	_, counted := g.counted[name]
 	delete(g.counted, name)
-	return held
+	return counted
 }
 
 // named says whether the operator has allowed this very host.

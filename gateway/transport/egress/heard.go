@@ -8,17 +8,17 @@ import (
 	"net/http"
 )
 
-// heard is a response as it was heard before the request ended. At a request's
+// countBody is a response as it was heard before the request ended. At a request's
 // end its connection is closed, which the server hears: it may end its answer
 // properly, and nothing, or half an answer, would pass for the whole.
-func heard(ctx context.Context, response *http.Response, err error) (*http.Response, error) {
+func countBody(ctx context.Context, response *http.Response, err error) (*http.Response, error) {
 	switch cause := ctx.Err(); {
 	case err != nil:
 		return nil, err
 	case cause != nil:
 		return nil, errors.Join(cause, response.Body.Close())
 	case response.StatusCode != http.StatusSwitchingProtocols: // there the body is the connection
-		response.Body = &hearing{ReadCloser: response.Body, ctx: ctx, budget: BudgetFrom(ctx), length: response.ContentLength}
+		response.Body = &contextBody{ReadCloser: response.Body, ctx: ctx, budget: BudgetFrom(ctx), length: response.ContentLength}
 	}
 	return response, nil
 }
@@ -50,9 +50,9 @@ const (
 	largest  = 16 << 20
 )
 
-// hearing is a body whose end counts only while the request goes on, and whose bytes are booked: those
+// contextBody is a body whose end counts only while the request goes on, and whose bytes are booked: those
 // that were announced before they are read, others as they come.
-type hearing struct {
+type contextBody struct {
 	io.ReadCloser
 	ctx    context.Context //nolint:containedctx // the request's, as in net/http
 	budget Budget          // nil: nothing is booked
@@ -63,7 +63,7 @@ type hearing struct {
 }
 
 // Read implements io.Reader.
-func (h *hearing) Read(p []byte) (int, error) {
+func (h *contextBody) Read(p []byte) (int, error) {
 	if err := h.grow(); err != nil {
 		return 0, err
 	}
@@ -81,7 +81,7 @@ func (h *hearing) Read(p []byte) (int, error) {
 }
 
 // Close ends the reading. What is still booked of events is given back: no one has them then.
-func (h *hearing) Close() error {
+func (h *contextBody) Close() error {
 	if h.events && h.booked > 0 {
 		_ = h.book(0, true) // which never waits
 	}
@@ -89,7 +89,7 @@ func (h *hearing) Close() error {
 }
 
 // grow books what comes next of a body.
-func (h *hearing) grow() error {
+func (h *contextBody) grow() error {
 	switch {
 	case h.budget == nil || h.events || h.read < h.booked || h.booked >= largest:
 	case h.length > 0: // of which no more comes
@@ -102,14 +102,14 @@ func (h *hearing) grow() error {
 	return nil
 }
 
-func (h *hearing) book(n int64, whole bool) error {
+func (h *contextBody) book(n int64, whole bool) error {
 	h.booked = n
 	return h.budget.Answer(h.ctx, n, whole)
 }
 
 // BookEvent books an event of n bytes, and no more the one before it; whole: it has no more. Who reads
 // events from a body calls it, before the first one with zero.
-func (h *hearing) BookEvent(n int64, whole bool) error {
+func (h *contextBody) BookEvent(n int64, whole bool) error {
 	h.events = true
 	if h.budget == nil || n <= unbooked && h.booked == 0 {
 		return nil

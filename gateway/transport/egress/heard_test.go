@@ -25,7 +25,7 @@ func TestWhatComesAfterTheEndIsNoAnswer(t *testing.T) {
 	t.Parallel()
 	ctx, end := context.WithCancel(t.Context())
 	half := &closer{Reader: strings.NewReader("half")}
-	response, err := heard(ctx, &http.Response{StatusCode: http.StatusOK, Body: half}, nil)
+	response, err := countBody(ctx, &http.Response{StatusCode: http.StatusOK, Body: half}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +34,7 @@ func TestWhatComesAfterTheEndIsNoAnswer(t *testing.T) {
 		t.Errorf("after the request's end the body ended with %v, after %q", err, read)
 	}
 	late := &closer{Reader: strings.NewReader("")}
-	if _, err := heard(ctx, &http.Response{StatusCode: http.StatusOK, Body: late}, nil); !errors.Is(err, context.Canceled) {
+	if _, err := countBody(ctx, &http.Response{StatusCode: http.StatusOK, Body: late}, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("a response after the request's end: %v", err)
 	}
 	if !late.closed {
@@ -45,7 +45,7 @@ func TestWhatComesAfterTheEndIsNoAnswer(t *testing.T) {
 func TestWhatComesInTimeIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	whole := &closer{Reader: iotest.DataErrReader(strings.NewReader("whole"))}
-	response, err := heard(t.Context(), &http.Response{StatusCode: http.StatusOK, Body: whole}, nil)
+	response, err := countBody(t.Context(), &http.Response{StatusCode: http.StatusOK, Body: whole}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,12 +56,12 @@ func TestWhatComesInTimeIsLeftAlone(t *testing.T) {
 		t.Errorf("not closed: %v", err)
 	}
 	connection := &closer{}
-	response, err = heard(t.Context(), &http.Response{StatusCode: http.StatusSwitchingProtocols, Body: connection}, nil)
+	response, err = countBody(t.Context(), &http.Response{StatusCode: http.StatusSwitchingProtocols, Body: connection}, nil)
 	if err != nil || response.Body != io.ReadCloser(connection) {
 		t.Errorf("a connection that was handed over came as %T, %v", response.Body, err)
 	}
 	broken := errors.New("broken")
-	if _, err := heard(t.Context(), nil, broken); !errors.Is(err, broken) {
+	if _, err := countBody(t.Context(), nil, broken); !errors.Is(err, broken) {
 		t.Errorf("a failure came as %v", err)
 	}
 }
@@ -77,7 +77,7 @@ func (b *bookings) Answer(_ context.Context, n int64, _ bool) error {
 // read is a response with a budget.
 func (b *bookings) read(t *testing.T, body string, length int64) io.ReadCloser {
 	t.Helper()
-	response, err := heard(WithBudget(t.Context(), b), &http.Response{StatusCode: http.StatusOK, ContentLength: length, Body: &closer{Reader: strings.NewReader(body)}}, nil)
+	response, err := countBody(WithBudget(t.Context(), b), &http.Response{StatusCode: http.StatusOK, ContentLength: length, Body: &closer{Reader: strings.NewReader(body)}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,9 +32,9 @@ func (g *Guard) judge(place string) error {
 		return err
 	}
 	at, _ := newTarget(u.Hostname(), portOf(u.Port(), u.Scheme))
-	address, meant := at.meaning()
+	address, recognised := at.meaning()
 	switch {
-	case !meant:
+	case !recognised:
 		return nil
 	case !address.IsValid():
 		return at.denied(ReasonNoAddress)

@@ -62,8 +62,8 @@ func (d *Dialer) Dial(ctx context.Context, e transport.Endpoint, sealed transpor
 	if err != nil {
 		return transport.Reply{}, err
 	}
-	asked := ctx
-	ctx, life := reply.Outlive(asked)
+	callCtx := ctx
+	ctx, life := reply.Outlive(callCtx)
 	defer life.End()
 	request, err := request(ctx, e, wire, evidence)
 	if err != nil {
@@ -71,7 +71,7 @@ func (d *Dialer) Dial(ctx context.Context, e transport.Endpoint, sealed transpor
 	}
 	response, err := d.deps.Client.DoAs(request, e.ID) //nolint:bodyclose // its stream closes it, or what reads it whole
 	if err != nil {
-		return transport.Reply{}, transport.CallError(asked, e, err)
+		return transport.Reply{}, transport.CallError(callCtx, e, err)
 	}
 	peer := reply.Peer{Endpoint: e, Limit: d.deps.BodyLimit, Limits: d.deps.Limits, Prefix: before}
 	tokens, err := peer.Evidence(response.Header)
@@ -86,7 +86,7 @@ func (d *Dialer) Dial(ctx context.Context, e transport.Endpoint, sealed transpor
 			return out, false, err
 		})}, nil
 	}
-	body, err := peer.Whole(asked, response)
+	body, err := peer.Whole(callCtx, response)
 	if err != nil {
 		return transport.Reply{}, err
 	}
@@ -134,10 +134,10 @@ func (d *Dialer) Describe(ctx context.Context, e transport.Endpoint) (*canonical
 	if err != nil || d.deps.Cards == nil {
 		return nil, e, bad(e, "it cannot be asked about agents")
 	}
-	door := e
-	door.Binding, door.Version, door.Form, door.GRPC = "a2a-v1", "", "", ""
-	door.URL = (&url.URL{Scheme: at.Scheme, Host: at.Host, Path: "/agents/" + e.Agent + "/a2a"}).String()
-	description, _, err := d.deps.Cards.Describe(ctx, door)
+	server := e
+	server.Binding, server.Version, server.Form, server.GRPC = "a2a-v1", "", "", ""
+	server.URL = (&url.URL{Scheme: at.Scheme, Host: at.Host, Path: "/agents/" + e.Agent + "/a2a"}).String()
+	description, _, err := d.deps.Cards.Describe(ctx, server)
 	if err != nil {
 		return nil, e, err
 	}

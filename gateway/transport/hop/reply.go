@@ -39,7 +39,7 @@ func read(
 	if reason := judge(sent.Body, body); reason != "" {
 		return translators.Wire{}, bad(e, reason)
 	}
-	return heard(sent, response.Header, body), nil
+	return received(sent, response.Header, body), nil
 }
 
 // message is one in another protocol, which need not be spoken here.
@@ -51,8 +51,8 @@ func message(e transport.Endpoint, header http.Header, body []byte) (translators
 	return translators.Wire{Media: kind, Header: fields(header), Body: body}, nil
 }
 
-// heard is a message of the agent's, as the gateway before it tells it.
-func heard(sent translators.Wire, header http.Header, body []byte) translators.Wire {
+// received is a message of the agent's, as the gateway before it tells it.
+func received(sent translators.Wire, header http.Header, body []byte) translators.Wire {
 	return translators.Wire{Binding: sent.Binding, Version: sent.Version, Form: sent.Form, Media: mediaJSON, Header: fields(header), Body: body}
 }
 
@@ -120,5 +120,5 @@ func event(peer reply.Peer, sent translators.Wire, header http.Header, data []by
 	if reason := misfit(sent.Body, data); reason != "" && !notice {
 		return translators.Wire{}, peer.Bad(reason)
 	}
-	return heard(sent, header, data), nil
+	return received(sent, header, data), nil
 }

@@ -250,7 +250,7 @@ type body struct {
 
 	x      *exchange
 	length int64 // as the request says it; less than one: unknown
-	room   int64 // bytes that the request holds for it; 0: it is not being read
+	space  int64 // bytes that the request holds for it; 0: it is not being read
 	read   int64
 	window int64 // bytes since the timer began
 	ended  bool
@@ -259,7 +259,7 @@ type body struct {
 
 // Read implements io.Reader. A refusal is an [*quota.ExceededError].
 func (b *body) Read(p []byte) (int, error) {
-	if b.err == nil && b.room == 0 {
+	if b.err == nil && b.space == 0 {
 		b.err = b.begin()
 	}
 	if b.err != nil {
@@ -273,26 +273,26 @@ func (b *body) Read(p []byte) (int, error) {
 		b.x.timer.Stop()
 		return n, err
 	}
-	if b.length < 1 && b.read >= b.room {
-		if b.err = b.x.share.Hold(2 * b.room); b.err != nil {
+	if b.length < 1 && b.read >= b.space {
+		if b.err = b.x.share.Hold(2 * b.space); b.err != nil {
 			b.x.timer.Stop()
 			return n, b.err
 		}
-		b.room *= 2
+		b.space *= 2
 	}
 	return n, nil
 }
 
 // begin takes the room of a body and begins its time.
 func (b *body) begin() error {
-	room := b.length
-	if room < 1 {
-		room = firstStep
+	space := b.length
+	if space < 1 {
+		space = firstStep
 	}
-	if err := b.x.share.Hold(room); err != nil {
+	if err := b.x.share.Hold(space); err != nil {
 		return err
 	}
-	b.room = room
+	b.space = space
 	b.x.mu.Lock()
 	defer b.x.mu.Unlock()
 	b.x.timer = time.AfterFunc(b.x.limits.config.Load().BodyWait, b.x.slow)
@@ -302,7 +302,7 @@ func (b *body) begin() error {
 // progress begins a body's time again when enough of it came in the last one.
 func (b *body) progress(n int64) {
 	wait := b.x.limits.config.Load().BodyWait
-	rate := max(bodyRate, b.room/int64(bodyTime.Seconds()))
+	rate := max(bodyRate, b.space/int64(bodyTime.Seconds()))
 	if b.window += n; b.window >= max(1, rate*wait.Milliseconds()/1000) {
 		b.window = 0
 		b.x.timer.Reset(wait)

@@ -189,8 +189,8 @@ func (r *Request) Hold(n int64) error {
 // booked is what it holds: what it sends is of its agent's answer. The lock is held.
 func (r *Request) booked() int64 { return max(r.body, r.answer, r.sent) }
 
-// Held is how many bytes the request holds.
-func (r *Request) Held() int64 {
+// Reserved is how many bytes the request holds.
+func (r *Request) Reserved() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.booked()
@@ -282,7 +282,7 @@ func (r *Request) become(ctx context.Context, part *int64, n int64) error {
 		return nil
 	}
 	bytes, old := r.grant(), *part
-	before := bytes.Held()
+	before := bytes.Current()
 	*part = n
 	more := r.booked() - before
 	if more <= 0 {

@@ -92,7 +92,7 @@ func TestRequest_HoldsTheLargerOfBodyAndAnswer(t *testing.T) {
 			t.Fatalf("%d bytes: %v", n, err)
 		}
 	}
-	if got := r.Held(); got != 800<<10 {
+	if got := r.Reserved(); got != 800<<10 {
 		t.Errorf("%d bytes are held", got)
 	}
 	wantExceeded(t, "more than the share", r.Hold(1<<20+1))
@@ -218,8 +218,8 @@ func TestAttack_LargeRequestsOfLongStreams(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.Sent()
-		if err := next.Hold(300 << 10); err == nil || r.Held() != 800<<10 {
-			t.Fatalf("after an answer of %d bytes it holds %d, and the next request is let in: %v", n, r.Held(), err)
+		if err := next.Hold(300 << 10); err == nil || r.Reserved() != 800<<10 {
+			t.Fatalf("after an answer of %d bytes it holds %d, and the next request is let in: %v", n, r.Reserved(), err)
 		}
 	}
 }

@@ -32,7 +32,7 @@ func isBatch(body []byte) bool {
 // batch answers a JSON-RPC batch, which only 2025-03-26 has (R8): one exchange
 // and ECT for each message, one after the other, so that a later one sees what
 // an earlier one did; the answers go back in the order of the requests.
-func (v *visit) batch(ctx context.Context, wire translators.Wire) {
+func (v *serverCall) batch(ctx context.Context, wire translators.Wire) {
 	messages, err := v.split(wire)
 	if err != nil {
 		v.fail(err)
@@ -44,8 +44,8 @@ func (v *visit) batch(ctx context.Context, wire translators.Wire) {
 	for _, message := range messages {
 		one := &note{header: http.Header{}}
 		wire.Body = message
-		(&visit{
-			door: v.door, road: v.road, w: one, r: v.r, pass: pass,
+		(&serverCall{
+			server: v.server, handler: v.handler, w: one, r: v.r, pass: pass,
 			session: v.session, guest: v.guest, knows: v.knows, quiet: true,
 		}).member(ctx, wire, answers.size)
 		pass = limit.Pass{}
@@ -58,7 +58,7 @@ func (v *visit) batch(ctx context.Context, wire translators.Wire) {
 }
 
 // split judges a batch as a whole and gives its messages.
-func (v *visit) split(wire translators.Wire) ([]json.RawMessage, error) {
+func (v *serverCall) split(wire translators.Wire) ([]json.RawMessage, error) {
 	if version := wire.Header.Get(headerVersion); version != "" && version != mcp.LegacyMarch {
 		return nil, v.noBatches(wire.Header)
 	}
@@ -99,27 +99,27 @@ func batchError(reason string) error {
 
 // noBatches refuses a batch of another revision than the one that has them, in
 // the words of that revision. Whether it is one at all, the codec knows.
-func (v *visit) noBatches(h http.Header) error {
+func (v *serverCall) noBatches(h http.Header) error {
 	probe := translators.Wire{Binding: mcp.Binding, Header: h, Body: []byte(`{"jsonrpc":"2.0","id":0,"method":"` + mcp.MethodList + `"}`)}
-	_, err := v.door.deps.Form.Decode(probe)
-	if said, ok := errors.AsType[*canonical.Error](err); ok && said.Code == canonical.CodeUnsupportedVersion {
-		return said
+	_, err := v.server.deps.Form.Decode(probe)
+	if failure, ok := errors.AsType[*canonical.Error](err); ok && failure.Code == canonical.CodeUnsupportedVersion {
+		return failure
 	}
 	v.version = h.Get(headerVersion)
 	return batchError("batches are in revision " + mcp.LegacyMarch + " alone")
 }
 
 // member answers one message of a batch; spent is what the answers before it weigh.
-func (v *visit) member(ctx context.Context, wire translators.Wire, spent int) {
+func (v *serverCall) member(ctx context.Context, wire translators.Wire, spent int) {
 	v.version = mcp.LegacyMarch
 	var err error
-	v.message, err = v.door.deps.Form.Decode(wire)
+	v.message, err = v.server.deps.Form.Decode(wire)
 	switch err := badParams(err); {
 	case err != nil:
 		v.fail(err)
 	case v.message.Op == canonical.OpDescribe:
 		v.fail(&canonical.Error{Code: canonical.CodeInvalidRequest, Message: "initialize is never part of a batch"})
-	case spent > v.door.deps.Form.Info().BodyLimit && v.message.Op != canonical.OpNotice:
+	case spent > v.server.deps.Form.Info().BodyLimit && v.message.Op != canonical.OpNotice:
 		v.fail(&canonical.Error{Code: canonical.CodeUnavailable, Message: "not done: the answers before this one fill the batch's reply"})
 	default:
 		if err := v.limit(ctx); err != nil {
@@ -170,7 +170,7 @@ func (c *collection) write(w http.ResponseWriter) {
 		return
 	}
 	h := w.Header()
-	code, room := c.notes[0].code, maxBatchEvidence
+	code, space := c.notes[0].code, maxBatchEvidence
 	bodies := make([][]byte, len(c.notes))
 	for i, n := range c.notes {
 		bodies[i] = n.body
@@ -178,7 +178,7 @@ func (c *collection) write(w http.ResponseWriter) {
 			code = http.StatusOK
 		}
 		tokens := n.header.Values(ect.HeaderName)
-		if room -= weight(tokens); room >= 0 {
+		if space -= weight(tokens); space >= 0 {
 			transport.AddEvidence(h, tokens)
 		}
 	}
@@ -193,9 +193,9 @@ func (c *collection) write(w http.ResponseWriter) {
 }
 
 func weight(tokens []string) int {
-	octets := 0
+	size := 0
 	for _, token := range tokens {
-		octets += len(token)
+		size += len(token)
 	}
-	return octets
+	return size
 }

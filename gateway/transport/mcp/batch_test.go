@@ -96,7 +96,7 @@ func TestBatch(t *testing.T) {
 		var bodies []string
 		for _, c := range r.calls {
 			bodies = append(bodies, string(c.Wire.Body))
-			if c.Wire.Version != mcp.LegacyMarch || c.Agent != "chef" || c.Caller.ID != "spiffe://td/caller" || c.Entrance != transport.Native {
+			if c.Wire.Version != mcp.LegacyMarch || c.Agent != "chef" || c.Caller.ID != "spiffe://td/caller" || c.EntryPoint != transport.Native {
 				t.Errorf("%s: the call: %+v", name, c)
 			}
 		}

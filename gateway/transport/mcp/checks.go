@@ -33,8 +33,8 @@ func (e *admissionError) Error() string { return e.reason.Error() }
 func (e *admissionError) Unwrap() error { return e.reason }
 
 // admit judges a request by its header alone.
-func (v *visit) admit() error {
-	most := int64(v.door.deps.Form.Info().BodyLimit)
+func (v *serverCall) admit() error {
+	most := int64(v.server.deps.Form.Info().BodyLimit)
 	if v.r.ContentLength > most {
 		return problem.Reading(&http.MaxBytesError{Limit: most})
 	}
@@ -51,8 +51,8 @@ func (v *visit) admit() error {
 }
 
 // origin is what [transport.CheckOrigin] says, with its status.
-func (v *visit) origin() error {
-	if err := transport.CheckOrigin(v.r, v.door.deps.Ours); err != nil {
+func (v *serverCall) origin() error {
+	if err := transport.CheckOrigin(v.r, v.server.deps.Ours); err != nil {
 		return &admissionError{http.StatusForbidden, err}
 	}
 	return nil
@@ -90,13 +90,13 @@ func badParams(err error) error {
 // mirrored adds to what the codec found the one thing that only the door
 // demands: that a modern request repeats version, method and tool in its
 // header. A header that contradicts the body the codec has refused already.
-func (v *visit) mirrored(err error) error {
+func (v *serverCall) mirrored(err error) error {
 	m := v.message
 	if m == nil || m.Origin.Version != mcp.Modern {
 		return err
 	}
-	if said, ok := errors.AsType[*canonical.Error](err); ok && said.Code == canonical.CodeBadParams && !strings.HasPrefix(said.Message, "/params/") {
-		return &admissionError{http.StatusBadRequest, said} // what every request must say about itself
+	if failure, ok := errors.AsType[*canonical.Error](err); ok && failure.Code == canonical.CodeBadParams && !strings.HasPrefix(failure.Message, "/params/") {
+		return &admissionError{http.StatusBadRequest, failure} // what every request must say about itself
 	}
 	needed := []string{headerVersion, headerMethod}
 	if named(m) {

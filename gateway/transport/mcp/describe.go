@@ -16,17 +16,17 @@ import (
 const offered = `{"capabilities":{"tools":{},"resources":{}}}`
 
 // inquire asks the directory who the agent is (R8: no ECT, no forwarding).
-func (v *visit) inquire(ctx context.Context, known bool) (*canonical.Description, error) {
+func (v *serverCall) inquire(ctx context.Context, known bool) (*canonical.Description, error) {
 	q := v.asking(ctx)
 	q.Known, q.Version, q.Session = known, v.message.Origin.Version, v.session
 	if q.CanAnswer = v.message.Preferences.CanAnswer; q.CanAnswer == nil { // which a client of a session has said at its beginning
-		q.CanAnswer = v.guest.Asked
+		q.CanAnswer = v.guest.CanAnswer
 	}
-	return v.road.Describe(ctx, q)
+	return v.handler.Describe(ctx, q)
 }
 
 // describe answers server/discover and initialize.
-func (v *visit) describe(ctx context.Context) {
+func (v *serverCall) describe(ctx context.Context) {
 	d, err := v.inquire(ctx, true)
 	if err != nil {
 		v.fail(err)
@@ -36,18 +36,18 @@ func (v *visit) describe(ctx context.Context) {
 		v.fail(err)
 		return
 	}
-	said := *d
-	said.Name = cmp.Or(said.Name, v.r.PathValue("agent"))
-	said.Version = cmp.Or(said.Version, v.door.deps.Version)
-	said.Instructions = cmp.Or(said.Instructions, said.Description)
-	if said.Extensions = own(said.Extensions); said.Extensions == nil {
-		said.Extensions = canonical.Extensions{mcp.Binding: json.RawMessage(offered)}
+	copied := *d
+	copied.Name = cmp.Or(copied.Name, v.r.PathValue("agent"))
+	copied.Version = cmp.Or(copied.Version, v.server.deps.Version)
+	copied.Instructions = cmp.Or(copied.Instructions, copied.Description)
+	if copied.Extensions = own(copied.Extensions); copied.Extensions == nil {
+		copied.Extensions = canonical.Extensions{mcp.Binding: json.RawMessage(offered)}
 	}
-	v.reply(&said)
+	v.reply(&copied)
 }
 
 // list answers tools/list, in pages where there is much.
-func (v *visit) list(ctx context.Context) {
+func (v *serverCall) list(ctx context.Context) {
 	d, err := v.inquire(ctx, false)
 	if err != nil {
 		v.fail(err)

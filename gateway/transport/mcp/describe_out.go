@@ -36,7 +36,7 @@ const (
 // to be written in. A server that takes no POST is asked over HTTP with SSE, and its Transport
 // is then TransportSSE (MCP 2025-11-25, Backwards Compatibility).
 func (d *Dialer) Describe(ctx context.Context, ep transport.Endpoint) (*canonical.Description, transport.Endpoint, error) {
-	l := &line{d: d, ep: ep}
+	l := &upstreamCall{d: d, ep: ep}
 	if ep.Session != "" {
 		description, err := d.describeSession(ctx, l)
 		return description, ep, err
@@ -70,12 +70,12 @@ func (d *Dialer) Describe(ctx context.Context, ep transport.Endpoint) (*canonica
 
 // describeSession gives the tools that a server lists in the session that mirrors a caller's
 // own; nil: that has not been begun, by whichever replica.
-func (d *Dialer) describeSession(ctx context.Context, l *line) (*canonical.Description, error) {
+func (d *Dialer) describeSession(ctx context.Context, l *upstreamCall) (*canonical.Description, error) {
 	if !mcp.IsLegacy(l.ep.Version) {
 		return nil, nil
 	}
 	if !d.sessions.holds(keyOf(l.ep, l.ep.Version)) {
-		if found, _, err := d.kept(ctx, l.ep, l.ep.Version); err != nil || found.version == "" {
+		if found, _, err := d.sessionFor(ctx, l.ep, l.ep.Version); err != nil || found.version == "" {
 			return nil, err
 		}
 	}
@@ -102,18 +102,18 @@ func moved(ep transport.Endpoint, err error) (transport.Endpoint, bool) {
 }
 
 // whoModern asks who a server is in the modern revision.
-func (l *line) whoModern(ctx context.Context) (*canonical.Description, session, error) {
+func (l *upstreamCall) whoModern(ctx context.Context) (*canonical.Description, session, error) {
 	description, err := l.d.discover(ctx, l)
 	return description, session{version: mcp.Modern}, err
 }
 
 // whoLegacy begins a session with a server, in the revision of the endpoint if it has one.
-func (l *line) whoLegacy(ctx context.Context) (*canonical.Description, session, error) {
-	asked := l.ep.Version
-	if !mcp.IsLegacy(asked) {
-		asked = mcp.Legacy
+func (l *upstreamCall) whoLegacy(ctx context.Context) (*canonical.Description, session, error) {
+	version := l.ep.Version
+	if !mcp.IsLegacy(version) {
+		version = mcp.Legacy
 	}
-	s, description, err := l.d.session(ctx, l.ep, asked)
+	s, description, err := l.d.session(ctx, l.ep, version)
 	if err == nil && mcp.IsLegacy(l.ep.Version) && s.version != l.ep.Version {
 		return nil, s, l.bad("it does not speak " + l.ep.Version)
 	}
@@ -127,7 +127,7 @@ const TransportSSE = "sse"
 // mayBeOld: a server that did not say who it is may do so over HTTP with SSE: it takes no
 // initialize by POST, or is said to speak the revision of that transport, and then whatever
 // it answered.
-func (l *line) mayBeOld(err error) bool {
+func (l *upstreamCall) mayBeOld(err error) bool {
 	if l.ep.Version == mcp.Modern || keyOf(l.ep, "").here() {
 		return false
 	}
@@ -141,7 +141,7 @@ func (l *line) mayBeOld(err error) bool {
 
 // whoOld begins a session over HTTP with SSE. Where there is no such stream, what was wrong
 // before is what is wrong.
-func (l *line) whoOld(ctx context.Context, before error) (*canonical.Description, session, error) {
+func (l *upstreamCall) whoOld(ctx context.Context, before error) (*canonical.Description, session, error) {
 	l.ep.Transport = TransportSSE
 	description, s, err := l.whoLegacy(ctx)
 	if errors.Is(err, oldsse.ErrNoStream) {
@@ -152,8 +152,8 @@ func (l *line) whoOld(ctx context.Context, before error) (*canonical.Description
 
 // discover asks in the modern revision. A server that does not speak it is a
 // *transport.BadReplyError.
-func (d *Dialer) discover(ctx context.Context, l *line) (*canonical.Description, error) {
-	wire, err := d.encodeFor(l.ep.Asked, &canonical.DescribeRequest{}, canonical.OpDescribe, mcp.Modern)
+func (d *Dialer) discover(ctx context.Context, l *upstreamCall) (*canonical.Description, error) {
+	wire, err := d.encodeFor(l.ep.AnswerModes, &canonical.DescribeRequest{}, canonical.OpDescribe, mcp.Modern)
 	if err != nil {
 		return nil, err
 	}
@@ -207,9 +207,9 @@ const (
 
 // freshness is how long a server's own words can be shown; zero: it does not say.
 // said is what it says of each of them.
-func freshness(description *canonical.Description, said []canonical.Extensions) time.Duration {
+func freshness(description *canonical.Description, values []canonical.Extensions) time.Duration {
 	least, found := mostFresh, false
-	for _, ext := range said {
+	for _, ext := range values {
 		if ttl, ok := mcp.TTL(ext); ok {
 			least, found = min(least, ttl), true
 		}
@@ -224,11 +224,11 @@ func freshness(description *canonical.Description, said []canonical.Extensions) 
 	}
 }
 
-func (d *Dialer) encodeFor(asked []canonical.Mode, body canonical.Body, op canonical.Op, version string) (translators.Wire, error) {
+func (d *Dialer) encodeFor(modes []canonical.Mode, body canonical.Body, op canonical.Op, version string) (translators.Wire, error) {
 	wire, _, err := d.deps.Form.Encode(&canonical.Message{
 		Op: op, Phase: canonical.PhaseRequest, Body: body,
 		Correlation: canonical.Correlation{WireID: json.RawMessage(d.nextID())}, Origin: canonical.Origin{Binding: mcp.Binding},
-		Preferences: canonical.Preferences{CanAnswer: asked},
+		Preferences: canonical.Preferences{CanAnswer: modes},
 	}, translators.Target{Version: version})
 	return wire, err
 }
@@ -238,7 +238,7 @@ func (d *Dialer) nextID() string { return `"aepb-` + strconv.FormatUint(d.serial
 
 // decode reads a reply to a request of our own. An error of the server is one
 // of ours: nobody else asked.
-func (d *Dialer) decode(l *line, body []byte, op canonical.Op, version string) (*canonical.Message, error) {
+func (d *Dialer) decode(l *upstreamCall, body []byte, op canonical.Op, version string) (*canonical.Message, error) {
 	m, err := d.deps.Form.Decode(translators.Wire{Binding: mcp.Binding, Version: version, Media: mediaJSON, Body: body, Re: op})
 	if err != nil {
 		return nil, l.bad("not a valid answer to " + string(op) + ": " + translators.Explain(err))
@@ -255,12 +255,12 @@ func (d *Dialer) decode(l *line, body []byte, op canonical.Op, version string) (
 // refusedError is a bad reply of which the server's own word is still known.
 type refusedError struct {
 	error
-	said *canonical.Error
+	failure *canonical.Error
 }
 
 func (e *refusedError) Unwrap() error { return e.error }
 
-func (d *Dialer) description(l *line, body []byte, version string) (*canonical.Description, error) {
+func (d *Dialer) description(l *upstreamCall, body []byte, version string) (*canonical.Description, error) {
 	m, err := d.decode(l, body, canonical.OpDescribe, version)
 	if err != nil {
 		return nil, err
@@ -272,7 +272,7 @@ func (d *Dialer) description(l *line, body []byte, version string) (*canonical.D
 	return description, nil
 }
 
-func (d *Dialer) withTools(ctx context.Context, l *line, ep transport.Endpoint, description *canonical.Description) (*canonical.Description, transport.Endpoint, error) {
+func (d *Dialer) withTools(ctx context.Context, l *upstreamCall, ep transport.Endpoint, description *canonical.Description) (*canonical.Description, transport.Endpoint, error) {
 	tools, err := d.tools(ctx, l, ep.Version)
 	if err != nil {
 		return nil, ep, err
@@ -288,7 +288,7 @@ func (d *Dialer) withTools(ctx context.Context, l *line, ep transport.Endpoint, 
 // else a server has, as far as its operator exposes that. A tool keeps its name
 // against them.
 func (d *Dialer) withContent(
-	ctx context.Context, l *line, ep transport.Endpoint, description *canonical.Description, tools []canonical.Capability,
+	ctx context.Context, l *upstreamCall, ep transport.Endpoint, description *canonical.Description, tools []canonical.Capability,
 ) ([]canonical.Capability, error) {
 	var more []canonical.Capability
 	if slices.Contains(ep.Expose, exposePrompts) && mcp.Offers(description, exposePrompts) {
@@ -319,8 +319,8 @@ const (
 )
 
 // request asks a server that has said who it is, and reads what it answers.
-func (d *Dialer) request(ctx context.Context, l *line, body canonical.Body, op canonical.Op, version string) (canonical.Body, error) {
-	wire, err := d.encodeFor(l.ep.Asked, body, op, version)
+func (d *Dialer) request(ctx context.Context, l *upstreamCall, body canonical.Body, op canonical.Op, version string) (canonical.Body, error) {
+	wire, err := d.encodeFor(l.ep.AnswerModes, body, op, version)
 	if err != nil {
 		return nil, err
 	}
@@ -368,7 +368,7 @@ func (l *list) add(page listPage) {
 }
 
 // prompts follows the list to its end.
-func (d *Dialer) prompts(ctx context.Context, l *line, version string) ([]canonical.Capability, error) {
+func (d *Dialer) prompts(ctx context.Context, l *upstreamCall, version string) ([]canonical.Capability, error) {
 	prompts, err := d.pages(ctx, l, "prompts", func(cursor *string) (listPage, error) {
 		body, err := d.request(ctx, l, mcp.PromptsPage(cursor), canonical.OpNative, version)
 		if err != nil {
@@ -388,7 +388,7 @@ func (d *Dialer) prompts(ctx context.Context, l *line, version string) ([]canoni
 }
 
 // tools follows the list to its end.
-func (d *Dialer) tools(ctx context.Context, l *line, version string) (list, error) {
+func (d *Dialer) tools(ctx context.Context, l *upstreamCall, version string) (list, error) {
 	tools, err := d.pages(ctx, l, "tools", func(cursor *string) (listPage, error) {
 		body, err := d.request(ctx, l, mcp.ToolsPage(cursor), canonical.OpCapabilities, version)
 		if err != nil {
@@ -410,7 +410,7 @@ func (d *Dialer) tools(ctx context.Context, l *line, version string) (list, erro
 // page or cursor that it gave before. An empty cursor is a cursor since 2026-07-28
 // (Pagination); in older revisions some servers mean the end by it, and refuse it. A server
 // without the method has an empty list.
-func (d *Dialer) pages(ctx context.Context, l *line, what string, read func(cursor *string) (listPage, error)) (list, error) {
+func (d *Dialer) pages(ctx context.Context, l *upstreamCall, what string, read func(cursor *string) (listPage, error)) (list, error) {
 	var all list
 	var cursor *string
 	cursors, pages := map[string]bool{}, map[string]bool{}
@@ -418,7 +418,7 @@ func (d *Dialer) pages(ctx context.Context, l *line, what string, read func(curs
 		page, err := read(cursor)
 		refused, ok := errors.AsType[*refusedError](err)
 		switch {
-		case ok && (cursor == nil && refused.said.Code == canonical.CodeNoMethod || cursor != nil && *cursor == ""):
+		case ok && (cursor == nil && refused.failure.Code == canonical.CodeNoMethod || cursor != nil && *cursor == ""):
 			return all, nil
 		case err != nil:
 			return list{}, err

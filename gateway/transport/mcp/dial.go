@@ -82,7 +82,7 @@ func (d *Dialer) Dial(ctx context.Context, ep transport.Endpoint, sealed transpo
 	if err != nil {
 		return transport.Reply{}, err
 	}
-	l := &line{d: d, ep: ep, evidence: evidence}
+	l := &upstreamCall{d: d, ep: ep, evidence: evidence}
 	if wire.Verb == http.MethodGet {
 		s := d.listen(l, wire)
 		if ep.Alone {
@@ -105,7 +105,7 @@ func (d *Dialer) Dial(ctx context.Context, ep transport.Endpoint, sealed transpo
 // tell sends what has no reply, in the session where it was asked for. A notification goes
 // into a new session where the server has lost that one. An answer does not: ids of requests
 // are a session's own, and there it could answer another one.
-func (d *Dialer) tell(ctx context.Context, l *line, wire translators.Wire) error {
+func (d *Dialer) tell(ctx context.Context, l *upstreamCall, wire translators.Wire) error {
 	if wire.Version == mcp.Modern {
 		return l.tellIn(ctx, wire, session{})
 	}
@@ -126,7 +126,7 @@ func (d *Dialer) tell(ctx context.Context, l *line, wire translators.Wire) error
 }
 
 // tellIn sends what has no reply.
-func (l *line) tellIn(ctx context.Context, wire translators.Wire, s session) error {
+func (l *upstreamCall) tellIn(ctx context.Context, wire translators.Wire, s session) error {
 	response, err := l.post(ctx, wire, s)
 	if err != nil {
 		return l.failed(ctx, err)
@@ -144,7 +144,7 @@ func (l *line) tellIn(ctx context.Context, wire translators.Wire, s session) err
 
 // inSession asks a legacy server, in the session of this agent and caller that
 // speaks the revision of the message.
-func (l *line) inSession(ctx context.Context, wire translators.Wire, re canonical.Op) (transport.Reply, error) {
+func (l *upstreamCall) inSession(ctx context.Context, wire translators.Wire, re canonical.Op) (transport.Reply, error) {
 	ask := l.ask
 	if l.ep.Beside {
 		ask = l.askBeside
@@ -155,7 +155,7 @@ func (l *line) inSession(ctx context.Context, wire translators.Wire, re canonica
 // renewing sends a message in its session, and once more in a new one if the server has lost
 // that. Where no new one can be begun, or the message is refused there as well, what the
 // server said of the message is the answer.
-func (l *line) renewing(ctx context.Context, wire translators.Wire, send func(session) (transport.Reply, error)) (transport.Reply, error) {
+func (l *upstreamCall) renewing(ctx context.Context, wire translators.Wire, send func(session) (transport.Reply, error)) (transport.Reply, error) {
 	s, _, err := l.d.session(ctx, l.ep, wire.Version)
 	if err != nil {
 		return transport.Reply{}, err
@@ -184,8 +184,8 @@ func (l *line) renewing(ctx context.Context, wire translators.Wire, send func(se
 	return known(reply, err)
 }
 
-// line is a request to one server.
-type line struct {
+// upstreamCall is a request to one server.
+type upstreamCall struct {
 	d        *Dialer
 	ep       transport.Endpoint
 	evidence []string
@@ -193,7 +193,7 @@ type line struct {
 }
 
 // post sends one message. The caller closes the response's body.
-func (l *line) post(ctx context.Context, wire translators.Wire, s session) (*http.Response, error) {
+func (l *upstreamCall) post(ctx context.Context, wire translators.Wire, s session) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, l.ep.URL, bytes.NewReader(wire.Body)) //nolint:gosec,nolintlint // gosec finds this or does not, as its walk goes: an operator says where an agent is, and package egress guards it
 	if err != nil {
 		return nil, &transport.UnreachableError{Agent: l.ep.Agent, Err: err}
@@ -209,7 +209,7 @@ func (l *line) post(ctx context.Context, wire translators.Wire, s session) (*htt
 }
 
 // ask sends a request and reads its reply, or what comes before it.
-func (l *line) ask(ctx context.Context, wire translators.Wire, s session, re canonical.Op) (transport.Reply, error) {
+func (l *upstreamCall) ask(ctx context.Context, wire translators.Wire, s session, re canonical.Op) (transport.Reply, error) {
 	// What was opened lives on as a stream, so ctx ends it only until then.
 	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer context.AfterFunc(ctx, cancel)()
@@ -226,7 +226,7 @@ func (l *line) ask(ctx context.Context, wire translators.Wire, s session, re can
 
 // open sends a request within inner; ctx is whose end it means when that breaks off.
 // A flow that it returns must be closed.
-func (l *line) open(ctx, inner context.Context, wire translators.Wire, s session, re canonical.Op) (transport.Reply, *flow, error) {
+func (l *upstreamCall) open(ctx, inner context.Context, wire translators.Wire, s session, re canonical.Op) (transport.Reply, *flow, error) {
 	response, err := l.post(inner, wire, s)
 	if err != nil {
 		return transport.Reply{}, nil, l.failed(ctx, err)
@@ -261,7 +261,7 @@ func (l *line) open(ctx, inner context.Context, wire translators.Wire, s session
 }
 
 // answer reads a response that is no event stream. The caller closes its body.
-func (l *line) answer(ctx context.Context, response *http.Response, wire translators.Wire, re canonical.Op) (transport.Reply, error) {
+func (l *upstreamCall) answer(ctx context.Context, response *http.Response, wire translators.Wire, re canonical.Op) (transport.Reply, error) {
 	evidence, err := ect.ParseHeader(response.Header.Values(ect.HeaderName), l.d.deps.Limits)
 	if err != nil {
 		return transport.Reply{}, l.bad("its Execution-Context header is malformed or too large")
@@ -281,21 +281,21 @@ func requestID(body []byte) json.RawMessage {
 	return e.ID
 }
 
-func (l *line) bad(reason string) error {
+func (l *upstreamCall) bad(reason string) error {
 	return &transport.BadReplyError{Agent: l.ep.Agent, Reason: reason}
 }
 
 // refused is a reply that an HTTP status is in place of.
-func (l *line) refused(response *http.Response, reason string) error {
+func (l *upstreamCall) refused(response *http.Response, reason string) error {
 	return transport.BadStatus(l.ep, reason, response.StatusCode, response.Header)
 }
 
-func (l *line) tooLong(reason string) error {
+func (l *upstreamCall) tooLong(reason string) error {
 	return &transport.BadReplyError{Agent: l.ep.Agent, Reason: reason, Err: transport.ErrTooLong}
 }
 
 // failed says what it means that a request or its answer broke off.
-func (l *line) failed(ctx context.Context, err error) error {
+func (l *upstreamCall) failed(ctx context.Context, err error) error {
 	if limit, ok := errors.AsType[*sse.LimitError](err); ok {
 		return l.tooLong("its event stream is too large: " + limit.What + " beyond " + strconv.Itoa(limit.Limit))
 	}

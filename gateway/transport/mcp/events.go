@@ -15,7 +15,7 @@ import (
 )
 
 // open begins a stream; closing: an ECT will follow the last event.
-func (v *visit) open(evidence []string, closing bool) *sse.Writer {
+func (v *serverCall) open(evidence []string, closing bool) *sse.Writer {
 	transport.AddEvidence(v.w.Header(), evidence)
 	trailer := ""
 	if closing {
@@ -31,7 +31,7 @@ var errNoReply = errors.New("mcp: the stream of the exchange ended before its re
 
 // tell answers with a stream, one event after the other. A client that does not
 // take streams gets the reply alone.
-func (v *visit) tell(ctx context.Context, answer transport.Answer) {
+func (v *serverCall) tell(ctx context.Context, answer transport.Answer) {
 	defer func() { _ = answer.Events().Close() }()
 	if !accepts(v.r.Header.Values("Accept"), mediaEvents) || v.quiet {
 		v.last(ctx, answer.Events())
@@ -72,7 +72,7 @@ func (v *visit) tell(ctx context.Context, answer transport.Answer) {
 // broken ends a stream that broke off: in words if the reply is still owed, else
 // so that the client sees it. A client that seems to be gone may still read: it
 // must not take the half for the whole.
-func (v *visit) broken(ctx context.Context, out *sse.Writer, cause error, replied bool) {
+func (v *serverCall) broken(ctx context.Context, out *sse.Writer, cause error, replied bool) {
 	if !replied && ctx.Err() == nil {
 		if body, err := v.failure(cause); err == nil && out.Send(body) == nil {
 			return
@@ -82,7 +82,7 @@ func (v *visit) broken(ctx context.Context, out *sse.Writer, cause error, replie
 }
 
 // last waits for the reply of a stream.
-func (v *visit) last(ctx context.Context, stream transport.Events) {
+func (v *serverCall) last(ctx context.Context, stream transport.Events) {
 	var reply *transport.Event
 	for {
 		event, err := stream.Next(ctx)
@@ -105,7 +105,7 @@ func (v *visit) last(ctx context.Context, stream transport.Events) {
 }
 
 // failure is an error in MCP's words.
-func (v *visit) failure(err error) ([]byte, error) {
+func (v *serverCall) failure(err error) ([]byte, error) {
 	v.logInternal(err)
 	wire, encodeErr := v.encodeFailure(problem.NativeFor(v.knows, err))
 	return wire.Body, encodeErr

@@ -22,7 +22,7 @@ import (
 // Bounds of the stream that answers one request. One event is held at a time.
 const (
 	maxStream   = 1 << 20         // events
-	maxOctets   = 64 << 20        // of the whole stream
+	maxBytes    = 64 << 20        // of the whole stream
 	maxResumes  = 3               // broken connections in a row, with nothing said between
 	longestWait = 5 * time.Second // before a stream is taken up again
 )
@@ -36,7 +36,7 @@ func streaming(response *http.Response) bool {
 // flow is what a server says until its reply, the reply included. A legacy
 // stream whose events have ids is taken up again when its connection ends.
 type flow struct {
-	l       *line
+	l       *upstreamCall
 	request translators.Wire
 	session session
 	id      json.RawMessage
@@ -58,7 +58,7 @@ type flow struct {
 
 var _ transport.Events = (*flow)(nil)
 
-func (l *line) flow(inner context.Context, response *http.Response, request translators.Wire, s session) *flow {
+func (l *upstreamCall) flow(inner context.Context, response *http.Response, request translators.Wire, s session) *flow {
 	f := &flow{l: l, request: request, session: s, id: requestID(request.Body), inner: inner, cancel: func() {}}
 	f.read(response)
 	return f
@@ -69,7 +69,7 @@ func (f *flow) read(response *http.Response) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.body, f.trailer = response.Body, response.Trailer
-	f.in = sse.NewReader(response.Body, sse.Limits{Event: f.l.limit(), Events: maxStream, Total: max(maxOctets, 2*f.l.limit())})
+	f.in = sse.NewReader(response.Body, sse.Limits{Event: f.l.limit(), Events: maxStream, Total: max(maxBytes, 2*f.l.limit())})
 	if f.closed {
 		_ = response.Body.Close()
 	}
@@ -217,7 +217,7 @@ func (f *flow) resume(ctx context.Context, cause error) error {
 	if !worker.Pause(f.inner, min(wait, longestWait)) { //nolint:contextcheck // the connection has a context of its own
 		return f.l.failed(ctx, f.inner.Err())
 	}
-	response, err := (&line{d: f.l.d, ep: f.l.ep}).get(f.inner, f.session, last) //nolint:contextcheck // the connection has a context of its own
+	response, err := (&upstreamCall{d: f.l.d, ep: f.l.ep}).get(f.inner, f.session, last) //nolint:contextcheck // the connection has a context of its own
 	if err != nil {
 		return f.l.failed(ctx, err)
 	}
@@ -233,7 +233,7 @@ func (f *flow) resume(ctx context.Context, cause error) error {
 }
 
 // pong answers a server that wants to know whether anybody is there.
-func (l *line) pong(ctx context.Context, id json.RawMessage, s session) error {
+func (l *upstreamCall) pong(ctx context.Context, id json.RawMessage, s session) error {
 	body := bytes.Join([][]byte{[]byte(`{"jsonrpc":"2.0","id":`), id, []byte(`,"result":{}}`)}, nil)
 	response, err := l.post(ctx, translators.Wire{Body: body}, s)
 	if err != nil {
@@ -244,7 +244,7 @@ func (l *line) pong(ctx context.Context, id json.RawMessage, s session) error {
 
 // settled waits for the reply of a request of our own: what comes before it is
 // nobody's business.
-func (l *line) settled(ctx context.Context, reply transport.Reply, err error) (transport.Reply, error) {
+func (l *upstreamCall) settled(ctx context.Context, reply transport.Reply, err error) (transport.Reply, error) {
 	if err != nil || reply.Events == nil {
 		return reply, err
 	}
@@ -259,7 +259,7 @@ func (l *line) settled(ctx context.Context, reply transport.Reply, err error) (t
 }
 
 // askAlone asks something of our own.
-func (l *line) askAlone(ctx context.Context, wire translators.Wire, s session, re canonical.Op) (transport.Reply, error) {
+func (l *upstreamCall) askAlone(ctx context.Context, wire translators.Wire, s session, re canonical.Op) (transport.Reply, error) {
 	reply, err := l.ask(ctx, wire, s, re)
 	return l.settled(ctx, reply, err)
 }

@@ -54,7 +54,7 @@ func TestServerAsks(t *testing.T) {
 	})
 	d := newDialer(t, &direct{}, nil)
 	ep := endpoint(p, mcp.Legacy)
-	ep.Asked = []canonical.Mode{canonical.ModeForm}
+	ep.AnswerModes = []canonical.Mode{canonical.ModeForm}
 	ctx, cancel := context.WithCancel(t.Context())
 	reply, err := d.Dial(ctx, ep, seal(t, mcp.Legacy, "id-1"))
 	if err != nil {

@@ -27,17 +27,17 @@ const (
 	touchAfter = 5 * time.Minute // a session's life is renewed when it was not for so long
 )
 
-// guest is what is kept of a legacy client's session. It belongs to its caller
+// clientSession is what is kept of a legacy client's session. It belongs to its caller
 // and its agent: nobody else finds it.
-type guest struct {
-	Version string
-	Asked   []canonical.Mode `json:",omitempty"` // what the client can be asked
-	Client  canonical.Party  `json:",omitzero"`  // its clientInfo
-	Used    time.Time
+type clientSession struct {
+	Version   string
+	CanAnswer []canonical.Mode `json:"Asked,omitempty"` // what the client can be asked
+	Client    canonical.Party  `json:",omitzero"`       // its clientInfo
+	Used      time.Time
 }
 
 // group is whose sessions are kept together.
-func (v *visit) group(ctx context.Context) string {
+func (v *serverCall) group(ctx context.Context) string {
 	q := v.asking(ctx)
 	who := string(q.Caller.ID)
 	if q.Caller.Anonymous {
@@ -48,8 +48,8 @@ func (v *visit) group(ctx context.Context) string {
 
 // welcome begins the session of a client that initializes. What it can be asked
 // is known only then, so everything that a stream may ask needs a session.
-func (v *visit) welcome(ctx context.Context) error {
-	keeper := v.door.deps.Keeper
+func (v *serverCall) welcome(ctx context.Context) error {
+	keeper := v.server.deps.Keeper
 	if keeper == nil || v.message.Origin.Version == mcp.Modern {
 		return nil
 	}
@@ -57,9 +57,9 @@ func (v *visit) welcome(ctx context.Context) error {
 	if err := v.dismiss(ctx, group); err != nil {
 		return &problem.RecordingError{Err: err}
 	}
-	now := v.door.deps.Now()
+	now := v.server.deps.Now()
 	client := canonical.Party{Name: cut(v.message.From.Name), Version: cut(v.message.From.Version)}
-	value, err := json.Marshal(guest{Version: v.message.Origin.Version, Asked: v.message.Preferences.CanAnswer, Client: client, Used: now})
+	value, err := json.Marshal(clientSession{Version: v.message.Origin.Version, CanAnswer: v.message.Preferences.CanAnswer, Client: client, Used: now})
 	if err != nil {
 		return err
 	}
@@ -77,15 +77,15 @@ func cut(text string) string { return strings.ToValidUTF8(text[:min(len(text), m
 // dismiss ends the sessions of a group that were not used for longest, as many as it
 // takes for one more to begin. A use is seen when it is touchAfter later than the
 // one before.
-func (v *visit) dismiss(ctx context.Context, group string) error {
-	most, keeper := v.door.deps.Sessions, v.door.deps.Keeper
+func (v *serverCall) dismiss(ctx context.Context, group string) error {
+	most, keeper := v.server.deps.Sessions, v.server.deps.Keeper
 	all, err := keeper.All(ctx, group, 2*most)
 	if err != nil || len(all) < most {
 		return err
 	}
 	used := make(map[string]time.Time, len(all))
 	for id, value := range all {
-		var g guest
+		var g clientSession
 		_ = json.Unmarshal(value, &g) // what cannot be read was never used
 		used[id] = g.Used
 	}
@@ -94,21 +94,21 @@ func (v *visit) dismiss(ctx context.Context, group string) error {
 		if err := keeper.Delete(ctx, group, id); err != nil {
 			return err
 		}
-		v.door.standing.end(id)
+		v.server.standing.end(id)
 	}
 	return nil
 }
 
 // mayStay: the request says that it belongs to a session. A modern one never
 // does, whatever it says.
-func (v *visit) mayStay() bool {
-	return v.door.deps.Keeper != nil && v.r.Header.Get(headerSession) != "" && v.r.Header.Get(headerVersion) != mcp.Modern
+func (v *serverCall) mayStay() bool {
+	return v.server.deps.Keeper != nil && v.r.Header.Get(headerSession) != "" && v.r.Header.Get(headerVersion) != mcp.Modern
 }
 
 // recognise finds the session that a request names. One that is not known any
 // more is 404, and the client begins again (legacy, session management).
-func (v *visit) recognise(ctx context.Context) error {
-	id, keeper := v.r.Header.Get(headerSession), v.door.deps.Keeper
+func (v *serverCall) recognise(ctx context.Context) error {
+	id, keeper := v.r.Header.Get(headerSession), v.server.deps.Keeper
 	if !v.mayStay() {
 		return nil
 	}
@@ -121,12 +121,12 @@ func (v *visit) recognise(ctx context.Context) error {
 	if err != nil {
 		return &problem.RecordingError{Err: err}
 	}
-	var g guest
+	var g clientSession
 	if !ok || json.Unmarshal(value, &g) != nil {
 		return gone
 	}
 	v.session, v.guest, v.version = id, g, g.Version
-	if now := v.door.deps.Now(); now.Sub(g.Used) > touchAfter {
+	if now := v.server.deps.Now(); now.Sub(g.Used) > touchAfter {
 		g.Used = now
 		if value, err := json.Marshal(g); err == nil {
 			_, _ = keeper.Swap(ctx, group, id, revision, value, now.Add(sessionLife)) // else the next request does it
@@ -143,7 +143,7 @@ const (
 // insist does what the message needs, and does it again if it is the answer to a
 // question and the state is away: nobody would send it once more, and the call
 // that asked would wait for it in vain.
-func (v *visit) insist(ctx context.Context, do func() error) error {
+func (v *serverCall) insist(ctx context.Context, do func() error) error {
 	for wait := firstAgain; ; wait = min(2*wait, lastAgain) {
 		err := do()
 		if _, away := errors.AsType[*problem.RecordingError](err); !away || time.Now().Add(wait).After(v.insists) {
@@ -155,7 +155,7 @@ func (v *visit) insist(ctx context.Context, do func() error) error {
 		case <-ctx.Done():
 			timer.Stop()
 			return err
-		case <-v.door.closing.Done():
+		case <-v.server.closing.Done():
 			timer.Stop()
 			return err
 		}
@@ -163,32 +163,32 @@ func (v *visit) insist(ctx context.Context, do func() error) error {
 }
 
 // leave ends a session.
-func (v *visit) leave(ctx context.Context) {
+func (v *serverCall) leave(ctx context.Context) {
 	if err := v.known(ctx); err != nil {
 		v.fail(err)
 		return
 	}
-	if err := v.door.deps.Keeper.Delete(ctx, v.group(ctx), v.session); err != nil {
+	if err := v.server.deps.Keeper.Delete(ctx, v.group(ctx), v.session); err != nil {
 		v.fail(&problem.RecordingError{Err: err})
 		return
 	}
-	v.door.standing.end(v.session)
+	v.server.standing.end(v.session)
 	v.w.WriteHeader(http.StatusNoContent)
 }
 
 // enter admits a request that has no body.
-func (v *visit) enter(ctx context.Context) error {
+func (v *serverCall) enter(ctx context.Context) error {
 	if err := v.origin(); err != nil {
 		return err
 	}
 	if err := v.limit(ctx); err != nil {
 		return err
 	}
-	return v.road.Admit(ctx, v.asking(ctx))
+	return v.handler.Admit(ctx, v.asking(ctx))
 }
 
 // known admits the request of a session that has no body.
-func (v *visit) known(ctx context.Context) error {
+func (v *serverCall) known(ctx context.Context) error {
 	if err := v.enter(ctx); err != nil {
 		return err
 	}
@@ -202,10 +202,10 @@ func (v *visit) known(ctx context.Context) error {
 }
 
 // call is a message as the road takes it, with what the door knows of its session.
-func (v *visit) call(ctx context.Context) transport.Call {
+func (v *serverCall) call(ctx context.Context) transport.Call {
 	return transport.Call{
-		Entrance: transport.Native, Agent: v.r.PathValue("agent"), Evidence: v.evidence, Parent: transport.ParentIn(v.r.Header),
+		EntryPoint: transport.Native, Agent: v.r.PathValue("agent"), Evidence: v.evidence, Parent: transport.ParentIn(v.r.Header),
 		Caller: transport.CallerFrom(ctx), Address: transport.AddressFrom(ctx), Pass: v.pass,
-		Session: v.session, CanAnswer: v.guest.Asked, Program: transport.Program{Client: v.guest.Client}, Detached: v.message.Origin.Version != mcp.Modern,
+		Session: v.session, CanAnswer: v.guest.CanAnswer, Program: transport.Program{Client: v.guest.Client}, Detached: v.message.Origin.Version != mcp.Modern,
 	}
 }

@@ -29,7 +29,7 @@ import (
 	"github.com/aepb/aepb-gateway/translators/mcp"
 )
 
-// kept is a keeper over the real entries.
+// sessionFor is a keeper over the real entries.
 type kept struct{ *state.Entries }
 
 func newKept(t testing.TB, now func() time.Time) kept {
@@ -126,14 +126,14 @@ func (s *script) Close() error {
 // house is a door over a real connection.
 type house struct {
 	*httptest.Server
-	door  *tmcp.Door
+	door  *tmcp.Server
 	clock *clock
 }
 
-func newHouse(t *testing.T, r transport.Exchanger) *house {
+func newHouse(t *testing.T, r transport.Handler) *house {
 	t.Helper()
 	c := &clock{now: time.Unix(1_000_000, 0)}
-	door, err := tmcp.NewDoor(tmcp.DoorDeps{Form: mcp.New(translators.Config{}), Keeper: newKept(t, c.time), Now: c.time})
+	door, err := tmcp.NewServer(tmcp.ServerDeps{Form: mcp.New(translators.Config{}), Keeper: newKept(t, c.time), Now: c.time})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -357,7 +357,7 @@ func TestAnswersInsist(t *testing.T) {
 	}{
 		"an answer":          {`{"jsonrpc":"2.0","id":"q","result":{"action":"accept"}}`, 3, http.StatusAccepted, 4, 700 * time.Millisecond},
 		"a refusal":          {`{"jsonrpc":"2.0","id":"q","error":{"code":1,"message":"no"}}`, 3, http.StatusAccepted, 4, 700 * time.Millisecond},
-		"an answer for long": {`{"jsonrpc":"2.0","id":"q","result":{}}`, 1000, http.StatusServiceUnavailable, 14, transport.Insistence},
+		"an answer for long": {`{"jsonrpc":"2.0","id":"q","result":{}}`, 1000, http.StatusServiceUnavailable, 14, transport.AnswerRetryWindow},
 		"a call":             {`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"t"}}`, 3, http.StatusServiceUnavailable, 1, 0},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -82,7 +82,7 @@ type scarce struct {
 	left int
 }
 
-func (r *scarce) Limit(ctx context.Context, q transport.Inquiry) (limit.Pass, error) {
+func (r *scarce) Limit(ctx context.Context, q transport.CallInfo) (limit.Pass, error) {
 	if r.left--; r.left < 0 {
 		r.full = &limit.ExceededError{Scope: limit.ScopeIdentity}
 	}

@@ -29,7 +29,7 @@ const (
 // one stream after the other, since a server may end each. A server that has no
 // such stream is silent.
 type listening struct {
-	l     *line
+	l     *upstreamCall
 	wire  translators.Wire // all but the body of what is said
 	ctx   context.Context  //nolint:containedctx // the life of the connection
 	close context.CancelFunc
@@ -51,7 +51,7 @@ type listening struct {
 var _ transport.Events = (*listening)(nil)
 
 // listen begins to listen; nobody is asked before somebody waits.
-func (d *Dialer) listen(l *line, wire translators.Wire) *listening {
+func (d *Dialer) listen(l *upstreamCall, wire translators.Wire) *listening {
 	s := &listening{l: l, wire: translators.Wire{
 		Binding: mcp.Binding, Version: wire.Version, Media: mediaJSON, Re: canonical.OpNative, Event: true,
 	}}
@@ -152,7 +152,7 @@ func (s *listening) open(ctx context.Context) error {
 		return ctx.Err()
 	}
 	s.wait = min(max(firstWait, 2*s.wait), lastWait)
-	held, err := s.hold(ctx)
+	current, err := s.hold(ctx)
 	var unreachable *transport.UnreachableError
 	switch {
 	case errors.As(err, &unreachable) && !s.first:
@@ -160,8 +160,8 @@ func (s *listening) open(ctx context.Context) error {
 	case err != nil:
 		return err
 	}
-	s.session, s.gone = held, session{}
-	response, err := s.l.get(s.ctx, held, s.last) //nolint:contextcheck // the connection's own
+	s.session, s.gone = current, session{}
+	response, err := s.l.get(s.ctx, current, s.last) //nolint:contextcheck // the connection's own
 	switch {
 	case ctx.Err() != nil:
 		if err == nil {
@@ -176,7 +176,7 @@ func (s *listening) open(ctx context.Context) error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.body = response.Body
-		s.in = sse.NewReader(response.Body, sse.Limits{Event: s.l.limit(), Events: maxStream, Total: max(maxOctets, 2*s.l.limit())})
+		s.in = sse.NewReader(response.Body, sse.Limits{Event: s.l.limit(), Events: maxStream, Total: max(maxBytes, 2*s.l.limit())})
 		return nil
 	}
 	_ = response.Body.Close()
@@ -189,8 +189,8 @@ func (s *listening) hold(ctx context.Context) (session, error) {
 	if s.l.ep.Alone && !s.first {
 		return s.session, nil
 	}
-	held, _, err := s.l.d.sessionAfter(ctx, s.l.ep, s.wire.Version, s.gone)
-	return held, err
+	current, _, err := s.l.d.sessionAfter(ctx, s.l.ep, s.wire.Version, s.gone)
+	return current, err
 }
 
 // refusal deals with a server that opens no stream.
@@ -215,7 +215,7 @@ func (s *listening) refusal(ctx context.Context, status int) error {
 }
 
 // get asks for the stream of a session, from where one broke off.
-func (l *line) get(ctx context.Context, s session, last string) (*http.Response, error) {
+func (l *upstreamCall) get(ctx context.Context, s session, last string) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, l.ep.URL, http.NoBody) //nolint:gosec // the operator says where an agent is, egress guards it
 	if err != nil {
 		return nil, err

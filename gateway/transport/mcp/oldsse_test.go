@@ -34,15 +34,15 @@ type lane struct {
 	unasked chan string   // said to those who listen
 }
 
-func (r *lane) Limit(context.Context, transport.Inquiry) (limit.Pass, error) {
+func (r *lane) Limit(context.Context, transport.CallInfo) (limit.Pass, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return transporttest.Pass(r.full)
 }
 
-func (*lane) Admit(context.Context, transport.Inquiry) error { return nil }
+func (*lane) Admit(context.Context, transport.CallInfo) error { return nil }
 
-func (*lane) Describe(context.Context, transport.Inquiry) (*canonical.Description, error) {
+func (*lane) Describe(context.Context, transport.CallInfo) (*canonical.Description, error) {
 	d := chef()
 	return &d, nil
 }
@@ -109,19 +109,19 @@ type oldPlace struct {
 	keeper kept
 }
 
-func newOldPlace(t *testing.T, r transport.Exchanger) *oldPlace {
+func newOldPlace(t *testing.T, r transport.Handler) *oldPlace {
 	t.Helper()
 	return newBoundedPlace(t, r, 0)
 }
 
 // newBoundedPlace has room for so many bytes of requests under way; 0: the default.
-func newBoundedPlace(t *testing.T, r transport.Exchanger, underWay int64) *oldPlace {
+func newBoundedPlace(t *testing.T, r transport.Handler, underWay int64) *oldPlace {
 	t.Helper()
 	keeper, longest := newKept(t, time.Now), 1<<12
 	if underWay > 0 {
 		longest = int(underWay)
 	}
-	mcps, err := tmcp.NewDoor(tmcp.DoorDeps{Form: mcp.New(translators.Config{BodyLimit: longest}), Keeper: keeper, UnderWay: underWay})
+	mcps, err := tmcp.NewServer(tmcp.ServerDeps{Form: mcp.New(translators.Config{BodyLimit: longest}), Keeper: keeper, UnderWay: underWay})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,9 +36,9 @@ func (s *shared) Get(ctx context.Context, group, id string) ([]byte, uint64, boo
 }
 
 // replica is one door of several with the same keeper.
-func (s *shared) replica(t *testing.T, r transport.Exchanger) http.Handler {
+func (s *shared) replica(t *testing.T, r transport.Handler) http.Handler {
 	t.Helper()
-	door, err := tmcp.NewDoor(tmcp.DoorDeps{Form: mcp.New(translators.Config{}), Keeper: s, Now: time.Now})
+	door, err := tmcp.NewServer(tmcp.ServerDeps{Form: mcp.New(translators.Config{}), Keeper: s, Now: time.Now})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,11 +149,11 @@ type guarded struct {
 	limit, admit error
 }
 
-func (g *guarded) Limit(context.Context, transport.Inquiry) (limit.Pass, error) {
+func (g *guarded) Limit(context.Context, transport.CallInfo) (limit.Pass, error) {
 	return transporttest.Pass(g.limit)
 }
 
-func (g *guarded) Admit(context.Context, transport.Inquiry) error { return g.admit }
+func (g *guarded) Admit(context.Context, transport.CallInfo) error { return g.admit }
 
 // TestWhoMayNotCallMayNotListen, nor end a session, although it is his; and
 // whoever is over his limit is so without a body too.

@@ -25,7 +25,7 @@ const (
 )
 
 // read finds the reply to a request in a response.
-func (l *line) read(ctx context.Context, response *http.Response, request translators.Wire) ([]byte, error) {
+func (l *upstreamCall) read(ctx context.Context, response *http.Response, request translators.Wire) ([]byte, error) {
 	code := response.StatusCode
 	switch {
 	case code >= http.StatusMultipleChoices && code < http.StatusBadRequest:
@@ -67,9 +67,9 @@ func withoutBody(status int) string {
 	return text
 }
 
-func (l *line) limit() int { return l.d.deps.Form.Info().BodyLimit }
+func (l *upstreamCall) limit() int { return l.d.deps.Form.Info().BodyLimit }
 
-func (l *line) readJSON(ctx context.Context, response *http.Response, request translators.Wire) ([]byte, error) {
+func (l *upstreamCall) readJSON(ctx context.Context, response *http.Response, request translators.Wire) ([]byte, error) {
 	body, err := l.whole(ctx, response, " octets")
 	switch {
 	case err != nil:
@@ -102,7 +102,7 @@ func refused(response *http.Response, re canonical.Op) bool {
 }
 
 // whole reads a response to its end, within bounds.
-func (l *line) whole(ctx context.Context, response *http.Response, unit string) ([]byte, error) {
+func (l *upstreamCall) whole(ctx context.Context, response *http.Response, unit string) ([]byte, error) {
 	body, err := transport.ReadAll(io.LimitReader(response.Body, int64(l.limit())+1), response.ContentLength)
 	switch err = cmp.Or(err, ctx.Err()); { // a server that sees the deadline may end half an answer properly
 	case err != nil:
@@ -192,14 +192,14 @@ const aliveWithin = 2 * time.Second
 // hasLost reports whether a server that refused a message has lost the session of it. Statuses
 // but 404 have other meanings as well: a ping in the session tells, which a server that knows
 // it answers (2025-11-25, Ping). Without word the session is taken to live.
-func (l *line) hasLost(ctx context.Context, s session, version string, status int) bool {
+func (l *upstreamCall) hasLost(ctx context.Context, s session, version string, status int) bool {
 	if status == http.StatusNotFound || l.d.sessions.replaced(keyOf(l.ep, version), s) {
 		return true
 	}
 	ctx, cancel := context.WithTimeout(ctx, aliveWithin)
 	defer cancel()
 	ping := translators.Wire{Version: version, Body: []byte(`{"jsonrpc":"2.0","id":` + l.d.nextID() + `,"method":"` + mcp.MethodPing + `"}`)}
-	own := &line{d: l.d, ep: l.ep} // with no evidence: it is no part of what the caller does
+	own := &upstreamCall{d: l.d, ep: l.ep} // with no evidence: it is no part of what the caller does
 	reply, err := own.ask(ctx, ping, s, canonical.OpNative)
 	if reply.Events != nil {
 		_ = reply.Events.Close()

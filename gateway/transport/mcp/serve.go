@@ -24,8 +24,8 @@ import (
 
 const mediaJSON = "application/json"
 
-// DoorDeps is what a door is built from.
-type DoorDeps struct {
+// ServerDeps is what a door is built from.
+type ServerDeps struct {
 	Form    translators.Translator // the MCP codec
 	Version string                 // of the gateway; stands for agents that do not say theirs
 	Limits  ect.Limits             // of submitted evidence; zero: the defaults (R11)
@@ -46,19 +46,19 @@ type DoorDeps struct {
 	Ours func(host string) bool
 }
 
-// Door serves agents to MCP clients. It is safe for concurrent use.
-type Door struct {
-	deps     DoorDeps
+// Server serves agents to MCP clients. It is safe for concurrent use.
+type Server struct {
+	deps     ServerDeps
 	standing standing
 	shares   oldsse.Shares
 	closing  context.Context //nolint:containedctx // a signal
 	close    func()
 }
 
-var _ transport.Door = (*Door)(nil)
+var _ transport.HTTPServer = (*Server)(nil)
 
-// NewDoor builds a door; a codec of another protocol is an error.
-func NewDoor(deps DoorDeps) (*Door, error) {
+// NewServer builds a door; a codec of another protocol is an error.
+func NewServer(deps ServerDeps) (*Server, error) {
 	if deps.Form == nil || deps.Form.Info().Binding != mcp.Binding {
 		return nil, errors.New("mcp: a door needs the MCP codec")
 	}
@@ -79,46 +79,46 @@ func NewDoor(deps DoorDeps) (*Door, error) {
 	if deps.Logger == nil {
 		deps.Logger = slog.New(slog.DiscardHandler)
 	}
-	d := &Door{deps: deps, standing: standing{streams: streams}, shares: shares}
+	d := &Server{deps: deps, standing: standing{streams: streams}, shares: shares}
 	d.closing, d.close = context.WithCancel(context.Background())
 	return d, nil
 }
 
 // Close ends the streams that nothing else ends, so that a server can drain.
-func (d *Door) Close() { d.close() }
+func (d *Server) Close() { d.close() }
 
 // Handler serves the agent named by the path value "agent" over road. The
 // caller is in the request's context.
-func (d *Door) Handler(road transport.Exchanger) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { d.visit(road, w, r).serve(r.Context()) })
+func (d *Server) Handler(handler transport.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { d.visit(handler, w, r).serve(r.Context()) })
 }
 
-func (d *Door) visit(exchanger transport.Exchanger, w http.ResponseWriter, r *http.Request) *visit {
-	return &visit{door: d, road: exchanger, w: w, r: r, knows: problem.Knows(r.Context())}
+func (d *Server) visit(exchanger transport.Handler, w http.ResponseWriter, r *http.Request) *serverCall {
+	return &serverCall{server: d, handler: exchanger, w: w, r: r, knows: problem.Knows(r.Context())}
 }
 
-// visit is one request at the door.
-type visit struct {
-	door     *Door
-	road     transport.Exchanger
+// serverCall is one request at the door.
+type serverCall struct {
+	server   *Server
+	handler  transport.Handler
 	w        http.ResponseWriter
 	r        *http.Request
 	evidence []string // submitted
 	issued   []string // ours, to go back
 	inside   bool     // in the body of an error too
 	message  *canonical.Message
-	pass     limit.Pass // of what is answered next
-	version  string     // in which to fail while the message does not say; empty: the modern one
-	session  string     // that the request belongs to; empty: none
-	guest    guest      // what is known of it
-	knows    bool       // why an agent failed
-	quiet    bool       // whoever writes the answer down takes no streams
-	answers  bool       // what it brings is a response
+	pass     limit.Pass    // of what is answered next
+	version  string        // in which to fail while the message does not say; empty: the modern one
+	session  string        // that the request belongs to; empty: none
+	guest    clientSession // what is known of it
+	knows    bool          // why an agent failed
+	quiet    bool          // whoever writes the answer down takes no streams
+	answers  bool          // what it brings is a response
 
 	insists time.Time // until when what the message needs is tried again; zero: it is not
 }
 
-func (v *visit) serve(ctx context.Context) {
+func (v *serverCall) serve(ctx context.Context) {
 	h := v.w.Header()
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
@@ -148,13 +148,13 @@ func (v *visit) serve(ctx context.Context) {
 }
 
 // decode finds out what a message is, and does what it asks.
-func (v *visit) decode(ctx context.Context, wire translators.Wire) {
+func (v *serverCall) decode(ctx context.Context, wire translators.Wire) {
 	if isBatch(wire.Body) {
 		v.batch(ctx, wire)
 		return
 	}
 	var err error
-	v.message, err = v.door.deps.Form.Decode(wire)
+	v.message, err = v.server.deps.Form.Decode(wire)
 	if err := v.mirrored(badParams(err)); err != nil {
 		v.endQuestion(ctx, wire)
 		v.fail(v.first(ctx, err))
@@ -165,13 +165,13 @@ func (v *visit) decode(ctx context.Context, wire translators.Wire) {
 
 // endQuestion ends the question that a response answers which cannot be read, as an error of the client
 // does: the call that waits for the answer hears at once that there is none.
-func (v *visit) endQuestion(ctx context.Context, wire translators.Wire) {
+func (v *serverCall) endQuestion(ctx context.Context, wire translators.Wire) {
 	received, _ := parse(wire.Body)
 	if !v.answers || v.session == "" || len(received.ID) == 0 {
 		return
 	}
 	wire.Body = fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32600,"message":"the client's response is neither a result nor an error"}}`, received.ID)
-	m, err := v.door.deps.Form.Decode(wire)
+	m, err := v.server.deps.Form.Decode(wire)
 	if err != nil {
 		return
 	}
@@ -179,41 +179,41 @@ func (v *visit) endQuestion(ctx context.Context, wire translators.Wire) {
 	response.message, wire.Version = m, m.Origin.Version
 	call := response.call(ctx)
 	call.Wire, call.Message = wire, m
-	_, _ = v.road.Exchange(ctx, call) // what is wrong with its response, the client hears
+	_, _ = v.handler.Exchange(ctx, call) // what is wrong with its response, the client hears
 }
 
 // first is what to say of a message that cannot be read: those who may not call
 // the agent hear that instead (architecture section 5, policy before form).
-func (v *visit) first(ctx context.Context, unreadable error) error {
-	return cmp.Or(v.road.Admit(ctx, v.asking(ctx)), unreadable)
+func (v *serverCall) first(ctx context.Context, unreadable error) error {
+	return cmp.Or(v.handler.Admit(ctx, v.asking(ctx)), unreadable)
 }
 
 // limit asks for a Pass, unless the request has one.
-func (v *visit) limit(ctx context.Context) (err error) {
+func (v *serverCall) limit(ctx context.Context) (err error) {
 	if !v.pass.Valid() {
-		v.pass, err = v.road.Limit(ctx, v.asking(ctx))
+		v.pass, err = v.handler.Limit(ctx, v.asking(ctx))
 	}
 	return err
 }
 
 // read asks the limit, then takes the body and the evidence.
-func (v *visit) read(ctx context.Context) (translators.Wire, error) {
+func (v *serverCall) read(ctx context.Context) (translators.Wire, error) {
 	if err := v.limit(ctx); err != nil {
 		return translators.Wire{}, err
 	}
-	if err := transport.MayRead(ctx, v.road, v.asking(ctx), v.r.ContentLength); err != nil {
+	if err := transport.MayRead(ctx, v.handler, v.asking(ctx), v.r.ContentLength); err != nil {
 		return translators.Wire{}, err
 	}
-	body, err := transport.ReadAll(http.MaxBytesReader(v.w, v.r.Body, int64(v.door.deps.Form.Info().BodyLimit)), v.r.ContentLength)
+	body, err := transport.ReadAll(http.MaxBytesReader(v.w, v.r.Body, int64(v.server.deps.Form.Info().BodyLimit)), v.r.ContentLength)
 	if err != nil {
 		return translators.Wire{}, problem.Reading(err)
 	}
-	if v.evidence, err = ect.ParseHeader(v.r.Header.Values(ect.HeaderName), v.door.deps.Limits); err != nil {
+	if v.evidence, err = ect.ParseHeader(v.r.Header.Values(ect.HeaderName), v.server.deps.Limits); err != nil {
 		return translators.Wire{}, err
 	}
 	received, _ := parse(body) // the codec says what is wrong
 	if v.answers = received.Method == "" && (received.Result != nil || received.Error != nil || len(received.ID) > 0); v.answers {
-		v.insists = time.Now().Add(transport.Insistence)
+		v.insists = time.Now().Add(transport.AnswerRetryWindow)
 	}
 	if err := v.insist(ctx, func() error { return v.recognise(ctx) }); err != nil {
 		return translators.Wire{}, v.first(ctx, err)
@@ -242,7 +242,7 @@ func messageHeader(h http.Header) http.Header {
 }
 
 // answer does what the message asks.
-func (v *visit) answer(ctx context.Context, wire translators.Wire) {
+func (v *serverCall) answer(ctx context.Context, wire translators.Wire) {
 	switch v.message.Op {
 	case canonical.OpNotice, canonical.OpPing:
 		v.acknowledge(ctx)
@@ -256,8 +256,8 @@ func (v *visit) answer(ctx context.Context, wire translators.Wire) {
 }
 
 // acknowledge answers what needs no agent, to those who may call it.
-func (v *visit) acknowledge(ctx context.Context) {
-	switch err := v.road.Admit(ctx, v.asking(ctx)); {
+func (v *serverCall) acknowledge(ctx context.Context) {
+	switch err := v.handler.Admit(ctx, v.asking(ctx)); {
 	case err != nil:
 		v.fail(err)
 	case v.message.Op == canonical.OpNotice:
@@ -268,21 +268,21 @@ func (v *visit) acknowledge(ctx context.Context) {
 }
 
 // asking is what the road needs to know of whoever asks.
-func (v *visit) asking(ctx context.Context) transport.Inquiry {
+func (v *serverCall) asking(ctx context.Context) transport.CallInfo {
 	return transport.Asking(ctx, v.r.PathValue("agent"), mcp.Binding).With(v.pass)
 }
 
 // issue adds tokens to those that go to the caller beside the answer.
-func (v *visit) issue(tokens []string) { v.issued = append(v.issued, tokens...) }
+func (v *serverCall) issue(tokens []string) { v.issued = append(v.issued, tokens...) }
 
 // exchange sends a call down the road.
-func (v *visit) exchange(ctx context.Context, wire translators.Wire) {
+func (v *serverCall) exchange(ctx context.Context, wire translators.Wire) {
 	call := v.call(ctx)
 	wire.Version = v.message.Origin.Version
 	call.Wire, call.Message = wire, v.message
 	var answer transport.Answer
 	err := v.insist(ctx, func() (err error) {
-		answer, err = v.road.Exchange(ctx, call)
+		answer, err = v.handler.Exchange(ctx, call)
 		return err
 	})
 	v.issue(answer.Evidence)
@@ -301,12 +301,12 @@ func (v *visit) exchange(ctx context.Context, wire translators.Wire) {
 }
 
 // reply answers the message with a body of our own.
-func (v *visit) reply(body canonical.Body) {
+func (v *serverCall) reply(body canonical.Body) {
 	m := &canonical.Message{
 		Op: v.message.Op, Phase: canonical.PhaseResponse,
 		Correlation: canonical.Correlation{WireID: v.message.Correlation.WireID}, Body: body,
 	}
-	wire, _, err := v.door.deps.Form.Encode(m, translators.Target{Version: v.message.Origin.Version})
+	wire, _, err := v.server.deps.Form.Encode(m, translators.Target{Version: v.message.Origin.Version})
 	if err != nil {
 		v.fail(err)
 		return
@@ -316,7 +316,7 @@ func (v *visit) reply(body canonical.Body) {
 
 // fail answers with the error in MCP's words, under the caller's own id where
 // it could be read.
-func (v *visit) fail(err error) {
+func (v *serverCall) fail(err error) {
 	v.logInternal(err)
 	wire, encodeErr := v.encodeFailure(problem.NativeFor(v.knows, err))
 	if encodeErr != nil {
@@ -324,7 +324,7 @@ func (v *visit) fail(err error) {
 		return
 	}
 	if v.inside {
-		wire, _ = inbody.Insert(v.door.deps.Form, wire, v.issued)
+		wire, _ = inbody.Insert(v.server.deps.Form, wire, v.issued)
 	}
 	p := problem.From(err)
 	p.Advise(v.w.Header())
@@ -338,26 +338,26 @@ func (v *visit) fail(err error) {
 // logInternal logs why a client is told of an internal error: the client itself is not told.
 //
 //nolint:contextcheck,nolintlint // contextcheck reads it at the declaration, and nolintlint does not know: the request that the visit holds has its context
-func (v *visit) logInternal(err error) {
+func (v *serverCall) logInternal(err error) {
 	if problem.From(err).Code == problem.CodeInternal {
-		v.door.deps.Logger.ErrorContext(v.r.Context(), "internal error",
+		v.server.deps.Logger.ErrorContext(v.r.Context(), "internal error",
 			slog.String("agent", v.r.PathValue("agent")), slog.String("caller", string(transport.CallerFrom(v.r.Context()).ID)), slog.Any("error", err))
 	}
 }
 
-func (v *visit) encodeFailure(said *canonical.Error) (translators.Wire, error) {
-	m := &canonical.Message{Op: canonical.OpInvoke, Phase: canonical.PhaseError, Body: said}
+func (v *serverCall) encodeFailure(failure *canonical.Error) (translators.Wire, error) {
+	m := &canonical.Message{Op: canonical.OpInvoke, Phase: canonical.PhaseError, Body: failure}
 	version := cmp.Or(v.version, mcp.Modern)
 	if v.message != nil {
 		m.Correlation.WireID = v.message.Correlation.WireID
 		if v.message.Origin.Version != "" {
 			version = v.message.Origin.Version
 		}
-		if result := mcp.Misfit(version, v.message, said); result != nil {
+		if result := mcp.Misfit(version, v.message, failure); result != nil {
 			m.Phase, m.Body = canonical.PhaseResponse, result
 		}
 	}
-	wire, _, err := v.door.deps.Form.Encode(m, translators.Target{Version: version})
+	wire, _, err := v.server.deps.Form.Encode(m, translators.Target{Version: version})
 	return wire, err
 }
 
@@ -383,7 +383,7 @@ func status(err error, p problem.Problem, protocol int) int {
 	return protocol
 }
 
-func (v *visit) write(wire translators.Wire, code int) {
+func (v *serverCall) write(wire translators.Wire, code int) {
 	transport.AddEvidence(v.w.Header(), v.issued)
 	transport.Respond(v.w, mediaJSON, wire.Body, cmp.Or(code, http.StatusOK))
 }

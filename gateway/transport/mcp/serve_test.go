@@ -26,25 +26,25 @@ import (
 	"github.com/aepb/aepb-gateway/translators/mcp"
 )
 
-// road is an Exchanger that answers what it is told and remembers what it got.
+// road is an Handler that answers what it is told and remembers what it got.
 type road struct {
 	answer      transport.Answer
 	description canonical.Description
 	err         error
 	calls       []transport.Call
-	inquiries   []transport.Inquiry
-	full        error               // what Limit says
-	stranger    error               // what Admit says
-	limits      []transport.Inquiry // what Limit was asked
-	admissions  []transport.Inquiry // what Admit was asked
+	inquiries   []transport.CallInfo
+	full        error                // what Limit says
+	stranger    error                // what Admit says
+	limits      []transport.CallInfo // what Limit was asked
+	admissions  []transport.CallInfo // what Admit was asked
 }
 
-func (r *road) Limit(_ context.Context, i transport.Inquiry) (limit.Pass, error) {
+func (r *road) Limit(_ context.Context, i transport.CallInfo) (limit.Pass, error) {
 	r.limits = append(r.limits, i)
 	return transporttest.Pass(r.full)
 }
 
-func (r *road) Admit(_ context.Context, i transport.Inquiry) error {
+func (r *road) Admit(_ context.Context, i transport.CallInfo) error {
 	r.admissions = append(r.admissions, i)
 	if !i.Pass.Valid() {
 		return limit.ErrNoPass
@@ -60,7 +60,7 @@ func (r *road) Exchange(_ context.Context, c transport.Call) (transport.Answer, 
 	return r.answer, r.err
 }
 
-func (r *road) Describe(_ context.Context, i transport.Inquiry) (*canonical.Description, error) {
+func (r *road) Describe(_ context.Context, i transport.CallInfo) (*canonical.Description, error) {
 	r.inquiries = append(r.inquiries, i)
 	if !i.Pass.Valid() {
 		return nil, limit.ErrNoPass
@@ -98,16 +98,16 @@ func without(h http.Header, name string) http.Header {
 	return h
 }
 
-func newDoor(t testing.TB, r transport.Exchanger) http.Handler {
+func newDoor(t testing.TB, r transport.Handler) http.Handler {
 	t.Helper()
-	door, err := wire.NewDoor(wire.DoorDeps{Form: mcp.New(translators.Config{BodyLimit: 1 << 12}), Version: "1.2.3"})
+	door, err := wire.NewServer(wire.ServerDeps{Form: mcp.New(translators.Config{BodyLimit: 1 << 12}), Version: "1.2.3"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return door.Handler(r)
 }
 
-func knock(t testing.TB, r transport.Exchanger, method string, h http.Header, body string) *httptest.ResponseRecorder {
+func knock(t testing.TB, r transport.Handler, method string, h http.Header, body string) *httptest.ResponseRecorder {
 	t.Helper()
 	return answerTo(t, r, newKnock(t.Context(), method, h, body))
 }
@@ -121,7 +121,7 @@ func newKnock(ctx context.Context, method string, h http.Header, body string) *h
 	return request
 }
 
-func answerTo(t testing.TB, r transport.Exchanger, request *http.Request) *httptest.ResponseRecorder {
+func answerTo(t testing.TB, r transport.Handler, request *http.Request) *httptest.ResponseRecorder {
 	t.Helper()
 	recorder := httptest.NewRecorder()
 	newDoor(t, r).ServeHTTP(recorder, request)
@@ -161,7 +161,7 @@ func TestCallGoesDownTheRoad(t *testing.T) {
 				t.Error(diff)
 			}
 			c := r.calls[0]
-			if c.Agent != "chef" || c.Entrance != transport.Native || c.Caller.ID != "spiffe://td/caller" || c.Address != "192.0.2.1" {
+			if c.Agent != "chef" || c.EntryPoint != transport.Native || c.Caller.ID != "spiffe://td/caller" || c.Address != "192.0.2.1" {
 				t.Errorf("the call: %+v", c)
 			}
 			if diff := cmp.Diff([]string{"x.y.z", "u.v.w", "q.r.s"}, c.Evidence); diff != "" {
@@ -385,7 +385,7 @@ func TestOriginsThatMay(t *testing.T) {
 
 func TestNeedsTheCodec(t *testing.T) {
 	t.Parallel()
-	if _, err := wire.NewDoor(wire.DoorDeps{}); err == nil {
+	if _, err := wire.NewServer(wire.ServerDeps{}); err == nil {
 		t.Error("a door without a codec")
 	}
 	if _, err := wire.NewDialer(wire.DialerDeps{}); err == nil {

@@ -55,7 +55,7 @@ type sessionKey struct {
 	server    ect.Identity
 	caller    ect.Identity
 	version   string
-	asked     string // what the server may ask, as it was told when the session began
+	requested string // what the server may ask, as it was told when the session began
 	mirrors   string // the caller's own session; empty: none
 }
 
@@ -63,11 +63,11 @@ type sessionKey struct {
 func (k sessionKey) here() bool { return stdio.IsProgram(k.url) || k.transport == TransportSSE }
 
 func keyOf(ep transport.Endpoint, version string) sessionKey {
-	asked := make([]string, len(ep.Asked))
-	for i, mode := range ep.Asked {
-		asked[i] = string(mode)
+	modes := make([]string, len(ep.AnswerModes))
+	for i, mode := range ep.AnswerModes {
+		modes[i] = string(mode)
 	}
-	return sessionKey{ep.Agent, ep.URL, ep.Transport, ep.ID, ep.Caller, version, strings.Join(asked, " "), ep.Session}
+	return sessionKey{ep.Agent, ep.URL, ep.Transport, ep.ID, ep.Caller, version, strings.Join(modes, " "), ep.Session}
 }
 
 // sessions is the bounded table of what was begun.
@@ -80,13 +80,13 @@ type sessions struct {
 
 // slot is one place in the table. Whoever holds its turn may begin the session.
 type slot struct {
-	turn  chan struct{}
-	tries int   // to begin another in place of one that is gone, which failed
-	why   error // the last one did
-	begun bool
-	held  session
-	who   *canonical.Description // the server's own words at the beginning; not to be changed
-	used  time.Time
+	turn    chan struct{}
+	tries   int   // to begin another in place of one that is gone, which failed
+	why     error // the last one did
+	begun   bool
+	current session
+	who     *canonical.Description // the server's own words at the beginning; not to be changed
+	used    time.Time
 }
 
 // get finds or makes the slot of a key; idle ones make room, then one of
@@ -134,7 +134,7 @@ func (s *sessions) forget(key sessionKey, gone session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	found, ok := s.table[key]
-	if !ok || !found.begun || found.held != gone {
+	if !ok || !found.begun || found.current != gone {
 		return
 	}
 	maps.DeleteFunc(s.table, func(_ sessionKey, one *slot) bool { return one == found })
@@ -142,21 +142,21 @@ func (s *sessions) forget(key sessionKey, gone session) {
 
 // begin fills a slot. Whoever wants the revision that was agreed on, not the
 // one that was asked for, finds it as well.
-func (s *sessions) begin(key sessionKey, one *slot, held session, who *canonical.Description) {
+func (s *sessions) begin(key sessionKey, one *slot, current session, who *canonical.Description) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	one.held, one.who, one.begun = held, who, true
-	key.version = held.version
+	one.current, one.who, one.begun = current, who, true
+	key.version = current.version
 	if _, taken := s.table[key]; !taken && len(s.table) < maxSessions {
 		s.table[key] = one
 	}
 }
 
-// held is the session of a slot, if that was begun and is another than the one that is gone.
-func (s *sessions) held(one *slot, gone session) (session, *canonical.Description, bool) {
+// existing is the session of a slot, if that was begun and is another than the one that is gone.
+func (s *sessions) existing(one *slot, gone session) (session, *canonical.Description, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return one.held, one.who, one.begun && (one.held != gone || gone == session{})
+	return one.current, one.who, one.begun && (one.current != gone || gone == session{})
 }
 
 // holds reports whether there is a session in the table.
@@ -182,7 +182,7 @@ func (s *sessions) replaced(key sessionKey, old session) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	found, ok := s.table[key]
-	return ok && found.begun && found.held != old
+	return ok && found.begun && found.current != old
 }
 
 // drain empties the table. Sessions that are shared with other replicas are not
@@ -192,9 +192,9 @@ func (s *sessions) drain(shared bool) map[sessionKey]session {
 	defer s.mu.Unlock()
 	out := map[sessionKey]session{}
 	for key, one := range s.table {
-		if one.begun && one.held.id != "" && (key.mirrors == "" || !shared || key.here()) {
-			key.version = one.held.version // a slot may stand there twice
-			out[key] = one.held
+		if one.begun && one.current.id != "" && (key.mirrors == "" || !shared || key.here()) {
+			key.version = one.current.version // a slot may stand there twice
+			out[key] = one.current
 		}
 	}
 	s.table = map[sessionKey]*slot{}
@@ -214,18 +214,18 @@ func (d *Dialer) session(ctx context.Context, ep transport.Endpoint, version str
 func (d *Dialer) sessionAfter(ctx context.Context, ep transport.Endpoint, version string, gone session) (session, *canonical.Description, error) {
 	key := keyOf(ep, version)
 	one := d.sessions.get(key)
-	if current, who, ok := d.sessions.held(one, gone); ok {
+	if current, who, ok := d.sessions.existing(one, gone); ok {
 		return current, who, nil
 	}
 	before, _ := d.sessions.failed(one, nil)
-	l := &line{d: d, ep: ep}
+	l := &upstreamCall{d: d, ep: ep}
 	select {
 	case one.turn <- struct{}{}:
 		defer func() { <-one.turn }()
 	case <-ctx.Done():
 		return session{}, nil, l.failed(ctx, ctx.Err())
 	}
-	if current, who, ok := d.sessions.held(one, gone); ok {
+	if current, who, ok := d.sessions.existing(one, gone); ok {
 		return current, who, nil
 	}
 	if tries, why := d.sessions.failed(one, nil); tries != before {
@@ -243,8 +243,8 @@ func (d *Dialer) sessionAfter(ctx context.Context, ep transport.Endpoint, versio
 }
 
 // beginOrFind begins a session, unless another replica has.
-func beginOrFind(ctx context.Context, l *line, version string, gone session) (session, *canonical.Description, error) {
-	found, revision, err := l.d.kept(ctx, l.ep, version)
+func beginOrFind(ctx context.Context, l *upstreamCall, version string, gone session) (session, *canonical.Description, error) {
+	found, revision, err := l.d.sessionFor(ctx, l.ep, version)
 	if err != nil || found.version != "" && found != gone {
 		return found, nil, err
 	}
@@ -259,8 +259,8 @@ func beginOrFind(ctx context.Context, l *line, version string, gone session) (se
 // initialize begins a session and reads who the server is. It may offer an
 // older revision than the one that is asked for. Which one its answer is of, the
 // answer alone says: it is read in the newest words.
-func (d *Dialer) initialize(ctx context.Context, l *line, version string) (session, *canonical.Description, error) {
-	wire, err := d.encodeFor(l.ep.Asked, &canonical.DescribeRequest{Client: cmp.Or(l.ep.Client, d.deps.Self)}, canonical.OpDescribe, version)
+func (d *Dialer) initialize(ctx context.Context, l *upstreamCall, version string) (session, *canonical.Description, error) {
+	wire, err := d.encodeFor(l.ep.AnswerModes, &canonical.DescribeRequest{Client: cmp.Or(l.ep.Client, d.deps.Self)}, canonical.OpDescribe, version)
 	if err != nil {
 		return session{}, nil, err
 	}
@@ -285,7 +285,7 @@ func (d *Dialer) initialize(ctx context.Context, l *line, version string) (sessi
 }
 
 // initialized ends the handshake.
-func (d *Dialer) initialized(ctx context.Context, l *line, s session) error {
+func (d *Dialer) initialized(ctx context.Context, l *upstreamCall, s session) error {
 	wire := translators.Wire{Body: []byte(`{"jsonrpc":"2.0","method":"` + mcp.MethodInitialized + `"}`)}
 	response, err := l.post(ctx, wire, s)
 	if err != nil {
@@ -356,7 +356,7 @@ type upstream struct{ ID, Version string }
 func place(ep transport.Endpoint, version string) (group, id string) {
 	key := keyOf(ep, version)
 	sum := sha256.Sum256([]byte(strings.Join([]string{
-		key.url, string(key.server), string(key.caller), key.version, key.asked, key.mirrors,
+		key.url, string(key.server), string(key.caller), key.version, key.requested, key.mirrors,
 	}, "\x00")))
 	return "upstream " + string(ep.Caller) + "\x00" + ep.Session, hex.EncodeToString(sum[:])
 }
@@ -367,9 +367,9 @@ func (d *Dialer) shares(ep transport.Endpoint) bool {
 	return d.deps.Keeper != nil && ep.Session != "" && !ep.Alone && !keyOf(ep, "").here()
 }
 
-// kept finds a session that another replica has begun, and the revision of its record. A
+// sessionFor finds a session that another replica has begun, and the revision of its record. A
 // session without version: there is none.
-func (d *Dialer) kept(ctx context.Context, ep transport.Endpoint, version string) (session, uint64, error) {
+func (d *Dialer) sessionFor(ctx context.Context, ep transport.Endpoint, version string) (session, uint64, error) {
 	if !d.shares(ep) {
 		return session{}, 0, nil
 	}
@@ -401,7 +401,7 @@ func (d *Dialer) keep(ctx context.Context, ep transport.Endpoint, version string
 	if ok || err != nil {
 		return s, err
 	}
-	if first, _, err := d.kept(ctx, ep, version); first.version != "" || err != nil {
+	if first, _, err := d.sessionFor(ctx, ep, version); first.version != "" || err != nil {
 		return first, err
 	}
 	return s, nil
@@ -422,7 +422,7 @@ var errNoPrograms = errors.New("mcp: programs are not run here")
 
 // do carries a request to the server of the endpoint. The key of a session costs more than
 // servers over HTTP need of it.
-func (l *line) do(request *http.Request) (*http.Response, error) {
+func (l *upstreamCall) do(request *http.Request) (*http.Response, error) {
 	if l.ep.Transport == "" && !stdio.IsProgram(l.ep.URL) {
 		return l.d.deps.Client.DoAs(request, l.ep.ID)
 	}

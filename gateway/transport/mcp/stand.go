@@ -67,15 +67,15 @@ func (s *standing) take(key, caller string, end context.CancelFunc) (leave func(
 func (s *standing) end(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if held := s.places[key]; held != nil {
-		held.end()
+	if current := s.places[key]; current != nil {
+		current.end()
 	}
 }
 
 // stand opens the stream on which a server of a legacy revision may speak
 // without being asked: what the agent says so is told on it. It ends with its
 // session.
-func (v *visit) stand(ctx context.Context) {
+func (v *serverCall) stand(ctx context.Context) {
 	if err := v.known(ctx); err != nil {
 		v.fail(err)
 		return
@@ -88,16 +88,16 @@ func (v *visit) stand(ctx context.Context) {
 	defer end()
 	q := v.asking(ctx)
 	holder, _ := limit.KeyOf(q.Caller, q.Address)
-	leave, err := v.door.standing.take(v.session, holder, end)
+	leave, err := v.server.standing.take(v.session, holder, end)
 	if err != nil {
 		v.fail(err)
 		return
 	}
 	defer leave()
-	defer context.AfterFunc(v.door.closing, end)() //nolint:contextcheck // the door's end is everybody's
+	defer context.AfterFunc(v.server.closing, end)() //nolint:contextcheck // the door's end is everybody's
 	ctx, unbind := identity.Bound(ctx)
 	defer unbind()
-	answer, err := v.road.Exchange(ctx, v.listening(ctx))
+	answer, err := v.handler.Exchange(ctx, v.listening(ctx))
 	if err != nil {
 		v.issue(answer.Evidence)
 		v.fail(err)
@@ -118,9 +118,9 @@ func (v *visit) stand(ctx context.Context) {
 }
 
 // pass tells what is said until nothing is any more.
-func pass(ctx context.Context, out *sse.Writer, said transport.Events) {
+func pass(ctx context.Context, out *sse.Writer, events transport.Events) {
 	for {
-		event, err := said.Next(ctx)
+		event, err := events.Next(ctx)
 		if err != nil {
 			return
 		}
@@ -134,17 +134,17 @@ func pass(ctx context.Context, out *sse.Writer, said transport.Events) {
 }
 
 // listening is the wish to hear as the road takes it. It ends with the stream.
-func (v *visit) listening(ctx context.Context) transport.Call {
+func (v *serverCall) listening(ctx context.Context) transport.Call {
 	return transport.Call{
-		Entrance: transport.Native, Agent: v.r.PathValue("agent"), Caller: transport.CallerFrom(ctx), Address: transport.AddressFrom(ctx),
-		Pass: v.pass, Session: v.session, CanAnswer: v.guest.Asked, Program: transport.Program{Client: v.guest.Client},
+		EntryPoint: transport.Native, Agent: v.r.PathValue("agent"), Caller: transport.CallerFrom(ctx), Address: transport.AddressFrom(ctx),
+		Pass: v.pass, Session: v.session, CanAnswer: v.guest.CanAnswer, Program: transport.Program{Client: v.guest.Client},
 		Wire: translators.Wire{Binding: mcp.Binding, Version: v.guest.Version, Verb: http.MethodGet, Header: messageHeader(v.r.Header)},
 	}
 }
 
 // knock keeps a session alive whose stream is open, and ends the stream of one
 // that was ended, by whichever replica.
-func (v *visit) knock(ctx context.Context, end context.CancelFunc) {
+func (v *serverCall) knock(ctx context.Context, end context.CancelFunc) {
 	ticker := time.NewTicker(knockEvery)
 	defer ticker.Stop()
 	for {
@@ -163,7 +163,7 @@ func (v *visit) knock(ctx context.Context, end context.CancelFunc) {
 
 // OverSSE serves agents to clients of HTTP with SSE, the transport of revision
 // 2024-11-05 (package oldsse).
-func (d *Door) OverSSE(exchanger transport.Exchanger) *oldsse.Server {
+func (d *Server) OverSSE(exchanger transport.Handler) *oldsse.Server {
 	return oldsse.NewServer(oldsse.ServerDeps{
 		Pipeline: pipeline{d, exchanger}, Shares: d.shares, Closing: d.closing, Logger: d.deps.Logger, Base: d.deps.Base,
 	})
@@ -171,8 +171,8 @@ func (d *Door) OverSSE(exchanger transport.Exchanger) *oldsse.Server {
 
 // pipeline is the door as package oldsse uses it.
 type pipeline struct {
-	*Door
-	exchanger transport.Exchanger
+	*Server
+	exchanger transport.Handler
 }
 
 var _ oldsse.Pipeline = pipeline{}

@@ -19,7 +19,7 @@ func TestACallerHasAShareOfTheStreams(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		keeper := &shared{kept: newKept(t, time.Now)}
-		door, err := tmcp.NewDoor(tmcp.DoorDeps{Form: mcp.New(translators.Config{}), Keeper: keeper, Now: time.Now, Streams: 2})
+		door, err := tmcp.NewServer(tmcp.ServerDeps{Form: mcp.New(translators.Config{}), Keeper: keeper, Now: time.Now, Streams: 2})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -45,7 +45,7 @@ type standaloneStream struct {
 
 // standalone holds the stream of a session open for one call, until release. A
 // server that has none asks nothing on it.
-func (l *line) standalone(ctx context.Context, s session, version string, b *besideEvents) (stream *standaloneStream, release func()) {
+func (l *upstreamCall) standalone(ctx context.Context, s session, version string, b *besideEvents) (stream *standaloneStream, release func()) {
 	all, key := &l.d.standalone, b.key
 	all.mu.Lock()
 	stream = all.open[key]
@@ -94,19 +94,19 @@ func (a *standaloneStreams) choose(stream *standaloneStream, id json.RawMessage)
 	could := stream.calls
 	if len(could) > 1 {
 		could = slices.DeleteFunc(slices.Clone(could), func(b *besideEvents) bool {
-			return slices.ContainsFunc(b.asked, func(id string) bool { return stream.waiting[id] })
+			return slices.ContainsFunc(b.questions, func(id string) bool { return stream.waiting[id] })
 		})
 	}
 	if len(could) != 1 {
 		return nil
 	}
-	could[0].asked = append(could[0].asked, string(id))
+	could[0].questions = append(could[0].questions, string(id))
 	stream.waiting[string(id)] = true
 	return could[0]
 }
 
 // refuse tells a server that what it asks is not answered.
-func (l *line) refuse(ctx context.Context, id json.RawMessage, s session, why string) {
+func (l *upstreamCall) refuse(ctx context.Context, id json.RawMessage, s session, why string) {
 	body := bytes.Join([][]byte{[]byte(`{"jsonrpc":"2.0","id":`), id, []byte(`,"error":{"code":-32603,"message":"` + why + `"}}`)}, nil)
 	if response, err := l.post(ctx, translators.Wire{Body: body}, s); err == nil {
 		_ = response.Body.Close()
@@ -137,10 +137,10 @@ func (s *standaloneStream) over() bool {
 }
 
 // readStandalone hands on what the server asks. Its notifications belong to no call.
-func (l *line) readStandalone(ctx context.Context, s session, version string, stream *standaloneStream) {
+func (l *upstreamCall) readStandalone(ctx context.Context, s session, version string, stream *standaloneStream) {
 	opened := sync.OnceFunc(func() { close(stream.ready) })
 	defer opened()
-	response, err := (&line{d: l.d, ep: l.ep}).get(ctx, s, "")
+	response, err := (&upstreamCall{d: l.d, ep: l.ep}).get(ctx, s, "")
 	if err != nil {
 		return
 	}
@@ -149,7 +149,7 @@ func (l *line) readStandalone(ctx context.Context, s session, version string, st
 		return
 	}
 	opened()
-	in := sse.NewReader(response.Body, sse.Limits{Event: l.limit(), Events: maxStream, Total: max(maxOctets, 2*l.limit())})
+	in := sse.NewReader(response.Body, sse.Limits{Event: l.limit(), Events: maxStream, Total: max(maxBytes, 2*l.limit())})
 	for {
 		event, err := in.Next()
 		if err != nil {
@@ -173,10 +173,10 @@ func (l *line) readStandalone(ctx context.Context, s session, version string, st
 
 // askBeside asks as [line.ask] does, and hears besides what the server asks on the
 // stand-alone stream of the session.
-func (l *line) askBeside(ctx context.Context, wire translators.Wire, s session, re canonical.Op) (transport.Reply, error) {
+func (l *upstreamCall) askBeside(ctx context.Context, wire translators.Wire, s session, re canonical.Op) (transport.Reply, error) {
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	b := &besideEvents{
-		line: l, key: keyOf(l.ep, wire.Version), life: life, cancel: cancel, requests: make(chan json.RawMessage), answered: make(chan opened, 1), said: make(chan saidEvent),
+		line: l, key: keyOf(l.ep, wire.Version), life: life, cancel: cancel, requests: make(chan json.RawMessage), answered: make(chan opened, 1), events: make(chan saidEvent),
 		wire: translators.Wire{Binding: mcp.Binding, Version: wire.Version, Media: mediaJSON, Re: re, Event: true},
 	}
 	b.stream, b.release = l.standalone(ctx, s, wire.Version, b)
@@ -214,7 +214,7 @@ type saidEvent struct {
 // besideEvents is what a server says in answer to a call, and what it asks meanwhile on
 // the stand-alone stream.
 type besideEvents struct {
-	line    *line
+	line    *upstreamCall
 	key     sessionKey
 	stream  *standaloneStream
 	wire    translators.Wire // all but the body of what it asks there
@@ -225,11 +225,11 @@ type besideEvents struct {
 	life     context.Context      //nolint:containedctx // of the call, which is longer than the wait for its first event
 	requests chan json.RawMessage // that the server makes on the stand-alone stream
 	answered chan opened
-	said     chan saidEvent
+	events   chan saidEvent
 	request  json.RawMessage // read before the first Next
 	last     bool            // the reply was no stream, and was given
 
-	asked []string // ids of what the server asked on the stand-alone stream; of standaloneStreams.mu
+	questions []string // ids of what the server asked on the stand-alone stream; of standaloneStreams.mu
 
 	mu     sync.Mutex
 	answer transport.Events // nil: there is none yet
@@ -259,7 +259,7 @@ func (b *besideEvents) follow(events transport.Events) {
 		for {
 			event, err := events.Next(b.life)
 			select {
-			case b.said <- saidEvent{event, err}:
+			case b.events <- saidEvent{event, err}:
 			case <-b.life.Done():
 				return
 			}
@@ -280,8 +280,8 @@ func (b *besideEvents) Next(ctx context.Context) (transport.Event, error) {
 		return b.ask(request), nil
 	}
 	select {
-	case said := <-b.said:
-		return said.event, said.err
+	case event := <-b.events:
+		return event.event, event.err
 	case request := <-b.requests:
 		return b.ask(request), nil
 	case first := <-b.answered:
@@ -312,7 +312,7 @@ func (b *besideEvents) ask(request json.RawMessage) transport.Event {
 func (b *besideEvents) refuse() {
 	all := &b.line.d.standalone
 	all.mu.Lock()
-	ids := slices.Clone(b.asked)
+	ids := slices.Clone(b.questions)
 	all.mu.Unlock()
 	for _, id := range ids {
 		if !all.answered(b.key, json.RawMessage(id)) {

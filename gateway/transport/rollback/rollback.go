@@ -92,9 +92,9 @@ func (d *Dialer) Dial(ctx context.Context, e transport.Endpoint, sealed transpor
 }
 
 // read finds the result in an answer.
-func (d *Dialer) read(e transport.Endpoint, asked translators.Wire, response *http.Response, body []byte) (transport.Reply, error) {
+func (d *Dialer) read(e transport.Endpoint, request translators.Wire, response *http.Response, body []byte) (transport.Reply, error) {
 	wire := translators.Wire{
-		Binding: asked.Binding, Form: rollback.Name, Media: rollback.Media, Re: canonical.OpRollback, Status: response.StatusCode, Body: body,
+		Binding: request.Binding, Form: rollback.Name, Media: rollback.Media, Re: canonical.OpRollback, Status: response.StatusCode, Body: body,
 	}
 	if response.StatusCode >= http.StatusMultipleChoices {
 		return transport.Reply{Wire: wire}, nil

@@ -156,11 +156,11 @@ func (d *Dialer) describeMCP(ctx context.Context, ep transport.Endpoint, version
 	if err != nil {
 		return nil, ep, err
 	}
-	said, ok := m.Body.(*canonical.Description)
+	description, ok := m.Body.(*canonical.Description)
 	if !ok {
 		return nil, ep, &transport.BadReplyError{Agent: ep.Agent, Reason: "not a description"}
 	}
-	out := *said
+	out := *description
 	out.Streams = false
 	out.Capabilities, out.Omitted, err = t.tools(ctx, version)
 	return &out, ep, err

@@ -106,7 +106,7 @@ func (d *Dialer) Dial(ctx context.Context, ep transport.Endpoint, sealed transpo
 // call makes a call of A2A's service.
 func (d *Dialer) call(ctx context.Context, ep transport.Endpoint, wire translators.Wire, metadata map[string]string) (transport.Reply, error) {
 	service, called := serviceIn(wire.Path), methodIn(wire.Path)
-	limited, cancel, heard := patient(ctx, ep.Timeout, streams(called))
+	limited, cancel, received := patient(ctx, ep.Timeout, streams(called))
 	to, err := d.reach(limited, ep)
 	if err != nil {
 		cancel()
@@ -121,7 +121,7 @@ func (d *Dialer) call(ctx context.Context, ep transport.Endpoint, wire translato
 	}
 	s := &events{d: d, ep: ep, path: wire.Path, responses: responses, cancel: cancel, single: !streams(called)}
 	if !s.single {
-		defer heard()
+		defer received()
 		return s.begin(limited)
 	}
 	defer func() { _ = s.Close() }()
@@ -142,7 +142,7 @@ func (t target) calls(ctx context.Context, r rpc.Request) (*Responses, error) {
 }
 
 // patient bounds a call; of a stream only how long it is silent at first.
-func patient(ctx context.Context, limit time.Duration, stream bool) (within context.Context, cancel context.CancelFunc, heard func()) {
+func patient(ctx context.Context, limit time.Duration, stream bool) (within context.Context, cancel context.CancelFunc, received func()) {
 	if !stream {
 		within, cancel = context.WithTimeout(ctx, limit)
 		return within, cancel, func() {}

@@ -84,9 +84,9 @@ func Unframe(w translators.Wire) (translators.Wire, error) {
 		out.Result, err = tokenOf(w.Body)
 	case w.Re == "":
 		out.Method = methodIn(w.Path)
-		out.Params, w.Lost, err = unpack(requestOf(out.Method), w.Body)
+		out.Params, w.Losses, err = unpack(requestOf(out.Method), w.Body)
 	default:
-		out.Result, w.Lost, err = unpack(replyTo(w, nil), w.Body)
+		out.Result, w.Losses, err = unpack(replyTo(w, nil), w.Body)
 	}
 	if err != nil {
 		return w, err
@@ -109,10 +109,10 @@ func (e jsonEnvelope) text() ([]byte, error) {
 	var err error
 	switch {
 	case e.Error != nil:
-		var said []byte
-		said, err = json.Marshal(e.Error)
+		var list []byte
+		list, err = json.Marshal(e.Error)
 		b.WriteString(`,"error":`)
-		b.Write(said)
+		b.Write(list)
 	case e.Method != "":
 		var called []byte
 		called, err = json.Marshal(e.Method)
@@ -143,19 +143,19 @@ type signalToken struct {
 	Token string `json:"token"`
 }
 
-func tokenIn(said json.RawMessage) ([]byte, error) {
+func tokenIn(raw json.RawMessage) ([]byte, error) {
 	var t signalToken
-	if err := json.Unmarshal(said, &t); err != nil {
+	if err := json.Unmarshal(raw, &t); err != nil {
 		return nil, unsayable(err)
 	}
 	return []byte(t.Token), nil
 }
 
-func tokenOf(octets []byte) (json.RawMessage, error) {
-	if !utf8.Valid(octets) {
+func tokenOf(data []byte) (json.RawMessage, error) {
+	if !utf8.Valid(data) {
 		return nil, &translators.MalformedError{Reason: "not a token", Syntax: true}
 	}
-	return json.Marshal(signalToken{string(octets)})
+	return json.Marshal(signalToken{string(data)})
 }
 
 const methodCard = "GetExtendedAgentCard"
@@ -249,9 +249,9 @@ func unsayable(err error) error {
 	return &canonical.Error{Code: canonical.CodeBadParams, Message: "this cannot be said over SLIMRPC"}
 }
 
-func unpack(of protoreflect.MessageDescriptor, octets []byte) (json.RawMessage, []canonical.Loss, error) {
+func unpack(of protoreflect.MessageDescriptor, data []byte) (json.RawMessage, []canonical.Loss, error) {
 	if of == nil {
 		return nil, nil, &canonical.Error{Code: canonical.CodeNoMethod, Message: "no such method"}
 	}
-	return frame.Unpack(of, octets, translators.DefaultDepth)
+	return frame.Unpack(of, data, translators.DefaultDepth)
 }

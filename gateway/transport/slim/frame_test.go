@@ -217,8 +217,8 @@ func TestFieldsOfNobody(t *testing.T) {
 		w := rpcWire(c.re, c.octets)
 		w.Media, w.Path = MediaProto, c.path
 		got, err := Unframe(w)
-		if err != nil || len(got.Lost) != c.lost || c.lost > 0 && got.Lost[0].String() != "L29 dropped /body" {
-			t.Errorf("%s: lost %v, %v", name, got.Lost, err)
+		if err != nil || len(got.Losses) != c.lost || c.lost > 0 && got.Losses[0].String() != "L29 dropped /body" {
+			t.Errorf("%s: lost %v, %v", name, got.Losses, err)
 		}
 	}
 }

@@ -75,7 +75,7 @@ func NewListener(deps ListenerDeps) (*Listener, error) {
 
 // Serve keeps the network connected and takes calls until ctx ends. Those that
 // run then have another 25 s; new ones are refused.
-func (l *Listener) Serve(ctx context.Context, road transport.Exchanger) error {
+func (l *Listener) Serve(ctx context.Context, handler transport.Handler) error {
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	stop := context.AfterFunc(ctx, func() { l.drain(end) })
@@ -86,7 +86,7 @@ func (l *Listener) Serve(ctx context.Context, road transport.Exchanger) error {
 	group.Go(func() error { return l.deps.Network.Run(network) })
 	group.Go(func() error {
 		defer cut() // when the sessions have said their last
-		return l.exposeAll(life, network, road)
+		return l.exposeAll(life, network, handler)
 	})
 	if err := group.Wait(); ctx.Err() == nil {
 		return err
@@ -95,13 +95,13 @@ func (l *Listener) Serve(ctx context.Context, road transport.Exchanger) error {
 }
 
 // exposeAll exposes the agents on all nodes until life or the network ends.
-func (l *Listener) exposeAll(life, network context.Context, road transport.Exchanger) error {
+func (l *Listener) exposeAll(life, network context.Context, handler transport.Handler) error {
 	life, end := context.WithCancel(life)
 	defer end()
 	defer context.AfterFunc(network, end)()
 	group, life := errgroup.WithContext(life)
 	for _, n := range l.deps.Network.nodes {
-		group.Go(func() error { return l.expose(life, n, road) })
+		group.Go(func() error { return l.expose(life, n, handler) })
 	}
 	return group.Wait()
 }
@@ -136,7 +136,7 @@ func (l *Listener) drains() bool {
 }
 
 // expose keeps one application for each agent that is listed.
-func (l *Listener) expose(ctx context.Context, n *node, road transport.Exchanger) error {
+func (l *Listener) expose(ctx context.Context, n *node, handler transport.Handler) error {
 	var lives sync.WaitGroup
 	defer lives.Wait()
 	running := map[string]context.CancelFunc{}
@@ -158,7 +158,7 @@ func (l *Listener) expose(ctx context.Context, n *node, road transport.Exchanger
 			running[agent] = stop
 			lives.Go(func() {
 				defer stop()
-				l.serveAs(within, n, agent, road)
+				l.serveAs(within, n, agent, handler)
 				select {
 				case over <- agent:
 				case <-ctx.Done():
@@ -180,8 +180,8 @@ func (l *Listener) expose(ctx context.Context, n *node, road transport.Exchanger
 }
 
 // serveAs is one agent on one node.
-func (l *Listener) serveAs(ctx context.Context, n *node, agent string, road transport.Exchanger) {
-	at := &door{l: l, node: n, agent: agent, road: road, revisions: map[talkKey]string{}}
+func (l *Listener) serveAs(ctx context.Context, n *node, agent string, handler transport.Handler) {
+	at := &exposedAgent{l: l, node: n, agent: agent, handler: handler, revisions: map[talkKey]string{}}
 	peer, err := n.as(agent, at, at.groups())
 	if err == nil {
 		err = peer.Run(ctx)
@@ -192,25 +192,25 @@ func (l *Listener) serveAs(ctx context.Context, n *node, agent string, road tran
 	}
 }
 
-// door is one agent as callers on one node see it.
-type door struct {
-	l     *Listener
-	node  *node
-	agent string
-	road  transport.Exchanger
+// exposedAgent is one agent as callers on one node see it.
+type exposedAgent struct {
+	l       *Listener
+	node    *node
+	agent   string
+	handler transport.Handler
 
 	mu        sync.Mutex
 	revisions map[talkKey]string // the revision of MCP that a caller's session agreed on
 }
 
 var (
-	_ rpc.Handler = (*door)(nil)
-	_ rpc.Counter = (*door)(nil)
+	_ rpc.Handler = (*exposedAgent)(nil)
+	_ rpc.Counter = (*exposedAgent)(nil)
 )
 
 // Enter implements [rpc.Counter]: a call is waited for until its caller has been told
 // how it ended.
-func (d *door) Enter() (leave func()) {
+func (d *exposedAgent) Enter() (leave func()) {
 	if d.l.enter() {
 		return d.l.calls.Done
 	}
@@ -218,7 +218,7 @@ func (d *door) Enter() (leave func()) {
 }
 
 // groups is the agent's part in groups; nil: it takes none.
-func (d *door) groups() Groups {
+func (d *exposedAgent) groups() Groups {
 	places, err := quota.New(quota.Config{Resource: "SLIM groups", Total: int64(d.node.Groups), PerHolder: int64(d.node.Groups)})
 	if err != nil { // there is room for none
 		return nil
@@ -235,7 +235,7 @@ func (d *door) groups() Groups {
 // arrived marks a call's context with who makes it. A shared secret proves that
 // a caller knows it, and not which of those who do it is; a token of an issuer
 // says who it is.
-func (d *door) arrived(ctx context.Context, call rpc.Call) context.Context {
+func (d *exposedAgent) arrived(ctx context.Context, call rpc.Call) context.Context {
 	who, address := d.node.caller(call)
 	switch anonymous := d.l.deps.Anonymous; {
 	case who != "":
@@ -248,12 +248,12 @@ func (d *door) arrived(ctx context.Context, call rpc.Call) context.Context {
 }
 
 // Serve answers one call.
-func (d *door) Serve(ctx context.Context, call rpc.Call, out rpc.Responder) error {
+func (d *exposedAgent) Serve(ctx context.Context, call rpc.Call, out rpc.Responder) error {
 	if d.l.drains() {
 		return &rpc.StatusError{Code: rpc.Unavailable, Message: "UnavailableError: this gateway is about to stop"}
 	}
 	ctx = d.arrived(ctx, call)
-	v := &visit{door: d, call: call, out: out}
+	v := &serverCall{exposed: d, call: call, out: out}
 	if call.Service != "" {
 		v.wire = translators.Wire{
 			Binding: form.Binding, Version: form.VersionA2A, Form: form.FormRPC, Media: MediaProto,
@@ -280,9 +280,9 @@ func parameters(call rpc.Call) http.Header {
 	return h
 }
 
-// visit is one call at the door.
-type visit struct {
-	door    *door
+// serverCall is one call at the door.
+type serverCall struct {
+	exposed *exposedAgent
 	call    rpc.Call
 	out     rpc.Responder
 	wire    translators.Wire
@@ -291,29 +291,29 @@ type visit struct {
 	notice  transport.Notice   // of the agent, once it is known
 }
 
-func (v *visit) asking(ctx context.Context) transport.Inquiry {
-	return transport.Asking(ctx, v.door.agent, form.Binding).With(v.pass)
+func (v *serverCall) asking(ctx context.Context) transport.CallInfo {
+	return transport.Asking(ctx, v.exposed.agent, form.Binding).With(v.pass)
 }
 
 // admit judges what needs no body: who calls, and how often.
-func (v *visit) admit(ctx context.Context) (evidence []string, err error) {
-	if v.pass, err = v.door.road.Limit(ctx, v.asking(ctx)); err != nil {
+func (v *serverCall) admit(ctx context.Context) (evidence []string, err error) {
+	if v.pass, err = v.exposed.handler.Limit(ctx, v.asking(ctx)); err != nil {
 		return nil, err
 	}
-	return ect.ParseHeader([]string{v.call.Metadata[keyEvidence]}, v.door.l.deps.Limits)
+	return ect.ParseHeader([]string{v.call.Metadata[keyEvidence]}, v.exposed.l.deps.Limits)
 }
 
 // rpc answers a call of A2A's service.
-func (v *visit) rpc(ctx context.Context) error {
+func (v *serverCall) rpc(ctx context.Context) error {
 	evidence, err := v.admit(ctx)
-	switch said := v.wire.Header.Get(keyVersion); {
+	switch text := v.wire.Header.Get(keyVersion); {
 	case err != nil:
 	case v.wire.Path == rollbackPath:
-		said := &canonical.Message{Phase: canonical.PhaseRequest, Body: &canonical.Signal{Token: string(v.call.Body)}}
-		return v.exchange(ctx, transport.Submitted(said, evidence))
+		message := &canonical.Message{Phase: canonical.PhaseRequest, Body: &canonical.Signal{Token: string(v.call.Body)}}
+		return v.exchange(ctx, transport.Submitted(message, evidence))
 	case !IsA2A(v.call.Service):
 		return &rpc.StatusError{Code: rpc.Unimplemented, Message: "no such service"}
-	case said != "" && said != "1" && !strings.HasPrefix(said, "1."):
+	case text != "" && text != "1" && !strings.HasPrefix(text, "1."):
 		err = &canonical.Error{Code: canonical.CodeUnsupportedVersion, Message: "over SLIM this agent speaks A2A 1.0"}
 	case v.call.Method == methodCard:
 		return v.card(ctx)
@@ -324,9 +324,9 @@ func (v *visit) rpc(ctx context.Context) error {
 }
 
 // exchange lets the road do the work.
-func (v *visit) exchange(ctx context.Context, evidence []string) error {
-	answer, err := v.door.road.Exchange(ctx, transport.Call{
-		Entrance: transport.Native, Agent: v.door.agent, Wire: v.wire, Evidence: evidence, Parent: v.call.Metadata[keyParent], Pass: v.pass,
+func (v *serverCall) exchange(ctx context.Context, evidence []string) error {
+	answer, err := v.exposed.handler.Exchange(ctx, transport.Call{
+		EntryPoint: transport.Native, Agent: v.exposed.agent, Wire: v.wire, Evidence: evidence, Parent: v.call.Metadata[keyParent], Pass: v.pass,
 		Detached: v.wire.Version != form.VersionMCP(mcp.Modern), Session: v.session(),
 		Caller: transport.CallerFrom(ctx), Address: transport.AddressFrom(ctx),
 	})
@@ -345,7 +345,7 @@ func (v *visit) exchange(ctx context.Context, evidence []string) error {
 
 // session is the one in which a client of MCP may stop what it has asked for;
 // empty: nobody may.
-func (v *visit) session() string {
+func (v *serverCall) session() string {
 	if v.message == nil || v.message.Op != canonical.OpInvoke && v.message.Op != canonical.OpAbort {
 		return ""
 	}
@@ -356,7 +356,7 @@ func (v *visit) session() string {
 }
 
 // say sends a message; a failure ends the call.
-func (v *visit) say(ctx context.Context, w translators.Wire, evidence []string) error {
+func (v *serverCall) say(ctx context.Context, w translators.Wire, evidence []string) error {
 	if w.Form == form.FormRPC && w.Status > 0 && w.Status <= lastStatus {
 		return &rpc.StatusError{Code: rpc.Code(uint32(w.Status)), Message: string(w.Body)}
 	}
@@ -374,7 +374,7 @@ func (v *visit) say(ctx context.Context, w translators.Wire, evidence []string) 
 
 // stream sends each event when it comes. What closes the evidence of a stream
 // follows the last one, for those who showed that they know evidence.
-func (v *visit) stream(ctx context.Context, answer transport.Answer) error {
+func (v *serverCall) stream(ctx context.Context, answer transport.Answer) error {
 	defer func() { _ = answer.Events().Close() }()
 	evidence := answer.Evidence
 	for {
@@ -396,24 +396,24 @@ func (v *visit) stream(ctx context.Context, answer transport.Answer) error {
 }
 
 // refuse says an error of ours in the words that the caller uses.
-func (v *visit) refuse(ctx context.Context, err error) error {
+func (v *serverCall) refuse(ctx context.Context, err error) error {
 	return v.express(ctx, &canonical.Message{Op: canonical.OpInvoke, Phase: canonical.PhaseError, Body: problem.Native(err)}, true)
 }
 
 // express encodes a message of our own, and sends it.
-func (v *visit) express(ctx context.Context, m *canonical.Message, failed bool) error {
+func (v *serverCall) express(ctx context.Context, m *canonical.Message, failed bool) error {
 	target := translators.Target{Version: v.wire.Version, Form: v.wire.Form}
 	if v.message != nil {
 		m.Correlation.WireID, target.Version = v.message.Correlation.WireID, v.message.Origin.Version
 	}
-	if said, refused := m.Body.(*canonical.Error); refused && v.message != nil {
+	if agentError, refused := m.Body.(*canonical.Error); refused && v.message != nil {
 		if revision, byMCP := form.Revision(target.Version); byMCP {
-			if result := mcp.Misfit(revision, v.message, said); result != nil {
+			if result := mcp.Misfit(revision, v.message, agentError); result != nil {
 				m.Phase, m.Body = canonical.PhaseResponse, result
 			}
 		}
 	}
-	wire, _, err := v.door.l.deps.Form.Encode(m, target)
+	wire, _, err := v.exposed.l.deps.Form.Encode(m, target)
 	if err == nil {
 		wire, _, err = Frame(wire)
 	}
@@ -427,30 +427,30 @@ func (v *visit) express(ctx context.Context, m *canonical.Message, failed bool) 
 }
 
 // card answers from the directory (R8: no ECT, no forwarding).
-func (v *visit) card(ctx context.Context) error {
-	said, err := v.described(ctx)
+func (v *serverCall) card(ctx context.Context) error {
+	description, err := v.described(ctx)
 	if err != nil {
 		return v.refuse(ctx, err)
 	}
-	said.Interfaces = v.door.node.at(v.door.agent).interfaces()
-	said.Versions, said.Streams = []string{"1.0"}, true
-	return v.express(ctx, &canonical.Message{Op: canonical.OpDescribe, Phase: canonical.PhaseResponse, Body: said}, false)
+	description.Interfaces = v.exposed.node.at(v.exposed.agent).interfaces()
+	description.Versions, description.Streams = []string{"1.0"}, true
+	return v.express(ctx, &canonical.Message{Op: canonical.OpDescribe, Phase: canonical.PhaseResponse, Body: description}, false)
 }
 
 // described is the agent as its callers may know it: what another protocol
 // says of it is not for them.
-func (v *visit) described(ctx context.Context) (*canonical.Description, error) {
-	d, err := v.door.road.Describe(ctx, v.asking(ctx))
+func (v *serverCall) described(ctx context.Context) (*canonical.Description, error) {
+	d, err := v.exposed.handler.Describe(ctx, v.asking(ctx))
 	if err != nil {
 		return nil, err
 	}
-	said := *d
-	said.Extensions, said.Extended = nil, false
-	said.Capabilities = slices.Clone(said.Capabilities)
-	for i := range said.Capabilities {
-		said.Capabilities[i].Extensions = nil
+	copied := *d
+	copied.Extensions, copied.Extended = nil, false
+	copied.Capabilities = slices.Clone(copied.Capabilities)
+	for i := range copied.Capabilities {
+		copied.Capabilities[i].Extensions = nil
 	}
-	said.Name = cmp.Or(said.Name, v.door.agent)
-	said.Version = cmp.Or(said.Version, v.door.l.deps.Version)
-	return &said, nil
+	copied.Name = cmp.Or(copied.Name, v.exposed.agent)
+	copied.Version = cmp.Or(copied.Version, v.exposed.l.deps.Version)
+	return &copied, nil
 }

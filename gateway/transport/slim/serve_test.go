@@ -33,12 +33,12 @@ type script struct {
 	limits        int // how often Limit was asked
 }
 
-func (s *script) Limit(ctx context.Context, _ transport.Inquiry) (limit.Pass, error) {
+func (s *script) Limit(ctx context.Context, _ transport.CallInfo) (limit.Pass, error) {
 	s.limits++
 	return transporttest.Pass(cmp.Or(transport.Refusal(ctx), s.limit))
 }
 
-func (s *script) Admit(_ context.Context, q transport.Inquiry) error {
+func (s *script) Admit(_ context.Context, q transport.CallInfo) error {
 	if !q.Pass.Valid() {
 		return limit.ErrNoPass
 	}
@@ -53,7 +53,7 @@ func (s *script) Exchange(_ context.Context, call transport.Call) (transport.Ans
 	return s.answer, s.refuse
 }
 
-func (s *script) Describe(_ context.Context, q transport.Inquiry) (*canonical.Description, error) {
+func (s *script) Describe(_ context.Context, q transport.CallInfo) (*canonical.Description, error) {
 	if !q.Pass.Valid() {
 		return nil, limit.ErrNoPass
 	}
@@ -69,9 +69,9 @@ func (o *told) Send(_ context.Context, f rpc.Frame) error {
 }
 
 // doorFor is a door whose callers are who.
-func doorFor(road transport.Exchanger, who, anonymous ect.Identity) *door {
+func doorFor(road transport.Handler, who, anonymous ect.Identity) *exposedAgent {
 	l := &Listener{deps: ListenerDeps{Form: form.New(translators.Config{}), Anonymous: anonymous, Version: "9"}}
-	return &door{l: l, node: &node{NodeConfig: NodeConfig{Address: "n:1", Org: "org", Namespace: "ns", Caller: who, Secret: []byte("s")}}, agent: "a", road: road, revisions: map[talkKey]string{}}
+	return &exposedAgent{l: l, node: &node{NodeConfig: NodeConfig{Address: "n:1", Org: "org", Namespace: "ns", Caller: who, Secret: []byte("s")}}, agent: "a", handler: road, revisions: map[talkKey]string{}}
 }
 
 func callOf(service, method, body string, metadata map[string]string) rpc.Call {
@@ -331,7 +331,7 @@ func TestRevisionOfASession(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	road, _ := d.road.(*script)
+	road, _ := d.handler.(*script)
 	if got := road.calls[0].Wire.Version; got != form.VersionMCP(mcp.LegacyMarch) {
 		t.Error(got)
 	}

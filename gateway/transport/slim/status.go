@@ -61,9 +61,9 @@ var failures = [...]failure{
 }
 
 // statusOf is status of an error that is JSON still.
-func statusOf(said json.RawMessage) (int, []byte, error) {
+func statusOf(raw json.RawMessage) (int, []byte, error) {
 	var e jsonError
-	err := json.Unmarshal(said, &e)
+	err := json.Unmarshal(raw, &e)
 	status, text := e.status()
 	return status, text, err
 }

@@ -22,29 +22,29 @@ func talkOf(call rpc.Call) talkKey { return talkKey{call.From.String(), call.Ses
 
 // plain answers a JSON-RPC message. A legacy session of MCP begins with
 // initialize, which says in which revision it goes on.
-func (v *visit) plain(ctx context.Context) error {
+func (v *serverCall) plain(ctx context.Context) error {
 	evidence, err := v.admit(ctx)
-	asked, m, unreadable := v.understood()
-	v.wire, v.message = asked, m
+	request, m, unreadable := v.understood()
+	v.wire, v.message = request, m
 	if err != nil {
 		return v.refuse(ctx, err)
 	}
 	if unreadable != nil {
-		return v.refuse(ctx, cmp.Or(v.door.road.Admit(ctx, v.asking(ctx)), unreadable))
+		return v.refuse(ctx, cmp.Or(v.exposed.handler.Admit(ctx, v.asking(ctx)), unreadable))
 	}
 	v.wire.Version = m.Origin.Version
 	switch m.Op {
 	case canonical.OpNotice:
 		return nil
 	case canonical.OpDescribe:
-		v.door.agreed(ctx, v.call, m.Origin.Version)
+		v.exposed.agreed(ctx, v.call, m.Origin.Version)
 		return v.listed(ctx, func(d *canonical.Description) canonical.Body { return d })
 	case canonical.OpCapabilities:
 		return v.listed(ctx, func(d *canonical.Description) canonical.Body {
 			return &canonical.CapabilityList{Capabilities: d.Capabilities}
 		})
 	case canonical.OpPing:
-		if err := v.door.road.Admit(ctx, v.asking(ctx)); err != nil {
+		if err := v.exposed.handler.Admit(ctx, v.asking(ctx)); err != nil {
 			return v.refuse(ctx, err)
 		}
 		return v.express(ctx, &canonical.Message{Op: m.Op, Phase: canonical.PhaseResponse}, false)
@@ -61,39 +61,39 @@ func (v *visit) plain(ctx context.Context) error {
 // understood reads the message in the revision that its sender agreed on before,
 // unless it is of another, or of A2A: whoever carries messages for others says
 // both from one place, and MCP takes any name for a method of somebody's own.
-func (v *visit) understood() (translators.Wire, *canonical.Message, error) {
+func (v *serverCall) understood() (translators.Wire, *canonical.Message, error) {
 	shown := v.wire
-	m, err := v.door.l.deps.Form.Decode(shown)
+	m, err := v.exposed.l.deps.Form.Decode(shown)
 	agreed := shown
-	agreed.Version = v.door.revision(v.call)
+	agreed.Version = v.exposed.revision(v.call)
 	if agreed.Version == "" || m != nil && m.Origin.Version == form.VersionA2A {
 		return shown, m, err
 	}
-	if said, unreadable := v.door.l.deps.Form.Decode(agreed); unreadable == nil {
-		return agreed, said, nil
+	if message, unreadable := v.exposed.l.deps.Form.Decode(agreed); unreadable == nil {
+		return agreed, message, nil
 	}
 	return shown, m, err
 }
 
 // listed answers from the directory.
-func (v *visit) listed(ctx context.Context, body func(*canonical.Description) canonical.Body) error {
-	said, err := v.described(ctx)
+func (v *serverCall) listed(ctx context.Context, body func(*canonical.Description) canonical.Body) error {
+	description, err := v.described(ctx)
 	if err != nil {
 		return v.refuse(ctx, err)
 	}
-	said.Instructions = cmp.Or(said.Instructions, said.Description)
-	return v.express(ctx, &canonical.Message{Op: v.message.Op, Phase: canonical.PhaseResponse, Body: body(said)}, false)
+	description.Instructions = cmp.Or(description.Instructions, description.Description)
+	return v.express(ctx, &canonical.Message{Op: v.message.Op, Phase: canonical.PhaseResponse, Body: body(description)}, false)
 }
 
 // revision is what a caller agreed on in this session; empty: nothing yet.
-func (d *door) revision(call rpc.Call) string {
+func (d *exposedAgent) revision(call rpc.Call) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.revisions[talkOf(call)]
 }
 
 // agreed keeps that as long as the session lasts.
-func (d *door) agreed(session context.Context, call rpc.Call, version string) {
+func (d *exposedAgent) agreed(session context.Context, call rpc.Call, version string) {
 	if revision, ok := form.Revision(version); !ok || revision == "" {
 		return
 	}

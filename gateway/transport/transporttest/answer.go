@@ -21,7 +21,7 @@ func Stream(events transport.Events, evidence ...string) transport.Answer {
 	return vouched(translators.Wire{}, events, evidence)
 }
 
-// Pass is what [transport.Exchanger] answers to Limit: a valid Pass, unless it refuses.
+// Pass is what [transport.Handler] answers to Limit: a valid Pass, unless it refuses.
 func Pass(refusal error) (limit.Pass, error) {
 	limiter, err := limit.New(limit.Config{}, limit.Deps{})
 	if refusal != nil || err != nil || !testing.Testing() {

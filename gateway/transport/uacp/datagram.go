@@ -40,13 +40,13 @@ var (
 
 // DatagramDeps is what Datagrams need.
 type DatagramDeps struct {
-	Form      translators.Translator // the µACP codec
-	Conn      net.PacketConn         // Serve closes it
-	Agent     string                 // directory name of whom callers reach: a datagram names nobody
-	Anonymous ect.Identity           // who callers are: a datagram shows nothing
-	Limits    ect.Limits             // of the evidence of one request; zero: the defaults
-	Config    Config                 // InFlight is for each sender; what does not fit is dropped
-	Kept      func(Reason)           // as ListenerDeps has it
+	Form        translators.Translator // the µACP codec
+	Conn        net.PacketConn         // Serve closes it
+	Agent       string                 // directory name of whom callers reach: a datagram names nobody
+	Anonymous   ect.Identity           // who callers are: a datagram shows nothing
+	Limits      ect.Limits             // of the evidence of one request; zero: the defaults
+	Config      Config                 // InFlight is for each sender; what does not fit is dropped
+	ByReference func(Reason)           // as ListenerDeps has it
 }
 
 // Datagrams take µACP traffic in without protection, for development: AEPB
@@ -68,14 +68,14 @@ func NewDatagrams(deps DatagramDeps) (*Datagrams, error) {
 		return nil, errors.New("uacp: incomplete DatagramDeps")
 	}
 	l := &Listener{deps: ListenerDeps{
-		Form: deps.Form, Agent: deps.Agent, Anonymous: deps.Anonymous, Limits: deps.Limits, Config: deps.Config.withDefaults(), Kept: deps.Kept,
+		Form: deps.Form, Agent: deps.Agent, Anonymous: deps.Anonymous, Limits: deps.Limits, Config: deps.Config.withDefaults(), ByReference: deps.ByReference,
 	}}
 	return &Datagrams{deps: deps, l: l, all: worker.NewPool(idleWorkers), senders: map[netip.AddrPort]*sender{}}, nil
 }
 
 // Serve takes datagrams in until ctx ends. What is too long, or comes from
 // elsewhere, is dropped.
-func (d *Datagrams) Serve(ctx context.Context, road transport.Exchanger) error {
+func (d *Datagrams) Serve(ctx context.Context, handler transport.Handler) error {
 	stop := context.AfterFunc(ctx, func() { _ = d.deps.Conn.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
 	inner, cancel := context.WithCancel(ctx)
@@ -84,9 +84,9 @@ func (d *Datagrams) Serve(ctx context.Context, road transport.Exchanger) error {
 		d.all.Wait()
 		_ = d.deps.Conn.Close()
 	}()
-	room := make([]byte, datagramMax)
+	buffer := make([]byte, datagramMax)
 	for {
-		n, from, err := d.deps.Conn.ReadFrom(room)
+		n, from, err := d.deps.Conn.ReadFrom(buffer)
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -97,8 +97,8 @@ func (d *Datagrams) Serve(ctx context.Context, road transport.Exchanger) error {
 		if !ok || n == 0 || n > MaxDatagram {
 			continue
 		}
-		s := d.sender(inner, road, at, from)
-		s.guest.take(s.ctx, bytes.Clone(room[:n]), false) //nolint:contextcheck // the sender's own, made of this one
+		s := d.sender(inner, handler, at, from)
+		s.guest.take(s.ctx, bytes.Clone(buffer[:n]), false) //nolint:contextcheck // the sender's own, made of this one
 	}
 }
 
@@ -110,26 +110,26 @@ func local(from net.Addr) (netip.AddrPort, bool) {
 
 // sender is whoever sends from one address.
 type sender struct {
-	guest *guest
-	conn  net.PacketConn
-	to    net.Addr
-	ctx   context.Context //nolint:containedctx // ends when it is forgotten
-	end   context.CancelFunc
-	acks  chan uint32
-	heard time.Time
+	guest        *session
+	conn         net.PacketConn
+	to           net.Addr
+	ctx          context.Context //nolint:containedctx // ends when it is forgotten
+	end          context.CancelFunc
+	acks         chan uint32
+	lastReceived time.Time
 }
 
-func (d *Datagrams) sender(ctx context.Context, road transport.Exchanger, at netip.AddrPort, from net.Addr) *sender {
+func (d *Datagrams) sender(ctx context.Context, handler transport.Handler, at netip.AddrPort, from net.Addr) *sender {
 	s, ok := d.senders[at]
 	if !ok {
 		d.forget()
 		s = &sender{conn: d.deps.Conn, to: from, acks: make(chan uint32, maxUnacked)}
 		s.ctx, s.end = context.WithCancel(d.l.anonymous(ctx, at.Addr().String()))
-		s.guest = d.l.guest(road, s, d.deps.Agent, d.all)
+		s.guest = d.l.guest(handler, s, d.deps.Agent, d.all)
 		s.guest.most = MaxDatagram
 		d.senders[at] = s
 	}
-	s.heard = time.Now()
+	s.lastReceived = time.Now()
 	return s
 }
 
@@ -137,10 +137,10 @@ func (d *Datagrams) sender(ctx context.Context, road transport.Exchanger, at net
 func (d *Datagrams) forget() {
 	var oldest netip.AddrPort
 	for at, s := range d.senders {
-		if time.Since(s.heard) > d.l.deps.Config.Idle && s.guest.observers.none() {
+		if time.Since(s.lastReceived) > d.l.deps.Config.Idle && s.guest.observers.none() {
 			s.end()
 			delete(d.senders, at)
-		} else if old, ok := d.senders[oldest]; !ok || s.heard.Before(old.heard) {
+		} else if old, ok := d.senders[oldest]; !ok || s.lastReceived.Before(old.lastReceived) {
 			oldest = at
 		}
 	}

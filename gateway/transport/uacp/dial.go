@@ -44,10 +44,10 @@ var _ Network = (*egress.Guard)(nil)
 
 // DialerDeps is what a Dialer needs.
 type DialerDeps struct {
-	Network Network
-	Form    translators.Translator // the µACP codec
-	Limits  ect.Limits             // of the evidence on replies; zero: the defaults
-	Kept    func(Reason)           // as ListenerDeps has it
+	Network     Network
+	Form        translators.Translator // the µACP codec
+	Limits      ect.Limits             // of the evidence on replies; zero: the defaults
+	ByReference func(Reason)           // as ListenerDeps has it
 }
 
 // Dialer carries messages to µACP agents. It is safe for concurrent use.
@@ -84,8 +84,8 @@ func (d *Dialer) ask(ctx context.Context, ep transport.Endpoint, body []byte, ev
 	if ep.Timeout <= 0 {
 		ep.Timeout = patience
 	}
-	body, kept := withEvidence(body, evidence, room(ep))
-	told(d.deps.Kept, kept)
+	body, reason := withEvidence(body, evidence, tokenSpace(ep))
+	countReference(d.deps.ByReference, reason)
 	if frame.Verb == form.Observe {
 		return d.observe(ctx, ep, body, frame)
 	}
@@ -151,7 +151,7 @@ func (d *Dialer) connect(ctx context.Context, ep transport.Endpoint) (link, erro
 		if err != nil {
 			return nil, err
 		}
-		return &loose{conn: conn}, nil
+		return &datagramConn{conn: conn}, nil
 	}
 	conn, err := d.deps.Network.DialTLS(ctx, hostport, ep.ID, Protocol)
 	if err != nil {
@@ -178,8 +178,8 @@ func hostPort(address string) (scheme, at string, ok bool) {
 	return u.Scheme, net.JoinHostPort(u.Hostname(), port), true
 }
 
-// room is how long a frame to an agent may be, in octets.
-func room(ep transport.Endpoint) int {
+// tokenSpace is how long a frame to an agent may be, in octets.
+func tokenSpace(ep transport.Endpoint) int {
 	if scheme, _, _ := hostPort(ep.URL); scheme == SchemeDatagram {
 		return MaxDatagram
 	}
@@ -216,8 +216,8 @@ func (d *Dialer) Describe(ctx context.Context, ep transport.Endpoint) (*canonica
 	if err != nil {
 		return nil, ep, err
 	}
-	if said, ok := m.Body.(*canonical.Description); ok {
-		described = said
+	if description, ok := m.Body.(*canonical.Description); ok {
+		described = description
 	}
 	if m, err = d.inquire(ctx, ep, canonical.OpCapabilities, &canonical.Page{}); err != nil {
 		return nil, ep, err

@@ -77,7 +77,7 @@ const (
 // most octets: what testifies to the message, that is whatever no other of them was
 // made of, comes before its ancestors. kept says why some of the former is left
 // out; empty: it is not. Ancestors are: their names are in the others (R4).
-func withEvidence(body []byte, tokens []string, most int) (out []byte, kept Reason) {
+func withEvidence(body []byte, tokens []string, most int) (out []byte, reason Reason) {
 	if len(tokens) == 0 {
 		return body, ""
 	}
@@ -98,19 +98,19 @@ func withEvidence(body []byte, tokens []string, most int) (out []byte, kept Reas
 	}
 	for left := slices.Concat(heads, ancestors); len(left) > 0; left = left[:len(left)-1] {
 		if len(left) < len(heads) {
-			kept = ReasonFull
+			reason = ReasonFull
 		}
 		if out, err := opened.WithEvidence(left); err == nil && len(out) <= most {
-			return out, kept
+			return out, reason
 		}
 	}
 	return bereft(opened, body), ReasonFull
 }
 
-// told tells whoever wants to know that evidence is kept here, if any is.
-func told(whom func(Reason), kept Reason) {
-	if whom != nil && kept != "" {
-		whom(kept)
+// countReference tells whoever wants to know that evidence is kept here, if any is.
+func countReference(whom func(Reason), reason Reason) {
+	if whom != nil && reason != "" {
+		whom(reason)
 	}
 }
 

@@ -230,7 +230,7 @@ func TestLateDatagramsOfAnObservation(t *testing.T) {
 			t.Fatal(err)
 		}
 		tell := func(id uint32, text string) []byte {
-			return octets(t, form.Frame{Verb: form.Tell, QoS: 1, ID: id, Payload: []byte(text)}.Told(request, id))
+			return octets(t, form.Frame{Verb: form.Tell, QoS: 1, ID: id, Payload: []byte(text)}.ReplyTo(request, id))
 		}
 		for i, frame := range [][]byte{
 			octets(t, form.Marker(form.MarkOpen, form.FormBare, request)), tell(6, "a"), tell(7, "b"), tell(6, "a"), tell(8, "c"),

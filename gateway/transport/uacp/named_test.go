@@ -19,7 +19,7 @@ import (
 func TestWhomTheServerNameMeans(t *testing.T) {
 	t.Parallel()
 	asked := make(chan string, 1)
-	r := &road{exchange: echo, limit: func(q transport.Inquiry) error { asked <- q.Agent; return nil }}
+	r := &road{exchange: echo, limit: func(q transport.CallInfo) error { asked <- q.Agent; return nil }}
 	plain, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -73,7 +73,7 @@ func TestLimit_OncePerFrame(t *testing.T) {
 		"unreadable": {Verb: form.Ask, ID: 5},
 	} {
 		var limits atomic.Int32
-		r := &road{exchange: echo, limit: func(transport.Inquiry) error { limits.Add(1); return nil }}
+		r := &road{exchange: echo, limit: func(transport.CallInfo) error { limits.Add(1); return nil }}
 		l := connect(t, open(t, r, wire.Config{}))
 		l.send(octets(t, frame))
 		if got, err := l.receive(); err != nil || (got.Code == 0) != (name != "unreadable") || limits.Load() != 1 {

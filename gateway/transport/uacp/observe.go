@@ -66,7 +66,7 @@ func (o *observers) none() bool {
 // that opens the stream; each event as a TELL, numbered from its request on;
 // and the reply that ends it, with the evidence that closes it. The next event
 // is asked for when the last was taken.
-func (g *guest) observed(ctx context.Context, wire translators.Wire, m *canonical.Message, answer transport.Answer) {
+func (g *session) observed(ctx context.Context, wire translators.Wire, m *canonical.Message, answer transport.Answer) {
 	defer func() { _ = answer.Events().Close() }()
 	request, err := form.ParseFrame(wire.Body)
 	if err != nil {
@@ -99,7 +99,7 @@ func (g *guest) observed(ctx context.Context, wire translators.Wire, m *canonica
 		if f.Verb != form.Tell { // it ends the observation
 			f.Verb, id = form.Observe, request.ID
 		}
-		out, err := f.Told(request, id).Bytes()
+		out, err := f.ReplyTo(request, id).Bytes()
 		if err != nil {
 			g.fail(wire, m, err, nil)
 			return
@@ -114,14 +114,14 @@ func (g *guest) observed(ctx context.Context, wire translators.Wire, m *canonica
 	}
 }
 
-func (g *guest) mark(mark form.Mark, wire translators.Wire, request form.Frame, evidence []string) {
+func (g *session) mark(mark form.Mark, wire translators.Wire, request form.Frame, evidence []string) {
 	if out, err := form.Marker(mark, wire.Form, request).Bytes(); err == nil {
 		g.write(wire, out, evidence)
 	}
 }
 
 // finish ends an observation, with what ended it or the mark for that.
-func (g *guest) finish(wire translators.Wire, request form.Frame, end []byte, evidence []string) {
+func (g *session) finish(wire translators.Wire, request form.Frame, end []byte, evidence []string) {
 	if end != nil {
 		g.write(wire, end, evidence)
 		return
@@ -131,8 +131,8 @@ func (g *guest) finish(wire translators.Wire, request form.Frame, end []byte, ev
 
 // answering gives a reply the verb of its request.
 func answering(request, reply []byte) []byte {
-	asked, err := form.ParseFrame(request)
-	if err != nil || asked.Verb != form.Observe {
+	sent, err := form.ParseFrame(request)
+	if err != nil || sent.Verb != form.Observe {
 		return reply
 	}
 	f, err := form.ParseFrame(reply)
@@ -146,8 +146,8 @@ func answering(request, reply []byte) []byte {
 	return reply
 }
 
-// farewell is how long an agent may take to hear that it need not tell any more.
-const farewell = time.Second
+// closeTimeout is how long an agent may take to hear that it need not tell any more.
+const closeTimeout = time.Second
 
 // observation is what an agent tells of what is observed there.
 type observation struct {
@@ -251,7 +251,7 @@ func (o *observation) read() ([]byte, error) {
 
 // repeated: a TELL came before. It was taken then.
 func (o *observation) repeated(body []byte) bool {
-	if _, lossy := o.conn.(*loose); lossy {
+	if _, lossy := o.conn.(*datagramConn); lossy {
 		_, again := o.recent.seen(body, time.Now())
 		return again
 	}
@@ -305,7 +305,7 @@ func (o *observation) Next(ctx context.Context) (transport.Event, error) {
 func (o *observation) Close() error {
 	o.once.Do(func() {
 		if !o.over {
-			patient := time.AfterFunc(farewell, o.conn.interrupt)
+			patient := time.AfterFunc(closeTimeout, o.conn.interrupt)
 			if out, err := form.Cancel(o.request).Bytes(); err == nil {
 				_ = o.conn.write(out)
 			}

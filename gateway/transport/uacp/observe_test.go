@@ -283,7 +283,7 @@ func TestObservedAgentsThatMisbehave(t *testing.T) {
 	}
 	open := octets(t, form.Marker(form.MarkOpen, form.FormBare, request))
 	tell := func(id uint32, text string) []byte {
-		return octets(t, form.Frame{Verb: form.Tell, QoS: 1, ID: id, Payload: []byte(text)}.Told(request, id))
+		return octets(t, form.Frame{Verb: form.Tell, QoS: 1, ID: id, Payload: []byte(text)}.ReplyTo(request, id))
 	}
 	stray := octets(t, form.Frame{Verb: form.Ask, ID: 99})
 	fault := octets(t, form.Frame{Verb: form.Observe, Code: 0x80, ID: 5, Payload: []byte("no more")})

@@ -54,7 +54,7 @@ func descended(t *testing.T, w translators.Wire) (transport.Sealed, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	claims.Parents, claims.OutputHash = []ect.ID{first.ID()}, ect.Hash(w.Octets())
+	claims.Parents, claims.OutputHash = []ect.ID{first.ID()}, ect.Hash(w.HashInput())
 	own, err := signer.Sign(claims)
 	if err != nil {
 		t.Fatal(err)
@@ -101,7 +101,7 @@ func TestEvidenceThatIsKept(t *testing.T) {
 		r := &road{exchange: short}
 		var kept []wire.Reason
 		d, err := wire.NewDialer(wire.DialerDeps{
-			Network: network{}, Form: form.New(translators.Config{}), Kept: func(why wire.Reason) { kept = append(kept, why) },
+			Network: network{}, Form: form.New(translators.Config{}), ByReference: func(why wire.Reason) { kept = append(kept, why) },
 		})
 		if err != nil {
 			t.Fatal(err)

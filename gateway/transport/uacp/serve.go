@@ -36,7 +36,7 @@ type ListenerDeps struct {
 	Config    Config
 	// Kept is told of each message whose evidence does not travel with it, and
 	// why; nil: nobody is.
-	Kept func(Reason)
+	ByReference func(Reason)
 	// Session makes the session of a new connection, which ends with its client's
 	// SVID; nil: connections outlive it.
 	Session func() *identity.Session
@@ -87,7 +87,7 @@ const acceptAgain = 100 * time.Millisecond
 
 // Serve accepts connections until ctx ends. It answers with the listener's own
 // error if that ends first.
-func (l *Listener) Serve(ctx context.Context, road transport.Exchanger) error {
+func (l *Listener) Serve(ctx context.Context, handler transport.Handler) error {
 	stop := context.AfterFunc(ctx, func() { _ = l.deps.Net.Close() })
 	defer stop()
 	var group sync.WaitGroup
@@ -112,14 +112,14 @@ func (l *Listener) Serve(ctx context.Context, road transport.Exchanger) error {
 		}
 		group.Go(func() {
 			defer entry.Release()
-			l.connection(ctx, road, conn, entry)
+			l.connection(ctx, handler, conn, entry)
 		})
 	}
 }
 
 // connection serves one connection until it ends, or is idle, or ctx ends. entry is
 // its share while its caller is not known.
-func (l *Listener) connection(ctx context.Context, road transport.Exchanger, plain net.Conn, entry *quota.Place) {
+func (l *Listener) connection(ctx context.Context, handler transport.Handler, plain net.Conn, entry *quota.Place) {
 	conn, remote := tls.Server(plain, l.deps.TLS), plain.RemoteAddr().String()
 	defer func() { _ = conn.Close() }()
 	// Reading stops when ctx ends; what is being answered is answered, to a peer that reads.
@@ -128,15 +128,15 @@ func (l *Listener) connection(ctx context.Context, road transport.Exchanger, pla
 		time.AfterFunc(lastAnswers, func() { _ = plain.Close() })
 	})
 	defer stop()
-	greet, cancel := context.WithTimeout(ctx, l.deps.Config.Handshake)
+	handshake, cancel := context.WithTimeout(ctx, l.deps.Config.Handshake)
 	defer cancel()
-	if err := conn.HandshakeContext(greet); err != nil {
+	if err := conn.HandshakeContext(handshake); err != nil {
 		l.deps.Refused(ctx, remote, err)
 		return
 	}
 	ctx, leave := l.session(ctx, conn)
 	defer leave()
-	g := l.guest(road, stream{conn, l.deps.Config.Write}, l.named(conn.ConnectionState().ServerName), worker.NewPool(idleWorkers))
+	g := l.guest(handler, stream{conn, l.deps.Config.Write}, l.named(conn.ConnectionState().ServerName), worker.NewPool(idleWorkers))
 	ctx = l.arrived(ctx, conn, transport.Host(remote))
 	holder, _ := limit.KeyOf(transport.CallerFrom(ctx), transport.AddressFrom(ctx))
 	share, err := l.identified.Take(holder, false, func() { _ = plain.Close() })
@@ -197,11 +197,11 @@ const lastAnswers = time.Second
 // all who send datagrams.
 const idleWorkers = 4
 
-// guest is one peer.
-type guest struct {
+// session is one peer.
+type session struct {
 	l         *Listener
-	road      transport.Exchanger
-	line      line
+	handler   transport.Handler
+	line      replyWriter
 	agent     string // directory name; empty: nobody's
 	writing   sync.Mutex
 	most      int // octets of a frame
@@ -212,16 +212,16 @@ type guest struct {
 	group     *worker.Pool
 }
 
-// line is the way back to a peer.
-type line interface {
+// replyWriter is the way back to a peer.
+type replyWriter interface {
 	write(body []byte) error
 	// acked is told that the peer has a TELL of this id.
 	acked(id uint32)
 	close()
 }
 
-func (l *Listener) guest(road transport.Exchanger, at line, agent string, group *worker.Pool) *guest {
-	return &guest{l: l, road: road, line: at, agent: agent, most: form.MaxFrame, busy: make(chan struct{}, l.deps.Config.InFlight), group: group}
+func (l *Listener) guest(handler transport.Handler, at replyWriter, agent string, group *worker.Pool) *session {
+	return &session{l: l, handler: handler, line: at, agent: agent, most: form.MaxFrame, busy: make(chan struct{}, l.deps.Config.InFlight), group: group}
 }
 
 // stream is a peer on a connection of its own.
@@ -245,7 +245,7 @@ func (s stream) close() { _ = s.conn.NetConn().Close() }
 
 // listen reads frames until the connection ends. What is being answered then is
 // answered; what is observed is not any more.
-func (g *guest) listen(ctx context.Context, conn *tls.Conn) {
+func (g *session) listen(ctx context.Context, conn *tls.Conn) {
 	defer g.group.Wait()
 	ctx, leave := context.WithCancel(ctx)
 	defer leave()
@@ -262,7 +262,7 @@ func (g *guest) listen(ctx context.Context, conn *tls.Conn) {
 
 // idle is until when a frame has to come; zero: whoever observes need not say
 // anything.
-func (g *guest) idle() time.Time {
+func (g *session) idle() time.Time {
 	if !g.observers.none() {
 		return time.Time{}
 	}
@@ -271,7 +271,7 @@ func (g *guest) idle() time.Time {
 
 // take lets one frame be answered, as soon as there is room for it, or, if it
 // is not to wait, at once or not at all; false: ctx has ended.
-func (g *guest) take(ctx context.Context, body []byte, wait bool) bool {
+func (g *session) take(ctx context.Context, body []byte, wait bool) bool {
 	f, err := form.ParseFrame(body)
 	if err == nil && f.IsAck() {
 		g.line.acked(f.ID)
@@ -292,23 +292,23 @@ func (g *guest) take(ctx context.Context, body []byte, wait bool) bool {
 			return false
 		}
 	}
-	asked, leave := context.WithoutCancel(ctx), func() {} // a request that was taken is finished
+	callCtx, leave := context.WithoutCancel(ctx), func() {} // a request that was taken is finished
 	if err == nil && f.Verb == form.Observe {
-		asked, leave = g.observers.add(ctx, f)
+		callCtx, leave = g.observers.add(ctx, f)
 	}
 	g.place.Use()
 	g.group.Go(func() {
 		defer func() { <-g.busy }()
 		defer g.place.Rest()
 		defer leave()
-		g.answer(asked, body)
+		g.answer(callCtx, body)
 	})
 	return true
 }
 
 // repeated: a frame with quality of service 1 came again. It is answered as it
 // was, if it has been.
-func (g *guest) repeated(f form.Frame, body []byte) bool {
+func (g *session) repeated(f form.Frame, body []byte) bool {
 	if f.QoS == 0 {
 		return false
 	}
@@ -329,12 +329,12 @@ func (g *guest) repeated(f form.Frame, body []byte) bool {
 
 // answer does what one frame asks. What cannot be read has no id that could be
 // answered, so the connection ends.
-func (g *guest) answer(ctx context.Context, body []byte) {
+func (g *session) answer(ctx context.Context, body []byte) {
 	opened, unread := form.Open(body)
 	wire := translators.Wire{Binding: form.Binding, Form: opened.Form(), Media: form.Media, Body: body}
 	q := transport.Asking(ctx, g.agent, form.Binding)
 	var limited error
-	q.Pass, limited = g.road.Limit(ctx, q)
+	q.Pass, limited = g.handler.Limit(ctx, q)
 	m, err := g.l.deps.Form.Decode(wire)
 	if m == nil {
 		g.line.close()
@@ -350,7 +350,7 @@ func (g *guest) answer(ctx context.Context, body []byte) {
 		err = limited
 	case err != nil, m.Op == canonical.OpNotice, m.Op == canonical.OpPing:
 		// Those who may not call the agent hear that first (architecture section 5).
-		err = cmp.Or(g.road.Admit(ctx, q), err)
+		err = cmp.Or(g.handler.Admit(ctx, q), err)
 	}
 	if err != nil {
 		g.fail(wire, m, err, nil)
@@ -369,14 +369,14 @@ func (g *guest) answer(ctx context.Context, body []byte) {
 			wire.Hasher = translators.Knowing(translators.HasherOf(g.l.deps.Form), body, input)
 		}
 		g.exchange(ctx, transport.Call{
-			Entrance: transport.Native, Agent: g.agent, Wire: wire, Message: m, Evidence: transport.Submitted(m, evidence), Parent: parent,
+			EntryPoint: transport.Native, Agent: g.agent, Wire: wire, Message: m, Evidence: transport.Submitted(m, evidence), Parent: parent,
 			Pass: q.Pass, Caller: q.Caller, Address: q.Address,
 		})
 	}
 }
 
 // evidence is the tokens in a frame, and the name of the one that it came of.
-func (g *guest) evidence(opened form.Opened, unread error) (tokens []string, parent string, err error) {
+func (g *session) evidence(opened form.Opened, unread error) (tokens []string, parent string, err error) {
 	if unread != nil {
 		return nil, "", unread
 	}
@@ -389,9 +389,9 @@ func (g *guest) evidence(opened form.Opened, unread error) (tokens []string, par
 	return tokens, parent, err
 }
 
-func (g *guest) exchange(ctx context.Context, call transport.Call) {
+func (g *session) exchange(ctx context.Context, call transport.Call) {
 	wire, m := call.Wire, call.Message
-	answer, err := g.road.Exchange(ctx, call)
+	answer, err := g.handler.Exchange(ctx, call)
 	switch {
 	case err == nil && answer.Events() != nil:
 		g.observed(ctx, wire, m, answer)
@@ -405,7 +405,7 @@ func (g *guest) exchange(ctx context.Context, call transport.Call) {
 }
 
 // acknowledge says that a TELL with quality of service 1 has come.
-func (g *guest) acknowledge(wire translators.Wire) {
+func (g *session) acknowledge(wire translators.Wire) {
 	f, err := form.ParseFrame(wire.Body)
 	if err != nil || f.QoS == 0 {
 		return
@@ -416,17 +416,17 @@ func (g *guest) acknowledge(wire translators.Wire) {
 }
 
 // describe answers from the directory (R8: no ECT, no forwarding).
-func (g *guest) describe(ctx context.Context, wire translators.Wire, m *canonical.Message, q transport.Inquiry) {
+func (g *session) describe(ctx context.Context, wire translators.Wire, m *canonical.Message, q transport.CallInfo) {
 	q.Form = wire.Form
-	d, err := g.road.Describe(ctx, q)
+	d, err := g.handler.Describe(ctx, q)
 	switch {
 	case err != nil:
 		g.fail(wire, m, err, nil)
 	case m.Op == canonical.OpDescribe:
-		said := *d
-		said.Streams = true   // whatever it can do, it can be observed here
-		said.Extensions = nil // what another protocol said about an agent is not for our callers
-		g.reply(wire, m, &said)
+		copied := *d
+		copied.Streams = true   // whatever it can do, it can be observed here
+		copied.Extensions = nil // what another protocol said about an agent is not for our callers
+		g.reply(wire, m, &copied)
 	default:
 		tools := make([]canonical.Capability, len(d.Capabilities))
 		copy(tools, d.Capabilities)
@@ -437,14 +437,14 @@ func (g *guest) describe(ctx context.Context, wire translators.Wire, m *canonica
 	}
 }
 
-func (g *guest) reply(wire translators.Wire, m *canonical.Message, body canonical.Body) {
+func (g *session) reply(wire translators.Wire, m *canonical.Message, body canonical.Body) {
 	g.say(wire, &canonical.Message{
 		Op: m.Op, Phase: canonical.PhaseResponse, Body: body,
 		Correlation: canonical.Correlation{WireID: m.Correlation.WireID},
 	}, nil)
 }
 
-func (g *guest) fail(wire translators.Wire, m *canonical.Message, err error, evidence []string) {
+func (g *session) fail(wire translators.Wire, m *canonical.Message, err error, evidence []string) {
 	if m.Correlation.WireID == nil {
 		return
 	}
@@ -454,7 +454,7 @@ func (g *guest) fail(wire translators.Wire, m *canonical.Message, err error, evi
 	}, evidence)
 }
 
-func (g *guest) say(wire translators.Wire, m *canonical.Message, evidence []string) {
+func (g *session) say(wire translators.Wire, m *canonical.Message, evidence []string) {
 	out, _, err := g.l.deps.Form.Encode(m, translators.Target{Form: wire.Form})
 	if err != nil {
 		g.line.close() // nothing is worse than a caller who waits for ever
@@ -464,21 +464,21 @@ func (g *guest) say(wire translators.Wire, m *canonical.Message, evidence []stri
 }
 
 // write sends what answers a frame.
-func (g *guest) write(asked translators.Wire, body []byte, evidence []string) {
+func (g *session) write(request translators.Wire, body []byte, evidence []string) {
 	body = g.attested(body, evidence)
-	g.recent.answered(asked.Body, body)
+	g.recent.answered(request.Body, body)
 	g.send(body)
 }
 
 // attested is a frame with its evidence, as far as there is room for it.
-func (g *guest) attested(body []byte, evidence []string) []byte {
-	out, kept := withEvidence(body, evidence, g.most)
-	told(g.l.deps.Kept, kept)
+func (g *session) attested(body []byte, evidence []string) []byte {
+	out, reason := withEvidence(body, evidence, g.most)
+	countReference(g.l.deps.ByReference, reason)
 	return out
 }
 
 // send writes a frame; false: the peer does not take any more.
-func (g *guest) send(body []byte) bool {
+func (g *session) send(body []byte) bool {
 	g.writing.Lock()
 	defer g.writing.Unlock()
 	if g.line.write(body) != nil {

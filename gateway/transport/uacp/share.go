@@ -59,7 +59,7 @@ func (l *Listener) begin(conn net.Conn) (*quota.Place, error) {
 // turnAway answers the first frame of a caller that has too many connections with
 // the reason. Until then, for as long as a handshake may take, the connection is
 // counted among those of its address.
-func (g *guest) turnAway(ctx context.Context, conn *tls.Conn, reason error) {
+func (g *session) turnAway(ctx context.Context, conn *tls.Conn, reason error) {
 	defer g.group.Wait()
 	if conn.SetDeadline(time.Now().Add(g.l.deps.Config.Handshake)) != nil || ctx.Err() != nil {
 		return
@@ -77,7 +77,7 @@ func (g *guest) turnAway(ctx context.Context, conn *tls.Conn, reason error) {
 
 // read reads the next frame. Until it begins the connection may be idle; then the
 // rest has to follow soon, also while something is observed.
-func (g *guest) read(ctx context.Context, conn *tls.Conn) ([]byte, error) {
+func (g *session) read(ctx context.Context, conn *tls.Conn) ([]byte, error) {
 	if err := readBy(ctx, conn, g.idle()); err != nil {
 		return nil, err
 	}

@@ -87,7 +87,7 @@ type road struct {
 	mu       sync.Mutex
 	calls    []transport.Call
 	exchange func(transport.Call) (transport.Answer, error)
-	limit    func(transport.Inquiry) error
+	limit    func(transport.CallInfo) error
 	refusal  error // of Admit
 	err      error
 }
@@ -102,7 +102,7 @@ func (r *road) Exchange(_ context.Context, call transport.Call) (transport.Answe
 	return r.exchange(call)
 }
 
-func (r *road) Describe(_ context.Context, q transport.Inquiry) (*canonical.Description, error) {
+func (r *road) Describe(_ context.Context, q transport.CallInfo) (*canonical.Description, error) {
 	if !q.Pass.Valid() {
 		return nil, limit.ErrNoPass
 	}
@@ -112,14 +112,14 @@ func (r *road) Describe(_ context.Context, q transport.Inquiry) (*canonical.Desc
 	}, r.err
 }
 
-func (r *road) Limit(ctx context.Context, q transport.Inquiry) (limit.Pass, error) {
+func (r *road) Limit(ctx context.Context, q transport.CallInfo) (limit.Pass, error) {
 	if r.limit == nil {
 		return transporttest.Pass(transport.Refusal(ctx))
 	}
 	return transporttest.Pass(r.limit(q))
 }
 
-func (r *road) Admit(_ context.Context, q transport.Inquiry) error {
+func (r *road) Admit(_ context.Context, q transport.CallInfo) error {
 	if !q.Pass.Valid() {
 		return limit.ErrNoPass
 	}
@@ -607,7 +607,7 @@ func TestIncompleteDeps(t *testing.T) {
 // TestWhoMayAsk: the limit first, then permission, then form.
 func TestWhoMayAsk(t *testing.T) {
 	t.Parallel()
-	limited := func(transport.Inquiry) error {
+	limited := func(transport.CallInfo) error {
 		return &canonical.Error{Code: canonical.CodeRateLimited, Message: "slow down"}
 	}
 	forbidden := &canonical.Error{Code: canonical.CodeForbidden, Message: "no"}

@@ -57,9 +57,9 @@ func (c *Codec) Write(m, view *canonical.Message) Difference {
 	view = alike(m, view, b)
 	for i := range c.fields {
 		f := &c.fields[i]
-		said := f.difference(m, view)
-		b.Raw(f.name, said)
-		if said != nil && string(said) != "null" {
+		raw := f.difference(m, view)
+		b.Raw(f.name, raw)
+		if raw != nil && string(raw) != "null" {
 			d.Losses = append(d.Losses, f.losses(m)...)
 		}
 	}
@@ -78,21 +78,21 @@ func Unnative(m, view *canonical.Message) {
 // alike recasts the view's result to the kind that m has, and says so.
 func alike(m, view *canonical.Message, b *rawjson.Builder) *canonical.Message {
 	out := *view
-	switch said := m.Body.(type) {
+	switch event := m.Body.(type) {
 	case *canonical.Result:
 		seen, ok := view.Body.(*canonical.Result)
-		if !ok || KindOf(said) == KindOf(seen) {
+		if !ok || KindOf(event) == KindOf(seen) {
 			return view
 		}
-		b.String(kindMember, KindOf(said))
-		out.Body = recast(seen, KindOf(said))
+		b.String(kindMember, KindOf(event))
+		out.Body = recast(seen, KindOf(event))
 	case *canonical.Event:
 		seen, ok := view.Body.(*canonical.Event)
-		if !ok || KindOfEvent(said) == KindOfEvent(seen) {
+		if !ok || KindOfEvent(event) == KindOfEvent(seen) {
 			return view
 		}
-		b.String(EventMember, KindOfEvent(said))
-		out.Body, _ = recastEvent(seen, KindOfEvent(said))
+		b.String(EventMember, KindOfEvent(event))
+		out.Body, _ = recastEvent(seen, KindOfEvent(event))
 	default:
 		return view
 	}
@@ -107,14 +107,14 @@ func (c *Codec) Read(object json.RawMessage, m *canonical.Message) (rest json.Ra
 		return nil, false
 	}
 	o := rawjson.Parse(object, "")
-	if kind, said := o.String(kindMember); said {
+	if kind, present := o.String(kindMember); present {
 		result, isResult := m.Body.(*canonical.Result)
 		if !isResult || !known(kind) {
 			return nil, false
 		}
 		m.Body = recast(result, kind)
 	}
-	if kind, said := o.String(EventMember); said {
+	if kind, given := o.String(EventMember); given {
 		e, isEvent := m.Body.(*canonical.Event)
 		if !isEvent {
 			return nil, false

@@ -125,7 +125,7 @@ func recastEvent(e *canonical.Event, kind string) (*canonical.Event, bool) {
 func changeFields() []field {
 	status := of(body[canonical.Event], func(e *canonical.Event) *canonical.Status { return e.Status })
 	artifact := of(body[canonical.Event], func(e *canonical.Event) *canonical.ArtifactUpdate { return e.Artifact })
-	asked := of(body[canonical.Event], func(e *canonical.Event) *[]canonical.Input {
+	asksOf := of(body[canonical.Event], func(e *canonical.Event) *[]canonical.Input {
 		if e.Status == nil {
 			return nil
 		}
@@ -136,7 +136,7 @@ func changeFields() []field {
 			states()...),
 		moment("event_at", canonical.LossHistory, "/body/status/at", of(status, func(s *canonical.Status) *time.Time { return &s.At })),
 		content("event_message", canonical.LossPartBoundaries, "/body/status/message", of(status, func(s *canonical.Status) **canonical.Content { return &s.Message })),
-		inputs("event_asks", "/body/inputs", asked),
+		inputs("event_asks", "/body/inputs", asksOf),
 		{
 			name: "event_artifact", get: getArtifactUpdate, set: setArtifactUpdate, losses: one(canonical.LossArtifacts, "/body/artifact/artifact"),
 			beyond: updateBeyond,
@@ -180,7 +180,7 @@ func getArtifactUpdate(m *canonical.Message) json.RawMessage {
 }
 
 // updateBeyond is artifactsBeyond of one artifact.
-func updateBeyond(m, view *canonical.Message) (said json.RawMessage, ok bool) {
+func updateBeyond(m, view *canonical.Message) (raw json.RawMessage, ok bool) {
 	e, seen := body[canonical.Event](m), body[canonical.Event](view)
 	if e == nil || e.Artifact == nil || seen == nil || seen.Artifact == nil {
 		return nil, false

@@ -21,25 +21,25 @@ type field struct {
 	losses func(*canonical.Message) []canonical.Loss
 	// beyond, if there is one, says what a message says beyond its view where less
 	// than all of it has to be said; ok: it does, nil is nothing.
-	beyond func(m, view *canonical.Message) (said json.RawMessage, ok bool)
+	beyond func(m, view *canonical.Message) (raw json.RawMessage, ok bool)
 }
 
 // difference is what has to be said of a field, null if the message does not say
 // what the view does; nil: nothing.
 func (f *field) difference(m, view *canonical.Message) json.RawMessage {
 	if f.beyond != nil {
-		if said, ok := f.beyond(m, view); ok {
-			return said
+		if raw, ok := f.beyond(m, view); ok {
+			return raw
 		}
 	}
-	said, seen := f.get(m), f.get(view)
+	encoded, seen := f.get(m), f.get(view)
 	switch {
-	case (said == nil) == (seen == nil) && (said == nil || rawjson.Equal(said, seen)):
+	case (encoded == nil) == (seen == nil) && (encoded == nil || rawjson.Equal(encoded, seen)):
 		return nil
-	case said == nil:
+	case encoded == nil:
 		return json.RawMessage("null")
 	default:
-		return said
+		return encoded
 	}
 }
 
@@ -179,8 +179,8 @@ func texts(name string, code canonical.LossCode, path string, at func(*canonical
 func among[T ~string](f field, values ...T) field {
 	set := f.set
 	f.set = func(m *canonical.Message, raw json.RawMessage) bool {
-		said, _ := rawjson.Unquote(raw)
-		return (raw == nil || slices.Contains(values, T(said))) && set(m, raw)
+		value, _ := rawjson.Unquote(raw)
+		return (raw == nil || slices.Contains(values, T(value))) && set(m, raw)
 	}
 	return f
 }

@@ -66,14 +66,14 @@ func writeCanAnswer(modes []canonical.Mode) json.RawMessage {
 	return rawjson.ArrayOfStrings(values)
 }
 
-func readCanAnswer(raw json.RawMessage) (said []canonical.Mode, ok bool) {
+func readCanAnswer(raw json.RawMessage) (answerable []canonical.Mode, ok bool) {
 	values, ok := rawjson.Texts(raw)
 	for _, value := range values {
 		mode := canonical.Mode(value)
 		ok = ok && (slices.Contains(modes(), mode) || mode == canonical.ModeSampling || mode == canonical.ModeRoots)
-		said = append(said, mode)
+		answerable = append(answerable, mode)
 	}
-	return said, ok
+	return answerable, ok
 }
 
 func inputs(name, path string, at func(*canonical.Message) *[]canonical.Input) field {

@@ -81,8 +81,8 @@ func Words(r *canonical.Result) ([]canonical.Part, canonical.State) {
 	}
 	parts = append(parts, partsOf(r.Task.Artifacts)...)
 	if out := r.Task.Output; out != nil {
-		said, _ := words(&canonical.Result{Output: out})
-		parts = append(parts, said...)
+		copied, _ := words(&canonical.Result{Output: out})
+		parts = append(parts, copied...)
 	}
 	return append(parts, prompts(r.Task.Inputs)...), r.Task.Status.State
 }
@@ -177,7 +177,7 @@ func getArtifacts(m *canonical.Message) json.RawMessage {
 
 // artifactsBeyond says which artifacts a view's parts are of where the parts are
 // the same: they are counted, not said twice.
-func artifactsBeyond(m, view *canonical.Message) (said json.RawMessage, ok bool) {
+func artifactsBeyond(m, view *canonical.Message) (raw json.RawMessage, ok bool) {
 	t, seen := task(m), task(view)
 	if t == nil || seen == nil || len(t.Artifacts) == 0 {
 		return nil, false
@@ -187,7 +187,7 @@ func artifactsBeyond(m, view *canonical.Message) (said json.RawMessage, ok bool)
 
 // counted says artifacts with the number of their parts in place of them, if they
 // are those of what was seen; nil: all is the same.
-func counted(artifacts, seen []canonical.Artifact, join func([]json.RawMessage) json.RawMessage) (said json.RawMessage, ok bool) {
+func counted(artifacts, seen []canonical.Artifact, join func([]json.RawMessage) json.RawMessage) (raw json.RawMessage, ok bool) {
 	if !profile.SameParts(partsOf(artifacts), partsOf(seen)) {
 		return nil, false
 	}
@@ -202,10 +202,10 @@ func counted(artifacts, seen []canonical.Artifact, join func([]json.RawMessage) 
 		}
 		return join(list)
 	}
-	if said = write(artifacts); len(artifacts) == len(seen) && rawjson.Equal(said, write(seen)) {
-		said = nil
+	if raw = write(artifacts); len(artifacts) == len(seen) && rawjson.Equal(raw, write(seen)) {
+		raw = nil
 	}
-	return said, true
+	return raw, true
 }
 
 // partsOf are those of artifacts, in order.

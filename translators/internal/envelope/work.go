@@ -80,7 +80,7 @@ func ReadFilter(o *rawjson.Object, dialogue string) (*canonical.TaskFilter, bool
 		f.After = at.UTC()
 		ok = ok && err == nil && !at.IsZero()
 	}
-	if include, said := o.Bool("include_artifacts"); said {
+	if include, present := o.Bool("include_artifacts"); present {
 		f.IncludeArtifacts = &include
 	}
 	return f, ok && o.Err() == nil
@@ -97,8 +97,8 @@ func WriteList(b *rawjson.Builder, l *canonical.TaskList) {
 // failure.
 func ReadList(o *rawjson.Object) *canonical.TaskList {
 	l := &canonical.TaskList{}
-	elements, said := o.Array("tasks")
-	if !said {
+	elements, present := o.Array("tasks")
+	if !present {
 		o.Fail("tasks", "required")
 	}
 	for _, element := range elements {

@@ -156,7 +156,7 @@ func reasons(found []string, err *jsonschema.ValidationError) []string {
 	}
 	if len(err.Causes) == 0 {
 		at := "/" + strings.Join(err.InstanceLocation, "/")
-		return append(found, short(at+": "+said(err.ErrorKind)))
+		return append(found, short(at+": "+sentence(err.ErrorKind)))
 	}
 	for _, cause := range err.Causes {
 		found = reasons(found, cause)
@@ -164,8 +164,8 @@ func reasons(found []string, err *jsonschema.ValidationError) []string {
 	return found
 }
 
-// said is what was expected. The values of a person are not repeated.
-func said(kind jsonschema.ErrorKind) string {
+// sentence is what was expected. The values of a person are not repeated.
+func sentence(kind jsonschema.ErrorKind) string {
 	switch k := kind.(type) {
 	case *kinds.Format:
 		return "it is no valid " + k.Want

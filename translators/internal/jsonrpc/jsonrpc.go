@@ -26,7 +26,7 @@ type Message struct {
 	Params json.RawMessage // object; nil: absent
 	Result json.RawMessage
 	Error  *Error
-	Lost   []canonical.Loss // of reading: nothing carries what JSON-RPC does not define
+	Losses []canonical.Loss // of reading: nothing carries what JSON-RPC does not define
 }
 
 // Error is the error member of a reply.
@@ -53,7 +53,7 @@ func Parse(body []byte, cfg translators.Config) (Message, error) {
 		o.Fail("jsonrpc", "not 2.0")
 	}
 	if bytes.Contains(body, []byte("null")) && takeNulls(o) {
-		m.Lost = append(m.Lost, canonical.Loss{Code: canonical.LossEmpty, Path: "/body", Fate: canonical.Dropped})
+		m.Losses = append(m.Losses, canonical.Loss{Code: canonical.LossEmpty, Path: "/body", Fate: canonical.Dropped})
 	}
 	m.Method, _ = o.String("method")
 	m.Params = o.RawObject("params")
@@ -62,7 +62,7 @@ func Parse(body []byte, cfg translators.Config) (Message, error) {
 		m.Error = readError(o, e)
 	}
 	if len(o.Members()) > 0 {
-		m.Lost = append(m.Lost, canonical.Loss{Code: canonical.LossExtension, Path: "/extensions", Fate: canonical.Dropped})
+		m.Losses = append(m.Losses, canonical.Loss{Code: canonical.LossExtension, Path: "/extensions", Fate: canonical.Dropped})
 	}
 	if o.Err() == nil {
 		shape(o, m)
@@ -227,6 +227,6 @@ func (e Error) Object() json.RawMessage {
 }
 
 // frame begins a message with values of so many octets.
-func frame(octets int) *rawjson.Builder {
-	return rawjson.NewBuilderOf(octets+len(`{"jsonrpc":"2.0","id":null,"method":"","params":}`)).String("jsonrpc", "2.0")
+func frame(size int) *rawjson.Builder {
+	return rawjson.NewBuilderOf(size+len(`{"jsonrpc":"2.0","id":null,"method":"","params":}`)).String("jsonrpc", "2.0")
 }

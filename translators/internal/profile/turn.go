@@ -101,8 +101,8 @@ func SaysCall(parts []canonical.Part, call *canonical.Call) bool {
 		return false
 	}
 	bare := canonical.Part{Kind: canonical.KindData, Data: parts[0].Data, Media: TypedMedia}
-	said, ok := ParseTyped(bare.Data)
-	return ok && said.Name == call.Name && rawjson.Equal(said.Args, argsOf(call)) && SamePart(&bare, &parts[0])
+	typed, ok := ParseTyped(bare.Data)
+	return ok && typed.Name == call.Name && rawjson.Equal(typed.Args, argsOf(call)) && SamePart(&bare, &parts[0])
 }
 
 // OutlineTyped is the outline of a turn that has a P2 call: what TurnOf would

@@ -10,8 +10,8 @@ import (
 
 // Builder writes one JSON object, member by member, in the order of the calls.
 type Builder struct {
-	buf  []byte
-	room int // octets to make room for at once; 0: unknown
+	buf   []byte
+	space int // octets to make room for at once; 0: unknown
 }
 
 // NewBuilder starts an object. Most extensions stay empty, so it takes no room
@@ -20,17 +20,17 @@ func NewBuilder() *Builder { return &Builder{} }
 
 // NewBuilderOf starts an object of about so many octets, for which there is room
 // at once.
-func NewBuilderOf(size int) *Builder { return &Builder{room: size} }
+func NewBuilderOf(size int) *Builder { return &Builder{space: size} }
 
 // name begins a member of about so many octets. There is room for a small
 // object at once: growing from nothing costs more than the writing.
 func (b *Builder) name(name string, size int) {
 	if b.Empty() {
-		room := b.room
-		if room == 0 {
-			room = max(192, size+64)
+		capacity := b.space
+		if capacity == 0 {
+			capacity = max(192, size+64)
 		}
-		b.buf = append(make([]byte, 0, room), '{')
+		b.buf = append(make([]byte, 0, capacity), '{')
 	} else {
 		b.buf = slices.Grow(b.buf, len(name)+size+len(`,"":{}}`))
 		if b.buf[len(b.buf)-1] != '{' { // no value ends so

@@ -169,9 +169,9 @@ func (c *canon) compare(a, b span) int {
 // order puts the members of the object that was just written in order; false: a name
 // stands twice.
 func (c *canon) order(members []written) bool {
-	var room [2 << 10]byte
+	var buffer [2 << 10]byte
 	begin := members[0].at.from
-	moved := append(room[:0], c.dst[begin:]...)
+	moved := append(buffer[:0], c.dst[begin:]...)
 	slices.SortFunc(members, func(a, b written) int { return c.compare(a.name, b.name) })
 	c.dst = c.dst[:begin]
 	for n, m := range members {

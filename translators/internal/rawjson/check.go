@@ -17,7 +17,7 @@ func Check(data []byte, size, depth int) error {
 	if len(data) > size {
 		return &translators.MalformedError{Reason: "longer than " + strconv.Itoa(size) + " octets", Large: true}
 	}
-	if sound(data, depth) {
+	if validate(data, depth) {
 		return nil
 	}
 	if tooDeep(data, depth) {

@@ -48,10 +48,10 @@ func Parse(data []byte, path string) *Object {
 	}
 	roomy := &struct {
 		Object
-		room [usual]Member
+		space [usual]Member
 	}{Object: Object{path: path}}
 	o := &roomy.Object
-	o.members = roomy.room[:0]
+	o.members = roomy.space[:0]
 	whole := Walk(data, func(quoted, value json.RawMessage) bool {
 		name, ok := Unquote(quoted)
 		if len(o.members) == usual {

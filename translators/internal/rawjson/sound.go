@@ -11,12 +11,12 @@ import (
 // names are compared with each other, and noted where nobody has to make room.
 const crowd = 64
 
-// sound reports that data is one valid JSON value of at most so many levels, as
+// validate reports that data is one valid JSON value of at most so many levels, as
 // Check demands. It says no as soon as it is not sure, as with escapes in names and
 // large objects: the tokenizer judges those, and finds out what is wrong with
 // others. Nearly all messages are sound, and this reads them in a third of the time
 // (BenchmarkCheck).
-func sound(data []byte, depth int) bool {
+func validate(data []byte, depth int) bool {
 	s := sounder{scanner: scanner{data}}
 	end := s.value(space(data, 0), depth)
 	return end > 0 && space(data, end) == len(data)

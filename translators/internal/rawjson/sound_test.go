@@ -20,7 +20,7 @@ func FuzzSound(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte, depth int) {
 		depth = min(max(depth, 0), 200)
-		if sound(data, depth) && (!jsontext.Value(data).IsValid() || tooDeep(data, depth)) {
+		if validate(data, depth) && (!jsontext.Value(data).IsValid() || tooDeep(data, depth)) {
 			t.Errorf("%q is not sound within %d levels", data, depth)
 		}
 	})
@@ -43,7 +43,7 @@ func TestSound(t *testing.T) {
 		strings.Repeat("[", 8) + strings.Repeat("]", 8): true, strings.Repeat("[", 9) + strings.Repeat("]", 9): false,
 		many(crowd + 1): false, `{"\u0061":1}`: false, `"\ud83d\ude00"`: false, `{"a":1,"b":2,"a":3}`: false, "": false, "1 2": false,
 	} {
-		if sound([]byte(data), 8) != want {
+		if validate([]byte(data), 8) != want {
 			t.Errorf("%.80q: %v", data, !want)
 		}
 	}
@@ -57,7 +57,7 @@ func TestSoundEveryOctetEverywhere(t *testing.T) {
 			text := []byte(`"abcdefghijklmnopqrs"`)
 			text[at+1] = byte(c)
 			valid := jsontext.Value(text).IsValid()
-			if sound(text, 1) != valid {
+			if validate(text, 1) != valid {
 				t.Errorf("%q: valid is %v", text, valid)
 			}
 		}
@@ -71,7 +71,7 @@ func BenchmarkCheck(b *testing.B) {
 	b.Run("sound", func(b *testing.B) {
 		b.SetBytes(int64(len(message)))
 		for b.Loop() {
-			if !sound(message, 128) {
+			if !validate(message, 128) {
 				b.Fatal("not sound")
 			}
 		}

@@ -127,8 +127,8 @@ func answer(ec *a2asrv.ExecutorContext) []a2a.Event {
 		events = append(events, a2a.NewSubmittedTask(ec, ec.Message))
 	}
 	if state, ok := outcome(word); found && ok {
-		said := a2a.NewMessageForTask(a2a.MessageRoleAgent, ec, say)
-		return append(events, a2a.NewStatusUpdateEvent(ec, state, said))
+		answered := a2a.NewMessageForTask(a2a.MessageRoleAgent, ec, say)
+		return append(events, a2a.NewStatusUpdateEvent(ec, state, answered))
 	}
 	return append(events, reply(ec, text, rest), a2a.NewStatusUpdateEvent(ec, a2a.TaskStateCompleted, nil))
 }

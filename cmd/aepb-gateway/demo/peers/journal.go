@@ -24,8 +24,8 @@ type Received struct {
 
 // journal is the bounded memory of a server.
 type journal struct {
-	mu   sync.Mutex
-	kept []Received
+	mu       sync.Mutex
+	received []Received
 }
 
 // middleware notes every request before next sees it.
@@ -53,15 +53,15 @@ func (j *journal) note(r *http.Request, body []byte) {
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if len(j.kept) == maxKept {
-		j.kept = slices.Delete(j.kept, 0, 1)
+	if len(j.received) == maxKept {
+		j.received = slices.Delete(j.received, 0, 1)
 	}
-	j.kept = append(j.kept, entry)
+	j.received = append(j.received, entry)
 }
 
 // snapshot returns what is remembered, oldest first.
 func (j *journal) snapshot() []Received {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return slices.Clone(j.kept)
+	return slices.Clone(j.received)
 }

@@ -206,8 +206,8 @@ func weather(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, 
 	if !strict(req, &args) || args.City == "" || args.Day == "" {
 		return failure("weather needs the strings city and day"), nil
 	}
-	said := "Sunny in " + args.City + " on " + args.Day + "."
-	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: said}}}, nil
+	text := "Sunny in " + args.City + " on " + args.Day + "."
+	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}}, nil
 }
 
 // strict reads the arguments of a call; false if they are of another shape or

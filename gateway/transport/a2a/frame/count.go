@@ -14,24 +14,24 @@ type count struct {
 
 // message reports whether octets hold no more than may be, and nothing deeper than
 // depth. Octets that are no message at all pass; who reads them will say so.
-func (c *count) message(kind protoreflect.MessageDescriptor, octets []byte, depth int) bool {
+func (c *count) message(kind protoreflect.MessageDescriptor, data []byte, depth int) bool {
 	if c.left--; c.left < 0 || depth < 0 {
 		return false
 	}
-	for len(octets) > 0 {
-		number, wire, n := protowire.ConsumeTag(octets)
+	for len(data) > 0 {
+		number, wire, n := protowire.ConsumeTag(data)
 		if n < 0 {
 			return true
 		}
-		octets = octets[n:]
-		n = protowire.ConsumeFieldValue(number, wire, octets)
+		data = data[n:]
+		n = protowire.ConsumeFieldValue(number, wire, data)
 		if n < 0 {
 			return true
 		}
-		if !c.field(kind.Fields().ByNumber(number), wire, octets[:n], depth) {
+		if !c.field(kind.Fields().ByNumber(number), wire, data[:n], depth) {
 			return false
 		}
-		octets = octets[n:]
+		data = data[n:]
 	}
 	return true
 }

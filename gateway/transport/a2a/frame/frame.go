@@ -64,12 +64,12 @@ func Pack(kind protoreflect.MessageDescriptor, body []byte) ([]byte, []canonical
 	if !exact {
 		losses = append(losses, canonical.Loss{Code: canonical.LossNumbers, Path: "/body", Fate: canonical.Dropped})
 	}
-	octets, err := packed(kind, body)
+	data, err := packed(kind, body)
 	if err == nil {
-		return octets, losses, nil
+		return data, losses, nil
 	}
-	octets, err = packed(kind, defined(kind, body))
-	return octets, append(losses, beyond(true)...), err
+	data, err = packed(kind, defined(kind, body))
+	return data, append(losses, beyond(true)...), err
 }
 
 // errMany: what protobuf's library makes of JSON takes many times its room.
@@ -194,27 +194,27 @@ func (Framer) Unframe(wire translators.Wire) (translators.Wire, error) {
 	wire.Media = form.Media
 	var err error
 	if wire.Re != "" && wire.Status >= 400 {
-		wire.Body, wire.Lost, err = unframeStatus(wire.Body)
+		wire.Body, wire.Losses, err = unframeStatus(wire.Body)
 		return wire, err
 	}
 	kind := kindOf(wire)
-	text, lost, err := Unpack(kind, wire.Body, maxNested)
+	text, losses, err := Unpack(kind, wire.Body, maxNested)
 	if err != nil {
 		return wire, err
 	}
-	wire.Body, wire.Lost = whole(kind.Name(), text), lost
+	wire.Body, wire.Losses = whole(kind.Name(), text), losses
 	return wire, nil
 }
 
 // Unpack is the JSON of a message in protobuf's form, of at most depth messages in
 // each other, without blanks, and what of it has no place there. Octets that are no
 // such message are a *translators.MalformedError.
-func Unpack(kind protoreflect.MessageDescriptor, octets []byte, depth int) ([]byte, []canonical.Loss, error) {
+func Unpack(kind protoreflect.MessageDescriptor, data []byte, depth int) ([]byte, []canonical.Loss, error) {
 	message, err := blank(kind)
 	if err != nil {
 		return nil, nil, err
 	}
-	lost, err := decode(octets, message, depth)
+	losses, err := decode(data, message, depth)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -223,7 +223,7 @@ func Unpack(kind protoreflect.MessageDescriptor, octets []byte, depth int) ([]by
 	if err != nil || json.Compact(&compact, text) != nil {
 		return nil, nil, unreadableProto()
 	}
-	return compact.Bytes(), lost, nil
+	return compact.Bytes(), losses, nil
 }
 
 // beyond is the loss of fields that the published schema lacks, those of a later
@@ -257,10 +257,10 @@ func whole(kind protoreflect.Name, body []byte) []byte {
 }
 
 func isFailure(body []byte) bool {
-	var said struct {
+	var response struct {
 		Error json.RawMessage `json:"error"`
 	}
-	return bytes.Contains(body, []byte(`"error"`)) && json.Unmarshal(body, &said) == nil && len(said.Error) > 0 && said.Error[0] == '{'
+	return bytes.Contains(body, []byte(`"error"`)) && json.Unmarshal(body, &response) == nil && len(response.Error) > 0 && response.Error[0] == '{'
 }
 
 func unreadableProto() error {
@@ -268,12 +268,12 @@ func unreadableProto() error {
 }
 
 // decode reads octets of a peer within bounds, and says what has no name in JSON.
-func decode(octets []byte, message proto.Message, depth int) ([]canonical.Loss, error) {
+func decode(data []byte, message proto.Message, depth int) ([]canonical.Loss, error) {
 	c := count{left: maxMessages}
-	if !c.message(message.ProtoReflect().Descriptor(), octets, depth) {
+	if !c.message(message.ProtoReflect().Descriptor(), data, depth) {
 		return nil, &translators.MalformedError{Syntax: true, Reason: "nested too deep, or too many values"}
 	}
-	if (proto.UnmarshalOptions{RecursionLimit: depth, DiscardUnknown: true}).Unmarshal(octets, message) != nil {
+	if (proto.UnmarshalOptions{RecursionLimit: depth, DiscardUnknown: true}).Unmarshal(data, message) != nil {
 		return nil, unreadableProto()
 	}
 	return beyond(c.strange), nil
@@ -314,8 +314,8 @@ func answerKind(wire translators.Wire) protoreflect.Name {
 
 // pushKind tells the answers about push notification settings apart.
 func pushKind(body []byte) protoreflect.Name {
-	var said map[string]json.RawMessage
-	if json.Unmarshal(body, &said) == nil && len(said) > 0 && said["configs"] == nil && said["nextPageToken"] == nil {
+	var members map[string]json.RawMessage
+	if json.Unmarshal(body, &members) == nil && len(members) > 0 && members["configs"] == nil && members["nextPageToken"] == nil {
 		return "TaskPushNotificationConfig"
 	}
 	return "ListTaskPushNotificationConfigsResponse" // an empty one is any empty message

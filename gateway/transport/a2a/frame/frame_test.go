@@ -316,7 +316,7 @@ func TestWhatJSONCannotSay(t *testing.T) {
 		c.wire.Form = a2a.FormGRPC
 		got, err := frame.Framer{}.Unframe(c.wire)
 		var lost []string
-		for _, loss := range got.Lost {
+		for _, loss := range got.Losses {
 			lost = append(lost, loss.String())
 		}
 		if err != nil || strings.Join(lost, ",") != c.want {

@@ -68,15 +68,15 @@ type failed struct {
 // frameStatus makes an error of the HTTP form the google.rpc.Status that gRPC
 // has for it.
 func frameStatus(body []byte) ([]byte, []canonical.Loss, error) {
-	var said struct {
+	var response struct {
 		Error failed `json:"error"`
 	}
-	if err := json.Unmarshal(body, &said); err != nil {
+	if err := json.Unmarshal(body, &response); err != nil {
 		return nil, nil, err
 	}
-	out := &spb.Status{Code: int32(codeNamed(said.Error)), Message: strings.ToValidUTF8(said.Error.Message, "\uFFFD")} //nolint:gosec // small
+	out := &spb.Status{Code: int32(codeNamed(response.Error)), Message: strings.ToValidUTF8(response.Error.Message, "\uFFFD")} //nolint:gosec // small
 	var losses []canonical.Loss
-	for _, raw := range said.Error.Details {
+	for _, raw := range response.Error.Details {
 		detail, err := frameDetail(raw)
 		if err != nil {
 			losses = append(losses, canonical.Loss{Code: canonical.LossErrorDetail, Path: "/body/details", Fate: canonical.Dropped})
@@ -123,29 +123,29 @@ func frameDetail(raw json.RawMessage) (*anypb.Any, error) {
 // than are read are a loss (L31).
 func unframeStatus(body []byte) ([]byte, []canonical.Loss, error) {
 	status := &spb.Status{}
-	lost, err := decode(body, status, maxNested)
+	losses, err := decode(body, status, maxNested)
 	if err != nil {
 		return nil, nil, err
 	}
 	if len(status.GetDetails()) > maxDetails {
-		lost = append(lost, canonical.Loss{Code: canonical.LossErrorDetail, Path: "/body/details", Fate: canonical.Dropped})
+		losses = append(losses, canonical.Loss{Code: canonical.LossErrorDetail, Path: "/body/details", Fate: canonical.Dropped})
 	}
 	row := canonicalCodes[codes.Unknown]
 	if code := status.GetCode(); code > 0 && int(code) < len(canonicalCodes) {
 		row = canonicalCodes[code]
 	}
-	said := failed{Code: row.status, Status: row.name, Message: status.GetMessage()}
+	failure := failed{Code: row.status, Status: row.name, Message: status.GetMessage()}
 	for _, detail := range status.GetDetails()[:min(len(status.GetDetails()), maxDetails)] {
 		raw, err := unframeDetail(detail)
 		if err != nil {
 			return nil, nil, &translators.MalformedError{Path: "/error/details", Reason: "unreadable"}
 		}
-		said.Details = append(said.Details, raw)
+		failure.Details = append(failure.Details, raw)
 	}
 	out, err := json.Marshal(struct {
 		Error failed `json:"error"`
-	}{said})
-	return out, lost, err
+	}{failure})
+	return out, losses, err
 }
 
 func unframeDetail(detail *anypb.Any) (json.RawMessage, error) {

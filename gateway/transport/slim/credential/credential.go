@@ -95,25 +95,25 @@ func ParsePublic(text string) (crypto.PublicKey, error) {
 	if len(text) > 128 {
 		return nil, &Error{Reason: "the public key is too long"}
 	}
-	octets, err := base64.StdEncoding.DecodeString(text)
+	data, err := base64.StdEncoding.DecodeString(text)
 	if err != nil {
 		return nil, &Error{Reason: "the public key is no base64", Err: err}
 	}
-	switch len(octets) {
+	switch len(data) {
 	case ed25519.PublicKeySize:
-		return ed25519.PublicKey(octets), nil
+		return ed25519.PublicKey(data), nil
 	case 33:
-		return compressed(octets)
+		return compressed(data)
 	}
-	key, err := ecdsa.ParseUncompressedPublicKey(elliptic.P256(), octets)
+	key, err := ecdsa.ParseUncompressedPublicKey(elliptic.P256(), data)
 	if err != nil {
 		return nil, &Error{Reason: "the public key is of no kind that is known", Err: err}
 	}
 	return key, nil
 }
 
-func compressed(octets []byte) (crypto.PublicKey, error) {
-	x, y := elliptic.UnmarshalCompressed(elliptic.P256(), octets)
+func compressed(data []byte) (crypto.PublicKey, error) {
+	x, y := elliptic.UnmarshalCompressed(elliptic.P256(), data)
 	if x == nil {
 		return nil, &Error{Reason: "the public key is no point of its curve"}
 	}

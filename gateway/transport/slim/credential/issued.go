@@ -187,11 +187,11 @@ func issuedKey(token string) (crypto.PublicKey, error) {
 	if len(parts) != 3 {
 		return nil, &Error{Reason: "the token is no compact JWT"}
 	}
-	octets, err := base64.RawURLEncoding.DecodeString(parts[1])
+	data, err := base64.RawURLEncoding.DecodeString(parts[1])
 	if err != nil {
 		return nil, &Error{Reason: "the token is no compact JWT", Err: err}
 	}
-	claims, err := members(octets)
+	claims, err := members(data)
 	if err != nil {
 		return nil, err
 	}
@@ -207,9 +207,9 @@ func issuedKey(token string) (crypto.PublicKey, error) {
 }
 
 // members reads an object by its exact names.
-func members(octets []byte) (map[string]json.RawMessage, error) {
+func members(data []byte) (map[string]json.RawMessage, error) {
 	var all map[string]json.RawMessage
-	if err := json.Unmarshal(octets, &all); err != nil {
+	if err := json.Unmarshal(data, &all); err != nil {
 		return nil, &Error{Reason: "the token's claims cannot be read", Err: err}
 	}
 	return all, nil
@@ -247,11 +247,11 @@ func audiences(raw json.RawMessage) []string {
 func audienceKey(list []string) (crypto.PublicKey, error) {
 	for _, audience := range list {
 		if encoded, ok := strings.CutPrefix(audience, Audience); ok {
-			octets, err := base64.StdEncoding.DecodeString(encoded)
+			data, err := base64.StdEncoding.DecodeString(encoded)
 			if err != nil {
 				return nil, &Error{Reason: "the claims in the audience are no base64", Err: err}
 			}
-			return keyIn(octets)
+			return keyIn(data)
 		}
 	}
 	return nil, nil
@@ -259,15 +259,15 @@ func audienceKey(list []string) (crypto.PublicKey, error) {
 
 // claimedKey reads the key out of a shared-secret token's claims.
 func claimedKey(encoded string) (crypto.PublicKey, error) {
-	octets, err := base64.RawURLEncoding.DecodeString(encoded)
+	data, err := base64.RawURLEncoding.DecodeString(encoded)
 	if err != nil {
 		return nil, &Error{Reason: "the token's claims are no base64", Err: err}
 	}
-	return keyIn(octets)
+	return keyIn(data)
 }
 
-func keyIn(octets []byte) (crypto.PublicKey, error) {
-	claims, err := members(octets)
+func keyIn(data []byte) (crypto.PublicKey, error) {
+	claims, err := members(data)
 	if err != nil {
 		return nil, err
 	}

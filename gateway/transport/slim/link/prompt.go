@@ -30,8 +30,8 @@ func prompted(conn net.Conn) net.Conn {
 }
 
 // Read says after every read that it waits for nothing: systems forget it.
-func (p *prompt) Read(octets []byte) (int, error) {
-	n, err := p.Conn.Read(octets)
+func (p *prompt) Read(data []byte) (int, error) {
+	n, err := p.Conn.Read(data)
 	_ = p.raw.Control(acknowledge) // if it does not work, it works as it did
 	return n, err
 }

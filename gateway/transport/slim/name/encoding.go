@@ -9,8 +9,8 @@ import (
 // Hash is what nodes route one word of a name by: XXH64 over its octets and one
 // octet 0xFF.
 func Hash(word string) uint64 {
-	octets := make([]byte, 0, len(word)+1)
-	return xxhash.Sum64(append(append(octets, word...), 0xFF))
+	data := make([]byte, 0, len(word)+1)
+	return xxhash.Sum64(append(append(data, word...), 0xFF))
 }
 
 // Key is a name as nodes know it: hashes and id. Comparable.

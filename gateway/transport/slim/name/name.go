@@ -27,12 +27,12 @@ func AnyID() ID { return ID{math.MaxUint64, math.MaxUint64} }
 // NewID makes a random id outside the reserved ones. It fails when the system
 // has no randomness to give.
 func NewID() (ID, error) {
-	var octets [16]byte
+	var data [16]byte
 	for {
-		if _, err := rand.Read(octets[:]); err != nil {
+		if _, err := rand.Read(data[:]); err != nil {
 			return ID{}, err
 		}
-		id := ID{binary.BigEndian.Uint64(octets[:8]), binary.BigEndian.Uint64(octets[8:])}
+		id := ID{binary.BigEndian.Uint64(data[:8]), binary.BigEndian.Uint64(data[8:])}
 		if !id.Reserved() {
 			return id, nil
 		}

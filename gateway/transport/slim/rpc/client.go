@@ -259,13 +259,13 @@ func (ch *channel) deliver(m session.Message) {
 // session.ErrClosed.
 type Stream struct {
 	*Queue
-	channel *channel
-	id      string
-	heard   atomic.Bool
+	channel  *channel
+	id       string
+	answered atomic.Bool
 }
 
 func (s *Stream) deliver(m session.Message) {
-	s.heard.Store(true)
+	s.answered.Store(true)
 	if last, err := ended(m); last {
 		s.End(cmp.Or(err, io.EOF))
 	} else {
@@ -277,5 +277,5 @@ func (s *Stream) deliver(m session.Message) {
 // tell the server.
 func (s *Stream) Close() {
 	open := s.End(session.ErrClosed)
-	s.channel.release(s, open && !s.heard.Load())
+	s.channel.release(s, open && !s.answered.Load())
 }

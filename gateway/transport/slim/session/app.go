@@ -315,7 +315,7 @@ func (a *App) invited(f frame.Frame, subject string) {
 		return
 	}
 	if !m.group {
-		s.do(func(time.Time) { m.asked(f) })
+		s.do(func(time.Time) { m.discoveryRequest(f) })
 		a.offer(s)
 		return
 	}
@@ -334,7 +334,7 @@ func (a *App) enter(s *Session, f frame.Frame) {
 			return
 		}
 	}
-	s.do(func(time.Time) { s.m.asked(f) })
+	s.do(func(time.Time) { s.m.discoveryRequest(f) })
 	a.offer(s)
 }
 

@@ -46,7 +46,7 @@ func (m *machine) steer(now time.Time, f frame.Frame, subject string) {
 	case frame.DiscoveryReply:
 		m.found(now, f, subject)
 	case frame.JoinRequest:
-		m.asked(f)
+		m.discoveryRequest(f)
 	case frame.JoinReply:
 		m.joined(now, f)
 	case frame.GroupWelcome:
@@ -56,7 +56,7 @@ func (m *machine) steer(now time.Time, f frame.Frame, subject string) {
 	case frame.GroupNack:
 		m.declined(now, f)
 	case frame.LeaveRequest, frame.GroupClose:
-		m.farewell(now, f)
+		m.closeMessage(now, f)
 	case frame.LeaveReply:
 		if m.answered(f, frame.LeaveRequest) {
 			m.end(now, "")
@@ -78,8 +78,8 @@ func (m *machine) found(now time.Time, f frame.Frame, subject string) {
 	m.ask(now, m.peer, frame.Join(uint32(m.timing.Retry.Milliseconds()), uint32(m.timing.Retries)), m.metadata) //nolint:gosec // small
 }
 
-// asked: the one who asks for a session asks again if the answer was lost.
-func (m *machine) asked(f frame.Frame) {
+// discoveryRequest: the one who asks for a session asks again if the answer was lost.
+func (m *machine) discoveryRequest(f frame.Frame) {
 	if !m.initiator && m.state != closed && f.From == m.peer {
 		m.reply(f, frame.Joined(m.self.Encode()))
 	}
@@ -139,8 +139,8 @@ func (m *machine) leave(now time.Time) {
 	}
 }
 
-// farewell: the other end, or the moderator, ends the session.
-func (m *machine) farewell(now time.Time, f frame.Frame) {
+// closeMessage: the other end, or the moderator, ends the session.
+func (m *machine) closeMessage(now time.Time, f frame.Frame) {
 	if f.From != m.peer {
 		return
 	}

@@ -53,17 +53,17 @@ const joinLimit = 30 * time.Second
 // be sent in out, what is for the user in inbox. Not safe for concurrent use.
 type machine struct {
 	parameters
-	state    state
-	fault    Fault // why it is closed; empty: properly
-	byPeer   bool  // the other end closed it
-	up       bool  // there is a connection
-	ended    time.Time
-	heard    time.Time
-	beat     time.Time // when the next heartbeat is due
-	started  time.Time
-	requests map[uint32]*request
-	members  map[name.Key]member
-	seen     recent
+	state        state
+	fault        Fault // why it is closed; empty: properly
+	byPeer       bool  // the other end closed it
+	up           bool  // there is a connection
+	ended        time.Time
+	lastReceived time.Time
+	beat         time.Time // when the next heartbeat is due
+	started      time.Time
+	requests     map[uint32]*request
+	members      map[name.Key]member
+	seen         recent
 
 	sender
 	receivers map[name.Key]*receiver
@@ -104,7 +104,7 @@ type request struct {
 
 func newMachine(self, peer name.Name, id uint32, timing Timing, now time.Time) *machine {
 	return &machine{
-		parameters: parameters{id: id, self: self, peer: peer, timing: timing, reliable: true}, up: true, started: now, heard: now,
+		parameters: parameters{id: id, self: self, peer: peer, timing: timing, reliable: true}, up: true, started: now, lastReceived: now,
 		requests: map[uint32]*request{}, members: map[name.Key]member{}, receivers: map[name.Key]*receiver{},
 		sender: newSender(),
 	}
@@ -165,7 +165,7 @@ func (m *machine) receive(now time.Time, f frame.Frame, subject string) {
 	if !m.admits(f, subject) {
 		return
 	}
-	m.heard = now
+	m.lastReceived = now
 	switch {
 	case f.Failed && f.Kind != frame.RtxReply:
 		m.failed(now, f)
@@ -215,7 +215,7 @@ func (m *machine) tick(now time.Time) {
 	switch {
 	case m.state == joining && !m.initiator && now.Sub(m.started) >= joinLimit:
 		m.end(now, FaultSilent)
-	case m.state >= open && now.Sub(m.heard) >= m.timing.Silence:
+	case m.state >= open && now.Sub(m.lastReceived) >= m.timing.Silence:
 		m.end(now, FaultSilent)
 	default:
 		m.repeat(now)
@@ -265,7 +265,7 @@ func (m *machine) heartbeat(now time.Time) {
 // postpone moves everything to after the connection is back.
 func (m *machine) postpone(now time.Time) {
 	later := now.Add(m.timing.Retry)
-	m.heard, m.beat, m.started = now, later, now
+	m.lastReceived, m.beat, m.started = now, later, now
 	for _, r := range m.requests {
 		r.due = later
 	}
@@ -284,7 +284,7 @@ func (m *machine) next() time.Time {
 	if m.state == closed {
 		return m.ended.Add(linger)
 	}
-	due := m.heard.Add(m.timing.Silence)
+	due := m.lastReceived.Add(m.timing.Silence)
 	if m.state == joining && !m.initiator {
 		due = m.started.Add(joinLimit)
 	}

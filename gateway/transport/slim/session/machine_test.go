@@ -136,7 +136,7 @@ func FuzzMachine(f *testing.F) {
 			now = now.Add(time.Duration(script[2]&0xF0) * 10 * time.Millisecond)
 			m.receive(now, invented(peer.self, script), "")
 			m.tick(now)
-			if script[2]&2 != 0 && m.state == open && m.sender.room() {
+			if script[2]&2 != 0 && m.state == open && m.sender.hasSpace() {
 				_ = m.send(now, frame.Payload{}, nil)
 			}
 			m.out = m.out[:0]
@@ -164,8 +164,8 @@ func invented(from name.Name, octets []byte) frame.Frame {
 
 func check(t *testing.T, m *machine, now time.Time) {
 	t.Helper()
-	if len(m.inbox.messages) > inboxCount+reach || len(m.pending) > windowCount || len(m.kept) > keptCount {
-		t.Fatalf("%d to read, %d under way, %d kept", len(m.inbox.messages), len(m.pending), len(m.kept))
+	if len(m.inbox.messages) > inboxCount+reach || len(m.pending) > windowCount || len(m.unacknowledged) > keptCount {
+		t.Fatalf("%d to read, %d under way, %d kept", len(m.inbox.messages), len(m.pending), len(m.unacknowledged))
 	}
 	for _, r := range m.receivers {
 		if len(r.early) > reach || len(r.wanted) > reach || r.earlyBytes < 0 {

@@ -30,7 +30,7 @@ type inbox struct {
 	bytes    int
 }
 
-func (i *inbox) room() bool { return len(i.messages) < inboxCount && i.bytes < inboxBytes }
+func (i *inbox) hasSpace() bool { return len(i.messages) < inboxCount && i.bytes < inboxBytes }
 
 func (i *inbox) put(f frame.Frame, subject string) {
 	i.messages = append(i.messages, Message{From: f.From, Subject: subject, Type: f.Payload.Type, Blob: f.Payload.Blob, Metadata: f.Metadata})
@@ -102,7 +102,7 @@ func (m *machine) data(now time.Time, f frame.Frame) {
 // message takes one in if there is room for it, and only then acknowledges it.
 func (m *machine) message(now time.Time, f frame.Frame) {
 	if !m.reliable {
-		if m.inbox.room() {
+		if m.inbox.hasSpace() {
 			m.inbox.put(f, m.subjectOf(f.From))
 		}
 		return
@@ -122,7 +122,7 @@ func (m *machine) acknowledge(f frame.Frame, metadata map[string]string) {
 
 // direct: a message to us alone, which has no place in the group's sequence.
 func (m *machine) direct(f frame.Frame) {
-	if !m.inbox.room() {
+	if !m.inbox.hasSpace() {
 		return
 	}
 	if m.receiver(f.From).direct.add(f.Message) {
@@ -144,7 +144,7 @@ func (m *machine) arrange(now time.Time, f frame.Frame) bool {
 	switch {
 	case ahead < 0:
 		return true // known
-	case !m.inbox.room():
+	case !m.inbox.hasSpace():
 		return false
 	case ahead == 0:
 		m.deliver(r, f)
@@ -184,7 +184,7 @@ func (m *machine) deliver(r *receiver, f frame.Frame) {
 func (m *machine) request(now time.Time, r *receiver, before frame.Frame) {
 	for id := r.next; id != before.Message; id = following(id) {
 		_, known := r.early[id]
-		if _, asked := r.wanted[id]; known || asked {
+		if _, requested := r.wanted[id]; known || requested {
 			continue
 		}
 		r.wanted[id] = &wanted{before.From, now.Add(m.timing.Retry), m.timing.Retries}
@@ -204,7 +204,7 @@ func (m *machine) rerequest(now time.Time) {
 				return
 			}
 			w.due = now.Add(m.timing.Retry)
-			if !m.inbox.room() {
+			if !m.inbox.hasSpace() {
 				continue // our own user is late, not the sender
 			}
 			w.left--
@@ -216,7 +216,7 @@ func (m *machine) rerequest(now time.Time) {
 // repaired: what we asked for, or the news that it is gone.
 func (m *machine) repaired(now time.Time, f frame.Frame) {
 	r := m.receiver(f.From)
-	if _, asked := r.wanted[f.Message]; !asked {
+	if _, requested := r.wanted[f.Message]; !requested {
 		return
 	}
 	if f.Failed {

@@ -22,16 +22,16 @@ const (
 
 // sender is the way out of a session's data.
 type sender struct {
-	last         uint32
-	pending      map[uint32]*outgoing
-	pendingBytes int
-	kept         map[uint32]kept
-	keptOrder    []uint32
-	keptBytes    int
+	last           uint32
+	pending        map[uint32]*outgoing
+	pendingBytes   int
+	unacknowledged map[uint32]sentMessage
+	keptOrder      []uint32
+	keptBytes      int
 }
 
-// kept is a message for those who missed it.
-type kept struct {
+// sentMessage is a message for those who missed it.
+type sentMessage struct {
 	message *dataplane.Message
 	size    int
 }
@@ -47,24 +47,24 @@ type outgoing struct {
 }
 
 func newSender() sender {
-	return sender{pending: map[uint32]*outgoing{}, kept: map[uint32]kept{}}
+	return sender{pending: map[uint32]*outgoing{}, unacknowledged: map[uint32]sentMessage{}}
 }
 
-// room reports whether one more message may be under way.
-func (s *sender) room() bool {
+// hasSpace reports whether one more message may be under way.
+func (s *sender) hasSpace() bool {
 	return len(s.pending) < windowCount && s.pendingBytes < windowBytes
 }
 
-// roomFor reports whether one more message may be under way to a member: one
+// hasSpaceFor reports whether one more message may be under way to a member: one
 // who acknowledges nothing does not take the room of all.
-func (m *machine) roomFor(to name.Name) bool {
+func (m *machine) hasSpaceFor(to name.Name) bool {
 	under := 0
 	for _, p := range m.pending {
 		if _, missing := p.missing[to.Key()]; missing && p.direct {
 			under++
 		}
 	}
-	return under < windowOne && m.room()
+	return under < windowOne && m.hasSpace()
 }
 
 // sendTo sends data to one member of a group, outside the sequence. Errors: as
@@ -105,7 +105,7 @@ func (m *machine) directID() uint32 {
 // sized is how large a message will be with its token.
 func sized(message *dataplane.Message) (int, error) {
 	size, err := frame.Fits(message)
-	if size += tokenRoom; err == nil && size > frame.MaxMessage {
+	if size += tokenReserve; err == nil && size > frame.MaxMessage {
 		err = &frame.TooLargeError{Size: size, Limit: frame.MaxMessage}
 	}
 	return size, err
@@ -136,17 +136,17 @@ func (m *machine) send(now time.Time, payload frame.Payload, metadata map[string
 
 func following(id uint32) uint32 { return (id + 1) % ids }
 
-// tokenRoom is what a token, not there yet, will add to a message.
-const tokenRoom = 8 << 10
+// tokenReserve is what a token, not there yet, will add to a message.
+const tokenReserve = 8 << 10
 
 func (s *sender) keep(id uint32, message *dataplane.Message, size int) {
-	s.kept[id] = kept{message, size}
+	s.unacknowledged[id] = sentMessage{message, size}
 	s.keptOrder = append(s.keptOrder, id)
 	s.keptBytes += size
 	for len(s.keptOrder) > keptCount || s.keptBytes > keptBytes && len(s.keptOrder) > 1 {
 		oldest := s.keptOrder[0]
-		s.keptBytes -= s.kept[oldest].size
-		delete(s.kept, oldest)
+		s.keptBytes -= s.unacknowledged[oldest].size
+		delete(s.unacknowledged, oldest)
 		s.keptOrder = s.keptOrder[1:]
 	}
 }
@@ -203,7 +203,7 @@ func (m *machine) resend(now time.Time) {
 // that, or the window would move on without it; but somebody is there, so our
 // patience begins again.
 func (m *machine) requested(now time.Time, f frame.Frame) {
-	old, ok := m.kept[f.Message]
+	old, ok := m.unacknowledged[f.Message]
 	message := old.message
 	if p, under := m.pending[f.Message]; under {
 		p.due, p.left = now.Add(m.timing.Retry), m.timing.Retries
@@ -213,5 +213,5 @@ func (m *machine) requested(now time.Time, f frame.Frame) {
 		m.emit(frame.Redirect(message, f.From.Encode(), frame.RtxReply))
 		return
 	}
-	m.emit(frame.Lost(m.route(f.From, f.Message)))
+	m.emit(frame.Unreachable(m.route(f.From, f.Message)))
 }

@@ -73,7 +73,7 @@ func (s *Session) Metadata() map[string]string { return maps.Clone(s.m.metadata)
 // message; *BrokenError, ErrClosed; the context's.
 func (s *Session) Send(ctx context.Context, message Message) error {
 	return s.sending(ctx, func(now time.Time) (bool, error) {
-		if !s.m.room() {
+		if !s.m.hasSpace() {
 			return false, nil
 		}
 		return true, s.m.send(now, frame.Payload{Type: message.Type, Blob: message.Blob}, message.Metadata)
@@ -88,7 +88,7 @@ func (s *Session) SendTo(ctx context.Context, to name.Name, message Message) err
 		return s.Send(ctx, message)
 	}
 	return s.sending(ctx, func(now time.Time) (bool, error) {
-		if !s.m.roomFor(to) {
+		if !s.m.hasSpaceFor(to) {
 			return false, nil
 		}
 		return true, s.m.sendTo(now, to, frame.Payload{Type: message.Type, Blob: message.Blob}, message.Metadata)

@@ -11,15 +11,15 @@ type Words int
 
 // What is said.
 const (
-	Sending  Words = iota // a message
-	Asked                 // a question about tasks
-	Setting               // settings to keep
-	Finding               // which settings
-	Sent                  // the reply to a message
-	Streamed              // an event
-	Tasked                // a task that stands alone
-	Listed                // a page of tasks
-	Pushed                // what was answered about settings
+	Sending   Words = iota // a message
+	TaskQuery              // a question about tasks
+	Setting                // settings to keep
+	Finding                // which settings
+	Sent                   // the reply to a message
+	Streamed               // an event
+	Tasked                 // a task that stands alone
+	Listed                 // a page of tasks
+	Pushed                 // what was answered about settings
 )
 
 // bridges turn words between the versions; each way has its own for the HTTP form
@@ -30,15 +30,15 @@ var bridges = [...]struct {
 	down     func(*lowerer, json.RawMessage) json.RawMessage
 	downHTTP func(*toHTTP, json.RawMessage) json.RawMessage
 }{
-	Sending:  {(*raiser).request, (*fromHTTP).request, (*lowerer).request, (*toHTTP).request},
-	Asked:    {(*raiser).query, (*fromHTTP).query, (*lowerer).query, (*toHTTP).query},
-	Setting:  {(*raiser).push, (*fromHTTP).push, (*lowerer).push, (*toHTTP).push},
-	Finding:  {(*raiser).pushQuery, (*fromHTTP).pushQuery, (*lowerer).pushQuery, (*toHTTP).pushQuery},
-	Sent:     {(*raiser).result, (*fromHTTP).result, (*lowerer).result, (*toHTTP).result},
-	Streamed: {(*raiser).event, (*fromHTTP).event, (*lowerer).event, (*toHTTP).event},
-	Tasked:   {(*raiser).task, (*fromHTTP).raised, (*lowerer).alone, (*toHTTP).alone},
-	Listed:   {(*raiser).tasks, (*fromHTTP).tasks, (*lowerer).tasks, (*toHTTP).tasks},
-	Pushed:   {(*raiser).pushResult, (*fromHTTP).pushResult, (*lowerer).pushResult, (*toHTTP).pushResult},
+	Sending:   {(*raiser).request, (*fromHTTP).request, (*lowerer).request, (*toHTTP).request},
+	TaskQuery: {(*raiser).query, (*fromHTTP).query, (*lowerer).query, (*toHTTP).query},
+	Setting:   {(*raiser).push, (*fromHTTP).push, (*lowerer).push, (*toHTTP).push},
+	Finding:   {(*raiser).pushQuery, (*fromHTTP).pushQuery, (*lowerer).pushQuery, (*toHTTP).pushQuery},
+	Sent:      {(*raiser).result, (*fromHTTP).result, (*lowerer).result, (*toHTTP).result},
+	Streamed:  {(*raiser).event, (*fromHTTP).event, (*lowerer).event, (*toHTTP).event},
+	Tasked:    {(*raiser).task, (*fromHTTP).raised, (*lowerer).alone, (*toHTTP).alone},
+	Listed:    {(*raiser).tasks, (*fromHTTP).tasks, (*lowerer).tasks, (*toHTTP).tasks},
+	Pushed:    {(*raiser).pushResult, (*fromHTTP).pushResult, (*lowerer).pushResult, (*toHTTP).pushResult},
 }
 
 // Raise turns words of 0.3, which may be those of its HTTP form, into those of 1.0.

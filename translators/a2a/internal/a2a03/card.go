@@ -43,7 +43,7 @@ func RaiseCard(card json.RawMessage) (json.RawMessage, error) {
 
 // interfaces are those that url, preferredTransport and additionalInterfaces name.
 func interfaces(o *rawjson.Object) ([]json.RawMessage, error) {
-	said := func(name, otherwise string) string {
+	textOr := func(name, otherwise string) string {
 		raw := o.Peek(name)
 		text, ok := rawjson.Unquote(raw)
 		if raw != nil && !ok && !isNull(raw) {
@@ -51,11 +51,11 @@ func interfaces(o *rawjson.Object) ([]json.RawMessage, error) {
 		}
 		return cmp.Or(text, otherwise)
 	}
-	version := said("protocolVersion", PlainVersion)
+	version := textOr("protocolVersion", PlainVersion)
 	if !Speaks(version) {
 		o.Fail("protocolVersion", "not 0.3")
 	}
-	first := address(said("url", ""), said("preferredTransport", jsonRPC), version)
+	first := address(textOr("url", ""), textOr("preferredTransport", jsonRPC), version)
 	list := []json.RawMessage{first}
 	elements, ok := rawjson.Elements(orArray(o.Peek("additionalInterfaces")))
 	if !ok {
@@ -149,14 +149,14 @@ func (l *lowerer) interfaces(b *rawjson.Builder, supported json.RawMessage) bool
 	var others []json.RawMessage
 	found, gone := false, false
 	for i, element := range elements {
-		said := rawjson.Parse(element, "")
-		text := func(name string) string { value := said.PeekText(name); return value }
+		members := rawjson.Parse(element, "")
+		text := func(name string) string { value := members.PeekText(name); return value }
 		url, transport := text("url"), text("protocolBinding")
 		switch {
 		case !Speaks(text("protocolVersion")):
 			gone = true
 			continue
-		case said.Has("tenant"):
+		case members.Has("tenant"):
 			l.drop(canonical.LossIDs, "/body/interfaces/"+strconv.Itoa(i)+"/tenant")
 		}
 		if found {

@@ -126,9 +126,9 @@ func (l *lowerer) statusUpdate(raw json.RawMessage) json.RawMessage {
 	l.place(b, o)
 	status := l.status(o.Take("status"), "/body/status")
 	b.Raw("status", status)
-	switch said := o.Take(final); string(said) {
+	switch encoded := o.Take(final); string(encoded) {
 	case "true", "false":
-		b.Raw(final, said)
+		b.Raw(final, encoded)
 	default:
 		b.Bool(final, ends(rawText(status, "state")))
 	}

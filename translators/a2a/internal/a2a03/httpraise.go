@@ -42,7 +42,7 @@ func (f *fromHTTP) raisedMessage(message json.RawMessage, path string) json.RawM
 // nothing at all: peers take a request without configuration so.
 func (f *fromHTTP) body(raw json.RawMessage, path string) json.RawMessage {
 	o := f.open(raw, path, nil, nil)
-	if !said(o.Peek("configuration")) {
+	if !isSet(o.Peek("configuration")) {
 		o.Take("configuration")
 		f.formed()
 	}
@@ -55,7 +55,7 @@ func (f *fromHTTP) configuration(raw json.RawMessage, path string) json.RawMessa
 	o := f.open(raw, path, configHTTP, configRPC)
 	b := rawjson.NewBuilder()
 	switch wait := o.Take("blocking"); {
-	case !said(wait):
+	case !isSet(wait):
 		b.Raw("blocking", json.RawMessage("false"))
 		f.formed()
 	case string(wait) == "false":
@@ -173,7 +173,7 @@ func (f *fromHTTP) data(part *rawjson.Object) json.RawMessage {
 	}
 	metadata := part.Peek("metadata")
 	switch {
-	case !said(value):
+	case !isSet(value):
 		o.Fail(kindData, "required")
 		f.check(o)
 	case !rawjson.IsObject(value) && (metadata == nil || isNull(metadata) || rawjson.IsObject(metadata)):
@@ -191,7 +191,7 @@ func (f *fromHTTP) data(part *rawjson.Object) json.RawMessage {
 // has into a field of bytes, which ProtoJSON encodes once more.
 func (f *fromHTTP) file(raw json.RawMessage, path string) json.RawMessage {
 	o := f.open(raw, path, fileHTTP, fileRPC)
-	if said(o.Peek(bytesHTTP)) == said(o.Peek(uriHTTP)) {
+	if isSet(o.Peek(bytesHTTP)) == isSet(o.Peek(uriHTTP)) {
 		o.Fail("", "a file needs exactly one of "+bytesHTTP+" and "+uriHTTP)
 		f.check(o)
 	}
@@ -220,7 +220,7 @@ func (f *fromHTTP) inner(raw json.RawMessage, place string) json.RawMessage {
 	return rawjson.Quote(string(text))
 }
 
-func said(raw json.RawMessage) bool { return raw != nil && !isNull(raw) }
+func isSet(raw json.RawMessage) bool { return raw != nil && !isNull(raw) }
 
 // object is what is left of an object.
 func object(o *rawjson.Object) json.RawMessage {

@@ -181,9 +181,9 @@ func (r *raiser) enum(table []name) func(json.RawMessage, string) json.RawMessag
 }
 
 // valued is what stands for the one in a table that is meant.
-func valued(r *raiser, raw json.RawMessage, path string, table []name, meant func(name) (bool, string)) json.RawMessage {
+func valued(r *raiser, raw json.RawMessage, path string, table []name, matches func(name) (bool, string)) json.RawMessage {
 	for _, n := range table {
-		if is, other := meant(n); is {
+		if is, other := matches(n); is {
 			return rawjson.Quote(other)
 		}
 	}

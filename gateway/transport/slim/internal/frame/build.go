@@ -77,11 +77,11 @@ func Data(r Route, kind Kind, payload Payload, metadata map[string]string) *data
 	}}, metadata)
 }
 
-// Lost builds the answer to a request for a message that is not kept any more.
-func Lost(r Route) *dataplane.Message {
+// Unreachable builds the answer to a request for a message that is not kept any more.
+func Unreachable(r Route) *dataplane.Message {
 	m := Data(r, RtxReply, Payload{}, nil)
-	lost := true
-	m.GetPublish().GetHeader().Error = &lost
+	yes := true
+	m.GetPublish().GetHeader().Error = &yes
 	return m
 }
 

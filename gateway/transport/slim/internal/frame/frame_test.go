@@ -142,7 +142,7 @@ func FuzzRead(f *testing.F) {
 	route := Route{From: from, To: to, Session: 7, Message: 9}
 	for _, m := range []*dataplane.Message{
 		Control(route, Join(1000, 10), map[string]string{"k": "v"}), Control(route, Welcome(Member(from.Encode())), nil),
-		Data(route, Msg, Payload{"msg", []byte("hi")}, map[string]string{"rpc-id": "x"}), Lost(route), Greeting("x", nil, nil), SubscribeTo(from, 1, "t"),
+		Data(route, Msg, Payload{"msg", []byte("hi")}, map[string]string{"rpc-id": "x"}), Unreachable(route), Greeting("x", nil, nil), SubscribeTo(from, 1, "t"),
 	} {
 		octets, err := proto.Marshal(m)
 		if err != nil {

@@ -51,7 +51,7 @@ func (f Frame) Open(ctx context.Context, verifier credential.Verifier) (credenti
 // neither its command nor its metadata.
 func signed(m *dataplane.Message) ([]byte, error) {
 	header, session := m.GetPublish().GetHeader(), m.GetPublish().GetSession()
-	octets, err := proto.MarshalOptions{Deterministic: true}.Marshal(&dataplane.HeaderIntegrityAad{
+	data, err := proto.MarshalOptions{Deterministic: true}.Marshal(&dataplane.HeaderIntegrityAad{
 		Version: signedVersion, Source: header.GetSource(), Destination: header.GetDestination(), Identity: header.GetIdentity(),
 		SessionType: session.GetSessionType(), SessionMessageType: session.GetSessionMessageType(),
 		SessionId: session.GetSessionId(), MessageId: session.GetMessageId(),
@@ -60,7 +60,7 @@ func signed(m *dataplane.Message) ([]byte, error) {
 	if err != nil {
 		return nil, &Error{Reason: "it cannot be encoded", Err: err}
 	}
-	return octets, nil
+	return data, nil
 }
 
 // Copy is a message to be sealed anew: what Seal changes is its own, the rest,
