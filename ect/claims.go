@@ -106,7 +106,7 @@ func (c Claims) clone() Claims {
 }
 
 // Ext is the extension object of a token, each value as raw JSON. A token
-// holds at most MaxExtSize octets of it, nested at most MaxExtDepth deep.
+// holds at most MaxExtSize bytes of it, nested at most MaxExtDepth deep.
 type Ext map[string]json.RawMessage
 
 // clone copies all values into one piece.
@@ -130,9 +130,9 @@ func (e Ext) clone() Ext {
 	return out
 }
 
-// Hash is base64url(SHA-256(octets)) without padding, 43 characters: the form
+// Hash is base64url(SHA-256(bytes)) without padding, 43 characters: the form
 // of inp_hash and out_hash (ECT draft, "Data Integrity Claims"). What is hashed
-// are the octets of a message body as received or sent, never a re-encoding.
+// are the bytes of a message body as received or sent, never a re-encoding.
 func Hash(data []byte) string {
 	sum := sha256.Sum256(data)
 	var text [43]byte
@@ -188,8 +188,8 @@ func isHash(text string) bool {
 	return err == nil && n == sha256.Size
 }
 
-// StreamHash hashes a stream of messages: SHA-256 over the octets of each, each
-// preceded by their number as eight octets, the most significant first. Its
+// StreamHash hashes a stream of messages: SHA-256 over the bytes of each, each
+// preceded by their number as eight bytes, the most significant first. Its
 // zero value has seen nothing. It is not safe for concurrent use.
 type StreamHash struct {
 	sum   hash.Hash

@@ -28,7 +28,7 @@ const (
 	DialectDual Dialect = "dual"
 )
 
-// MaxDualExt bounds what DialectDual carries as extension, in octets: it is
+// MaxDualExt bounds what DialectDual carries as extension, in bytes: it is
 // written twice, and the token has to stay one that fits a header.
 const MaxDualExt = 1536
 
@@ -45,7 +45,7 @@ func ParseDialect(text string) (Dialect, error) {
 	return Dialect(text), nil
 }
 
-// MaxExt is how much extension a token of this dialect can carry, in octets as
+// MaxExt is how much extension a token of this dialect can carry, in bytes as
 // serialised. Sign refuses more, so whoever fills lists asks first.
 func (d Dialect) MaxExt() int {
 	if d == DialectDual {

@@ -80,7 +80,7 @@ func (e *ForeignRootError) Error() string {
 // TooLargeError refuses a token or header beyond its bound (431).
 type TooLargeError struct {
 	What  string // "token", "header" or "token count"
-	Limit int    // octets, or tokens
+	Limit int    // bytes, or tokens
 }
 
 func (e *TooLargeError) Error() string {

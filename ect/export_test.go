@@ -1,6 +1,6 @@
 package ect
 
-// Warnings keeps the first entries of a list, as many as fit limit octets as a
+// Warnings keeps the first entries of a list, as many as fit limit bytes as a
 // JSON array (0: WarningsSize). If any are omitted, hash is Hash over the whole
 // list as a JSON array without white space, by which a list kept elsewhere can
 // be recognised; else it is empty.

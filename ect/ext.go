@@ -14,11 +14,11 @@ import (
 // Bounds of what we put into ext, so that evidence stays a token and does not
 // become a message.
 const (
-	MaxExtSize   = 4096 // octets of the ext object as serialised (ECT draft -01)
+	MaxExtSize   = 4096 // bytes of the ext object as serialised (ECT draft -01)
 	MaxExtDepth  = 5    // levels of nesting, the ext object itself being the first
-	MaxTextSize  = 512  // octets of one free text, see Ext.SetText
-	WarningsSize = 2048 // octets of aepb.translation_warnings, see Warnings
-	ListSize     = 3000 // octets of any other list, see Ext.SetList
+	MaxTextSize  = 512  // bytes of one free text, see Ext.SetText
+	WarningsSize = 2048 // bytes of aepb.translation_warnings, see Warnings
+	ListSize     = 3000 // bytes of any other list, see Ext.SetList
 )
 
 // The extension keys of AEPB, "Translation ECT" and "Translation Error ECT".
@@ -105,7 +105,7 @@ func (e Ext) Strings(key string) ([]string, bool) {
 func (e Ext) SetString(key, value string) { e[key] = jose.Quote(nil, value) }
 
 // SetText writes free text: control characters become spaces, and what exceeds
-// MaxTextSize octets is cut at a character.
+// MaxTextSize bytes is cut at a character.
 func (e Ext) SetText(key, value string) {
 	clean := strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || r == utf8.RuneError {
@@ -146,7 +146,7 @@ func (e Ext) SetThousandths(key string, value int64) {
 	e[key] = text
 }
 
-// SetList writes as much of a list as fits limit octets (0: ListSize), and, if
+// SetList writes as much of a list as fits limit bytes (0: ListSize), and, if
 // something is left out, key_omitted with the count and key_hash over the whole.
 func (e Ext) SetList(key string, list []string, limit int) {
 	if limit <= 0 {
@@ -161,7 +161,7 @@ func (e Ext) SetList(key string, list []string, limit int) {
 }
 
 // SetWarnings writes aepb.translation_warnings: an empty array for a lossless
-// translation, and never more than WarningsSize octets.
+// translation, and never more than WarningsSize bytes.
 func (e Ext) SetWarnings(list []string) { e.SetList(ExtWarnings, list, WarningsSize) }
 
 func bounded(list []string, limit int) (fitting []string, omitted int, hash string) {

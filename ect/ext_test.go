@@ -129,7 +129,7 @@ func TestWarnings(t *testing.T) {
 	}
 	size := func(list []string) int { raw, _ := json.Marshal(list); return len(raw) }
 	if size(kept) > 2048 || size(many[:len(kept)+1]) <= 2048 {
-		t.Errorf("kept %d octets, one more would make %d", size(kept), size(many[:len(kept)+1]))
+		t.Errorf("kept %d bytes, one more would make %d", size(kept), size(many[:len(kept)+1]))
 	}
 	if kept, omitted, _ := ect.Warnings([]string{strings.Repeat("x", 3000), "y"}, 0); len(kept) != 0 || omitted != 2 {
 		t.Errorf("one too large: kept %d, omitted %d", len(kept), omitted)
@@ -139,7 +139,7 @@ func TestWarnings(t *testing.T) {
 		t.Error("what fits exactly was cut")
 	}
 	if kept, omitted, _ := ect.Warnings(few, exact-1); len(kept) != 1 || omitted != 1 {
-		t.Error("one octet too many was kept")
+		t.Error("one byte too many was kept")
 	}
 	kept, _, _ = ect.Warnings(few, 0)
 	kept[0] = "changed"

@@ -80,7 +80,7 @@ func wantClaims(t *testing.T, c ect.Claims) {
 		size += len(key) + len(value)
 	}
 	if size > ect.MaxExtSize { // reading a key takes its escapes away and only makes it shorter
-		t.Errorf("got %d octets of ext", size)
+		t.Errorf("got %d bytes of ext", size)
 	}
 }
 

@@ -16,8 +16,8 @@ const (
 
 // Limits bounds the evidence of one request.
 type Limits struct {
-	Token int // octets of one token
-	Total int // octets of all field values together
+	Token int // bytes of one token
+	Total int // bytes of all field values together
 	Count int // tokens
 }
 
@@ -66,7 +66,7 @@ func ParseHeader(values []string, l Limits) ([]string, error) {
 }
 
 // foreign is true if there is a character that no token has: only base64url and
-// the dot. Every octet of every token is asked, more than once, so there is no
+// the dot. Every byte of every token is asked, more than once, so there is no
 // branch in it: a digit after a letter is nothing that can be foreseen.
 func foreign(token string) bool {
 	const alphabet = 1<<26 - 1

@@ -69,7 +69,7 @@ func TestParseHeaderRefuses(t *testing.T) {
 		"quotes":                  {[]string{`"a.b.c"`}, ect.Limits{}, ""},
 		"semicolons":              {[]string{"a.b.c;d.e.f"}, ect.Limits{}, ""},
 		"a line break":            {[]string{"a.b.c\r\n"}, ect.Limits{}, ""},
-		"a zero octet":            {[]string{"a.b.c\x00"}, ect.Limits{}, ""},
+		"a zero byte":             {[]string{"a.b.c\x00"}, ect.Limits{}, ""},
 		"one good, one bad":       {[]string{"a.b.c", "a.b.ü"}, ect.Limits{}, ""},
 		"a scheme, as in a token": {[]string{"Bearer a.b.c"}, ect.Limits{}, ""},
 	} {

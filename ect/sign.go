@@ -29,7 +29,7 @@ type SignerDeps struct {
 	Issuer       Identity            // required; if it is a SPIFFE id the leaf must carry it
 	AgentVersion string              // put into every token as aepb.agent_version; empty: not
 	Lifetime     time.Duration       // whole seconds; 0: DefaultLifetime
-	MaxToken     int                 // octets; 0: the default of Limits.Token
+	MaxToken     int                 // bytes; 0: the default of Limits.Token
 	Now          func() time.Time    // nil: time.Now
 	NewID        func() ID           // nil: NewID
 	UnsignedFor  []string            // audiences that may be sent unsigned tokens; empty: nobody
@@ -202,7 +202,7 @@ func (s *Signer) payload(d Dialect, c *Claims) (payload []byte, ext json.RawMess
 		return nil, nil, as, fmt.Errorf("%w: %s %s", ErrUnsignable, f.reason, f.claim)
 	}
 	if len(ext) > d.MaxExt() {
-		return nil, nil, as, fmt.Errorf("%w: more than %d octets of extension", ErrUnsignable, d.MaxExt())
+		return nil, nil, as, fmt.Errorf("%w: more than %d bytes of extension", ErrUnsignable, d.MaxExt())
 	}
 	return c.appendTo(make([]byte, 0, 512+len(ext)), ext, as), ext, as, nil
 }
@@ -231,7 +231,7 @@ func (s *Signer) complete(c Claims) Claims {
 func (s *Signer) sign(own *signing, header string, payload []byte) (string, error) {
 	enc := base64.RawURLEncoding
 	size := len(header) + enc.EncodedLen(len(payload))
-	const signature = 1 + 86 // a dot and 64 octets, with either algorithm
+	const signature = 1 + 86 // a dot and 64 bytes, with either algorithm
 	if size+signature > s.maxToken {
 		return "", s.tooLarge()
 	}
@@ -247,7 +247,7 @@ func (s *Signer) sign(own *signing, header string, payload []byte) (string, erro
 }
 
 func (s *Signer) tooLarge() error {
-	return fmt.Errorf("%w: the token would exceed %d octets", ErrUnsignable, s.maxToken)
+	return fmt.Errorf("%w: the token would exceed %d bytes", ErrUnsignable, s.maxToken)
 }
 
 // Token is a token of ours. Only Sign makes one.

@@ -12,7 +12,7 @@ func TestStreamHash(t *testing.T) {
 	split.Add([]byte("ab"))
 	split.Add([]byte("c"))
 	joined.Add([]byte("ab\x00\x00\x00\x00\x00\x00\x00\x01c"))
-	// The framed octets written out: eight of length, then the message.
+	// The framed bytes written out: eight of length, then the message.
 	if want := ect.Hash([]byte("\x00\x00\x00\x00\x00\x00\x00\x03abc")); one.Sum() != want {
 		t.Errorf("one message: %s, want %s", one.Sum(), want)
 	}

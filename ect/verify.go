@@ -59,7 +59,7 @@ type VerifierDeps struct {
 	MinLevel    Level            // L1 or L2; 0: L2. L3 is a matter of receipts, which no token shows
 	Algorithms  []string         // of ES256 and EdDSA; empty: both
 	Lenient     Lenient          // zero: nothing is overlooked
-	MaxToken    int              // octets; 0: the default of Limits.Token
+	MaxToken    int              // bytes; 0: the default of Limits.Token
 	Now         func() time.Time // nil: time.Now
 
 	// MinLevelOf is the minimum for what one authenticated peer presents; nil, or

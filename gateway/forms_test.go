@@ -25,7 +25,7 @@ const (
 )
 
 // TestReplyInTheWordsOfTheRequest: version and form of the answer are those
-// that the caller used, and the evidence covers the octets on its wire (R5).
+// that the caller used, and the evidence covers the bytes on its wire (R5).
 func TestReplyInTheWordsOfTheRequest(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})

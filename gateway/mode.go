@@ -187,7 +187,7 @@ func (x *request) final(m *canonical.Message) bool {
 }
 
 // verbatim: both sides speak one version of it in one form, and what one says
-// goes to the other octet by octet. At the translate endpoint a message comes
+// goes to the other byte by byte. At the translate endpoint a message comes
 // without the fields of its protocol's header, so there it is said anew.
 func (x *request) verbatim() bool {
 	return !x.unseen && x.in.Call.EntryPoint.Native() && x.mode.Relay && x.route.Endpoint.Version == x.message.Origin.Version && x.route.Endpoint.Form == x.in.Call.Wire.Form &&
@@ -267,7 +267,7 @@ func (x *request) replier() string {
 }
 
 // hashForm names how the messages of the two protocols were hashed, where it is
-// not octet by octet (R5). It is said of the protocol that has evidence inside
+// not byte by byte (R5). It is said of the protocol that has evidence inside
 // its messages; the other one's are hashed as they are.
 // Where both have, in two ways, it is both.
 func hashForm(x *request) string {

@@ -200,7 +200,7 @@ func TestAncestors_TooLargeForTheNextGateway(t *testing.T) {
 		_, err = b.Exchange(t.Context(), b.call(addBody, token.Compact()))
 		large, refused := errors.AsType[*problem.AncestorsTooLargeError](err)
 		if refused != tc.refused || !refused && err != nil {
-			t.Errorf("%s, %d octets: got %v, want refused %v", name, len(token.Compact()), err, tc.refused)
+			t.Errorf("%s, %d bytes: got %v, want refused %v", name, len(token.Compact()), err, tc.refused)
 		}
 		if refused && (large.Size != len(token.Compact()) || problem.From(err).Status != 431) {
 			t.Errorf("%s: %v with status %d", name, err, problem.From(err).Status)

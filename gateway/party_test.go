@@ -273,7 +273,7 @@ func TestCallbacksForNothing(t *testing.T) {
 	}
 }
 
-// TestAnAgentsEvidenceIsOfThisAnswer: for us, now, of these octets, and new.
+// TestAnAgentsEvidenceIsOfThisAnswer: for us, now, of these bytes, and new.
 func TestAnAgentsEvidenceIsOfThisAnswer(t *testing.T) {
 	t.Parallel()
 	id, now := ect.NewID(), time.Now().Unix()

@@ -507,7 +507,7 @@ func TestACallerWhoStopsHearsNoError(t *testing.T) {
 	})
 }
 
-// listLengths are the octets of the longest list of ended tasks.
+// listLengths are the bytes of the longest list of ended tasks.
 type listLengths struct {
 	idempotency.Store
 	longest atomic.Int64
@@ -542,7 +542,7 @@ func TestListsStayShortUnderLoad(t *testing.T) {
 		}
 		<-time.After(10 * time.Second)
 		if got := lengths.longest.Load(); got > 1024 {
-			t.Errorf("a list takes %d octets", got)
+			t.Errorf("a list takes %d bytes", got)
 		}
 		if _, _, total := s.list(g, `{}`); total != tasks {
 			t.Errorf("%d tasks are listed", total)

@@ -12,7 +12,7 @@ import (
 
 // Bounds of a policy document.
 const (
-	MaxDocument = 64 << 10 // octets
+	MaxDocument = 64 << 10 // bytes
 	maxNodes    = 256
 	maxListed   = 256 // entries of one list
 	maxHopLimit = 1 << 20
@@ -67,7 +67,7 @@ func (d Document) Narrow(base Constraints, self ect.Identity) Constraints {
 // error is a *[DocumentError].
 func ParseDocument(data []byte) (Document, error) {
 	if len(data) > MaxDocument {
-		return Document{}, &DocumentError{Reason: fmt.Sprintf("longer than %d octets", MaxDocument)}
+		return Document{}, &DocumentError{Reason: fmt.Sprintf("longer than %d bytes", MaxDocument)}
 	}
 	top, err := members(data, "the document")
 	if err != nil {

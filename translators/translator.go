@@ -99,7 +99,7 @@ func StreamsOf(t Translator, version string) Streams {
 }
 
 // Hasher is implemented by a translator whose messages hold evidence inside:
-// their hash is taken over another form than the octets on the wire (R5).
+// their hash is taken over another form than the bytes on the wire (R5).
 type Hasher interface {
 	// HashForm names the form, as aepb.hash_form does.
 	HashForm() string
@@ -200,11 +200,11 @@ type Wire struct {
 	// is asked: the HTTP method, and the path below the agent's URL with its query.
 	Verb, Path string
 
-	// Unreachable is what the octets said as they travelled and Body, which was made of them,
+	// Unreachable is what the bytes said as they travelled and Body, which was made of them,
 	// does not (transport.Framer); nil: nothing.
 	Losses []canonical.Loss
 
-	Hasher Hasher // of a message with a place for evidence in it, what evidence hashes of it; nil: its octets
+	Hasher Hasher // of a message with a place for evidence in it, what evidence hashes of it; nil: its bytes
 }
 
 // HashInput are what evidence hashes of a message: its body, of one that holds
@@ -223,7 +223,7 @@ func (w Wire) HashInput() []byte {
 	return w.Body
 }
 
-// Hashed is the message with its octets found out, so that they are found out
+// Hashed is the message with its bytes found out, so that they are found out
 // once. Nobody may write into its body after that; another body is hashed anew.
 func (w Wire) Hashed() Wire {
 	if h, ok := w.Hasher.(*hashed); w.Hasher == nil || ok && h.knows(w.Body) {
@@ -244,7 +244,7 @@ type hashed struct {
 	body, input []byte
 }
 
-// knows: it is these very octets, and not only such as say the same.
+// knows: it is these very bytes, and not only such as say the same.
 func (h *hashed) knows(body []byte) bool {
 	return len(body) > 0 && len(body) == len(h.body) && &body[0] == &h.body[0]
 }
@@ -256,7 +256,7 @@ func (h *hashed) HashInput(body []byte) ([]byte, error) {
 	return h.Hasher.HashInput(body)
 }
 
-// HasherOf is what hashes the messages of a protocol; nil: their octets are.
+// HasherOf is what hashes the messages of a protocol; nil: their bytes are.
 func HasherOf(t Translator) Hasher {
 	h, _ := t.(Hasher)
 	return h
@@ -289,7 +289,7 @@ type Info struct {
 	Name      string   // as its community writes it
 	Versions  []string // supported protocol versions, newest first
 	Media     []string // media types that Decode takes, preferred first
-	BodyLimit int      // largest body in octets
+	BodyLimit int      // largest body in bytes
 	Depth     int      // deepest JSON nesting
 	Streams   Streams
 }
@@ -316,7 +316,7 @@ const (
 
 // Config bounds what a translator accepts. A zero field takes its default.
 type Config struct {
-	BodyLimit int // octets
+	BodyLimit int // bytes
 	Depth     int // levels of JSON nesting
 }
 

@@ -155,7 +155,7 @@ func (c counted) HashInput(body []byte) ([]byte, error) {
 	return bytes.ReplaceAll(body, []byte(" "), nil), nil
 }
 
-// TestHashed: the octets of a message are found out once, and those of another
+// TestHashed: the bytes of a message are found out once, and those of another
 // body anew.
 func TestHashed(t *testing.T) {
 	t.Parallel()

@@ -107,7 +107,7 @@ func TestAttack_CallerJoinsAnotherCallersContext(t *testing.T) {
 	if _, heard := agent.last(); heard == "forgotten" || heard == "" {
 		t.Errorf("another caller joined a forgotten dialogue over another protocol, as %q", heard)
 	}
-	// What is one's own goes on, octet by octet, and so does what a caller names itself.
+	// What is one's own goes on, byte by byte, and so does what a caller names itself.
 	if heard, told := say(b.client, victims); heard != victims || told != victims {
 		t.Errorf("the owner's dialogue goes on as %q, %q", heard, told)
 	}

@@ -578,7 +578,7 @@ func TestAttack_ListedGatewayBringsItsUserIn(t *testing.T) {
 			token := ecttest.Mint(t, a.party, ecttest.Recipe{Claims: c})
 			got := second.send(t, letter{via: a.client, at: onward, body: body, tokens: []string{token}})
 			if got.status < 400 || strings.Contains(string(got.body), `"sum"`) {
-				t.Errorf("%s, %s, %d octets: %d %s", name, size, len(token), got.status, short(got.body))
+				t.Errorf("%s, %s, %d bytes: %d %s", name, size, len(token), got.status, short(got.body))
 			}
 			outside(name + ", " + size)
 		}

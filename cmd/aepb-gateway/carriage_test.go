@@ -60,7 +60,7 @@ func (b *bed) listensTo(t *testing.T, name string, binding canonical.Binding) fu
 
 // TestEvidenceInTheField: callers and agents of A2A and of MCP have ECTs in the HTTP
 // field Execution-Context (AEPB, ECT Carriage): the caller's goes on behind ours, each
-// is the child of the one before, and each is about the octets that travelled (R5). An
+// is the child of the one before, and each is about the bytes that travelled (R5). An
 // agent of TLS 1.2 is sent nothing.
 func TestEvidenceInTheField(t *testing.T) {
 	t.Parallel()
@@ -100,7 +100,7 @@ func TestEvidenceInTheField(t *testing.T) {
 			}
 			l.tokens = []string{ecttest.Mint(t, b.me, b.recipe(l.body+" "))}
 			if got := b.send(t, l); got.status != http.StatusForbidden {
-				t.Errorf("%s to %s: a token about other octets: got %d %s", from, dest, got.status, short(got.body))
+				t.Errorf("%s to %s: a token about other bytes: got %d %s", from, dest, got.status, short(got.body))
 			}
 		}
 	}

@@ -25,7 +25,7 @@ type speech struct {
 	from, media string
 	header      map[string]string
 	add         func(n int64) string
-	hash        translators.Hasher // of its messages; nil: the octets
+	hash        translators.Hasher // of its messages; nil: the bytes
 }
 
 func speeches(t *testing.T) []speech {
@@ -82,7 +82,7 @@ func five(t *testing.T) *bed {
 }
 
 // TestEveryPair: every protocol's callers reach every protocol's agents, and the
-// evidence covers what was sent and what came back, octet by octet or, where it
+// evidence covers what was sent and what came back, byte by byte or, where it
 // stands inside the message, in the form that it names (R5).
 func TestEveryPair(t *testing.T) {
 	t.Parallel()

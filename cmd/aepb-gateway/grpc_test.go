@@ -98,7 +98,7 @@ func TestGRPCDoor(t *testing.T) {
 		}
 		return got
 	}
-	t.Run("to MCP, with evidence for the octets that travelled", func(t *testing.T) {
+	t.Run("to MCP, with evidence for the bytes that travelled", func(t *testing.T) {
 		sent := request(t, "SendMessage", addTo)
 		got := call(t, "SendMessage", sent, headerECT, b.token(t, string(sent)))
 		if len(got.Messages) != 1 || !strings.Contains(string(got.Messages[0]), "sum\x12\x09\x11\x00\x00\x00\x00\x00\x00E@") /* 42 as a double */ {
@@ -196,7 +196,7 @@ func TestGRPCDoorRefuses(t *testing.T) {
 		"no role":                {"SendMessage", [][]byte{send(`{"tenant":"calculator","message":{"messageId":"m","parts":[{"text":"x"}]}}`)}, nil, "INVALID_ARGUMENT", "INVALID_PARAMS", "role"},
 		"too deep":               {"SendMessage", [][]byte{send(`{"tenant":"calculator","message":{"messageId":"m","role":"ROLE_USER","parts":[{"data":` + deep + `}]}}`)}, nil, "INVALID_ARGUMENT", "PARSE", ""},
 		"too many values":        {"SendMessage", [][]byte{many(300_000)}, []string{"aepb-agent", "calculator"}, "INVALID_ARGUMENT", "PARSE", "too many"},
-		"16 MiB and one octet":   {"SendMessage", [][]byte{make([]byte, 16<<20+1)}, nil, "RESOURCE_EXHAUSTED", "", "larger than max"},
+		"16 MiB and one byte":    {"SendMessage", [][]byte{make([]byte, 16<<20+1)}, nil, "RESOURCE_EXHAUSTED", "", "larger than max"},
 		"an unknown skill":       {"SendMessage", [][]byte{send(strings.Replace(addTo, `"add"`, `"divide"`, 1))}, nil, "INVALID_ARGUMENT", "SKILL_NOT_FOUND", ""},
 		"another version":        {"SendMessage", [][]byte{good}, []string{"a2a-version", "0.3"}, "FAILED_PRECONDITION", "VERSION_NOT_SUPPORTED", ""},
 		"a broken token":         {"SendMessage", [][]byte{good}, []string{headerECT, "a.b"}, "INVALID_ARGUMENT", "FORBIDDEN", "ect_invalid"},

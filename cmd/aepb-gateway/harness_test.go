@@ -549,7 +549,7 @@ func jsonIn(t *testing.T, text []byte, into any) {
 	}
 }
 
-// hugeBody is a good message of exactly so many octets.
+// hugeBody is a good message of exactly so many bytes.
 func hugeBody(size int) string {
 	head, tail, _ := strings.Cut(addBody(1), secret)
 	return head + strings.Repeat("x", size-len(head)-len(tail)) + tail

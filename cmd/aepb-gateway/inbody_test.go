@@ -38,7 +38,7 @@ func without(t *testing.T, binding canonical.Binding, re canonical.Op, body []by
 	return w.Body, tokens
 }
 
-// beforeECT demands that one of the tokens is about these octets, and says how
+// beforeECT demands that one of the tokens is about these bytes, and says how
 // they were hashed.
 func (b *bed) beforeECT(t *testing.T, tokens []string, octets []byte) {
 	t.Helper()
@@ -79,7 +79,7 @@ func TestAgentsWithECTsInTheBody(t *testing.T) {
 }
 
 // TestCallersWithECTsInTheBody: they need no header, and what goes to them is found
-// in the body; the same again is answered with the same octets.
+// in the body; the same again is answered with the same bytes.
 func TestCallersWithECTsInTheBody(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, plan{config: config.Config{Peers: insiders("insider")}})

@@ -153,7 +153,7 @@ func TestAdminRefusesDocuments(t *testing.T) {
 		at("a line break", "https://a.example/\r\nX: y", bad("not an absolute URL")),
 		at("credentials", "https://user:"+secret+"@a.example", bad("must not hold credentials")),
 		at("a fragment", "https://a.example/#x", bad("must not have a fragment")),
-		put("64 KiB and one octet", good+strings.Repeat(" ", 64<<10), want{status: 413, code: "too_large"}),
+		put("64 KiB and one byte", good+strings.Repeat(" ", 64<<10), want{status: 413, code: "too_large"}),
 		sent("show an agent that there is not", b.operator("GET", "/api/agents/nobody", "", nil), unknown),
 		sent("remove an agent that there is not", b.operator("DELETE", "/api/agents/nobody", "", nil), unknown),
 		sent("PUT the list", b.operator("PUT", "/api/agents", good, nil), noMethod("GET, POST")),

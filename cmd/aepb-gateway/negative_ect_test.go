@@ -204,7 +204,7 @@ func TestUnacceptableClaims(t *testing.T) {
 		claim("par and pred differ", ecttest.Raw{"pred": strconv.Quote(string(ect.NewID()))}, invalid(ect.ReasonConflictingParents, "pred")),
 		claim("ext and ect_ext differ", ecttest.Raw{"ext": `{"a":1}`, "ect_ext": `{"a":2}`}, invalid(ect.ReasonConflictingExt, "ect_ext")),
 		claim("ect_ext alone, a list", ecttest.Raw{"ect_ext": `[1]`}, bad("ect_ext")),
-		claim("ext of 4097 octets", ecttest.Raw{"ext": `{"a":"` + strings.Repeat("x", 4097-len(`{"a":""}`)) + `"}`}, bad("ext")),
+		claim("ext of 4097 bytes", ecttest.Raw{"ext": `{"a":"` + strings.Repeat("x", 4097-len(`{"a":""}`)) + `"}`}, bad("ext")),
 		claim("ext six levels deep", ecttest.Raw{"ext": `{"a":{"a":{"a":{"a":{"a":{}}}}}}`}, bad("ext")),
 		claim("ext is a list", ecttest.Raw{"ext": `[1]`}, bad("ext")),
 	}
@@ -311,7 +311,7 @@ func looseBits(compact string) string {
 	return compact[:len(compact)-1] + string(digits[last|1])
 }
 
-// ballast is so many different tokens of so many octets, which only look like some.
+// ballast is so many different tokens of so many bytes, which only look like some.
 func ballast(n, size int) []string {
 	tokens := make([]string, n)
 	for i := range tokens {
@@ -358,7 +358,7 @@ func TestReplayedEvidence(t *testing.T) {
 		{name: "with another body", want: invalid(ect.ReasonReplay, "jti"), make: func(_ *testing.T, b *bed) letter {
 			return letter{body: addBody(b.number()), tokens: []string{token}}
 		}},
-		{name: "with the same JSON in other octets", want: invalid(ect.ReasonReplay, "jti"), make: func(*testing.T, *bed) letter {
+		{name: "with the same JSON in other bytes", want: invalid(ect.ReasonReplay, "jti"), make: func(*testing.T, *bed) letter {
 			return letter{body: body + " ", tokens: []string{token}}
 		}},
 		{name: "the id in another token", want: invalid(ect.ReasonReplay, "jti"), make: func(t *testing.T, b *bed) letter {
@@ -495,7 +495,7 @@ func (b *bed) refusesFolding(t *testing.T) {
 	b.refused(t, letter{body: body}, got, malformed("outside base64url"))
 }
 
-// raw sends octets as they are and reads the answer.
+// raw sends bytes as they are and reads the answer.
 func (b *bed) raw(t *testing.T, conf *tls.Config, octets string) reply {
 	t.Helper()
 	at, err := url.Parse(b.at.Public)

@@ -62,7 +62,7 @@ func TestMalformedJSON(t *testing.T) {
 		in("an argument twice", strings.Replace(good, `"b":1`, `"b":1,"b":2`, 1), because(broken, "duplicate member name")),
 		in("129 levels", deep(129), because(broken, "nested deeper than 128 levels")),
 		in("a million levels", strings.Repeat("[", 1_000_000), because(broken, "nested deeper than 128 levels")),
-		in("16 MiB and one octet", hugeBody(16<<20+1), want{status: 413, code: "too_large"}),
+		in("16 MiB and one byte", hugeBody(16<<20+1), want{status: 413, code: "too_large"}),
 		posted("text", letter{body: good, media: "text/plain"}, noMedia),
 		posted("no media type", letter{body: good, media: "-"}, noMedia),
 		posted("form", letter{body: good, media: "application/x-www-form-urlencoded"}, noMedia),

@@ -97,7 +97,7 @@ func TestOldA2ARESTDoorRefuses(t *testing.T) {
 		at("nothing but a space", letter{body: " "}, late(400, "PARSE", "truncated JSON")),
 		at("a list", letter{body: "[" + rest03 + "]"}, late(400, "INVALID_REQUEST", "not an object")),
 		at("duplicate members", letter{body: strings.Replace(rest03, `"b":2`, `"b":2,"b":3`, 1)}, late(400, "PARSE", "duplicate member name")),
-		at("16 MiB and one octet", letter{body: hugeBody(16<<20 + 1)}, want{status: 413, code: "too_large", rest: "INVALID_REQUEST"}),
+		at("16 MiB and one byte", letter{body: hugeBody(16<<20 + 1)}, want{status: 413, code: "too_large", rest: "INVALID_REQUEST"}),
 		at("text", letter{body: rest03, media: "text/plain"}, noMedia),
 		at("the media type of 1.0", letter{body: rest03, media: "application/a2a+json"}, noMedia),
 		at("no media type", letter{body: rest03, media: "-"}, noMedia),

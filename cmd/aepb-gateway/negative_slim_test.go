@@ -62,7 +62,7 @@ func slimRefusals() []slimRefusal {
 		{name: "an agent that wants an ECT", agent: "strict", method: send, body: good, want: "7 ForbiddenError"},
 		{name: "a rollback that is no token", service: tslim.ServiceRollback, method: "Request", body: octetsOf("go back"), want: "7 ForbiddenError"},
 		{name: "a rollback that is no ECT", service: tslim.ServiceRollback, method: "Request", body: octetsOf("a.b.c"), want: "7 ForbiddenError"},
-		{name: "a rollback with octets that are no text", service: tslim.ServiceRollback, method: "Request", body: octetsOf("\xff.b.c"), want: "7 ForbiddenError"},
+		{name: "a rollback with bytes that are no text", service: tslim.ServiceRollback, method: "Request", body: octetsOf("\xff.b.c"), want: "7 ForbiddenError"},
 
 		{name: "JSON-RPC: no method", body: octetsOf(`{"jsonrpc":"2.0","id":1,"method":"nothing/here"}`), want: "-32601"},
 		{name: "JSON-RPC: no tool", body: call(`{}`), want: "-32600"},

@@ -82,8 +82,8 @@ func uacpRefusals() []uacpRefusal {
 	const asJSON, asText = 1, 3
 	call := func(text string) func(*testing.T, *bed) []byte { return ask(uacp.TopicCall, asJSON, text) }
 	return []uacpRefusal{
-		{name: "one octet", frame: digits("40"), code: hung},
-		{name: "seven octets", frame: digits("40000000040000"), code: hung},
+		{name: "one byte", frame: digits("40"), code: hung},
+		{name: "seven bytes", frame: digits("40000000040000"), code: hung},
 		{name: "version 0", frame: digits("0000000004000000"), code: hung},
 		{name: "version 3", frame: digits("c000000004000000"), code: hung},
 		{name: "the other uACP", frame: digits("010000002a0000018bcfe5680000066e6f64652d3100000000"), code: hung},
@@ -258,7 +258,7 @@ func TestUACPAgentMisbehaves(t *testing.T) {
 		spoil spoil
 		want  want
 	}{
-		"one octet":                   {raw("40"), bad},
+		"one byte":                    {raw("40"), bad},
 		"version 0":                   {raw("0000000004000000"), bad},
 		"the other uacp":              {raw("010000002a0000018bcfe5680000066e6f64652d3100000000"), bad},
 		"an option that is not there": {raw("6400000004040000"), bad},

@@ -194,7 +194,7 @@ func TestTranslationsThatDoNotHold(t *testing.T) {
 			far, _ := step(other, id, message, "ainp-v1")
 			return media, message, []string{near, far}
 		}},
-		"octets": {true, func(ours ect.ID) (string, string, []string) {
+		"bytes": {true, func(ours ect.ID) (string, string, []string) {
 			token, _ := step(who, ours, "\x00\xff", "ainp-v1")
 			return "application/octet-stream", "\x00\xff", []string{token}
 		}},

@@ -161,7 +161,7 @@ func TestRefused_HandshakesOfOtherProtocols(t *testing.T) {
 	conn, err := (&tls.Dialer{Config: nameless}).DialContext(t.Context(), "tcp", uacpAt)
 	must(t, err) // a client learns of it when it reads
 	if n, err := conn.Read(make([]byte, 1)); err == nil {
-		t.Errorf("over µACP %d octets", n)
+		t.Errorf("over µACP %d bytes", n)
 	}
 	_ = conn.Close()
 	if got := b.send(t, letter{via: b.caller(t, nil), at: "/agents/calculator/ainp", body: "{}"}); got.status != http.StatusUnauthorized {

@@ -91,7 +91,7 @@ func readSecret(file string) ([]byte, error) {
 	secret, err := os.ReadFile(file)
 	secret = bytes.TrimSpace(secret)
 	if err == nil && len(secret) < slimcredential.MinSecret {
-		err = fmt.Errorf("shorter than %d octets", slimcredential.MinSecret)
+		err = fmt.Errorf("shorter than %d bytes", slimcredential.MinSecret)
 	}
 	return secret, err
 }

@@ -69,7 +69,7 @@ func TestSLIMMembers(t *testing.T) {
 		want string
 	}{
 		"no secret":         {config.SLIMNode{SecretFile: at("nothing")}, "slim.nodes[0].shared_secret_file: open"},
-		"a short secret":    {config.SLIMNode{SecretFile: at("a secret")}, "shorter than 32 octets"},
+		"a short secret":    {config.SLIMNode{SecretFile: at("a secret")}, "shorter than 32 bytes"},
 		"no key":            {byJWT("nothing", "keys"), "slim.nodes[0].jwt: open"},
 		"a key without PEM": {byJWT("no pem", "keys"), "holds no private key in PEM"},
 		"no key in PEM":     {byJWT("no key", "keys"), "holds no PKCS #8 key"},

@@ -12,7 +12,7 @@ import (
 	"github.com/aepb/aepb-gateway/translators/uacp"
 )
 
-// echoed is a reply to a text of so many octets, its tokens, and what it names
+// echoed is a reply to a text of so many bytes, its tokens, and what it names
 // where there is no room for one.
 func (b *bed) echoed(t *testing.T, octets int) (reply []byte, tokens []string, named string) {
 	t.Helper()
@@ -45,7 +45,7 @@ func TestEvidenceThatFitsNoFrame(t *testing.T) {
 	}
 	bare := len(small) - len(both[0]) - len(both[1])
 	next, more, _ := echoed(1001)
-	each := (len(next) - len(more[0]) - len(more[1]) - bare) / 1000 // octets of a reply for one of the text
+	each := (len(next) - len(more[0]) - len(more[1]) - bare) / 1000 // bytes of a reply for one of the text
 	size := len(both[0]) + len(both[1])
 	leaves := func(room int) int { return (uacp.MaxFrame - room - bare) / each }
 

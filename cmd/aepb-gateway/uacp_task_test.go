@@ -220,7 +220,7 @@ func TestUACPCallersAnswer(t *testing.T) {
 func TestListsOfUACPCallers(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, plan{})
-	const work, room = 24, 4000 // octets that each task takes: more than one frame holds of them
+	const work, room = 24, 4000 // bytes that each task takes: more than one frame holds of them
 	long := strings.Repeat("c", room)
 	for n := range work {
 		begin := &canonical.Message{

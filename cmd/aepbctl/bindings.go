@@ -76,7 +76,7 @@ func conformance() []binding {
 			{needRollback, true, "POST /.well-known/atd/rollback with the request ECT, answered with the result ECT; apart from the doors", testRollback},
 			{needHITL, true, "POST /hitl/callbacks with wid and uri; the decision by webhook", testWebhooks},
 			{needTLS, true, "HTTPS with TLS 1.3", testHandshake},
-			{needHash, true, "the octets of the body", testField},
+			{needHash, true, "the bytes of the body", testField},
 		}}
 	}
 	return []binding{
@@ -87,7 +87,7 @@ func conformance() []binding {
 			{needRollback, true, "SLIMRPC service aepb.v1.Rollback, or JSON-RPC method aepb/rollback", "cmd/aepb-gateway/slim_signal_test.go:TestRollbackOverSLIM"},
 			{needHITL, true, "metadata key aepb-hitl-callback", "cmd/aepb-gateway/slim_signal_test.go:TestCallbackOverSLIM"},
 			{needTLS, true, "TLS 1.3 to the node", "test/slim/tls_test.go:TestANodeWithTLS"},
-			{needHash, true, "the octets of the payload: a message in protobuf, or JSON-RPC", testNode},
+			{needHash, true, "the bytes of the payload: a message in protobuf, or JSON-RPC", testNode},
 		}},
 		{ID: "uacp-v1", Requirements: []requirement{
 			{needCarriage, true, "member aepb.ect of an enveloped payload; a bare peer gets none", testInside},

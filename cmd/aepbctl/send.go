@@ -234,7 +234,7 @@ func covers(views []tokenView, sent, got []byte) error {
 }
 
 // source mints the ECT of the message that we are about to send: it is ours,
-// and its out_hash is the hash of these very octets (R4).
+// and its out_hash is the hash of these very bytes (R4).
 func (t *target) source(cmd *cobra.Command, base string, body []byte) (ect.Token, error) {
 	got, err := t.call(cmd.Context(), http.MethodGet, base+"/.well-known/aepb/gateway", nil, nil)
 	if err != nil {
@@ -287,7 +287,7 @@ func (s sending) message(stdin io.Reader) ([]byte, error) {
 	return wire.Body, err
 }
 
-// asJSON is a message as a JSON value: itself if it is one, else its octets in
+// asJSON is a message as a JSON value: itself if it is one, else its bytes in
 // hexadecimal digits.
 func asJSON(body []byte) json.RawMessage {
 	if json.Valid(body) {

@@ -26,7 +26,7 @@ import (
 )
 
 const (
-	maxReply    = 32 << 20 // octets that are read of any answer
+	maxReply    = 32 << 20 // bytes that are read of any answer
 	sendTimeout = 5 * time.Minute
 )
 

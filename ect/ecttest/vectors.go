@@ -127,7 +127,7 @@ func pad(text string) string {
 	return text
 }
 
-// strayBits sets a bit that decoding throws away: another spelling of the same octets.
+// strayBits sets a bit that decoding throws away: another spelling of the same bytes.
 func strayBits(encoded string) string {
 	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 	last := len(encoded) - 1

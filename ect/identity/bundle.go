@@ -17,7 +17,7 @@ import (
 )
 
 // Bounds on a chain, wherever it comes from. A leaf, two intermediates and an
-// anchor are four; an EC certificate is about 700 octets.
+// anchor are four; an EC certificate is about 700 bytes.
 const (
 	maxChain       = 5
 	maxCertificate = 4 << 10
@@ -26,7 +26,7 @@ const (
 // Why a chain is refused, beyond what crypto/x509 and go-spiffe say.
 var (
 	errNoAnchors   = errors.New("identity: a bundle needs at least one trust anchor")
-	errChainBounds = fmt.Errorf("identity: a chain has 1 to %d certificates of at most %d octets", maxChain, maxCertificate)
+	errChainBounds = fmt.Errorf("identity: a chain has 1 to %d certificates of at most %d bytes", maxChain, maxCertificate)
 	errNotDomain   = errors.New("identity: a trust domain is a name such as example.org, not a SPIFFE id")
 	errNoInstant   = errors.New("identity: a chain is judged as of an instant, and there is none")
 	errNotWorkload = errors.New("identity: the certificate does not name a workload")

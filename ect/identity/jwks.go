@@ -11,7 +11,7 @@ import (
 	"math/big"
 )
 
-// maxBundle bounds a bundle document, octets. Real ones have a few kilobytes.
+// maxBundle bounds a bundle document, bytes. Real ones have a few kilobytes.
 const maxBundle = 1 << 20
 
 // refreshHint is how often a reader of our bundle should look again, seconds.
@@ -25,7 +25,7 @@ const (
 
 // Why a bundle document is refused.
 var (
-	errBundleSize = fmt.Errorf("identity: a bundle document has at most %d octets", maxBundle)
+	errBundleSize = fmt.Errorf("identity: a bundle document has at most %d bytes", maxBundle)
 	errBundleKey  = errors.New("identity: an x509-svid key carries exactly one certificate, and it is that key's")
 	errAnchorKey  = errors.New("identity: an anchor's key is neither EC nor RSA")
 )
@@ -45,7 +45,7 @@ type webKey struct {
 	Y      string   `json:"y,omitempty"`
 	N      string   `json:"n,omitempty"`
 	E      string   `json:"e,omitempty"`
-	Chains [][]byte `json:"x5c,omitempty"` // RFC 7517 section 4.7: standard base64, as encoding/json writes octets
+	Chains [][]byte `json:"x5c,omitempty"` // RFC 7517 section 4.7: standard base64, as encoding/json writes bytes
 }
 
 // MarshalJWKS writes the bundle's own trust domain as a SPIFFE bundle: a JWK

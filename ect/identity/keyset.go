@@ -16,7 +16,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect/internal/jose"
 )
 
-// Bounds of a JWK set. An EC key takes about 250 octets.
+// Bounds of a JWK set. An EC key takes about 250 bytes.
 const (
 	maxKeySet = 256 << 10
 	maxKeys   = 128
@@ -24,7 +24,7 @@ const (
 
 // Why key sets are refused.
 var (
-	errKeySetSize = fmt.Errorf("identity: a key set has at most %d octets and %d keys", maxKeySet, maxKeys)
+	errKeySetSize = fmt.Errorf("identity: a key set has at most %d bytes and %d keys", maxKeySet, maxKeys)
 	errKeySet     = errors.New("identity: a key set has at least one key that can verify signatures")
 	errIssuer     = errors.New("identity: a key set belongs to an issuer with a name")
 )

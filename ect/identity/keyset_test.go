@@ -173,7 +173,7 @@ func TestLoadKeySet(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := LoadKeySet(file); (err == nil) != tc.ok {
-			t.Errorf("%d octets: %v", len(tc.text), err)
+			t.Errorf("%d bytes: %v", len(tc.text), err)
 		}
 	}
 }

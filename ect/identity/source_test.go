@@ -22,7 +22,7 @@ type outcome struct {
 func (o outcome) ok() bool { return o.serverErr == nil && o.clientErr == nil }
 
 // shake runs one handshake. In TLS 1.3 a client learns only from its first read
-// that its certificate was refused, so the server ends by sending an octet.
+// that its certificate was refused, so the server ends by sending a byte.
 func shake(t *testing.T, server, client *tls.Config) outcome {
 	t.Helper()
 	here, there := pair(t)

@@ -71,7 +71,7 @@ func TestTakeTokens_Variants(t *testing.T) {
 	}
 }
 
-// hashes is a message that hashes as these octets, whatever it says.
+// hashes is a message that hashes as these bytes, whatever it says.
 type hashes string
 
 func (hashes) HashForm() string                   { return "test" }

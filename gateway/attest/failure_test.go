@@ -65,7 +65,7 @@ func TestFailure_Says(t *testing.T) {
 			})
 			answering, _ := c.Ext.String(ect.ExtDescription)
 			if len(answering) > 256 || strings.Contains(answering, "secret") || strings.ContainsRune(answering, '�') || name == "a long text" && len(answering) < 250 {
-				t.Errorf("%s: described with %d octets: %s", name, len(answering), answering)
+				t.Errorf("%s: described with %d bytes: %s", name, len(answering), answering)
 			}
 			rec := b.record(c.ID)
 			if !slices.Equal(rec.Members, []ect.Identity{b.caller.ID}) || rec.Holder != f.Subject.Holder || rec.Workflow != b.workflow {

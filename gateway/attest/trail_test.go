@@ -123,15 +123,15 @@ func TestTrail_Proof(t *testing.T) {
 		n, size int
 		want    int // of those that were learned
 	}{
-		"nothing learned":          {true, ect.ActTranslate, 0, 0, 0},
-		"one":                      {true, ect.ActTranslate, 1, 10, 1},
-		"of CPAT":                  {true, ect.ActCPATTranslate, 1, 10, 1},
-		"a failure":                {true, ect.ActTranslateError, 1, 10, 1},
-		"another act":              {true, "task_done", 1, 10, 0},
-		"to no gateway":            {false, ect.ActTranslate, 1, 10, 0},
-		"too many octets, of two":  {true, ect.ActTranslate, 2, 3000, 1},
-		"too many octets, of many": {true, ect.ActTranslate, 20, 100, 5},
-		"too large for any":        {true, ect.ActTranslate, 1, 4000, 0},
+		"nothing learned":         {true, ect.ActTranslate, 0, 0, 0},
+		"one":                     {true, ect.ActTranslate, 1, 10, 1},
+		"of CPAT":                 {true, ect.ActCPATTranslate, 1, 10, 1},
+		"a failure":               {true, ect.ActTranslateError, 1, 10, 1},
+		"another act":             {true, "task_done", 1, 10, 0},
+		"to no gateway":           {false, ect.ActTranslate, 1, 10, 0},
+		"too many bytes, of two":  {true, ect.ActTranslate, 2, 3000, 1},
+		"too many bytes, of many": {true, ect.ActTranslate, 20, 100, 5},
+		"too large for any":       {true, ect.ActTranslate, 1, 4000, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -144,11 +144,11 @@ func TestTrail_Proof(t *testing.T) {
 			}
 			size := len(strings.Join(got, ""))
 			if len(got) > attest.MaxSignatures || size > most {
-				t.Errorf("%d tokens with %d octets, at most %d with %d", len(got), size, attest.MaxSignatures, most)
+				t.Errorf("%d tokens with %d bytes, at most %d with %d", len(got), size, attest.MaxSignatures, most)
 			}
 			if left := len(learned) - len(got) + 1; tc.want < tc.n && tc.gateway && tc.act == ect.ActTranslate && left > 0 {
 				if next := learned[len(got)-1]; len(got) < attest.MaxSignatures && size+len(next) <= most {
-					t.Errorf("one more would fit: %d tokens, %d and %d octets", len(got), size, len(next))
+					t.Errorf("one more would fit: %d tokens, %d and %d bytes", len(got), size, len(next))
 				}
 				return
 			}

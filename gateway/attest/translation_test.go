@@ -39,7 +39,7 @@ func warnings(losses []canonical.Loss) []string {
 }
 
 // listed holds a list of a token to the whole one: all of it, or between least and most
-// octets, with how many are left out and the hash of the whole.
+// bytes, with how many are left out and the hash of the whole.
 func listed(t testing.TB, ext ect.Ext, key string, all []string, least, most int) {
 	t.Helper()
 	got, ok := ext.Strings(key)
@@ -48,7 +48,7 @@ func listed(t testing.TB, ext ect.Ext, key string, all []string, least, most int
 	}
 	size := len(ext[key])
 	if size > most {
-		t.Errorf("%s: %d octets, at most %d", key, size, most)
+		t.Errorf("%s: %d bytes, at most %d", key, size, most)
 	}
 	omitted, hash := "", ""
 	if left := len(all) - len(got); left > 0 {
@@ -58,7 +58,7 @@ func listed(t testing.TB, ext ect.Ext, key string, all []string, least, most int
 		}
 		omitted, hash = strconv.Itoa(left), strconv.Quote(ect.Hash(whole))
 		if size < least {
-			t.Errorf("%s: %d octets, at least %d", key, size, least)
+			t.Errorf("%s: %d bytes, at least %d", key, size, least)
 		}
 	}
 	says(t, ext, map[string]string{key + "_omitted": omitted, key + "_hash": hash})
@@ -194,7 +194,7 @@ func TestTranslate_ListsGiveWay(t *testing.T) {
 			tr.Codec, tr.Ext = codec{body: "said", losses: lossy(300)}, ect.Ext{ect.ExtStream: json.RawMessage(`"open"`)}
 			out, err := b.Translate(t.Context(), trail, tr)
 			if err != nil {
-				t.Errorf("%s, a caller of %d octets: %v", dialect, size, err)
+				t.Errorf("%s, a caller of %d bytes: %v", dialect, size, err)
 				continue
 			}
 			ext := b.read(b.caller, out.Token(), []byte("said")).Claims().Ext
@@ -384,7 +384,7 @@ func as[E error](err error) bool { _, ok := errors.AsType[E](err); return ok }
 
 func is(want error) func(error) bool { return func(err error) bool { return errors.Is(err, want) } }
 
-// large is an extension of at least so many octets.
+// large is an extension of at least so many bytes.
 func large(size int) ect.Ext {
 	ext := ect.Ext{}
 	ext.SetString("x", strings.Repeat("x", size))
@@ -401,7 +401,7 @@ func (f fickle) HashInput([]byte) ([]byte, error) {
 	return []byte(strconv.Itoa(*f.n)), nil
 }
 
-// A receipt covers the octets of its token alone: what is other than what was signed
+// A receipt covers the bytes of its token alone: what is other than what was signed
 // cannot be sent.
 func TestTranslate_OtherBytesThanSigned(t *testing.T) {
 	t.Parallel()

@@ -19,7 +19,7 @@ import (
 	"github.com/goccy/go-yaml/parser"
 )
 
-// MaxSize bounds a configuration file, in octets.
+// MaxSize bounds a configuration file, in bytes.
 const MaxSize = 1 << 20
 
 const hashLength = 12
@@ -61,7 +61,7 @@ const maxMistakes = 64
 // read, for [Place] to judge; it is not to be used.
 func Parse(data []byte) (Config, error) {
 	if len(data) > MaxSize {
-		return Config{}, &Error{Reason: fmt.Sprintf("longer than %d octets", MaxSize)}
+		return Config{}, &Error{Reason: fmt.Sprintf("longer than %d bytes", MaxSize)}
 	}
 	c, mistakes := decode(data)
 	sum := sha256.Sum256(data)

@@ -27,7 +27,7 @@ type SLIMNode struct {
 	ID           string `yaml:"id"`                 // the SPIFFE id of its certificate; default: that names its host
 	Organization string `yaml:"organization"`       // the first part of our names there
 	Namespace    string `yaml:"namespace"`          // the second
-	SecretFile   string `yaml:"shared_secret_file"` // file with what all members know, 32 octets or more; one of this, jwt and jwt_svid says who the members are
+	SecretFile   string `yaml:"shared_secret_file"` // file with what all members know, 32 bytes or more; one of this, jwt and jwt_svid says who the members are
 	Caller       string `yaml:"caller"`             // with shared_secret_file: the SPIFFE id that callers there have: whoever knows the secret could be each of them; default: nobody may call, in dev everybody
 	Groups       int    `yaml:"groups"`             // how many groups each agent may be in at a time; of four or more, a quarter is kept for moderators that have few; default 16; -1: none
 

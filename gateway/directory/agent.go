@@ -125,7 +125,7 @@ func identifies(id canonical.Binding) bool {
 		strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") == "" && strings.Trim(number, "0123456789") == ""
 }
 
-// maxBinding bounds a binding identifier, in octets.
+// maxBinding bounds a binding identifier, in bytes.
 const maxBinding = 64
 
 // HasRevisions reports whether an operator may pin one of several revisions of a

@@ -9,7 +9,7 @@ import (
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
-// Caps on untrusted text (R9), in octets.
+// Caps on untrusted text (R9), in bytes.
 const (
 	maxName        = 256
 	maxDescription = 4096

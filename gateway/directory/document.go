@@ -16,11 +16,11 @@ import (
 
 // Bounds of a capability document (R11).
 const (
-	MaxDocument  = 64 << 10 // octets
+	MaxDocument  = 64 << 10 // bytes
 	maxProtocols = 64
 	maxGateways  = 16
-	maxTextField = 2048    // octets of a URL or of any other text
-	maxVersion   = 128     // octets
+	maxTextField = 2048    // bytes of a URL or of any other text
+	maxVersion   = 128     // bytes
 	maxPriority  = 1 << 20 // a larger one is a mistake
 )
 
@@ -104,7 +104,7 @@ type wireLifecycle struct {
 // Its error is a *DocumentError.
 func ParseDocument(data []byte, plainLoopback bool) (Document, error) {
 	if len(data) > MaxDocument {
-		return Document{}, invalid("longer than %d octets", MaxDocument)
+		return Document{}, invalid("longer than %d bytes", MaxDocument)
 	}
 	var wire wireDocument
 	if err := json.Unmarshal(data, &wire); err != nil {

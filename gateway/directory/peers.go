@@ -21,7 +21,7 @@ import (
 const (
 	MaxPeers      = 64
 	maxKept       = 1024             // answers
-	maxAnswer     = 64 << 10         // octets that are read of one
+	maxAnswer     = 64 << 10         // bytes that are read of one
 	questionLimit = 10 * time.Second // that one may take
 )
 

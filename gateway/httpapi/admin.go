@@ -23,7 +23,7 @@ import (
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
-// maxAdminBody bounds what an operator may post, in octets.
+// maxAdminBody bounds what an operator may post, in bytes.
 const maxAdminBody = 64 << 10
 
 // MonitoringDeps is what the pages for Prometheus and for probes are built from.

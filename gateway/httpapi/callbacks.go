@@ -11,7 +11,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport"
 )
 
-// maxCallback bounds the body of a registration, in octets.
+// maxCallback bounds the body of a registration, in bytes.
 const maxCallback = 8 << 10
 
 // callbacks takes the callbacks of the bindings that are HTTP: a webhook, as AEPB

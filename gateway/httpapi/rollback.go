@@ -15,7 +15,7 @@ import (
 	"github.com/aepb/aepb-gateway/translators/rollback"
 )
 
-// maxRollback bounds the body of a rollback request, in octets.
+// maxRollback bounds the body of a rollback request, in bytes.
 const maxRollback = 64 << 10
 
 // Rollbacker carries rollback requests to the agents that they concern.

@@ -226,8 +226,8 @@ func (w wellKnown) gateway(c *gin.Context) {
 
 // Bounds of a pair query.
 const (
-	maxSide     = 64   // octets of from and of to
-	maxName     = 2048 // octets of dest
+	maxSide     = 64   // bytes of from and of to
+	maxName     = 2048 // bytes of dest
 	maxForwards = 2    // gateways that one asks in turn, and the default: a message could pass through no more
 )
 

@@ -110,10 +110,10 @@ func (e *AnswerTooLargeError) Unwrap() error { return e.Err }
 
 // AncestorsTooLargeError: the tokens that came with a message do not fit beside ours in
 // what the next gateway is sent, and it could not judge the message without them (R4).
-type AncestorsTooLargeError struct{ Size, Limit int } // octets
+type AncestorsTooLargeError struct{ Size, Limit int } // bytes
 
 func (e *AncestorsTooLargeError) Error() string {
-	return "the tokens of this message take " + strconv.Itoa(e.Size) + " octets, and at most " + strconv.Itoa(e.Limit) +
+	return "the tokens of this message take " + strconv.Itoa(e.Size) + " bytes, and at most " + strconv.Itoa(e.Limit) +
 		" go on to the next gateway: sign a smaller token, or send fewer with it"
 }
 

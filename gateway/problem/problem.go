@@ -18,7 +18,7 @@ import (
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
-// maxDetail bounds the text of a problem, in octets (R11).
+// maxDetail bounds the text of a problem, in bytes (R11).
 const maxDetail = 512
 
 // Problem is an error as others may see it. Its fields survive JSON, so that a

@@ -192,7 +192,7 @@ func TestDetailIsBoundedAndClean(t *testing.T) {
 	t.Parallel()
 	p := problem.From(&problem.UnknownAgentError{Agent: "x\r\nInjected: 1\u202e\x00" + strings.Repeat("é", 5000)})
 	if len(p.Detail) > 512 || strings.ContainsAny(p.Detail, "\r\n\x00\u202e") || !strings.HasSuffix(p.Detail, "é") {
-		t.Errorf("%d octets: %.80q", len(p.Detail), p.Detail)
+		t.Errorf("%d bytes: %.80q", len(p.Detail), p.Detail)
 	}
 }
 

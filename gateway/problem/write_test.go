@@ -83,7 +83,7 @@ func TestHeadHasNoBody(t *testing.T) {
 	r := write(t, http.MethodHead, errors.New("x"))
 	defer func() { _ = r.Body.Close() }()
 	if n, _ := r.Body.Read(make([]byte, 1)); n != 0 || r.StatusCode != http.StatusInternalServerError {
-		t.Errorf("%d octets, status %d", n, r.StatusCode)
+		t.Errorf("%d bytes, status %d", n, r.StatusCode)
 	}
 }
 

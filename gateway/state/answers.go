@@ -137,7 +137,7 @@ func (a *Answers) dropOldest(account *answerAccount) {
 	}
 }
 
-// Load finds a stored answer; false: there is none, or not yet. The octets are
+// Load finds a stored answer; false: there is none, or not yet. The bytes are
 // the caller's own.
 func (a *Answers) Load(_ context.Context, key ect.ReplayKey) ([]byte, bool) {
 	k := index.KeyOf(string(key.Issuer), key.Workflow, string(key.ID))

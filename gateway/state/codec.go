@@ -11,7 +11,7 @@ import (
 
 // State is written as its end, then its fields (internal/encoding).
 
-// keyedSize is the octets of what appendKeyed writes.
+// keyedSize is the bytes of what appendKeyed writes.
 const keyedSize = encoding.InstantSize + len(digest{})
 
 // appendKeyed begins uses, answers and turns: an answer follows as it is.
@@ -19,7 +19,7 @@ func appendKeyed(b []byte, until time.Time, key digest) []byte {
 	return append(encoding.AppendInstant(b, until), key[:]...)
 }
 
-// holderSize is the octets of a use's holder, which earlier versions did not write.
+// holderSize is the bytes of a use's holder, which earlier versions did not write.
 const holderSize = 8
 
 func appendReplay(b []byte, key digest, u usage) []byte {

@@ -41,7 +41,7 @@ type ownedTurns struct {
 	count          int
 }
 
-// conversationOf is the digest of a key: the last octets say whose it is.
+// conversationOf is the digest of a key: the last bytes say whose it is.
 func conversationOf(key string) (k digest, owner ownerDigest) {
 	who, _, _ := strings.Cut(key, "\x00")
 	k, all := index.KeyOf(key), index.KeyOf("owner", who)

@@ -11,7 +11,7 @@ import (
 const sweep = 4
 
 // expiring is a map whose entries end at an instant of their own, bounded in
-// number and octets. It is not safe for concurrent use: its owner has the lock.
+// number and bytes. It is not safe for concurrent use: its owner has the lock.
 type expiring struct {
 	kind       Kind
 	maxEntries int

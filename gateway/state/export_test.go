@@ -1,6 +1,6 @@
 package state
 
-// Reserved is the octets of all pages.
+// Reserved is the bytes of all pages.
 func (a *Answers) Held() int { return heldBy(a.blobs) }
 
 func heldBy[M any](x *boundedMap[M]) (octets int) {

@@ -48,7 +48,7 @@ type Journal interface {
 	Note(c Change)
 }
 
-// overhead is about what a change costs beside its content, in octets.
+// overhead is about what a change costs beside its content, in bytes.
 const overhead = 64
 
 // Change says that an entry came or left. Entries are not altered: one that
@@ -56,7 +56,7 @@ const overhead = 64
 type Change struct {
 	Kind   Kind
 	Serial uint64 // names the entry within its kind; of two, the later has the larger one
-	Size   int    // octets of what came, about; 0: it left
+	Size   int    // bytes of what came, about; 0: it left
 	// What came: as it was written, or an entry, which is written when it is
 	// asked for. Both nil: it left.
 	content []byte
@@ -79,7 +79,7 @@ func (c Change) AppendBinary(b []byte) ([]byte, error) {
 	}
 }
 
-// ErrUnreadable is returned for octets that no change was ever written as.
+// ErrUnreadable is returned for bytes that no change was ever written as.
 var ErrUnreadable = errors.New("state: an entry cannot be read")
 
 // Restore puts back an entry that a journal was told of, and does not tell it

@@ -199,7 +199,7 @@ func TestRestoreIntoLess(t *testing.T) {
 	}
 	notes.want(t, "-answers 1")
 	if got, _ := m.Load(t.Context(), ect.ReplayKey{ID: "1"}); len(got) != 20 {
-		t.Errorf("an answer of %d octets", len(got))
+		t.Errorf("an answer of %d bytes", len(got))
 	}
 }
 
@@ -212,7 +212,7 @@ func TestRestoreRefuses(t *testing.T) {
 		data, _ := c.AppendBinary(nil)
 		for end := range data {
 			if c.Kind == state.KindAnswer && end >= 28 {
-				break // an answer may be any octets, and none
+				break // an answer may be any bytes, and none
 			}
 			if c.Kind == state.KindReplay && end == len(data)-8 {
 				continue // as earlier versions wrote it, without its holder
@@ -222,7 +222,7 @@ func TestRestoreRefuses(t *testing.T) {
 			}
 		}
 		if _, err := m.Restore(c.Kind, 1, append(data, 0)); c.Kind != state.KindAnswer && !errors.Is(err, state.ErrUnreadable) {
-			t.Errorf("%s with an octet more: %v", c.Kind, err)
+			t.Errorf("%s with a byte more: %v", c.Kind, err)
 		}
 		if _, err := m.Restore(state.Kind(99), 1, data); !errors.Is(err, state.ErrUnreadable) {
 			t.Errorf("an unknown kind: %v", err)

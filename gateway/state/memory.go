@@ -12,17 +12,17 @@ import (
 // Config bounds what is kept. A zero field takes its default.
 type Config struct {
 	MaxTokens            int           // evidence records
-	MaxTokenBytes        int64         // octets of evidence, bookkeeping included
-	MaxReplays           int           // uses of tokens; about 88 octets each
+	MaxTokenBytes        int64         // bytes of evidence, bookkeeping included
+	MaxReplays           int           // uses of tokens; about 88 bytes each
 	MaxReplaysPerIssuer  int           // uses of one issuer's tokens; default: a quarter of MaxReplays
 	MaxAnswers           int           // stored answers
-	MaxAnswersBytes      int64         // octets of stored answers in all
-	MaxAnswerBytes       int           // octets of one stored answer; larger ones are not kept
+	MaxAnswersBytes      int64         // bytes of stored answers in all
+	MaxAnswerBytes       int           // bytes of one stored answer; larger ones are not kept
 	MaxConversations     int           // conversations
 	ConversationLifetime time.Duration // after the last turn
 	MaxEntries           int           // entries
-	MaxEntriesBytes      int64         // octets of entries in all, bookkeeping included
-	MaxEntryBytes        int           // octets of one entry's value
+	MaxEntriesBytes      int64         // bytes of entries in all, bookkeeping included
+	MaxEntryBytes        int           // bytes of one entry's value
 
 	MaxEntriesPerOwner      int   // entries of one owner; default: a sixteenth of MaxEntries
 	MaxEntriesBytesPerOwner int64 // bytes of entries of one owner; default: a sixteenth of MaxEntriesBytes, or two of the largest

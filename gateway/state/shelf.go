@@ -10,19 +10,19 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/state/internal/index"
 )
 
-// bookkeeping is about what maps and pages cost for each piece, in octets.
+// bookkeeping is about what maps and pages cost for each piece, in bytes.
 const bookkeeping = 256
 
-// largestPage is the size of the pages of a board that holds much, in octets.
+// largestPage is the size of the pages of a board that holds much, in bytes.
 const largestPage = 1 << 20
 
 // heading is what stands before each piece on a page: its key and its length.
 const heading = len(digest{}) + 4
 
-// boundedMap keeps octets under keys, each until an instant of its own, bounded in
-// number and octets: what every message leaves behind. What ends in the same
+// boundedMap keeps bytes under keys, each until an instant of its own, bounded in
+// number and bytes: what every message leaves behind. What ends in the same
 // second lies on one board, in the order in which it came, so that it is swept
-// from the front, without a heap. The collector sees a few pages of octets, and
+// from the front, without a heap. The collector sees a few pages of bytes, and
 // maps without pointers, however much is kept; with an object for each piece it
 // would walk through all of them at every collection. M is what else is known
 // of a piece, and holds no pointers either. It is not safe for concurrent use:
@@ -55,7 +55,7 @@ type place[M any] struct {
 type board struct {
 	pages      [][]byte
 	page, at   int // everything before this was swept
-	live, idle int // octets after that, headings included: of pieces that are kept, and of others
+	live, idle int // bytes after that, headings included: of pieces that are kept, and of others
 }
 
 func newBoundedMap[M any](kind Kind, maxEntries int, maxBytes int64, journal Journal) *boundedMap[M] {
@@ -142,7 +142,7 @@ func (x *boundedMap[M]) insert(key digest, p place[M], now time.Time, parts [][]
 	return in, old, replaced
 }
 
-// weight is what a piece takes, in octets, bookkeeping included.
+// weight is what a piece takes, in bytes, bookkeeping included.
 func (x *boundedMap[M]) weight(size int) int64 { return int64(size + bookkeeping) }
 
 func (x *boundedMap[M]) boardOf(second int64) *board {
@@ -249,8 +249,8 @@ func (x *boundedMap[M]) clear(second int64) {
 }
 
 // tidy writes a board anew without what left it. A board that has more idle than live
-// octets is written anew as soon as all boards together have, a page aside; so the idle
-// octets are bounded however many boards there are.
+// bytes is written anew as soon as all boards together have, a page aside; so the idle
+// bytes are bounded however many boards there are.
 func (x *boundedMap[M]) tidy(second int64, b *board) {
 	anew := &board{}
 	x.idle -= b.idle

@@ -101,7 +101,7 @@ func TestShelfIsAMap(t *testing.T) {
 				n := random.IntN(keys)
 				got, ok := m.Load(t.Context(), key(n))
 				if octets, there := want.get(n); ok != there || !bytes.Equal(got, octets) {
-					t.Fatalf("step %d, key %d: %d octets, %v; want %d, %v", step, n, len(got), ok, len(octets), there)
+					t.Fatalf("step %d, key %d: %d bytes, %v; want %d, %v", step, n, len(got), ok, len(octets), there)
 				}
 			}
 		}
@@ -123,7 +123,7 @@ func TestShelfIsTidied(t *testing.T) {
 		m.Finish(t.Context(), ect.ReplayKey{ID: "1"}, last, until)
 	}
 	if held := m.Answers.Held(); held > 4<<20 {
-		t.Errorf("pages of %d octets hold one answer", held)
+		t.Errorf("pages of %d bytes hold one answer", held)
 	}
 	if got, _ := m.Load(t.Context(), ect.ReplayKey{ID: "1"}); !bytes.Equal(got, last) {
 		t.Error("the answer is another")

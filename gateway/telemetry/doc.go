@@ -7,7 +7,7 @@
 // list to "other". Methods take the types of the pillars where there are any,
 // so that a label cannot be mixed up.
 //
-// Logs are JSON lines. Whatever is logged, an attribute stays short and octets
+// Logs are JSON lines. Whatever is logged, an attribute stays short and bytes
 // are counted, not shown: a message body or a token that slips into a log call
 // does not slip into the log.
 //

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	maxAttr  = 1024 // octets of one attribute's value, or of the message
+	maxAttr  = 1024 // bytes of one attribute's value, or of the message
 	maxDepth = 6    // groups within groups
 )
 
@@ -23,7 +23,7 @@ func NewLogger(w io.Writer, level slog.Level) *slog.Logger {
 }
 
 // Bounded wraps a handler so that every line of a request has its id, and so that no attribute is long: texts are cut at 1024
-// redacted, octets are counted and not shown, and everything that is not a plain
+// redacted, bytes are counted and not shown, and everything that is not a plain
 // value becomes its text.
 func Bounded(next slog.Handler) slog.Handler { return bounded{next} }
 
@@ -92,7 +92,7 @@ func boundAny(v any) slog.Value {
 	}
 }
 
-func redacted(n int) slog.Value { return slog.StringValue("[" + strconv.Itoa(n) + " octets]") }
+func redacted(n int) slog.Value { return slog.StringValue("[" + strconv.Itoa(n) + " bytes]") }
 
 // cut shortens a text at a character and says by how much.
 func cut(text string) string {
@@ -103,5 +103,5 @@ func cut(text string) string {
 	for end > 0 && !utf8.RuneStart(text[end]) {
 		end--
 	}
-	return text[:end] + "… (" + strconv.Itoa(len(text)-end) + " more octets)"
+	return text[:end] + "… (" + strconv.Itoa(len(text)-end) + " more bytes)"
 }

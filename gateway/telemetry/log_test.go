@@ -40,14 +40,14 @@ func TestLogIsBounded(t *testing.T) {
 		slog.Duration("took", time.Second), slog.Int("n", 7), slog.Any("nil", nil),
 	)
 	if buffer.Len() > 9000 {
-		t.Errorf("a line of %d octets", buffer.Len())
+		t.Errorf("a line of %d bytes", buffer.Len())
 	}
 	line := logged(t, &buffer)
 	group, ok := line["g"].(map[string]any)
 	if !ok {
 		t.Fatalf("no group: %v", line)
 	}
-	want := map[string]any{"body": "[9 octets]", "raw": "[15 octets]", "took_ms": 1e3, "n": 7.0, "nil": nil, "token": ""}
+	want := map[string]any{"body": "[9 bytes]", "raw": "[15 bytes]", "took_ms": 1e3, "n": 7.0, "nil": nil, "token": ""}
 	got := map[string]any{}
 	for key := range want {
 		got[key] = group[key]
@@ -56,12 +56,12 @@ func TestLogIsBounded(t *testing.T) {
 		t.Error(diff)
 	}
 	for _, text := range []any{line["msg"], line["with"], group["text"], group["error"]} {
-		if s, _ := text.(string); !strings.HasPrefix(s, "éé") || !strings.HasSuffix(s, "é… (8976 more octets)") {
+		if s, _ := text.(string); !strings.HasPrefix(s, "éé") || !strings.HasSuffix(s, "é… (8976 more bytes)") {
 			t.Errorf("cut badly: %.20q … %q", s, s[max(0, len(s)-30):])
 		}
 	}
 	if strings.Contains(buffer.String(), "message") {
-		t.Error("octets were shown")
+		t.Error("bytes were shown")
 	}
 }
 

@@ -50,7 +50,7 @@ func (n inside) HashInput(body []byte) ([]byte, error) {
 	return body[:n], nil
 }
 
-// TestAnswer_OfAnAttestedMessage: only the octets that a recorded token covers become an
+// TestAnswer_OfAnAttestedMessage: only the bytes that a recorded token covers become an
 // answer's message.
 func TestAnswer_OfAnAttestedMessage(t *testing.T) {
 	t.Parallel()

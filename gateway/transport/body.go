@@ -11,10 +11,10 @@ import (
 )
 
 // readAhead bounds what is made room for because a message says that it is so
-// long: in octets.
+// long: in bytes.
 const readAhead = 64 << 10
 
-const minRead = 512 // octets that are made room for where nothing is said
+const minRead = 512 // bytes that are made room for where nothing is said
 
 // unjudged is how large a request's body may be, in bytes, that is read before it is known whether its
 // caller may call the agent: a small one is answered in its own words.
@@ -30,7 +30,7 @@ func MayRead(ctx context.Context, x Handler, q CallInfo, length int64) error {
 }
 
 // ReadAll reads a body to its end. length is what the message says of it, in
-// octets; less than one: nothing. The reader bounds it. While no more comes than
+// bytes; less than one: nothing. The reader bounds it. While no more comes than
 // that, no more is made room for.
 func ReadAll(r io.Reader, length int64) ([]byte, error) {
 	body := make([]byte, 0, min(max(length, minRead), readAhead))

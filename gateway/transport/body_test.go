@@ -20,7 +20,7 @@ func TestReadAll(t *testing.T) {
 		for _, length := range []int64{math.MinInt64, -1, 0, 1, int64(size), int64(size) + 1, math.MaxInt64} {
 			got, err := transport.ReadAll(bytes.NewReader(sent), length)
 			if err != nil || !bytes.Equal(got, sent) {
-				t.Errorf("of %d octets that were said to be %d there are %d: %v", size, length, len(got), err)
+				t.Errorf("of %d bytes that were said to be %d there are %d: %v", size, length, len(got), err)
 			}
 		}
 	}
@@ -35,10 +35,10 @@ func TestReadAllMakesRoomOnce(t *testing.T) {
 	t.Parallel()
 	sent := bytes.Repeat([]byte("a"), 9000)
 	if got, err := transport.ReadAll(bytes.NewReader(sent), 9000); err != nil || cap(got) > 10<<10 {
-		t.Errorf("room for %d octets, %v", cap(got), err)
+		t.Errorf("room for %d bytes, %v", cap(got), err)
 	}
 	if got, err := transport.ReadAll(bytes.NewReader(nil), math.MaxInt64); err != nil || cap(got) > 80<<10 {
-		t.Errorf("room for %d octets, %v", cap(got), err)
+		t.Errorf("room for %d bytes, %v", cap(got), err)
 	}
 }
 

@@ -18,7 +18,7 @@ type Attested struct {
 }
 
 // Attest binds a message to the receipt of its ECT. The receipt's out_hash must be the
-// hash of its octets, else it is [ErrUnsealed]. Package attest alone calls it.
+// hash of its bytes, else it is [ErrUnsealed]. Package attest alone calls it.
 func Attest(receipt ect.Receipt, wire translators.Wire) (Attested, error) {
 	if receipt.ID() == "" || receipt.OutputHash() != ect.Hash(wire.HashInput()) {
 		return Attested{}, ErrUnsealed

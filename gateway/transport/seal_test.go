@@ -10,7 +10,7 @@ import (
 	"github.com/aepb/aepb-gateway/translators"
 )
 
-// Only the very octets that a recorded token covers can be sealed, and only
+// Only the very bytes that a recorded token covers can be sealed, and only
 // what was sealed can be opened.
 func TestSeal(t *testing.T) {
 	t.Parallel()
@@ -22,7 +22,7 @@ func TestSeal(t *testing.T) {
 		ok      bool
 	}{
 		"covered":          {receipt, body, true},
-		"one octet more":   {receipt, append(slices.Clone(body), ' '), false},
+		"one byte more":    {receipt, append(slices.Clone(body), ' '), false},
 		"nothing":          {receipt, nil, false},
 		"without receipt":  {ect.Receipt{}, body, false},
 		"nothing and none": {ect.Receipt{}, nil, false},

@@ -223,14 +223,14 @@ type Stamper interface {
 	Receiver(agent string) string
 }
 
-// Framer is implemented by a Door or Dialer with a form whose octets on the wire
+// Framer is implemented by a Door or Dialer with a form whose bytes on the wire
 // are not what its codec reads and writes (A2A over gRPC). Evidence hashes what
 // travels, so the road frames a message before it hashes it and unframes it
 // before it decodes it.
 type Framer interface {
-	// Frame says also what the octets cannot hold.
+	// Frame says also what the bytes cannot hold.
 	Frame(translators.Wire) (translators.Wire, []canonical.Loss, error)
-	// Unframe says what of the octets the codec cannot read in Wire.Unreachable.
+	// Unframe says what of the bytes the codec cannot read in Wire.Unreachable.
 	Unframe(translators.Wire) (translators.Wire, error)
 }
 

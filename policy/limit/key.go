@@ -12,7 +12,7 @@ const (
 	identityPrefix = "id:"
 	addressPrefix  = "ip:"
 	overflowKey    = "overflow" // of the bucket that sources share which found no room
-	longestKey     = 256        // octets; beyond: a hash, so that memory stays bounded
+	longestKey     = 256        // bytes; beyond: a hash, so that memory stays bounded
 )
 
 // KeyOf is the key of a caller: of its identity, which identified reports, else of its

@@ -189,7 +189,7 @@ func TestKeys(t *testing.T) {
 		}
 	}
 	if n := len(limit.Identity(long)); n > 300 {
-		t.Errorf("a key of %d octets", n)
+		t.Errorf("a key of %d bytes", n)
 	}
 }
 

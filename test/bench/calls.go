@@ -20,7 +20,7 @@ import (
 // tokenLifetime is long enough for a slice and short enough for any verifier.
 const tokenLifetime = 10 * time.Minute
 
-// echoed is the text that goes there and must come back: 512 octets.
+// echoed is the text that goes there and must come back: 512 bytes.
 const (
 	sentence = "The quick brown fox jumps over the lazy dog, and so on it goes. "
 	echoed   = sentence + sentence + sentence + sentence + sentence + sentence + sentence + sentence

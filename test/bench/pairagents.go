@@ -181,7 +181,7 @@ func serveFrames(l net.Listener, conf *tls.Config, answer framed) {
 	}
 }
 
-var errFrame = errors.New("bench: a frame of more than 65535 octets")
+var errFrame = errors.New("bench: a frame of more than 65535 bytes")
 
 func readFrame(r io.Reader) ([]byte, error) {
 	var head [2]byte

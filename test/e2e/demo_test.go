@@ -25,7 +25,7 @@ import (
 const demoLimit = 60 * time.Second
 
 // document is what `aepb-gateway demo --json` prints. The bodies are the very
-// octets that were on the wire.
+// bytes that were on the wire.
 type document struct {
 	OK          bool            `json:"ok"`
 	Exchanges   []exchange      `json:"exchanges"`
@@ -72,7 +72,7 @@ func demoPrintsProof(t *testing.T, bin string) {
 		if changed := bytes.Clone(printed); changed[at]^1 != '"' {
 			changed[at] ^= 1
 			if judge(changed) == nil {
-				t.Errorf("believed with octet %d changed, after %s", at, printed[max(0, at-40):at])
+				t.Errorf("believed with byte %d changed, after %s", at, printed[max(0, at-40):at])
 			}
 		}
 	}
@@ -167,7 +167,7 @@ func lies(t *testing.T) map[string]func(*document) {
 	}
 }
 
-// retold is the document after a change. Like the demo, it leaves the octets of
+// retold is the document after a change. Like the demo, it leaves the bytes of
 // the messages alone.
 func retold(t *testing.T, printed []byte, change func(*document)) []byte {
 	t.Helper()

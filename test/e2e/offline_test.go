@@ -116,7 +116,7 @@ func leadsTo(leaf *x509.Certificate, between []*x509.Certificate, roots *x509.Ce
 	return err
 }
 
-// digest is how an ECT names octets.
+// digest is how an ECT names bytes.
 func digest(octets []byte) string {
 	sum := sha256.Sum256(octets)
 	return base64.RawURLEncoding.EncodeToString(sum[:])

@@ -215,7 +215,7 @@ func awaitDrop(ctx context.Context, w *world, _ *testscript.TestScript, _ []stri
 		return err
 	}
 	if n, err := w.idle.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-		return fmt.Errorf("the idle connection gave %d octets and %w", n, err)
+		return fmt.Errorf("the idle connection gave %d bytes and %w", n, err)
 	}
 	return nil
 }

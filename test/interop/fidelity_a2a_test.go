@@ -301,14 +301,14 @@ func a2aFilesOut(t *testing.T, r *a2aRun) {
 		case string(p.Raw()) == "\x01\x02" && p.MediaType == "audio/wav":
 			found["audio"] = true
 		case string(p.Raw()) == "\x00\xff" && p.MediaType == "application/octet-stream":
-			found["octets"] = true
+			found["bytes"] = true
 		case p.URL() == "https://example.com/x.pdf" && p.MediaType == "application/pdf" && (p.Filename == "x.pdf"):
 			found["link"] = true
 		case string(mustJSON(p.Data())) == `{"n":1}`:
 			found["data"] = true
 		}
 	}
-	want := []string{"text", "image", "octets", "link", "data"}
+	want := []string{"text", "image", "bytes", "link", "data"}
 	if r.at.mcp {
 		want = append(want, "audio", "text file")
 	}

@@ -35,11 +35,11 @@ func mcpResources(t *testing.T, m *mcpRun) {
 	}
 	text, image, octets, link, data := read.Contents[0], read.Contents[1], read.Contents[2], read.Contents[3], read.Contents[4]
 	for name, ok := range map[string]bool{
-		"text":   text.Text == "see these" && text.MIMEType == "text/plain",
-		"image":  string(image.Blob) == png && image.MIMEType == "image/png",
-		"octets": string(octets.Blob) == "\x00\xff" && octets.MIMEType == "application/octet-stream",
-		"link":   link.Text == "https://example.com/x.pdf\r\n" && link.MIMEType == "text/uri-list",
-		"data":   data.Text == `{"n":1}` && data.MIMEType == "application/json",
+		"text":  text.Text == "see these" && text.MIMEType == "text/plain",
+		"image": string(image.Blob) == png && image.MIMEType == "image/png",
+		"bytes": string(octets.Blob) == "\x00\xff" && octets.MIMEType == "application/octet-stream",
+		"link":  link.Text == "https://example.com/x.pdf\r\n" && link.MIMEType == "text/uri-list",
+		"data":  data.Text == `{"n":1}` && data.MIMEType == "application/json",
 	} {
 		if !ok {
 			t.Errorf("%s: %s", name, mustJSON(read))

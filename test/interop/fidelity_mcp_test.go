@@ -212,13 +212,13 @@ func mcpFilesOut(t *testing.T, m *mcpRun) {
 		case *mcp.AudioContent:
 			found["audio"] = string(b.Data) == "\x01\x02" && b.MIMEType == "audio/wav"
 		case *mcp.EmbeddedResource:
-			found["octets"] = found["octets"] || string(b.Resource.Blob) == "\x00\xff" && b.Resource.URI != ""
+			found["bytes"] = found["bytes"] || string(b.Resource.Blob) == "\x00\xff" && b.Resource.URI != ""
 			found["text file"] = found["text file"] || b.Resource.Text == "a,b" && b.Resource.MIMEType == "text/csv"
 		case *mcp.ResourceLink:
 			found["link"] = b.URI == "https://example.com/x.pdf" && b.Name == "x.pdf" && b.MIMEType == "application/pdf"
 		}
 	}
-	want := []string{"text", "image", "octets", "link"}
+	want := []string{"text", "image", "bytes", "link"}
 	if m.at.mcp {
 		want = append(want, "audio", "text file")
 		found["data"] = string(mustJSON(result.StructuredContent)) == `{"n":1}`

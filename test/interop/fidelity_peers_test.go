@@ -33,7 +33,7 @@ import (
 //	stopped  waits until the job of that name was stopped
 //	begun    waits until the job of that name has begun (MCP)
 //	ask      asks "for how many?", and tells the answer
-//	files    an image, other octets, a link, data and text
+//	files    an image, other bytes, a link, data and text
 //	take     gives back the file that it was handed
 //	many     three results
 //	fail     fails at its work

@@ -121,7 +121,7 @@ func (t *take) work() bool {
 }
 
 // framed is the hash of a stream: SHA-256 over its messages, each behind its
-// length in eight octets.
+// length in eight bytes.
 func framed(messages []string) string {
 	h := sha256.New()
 	for _, m := range messages {

@@ -18,6 +18,6 @@
 //	want CALLER      what the reply to a caller has, one text a line, and with "! " before it what it has
 //	                 not. CALLER is "all", a protocol or a protocol and version. White space does not
 //	                 count. Without a "want error" no reply may be an error
-//	want relay       "as it came": who uses the agent's own version gets the octets of its result
+//	want relay       "as it came": who uses the agent's own version gets the bytes of its result
 //	want show        what `agents show` says about the agent
 package peers

@@ -76,7 +76,7 @@ func calls(t *testing.T, p *peer, method string) []asked {
 }
 
 // attested verifies a token of the gateway's: signature, chain and what it says
-// of a message's octets.
+// of a message's bytes.
 func (w *world) attested(t *testing.T, compact, claim string, octets []byte) jwt.MapClaims {
 	t.Helper()
 	claims := jwt.MapClaims{}
@@ -102,7 +102,7 @@ func (w *world) attested(t *testing.T, compact, claim string, octets []byte) jwt
 	}
 	sum := sha256.Sum256(octets)
 	if got, _ := claims[claim].(string); !strings.HasSuffix(got, base64.RawURLEncoding.EncodeToString(sum[:])) {
-		t.Errorf("%s is %v, and the octets are %q", claim, claims[claim], octets)
+		t.Errorf("%s is %v, and the bytes are %q", claim, claims[claim], octets)
 	}
 	return claims
 }

@@ -139,11 +139,11 @@ func TestTheGreatestMessage(t *testing.T) {
 	var got received
 	theirs.do(t, job{"job": "receive", "session": id}, &got)
 	if len(got.Body) != len(blob) {
-		t.Errorf("%d octets came", len(got.Body))
+		t.Errorf("%d bytes came", len(got.Body))
 	}
 	theirs.do(t, job{"job": "publish", "session": id, "size": 4<<20 - 16<<10}, nil)
 	if m, err := s.Receive(ctx); err != nil || len(m.Blob) != len(blob) {
-		t.Errorf("%d octets, %v", len(m.Blob), err)
+		t.Errorf("%d bytes, %v", len(m.Blob), err)
 	}
 }
 

@@ -84,7 +84,7 @@ func (r *rig) replayed(ctx context.Context, n int) error {
 	)
 }
 
-// garbage are connections that never become requests: octets that are no TLS, a
+// garbage are connections that never become requests: bytes that are no TLS, a
 // handshake with nothing behind, and half a request.
 func (r *rig) garbage(ctx context.Context, _ int) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)

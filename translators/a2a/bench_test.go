@@ -9,7 +9,7 @@ import (
 	"github.com/aepb/aepb-gateway/translators/a2a"
 )
 
-// sizes are those of the bodies in the benchmarks, in octets, about.
+// sizes are those of the bodies in the benchmarks, in bytes, about.
 var sizes = []int{1 << 10, 16 << 10, 1 << 20}
 
 // request is a SendMessage of a data part with many members, as a caller of

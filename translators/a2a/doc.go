@@ -5,7 +5,7 @@
 // to it before it is read and lowered to 0.3 after it was written (package
 // internal/a2a03); the HTTP form is the same message without JSON-RPC around it
 // (http.go). Both are read and written here and not at a door, because hashes
-// cover the octets on the wire.
+// cover the bytes on the wire.
 //
 // A request is of the version that its header or its carrier says, else of the
 // one that has its method's name; who says one and writes the other is refused.

@@ -258,7 +258,7 @@ func (e *encoder) unpaired(id json.RawMessage) {
 
 // FormGRPC is the form of A2A 1.0 over gRPC (A2A 10), by the name that cards
 // give it. Read and written here is the JSON of its messages; whoever holds the
-// connection turns that into the octets that travel (gateway/transport.Framer).
+// connection turns that into the bytes that travel (gateway/transport.Framer).
 // A request's method is its Path, and an error is that of the HTTP form.
 const FormGRPC = "GRPC"
 

@@ -19,10 +19,10 @@ const Media = "application/json"
 // (Wire.Form): more than one may answer an intent, and the sender can be asked.
 const FormSocket = "WEBSOCKET"
 
-// PayloadLimit is how large a payload may be, in octets (draft-ainp-protocol-00).
+// PayloadLimit is how large a payload may be, in bytes (draft-ainp-protocol-00).
 const PayloadLimit = 1 << 20
 
-// headerReserve is what an envelope may have beside its payload, in octets.
+// headerReserve is what an envelope may have beside its payload, in bytes.
 const headerReserve = 64 << 10
 
 // Translator is the codec. It is immutable and safe for concurrent use.

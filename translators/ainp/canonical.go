@@ -56,7 +56,7 @@ func (e Envelope) Text() (Text, error) {
 	return Text(text), nil
 }
 
-// WithSignature is the octets of an envelope that says no more than its text, with
+// WithSignature is the bytes of an envelope that says no more than its text, with
 // a signature, in base64. The text is done after it.
 func (t Text) WithSignature(sig string) []byte {
 	out := t[:len(t)-1]
@@ -242,7 +242,7 @@ func (e Envelope) beside() (*rawjson.Object, error) {
 	return payload.Object(envelope.Key), payload.Err()
 }
 
-// WithEvidence is the octets of the envelope with tokens and a signature, in
+// WithEvidence is the bytes of the envelope with tokens and a signature, in
 // base64. The tokens stand in payload.aepb.ect, newest first, and the newest in
 // attestations too, for peers that look only there. What stood in the slot is
 // replaced. It fails with a *translators.MalformedError.
@@ -250,7 +250,7 @@ func (e Envelope) WithEvidence(tokens []string, sig string) ([]byte, error) {
 	return evidenced(e.body, tokens, sig)
 }
 
-// WithSignature is the octets of the envelope with a signature, in base64.
+// WithSignature is the bytes of the envelope with a signature, in base64.
 func (e Envelope) WithSignature(sig string) []byte {
 	o := rawjson.Parse(e.body, "")
 	o.Take("sig")

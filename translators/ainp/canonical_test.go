@@ -57,7 +57,7 @@ func TestKnownAnswers(t *testing.T) {
 	for name, body := range map[string]string{"canonical": known, "as spoken": spoken} {
 		_, text := opened(t, []byte(body))
 		if string(text) != known || len(text) != 634 {
-			t.Errorf("%s: %d octets:\n%s", name, len(text), text)
+			t.Errorf("%s: %d bytes:\n%s", name, len(text), text)
 		}
 		for profile, sig := range map[ainp.SigProfile]string{ainp.SigDraft: sigDraft, ainp.SigRaw: sigRaw} {
 			input := text.SigningInput(profile)

@@ -60,7 +60,7 @@ func (e *encoder) encode() (json.RawMessage, error) {
 	if len(l.payload) > PayloadLimit {
 		return nil, &translators.TooLongError{Reason: "the message does not fit an AINP payload of 1 MiB"}
 	}
-	// The view is read from octets, as a peer reads them.
+	// The view is read from bytes, as a peer reads them.
 	seen, err := open(l.bytes(e.op()))
 	if err != nil {
 		return nil, refuse(canonical.CodeInternal, "the message cannot be said in AINP")

@@ -58,7 +58,7 @@ type Part struct {
 	Name        string          `json:",omitzero"` // file name
 	Title       string          `json:",omitzero"`
 	Description string          `json:",omitzero"`
-	Size        json.RawMessage `json:",omitempty"` // declared size in octets, raw number; nil: not said
+	Size        json.RawMessage `json:",omitempty"` // declared size in bytes, raw number; nil: not said
 	Form        Form            `json:",omitzero"`
 	Annotations json.RawMessage `json:",omitempty"` // MCP annotations, raw; nil: none
 	Extensions  Extensions      `json:",omitzero"`

@@ -4,11 +4,11 @@
 //
 // Where they go, the protocol's codec knows (translators.Bearer); the value there
 // is an array of compact tokens, in the order of the header. Evidence about such a
-// message hashes its octets before insertion (aepb.hash_form "before-ect"). So both
+// message hashes its bytes before insertion (aepb.hash_form "before-ect"). So both
 // ways are a cut at one place, and nothing else of a message changes: the member is
 // written first in its object, or that object first in the one around it. Whoever
 // takes out the member, with its comma, and its object where nothing else is in it,
-// has the octets that were hashed. A message with an empty object there is left
+// has the bytes that were hashed. A message with an empty object there is left
 // alone, because that would go too; so is one that has such a member already. Where
 // a protocol has a list in place of an object (the details of an A2A error), the
 // tokens are in an object of it, written first, and the same holds of that: its @type

@@ -32,7 +32,7 @@ const (
 )
 
 // TestThereAndBack: tokens go where the protocol has a place for them, nothing
-// else changes, and without them the octets are what they were.
+// else changes, and without them the bytes are what they were.
 func TestThereAndBack(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -121,7 +121,7 @@ func TestTaken(t *testing.T) {
 	}
 }
 
-// FuzzThereAndBack: whatever a message is, it comes back octet by octet.
+// FuzzThereAndBack: whatever a message is, it comes back byte by byte.
 func FuzzThereAndBack(f *testing.F) {
 	f.Add([]byte(`{"params":{"message":{},"metadata":{"k":1}}}`), byte(0))
 	f.Add([]byte(`{"result":{"task":{"id":1}}}`), byte(1))

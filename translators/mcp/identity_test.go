@@ -256,7 +256,7 @@ func more(w translators.Wire, kind string, data []byte) (translators.Wire, bool)
 }
 
 // TestPropertiesSurvive puts hard values into arguments, structured content
-// and text, and demands them back to the digit and the octet.
+// and text, and demands them back to the digit and the byte.
 func TestPropertiesSurvive(t *testing.T) {
 	t.Parallel()
 	tr := mcp.New(translators.Config{})

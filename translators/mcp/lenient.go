@@ -83,7 +83,7 @@ func decodeTools(tools, metas []json.RawMessage, version string, list *canonical
 
 // Peers whose serialisers write every member (Java, C#, Go, Python) write null for a member that they
 // leave out. The schemas allow that for hardly any member, and most clients and servers take it: an
-// explicit null is an absent member, in requests as in replies. Evidence covers the octets as they
+// explicit null is an absent member, in requests as in replies. Evidence covers the bytes as they
 // came, and so does a relay of one revision.
 
 // withoutNulls is an object of the protocol, at any depth, without the members that are null. What a

@@ -92,7 +92,7 @@ func (t *Translator) CapabilityNames(capabilities []canonical.Capability) []stri
 }
 
 const (
-	maxName  = 128 // octets, MCP server/tools
+	maxName  = 128 // bytes, MCP server/tools
 	hashSize = 6   // hex digits
 )
 

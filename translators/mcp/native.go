@@ -150,7 +150,7 @@ func (e *encoder) legacyResult(o *rawjson.Object) json.RawMessage {
 
 var _ translators.Librarian = (*Translator)(nil)
 
-// The media types of content that has no octets of its own.
+// The media types of content that has no bytes of its own.
 const (
 	mediaData = "application/json"
 	mediaText = "text/plain"
@@ -212,7 +212,7 @@ func resources(list []translators.Resource, uri string) json.RawMessage {
 	}))
 }
 
-// contents writes TextResourceContents or BlobResourceContents. Octets that are
+// contents writes TextResourceContents or BlobResourceContents. Bytes that are
 // a text are shown as one.
 func contents(h *translators.ResourceContent) json.RawMessage {
 	b, p := rawjson.NewBuilder().String("uri", h.URI), h.Part

@@ -31,7 +31,7 @@ const metaSubscription = "io.modelcontextprotocol/subscriptionId"
 // Bounds of what one hearer can want.
 const (
 	maxURIs = 1024
-	maxURI  = 2048 // octets
+	maxURI  = 2048 // bytes
 )
 
 var _ translators.Notifier = (*Translator)(nil)

@@ -1,5 +1,5 @@
 // Package slim is the form of what agents say over SLIM. SLIM itself carries
-// octets between names and has no words for work; the words are those of A2A or
+// bytes between names and has no words for work; the words are those of A2A or
 // of MCP, which the packages beside this one read and write.
 //
 // # Profiles
@@ -32,7 +32,7 @@
 // A member of an A2A message that A2A does not define has no place in protobuf: it
 // is left out, and declared (L29), as over A2A's own gRPC (AEPB, Gateway
 // Requirements item 4). A peer's field that A2A does not define goes on where its
-// message does octet by octet; elsewhere it is declared in the same way.
+// message does byte by byte; elsewhere it is declared in the same way.
 //
 // Alternatives considered: a binding for each profile (AEPB has one identifier
 // for SLIM), and protobuf in this package (no other codec is tied to a

@@ -271,7 +271,7 @@ func Settled(s canonical.State) bool {
 	return s.Terminal() || s == canonical.StateInputRequired || s == canonical.StateAuthRequired
 }
 
-// weigh counts the parts and the octets of an event.
+// weigh counts the parts and the bytes of an event.
 func weigh(e *canonical.Event) (parts, size int) {
 	count := func(list []canonical.Part) {
 		parts += len(list)

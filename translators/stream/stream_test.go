@@ -100,9 +100,9 @@ func TestWhatIsTooMuchIsNotTaken(t *testing.T) {
 		{Kind: canonical.KindFile, Bytes: make([]byte, stream.MaxBytes)},
 	}}}}
 	one := artifact("b", false, false, "x")
-	for name, f := range map[string]*stream.Folder{"parts": &parts, "octets": &octets} {
+	for name, f := range map[string]*stream.Folder{"parts": &parts, "bytes": &octets} {
 		first := many
-		if name == "octets" {
+		if name == "bytes" {
 			first = large
 		}
 		if err := f.Add(&first, at); err != nil {

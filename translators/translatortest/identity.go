@@ -72,10 +72,10 @@ func stripped(m *canonical.Message) *canonical.Message {
 	return out
 }
 
-// sameBody compares as JSON values where both are JSON, else as octets.
+// sameBody compares as JSON values where both are JSON, else as bytes.
 func sameBody(a, b []byte) (string, bool) {
 	if json.Valid(a) && json.Valid(b) {
 		return sameJSON(a, b)
 	}
-	return fmt.Sprintf("%d octets became %d", len(a), len(b)), bytes.Equal(a, b)
+	return fmt.Sprintf("%d bytes became %d", len(a), len(b)), bytes.Equal(a, b)
 }

@@ -28,7 +28,7 @@ type kind string
 const (
 	kindText   kind = "text"   // a string, of Go or of JSON
 	kindScalar kind = "scalar" // a number, boolean, null, time, or an empty JSON container
-	kindBytes  kind = "bytes"  // octets, as base64
+	kindBytes  kind = "bytes"  // bytes, as base64
 	kindMark   kind = "mark"   // something is there: a pointer, a type
 )
 
@@ -148,7 +148,7 @@ func walkJSON(l *[]leaf, path string, raw json.RawMessage) {
 }
 
 // sameJSON compares values: members in any order, strings unescaped, numbers
-// digit by digit. What is not JSON is compared octet by octet.
+// digit by digit. What is not JSON is compared byte by byte.
 func sameJSON(a, b []byte) (string, bool) {
 	var left, right []leaf
 	walkJSON(&left, "", a)

@@ -17,7 +17,7 @@ import (
 // refuses is malformed or a *canonical.Error, never anything else; and the
 // limits that Info states hold.
 //
-// The first octets a codec sees come from a stranger, before policy has had a
+// The first bytes a codec sees come from a stranger, before policy has had a
 // word. The damage done here is what strangers do: cut, flip, replace a value
 // by one of another type, nest, and inflate. It is seeded, so that a failure
 // repeats.
@@ -162,7 +162,7 @@ func transplants(body []byte, other string) [][]byte {
 	}
 }
 
-// noise is random octets and random JSON punctuation.
+// noise is random bytes and random JSON punctuation.
 func noise() [][]byte {
 	random := rand.New(rand.NewPCG(1, 2)) // noise that repeats, not secrets
 	const alphabet = "{}[]\",:0123456789.eE-+truefalsn\\u \n\x00\xff"
@@ -214,7 +214,7 @@ func huge(tr translators.Translator, s Samples) []string {
 	wire := s.Wires[0]
 	wire.Body = append(bytes.Repeat([]byte(" "), limit+1-len(wire.Body)), wire.Body...)
 	if _, err := decode(tr, wire); !errors.Is(err, translators.ErrTooLarge) {
-		return []string{fmt.Sprintf("%d octets, one more than the limit: got %v, want ErrTooLarge", limit+1, err)}
+		return []string{fmt.Sprintf("%d bytes, one more than the limit: got %v, want ErrTooLarge", limit+1, err)}
 	}
 	return nil
 }

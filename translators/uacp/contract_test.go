@@ -19,7 +19,7 @@ const (
 	typeText = "\x00\x00\x00\x03"
 )
 
-// octets writes a frame that must be one.
+// bytes writes a frame that must be one.
 func octets(f uacp.Frame) []byte {
 	data, err := f.Bytes()
 	if err != nil {
@@ -59,7 +59,7 @@ func wires() map[string]translators.Wire {
 	ask("no type", uacp.TopicSend, "", "hi")
 	ask("short type", uacp.TopicSend, "\x01", `{"a":9007199254740993}`)
 	ask("nothing", uacp.TopicSend, "", "")
-	ask("octets", uacp.TopicSend, "", "\x00\xff")
+	ask("bytes", uacp.TopicSend, "", "\x00\xff")
 	ask("cbor", uacp.TopicSend, "\x00\x00\x00\x00", "\xa0")
 	ask("protobuf", uacp.TopicSend, "\x00\x00\x00\x02", "\x08\x01")
 	ask("unknown and repeated options", "sensors/temp", typeJSON, "[1.50]", option(0x3f, "x"), option(uacp.OptTopic, "again"), option(0x09, "\x07"), option(uacp.OptConversation, "\xff\xfe0123456789abcd"))
@@ -106,7 +106,7 @@ func wires() map[string]translators.Wire {
 	event("tell that is an event", uacp.Tell, 0, typeText, "it rains")
 	event("empty tell", uacp.Tell, 0, "", "")
 	event("value that is told", uacp.Tell, 0, typeJSON, `{"t":[1.0]}`)
-	event("octets that are told", uacp.Tell, 0, "", "\xff\x00")
+	event("bytes that are told", uacp.Tell, 0, "", "\xff\x00")
 	event("end", uacp.Observe, 3, "", "")
 	event("end with a word", uacp.Observe, 0, typeText, "that was all")
 	event("end with an error", uacp.Observe, 0x80, typeText, "no more")
@@ -153,14 +153,14 @@ func wires() map[string]translators.Wire {
 	reply("silent error", canonical.OpInvoke, 0x84, "", "", correlated)
 	reply("error with data", canonical.OpInvoke, 0x4A, typeJSON, `{"limit":1}`, correlated)
 	reply("error of the bridge", canonical.OpInvoke, 0x80, typeJSON, `{"jsonrpc":"2.0","id":"r-1","error":{"code":-32000,"message":"m","data":{"d":1}}}`, correlated)
-	reply("error in octets", canonical.OpInvoke, 0x80, "", "\xff\x00")
+	reply("error in bytes", canonical.OpInvoke, 0x80, "", "\xff\x00")
 	reply("tools", canonical.OpCapabilities, 0, typeJSON, `{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"search","title":"T","description":"d","inputSchema":{"type":"object"},"icons":[]}],"nextCursor":"n"}}`, correlated)
 	reply("description", canonical.OpDescribe, 0, typeJSON, `{"name":"n","version":"1","description":"d","more":[1]}`, correlated)
 	add("shifted reply of the Python reference", canonical.OpInvoke, uacp.Frame{
 		Verb: uacp.Ask, QoS: 1, ID: 42 + 1_000_000, Payload: []byte("{}"),
 		Options: []uacp.Option{option(uacp.OptTopic, "sensors/temp"), option(uacp.OptContentType, typeJSON), correlated},
 	})
-	add("correlation of three octets", canonical.OpInvoke, uacp.Frame{Verb: uacp.Ask, ID: 7, Options: []uacp.Option{option(uacp.OptCorrelation, "\x00\x00\x2a")}})
+	add("correlation of three bytes", canonical.OpInvoke, uacp.Frame{Verb: uacp.Ask, ID: 7, Options: []uacp.Option{option(uacp.OptCorrelation, "\x00\x00\x2a")}})
 	add("a tell that answers", canonical.OpInvoke, uacp.Frame{Verb: uacp.Tell, ID: 42, Payload: []byte("x"), Options: []uacp.Option{correlated}})
 	return out
 }

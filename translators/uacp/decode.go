@@ -46,7 +46,7 @@ func (t *Translator) Decode(w translators.Wire) (*canonical.Message, error) {
 
 func (t *Translator) parse(body []byte) (Frame, error) {
 	if len(body) > t.cfg.BodyLimit {
-		return Frame{}, &translators.MalformedError{Reason: "longer than " + strconv.Itoa(t.cfg.BodyLimit) + " octets", Large: true}
+		return Frame{}, &translators.MalformedError{Reason: "longer than " + strconv.Itoa(t.cfg.BodyLimit) + " bytes", Large: true}
 	}
 	return ParseFrame(body)
 }
@@ -156,7 +156,7 @@ func hexOptions(options []Option) string {
 	return hex.EncodeToString(raw)
 }
 
-// conversation reads a Conversation-ID: text as it is, other octets in hex.
+// conversation reads a Conversation-ID: text as it is, other bytes in hex.
 func conversation(value []byte) string {
 	if len(value) == 0 || (utf8.Valid(value) && !strings.HasPrefix(string(value), hexPrefix)) {
 		return string(value)

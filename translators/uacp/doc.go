@@ -7,7 +7,7 @@
 //	ASK /mcp/tools/call                  Invoke.Call <-> a JSON-RPC tools/call, as the reference bridge has it
 //	ASK /mcp/tools/list                  Page, CapabilityList <-> JSON-RPC tools/list
 //	ASK /a2a/tasks/get, …/cancel         TaskQuery: the payload is {"id": …}; the topics are ours, as the reference has none
-//	OBSERVE /a2a/tasks/ID                OpTaskSubscribe; an ID of 244 octets at most, and no wildcard
+//	OBSERVE /a2a/tasks/ID                OpTaskSubscribe; an ID of 244 bytes at most, and no wildcard
 //	reply to these three                 Result: a Task; NO_CONTENT to a cancellation is Done
 //	ASK /a2a/tasks/list                  TaskFilter: nothing, or an object of context_id, state, after, cursor, page_size, include_artifacts
 //	reply to it                          TaskList: {"tasks": […], "next": …, "page_size": …, "total": …}, each task in aepb's names, in either form
@@ -22,7 +22,7 @@
 //	a question                           a Task at work that says what it waits for, enveloped; a bare peer cannot be asked (capability_required)
 //	what µACP cannot say                 enveloped: carried in {"body": …, "aepb": …}; bare: dropped, by code
 //	CBOR and Protobuf payloads           a file of that media type, unread
-//	other options                        kept, octet by octet, for the way home
+//	other options                        kept, byte by byte, for the way home
 //	OBSERVE of a topic that can be asked Invoke with Preferences.Stream
 //	TELL that answers one                Event: with aepb.event a task, turn, status or artifact; else an artifact
 //	reply to OBSERVE                     NO_CONTENT ends it, an error breaks it, ACCEPTED has begun it: see MarkOf
@@ -31,20 +31,20 @@
 //	aepb.ect                             the transport's: see Evidence and WithEvidence
 //	aepb.parent_jti, of what arrives     the transport's: see Parent. It is hashed
 //	aepb.parent_jti, of what leaves      the jti of the message's ECT (Target.Stamp), of a frame that may have no room for it
-//	option 41 (OptParent), 16 octets     the same of a request, in either form; it is not hashed, and written in the form tagged alone
+//	option 41 (OptParent), 16 bytes     the same of a request, in either form; it is not hashed, and written in the form tagged alone
 //	QoS 2                                refused (unsupported_op); its frames can be read and written
 //	other topics below /mcp /a2a /aepb /.well-known   refused (no_method)
-//	more than 65535 octets               refused (translators.ErrTooLarge): the reference names an option Block (07) and no use of it
+//	more than 65535 bytes               refused (translators.ErrTooLarge): the reference names an option Block (07) and no use of it
 //	the other protocol named uACP        refused
 //
-// Read uacp.go for the entry, frame.go for the octets, decode.go, then encode.go
+// Read uacp.go for the entry, frame.go for the bytes, decode.go, then encode.go
 // and say.go for what becomes of a message, payload.go for what a payload says,
 // observe.go for streams, task.go for tasks, signal.go for what is about a workflow, codes.go for
 // statuses and evidence.go for what is hashed.
 //
 // The two reference codes disagree on replies, correlation and unknown options
 // (the tests name which does what). What arrives is read as either means it.
-// What leaves is what both read: content type and correlation of four octets,
+// What leaves is what both read: content type and correlation of four bytes,
 // an ASCII conversation id, each option once, nothing above type 09: the Python code
 // refuses any other, so option 41 needs an operator who says that its agent takes it
 // (FormTagged). With another length it is another vendor's, and kept as it came.

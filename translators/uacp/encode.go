@@ -110,7 +110,7 @@ func (e *encoder) tag(b built, data []byte) ([]byte, error) {
 	return e.bytes(b)
 }
 
-// roomy is how long a frame may be, in octets, that surely has room for its
+// roomy is how long a frame may be, in bytes, that surely has room for its
 // evidence: half of the shortest that is carried, and a token takes the other (R11).
 // A longer one names it.
 const roomy = 8 << 10
@@ -203,7 +203,7 @@ func (e *encoder) declare(losses []canonical.Loss) {
 func (e *encoder) bytes(b built) ([]byte, error) {
 	payload, kind := b.c.payload()
 	if len(payload) > MaxPayload {
-		return nil, &translators.TooLongError{Reason: "the message does not fit a µACP payload of 65527 octets"}
+		return nil, &translators.TooLongError{Reason: "the message does not fit a µACP payload of 65527 bytes"}
 	}
 	b.f.Payload = payload
 	if came := string(e.left.Peek(leftEnveloped)) == "true"; b.options != nil && came != b.c.enveloped {
@@ -264,7 +264,7 @@ func (e *encoder) frame() (built, error) {
 	}
 	b.c.enveloped = e.form == FormEnveloped
 	if len(topic) > maxOption {
-		return b, refuse(canonical.CodeBadParams, "the topic is longer than 255 octets")
+		return b, refuse(canonical.CodeBadParams, "the topic is longer than 255 bytes")
 	}
 	b.options = e.cameWith()
 	if b.options == nil {
@@ -309,9 +309,9 @@ func (e *encoder) options(topic string, ref reference) []Option {
 	return options
 }
 
-// conversationID says a conversation in 8 to 16 octets: as it is where it fits
-// and is ASCII, octets that were shown in hex as octets, anything else as the
-// first 12 octets of its SHA-256 in base64url. The Python reference refuses
+// conversationID says a conversation in 8 to 16 bytes: as it is where it fits
+// and is ASCII, bytes that were shown in hex as bytes, anything else as the
+// first 12 bytes of its SHA-256 in base64url. The Python reference refuses
 // what is not UTF-8.
 func conversationID(id string) []byte {
 	const least, most = 8, 16
@@ -374,7 +374,7 @@ type reference struct {
 }
 
 // refer reads a wire id. An id that is no message id gets an alias: the first
-// three octets of its SHA-256. A transport may give a frame another one, which
+// three bytes of its SHA-256. A transport may give a frame another one, which
 // changes nothing that is hashed.
 func refer(raw json.RawMessage) reference {
 	if n, ok := small(raw, maxID); ok && string(raw) == string(number(n)) {

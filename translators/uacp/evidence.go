@@ -112,7 +112,7 @@ func (o Opened) Parent() (string, error) {
 	return cmp.Or(inside, beside), nil
 }
 
-// uuidOf is the text form of a UUID in octets; empty: they are none, so another
+// uuidOf is the text form of a UUID in bytes; empty: they are none, so another
 // vendor means something else.
 func uuidOf(data []byte) string {
 	if len(data) != uuidSize {
@@ -131,7 +131,7 @@ func bytesOfID(id string) []byte {
 	return data
 }
 
-const uuidSize = 16 // octets
+const uuidSize = 16 // bytes
 
 // WithEvidence puts tokens into an enveloped frame, in place of those that were
 // there. It fails with ErrBare for a bare frame, and with a
@@ -164,7 +164,7 @@ func FormOf(data []byte) string {
 	return o.Form()
 }
 
-// HashInput is Opened.HashInput of a frame's octets.
+// HashInput is Opened.HashInput of a frame's bytes.
 func HashInput(data []byte) ([]byte, error) {
 	o, err := Open(data)
 	if err != nil {

@@ -1,6 +1,6 @@
 package uacp
 
-// Evidence is Opened.Evidence of a frame's octets.
+// Evidence is Opened.Evidence of a frame's bytes.
 func Evidence(data []byte) ([]string, error) {
 	o, err := Open(data)
 	if err != nil {
@@ -9,7 +9,7 @@ func Evidence(data []byte) ([]string, error) {
 	return o.Evidence()
 }
 
-// WithEvidence is Opened.WithEvidence of a frame's octets.
+// WithEvidence is Opened.WithEvidence of a frame's bytes.
 func WithEvidence(data []byte, tokens []string) ([]byte, error) {
 	o, err := Open(data)
 	if err != nil {

@@ -19,11 +19,11 @@ const (
 
 // The types of options.
 const (
-	OptConversation uint8 = 0x01 // 8 to 16 octets
-	OptCorrelation  uint8 = 0x02 // 3 octets by its declaration, written as 4
+	OptConversation uint8 = 0x01 // 8 to 16 bytes
+	OptCorrelation  uint8 = 0x02 // 3 bytes by its declaration, written as 4
 	OptTopic        uint8 = 0x03 // UTF-8
-	OptContentType  uint8 = 0x04 // written as 4 octets
-	OptParent       uint8 = 0x41 // of the vendors' range: the jti of the ECT that a request came of, if it has 16 octets
+	OptContentType  uint8 = 0x04 // written as 4 bytes
+	OptParent       uint8 = 0x41 // of the vendors' range: the jti of the ECT that a request came of, if it has 16 bytes
 )
 
 // The values of a content type.
@@ -35,7 +35,7 @@ const (
 	contentNone     uint32 = 1 << 31 // the option is absent
 )
 
-// Limits of a frame in octets.
+// Limits of a frame in bytes.
 const (
 	MaxFrame   = 65535
 	MaxPayload = 65527
@@ -47,7 +47,7 @@ const (
 // Option is one TLV.
 type Option struct {
 	Type  uint8
-	Value []byte // at most 255 octets
+	Value []byte // at most 255 bytes
 }
 
 // Frame is one µACP message.
@@ -83,7 +83,7 @@ const (
 func ParseFrame(data []byte) (Frame, error) {
 	var f Frame
 	if len(data) > MaxFrame {
-		return f, &translators.MalformedError{Reason: "longer than 65535 octets", Large: true}
+		return f, &translators.MalformedError{Reason: "longer than 65535 bytes", Large: true}
 	}
 	if len(data) < headerSize {
 		return f, malformed("shorter than a header")
@@ -127,17 +127,17 @@ func (f Frame) Bytes() ([]byte, error) {
 	out := binary.BigEndian.AppendUint64(make([]byte, 0, headerSize+len(f.Payload)+32), head)
 	for _, o := range f.Options {
 		if len(o.Value) > maxOption {
-			return nil, malformed("an option is longer than 255 octets")
+			return nil, malformed("an option is longer than 255 bytes")
 		}
 		out = append(append(out, o.Type, size(o)), o.Value...)
 	}
 	if out = append(out, f.Payload...); len(out) > MaxFrame {
-		return nil, &translators.MalformedError{Reason: "longer than 65535 octets", Large: true}
+		return nil, &translators.MalformedError{Reason: "longer than 65535 bytes", Large: true}
 	}
 	return out, nil
 }
 
-// size is the length octet of an option that was found short enough.
+// size is the length byte of an option that was found short enough.
 func size(o Option) byte { return byte(len(o.Value) & maxOption) }
 
 func malformed(reason string) error { return &translators.MalformedError{Reason: reason} }
@@ -155,7 +155,7 @@ func (f Frame) Option(kind uint8) []byte {
 // Topic is the topic path; empty: there is none.
 func (f Frame) Topic() string { return string(f.Option(OptTopic)) }
 
-// Correlation is the id of the request that a reply names. Three octets and
+// Correlation is the id of the request that a reply names. Three bytes and
 // four are both in use.
 func (f Frame) Correlation() (uint32, bool) {
 	value := f.Option(OptCorrelation)
@@ -174,7 +174,7 @@ func bigEndian(value []byte) uint32 {
 	return n
 }
 
-// contentType reads 1 to 4 octets; contentNone: there is none that can be read.
+// contentType reads 1 to 4 bytes; contentNone: there is none that can be read.
 func (f Frame) contentType() uint32 {
 	value := f.Option(OptContentType)
 	if len(value) == 0 || len(value) > 4 {

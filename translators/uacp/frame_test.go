@@ -11,7 +11,7 @@ import (
 	"github.com/aepb/aepb-gateway/translators/uacp"
 )
 
-// TestKnownAnswers: octets of the reference implementations' rules.
+// TestKnownAnswers: bytes of the reference implementations' rules.
 func TestKnownAnswers(t *testing.T) {
 	t.Parallel()
 	topic := func(text string) uacp.Option { return option(uacp.OptTopic, text) }
@@ -81,7 +81,7 @@ func TestFramesOutOfRange(t *testing.T) {
 		}
 	}
 	if data, err := (uacp.Frame{Payload: make([]byte, uacp.MaxPayload)}).Bytes(); err != nil || len(data) != uacp.MaxFrame {
-		t.Errorf("the largest payload: %d octets, %v", len(data), err)
+		t.Errorf("the largest payload: %d bytes, %v", len(data), err)
 	}
 }
 
@@ -98,14 +98,14 @@ func TestAnswers(t *testing.T) {
 	}{
 		"C++":                           {uacp.Frame{ID: 42}, 42, uacp.MatchID},
 		"Python":                        {correlated("\x00\x00\x00\x2a", 1_000_042), 42, uacp.MatchCorrelation},
-		"three octets":                  {correlated("\x00\x00\x2a", 9), 42, uacp.MatchCorrelation},
+		"three bytes":                   {correlated("\x00\x00\x2a", 9), 42, uacp.MatchCorrelation},
 		"shifted":                       {uacp.Frame{ID: 1_000_042}, 42, uacp.MatchShifted},
 		"shifted around":                {uacp.Frame{ID: (1<<24 - 1 + 1_000_000) & (1<<24 - 1)}, 1<<24 - 1, uacp.MatchShifted},
 		"of another":                    {uacp.Frame{ID: 43}, 42, uacp.MatchNone},
 		"same id, names another":        {correlated("\x00\x00\x00\x2b", 42), 42, uacp.MatchNone},
 		"a correlation beyond 24 bits":  {correlated("\x01\x00\x00\x2a", 42), 42, uacp.MatchID},
-		"a correlation of two octets":   {correlated("\x00\x2a", 42), 42, uacp.MatchID},
-		"a correlation of five octets":  {correlated("\x00\x00\x00\x00\x2a", 7), 42, uacp.MatchNone},
+		"a correlation of two bytes":    {correlated("\x00\x2a", 42), 42, uacp.MatchID},
+		"a correlation of five bytes":   {correlated("\x00\x00\x00\x00\x2a", 7), 42, uacp.MatchNone},
 		"an empty correlation":          {correlated("", 42), 42, uacp.MatchID},
 		"a shift that is not theirs":    {uacp.Frame{ID: 1_000_041}, 42, uacp.MatchNone},
 		"zero":                          {uacp.Frame{}, 0, uacp.MatchID},

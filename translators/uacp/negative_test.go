@@ -60,7 +60,7 @@ func TestDecodeNegative(t *testing.T) {
 		want  string
 	}{
 		"empty":                   {raw: []byte{}, want: "malformed"},
-		"seven octets":            {raw: make([]byte, 7), want: "malformed"},
+		"seven bytes":             {raw: make([]byte, 7), want: "malformed"},
 		"version 0":               {raw: make([]byte, 8), want: "malformed"},
 		"version 2":               {raw: []byte{0x80, 0, 0, 0, 4, 0, 0, 0}, want: "malformed"},
 		"version 3":               {raw: []byte{0xff, 255, 255, 255, 255, 255, 255, 255}, want: "malformed"},
@@ -130,7 +130,7 @@ func TestDecodeNegative(t *testing.T) {
 		"json with bad UTF-8":     {frame: ask(uacp.TopicSend, typeJSON, "\"\xff\""), want: "malformed"},
 		"text that is not UTF-8":  {frame: ask(uacp.TopicSend, typeText, "\xff"), want: "ok"},
 		"unknown content type":    {frame: ask(uacp.TopicSend, "\x09", "hi"), want: "ok"},
-		"five octets of type":     {frame: ask(uacp.TopicSend, "\x00\x00\x00\x00\x01", "{"), want: "ok"},
+		"five bytes of type":      {frame: ask(uacp.TopicSend, "\x00\x00\x00\x00\x01", "{"), want: "ok"},
 		"call as text":            {frame: ask(uacp.TopicCall, typeText, "search"), want: "invalid_request"},
 		"call without payload":    {frame: ask(uacp.TopicCall, "", ""), want: "invalid_request"},
 		"call that is a list":     {frame: ask(uacp.TopicCall, typeJSON, rpc("tools/list", "{}")), want: "invalid_request"},

@@ -19,7 +19,7 @@ const (
 
 // content is what a payload says, in either form of carriage.
 type content struct {
-	kind  uint32 // a content type; contentNone: octets of no declared type
+	kind  uint32 // a content type; contentNone: bytes of no declared type
 	text  string
 	json  json.RawMessage
 	data  []byte

@@ -104,7 +104,7 @@ func TestACallOfMostOfAFrame(t *testing.T) {
 	form := uacp.New(translators.Config{})
 	wire, losses, err := form.Encode(m, translators.Target{Capability: &canonical.Capability{ID: "write", Profile: canonical.ProfileTyped, InputSchema: json.RawMessage(`{"type":"object"}`)}})
 	if err != nil || len(wire.Body) > 51_000 {
-		t.Fatalf("%d octets, %v", len(wire.Body), err)
+		t.Fatalf("%d bytes, %v", len(wire.Body), err)
 	}
 	got, err := form.Decode(wire)
 	if err != nil {

@@ -97,7 +97,7 @@ func (t *Translator) Signals(op canonical.Op, target translators.Target) bool {
 	return op == canonical.OpRollback || op == canonical.OpDecision || op == canonical.OpInvoke && target.Form != FormBare && target.Form != FormTagged
 }
 
-// Parent is Opened.Parent of a frame's octets.
+// Parent is Opened.Parent of a frame's bytes.
 func (t *Translator) Parent(body []byte) (string, error) {
 	o, err := Open(body)
 	if err != nil {

@@ -57,7 +57,7 @@ func (t *tape) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // check verifies every ECT of an exchange and compares every hash with the
-// octets that were on the wire.
+// bytes that were on the wire.
 func (s *Stage) check(ctx context.Context, x Exchange, t *tape) (Exchange, error) {
 	x.Request, x.Reply, x.ECTs, x.Losses = t.request, t.reply, t.evidence, []string{}
 	if !exact(x.Request) || !exact(x.Translated) || !exact(x.Reply) || len(x.ECTs) != 2 {
@@ -85,7 +85,7 @@ func (s *Stage) check(ctx context.Context, x Exchange, t *tape) (Exchange, error
 	return x, nil
 }
 
-// exact says that a message is JSON which the report keeps octet for octet, so
+// exact says that a message is JSON which the report keeps byte for byte, so
 // that whoever reads the report can hash it: encoding/json takes out white space.
 func exact(message []byte) bool {
 	var compact bytes.Buffer

@@ -3,7 +3,7 @@
 //
 // An A2A client uses an MCP server and an MCP client uses an A2A agent. Then
 // everything that the gateway proved is checked from the outside: signatures,
-// lineage, and every hash against the octets that were really on the wire.
+// lineage, and every hash against the bytes that were really on the wire.
 // The demo succeeds only if all of it holds.
 //
 // In the scene of an agent that fails, one of the agents breaks, recovers and is retired.

@@ -18,7 +18,7 @@ const (
 	// Patience is a good bound of each check.
 	Patience = 5 * time.Second
 
-	maxAnswer = 16 << 20 // octets that are read of any answer
+	maxAnswer = 16 << 20 // bytes that are read of any answer
 )
 
 // Status is how a check ended.

@@ -31,7 +31,7 @@ type BearerDeps struct {
 	Bundle   *identity.Bundle // whose TokenKeys sign JWT-SVIDs; required
 	Audience []string         // our own ids; required
 	Skew     time.Duration    // tolerance for clocks, whole seconds; 0: DefaultSkew
-	MaxToken int              // octets; 0: DefaultMaxToken
+	MaxToken int              // bytes; 0: DefaultMaxToken
 	Now      func() time.Time // nil: time.Now
 }
 

@@ -15,7 +15,7 @@ import (
 // Defaults of both kinds of verifier.
 const (
 	DefaultSkew     = 30 * time.Second
-	DefaultMaxToken = 8 << 10 // octets of one token
+	DefaultMaxToken = 8 << 10 // bytes of one token
 )
 
 // Request is what of an HTTP request its credentials are in and about.
@@ -133,5 +133,5 @@ func workload(sub string) (ect.Identity, string, bool) {
 	return ect.Identity(sub), domain, true
 }
 
-// maxID bounds an id (SPIFFE-ID section 2.3), octets.
+// maxID bounds an id (SPIFFE-ID section 2.3), bytes.
 const maxID = 2048

@@ -13,7 +13,7 @@ import (
 
 const memberToken = "JWT"
 
-// maxSubject bounds a subject, octets.
+// maxSubject bounds a subject, bytes.
 const maxSubject = 512
 
 // MembersDeps is what a Members needs.
@@ -22,7 +22,7 @@ type MembersDeps struct {
 	Issuer   string           // iss that tokens must have; required
 	Audience []string         // one of which tokens must be for; required
 	Skew     time.Duration    // tolerance for clocks, whole seconds; 0: DefaultSkew
-	MaxToken int              // octets; 0: DefaultMaxToken
+	MaxToken int              // bytes; 0: DefaultMaxToken
 	Now      func() time.Time // nil: time.Now
 }
 

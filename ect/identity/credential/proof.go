@@ -14,7 +14,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect/internal/jose"
 )
 
-// maxProofID bounds a proof's jti, octets. 128 random bits take 22.
+// maxProofID bounds a proof's jti, bytes. 128 random bits take 22.
 const maxProofID = 256
 
 // proofs is where a replay cache keeps proofs: it is no workflow's name, so no

@@ -90,7 +90,7 @@ func newEC(tb testing.TB, curve elliptic.Curve) *ecdsa.PrivateKey {
 	return key
 }
 
-// edwards is a key made of one octet, the same each time.
+// edwards is a key made of one byte, the same each time.
 func edwards(octet byte) ed25519.PrivateKey {
 	return ed25519.NewKeyFromSeed([]byte(strings.Repeat(string(rune(octet)), ed25519.SeedSize)))
 }

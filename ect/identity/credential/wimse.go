@@ -44,7 +44,7 @@ type WIMSEDeps struct {
 	Bound    []string          // header fields that oth may name, in lower case; nil: execution-context
 	Skew     time.Duration     // tolerance for clocks, whole seconds; 0: DefaultSkew
 	MaxProof time.Duration     // how far in the future a proof may end, whole seconds; 0: DefaultMaxProof
-	MaxToken int               // octets of either token; 0: DefaultMaxToken
+	MaxToken int               // bytes of either token; 0: DefaultMaxToken
 	Now      func() time.Time  // nil: time.Now
 
 	// MissingAlg lets an identity token go without cnf.jwk.alg, as early issuers

@@ -86,7 +86,7 @@ func Sign(alg string, key crypto.Signer, input []byte) ([]byte, error) {
 
 // ES256 is the algorithm of nearly every token: it is done here without the
 // library, which copies the whole token to hash it. A signature is two numbers
-// of 32 octets, the most significant first (RFC 7518 section 3.4).
+// of 32 bytes, the most significant first (RFC 7518 section 3.4).
 
 const half = 32
 
@@ -174,7 +174,7 @@ func isEdwards(key crypto.PublicKey) bool {
 
 // smallOrder recognises the points for which anybody can make signatures that
 // verify: evidence under such a key would bind nobody. The sign is the last
-// octet's first bit and makes no difference; the two last are other spellings
+// byte's first bit and makes no difference; the two last are other spellings
 // of the first two.
 func smallOrder(key ed25519.PublicKey) bool {
 	var y [ed25519.PublicKeySize]byte
@@ -201,7 +201,7 @@ var smallPoints = [][]byte{
 	},
 }
 
-// little is a coordinate whose middle octets are all the same.
+// little is a coordinate whose middle bytes are all the same.
 func little(first, middle, last byte) []byte {
 	data := bytes.Repeat([]byte{middle}, ed25519.PublicKeySize)
 	data[0], data[len(data)-1] = first, last

@@ -141,7 +141,7 @@ func TestSign(t *testing.T) {
 		}
 		sig, err := Sign(alg, key, []byte("a.b"))
 		if err != nil || len(sig) != 64 || !Verify(alg, key.Public(), []byte("a.b"), sig) {
-			t.Errorf("%s: %d octets, %v", alg, len(sig), err)
+			t.Errorf("%s: %d bytes, %v", alg, len(sig), err)
 		}
 	}
 	_, other, err := ed25519.GenerateKey(rand.Reader)

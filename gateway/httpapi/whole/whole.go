@@ -5,7 +5,7 @@
 // write and its reader a wait. So a connection holds back the pieces of an answer
 // whose length is known until it is complete. What is streamed is not held back.
 //
-// Alternative considered: fewer octets. The certificate in each token is half of
+// Alternative considered: fewer bytes. The certificate in each token is half of
 // them, and it is what lets a token be verified offline.
 package whole
 
@@ -18,7 +18,7 @@ import (
 	"sync"
 )
 
-// What a connection holds back, in octets.
+// What a connection holds back, in bytes.
 const (
 	usuallyHeld = 8 << 10
 	maxHeld     = 32 << 10

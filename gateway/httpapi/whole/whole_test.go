@@ -93,7 +93,7 @@ func summary(r *http.Response, body []byte) string {
 	return r.Proto + " " + strconv.Itoa(len(r.Header.Get("Execution-Context"))) + " " + strconv.FormatInt(r.ContentLength, 10) + " " + strconv.Itoa(len(body))
 }
 
-// answering answers with so many octets of evidence and body.
+// answering answers with so many bytes of evidence and body.
 func answering(evidence, body int, said bool) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -237,7 +237,7 @@ func TestHoldingBackIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	if rest, err := io.ReadAll(response.Body); err != nil || len(rest) != 24<<10 {
-		t.Errorf("%d octets, %v", len(rest), err)
+		t.Errorf("%d bytes, %v", len(rest), err)
 	}
 }
 

@@ -22,7 +22,7 @@ func TestConfig(t *testing.T) {
 		"flush too seldom": func(c *bolt.Config) { c.FlushEvery = time.Second + 1 },
 		"flush never":      func(c *bolt.Config) { c.FlushEvery = -1 },
 		"negative queue":   func(c *bolt.Config) { c.Queue = -1 },
-		"negative octets":  func(c *bolt.Config) { c.QueueBytes = -1 },
+		"negative bytes":   func(c *bolt.Config) { c.QueueBytes = -1 },
 		"negative bound":   func(c *bolt.Config) { c.Bounds.MaxTokens = -1 },
 	} {
 		config := bolt.Config{Path: filePath(t)}
@@ -84,7 +84,7 @@ func TestFlushedWhenHalfFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, config := range map[string]bolt.Config{
 			"in number": {Path: filePath(t), Queue: 8},
-			"in octets": {Path: filePath(t), QueueBytes: 8 * 320},
+			"in bytes":  {Path: filePath(t), QueueBytes: 8 * 320},
 		} {
 			s := open(t, config)
 			for n := range 3 {

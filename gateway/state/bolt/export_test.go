@@ -45,7 +45,7 @@ func Each(tx *bbolt.Tx, kind state.Kind, each func(content []byte)) error {
 // Stats counts what happened since Open.
 type Stats struct {
 	Queued      int           // changes that wait for the next commit
-	QueuedBytes int64         // the same in octets, about
+	QueuedBytes int64         // the same in bytes, about
 	Waits       uint64        // writers that found the queue full
 	Waited      time.Duration // how long they waited in all
 	Commits     uint64        // transactions on disk

@@ -28,7 +28,7 @@ const lockWait = 2 * time.Second
 // The bucket of what is said about the others, and its keys.
 const (
 	metaBucket = "meta"
-	keyFormat  = "format" // one octet
+	keyFormat  = "format" // one byte
 	keyEpoch   = "epoch"  // an instant
 	keyClean   = "clean"  // there after a clean end, and empty
 )
@@ -182,7 +182,7 @@ func (f *file) readMeta() (m meta, err error) {
 }
 
 // load passes all entries on, of each kind in the order of their serials. The
-// octets are bbolt's.
+// bytes are bbolt's.
 func (f *file) load(each func(mark, []byte) error) error {
 	return f.view(func(tx *bbolt.Tx) error {
 		if !f.known {
@@ -209,7 +209,7 @@ func (f *file) load(each func(mark, []byte) error) error {
 func (f *file) loadKind(kind state.Kind, b *bbolt.Bucket, each func(mark, []byte) error) error {
 	return b.ForEach(func(key, value []byte) error {
 		if len(key) != 8 || value == nil {
-			return corrupt("%s: a key of %d octets", kind, len(key))
+			return corrupt("%s: a key of %d bytes", kind, len(key))
 		}
 		serial := binary.BigEndian.Uint64(key)
 		content, err := unseal(key, value)

@@ -104,7 +104,7 @@ func wantSame(t *testing.T, want, got *bolt.Store, tokens int) {
 		}
 		a, _ := want.Load(t.Context(), replayKey(n))
 		if b, _ := got.Load(t.Context(), replayKey(n)); !bytes.Equal(a, b) {
-			t.Fatalf("answer %d: %d octets, want %d", n, len(b), len(a))
+			t.Fatalf("answer %d: %d bytes, want %d", n, len(b), len(a))
 		}
 		_, before, _, _ := want.Last(t.Context(), fmt.Sprint(n))
 		if _, after, _, _ := got.Last(t.Context(), fmt.Sprint(n)); before != after {

@@ -117,7 +117,7 @@ func TestNotOurs(t *testing.T) {
 func TestNoDatabase(t *testing.T) {
 	t.Parallel()
 	for name, content := range map[string][]byte{
-		"an octet": {0}, "text": []byte(strings.Repeat("not a database\n", 2000)),
+		"a byte": {0}, "text": []byte(strings.Repeat("not a database\n", 2000)),
 		"zeros": make([]byte, 1<<16), "a page of zeros": make([]byte, 4096), "a page of ours": make([]byte, bolt.PageSize),
 	} {
 		t.Run(name, func(t *testing.T) {

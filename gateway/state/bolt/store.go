@@ -18,7 +18,7 @@ type Config struct {
 	Path       string        // the file; its folder exists. Read and written by its owner alone
 	FlushEvery time.Duration // how long an accepted change may be in memory only, at most; up to a second
 	Queue      int           // changes that may wait for the disk before writers do
-	QueueBytes int64         // the same in octets, about
+	QueueBytes int64         // the same in bytes, about
 	Bounds     state.Config  // what is kept
 }
 

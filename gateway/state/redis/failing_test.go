@@ -315,7 +315,7 @@ func TestFull(t *testing.T) {
 	}
 	full = nil
 	issued := time.Now().Add(2 * time.Second)                  // after the epoch; the first claim waits for it
-	for n, err := 0, error(nil); !errors.As(err, &full); n++ { // until the last octets are gone, too
+	for n, err := 0, error(nil); !errors.As(err, &full); n++ { // until the last bytes are gone, too
 		if _, err = claim(s, strconv.Itoa(n), issued); n == 10_000 || err != nil && !errors.As(err, &full) {
 			t.Fatalf("uses of tokens: %v", err)
 		}

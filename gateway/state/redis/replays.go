@@ -153,7 +153,7 @@ type name [16]byte
 func (n name) hex() string { return hex.EncodeToString(n[:]) }
 
 // digest hashes texts with their lengths, so that no two lists of texts are the
-// same octets.
+// same bytes.
 func digest(texts ...string) name {
 	var buffer []byte
 	for _, text := range texts {

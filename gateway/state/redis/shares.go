@@ -11,7 +11,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect"
 )
 
-// bookkeeping is about what Redis needs for a record beside its octets: its keys, its
+// bookkeeping is about what Redis needs for a record beside its bytes: its keys, its
 // place in its workflow and in its holder's account.
 const bookkeeping = 1280
 
@@ -245,7 +245,7 @@ func (s *Store) accounting(r *ect.Record, holder string, size int) call {
 	}}
 }
 
-// share is how many octets one holder may have now.
+// share is how many bytes one holder may have now.
 func (s *Store) share() int64 {
 	total := s.config.Bounds.MaxTokenBytes
 	if space := s.memory.Load(); space > 0 {

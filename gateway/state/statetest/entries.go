@@ -54,7 +54,7 @@ func RunEntries(t *testing.T, h EntriesHarness) {
 		"waiting ends with a change":    entryAwait,
 		"waiting ends with the context": entryAwaitContext,
 		"waiting ends with the entry":   entryAwaitEnd,
-		"any octets are good names":     entryNames,
+		"any bytes are good names":      entryNames,
 	}
 	maps.Copy(cases, shares)
 	if !h.Scattered {
@@ -298,7 +298,7 @@ func wantFull(t *testing.T, e Entries, key state.EntryKey, old uint64, size int)
 	t.Helper()
 	_, ok, err := e.Swap(t.Context(), key, old, make([]byte, size), soon())
 	if full := (*state.FullError)(nil); ok || !errors.As(err, &full) {
-		t.Errorf("%v of %d octets: got %v, %v, want a FullError", key, size, ok, err)
+		t.Errorf("%v of %d bytes: got %v, %v, want a FullError", key, size, ok, err)
 	}
 }
 

@@ -21,7 +21,7 @@ var tokens = map[string]func(*testing.T, Harness){
 	"tokens with one id end by themselves": namesakesExpire,
 	"tokens that others preceded":          namesakesApart,
 	"tokens make room":                     tokensMakeRoom,
-	"tokens are bounded in octets":         tokensByteBound,
+	"tokens are bounded in bytes":          tokensByteBound,
 }
 
 func record(n int, wid string, lives time.Duration) ect.Record {

@@ -195,7 +195,7 @@ func (in *incoming) frame(ctx context.Context) ([]byte, error) {
 	case head[0] != 0:
 		return nil, in.bad("compressed, although nobody asked for that")
 	case int64(size) > int64(limit):
-		return nil, in.tooLong("longer than " + strconv.Itoa(limit) + " octets")
+		return nil, in.tooLong("longer than " + strconv.Itoa(limit) + " bytes")
 	}
 	var body bytes.Buffer // grows with what comes, not with what is announced
 	if n, err := io.CopyN(&body, in.response.Body, int64(size)); err != nil {
@@ -217,7 +217,7 @@ func (in *incoming) received(body []byte) translators.Wire {
 	return wire
 }
 
-// failure is the status at the end of an answer, as a message. Its octets are
+// failure is the status at the end of an answer, as a message. Its bytes are
 // those of the google.rpc.Status.
 func (in *incoming) failure(h http.Header) (translators.Wire, error) {
 	number, err := strconv.ParseUint(h.Get(fieldStatus), 10, 16)

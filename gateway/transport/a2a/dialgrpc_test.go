@@ -27,7 +27,7 @@ func framed(body string) string {
 	return string(head[:]) + body
 }
 
-// speaks is a server of HTTP/2 that answers with these octets and this trailer.
+// speaks is a server of HTTP/2 that answers with these bytes and this trailer.
 func speaks(t *testing.T, h http.HandlerFunc) (*Dialer, transport.Endpoint) {
 	t.Helper()
 	server := httptest.NewUnstartedServer(h)

@@ -34,7 +34,7 @@ import (
 // Bounds of one connection over gRPC, and of one stream of it.
 const (
 	maxStreams    = 256      // at once on a connection
-	maxMetadata   = 64 << 10 // octets of a request's metadata
+	maxMetadata   = 64 << 10 // bytes of a request's metadata
 	connectWithin = 5 * time.Second
 	idleFor       = 2 * time.Minute  // a connection without streams is closed
 	pingAfter     = 30 * time.Second // of silence
@@ -230,7 +230,7 @@ func (l *Listener) begin(ctx context.Context, arrival Arrival, conn *accept.Conn
 // rawCodec is the codec of messages that are read and written as they travel.
 type rawCodec struct{}
 
-// Name is that of protobuf's own form, which the octets are in.
+// Name is that of protobuf's own form, which the bytes are in.
 func (rawCodec) Name() string { return "proto" }
 
 // Marshal takes []byte, or an [outgoing] message.
@@ -240,7 +240,7 @@ func (rawCodec) Marshal(v any) (mem.BufferSlice, error) {
 	}
 	body, ok := v.([]byte)
 	if !ok {
-		return nil, errors.New("transport/a2a: not octets")
+		return nil, errors.New("transport/a2a: not bytes")
 	}
 	return mem.BufferSlice{mem.SliceBuffer(body)}, nil
 }
@@ -249,7 +249,7 @@ func (rawCodec) Marshal(v any) (mem.BufferSlice, error) {
 func (rawCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	body, ok := v.(*[]byte)
 	if !ok {
-		return errors.New("transport/a2a: not octets")
+		return errors.New("transport/a2a: not bytes")
 	}
 	*body = data.Materialize()
 	return nil

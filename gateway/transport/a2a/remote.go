@@ -294,7 +294,7 @@ func codeOf(p problem.Problem) (codes.Code, bool) {
 	}
 }
 
-// statusIn is the status that octets are.
+// statusIn is the status that bytes are.
 func statusIn(body []byte) error {
 	reported := &spb.Status{}
 	if proto.Unmarshal(body, reported) != nil || reported.GetCode() == 0 {

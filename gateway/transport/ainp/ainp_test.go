@@ -655,7 +655,7 @@ func FuzzResolve(f *testing.F) {
 		}
 		for _, key := range keys {
 			if len(key) != ed25519.PublicKeySize {
-				t.Errorf("a key of %d octets", len(key))
+				t.Errorf("a key of %d bytes", len(key))
 			}
 			if strings.HasPrefix(did, "did:key:") && wire.KeyDID(key) != did {
 				t.Errorf("%s is not %s", wire.KeyDID(key), did)

@@ -26,14 +26,14 @@ import (
 var ErrDID = errors.New("ainp: the DID names no Ed25519 key that can be found")
 
 const (
-	documentLimit = 64 << 10         // octets of a DID document
+	documentLimit = 64 << 10         // bytes of a DID document
 	keysLimit     = 16               // keys taken from one
 	cacheLimit    = 1024             // DIDs
 	cacheFor      = 5 * time.Minute  // where the document's server says nothing
 	cacheMost     = time.Hour        // whatever it says
 	again         = 10 * time.Second // between two looks at one document, whatever its server says of it
 	fetchFor      = 5 * time.Second
-	maxDID        = 512 // octets
+	maxDID        = 512 // bytes
 	fetchesAtOnce = 32
 	fetchesByHost = 8 // at once, of these
 )
@@ -278,7 +278,7 @@ const (
 
 // parseMultibase reads an Ed25519 key in base58btc with its multicodec.
 func parseMultibase(text string) (ed25519.PublicKey, bool) {
-	const longest = 64 // characters; 34 octets take 46 or 47
+	const longest = 64 // characters; 34 bytes take 46 or 47
 	digits, ok := strings.CutPrefix(text, "z")
 	if !ok || digits == "" || len(digits) > longest {
 		return nil, false

@@ -97,7 +97,7 @@ func TestSocketRefuses(t *testing.T) {
 		"a partial decision":     {text: strings.Replace(edited(`"INTENT","id"`, `"RESULT","id"`), `"payload":{`, `"payload":{"status":"partial",`, 1), code: "VALIDATION_ERROR"},
 		"a negotiation too long": {text: strings.Replace(edited(`"INTENT","id"`, `"NEGOTIATE","id"`), `"payload":{`, `"payload":{"negotiation_id":"n","phase":"OFFER","round":11,`, 1), code: "VALIDATION_ERROR"},
 		"evidence of numbers":    {text: edited(`"semantics"`, `"aepb":{"ect":[1]},"semantics"`), code: "VALIDATION_ERROR"},
-		"octets":                 {text: note(a), kind: websocket.MessageBinary, ends: websocket.StatusUnsupportedData},
+		"bytes":                  {text: note(a), kind: websocket.MessageBinary, ends: websocket.StatusUnsupportedData},
 		"too long":               {text: strings.Repeat(" ", 2<<20), ends: websocket.StatusMessageTooBig},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -365,7 +365,7 @@ func TestSocketAgentMisbehaves(t *testing.T) {
 		"nothing":                      {is: gone},
 		"nothing more":                 {says: []string{partial}, is: gone},
 		"no JSON":                      {says: []string{"<html>"}, is: bad},
-		"octets":                       {says: []string{done}, kind: websocket.MessageBinary, is: bad},
+		"bytes":                        {says: []string{done}, kind: websocket.MessageBinary, is: bad},
 		"too long":                     {says: []string{strings.Repeat(" ", 2<<20)}, is: bad},
 		"unsigned":                     {says: []string{result("1", "success")}, is: bad},
 		"in somebody's name":           {says: []string{by(party("eve"), result("1", "success"))}, is: bad},

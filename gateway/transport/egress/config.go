@@ -25,10 +25,10 @@ type Config struct {
 	MaxIdentities  int // expected identities with a pool of their own; 0: 256
 }
 
-// maxResponseHeader bounds a response's header, octets.
+// maxResponseHeader bounds a response's header, bytes.
 const maxResponseHeader = 32 << 10
 
-// bufferSize is the room of a connection in each direction, octets: a request
+// bufferSize is the room of a connection in each direction, bytes: a request
 // with its ECTs takes one write, where the default of 4 KiB makes it two.
 const bufferSize = 16 << 10
 

@@ -26,7 +26,7 @@ type Deps struct {
 	Client transport.Client
 	// Cards asks an A2A door who an agent is. nil: nobody is asked.
 	Cards     transport.Describer
-	BodyLimit int        // octets of one message; zero: translators.DefaultBodyLimit
+	BodyLimit int        // bytes of one message; zero: translators.DefaultBodyLimit
 	Limits    ect.Limits // of the evidence of one reply; zero: the defaults
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/aepb/aepb-gateway/translators"
 )
 
-const maxRefusal = 16 << 10 // octets of a problem document
+const maxRefusal = 16 << 10 // bytes of a problem document
 
 // read says what a whole response is: a message, or a refusal. judge says why a
 // message is no reply to the one that was sent; nil: it is to be none.

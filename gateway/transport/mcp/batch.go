@@ -20,7 +20,7 @@ import (
 // Bounds of a batch. What all its answers together weigh is bounded like a body.
 const (
 	maxBatch         = 64       // messages
-	maxBatchEvidence = 12 << 10 // octets of tokens on one response: some clients refuse headers of 16 KiB (R4)
+	maxBatchEvidence = 12 << 10 // bytes of tokens on one response: some clients refuse headers of 16 KiB (R4)
 )
 
 // isBatch: JSON-RPC batches are arrays, all other messages objects.
@@ -151,7 +151,7 @@ func (n *note) Write(data []byte) (int, error) {
 // collection is the answers to a batch so far.
 type collection struct {
 	notes []*note // of requests; a notification has no answer
-	size  int     // octets
+	size  int     // bytes
 }
 
 func (c *collection) add(n *note) {

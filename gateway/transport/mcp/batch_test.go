@@ -24,7 +24,7 @@ import (
 // named "fail" it refuses.
 type echoRoad struct {
 	road
-	weight int // octets of each answer and token
+	weight int // bytes of each answer and token
 }
 
 func (r *echoRoad) Exchange(ctx context.Context, c transport.Call) (transport.Answer, error) {
@@ -175,7 +175,7 @@ func TestBatchIsBounded(t *testing.T) {
 	}
 }
 
-// heavyRoad has tokens of 2000 octets.
+// heavyRoad has tokens of 2000 bytes.
 type heavyRoad struct{ *echoRoad }
 
 func (h *heavyRoad) Exchange(ctx context.Context, c transport.Call) (transport.Answer, error) {

@@ -97,7 +97,7 @@ func (f *flow) Next(ctx context.Context) (transport.Event, error) {
 const trailWait = 250 * time.Millisecond
 
 // closing is the evidence that closes a stream, if its server has said that
-// there would be some. In a batch it covers other octets than ours: it is not
+// there would be some. In a batch it covers other bytes than ours: it is not
 // read there.
 func (f *flow) closing(ctx context.Context) (transport.Event, error) {
 	trailer := f.trailer

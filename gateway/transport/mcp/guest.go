@@ -22,8 +22,8 @@ import (
 const (
 	DefaultSessions = 1024 // sessions of one caller at one agent
 
-	maxSession = 64              // octets of a session's id that is looked up
-	maxClient  = 256             // octets of its client's name, and of the version
+	maxSession = 64              // bytes of a session's id that is looked up
+	maxClient  = 256             // bytes of its client's name, and of the version
 	touchAfter = 5 * time.Minute // a session's life is renewed when it was not for so long
 )
 

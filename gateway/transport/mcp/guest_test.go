@@ -421,7 +421,7 @@ func BenchmarkIdleSessions(b *testing.B) {
 		each := (after.HeapAlloc - before.HeapAlloc) / guests
 		b.ReportMetric(float64(each), "B/session")
 		if each > 4<<10 {
-			b.Errorf("%d octets each", each)
+			b.Errorf("%d bytes each", each)
 		}
 		runtime.KeepAlive(entries)
 	}

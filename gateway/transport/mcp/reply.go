@@ -70,7 +70,7 @@ func withoutBody(status int) string {
 func (l *upstreamCall) limit() int { return l.d.deps.Form.Info().BodyLimit }
 
 func (l *upstreamCall) readJSON(ctx context.Context, response *http.Response, request translators.Wire) ([]byte, error) {
-	body, err := l.whole(ctx, response, " octets")
+	body, err := l.whole(ctx, response, " bytes")
 	switch {
 	case err != nil:
 		return nil, err

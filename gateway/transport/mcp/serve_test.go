@@ -127,7 +127,7 @@ func answerTo(t testing.TB, r transport.Handler, request *http.Request) *httptes
 	newDoor(t, r).ServeHTTP(recorder, request)
 	said := recorder.Header()
 	if size := strconv.Itoa(recorder.Body.Len()); said.Get("Content-Type") == "application/json" && said.Get("Content-Length") != size {
-		t.Errorf("an answer of %s octets does not say so, and cannot leave in one piece", size)
+		t.Errorf("an answer of %s bytes does not say so, and cannot leave in one piece", size)
 	}
 	return recorder
 }

@@ -20,7 +20,7 @@ import (
 // Bounds of one stream, beyond those of one event.
 const (
 	MaxEvents = 1 << 16
-	MaxStream = 1 << 30 // octets
+	MaxStream = 1 << 30 // bytes
 )
 
 // afterLast is how long a peer has to end its stream after its last event, so that its evidence
@@ -30,7 +30,7 @@ const afterLast = time.Second
 // Peer is who answers, and what its answers are bounded by.
 type Peer struct {
 	Endpoint transport.Endpoint
-	Limit    int        // octets of a body, and of an event
+	Limit    int        // bytes of a body, and of an event
 	Limits   ect.Limits // of its evidence
 	Prefix   string     // of what is said of its answers; empty: the agent itself answers
 }
@@ -90,7 +90,7 @@ func (p Peer) Whole(ctx context.Context, response *http.Response) ([]byte, error
 	case err != nil:
 		return nil, transport.CallError(ctx, p.Endpoint, err)
 	case len(body) > p.Limit:
-		return nil, p.tooLong("longer than " + strconv.Itoa(p.Limit) + " octets")
+		return nil, p.tooLong("longer than " + strconv.Itoa(p.Limit) + " bytes")
 	case closed != nil:
 		return nil, transport.CallError(ctx, p.Endpoint, closed)
 	}

@@ -27,7 +27,7 @@ import (
 	"github.com/aepb/aepb-gateway/translators/rollback"
 )
 
-// longest bounds the body of an answer, in octets.
+// longest bounds the body of an answer, in bytes.
 const longest = 64 << 10
 
 // Deps is what a Dialer needs.

@@ -30,7 +30,7 @@ type jsonEnvelope struct {
 	Error          *jsonError
 }
 
-// Frame turns a message of SLIMRPC into the octets that travel; others it
+// Frame turns a message of SLIMRPC into the bytes that travel; others it
 // leaves alone. A request's method is in Path then; a failure's code is in
 // Status and its text in Body. Numbers are doubles there, and members that A2A
 // does not define have no place: either is a loss, as over gRPC. Errors:

@@ -145,7 +145,7 @@ func TestFrameRefuses(t *testing.T) {
 	}{
 		"enum of nobody":         {rpcWire("", `{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"role":"ROLE_KING"}}}`), canonical.CodeBadParams},
 		"number beyond doubles":  {rpcWire("", `{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"metadata":{"n":1e400}}}`), canonical.CodeBadParams},
-		"octets that are none":   {rpcWire("", `{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"parts":[{"raw":"!"}]}}}`), canonical.CodeBadParams},
+		"bytes that are none":    {rpcWire("", `{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"parts":[{"raw":"!"}]}}}`), canonical.CodeBadParams},
 		"time that is none":      {rpcWire(canonical.OpTaskGet, `{"jsonrpc":"2.0","id":1,"result":{"status":{"timestamp":"soon"}}}`), canonical.CodeBadParams},
 		"method of nobody":       {rpcWire("", `{"jsonrpc":"2.0","id":1,"method":"Nothing","params":{}}`), canonical.CodeNoMethod},
 		"reply to nobody":        {rpcWire(canonical.OpPing, `{"jsonrpc":"2.0","id":1,"result":{}}`), canonical.CodeNoMethod},

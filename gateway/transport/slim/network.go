@@ -35,7 +35,7 @@ type NodeConfig struct {
 	Plain          bool         // no TLS; egress lets that reach loopback alone, in development
 	ID             ect.Identity // the node's SPIFFE id; empty: its certificate names its host
 	Org, Namespace string       // of every name that we have there
-	Secret         []byte       // what all members know; credential.MinSecret octets at least; empty: they show tokens of issuers
+	Secret         []byte       // what all members know; credential.MinSecret bytes at least; empty: they show tokens of issuers
 	Caller         ect.Identity // who callers there are: all who know the secret can be one another; empty: nobody, or ListenerDeps.Anonymous
 	Issued         Issued       // without Secret
 	Groups         int          // how many groups each agent may be in; 0: none

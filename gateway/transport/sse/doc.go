@@ -3,7 +3,7 @@
 //
 // A [Reader] is a pure function of an io.Reader: no connection, no clock, no
 // reconnection. It bounds what a hostile server can make it hold: the size of
-// one event, the number of events, and the octets of the whole stream,
+// one event, the number of events, and the bytes of the whole stream,
 // comments included, so that heartbeats without end come to an end too.
 //
 // Alternatives considered: bufio.Scanner with a split function (it cannot tell

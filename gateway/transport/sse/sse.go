@@ -10,9 +10,9 @@ import (
 
 // Limits bounds a stream. A field of zero or less takes its default.
 type Limits struct {
-	Event  int // octets of one event's lines; default 16 MiB
+	Event  int // bytes of one event's lines; default 16 MiB
 	Events int // events, those without data not counted; default 4096
-	Total  int // octets of the whole stream; default twice Event
+	Total  int // bytes of the whole stream; default twice Event
 }
 
 func (l Limits) withDefaults() Limits {
@@ -172,7 +172,7 @@ func (e *Event) take(name, value []byte) (isData bool) {
 	return false
 }
 
-// line reads up to CR, LF or CRLF, without it, in an event of which size octets were read.
+// line reads up to CR, LF or CRLF, without it, in an event of which size bytes were read.
 func (r *Reader) line(size int) ([]byte, error) {
 	var line []byte
 	for {

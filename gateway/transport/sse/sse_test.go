@@ -58,7 +58,7 @@ func TestReader(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for how, r := range map[string]io.Reader{
-				"at once": strings.NewReader(tc.in), "octet by octet": iotest.OneByteReader(strings.NewReader(tc.in)),
+				"at once": strings.NewReader(tc.in), "byte by byte": iotest.OneByteReader(strings.NewReader(tc.in)),
 			} {
 				got, err := readAll(r, sse.Limits{})
 				if err != nil {
@@ -83,7 +83,7 @@ func TestLimits(t *testing.T) {
 		"one line":             {"data: " + strings.Repeat("x", 100) + "\n\n", sse.Limits{Event: 50, Total: 1000}, "event"},
 		"many lines":           {strings.Repeat("data: x\n", 100) + "\n", sse.Limits{Event: 50, Total: 1000}, "event"},
 		"many events":          {endless, sse.Limits{Events: 10}, "events"},
-		"many octets":          {endless, sse.Limits{Event: 50, Total: 100}, "stream"},
+		"many bytes":           {endless, sse.Limits{Event: 50, Total: 100}, "stream"},
 		"comments without end": {strings.Repeat(": ping\n\n", 50), sse.Limits{Event: 50, Total: 100}, "stream"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -120,11 +120,11 @@ func FuzzReader(f *testing.F) {
 		whole, errWhole := readAll(strings.NewReader(in), limits)
 		pieces, errPieces := readAll(iotest.OneByteReader(strings.NewReader(in)), limits)
 		if diff := cmp.Diff(whole, pieces); diff != "" || (errWhole == nil) != (errPieces == nil) {
-			t.Errorf("how the octets arrive matters: %v %v\n%s", errWhole, errPieces, diff)
+			t.Errorf("how the bytes arrive matters: %v %v\n%s", errWhole, errPieces, diff)
 		}
 		for _, e := range whole {
 			if len(e.Data) == 0 || len(e.Data) > limits.Event {
-				t.Errorf("%d octets of data", len(e.Data))
+				t.Errorf("%d bytes of data", len(e.Data))
 			}
 		}
 	})

@@ -16,7 +16,7 @@ import (
 	form "github.com/aepb/aepb-gateway/translators/uacp"
 )
 
-// MaxDatagram is the longest datagram that is read or written, in octets.
+// MaxDatagram is the longest datagram that is read or written, in bytes.
 const MaxDatagram = 16 << 10
 
 // The bounds of repetition, as the reference has them: within 30 s, at most

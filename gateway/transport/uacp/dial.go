@@ -178,7 +178,7 @@ func hostPort(address string) (scheme, at string, ok bool) {
 	return u.Scheme, net.JoinHostPort(u.Hostname(), port), true
 }
 
-// tokenSpace is how long a frame to an agent may be, in octets.
+// tokenSpace is how long a frame to an agent may be, in bytes.
 func tokenSpace(ep transport.Endpoint) int {
 	if scheme, _, _ := hostPort(ep.URL); scheme == SchemeDatagram {
 		return MaxDatagram

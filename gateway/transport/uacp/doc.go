@@ -1,5 +1,5 @@
 // Package uacp carries µACP frames over TLS 1.3 connections, each frame behind
-// its length in two octets, big-endian.
+// its length in two bytes, big-endian.
 //
 // µACP's own carrier is the datagram, protected by OSCORE. AEPB demands TLS 1.3
 // of every conforming binding (Protocol Downgrade Prevention), so frames travel
@@ -22,13 +22,13 @@
 // frame.
 //
 // Evidence travels inside the payload where the peer speaks envelopes, and by
-// reference where it does not (package translators/uacp). A frame has 65535 octets
+// reference where it does not (package translators/uacp). A frame has 65535 bytes
 // and no second one, so a message can leave no room for its token. It goes out all
 // the same: the codec has written the token's jti into it (aepb.parent_jti, under
 // the hash that the token testifies to), under which its issuer and its audience
 // find it, at GET /ects/{jti}. Where only some tokens fit, the one about this very
 // message comes before those that it was made of. Two kinds of message name none,
-// since nothing may be written into them: one that is relayed octet by octet, and
+// since nothing may be written into them: one that is relayed byte by byte, and
 // the reply that ends an observation, whose closing token is made after it; both
 // tokens are in the workflow (GET /workflows/{wid}) that an observer's opening token
 // and a caller's own name. Whoever built the listener or dialer is told of each

@@ -13,7 +13,7 @@ import (
 // Protocol is the name under which the framing is agreed on (ALPN).
 const Protocol = "uacp-stream/1"
 
-const prefix = 2 // octets of length before each frame
+const prefix = 2 // bytes of length before each frame
 
 // errFrame: what came is no frame's length.
 var errFrame = errors.New("uacp: not a frame's length")
@@ -74,7 +74,7 @@ const (
 )
 
 // withEvidence puts as many of the tokens into a frame as there is room for in
-// most octets: what testifies to the message, that is whatever no other of them was
+// most bytes: what testifies to the message, that is whatever no other of them was
 // made of, comes before its ancestors. kept says why some of the former is left
 // out; empty: it is not. Ancestors are: their names are in the others (R4).
 func withEvidence(body []byte, tokens []string, most int) (out []byte, reason Reason) {

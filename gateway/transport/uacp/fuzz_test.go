@@ -27,7 +27,7 @@ func FuzzReadFrame(f *testing.F) {
 			}
 			if errA != nil {
 				if errors.Is(errA, io.EOF) && again.Len() != len(data) {
-					t.Fatalf("an end after %d of %d octets", again.Len(), len(data))
+					t.Fatalf("an end after %d of %d bytes", again.Len(), len(data))
 				}
 				return
 			}

@@ -35,7 +35,7 @@ func (l *datagramConn) write(body []byte) error {
 		return err
 	}
 	if len(body) > MaxDatagram {
-		return &translators.TooLongError{Reason: "the message does not fit a µACP datagram of 16384 octets"}
+		return &translators.TooLongError{Reason: "the message does not fit a µACP datagram of 16384 bytes"}
 	}
 	if !l.begun {
 		if l.begun, l.request = true, f; f.QoS > 0 {

@@ -297,7 +297,7 @@ func TestDatagramsHaveBounds(t *testing.T) {
 	sealed, _ = seal(t, long(wire.MaxDatagram-100))
 	reply, err := dialer(t, network{}).Dial(t.Context(), ep, sealed)
 	if err != nil || len(reply.Wire.Body) > wire.MaxDatagram {
-		t.Fatalf("just short enough: %d octets, %v", len(reply.Wire.Body), err)
+		t.Fatalf("just short enough: %d bytes, %v", len(reply.Wire.Body), err)
 	}
 	if got := r.seen()[0].Evidence; len(got) != 0 {
 		t.Errorf("evidence that did not fit: %v", got)
@@ -329,7 +329,7 @@ func TestDatagramsHaveBounds(t *testing.T) {
 		for name, data := range map[string][]byte{
 			"too long": append(octets(t, form.Frame{Verb: form.Ask, ID: 5}), make([]byte, wire.MaxDatagram)...),
 			"no frame": []byte("hello there"),
-			"an octet": {1},
+			"a byte":   {1},
 		} {
 			agent, d := quiet(t)
 			agent.says(time.Second, data)

@@ -18,7 +18,7 @@ import (
 	form "github.com/aepb/aepb-gateway/translators/uacp"
 )
 
-// filled is a message of so many octets that came with somebody's token.
+// filled is a message of so many bytes that came with somebody's token.
 func filled(t *testing.T, octets int) translators.Wire {
 	t.Helper()
 	say := func(n int) translators.Wire {
@@ -112,7 +112,7 @@ func TestEvidenceThatIsKept(t *testing.T) {
 		}
 		got := r.seen()[0].Evidence
 		if len(got) != tc.arrives || len(got) > 0 && got[0] != own {
-			t.Errorf("%s: %d tokens arrived, want %d with our own first, of %d octets", name, len(got), tc.arrives, len(own))
+			t.Errorf("%s: %d tokens arrived, want %d with our own first, of %d bytes", name, len(got), tc.arrives, len(own))
 		}
 		if diff := cmp.Diff(tc.kept, kept); diff != "" {
 			t.Errorf("%s: told (-want +got):\n%s", name, diff)

@@ -204,7 +204,7 @@ type session struct {
 	line      replyWriter
 	agent     string // directory name; empty: nobody's
 	writing   sync.Mutex
-	most      int // octets of a frame
+	most      int // bytes of a frame
 	observers observers
 	place     *quota.Place // of its connection; nil: it has none
 	recent    recent

@@ -195,7 +195,7 @@ func post(ctx context.Context, client *http.Client, url, body string, header map
 	return resp, err
 }
 
-// resident is the gateway's memory in octets.
+// resident is the gateway's memory in bytes.
 func (b *bed) resident() (float64, error) {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(b.PID()) + "/status")
 	if err != nil {

@@ -41,7 +41,7 @@ func sessions(ctx context.Context, b *bed, s Scale) ([]Figure, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := Figure{Name: "sessions", Case: fmt.Sprintf("%d idle", s.Sessions), Value: max(after-before, 0) / float64(s.Sessions), Unit: "octets/session"}
+	f := Figure{Name: "sessions", Case: fmt.Sprintf("%d idle", s.Sessions), Value: max(after-before, 0) / float64(s.Sessions), Unit: "bytes/session"}
 	return []Figure{f.atMost(4096)}, nil
 }
 

@@ -194,14 +194,14 @@ func (p *Process) Kill() error {
 	return err
 }
 
-// output is a bounded buffer that keeps the newest octets.
+// output is a bounded buffer that keeps the newest bytes.
 type output struct {
 	mu   sync.Mutex
 	tail []byte
 	more chan struct{} // closed by the next Write; nil: nobody waits
 }
 
-// Write keeps b and forgets the oldest octets beyond the bound.
+// Write keeps b and forgets the oldest bytes beyond the bound.
 func (o *output) Write(b []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

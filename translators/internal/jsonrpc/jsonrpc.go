@@ -226,7 +226,7 @@ func (e Error) Object() json.RawMessage {
 		String("message", e.Message).Raw("data", e.Data).Merge(e.Rest).Bytes()
 }
 
-// frame begins a message with values of so many octets.
+// frame begins a message with values of so many bytes.
 func frame(size int) *rawjson.Builder {
 	return rawjson.NewBuilderOf(size+len(`{"jsonrpc":"2.0","id":null,"method":"","params":}`)).String("jsonrpc", "2.0")
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
 )
 
-// historyLimit bounds, in octets, the history that an outline carries; a
+// historyLimit bounds, in bytes, the history that an outline carries; a
 // longer one is dropped, which is a declared loss.
 const historyLimit = 1 << 20
 

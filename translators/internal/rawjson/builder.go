@@ -11,18 +11,18 @@ import (
 // Builder writes one JSON object, member by member, in the order of the calls.
 type Builder struct {
 	buf   []byte
-	space int // octets to make room for at once; 0: unknown
+	space int // bytes to make room for at once; 0: unknown
 }
 
 // NewBuilder starts an object. Most extensions stay empty, so it takes no room
 // before there is a member.
 func NewBuilder() *Builder { return &Builder{} }
 
-// NewBuilderOf starts an object of about so many octets, for which there is room
+// NewBuilderOf starts an object of about so many bytes, for which there is room
 // at once.
 func NewBuilderOf(size int) *Builder { return &Builder{space: size} }
 
-// name begins a member of about so many octets. There is room for a small
+// name begins a member of about so many bytes. There is room for a small
 // object at once: growing from nothing costs more than the writing.
 func (b *Builder) name(name string, size int) {
 	if b.Empty() {
@@ -73,7 +73,7 @@ func (b *Builder) Bool(name string, value bool) *Builder {
 	return b.Raw(name, json.RawMessage("false"))
 }
 
-// Base64 adds octets as standard padded base64.
+// Base64 adds bytes as standard padded base64.
 func (b *Builder) Base64(name string, value []byte) *Builder {
 	b.name(name, base64.StdEncoding.EncodedLen(len(value)))
 	b.buf = append(b.buf, '"')

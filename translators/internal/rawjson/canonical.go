@@ -142,7 +142,7 @@ func (c *canon) object(i, depth int) int {
 }
 
 // member writes a name and its value. Names with escapes, and those beyond U+DFFF,
-// whose order in UTF-16 is not that of their octets, are left to the tokenizer.
+// whose order in UTF-16 is not that of their bytes, are left to the tokenizer.
 func (c *canon) member(i, depth int) (end int, name span) {
 	if c.at(i) != '"' {
 		return -1, name

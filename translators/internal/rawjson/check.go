@@ -11,11 +11,11 @@ import (
 	"github.com/aepb/aepb-gateway/translators"
 )
 
-// Check validates one JSON value of at most size octets and depth levels of
+// Check validates one JSON value of at most size bytes and depth levels of
 // nesting. Its error is a *translators.MalformedError.
 func Check(data []byte, size, depth int) error {
 	if len(data) > size {
-		return &translators.MalformedError{Reason: "longer than " + strconv.Itoa(size) + " octets", Large: true}
+		return &translators.MalformedError{Reason: "longer than " + strconv.Itoa(size) + " bytes", Large: true}
 	}
 	if validate(data, depth) {
 		return nil

@@ -98,7 +98,7 @@ func TestBuilderAndParseAgree(t *testing.T) {
 	}
 }
 
-// Whatever octet stands wherever, a quoted text reads as it was, and is what a
+// Whatever byte stands wherever, a quoted text reads as it was, and is what a
 // whole JSON encoder writes.
 func TestQuoteEveryOctetEverywhere(t *testing.T) {
 	t.Parallel()

@@ -230,7 +230,7 @@ func hex(c byte) int {
 }
 
 // ordinary skips what stands in a string as it is: ASCII but for quotes, backslashes
-// and control characters. Eight octets are looked at together, and of tokens, which
+// and control characters. Eight bytes are looked at together, and of tokens, which
 // are long, four times eight.
 func ordinary(data []byte, i int) int {
 	for ; i+32 <= len(data); i += 32 {
@@ -251,8 +251,8 @@ func ordinary(data []byte, i int) int {
 	return i
 }
 
-// special marks those of eight octets that are not ordinary: with none above 0x7f, an
-// octet takes the highest bit when what is subtracted from it is greater, and no octet
+// special marks those of eight bytes that are not ordinary: with none above 0x7f, an
+// byte takes the highest bit when what is subtracted from it is greater, and no byte
 // below it is touched, so that the lowest mark is right.
 func special(x uint64) uint64 {
 	const ones, high = 0x0101010101010101, 0x8080808080808080
@@ -260,5 +260,5 @@ func special(x uint64) uint64 {
 	return (x | (x - ones*' ') | (quote - ones) | (slash - ones)) & high
 }
 
-// marked is special of one octet.
+// marked is special of one byte.
 func marked(c byte) bool { return c < ' ' || c >= utf8.RuneSelf || c == '"' || c == '\\' }

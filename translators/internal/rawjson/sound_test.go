@@ -49,7 +49,7 @@ func TestSound(t *testing.T) {
 	}
 }
 
-// Whatever octet stands wherever in a string, the quick look is right about it.
+// Whatever byte stands wherever in a string, the quick look is right about it.
 func TestSoundEveryOctetEverywhere(t *testing.T) {
 	t.Parallel()
 	for c := range 256 {

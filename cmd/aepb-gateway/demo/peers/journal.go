@@ -10,8 +10,8 @@ import (
 
 // Bounds of what a peer reads and remembers.
 const (
-	maxBody     = 4 << 20  // octets of one request body; more is answered 413
-	maxKeptBody = 64 << 10 // octets of a body worth keeping; a longer one is not kept
+	maxBody     = 4 << 20  // bytes of one request body; more is answered 413
+	maxKeptBody = 64 << 10 // bytes of a body worth keeping; a longer one is not kept
 	maxKept     = 256      // requests kept; the oldest go first
 )
 
@@ -19,7 +19,7 @@ const (
 type Received struct {
 	Method, Path string
 	Evidence     []string // the Execution-Context field lines, in order, unparsed
-	Body         []byte   // the exact octets; nil when longer than 64 KiB
+	Body         []byte   // the exact bytes; nil when longer than 64 KiB
 }
 
 // journal is the bounded memory of a server.

@@ -227,7 +227,7 @@ func TestJournalKeepsEvidenceAndBounds(t *testing.T) {
 	}
 	post(t, client, server.URL(), strings.Repeat(" ", maxKeptBody+1), nil)
 	if last := server.Received()[maxKept-1]; last.Body != nil {
-		t.Errorf("a body of %d octets was kept", len(last.Body))
+		t.Errorf("a body of %d bytes was kept", len(last.Body))
 	}
 }
 

@@ -2,7 +2,7 @@
 // the order in which it came: what every message leaves behind.
 //
 // A map of Go reads memory that is in no cache for every look, and twice for what
-// leaves. Here a look reads a table of eight octets for each value, which stays in
+// leaves. Here a look reads a table of eight bytes for each value, which stays in
 // the cache; and whoever comes takes the room of whoever left last, so that what
 // leaves lies beside what left before it (package state's BenchmarkFull: a quarter
 // less time; BenchmarkClaim and BenchmarkPut: a third).

@@ -5,15 +5,15 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// count is what octets hold, found out before anything is made of them: two octets
+// count is what bytes hold, found out before anything is made of them: two bytes
 // are enough for a message that takes a hundred in memory.
 type count struct {
 	left    int  // messages, and elements of lists, that there may be
 	strange bool // there are fields that the schema lacks
 }
 
-// message reports whether octets hold no more than may be, and nothing deeper than
-// depth. Octets that are no message at all pass; who reads them will say so.
+// message reports whether bytes hold no more than may be, and nothing deeper than
+// depth. Bytes that are no message at all pass; who reads them will say so.
 func (c *count) message(kind protoreflect.MessageDescriptor, data []byte, depth int) bool {
 	if c.left--; c.left < 0 || depth < 0 {
 		return false

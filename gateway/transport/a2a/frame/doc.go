@@ -2,15 +2,15 @@
 // in protobuf's own form, and a google.rpc.Status for an error.
 //
 // The codec reads and writes the JSON of these messages. A [Framer] turns that
-// into the octets that travel, and back: evidence hashes the serialised message
-// without its five-octet frame, and of an error the serialised status. What
+// into the bytes that travel, and back: evidence hashes the serialised message
+// without its five-byte frame, and of an error the serialised status. What
 // protobuf cannot hold is declared as a loss: its numbers are doubles (L16),
 // and members that the schema lacks are gone (L29). So are fields that the schema
-// lacks, where a message does not go on octet by octet: JSON has no name for them.
+// lacks, where a message does not go on byte by byte: JSON has no name for them.
 //
-// Protobuf's own library reads and writes: its octets in their deterministic form,
+// Protobuf's own library reads and writes: its bytes in their deterministic form,
 // its JSON without the blanks that it varies. What a peer sends is counted before
-// anything is made of it, octets (count.go) as JSON.
+// anything is made of it, bytes (count.go) as JSON.
 //
 // # Alternatives considered
 //

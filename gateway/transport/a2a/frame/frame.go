@@ -22,14 +22,14 @@ import (
 // Media is the content type of gRPC with messages in protobuf's own form.
 const Media = "application/grpc+proto"
 
-// Bounds of a message in protobuf's form: a few octets there may be a large
+// Bounds of a message in protobuf's form: a few bytes there may be a large
 // value here. JSON of depth n is up to three messages deep for each level.
 const (
 	maxNested   = 3*translators.DefaultDepth + 16
 	maxMessages = 1 << 18
 )
 
-// Framer turns the JSON that the codec reads and writes into the octets that
+// Framer turns the JSON that the codec reads and writes into the bytes that
 // travel over gRPC, and back. Wires of other forms pass as they are.
 type Framer struct{}
 
@@ -75,7 +75,7 @@ func Pack(kind protoreflect.MessageDescriptor, body []byte) ([]byte, []canonical
 // errMany: what protobuf's library makes of JSON takes many times its room.
 var errMany = fmt.Errorf("frame: more than %d values in one message, send fewer", maxMessages)
 
-// read reads JSON, no deeper than octets are.
+// read reads JSON, no deeper than bytes are.
 func read(body []byte, message proto.Message) error {
 	return protojson.UnmarshalOptions{RecursionLimit: maxNested}.Unmarshal(body, message)
 }
@@ -207,7 +207,7 @@ func (Framer) Unframe(wire translators.Wire) (translators.Wire, error) {
 }
 
 // Unpack is the JSON of a message in protobuf's form, of at most depth messages in
-// each other, without blanks, and what of it has no place there. Octets that are no
+// each other, without blanks, and what of it has no place there. Bytes that are no
 // such message are a *translators.MalformedError.
 func Unpack(kind protoreflect.MessageDescriptor, data []byte, depth int) ([]byte, []canonical.Loss, error) {
 	message, err := blank(kind)
@@ -267,7 +267,7 @@ func unreadableProto() error {
 	return &translators.MalformedError{Syntax: true, Reason: "no message of this method in protobuf's form"}
 }
 
-// decode reads octets of a peer within bounds, and says what has no name in JSON.
+// decode reads bytes of a peer within bounds, and says what has no name in JSON.
 func decode(data []byte, message proto.Message, depth int) ([]canonical.Loss, error) {
 	c := count{left: maxMessages}
 	if !c.message(message.ProtoReflect().Descriptor(), data, depth) {

@@ -113,7 +113,7 @@ func sameOctets(t testing.TB, kind protoreflect.MessageDescriptor, text []byte) 
 	return got, said
 }
 
-// sameText holds octets to the library. It says nothing of strange fields in what
+// sameText holds bytes to the library. It says nothing of strange fields in what
 // it does not keep.
 func sameText(t testing.TB, kind protoreflect.MessageDescriptor, octets []byte, depth int) {
 	t.Helper()
@@ -253,7 +253,7 @@ func TestEverydayMessages(t *testing.T) {
 			octets, texts = append(octets, packed...), append(texts, text...)
 		}
 		if got := fmt.Sprintf("%x", sha256.Sum256(octets)); got != "dde420d4271f1b43245e5f3e181a5242bee468b41fd910b10e96ffdd6037ea22" {
-			t.Errorf("octets are others: %s", got)
+			t.Errorf("bytes are others: %s", got)
 		}
 		if got := fmt.Sprintf("%x", sha256.Sum256(texts)); got != "9babca5cfbbba9fde8b55357b66c1430663b883c9c959299719c9daeaa50a45d" {
 			t.Errorf("texts are others: %s", got)
@@ -501,7 +501,7 @@ func TestDepth(t *testing.T) {
 	}
 }
 
-// TestPack_ManyValues: a text of two octets for each value would take forty times
+// TestPack_ManyValues: a text of two bytes for each value would take forty times
 // its room as a message; so would one whose members are left out.
 func TestPack_ManyValues(t *testing.T) {
 	t.Parallel()
@@ -515,7 +515,7 @@ func TestPack_ManyValues(t *testing.T) {
 		`{"text":"` + strings.Repeat(`,[{\"`, most) + `"}`:             true,
 	} {
 		if _, _, err := frame.Pack(named(t, "Part"), []byte(text)); (err == nil) != want {
-			t.Errorf("%.20s, %d octets: %v", text, len(text), err)
+			t.Errorf("%.20s, %d bytes: %v", text, len(text), err)
 		}
 	}
 }

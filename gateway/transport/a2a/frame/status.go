@@ -45,7 +45,7 @@ var canonicalCodes = [...]struct {
 	{"UNAUTHENTICATED", http.StatusUnauthorized},
 }
 
-// Of a status, as many octets of text and as many details are read.
+// Of a status, as many bytes of text and as many details are read.
 const (
 	maxStatusText = 16 << 10
 	maxDetails    = 64

@@ -16,7 +16,7 @@ import (
 type Provider interface {
 	// Token is for one message.
 	Token(ctx context.Context) (string, error)
-	// Sign signs the octets themselves, not a hash of them.
+	// Sign signs the bytes themselves, not a hash of them.
 	Sign(message []byte) ([]byte, error)
 }
 
@@ -43,7 +43,7 @@ type Identity struct {
 	Key     crypto.PublicKey // *ecdsa.PublicKey (P-256) or ed25519.PublicKey; nil: the token names none
 }
 
-// Check verifies a signature over the octets of a message. Errors: *Error.
+// Check verifies a signature over the bytes of a message. Errors: *Error.
 func (i Identity) Check(message, signature []byte) error {
 	var valid bool
 	switch key := i.Key.(type) {
@@ -89,7 +89,7 @@ func (k *Key) Sign(message []byte) ([]byte, error) {
 	return ecdsa.SignASN1(rand.Reader, k.private, digest[:])
 }
 
-// ParsePublic reads a public key out of a token: Ed25519 with 32 octets, a P-256
+// ParsePublic reads a public key out of a token: Ed25519 with 32 bytes, a P-256
 // point with 65 (or 33, compressed). Errors: *Error.
 func ParsePublic(text string) (crypto.PublicKey, error) {
 	if len(text) > 128 {

@@ -67,7 +67,7 @@ func TestSecret(t *testing.T) {
 	}
 	for i := range token {
 		if spoiled := token[:i] + "!" + token[i+1:]; accepts(t, theirs, spoiled) {
-			t.Fatalf("accepted with an octet changed: %s", spoiled)
+			t.Fatalf("accepted with a byte changed: %s", spoiled)
 		}
 	}
 	for what, now := range map[string]struct {

@@ -19,14 +19,14 @@ import (
 
 // Rules of shared-secret tokens.
 const (
-	// MinSecret is the shortest secret, octets.
+	// MinSecret is the shortest secret, bytes.
 	MinSecret = 32
-	// MaxToken bounds a token of any kind, octets.
+	// MaxToken bounds a token of any kind, bytes.
 	MaxToken = 16 << 10
 
 	validity = time.Hour
 	skew     = 5 * time.Second
-	nonce    = 12 // octets
+	nonce    = 12 // bytes
 	fields   = 5
 	suffix   = 8 // random characters after the base id
 )
@@ -34,7 +34,7 @@ const (
 // SecretDeps is what a Secret needs.
 type SecretDeps struct {
 	ID     string           // whose tokens these are; no colon, no space
-	Secret []byte           // what all members know; at least MinSecret octets
+	Secret []byte           // what all members know; at least MinSecret bytes
 	Now    func() time.Time // nil: time.Now
 }
 
@@ -67,7 +67,7 @@ func NewSecret(deps SecretDeps) (*Secret, error) {
 		return nil, &Error{Reason: "an id is needed, without colons and spaces"}
 	}
 	if len(deps.Secret) < MinSecret {
-		return nil, &Error{Reason: "the secret is shorter than " + strconv.Itoa(MinSecret) + " octets"}
+		return nil, &Error{Reason: "the secret is shorter than " + strconv.Itoa(MinSecret) + " bytes"}
 	}
 	key, err := NewKey()
 	if err != nil {

@@ -9,7 +9,7 @@
 //   - stream.go: one connection: greeting, sending, receiving
 //   - greet.go: the node's version, and the key that both make
 //   - mac.go: what that key is for: headers that nobody has changed
-//   - prompt.go: its octets are acknowledged at once
+//   - prompt.go: its bytes are acknowledged at once
 //
 // The network is the caller's (Dial): TLS 1.3 and the rules of who may be
 // called are settled before a connection gets here. Nodes answer TLS without

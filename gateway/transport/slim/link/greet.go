@@ -20,7 +20,7 @@ import (
 const (
 	oldestMajor = 2
 	newestMajor = 3
-	maxVersion  = 64 // octets of a version's text
+	maxVersion  = 64 // bytes of a version's text
 )
 
 // versionError: the node speaks another SLIM than we do, or does not say which.

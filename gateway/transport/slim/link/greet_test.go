@@ -257,7 +257,7 @@ func TestALinkWithAKey(t *testing.T) {
 	}
 }
 
-// FuzzGreeting: whatever a node answers, there is a key of 32 octets, none, or a
+// FuzzGreeting: whatever a node answers, there is a key of 32 bytes, none, or a
 // typed error.
 func FuzzGreeting(f *testing.F) {
 	o := ourOffer(f)
@@ -276,11 +276,11 @@ func FuzzGreeting(f *testing.F) {
 		var badKey *keyError
 		switch {
 		case err == nil && key != nil && len(key) != 32:
-			t.Errorf("a key of %d octets", len(key))
+			t.Errorf("a key of %d bytes", len(key))
 		case err != nil && (key != nil || !errors.As(err, &badVersion) && !errors.As(err, &badKey)):
 			t.Errorf("%x %v", key, err)
 		case err != nil && len(err.Error()) > 200:
-			t.Errorf("an error of %d octets", len(err.Error()))
+			t.Errorf("an error of %d bytes", len(err.Error()))
 		}
 	})
 }

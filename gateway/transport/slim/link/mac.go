@@ -12,7 +12,7 @@ import (
 // macDomain begins what a header's MAC covers.
 const macDomain = "SLIM-DP-HDR-v1\x00"
 
-// macSize is what a MAC adds to a message at most, octets.
+// macSize is what a MAC adds to a message at most, bytes.
 const macSize = 64
 
 // mac proves between two neighbours that a header is as the other one has sent it.

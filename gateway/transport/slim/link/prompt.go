@@ -6,7 +6,7 @@ import (
 	"syscall"
 )
 
-// prompt is a connection whose octets are acknowledged as soon as they are read.
+// prompt is a connection whose bytes are acknowledged as soon as they are read.
 // Nodes hold a small message back until the one before it is acknowledged
 // (Nagle's algorithm), and systems that expect an answer to go out acknowledge
 // 40 ms later: twice that in every call.

@@ -6,8 +6,8 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport/slim/internal/dataplane"
 )
 
-// Hash is what nodes route one word of a name by: XXH64 over its octets and one
-// octet 0xFF.
+// Hash is what nodes route one word of a name by: XXH64 over its bytes and one
+// byte 0xFF.
 func Hash(word string) uint64 {
 	data := make([]byte, 0, len(word)+1)
 	return xxhash.Sum64(append(append(data, word...), 0xFF))

@@ -11,7 +11,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// MaxWord bounds one word of a name, octets. The protocol has no bound; ours
+// MaxWord bounds one word of a name, bytes. The protocol has no bound; ours
 // keeps names usable as keys and labels.
 const MaxWord = 255
 

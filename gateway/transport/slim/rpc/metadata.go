@@ -25,8 +25,8 @@ const (
 	// deadline of its own.
 	MaxTimeout = 36000 * time.Second
 
-	maxID   = 128 // octets
-	maxText = 512 // of service and method, octets each
+	maxID   = 128 // bytes
+	maxText = 512 // of service and method, bytes each
 )
 
 // Code is a gRPC status code.
@@ -140,7 +140,7 @@ func parseCode(text string) Code {
 	return Code(n)
 }
 
-// maxMessage bounds the text of a failure, octets.
+// maxMessage bounds the text of a failure, bytes.
 const maxMessage = 4 << 10
 
 // seconds is a time as SLIMRPC writes it: seconds since 1970, with a fraction.

@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// Bounds of a queue: frames, and the octets of their bodies.
+// Bounds of a queue: frames, and the bytes of their bodies.
 const (
 	bufferCount = 1024
 	bufferBytes = 32 << 20

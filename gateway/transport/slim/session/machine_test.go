@@ -145,7 +145,7 @@ func FuzzMachine(f *testing.F) {
 	})
 }
 
-// invented is a message made of three octets.
+// invented is a message made of three bytes.
 func invented(from name.Name, octets []byte) frame.Frame {
 	kind := frame.Kind(octets[0]%20 + 1)
 	id := uint32(octets[1])
@@ -169,7 +169,7 @@ func check(t *testing.T, m *machine, now time.Time) {
 	}
 	for _, r := range m.receivers {
 		if len(r.early) > reach || len(r.wanted) > reach || r.earlyBytes < 0 {
-			t.Fatalf("%d early (%d octets), %d wanted", len(r.early), r.earlyBytes, len(r.wanted))
+			t.Fatalf("%d early (%d bytes), %d wanted", len(r.early), r.earlyBytes, len(r.wanted))
 		}
 	}
 	if m.state != closed && !m.next().After(now) {

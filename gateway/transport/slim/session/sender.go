@@ -13,7 +13,7 @@ import (
 // Bounds of what a session keeps of its own messages.
 const (
 	windowCount = 64       // unacknowledged messages
-	windowBytes = 16 << 20 // and their octets
+	windowBytes = 16 << 20 // and their bytes
 	windowOne   = 1        // of them to one member of a group alone: nothing else keeps their order
 	keptCount   = 512      // messages for those who missed one
 	keptBytes   = 16 << 20

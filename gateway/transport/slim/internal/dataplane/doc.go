@@ -7,7 +7,7 @@
 // There is no published Go form of these messages, so the file is our own,
 // written from the field numbers that SLIM 2.x and 3.x nodes use. Extensible messages
 // keep unknown fields, and nodes may add some, so nothing here is compared
-// octet by octet with what a peer sent.
+// byte by byte with what a peer sent.
 //
 // The one gRPC method is called by name in package link: a generated client for
 // one stream would be longer than the stream's use.

@@ -72,7 +72,7 @@ func TestKnownAnswers(t *testing.T) {
 	} {
 		sum := sha256.Sum256(known.got)
 		if len(known.got) != known.size || hex.EncodeToString(sum[:]) != known.digest {
-			t.Errorf("%s: %d octets %x", known.what, len(known.got), known.got)
+			t.Errorf("%s: %d bytes %x", known.what, len(known.got), known.got)
 		}
 	}
 }

@@ -11,9 +11,9 @@ import (
 // less what nodes add to its header on the way.
 const (
 	MaxMessage  = 4<<20 - 1<<10
-	MaxMetadata = 256 << 10 // keys and values together, octets
+	MaxMetadata = 256 << 10 // keys and values together, bytes
 	MaxEntries  = 256
-	maxType     = 256 // payload type, octets
+	maxType     = 256 // payload type, bytes
 	maxSession  = 1<<32 - 1001
 	maxToken    = 64 << 10
 	maxMembers  = 1024
@@ -31,11 +31,11 @@ func (e *Error) Error() string { return "slim message: " + e.Reason }
 func (e *Error) Unwrap() error { return e.Err }
 
 // TooLargeError: a message that a node would end the whole connection for.
-type TooLargeError struct{ Size, Limit int } // octets
+type TooLargeError struct{ Size, Limit int } // bytes
 
 func (e *TooLargeError) Error() string { return "slim message: larger than a node accepts" }
 
-// Fits checks a message before it is sent, and says its size in octets. Errors:
+// Fits checks a message before it is sent, and says its size in bytes. Errors:
 // *TooLargeError, *Error.
 func Fits(m *dataplane.Message) (size int, err error) {
 	if err := metadata(m.GetMetadata()); err != nil {
