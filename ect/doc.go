@@ -12,7 +12,7 @@
 // closed: a [Token] comes only from a [Signer], a [Verified] only from
 // [Verifier.Verify], a [Receipt] only from a [Recorder]. Whoever demands one
 // knows that the step before was taken. Their zero values prove nothing. What is
-// not signed is no Token but an [Assertion], and opens no door.
+// not signed is no Token but an [Assertion], and grants nothing.
 //
 // A token is the bytes that arrived. They are verified, hashed, stored and
 // forwarded; [Claims] is a view. So that one token has one spelling and one

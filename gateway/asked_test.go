@@ -95,13 +95,13 @@ func TestNobodyIsAskedForWhoMayNotGo(t *testing.T) {
 		edit  func(*transport.Call)
 		asked bool
 	}{
-		"who may":             {who: caller, asked: true},
-		"who may not":         {who: outsider},
-		"at a native door":    {who: caller, edit: func(c *transport.Call) { c.EntryPoint = transport.Native }},
-		"without evidence":    {who: caller, edit: func(c *transport.Call) { c.Evidence = nil }},
-		"to no protocol":      {who: caller, edit: func(c *transport.Call) { c.To = "" }},
-		"to a name too long":  {who: caller, edit: func(c *transport.Call) { c.Agent += strings.Repeat("x", 2048) }},
-		"to an agent of ours": {who: outsider, edit: func(c *transport.Call) { c.Agent = "private" }},
+		"who may":              {who: caller, asked: true},
+		"who may not":          {who: outsider},
+		"at a native endpoint": {who: caller, edit: func(c *transport.Call) { c.EntryPoint = transport.Native }},
+		"without evidence":     {who: caller, edit: func(c *transport.Call) { c.Evidence = nil }},
+		"to no protocol":       {who: caller, edit: func(c *transport.Call) { c.To = "" }},
+		"to a name too long":   {who: caller, edit: func(c *transport.Call) { c.Agent += strings.Repeat("x", 2048) }},
+		"to an agent of ours":  {who: outsider, edit: func(c *transport.Call) { c.Agent = "private" }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

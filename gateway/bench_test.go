@@ -9,7 +9,7 @@ import (
 	"github.com/aepb/aepb-gateway/policy"
 )
 
-// BenchmarkExchange is the road without network: one ECT verified, two signed,
+// BenchmarkExchange is the pipeline without network: one ECT verified, two signed,
 // two translations.
 func BenchmarkExchange(b *testing.B) {
 	bed := newBed(b, gateway.Settings{}, policy.Rules{Open: true})

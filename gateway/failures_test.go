@@ -158,7 +158,7 @@ func TestECTRequired(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, gateway.Settings{RequireECT: true}, policy.Rules{Open: true})
 	if _, err := b.Exchange(t.Context(), b.call(addBody)); !errors.Is(err, ect.ErrRequired) {
-		t.Errorf("native door: got %v", err)
+		t.Errorf("native endpoint: got %v", err)
 	}
 	b = newBed(t, gateway.Settings{}, policy.Rules{Open: true})
 	call := b.call(addBody)

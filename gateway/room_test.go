@@ -34,7 +34,7 @@ func crowd(t *testing.T, e *entries, caller ect.Identity, most int) {
 
 const begun = `{"configuration":{"returnImmediately":true},"message":{"messageId":"m1","role":"ROLE_USER","parts":[{"data":{"skill":"add","input":{"a":1,"b":2}}}]}}`
 
-// later lets time pass on the road's clock too.
+// later lets time pass on the pipeline's clock too.
 func (b *bed) later(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()

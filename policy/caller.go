@@ -15,7 +15,7 @@ type Rules struct {
 	// optionally followed by "#" and one operation. Empty: nobody.
 	Callers    []string
 	Open       bool   // everybody, even without credentials (R2: dev)
-	RequireECT bool   // no unattested messages, not even at a native door (R3)
+	RequireECT bool   // no unattested messages, not even at a native endpoint (R3)
 	Also       *Rules // rules that must permit as well; nil: none
 }
 

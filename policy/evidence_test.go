@@ -23,7 +23,7 @@ const (
 
 var issued = time.Unix(1_800_000_000, 0)
 
-// world verifies what its parties sign, as the road would.
+// world verifies what its parties sign, as the pipeline would.
 type world struct {
 	keys map[ect.Identity]*ecdsa.PrivateKey
 }

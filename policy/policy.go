@@ -11,8 +11,8 @@ import (
 // Request is everything that a decision depends on.
 type Request struct {
 	Caller    ect.Identity // who was authenticated by the transport; anonymous callers have an id of their own
-	Anonymous bool         // the caller showed no credentials (R3: dev, native doors only)
-	Native    bool         // the message came through a native door, not the translate endpoint
+	Anonymous bool         // the caller showed no credentials (R3: dev, native endpoints only)
+	Native    bool         // the message came through a native endpoint, not the translate endpoint
 
 	Agent string // directory name of the destination; empty: translate only
 	// Operation is what is asked of the agent ("invoke"), the word after # in
@@ -60,7 +60,7 @@ func Evaluate(r Request) (Permit, error) {
 	return mint(r), nil
 }
 
-// evidenceSuffices: translate endpoints always need an ECT, native doors where
+// evidenceSuffices: translate endpoints always need an ECT, native endpoints where
 // the rules say so (R3) or policy sets a level for what callers bring. The level
 // that an agent declares is no such rule: our own root is L2, and meets it. That an unsigned translation is no evidence is settled
 // before: no verifier passes one (R16; AEPB, Gateway Requirements item 7).

@@ -1,4 +1,4 @@
-// Package translators is the form pillar: what a message looks like in each
+// Package translators is the form layer: what a message looks like in each
 // protocol, and nothing else. No tokens, no policy, no network, no clock.
 //
 // A protocol is one folder with a [Translator]: Decode turns a native message

@@ -272,7 +272,7 @@ type Target struct {
 	Answers    []canonical.Mode      // what the receiver was told, when its session began, that it can ask the sender; nil: nothing
 }
 
-// Stamp is what only the roof knows about a message that is about to leave. A
+// Stamp is what only the gateway knows about a message that is about to leave. A
 // protocol that needs none of it ignores it; one that does refuses a message
 // of another protocol without it.
 type Stamp struct {

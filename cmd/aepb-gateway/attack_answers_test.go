@@ -72,7 +72,7 @@ func TestAttack_LargeAnswersAtOnce(t *testing.T) {
 }
 
 // TestAttack_LargeBodiesOfACallerOnNoList: an identity that may call no agent sends large bodies to the
-// doors of agents, slowly. Before, all of each was read, and held bytes that others need, until its message was
+// endpoints of agents, slowly. Before, all of each was read, and held bytes that others need, until its message was
 // refused. Now nothing is read of a large body before it is known that its caller may call the agent, and a
 // small one is refused in the words of its protocol as before.
 func TestAttack_LargeBodiesOfACallerOnNoList(t *testing.T) {

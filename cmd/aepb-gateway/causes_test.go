@@ -179,7 +179,7 @@ func TestUpstreamFailure_Causes(t *testing.T) {
 }
 
 // TestUpstreamFailure_InDevelopment: every caller of a development gateway is told the
-// reason, at native doors too.
+// reason, at native endpoints too.
 func TestUpstreamFailure_InDevelopment(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, plan{})

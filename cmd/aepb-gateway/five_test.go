@@ -200,7 +200,7 @@ func withoutECT(t *testing.T, message []byte) []byte {
 	return bytes.TrimSpace(out.Bytes())
 }
 
-// TestUACPCaller and TestAINPCaller: the native doors.
+// TestUACPCaller and TestAINPCaller: the native endpoints.
 func TestUACPCaller(t *testing.T) {
 	t.Parallel()
 	b := five(t)

@@ -163,7 +163,7 @@ func TestGRPCDoor(t *testing.T) {
 	b.works(t)
 }
 
-// What the door over gRPC refuses, with its exact code and reason.
+// What the server over gRPC refuses, with its exact code and reason.
 func TestGRPCDoorRefuses(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, plan{})

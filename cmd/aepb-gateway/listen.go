@@ -306,7 +306,7 @@ func (s settings) publicGRPC() string {
 	return net.JoinHostPort(public.Hostname(), port)
 }
 
-// overGRPC makes the door of A2A over gRPC: the certificate and the callers are
+// overGRPC makes the endpoint of A2A over gRPC: the certificate and the callers are
 // those of the public listener.
 func (out *service) overGRPC(s settings, form translators.Translator, callers httpapi.Callers) error {
 	if s.grpc == nil {

@@ -39,7 +39,7 @@ const (
 	doCountUp = "countup" // say how far it is, and from the second step on only when the test says so
 )
 
-// cast is the road of the troupe's doors: whoever stands behind them.
+// cast is the pipeline of the troupe's doors: whoever stands behind them.
 type cast struct {
 	troupe *troupe
 

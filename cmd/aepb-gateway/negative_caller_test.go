@@ -52,7 +52,7 @@ func TestRefusedCallers(t *testing.T) {
 	must(t, err)
 	refusals(t, b, []refusal{
 		posted("an agent for others", letter{at: "/aepb/translate?from=a2a-v1&dest=closed", body: body}, forbidden),
-		at("an agent for others, at its A2A door", letter{at: "/agents/closed/a2a", body: body}, rpc(forbidden, -31403)),
+		at("an agent for others, at its A2A endpoint", letter{at: "/agents/closed/a2a", body: body}, rpc(forbidden, -31403)),
 		at("an agent for others, at its MCP door", call, rpc(forbidden, -32600)),
 		at("an agent for others, its tools", letter{at: "/agents/closed/mcp", body: mcpBody("tools/list", ""), header: mirror("tools/list", "")}, quiet(rpc(forbidden, -32600))),
 		at("an agent for others, discovery", letter{at: "/agents/closed/mcp", body: mcpBody("server/discover", ""), header: mirror("server/discover", "")}, quiet(rpc(forbidden, -32600))),
@@ -62,7 +62,7 @@ func TestRefusedCallers(t *testing.T) {
 		at("no certificate at an agent for members, card", letter{via: b.nobody, method: "GET", at: "/agents/members/a2a/.well-known/agent-card.json"}, quiet(forbidden)),
 		at("no certificate at the translate endpoint", letter{via: b.nobody, body: body}, unknown),
 		at("a bearer token of nobody", letter{via: b.nobody, body: body, header: map[string]string{"Authorization": "Bearer abc"}}, unknown),
-		at("a bearer token of nobody at a native door", letter{via: b.nobody, at: doorA2A, body: body, header: map[string]string{"Authorization": "Bearer abc"}}, rpc(unknown, -31401)),
+		at("a bearer token of nobody at a native endpoint", letter{via: b.nobody, at: doorA2A, body: body, header: map[string]string{"Authorization": "Bearer abc"}}, rpc(unknown, -31401)),
 		at("an ECT as a bearer token", letter{via: b.nobody, body: body, header: map[string]string{"Authorization": "Bearer " + ours[0]}}, unknown),
 		at("another scheme", letter{via: b.nobody, body: body, header: map[string]string{"Authorization": "Basic YTpi"}}, unknown),
 		at("a workload identity token of an issuer that nobody named", letter{via: b.nobody, body: body, header: map[string]string{"Workload-Identity-Token": "abc", "Workload-Proof-Token": "abc"}}, unknown),
@@ -70,7 +70,7 @@ func TestRefusedCallers(t *testing.T) {
 			"X-Forwarded-Client-Cert": "URI=spiffe://aepb.dev/client", "X-SPIFFE-ID": "spiffe://aepb.dev/client",
 		}}, unknown),
 		posted("a good token and no certificate", letter{via: b.nobody, body: body}, unknown),
-		posted("somebody's token at a native door without a certificate", letter{via: b.nobody, at: doorA2A, body: body},
+		posted("somebody's token at a native endpoint without a certificate", letter{via: b.nobody, at: doorA2A, body: body},
 			want{status: 403, code: "ect_invalid", rpc: -31403, reason: "issuer_mismatch", proof: "internal_error"}),
 		posted("somebody's token over another's connection", letter{via: second, body: body},
 			want{status: 403, code: "ect_invalid", reason: "issuer_mismatch (iss)", proof: "internal_error"}),
@@ -79,7 +79,7 @@ func TestRefusedCallers(t *testing.T) {
 		at("an ECT that there is not", letter{method: "GET", at: "/ects/" + string(ect.NewID())}, want{status: 404, code: "not_found", reason: "no such ECT"}),
 		at("an ECT whose id is none", letter{method: "GET", at: "/ects/..%2f..%2fetc"}, want{status: 404, code: "not_found"}),
 	})
-	t.Run("the nameless may call open agents at native doors", func(t *testing.T) {
+	t.Run("the nameless may call open agents at native endpoints", func(t *testing.T) {
 		n := b.number()
 		b.right(t, b.send(t, letter{via: b.nobody, at: doorA2A, body: addBody(n)}), `"sum":`+strconv.FormatInt(n+1, 10))
 	})
@@ -99,7 +99,7 @@ func TestServeRefuses(t *testing.T) {
 	forbidden := want{status: 403, code: "forbidden", proof: "internal_error"}
 	members := "/aepb/translate?from=a2a-v1&dest=members"
 	cases := []refusal{
-		sent("no certificate at the A2A door", letter{via: b.nobody, at: "/agents/members/a2a", body: addBody(1)}, rpc(unknown, -31401)),
+		sent("no certificate at the A2A endpoint", letter{via: b.nobody, at: "/agents/members/a2a", body: addBody(1)}, rpc(unknown, -31401)),
 		sent("no certificate at the MCP door", letter{via: b.nobody, at: "/agents/members/mcp", body: callBody("echo", "x"), header: mirror("tools/call", "echo")}, rpc(unknown, -32600)),
 		sent("no certificate at a card", letter{via: b.nobody, method: "GET", at: "/agents/members/.well-known/agent-card.json"}, unknown),
 		sent("no certificate at an agent that there is not", letter{via: b.nobody, at: "/agents/nobody/a2a", body: addBody(1)}, rpc(unknown, -31401)),

@@ -11,7 +11,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect/ecttest"
 )
 
-// native is a refusal at a native door that HTTP knows nothing of.
+// native is a refusal at a native endpoint that HTTP knows nothing of.
 func native(rpc int64, reason string) want {
 	return want{status: http.StatusOK, rpc: rpc, reason: reason}
 }
@@ -22,7 +22,7 @@ func answering(w want, id string) want {
 	return w
 }
 
-// The A2A door: JSON-RPC of A2A 1.0 and 0.3, each in its own words.
+// The A2A endpoint: JSON-RPC of A2A 1.0 and 0.3, each in its own words.
 func TestA2ADoorRefuses(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, plan{})

@@ -377,7 +377,7 @@ func TestReplayedEvidence(t *testing.T) {
 			again.Claims.Workflow = string(ect.NewID())
 			return letter{body: body, tokens: []string{ecttest.Mint(t, b.me, again)}}
 		}},
-		{name: "at a native door", want: want{status: 403, code: "ect_invalid", rpc: -31403, reason: "replay"}, make: func(_ *testing.T, b *bed) letter {
+		{name: "at a native endpoint", want: want{status: 403, code: "ect_invalid", rpc: -31403, reason: "replay"}, make: func(_ *testing.T, b *bed) letter {
 			return letter{at: doorA2A, body: addBody(b.number()), tokens: []string{token}}
 		}},
 	})

@@ -37,7 +37,7 @@ func statusError(t *testing.T, got reply, w want) {
 const rest03 = `{"configuration":{"blocking":true},"message":{"messageId":"m1","role":"ROLE_USER","content":[{"text":"` + secret + `"},` +
 	`{"data":{"data":{"skill":"add","input":{"a":1,"b":2}}}}]}}`
 
-// The A2A door of 0.3 without JSON-RPC.
+// The A2A endpoint of 0.3 without JSON-RPC.
 func TestOldA2ARESTDoorRefuses(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, plan{})

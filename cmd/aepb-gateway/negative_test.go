@@ -13,13 +13,13 @@ import (
 
 // The negative suite: what the gateway says to messages, evidence, callers and
 // agents that are wrong. Every case names the exact HTTP status and the exact
-// code: that of the problem document or, at a native door, the JSON-RPC error's
+// code: that of the problem document or, at a native endpoint, the JSON-RPC error's
 // number, or the reason of the status, with the problem's code among its details.
 //
 // The cases of a theme run at the same time against one gateway, which must
 // answer good calls afterwards. negative_ect_test.go is about evidence,
 // negative_message_test.go about what is posted, negative_door_test.go and
-// negative_rest_test.go about the native doors, negative_caller_test.go about
+// negative_rest_test.go about the native endpoints, negative_caller_test.go about
 // who calls and how often, negative_upstream_test.go about agents that
 // misbehave, negative_time_test.go about what is still being worked on, and
 // negative_admin_test.go about operators.
@@ -27,9 +27,9 @@ import (
 // want is an exact refusal.
 type want struct {
 	status int
-	code   string // problem code; at a native door among the details, "" there: the codec's own error
-	rpc    int64  // JSON-RPC error number at a native door; 0: a problem document
-	rest   string // reason of the google.rpc.Status, at a native door without JSON-RPC; "": another document
+	code   string // problem code; at a native endpoint among the details, "" there: the codec's own error
+	rpc    int64  // JSON-RPC error number at a native endpoint; 0: a problem document
+	rest   string // reason of the google.rpc.Status, at a native endpoint without JSON-RPC; "": another document
 	id     string // of the JSON-RPC error, raw; "": not looked at
 	bare   bool   // no body at all
 	reason string // part of the detail or message

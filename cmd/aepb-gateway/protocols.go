@@ -160,7 +160,7 @@ func speakMCP(out *service, form translators.Translator) (protocol, error) {
 	}, err
 }
 
-// mcpPath is the path of an agent's MCP door as clients see it.
+// mcpPath is the path of an agent's MCP endpoint as clients see it.
 func (s settings) mcpPath(r *http.Request) string {
 	at, err := url.Parse(s.agentURL(r, url.PathEscape(r.PathValue("agent"))))
 	if err != nil { // of a configuration that was checked
@@ -182,7 +182,7 @@ func (out *service) processes() []admindoc.Process {
 	return all
 }
 
-// at is a door at a path, with a trailing slash and without.
+// at is an endpoint at a path, with a trailing slash and without.
 func at(path string, server http.Handler) httpapi.Endpoints {
 	return httpapi.Endpoints{path: server, path + "/": server}
 }

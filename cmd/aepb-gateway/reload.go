@@ -185,7 +185,7 @@ func (out *service) reload(ctx context.Context, c config.Config) error {
 	return nil
 }
 
-// gatewaySettings is the settings in the words of the road.
+// gatewaySettings is the settings as the pipeline takes it.
 func (s settings) gatewaySettings() gateway.Settings {
 	return gateway.Settings{
 		Constraints: s.config.Constraints(), Document: s.document, Gateways: s.config.Gateways(), RequireECT: s.config.ECT.Require,

@@ -51,7 +51,7 @@ var adders = map[string]string{"a2a-v1": "concierge", "mcp-v1": "calculator", "s
 
 const greeting = "good day"
 
-// askers are callers at the native doors of the gateway, in each protocol.
+// askers are callers at the native endpoints of the gateway, in each protocol.
 func (b *bed) askers(t *testing.T) map[string]asker {
 	t.Helper()
 	caller := b.slim.join(t, "org/callers/alice", nil)

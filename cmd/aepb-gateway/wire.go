@@ -306,7 +306,7 @@ func index(list []protocol) (*translators.Registry, *outbound.Network, error) {
 	return registry, network, err
 }
 
-// build makes the road and the evidence that it needs.
+// build makes the pipeline and the evidence that it needs.
 func (out *service) build(registry *translators.Registry, network *outbound.Network, sender outbound.Sender, parts parts, opened stores) (*gateway.Gateway, error) {
 	s := out.settings
 	var err error

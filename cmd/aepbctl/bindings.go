@@ -73,7 +73,7 @@ func conformance() []binding {
 		return binding{ID: id, Requirements: []requirement{
 			{needCarriage, true, "HTTP field Execution-Context", testField},
 			{needParent, true, "par of the ECT in Execution-Context; without one, its jti in Aepb-Parent-Jti", testParents},
-			{needRollback, true, "POST /.well-known/atd/rollback with the request ECT, answered with the result ECT; apart from the doors", testRollback},
+			{needRollback, true, "POST /.well-known/atd/rollback with the request ECT, answered with the result ECT; apart from the endpoints", testRollback},
 			{needHITL, true, "POST /hitl/callbacks with wid and uri; the decision by webhook", testWebhooks},
 			{needTLS, true, "HTTPS with TLS 1.3", testHandshake},
 			{needHash, true, "the bytes of the body", testField},

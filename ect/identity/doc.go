@@ -26,7 +26,7 @@
 //
 // TLS is 1.3 only, both ways (AEPB section 5, CPAT). A client certificate is
 // judged whenever one is given, and a bad one ends the handshake; a caller
-// without one is let in as nobody, and the roof decides what nobody may do
+// without one is let in as nobody, and the gateway decides what nobody may do
 // (R3). An anchor vouches only for its own trust domain. A chain in an ECT is
 // judged as of the token's iat (R4), so evidence stays verifiable after the
 // certificate that signed it has expired; how old a token may be is the

@@ -213,7 +213,7 @@ type Documents struct {
 
 // ECT says what evidence callers must bring.
 type ECT struct {
-	Require bool `yaml:"require"` // refuse unattested messages at native doors too (R3)
+	Require bool `yaml:"require"` // refuse unattested messages at native endpoints too (R3)
 }
 
 // Peer is what is special about somebody who sends or reads ECTs, or is another

@@ -4,7 +4,7 @@
 // Agents are put here by an operator (configuration or admin API). What an
 // agent says about itself is fetched on first use through its protocol's
 // Describer, cleaned (R9: cards and tool descriptions are untrusted text) and
-// cached; discovery at the doors is answered from that cache (R8). MCP servers show
+// cached; discovery at the endpoints is answered from that cache (R8). MCP servers show
 // more to clients that can be asked for input, so their descriptions are kept by what
 // the caller can be asked (Viewer). A listing asks again when what an agent said is no
 // longer fresh, and so does a call that names what is not known, at most every five

@@ -163,8 +163,8 @@ func identified(c *gin.Context) {
 	}
 }
 
-// mount hands a gin route to a door, which knows the agent by path value. To
-// the router an empty segment is a name too; to a door it would be no agent.
+// mount hands a gin route to an endpoint, which knows the agent by path value. To
+// the router an empty segment is a name too; to an endpoint it would be no agent.
 func mount(h http.Handler) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		if c.Param("agent") == "" {

@@ -2,7 +2,7 @@
 // documents. It is the only importer of gin.
 //
 // Public (public.go) is what agents reach: well-known documents, the translate
-// endpoint, the native doors. Admin (admin.go) is what operators and scrapers
+// endpoint, the native endpoints. Admin (admin.go) is what operators and scrapers
 // reach. Handlers translate between HTTP and values; every decision is made on
-// the road (package gateway) or in the directory.
+// the pipeline (package gateway) or in the directory.
 package httpapi

@@ -305,7 +305,7 @@ func TestPairQueries(t *testing.T) {
 		if want == 400 || query == "" {
 			continue
 		}
-		// The translate endpoint does what the answer says: here, or on the road,
+		// The translate endpoint does what the answer says: here, or on the pipeline,
 		// which asks other gateways.
 		if s.road.err = nil; want == 404 {
 			s.road.err = &problem.NoPathError{}
@@ -326,7 +326,7 @@ func (r *router) Serves(_ context.Context, q transport.Question) (bool, time.Dur
 	return q.Dest == "bob" || q.To.Binding == "ainp-v1", 90 * time.Second
 }
 
-// TestTranslationsBeyond: what another gateway may translate goes on the road, for
+// TestTranslationsBeyond: what another gateway may translate goes on into the pipeline, for
 // callers with an identity; what is only not to be translated here does not.
 func TestTranslationsBeyond(t *testing.T) {
 	t.Parallel()

@@ -19,7 +19,7 @@ import (
 	"github.com/aepb/aepb-gateway/translators/rollback"
 )
 
-// Endpoints are the native HTTP doors, by the path that follows /agents/{agent}; a
+// Endpoints are the native HTTP endpoints, by the path that follows /agents/{agent}; a
 // path that ends in /*rest is everything below it too.
 type Endpoints map[string]http.Handler
 
@@ -108,7 +108,7 @@ func Public(deps PublicDeps) (http.Handler, error) {
 	return engine, nil
 }
 
-// native mounts the doors (R9). Every method reaches a door, which knows what
+// native mounts the endpoints (R9). Every method reaches an endpoint, which knows what
 // its protocol says to the wrong one.
 func native(group *gin.RouterGroup, endpoints Endpoints) {
 	for path, server := range endpoints {
@@ -199,7 +199,7 @@ func mediaType(r *http.Request) string {
 }
 
 // announced has every answer, refusals and streams included, say what is known of the future of the agent
-// whose door it is from, or of this gateway (AEPB, Lifecycle States: in all responses). At an endpoint of the
+// whose endpoint it is from, or of this gateway (AEPB, Lifecycle States: in all responses). At an endpoint of the
 // gateway it says nothing where the answer already tells the future of an agent: the fields hold one.
 func announced(deps PublicDeps) gin.HandlerFunc {
 	return func(c *gin.Context) {

@@ -23,7 +23,7 @@ type Rollbacker interface {
 	Rollback(ctx context.Context, call transport.Call, token string) (transport.Answer, error)
 }
 
-// rollbacks takes rollback requests, apart from the doors of agents (ATD, Basic
+// rollbacks takes rollback requests, apart from the endpoints of agents (ATD, Basic
 // Rollback; AEPB, Checkpoint and Rollback Signal Carriage).
 type rollbacks struct{ deps PublicDeps }
 

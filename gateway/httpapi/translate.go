@@ -110,7 +110,7 @@ func (t translate) known() string {
 }
 
 // named is the parent that a message names, in its header or inside, if its
-// protocol has a place for that. What is wrong inside, the road says, to those who
+// protocol has a place for that. What is wrong inside, the pipeline says, to those who
 // may know.
 func named(source translators.Translator, h http.Header, body []byte) string {
 	parent := transport.ParentIn(h)

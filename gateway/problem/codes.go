@@ -52,7 +52,7 @@ const (
 type kind struct {
 	status int
 	title  string
-	native canonical.Code // what a native door says instead
+	native canonical.Code // what a native endpoint says instead
 }
 
 var kinds = map[string]kind{

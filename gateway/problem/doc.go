@@ -3,7 +3,7 @@
 // Packages fail with typed errors and know nothing of HTTP. table.go has one
 // row for every exported error type of the project (a test reads the source
 // tree and demands it) and codes.go one for every wire code (architecture
-// section 7): status, title, and what a native door says instead. [From] turns
+// section 7): status, title, and what a native endpoint says instead. [From] turns
 // an error into a [Problem], [Write] a Problem into an RFC 9457 document,
 // [Native] into an error message of the caller's own protocol.
 //
@@ -14,7 +14,7 @@
 // errors.go holds the gateway's own errors that have no other home.
 //
 // Alternatives considered: a Status method on every error (spreads the wire
-// over all packages, and pillars would learn HTTP); the first matching row of
+// over all packages, and the lower layers would learn HTTP); the first matching row of
 // an ordered table (the meaning of a wrapped error would depend on the order
 // of rows).
 package problem

@@ -94,13 +94,13 @@ func (e *MediaTypeError) Error() string { return "want " + strings.Join(e.Want, 
 // caller's protocol.
 type AnswerTooLargeError struct {
 	Err  error  // why not
-	Task string // under which it is kept for this caller at every door of the agent; empty: it is not
+	Task string // under which it is kept for this caller at every endpoint of the agent; empty: it is not
 }
 
 func (e *AnswerTooLargeError) Error() string {
 	text := "the answer cannot be said: " + e.Err.Error()
 	if e.Task != "" {
-		text += "; it is kept as task " + e.Task + ", for the same caller at the agent's doors of other protocols"
+		text += "; it is kept as task " + e.Task + ", for the same caller at the agent's endpoints of other protocols"
 	}
 	return text
 }

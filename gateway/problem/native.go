@@ -53,8 +53,8 @@ func native(e *canonical.Error) Problem {
 	return p
 }
 
-// Native is an error in the words of a native door: a message like any other,
-// which the door's codec writes in its protocol. An error that already is one
+// Native is an error in the words of a native endpoint: a message like any other,
+// which the endpoint's codec writes in its protocol. An error that already is one
 // passes through; it is not to be changed.
 func Native(err error) *canonical.Error { return NativeFor(false, err) }
 

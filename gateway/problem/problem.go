@@ -30,7 +30,7 @@ type Problem struct {
 	Detail     string         // never quotes a message, a token or a key
 	RetryAfter time.Duration  // zero: no advice
 	ECTError   string         // aepb.error: semantic_loss, timeout, policy_violation or internal_error
-	Native     canonical.Code // what a native door says
+	Native     canonical.Code // what a native endpoint says
 
 	// UpstreamFault: the agent failed, not the caller or the gateway. Only this
 	// counts for the agent's circuit breaker.

@@ -59,7 +59,7 @@ func TestEveryErrorTypeHasARow(t *testing.T) {
 }
 
 // errorTypes lists the exported types with a method Error() string in the
-// packages that the road runs through, as import path and name.
+// packages that the pipeline runs through, as import path and name.
 func errorTypes(t *testing.T, root string) []string {
 	t.Helper()
 	var found []string
@@ -67,7 +67,7 @@ func errorTypes(t *testing.T, root string) []string {
 		err := fs.WalkDir(os.DirFS(root), pillar, func(path string, entry fs.DirEntry, err error) error {
 			switch {
 			case os.IsNotExist(err):
-				return nil // a pillar that is not built yet
+				return nil // a layer that is not built yet
 			case err != nil:
 				return err
 			case entry.IsDir() && entry.Name() == "testdata":

@@ -34,7 +34,7 @@ const (
 )
 
 // table has one row per error type. The texts are those of the errors, which
-// quote nothing by the rules of the house.
+// never quote a message.
 var table = rows(
 	// The gateway's own.
 	say[*UnknownAgentError](CodeUnknownAgent),

@@ -73,7 +73,7 @@ func (p Problem) setHeaders(h http.Header) {
 }
 
 // Advise sets the header fields that tell a client what to do about a problem,
-// whatever shape its body has. Doors use it for their own error shapes.
+// whatever shape its body has. Endpoints use it for their own error shapes.
 func (p Problem) Advise(h http.Header) {
 	for name, value := range map[string]string{
 		"WWW-Authenticate": p.Challenge, "Allow": p.Allow, "Location": p.Location,

@@ -1,4 +1,4 @@
-// Package state keeps what the pillars ask to be kept, behind the small
+// Package state keeps what the lower layers ask to be kept, behind the small
 // interfaces that they declare. This is the driver for one process: memory.
 // Package bolt is the same with a file behind it.
 //

@@ -4,7 +4,7 @@
 //
 // Metric names and labels are a promise (contract section 3). No label takes a
 // value that an outsider can invent: labels.go maps everything that is not on a
-// list to "other". Methods take the types of the pillars where there are any,
+// list to "other". Methods take the types of the lower layers where there are any,
 // so that a label cannot be mixed up.
 //
 // Logs are JSON lines. Whatever is logged, an attribute stays short and bytes
@@ -13,5 +13,5 @@
 //
 // Alternatives considered: the global Prometheus registry (two gateways in one
 // process, as in tests, would collide, and any import could add series); a
-// metrics interface per pillar (pillars return values, the road counts them).
+// metrics interface per layer (layers return values, the pipeline counts them).
 package telemetry

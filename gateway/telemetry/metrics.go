@@ -16,7 +16,7 @@ import (
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
-// Stage is a part of the road whose time is measured.
+// Stage is a part of the pipeline whose time is measured.
 type Stage string
 
 // The stages. StageTotal is the whole exchange, StageSend included, which is the

@@ -161,7 +161,7 @@ func TestAbsentValues(t *testing.T) {
 	}
 }
 
-// What the pillars can say is on the lists.
+// What the layers can say is on the lists.
 func TestListsAreComplete(t *testing.T) {
 	t.Parallel()
 	m := newMetrics(t)

@@ -11,7 +11,7 @@ import (
 	"github.com/aepb/aepb-gateway/policy/quota"
 )
 
-// Client is the one door to the network: *egress.Guard is one. It sends a request to a
+// Client is the one way to the network: *egress.Guard is one. It sends a request to a
 // server that must prove the expected SPIFFE id (empty: its host name) and hands
 // redirects back as they are.
 type Client interface {

@@ -76,7 +76,7 @@ func Refusal(ctx context.Context) error {
 	return a.refusal
 }
 
-// Asking is the inquiry of a request at a door.
+// Asking is the CallInfo of a request.
 func Asking(ctx context.Context, agent string, server canonical.Binding) CallInfo {
 	return CallInfo{Agent: agent, Binding: server, Caller: CallerFrom(ctx), Address: AddressFrom(ctx)}
 }

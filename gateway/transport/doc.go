@@ -1,9 +1,9 @@
 // Package transport is the wire: how native messages come in and go out.
 //
-// Each protocol has a folder here with two faces. serve.go is the door that
+// Each protocol has a folder here with two halves. serve.go is the server that
 // takes native traffic in: it authenticates nothing and decides nothing, it
-// turns requests into a [Call] for the road and its [Answer] into a response.
-// dial.go carries a [Sealed] message out through package egress, the one door
+// turns requests into a [Call] for the pipeline and its [Answer] into a response.
+// dial.go carries a [Sealed] message out through package egress, the one way
 // to the network.
 //
 // What leaves is [Attested]: only [Attest] makes one, which demands the receipt of an

@@ -16,12 +16,12 @@ import (
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
-// EntryPoint says which kind of door a call came through.
+// EntryPoint says through which kind of endpoint a call came.
 type EntryPoint int
 
 // The two ways in (architecture section 1).
 const (
-	// Native is a protocol's own door: the sender may never have heard of AEPB.
+	// Native is an endpoint of a protocol: the sender may never have heard of AEPB.
 	Native EntryPoint = iota
 	// Translate is the translate endpoint: the sender brings an ECT.
 	Translate
@@ -33,12 +33,12 @@ const (
 // Native reports whether the sender may never have heard of AEPB.
 func (e EntryPoint) Native() bool { return e == Native }
 
-// Call is one inbound native message and what its door knows about it.
+// Call is one inbound native message and what its server knows about it.
 type Call struct {
 	EntryPoint EntryPoint
 	Agent      string             // directory name, SPIFFE id or capability-document URL; empty: translate only
 	Wire       translators.Wire   // as it arrived
-	Message    *canonical.Message // what Wire says, where the door has read it already, and as it leaves it; nil: the road reads it
+	Message    *canonical.Message // what Wire says, where the server has read it already, and as it leaves it; nil: the pipeline reads it
 	Target
 	Caller    identity.Caller
 	Address   string           // remote address without port: the limit key of anonymous callers
@@ -46,10 +46,10 @@ type Call struct {
 	Evidence  []string         // the ECTs submitted, compact
 	Parent    string           // jti of the ECT that the message says it came of, beside its own ECT or without one; empty: it says nothing
 	Program   Program          // how the caller names itself in its protocol
-	Session   string           // the session at the door that the message belongs to; empty: none
+	Session   string           // the session at the server that the message belongs to; empty: none
 	CanAnswer []canonical.Mode // what the caller can be asked in this session, where the message itself does not say; nil: nothing
 	Tenanted  bool             // Agent is what the message names as its tenant, which says nothing to the agent
-	// Card writes the agent's extended card as the door serves it, where the message
+	// Card writes the agent's extended card as the server serves it, where the message
 	// asks for that card (A2A 3.1.11); nil: it asks for something else.
 	Card     func(*canonical.Description) (json.RawMessage, error)
 	Detached bool // the work goes on although the caller's connection is gone (A2A; MCP before 2026-07-28)
@@ -67,7 +67,7 @@ type Target struct {
 	ToVersion string            // Translate: its version, empty: the newest mutual one
 }
 
-// AnswerRetryWindow is how long a door tries to deliver the answer to a question while
+// AnswerRetryWindow is how long a server tries to deliver the answer to a question while
 // the state that this takes is away. Its client says it once, and takes a refusal
 // for no more than a line in its log (MCP before 2026-07-28). Whoever asked need
 // not wait for an answer when the state has been away for as long.
@@ -120,7 +120,7 @@ type CallInfo struct {
 	Agent   string
 	Caller  identity.Caller
 	Address string
-	Binding canonical.Binding // the door that asks
+	Binding canonical.Binding // the server that asks
 	Form    string            // the wire form that the caller uses there (translators.Wire.Form)
 	// CanAnswer is what the caller can be asked, in a protocol whose clients say so: an
 	// agent may have more to show to those that can be asked.
@@ -139,14 +139,14 @@ type Question struct {
 	Forwards int             // other gateways that may be asked in turn
 }
 
-// Handler is the road, as a door sees it. Errors are typed; package problem
+// Handler is the pipeline as a server sees it. Errors are typed; package problem
 // says what each becomes on the wire.
 type Handler interface {
 	// Limit settles who the caller is and takes one request from its share
-	// (architecture section 5, steps 2 and 3). A door asks once per request, when it has
+	// (architecture section 5, steps 2 and 3). A server asks once per request, when it has
 	// judged the header and before it reads the body; without its Pass the rest is [limit.ErrNoPass].
 	Limit(context.Context, CallInfo) (limit.Pass, error)
-	// Admit judges whoever asks what a door answers by itself, such as a ping.
+	// Admit judges whoever asks what an endpoint answers by itself, such as a ping.
 	Admit(context.Context, CallInfo) error
 	// Exchange carries one message there and its reply back. A failure after
 	// evidence was written comes with an Answer that holds only that evidence.
@@ -202,7 +202,7 @@ func (e Endpoint) Rewritten() bool { return e.Tenant != "" || e.Signed }
 // Reply is what an agent answered: one message, or a stream.
 type Reply struct {
 	Wire     translators.Wire
-	Events   Events   // not nil: a stream in place of Wire; the road closes it
+	Events   Events   // not nil: a stream in place of Wire; the pipeline closes it
 	Evidence []string // the agent's own ECTs, compact, unverified
 }
 
@@ -223,9 +223,9 @@ type Stamper interface {
 	Receiver(agent string) string
 }
 
-// Framer is implemented by a Door or Dialer with a form whose bytes on the wire
+// Framer is implemented by an HTTPServer or Dialer with a form whose bytes on the wire
 // are not what its codec reads and writes (A2A over gRPC). Evidence hashes what
-// travels, so the road frames a message before it hashes it and unframes it
+// travels, so the pipeline frames a message before it hashes it and unframes it
 // before it decodes it.
 type Framer interface {
 	// Frame says also what the bytes cannot hold.
@@ -278,7 +278,7 @@ func Submitted(m *canonical.Message, evidence []string) []string {
 const FieldParent = "Aepb-Parent-Jti"
 
 // ParentIn is the parent that a header names (Call.Parent). Several are no one's
-// name, which the road refuses.
+// name, which the pipeline refuses.
 func ParentIn(h http.Header) string { return strings.Join(h.Values(FieldParent), ",") }
 
 // Describer asks an agent who it is: card, server/discover or initialize, and

@@ -198,7 +198,7 @@ func TestReplicas_LeasesFollowDemand(t *testing.T) {
 	}
 }
 
-// The road asks once per lease, and not at all while the bucket is known to be empty.
+// The pipeline asks once per lease, and not at all while the bucket is known to be empty.
 func TestLeasesSaveRoundTrips(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -239,7 +239,7 @@ func TestLeasesLapse(t *testing.T) {
 }
 
 // Without the shared buckets each replica admits its share, and a bucket that
-// hangs costs the road a tenth of a second once a second.
+// hangs costs the pipeline a tenth of a second once a second.
 func TestLocalShare(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"github.com/aepb/aepb-gateway/translators/slim"
 )
 
-// testCase is one native message and the capability that the roof chose.
+// testCase is one native message and the capability that the gateway chose.
 type testCase struct {
 	name       string
 	re         canonical.Op

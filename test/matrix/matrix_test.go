@@ -191,12 +191,12 @@ func member(v any, name string) any {
 	return object[name]
 }
 
-// roof is what the roof says of every message that leaves.
+// roof is what the gateway says of every message that leaves.
 func roof() translators.Stamp {
 	return translators.Stamp{From: "did:web:gateway.example", At: time.Date(2026, 7, 28, 1, 2, 3, 0, time.UTC)}
 }
 
-// stamp gives a message what the roof mints before it is encoded.
+// stamp gives a message what the gateway mints before it is encoded.
 func stamp(m *canonical.Message) {
 	if m.Correlation.WireID == nil {
 		m.Correlation.WireID = json.RawMessage(`"` + stamped + `"`)

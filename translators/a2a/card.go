@@ -395,7 +395,7 @@ func Served(d *canonical.Description, url string, union bool) *canonical.Descrip
 		{URL: url, Transport: FormHTTP, Version: Version03},
 	}
 	out.Versions = []string{Version, Version03}
-	out.Streams, out.Pushes = true, true // whatever the agent can, its doors can
+	out.Streams, out.Pushes = true, true // whatever the agent can, its endpoints can
 	var members json.RawMessage
 	if union {
 		members = a2a03.Union(url, d.Extended)

@@ -12,7 +12,7 @@ import (
 
 func raw(text string) json.RawMessage { return json.RawMessage(text) }
 
-// from is a message of another protocol, stamped as the roof does it.
+// from is a message of another protocol, stamped as the gateway does it.
 func from(body canonical.Body, change func(*canonical.Message)) *canonical.Message {
 	m := &canonical.Message{
 		Op: canonical.OpInvoke, Phase: canonical.PhaseResponse, Body: body,

@@ -15,7 +15,7 @@ import (
 )
 
 // Decode reads a request, or with Wire.Re the reply to one. Where the envelope
-// could be read, an error comes with a message that has the id, so that a door
+// could be read, an error comes with a message that has the id, so that an endpoint
 // can answer it.
 func (t *Translator) Decode(w translators.Wire) (*canonical.Message, error) {
 	if len(w.Body) <= t.cfg.BodyLimit && w.Re == canonical.OpDescribe && !isEnvelope(w.Body) {

@@ -4,7 +4,7 @@
 // There is one reading of the protocol, that of 1.0. A message of 0.3 is raised
 // to it before it is read and lowered to 0.3 after it was written (package
 // internal/a2a03); the HTTP form is the same message without JSON-RPC around it
-// (http.go). Both are read and written here and not at a door, because hashes
+// (http.go). Both are read and written here and not at an endpoint, because hashes
 // cover the bytes on the wire.
 //
 // A request is of the version that its header or its carrier says, else of the

@@ -123,7 +123,7 @@ func (e *encoder) answered() (json.RawMessage, error) {
 	}
 }
 
-// unstamped is the error for a message without an id that only the roof mints.
+// unstamped is the error for a message without an id that only the gateway mints.
 func unstamped(what string) error {
 	return &canonical.Error{Code: canonical.CodeInternal, Message: "the " + what + " was not stamped"}
 }

@@ -71,7 +71,7 @@ func refuse(code canonical.Code, message string) error {
 	return &canonical.Error{Code: code, Message: message}
 }
 
-// unstamped is the error for a message without something that only the roof knows.
+// unstamped is the error for a message without something that only the gateway knows.
 func unstamped(what string) error {
 	return refuse(canonical.CodeInternal, "the "+what+" was not stamped")
 }

@@ -325,7 +325,7 @@ func (e *encoder) short() bool {
 // defaultTTL is how long a message of ours may be under way, in milliseconds.
 const defaultTTL = 60_000
 
-// stamped writes the members of the head that the roof knows over what was
+// stamped writes the members of the head that the gateway knows over what was
 // there. A signature over something else is gone.
 func (e *encoder) stamped(o *rawjson.Object) json.RawMessage {
 	if e.stamp.At.IsZero() {

@@ -156,7 +156,7 @@ type Description struct {
 	Name, Title, Version, Description, Instructions string
 	DocumentationURL, IconURL                       string
 	Provider                                        *Provider
-	Interfaces                                      []Interface // where it is reached; stamped by the roof when we answer for it
+	Interfaces                                      []Interface // where it is reached; stamped by the gateway when we answer for it
 	Versions                                        []string    // protocol versions it speaks, best first
 	InputModes, OutputModes                         []string
 	Capabilities                                    []Capability

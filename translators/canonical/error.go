@@ -49,7 +49,7 @@ func Codes() []Code {
 }
 
 // Error is an error as a message: said by an agent, or by the gateway to a
-// caller at a native door. It travels like any reply.
+// caller at a native endpoint. It travels like any reply.
 type Error struct {
 	Code       Code
 	Message    string

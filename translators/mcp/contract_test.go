@@ -21,7 +21,7 @@ import (
 // typedID marks the messages that are for a typed tool.
 const typedID = `"typed"`
 
-// target is what the roof would choose.
+// target is what the gateway would choose.
 func target(m *canonical.Message) translators.Target {
 	switch string(m.Correlation.WireID) {
 	case typedID:

@@ -74,7 +74,7 @@ func DecodeHeaderValue(value string) (text string, ok bool) {
 }
 
 // checkMirror compares the headers that repeat the body. That they are there
-// is for the door to demand: not every transport has headers.
+// is for the endpoint to demand: not every transport has headers.
 func checkMirror(w translators.Wire, version, method string, r *reader) error {
 	if version != Modern {
 		return nil

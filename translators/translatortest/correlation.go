@@ -22,7 +22,7 @@ func ids() []string {
 // leaves under the id in Message.Correlation.WireID. A protocol that cannot
 // hold an id refuses it or declares the loss.
 //
-// The roof stamps ids; a codec that makes them up would pair a reply with
+// The gateway stamps ids; a codec that makes them up would pair a reply with
 // somebody else's request.
 func Correlation(tr translators.Translator, s Samples) []string {
 	var failures []string

@@ -14,7 +14,7 @@ import (
 // digit, loses nothing on the way, and reads the same again.
 //
 // The verbatim body is taken away first: an encoder that answers with it would
-// be right for the wrong reason and wrong as soon as the roof stamps anything.
+// be right for the wrong reason and wrong as soon as the gateway stamps anything.
 func Identity(tr translators.Translator, s Samples) []string {
 	var failures []string
 	for i, wire := range s.Wires {

@@ -19,7 +19,7 @@ type Samples struct {
 	// Foreign are canonical messages born in another protocol. Encode says them
 	// or refuses them with a *canonical.Error.
 	Foreign []*canonical.Message
-	// Target answers with what the roof would have chosen for a foreign message;
+	// Target answers with what the gateway would have chosen for a foreign message;
 	// nil: the newest version and no capability.
 	Target func(*canonical.Message) translators.Target
 }

@@ -5,7 +5,7 @@
 // (package evidence). Everything else is read from and decided in [state.Memory], under its
 // bounds. Its journal fills a bounded queue, and one goroutine writes what is queued in one
 // transaction, at the latest half a second later (Config.FlushEvery, never more
-// than a second), or when the queue is half full. Nobody on the road waits for a
+// than a second), or when the queue is half full. No message waits for a
 // disk, unless the queue is full: then writers wait until it is taken, because
 // the alternative would be to lose something.
 //
@@ -66,7 +66,7 @@
 //
 // bbolt's own Batch waits up to 10 ms for company at one caller, and Update for
 // the disk (R20). Keeping everything but evidence on disk alone would put page reads on
-// the road, to save memory that is bounded anyway; evidence lasts for a day, which no
+// the pipeline, to save memory that is bounded anyway; evidence lasts for a day, which no
 // memory holds. A log file of our own would be smaller and faster; and it would be a
 // storage engine to maintain. Serials in groups, one value each, made commits of small
 // things faster, and half of the code.

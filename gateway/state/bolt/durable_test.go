@@ -47,7 +47,7 @@ func TestFlushedInTime(t *testing.T) {
 		synctest.Wait()
 		late := powerCut(t, path)
 		if has(t, open(t, bolt.Config{Path: early}), 1) {
-			t.Error("the road waited for the disk")
+			t.Error("the pipeline waited for the disk")
 		}
 		if !has(t, open(t, bolt.Config{Path: late}), 1) {
 			t.Error("not on disk in time")

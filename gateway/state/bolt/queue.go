@@ -11,7 +11,7 @@ import (
 )
 
 // longestWait bounds how long a writer waits for room, whatever its context
-// says: a disk that hangs must not hang the road.
+// says: a disk that hangs must not hang the pipeline.
 const longestWait = 5 * time.Second
 
 // queue holds changes between the memory, which notes them, and the owner of

@@ -211,7 +211,7 @@ func TestLimitsWithoutRedis(t *testing.T) {
 	}
 }
 
-// BenchmarkAllow: what the road pays with buckets that are shared.
+// BenchmarkAllow: what the pipeline pays with buckets that are shared.
 func BenchmarkAllow(b *testing.B) {
 	server := serve(b)
 	for name, perSecond := range map[string]float64{"leased": 1e8, "asked each time": 9} {

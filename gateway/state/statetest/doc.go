@@ -8,7 +8,7 @@
 // file per kind of state, and durable.go for restarts.
 //
 // Alternatives considered: tests beside each driver (two drivers would drift
-// apart one case at a time, and the road would notice in production); a fake
+// apart one case at a time, and the pipeline would notice in production); a fake
 // clock in the harness (testing/synctest moves the real one, and the goroutines
 // of a driver with it).
 package statetest

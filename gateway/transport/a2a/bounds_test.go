@@ -171,7 +171,7 @@ func TestListener_AnswersTakeTheirLength(t *testing.T) {
 }
 
 // TestListener_CallsTooManyAreTold: a call beyond what its caller may hold is no call that
-// the road refuses, so that the listener says it.
+// the pipeline refuses, so that the listener says it.
 func TestListener_CallsTooManyAreTold(t *testing.T) {
 	t.Parallel()
 	limits, err := inflight.New(inflight.Config{

@@ -20,13 +20,13 @@ import (
 // CardPath is where a card is found, below an agent's URL (A2A 8.2).
 const CardPath = "/.well-known/agent-card.json"
 
-// endpointPath is where the door is, below an agent's URL (R9).
+// endpointPath is the path of A2A below an agent's URL (R9).
 const endpointPath = "/a2a"
 
 // cardAge is how long a client may keep a card without asking, in seconds.
 const cardAge = "max-age=300"
 
-// CardHandler serves the agent's card, from the directory and with the door's
+// CardHandler serves the agent's card, from the directory and with the server's
 // own URL. A client that names a version gets a card with the members of that one
 // alone; most fetch cards without naming one, and get the card of both (R9).
 // Refusals are problem documents: the request was no JSON-RPC call.
@@ -74,8 +74,8 @@ func (d *Server) card(r *http.Request, handler transport.Handler) (_ []byte, err
 
 // faces is where an agent is reached through us.
 type faces struct {
-	url  string // of the agent, over HTTP; the door is below it
-	grpc string // host:port of the door over gRPC; empty: there is none
+	url  string // of the agent, over HTTP; its A2A URL is below it
+	grpc string // host:port of the gRPC server; empty: there is none
 }
 
 func (d ServerDeps) faces(url string) faces { return faces{url, d.GRPC} }

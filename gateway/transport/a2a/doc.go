@@ -1,10 +1,10 @@
 // Package a2a is the wire of the Agent2Agent protocol: 1.0 and 0.3, over JSON-RPC
 // and over HTTP alone, and 1.0 over gRPC.
 //
-// serve.go is the [Door]: POST with one JSON-RPC message of either version at
+// serve.go is the [Server]: POST with one JSON-RPC message of either version at
 // /agents/{agent}/a2a; below it the places of the HTTP form (rest.go), those of
 // 0.3 under /v1, and the agent card (card.go), one document for clients of both
-// versions. It authenticates nothing and decides nothing. What the road refuses
+// versions. It authenticates nothing and decides nothing. What the pipeline refuses
 // is said in the protocol's own words: a JSON-RPC error, with the HTTP status of
 // the refusal where a client acts on it (limits, credentials, an unknown agent,
 // evidence, size) and 200 elsewhere; in the HTTP form a google.rpc.Status under
@@ -16,7 +16,7 @@
 // card is the card that everybody gets: the agent's own names places that are
 // not ours.
 //
-// listener.go is the [Listener], the door over gRPC on a port of its own, and
+// listener.go is the [Listener], the server over gRPC on a port of its own, and
 // remote.go one call of it. The agent is the tenant that the request names,
 // which then says nothing to the agent, or the metadata aepb-agent. Evidence is
 // in the metadata: that of the request in the initial, ours in the initial and,

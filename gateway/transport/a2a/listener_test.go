@@ -136,7 +136,7 @@ func TestListenerCall(t *testing.T) {
 	call := r.call
 	if call.Agent != "bob" || !call.Tenanted || !call.Detached || !call.Pass.Valid() || r.limits != 1 || call.Wire.Form != form.FormGRPC || string(call.Wire.Body) != requestBob ||
 		call.Wire.Path != form.ServiceGRPC+"SendMessage" || call.Wire.Header.Get("Traceparent") != "00-1" || call.Wire.Header.Get("A2A-Extensions") != "urn:x" || call.Caller.ID != caller.ID {
-		t.Errorf("the road got %+v", call)
+		t.Errorf("the pipeline got %+v", call)
 	}
 }
 

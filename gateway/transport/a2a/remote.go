@@ -75,7 +75,7 @@ func (c *remote) serve(path string) error {
 	}
 }
 
-// receive reads a request as far as a door may: metadata, then, once the limit
+// receive reads a request as far as a server may: metadata, then, once the limit
 // is asked, the message and its evidence.
 func (c *remote) receive(method protoreflect.MethodDescriptor, call *transport.Call) (err error) {
 	if method == nil {

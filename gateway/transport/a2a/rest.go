@@ -17,7 +17,7 @@ const (
 	routeSend    = "/message:send"
 )
 
-// spot is what stands at a place below the door.
+// route is what a path below the agent's URL means.
 type spot int
 
 const (
@@ -53,13 +53,13 @@ func (d *Server) locate(r *http.Request) (translators.Wire, spot) {
 	return wire, atOperation
 }
 
-// rest is what stands below the door's own path, as it was escaped: a name of a
+// rest is what stands below the agent's own path, as it was escaped: a name of a
 // task may hold a slash.
 func rest(r *http.Request) string {
 	if r.URL.RawPath == "" {
 		return (&url.URL{Path: r.PathValue("rest")}).EscapedPath()
 	}
-	const above = 4 // "", agents, the agent, the door
+	const above = 4 // "", agents, the agent, the server
 	segments := strings.SplitN(r.URL.RawPath, "/", above+1)
 	if len(segments) <= above {
 		return ""

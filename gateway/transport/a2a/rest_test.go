@@ -83,7 +83,7 @@ func TestDoorOverHTTPRefuses(t *testing.T) {
 				t.Errorf("%d %s, want %d with %s", w.Code, body, c.status, c.reason)
 			}
 			if (c.err == nil) != (fake.call.Agent == "") {
-				t.Error("the road was asked, or not")
+				t.Error("the pipeline was asked, or not")
 			}
 		})
 	}

@@ -18,13 +18,13 @@ import (
 	"github.com/aepb/aepb-gateway/translators/inbody"
 )
 
-// ServerDeps is what a Door needs.
+// ServerDeps is what a Server needs.
 type ServerDeps struct {
 	Form translators.Translator // of this protocol
 	// BaseURL is where a caller finds an agent, without a trailing slash; the
-	// door is below it.
+	// server is below it.
 	BaseURL func(r *http.Request, agent string) string
-	GRPC    string                 // host:port where callers reach the door over gRPC, for cards; empty: there is none
+	GRPC    string                 // host:port where callers reach the server over gRPC, for cards; empty: there is none
 	Limits  ect.Limits             // of the evidence of one request; zero: the defaults
 	Ours    func(host string) bool // of transport.CheckOrigin
 }
@@ -46,8 +46,8 @@ func NewServer(deps ServerDeps) (*Server, error) {
 // in an http.Header.
 var messageFields = []string{"A2a-Version", "A2a-Extensions", "X-A2a-Extensions", "Traceparent", "Tracestate", "Baggage"}
 
-// Handler serves the door and what is below it (R9). The agent's name is the
-// path value "agent", and what follows the door's own path is "rest": nothing
+// Handler serves the agent's URL and what is below it (R9). The agent's name is the
+// path value "agent", and what follows the agent's own path is "rest": nothing
 // or a slash is JSON-RPC, the rest is card.go's and rest.go's.
 func (d *Server) Handler(handler transport.Handler) http.Handler {
 	card := d.CardHandler(handler)
@@ -105,7 +105,7 @@ func (d *Server) answer(w http.ResponseWriter, call transport.Call, wire transla
 	write(w, wire, answerMedia(call.Wire), status)
 }
 
-// receive reads a request as far as a door may: method, declared size, type,
+// receive reads a request as far as a server may: method, declared size, type,
 // then, once the limit is asked, body and evidence.
 func (d *Server) receive(w http.ResponseWriter, r *http.Request, handler transport.Handler, wire translators.Wire) (_ transport.Call, err error) {
 	wire.Header = fields(r)

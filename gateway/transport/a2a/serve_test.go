@@ -178,7 +178,7 @@ func TestDoorRefuses(t *testing.T) {
 				t.Errorf("evidence %q", got)
 			}
 			if (c.err == nil) != (fake.call.Agent == "") {
-				t.Error("the road was asked, or not")
+				t.Error("the pipeline was asked, or not")
 			}
 		})
 	}

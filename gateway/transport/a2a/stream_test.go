@@ -249,7 +249,7 @@ func TestDoor_ExtendedCard(t *testing.T) {
 	}
 }
 
-// TestDoorKnowsPlaces: each operation over HTTP reaches the road as it came.
+// TestDoorKnowsPlaces: each operation over HTTP reaches the pipeline as it came.
 func TestDoorKnowsPlaces(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ verb, rest, body string }{

@@ -233,7 +233,7 @@ func TestAtTheDoor(t *testing.T) {
 				t.Fatalf("got %d %s, want %d %s", got.Code, got.Body, tc.status, tc.code)
 			}
 			if tc.status != 200 && len(r.seen()) != 0 {
-				t.Error("it went down the road")
+				t.Error("it went into the pipeline")
 			}
 			answer, _ := opened(t, got.Body.Bytes())
 			head, err := answer.Head()
@@ -375,7 +375,7 @@ func newDialer(t testing.TB, client transport.Client, peer wire.Peer) *wire.Dial
 	return d
 }
 
-// seal makes a recorded message, as the road does.
+// seal makes a recorded message, as the pipeline does.
 func seal(t testing.TB) transport.Sealed {
 	t.Helper()
 	return sealOf(t, &canonical.Invoke{Turn: canonical.Content{Role: canonical.RoleCaller, Parts: []canonical.Part{{Kind: canonical.KindText, Text: "hi"}}}})

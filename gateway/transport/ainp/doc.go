@@ -18,13 +18,13 @@
 // did.go finds the keys of a DID (did:key, did:web), verify.go judges an
 // envelope (freshness, signature, replay, in this order: a stranger's key is
 // not fetched for a message that is too old), sign.go puts evidence and
-// signature into one that leaves. serve.go is the door, dial.go the way out;
+// signature into one that leaves. serve.go is the server, dial.go the way out;
 // socket.go and socketdial.go are the same for WebSockets.
 //
 // Who a caller is, policy asks by SPIFFE id. A DID stands for one where the
 // operator says so (DoorDeps.Identity); any other DID proves that the message
 // is whole and no more, and its caller is whoever the connection says. A message
-// that names another receiver than us or the agent of the door is refused, for its
+// that names another receiver than us or the agent of the URL is refused, for its
 // signature holds wherever it is carried. One that names no receiver at all, as the
 // draft and the reference code allow, is taken over a connection that itself proved
 // who calls, and then gives its sender no rights; where the signature alone says who

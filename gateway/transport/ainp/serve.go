@@ -22,7 +22,7 @@ import (
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
-// ServerDeps is what a Door needs.
+// ServerDeps is what a Server needs.
 type ServerDeps struct {
 	Form    translators.Translator // the AINP codec
 	Self    Identity
@@ -51,7 +51,7 @@ type Server struct {
 	deps         ServerDeps
 	identified   *quota.Places   // connections that stay open, by caller
 	unidentified *quota.Pool     // those whose caller has proved no identity yet, by address
-	open         context.Context //nolint:containedctx // ends when the door closes
+	open         context.Context //nolint:containedctx // ends when the server closes
 	close        context.CancelFunc
 	sockets      sockets
 }
@@ -124,7 +124,7 @@ type back interface {
 	put(body []byte, evidence []string, status int)
 }
 
-// serverCall is one message at the door.
+// serverCall is one message at the server.
 type serverCall struct {
 	d       *Server
 	handler transport.Handler
@@ -180,7 +180,7 @@ func (v *serverCall) act(ctx context.Context, evidence []string) {
 	}
 }
 
-// asking is what the road needs to know of the sender.
+// asking is what the pipeline needs to know of the sender.
 func (v *serverCall) asking(ctx context.Context) transport.CallInfo {
 	return transport.Asking(ctx, v.agent, ainp.Binding).With(v.pass)
 }
@@ -258,7 +258,7 @@ func (v *serverCall) admit(ctx context.Context, body []byte) (context.Context, [
 	return ctx, evidence, v.remember(ctx, seen)
 }
 
-// isRecipient: a message is for us, or for the agent of this door, or says nothing of
+// isRecipient: a message is for us, or for the agent of this server, or says nothing of
 // that (see identify). A signature holds wherever a message is carried: a party that was sent one must
 // not be able to use it here in its sender's name.
 func (v *serverCall) isRecipient(to string) bool {
@@ -333,7 +333,7 @@ func (v *serverCall) form() string {
 	return ""
 }
 
-// call is the message as the road gets it.
+// call is the message as the pipeline gets it.
 func (v *serverCall) call(ctx context.Context, evidence []string) transport.Call {
 	c := transport.Call{
 		EntryPoint: transport.Native, Agent: v.agent, Wire: v.wire, Message: v.message, Evidence: evidence, Parent: v.parent, Program: transport.Program{Sender: v.sender},
@@ -377,7 +377,7 @@ func (v *serverCall) answered(ctx context.Context, evidence []string) {
 	}
 }
 
-// stop ends what an intent of the same connection began, or what the road knows.
+// stop ends what an intent of the same connection began, or what the pipeline knows.
 func (v *serverCall) stop(ctx context.Context, evidence []string) {
 	abort, ok := v.message.Body.(*canonical.Abort)
 	if !ok || v.socket == nil || !v.socket.stop(abort.Request) {

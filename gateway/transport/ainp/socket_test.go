@@ -120,7 +120,7 @@ func TestSocketRefuses(t *testing.T) {
 			}
 			holds(t, []byte(got), form.SigDraft)
 			if len(r.seen()) != 0 {
-				t.Error("it went down the road")
+				t.Error("it went into the pipeline")
 			}
 			if got, err := says(t, conn, websocket.MessageText, numbered(t, a, "9")); err != nil || !strings.Contains(got, `"status":"success"`) {
 				t.Errorf("afterwards: %s, %v", got, err)

@@ -11,7 +11,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport/egress"
 )
 
-// Client is the one door to the network for URIs that callers name.
+// Client is the one way to the network for URIs that callers name.
 type Client interface {
 	// Judge says whether a URL may be called at all: *egress.DeniedError.
 	Judge(url string) error

@@ -1,4 +1,4 @@
-// Package egress is the one door to the network: nothing else in this module
+// Package egress is the one way to the network: nothing else in this module
 // dials, resolves or builds an HTTP transport.
 //
 // Addresses reach us from operators, but also from capability documents, cards,

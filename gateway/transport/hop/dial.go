@@ -24,7 +24,7 @@ const (
 // Deps is what a Dialer needs.
 type Deps struct {
 	Client transport.Client
-	// Cards asks an A2A door who an agent is. nil: nobody is asked.
+	// Cards asks an A2A endpoint who an agent is. nil: nobody is asked.
 	Cards     transport.Describer
 	BodyLimit int        // bytes of one message; zero: translators.DefaultBodyLimit
 	Limits    ect.Limits // of the evidence of one reply; zero: the defaults
@@ -113,7 +113,7 @@ func request(ctx context.Context, e transport.Endpoint, wire translators.Wire, e
 }
 
 // fields are those that belong to a message: what its protocol says of it there,
-// and its trace. No credential crosses (R2), and sessions are at our own door.
+// and its trace. No credential crosses (R2), and sessions are at our own endpoint.
 func fields(all http.Header) http.Header {
 	out := http.Header{}
 	for name, values := range all {
@@ -126,9 +126,9 @@ func fields(all http.Header) http.Header {
 	return out
 }
 
-// Describe asks who an agent behind a gateway is, at the A2A door that it has
+// Describe asks who an agent behind a gateway is, at the A2A endpoint that it has
 // there. e.URL is the gateway's translate endpoint. What comes back has the
-// endpoint that was given: messages do not go to that door.
+// endpoint that was given: messages do not go to that endpoint.
 func (d *Dialer) Describe(ctx context.Context, e transport.Endpoint) (*canonical.Description, transport.Endpoint, error) {
 	at, err := url.Parse(e.URL)
 	if err != nil || d.deps.Cards == nil {
@@ -142,7 +142,7 @@ func (d *Dialer) Describe(ctx context.Context, e transport.Endpoint) (*canonical
 		return nil, e, err
 	}
 	out := *description
-	out.Extended = false // its door hands that out, and messages do not go there
+	out.Extended = false // its endpoint hands that out, and messages do not go there
 	return &out, e, nil
 }
 

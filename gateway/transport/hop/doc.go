@@ -10,9 +10,9 @@
 // problem document (RFC 9457), and becomes a *transport.RefusedError with the
 // evidence that came along; an agent's error is a message like any other.
 //
-// Alternatives considered: the native doors of the next gateway, which need no
+// Alternatives considered: the native endpoints of the next gateway, which need no
 // package at all, since to them a gateway is a client like any other. That way
 // remains: an agent may be listed with the URL that it has at another gateway.
-// But a door knows nothing of protocols that the sender could not name, and
+// But an endpoint knows nothing of protocols that the sender could not name, and
 // nobody can ask it beforehand whether it translates a pair.
 package hop

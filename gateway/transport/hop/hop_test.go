@@ -304,7 +304,7 @@ func (c *cards) Describe(_ context.Context, e transport.Endpoint) (*canonical.De
 	return &canonical.Description{Name: "bob"}, e, nil
 }
 
-// TestDescribe: an agent is asked about at its door, and reached at the translate
+// TestDescribe: an agent is asked about at its endpoint, and reached at the translate
 // endpoint all the same.
 func TestDescribe(t *testing.T) {
 	t.Parallel()

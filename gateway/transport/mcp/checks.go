@@ -87,7 +87,7 @@ func badParams(err error) error {
 	return &canonical.Error{Code: canonical.CodeBadParams, Message: malformed.Path + ": " + malformed.Reason}
 }
 
-// mirrored adds to what the codec found the one thing that only the door
+// mirrored adds to what the codec found the one thing that only the server
 // demands: that a modern request repeats version, method and tool in its
 // header. A header that contradicts the body the codec has refused already.
 func (v *serverCall) mirrored(err error) error {

@@ -127,7 +127,7 @@ func newDialer(t testing.TB, client transport.Client, now func() time.Time) *wir
 	return d
 }
 
-// seal makes a recorded message of a call, as the road does.
+// seal makes a recorded message of a call, as the pipeline does.
 func seal(t testing.TB, version, id string) transport.Sealed {
 	t.Helper()
 	return sealed(t, version, &canonical.Message{

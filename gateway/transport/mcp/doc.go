@@ -1,9 +1,9 @@
 // Package mcp is the wire of the Model Context Protocol: Streamable HTTP.
 //
-// serve.go is the door: one URL per agent for the modern revision (2026-07-28,
+// serve.go is the server: one URL per agent for the modern revision (2026-07-28,
 // stateless) and the legacy ones (2025-11-25, 2025-06-18 and 2025-03-26, which
 // begin with initialize). Which of them a request is, the codec tells from
-// header and body; the door adds what only HTTP knows, checks.go, and answers
+// header and body; the server adds what only HTTP knows, checks.go, and answers
 // from the directory what is no delegation, describe.go; the tools of a session from the
 // server's session that mirrors it, once that has been begun.
 //
@@ -32,7 +32,7 @@
 // legacy server asks apart from its answer while a client of 2026-07-28 calls it.
 //
 // Revision 2024-11-05 has a transport of its own, HTTP with SSE, which newer revisions are
-// spoken over as well: package oldsse. The door serves it at /mcp/sse and /mcp/messages with
+// spoken over as well: package oldsse. The server serves it at /mcp/sse and /mcp/messages with
 // the pipeline of its one URL (OverSSE). A session lives in the process that has its stream, so
 // several replicas need sticky routing for it. The 202 that answers a POST bears no
 // Execution-Context, since it goes out before the message is translated: the evidence is under
@@ -41,7 +41,7 @@
 // that names 2024-11-05, no answer of MCP; Endpoint.Transport then says so. It is no Form:
 // messages are the same, and are relayed as they came.
 //
-// Between eras it is the road that asks a modern server by subscriptions/listen
+// Between eras it is the pipeline that asks a modern server by subscriptions/listen
 // for what a legacy client hears on its stream, and the other way round (package
 // gateway, news.go). For a modern client it listens in a session of its own,
 // Endpoint.Alone, whose subscriptions are nobody else's; listen.go ends that with

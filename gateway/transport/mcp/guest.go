@@ -201,7 +201,7 @@ func (v *serverCall) known(ctx context.Context) error {
 	return nil
 }
 
-// call is a message as the road takes it, with what the door knows of its session.
+// call is a message as the pipeline takes it, with what the server knows of its session.
 func (v *serverCall) call(ctx context.Context) transport.Call {
 	return transport.Call{
 		EntryPoint: transport.Native, Agent: v.r.PathValue("agent"), Evidence: v.evidence, Parent: transport.ParentIn(v.r.Header),

@@ -239,7 +239,7 @@ func (c *oldClient) begin() {
 }
 
 // TestOverSSE_Session: replies and what comes before them are events, in order; what the agent
-// says without being asked comes too; and the road knows the session of every message.
+// says without being asked comes too; and the pipeline knows the session of every message.
 func TestOverSSE_Session(t *testing.T) {
 	t.Parallel()
 	r := &lane{unasked: make(chan string)}

@@ -24,7 +24,7 @@ import (
 
 const mediaJSON = "application/json"
 
-// ServerDeps is what a door is built from.
+// ServerDeps is what a server is built from.
 type ServerDeps struct {
 	Form    translators.Translator // the MCP codec
 	Version string                 // of the gateway; stands for agents that do not say theirs
@@ -39,7 +39,7 @@ type ServerDeps struct {
 	UnderWay int64
 
 	Logger *slog.Logger               // of internal errors; nil: they are not logged
-	Base   func(*http.Request) string // the path of the door as clients see it; nil: as their request has it
+	Base   func(*http.Request) string // the path of the server as clients see it; nil: as their request has it
 
 	// Ours reports whether a host name is one of this gateway's: a page that was
 	// loaded under any other came from elsewhere, whatever Host says. nil: all are.
@@ -57,10 +57,10 @@ type Server struct {
 
 var _ transport.HTTPServer = (*Server)(nil)
 
-// NewServer builds a door; a codec of another protocol is an error.
+// NewServer builds a server; a codec of another protocol is an error.
 func NewServer(deps ServerDeps) (*Server, error) {
 	if deps.Form == nil || deps.Form.Info().Binding != mcp.Binding {
-		return nil, errors.New("mcp: a door needs the MCP codec")
+		return nil, errors.New("mcp: a server needs the MCP codec")
 	}
 	deps.Version = cmp.Or(deps.Version, "dev")
 	if deps.Now == nil {
@@ -87,17 +87,17 @@ func NewServer(deps ServerDeps) (*Server, error) {
 // Close ends the streams that nothing else ends, so that a server can drain.
 func (d *Server) Close() { d.close() }
 
-// Handler serves the agent named by the path value "agent" over road. The
+// Handler serves the agent named by the path value "agent". The
 // caller is in the request's context.
 func (d *Server) Handler(handler transport.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { d.visit(handler, w, r).serve(r.Context()) })
 }
 
-func (d *Server) visit(exchanger transport.Handler, w http.ResponseWriter, r *http.Request) *serverCall {
-	return &serverCall{server: d, handler: exchanger, w: w, r: r, knows: problem.Knows(r.Context())}
+func (d *Server) visit(handler transport.Handler, w http.ResponseWriter, r *http.Request) *serverCall {
+	return &serverCall{server: d, handler: handler, w: w, r: r, knows: problem.Knows(r.Context())}
 }
 
-// serverCall is one request at the door.
+// serverCall is one request at the server.
 type serverCall struct {
 	server   *Server
 	handler  transport.Handler
@@ -267,7 +267,7 @@ func (v *serverCall) acknowledge(ctx context.Context) {
 	}
 }
 
-// asking is what the road needs to know of whoever asks.
+// asking is what the pipeline needs to know of whoever asks.
 func (v *serverCall) asking(ctx context.Context) transport.CallInfo {
 	return transport.Asking(ctx, v.r.PathValue("agent"), mcp.Binding).With(v.pass)
 }
@@ -275,7 +275,7 @@ func (v *serverCall) asking(ctx context.Context) transport.CallInfo {
 // issue adds tokens to those that go to the caller beside the answer.
 func (v *serverCall) issue(tokens []string) { v.issued = append(v.issued, tokens...) }
 
-// exchange sends a call down the road.
+// exchange sends a call into the pipeline.
 func (v *serverCall) exchange(ctx context.Context, wire translators.Wire) {
 	call := v.call(ctx)
 	wire.Version = v.message.Origin.Version

@@ -184,7 +184,7 @@ func chef() canonical.Description {
 	}
 }
 
-// TestAnsweredFromTheDirectory: what is no delegation leaves no trace on the road.
+// TestAnsweredFromTheDirectory: what is no delegation leaves no trace in the pipeline.
 func TestAnsweredFromTheDirectory(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

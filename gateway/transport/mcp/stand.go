@@ -94,7 +94,7 @@ func (v *serverCall) stand(ctx context.Context) {
 		return
 	}
 	defer leave()
-	defer context.AfterFunc(v.server.closing, end)() //nolint:contextcheck // the door's end is everybody's
+	defer context.AfterFunc(v.server.closing, end)() //nolint:contextcheck // the server's end is everybody's
 	ctx, unbind := identity.Bound(ctx)
 	defer unbind()
 	answer, err := v.handler.Exchange(ctx, v.listening(ctx))
@@ -133,7 +133,7 @@ func pass(ctx context.Context, out *sse.Writer, events transport.Events) {
 	}
 }
 
-// listening is the wish to hear as the road takes it. It ends with the stream.
+// listening is the wish to hear as the pipeline takes it. It ends with the stream.
 func (v *serverCall) listening(ctx context.Context) transport.Call {
 	return transport.Call{
 		EntryPoint: transport.Native, Agent: v.r.PathValue("agent"), Caller: transport.CallerFrom(ctx), Address: transport.AddressFrom(ctx),
@@ -169,7 +169,7 @@ func (d *Server) OverSSE(exchanger transport.Handler) *oldsse.Server {
 	})
 }
 
-// pipeline is the door as package oldsse uses it.
+// pipeline is the server as package oldsse uses it.
 type pipeline struct {
 	*Server
 	exchanger transport.Handler

@@ -5,7 +5,7 @@
 // The host is never the one that a checkpoint names (atd.rollback_uri): a token
 // does not say where this gateway goes. A redirect is no answer. The result is the
 // token of the act atd:rollback_result in Execution-Context, or, where there is
-// none, the body as a compact token; the road verifies it. Other tokens beside it
+// none, the body as a compact token; the pipeline verifies it. Other tokens beside it
 // testify to nothing here and are not looked at.
 package rollback
 

@@ -4,7 +4,7 @@
 // # How to read it
 //
 //   - network.go: our connections to the configured nodes, and who we are there
-//   - serve.go, talk.go: the door: agents as org/namespace/name, on SLIMRPC and in JSON-RPC
+//   - serve.go, talk.go: the server: agents as org/namespace/name, on SLIMRPC and in JSON-RPC
 //   - dial.go, converse.go, describe.go: the way out, the same two ways
 //   - frame.go, status.go: A2A's messages and errors between JSON and protobuf; evidence hashes the protobuf
 //   - peer.go: one application of ours on a node: calls out, calls in

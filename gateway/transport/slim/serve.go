@@ -280,7 +280,7 @@ func parameters(call rpc.Call) http.Header {
 	return h
 }
 
-// serverCall is one call at the door.
+// serverCall is one call at the server.
 type serverCall struct {
 	exposed *exposedAgent
 	call    rpc.Call
@@ -323,7 +323,7 @@ func (v *serverCall) rpc(ctx context.Context) error {
 	return v.refuse(ctx, err)
 }
 
-// exchange lets the road do the work.
+// exchange lets the pipeline do the work.
 func (v *serverCall) exchange(ctx context.Context, evidence []string) error {
 	answer, err := v.exposed.handler.Exchange(ctx, transport.Call{
 		EntryPoint: transport.Native, Agent: v.exposed.agent, Wire: v.wire, Evidence: evidence, Parent: v.call.Metadata[keyParent], Pass: v.pass,

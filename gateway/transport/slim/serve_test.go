@@ -93,27 +93,27 @@ func TestDoorRefuses(t *testing.T) {
 		metadata        map[string]string
 		code            rpc.Code
 		text            string
-		reached         bool // the road
+		reached         bool // the pipeline
 	}{
-		"no such service":          {&script{}, me, "x.Service", "SendMessage", nil, rpc.Unimplemented, "no such service", false},
-		"another version":          {&script{}, me, ServiceA2A, "SendMessage", map[string]string{keyVersion: "0.3"}, rpc.Unimplemented, "VersionNotSupportedError: over SLIM this agent speaks A2A 1.0", false},
-		"another version, capital": {&script{}, me, ServiceA2A, "SendMessage", map[string]string{"A2A-Version": "0.3"}, rpc.Unimplemented, "VersionNotSupportedError: over SLIM this agent speaks A2A 1.0", false},
-		"nobody":                   {&script{}, "", ServiceA2A, "SendMessage", nil, 16, "UnauthenticatedError: ", false},
-		"nobody asks for a card":   {&script{}, "", ServiceA2A, methodCard, nil, 16, "UnauthenticatedError: ", false},
-		"too often":                {&script{limit: &canonical.Error{Code: canonical.CodeRateLimited, Message: "slower"}}, me, ServiceA2A, "SendMessage", nil, rpc.ResourceExhausted, "RateLimitedError: slower", false},
-		"evidence too long":        {&script{}, me, ServiceA2A, "SendMessage", evidence(strings.Repeat("x", 9<<10)), 7, "ForbiddenError: ", false},
-		"the road: unknown":        {&script{refuse: &problem.UnknownAgentError{Agent: "a"}}, me, ServiceA2A, "SendMessage", nil, rpc.NotFound, "", true},
-		"the road: unreachable":    {&script{refuse: &transport.UnreachableError{Agent: "a"}}, me, ServiceA2A, "SendMessage", nil, rpc.Unavailable, "UnavailableError: ", true},
-		"the road: too slow":       {&script{refuse: &transport.TimeoutError{Agent: "a"}}, me, ServiceA2A, "SendMessage", nil, rpc.DeadlineExceeded, "TimeoutError: ", true},
-		"the road: bad reply":      {&script{refuse: &transport.BadReplyError{Agent: "a", Reason: "no"}}, me, ServiceA2A, "SendMessage", nil, rpc.Internal, "InvalidAgentResponseError: ", true},
-		"the road: no method":      {&script{refuse: &canonical.Error{Code: canonical.CodeNoMethod, Message: "no such method"}}, me, ServiceA2A, "Nothing", nil, rpc.Unimplemented, "MethodNotFoundError: no such method", true},
-		"the road: bad params":     {&script{refuse: &canonical.Error{Code: canonical.CodeBadParams, Message: "x: y"}}, me, ServiceA2A, "SendMessage", nil, rpc.InvalidArgument, "InvalidParamsError: x: y", true},
-		"the road: malformed":      {&script{refuse: &translators.MalformedError{Reason: "no"}}, me, ServiceA2A, "SendMessage", nil, rpc.InvalidArgument, "InvalidRequestError: ", true},
-		"the road: too large":      {&script{refuse: &http.MaxBytesError{Limit: 1}}, me, ServiceA2A, "SendMessage", nil, rpc.InvalidArgument, "InvalidRequestError: ", true},
-		"the road: forbidden":      {&script{refuse: &canonical.Error{Code: canonical.CodeForbidden, Message: "no"}}, me, ServiceA2A, "SendMessage", nil, 7, "ForbiddenError: no", true},
-		"the road: secret":         {&script{refuse: errors.New("a secret")}, me, ServiceA2A, "SendMessage", nil, rpc.Internal, "InternalError: ", true},
-		"the directory: no entry":  {&script{refuse: &problem.UnknownAgentError{Agent: "a"}}, me, ServiceA2A, methodCard, nil, rpc.NotFound, "", false},
-		"the agent itself fails":   {&script{answer: transporttest.Answer(translators.Wire{Form: form.FormRPC, Status: 5, Body: []byte("TaskNotFoundError: gone")})}, me, ServiceA2AOld, "GetTask", nil, rpc.NotFound, "TaskNotFoundError: gone", true},
+		"no such service":           {&script{}, me, "x.Service", "SendMessage", nil, rpc.Unimplemented, "no such service", false},
+		"another version":           {&script{}, me, ServiceA2A, "SendMessage", map[string]string{keyVersion: "0.3"}, rpc.Unimplemented, "VersionNotSupportedError: over SLIM this agent speaks A2A 1.0", false},
+		"another version, capital":  {&script{}, me, ServiceA2A, "SendMessage", map[string]string{"A2A-Version": "0.3"}, rpc.Unimplemented, "VersionNotSupportedError: over SLIM this agent speaks A2A 1.0", false},
+		"nobody":                    {&script{}, "", ServiceA2A, "SendMessage", nil, 16, "UnauthenticatedError: ", false},
+		"nobody asks for a card":    {&script{}, "", ServiceA2A, methodCard, nil, 16, "UnauthenticatedError: ", false},
+		"too often":                 {&script{limit: &canonical.Error{Code: canonical.CodeRateLimited, Message: "slower"}}, me, ServiceA2A, "SendMessage", nil, rpc.ResourceExhausted, "RateLimitedError: slower", false},
+		"evidence too long":         {&script{}, me, ServiceA2A, "SendMessage", evidence(strings.Repeat("x", 9<<10)), 7, "ForbiddenError: ", false},
+		"the pipeline: unknown":     {&script{refuse: &problem.UnknownAgentError{Agent: "a"}}, me, ServiceA2A, "SendMessage", nil, rpc.NotFound, "", true},
+		"the pipeline: unreachable": {&script{refuse: &transport.UnreachableError{Agent: "a"}}, me, ServiceA2A, "SendMessage", nil, rpc.Unavailable, "UnavailableError: ", true},
+		"the pipeline: too slow":    {&script{refuse: &transport.TimeoutError{Agent: "a"}}, me, ServiceA2A, "SendMessage", nil, rpc.DeadlineExceeded, "TimeoutError: ", true},
+		"the pipeline: bad reply":   {&script{refuse: &transport.BadReplyError{Agent: "a", Reason: "no"}}, me, ServiceA2A, "SendMessage", nil, rpc.Internal, "InvalidAgentResponseError: ", true},
+		"the pipeline: no method":   {&script{refuse: &canonical.Error{Code: canonical.CodeNoMethod, Message: "no such method"}}, me, ServiceA2A, "Nothing", nil, rpc.Unimplemented, "MethodNotFoundError: no such method", true},
+		"the pipeline: bad params":  {&script{refuse: &canonical.Error{Code: canonical.CodeBadParams, Message: "x: y"}}, me, ServiceA2A, "SendMessage", nil, rpc.InvalidArgument, "InvalidParamsError: x: y", true},
+		"the pipeline: malformed":   {&script{refuse: &translators.MalformedError{Reason: "no"}}, me, ServiceA2A, "SendMessage", nil, rpc.InvalidArgument, "InvalidRequestError: ", true},
+		"the pipeline: too large":   {&script{refuse: &http.MaxBytesError{Limit: 1}}, me, ServiceA2A, "SendMessage", nil, rpc.InvalidArgument, "InvalidRequestError: ", true},
+		"the pipeline: forbidden":   {&script{refuse: &canonical.Error{Code: canonical.CodeForbidden, Message: "no"}}, me, ServiceA2A, "SendMessage", nil, 7, "ForbiddenError: no", true},
+		"the pipeline: secret":      {&script{refuse: errors.New("a secret")}, me, ServiceA2A, "SendMessage", nil, rpc.Internal, "InternalError: ", true},
+		"the directory: no entry":   {&script{refuse: &problem.UnknownAgentError{Agent: "a"}}, me, ServiceA2A, methodCard, nil, rpc.NotFound, "", false},
+		"the agent itself fails":    {&script{answer: transporttest.Answer(translators.Wire{Form: form.FormRPC, Status: 5, Body: []byte("TaskNotFoundError: gone")})}, me, ServiceA2AOld, "GetTask", nil, rpc.NotFound, "TaskNotFoundError: gone", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -130,7 +130,7 @@ func TestDoorRefuses(t *testing.T) {
 	}
 }
 
-// TestDoorPassesOn what the road needs to know, and the road's answer.
+// TestDoorPassesOn what the pipeline needs to know, and the pipeline's answer.
 func TestDoorPassesOn(t *testing.T) {
 	t.Parallel()
 	road := &script{answer: transporttest.Answer(translators.Wire{Form: form.FormRPC, Body: []byte("answer")}, "one", "two")}

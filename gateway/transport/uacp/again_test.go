@@ -37,7 +37,7 @@ func TestEachRepetitionHasItsOwnAnswer(t *testing.T) {
 		}
 	}
 	if n := len(r.seen()); n != len(asked) {
-		t.Errorf("%d went down the road", n)
+		t.Errorf("%d went into the pipeline", n)
 	}
 }
 

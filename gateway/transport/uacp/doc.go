@@ -35,12 +35,12 @@
 // (Kept), so none of it is silent.
 //
 // A request names the token that it came of in the same place, or bare in option 41.
-// The road judges that (package gateway, parent.go): a name that it does not know is
+// The pipeline judges that (package gateway, parent.go): a name that it does not know is
 // refused, and so is a frame of another gateway that had no room for its token,
 // unless both share their evidence.
 //
 // An answer that fits no frame at all is refused with PAYLOAD_TOO_LARGE (4A), and
-// names the task under which the road has kept it for doors of other protocols;
+// names the task under which the pipeline has kept it for endpoints of other protocols;
 // observed, it is told event by event, each in a frame of its own.
 // Cutting it into several was not to be had: neither reference code does, so no peer
 // would put it together again.

@@ -365,7 +365,7 @@ func (g *session) answer(ctx context.Context, body []byte) {
 	case canonical.OpDescribe, canonical.OpCapabilities:
 		g.describe(ctx, wire, m, q)
 	default:
-		if input, err := opened.HashInput(); err == nil { // the road needs it, and would read the frame again
+		if input, err := opened.HashInput(); err == nil { // the pipeline needs it, and would read the frame again
 			wire.Hasher = translators.Knowing(translators.HasherOf(g.l.deps.Form), body, input)
 		}
 		g.exchange(ctx, transport.Call{

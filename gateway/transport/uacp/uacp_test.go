@@ -196,7 +196,7 @@ func message(carriage string) translators.Wire {
 	return w
 }
 
-// seal makes a recorded message, as the road does.
+// seal makes a recorded message, as the pipeline does.
 func seal(t testing.TB, w translators.Wire) (transport.Sealed, string) {
 	t.Helper()
 	recorder, err := ect.NewRecorder(ect.RecorderDeps{Store: ecttest.NewStore(), Retention: time.Hour})
@@ -273,7 +273,7 @@ func TestDescribe(t *testing.T) {
 		t.Errorf("what the agent says to us alone is told: %s", said)
 	}
 	if len(r.seen()) != 0 {
-		t.Error("a question about the agent went down the road")
+		t.Error("a question about the agent went into the pipeline")
 	}
 }
 
@@ -337,14 +337,14 @@ func TestAtTheDoor(t *testing.T) {
 		frame form.Frame
 		code  uint8
 	}{
-		"ping":                {form.Frame{ID: 5}, 0},
-		"refused by the road": {form.Frame{Verb: form.Ask, ID: 5, Options: topic(form.TopicSend), Payload: []byte("hi")}, 0x42},
-		"observe":             {form.Frame{Verb: form.Observe, ID: 5, Options: topic("a/#")}, 0x42},
-		"observe a list":      {form.Frame{Verb: form.Observe, ID: 5, Options: topic(form.TopicList)}, 0x44},
-		"exactly once":        {form.Frame{Verb: form.Ask, QoS: 2, ID: 5, Options: topic("a")}, 0x81},
-		"unserved topic":      {form.Frame{Verb: form.Ask, ID: 5, Options: topic("/a2a/tasks/push")}, 0x44},
-		"no topic":            {form.Frame{Verb: form.Ask, ID: 5}, 0x40},
-		"evidence of numbers": {form.Frame{Verb: form.Ask, ID: 5, Options: append(topic(form.TopicSend), form.Option{Type: form.OptContentType, Value: []byte{0, 0, 0, 1}}), Payload: []byte(`{"body":"x","aepb":{"ect":[1]}}`)}, 0x40},
+		"ping":                    {form.Frame{ID: 5}, 0},
+		"refused by the pipeline": {form.Frame{Verb: form.Ask, ID: 5, Options: topic(form.TopicSend), Payload: []byte("hi")}, 0x42},
+		"observe":                 {form.Frame{Verb: form.Observe, ID: 5, Options: topic("a/#")}, 0x42},
+		"observe a list":          {form.Frame{Verb: form.Observe, ID: 5, Options: topic(form.TopicList)}, 0x44},
+		"exactly once":            {form.Frame{Verb: form.Ask, QoS: 2, ID: 5, Options: topic("a")}, 0x81},
+		"unserved topic":          {form.Frame{Verb: form.Ask, ID: 5, Options: topic("/a2a/tasks/push")}, 0x44},
+		"no topic":                {form.Frame{Verb: form.Ask, ID: 5}, 0x40},
+		"evidence of numbers":     {form.Frame{Verb: form.Ask, ID: 5, Options: append(topic(form.TopicSend), form.Option{Type: form.OptContentType, Value: []byte{0, 0, 0, 1}}), Payload: []byte(`{"body":"x","aepb":{"ect":[1]}}`)}, 0x40},
 	} {
 		l := connect(t, address)
 		l.send(octets(t, tc.frame))

@@ -1,5 +1,5 @@
 // Package jsonrpc is the JSON-RPC 2.0 envelope that A2A and MCP share.
 //
 // It reads one message, never a batch (R8: a 2025-03-26 batch is split by the
-// door), and keeps ids raw because 1 and "1" are different ids.
+// endpoint), and keeps ids raw because 1 and "1" are different ids.
 package jsonrpc

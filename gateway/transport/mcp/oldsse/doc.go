@@ -24,7 +24,7 @@
 //
 // # As a server
 //
-// Server has no pipeline of its own: Pipeline is the door of Streamable HTTP, which admits,
+// Server has no pipeline of its own: Pipeline is the server of Streamable HTTP, which admits,
 // limits and answers every message. A request is admitted before its POST is answered with
 // 202, and is answered on the stream; what has no reply is done before its POST is answered,
 // which says with its status whether it was taken. A session belongs to the caller and the

@@ -44,7 +44,7 @@ type Message struct {
 	Answer func(ctx context.Context, w http.ResponseWriter)
 }
 
-// Pipeline is the door of Streamable HTTP. What it refuses it answers. A request is of the
+// Pipeline is the server of Streamable HTTP. What it refuses it answers. A request is of the
 // session that its field Mcp-Session-Id names.
 type Pipeline interface {
 	// Owner is whose a request is, and to which agent; holder is the caller alone.
@@ -87,7 +87,7 @@ type ServerDeps struct {
 	Shares   Shares
 	Closing  context.Context //nolint:containedctx // a signal: when it ends, sessions end with the requests that are under way
 	Logger   *slog.Logger    // of what should not happen
-	// Base is the path of the door of Streamable HTTP as clients see it; nil: as the request has it.
+	// Base is the path of the server of Streamable HTTP as clients see it; nil: as the request has it.
 	Base func(*http.Request) string
 }
 
