@@ -190,7 +190,7 @@ func TestMeter_WordsOfNames(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string][]string{
 		"HTTPLegs2Ears": {"http", "legs", "ears"}, "TestBed_isLegal": {"test", "bed", "is", "legal"},
-		"byte": {"byte"}, "ID": {"id"}, "newID": {"new", "id"}, "µACPRoad": {"µ", "acp", "road"},
+		"octet": {"octet"}, "ID": {"id"}, "newID": {"new", "id"}, "µACPRoad": {"µ", "acp", "road"},
 	} {
 		if got := wordsOf(name); !slices.Equal(got, want) {
 			t.Errorf("%s: %q, want %q", name, got, want)

@@ -13,11 +13,11 @@ import (
 var forbiddenWords = tableOf(`road roof room house pillar door herald tidings
 	hearing telling keeping holding news wish crew letter mailbox shelf spine
 	caption ear passage kin dress heed hearken moot wonder greet farewell commend
-	papers speaker troupe cast nature hazard bed leg byte
+	papers speaker troupe cast nature hazard bed leg octet
 	roads roofs rooms houses pillars doors heralds hearings tellings keepings
 	holdings wishes crews letters mailboxes shelves spines captions ears passages
 	dresses heeds hearkens moots wonders greets farewells commends speakers
-	troupes casts natures hazards beds legs bytes`)
+	troupes casts natures hazards beds legs octets`)
 
 // forbiddenNames may be no identifier as a whole: participles that do not say
 // of what.
