@@ -50,12 +50,27 @@ func methods(n int) string {
 }
 
 func fields(n int) string {
-	return "type S struct { E; a" + strings.Repeat(", a", n-2) + " int }\n"
+	return "type S struct { E; " + namesOfFields(n-1) + " int }\n"
+}
+
+// namesOfFields lists n names.
+func namesOfFields(n int) string {
+	list := "a"
+	for i := 1; i < n; i++ {
+		list += ", a" + strings.Repeat("a", i)
+	}
+	return list
 }
 
 func plantedMeters() map[string]plantedMeter {
 	manyMethods := map[string]string{"ect/a.go": body(methods(30)), "ect/b.go": body("func (T[A]) Other() {}\nfunc f() {}\n"), "ect/c_test.go": body("func (T[A]) Third() {}\n"), "policy/a.go": body(methods(30))}
 	manyFields := map[string]string{"ect/a.go": body(fields(17)), "policy/a.go": body(fields(16)), "gateway/config/a.go": body(fields(18)), "test/a.go": body(fields(20))}
+	embedded := map[string]string{
+		"ect/a.go":            body("type S struct { parts; *other[int]; *S; inner; io.Reader; a int; T other[int] }\ntype other[X any] struct { b, c X; face }\ntype face interface{ F() }\ntype inner parts\n"),
+		"ect/b.go":            body("type parts struct { " + namesOfFields(10) + " int }\nfunc f() { type within struct { parts; Alias } }\ntype Alias = parts\n"),
+		"policy/a.go":         importing("policy/a.go", ours("ect"))["policy/a.go"] + "type S struct { ect.S; a int }\n",
+		"gateway/config/a.go": body(fields(18)),
+	}
 	complexity := map[string]string{"ect/a.go": body(branches)}
 	words := map[string]string{
 		"ect/a.go":      body("const ExtLeg = 1\nconst BigLegs, legal = 2, 3\nvar Told int\nfunc f(toldTo int, hTTPDoor string) { asked := 1; for road := range 3 { _ = road } }\ntype I interface { Hear(); Rooms() }\n"),
@@ -68,6 +83,8 @@ func plantedMeters() map[string]plantedMeter {
 	out["types over 30 methods"] = plantedMeter{1, manyMethods}
 	out["fields per struct, worst"] = plantedMeter{18, manyFields}
 	out["structs over 16 fields outside gateway/config"] = plantedMeter{1, manyFields}
+	out["fields per struct with those of embedded structs, worst"] = plantedMeter{27, embedded}
+	out["structs over 16 fields with those of embedded structs"] = plantedMeter{2, embedded}
 	out["files per package, worst outside gateway"] = plantedMeter{2, map[string]string{"ect/a.go": body(""), "ect/b.go": body(""), "ect/c_test.go": body(""), "gateway/a.go": body(""), "gateway/b.go": body(""), "gateway/c.go": body("")}}
 	out["files of package gateway"] = plantedMeter{1, map[string]string{"gateway/a.go": body(""), "gateway/a_test.go": body(""), "gateway/b/b.go": body("")}}
 	out["functions over complexity 15"] = plantedMeter{1, complexity}

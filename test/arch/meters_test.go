@@ -33,6 +33,8 @@ func meters() []meter {
 		{"types over 30 methods", 14, 0, largeTypes},
 		{"fields per struct, worst", 44, 0, mostFieldsOfStruct},
 		{"structs over 16 fields outside gateway/config", 3, 0, largeStructs},
+		{"fields per struct with those of embedded structs, worst", 48, 0, mostFlatFields},
+		{"structs over 16 fields with those of embedded structs", 24, 0, largeFlatStructs},
 		{"files per package, worst outside gateway", 20, 0, mostFilesOfPackage},
 		{"files of package gateway", 13, 0, filesOfRoot},
 		{"functions over complexity 15", 38, 0, complexFunctions},
