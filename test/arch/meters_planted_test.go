@@ -68,8 +68,14 @@ func plantedMeters() map[string]plantedMeter {
 	embedded := map[string]string{
 		"ect/a.go":            body("type S struct { parts; *other[int]; *S; inner; io.Reader; a int; T other[int] }\ntype other[X any] struct { b, c X; face }\ntype face interface{ F() }\ntype inner parts\n"),
 		"ect/b.go":            body("type parts struct { " + namesOfFields(10) + " int }\nfunc f() { type within struct { parts; Alias } }\ntype Alias = parts\n"),
-		"policy/a.go":         importing("policy/a.go", ours("ect"))["policy/a.go"] + "type S struct { ect.S; a int }\n",
+		"policy/a.go":         body("import ect \"" + ours("ect") + "\"\ntype S struct { ect.S; a int }\n"),
 		"gateway/config/a.go": body(fields(18)),
+	}
+	ports := map[string]string{
+		"ect/a.go":         body("type Four interface { A(); B(); C(); D() }\ntype Eight interface { Four; E(); F(); G(); H() }\n"),
+		"policy/a.go":      body("import ect \"" + ours("ect") + "\"\ntype Nine interface { ect.Eight; I(); A(); io.Closer }\ntype Ten interface { Nine; J() }\n"),
+		"test/a.go":        body("type T interface { A(); B(); C(); D(); E(); F(); G(); H(); I(); J(); K() }\n"),
+		"policy/t_test.go": body("type T interface { A(); B(); C(); D(); E(); F(); G(); H(); I(); J(); K() }\n"),
 	}
 	complexity := map[string]string{"ect/a.go": body(branches)}
 	words := map[string]string{
@@ -85,6 +91,8 @@ func plantedMeters() map[string]plantedMeter {
 	out["structs over 16 fields outside gateway/config"] = plantedMeter{1, manyFields}
 	out["fields per struct with those of embedded structs, worst"] = plantedMeter{27, embedded}
 	out["structs over 16 fields with those of embedded structs"] = plantedMeter{2, embedded}
+	out["methods per interface with those of embedded ones, worst"] = plantedMeter{10, ports}
+	out["interfaces over 8 methods with those of embedded ones"] = plantedMeter{2, ports}
 	out["files per package, worst outside gateway"] = plantedMeter{2, map[string]string{"ect/a.go": body(""), "ect/b.go": body(""), "ect/c_test.go": body(""), "gateway/a.go": body(""), "gateway/b.go": body(""), "gateway/c.go": body("")}}
 	out["files of package gateway"] = plantedMeter{1, map[string]string{"gateway/a.go": body(""), "gateway/a_test.go": body(""), "gateway/b/b.go": body("")}}
 	out["functions over complexity 15"] = plantedMeter{1, complexity}

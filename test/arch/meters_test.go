@@ -35,6 +35,8 @@ func meters() []meter {
 		{"structs over 16 fields outside gateway/config", 3, 0, largeStructs},
 		{"fields per struct with those of embedded structs, worst", 48, 0, mostFlatFields},
 		{"structs over 16 fields with those of embedded structs", 24, 0, largeFlatStructs},
+		{"methods per interface with those of embedded ones, worst", 19, 0, mostMethodsOfInterface},
+		{"interfaces over 8 methods with those of embedded ones", 4, 0, largeInterfaces},
 		{"files per package, worst outside gateway", 20, 0, mostFilesOfPackage},
 		{"files of package gateway", 13, 0, filesOfRoot},
 		{"functions over complexity 15", 38, 0, complexFunctions},

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// mostPortMethodsWanted is how many methods an interface may have, with those
+// mostMethodsOfPort is how many methods an interface may have, with those
 // of the interfaces that it embeds.
-const mostPortMethodsWanted = 8
+const mostMethodsOfPort = 8
 
 // flatFields counts the fields of each struct. The fields of an embedded struct
 // of the same package count in place of the embedded field: to move fields
@@ -57,3 +57,18 @@ func largeFlatStructs(t tree) reading {
 	outside := slices.DeleteFunc(t.production(), func(s *source) bool { return s.in("gateway/config") })
 	return over(flatFields(t, outside), mostFieldsWanted)
 }
+
+// interfaceMethods counts the methods of each interface, with those of the
+// interfaces of ours that it embeds. Constraints of type parameters count too.
+func interfaceMethods(t tree) map[string]int {
+	figures := map[string]int{}
+	for name, named := range t.typesOf(t.production()) {
+		if form, ok := named.Underlying().(*types.Interface); ok {
+			figures[name] = form.NumMethods()
+		}
+	}
+	return figures
+}
+
+func mostMethodsOfInterface(t tree) reading { return largest(interfaceMethods(t)) }
+func largeInterfaces(t tree) reading        { return over(interfaceMethods(t), mostMethodsOfPort) }
