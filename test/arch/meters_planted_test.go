@@ -99,6 +99,11 @@ func plantedMeters() map[string]plantedMeter {
 	out["complexity of a function, worst"] = plantedMeter{16, complexity}
 	out["forbidden words, production"] = plantedMeter{6, words}
 	out["forbidden words, tests"] = plantedMeter{2, words}
+	out["forbidden words in comments and strings, production"] = plantedMeter{5, map[string]string{
+		"ect/a.go": "// Package p has a road; nobody's road, as application/octet-stream.\npackage p\n" +
+			"import \"road/door a\"\ntype S struct { road int `json:\"a road\"` }\nvar a, b, c = \"a DOOR\\nin\", \"door\", `" + "\nroof`\n/* broader, roadmap, roadAhead, aepb.leg */\n",
+		"ect/a_test.go": "// A road.\npackage p\n",
+	}}
 	out["production lines"] = plantedMeter{2, map[string]string{"ect/a.go": body("\n"), "ect/a_test.go": body(""), "test/a.go": body(""), "ect/b/a.go": body("import \"testing\"\n")}}
 	return out
 }

@@ -48,6 +48,7 @@ func meters() []meter {
 		{"fields that more than 2 files write", 0, 0, fieldsOfManyWriters},
 		{"forbidden words, production", 536, 0, wordsInProduction},
 		{"forbidden words, tests", 1074, 0, wordsInTests},
+		{"forbidden words in comments and strings, production", 982, 0, proseInProduction},
 		{"production lines", 113500, 100, productionLines},
 		{"places that sign in gateway/", 1, 0, placesThatSign},
 		{"places that verify in gateway/", 1, 0, placesThatVerify},
