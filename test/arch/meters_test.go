@@ -49,6 +49,7 @@ func meters() []meter {
 		{"forbidden words, production", 536, 0, wordsInProduction},
 		{"forbidden words, tests", 1074, 0, wordsInTests},
 		{"forbidden words in comments and strings, production", 982, 0, proseInProduction},
+		{"references to rulings and sections that do not resolve", 403, 0, unresolved},
 		{"production lines", 113500, 100, productionLines},
 		{"places that sign in gateway/", 1, 0, placesThatSign},
 		{"places that verify in gateway/", 1, 0, placesThatVerify},
