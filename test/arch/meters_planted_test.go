@@ -144,6 +144,19 @@ func plantedCalls() map[string]plantedMeter {
 		"gateway/problem/a.go":     body("import _ \"" + module + "/gateway/state\"\n"),
 		"gateway/a_test.go":        body("func TestA() { E() }\n"),
 	}
+	typed := map[string]string{
+		"ect/a.go":      body("import \"io\"\nfunc A(i I, f func()) { var t T; t.Same(); i.Do(); f(); Op(1); io.H() }\n"),
+		"ect/b.go":      body("type T struct { inner }\ntype inner int\nfunc (inner) Same() { generic[int, int](1) }\n"),
+		"ect/c.go":      body("func generic[X, Y any](X) { var u U; u.Same() }\n"),
+		"ect/d.go":      body("type U int\nfunc (u U) Same() { func() { u.Next().Last() }() }\nfunc (U) Next() V { return V{} }\n"),
+		"ect/e.go":      body("type V struct{ W[int] }\nfunc (v V) Last() { (v.Go)() }\n"),
+		"ect/f.go":      body("type W[X any] struct{}\nfunc (W[X]) Go() { one[X]() }\n"),
+		"ect/g.go":      body("func one[X any]() { A(nil, nil) }\n"),
+		"ect/h.go":      body("type I interface { Do() }\ntype Op int\nfunc H() { A(nil, H) }\n"),
+		"ect/a_test.go": body("func f() { H() }\n"),
+		"policy/a.go":   body("import ect \"" + ours("ect") + "\"\nfunc F() { G(); ect.H() }\n"),
+		"policy/b.go":   body("func G() { F() }\n"),
+	}
 	fieldsWritten := map[string]string{
 		"gateway/a.go": body("type S struct { f, only int; m map[int]int; Body, two int }\ntype O struct { f, two int }\nfunc a(s *S) { s.f = 1; s.only++; unknown().two = 1 }\n"),
 		"gateway/b.go": body("func b(o O) { s := &S{}; s.f++; o.f = 2; (*s).m[1] = 2; s.Body = 1; unknown().two = 1 }\n"),
@@ -157,8 +170,10 @@ func plantedCalls() map[string]plantedMeter {
 	}
 	return map[string]plantedMeter{
 		"files in one circle of calls, package gateway":        {4, circle},
-		"pairs of files that call each other, package gateway": {1, circle},
-		"arrows that run back up in gateway/":                  {3, circle},
+		"files in one circle of calls, worst":                  {7, typed},
+		"packages with a circle of calls over 6 files":         {1, typed},
+		"pairs of files that call each other, package gateway": {2, circle},
+		"arrows that run back up in gateway/":                  {4, circle},
 		"files that write one field, worst":                    {3, fieldsWritten},
 		"fields that more than 2 files write":                  {1, fieldsWritten},
 		"places that sign in gateway/":                         {2, signs},
