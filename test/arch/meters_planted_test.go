@@ -113,6 +113,10 @@ func plantedMeters() map[string]plantedMeter {
 		"ect/testdata/a.md":    "R9\n",
 	}}
 	out["production lines"] = plantedMeter{2, map[string]string{"ect/a.go": body("\n"), "ect/a_test.go": body(""), "test/a.go": body(""), "ect/b/a.go": body("import \"testing\"\n")}}
+	out["production code lines"] = plantedMeter{6, map[string]string{
+		"ect/a.go":      "/* One\n\ntwo */ package p // p\n\n// three\n\t\n/*\nfour\n*/\nvar a = `/*\n\n// in\n`\nvar b, /* b\n*/ c int\n",
+		"ect/a_test.go": body("var a int\n"),
+	}}
 	return out
 }
 
