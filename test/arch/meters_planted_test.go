@@ -55,11 +55,11 @@ func fields(n int) string {
 
 // namesOfFields lists n names.
 func namesOfFields(n int) string {
-	list := "a"
-	for i := 1; i < n; i++ {
-		list += ", a" + strings.Repeat("a", i)
+	list := make([]string, n)
+	for i := range list {
+		list[i] = strings.Repeat("a", i+1)
 	}
-	return list
+	return strings.Join(list, ", ")
 }
 
 func plantedMeters() map[string]plantedMeter {

@@ -2,6 +2,7 @@ package arch_test
 
 import (
 	"go/ast"
+	"maps"
 	"regexp"
 	"strings"
 )
@@ -57,9 +58,7 @@ func texts(t tree) map[string]string {
 			found[s.path] += group.Text() + "\n\n"
 		}
 	}
-	for name, text := range documents(t) {
-		found[name] = text
-	}
+	maps.Copy(found, documents(t))
 	return found
 }
 
