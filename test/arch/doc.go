@@ -14,9 +14,9 @@
 //
 // Checks are syntax alone, and run on a tree that does not build. Some meters
 // resolve types (types_test.go): fields of embedded structs, methods of embedded
-// interfaces, and which file calls which. They check our packages from source,
-// with the packages of others left empty, so nothing is downloaded or built,
-// and what does not resolve is not counted.
+// interfaces, and which file calls which. They check our packages from source.
+// Packages of others are left empty, but for a few of the standard library, so
+// nothing is downloaded or built, and what does not resolve is not counted.
 //
 // Alternatives considered: linter configuration (it states what is forbidden
 // but has no place for why, and knows nothing of our packages), and go/packages

@@ -149,13 +149,13 @@ func plantedCalls() map[string]plantedMeter {
 		"gateway/a_test.go":        body("func TestA() { E() }\n"),
 	}
 	typed := map[string]string{
-		"ect/a.go":      body("import \"io\"\nfunc A(i I, f func()) { var t T; t.Same(); i.Do(); f(); Op(1); io.H() }\n"),
+		"ect/a.go":      body("import \"io\"\nfunc A(i I, f func()) { var t T; t.Same(); i.Do(); f(); Op(1); io.H() }\nfunc one[X any]() {}\n"),
 		"ect/b.go":      body("type T struct { inner }\ntype inner int\nfunc (inner) Same() { generic[int, int](1) }\n"),
 		"ect/c.go":      body("func generic[X, Y any](X) { var u U; u.Same() }\n"),
 		"ect/d.go":      body("type U int\nfunc (u U) Same() { func() { u.Next().Last() }() }\nfunc (U) Next() V { return V{} }\n"),
 		"ect/e.go":      body("type V struct{ W[int] }\nfunc (v V) Last() { (v.Go)() }\n"),
-		"ect/f.go":      body("type W[X any] struct{}\nfunc (W[X]) Go() { one[X]() }\n"),
-		"ect/g.go":      body("func one[X any]() { A(nil, nil) }\n"),
+		"ect/f.go":      body("import \"sync/atomic\"\ntype W[X any] struct{}\nfunc (W[X]) Go() { var p atomic.Pointer[Z]; p.Load().Back() }\n"),
+		"ect/g.go":      body("type Z int\nfunc (*Z) Back() { one[int]() }\n"),
 		"ect/h.go":      body("type I interface { Do() }\ntype Op int\nfunc H() { A(nil, H) }\n"),
 		"ect/a_test.go": body("func f() { H() }\n"),
 		"policy/a.go":   body("import ect \"" + ours("ect") + "\"\nfunc F() { G(); ect.H() }\n"),

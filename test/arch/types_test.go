@@ -2,6 +2,7 @@ package arch_test
 
 import (
 	"go/ast"
+	"go/importer"
 	"go/token"
 	"go/types"
 	"maps"
@@ -10,19 +11,24 @@ import (
 	"strings"
 )
 
-// typedPackage is one of our packages with types resolved. Types and functions
-// of other modules and of the standard library are unknown in it: their
-// packages are empty, so that nothing is loaded and nothing has to build.
+// typedPackage is one of our packages with types resolved. Other modules are
+// unknown in it, and so is the standard library but for resolvedStandard: their
+// packages are empty, so that little is loaded and nothing has to build.
 type typedPackage struct {
 	*types.Package
 	types.Info
 	set *token.FileSet
 }
 
+// resolvedStandard are packages that hand out values of our own types, such as
+// atomic.Pointer: without them a method of such a value would be unknown. They
+// are read from the source of the toolchain.
+var resolvedStandard = tableOf("cmp iter maps slices sync sync/atomic")
+
 // typeCheck checks our packages, each after those that it imports. Errors are
 // left to the compiler: what does not resolve is not counted.
 func typeCheck(set *token.FileSet, dirs map[string][]*source) map[string]*typedPackage {
-	c := typeChecker{set: set, dirs: dirs, done: map[string]*typedPackage{}}
+	c := typeChecker{standard: importer.ForCompiler(set, "source", nil), set: set, dirs: dirs, done: map[string]*typedPackage{}}
 	for dir := range dirs {
 		c.check(dir)
 	}
@@ -30,9 +36,10 @@ func typeCheck(set *token.FileSet, dirs map[string][]*source) map[string]*typedP
 }
 
 type typeChecker struct {
-	set  *token.FileSet
-	dirs map[string][]*source
-	done map[string]*typedPackage
+	standard types.Importer
+	set      *token.FileSet
+	dirs     map[string][]*source
+	done     map[string]*typedPackage
 }
 
 // Import implements types.Importer.
@@ -40,8 +47,8 @@ func (c *typeChecker) Import(target string) (*types.Package, error) {
 	if dir, ok := strings.CutPrefix(target, module+"/"); ok && c.dirs[dir] != nil {
 		return c.check(dir).Package, nil
 	}
-	if target == "unsafe" {
-		return types.Unsafe, nil
+	if slices.Contains(resolvedStandard, target) {
+		return c.standard.Import(target)
 	}
 	return emptyPackage(target, importedAs(target)), nil
 }
