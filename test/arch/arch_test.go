@@ -31,6 +31,7 @@ func checks() []check {
 		{"sizes", "what fits on a screen is read", sizes},
 		{"short functions", "steps with names are read", shortFunctions},
 		{"docs", "what is not said is guessed", packageDocs},
+		{"links", "a reader who follows a link has to find what it names", linksLaw},
 		{"names", "a vague room fills with everything", packageNames},
 		{"top level", "whoever opens the repository sees the plan of the house", topLevel},
 		{"words", "the tree builds anywhere, not only where it was written", words},

@@ -3,11 +3,15 @@ package arch_test
 import (
 	"fmt"
 	"go/ast"
+	"go/types"
 	"maps"
 	"path"
 	"slices"
 	"strings"
 )
+
+// largestCircleWanted is how many files of a package may be in one circle.
+const largestCircleWanted = 6
 
 // graph maps a box to the boxes that it has an arrow to, no box to itself.
 type graph map[string]map[string]bool
@@ -36,38 +40,19 @@ func (g graph) arrows() int {
 	return total
 }
 
-// declarers maps the functions and the methods of a package to the files that
-// declare them. Methods of a package that share a name are told apart by
-// types alone, which are not known here.
-func declarers(sources []*source) (funcs, methods map[string][]string) {
-	funcs, methods = map[string][]string{}, map[string][]string{}
-	for _, fn := range functionsOf(sources) {
-		into := methods
-		if fn.Recv == nil {
-			into = funcs
-		}
-		if name := path.Base(fn.file.path); !slices.Contains(into[fn.Name.Name], name) {
-			into[fn.Name.Name] = append(into[fn.Name.Name], name)
-		}
-	}
-	return funcs, methods
-}
-
-// callsOf draws which file of a package calls which: a call is one of a
-// function of the package, or of a method whose name only one file declares.
-func callsOf(sources []*source) graph {
+// callsOf draws which file of a package calls which, for files of one package:
+// a call is one of a function or a method that the package declares. A method
+// of an interface leads to no file, since types alone do not say which.
+func callsOf(t tree, sources []*source) graph {
 	g := graph{}
-	funcs, methods := declarers(sources)
 	for _, s := range sources {
 		g.box(path.Base(s.path))
-		imported := s.imports()
+		p := t.typed()[s.dir]
 		ast.Inspect(s.tree, func(n ast.Node) bool {
-			call, ok := n.(*ast.CallExpr)
-			if !ok {
-				return true
-			}
-			for _, target := range callee(call, imported, funcs, methods) {
-				g.arrow(path.Base(s.path), target)
+			if call, ok := n.(*ast.CallExpr); ok {
+				if fn := p.callee(call); fn != nil && fn.Pkg() == p.Package {
+					g.arrow(path.Base(s.path), path.Base(p.fileOf(fn)))
+				}
 			}
 			return true
 		})
@@ -75,28 +60,27 @@ func callsOf(sources []*source) graph {
 	return g
 }
 
-// callee lists the file that declares what is called, if it is known.
-func callee(call *ast.CallExpr, imported map[string]string, funcs, methods map[string][]string) []string {
-	switch fun := baseIndex(call.Fun).(type) {
+// callee is the function or the method that is called, if it is one.
+func (p *typedPackage) callee(call *ast.CallExpr) *types.Func {
+	fun := ast.Unparen(call.Fun)
+	switch generic := fun.(type) {
+	case *ast.IndexExpr:
+		fun = generic.X
+	case *ast.IndexListExpr:
+		fun = generic.X
+	}
+	var name *ast.Ident
+	switch fun := fun.(type) {
 	case *ast.Ident:
-		return funcs[fun.Name]
+		name = fun
 	case *ast.SelectorExpr:
-		if id, ok := fun.X.(*ast.Ident); ok && imported[id.Name] != "" {
-			return nil
-		}
-		if found := methods[fun.Sel.Name]; len(found) == 1 {
-			return found
-		}
+		name = fun.Sel
 	}
-	return nil
-}
-
-// baseIndex takes type arguments off a function.
-func baseIndex(e ast.Expr) ast.Expr {
-	if index, ok := e.(*ast.IndexExpr); ok {
-		return index.X
+	fn, ok := p.Uses[name].(*types.Func)
+	if !ok || fn.Signature().Recv() != nil && types.IsInterface(fn.Signature().Recv().Type()) {
+		return nil
 	}
-	return baseType(e)
+	return fn
 }
 
 // circleOf is the largest set of boxes of which each reaches every other, and
@@ -139,7 +123,7 @@ func reached(g graph, from string) map[string]bool {
 	return seen
 }
 
-func rootCalls(t tree) graph { return callsOf(t.packageOf("gateway")) }
+func rootCalls(t tree) graph { return callsOf(t, t.packageOf("gateway")) }
 
 func (t tree) packageOf(dir string) []*source {
 	return slices.DeleteFunc(t.production(), func(s *source) bool { return s.dir != dir })
@@ -153,6 +137,22 @@ func circleOfRoot(t tree) reading {
 		fmt.Sprintf("%d arrows", g.arrows()), "outside it: " + strings.Join(outside, " "),
 	}}
 }
+
+// circles counts the files in the largest circle of calls of each package.
+func circles(t tree) map[string]int {
+	dirs, figures := map[string][]*source{}, map[string]int{}
+	for _, s := range t.production() {
+		dirs[s.dir] = append(dirs[s.dir], s)
+	}
+	for dir, sources := range dirs {
+		circle, _ := circleOf(callsOf(t, sources))
+		figures[dir] = len(circle)
+	}
+	return figures
+}
+
+func largestCircle(t tree) reading { return largest(circles(t)) }
+func largeCircles(t tree) reading  { return over(circles(t), largestCircleWanted) }
 
 func pairsOfRoot(t tree) reading {
 	_, pairs := circleOf(rootCalls(t))
@@ -171,7 +171,7 @@ func pairsOfRoot(t tree) reading {
 func drawing(t tree) graph {
 	g := graph{}
 	root := slices.DeleteFunc(t.packageOf("gateway"), func(s *source) bool { return path.Base(s.path) == "doc.go" })
-	for from, to := range callsOf(root) {
+	for from, to := range callsOf(t, root) {
 		g.box(from)
 		for name := range to {
 			g.arrow(from, name)

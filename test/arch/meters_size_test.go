@@ -1,6 +1,7 @@
 package arch_test
 
 import (
+	"bytes"
 	"fmt"
 	"go/ast"
 	"go/token"
@@ -224,4 +225,35 @@ func productionLines(t tree) reading {
 		}
 	}
 	return reading{linesOf(t.production()), append([]string{fmt.Sprintf("test support apart %d", support)}, places(ranked(figures))...)}
+}
+
+// codeLinesOf counts the lines of a file that hold more than space and comments.
+func codeLinesOf(s *source) int {
+	text := []byte(s.text)
+	for _, group := range s.tree.Comments {
+		for _, comment := range group.List {
+			from := s.set.Position(comment.Pos()).Offset
+			for i := from; i < from+len(comment.Text) && i < len(text); i++ {
+				if text[i] != '\n' {
+					text[i] = ' '
+				}
+			}
+		}
+	}
+	total := 0
+	for line := range bytes.Lines(text) {
+		if len(bytes.TrimSpace(line)) > 0 {
+			total++
+		}
+	}
+	return total
+}
+
+func productionCodeLines(t tree) reading {
+	figures := map[string]int{}
+	for _, s := range t.production() {
+		layer, _, _ := strings.Cut(s.dir, "/")
+		figures[layer] += codeLinesOf(s)
+	}
+	return largestSum(figures)
 }

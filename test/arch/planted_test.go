@@ -194,9 +194,28 @@ func plantedStructure() map[string]plants {
 			bad:  []map[string]string{code("ect/util/a.go", ""), file("ect/keys/a.go", "package helpers\n")},
 			good: []map[string]string{file("ect/keys/a.go", "package keys\n")},
 		},
+		"links": {
+			bad: []map[string]string{
+				file("README.md", "see [a](docs/a.md)"),
+				file("docs/a.md", "see [a](README.md#a)\n\n# B"),
+				file("docs/a.md", "# A\n\nsee [a](#b)"),
+				file("docs/a.md", "see [a](/docs/a.md)"),
+				file("docs/a.md", "see [a][b]\n\n[b]: b.md"),
+				file("docs/a.md", "[![a](a.svg)](https://example.org)"),
+				file("docs/a.md", "# A\n```\n# B\n```\nsee [a](#b)"),
+				file("docs/a.md", "# A\n# A\nsee [a](#a-2)"),
+				{"docs/a.md": "see [a](../ect/a.md#two)", "ect/a.md": "# One two"},
+			},
+			good: []map[string]string{
+				file("README.md", "[a](https://example.org/b.md#c) [m](mailto:a@example.org) `[a](b.md)`\n```\n[a](b.md)\n```\n"),
+				file("docs/a.md", "# A `b_c`: [d](a.md), é-2\n# A\n## A\nsee [a](#a-b_c-d-é-2) [b](#a-1 \"t\") [c](a.md#a)\n<a id=\"x\"></a>[x](#x)"),
+				{"docs/a.md": "[a](../ect) [b](../ect/a.go#L3) [c](%62.md)", "ect/a.go": "package p\n", "docs/b.md": ""},
+				file("ect/testdata/a.md", "see [a](b.md)"),
+			},
+		},
 		"top level": {
-			bad:  []map[string]string{file("internal/a.go", "package p\n"), file("docs/a.md", "x"), file("NOTES.md", "x")},
-			good: []map[string]string{file("LICENSE", "x"), file(".ci/run", "x"), file("deploy/helm/a.yaml", "x"), file(".golangci.yml", "x")},
+			bad:  []map[string]string{file("internal/a.go", "package p\n"), file("notes/a.md", "x"), file("NOTES.md", "x")},
+			good: []map[string]string{file("LICENSE", "x"), file(".ci/run", "x"), file("docs/a.md", "x"), file("deploy/helm/a.yaml", "x"), file(".golangci.yml", "x")},
 		},
 		"words": {
 			bad: []map[string]string{

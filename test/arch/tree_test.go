@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"unicode/utf8"
 )
@@ -45,16 +46,22 @@ func (s *source) imports() map[string]string {
 	names := map[string]string{}
 	for _, spec := range s.tree.Imports {
 		target := importPath(spec)
-		name := path.Base(target)
-		if strings.HasPrefix(name, "v") && len(name) == 2 {
-			name = path.Base(path.Dir(target))
-		}
+		name := importedAs(target)
 		if spec.Name != nil {
 			name = spec.Name.Name
 		}
 		names[name] = target
 	}
 	return names
+}
+
+// importedAs is the name that a package most likely has.
+func importedAs(target string) string {
+	name := path.Base(target)
+	if strings.HasPrefix(name, "v") && len(name) == 2 {
+		name = path.Base(path.Dir(target))
+	}
+	return name
 }
 
 // uses calls visit with every mention of an exported name of another package.
@@ -83,6 +90,7 @@ func under(dir, folder string) bool {
 type tree struct {
 	sources []*source
 	files   map[string]string // path to text; binary files have none
+	typed   func() map[string]*typedPackage
 }
 
 // packages groups the sources by folder, without test files.
@@ -100,11 +108,11 @@ func (t tree) packages() map[string][]*source {
 func plant(t *testing.T, files map[string]string) tree {
 	t.Helper()
 	out := tree{files: files}
+	set := token.NewFileSet()
 	for name, text := range files {
 		if !strings.HasSuffix(name, ".go") {
 			continue
 		}
-		set := token.NewFileSet()
 		parsed, err := parser.ParseFile(set, name, text, parser.ParseComments|parser.SkipObjectResolution)
 		if err != nil {
 			t.Fatal(err)
@@ -115,6 +123,7 @@ func plant(t *testing.T, files map[string]string) tree {
 		})
 	}
 	slices.SortFunc(out.sources, func(a, b *source) int { return strings.Compare(a.path, b.path) })
+	out.typed = sync.OnceValue(func() map[string]*typedPackage { return typeCheck(set, out.packages()) })
 	return out
 }
 
