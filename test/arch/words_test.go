@@ -89,7 +89,7 @@ func packageNames(t tree) []string {
 
 // The top level is fixed: whoever opens the repository sees the plan of the house.
 var (
-	topFolders = []string{"cmd", "gateway", "translators", "ect", "policy", "lifecycle", "deploy", "test"}
+	topFolders = []string{"cmd", "gateway", "translators", "ect", "policy", "lifecycle", "deploy", "docs", "test"}
 	topFiles   = []string{"Dockerfile", "go.mod", "go.sum", "Makefile", "README.md", "LICENSE", "CONTRIBUTING.md", "CHANGELOG.md"}
 )
 
