@@ -208,16 +208,16 @@ func serveAll(t *testing.T) served {
 	if err != nil {
 		t.Fatal(err)
 	}
-	doors := httpapi.Doors{}
+	servers := httpapi.Doors{}
 	for _, path := range []string{"/a2a", "/a2a/*rest", "/.well-known/agent-card.json", "/mcp", "/mcp/", "/mcp/sse", "/mcp/messages", "/ainp", "/ainp/"} {
-		doors[path] = http.NotFoundHandler()
+		servers[path] = http.NotFoundHandler()
 	}
-	anyone := func(ect.Identity) bool { return true }
+	calls, anyone := &road{}, func(ect.Identity) bool { return true }
 	s.public, err = httpapi.Public(httpapi.PublicDeps{
 		EvidenceDeps: httpapi.EvidenceDeps{Evidence: s.store, Members: members},
 		Capability:   httpapi.Capability{Self: self, Version: "1.2.3"},
-		Exchanger:    &road{}, Rollbacker: &road{}, Router: &router{}, Awaiter: waiting{}, Registry: registry,
-		Breakers: fewBreakers{}, Watches: anyone, Doors: doors,
+		Exchanger:    calls, Rollbacker: calls, Router: &router{}, Awaiter: waiting{}, Registry: registry,
+		Breakers: fewBreakers{}, Watches: anyone, Doors: servers,
 		BaseURL: func(*http.Request) string { return "https://gw.example" }, Logger: logger,
 	})
 	if err != nil {

@@ -195,7 +195,7 @@ func plantedStructure() map[string]plants {
 			good: []map[string]string{file("ect/keys/a.go", "package keys\n")},
 		},
 		"top level": {
-			bad:  []map[string]string{file("internal/a.go", "package p\n"), file("docs/a.md", "x"), file("NOTES.md", "x")},
+			bad:  []map[string]string{file("internal/a.go", "package p\n"), file("notes/a.md", "x"), file("NOTES.md", "x")},
 			good: []map[string]string{file("LICENSE", "x"), file(".ci/run", "x"), file("deploy/helm/a.yaml", "x"), file(".golangci.yml", "x")},
 		},
 		"words": {
