@@ -453,6 +453,7 @@ func TestSchema_AcceptsWhatTheParserAccepts(t *testing.T) {
 	t.Parallel()
 	schema := compiled(t)
 	for _, text := range []string{
+		manyKeys, whole, whole + "slim: {nodes: [" + strings.Replace(goodNode, "shared_secret_file: /s, caller: spiffe://example.com/gw", goodJWT, 1) + "]}",
 		"{}", "limits: {}", "log:", "agents:", "timeout: 0", "timeout: 1h30m", "timeout: 1.5s", "timeout: 250ms",
 		"policy: {allowed_dest_protocols: []}", "limits: {rate: 10.5}",
 		`agents: {a: {endpoints: [{binding: other-v1, through: "spiffe://x/y"}]}}` + "\n" + `peers: {"spiffe://x/y": {gateway: "https://gw.example/aepb/translate"}}`,
