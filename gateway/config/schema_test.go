@@ -231,6 +231,7 @@ func fields(of reflect.Type, prefix string, paths *[]string) {
 				fields(field.Type, path, paths)
 			}
 		}
+	default: // a value has no keys
 	}
 }
 

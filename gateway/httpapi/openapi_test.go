@@ -186,6 +186,7 @@ type fewBreakers struct{}
 func (fewBreakers) List() []breakers.Event {
 	return []breakers.Event{{Agent: "a", State: "half_open"}, {Agent: "spiffe://x/y", State: "escalated", Reason: "probes", At: time.Now(), Token: "x.y.z", Replica: "1"}}
 }
+
 func (fewBreakers) Watch(ect.Identity) (<-chan breakers.Event, func(), error) {
 	over := make(chan breakers.Event)
 	close(over)
