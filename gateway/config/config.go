@@ -14,32 +14,33 @@ import (
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
-// Config is the file. Every key may be left out.
+// Config is the configuration file. Every key may be left out. The comment of a key is its documentation in
+// docs/configuration.md and in the schema beside it: what it sets, its unit and its default, in at most 200 characters.
 type Config struct {
-	Listen    Listen          `yaml:"listen"`
-	PublicURL string          `yaml:"public_url"`  // where callers reach us, such as https://gw.example.com; needed by serve
-	PublicRPC string          `yaml:"public_grpc"` // where callers reach listen.grpc, host:port, for agents' cards; default: the host of public_url and the port listened at
-	Identity  Identity        `yaml:"identity"`
-	TLS       TLS             `yaml:"tls"`
-	Admin     Admin           `yaml:"admin"`
-	State     State           `yaml:"state"`
-	Log       Log             `yaml:"log"`
-	Limits    Limits          `yaml:"limits"`
-	Policy    Policy          `yaml:"policy"`
-	ECT       ECT             `yaml:"ect"`
-	Peers     map[string]Peer `yaml:"peers"`     // what is special about a peer, by its SPIFFE id
-	Documents Documents       `yaml:"documents"` // capability documents that callers may name as destination
-	Timeout   Duration        `yaml:"timeout"`   // of one call to an agent; default 5m
+	Listen    Listen          `yaml:"listen"`      // Addresses of the listeners. serve reads all of them; dev takes public and admin from its flags.
+	PublicURL string          `yaml:"public_url"`  // URL where callers reach this gateway, such as https://gw.example.com. Required by serve.
+	PublicRPC string          `yaml:"public_grpc"` // host:port where callers reach listen.grpc, for the cards of agents. Default: the host of public_url and the port of listen.grpc.
+	Identity  Identity        `yaml:"identity"`    // SPIFFE identity of this gateway, and the trust anchors for its callers and agents.
+	TLS       TLS             `yaml:"tls"`         // Certificate for clients that check a host name instead of a SPIFFE ID.
+	Admin     Admin           `yaml:"admin"`       // Who may use the admin API.
+	State     State           `yaml:"state"`       // Where tasks, sessions and evidence are stored. Default: in memory.
+	Log       Log             `yaml:"log"`         // What is logged, as JSON, to standard error.
+	Limits    Limits          `yaml:"limits"`      // Limits of each caller and of the process. A caller is an identity, or a network address if it shows no identity.
+	Policy    Policy          `yaml:"policy"`      // Translation policy and circuit breakers.
+	ECT       ECT             `yaml:"ect"`         // Evidence (ECTs) that callers must send.
+	Peers     map[string]Peer `yaml:"peers"`       // Settings of single senders and readers of ECTs, and other gateways, by SPIFFE ID.
+	Documents Documents       `yaml:"documents"`   // Capability documents that callers may name as destination at the translate endpoint, instead of a listed agent.
+	Timeout   Duration        `yaml:"timeout"`     // Longest duration of one call to an agent. Default: 5m.
 
-	ShutdownDelay *Duration `yaml:"shutdown_delay"` // how long everything goes on after a signal to stop, while readiness fails, so that load balancers notice; default 5s, in dev 0
-	ShutdownGrace Duration  `yaml:"shutdown_grace"` // how long work under way may last after that, background work included, while new work gets 503 with Retry-After; what is left then fails on record; default 20s, in dev 5s. A change of either needs a restart. The process ends within 2s more: by default 27s after the signal, and Kubernetes gives 30s
+	ShutdownDelay *Duration `yaml:"shutdown_delay"` // Time from the signal to stop during which work goes on and /readyz fails, so that load balancers notice. Default: 5s, in dev 0.
+	ShutdownGrace Duration  `yaml:"shutdown_grace"` // Time after shutdown_delay for work that is under way; new work gets 503. The process ends at most 2s later. Default: 20s, in dev 5s. Needs a restart.
 
-	Version string `yaml:"version"`   // semantic version of this gateway in its capability document and in the ECTs that it signs; default: that of the program. check-config --before tells when its first number must rise. A change needs a restart
-	Life    Life   `yaml:"lifecycle"` // of this gateway
+	Version string `yaml:"version"`   // Semantic version of this gateway in its capability document and in its ECTs. Default: that of the program. Needs a restart.
+	Life    Life   `yaml:"lifecycle"` // Lifecycle of this gateway.
 
-	SLIM   SLIM             `yaml:"slim"`
-	AINP   AINP             `yaml:"ainp"`
-	Agents map[string]Agent `yaml:"agents"` // by name: 1 to 63 of a-z 0-9 - _ .
+	SLIM   SLIM             `yaml:"slim"`   // Connections to SLIM nodes.
+	AINP   AINP             `yaml:"ainp"`   // Identity and connections of this gateway in AINP.
+	Agents map[string]Agent `yaml:"agents"` // The agents, by name: 1 to 63 of a-z 0-9 - _ . beginning with a letter or digit.
 
 	hash     string    // of the file's bytes; empty: there is no file
 	file     source    // its bytes
@@ -48,158 +49,158 @@ type Config struct {
 
 // Listen is where the listeners are. serve takes it; dev has flags.
 type Listen struct {
-	Public string `yaml:"public"` // default :8443
-	GRPC   string `yaml:"grpc"`   // A2A over gRPC, also in dev; default: not served
-	Admin  string `yaml:"admin"`  // default 127.0.0.1:9443
+	Public string `yaml:"public"` // Address of the public listener. Default: :8443.
+	GRPC   string `yaml:"grpc"`   // Address for A2A over gRPC, also in dev. Default: not served.
+	Admin  string `yaml:"admin"`  // Address of the admin listener. Default: 127.0.0.1:9443.
 
-	Metrics string `yaml:"metrics"` // /metrics, /healthz and /readyz alone, over plain HTTP and without credentials, for Prometheus and probes; also in dev; such as :9464, where aepbctl healthz looks. They hold no secrets, but names of agents. Default: not served. A change needs a restart
+	Metrics string `yaml:"metrics"` // Address for /metrics, /healthz and /readyz over plain HTTP without credentials, such as :9464; also in dev. The pages name agents. Default: not served. Needs a restart.
 
-	UACP      string `yaml:"uacp"`       // for µACP over TLS, such as :8888; default: none. The TLS server name begins with the agent's name, and at least one label follows; of several agents the longest name is meant
-	UACPUDP   string `yaml:"uacp_udp"`   // for µACP in datagrams, without protection: only in dev, and on a loopback address; default: none
-	UACPAgent string `yaml:"uacp_agent"` // whom µACP callers reach who give no such name
+	UACP      string `yaml:"uacp"`       // Address for µACP over TLS, such as :8888. The TLS server name begins with the agent's name and a dot. Default: not served.
+	UACPUDP   string `yaml:"uacp_udp"`   // Loopback address for µACP in unprotected UDP datagrams, in dev only. Default: not served.
+	UACPAgent string `yaml:"uacp_agent"` // Agent for µACP datagrams, and for callers whose TLS server name names no agent. Default: none.
 
-	UACPConnections ConnectionBounds `yaml:"uacp_connections"` // connections of µACP over TLS; those without an identity are in their handshake, and the oldest of the address with most gives way to the next. A change needs a restart
+	UACPConnections ConnectionBounds `yaml:"uacp_connections"` // Limits of connections of µACP over TLS. Needs a restart.
 }
 
 // ConnectionBounds bounds connections that stay open. A zero field takes its default.
 type ConnectionBounds struct {
-	Total        int `yaml:"total"`        // of all identified callers, at once; default 64
-	PerCaller    int `yaml:"per_caller"`   // of one identified caller; default half of total
-	Unidentified int `yaml:"unidentified"` // besides, whose caller has proved no identity yet; default 64
-	PerAddress   int `yaml:"per_address"`  // of these, from one network address; default a quarter of unidentified
+	Total        int `yaml:"total"`        // Connections of all identified callers at once. Default: 64.
+	PerCaller    int `yaml:"per_caller"`   // Connections of one identified caller. Default: half of total.
+	Unidentified int `yaml:"unidentified"` // Additional connections of callers that have not proved an identity yet. Default: 64.
+	PerAddress   int `yaml:"per_address"`  // Connections without an identity from one network address. Default: a quarter of unidentified.
 }
 
 // AINP is who the gateway is in AINP.
 type AINP struct {
-	Key     string            `yaml:"key"`     // file with its Ed25519 key, PEM (PKCS #8); without it serve does not speak AINP, dev makes one
-	DID     string            `yaml:"did"`     // default: the did:key of the key
-	Callers map[string]string `yaml:"callers"` // the SPIFFE ids that callers' DIDs stand for, by DID. Documents of did:web are fetched for these and for agents' did alone; a caller that is known only by its DID names a recipient in to_did
+	Key     string            `yaml:"key"`     // File with the Ed25519 key (PEM, PKCS #8). Without it serve does not speak AINP, and dev makes a key.
+	DID     string            `yaml:"did"`     // DID of this gateway: did:key or did:web. Default: the did:key of the key.
+	Callers map[string]string `yaml:"callers"` // SPIFFE IDs of callers, by DID. Documents of did:web are fetched only for these DIDs and the did of agents.
 
-	Sockets ConnectionBounds `yaml:"sockets"` // WebSockets; one without a client certificate is refused unless there are callers, and closed if its first message, of at most 256 KiB, is not verified within 30s. A change needs a restart
+	Sockets ConnectionBounds `yaml:"sockets"` // Limits of WebSockets. The first message of a client without a certificate must be verified within 30s. Needs a restart.
 }
 
 // Identity is who the gateway is (AEPB, Gateway Trust): files, read at start and
 // whenever they change.
 type Identity struct {
-	TrustDomain string `yaml:"trust_domain"` // such as example.com
-	Certificate string `yaml:"certificate"`  // X.509-SVID with its chain, PEM
-	Key         string `yaml:"key"`          // its private key, PEM (PKCS #8)
-	Bundle      string `yaml:"bundle"`       // trust anchors: PEM, or a SPIFFE bundle in JSON
+	TrustDomain string `yaml:"trust_domain"` // Trust domain of this gateway, such as example.com. Required by serve.
+	Certificate string `yaml:"certificate"`  // File with the X.509-SVID and its chain (PEM). Required by serve unless workload_api is set.
+	Key         string `yaml:"key"`          // File with the private key of certificate (PEM, PKCS #8).
+	Bundle      string `yaml:"bundle"`       // File with the trust anchors of the trust domain: PEM, or a SPIFFE bundle (JSON).
 
-	Federated map[string]string `yaml:"federated"` // files with the trust anchors of other trust domains, as in bundle, by trust domain; a domain that is taken out is not trusted any more, and its connections end; with workload_api the API says it
+	Federated map[string]string `yaml:"federated"` // Files with the trust anchors of other trust domains, by trust domain. Connections of a domain end when it is removed. Not with workload_api.
 
-	WorkloadAPI string `yaml:"workload_api"` // address of the SPIFFE Workload API, such as unix:///run/spire/agent.sock, instead of certificate, key and bundle
+	WorkloadAPI string `yaml:"workload_api"` // Address of the SPIFFE Workload API, such as unix:///run/spire/agent.sock, instead of certificate, key and bundle.
 
-	Issuers map[string]string `yaml:"issuers"` // files with the JWK sets of identity servers whose workload identity tokens are taken, by trust domain
+	Issuers map[string]string `yaml:"issuers"` // Files with the JWK sets of identity servers whose workload identity tokens are accepted, by trust domain.
 }
 
 // TLS is what callers see who judge by host name instead of SPIFFE id.
 type TLS struct {
-	Certificate string `yaml:"certificate"` // PEM with its chain; default: the SVID
-	Key         string `yaml:"key"`         // its private key, PEM
+	Certificate string `yaml:"certificate"` // File with the certificate and its chain (PEM). Default: the X.509-SVID.
+	Key         string `yaml:"key"`         // File with the private key of certificate (PEM).
 }
 
 // Admin guards the admin listener (R17).
 type Admin struct {
-	Operators map[string]Operator `yaml:"operators"` // who may use /api, by name; at least one under serve, in dev also who has the token file
-	Hosts     []string            `yaml:"hosts"`     // names that may stand in the Host of a request to /api, besides localhost, 127.0.0.1, ::1 and the host of public_url: exact host names or IP addresses, without a port
+	Operators map[string]Operator `yaml:"operators"` // Who may use /api, by name. serve needs at least one; dev also accepts its token file.
+	Hosts     []string            `yaml:"hosts"`     // Host names or IP addresses, without a port, that the Host field of /api requests may name besides localhost, 127.0.0.1, ::1 and the host of public_url.
 }
 
 // Operator is somebody who operates the gateway.
 type Operator struct {
-	ID    string   `yaml:"id"`    // the SPIFFE id of its client certificate
-	Roles []string `yaml:"roles"` // viewer, operator, approver, auditor: at least one; each may look
+	ID    string   `yaml:"id"`    // SPIFFE ID of the operator's client certificate. Required.
+	Roles []string `yaml:"roles"` // At least one of viewer, operator, approver, auditor. Every role may read what viewer may.
 }
 
 // State is where state is kept.
 type State struct {
-	Path        string `yaml:"path"`         // bbolt file; default: in memory, gone with the process
-	EvidenceMiB int    `yaml:"evidence_mib"` // of ECTs kept for GET /ects and /workflows, on disk with path; full, the caller that holds most loses its oldest; default 36, with path 24576, with Redis 1024
-	Key         string `yaml:"key"`          // file with the keys that seal what is kept in path or redis: lines of 32 bytes in hexadecimal or base64, the first seals and all open; read at start, the same for all replicas; default: for path a file beside it (path.key), which is made; for redis required by serve
-	Unverified  bool   `yaml:"unverified"`   // true: without key, all that stands in redis is believed, whichever program wrote it, and webhooks with credentials are refused; default false
-	Redis       Redis  `yaml:"redis"`        // shared by several replicas; instead of path
+	Path        string `yaml:"path"`         // Database file. Default: state is kept in memory and ends with the process.
+	EvidenceMiB int    `yaml:"evidence_mib"` // MiB for ECTs that GET /ects and /workflows serve. When full, the caller that holds most loses its oldest. Default: 36, with path 24576, with redis 1024.
+	Key         string `yaml:"key"`          // File with keys that encrypt stored state: lines of 32 bytes, hexadecimal or base64; the first encrypts, all decrypt. Default: made at path.key; serve with redis requires it.
+	Unverified  bool   `yaml:"unverified"`   // true: state in redis is used without key, whichever program wrote it, and webhooks with credentials are refused. Default: false.
+	Redis       Redis  `yaml:"redis"`        // Redis that replicas share, instead of path.
 
-	Records          int `yaml:"records"`                // tasks, MCP sessions, questions, push settings and the like of all callers; one kind takes at most three quarters. Without space the oldest ended task of the caller with most goes first. In a Redis cluster maxmemory alone bounds them; default 65536
-	RecordsMiB       int `yaml:"records_mib"`            // the same in MiB; default 32, with Redis 64
-	CallerRecords    int `yaml:"records_per_caller"`     // of one caller, whose oldest ended tasks go first; without any, it gets 429. In a Redis cluster: of one caller, agent and kind; default a sixteenth of records
-	CallerRecordsKiB int `yaml:"records_kib_per_caller"` // the same in KiB; default a sixteenth of records_mib, and at least two records of 1 MiB
-	AnswersMiB       int `yaml:"answers_mib"`            // of answers kept for repeated messages; without space the oldest of the caller with most goes first. In Redis maxmemory bounds them; default 12
-	CallerAnswersKiB int `yaml:"answers_kib_per_caller"` // of one caller, whose oldest go first; default a quarter of answers_mib, and at least two answers of 1 MiB
+	Records          int `yaml:"records"`                // Number of tasks, MCP sessions, questions, webhooks and similar records of all callers. In a Redis cluster maxmemory is the limit. Default: 65536.
+	RecordsMiB       int `yaml:"records_mib"`            // Size of these records in MiB. Default: 32, with redis 64.
+	CallerRecords    int `yaml:"records_per_caller"`     // Number of records of one caller. Its oldest ended tasks are removed first; without any, it gets 429. Default: a sixteenth of records.
+	CallerRecordsKiB int `yaml:"records_kib_per_caller"` // Size of the records of one caller in KiB. Default: a sixteenth of records_mib, and at least two records of 1 MiB.
+	AnswersMiB       int `yaml:"answers_mib"`            // MiB for answers kept for repeated messages. When full, the caller that holds most loses its oldest. In redis maxmemory is the limit. Default: 12.
+	CallerAnswersKiB int `yaml:"answers_kib_per_caller"` // KiB for the kept answers of one caller. Default: a quarter of answers_mib, and at least two answers of 1 MiB.
 }
 
 // Redis keeps the state of several replicas (R18, R19).
 type Redis struct {
-	Addresses  []string `yaml:"addresses"`    // host:port of a server, of two or more nodes of a cluster, or of Sentinels; none: no Redis
-	Cluster    bool     `yaml:"cluster"`      // the one address is a cluster's
-	Master     string   `yaml:"master"`       // what the Sentinels at the addresses call the master
-	Wait       int      `yaml:"wait"`         // replicas of Redis that must have a task before it counts; default 0
-	Durability string   `yaml:"durability"`   // asserted: a server without appendonly is taken, because something else makes it durable
-	Replicas   int      `yaml:"max_replicas"` // of this gateway; each one's part of the limits; default 3
-	Timeout    Duration `yaml:"timeout"`      // of one operation, 10ms to 10s; default 1s
-	Prefix     string   `yaml:"prefix"`       // of every key; default aepb:
-	Plaintext  string   `yaml:"plaintext"`    // loopback: no TLS, and loopback addresses alone
+	Addresses  []string `yaml:"addresses"`    // host:port of one server, of nodes of a cluster, or of Sentinels. Default: Redis is not used.
+	Cluster    bool     `yaml:"cluster"`      // true: a single address is a node of a cluster. Default: false.
+	Master     string   `yaml:"master"`       // Name of the master that the Sentinels at addresses know.
+	Wait       int      `yaml:"wait"`         // Number of Redis replicas that must confirm a task before it is accepted, 0 to 16. Default: 0.
+	Durability string   `yaml:"durability"`   // asserted: a server without appendonly is accepted, because its data is made durable by other means.
+	Replicas   int      `yaml:"max_replicas"` // Number of replicas of this gateway, which divide the limits among them. Default: 3.
+	Timeout    Duration `yaml:"timeout"`      // Longest duration of one Redis operation, 10ms to 10s. Default: 1s.
+	Prefix     string   `yaml:"prefix"`       // Prefix of every Redis key. Default: aepb:.
+	Plaintext  string   `yaml:"plaintext"`    // loopback: connect without TLS, to loopback addresses only. Default: TLS.
 
-	UsernameFile         string   `yaml:"username_file"`          // file with the name to log in with
-	PasswordFile         string   `yaml:"password_file"`          // file with its password
-	SentinelUsernameFile string   `yaml:"sentinel_username_file"` // the same for the Sentinels
-	SentinelPasswordFile string   `yaml:"sentinel_password_file"`
-	TLS                  RedisTLS `yaml:"tls"` // 1.3
+	UsernameFile         string   `yaml:"username_file"`          // File with the user name for Redis.
+	PasswordFile         string   `yaml:"password_file"`          // File with the password for Redis.
+	SentinelUsernameFile string   `yaml:"sentinel_username_file"` // File with the user name for the Sentinels.
+	SentinelPasswordFile string   `yaml:"sentinel_password_file"` // File with the password for the Sentinels.
+	TLS                  RedisTLS `yaml:"tls"`                    // TLS 1.3 to Redis and the Sentinels.
 }
 
 // RedisTLS is how Redis is known, and how it knows us.
 type RedisTLS struct {
-	CA          string `yaml:"ca"`          // PEM of who signs its certificate; default: the system's
-	Certificate string `yaml:"certificate"` // ours, PEM with its chain
-	Key         string `yaml:"key"`         // its private key, PEM
-	ServerName  string `yaml:"server_name"` // in its certificate; default: the address
+	CA          string `yaml:"ca"`          // File with the certificates of the authorities that sign the certificate of Redis (PEM). Default: those of the system.
+	Certificate string `yaml:"certificate"` // File with the client certificate of this gateway and its chain (PEM).
+	Key         string `yaml:"key"`         // File with the private key of certificate (PEM).
+	ServerName  string `yaml:"server_name"` // Name that the certificate of Redis must carry. Default: the host of the address.
 }
 
 // Log says what is logged, as JSON on standard error.
 type Log struct {
-	Level string `yaml:"level"` // debug, info (default), warn or error
+	Level string `yaml:"level"` // Lowest level that is logged: debug, info, warn or error. Default: info.
 }
 
 // Limits bound each source (AEPB, Gateway Requirements item 6), and what all
 // callers hold of one process. A caller is its identity, or its network address
 // if it has shown none.
 type Limits struct {
-	Rate  float64 `yaml:"rate"`  // requests per second of one caller; default 50, in dev 1000
-	Burst int     `yaml:"burst"` // requests at once; default 100, in dev 2000
+	Rate  float64 `yaml:"rate"`  // Requests per second of one caller. Default: 50, in dev 1000.
+	Burst int     `yaml:"burst"` // Requests of one caller at once. Default: 100, in dev 2000.
 
-	MemoryMiB             int      `yaml:"memory_mib"`              // that the process may take with all its bounds full. Bounds that are not said follow from it, and those that are said are refused if all add up to more. Of state, background and the soft memory limit read at the start; default 768, for a container of 1 GiB
-	Connections           int      `yaml:"connections"`             // open at once of callers that proved an identity, and besides a quarter as many of strangers, and a quarter as many on which nothing was asked yet; when there are more, one without a request under way ends; default 768
-	ConnectionsPerAddress *int     `yaml:"connections_per_address"` // of strangers, and of those on which nothing was asked yet; default an eighth of connections, in dev all; 0: each counts for itself, where all callers share the address of a load balancer
-	FirstRequest          Duration `yaml:"first_request"`           // from the beginning of a connection, handshake included, until its first request; default 10s
-	Requests              int      `yaml:"requests"`                // under way at once, and a quarter as many of callers without an identity; default 512
-	Streams               int      `yaml:"streams"`                 // answers under way that are streams of events, and a quarter as many of callers without an identity; they do not count as requests; default 512
-	InFlightMiB           int      `yaml:"in_flight_mib"`           // of bodies that are being read, of answers from 64 KiB on from when an agent sends them until their caller has them, and of what streams add up to; default 32
-	BodyWait              Duration `yaml:"body_wait"`               // in which a body that is being read must bring 8 KiB for each second, and one of more than 480 KiB the sixtieth part of it, or end; default 10s
-	WriteWait             Duration `yaml:"write_wait"`              // in which a reader must take a part of its answer; default 30s
-	Sessions              int      `yaml:"mcp_sessions"`            // of one caller at one agent; when one more begins, the one that was not used for longest ends. Read at the start; default 1024
-	AllWorkers            int      `yaml:"background"`              // tasks that go on without a waiting request; one with a message of more than 32 KiB counts for each 32 KiB of it. Read at the start; default 256
-	Share                 int      `yaml:"share"`                   // one caller may have one of so many of the connections, requests, streams, bytes in flight, tasks in the background, used tokens and open streams of MCP sessions; of connections in dev all. For MCP and the background read at the start; default 4: a quarter
-	Programs              int      `yaml:"programs"`                // processes of agents that are programs, at once; one that is not in use gives way to the next, and a caller waits up to a second for it; default 32: eight of one caller, so 32 callers with one session at work each, and at worst 11. Read at the start
-	ProgramIdle           Duration `yaml:"program_idle"`            // after which a process that is not used ends; default 5m. Read at the start
-	TaskUnchanged         Duration `yaml:"task_unchanged"`          // how long an agent that is asked how its task stands may answer that it works, without any change, before it is not asked any more; the caller is told so, and the task is not ended; default 0: no limit
-	AnswerWait            Duration `yaml:"answer_wait"`             // how long an agent that has asked its caller, and keeps its stream open or has work of its own under way, waits for the answer; then the question is canceled, or its call ends with an error; default 10m
+	MemoryMiB             int      `yaml:"memory_mib"`              // MiB that the process may use with all limits reached. Unset limits follow from it, and set limits must fit in it. Default: 768, for a container of 1 GiB.
+	Connections           int      `yaml:"connections"`             // Open connections of identified callers. A quarter as many may come from callers without an identity, and a quarter may be without a request yet. Default: 768.
+	ConnectionsPerAddress *int     `yaml:"connections_per_address"` // Connections without an identity or a request from one address; 0: no such limit, for a load balancer in front. Default: an eighth of connections, in dev all.
+	FirstRequest          Duration `yaml:"first_request"`           // Time from the start of a connection, TLS handshake included, to its first request. Default: 10s.
+	Requests              int      `yaml:"requests"`                // Requests under way at once; a quarter as many of callers without an identity. Default: 512.
+	Streams               int      `yaml:"streams"`                 // Answers under way that are event streams; a quarter as many of callers without an identity. Default: 512.
+	InFlightMiB           int      `yaml:"in_flight_mib"`           // MiB of bodies that are being read, of answers of 64 KiB or more until they are sent, and of buffered streams. Default: 32.
+	BodyWait              Duration `yaml:"body_wait"`               // Time in which a body must bring 8 KiB for each second of this time, and a body over 480 KiB a sixtieth of its length. Default: 10s.
+	WriteWait             Duration `yaml:"write_wait"`              // Time in which a client must accept a part of its answer. Default: 30s.
+	Sessions              int      `yaml:"mcp_sessions"`            // MCP sessions of one caller at one agent; a further one ends the session that is unused for longest. Default: 1024. Needs a restart.
+	AllWorkers            int      `yaml:"background"`              // Tasks that run without a waiting request; a message over 32 KiB counts once for each 32 KiB. Default: 256. Needs a restart.
+	Share                 int      `yaml:"share"`                   // Divisor of a caller's part: 4 lets one caller have a quarter of connections, requests, streams, bytes and background tasks. Default: 4; dev does not divide connections.
+	Programs              int      `yaml:"programs"`                // Processes of agents that are programs, at once. An unused process ends for the next one, which waits up to 1s. Default: 32. Needs a restart.
+	ProgramIdle           Duration `yaml:"program_idle"`            // Time after which an unused process ends. Default: 5m. Needs a restart.
+	TaskUnchanged         Duration `yaml:"task_unchanged"`          // Time for which an agent may report a running task without a change before it is not asked any more; the task does not end. Default: 0, no limit.
+	AnswerWait            Duration `yaml:"answer_wait"`             // Time for which a question of an agent waits for the caller's answer; then the question is canceled or its call fails. Default: 10m.
 }
 
 // Policy is the translation policy (AEPB, Translation Policy).
 type Policy struct {
-	Document      string    `yaml:"document"`                 // file with a policy document (JSON, constraints and DAG nodes as the drafts have them); it narrows what stands here
-	MinSecurity   string    `yaml:"min_protocol_security"`    // tls-1.3; default: plain HTTP to loopback in dev, else tls-1.3 anyway
-	MaxHops       *int      `yaml:"max_translation_hops"`     // default 3; 0: none
-	HopScope      string    `yaml:"hop_scope"`                // path (default) or ancestry (R1)
-	MinLevel      string    `yaml:"min_level"`                // L1 or L2: the lowest level of the ECTs that callers bring, and no message without one is taken; default: no rule
-	AllowedSource *[]string `yaml:"allowed_source_protocols"` // absent: all; empty: none
-	AllowedDest   *[]string `yaml:"allowed_dest_protocols"`   // absent: all; empty: none
-	AllowLosses   []string  `yaml:"allow_losses"`             // loss codes that are no semantic_loss (R7)
-	Gateways      []string  `yaml:"gateways"`                 // peers that may carry others' ECTs (R2)
+	Document      string    `yaml:"document"`                 // File with a policy document (JSON), which restricts this section further.
+	MinSecurity   string    `yaml:"min_protocol_security"`    // tls-1.3: also in dev, no plain HTTP to loopback. Default: dev allows plain HTTP to loopback, serve requires TLS 1.3.
+	MaxHops       *int      `yaml:"max_translation_hops"`     // Number of translations that a message may pass through; 0: no translation. Default: 3.
+	HopScope      string    `yaml:"hop_scope"`                // What counts as a hop: path, the translations of this message; or ancestry, all in its ECTs. Default: path.
+	MinLevel      string    `yaml:"min_level"`                // L1 or L2: lowest assurance level of the ECTs that callers send; messages without an ECT are refused. Default: no such rule.
+	AllowedSource *[]string `yaml:"allowed_source_protocols"` // Protocols that messages may be translated from, such as a2a-v1. Default: all; an empty list: none.
+	AllowedDest   *[]string `yaml:"allowed_dest_protocols"`   // Protocols that messages may be translated to, such as mcp-v1. Default: all; an empty list: none.
+	AllowLosses   []string  `yaml:"allow_losses"`             // Codes of losses, such as L07, that do not refuse a translation as semantic_loss.
+	Gateways      []string  `yaml:"gateways"`                 // SPIFFE IDs, or prefixes ending in /*, of peers that may send ECTs of other agents.
 
-	CircuitThreshold string   `yaml:"circuit_threshold"` // the circuit breaker of an agent opens when more of its calls fail; above 0, at most 1, up to three decimals; default 0.5
-	CircuitWindow    Duration `yaml:"circuit_window"`    // in which calls count, 1s to 1h; default 60s
-	EscalationURL    string   `yaml:"escalation_url"`    // where is posted that an agent needs a human: three probes of it in a row have failed, or the breakers of three agents opened within a minute. JSON with agent, state, reason, at, instance and ect, which is in Execution-Context too; https, and its host may have a private address
-	CircuitSamples   int      `yaml:"circuit_samples"`   // fewer calls in the window open nothing; 1 to 10000; default 5 (R21)
+	CircuitThreshold string   `yaml:"circuit_threshold"` // Share of failed calls above which the circuit breaker of an agent opens: above 0, at most 1, three decimals. Default: 0.5.
+	CircuitWindow    Duration `yaml:"circuit_window"`    // Time in which the calls of a circuit breaker count: whole seconds, 1s to 1h. Default: 60s.
+	EscalationURL    string   `yaml:"escalation_url"`    // https URL that gets a POST (JSON) when three probes of an agent failed in a row, or the breakers of three agents opened within a minute.
+	CircuitSamples   int      `yaml:"circuit_samples"`   // Number of calls in circuit_window below which a circuit breaker stays closed, 1 to 10000. Default: 5.
 }
 
 // Documents are the capability documents that callers may name as destination
@@ -207,66 +208,66 @@ type Policy struct {
 // agent is that agent, under the rules of both; one that uses the id of a listed
 // agent, or an address of listed agents, peers or this gateway, is refused.
 type Documents struct {
-	Hosts   []string `yaml:"hosts"`   // host, host:port or *.domain; none: no document. Private addresses only by exact name
-	Callers []string `yaml:"callers"` // SPIFFE ids, or prefixes ending in /*; none: nobody, in dev everybody (R2)
+	Hosts   []string `yaml:"hosts"`   // Hosts of capability documents: host, host:port or *.domain; private addresses only by exact name. Default: no documents.
+	Callers []string `yaml:"callers"` // SPIFFE IDs, or prefixes ending in /*, of callers that may name a document. Default: no caller, in dev every caller.
 }
 
 // ECT says what evidence callers must bring.
 type ECT struct {
-	Require bool `yaml:"require"` // refuse unattested messages at native endpoints too (R3)
+	Require bool `yaml:"require"` // true: requests of native protocol clients without an ECT are refused too. Default: false.
 }
 
 // Peer is what is special about somebody who sends or reads ECTs, or is another
 // gateway.
 type Peer struct {
-	Gateway  string   `yaml:"gateway"`     // URL of its translate endpoint, if it is a gateway through which messages may go on: https://…/aepb/translate
-	Callers  []string `yaml:"callers"`     // who may be sent on through it to agents that are not listed here: SPIFFE ids, or prefixes ending in /*; none: nobody, in dev everybody (R2)
-	Dialect  string   `yaml:"dialect"`     // seed (default), 00, 01 or dual; default: as the peer writes itself
-	MinLevel string   `yaml:"min_level"`   // L1 or L2 (default): the lowest level of its own ECTs; a translation is never L1
-	InBody   bool     `yaml:"ect_in_body"` // its A2A and MCP messages, events of streams, errors and what its webhooks are told have their ECTs in the body too, to and from it, as metadata or _meta, in errors among the details or in data (R5); over gRPC they have not
-	Keys     string   `yaml:"keys"`        // file with a JWK set that its ECTs may be signed with, besides its certificates
+	Gateway  string   `yaml:"gateway"`     // URL of the peer's translate endpoint if it is a gateway that messages may be forwarded to: https://HOST/aepb/translate.
+	Callers  []string `yaml:"callers"`     // SPIFFE IDs, or prefixes ending in /*, whose messages may be forwarded to agents that are not listed here. Default: no caller, in dev every caller.
+	Dialect  string   `yaml:"dialect"`     // Format of ECTs for this peer: seed, 00, 01 or dual. Default: the format that the peer uses, else seed.
+	MinLevel string   `yaml:"min_level"`   // L1 or L2: lowest assurance level of the peer's own ECTs. Default: L2.
+	InBody   bool     `yaml:"ect_in_body"` // true: A2A and MCP messages to and from this peer carry ECTs in the body too, in metadata or _meta; not over gRPC. Default: false.
+	Keys     string   `yaml:"keys"`        // File with a JWK set with which the peer may sign ECTs, besides its certificates.
 }
 
 // Agent is one agent.
 type Agent struct {
-	ID         string     `yaml:"id"`                  // its SPIFFE id; its TLS certificate must carry it
-	Endpoints  []Endpoint `yaml:"endpoints"`           // at least one, one per binding; none with capability
-	Capability string     `yaml:"capability"`          // URL of its capability document, which says its endpoints
-	Pin        bool       `yaml:"pin"`                 // a changed description of itself waits for aepbctl agents accept (R9)
-	Revision   string     `yaml:"revision"`            // of its MCP endpoint, the only one that it is spoken to in: 2026-07-28, 2025-11-25, 2025-06-18, 2025-03-26 or 2024-11-05; default: an MCP caller's own where the server has it, with sessions; else, for callers who can be asked, the newest with sessions, on which servers of either style ask
-	Expose     []string   `yaml:"expose"`              // of an MCP server to callers of other protocols, besides tools: prompts (as skills prompt.NAME), resources (as skills resource.read and resource.list); tools may be named too; default: tools alone
-	Callers    []string   `yaml:"callers"`             // SPIFFE ids, or prefixes ending in /*, each for one operation only if #invoke, #task.get and the like follows; none: nobody, in dev everybody (R2)
-	Level      string     `yaml:"ect_assurance_level"` // L1, L2 or L3: the lowest level of evidence that it takes; default: as translations always are, L2
-	RequireECT bool       `yaml:"require_ect"`         // refuse unattested messages for this agent (R3)
-	Timeout    Duration   `yaml:"timeout"`             // of one call; default: the gateway's
-	Life       Life       `yaml:"lifecycle"`           // how it stands
+	ID         string     `yaml:"id"`                  // SPIFFE ID that the agent's TLS certificate must carry. Default: the certificate must carry the host name.
+	Endpoints  []Endpoint `yaml:"endpoints"`           // Endpoints, one per binding. At least one, unless capability is set.
+	Capability string     `yaml:"capability"`          // URL of the agent's capability document, which names its endpoints.
+	Pin        bool       `yaml:"pin"`                 // true: a changed description of the agent waits for aepbctl agents accept. Default: false.
+	Revision   string     `yaml:"revision"`            // The only MCP revision for the agent's MCP endpoint: 2026-07-28, 2025-11-25, 2025-06-18, 2025-03-26 or 2024-11-05. Default: chosen for each caller.
+	Expose     []string   `yaml:"expose"`              // What callers of other protocols see of an MCP server: tools, prompts (skills prompt.NAME), resources (skills resource.read, resource.list). Default: tools.
+	Callers    []string   `yaml:"callers"`             // SPIFFE IDs, or prefixes ending in /*; a suffix such as #invoke or #task.get allows one operation. Default: no caller, in dev every caller.
+	Level      string     `yaml:"ect_assurance_level"` // L1, L2 or L3: lowest level of evidence that the agent accepts; translations have L2. Default: L2.
+	RequireECT bool       `yaml:"require_ect"`         // true: messages for this agent without an ECT are refused. Default: false.
+	Timeout    Duration   `yaml:"timeout"`             // Longest duration of one call. Default: the gateway's timeout.
+	Life       Life       `yaml:"lifecycle"`           // Lifecycle of the agent.
 }
 
 // Endpoint is one way to reach an agent.
 type Endpoint struct {
-	Binding  string `yaml:"binding"`  // a2a-v1, mcp-v1, slim-v1, uacp-v1 or ainp-v1
-	Version  string `yaml:"version"`  // default: negotiated
-	URL      string `yaml:"url"`      // https; in dev also http to loopback; for uacp-v1 uacps://host:port, in dev also uacp://address:port for datagrams to loopback, for slim-v1 slim://node/org/namespace/service
-	Priority int    `yaml:"priority"` // lower is preferred; default 100
-	GRPC     string `yaml:"grpc"`     // host:port where it is to be reached with A2A over gRPC; url is then that of its card alone; default: as its card says, JSON-RPC before HTTP before gRPC
+	Binding  string `yaml:"binding"`  // Protocol: a2a-v1, mcp-v1, slim-v1, uacp-v1 or ainp-v1.
+	Version  string `yaml:"version"`  // Protocol version. Default: negotiated.
+	URL      string `yaml:"url"`      // https URL; for uacp-v1 uacps://HOST:PORT, for slim-v1 slim://NODE/ORG/NAMESPACE/SERVICE. dev also allows http and uacp to loopback.
+	Priority int    `yaml:"priority"` // Rank among endpoints; lower is preferred. Default: 100.
+	GRPC     string `yaml:"grpc"`     // host:port for A2A over gRPC; url then names the card only. Default: as the card says, JSON-RPC before HTTP before gRPC.
 
-	Program Program `yaml:"program"` // mcp-v1, instead of url: an MCP server that speaks over standard input and output, which this gateway runs
+	Program Program `yaml:"program"` // MCP server that speaks over standard input and output and that this gateway runs; mcp-v1, instead of url.
 
-	Through string `yaml:"through"` // instead of url: SPIFFE id of a peer that is a gateway, which lists the agent under the same name; binding need not be spoken here
+	Through string `yaml:"through"` // SPIFFE ID of a peer with gateway that lists the agent under the same name, instead of url. The binding may be one that this gateway does not speak.
 
-	Form      string `yaml:"form"`      // uacp-v1: enveloped (default), bare for agents that know no gateways, or tagged: bare, with the jti of the request's ECT in the vendor option 0x41
-	DID       string `yaml:"did"`       // ainp-v1: whose signature its answers must bear; default: any did:key's
-	Signature string `yaml:"signature"` // ainp-v1: what signatures cover: draft (default), jcs-raw as the reference code does, or none for agents that cannot sign
+	Form      string `yaml:"form"`      // For uacp-v1: enveloped; bare, for agents without gateway support; or tagged, which is bare with the jti of the ECT in option 0x41. Default: enveloped.
+	DID       string `yaml:"did"`       // For ainp-v1: DID that must sign the agent's answers. Default: any did:key.
+	Signature string `yaml:"signature"` // For ainp-v1, what signatures cover: draft; jcs-raw, as the reference code does; or none, for agents that cannot sign. Default: draft.
 }
 
 // Program is an MCP server over standard input and output.
 type Program struct {
-	Command   []string          `yaml:"command"`    // the program, found in PATH if it is no path, and its arguments
-	Dir       string            `yaml:"dir"`        // where it starts, an absolute path; default: where the gateway did
-	Env       map[string]string `yaml:"env"`        // variables besides PATH, HOME, USER, LANG and TMPDIR, by name
-	EnvFiles  map[string]string `yaml:"env_files"`  // files with the values of variables that are secret, by name; read at each start
-	Shared    bool              `yaml:"shared"`     // true: one process for all callers, which can ask them nothing; default false: one for each session of each caller
-	MemoryMiB int               `yaml:"memory_mib"` // that it and all it starts may take, on Linux; one that takes more is ended; default 512
+	Command   []string          `yaml:"command"`    // The program and its arguments. A program that is no path is searched in PATH.
+	Dir       string            `yaml:"dir"`        // Working directory, an absolute path. Default: that of the gateway.
+	Env       map[string]string `yaml:"env"`        // Environment variables besides PATH, HOME, USER, LANG and TMPDIR, by name.
+	EnvFiles  map[string]string `yaml:"env_files"`  // Files with the values of secret environment variables, by name. They are read at each start of the program.
+	Shared    bool              `yaml:"shared"`     // true: one process for all callers, which cannot ask them questions. Default: false, one process for each session of each caller.
+	MemoryMiB int               `yaml:"memory_mib"` // MiB that the process and its children may use, on Linux; a process that uses more is ended. Default: 512.
 }
 
 // url is the program as an endpoint names it; empty: there is none.

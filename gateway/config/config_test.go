@@ -12,9 +12,8 @@ import (
 	"github.com/aepb/aepb-gateway/policy"
 )
 
-func TestParse(t *testing.T) {
-	t.Parallel()
-	c, err := config.Parse([]byte(`
+// manyKeys is a file with keys of most sections.
+const manyKeys = `
 limits: {rate: 10.5, burst: 20}
 policy:
   max_translation_hops: 2
@@ -31,7 +30,11 @@ agents:
     timeout: 5s
     endpoints:
       - {binding: mcp-v1, url: "https://pricing.example/mcp", priority: 10}
-`))
+`
+
+func TestParse(t *testing.T) {
+	t.Parallel()
+	c, err := config.Parse([]byte(manyKeys))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,14 +168,16 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// Production names its identity; development makes one up.
-func TestServe(t *testing.T) {
-	t.Parallel()
-	const whole = `
+// whole is as little as serve takes.
+const whole = `
 public_url: https://gw.example
 identity: {trust_domain: example.com, certificate: a.pem, key: b.pem, bundle: c.pem}
 admin: {operators: {ann: {id: spiffe://example.com/ann, roles: [viewer]}}}
 `
+
+// Production names its identity; development makes one up.
+func TestServe(t *testing.T) {
+	t.Parallel()
 	const redis = `state: {redis: {plaintext: loopback, addresses: ["127.0.0.1:1"]}`
 	for name, tc := range map[string]struct {
 		text string

@@ -11,10 +11,10 @@ import (
 // Life is how an agent, or this gateway, is to stand (AEPB, Agent Lifecycle Management). Once an
 // operator has ordered something, the configuration orders nothing more.
 type Life struct {
-	Status    string `yaml:"status"`    // active, deprecated or draining; default: as it stands. What an operator has ordered about once follows operators alone. Draining comes when it was deprecated for 24 hours
-	Reason    string `yaml:"reason"`    // why, for callers and auditors; required with status
-	Successor string `yaml:"successor"` // https URL of the capability document of what takes its place
-	Sunset    string `yaml:"sunset_at"` // when it is gone, such as 2027-01-31T00:00:00Z
+	Status    string `yaml:"status"`    // active, deprecated or draining; draining needs 24 hours of deprecated before. Not used once an operator has changed the lifecycle. Default: unchanged.
+	Reason    string `yaml:"reason"`    // Reason for callers and auditors. Required with status.
+	Successor string `yaml:"successor"` // https URL of the capability document of the replacement.
+	Sunset    string `yaml:"sunset_at"` // Time of the end (RFC 3339), such as 2027-01-31T00:00:00Z.
 }
 
 // order is what a configuration asks for.

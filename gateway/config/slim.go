@@ -18,38 +18,38 @@ import (
 
 // SLIM connects agents to SLIM nodes: each is org/namespace/NAME there.
 type SLIM struct {
-	Nodes []SLIMNode `yaml:"nodes"` // the first is preferred; none: SLIM is not spoken
+	Nodes []SLIMNode `yaml:"nodes"` // SLIM nodes, at most 16; the first is preferred. Default: SLIM is not spoken.
 }
 
 // SLIMNode is one node.
 type SLIMNode struct {
-	URL          string `yaml:"url"`                // such as https://slim.example.com:46357; in dev also http to loopback
-	ID           string `yaml:"id"`                 // the SPIFFE id of its certificate; default: that names its host
-	Organization string `yaml:"organization"`       // the first part of our names there
-	Namespace    string `yaml:"namespace"`          // the second
-	SecretFile   string `yaml:"shared_secret_file"` // file with what all members know, 32 bytes or more; one of this, jwt and jwt_svid says who the members are
-	Caller       string `yaml:"caller"`             // with shared_secret_file: the SPIFFE id that callers there have: whoever knows the secret could be each of them; default: nobody may call, in dev everybody
-	Groups       int    `yaml:"groups"`             // how many groups each agent may be in at a time; of four or more, a quarter is kept for moderators that have few; default 16; -1: none
+	URL          string `yaml:"url"`                // URL of the node, such as https://slim.example.com:46357; in dev also http to loopback. Required.
+	ID           string `yaml:"id"`                 // SPIFFE ID that the node's certificate must carry. Default: the certificate must carry the host name.
+	Organization string `yaml:"organization"`       // First part of the names of this gateway's agents at the node. Required.
+	Namespace    string `yaml:"namespace"`          // Second part of these names. Required.
+	SecretFile   string `yaml:"shared_secret_file"` // File with a secret of at least 32 bytes that all members know. Exactly one of this, jwt and jwt_svid is required.
+	Caller       string `yaml:"caller"`             // With shared_secret_file: SPIFFE ID of all callers from this node. Default: no caller, in dev every caller.
+	Groups       int    `yaml:"groups"`             // Groups that each agent may be in at once, up to 1024; -1: none. Of four or more, a quarter is reserved for moderators with few groups. Default: 16.
 
-	JWT     *SLIMJWT     `yaml:"jwt"`      // members show JWTs of one issuer
-	JWTSVID *SLIMJWTSVID `yaml:"jwt_svid"` // members show SPIFFE JWT-SVIDs, and callers are who these say; ours come from identity.workload_api, the keys of others from there or from identity.bundle
+	JWT     *SLIMJWT     `yaml:"jwt"`      // Members authenticate with JWTs of one issuer.
+	JWTSVID *SLIMJWTSVID `yaml:"jwt_svid"` // Members authenticate with SPIFFE JWT-SVIDs, which also name the callers. Needs identity.workload_api.
 }
 
 // SLIMJWT is how members know each other by the JWTs of one issuer.
 type SLIMJWT struct {
-	Key      string            `yaml:"key"`      // file with the key that signs our tokens, PEM (PKCS #8): P-256 or Ed25519
-	KeyID    string            `yaml:"key_id"`   // its name in our tokens, kid; default: its RFC 7638 thumbprint
-	Keys     string            `yaml:"keys"`     // file with the JWK set that members' tokens are signed with, read again when it changes
-	Issuer   string            `yaml:"issuer"`   // iss of all of them, ours too
-	Audience []string          `yaml:"audience"` // aud of ours, and one of which members' must have; default slim
-	Subject  string            `yaml:"subject"`  // sub of ours; default: each of our names, organization/namespace/NAME
-	Lifetime Duration          `yaml:"lifetime"` // of ours; default 10m
-	Callers  map[string]string `yaml:"callers"`  // the SPIFFE ids that members have as callers, by sub; others may not call, in dev all may
+	Key      string            `yaml:"key"`      // File with the private key that signs this gateway's tokens (PEM, PKCS #8): P-256 or Ed25519. Required.
+	KeyID    string            `yaml:"key_id"`   // kid of this gateway's tokens. Default: the RFC 7638 thumbprint of the key.
+	Keys     string            `yaml:"keys"`     // File with the JWK set that verifies members' tokens; read again when it changes. Required.
+	Issuer   string            `yaml:"issuer"`   // iss of all tokens, this gateway's included. Required.
+	Audience []string          `yaml:"audience"` // aud of this gateway's tokens; a member's token must name one of these. Default: slim.
+	Subject  string            `yaml:"subject"`  // sub of this gateway's tokens. Default: the name at the node, ORGANIZATION/NAMESPACE/NAME.
+	Lifetime Duration          `yaml:"lifetime"` // Lifetime of this gateway's tokens, 1m to 24h. Default: 10m.
+	Callers  map[string]string `yaml:"callers"`  // SPIFFE IDs of members as callers, by sub. Default: no caller, in dev every caller.
 }
 
 // SLIMJWTSVID is how members know each other by SPIFFE JWT-SVIDs.
 type SLIMJWTSVID struct {
-	Audience []string `yaml:"audience"` // aud of ours, and one of which members' must have; default slim
+	Audience []string `yaml:"audience"` // aud of this gateway's tokens; a member's token must name one of these. Default: slim.
 }
 
 // Audiences are the audiences of a node's tokens.
