@@ -14,7 +14,7 @@ import (
 	"github.com/aepb/aepb-gateway/translators/uacp"
 )
 
-// The table of pairs stands in the README between these marks. It is made by
+// The table of pairs stands in docs/protocols/tested.md between these marks. It is made by
 // TestTwentyPairs, from what it saw.
 const (
 	pairsBegin = "<!-- pairs: made by cmd/aepb-gateway/twenty_test.go -->\n"
@@ -107,7 +107,7 @@ func (b *bed) askers(t *testing.T) map[string]asker {
 }
 
 // TestTwentyPairs: callers of every protocol reach agents of every other, by
-// their own door, and the README says against whom each pair is tested.
+// their own door, and docs/protocols/tested.md says against what each pair is tested.
 func TestTwentyPairs(t *testing.T) {
 	t.Parallel()
 	b := five(t)
@@ -137,7 +137,7 @@ func TestTwentyPairs(t *testing.T) {
 	}
 	table.WriteString("* SLIM, where its other end is a fake: our own stack, on a node that behaves as the real one of `test/slim`.\n")
 	table.WriteString("* Every ordered pair of versions and forms, of one protocol or of two: our own stack at both ends, in `cmd/aepb-gateway` TestMatrix; what came of it is in its `testdata/matrix.txt`.\n")
-	holdREADME(t, table.String())
+	checkPairsPage(t, table.String())
 }
 
 func protocolOrder() []string { return []string{"a2a-v1", "mcp-v1", "slim-v1", "uacp-v1", "ainp-v1"} }
@@ -181,22 +181,22 @@ func declares(t *testing.T, dir, test string) bool {
 	return false
 }
 
-// holdREADME demands that the README has the table, or writes it there.
-func holdREADME(t *testing.T, table string) {
+// checkPairsPage demands that docs/protocols/tested.md has the table, or writes it there.
+func checkPairsPage(t *testing.T, table string) {
 	t.Helper()
-	file := filepath.Join("..", "..", "README.md")
-	readme, err := os.ReadFile(file)
+	file := filepath.Join("..", "..", "docs", "protocols", "tested.md")
+	page, err := os.ReadFile(file)
 	must(t, err)
-	before, rest, begins := strings.Cut(string(readme), pairsBegin)
+	before, rest, begins := strings.Cut(string(page), pairsBegin)
 	_, after, ends := strings.Cut(rest, pairsEnd)
 	if !begins || !ends {
-		t.Fatal("the README has no place for the table of pairs")
+		t.Fatal("docs/protocols/tested.md has no place for the table of pairs")
 	}
 	want := before + pairsBegin + table + pairsEnd + after
 	switch {
 	case os.Getenv(pairsEnv) != "" && !t.Failed():
 		must(t, os.WriteFile(file, []byte(want), 0o600))
-	case want != string(readme):
-		t.Errorf("the README's table of pairs is not what was seen here: %s=1 writes it", pairsEnv)
+	case want != string(page):
+		t.Errorf("the table of pairs in docs/protocols/tested.md is not what was seen here: %s=1 writes it", pairsEnv)
 	}
 }

@@ -2,7 +2,7 @@
 // what is typed, what is printed, which files appear, with which code it ends.
 //
 // The stories are scripts in testdata, one for each thing that people come for;
-// the README's own commands are a story too, made from its code fences. They run
+// the commands of the README and of docs are stories too, made from their code fences. They run
 // the real binaries, which are built once, race detector and all if the tests
 // have it. The agents are those of the demo, run by the test.
 //
@@ -11,8 +11,8 @@
 //
 // How to read it: testdata first. e2e_test.go builds and runs, world_test.go has
 // the words that the stories use beyond testscript's own; agents_test.go,
-// serve_test.go and readme_test.go are the agents, the production gateway and the
-// README behind them. demo_test.go reads what the demo prints.
+// serve_test.go and docs_test.go are the agents, the production gateway and the
+// pages behind them. demo_test.go reads what the demo prints.
 //
 // What only several replicas can show is tested without stories: replicas_test.go runs them
 // over one Redis, dialects_test.go calls them in every protocol by hand, without a SLIM node

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime/debug"
@@ -50,19 +49,15 @@ func build(t *testing.T, root string) string {
 	return bin
 }
 
-// tell runs the scripts of testdata and the one that the README is.
+// tell runs the scripts of testdata and those that the pages are.
 func tell(t *testing.T, root, bin string) {
 	t.Helper()
 	stories, err := filepath.Glob(filepath.Join("testdata", "*.txtar"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	readme := filepath.Join(t.TempDir(), "readme.txtar")
-	if err := os.WriteFile(readme, []byte(readmeStory(t, filepath.Join(root, "README.md"))), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	testscript.Run(t, testscript.Params{
-		Files:              append(stories, readme),
+		Files:              append(stories, pageStories(t, root)...),
 		Setup:              func(env *testscript.Env) error { return enter(env, root, bin) },
 		Cmds:               commands(),
 		RequireUniqueNames: true,
