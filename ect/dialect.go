@@ -124,7 +124,7 @@ type DialectsDeps struct {
 
 // Dialects chooses the dialect to write to a peer: the configured one, else
 // that of its newest verified token, else DialectSeed. It remembers the peers
-// received last and is safe for concurrent use.
+// heard last and is safe for concurrent use.
 type Dialects struct {
 	configured atomic.Pointer[map[Identity]Dialect]
 	limit      int
@@ -155,7 +155,7 @@ func NewDialects(d DialectsDeps) (*Dialects, error) {
 }
 
 // Configure puts other dialects in place of all that were configured. What was
-// received of other peers stays; on an error nothing changes.
+// heard of other peers stays; on an error nothing changes.
 func (d *Dialects) Configure(by map[Identity]Dialect) error {
 	configured := make(map[Identity]Dialect, len(by))
 	for peer, dialect := range by {

@@ -479,7 +479,7 @@ func TestAttack_AgentEvictsWhatItShowedFirst(t *testing.T) {
 }
 
 // lossyMCP and lossyA2A say of every message that they encode that something of it was
-// interrupted, beside what really was.
+// losses, beside what really was.
 type (
 	lossyMCP struct {
 		*mcp.Translator

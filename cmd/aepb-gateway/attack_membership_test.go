@@ -391,7 +391,7 @@ func TestAttack_DrainingTakesRunningWork(t *testing.T) {
 
 // TestAttack_OutsiderApproves is hardening finding 1: an identity with one token of
 // its own in the workflow granted what a human should decide, and its decision was
-// current to the hook; the true decision after it was refused as a conflict. Now the
+// told to the webhook; the true decision after it was refused as a conflict. Now the
 // role of an approver is needed, and the decision is bound to what it decides.
 func TestAttack_OutsiderApproves(t *testing.T) {
 	t.Parallel()

@@ -105,7 +105,7 @@ type uacpFake struct {
 	undo  func(leg string) string // mints the checkpoint of an invocation, or the result of a rollback; nil: it has neither
 }
 
-// current is the frames that answer an OBSERVE.
+// told is the frames that answer an OBSERVE.
 func (f *uacpFake) told(request uacp.Frame, carriage string) [][]byte {
 	open, _ := uacp.Marker(uacp.MarkOpen, carriage, request).Bytes()
 	end, _ := uacp.Marker(uacp.MarkEnd, carriage, request).Bytes()

@@ -290,7 +290,7 @@ type Describer interface {
 }
 
 // ByCapabilities is implemented by a Describer whose agents describe themselves to a
-// client by what it can be asked (Endpoint.Queried): an MCP server may hide a tool
+// client by what it can be asked (Endpoint.AnswerModes): an MCP server may hide a tool
 // that asks for input from clients that cannot give it.
 type ByCapabilities interface{ ByCapabilities() }
 

@@ -184,7 +184,7 @@ func member(raw json.RawMessage, name string) json.RawMessage {
 }
 
 // Retell says a notification to a hearer of another revision. A modern one is
-// writeConversation what he has asked for and nothing else; a legacy one hears everything
+// told what it has asked for and nothing else; a legacy one hears everything
 // that his revision has a word for.
 func (t *Translator) Retell(n *canonical.Native, to translators.Subscriber) *canonical.Native {
 	if !notifies(to.Version, n.Method) || n.Params != nil && !rawjson.IsObject(n.Params) {

@@ -224,7 +224,7 @@ func pieces(whole *canonical.Part, parts []canonical.Part) int {
 }
 
 // Joined reports whether chunks of an artifact became one part: their boundaries are
-// dropped (canonical.LossChunks).
+// lost (canonical.LossChunks).
 func (f *Folder) Joined() bool { return len(f.joined) > 0 }
 
 // Task is how the task stands; nil: the stream has shown none. It is the

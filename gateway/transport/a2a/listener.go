@@ -194,7 +194,7 @@ func (l *Listener) call(s grpc.ServerStream, handler transport.Handler) (err err
 			arrival.TLS, conn, ctx = &info.State, info.at.counted, identity.WithSession(ctx, info.at.session)
 		}
 	}
-	c := &remote{Listener: l, handler: handler, stream: s, fields: fields, share: &pendingEvent{}, at: at, ctx: l.deps.Identify(ctx, arrival)}
+	c := &remote{Listener: l, handler: handler, stream: s, fields: fields, share: &callShare{}, at: at, ctx: l.deps.Identify(ctx, arrival)}
 	if c.share.Request, err = l.begin(c.ctx, arrival, conn); err != nil {
 		l.deps.Refused(c.ctx, arrival.Remote, err)
 		return c.refuse(err)

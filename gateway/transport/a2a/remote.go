@@ -41,7 +41,7 @@ type remote struct {
 	handler transport.Handler
 	stream  grpc.ServerStream
 	fields  metadata.MD
-	share   *pendingEvent
+	share   *callShare
 	at      *connection     // nil: unknown
 	last    *outgoing       // message that was sent; nil: none
 	ctx     context.Context //nolint:containedctx // the call's own, with its caller
@@ -367,17 +367,17 @@ const sendRate = 64 << 10
 // errUnread: the caller did not take its answer.
 var errUnread = errors.New("transport/a2a: the answer was not read in time")
 
-// pendingEvent is the share of a call. It ends with the last of its users: the handler, and
+// callShare is the share of a call. It ends with the last of its users: the handler, and
 // each message that gRPC still has.
-type pendingEvent struct {
+type callShare struct {
 	*inflight.Request // nil: nothing is bounded
 
 	users atomic.Int32
 }
 
-func (h *pendingEvent) use() { h.users.Add(1) }
+func (h *callShare) use() { h.users.Add(1) }
 
-func (h *pendingEvent) done() {
+func (h *callShare) done() {
 	if h.users.Add(-1) == 0 && h.Request != nil {
 		h.End()
 	}

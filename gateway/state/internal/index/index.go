@@ -95,7 +95,7 @@ func (x *Index[V]) Insert(key Key) *V {
 	if 3*(t.count+1) > 2*len(t.entries) {
 		t.grow()
 	}
-	number := x.capacity()
+	number := x.nextFree()
 	t.put(uint64(hash)<<32 | uint64(number+1))
 	t.count++
 	x.count++
@@ -141,8 +141,8 @@ func (x *Index[V]) slot(number uint32) *slot[V] {
 	return &x.chunks[number/chunk][number%chunk]
 }
 
-// capacity is the number of a free slot.
-func (x *Index[V]) capacity() uint32 {
+// nextFree is the number of a free slot.
+func (x *Index[V]) nextFree() uint32 {
 	if len(x.free) == 0 {
 		first := len(x.chunks) * chunk
 		x.chunks = append(x.chunks, make([]slot[V], chunk))
