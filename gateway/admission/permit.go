@@ -97,6 +97,5 @@ func (m *admitting) suggestion(name string) string {
 // mayKnow: a caller whom policy refuses learns nothing about an agent. That the
 // operator allows no such document is nothing about an agent.
 func (m *admitting) mayKnow(refusal error) bool {
-	var forbidden *policy.Forbidden
-	return !errors.Is(refusal, ect.ErrRequired) && (m.To.Agent.Name == "" || !errors.As(refusal, &forbidden))
+	return !errors.Is(refusal, ect.ErrRequired) && (m.To.Agent.Name == "" || !errors.As(refusal, new(*policy.Forbidden)))
 }

@@ -27,7 +27,6 @@ func outcomeOf(err error) (outcome breaker.Outcome, own bool) {
 	if err == nil {
 		return breaker.Success, false
 	}
-	var unreachable *transport.UnreachableError
 	var refused *transport.RefusedError
 	var status *transport.StatusError
 	var late *transport.TimeoutError
@@ -42,7 +41,7 @@ func outcomeOf(err error) (outcome breaker.Outcome, own bool) {
 		return outcomeOfStatus(refused.Status), false
 	case errors.As(err, &status):
 		return outcomeOfStatus(status.Status), false
-	case errors.As(err, &unreachable):
+	case errors.As(err, new(*transport.UnreachableError)):
 		return breaker.Failure, beforeRequest(problem.ReasonOf(err))
 	case errors.As(err, &reply):
 		return outcomeOfCode(reply.Code), false
@@ -67,9 +66,7 @@ func beforeRequest(why problem.Reason) bool {
 
 // answers reports whether an agent that did not say what it is has answered something.
 func answers(err error) bool {
-	var bad *transport.BadReplyError
-	var status *transport.StatusError
-	return errors.As(err, &bad) && !errors.As(err, &status)
+	return errors.As(err, new(*transport.BadReplyError)) && !errors.As(err, new(*transport.StatusError))
 }
 
 // outcomeOfStatus: below 500 it is about the message.

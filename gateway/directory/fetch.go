@@ -57,11 +57,10 @@ func (d *Directory) fetchDocument(ctx context.Context, by transport.Client, addr
 // silent: the server has not said anything about the document. What it says,
 // also by a document that is not good, takes the place of the old one.
 func silent(err error) bool {
-	var denied *egress.DeniedError
 	if documentError, ok := errors.AsType[*DocumentError](err); ok {
 		return documentError.failing
 	}
-	return !errors.As(err, &denied)
+	return !errors.As(err, new(*egress.DeniedError))
 }
 
 func (d *Directory) request(ctx context.Context, by transport.Client, address string, expected ect.Identity, old fetchedDocument, now time.Time) (fetchedDocument, error) {

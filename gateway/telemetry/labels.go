@@ -115,17 +115,14 @@ func VerifyResult(err error) string {
 		return resultOK
 	}
 	var invalid *ect.InvalidError
-	var malformed *ect.MalformedError
-	var tooLarge *ect.TooLargeError
-	var repeated *ect.ReplayedError
 	switch {
 	case errors.As(err, &invalid):
 		return string(invalid.Reason)
-	case errors.As(err, &malformed):
+	case errors.As(err, new(*ect.MalformedError)):
 		return resultMalformed
-	case errors.As(err, &tooLarge):
+	case errors.As(err, new(*ect.TooLargeError)):
 		return resultTooLarge
-	case errors.As(err, &repeated):
+	case errors.As(err, new(*ect.ReplayedError)):
 		return resultRepeated
 	default:
 		return other

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"path"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/aepb/aepb-gateway/gateway/transport"
@@ -17,14 +19,23 @@ const (
 	maxDepth = 6    // groups within groups
 )
 
-// NewLogger writes JSON lines, bounded (see [Bounded]). The zero level is info.
+// NewLogger writes JSON lines, bounded (see [Bounded]), each with the component that wrote it:
+// its package below the module's root. The zero level is info.
 func NewLogger(w io.Writer, level slog.Level) *slog.Logger {
-	return slog.New(Bounded(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level})))
+	return slog.New(Bounded(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level, AddSource: true, ReplaceAttr: component})))
 }
 
-// Bounded wraps a handler so that every line of a request has its id, and so that no attribute is long: texts are cut at 1024
-// redacted, bytes are counted and not shown, and everything that is not a plain
-// value becomes its text.
+func component(_ []string, a slog.Attr) slog.Attr {
+	if source, ok := a.Value.Any().(*slog.Source); ok {
+		folder, function := path.Split(source.Function)
+		name, _, _ := strings.Cut(function, ".")
+		return slog.String("component", strings.TrimPrefix(folder+name, "github.com/aepb/aepb-gateway/"))
+	}
+	return a
+}
+
+// Bounded wraps a handler so that each line of a request has its id, and no attribute is long: texts
+// are cut at 1024 bytes, byte slices are counted and not shown, other values become text.
 func Bounded(next slog.Handler) slog.Handler { return bounded{next} }
 
 type bounded struct{ next slog.Handler }

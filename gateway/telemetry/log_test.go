@@ -105,3 +105,19 @@ func TestHandlerContract(t *testing.T) {
 		return logged(t, &buffer)
 	})
 }
+
+// TestLog_Component: a line says which package wrote it, also through the logger of net/http.
+func TestLog_Component(t *testing.T) {
+	t.Parallel()
+	var buffer bytes.Buffer
+	logger := telemetry.NewLogger(&buffer, 0)
+	logger.InfoContext(t.Context(), "task not saved")
+	if got := logged(t, &buffer)["component"]; got != "gateway/telemetry_test" {
+		t.Errorf("got %v", got)
+	}
+	buffer.Reset()
+	slog.NewLogLogger(logger.Handler(), slog.LevelWarn).Print("a handshake failed")
+	if got := logged(t, &buffer)["component"]; got != "gateway/telemetry_test" {
+		t.Errorf("of a log.Logger: got %v", got)
+	}
+}

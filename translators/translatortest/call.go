@@ -49,8 +49,7 @@ func refusal(err error) bool {
 }
 
 func isCanonical(err error) bool {
-	var said *canonical.Error
-	return errors.As(err, &said)
+	return errors.As(err, new(*canonical.Error))
 }
 
 // decoded lists the messages that the sample wires hold; what does not decode

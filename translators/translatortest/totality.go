@@ -93,8 +93,7 @@ func survives(tr translators.Translator, who string, bodies [][]byte, frames ...
 }
 
 func panicked(err error) bool {
-	var p *panicError
-	return errors.As(err, &p)
+	return errors.As(err, new(*panicError))
 }
 
 // frames tells lies about a wire: another version, medium, phase, no header, and

@@ -91,10 +91,8 @@ func openFile(path string) (*file, error) {
 // damage is what an error in reading means, unless another process or the
 // system says otherwise: the file is not as it was written.
 func damage(err error) error {
-	var path *fs.PathError
-	var number syscall.Errno
 	switch {
-	case err == nil, errors.As(err, &path), errors.As(err, &number),
+	case err == nil, errors.As(err, new(*fs.PathError)), errors.As(err, new(syscall.Errno)),
 		errors.Is(err, berrors.ErrTimeout), errors.Is(err, berrors.ErrVersionMismatch), errors.Is(err, errCorrupt):
 		return err
 	default:

@@ -84,8 +84,7 @@ func (s *Store) restore(v *view) error {
 		first = key.A
 		v.remove(Records, key)
 		r.ByIssuer = true // a holder that it had moved to stays
-		var foreign *ect.ForeignRootError
-		if err := s.put(v, &stored{Record: r.Record, again: true}, 1); err != nil && !errors.As(err, &foreign) {
+		if err := s.put(v, &stored{Record: r.Record, again: true}, 1); err != nil && !errors.As(err, new(*ect.ForeignRootError)) {
 			return err
 		}
 	}

@@ -265,8 +265,7 @@ func beginningStays(t *testing.T, s ect.Store) {
 	}
 	stranger := root
 	stranger.ID, stranger.Compact, stranger.Issuer, stranger.Holder = "another", "h.another.s", "spiffe://a.test/mallory", "mallory"
-	var foreign *ect.ForeignRootError
-	if err := s.Put(t.Context(), stranger); !errors.As(err, &foreign) {
+	if err := s.Put(t.Context(), stranger); !errors.As(err, new(*ect.ForeignRootError)) {
 		t.Errorf("another begins it again: %v", err)
 	}
 	again := root
@@ -277,8 +276,7 @@ func beginningStays(t *testing.T, s ect.Store) {
 }
 
 func isFull(err error) bool {
-	var full *state.FullError
-	return errors.As(err, &full)
+	return errors.As(err, new(*state.FullError))
 }
 
 func ownShare(err error) bool {

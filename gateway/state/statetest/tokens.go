@@ -266,8 +266,7 @@ func tokensByteBound(t *testing.T, h Harness) {
 	}
 	huge := record(100, "w", time.Hour)
 	huge.Compact = string(make([]byte, 5000))
-	var full *state.FullError
-	if err := d.Put(t.Context(), huge); !errors.As(err, &full) {
+	if err := d.Put(t.Context(), huge); !errors.As(err, new(*state.FullError)) {
 		t.Errorf("a record larger than the store: %v", err)
 	}
 	if after := d.UsageOf(state.KindToken); after.Entries != u.Entries {

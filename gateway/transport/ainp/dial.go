@@ -232,9 +232,7 @@ func (d *Dialer) hasher(seen verified, answer []byte) translators.Hasher {
 
 // failed says what it means that a request or its answer broke off.
 func failed(ctx context.Context, ep transport.Endpoint, err error) error {
-	var denied *egress.DeniedError
-	var bad *transport.BadReplyError
-	if errors.As(err, &denied) || errors.As(err, &bad) {
+	if errors.As(err, new(*egress.DeniedError)) || errors.As(err, new(*transport.BadReplyError)) {
 		return err
 	}
 	return transport.BrokenError(ctx, ep, err)

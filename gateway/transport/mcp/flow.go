@@ -206,8 +206,7 @@ func messagesOf(data []byte, version string) []json.RawMessage {
 // (legacy, resumability).
 func (f *flow) resume(ctx context.Context, cause error) error {
 	last, wait := f.in.Resume()
-	var limit *sse.LimitError
-	if last == "" || f.request.Version == mcp.Modern || f.resumes >= maxResumes || errors.As(cause, &limit) {
+	if last == "" || f.request.Version == mcp.Modern || f.resumes >= maxResumes || errors.As(cause, new(*sse.LimitError)) {
 		if errors.Is(cause, io.EOF) {
 			return f.l.bad("its event stream ended without a reply")
 		}

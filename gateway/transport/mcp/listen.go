@@ -153,9 +153,8 @@ func (s *listening) open(ctx context.Context) error {
 	}
 	s.wait = min(max(firstWait, 2*s.wait), lastWait)
 	current, err := s.hold(ctx)
-	var unreachable *transport.UnreachableError
 	switch {
-	case errors.As(err, &unreachable) && !s.first:
+	case errors.As(err, new(*transport.UnreachableError)) && !s.first:
 		return nil // it may come back
 	case err != nil:
 		return err

@@ -46,8 +46,7 @@ func (d *Dialer) Describe(ctx context.Context, ep transport.Endpoint) (*canonica
 		card.Timeout = min(cardWithin, ep.Timeout)
 	}
 	description, err := d.card(ctx, card)
-	var bad *transport.BadReplyError
-	if err == nil || ep.Version != "" || errors.As(err, &bad) { // who answers on SLIMRPC is no server of MCP
+	if err == nil || ep.Version != "" || errors.As(err, new(*transport.BadReplyError)) { // who answers on SLIMRPC is no server of MCP
 		return description, card, err
 	}
 	ctx, stop := context.WithTimeout(ctx, cardWithin)

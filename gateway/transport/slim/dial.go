@@ -245,11 +245,10 @@ func (d *Dialer) evidence(metadata map[string]string, ep transport.Endpoint) ([]
 // failed says what it means that a call broke off.
 func failed(ctx context.Context, ep transport.Endpoint, err error) error {
 	var tooLarge *session.TooLargeError
-	var unsent *session.MessageError
 	switch {
 	case errors.As(err, &tooLarge):
 		return problem.Reading(&http.MaxBytesError{Limit: int64(tooLarge.Limit)})
-	case errors.As(err, &unsent):
+	case errors.As(err, new(*session.MessageError)):
 		return &canonical.Error{Code: canonical.CodeBadParams, Message: "this message has metadata that SLIM cannot carry"}
 	case errors.Is(context.Cause(ctx), context.DeadlineExceeded):
 		return &transport.TimeoutError{Agent: ep.Agent, After: ep.Timeout}

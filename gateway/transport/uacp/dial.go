@@ -188,11 +188,8 @@ func tokenSpace(ep transport.Endpoint) int {
 
 // failed says what it means that a request or its answer broke off.
 func failed(ctx context.Context, ep transport.Endpoint, err error) error {
-	var denied *egress.DeniedError
-	var bad *transport.BadReplyError
-	var unsaid *canonical.Error
 	switch {
-	case errors.As(err, &denied), errors.As(err, &bad), errors.As(err, &unsaid):
+	case errors.As(err, new(*egress.DeniedError)), errors.As(err, new(*transport.BadReplyError)), errors.As(err, new(*canonical.Error)):
 		return err
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return &transport.TimeoutError{Agent: ep.Agent, After: ep.Timeout}
