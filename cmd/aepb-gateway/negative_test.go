@@ -119,7 +119,7 @@ func (b *bed) refused(t *testing.T, l letter, got reply, w want) {
 
 func short(body []byte) []byte { return body[:min(len(body), 600)] }
 
-// problemDocument judges an RFC 9457 document by contract section 2.
+// problemDocument judges an RFC 9457 document by docs/http-api.md.
 func problemDocument(t *testing.T, l letter, got reply, w want) {
 	t.Helper()
 	if media := got.header.Get("Content-Type"); media != "application/problem+json" {

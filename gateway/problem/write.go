@@ -17,7 +17,7 @@ const MediaType = "application/problem+json"
 
 const typePrefix = "urn:aepb:problem:"
 
-// document is what goes over the wire (contract section 2).
+// document is what goes over the wire (docs/http-api.md).
 type document struct {
 	Type     string `json:"type"`
 	Title    string `json:"title"`

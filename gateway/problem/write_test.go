@@ -26,7 +26,7 @@ func write(t *testing.T, method string, err error) *http.Response {
 	return w.Result()
 }
 
-// RFC 9457 and contract section 2.
+// RFC 9457 and docs/http-api.md.
 func TestWrite(t *testing.T) {
 	t.Parallel()
 	r := write(t, http.MethodPost, fmt.Errorf("road: %w", &policy.Denied{Constraint: policy.ConstraintHops}))

@@ -2,7 +2,7 @@
 // it means and what to do about it, in one file (metrics.go), and the set-up of the
 // log (log.go). README.md is the reference for operators, made of metrics.go.
 //
-// Metric names and labels are a promise (contract section 3). No label takes a
+// Metric names and labels are a promise (README.md). No label takes a
 // value that an outsider can invent: labels.go maps everything that is not on a
 // list to "other". Methods take the types of the lower layers where there are any,
 // so that a label cannot be mixed up.

@@ -171,7 +171,7 @@ func (m *Metrics) atScrape(deps Deps) (all []prometheus.Collector) {
 	return all
 }
 
-// define names every metric that is counted here (contract section 3).
+// define names every metric that is counted here (README.md).
 func (m *Metrics) define() {
 	d := &m.defined
 	m.translations = d.counter("translations_total",

@@ -58,7 +58,7 @@ func touch(m *telemetry.Metrics) {
 	m.Agents().Lifecycles(map[string]int{"draining": 2})
 }
 
-// Names and labels are a promise: contract section 3.
+// Names and labels are a promise: README.md.
 func TestContract(t *testing.T) {
 	t.Parallel()
 	m := newMetrics(t)

@@ -51,7 +51,7 @@ func meters() []meter {
 		{"forbidden words, production", 0, 0, wordsInProduction},
 		{"forbidden words, tests", 1073, 0, wordsInTests},
 		{"forbidden words in comments and strings, production", 519, 0, proseInProduction},
-		{"references to rulings and sections that do not resolve", 383, 0, unresolved},
+		{"references to rulings and sections that do not resolve", 0, 0, unresolved},
 		{"production lines", 113500, 100, productionLines},
 		{"production code lines", 90000, 100, productionCodeLines},
 		{"places that sign in gateway/", 1, 0, placesThatSign},
