@@ -304,7 +304,7 @@ type ByRevision interface {
 	Revision(d *canonical.Description, own string, can []canonical.Mode) string
 }
 
-// Server is a protocol's HTTP face. The agent's name is the request's path value "agent".
+// HTTPServer is a protocol's HTTP face. The agent's name is the request's path value "agent".
 type HTTPServer interface {
 	Handler(Handler) http.Handler
 }
