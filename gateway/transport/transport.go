@@ -25,7 +25,7 @@ const (
 	Native EntryPoint = iota
 	// Translate is the translate endpoint: the sender brings an ECT.
 	Translate
-	// TranslateCPAT is the translate endpoint under CPAT's names: the same road,
+	// TranslateCPAT is the translate endpoint under CPAT's names: the same pipeline,
 	// but its evidence says cpat:translate (CPAT, Translation ECT Claims).
 	TranslateCPAT
 )
@@ -67,10 +67,10 @@ type Target struct {
 	ToVersion string            // Translate: its version, empty: the newest mutual one
 }
 
-// AnswerRetryWindow is how long a server tries to deliver the answer to a question while
-// the state that this takes is away. Its client says it once, and takes a refusal
-// for no more than a line in its log (MCP before 2026-07-28). Whoever asked need
-// not wait for an answer when the state has been away for as long.
+// AnswerRetryWindow is how long a server tries to deliver the answer to an input request
+// while the state store is unavailable. A client sends its answer once and only logs a
+// refusal (MCP before 2026-07-28). The agent need not wait for an answer when the store
+// was unavailable for longer.
 const AnswerRetryWindow = 20 * time.Second
 
 // Notice is what callers should know of an agent's future (AEPB, Lifecycle
@@ -104,8 +104,8 @@ type Event struct {
 	Evidence []string         // compact; toward a caller only in the last one, or the last with a body: the ECT that closes the stream
 }
 
-// Events is a stream of messages in order. It holds no more of them than its
-// reader is behind: whoever does not read stops whoever writes.
+// Events is a stream of messages in order. It buffers a bounded number of them: a
+// reader that does not read stops the writer.
 type Events interface {
 	// Next waits for the next message. io.EOF: the one before was the last. Any
 	// other error says that the stream broke off; it never ends silently.
@@ -146,7 +146,7 @@ type Handler interface {
 	// (architecture section 5, steps 2 and 3). A server asks once per request, when it has
 	// judged the header and before it reads the body; without its Pass the rest is [limit.ErrNoPass].
 	Limit(context.Context, CallInfo) (limit.Pass, error)
-	// Admit judges whoever asks what an endpoint answers by itself, such as a ping.
+	// Admit judges the caller of a request that an endpoint answers itself, such as a ping.
 	Admit(context.Context, CallInfo) error
 	// Exchange carries one message there and its reply back. A failure after
 	// evidence was written comes with an Answer that holds only that evidence.
@@ -218,8 +218,8 @@ type Dialer interface {
 type Stamper interface {
 	// Self is how this gateway names itself there.
 	Self() string
-	// Receiver is how an agent, by its directory name, is named there; empty:
-	// nobody knows.
+	// Receiver returns the name that an agent of the directory has there; empty:
+	// it is unknown.
 	Receiver(agent string) string
 }
 
@@ -246,7 +246,7 @@ type Pusher interface {
 	Push(context.Context, ect.Identity, canonical.PushConfig, Sealed) error
 }
 
-// Decision is what a human decided, for somebody who waits for it.
+// Decision is what a human decided, for the party that waits for it.
 type Decision struct {
 	URL      string // who waits
 	Approval string // what was decided about

@@ -45,7 +45,7 @@ const (
 	defaultGrace  = 30 * time.Second
 )
 
-// Arrival is what is known of whoever makes a call over gRPC.
+// Arrival holds what the listener knows of the caller of a gRPC call.
 type Arrival struct {
 	Remote string                     // address, with its port
 	TLS    *tls.ConnectionState       // nil: unknown

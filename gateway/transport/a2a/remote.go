@@ -195,7 +195,7 @@ func (c *remote) tell(events transport.Events) error {
 		case errors.Is(context.Cause(ctx), identity.ErrSessionEnded):
 			return errSession
 		case c.ctx.Err() != nil:
-			return status.FromContextError(c.ctx.Err()).Err() // nobody listens any more
+			return status.FromContextError(c.ctx.Err()).Err() // the caller has left
 		case err != nil:
 			return c.refuse(err)
 		}

@@ -237,7 +237,7 @@ func (v *serverCall) admit(ctx context.Context, body []byte) (context.Context, [
 	v.id, v.sender, v.profile = seen.ID, seen.From, seen.profile
 	v.wire.Hasher = translators.Knowing(translators.HasherOf(v.d.deps.Form), body, seen.text.HashInput())
 	if !v.isRecipient(seen.To) {
-		return ctx, nil, &canonical.Error{Code: canonical.CodeForbidden, Message: "the message is for somebody else"}
+		return ctx, nil, &canonical.Error{Code: canonical.CodeForbidden, Message: "the message names another receiver: expected the agent of the URL or this gateway"}
 	}
 	if v.socket != nil && v.socket.did != "" && v.socket.did != v.sender {
 		return ctx, nil, &problem.IdentityError{Reason: "the connection was opened in another name"}
@@ -461,7 +461,7 @@ func (v *serverCall) write(wire translators.Wire, evidence []string, status int)
 	v.back.put(body, evidence, status)
 }
 
-// post is the way back to whoever posted a message.
+// post writes the response to the POST that brought a message.
 type post struct{ w http.ResponseWriter }
 
 func (p post) advise(refusal problem.Problem) { refusal.Advise(p.w.Header()) }

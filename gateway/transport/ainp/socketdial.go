@@ -183,8 +183,8 @@ func closing(tokens []string) bool {
 	})
 }
 
-// Close ends the conversation; an agent that is still at work sees that nobody
-// listens any more.
+// Close ends the conversation by closing its connection. An agent that is still at
+// work sees by that that the gateway reads no more.
 func (t *talk) Close() error {
 	t.close.Do(func() {
 		t.d.talks.remove(t)

@@ -54,7 +54,7 @@ func (g *Guard) DialLoopback(ctx context.Context, hostport string) (net.Conn, er
 }
 
 // DialDatagrams is DialLoopback for datagrams: each Write sends one, to that peer
-// alone, and each Read gives one of its. Nobody there need know of it.
+// alone, and each Read returns one of its. It sends nothing itself.
 func (g *Guard) DialDatagrams(ctx context.Context, hostport string) (net.Conn, error) {
 	if !g.config.AllowLoopbackHTTP {
 		return nil, &DeniedError{Host: hostport, Reason: ReasonScheme}

@@ -35,9 +35,9 @@
 // What the operator lists may be private: an agent in the cluster, a
 // development server on loopback. A grant by name or address lifts the class
 // check for that host only; a grant by CIDR lifts it for those addresses. A
-// grant by name never lifts the metadata and link-local classes, since whoever
-// answers DNS for the name would then decide about them: those want their
-// address or CIDR spelled out. Multicast and unspecified addresses are never
+// grant by name never lifts the metadata and link-local classes, since the DNS
+// server of the name could then grant them: the operator must list their
+// address or CIDR. Multicast and unspecified addresses are never
 // called. Taking a grant back also drops the pooled connections.
 //
 // # Alternatives considered

@@ -72,7 +72,7 @@ func find(w http.ResponseWriter) *exchange {
 }
 
 // exchange is one request and its answer. Its header goes out with the first byte
-// of the body, so that an answer for which there is no room can be refused.
+// of the body, so that an answer that exceeds the caller's share of bytes can be refused.
 type exchange struct {
 	http.ResponseWriter
 	limits  *Limits
@@ -283,7 +283,7 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// begin takes the room of a body and begins its time.
+// begin books the bytes of a body and starts the time limit for reading it.
 func (b *body) begin() error {
 	space := b.length
 	if space < 1 {

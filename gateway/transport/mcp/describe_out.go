@@ -236,8 +236,8 @@ func (d *Dialer) encodeFor(modes []canonical.Mode, body canonical.Body, op canon
 // nextID is the id of a request of our own.
 func (d *Dialer) nextID() string { return `"aepb-` + strconv.FormatUint(d.serial.Add(1), 10) + `"` }
 
-// decode reads a reply to a request of our own. An error of the server is one
-// of ours: nobody else asked.
+// decode reads a reply to a request of the gateway's own. An error of the server is the
+// gateway's error: no caller asked.
 func (d *Dialer) decode(l *upstreamCall, body []byte, op canonical.Op, version string) (*canonical.Message, error) {
 	m, err := d.deps.Form.Decode(translators.Wire{Binding: mcp.Binding, Version: version, Media: mediaJSON, Body: body, Re: op})
 	if err != nil {

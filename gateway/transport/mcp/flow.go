@@ -242,8 +242,8 @@ func (l *upstreamCall) pong(ctx context.Context, id json.RawMessage, s session) 
 	return response.Body.Close()
 }
 
-// settled waits for the reply of a request of our own: what comes before it is
-// nobody's business.
+// settled waits for the reply to a request of the gateway's own. It drops the events
+// before the reply, since no caller waits for them.
 func (l *upstreamCall) settled(ctx context.Context, reply transport.Reply, err error) (transport.Reply, error) {
 	if err != nil || reply.Events == nil {
 		return reply, err

@@ -31,7 +31,7 @@ func (l *upstreamCall) read(ctx context.Context, response *http.Response, reques
 	case code >= http.StatusMultipleChoices && code < http.StatusBadRequest:
 		return nil, l.refused(response, "a redirect, which is not followed")
 	case response.Header.Get("Content-Encoding") != "":
-		return nil, l.bad("compressed, although nobody asked for that")
+		return nil, l.bad("compressed (Content-Encoding), expected it uncompressed")
 	}
 	switch transport.MediaType(response.Header) {
 	case mediaJSON:

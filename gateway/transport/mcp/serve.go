@@ -112,7 +112,7 @@ type serverCall struct {
 	session  string        // that the request belongs to; empty: none
 	guest    clientSession // what is known of it
 	knows    bool          // why an agent failed
-	quiet    bool          // whoever writes the answer down takes no streams
+	quiet    bool          // the response writer takes no streams
 	answers  bool          // what it brings is a response
 
 	insists time.Time // until when what the message needs is tried again; zero: it is not
@@ -267,7 +267,7 @@ func (v *serverCall) acknowledge(ctx context.Context) {
 	}
 }
 
-// asking is what the pipeline needs to know of whoever asks.
+// asking returns what the pipeline needs to know of the caller.
 func (v *serverCall) asking(ctx context.Context) transport.CallInfo {
 	return transport.Asking(ctx, v.r.PathValue("agent"), mcp.Binding).With(v.pass)
 }

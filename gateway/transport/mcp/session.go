@@ -78,7 +78,7 @@ type sessions struct {
 	table map[sessionKey]*slot
 }
 
-// slot is one place in the table. Whoever holds its turn may begin the session.
+// slot is one place in the table. The goroutine that holds its turn may begin the session.
 type slot struct {
 	turn    chan struct{}
 	tries   int   // to begin another in place of one that is gone, which failed
@@ -89,8 +89,8 @@ type slot struct {
 	used    time.Time
 }
 
-// get finds or makes the slot of a key; idle ones make room, then one of
-// the caller who has the most. Servers let sessions that nobody ends expire.
+// get finds or makes the slot of a key. If the table is full it evicts idle slots, then one
+// of the caller that has the most. Servers expire sessions that no client ends.
 func (s *sessions) get(key sessionKey) *slot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -107,8 +107,8 @@ func (s *sessions) get(key sessionKey) *slot {
 	return made
 }
 
-// evict makes room for one more: of the caller who has the most, the session that was used
-// longest ago gives way.
+// evict removes a session: of the caller that has the most, the one that was used longest
+// ago.
 func (s *sessions) evict(now time.Time) {
 	maps.DeleteFunc(s.table, func(_ sessionKey, one *slot) bool { return now.Sub(one.used) >= idleFor })
 	if len(s.table) < maxSessions {
@@ -140,8 +140,8 @@ func (s *sessions) forget(key sessionKey, gone session) {
 	maps.DeleteFunc(s.table, func(_ sessionKey, one *slot) bool { return one == found })
 }
 
-// begin fills a slot. Whoever wants the revision that was agreed on, not the
-// one that was asked for, finds it as well.
+// begin fills a slot. A request for the revision that the server agreed to finds it too,
+// not only one for the revision that was asked for.
 func (s *sessions) begin(key sessionKey, one *slot, current session, who *canonical.Description) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -203,7 +203,7 @@ func (s *sessions) drain(shared bool) map[sessionKey]session {
 
 // session gives the session of an agent and caller for which this legacy
 // revision was asked, begun if need be, and who the server said it was. Several
-// that need the same one wait for whoever came first.
+// that need the same one wait for the first.
 func (d *Dialer) session(ctx context.Context, ep transport.Endpoint, version string) (session, *canonical.Description, error) {
 	return d.sessionAfter(ctx, ep, version, session{})
 }
@@ -341,7 +341,7 @@ type Keeper interface {
 	// Get finds a record; false: there is none (any more).
 	Get(ctx context.Context, group, id string) (value []byte, revision uint64, ok bool, err error)
 	// Swap writes a record if it is still at revision old (0: there must be
-	// none); false: somebody else was first.
+	// none); false: another writer was first.
 	Swap(ctx context.Context, group, id string, old uint64, value []byte, until time.Time) (ok bool, err error)
 	// Delete removes a record; one that is not there is no error.
 	Delete(ctx context.Context, group, id string) error
@@ -407,7 +407,7 @@ func (d *Dialer) keep(ctx context.Context, ep transport.Endpoint, version string
 	return s, nil
 }
 
-// sessionLife is how long a session lives that nobody uses.
+// sessionLife is how long an unused session lives.
 const sessionLife = 30 * time.Minute
 
 // Programs starts the programs of agents. *stdio.Host is one.

@@ -64,8 +64,8 @@ const methodOldCard = "GetAgentCard"
 // skillsOfCard is the last field that cards of A2A 0.3 and 1.0 have in common.
 const skillsOfCard = 12
 
-// card reads the agent's card. Servers of SLIM's library for Python show the one
-// that everybody may see by the method of A2A 0.3 alone, and only if they serve 0.3
+// card reads the agent's card. Servers of SLIM's library for Python show the
+// public card by the method of A2A 0.3 alone, and only if they serve 0.3
 // too: A2A 1.0 asks for that card over HTTP, which an agent here need not speak.
 func (d *Dialer) card(ctx context.Context, ep transport.Endpoint) (*canonical.Description, error) {
 	shown, status, err := d.cardBy(ctx, ep, "/"+ServiceA2A+"/"+methodCard)

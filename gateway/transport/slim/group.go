@@ -12,11 +12,11 @@ import (
 	"github.com/aepb/aepb-gateway/policy/quota"
 )
 
-// groups is one agent's part in the groups that it is invited to: whoever asks
-// it something there is answered, and nobody else hears that.
+// groups holds the groups that one agent is in. The agent answers a request of a member to
+// that member alone.
 type groups struct {
 	handler  rpc.Handler
-	welcome  func(subject string) bool // whether somebody may invite
+	welcome  func(subject string) bool // whether a subject may invite the agent
 	places   *quota.Pool               // groups at once, by moderator
 	logger   *slog.Logger
 	identity string // the agent, for logs

@@ -55,7 +55,7 @@ func (o *observers) cancel(f form.Frame) bool {
 	return found
 }
 
-// none: nobody observes anything here.
+// none reports whether the peer observes nothing.
 func (o *observers) none() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

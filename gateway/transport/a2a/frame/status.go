@@ -162,7 +162,7 @@ func unframeDetail(detail *anypb.Any) (json.RawMessage, error) {
 		return protojson.Marshal(detail)
 	}
 	kind := cmp.Or(detail.GetTypeUrl(), "about:blank")
-	return json.Marshal(map[string]string{ // what nobody here can read
+	return json.Marshal(map[string]string{ // an unknown type: its bytes pass unread
 		detailType: kind, "value": base64.StdEncoding.EncodeToString(detail.GetValue()),
 	})
 }

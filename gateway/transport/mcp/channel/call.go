@@ -15,8 +15,8 @@ const (
 	maxWaitingCount = 4096    // messages
 )
 
-// errSlow: whoever asked reads more slowly than the server speaks.
-var errSlow = errors.New("what it said and was not read is too much")
+// errSlow: the caller reads more slowly than the server writes.
+var errSlow = errors.New("the server sent more than the caller read: read its messages sooner")
 
 // call is a request, or a stream that listens, and the response to it.
 type call struct {

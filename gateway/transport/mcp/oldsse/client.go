@@ -109,7 +109,7 @@ func (s *Stream) open(ctx context.Context, base *url.URL) error {
 	defer stop()
 	late := time.AfterFunc(opensWithin, func() { s.end(errLate) })
 	defer late.Stop()
-	request, err := http.NewRequestWithContext(s.life, http.MethodGet, base.String(), http.NoBody) //nolint:contextcheck // the stream outlives whoever opens it
+	request, err := http.NewRequestWithContext(s.life, http.MethodGet, base.String(), http.NoBody) //nolint:contextcheck // the stream outlives the request that opens it
 	if err != nil {
 		return err
 	}

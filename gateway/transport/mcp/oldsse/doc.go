@@ -20,7 +20,7 @@
 // client as the GET, expects the same identity, and goes to the same scheme, host and port.
 // There is one GET for a session; 256 streams in all and a sixteenth of them for one caller,
 // of which one that is not in use gives way. Some servers answer a POST only when they have
-// done what it asks: once the server has said anything, nobody waits for that.
+// done what it asks: once the server has sent an event, the client does not wait for that.
 //
 // # As a server
 //

@@ -21,7 +21,7 @@ import (
 
 // Bounds of what is posted.
 const (
-	ownWithin   = 5 * time.Second  // what nobody waits for is taken
+	ownWithin   = 5 * time.Second  // to send a message that needs no reply
 	postedFor   = 10 * time.Minute // a POST is open
 	maxPosts    = 64               // that are open at once on one stream
 	maxAccepted = 4 << 10          // bytes that are read of the answer to a POST

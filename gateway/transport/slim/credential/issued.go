@@ -41,11 +41,11 @@ type TokenJudge interface {
 type IssuedDeps struct {
 	ID     string           // for TokenRequest.Subject
 	Source TokenSource      // nil: no tokens of our own
-	Judge  TokenJudge       // nil: nobody is believed
+	Judge  TokenJudge       // nil: no token is accepted
 	Now    func() time.Time // nil: time.Now
 }
 
-// Issued uses tokens that somebody else mints and judges. Safe for concurrent
+// Issued uses tokens that its Source mints and its Judge verifies. Safe for concurrent
 // use; one token serves until it is nearly over.
 type Issued struct {
 	deps IssuedDeps

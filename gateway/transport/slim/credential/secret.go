@@ -38,7 +38,7 @@ type SecretDeps struct {
 	Now    func() time.Time // nil: time.Now
 }
 
-// Secret mints and judges the tokens of everybody who knows one secret. Safe
+// Secret mints and verifies the tokens of all members that know one secret. Safe
 // for concurrent use. A token may come more than once: replays are the
 // business of message ids.
 type Secret struct {

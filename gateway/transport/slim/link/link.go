@@ -252,8 +252,8 @@ func (l *Link) Unsubscribe(ctx context.Context, n name.Name) {
 	}
 }
 
-// Send sends a message, or says at once why not: *frame.TooLargeError (which
-// would end the connection for everybody), ErrDown, ErrBusy.
+// Send sends a message, or says at once why not: *frame.TooLargeError (the node would
+// end the connection of all sessions), ErrDown, ErrBusy.
 func (l *Link) Send(m *dataplane.Message) error {
 	if _, err := frame.Fits(m); err != nil {
 		return err

@@ -88,7 +88,7 @@ func dialed(ctx context.Context, dial Dial) (net.Conn, error) {
 	return prompted(conn), nil
 }
 
-// run greets the node, has the names announced, and then sends and receives
+// run negotiates with the node, has the names announced, and then sends and receives
 // until something fails, or ctx ends; then it sends what is queued. It returns when
 // nothing of the connection is left.
 func (s *stream) run(ctx context.Context, announce func(context.Context) error, receive func(*dataplane.Message)) error {

@@ -27,8 +27,8 @@ var (
 	errCalls = errors.New("slim plain: there are too many calls")
 )
 
-// Conversation is a session that we began. Safe for concurrent use. Whoever
-// opened it closes it.
+// Conversation is a session that the gateway began. Safe for concurrent use. The code
+// that opened it closes it.
 type Conversation struct {
 	session *session.Session
 	life    sync.WaitGroup

@@ -11,8 +11,8 @@
 //
 // # Rules
 //
-// A message that a session's user has no room for is not acknowledged, so its
-// sender sends it again: a slow reader slows its peer and nobody else. A
+// A message that exceeds what a session may buffer is not acknowledged, so its
+// sender sends it again: a slow reader slows its own peer alone. A
 // message that cannot be delivered, either way, breaks the session: a stream
 // with a hole in it is worse than none. Nothing that comes without a valid
 // token is looked at, nor a control message without a valid signature; a

@@ -17,13 +17,13 @@ const (
 	keyReason   = "aepb-reason" // in words, of a refusal
 )
 
-// initiate begins a session with whoever answers to the peer's name.
+// initiate begins a session with the application that answers to the peer's name.
 func (m *machine) initiate(now time.Time) {
 	m.initiator, m.state = true, discovering
 	m.ask(now, m.peer, frame.Discover(), nil)
 }
 
-// invited begins a session that somebody else asked for.
+// invited begins a session that the peer asked for.
 func invited(self name.Name, f frame.Frame, subject string, timing Timing, now time.Time) (*machine, error) {
 	m := newMachine(self, f.From, f.Session, timing, now)
 	join := f.Command.GetJoinRequest()
@@ -69,7 +69,7 @@ func (m *machine) steer(now time.Time, f frame.Frame, subject string) {
 	}
 }
 
-// found: somebody answers to the name, and gives the one of its instance.
+// found handles the answer of an application to its name, which names the instance.
 func (m *machine) found(now time.Time, f frame.Frame, subject string) {
 	if m.state != discovering || !m.answered(f, frame.DiscoveryRequest) {
 		return
@@ -149,8 +149,8 @@ func (m *machine) closeMessage(now time.Time, f frame.Frame) {
 	m.end(now, "")
 }
 
-// noMLS is why an encrypted session is refused, for the log and for whoever looks
-// at the metadata of a refusal. SLIM's own clients make a text of their own.
+// noMLS is why an encrypted session is refused, for the log and for clients that read the
+// metadata of a refusal. SLIM's own clients show a text of their own.
 const noMLS = "MLS is not supported by this gateway, use a session without MLS"
 
 // refusal answers a request for a session that we will not have. SLIM's own

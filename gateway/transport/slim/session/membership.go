@@ -59,7 +59,7 @@ func (m *machine) change(now time.Time, update *dataplane.GroupUpdatePayload) {
 // maxMembers bounds a group.
 const maxMembers = 1024
 
-// drop forgets a member: nobody waits for its acknowledgements any more.
+// drop forgets a member, so that no message waits for its acknowledgement any more.
 func (m *machine) drop(n name.Name) {
 	key := n.Key()
 	delete(m.members, key)
@@ -71,7 +71,7 @@ func (m *machine) drop(n name.Name) {
 func (m *machine) participant(f frame.Frame) {
 	update := f.Command.GetUpdateParticipantState()
 	n, err := name.Decode(update.GetParticipant())
-	if err != nil || n != f.From { // everybody speaks for itself
+	if err != nil || n != f.From { // a member may update itself alone
 		return
 	}
 	key := n.Key()
@@ -93,13 +93,13 @@ func (m *machine) subjectOf(who name.Name) string {
 	return m.members[who.Key()].subject
 }
 
-// present reports whether somebody is in the session, besides us.
+// present reports whether who is another participant of the session.
 func (m *machine) present(who name.Name) bool {
 	_, member := m.members[who.Key()]
 	return who == m.peer || member
 }
 
-// roster is everybody in the session besides us.
+// roster returns the other participants of the session.
 func (m *machine) roster() []Member {
 	all := []Member{{Name: m.peer, Subject: m.subject}}
 	for _, who := range m.members {

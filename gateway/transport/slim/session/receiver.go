@@ -99,7 +99,7 @@ func (m *machine) data(now time.Time, f frame.Frame) {
 	}
 }
 
-// message takes one in if there is room for it, and only then acknowledges it.
+// message buffers a message if it may, and only then acknowledges it.
 func (m *machine) message(now time.Time, f frame.Frame) {
 	if !m.reliable {
 		if m.inbox.hasSpace() {
@@ -131,7 +131,7 @@ func (m *machine) direct(f frame.Frame) {
 	m.acknowledge(f, map[string]string{flagTo: flagSet})
 }
 
-// arrange puts a message in its place; false: there is no room for it yet.
+// arrange puts a message in its order; false: the buffer is full.
 func (m *machine) arrange(now time.Time, f frame.Frame) bool {
 	if f.Message >= ids {
 		return false

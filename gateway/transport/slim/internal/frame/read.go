@@ -67,7 +67,7 @@ type Payload struct {
 	Blob []byte
 }
 
-// Frame is a message out of a session, fit for use. Nobody has vouched for it
+// Frame is a message of a session, checked for its form. Its sender is not verified
 // before Open.
 type Frame struct {
 	From             name.Name

@@ -16,7 +16,7 @@ import (
 )
 
 // The versions of SLIM, by their first number, whose messages are those of package
-// dataplane: SLIM 1 has other field numbers, and nobody has seen a fourth.
+// dataplane: SLIM 1 has other field numbers, and there is no SLIM 4 yet.
 const (
 	oldestMajor = 2
 	newestMajor = 3
