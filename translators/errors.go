@@ -15,8 +15,8 @@ var ErrMalformed = errors.New("malformed message")
 // and by a TooLongError.
 var ErrTooLarge = errors.New("message too large")
 
-// TooLongError: what was to be said does not fit a message of the protocol. It
-// matches ErrTooLarge, and is a *canonical.Error for whoever asked for it.
+// TooLongError refuses content that does not fit into a message of the protocol. It
+// matches ErrTooLarge, and is a *canonical.Error for code that asks for one.
 type TooLongError struct{ Reason string }
 
 func (e *TooLongError) Error() string { return e.Reason }

@@ -59,13 +59,13 @@ type Tasking string
 
 // The ways of keeping tasks.
 const (
-	// TaskingNone: it knows of none.
+	// TaskingNone: the protocol has no tasks.
 	TaskingNone Tasking = ""
-	// TaskingApart: its caller wants one, and asks for the outcome apart from how
-	// it stands; what it asks is heard with the outcome (MCP 2025-11-25).
+	// TaskingApart: the caller asks for a task, and reads its result apart from its
+	// state; input requests come with the result (MCP 2025-11-25).
 	TaskingApart Tasking = "apart"
-	// TaskingWhole: whoever answers decides, and how it stands says everything
-	// (the tasks extension of MCP 2026-07-28).
+	// TaskingWhole: the agent decides whether there is a task, and its state includes
+	// the result (the tasks extension of MCP 2026-07-28).
 	TaskingWhole Tasking = "whole"
 )
 
@@ -223,8 +223,8 @@ func (w Wire) HashInput() []byte {
 	return w.Body
 }
 
-// Hashed is the message with its bytes found out, so that they are found out
-// once. Nobody may write into its body after that; another body is hashed anew.
+// Hashed returns the message with the bytes to hash, so that they are computed once. Its
+// body must not change after that. A message with another body is hashed anew.
 func (w Wire) Hashed() Wire {
 	if h, ok := w.Hasher.(*hashed); w.Hasher == nil || ok && h.knows(w.Body) {
 		return w
@@ -282,8 +282,8 @@ type Stamp struct {
 	Token string    // jti of the ECT that will testify to the message; empty: none will
 }
 
-// Info describes a protocol. Its lists are shared by all who ask: nobody
-// changes them.
+// Info describes a protocol. All callers share its lists and must not change
+// them.
 type Info struct {
 	Binding   canonical.Binding
 	Name      string   // as its community writes it

@@ -198,8 +198,8 @@ func (d *decoder) turn(raw json.RawMessage, path string, conv *canonical.Convers
 	return content, skill
 }
 
-// configuration reads the sender's wishes; push notification settings among
-// them are for whoever answers, and go no further.
+// configuration reads the sender's preferences. It returns the push notification settings
+// apart: they are for the gateway, and are sent to no agent.
 func (d *decoder) configuration(p *canonical.Preferences, r *reader) *canonical.PushConfig {
 	raw := r.value("configuration")
 	if raw == nil {

@@ -257,8 +257,8 @@ func (e *encoder) unpaired(id json.RawMessage) {
 }
 
 // FormGRPC is the form of A2A 1.0 over gRPC (A2A 10), by the name that cards
-// give it. Read and written here is the JSON of its messages; whoever holds the
-// connection turns that into the bytes that travel (gateway/transport.Framer).
+// give it. The codec reads and writes the JSON of its messages. The transport of
+// the connection turns that into protobuf (gateway/transport.Framer).
 // A request's method is its Path, and an error is that of the HTTP form.
 const FormGRPC = "GRPC"
 

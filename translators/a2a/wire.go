@@ -53,9 +53,9 @@ var (
 // Envelope is the outermost level of a JSON-RPC message, unjudged.
 type Envelope = jsonrpc.Envelope
 
-// Skim reads the envelope of a body, valid JSON or not, for whoever carries
-// messages and has to tell one from another; false: it is no object, or its
-// version or method is no string. Decode judges the rest.
+// Skim reads the envelope of a body, valid JSON or not, for a transport that must
+// route it. false: it is no object, or its version or method is no string. Decode
+// judges the rest.
 func Skim(body []byte) (Envelope, bool) { return jsonrpc.Skim(body) }
 
 // New returns a codec with the given bounds.

@@ -24,8 +24,8 @@ const (
 	SigRaw SigProfile = "jcs-raw"
 )
 
-// Envelope is an envelope that was found to be JSON within bounds. Whoever reads,
-// judges and signs it does not look at that again.
+// Envelope is an envelope that was checked to be JSON within bounds. Code that reads,
+// verifies or signs it need not check that again.
 type Envelope struct{ body []byte }
 
 // Open checks an envelope. It fails with a *translators.MalformedError.

@@ -151,8 +151,8 @@ func (l wireMessage) request(m *canonical.Message) error {
 	}
 }
 
-// notice keeps a message whole that nobody answers and that has no counterpart
-// elsewhere.
+// notice keeps a message as it came, since it has no answer and no counterpart in
+// other protocols.
 func (l wireMessage) notice(m *canonical.Message) {
 	m.Op, m.Correlation.WireID = canonical.OpNotice, nil
 	b := rawjson.NewBuilder().Merge(l.rest).String("msg_type", l.kind).String("id", l.id)

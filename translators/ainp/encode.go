@@ -79,7 +79,7 @@ func (e *encoder) encode() (json.RawMessage, error) {
 	e.alias(view)
 	d := e.beside.Write(e.m, view)
 	e.declare(d.Losses)
-	if e.short() { // which has no payload, hence no room for an aepb object
+	if e.short() { // which has no payload, hence no place for an aepb object
 		for _, loss := range d.Losses {
 			e.losses = append(e.losses, canonical.Loss{Code: loss.Code, Path: loss.Path, Fate: canonical.Dropped})
 		}
@@ -243,7 +243,7 @@ func (e *encoder) phase() error {
 	return nil
 }
 
-// notice goes home as it came; nobody else's has a counterpart.
+// notice writes a notification of AINP as it came. Those of other protocols are refused.
 func (e *encoder) notice() (wireMessage, error) {
 	o := rawjson.Open(e.m.Extensions[Binding])
 	l := wireMessage{kind: o.Required("msg_type"), id: o.Required("id")}

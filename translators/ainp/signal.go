@@ -18,8 +18,8 @@ const intentRollback = "AtdRollbackRequest"
 
 var _ translators.Signaler = (*Translator)(nil)
 
-// Signals: AINP can be told of rollbacks and decisions, and a request has room
-// for a callback.
+// Signals reports that AINP has messages for rollbacks and decisions. A request can name
+// a callback.
 func (t *Translator) Signals(op canonical.Op, _ translators.Target) bool {
 	return op == canonical.OpRollback || op == canonical.OpDecision || op == canonical.OpInvoke
 }

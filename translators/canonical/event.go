@@ -9,7 +9,7 @@ type Event struct {
 	Turn       *Content        // a message; the whole stream where there is no task
 	Status     *Status         // the task's state changed
 	Artifact   *ArtifactUpdate // a result, or a piece of one, is there
-	Progress   *Progress       // how far, for whoever shows a bar
+	Progress   *Progress       // how far, for a progress bar
 	Log        *Log            // something for the records
 	Ask        *Ask            // a question; the stream waits
 	Native     *Native         // a notification that only one protocol has

@@ -10,8 +10,8 @@ import (
 )
 
 // carriedFields are the fields of an invocation that MCP has no place for.
-// returned as a fresh slice: tables of package level are read-only. Whoever
-// names its progress wants a stream; nothing else says so.
+// returned as a fresh slice: tables of package level are read-only. A caller
+// that sends a progress token wants a stream; MCP has no other sign of that.
 func carriedFields(m *canonical.Message) []profile.Field {
 	fields := []profile.Field{
 		profile.FieldMessageID, profile.FieldReferences, profile.FieldTenant, profile.FieldAccept,

@@ -174,8 +174,8 @@ func requestExtensions(env jsonrpc.Message, r *reader) canonical.Extensions {
 	return ext
 }
 
-// decodeNotice keeps a notification whole: nobody answers it, and none has a
-// counterpart.
+// decodeNotice keeps a notification as it came: it has no answer and no counterpart in
+// other protocols.
 func decodeNotice(env jsonrpc.Message, m *canonical.Message) error {
 	m.Op = canonical.OpNotice
 	raw := rawjson.NewBuilder().String("method", env.Method).Raw("params", env.Params).Bytes()
@@ -192,7 +192,7 @@ func requestVersion(w translators.Wire, method string, r *reader, notice bool) (
 		body = r.meta.PeekText(metaVersion)
 	}
 	if method == MethodInitialize && IsLegacy(header) {
-		header = "" // whoever begins a session has no version yet
+		header = "" // a client that begins a session has no version yet
 	}
 	version := assumed(w, method, r)
 	for _, named := range []string{w.Version, header, body} {

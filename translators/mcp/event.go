@@ -111,7 +111,7 @@ func (e *encoder) event() (translators.Wire, error) {
 		w = e.write(body.Extensions, levelProgress)
 		p := body.Progress
 		if !isTokenValue(p.Token) {
-			return translators.Wire{}, refuse(canonical.CodeUnsupportedOp, "nobody asked for progress")
+			return translators.Wire{}, refuse(canonical.CodeUnsupportedOp, "the caller asked for no progress: expected a progress token in its request")
 		}
 		method = noticeProgress
 		w.raw("progressToken", p.Token)
@@ -119,7 +119,7 @@ func (e *encoder) event() (translators.Wire, error) {
 		w.raw("total", p.Total)
 		w.text("message", p.Message)
 	case body.Log != nil && !e.listens(body.Log.Level):
-		return translators.Wire{}, refuse(canonical.CodeUnsupportedOp, "nobody asked for this log")
+		return translators.Wire{}, refuse(canonical.CodeUnsupportedOp, "the caller asked for no log of this level: expected a lower level in its request")
 	case body.Log != nil:
 		method = noticeMessage
 		w.need("level", body.Log.Level)

@@ -114,8 +114,8 @@ func (e *encoder) nativeResponse(body *canonical.Native) (translators.Wire, erro
 	return translators.Wire{Body: jsonrpc.Result(e.m.Correlation.WireID, result)}, nil
 }
 
-// modernResult says what every result of 2026-07-28 says. How long a legacy
-// server's list may be kept nobody knows.
+// modernResult writes the members of every result of 2026-07-28. A legacy server does not
+// say how long its list may be cached.
 func modernResult(o *rawjson.Object) json.RawMessage {
 	b := rawjson.NewBuilder().String("resultType", "complete")
 	for _, list := range []string{"prompts", "resources", "resourceTemplates", "contents"} {
@@ -154,7 +154,7 @@ var _ translators.Librarian = (*Translator)(nil)
 const (
 	mediaData = "application/json"
 	mediaText = "text/plain"
-	mediaLink = "text/uri-list" // RFC 2483: content elsewhere, which nobody fetches here
+	mediaLink = "text/uri-list" // RFC 2483: content elsewhere, which the gateway does not fetch
 )
 
 // Seeks reads resources/list, resources/templates/list and resources/read.

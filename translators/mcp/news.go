@@ -119,8 +119,8 @@ func filter(subscription translators.NotificationFilter) json.RawMessage {
 	return b.Strings("resourceSubscriptions", subscription.URIs, false).Bytes()
 }
 
-// Ask writes such a request. A legacy server is asked about one resource at a time,
-// and tells the rest to whoever has a stream; a modern one is asked on the stream itself.
+// Ask writes such a request. A legacy server takes a subscription for one resource at a
+// time, and sends the rest on each open stream. A modern one takes it with the stream.
 func (t *Translator) Ask(version string, subscription translators.NotificationFilter) *canonical.Native {
 	one := func(method, name, value string) *canonical.Native {
 		return &canonical.Native{Method: method, Params: rawjson.NewBuilder().String(name, value).Bytes()}

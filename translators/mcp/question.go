@@ -67,7 +67,7 @@ type inputRequest struct {
 	params, rest json.RawMessage
 }
 
-// input writes one question. id is a name for it that is nobody else's.
+// input writes one question. id names it, and no other question has that id.
 func (e *encoder) input(in *canonical.Input, id, at string) (inputRequest, error) {
 	left := rawjson.Open(in.Extensions[Binding])
 	params := left.Take("params")

@@ -124,7 +124,7 @@ func (e *encoder) result(body *canonical.Result) (json.RawMessage, error) {
 	case body.Pending != nil:
 		err = e.pending(w, body.Pending)
 	case body.Output != nil && e.tells(body.Output):
-		in := canonical.Conversation{ContextID: e.m.Conversation.ContextID} // and no task, with which nobody could go on
+		in := canonical.Conversation{ContextID: e.m.Conversation.ContextID} // and no task: the caller could not continue it
 		e.forgetConversation(in)
 		err = e.writeConversation(w, body.Output, in, "/body/output")
 	case body.Output != nil:

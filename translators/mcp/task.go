@@ -199,7 +199,7 @@ func (e *encoder) time(w *writer, name string, at, other time.Time) {
 	case !other.IsZero():
 		w.need(name, stamp(other))
 	default:
-		w.need(name, "1970-01-01T00:00:00Z") // nobody has said
+		w.need(name, "1970-01-01T00:00:00Z") // no party has sent a time
 	}
 }
 
@@ -287,9 +287,9 @@ func (e *encoder) created(w *writer, t *canonical.Task) {
 	w.raw("task", inner.bytes())
 }
 
-// asTask: a task stands in place of a result for whoever said that it may; in
-// 2025-11-25 for whoever wanted one, however it stands. One that was born here has
-// no artifacts.
+// asTask reports whether a task takes the place of a result: for a caller that allowed it,
+// while the task runs; in 2025-11-25 for a caller that asked for it, in any state. A task
+// of MCP itself has no artifacts.
 func (e *encoder) asTask(r *canonical.Result) bool {
 	return r.Task != nil && e.version >= Legacy && e.m.Op == canonical.OpInvoke &&
 		(e.m.Origin.Binding == Binding && len(r.Task.Artifacts) == 0 || e.m.Preferences.TaskOK && (!e.modern || !r.Task.Status.State.Terminal()))

@@ -92,9 +92,9 @@ func refusal(status int) *canonical.Error {
 	return &canonical.Error{Code: code, Message: "the agent does not roll back: " + strings.ToLower(http.StatusText(status))}
 }
 
-// Encode writes a request or a result. An error has no form here: it comes back as
-// it is, for whoever writes problem documents. What other protocols say beside the
-// token is lost.
+// Encode writes a request or a result. An error has no form here: it is returned
+// unchanged, and the server writes it as a problem document. Content of other protocols
+// beside the token is lost.
 func (f *Form) Encode(m *canonical.Message, _ translators.Target) (translators.Wire, []canonical.Loss, error) {
 	if failed, ok := m.Body.(*canonical.Error); ok {
 		return translators.Wire{}, nil, failed

@@ -53,7 +53,7 @@ func outputParts(o *canonical.Output) []canonical.Part {
 	return parts
 }
 
-// TaskOf is the task that an output would be, for whoever keeps tasks.
+// TaskOf returns the task that stands for an output, for a caller that works with tasks.
 func TaskOf(id, contextID string, r *canonical.Result) *canonical.Task {
 	f := Folder{task: begun(id, contextID)}
 	for _, e := range Unfold(r) {

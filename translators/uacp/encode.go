@@ -110,9 +110,9 @@ func (e *encoder) tag(b built, data []byte) ([]byte, error) {
 	return e.bytes(b)
 }
 
-// roomy is how long a frame may be, in bytes, that surely has room for its
-// evidence: half of the shortest that is carried, and a token takes the other (R11).
-// A longer one names it.
+// roomy bounds, in bytes, a frame that can hold its evidence: half of the shortest frame
+// that transports carry, since a token takes the other half (R11). A longer frame names
+// its token.
 const roomy = 8 << 10
 
 // unstream: who is asked and not observed answers once, and who is observed
@@ -150,7 +150,7 @@ func (e *encoder) choose() error {
 		e.form = FormEnveloped
 	}
 	if e.m.Op == canonical.OpPing {
-		e.form = FormBare // a PING has no room
+		e.form = FormBare // a PING has no payload
 	}
 	return nil
 }
@@ -232,7 +232,7 @@ func retyped(options []Option, kind uint32) []Option {
 
 func quad(n uint32) []byte { return binary.BigEndian.AppendUint32(nil, n) }
 
-// notice goes home as it came; nobody else's has a counterpart.
+// notice writes a notification of µACP as it came. Those of other protocols are refused.
 func (e *encoder) notice() ([]byte, error) {
 	data, err := hex.DecodeString(e.left.PeekText(leftFrame))
 	if err == nil && len(data) > 0 {

@@ -15,7 +15,7 @@ const (
 	memberEvent  = "event"  // which kind; what it says is said as of a result
 	memberAppend = "append" // of an artifact: its parts come after those that are there
 	memberLast   = "last"   // of an artifact: nothing more comes to it
-	memberFinal  = "final"  // nothing more comes unless somebody acts
+	memberFinal  = "final"  // no event comes before the caller acts
 )
 
 // The kinds of event.
@@ -58,7 +58,7 @@ func MarkOf(body []byte) Mark {
 	}
 }
 
-// Marker writes a mark about the OBSERVE of this id, with room for evidence in
+// Marker writes a mark about the OBSERVE of this id, with a place for evidence in
 // the enveloped form.
 func Marker(mark Mark, form string, request Frame) Frame {
 	f := Frame{Verb: Observe, QoS: request.QoS, Code: codeAccepted, ID: request.ID}
@@ -81,7 +81,7 @@ func (f Frame) followed() (options []Option) {
 	return append(options, Option{OptCorrelation, quad(f.ID)})
 }
 
-// settled: nothing more comes unless somebody acts.
+// settled reports whether no event comes before the caller acts.
 func settled(s canonical.State) bool {
 	return s.Terminal() || s == canonical.StateInputRequired || s == canonical.StateAuthRequired
 }

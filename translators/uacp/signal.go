@@ -28,7 +28,7 @@ func signal(c content, m *canonical.Message, op canonical.Op, approval string) e
 	return nil
 }
 
-// decision reads a TELL of what a human decided: nobody answers it.
+// decision reads a TELL with a human's decision, which has no answer.
 func decision(f Frame, c content, m *canonical.Message, approval string, left *rawjson.Builder) error {
 	m.Correlation.WireID = nil
 	left.Raw(leftVerb, number(uint32(Tell)))
@@ -67,7 +67,7 @@ func (e *encoder) saySignal(b *built, body *canonical.Signal) (string, error) {
 	return TopicDecision + body.Approval, nil
 }
 
-// encodeSignal: a decision came as a TELL, which nobody answers.
+// encodeSignal reports whether a decision leaves as the TELL that it came as.
 func (e *encoder) encodeSignal() bool {
 	return e.is(canonical.OpDecision, canonical.PhaseRequest) && string(e.left.Peek(leftVerb)) == string(number(uint32(Tell)))
 }

@@ -31,7 +31,7 @@ type Turn struct {
 
 // TurnOf gives the turn of an invocation: its own if it has parts, else the one
 // that its call stands for: by the outline that came along, else by profile P1
-// for a message capability (and for the tool "message" when nobody chose one),
+// for a message capability (and for the tool "message" when the caller chose none),
 // else by profile P2. The Content has an ID only if the Invoke's own turn has.
 // Arguments that miss the P1 schema are a *canonical.Error.
 func TurnOf(invoke *canonical.Invoke, capability *canonical.Capability) (Turn, error) {

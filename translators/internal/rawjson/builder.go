@@ -11,19 +11,19 @@ import (
 // Builder writes one JSON object, member by member, in the order of the calls.
 type Builder struct {
 	buf   []byte
-	space int // bytes to make room for at once; 0: unknown
+	space int // bytes to allocate at once; 0: unknown
 }
 
-// NewBuilder starts an object. Most extensions stay empty, so it takes no room
+// NewBuilder starts an object. Most extensions stay empty, so it allocates nothing
 // before there is a member.
 func NewBuilder() *Builder { return &Builder{} }
 
-// NewBuilderOf starts an object of about so many bytes, for which there is room
-// at once.
+// NewBuilderOf starts an object of about so many bytes, which it allocates at the
+// first member.
 func NewBuilderOf(size int) *Builder { return &Builder{space: size} }
 
-// name begins a member of about so many bytes. There is room for a small
-// object at once: growing from nothing costs more than the writing.
+// name begins a member of about so many bytes. It allocates a small object
+// at once: growing from nothing costs more than the writing.
 func (b *Builder) name(name string, size int) {
 	if b.Empty() {
 		capacity := b.space

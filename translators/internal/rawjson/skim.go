@@ -108,7 +108,7 @@ func items(data []byte, open, shut byte, each func(i int) int) bool {
 	return i < len(data) && space(data, i+1) == len(data)
 }
 
-// slice is data[i:j] that nobody can grow into its neighbour.
+// slice returns data[i:j] with that capacity, so that append does not overwrite what follows.
 func slice(data []byte, i, j int) json.RawMessage { return data[i:j:j] }
 
 // Exact reports whether RFC 8785 leaves every number of a checked value as it is
