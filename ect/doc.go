@@ -10,8 +10,8 @@
 //
 // Three values cannot be forged inside the program, because their fields are
 // closed: a [Token] comes only from a [Signer], a [Verified] only from
-// [Verifier.Verify], a [Receipt] only from a [Recorder]. Whoever demands one
-// knows that the step before was taken. Their zero values prove nothing. What is
+// [Verifier.Verify], a [Receipt] only from a [Recorder]. A function with such a
+// parameter runs only after that step. Their zero values prove nothing. What is
 // not signed is no Token but an [Assertion], and grants nothing.
 //
 // A token is the bytes that arrived. They are verified, hashed, stored and
@@ -32,9 +32,9 @@
 //
 // # Levels
 //
-// An unsigned token (L1) is read only where the operator says so, for the peer
-// that presents it, and is that peer's word and nobody else's. No translation,
-// and no other deed of a gateway, is believed or written without a signature.
+// An unsigned token (L1) is read only if the operator configures that, for the peer
+// that presents it, and proves what that peer claims and no more. A translation, or
+// any other act of a gateway, is neither accepted nor written without a signature.
 //
 // # Alternatives considered
 //

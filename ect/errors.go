@@ -29,7 +29,7 @@ const (
 	ReasonLifetimeTooLong     Reason = "lifetime_too_long"
 	ReasonHashMismatch        Reason = "hash_mismatch"
 	ReasonReplay              Reason = "replay"
-	ReasonUnknownParent       Reason = "unknown_parent" // of a message that only names its token: nobody's, or not its sender's
+	ReasonUnknownParent       Reason = "unknown_parent" // a message names a token that is unknown, or not its sender's
 )
 
 var (

@@ -26,7 +26,7 @@ func (h Header) clone() Header {
 	return h
 }
 
-// Peer is an identity and the key that proves it. The zero Peer is nobody.
+// Peer is an identity and the key that proves it. The zero Peer has no identity.
 type Peer struct {
 	ID    Identity
 	Key   crypto.PublicKey // nil: proved by something other than a key (a bearer token)
@@ -89,7 +89,7 @@ const (
 	ReplaySame
 	// ReplayConflict: the key was used by another token or with another body.
 	ReplayConflict
-	// ReplayUnknown: issued before the cache came to be, so nobody can say.
+	// ReplayUnknown: the token was issued before the cache began, so its uses are not known.
 	ReplayUnknown
 )
 

@@ -24,9 +24,9 @@ import (
 
 // Why the Workload API is of no use.
 var (
-	errNothingYet = errors.New("identity: the Workload API has not said who we are")
-	errNoSocket   = errors.New("identity: the address of the Workload API is unix:// and a path")
-	errNoAudience = errors.New("identity: a JWT-SVID is for somebody")
+	errNothingYet = errors.New("identity: no SVID of the Workload API yet: check that the workload is registered")
+	errNoSocket   = errors.New("identity: the Workload API has a wrong address, expected unix:// and a path")
+	errNoAudience = errors.New("identity: JWT-SVID audience is empty: set one")
 )
 
 // Workload is who we are and whom we trust by the SPIFFE Workload API, which
@@ -212,11 +212,11 @@ func (w *workloadWatcher) OnX509ContextUpdate(update *workloadapi.X509Context) {
 	w.tell()
 }
 
-// tell lets whoever waits for a change know of one.
+// tell wakes the goroutine that waits for a change.
 func (w *workloadWatcher) tell() {
 	select {
 	case w.changed <- struct{}{}:
-	default: // whoever comes for the token will see this too
+	default: // a change is already signalled, and its reader sees this one too
 	}
 }
 

@@ -172,8 +172,8 @@ func isEdwards(key crypto.PublicKey) bool {
 	return ok && len(public) == ed25519.PublicKeySize && !smallOrder(public)
 }
 
-// smallOrder recognises the points for which anybody can make signatures that
-// verify: evidence under such a key would bind nobody. The sign is the last
+// smallOrder recognises the points for which any party can make signatures that
+// verify: evidence under such a key would prove nothing. The sign is the last
 // byte's first bit and makes no difference; the two last are other spellings
 // of the first two.
 func smallOrder(key ed25519.PublicKey) bool {
