@@ -7,8 +7,8 @@ import (
 	"github.com/aepb/aepb-gateway/ect"
 )
 
-// DefaultMaxHops is the number of translations that a path may hold when
-// nobody says otherwise (AEPB, Multi-Hop Translation).
+// DefaultMaxHops is the number of translations that a path may hold unless a
+// constraint sets another (AEPB, Multi-Hop Translation).
 const DefaultMaxHops = 3
 
 // HopScope says which translations count as hops (R1).

@@ -30,7 +30,7 @@ func (e *Forbidden) Error() string {
 	}
 }
 
-// Denied: a constraint forbids this translation, whoever asks (policy_violation).
+// Denied: a constraint forbids this translation to every caller (policy_violation).
 type Denied struct {
 	Constraint Constraint
 }

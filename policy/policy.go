@@ -16,7 +16,7 @@ type Request struct {
 
 	Agent string // directory name of the destination; empty: translate only
 	// Operation is what is asked of the agent ("invoke"), the word after # in
-	// Rules.Callers. Empty: not known yet; whoever holds the permit asks
+	// Rules.Callers. Empty: not known yet; the holder of the permit calls
 	// [Permit.Perform] once it is.
 	Operation string
 	Rules     Rules
@@ -71,8 +71,8 @@ func evidenceSuffices(r Request) error {
 	return nil
 }
 
-// issuerIsCaller: the newest ECT must be the caller's own, so that nobody
-// travels on evidence that was given to somebody else; only peer gateways may
+// issuerIsCaller checks that the newest ECT is the caller's own, so that no caller
+// uses evidence that was given to another; only peer gateways may
 // carry other parties' ECTs (R2). Dates have whole seconds: of several that
 // are newest one suffices, since a caller can always make one now.
 func issuerIsCaller(r Request) error {

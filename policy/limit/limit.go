@@ -92,7 +92,7 @@ type Scope string
 const (
 	ScopeIdentity Scope = "identity"
 	ScopeAddress  Scope = "address"
-	ScopeOverflow Scope = "overflow" // the bucket that sources share which found no room
+	ScopeOverflow Scope = "overflow" // the bucket that all sources share once the table is full
 )
 
 // ScopeShare is that of refusals by a share (policy/quota), which no bucket decides.

@@ -28,8 +28,8 @@ func newTable(size int, idle time.Duration, fresh func() *rate.Limiter) *table {
 	return &table{max: size, idle: idle, fresh: fresh, byKey: make(map[string]*list.Element), recent: list.New()}
 }
 
-// find gives a source, making room by forgetting an idle one. It
-// is false when every remembered source is active.
+// find returns a source. If the table is full it evicts an idle one. It returns false if
+// every source in the table is active.
 func (t *table) find(key string, now time.Time) (*source, bool) {
 	if found, ok := t.byKey[key]; ok {
 		t.recent.MoveToFront(found)

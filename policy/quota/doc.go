@@ -12,7 +12,7 @@
 // unused one gives way to the next, so that holding costs others nothing.
 //
 // A refusal costs its holder nothing that it has, so what was asked for may be asked for again. Where
-// that is not so, because work is done whose outcome needs room, [Grant.GrowWithin] waits: holders
+// that is not so, because finished work has a result to store, [Grant.GrowWithin] waits: holders
 // take turns, and while any wait, none gets more than a quarter of the pool besides.
 //
 // Alternatives considered: golang.org/x/sync/semaphore bounds the total only, and
