@@ -17,7 +17,7 @@ const readAhead = 64 << 10
 const minRead = 512 // bytes that ReadAll allocates if a message announces no length
 
 // unjudged is how large a request's body may be, in bytes, that is read before it is known whether its
-// caller may call the agent: a small one is answered in its own words.
+// caller may call the agent: a small one is read, and refused as an error of its protocol.
 const unjudged = 64 << 10
 
 // MayRead judges before a request's body is read whether its caller may call the agent, if the body is

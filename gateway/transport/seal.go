@@ -7,7 +7,7 @@ import (
 	"github.com/aepb/aepb-gateway/translators"
 )
 
-// ErrUnsealed: the receipt does not cover the bytes that were to be sent.
+// ErrUnsealed refuses to send bytes that the receipt does not cover.
 var ErrUnsealed = errors.New("transport: no receipt covers this message")
 
 // Attested is a message whose token is on record. Only Attest makes one that can be sent

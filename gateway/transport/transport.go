@@ -21,7 +21,7 @@ type EntryPoint int
 
 // The two ways in (architecture section 1).
 const (
-	// Native is an endpoint of a protocol: the sender may never have heard of AEPB.
+	// Native is an endpoint of a protocol: the sender need not know AEPB.
 	Native EntryPoint = iota
 	// Translate is the translate endpoint: the sender brings an ECT.
 	Translate
@@ -30,7 +30,7 @@ const (
 	TranslateCPAT
 )
 
-// Native reports whether the sender may never have heard of AEPB.
+// Native reports whether the sender need not know AEPB.
 func (e EntryPoint) Native() bool { return e == Native }
 
 // Call is one inbound native message and what its server knows about it.
@@ -192,7 +192,7 @@ type CallerSession struct {
 	Session string          // the caller's own session, where one protocol is relayed: it is mirrored toward the agent
 	Alone   bool            // Session is one message's, and ends with the stream that answers it
 	Client  canonical.Party // the caller's program, as a session with the agent is told when it begins; zero: ours
-	Beside  bool            // the caller has no stream for what the agent asks apart from the reply: it is heard with the reply
+	Beside  bool            // the caller has no stream for input requests: the reply carries them
 }
 
 // Rewritten reports whether what is sent there must say something that the
@@ -237,7 +237,7 @@ type Framer interface {
 // Pusher posts the changes of a task to a webhook that a caller named.
 type Pusher interface {
 	// Form is the wire form in which changes are posted to callers of a version;
-	// whole: each post is the task as it stands, and not what has changed.
+	// whole: each post is the whole task, and not the change.
 	Form(version string) (form string, whole bool)
 	// Check judges a configuration before it is kept. *egress.DeniedError: the URL may
 	// not be posted to; *canonical.Error: its credentials fit into no header field.

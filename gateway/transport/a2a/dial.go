@@ -219,7 +219,7 @@ func misfit(sent translators.Wire, got fetched) string {
 	return misfitRPC(sent.Body, got)
 }
 
-// misfitHTTP: there is no id, and a status tells an error from an answer.
+// misfitHTTP returns why a response is no reply. It has no id; its status marks an error.
 func misfitHTTP(got fetched) string {
 	var answered map[string]json.RawMessage
 	err := json.Unmarshal(got.body, &answered)

@@ -5,7 +5,7 @@
 // /agents/{agent}/a2a; below it the places of the HTTP form (rest.go), those of
 // 0.3 under /v1, and the agent card (card.go), one document for clients of both
 // versions. It authenticates nothing and decides nothing. What the pipeline refuses
-// is said in the protocol's own words: a JSON-RPC error, with the HTTP status of
+// is written as an error of the protocol: a JSON-RPC error, with the HTTP status of
 // the refusal where a client acts on it (limits, credentials, an unknown agent,
 // evidence, size) and 200 elsewhere; in the HTTP form a google.rpc.Status under
 // a status that fits it.

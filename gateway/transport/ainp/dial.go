@@ -30,7 +30,7 @@ type DialerDeps struct {
 	Form   translators.Translator // the AINP codec
 	Self   Identity
 	Keys   *Keys
-	Peer   func(agent string) Peer // nil: nothing is said about anybody
+	Peer   func(agent string) Peer // nil: no agent has one
 	Limits ect.Limits              // of the evidence on replies; zero: the defaults
 	Now    func() time.Time        // nil: the real clock
 }

@@ -258,9 +258,9 @@ func (v *serverCall) admit(ctx context.Context, body []byte) (context.Context, [
 	return ctx, evidence, v.remember(ctx, seen)
 }
 
-// isRecipient: a message is for us, or for the agent of this server, or says nothing of
-// that (see identify). A signature holds wherever a message is carried: a party that was sent one must
-// not be able to use it here in its sender's name.
+// isRecipient reports whether a message is for this gateway or the agent of this server, or names no
+// receiver (see identify). A signature is valid at any receiver, so a party that was sent a message
+// could otherwise use it here in its sender's name.
 func (v *serverCall) isRecipient(to string) bool {
 	return to == "" || to == v.d.deps.Self.DID || v.d.deps.Receiver != nil && to == v.d.deps.Receiver(v.agent)
 }
@@ -369,7 +369,7 @@ func (v *serverCall) exchange(ctx context.Context, evidence []string) {
 // answered takes the decision on a question that was asked on this connection.
 func (v *serverCall) answered(ctx context.Context, evidence []string) {
 	if v.socket == nil {
-		v.fail(&canonical.Error{Code: canonical.CodeInvalidRequest, Message: "an answer where a request belongs"}, nil)
+		v.fail(&canonical.Error{Code: canonical.CodeInvalidRequest, Message: "an answer, expected a request"}, nil)
 		return
 	}
 	if answer, err := v.handler.Exchange(ctx, v.call(ctx, evidence)); err != nil {

@@ -268,7 +268,7 @@ func (s *socket) watch(ctx context.Context) {
 	}
 }
 
-// advise: on a connection there is no place beside a message.
+// advise does nothing: a WebSocket has no header beside a message.
 func (s *socket) advise(problem.Problem) {}
 
 // put writes one message. One that cannot be written ends the connection.
@@ -283,7 +283,7 @@ func (s *socket) put(body []byte, _ []string, status int) {
 	}
 }
 
-// errStopped: the caller does not want it any more.
+// errStopped is the cause of a cancellation by the caller.
 var errStopped = errors.New("ainp: the caller stopped its intent")
 
 // begin remembers an intent that can be stopped, until done.

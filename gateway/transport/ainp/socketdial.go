@@ -22,10 +22,10 @@ import (
 // maxTold bounds the messages of one conversation whose ids are remembered.
 const maxTold = 1 << 16
 
-// errEnded: the agent hung up before its last message.
+// errEnded reports that the agent closed the connection before its last message.
 var errEnded = errors.New("ainp: the connection ended before the last message")
 
-// overSocket: the endpoint is a WebSocket.
+// overSocket reports whether the endpoint is a WebSocket.
 func overSocket(url string) bool {
 	return strings.HasPrefix(url, "wss://") || strings.HasPrefix(url, "ws://")
 }

@@ -82,7 +82,7 @@ type verifier struct {
 	named func(did string) bool
 }
 
-// The refusals, in AINP's own words.
+// The refusals, with the codes of AINP.
 func unsigned() error {
 	return &canonical.Error{Code: canonical.CodeUnauthenticated, Message: "the signature does not hold"}
 }

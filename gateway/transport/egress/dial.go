@@ -17,7 +17,7 @@ type Resolver interface {
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
 }
 
-// errTLS: a TLS connection was asked for without a protocol that the peer speaks.
+// errTLS refuses a TLS connection whose peer selected none of the protocols offered.
 var errTLS = errors.New("egress: the peer speaks none of the protocols offered")
 
 // DialTLS opens a TLS 1.3 connection for bindings that are not HTTP, by the

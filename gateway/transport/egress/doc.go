@@ -10,7 +10,7 @@
 // # How to read it
 //
 //   - egress.go: the Guard, its request path and the pool of transports
-//   - heard.go: what comes after a request's end is no answer
+//   - heard.go: ignores bytes that come after a request has ended
 //   - dial.go: resolve once, check every address, dial a checked one
 //   - grants.go: what the operator has allowed beyond the public internet
 //   - address.go: the table of address classes

@@ -49,7 +49,7 @@ func New(deps Deps) (*Dialer, error) {
 	return &Dialer{deps: deps}, nil
 }
 
-// forNobody: what is asked for is a translation, and no answer.
+// forNobody reports whether the request asks for a translation alone, and no reply.
 func forNobody(target string) bool {
 	u, err := url.Parse(target)
 	return err == nil && u.Query().Has("to") && !u.Query().Has("dest")

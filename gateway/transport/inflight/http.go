@@ -24,8 +24,8 @@ const (
 	piece     = 64 << 10 // bytes that are written under one deadline
 )
 
-// errBroken: the answer was refused after its beginning was written.
-var errBroken = errors.New("inflight: the answer is refused, this caller holds too much")
+// errBroken aborts an answer that was refused after its beginning was written.
+var errBroken = errors.New("inflight: the caller has too many bytes under way: read pending answers first")
 
 // Handler lets requests count that [Admit] is called for.
 func (l *Limits) Handler(next http.Handler) http.Handler {

@@ -46,7 +46,7 @@ type flow struct {
 
 	in      *sse.Reader
 	queue   []json.RawMessage // the rest of a batch
-	first   json.RawMessage   // read before anybody asked
+	first   json.RawMessage   // read before the first call of Next
 	over    bool              // the reply was given
 	trailer http.Header       // of the response, once it was read to its end
 	resumes int
@@ -232,7 +232,7 @@ func (f *flow) resume(ctx context.Context, cause error) error {
 	return nil
 }
 
-// pong answers a server that wants to know whether anybody is there.
+// pong answers a ping of the server.
 func (l *upstreamCall) pong(ctx context.Context, id json.RawMessage, s session) error {
 	body := bytes.Join([][]byte{[]byte(`{"jsonrpc":"2.0","id":`), id, []byte(`,"result":{}}`)}, nil)
 	response, err := l.post(ctx, translators.Wire{Body: body}, s)

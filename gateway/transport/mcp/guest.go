@@ -99,8 +99,8 @@ func (v *serverCall) dismiss(ctx context.Context, group string) error {
 	return nil
 }
 
-// mayStay: the request says that it belongs to a session. A modern one never
-// does, whatever it says.
+// mayStay reports whether the request belongs to a session by its headers. A modern one
+// never does.
 func (v *serverCall) mayStay() bool {
 	return v.server.deps.Keeper != nil && v.r.Header.Get(headerSession) != "" && v.r.Header.Get(headerVersion) != mcp.Modern
 }

@@ -46,8 +46,8 @@ func (s session) mark(h http.Header) {
 	}
 }
 
-// sessionKey: a session belongs to one caller at one agent (R8), and speaks one
-// revision: the one that was asked for, and the one that was agreed on.
+// sessionKey names a session. It belongs to one caller at one agent (R8), and to one
+// revision: the requested one, and also the one that the server agreed to.
 type sessionKey struct {
 	agent     string // another agent may be where this one was
 	url       string
@@ -59,7 +59,7 @@ type sessionKey struct {
 	mirrors   string // the caller's own session; empty: none
 }
 
-// here: the server speaks over a channel of this process, which no other replica has.
+// here reports whether the session uses a channel of this process, which no other replica has.
 func (k sessionKey) here() bool { return stdio.IsProgram(k.url) || k.transport == TransportSSE }
 
 func keyOf(ep transport.Endpoint, version string) sessionKey {
@@ -85,7 +85,7 @@ type slot struct {
 	why     error // the last one did
 	begun   bool
 	current session
-	who     *canonical.Description // the server's own words at the beginning; not to be changed
+	who     *canonical.Description // the server's description of itself; not to be changed
 	used    time.Time
 }
 
@@ -361,8 +361,8 @@ func place(ep transport.Endpoint, version string) (group, id string) {
 	return "upstream " + string(ep.Caller) + "\x00" + ep.Session, hex.EncodeToString(sum[:])
 }
 
-// shares: the session that mirrors a caller's own is every replica's, but for one over a
-// channel, which is here.
+// shares reports whether all replicas use the session that mirrors a caller's own. One over a
+// channel belongs to this process.
 func (d *Dialer) shares(ep transport.Endpoint) bool {
 	return d.deps.Keeper != nil && ep.Session != "" && !ep.Alone && !keyOf(ep, "").here()
 }
@@ -417,8 +417,8 @@ type Programs interface {
 
 var _ Programs = (*stdio.Host)(nil)
 
-// errNoPrograms: nothing here starts programs.
-var errNoPrograms = errors.New("mcp: programs are not run here")
+// errNoPrograms refuses an agent that is a program: the dialer has no host for programs.
+var errNoPrograms = errors.New("mcp: this gateway runs no programs: expected a URL")
 
 // do carries a request to the server of the endpoint. The key of a session costs more than
 // servers over HTTP need of it.

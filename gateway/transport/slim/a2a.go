@@ -137,7 +137,7 @@ func ParseAddress(text string) (Address, error) {
 		return Address{}, err
 	}
 	if n.ID != name.AnyID() {
-		return Address{}, &name.Error{Reason: "an address has no id in it"}
+		return Address{}, &name.Error{Reason: "the address contains an id: leave it out"}
 	}
 	if node == "" {
 		if isURL && strings.HasPrefix(text, scheme+"/") {
@@ -161,10 +161,10 @@ func hostport(node string) (string, error) {
 	}
 	host, port, err := net.SplitHostPort(node)
 	if err != nil || host == "" || strings.ContainsFunc(host, foreign) {
-		return "", &name.Error{Reason: "the node is no host and port"}
+		return "", &name.Error{Reason: "the node is not host:port"}
 	}
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-		return "", &name.Error{Reason: "the node's port is no port"}
+		return "", &name.Error{Reason: "the node has an invalid port"}
 	}
 	return net.JoinHostPort(host, port), nil
 }

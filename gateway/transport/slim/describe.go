@@ -74,7 +74,7 @@ func (d *Dialer) card(ctx context.Context, ep transport.Endpoint) (*canonical.De
 	}
 	const precondition = 9
 	if status != rpc.Unimplemented && status != precondition && status != rpc.NotFound {
-		return nil, &transport.BadReplyError{Agent: ep.Agent, Reason: "it refuses to show its card"}
+		return nil, &transport.BadReplyError{Agent: ep.Agent, Reason: "it refuses to send its card"}
 	}
 	if shown, status, err = d.cardBy(ctx, ep, "/"+ServiceA2AOld+"/"+methodOldCard); err == nil && status == 0 {
 		shown.Versions = []string{"1.0"} // what it answered to
@@ -109,7 +109,7 @@ func (d *Dialer) cardBy(ctx context.Context, ep transport.Endpoint, path string)
 			}
 		}
 	}
-	return nil, 0, errors.Join(&transport.BadReplyError{Agent: ep.Agent, Reason: "its card is none"}, err)
+	return nil, 0, errors.Join(&transport.BadReplyError{Agent: ep.Agent, Reason: "its card is malformed"}, err)
 }
 
 // upgraded makes a card of A2A 1.0 out of one of 0.3: what has the same number and
@@ -187,5 +187,5 @@ func (t *talk) tools(ctx context.Context, version string) (tools []canonical.Cap
 		seen[list.Next] = true
 		page = &canonical.Page{Cursor: list.Next}
 	}
-	return nil, nil, &transport.BadReplyError{Agent: t.ep.Agent, Reason: "a list of tools that is none, or without end"}
+	return nil, nil, &transport.BadReplyError{Agent: t.ep.Agent, Reason: "its list of tools is malformed or has no end"}
 }

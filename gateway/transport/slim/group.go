@@ -28,18 +28,18 @@ var _ Groups = (*groups)(nil)
 func (g *groups) Join(ctx context.Context, s *session.Session, pool *worker.Pool, calls *quota.Pool) {
 	defer s.Close()
 	if !g.welcome(s.Subject()) {
-		g.logger.InfoContext(ctx, "a SLIM group is left: its moderator may not call", g.about(s)...)
+		g.logger.InfoContext(ctx, "agent leaves the SLIM group: its moderator may not call", g.about(s)...)
 		return
 	}
 	place, err := g.places.Take(limit.Identity(s.Subject()), 1)
 	if err != nil {
-		g.logger.WarnContext(ctx, "a SLIM group is left: there are too many", g.about(s)...)
+		g.logger.WarnContext(ctx, "agent leaves the SLIM group: the node has too many", g.about(s)...)
 		return
 	}
 	defer place.Release()
-	g.logger.InfoContext(ctx, "a SLIM group is joined", g.about(s)...)
+	g.logger.InfoContext(ctx, "agent joined the SLIM group", g.about(s)...)
 	err = g.serve(ctx, s, pool, calls)
-	g.logger.InfoContext(ctx, "a SLIM group is over", append(g.about(s), slog.Any("error", err))...)
+	g.logger.InfoContext(ctx, "agent left the SLIM group", append(g.about(s), slog.Any("error", err))...)
 }
 
 func (g *groups) about(s *session.Session) []any {

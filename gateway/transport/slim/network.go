@@ -191,7 +191,7 @@ func (n *Network) Run(ctx context.Context) error {
 		group.Go(func() error { return one.link.Run(ctx) })
 		group.Go(func() error {
 			if err := one.peer.Run(ctx); ctx.Err() == nil {
-				n.deps.Logger.ErrorContext(ctx, "no calls can be made over a SLIM node", slog.String("node", one.Address), slog.Any("error", err))
+				n.deps.Logger.ErrorContext(ctx, "client side of a SLIM node not started", slog.String("node", one.Address), slog.Any("error", err))
 			}
 			return nil
 		})

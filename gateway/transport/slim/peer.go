@@ -109,7 +109,7 @@ func (p *Peer) accept(ctx context.Context) error {
 		sessions.Go(func() {
 			defer s.Close()
 			if err := p.serve(ctx, s); err != nil {
-				p.deps.Logger.DebugContext(ctx, "a SLIM session ended", slog.String("with", s.Peer().String()), slog.Any("error", err))
+				p.deps.Logger.DebugContext(ctx, "session on the SLIM node ended", slog.String("with", s.Peer().String()), slog.Any("error", err))
 			}
 		})
 	}

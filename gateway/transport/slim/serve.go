@@ -187,7 +187,7 @@ func (l *Listener) serveAs(ctx context.Context, n *node, agent string, handler t
 		err = peer.Run(ctx)
 	}
 	if err != nil && ctx.Err() == nil {
-		n.deps.Logger.WarnContext(ctx, "an agent cannot be exposed on a SLIM node",
+		n.deps.Logger.WarnContext(ctx, "agent not exposed on the SLIM node",
 			slog.String("agent", agent), slog.String("node", n.Address), slog.Any("error", err))
 	}
 }

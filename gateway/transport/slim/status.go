@@ -33,7 +33,7 @@ const (
 	typeInfo   = "type.googleapis.com/google.rpc.ErrorInfo"
 )
 
-// failures: the first of a status is what the status alone means.
+// failures lists the errors of A2A. The first one of a status is the meaning of that status alone.
 var failures = [...]failure{
 	{"INVALID_PARAMS", domainA2A, -32602, rpc.InvalidArgument, "InvalidParamsError"},
 	{"INVALID_REQUEST", domainOurs, -32600, rpc.InvalidArgument, "InvalidRequestError"},

@@ -151,7 +151,7 @@ func (d *Datagrams) forget() {
 }
 
 // write sends a frame. A TELL with quality of service 1 is sent again until it
-// is acknowledged, three times at most; so no more is told than is heard.
+// is acknowledged, three times at most; so no more is sent than is received.
 func (s *sender) write(body []byte) error {
 	f, err := form.ParseFrame(body)
 	if err != nil {

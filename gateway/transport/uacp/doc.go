@@ -12,13 +12,13 @@
 // on a connection, each answered under its own id when it is ready. A frame with
 // quality of service 1 that comes again is answered as before (recent.go); a
 // TELL with it is acknowledged. On a stream nothing has to be said twice, so
-// nothing is. observe.go tells and hears events. dial.go is
+// nothing is. observe.go sends and receives events. dial.go is
 // the way out: a connection per request, through the guarded dialer. frame.go
 // is the framing that both share.
 //
 // share.go counts connections: those in their TLS handshake by address, and those of
 // callers by caller. Where anonymous callers are refused, the handshake fails without a
-// certificate. A caller with too many connections is told so in answer to its first
+// certificate. A caller with too many connections gets an error in answer to its first
 // frame.
 //
 // Evidence travels inside the payload where the peer speaks envelopes, and by
@@ -41,7 +41,7 @@
 //
 // An answer that fits no frame at all is refused with PAYLOAD_TOO_LARGE (4A), and
 // names the task under which the pipeline has kept it for endpoints of other protocols;
-// observed, it is told event by event, each in a frame of its own.
+// observed, it is sent event by event, each in a frame of its own.
 // Cutting it into several was not to be had: neither reference code does, so no peer
 // would put it together again.
 //

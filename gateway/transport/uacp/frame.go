@@ -15,7 +15,7 @@ const Protocol = "uacp-stream/1"
 
 const prefix = 2 // bytes of length before each frame
 
-// errFrame: what came is no frame's length.
+// errFrame refuses a length that no frame has.
 var errFrame = errors.New("uacp: not a frame's length")
 
 // readFrame reads one frame. io.EOF: the stream ended between two frames.

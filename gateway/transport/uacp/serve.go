@@ -74,8 +74,8 @@ func NewListener(deps ListenerDeps) (*Listener, error) {
 	return l, nil
 }
 
-// scarce: what a connection takes is not there now, or it has gone already. That many
-// connections are open is no reason not to serve them.
+// scarce reports whether Accept failed because the process lacks a resource now, or because
+// the connection is gone. The listener then goes on, and serves the open connections.
 func scarce(err error) bool {
 	return slices.ContainsFunc([]syscall.Errno{
 		syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED,
@@ -215,7 +215,7 @@ type session struct {
 // replyWriter is the way back to a peer.
 type replyWriter interface {
 	write(body []byte) error
-	// acked is told that the peer has a TELL of this id.
+	// acked handles the acknowledgement of the TELL of this id.
 	acked(id uint32)
 	close()
 }
@@ -237,7 +237,7 @@ func (s stream) write(body []byte) error {
 	return writeFrame(s.conn, body)
 }
 
-// acked is no news: the stream delivers, or breaks.
+// acked does nothing: the stream delivers a TELL, or breaks.
 func (stream) acked(uint32) {}
 
 // close sends no close_notify: a peer that does not read would block it.
@@ -306,8 +306,8 @@ func (g *session) take(ctx context.Context, body []byte, wait bool) bool {
 	return true
 }
 
-// repeated: a frame with quality of service 1 came again. It is answered as it
-// was, if it has been.
+// repeated reports whether a frame with quality of service 1 came before. If it was
+// answered, it sends that answer again.
 func (g *session) repeated(f form.Frame, body []byte) bool {
 	if f.QoS == 0 {
 		return false

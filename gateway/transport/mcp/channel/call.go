@@ -52,7 +52,7 @@ func newCall(ctx context.Context, c *conn, id json.RawMessage, method string) *c
 	return &call{conn: c, id: plain(id), names: names{asker: ctx, written: id}, method: method, wake: make(chan struct{}, 1)}
 }
 
-// listens: there is no work of the server's in it.
+// listens reports whether a call only listens, so that the server does no work for it.
 func (c *call) listens() bool { return c.id == "" || c.method == methodListen }
 
 // put adds a message; last says that it is the reply. A message beyond the bounds ends the

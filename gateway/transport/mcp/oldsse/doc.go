@@ -10,7 +10,7 @@
 //   - stream.go: one of them, as a channel for package channel
 //   - endpoint.go: the endpoint event
 //   - server.go: the sessions of clients, and the two URLs
-//   - session.go: one of them: its messages on the way, and its stream
+//   - session.go: one of them: its messages under way, and its stream
 //   - sink.go: the answer to one message, as events
 //
 // # As a client

@@ -27,7 +27,7 @@ const (
 	maxAccepted = 4 << 10          // bytes that are read of the answer to a POST
 )
 
-// errPosts: the server leaves too many messages unanswered.
+// errPosts ends the stream of a server that leaves too many messages unanswered.
 var errPosts = errors.New("it leaves more than " + strconv.Itoa(maxPosts) + " POSTs without an answer")
 
 // Stream is an open stream and the endpoint that belongs to it.

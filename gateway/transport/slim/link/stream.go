@@ -25,8 +25,8 @@ const method = "/dataplane.proto.v1.DataPlaneService/OpenChannel"
 // headroom is what nodes may add to a message of the greatest size.
 const headroom = 64 << 10
 
-// RefusedError: the node will not have a name here.
-type RefusedError struct{ Reason string } // the node's words, for logs only
+// RefusedError reports that the node refuses a subscription of a name.
+type RefusedError struct{ Reason string } // the text of the node, for logs only
 
 func (e *RefusedError) Error() string { return "slim link: the node refuses the subscription" }
 
@@ -172,7 +172,7 @@ func (s *stream) read(ctx context.Context, greeted chan<- struct{}, receive func
 			receive(m)
 		case m.GetPublish() != nil:
 			if !warned { // once: a node may go on like that
-				s.logger.WarnContext(ctx, "messages of the SLIM node are dropped: their header_mac is not that of this link")
+				s.logger.WarnContext(ctx, "message of the SLIM node dropped: its header_mac is not that of this link")
 			}
 			warned = true
 		case m.GetSubscriptionAck() != nil:

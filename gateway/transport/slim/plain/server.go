@@ -89,7 +89,7 @@ func (v *Server) busy(ctx context.Context, m session.Message, id json.RawMessage
 	ctx, cancel := context.WithCancel(ctx)
 	cancel() // sends only if the window has space: other members do not wait for this one
 	if err := v.session.SendTo(ctx, m.From, session.Message{Type: payloadType, Blob: answer}); err != nil {
-		v.logger.DebugContext(ctx, "a SLIM message could not be refused", slog.Any("error", err))
+		v.logger.DebugContext(ctx, "message on a SLIM node not refused", slog.Any("error", err))
 	}
 }
 
@@ -111,7 +111,7 @@ func (v *Server) begin(ctx context.Context, m session.Message, id json.RawMessag
 		defer grant.Release()
 		defer rpc.Entered(v.handler)()
 		if err := v.handler.Serve(ctx, call, responder{v.session, m.From}); err != nil {
-			v.logger.WarnContext(ctx, "a SLIM message failed", slog.Any("error", err))
+			v.logger.WarnContext(ctx, "handler of a SLIM message failed", slog.Any("error", err))
 		}
 	})
 }

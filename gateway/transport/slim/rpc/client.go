@@ -25,9 +25,9 @@ const (
 // Errors of calls out.
 var (
 	errApp   = errors.New("slim rpc: a client needs an application")
-	errCalls = errors.New("slim rpc: there are too many calls")
+	errCalls = errors.New("slim rpc: too many calls: wait for one to end")
 	// ErrSlow: responses came faster than they were read.
-	ErrSlow = errors.New("slim rpc: responses come faster than they are read")
+	ErrSlow = errors.New("slim rpc: too many unread responses: read them sooner")
 )
 
 // Opener begins sessions; *session.App is one.

@@ -186,7 +186,7 @@ func (v *Server) serve(ctx context.Context, id string, call Call, deadline time.
 	case errors.Is(limited.Err(), context.DeadlineExceeded):
 		status = &StatusError{DeadlineExceeded, "the deadline has passed"}
 	default:
-		v.logger.WarnContext(ctx, "a SLIM call failed", slog.Any("error", err))
+		v.logger.WarnContext(ctx, "handler of a SLIM call failed", slog.Any("error", err))
 		status = &StatusError{Internal, "internal error"}
 	}
 	v.reply(ctx, call.From, ending(id, status))
@@ -194,7 +194,7 @@ func (v *Server) serve(ctx context.Context, id string, call Call, deadline time.
 
 func (v *Server) reply(ctx context.Context, to name.Name, m session.Message) {
 	if err := v.session.SendTo(ctx, to, m); err != nil {
-		v.logger.DebugContext(ctx, "the end of a SLIM call could not be sent", slog.Any("error", err))
+		v.logger.DebugContext(ctx, "response end of a SLIM call not sent", slog.Any("error", err))
 	}
 }
 

@@ -254,7 +254,7 @@ func (a *App) emit(m *dataplane.Message) {
 		err = a.deps.Node.Send(sealed)
 	}
 	if err != nil {
-		a.deps.Logger.DebugContext(ctx, "a SLIM message is sent later", slog.Any("error", err))
+		a.deps.Logger.DebugContext(ctx, "message on a SLIM node queued", slog.Any("error", err))
 	}
 }
 
@@ -271,7 +271,7 @@ func (a *App) Receive(wire *dataplane.Message) {
 			return
 		}
 	}
-	a.deps.Logger.DebugContext(a.ctx, "a SLIM message is dropped", slog.Any("error", err))
+	a.deps.Logger.DebugContext(a.ctx, "message on a SLIM node dropped", slog.Any("error", err))
 }
 
 // dispatch finds the session of a message.
@@ -299,7 +299,7 @@ func (a *App) dispatch(f frame.Frame, subject string) {
 // invited begins a session that a peer asks for, or refuses it.
 func (a *App) invited(f frame.Frame, subject string) {
 	if f.Command.GetJoinRequest().GetMlsSettings() != nil {
-		a.deps.Logger.InfoContext(a.ctx, "a SLIM session is refused", slog.String("from", f.From.String()), slog.String("reason", noMLS))
+		a.deps.Logger.InfoContext(a.ctx, "session on a SLIM node refused", slog.String("from", f.From.String()), slog.String("reason", noMLS))
 		a.refuse(f)
 		return
 	}
@@ -328,7 +328,7 @@ func (a *App) enter(s *Session, f frame.Frame) {
 	defer cancel()
 	for _, n := range s.names() {
 		if err := a.deps.Node.Subscribe(ctx, n, a); err != nil {
-			a.deps.Logger.WarnContext(ctx, "a SLIM group cannot be joined", slog.Any("error", err))
+			a.deps.Logger.WarnContext(ctx, "agent cannot join the SLIM group", slog.Any("error", err))
 			s.Close()
 			a.refuse(f)
 			return

@@ -16,7 +16,7 @@
 // message that cannot be delivered, either way, breaks the session: a stream
 // with a hole in it is worse than none. Nothing that comes without a valid
 // token is looked at, nor a control message without a valid signature; a
-// stranger's messages are dropped without a word, as SLIM's own software does.
+// sender without a token gets no answer, as with SLIM's own software.
 //
 // Sessions that ask for end-to-end encryption (MLS) are refused at once: there
 // is no implementation of it that could be built in here.

@@ -27,14 +27,14 @@ const (
 	FaultRemoved Fault = "the moderator removed us from the group" // groups only
 )
 
-// BrokenError: the session ended otherwise than by a close.
+// BrokenError reports that the session ended otherwise than by a close.
 type BrokenError struct{ Fault Fault }
 
 func (e *BrokenError) Error() string { return "slim session: " + string(e.Fault) }
 
-// TooLargeError: the message is larger than a node accepts, and was not sent: it
+// TooLargeError refuses a message that is larger than a node accepts. Sending it
 // would have ended the connection of all sessions.
 type TooLargeError = frame.TooLargeError
 
-// MessageError: the message cannot be sent as it is, because of its metadata.
+// MessageError refuses to send a message because of its metadata.
 type MessageError = frame.Error

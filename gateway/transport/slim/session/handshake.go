@@ -65,7 +65,7 @@ func (m *machine) steer(now time.Time, f frame.Frame, subject string) {
 		m.updated(now, f)
 	case frame.ParticipantState:
 		m.participant(f)
-	default: // heartbeats have been heard; the rest is between others
+	default: // a heartbeat was noted already; other kinds are between other members
 	}
 }
 
@@ -78,7 +78,7 @@ func (m *machine) found(now time.Time, f frame.Frame, subject string) {
 	m.ask(now, m.peer, frame.Join(uint32(m.timing.Retry.Milliseconds()), uint32(m.timing.Retries)), m.metadata) //nolint:gosec // small
 }
 
-// discoveryRequest: the one who asks for a session asks again if the answer was lost.
+// discoveryRequest answers again a peer that asks again because the answer was lost.
 func (m *machine) discoveryRequest(f frame.Frame) {
 	if !m.initiator && m.state != closed && f.From == m.peer {
 		m.reply(f, frame.Joined(m.self.Encode()))
@@ -111,7 +111,7 @@ func (m *machine) begin(now time.Time) {
 	m.beat = now.Add(m.timing.Heartbeat)
 }
 
-// welcomed: the session begins, or its beginning is repeated.
+// welcomed handles the welcome that begins a session, and its repetition.
 func (m *machine) welcomed(now time.Time, f frame.Frame) {
 	if m.initiator || f.From != m.peer || m.state > open {
 		return
@@ -139,7 +139,7 @@ func (m *machine) leave(now time.Time) {
 	}
 }
 
-// closeMessage: the other end, or the moderator, ends the session.
+// closeMessage handles the end of the session by the other end or the moderator.
 func (m *machine) closeMessage(now time.Time, f frame.Frame) {
 	if f.From != m.peer {
 		return

@@ -90,7 +90,7 @@ type parameters struct {
 // member is another participant of the session.
 type member struct {
 	name    name.Name
-	subject string // empty: not heard yet
+	subject string // empty: it has sent nothing yet
 	offline bool
 }
 
@@ -195,8 +195,8 @@ func (m *machine) admits(f frame.Frame, subject string) bool {
 	return true
 }
 
-// failed: a notice that one of our messages did not get through. Data is
-// repeated anyway.
+// failed handles the notice that a message was not delivered. Data messages are sent
+// again anyway.
 func (m *machine) failed(now time.Time, f frame.Frame) {
 	if _, ok := m.requests[f.Message]; ok && f.Control() {
 		m.end(now, FaultRefused)

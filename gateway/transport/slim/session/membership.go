@@ -21,7 +21,7 @@ func (m *machine) enrol(participants []*dataplane.Participant) {
 	}
 }
 
-// updated: the moderator changes the group.
+// updated handles a change of the group by its moderator.
 func (m *machine) updated(now time.Time, f frame.Frame) {
 	if !m.group || f.From != m.peer {
 		return
@@ -67,7 +67,7 @@ func (m *machine) drop(n name.Name) {
 	m.forgive(key)
 }
 
-// participant: a member goes offline or comes back.
+// participant handles the message that a member goes offline or comes back.
 func (m *machine) participant(f frame.Frame) {
 	update := f.Command.GetUpdateParticipantState()
 	n, err := name.Decode(update.GetParticipant())

@@ -120,7 +120,7 @@ func (m *machine) acknowledge(f frame.Frame, metadata map[string]string) {
 	m.emit(frame.Data(m.route(f.From, f.Message), frame.MsgAck, frame.Payload{}, metadata))
 }
 
-// direct: a message to us alone, which has no place in the group's sequence.
+// direct handles a message to this member alone, which is not in the group's sequence.
 func (m *machine) direct(f frame.Frame) {
 	if !m.inbox.hasSpace() {
 		return
@@ -213,7 +213,7 @@ func (m *machine) rerequest(now time.Time) {
 	}
 }
 
-// repaired: what we asked for, or the news that it is gone.
+// repaired handles a message that was asked for again, or the answer that it is lost.
 func (m *machine) repaired(now time.Time, f frame.Frame) {
 	r := m.receiver(f.From)
 	if _, requested := r.wanted[f.Message]; !requested {

@@ -54,7 +54,7 @@ func (s *Session) Group() bool { return s.m.group }
 // Member is a participant of a session.
 type Member struct {
 	Name    name.Name
-	Subject string // empty: nothing was heard of it yet
+	Subject string // empty: it has sent nothing yet
 	Offline bool
 }
 

@@ -30,7 +30,7 @@ func (e *Error) Error() string { return "slim message: " + e.Reason }
 // Unwrap gives the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// TooLargeError: a message that a node would end the whole connection for.
+// TooLargeError refuses a message for which a node would end the whole connection.
 type TooLargeError struct{ Size, Limit int } // bytes
 
 func (e *TooLargeError) Error() string { return "slim message: larger than a node accepts" }
