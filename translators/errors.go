@@ -64,8 +64,8 @@ func (e *MalformedError) Is(target error) bool {
 	return target == ErrMalformed || (e.Large && target == ErrTooLarge)
 }
 
-// UnreadableNoticeError: one event of a stream cannot be read, and nothing depends on
-// it: a reader goes on without it, and declares the loss.
+// UnreadableNoticeError reports that one event of a stream cannot be read. Nothing depends
+// on it: a reader goes on without it, and declares the loss.
 type UnreadableNoticeError struct {
 	Loss canonical.Loss
 	Err  error // what is wrong with it

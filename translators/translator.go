@@ -244,7 +244,7 @@ type hashed struct {
 	body, input []byte
 }
 
-// knows: it is these very bytes, and not only such as say the same.
+// knows reports whether body is the same memory as the hashed body, not merely equal to it.
 func (h *hashed) knows(body []byte) bool {
 	return len(body) > 0 && len(body) == len(h.body) && &body[0] == &h.body[0]
 }
@@ -262,7 +262,7 @@ func HasherOf(t Translator) Hasher {
 	return h
 }
 
-// Target is what an encoder is told beyond the message.
+// Target is what an encoder needs to know beyond the message.
 type Target struct {
 	Version    string                // the chosen protocol version; empty: the newest
 	Form       string                // the chosen wire form (Wire.Form); empty: the first
@@ -303,7 +303,7 @@ const (
 	StreamsNone Streams = ""
 	// StreamsTask: a stream is a task, then its changes; the last change ends it (A2A).
 	StreamsTask Streams = "task"
-	// StreamsReply: events are notices on the way; a reply ends the stream (MCP).
+	// StreamsReply: events are notifications; a reply ends the stream (MCP).
 	StreamsReply Streams = "reply"
 )
 

@@ -41,7 +41,7 @@ func (t *Translator) Decode(w translators.Wire) (*canonical.Message, error) {
 		m.Phase = canonical.PhaseRequest
 		err = decodeRequest(m, w, env)
 	case w.Re == "":
-		err = &translators.MalformedError{Reason: "a reply, and no request is known"}
+		err = &translators.MalformedError{Reason: "a reply without a known request"}
 	case env.Error != nil:
 		m.Phase, m.Op = canonical.PhaseError, w.Re
 		decodeError(m, env.Error, statusOf(w))

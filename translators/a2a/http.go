@@ -56,7 +56,7 @@ func (t *Translator) envelope(w translators.Wire) (jsonrpc.Message, error) {
 		return readGRPC(w, t.cfg)
 	case FormHTTP, FormPush:
 		if w.Form == FormPush && w.Re == "" {
-			return jsonrpc.Message{}, &canonical.Error{Code: canonical.CodeInvalidRequest, Message: "a push notification is no request"}
+			return jsonrpc.Message{}, &canonical.Error{Code: canonical.CodeInvalidRequest, Message: "a push notification, expected a request"}
 		}
 		if len(w.Body) > 0 || w.Re == "" && (w.Verb == "" || strings.Contains(w.Path, "/message:")) {
 			if err := rawjson.Check(w.Body, t.cfg.BodyLimit, t.cfg.Depth); err != nil {

@@ -59,7 +59,7 @@ func (l wireMessage) message(re canonical.Op, raw []byte) (*canonical.Message, e
 }
 
 // preferences takes out of a request's object what its sender cannot have: without a
-// connection that stays open there is neither a stream nor anybody to ask.
+// connection that stays open there is no stream and no input request.
 func (l wireMessage) preferences(object json.RawMessage, re canonical.Op) (left, preferred json.RawMessage) {
 	if object == nil || l.socket || re != "" || object[0] != '{' {
 		return object, nil
@@ -145,7 +145,7 @@ func (l wireMessage) request(m *canonical.Message) error {
 	case TypeResult, TypeError:
 		return l.replied(m)
 	case TypeDiscoverResult:
-		return refuse(canonical.CodeInvalidRequest, "an answer where a request belongs")
+		return refuse(canonical.CodeInvalidRequest, "an answer, expected a request")
 	default:
 		return refuse(canonical.CodeNoMethod, "no such message type")
 	}

@@ -24,7 +24,7 @@ type ArtifactUpdate struct {
 	Last     bool // nothing more comes to this artifact
 }
 
-// Progress is a position on the way. Numbers are raw.
+// Progress is how far the work is. Numbers are raw.
 type Progress struct {
 	Token   json.RawMessage `json:",omitempty"` // which request it is about, as that one said
 	Value   json.RawMessage `json:",omitempty"`

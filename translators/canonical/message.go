@@ -88,7 +88,7 @@ type Party struct {
 	Skill   string // target capability by its id; empty: the agent as a whole
 }
 
-// Preferences are the sender's wishes; none of them changes what is asked.
+// Preferences are options of the sender; none of them changes what is asked.
 type Preferences struct {
 	Stream        bool
 	NoWait        bool   // answer with a task at once (A2A returnImmediately)

@@ -105,8 +105,8 @@ func (e *encoder) retry(w *writer, body *canonical.Invoke) error {
 	return nil
 }
 
-// mayTask: a server refuses a task for a tool that does not say that it may be one
-// (2025-11-25, tool-level negotiation), and content comes at once.
+// mayTask reports whether a call may become a task. A server refuses that for a tool that does
+// not allow it (2025-11-25, tool-level negotiation), and content is returned at once.
 func (e *encoder) mayTask() bool {
 	if e.capability == nil || e.native {
 		return true
@@ -214,8 +214,8 @@ func (e *encoder) bind(w *writer, body *canonical.Invoke) (*canonical.Call, erro
 	return call, nil
 }
 
-// toolName: the chosen capability's, else the call's, else the skill that was
-// asked for, else the tool that stands for the agent as a whole (R8).
+// toolName returns the name of the chosen capability, else of the call, else of the requested
+// skill, else of the tool that stands for the agent as a whole (R8).
 func (e *encoder) toolName(call *canonical.Call) string {
 	switch {
 	case e.capability != nil && e.capability.ID != "":

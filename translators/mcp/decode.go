@@ -378,8 +378,8 @@ func decodeNative(w translators.Wire, env jsonrpc.Message, m *canonical.Message)
 	return nil
 }
 
-// replyVersion: a reply does not name its version, but only the modern one has
-// a result type.
+// replyVersion returns the version of a reply, which does not name it. Only the modern version
+// has a result type.
 func replyVersion(w translators.Wire, resultType json.RawMessage) string {
 	otherwise := Legacy
 	if resultType != nil {

@@ -17,7 +17,7 @@ type encoder struct {
 	m          *canonical.Message
 	version    string
 	modern     bool
-	native     bool // the message was born in this very protocol and version: nothing is added
+	native     bool // the message came from this very protocol and version: nothing is added
 	capability *canonical.Capability
 	answerable []canonical.Mode // as the session began with
 	losses     []canonical.Loss
@@ -44,8 +44,8 @@ func (t *Translator) Encode(m *canonical.Message, target translators.Target) (tr
 	return wire, e.newLosses(), nil
 }
 
-// newLosses: what rides in a message that was born here rode in it when it
-// came; going home costs it nothing.
+// newLosses returns the losses of this encoding. What a message of MCP itself carries was
+// carried when it came, and is no new loss.
 func (e *encoder) newLosses() []canonical.Loss {
 	if !e.native {
 		return e.losses

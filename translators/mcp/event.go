@@ -42,7 +42,7 @@ func decodeEvent(w translators.Wire, env jsonrpc.Message, m *canonical.Message) 
 	}
 }
 
-// unreadable: a notification that is not as it must be costs only itself: it has
+// unreadable returns the error of a malformed notification, which ends no request: it has
 // no reply (JSON-RPC 2.0, section 4.1). nil stays nil.
 func unreadable(err error, place string) error {
 	if err == nil {
@@ -138,9 +138,9 @@ func (e *encoder) event() (translators.Wire, error) {
 	return translators.Wire{Body: jsonrpc.Request(nil, method, params)}, nil
 }
 
-// listens: since 2026-07-28 every request says from which level on it wants the
-// log, and one that does not wants none of it. In its own words a server has seen
-// to that itself.
+// listens reports whether the client takes a log of this level. Since 2026-07-28 every request
+// names the lowest level that it takes; without one it takes none. A server of that
+// revision has checked that itself.
 func (e *encoder) listens(level string) bool {
 	if !e.modern || e.native {
 		return true
@@ -201,7 +201,7 @@ func decodeReplyTo(w translators.Wire, env jsonrpc.Message, m *canonical.Message
 		return err
 	}
 	if version == Modern {
-		return refuse(canonical.CodeInvalidRequest, "a reply where a request belongs")
+		return refuse(canonical.CodeInvalidRequest, "a reply, expected a request")
 	}
 	if env.ID == nil || string(env.ID) == "null" {
 		return refuse(canonical.CodeInvalidRequest, "a reply without an id")

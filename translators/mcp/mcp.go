@@ -130,8 +130,8 @@ func choose(target translators.Target) (string, error) {
 // header (R5).
 const keyECT = profile.MetaPrefix + "ect"
 
-// Bears: MCP has _meta in what a request asks, in what answers it and in what is said
-// on the way; an error has data.
+// Bears returns the places for evidence: the _meta of a request's params, of its result and of a
+// notification; an error has data.
 func (t *Translator) Bears(translators.Wire) []translators.Place {
 	at := func(path, object string) translators.Place {
 		return translators.Place{Path: []string{path}, Object: object, Key: keyECT}

@@ -199,7 +199,7 @@ func (t *Translator) Shows(s translators.Showing) *canonical.Native {
 	return &canonical.Native{Result: b.Optional("nextCursor", s.Next).Bytes()}
 }
 
-// Embeds: what is no image and no sound becomes an embedded resource (block.go).
+// Embeds reports whether a part, which is no image or sound, becomes an embedded resource.
 func (t *Translator) Embeds(p *canonical.Part) bool {
 	return p.Kind == canonical.KindFile && p.URI == "" && p.Form == canonical.FormNone && profile.NaturalForm(p.Media) == canonical.FormEmbedded
 }

@@ -159,9 +159,9 @@ func (e *encoder) output(w *writer, o *canonical.Output) error {
 	return nil
 }
 
-// tells: results of the tool have the schema of profile P1, because that is what
-// is said of a tool that stands for an agent; the agent of another protocol knows
-// nothing of it. What failed needs no structure.
+// tells reports whether a result must have the structure of profile P1. The gateway lists that
+// schema for a tool that stands for an agent, and the agent of another protocol does
+// not know it. A failed result needs no structure.
 func (e *encoder) tells(o *canonical.Output) bool {
 	c := e.capability
 	return c != nil && c.Profile == canonical.ProfileMessage && c.InputSchema == nil && c.OutputSchema == nil &&

@@ -112,7 +112,7 @@ func (t *Translator) Carries(version string) canonical.Binding {
 	return a2a.Binding
 }
 
-// TellsHistory: the tasks of A2A do, also over SLIM.
+// TellsHistory reports whether tasks have a history: those of A2A do, also over SLIM.
 func (t *Translator) TellsHistory(version string) bool {
 	return version != "" && t.Carries(version) == a2a.Binding
 }

@@ -5,7 +5,7 @@
 // There are two ways (translators.Streams). In a stream of tasks (A2A) the
 // events are the whole truth: first the task, then its changes, and the change
 // that settles it ends the stream. In a stream with a reply (MCP) the events
-// are notices on the way, and a reply says everything that counts.
+// are notifications, and a reply holds the whole result.
 //
 //   - [Folder] adds events up to the result that a caller who waited gets.
 //   - [Unfold] takes a result apart into the events that would have led to it.

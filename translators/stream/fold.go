@@ -16,8 +16,8 @@ const (
 	MaxBytes     = 16 << 20 // of all content
 )
 
-// ErrTooMuch: the stream adds up to more than is kept.
-var ErrTooMuch = errors.New("stream: the events add up to too much")
+// ErrTooMuch ends a stream whose events hold more than the limit.
+var ErrTooMuch = errors.New("stream: too many bytes or parts in all events: send fewer")
 
 // Folder adds the events of one stream up. Its zero value is empty.
 type Folder struct {

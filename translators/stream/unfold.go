@@ -28,8 +28,8 @@ func Unfold(r *canonical.Result) []canonical.Event {
 	}
 }
 
-// ofOutput: what a call returned is an artifact, or, if it failed, the message
-// of the status that says so.
+// ofOutput returns the events of an output: an artifact, or, if the call failed, the message
+// of the failed status.
 func ofOutput(r *canonical.Result) []canonical.Event {
 	parts := outputParts(r.Output)
 	if r.Output.Failed {

@@ -48,7 +48,7 @@ func signalled(c content, m *canonical.Message, re canonical.Op) error {
 // saySignal writes a token as the payload, and names the topic of a request.
 func (e *encoder) saySignal(b *built, body *canonical.Signal) (string, error) {
 	if !canonical.IsToken(body.Token) {
-		return "", refuse(canonical.CodeBadParams, "a signal is an execution context token")
+		return "", refuse(canonical.CodeBadParams, "no execution context token: a signal needs one")
 	}
 	b.c = content{kind: contentText, text: body.Token}
 	switch {
@@ -58,7 +58,7 @@ func (e *encoder) saySignal(b *built, body *canonical.Signal) (string, error) {
 		return TopicRollback, nil
 	}
 	if _, ok := about(TopicDecision + body.Approval); !ok {
-		return "", refuse(canonical.CodeBadParams, "a decision names what it is about")
+		return "", refuse(canonical.CodeBadParams, "the decision names no approval: expected its id")
 	}
 	if e.encodeSignal() {
 		b.f.Verb = Tell

@@ -91,7 +91,7 @@ func (t *Translator) Asks(_, form string) translators.Asking {
 	return translators.AskTask
 }
 
-// Signals: µACP can be told of rollbacks and decisions in either form of
+// Signals reports that µACP has rollbacks and decisions in either form of
 // carriage; a callback needs an envelope.
 func (t *Translator) Signals(op canonical.Op, target translators.Target) bool {
 	return op == canonical.OpRollback || op == canonical.OpDecision || op == canonical.OpInvoke && target.Form != FormBare && target.Form != FormTagged

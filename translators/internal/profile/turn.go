@@ -121,7 +121,7 @@ func OutlineTyped(turn *canonical.Content, call *canonical.Call) (outline json.R
 	return outline, append(w.losses, typedHeadLosses(turn)...)
 }
 
-// plainHead: all of the turn but its parts is as in typedContent.
+// plainHead reports whether all of the turn but its parts is as in typedContent.
 func plainHead(turn *canonical.Content) bool {
 	return (turn.Role == "" || turn.Role == canonical.RoleCaller) && len(turn.Extensions) == 0 &&
 		len(turn.ExtensionURIs) == 1 && turn.ExtensionURIs[0] == ExtensionURI
@@ -133,7 +133,7 @@ func closed(turn *canonical.Content) json.RawMessage {
 	return b.Object()
 }
 
-// typedHeadLosses: our own URI alone is what every P2 turn lists.
+// typedHeadLosses returns the losses of a P2 turn, which lists the extension of AEPB alone.
 func typedHeadLosses(turn *canonical.Content) []canonical.Loss {
 	if len(turn.ExtensionURIs) == 1 && turn.ExtensionURIs[0] == ExtensionURI {
 		return ForeignLosses(turn.Extensions, "", "/body/turn")

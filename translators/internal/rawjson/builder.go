@@ -192,7 +192,7 @@ func appendQuote(dst []byte, text string) []byte {
 	return append(dst, '"')
 }
 
-// plain: all of a text is ordinary, so it stands between quotes as it is.
+// plain reports whether a text needs no escapes between quotes.
 func plain(text string) bool {
 	for ; len(text) >= 8; text = text[8:] {
 		x := uint64(text[0]) | uint64(text[1])<<8 | uint64(text[2])<<16 | uint64(text[3])<<24 |

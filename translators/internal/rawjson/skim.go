@@ -137,8 +137,8 @@ func Exact(data []byte) bool {
 	return true
 }
 
-// exact: of such a number a double holds every digit (15 of them at least), and
-// it is small and large enough to be written without an exponent.
+// exact reports whether a double holds every digit of a number (15 of them at least), and
+// whether it is written without an exponent.
 func exact(number []byte) bool {
 	const digits, fraction = 15, 6
 	whole, part, split := bytes.Cut(bytes.TrimPrefix(number, []byte("-")), []byte("."))
