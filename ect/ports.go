@@ -33,8 +33,8 @@ type Peer struct {
 	KeyID string           // what the peer's credential calls the key; empty: nothing, its thumbprint names it
 }
 
-// KeyRequest asks for the key of a token whose signature is not yet judged:
-// everything in it is a claim, good for finding a key and for nothing else.
+// KeyRequest asks for the key of a token whose signature is not yet verified: its
+// values are unproven, and may only be used to find a key.
 type KeyRequest struct {
 	Header Header
 	Issuer Identity
@@ -44,8 +44,8 @@ type KeyRequest struct {
 
 // KeySource finds the key for a token and the identity that is bound to it.
 // It fails with *InvalidError: ReasonUnknownKey if it knows none,
-// ReasonKeyNotTrusted if the one it found is not to be trusted. Any other error
-// is trouble of its own and no judgement of the token.
+// ReasonKeyNotTrusted if it does not trust the one that it found. Any other error
+// is a failure of the source and no judgement of the token.
 type KeySource interface {
 	Resolve(context.Context, KeyRequest) (Peer, error)
 }

@@ -186,7 +186,7 @@ func (s *Signer) Assert(d Dialect, c Claims) (Assertion, error) {
 	return Assertion{compact: compact, id: c.ID}, nil
 }
 
-// payload judges claims and writes them down; ext is the extension as it stands in it.
+// payload checks claims and encodes them; ext is the extension as encoded.
 func (s *Signer) payload(d Dialect, c *Claims) (payload []byte, ext json.RawMessage, as spelling, err error) {
 	as, ok := d.spelling()
 	if !ok {

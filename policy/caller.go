@@ -153,7 +153,7 @@ func (p pattern) matches(id ect.Identity) bool {
 func parsePattern(text string) (pattern, error) {
 	id, operation, named := strings.Cut(text, "#")
 	if named && operation == "" {
-		return pattern{}, fmt.Errorf("policy: caller %q: no operation after #", text)
+		return pattern{}, fmt.Errorf("policy: caller %q: expected an operation after #", text)
 	}
 	id, prefix := strings.CutSuffix(id, "*")
 	rest, ok := strings.CutPrefix(id, "spiffe://")

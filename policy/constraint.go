@@ -44,10 +44,10 @@ func (c Constraints) Validate() error {
 		errs = append(errs, fmt.Errorf("policy: hop scope must be %q or %q", ScopePath, ScopeAncestry))
 	}
 	if len(c.AllowedSource) > 0 && !c.RestrictSource {
-		errs = append(errs, errors.New("policy: source protocols are listed but not restricted to"))
+		errs = append(errs, errors.New("policy: source protocols are listed and not restricted: set both or neither"))
 	}
 	if len(c.AllowedDest) > 0 && !c.RestrictDest {
-		errs = append(errs, errors.New("policy: destination protocols are listed but not restricted to"))
+		errs = append(errs, errors.New("policy: destination protocols are listed and not restricted: set both or neither"))
 	}
 	return errors.Join(errs...)
 }

@@ -106,7 +106,7 @@ func nodes(raw json.RawMessage) ([]node, error) {
 		kind, typed := text(fields, "type")
 		agent, named := text(fields, "agent")
 		if !typed || !named {
-			return nil, &DocumentError{Reason: "type and agent of a node are strings"}
+			return nil, &DocumentError{Reason: "a node has a type or an agent that is no string"}
 		}
 		raw, ok := find(fields, "constraints")
 		if !ok {
@@ -144,7 +144,7 @@ func constraints(raw json.RawMessage, bare bool) ([]rule, error) {
 		case known:
 			return nil, &DocumentError{Reason: f.name + " has a value that the draft does not define"}
 		case strings.HasPrefix(f.name, "aepb.") || strings.HasPrefix(f.name, "cpat."):
-			return nil, &DocumentError{Reason: "a constraint that no draft knows, in a name space of ours"}
+			return nil, &DocumentError{Reason: "a constraint of aepb. or cpat. that no draft defines: correct its name"}
 		}
 	}
 	return out, nil

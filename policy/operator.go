@@ -9,7 +9,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect"
 )
 
-// errNoRole: an operator who may do nothing.
+// errNoRole refuses an operator without a role, who may do nothing.
 var errNoRole = errors.New("policy: operator: at least one role is required")
 
 // Role is what an operator may do (R17).

@@ -61,7 +61,7 @@ const (
 // WorkloadDeps is what a Workload needs.
 type WorkloadDeps struct {
 	Address string // of the API, such as unix:///run/agent.sock; required
-	// Failed is told each time that asking who we are failed. It must not wait, and
+	// Failed is called each time that a request for the SVID failed. It must not wait, and
 	// must not call the Workload. Nil: only Failures counts it.
 	Failed func(error)
 	Dial   func(context.Context, string) (net.Conn, error) // nil: the socket at Address
@@ -186,7 +186,7 @@ func (w *Workload) Close() error {
 	return w.client.Close()
 }
 
-// workloadWatcher hears what the Workload API says.
+// workloadWatcher takes updates of SVIDs from the Workload API.
 type workloadWatcher Workload
 
 var _ workloadapi.X509ContextWatcher = (*workloadWatcher)(nil)
@@ -238,7 +238,7 @@ func (w *workloadWatcher) fail(err error) {
 	}
 }
 
-// tokenWatcher hears which keys sign JWT-SVIDs.
+// tokenWatcher takes updates of the keys that sign JWT-SVIDs.
 type tokenWatcher Workload
 
 var _ workloadapi.JWTBundleWatcher = (*tokenWatcher)(nil)

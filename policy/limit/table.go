@@ -47,7 +47,7 @@ func (t *table) find(key string, now time.Time) (*source, bool) {
 }
 
 // forget drops up to two idle sources. Two for every new one: the table
-// shrinks after a storm without anybody ever paying for a whole sweep.
+// shrinks after a peak, and no single request pays for a whole sweep.
 func (t *table) forget(now time.Time) {
 	for range 2 {
 		oldest := t.recent.Back()

@@ -53,7 +53,7 @@ func (c Config) Admit(used, has, n int64) *ExceededError {
 	return nil
 }
 
-// little: so few units that they are no more than what a holder of much needs to go on with small things.
+// little reports whether n is so small that a holder of much may still have it, to finish its work.
 func (c Config) little(n int64) bool { return n <= c.Total/512 }
 
 // bounds are those of a resource, and who counts refusals.
@@ -148,7 +148,7 @@ func (p *Pool) refusal(holder string, n int64) error {
 	return nil
 }
 
-// waits: others than the holder wait. The lock is held.
+// waits reports whether another holder waits. The lock is held.
 func (p *Pool) waits(holder string) bool {
 	return slices.ContainsFunc(p.waiting, func(w *waiter) bool { return w.grant.holder != holder })
 }

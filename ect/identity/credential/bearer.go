@@ -65,7 +65,7 @@ func NewBearer(d BearerDeps) (*Bearer, error) {
 }
 
 // Caller is who sent a request; false if its Authorization shows no bearer
-// token. The caller has no key: it proved to have a token, which anybody on its
+// token. The caller has no key: it proved to have a token, which any party on its
 // way could have. Its error is *identity.CredentialError, which tells a token that
 // cannot be for us, such as one that an SDK sends to every server.
 func (b *Bearer) Caller(r Request) (identity.Caller, bool, error) {

@@ -115,7 +115,7 @@ func signES256(key *ecdsa.PrivateKey, input []byte) ([]byte, error) {
 	var r, s []byte // without leading zeros
 	der, signature := cryptobyte.String(encoded), make([]byte, 2*half)
 	if !der.ReadASN1(&pair, asn1.SEQUENCE) || !pair.ReadASN1Integer(&r) || !pair.ReadASN1Integer(&s) || len(r) > half || len(s) > half {
-		return nil, fmt.Errorf("%w: its signature is none of ECDSA", ErrKey)
+		return nil, fmt.Errorf("%w: its signature is not ECDSA", ErrKey)
 	}
 	copy(signature[half-len(r):], r)
 	copy(signature[2*half-len(s):], s)
