@@ -230,7 +230,7 @@ func (e *encoder) encodeBlock(p *canonical.Part, at string) (block, meta json.Ra
 	case p.Kind == canonical.KindFile:
 		losses = e.encodeFile(w, p, at)
 	default:
-		return nil, nil, refuse(canonical.CodeInvalidRequest, "a part of no known kind")
+		return nil, nil, refuse(canonical.CodeInvalidRequest, "a part of an unknown kind")
 	}
 	losses = append(losses, w.annotations(p.Annotations, p, at)...)
 	if (p.Kind == canonical.KindText && p.Form != canonical.FormEmbedded || p.Kind == canonical.KindData) && p.Form != canonical.FormNone {

@@ -27,7 +27,7 @@ func decodeCall(m *canonical.Message, r *reader) error {
 	m.Op = canonical.OpInvoke
 	call := &canonical.Call{Name: r.Required("name"), Args: r.RawObject("arguments")}
 	if r.Err() == nil && call.Name == "" {
-		return refuse(canonical.CodeBadParams, "the tool's name is empty")
+		return refuse(canonical.CodeBadParams, "the tool's name is empty: name a tool")
 	}
 	m.Body = &canonical.Invoke{Call: call}
 	m.Conversation = profile.ConversationOf(call)
@@ -209,7 +209,7 @@ func (e *encoder) bind(w *writer, body *canonical.Invoke) (*canonical.Call, erro
 	w.canon.Raw(profile.OutlineTurn, outline)
 	e.losses = append(e.losses, losses...)
 	if call.Args != nil && !bytes.HasPrefix(call.Args, []byte("{")) {
-		return nil, &canonical.Error{Code: canonical.CodeBadParams, Message: "the arguments are no object"}
+		return nil, &canonical.Error{Code: canonical.CodeBadParams, Message: "the arguments must be an object"}
 	}
 	return call, nil
 }

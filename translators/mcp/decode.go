@@ -303,7 +303,7 @@ func takeInfo(r *reader, o *rawjson.Object, name string, to *canonical.Party) {
 
 func decodeReply(w translators.Wire, env jsonrpc.Message, m *canonical.Message) error {
 	if env.Method != "" {
-		return refuse(canonical.CodeBadUpstream, "a request where a reply belongs")
+		return refuse(canonical.CodeBadUpstream, "a request, expected a reply")
 	}
 	m.Op = w.Re
 	if env.Error != nil {
@@ -352,7 +352,7 @@ func decodeReply(w translators.Wire, env jsonrpc.Message, m *canonical.Message) 
 		m.Extensions = r.extensions()
 		return r.err()
 	default:
-		return refuse(canonical.CodeBadUpstream, "nothing was asked that this could answer")
+		return refuse(canonical.CodeBadUpstream, "a reply without a request that it could answer")
 	}
 }
 
@@ -411,7 +411,7 @@ func decodeResultHead(m *canonical.Message, r *reader) (kind string, err error) 
 		r.Put("resultType", absent())
 	case kind == resultDone, (kind == resultAsks || kind == resultTask) && m.Op == canonical.OpInvoke:
 	default:
-		return "", refuse(canonical.CodeBadUpstream, "the result is of a type that was not asked for")
+		return "", refuse(canonical.CodeBadUpstream, "the result type was not requested")
 	}
 	if r.meta != nil && m.Op != canonical.OpDescribe {
 		takeInfo(r, r.meta, metaServerInfo, &m.From)

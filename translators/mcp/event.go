@@ -102,7 +102,7 @@ func decodeLog(env jsonrpc.Message, event *canonical.Event) error {
 func (e *encoder) event() (translators.Wire, error) {
 	body, ok := e.m.Body.(*canonical.Event)
 	if !ok {
-		return translators.Wire{}, refuse(canonical.CodeInternal, "an event without an event")
+		return translators.Wire{}, refuse(canonical.CodeInternal, "the event is empty")
 	}
 	w := write(body.Extensions)
 	var method string
@@ -226,7 +226,7 @@ func (e *encoder) replyTo(body *canonical.Reply) (translators.Wire, error) {
 		return translators.Wire{}, refuse(canonical.CodeUnsupportedOp, "a server of "+Modern+" makes no requests")
 	}
 	if body.ID == nil {
-		return translators.Wire{}, refuse(canonical.CodeInternal, "the answer does not say to what")
+		return translators.Wire{}, refuse(canonical.CodeInternal, "the answer names no request")
 	}
 	w := translators.Wire{Header: header(e.m, e.version, "", "")}
 	if why := body.Failure; why != nil {

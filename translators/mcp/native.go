@@ -102,7 +102,7 @@ func (e *encoder) nativeResponse(body *canonical.Native) (translators.Wire, erro
 	if !e.native {
 		o := rawjson.Parse(result, "")
 		if kind := o.Take("resultType"); kind != nil && string(kind) != `"complete"` {
-			return translators.Wire{}, refuse(canonical.CodeBadUpstream, "the result is of a type that was not asked for")
+			return translators.Wire{}, refuse(canonical.CodeBadUpstream, "the result type was not requested")
 		}
 		if e.modern {
 			e.dropIf(len(o.Members()) == 0, canonical.LossEmpty, "/body/result")
@@ -180,7 +180,7 @@ func (t *Translator) Seeks(n *canonical.Native) (*translators.Seeking, error) {
 		s.Cursor, _ = o.String("cursor")
 	}
 	if o.Err() != nil || s.What == translators.SeekOne && s.URI == "" {
-		return nil, refuse(canonical.CodeBadParams, "uri or cursor is not as it must be")
+		return nil, refuse(canonical.CodeBadParams, "uri or cursor is malformed")
 	}
 	return s, nil
 }

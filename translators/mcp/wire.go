@@ -81,7 +81,7 @@ func checkMirror(w translators.Wire, version, method string, r *reader) error {
 	}
 	for _, name := range []string{headerVersion, headerMethod, headerName} {
 		if len(w.Header.Values(name)) > 1 {
-			return refuse(canonical.CodeHeaderMismatch, "the "+name+" header stands there twice")
+			return refuse(canonical.CodeHeaderMismatch, "the "+name+" header is there twice: send it once")
 		}
 	}
 	if h := w.Header.Get(headerMethod); h != "" && h != method {
@@ -231,7 +231,7 @@ func judge(name string, values []string, value json.RawMessage, written bool) er
 	case len(values) == 0:
 		return refuse(canonical.CodeHeaderMismatch, "the "+name+" header is missing")
 	case len(values) > 1:
-		return refuse(canonical.CodeHeaderMismatch, "the "+name+" header stands there twice")
+		return refuse(canonical.CodeHeaderMismatch, "the "+name+" header is there twice: send it once")
 	}
 	if text, ok := DecodeHeaderValue(values[0]); !ok || !there || !same(text, value) {
 		return refuse(canonical.CodeHeaderMismatch, "the "+name+" header says something else than the body")

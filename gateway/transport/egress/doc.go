@@ -2,7 +2,7 @@
 // dials, resolves or builds an HTTP transport.
 //
 // Addresses reach us from operators, but also from capability documents, cards,
-// callbacks and checkpoints that strangers wrote. So each request answers four
+// callbacks and checkpoints of untrusted parties. So each request answers four
 // questions before a byte leaves: is the scheme https, may this host be
 // called at all, are all the addresses it resolves to of a kind that may be
 // called, and is the one at the other end who it should be.

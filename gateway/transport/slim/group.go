@@ -24,7 +24,7 @@ type groups struct {
 
 var _ Groups = (*groups)(nil)
 
-// Join lives through one group, unless there are too many, or a stranger asks.
+// Join serves one group until it ends. It refuses one too many, or if its moderator may not call.
 func (g *groups) Join(ctx context.Context, s *session.Session, pool *worker.Pool, calls *quota.Pool) {
 	defer s.Close()
 	if !g.welcome(s.Subject()) {
