@@ -310,7 +310,7 @@ func (g *Grant) GrowWithin(ctx context.Context, n int64) error {
 	return nil
 }
 
-// Reserved is how many units the grant has.
+// Current returns how many units the grant has.
 func (g *Grant) Current() int64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
