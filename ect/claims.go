@@ -63,8 +63,8 @@ const (
 // AEPB and the CPAT spelling do.
 func (a Act) Translation() bool { return a == ActTranslate || a == ActCPATTranslate }
 
-// needsSignature says which acts count for nothing without a signature: every
-// translation, whoever's name space it is in, and whatever else a gateway does
+// needsSignature reports whether an act must be signed: every translation,
+// in any name space, and every other act of a gateway
 // (AEPB, "Gateway Requirements" 7 and "Security Considerations"; R16).
 func (a Act) needsSignature() bool {
 	text := string(a)

@@ -9,9 +9,9 @@ import (
 	"sync/atomic"
 )
 
-// Dialect is a spelling of tokens. The revisions of the ECT draft say the same
-// in different words; whoever reads accepts them all, whoever writes has to
-// choose one that the reader knows.
+// Dialect is a spelling of tokens. The revisions of the ECT draft have different
+// names for the same claims. A verifier accepts all of them. A signer must choose
+// one that the receiver knows.
 type Dialect string
 
 // The dialects. Empty counts as DialectSeed.
@@ -45,8 +45,8 @@ func ParseDialect(text string) (Dialect, error) {
 	return Dialect(text), nil
 }
 
-// MaxExt is how much extension a token of this dialect can carry, in bytes as
-// serialised. Sign refuses more, so whoever fills lists asks first.
+// MaxExt returns how large the extensions of a token of this dialect may be, in bytes as
+// serialised. Sign refuses more, so code that fills a list checks it first.
 func (d Dialect) MaxExt() int {
 	if d == DialectDual {
 		return MaxDualExt
@@ -182,9 +182,9 @@ func (d *Dialects) For(peer Identity) Dialect {
 	return DialectSeed
 }
 
-// Learn notes how the issuer of a verified token writes. Only signed tokens
-// count, and none that is older than what was heard before: whoever shows an
-// old ancestor around does not change how its issuer is spoken to.
+// Learn stores the dialect of a verified token for its issuer. Only signed tokens
+// count, and none that is older than the last one learned: a party that presents an
+// old ancestor does not change the dialect of tokens to its issuer.
 func (d *Dialects) Learn(v Verified) {
 	if v.level < L2 || v.claims.Issuer == "" {
 		return

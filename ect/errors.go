@@ -29,7 +29,7 @@ const (
 	ReasonLifetimeTooLong     Reason = "lifetime_too_long"
 	ReasonHashMismatch        Reason = "hash_mismatch"
 	ReasonReplay              Reason = "replay"
-	ReasonUnknownParent       Reason = "unknown_parent" // of a message that only names its token: nobody's, or not its sender's
+	ReasonUnknownParent       Reason = "unknown_parent" // a message names a token that is unknown, or not its sender's
 )
 
 var (
@@ -87,13 +87,13 @@ func (e *TooLargeError) Error() string {
 	return "execution context " + e.What + " exceeds " + strconv.Itoa(e.Limit)
 }
 
-// ReplayedError: this very token was already used with this very body. The
-// caller answers with what it answered then, or that it is still at work.
+// ReplayedError reports that this token was already used with this body. The
+// pipeline then sends the reply of that time, or that the work still runs.
 type ReplayedError struct{ Key ReplayKey }
 
 func (e *ReplayedError) Error() string { return "execution context token already in use" }
 
-// ConflictError: the id is taken by a token of other bytes.
+// ConflictError reports that a token of other bytes has the id.
 type ConflictError struct{ ID ID }
 
 func (e *ConflictError) Error() string {

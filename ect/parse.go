@@ -13,8 +13,8 @@ import (
 // maxUnverified is what ParseUnverified reads; a Verifier reads far less.
 const maxUnverified = 64 << 10
 
-// fault is the first thing found wrong with a well-formed token. It is kept
-// until the signature holds: nobody is told about claims that nobody made.
+// fault is the first error in the claims of a well-formed token. Verify returns it only
+// after the signature was verified, because unsigned claims may be forged.
 type fault struct {
 	reason Reason
 	claim  string
@@ -128,13 +128,13 @@ func (p *parsed) openHeader(s *jose.Scanner, known *headers, encoded string) err
 // maxHeaders bounds what is remembered; each is smaller than a token.
 const maxHeaders = 256
 
-// headers remembers what the headers of verified tokens say. Whoever signs puts
-// the same one, certificates and all, before each of its tokens: to read it
-// again costs more than to read the rest. Only a good signature makes a header
-// known, so nobody fills this with inventions. It is safe for concurrent use.
+// headers caches the parsed headers of verified tokens. A signer puts the same
+// header, with its certificates, before each of its tokens, and parsing it costs
+// more than parsing the rest. Only the header of a token with a valid signature is
+// cached, so forged tokens cannot fill the cache. It is safe for concurrent use.
 type headers struct {
 	mu    sync.RWMutex
-	known map[string]Header // by their encoded form; nobody writes to what they hold
+	known map[string]Header // by their encoded form; the values are read-only
 }
 
 // find is false for nil, which knows none.
@@ -148,8 +148,8 @@ func (h *headers) find(encoded string) (Header, bool) {
 	return header, ok
 }
 
-// learn is told of an authentic token. When there is no room it forgets all:
-// those in use are known again with the next token.
+// learn caches the header of an authentic token. If the cache is full it is emptied first:
+// the headers in use come back with their next token.
 func (h *headers) learn(p *parsed) {
 	if p.encoded == "" {
 		return

@@ -72,8 +72,8 @@ func (m *members) extension() json.RawMessage {
 	return m.ext
 }
 
-// missing is the first required claim that is not there. Without a signature
-// nobody's name is worth demanding, so L1 needs neither iss nor aud.
+// missing returns the first required claim that is absent. Without a signature a name
+// proves nothing, so L1 needs neither iss nor aud.
 func (m *members) missing(level Level, lenient Lenient) *fault {
 	for _, required := range [...]struct {
 		claim string
@@ -127,8 +127,8 @@ func (p *parsed) readPayload(s *jose.Scanner, raw []byte, lenient Lenient) error
 	return nil
 }
 
-// reader turns raw values into typed ones; the first that has the wrong type
-// is the fault. An absent value is nobody's fault here.
+// reader turns raw values into typed ones. The first value of a wrong type is the fault.
+// An absent value is no fault here.
 type reader struct {
 	scan    *jose.Scanner
 	fault   **fault
@@ -227,7 +227,7 @@ func (r reader) ext(ext, ectExt json.RawMessage) Ext {
 		r.fail(ReasonInvalidClaim, claim)
 		return nil
 	}
-	object, err := r.scan.Members(raw, claim) // slices of the payload, which nobody writes to
+	object, err := r.scan.Members(raw, claim) // slices of the payload, which is read-only
 	if err != nil {
 		r.fail(ReasonInvalidClaim, claim)
 	}

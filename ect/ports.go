@@ -26,15 +26,15 @@ func (h Header) clone() Header {
 	return h
 }
 
-// Peer is an identity and the key that proves it. The zero Peer is nobody.
+// Peer is an identity and the key that proves it. The zero Peer has no identity.
 type Peer struct {
 	ID    Identity
 	Key   crypto.PublicKey // nil: proved by something other than a key (a bearer token)
 	KeyID string           // what the peer's credential calls the key; empty: nothing, its thumbprint names it
 }
 
-// KeyRequest asks for the key of a token whose signature is not yet judged:
-// everything in it is a claim, good for finding a key and for nothing else.
+// KeyRequest asks for the key of a token whose signature is not yet verified: its
+// values are unproven, and may only be used to find a key.
 type KeyRequest struct {
 	Header Header
 	Issuer Identity
@@ -44,8 +44,8 @@ type KeyRequest struct {
 
 // KeySource finds the key for a token and the identity that is bound to it.
 // It fails with *InvalidError: ReasonUnknownKey if it knows none,
-// ReasonKeyNotTrusted if the one it found is not to be trusted. Any other error
-// is trouble of its own and no judgement of the token.
+// ReasonKeyNotTrusted if it does not trust the one that it found. Any other error
+// is a failure of the source and no judgement of the token.
 type KeySource interface {
 	Resolve(context.Context, KeyRequest) (Peer, error)
 }
@@ -89,7 +89,7 @@ const (
 	ReplaySame
 	// ReplayConflict: the key was used by another token or with another body.
 	ReplayConflict
-	// ReplayUnknown: issued before the cache came to be, so nobody can say.
+	// ReplayUnknown: the token was issued before the cache began, so its uses are not known.
 	ReplayUnknown
 )
 

@@ -189,8 +189,8 @@ func (r *Recorder) Record(ctx context.Context, t Token, f Filing) (Receipt, erro
 	return Receipt{id: t.claims.ID, output: t.claims.OutputHash, compact: t.compact}, nil
 }
 
-// Keep keeps a verified token of somebody else, so that it can be found as an
-// ancestor. It issues no receipt: their evidence covers no message of ours.
+// Keep stores a verified token of another issuer, so that it can be found as an
+// ancestor. It issues no receipt: that token covers no message of this gateway.
 func (r *Recorder) Keep(ctx context.Context, v Verified, f Filing) error {
 	if v.compact == "" {
 		return ErrNoToken

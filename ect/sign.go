@@ -32,7 +32,7 @@ type SignerDeps struct {
 	MaxToken     int                 // bytes; 0: the default of Limits.Token
 	Now          func() time.Time    // nil: time.Now
 	NewID        func() ID           // nil: NewID
-	UnsignedFor  []string            // audiences that may be sent unsigned tokens; empty: nobody
+	UnsignedFor  []string            // audiences that may be sent unsigned tokens; empty: none
 }
 
 // Signer makes the tokens of one identity.
@@ -58,7 +58,7 @@ type signing struct {
 // NewSigner checks that key, chain and issuer belong together.
 func NewSigner(d SignerDeps) (*Signer, error) {
 	if d.Issuer == "" {
-		return nil, errors.New("ect: a signer needs an issuer")
+		return nil, errors.New("ect: signer without an issuer, expected one")
 	}
 	s := &Signer{
 		issuer: d.Issuer, version: d.AgentVersion,
@@ -169,11 +169,11 @@ func (s *Signer) Assert(d Dialect, c Claims) (Assertion, error) {
 	c = s.complete(c)
 	for _, id := range c.Audience {
 		if !slices.Contains(s.unsigned, id) {
-			return Assertion{}, fmt.Errorf("%w: somebody it is for wants a signature", ErrUnsignable)
+			return Assertion{}, fmt.Errorf("%w: an audience demands a signature: sign the token, or list it in UnsignedFor", ErrUnsignable)
 		}
 	}
 	if c.Act.needsSignature() {
-		return Assertion{}, fmt.Errorf("%w: such an act is always signed", ErrUnsignable)
+		return Assertion{}, fmt.Errorf("%w: this act must be signed", ErrUnsignable)
 	}
 	payload, _, _, err := s.payload(d, &c)
 	if err != nil {
@@ -186,14 +186,14 @@ func (s *Signer) Assert(d Dialect, c Claims) (Assertion, error) {
 	return Assertion{compact: compact, id: c.ID}, nil
 }
 
-// payload judges claims and writes them down; ext is the extension as it stands in it.
+// payload checks claims and encodes them; ext is the extension as encoded.
 func (s *Signer) payload(d Dialect, c *Claims) (payload []byte, ext json.RawMessage, as spelling, err error) {
 	as, ok := d.spelling()
 	if !ok {
 		return nil, nil, as, fmt.Errorf("%w: %w", ErrUnsignable, errDialect)
 	}
 	if c.Issuer != s.issuer {
-		return nil, nil, as, fmt.Errorf("%w: the issuer is somebody else", ErrUnsignable)
+		return nil, nil, as, fmt.Errorf("%w: iss is not this signer's issuer", ErrUnsignable)
 	}
 	if ext, err = c.Ext.marshal(); err != nil {
 		return nil, nil, as, err
@@ -311,7 +311,7 @@ func (a Assertion) GoString() string { return "ect.Assertion(" + string(a.id) + 
 
 // Statement signs claims that are no ECT, such as a capability document (AEPB,
 // Capability Document Integrity), as a JWT in compact form. Its type is JWT, so
-// that nobody takes it for an ECT; kid and x5c are those of our ECTs. claims is
+// that no verifier takes it for an ECT; kid and x5c are those of our ECTs. claims is
 // a JSON object, written as it is. A result beyond MaxToken is ErrUnsignable.
 func (s *Signer) Statement(claims []byte) (string, error) {
 	own := s.own.Load()

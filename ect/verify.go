@@ -63,9 +63,9 @@ type VerifierDeps struct {
 	Now         func() time.Time // nil: time.Now
 
 	// MinLevelOf is the minimum for what one authenticated peer presents; nil, or
-	// no level as its answer: MinLevel. It is asked with the peer of the connection,
-	// never with a name out of a token, and not for nobody. What it puts above
-	// L2 no token reaches.
+	// no level as its answer: MinLevel. It is called with the peer of the connection,
+	// never with a name out of a token, and not without a peer. If it returns more than
+	// L2, all tokens are refused.
 	MinLevelOf func(Identity) Level
 }
 
@@ -224,9 +224,9 @@ func (v *Verifier) required(peer Peer) Level {
 	return v.minLevel
 }
 
-// selfAsserted judges an unsigned token. The connection is the only proof of
-// who made it: somebody must be there, and a name in the token must be theirs.
-// Without a name it is theirs too, so that nobody uses up an id of others.
+// selfAsserted judges an unsigned token. The connection is the only proof of its
+// issuer: it must have an authenticated peer, and an iss in the token must be that
+// peer. Without an iss that peer is the issuer, so a peer cannot use up another's ids.
 func (p *parsed) selfAsserted(peer Peer) error {
 	if p.fault != nil {
 		return nil // reported by the caller, as for a signed token
@@ -322,7 +322,7 @@ func (v *Verifier) useless(t Verified) time.Time {
 	return time.Unix(min(t.claims.Expires, t.claims.IssuedAt+v.maxAge+1)+v.skew, 0)
 }
 
-// Verified is somebody's token that was found good. Only Verify makes one.
+// Verified is a token that was verified. Only Verify makes one.
 type Verified struct {
 	compact string
 	claims  Claims

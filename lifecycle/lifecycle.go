@@ -45,7 +45,7 @@ var transitions = map[Status][]Status{
 	Retired:    nil,
 }
 
-// ParseStatus reads a state as it stands in documents and commands. Text that is empty or
+// ParseStatus parses a state of documents and commands. Text that is empty or
 // anything else is a [*StatusError].
 func ParseStatus(text string) (Status, error) {
 	if _, ok := transitions[Status(text)]; !ok {

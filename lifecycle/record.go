@@ -128,7 +128,7 @@ func (r Record) check() string {
 	return cmp.Or(r.checkTerm(), r.checkStatus())
 }
 
-// checkTerm: every transition says why, who and when, and only a transition does.
+// checkTerm checks that every transition, and only that, says why, who and when.
 func (r Record) checkTerm() string {
 	complete := validReason(r.Reason) && validBy(r.By) && !r.At.IsZero()
 	empty := r.Reason == "" && r.By == "" && r.At.IsZero() && r.Token == ""

@@ -12,9 +12,9 @@ import (
 // Rules say who may call an agent. They are the operator's, from the directory.
 type Rules struct {
 	// Callers are SPIFFE ids, or path prefixes that end in "/*", each
-	// optionally followed by "#" and one operation. Empty: nobody.
+	// optionally followed by "#" and one operation. Empty: none may call.
 	Callers    []string
-	Open       bool   // everybody, even without credentials (R2: dev)
+	Open       bool   // all callers, even without credentials (R2: dev)
 	RequireECT bool   // no unattested messages, not even at a native endpoint (R3)
 	Also       *Rules // rules that must permit as well; nil: none
 }
@@ -34,9 +34,9 @@ func (r Rules) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Admit judges only who may approach an agent: for questions that we answer in
-// its stead, such as discovery. Whoever may ask any operation of an agent must
-// be able to find out how. Its error is a *[Forbidden].
+// Admit judges only whether a caller may use an agent at all: for requests that the
+// gateway answers in its stead, such as discovery. A caller that may use one operation
+// of an agent may read how to. Its error is a *[Forbidden].
 func Admit(caller ect.Identity, rules Rules) error {
 	return callerMayCall(Request{Caller: caller, Native: true, Rules: rules})
 }
@@ -153,7 +153,7 @@ func (p pattern) matches(id ect.Identity) bool {
 func parsePattern(text string) (pattern, error) {
 	id, operation, named := strings.Cut(text, "#")
 	if named && operation == "" {
-		return pattern{}, fmt.Errorf("policy: caller %q: no operation after #", text)
+		return pattern{}, fmt.Errorf("policy: caller %q: expected an operation after #", text)
 	}
 	id, prefix := strings.CutSuffix(id, "*")
 	rest, ok := strings.CutPrefix(id, "spiffe://")

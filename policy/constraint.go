@@ -7,8 +7,8 @@ import (
 	"github.com/aepb/aepb-gateway/ect"
 )
 
-// DefaultMaxHops is the number of translations that a path may hold when
-// nobody says otherwise (AEPB, Multi-Hop Translation).
+// DefaultMaxHops is the number of translations that a path may hold unless a
+// constraint sets another (AEPB, Multi-Hop Translation).
 const DefaultMaxHops = 3
 
 // HopScope says which translations count as hops (R1).
@@ -44,10 +44,10 @@ func (c Constraints) Validate() error {
 		errs = append(errs, fmt.Errorf("policy: hop scope must be %q or %q", ScopePath, ScopeAncestry))
 	}
 	if len(c.AllowedSource) > 0 && !c.RestrictSource {
-		errs = append(errs, errors.New("policy: source protocols are listed but not restricted to"))
+		errs = append(errs, errors.New("policy: source protocols are listed and not restricted: set both or neither"))
 	}
 	if len(c.AllowedDest) > 0 && !c.RestrictDest {
-		errs = append(errs, errors.New("policy: destination protocols are listed but not restricted to"))
+		errs = append(errs, errors.New("policy: destination protocols are listed and not restricted: set both or neither"))
 	}
 	return errors.Join(errs...)
 }

@@ -36,7 +36,7 @@ type Document struct {
 type rule func(*Constraints)
 
 type node struct {
-	agent ect.Identity // empty: whoever fulfils the node
+	agent ect.Identity // empty: any agent that fulfils the node
 	rules []rule
 }
 
@@ -62,8 +62,8 @@ func (d Document) Narrow(base Constraints, self ect.Identity) Constraints {
 
 // ParseDocument reads a policy document. A value that cannot be understood, a
 // member that stands twice and a constraint in our name space that no draft
-// knows are errors, since to ignore them would be to allow what somebody meant
-// to forbid. Constraints of other name spaces are their modules' business. Its
+// knows are errors, since to ignore them would be to allow what the author
+// forbade. Constraints of other name spaces are their modules' business. Its
 // error is a *[DocumentError].
 func ParseDocument(data []byte) (Document, error) {
 	if len(data) > MaxDocument {
@@ -106,7 +106,7 @@ func nodes(raw json.RawMessage) ([]node, error) {
 		kind, typed := text(fields, "type")
 		agent, named := text(fields, "agent")
 		if !typed || !named {
-			return nil, &DocumentError{Reason: "type and agent of a node are strings"}
+			return nil, &DocumentError{Reason: "a node has a type or an agent that is no string"}
 		}
 		raw, ok := find(fields, "constraints")
 		if !ok {
@@ -142,9 +142,9 @@ func constraints(raw json.RawMessage, bare bool) ([]rule, error) {
 		case known && ok:
 			out = append(out, r)
 		case known:
-			return nil, &DocumentError{Reason: f.name + " has a value that nobody can follow"}
+			return nil, &DocumentError{Reason: f.name + " has a value that the draft does not define"}
 		case strings.HasPrefix(f.name, "aepb.") || strings.HasPrefix(f.name, "cpat."):
-			return nil, &DocumentError{Reason: "a constraint that no draft knows, in a name space of ours"}
+			return nil, &DocumentError{Reason: "a constraint of aepb. or cpat. that no draft defines: correct its name"}
 		}
 	}
 	return out, nil
@@ -183,7 +183,7 @@ func ruleOf(name Constraint, value json.RawMessage) (r rule, known, ok bool) {
 }
 
 // narrowed is a request's constraints with those that its source ECTs carry
-// under AEPB's names: whoever sends a message may ask for less than the
+// under AEPB's names: the sender of a message may ask for less than the
 // operator allows, never for more.
 func narrowed(r Request) (Constraints, error) {
 	c := r.Constraints

@@ -8,11 +8,11 @@ import (
 	"github.com/aepb/aepb-gateway/ect"
 )
 
-// ErrNoPermit: a permit was used that no evaluation granted.
-var ErrNoPermit = errors.New("policy: no permit")
+// ErrNoPermit refuses a permit that no evaluation granted.
+var ErrNoPermit = errors.New("policy: no permit: evaluate the request first")
 
-// Forbidden: this caller may not do this here (R2). It says nothing about
-// whether what was asked for exists.
+// Forbidden reports that this caller may not do this here (R2). It does not reveal
+// whether the requested agent or operation exists.
 type Forbidden struct {
 	Agent      string
 	Constraint Constraint // ConstraintCallers or ConstraintOperation; empty: not a rule of an agent
@@ -30,7 +30,7 @@ func (e *Forbidden) Error() string {
 	}
 }
 
-// Denied: a constraint forbids this translation, whoever asks (policy_violation).
+// Denied reports that a constraint forbids this translation to every caller (policy_violation).
 type Denied struct {
 	Constraint Constraint
 }
@@ -43,7 +43,7 @@ func (e *Denied) Error() string {
 	return text
 }
 
-// LevelError: an agent demands evidence of a level that this gateway cannot
+// LevelError reports that an agent demands evidence of a level that this gateway cannot
 // produce (CPAT, Assurance Level Inheritance).
 type LevelError struct{ Required ect.Level }
 
@@ -51,7 +51,7 @@ func (e *LevelError) Error() string {
 	return "evidence of level L" + strconv.Itoa(int(e.Required)) + " is demanded, and this gateway has no audit ledger for it"
 }
 
-// SemanticLossError: the translation would change what the message means.
+// SemanticLossError reports that the translation would change what the message means.
 type SemanticLossError struct {
 	Codes  []string // of the losses that are not allowed, sorted, each once
 	Losses []string // the same as warnings ("L36 dropped /path"); for evidence, not for texts shown to others

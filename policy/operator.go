@@ -9,13 +9,13 @@ import (
 	"github.com/aepb/aepb-gateway/ect"
 )
 
-// errNoRole: an operator who may do nothing.
+// errNoRole refuses an operator without a role, who may do nothing.
 var errNoRole = errors.New("policy: operator: at least one role is required")
 
 // Role is what an operator may do (R17).
 type Role string
 
-// The roles. Whoever has any may look.
+// The roles. An operator with any of them may read.
 const (
 	RoleViewer   Role = "viewer"   // look
 	RoleOperator Role = "operator" // change the directory, breakers, lifecycle
@@ -41,7 +41,7 @@ func (o Operator) Validate() error {
 	case err != nil || p.prefix || p.operation != "":
 		return fmt.Errorf("policy: operator: %q is no exact SPIFFE id", o.ID)
 	case strings.HasSuffix(string(o.ID), "/"+anonymous):
-		return fmt.Errorf("policy: operator: %q is nobody", o.ID)
+		return fmt.Errorf("policy: operator: %q is reserved for callers without credentials: name another id", o.ID)
 	case len(o.Roles) == 0:
 		return errNoRole
 	}

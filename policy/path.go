@@ -39,7 +39,7 @@ func countedPath(r Request) (dag.Path, error) {
 			return dag.Path{}, &Denied{Constraint: ConstraintLineage}
 		}
 		return r.Ancestry, nil
-	default: // nobody knows what was meant: refuse
+	default: // the counting rule is unknown: refuse
 		return dag.Path{}, &Denied{Constraint: ConstraintHops}
 	}
 }

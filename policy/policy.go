@@ -16,7 +16,7 @@ type Request struct {
 
 	Agent string // directory name of the destination; empty: translate only
 	// Operation is what is asked of the agent ("invoke"), the word after # in
-	// Rules.Callers. Empty: not known yet; whoever holds the permit asks
+	// Rules.Callers. Empty: not known yet; the holder of the permit calls
 	// [Permit.Perform] once it is.
 	Operation string
 	Rules     Rules
@@ -37,11 +37,11 @@ type Request struct {
 	Constraints Constraints
 }
 
-// Evaluate answers a request. Its errors are *[Forbidden], *[Denied],
+// Evaluate judges a request. Its errors are *[Forbidden], *[Denied],
 // *[LevelError], *ect.InvalidError and errors that match ect.ErrRequired.
 //
-// The order: callers, ECT required, the ECT's issuer, what its constraints say,
-// level, protocols, hops, loop.
+// The order: callers, ECT required, the ECT's issuer, its constraints, level,
+// protocols, hops, loop.
 func Evaluate(r Request) (Permit, error) {
 	for _, question := range []func(Request) error{callerMayCall, evidenceSuffices, issuerIsCaller} {
 		if err := question(r); err != nil {
@@ -60,19 +60,19 @@ func Evaluate(r Request) (Permit, error) {
 	return mint(r), nil
 }
 
-// evidenceSuffices: translate endpoints always need an ECT, native endpoints where
-// the rules say so (R3) or policy sets a level for what callers bring. The level
-// that an agent declares is no such rule: our own root is L2, and meets it. That an unsigned translation is no evidence is settled
-// before: no verifier passes one (R16; AEPB, Gateway Requirements item 7).
+// evidenceSuffices checks that there is an ECT: for translate endpoints always, for native ones
+// where the rules say so (R3) or policy sets a level for what callers bring. The level
+// that an agent declares is no such rule: the gateway's own root is L2, and meets it. A
+// verifier has refused unsigned translations before (R16; AEPB, Gateway Requirements item 7).
 func evidenceSuffices(r Request) error {
 	if len(r.Evidence) == 0 && (!r.Native || r.Rules.needsECT() || r.Constraints.MinLevel > 0) {
-		return fmt.Errorf("policy: the message came without one: %w", ect.ErrRequired)
+		return fmt.Errorf("policy: message without evidence: %w", ect.ErrRequired)
 	}
 	return nil
 }
 
-// issuerIsCaller: the newest ECT must be the caller's own, so that nobody
-// travels on evidence that was given to somebody else; only peer gateways may
+// issuerIsCaller checks that the newest ECT is the caller's own, so that no caller
+// uses evidence that was given to another; only peer gateways may
 // carry other parties' ECTs (R2). Dates have whole seconds: of several that
 // are newest one suffices, since a caller can always make one now.
 func issuerIsCaller(r Request) error {
@@ -98,9 +98,9 @@ func issuerIsCaller(r Request) error {
 // Highest is the highest level of which this gateway can sign evidence.
 const Highest = ect.L2
 
-// levelSuffices: our evidence is at the higher of both agents' levels, and what
-// the sender brought is at least what the destination demands of those who
-// interact with it (CPAT, Protocol Capability Advertisement and Assurance Level
+// levelSuffices checks two levels: the gateway can sign at the higher of both agents' levels,
+// and the sender's evidence has at least the level that the destination demands of
+// its callers (CPAT, Protocol Capability Advertisement and Assurance Level
 // Inheritance).
 func levelSuffices(r Request) error {
 	if level := required(r); level > Highest {

@@ -14,7 +14,7 @@ const (
 )
 
 // ParseSecurity reads a value of aepb.min_protocol_security; false for any
-// word that the draft does not know. A minimum that nobody understands cannot
+// word that the draft does not know. A minimum that is not understood cannot
 // be met.
 func ParseSecurity(text string) (Security, bool) {
 	if text == "tls-1.3" {

@@ -15,8 +15,8 @@ var ErrMalformed = errors.New("malformed message")
 // and by a TooLongError.
 var ErrTooLarge = errors.New("message too large")
 
-// TooLongError: what was to be said does not fit a message of the protocol. It
-// matches ErrTooLarge, and is a *canonical.Error for whoever asked for it.
+// TooLongError refuses content that does not fit into a message of the protocol. It
+// matches ErrTooLarge, and is a *canonical.Error for code that asks for one.
 type TooLongError struct{ Reason string }
 
 func (e *TooLongError) Error() string { return e.Reason }
@@ -64,8 +64,8 @@ func (e *MalformedError) Is(target error) bool {
 	return target == ErrMalformed || (e.Large && target == ErrTooLarge)
 }
 
-// UnreadableNoticeError: one event of a stream cannot be read, and nothing depends on
-// it: a reader goes on without it, and declares the loss.
+// UnreadableNoticeError reports that one event of a stream cannot be read. Nothing depends
+// on it: a reader goes on without it, and declares the loss.
 type UnreadableNoticeError struct {
 	Loss canonical.Loss
 	Err  error // what is wrong with it

@@ -48,7 +48,7 @@ type Resource struct {
 	Media             string // empty: not said, or several
 }
 
-// ResourceContent is one piece of what a holding has inside.
+// ResourceContent is one piece of the content of a resource.
 type ResourceContent struct {
 	URI  string
 	Part *canonical.Part

@@ -23,7 +23,7 @@ func NewRegistry(list ...Translator) (*Registry, error) {
 	for _, t := range list {
 		id := t.Info().Binding
 		if id == "" {
-			return nil, errors.New("translators: a translator without a binding identifier")
+			return nil, errors.New("translators: translator without a binding id, expected one")
 		}
 		if _, dup := r.byID[id]; dup {
 			return nil, fmt.Errorf("translators: two translators for %s", id)

@@ -59,13 +59,13 @@ type Tasking string
 
 // The ways of keeping tasks.
 const (
-	// TaskingNone: it knows of none.
+	// TaskingNone: the protocol has no tasks.
 	TaskingNone Tasking = ""
-	// TaskingApart: its caller wants one, and asks for the outcome apart from how
-	// it stands; what it asks is heard with the outcome (MCP 2025-11-25).
+	// TaskingApart: the caller asks for a task, and reads its result apart from its
+	// state; input requests come with the result (MCP 2025-11-25).
 	TaskingApart Tasking = "apart"
-	// TaskingWhole: whoever answers decides, and how it stands says everything
-	// (the tasks extension of MCP 2026-07-28).
+	// TaskingWhole: the agent decides whether there is a task, and its state includes
+	// the result (the tasks extension of MCP 2026-07-28).
 	TaskingWhole Tasking = "whole"
 )
 
@@ -223,8 +223,8 @@ func (w Wire) HashInput() []byte {
 	return w.Body
 }
 
-// Hashed is the message with its bytes found out, so that they are found out
-// once. Nobody may write into its body after that; another body is hashed anew.
+// Hashed returns the message with the bytes to hash, so that they are computed once. Its
+// body must not change after that. A message with another body is hashed anew.
 func (w Wire) Hashed() Wire {
 	if h, ok := w.Hasher.(*hashed); w.Hasher == nil || ok && h.knows(w.Body) {
 		return w
@@ -244,7 +244,7 @@ type hashed struct {
 	body, input []byte
 }
 
-// knows: it is these very bytes, and not only such as say the same.
+// knows reports whether body is the same memory as the hashed body, not merely equal to it.
 func (h *hashed) knows(body []byte) bool {
 	return len(body) > 0 && len(body) == len(h.body) && &body[0] == &h.body[0]
 }
@@ -262,7 +262,7 @@ func HasherOf(t Translator) Hasher {
 	return h
 }
 
-// Target is what an encoder is told beyond the message.
+// Target is what an encoder needs to know beyond the message.
 type Target struct {
 	Version    string                // the chosen protocol version; empty: the newest
 	Form       string                // the chosen wire form (Wire.Form); empty: the first
@@ -282,8 +282,8 @@ type Stamp struct {
 	Token string    // jti of the ECT that will testify to the message; empty: none will
 }
 
-// Info describes a protocol. Its lists are shared by all who ask: nobody
-// changes them.
+// Info describes a protocol. All callers share its lists and must not change
+// them.
 type Info struct {
 	Binding   canonical.Binding
 	Name      string   // as its community writes it
@@ -303,7 +303,7 @@ const (
 	StreamsNone Streams = ""
 	// StreamsTask: a stream is a task, then its changes; the last change ends it (A2A).
 	StreamsTask Streams = "task"
-	// StreamsReply: events are notices on the way; a reply ends the stream (MCP).
+	// StreamsReply: events are notifications; a reply ends the stream (MCP).
 	StreamsReply Streams = "reply"
 )
 

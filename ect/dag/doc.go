@@ -10,8 +10,8 @@
 // same leg. [Ancestry] counts by the letter, for operators who want that.
 //
 // A walk ends, whatever the graph: every node is looked at once, and a bound
-// stops it. A walk that was stopped, or that met a parent nobody can find, says
-// so in [Path.Incomplete]; whoever counts must take that for "too many".
+// stops it. A walk that was stopped, or that met an unknown parent, sets
+// [Path.Incomplete]; code that counts must take that for "too many".
 //
 // # Alternatives considered
 //

@@ -58,8 +58,8 @@ func nodeOf(c ect.Claims) Node {
 	return Node{ID: c.ID, Workflow: c.Workflow, Issuer: c.Issuer, Act: c.Act, Parents: c.Parents, Leg: directionOf(direction)}
 }
 
-// directionOf takes every leg that is not a reply for a request: nobody shortens the
-// path of a request by inventing a third leg.
+// directionOf takes every value that is not a reply for a request, so that a token with an
+// unknown value cannot shorten the path of a request.
 func directionOf(direction string) Leg {
 	if Leg(direction) == Reply {
 		return Reply

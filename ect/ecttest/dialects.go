@@ -31,7 +31,7 @@ func dialectVectors(tb testing.TB, s Situation) []Vector {
 		{"neither par nor pred, but ect_ext", missing, nil, Raw{"par": ``, "ect_ext": `{}`}},
 		{"pred under a capital name", missing, nil, Raw{"par": ``, "Pred": `[]`}},
 		{"pred under all capitals", missing, nil, Raw{"par": ``, "PRED": list(a)}},
-		{"parents under a name of nobody's", missing, nil, Raw{"par": ``, "parents": `[]`}},
+		{"parents under a name of no dialect", missing, nil, Raw{"par": ``, "parents": `[]`}},
 		{"pred alone is null", invalid, nil, Raw{"par": ``, "pred": `null`}},
 		{"pred alone is a string", invalid, nil, Raw{"par": ``, "pred": `"` + a + `"`}},
 		{"pred alone is an object", invalid, nil, Raw{"par": ``, "pred": `{}`}},

@@ -1,7 +1,7 @@
 // Package ecttest helps to test what makes, carries, judges or keeps execution
 // context tokens.
 //
-//   - [NewParty] is somebody with a key: it signs, and [KeysOf] finds its key.
+//   - [NewParty] makes a party with a key: it signs, and [KeysOf] finds its key.
 //     [NewEdwardsParty] signs with EdDSA.
 //   - [Mint] makes any token at all, and [Vectors] a table of tokens that must be
 //     refused, each with its reason. Whatever takes tokens from outside should

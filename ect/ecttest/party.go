@@ -18,8 +18,8 @@ import (
 	"github.com/aepb/aepb-gateway/ect"
 )
 
-// Party is somebody who signs: an identity, its key, and a certificate that it
-// made for itself.
+// Party is a signer: an identity, its key, and a certificate that it signed
+// itself.
 type Party struct {
 	ID      ect.Identity
 	Key     *ecdsa.PrivateKey   // nil for a party of NewEdwardsParty
@@ -108,7 +108,7 @@ type Keys struct {
 // KeysOf knows these parties.
 func KeysOf(parties ...*Party) *Keys { return &Keys{parties: parties} }
 
-// Resolve finds a party's key; ReasonUnknownKey if nobody fits.
+// Resolve finds a party's key; ReasonUnknownKey if no party matches.
 func (k *Keys) Resolve(_ context.Context, r ect.KeyRequest) (ect.Peer, error) {
 	k.lookups.Add(1)
 	for _, p := range k.parties {

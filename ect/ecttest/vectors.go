@@ -17,8 +17,8 @@ import (
 // Situation is what the vectors are made for: who sends what to whom, when.
 type Situation struct {
 	From     *Party    // the sender, whose key the receiver knows
-	Stranger *Party    // somebody whose key the receiver does not know
-	Other    *Party    // somebody else whose key the receiver knows
+	Stranger *Party    // a party whose key the receiver does not know
+	Other    *Party    // another party whose key the receiver knows
 	Audience string    // the receiver
 	Body     []byte    // the message
 	Now      time.Time // the receiver's clock
@@ -214,7 +214,7 @@ func keyVectors(tb testing.TB, s Situation) []Vector {
 		{Name: "EdDSA with an ECDSA key", Compact: mint(s.From, Recipe{Header: Raw{"alg": `"EdDSA"`}}), Reason: ect.ReasonUnsupportedAlg},
 		{Name: "EdDSA with a stranger's key", Compact: mint(s.From, Recipe{Header: Raw{"alg": `"EdDSA"`}, Sign: SignEdDSA(NewEdwardsParty(tb, s.From.ID).Edwards)}), Reason: ect.ReasonUnsupportedAlg},
 		{Name: "another curve", Compact: mint(s.From, Recipe{Sign: SignES256(p384)}), Reason: ect.ReasonInvalidSignature},
-		{Name: "in somebody else's name", Compact: mint(s.From, Recipe{Claims: asOther}), Reason: ect.ReasonIssuerMismatch},
+		{Name: "in the name of another party", Compact: mint(s.From, Recipe{Claims: asOther}), Reason: ect.ReasonIssuerMismatch},
 		{Name: "in a name that begins like the sender's", Compact: mint(s.From, Recipe{Payload: Raw{"iss": quote(tb, s.From.ID+"/child")}}), Reason: ect.ReasonIssuerMismatch},
 		{Name: "no signature", Compact: mint(s.From, Recipe{Sign: SignNothing}), Reason: ect.ReasonInvalidSignature},
 		{Name: "a signature of zeros", Compact: mint(s.From, Recipe{Sign: zeros}), Reason: ect.ReasonInvalidSignature},
@@ -314,7 +314,7 @@ func messageVectors(tb testing.TB, s Situation) []Vector {
 	longLived := vector("too long-lived", ect.ReasonLifetimeTooLong, times(0, 86401))
 	longLived.Content = false // as a parent it is refused as well: it would be kept that long
 	return []Vector{
-		vector("for somebody else", ect.ReasonAudienceMismatch, func(c *ect.Claims) { c.Audience = []string{string(s.Other.ID)} }),
+		vector("for another audience", ect.ReasonAudienceMismatch, func(c *ect.Claims) { c.Audience = []string{string(s.Other.ID)} }),
 		vector("for a name that begins like ours", ect.ReasonAudienceMismatch, func(c *ect.Claims) { c.Audience = []string{s.Audience + "/"} }),
 		vector("for us in capitals", ect.ReasonAudienceMismatch, func(c *ect.Claims) { c.Audience = []string{strings.ToUpper(s.Audience)} }),
 		vector("run out", ect.ReasonExpired, times(-600, -30)),

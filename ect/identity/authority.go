@@ -28,7 +28,7 @@ const (
 	backdate   = time.Minute
 )
 
-// errReserved: nobody may be certified as nobody.
+// errReserved refuses to certify the identity of callers without credentials.
 var errReserved = errors.New("identity: the path /anonymous stands for callers without credentials and is never issued")
 
 // Authority is a certificate authority for development, demonstrations and

@@ -79,7 +79,7 @@ func LoadBundle(pemFile, trustDomain string) (*Bundle, error) {
 	return NewBundle(trustDomain, anchors...)
 }
 
-// ErrNoTrustDomain: the anchors name no trust domain, or more than one.
+// ErrNoTrustDomain refuses anchors that name no trust domain, or more than one.
 var ErrNoTrustDomain = errors.New("identity: the trust anchors name no trust domain, or more than one")
 
 // LoadAnchors reads a trust domain's anchors from a file of PEM certificates, which name the domain

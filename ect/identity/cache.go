@@ -33,8 +33,8 @@ func newJudged(id ect.Identity, path []*x509.Certificate, anchors uint64) judged
 
 func (j judged) covers(at time.Time) bool { return !at.Before(j.from) && !at.After(j.until) }
 
-// chainCache remembers the chains used last. Only chains that hold get in, so
-// nobody without a trusted SVID can push others out.
+// chainCache holds the chains used last. Only verified chains get in, so a caller
+// without a trusted SVID cannot evict others.
 type chainCache struct {
 	limit int
 

@@ -63,7 +63,7 @@ const (
 	CredentialWrongType               CredentialReason = "wrong_type"
 	CredentialUnsupportedAlg          CredentialReason = "unsupported_alg"
 	CredentialUnsupportedCritical     CredentialReason = "unsupported_critical"
-	CredentialUnknownKey              CredentialReason = "unknown_key" // of a trust domain or kid that nobody configured
+	CredentialUnknownKey              CredentialReason = "unknown_key" // of a trust domain or kid that is not configured
 	CredentialInvalidSignature        CredentialReason = "invalid_signature"
 	CredentialIssuerMismatch          CredentialReason = "issuer_mismatch"
 	CredentialMissingClaim            CredentialReason = "missing_claim"

@@ -1,6 +1,6 @@
-// Package identity answers "who is that, and is this really their key?" with
-// SPIFFE: X.509 SVIDs, the anchors that vouch for them, and the TLS 1.3
-// configurations made of both. It is the only room of go-spiffe.
+// Package identity finds out who a peer is, and whether a key is that peer's, by
+// SPIFFE: X.509 SVIDs, the anchors that verify them, and the TLS 1.3
+// configurations made of both. It is the only package that imports go-spiffe.
 //
 // # How to read it
 //
@@ -25,9 +25,9 @@
 // # Rules
 //
 // TLS is 1.3 only, both ways (AEPB section 5, CPAT). A client certificate is
-// judged whenever one is given, and a bad one ends the handshake; a caller
-// without one is let in as nobody, and the gateway decides what nobody may do
-// (R3). An anchor vouches only for its own trust domain. A chain in an ECT is
+// verified whenever one is given, and a bad one ends the handshake. A caller
+// without one is admitted as anonymous, and the gateway decides what such a caller
+// may do (R3). An anchor vouches only for its own trust domain. A chain in an ECT is
 // judged as of the token's iat (R4), so evidence stays verifiable after the
 // certificate that signed it has expired; how old a token may be is the
 // verifier's question, not ours. There is no revocation list: SVIDs are meant

@@ -53,7 +53,7 @@ type Development struct {
 // issued again, for the same key; former anchors stay in the bundle. now may be nil.
 //
 // Several processes may do this at once and may be stopped at any moment: a key
-// is created once, by whoever comes first, and every certificate is a function
+// is created once, by the first process, and every certificate is a function
 // of keys, so any mixture of their files is a consistent one.
 func LoadOrCreate(dir, trustDomain string, now func() time.Time) (*Development, error) {
 	if err := closeFolder(dir); err != nil {
@@ -212,7 +212,7 @@ func openKey(file string) (crypto.Signer, error) {
 	if err := createFile(file, text, secretMode); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, err
 	}
-	return readKey(file) // whoever came first has made it
+	return readKey(file) // another process has created it
 }
 
 func readKey(file string) (crypto.Signer, error) {
@@ -272,8 +272,8 @@ func replaceFile(file string, content []byte, mode fs.FileMode) error {
 	return nil
 }
 
-// createFile puts a whole file where none was; fs.ErrExist when somebody was
-// quicker. A link, because renaming would overwrite the other's.
+// createFile creates a file with all its content; fs.ErrExist if another process was
+// first. It links, because renaming would overwrite the file of that process.
 func createFile(file string, content []byte, mode fs.FileMode) error {
 	temporary, err := writeTemporary(file, content, mode)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 // defaultKnown is how many judged chains a KeyRing remembers.
 const defaultKnown = 1024
 
-// errNoBundle: a key ring without anchors could trust nobody.
-var errNoBundle = errors.New("identity: a key ring needs a bundle")
+// errNoBundle: a key ring without anchors could verify no chain.
+var errNoBundle = errors.New("identity: key ring without a bundle, expected one")
 
 var _ ect.KeySource = (*KeyRing)(nil)
 
@@ -114,7 +114,7 @@ func (k *KeyRing) judge(request ect.KeyRequest) (judged, bool) {
 
 // chainName identifies a chain by the hash of all of it: named by its leaf
 // alone, what a chain is worth would depend on what was asked before. It is
-// false for a chain beyond the bounds, which nobody needs to parse.
+// false for a chain beyond the bounds, which is not parsed.
 func chainName(chain [][]byte) ([sha256.Size]byte, bool) {
 	if len(chain) > maxChain {
 		return [sha256.Size]byte{}, false

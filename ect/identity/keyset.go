@@ -29,7 +29,7 @@ var (
 	errIssuer     = errors.New("identity: a key set belongs to an issuer with a name")
 )
 
-// KeySet is somebody's public keys, for the signatures of tokens. It never
+// KeySet holds an issuer's public keys, for the signatures of tokens. It never
 // changes.
 type KeySet struct{ keys []jose.Key }
 

@@ -99,8 +99,8 @@ func (s *Source) Uses(svid *SVID, bundle *Bundle) bool {
 	return s.own.Load().Leaf.Equal(svid.Chain[0]) && sameSet(s.deps.Bundle.authorities(), bundle.authorities())
 }
 
-// wholeRecords: nobody begins with a part of a message, so a message does not begin
-// in small records, each with a write of its own.
+// wholeRecords: a peer needs a whole message before it can begin, so a message is not
+// split into small records at first, each with a write of its own.
 const wholeRecords = true
 
 // ServerConfig is for everything that listens. A client certificate is asked

@@ -15,7 +15,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect/internal/jose"
 )
 
-// errKeyType: ECTs are signed with ES256 or EdDSA, and so with a workload's key.
+// errKeyType refuses a key that can sign no ECT: those are signed with ES256 or EdDSA.
 var errKeyType = errors.New("identity: the key must be ECDSA on P-256, or Ed25519")
 
 // SVID is a workload's own identity: its SPIFFE id, the certificate chain that
@@ -29,7 +29,7 @@ type SVID struct {
 
 // LoadSVID reads an SVID from PEM files: certificates, leaf first, and a
 // PKCS #8 key. The key must belong to the leaf and the leaf must have the form
-// of an X.509 SVID; whether anybody trusts it is a [Bundle]'s question.
+// of an X.509 SVID; whether it is trusted is a [Bundle]'s question.
 func LoadSVID(certFile, keyFile string) (*SVID, error) {
 	read, err := x509svid.Load(certFile, keyFile)
 	if err != nil {

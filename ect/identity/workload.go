@@ -24,9 +24,9 @@ import (
 
 // Why the Workload API is of no use.
 var (
-	errNothingYet = errors.New("identity: the Workload API has not said who we are")
-	errNoSocket   = errors.New("identity: the address of the Workload API is unix:// and a path")
-	errNoAudience = errors.New("identity: a JWT-SVID is for somebody")
+	errNothingYet = errors.New("identity: no SVID of the Workload API yet: check that the workload is registered")
+	errNoSocket   = errors.New("identity: the Workload API has a wrong address, expected unix:// and a path")
+	errNoAudience = errors.New("identity: JWT-SVID audience is empty: set one")
 )
 
 // Workload is who we are and whom we trust by the SPIFFE Workload API, which
@@ -61,7 +61,7 @@ const (
 // WorkloadDeps is what a Workload needs.
 type WorkloadDeps struct {
 	Address string // of the API, such as unix:///run/agent.sock; required
-	// Failed is told each time that asking who we are failed. It must not wait, and
+	// Failed is called each time that a request for the SVID failed. It must not wait, and
 	// must not call the Workload. Nil: only Failures counts it.
 	Failed func(error)
 	Dial   func(context.Context, string) (net.Conn, error) // nil: the socket at Address
@@ -186,7 +186,7 @@ func (w *Workload) Close() error {
 	return w.client.Close()
 }
 
-// workloadWatcher hears what the Workload API says.
+// workloadWatcher takes updates of SVIDs from the Workload API.
 type workloadWatcher Workload
 
 var _ workloadapi.X509ContextWatcher = (*workloadWatcher)(nil)
@@ -212,11 +212,11 @@ func (w *workloadWatcher) OnX509ContextUpdate(update *workloadapi.X509Context) {
 	w.tell()
 }
 
-// tell lets whoever waits for a change know of one.
+// tell wakes the goroutine that waits for a change.
 func (w *workloadWatcher) tell() {
 	select {
 	case w.changed <- struct{}{}:
-	default: // whoever comes for the token will see this too
+	default: // a change is already signalled, and its reader sees this one too
 	}
 }
 
@@ -238,7 +238,7 @@ func (w *workloadWatcher) fail(err error) {
 	}
 }
 
-// tokenWatcher hears which keys sign JWT-SVIDs.
+// tokenWatcher takes updates of the keys that sign JWT-SVIDs.
 type tokenWatcher Workload
 
 var _ workloadapi.JWTBundleWatcher = (*tokenWatcher)(nil)

@@ -10,14 +10,14 @@ import (
 	"strings"
 )
 
-// readAhead bounds what is made room for because a message says that it is so
-// long: in bytes.
+// readAhead bounds the bytes that ReadAll allocates because a message announces its
+// length.
 const readAhead = 64 << 10
 
-const minRead = 512 // bytes that are made room for where nothing is said
+const minRead = 512 // bytes that ReadAll allocates if a message announces no length
 
 // unjudged is how large a request's body may be, in bytes, that is read before it is known whether its
-// caller may call the agent: a small one is answered in its own words.
+// caller may call the agent: a small one is read, and refused as an error of its protocol.
 const unjudged = 64 << 10
 
 // MayRead judges before a request's body is read whether its caller may call the agent, if the body is
@@ -29,9 +29,9 @@ func MayRead(ctx context.Context, x Handler, q CallInfo, length int64) error {
 	return x.Admit(ctx, q)
 }
 
-// ReadAll reads a body to its end. length is what the message says of it, in
-// bytes; less than one: nothing. The reader bounds it. While no more comes than
-// that, no more is made room for.
+// ReadAll reads a body to its end. length is the announced length in bytes; less than
+// one: none was announced. The reader bounds the body. ReadAll allocates no more than
+// length while the body is not longer.
 func ReadAll(r io.Reader, length int64) ([]byte, error) {
 	body := make([]byte, 0, min(max(length, minRead), readAhead))
 	for {
@@ -52,8 +52,8 @@ func ReadAll(r io.Reader, length int64) ([]byte, error) {
 	}
 }
 
-// afterwards makes room for more; false: there is no more. A body that is as long
-// as it said gets no room before it proves to be longer.
+// afterwards grows the buffer of a body; false: the body has ended. A buffer that holds the
+// announced length grows only after another byte was read.
 func afterwards(r io.Reader, body *[]byte, length int64) (bool, error) {
 	used := int64(len(*body))
 	if used != length {

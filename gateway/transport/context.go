@@ -64,13 +64,13 @@ func WithCaller(ctx context.Context, caller identity.Caller, address string) con
 	return context.WithValue(ctx, callerKey{}, arrival{caller: caller, address: address})
 }
 
-// WithStranger marks a request's context as that of somebody whose identity is
-// unknown or broken, and why. Whoever needs an identity refuses with that.
+// WithStranger returns the context of a request whose caller has no valid identity, and
+// why. A step that needs an identity refuses the request with that error.
 func WithStranger(ctx context.Context, refusal error, address string) context.Context {
 	return context.WithValue(ctx, callerKey{}, arrival{refusal: refusal, address: address})
 }
 
-// Refusal is why there is no caller; nil: there is one, or nobody looked.
+// Refusal returns why there is no caller; nil: there is one, or no identity was checked.
 func Refusal(ctx context.Context) error {
 	a, _ := ctx.Value(callerKey{}).(arrival)
 	return a.refusal
@@ -87,7 +87,7 @@ func (q CallInfo) With(pass limit.Pass) CallInfo {
 	return q
 }
 
-// CallerFrom is the authenticated caller; the zero Caller: nobody.
+// CallerFrom returns the authenticated caller; the zero Caller: there is none.
 func CallerFrom(ctx context.Context) identity.Caller {
 	a, _ := ctx.Value(callerKey{}).(arrival)
 	return a.caller

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// UnreachableError: no connection, or it broke before a reply.
+// UnreachableError reports that there was no connection, or that it broke before a reply.
 type UnreachableError struct {
 	Agent string
 	Err   error // for logs; never shown to a caller
@@ -19,7 +19,7 @@ func (e *UnreachableError) Error() string { return "agent " + e.Agent + " cannot
 // Unwrap gives the cause.
 func (e *UnreachableError) Unwrap() error { return e.Err }
 
-// TimeoutError: the agent did not answer in time.
+// TimeoutError reports that the agent did not answer in time.
 type TimeoutError struct {
 	Agent      string
 	After      time.Duration
@@ -30,8 +30,8 @@ func (e *TimeoutError) Error() string {
 	return "agent " + e.Agent + " did not answer within " + e.After.String()
 }
 
-// OverBudgetError: the agent has worked on what it was asked for, and its answer is not told, because its
-// caller has too many large answers under way.
+// OverBudgetError reports that the agent has done the work, and that its answer is not
+// delivered, because the caller has too many large answers under way.
 type OverBudgetError struct {
 	Agent string // empty: the gateway itself
 	Size  int64  // bytes, of the answer as far as is known
@@ -46,7 +46,7 @@ func (e *OverBudgetError) Error() string {
 		" bytes cannot be told, because this caller has too many large answers under way: do not repeat it, and ask for less at once"
 }
 
-// BadReplyError: the agent answered with something that is no reply of its protocol.
+// BadReplyError reports that the agent answered with no valid reply of its protocol.
 type BadReplyError struct {
 	Agent  string
 	Reason string // what is wrong; never quotes the reply
@@ -59,11 +59,11 @@ func (e *BadReplyError) Error() string { return "agent " + e.Agent + " sent a ba
 // Unwrap gives the kind.
 func (e *BadReplyError) Unwrap() error { return e.Err }
 
-// ErrTooLong: a reply is longer than what is read of one.
+// ErrTooLong refuses a reply that is longer than the limit.
 var ErrTooLong = errors.New("longer than a reply may be")
 
-// StatusError: the agent's HTTP server answered with this status, and with no reply
-// of its protocol.
+// StatusError reports that the agent's HTTP server answered with this status, and with
+// no reply of its protocol.
 type StatusError struct {
 	Agent      string
 	Status     int
@@ -113,8 +113,8 @@ func RetryAfter(header http.Header) time.Duration {
 	return min(time.Duration(n)*time.Second, maxRetry)
 }
 
-// RefusedError: another gateway, on the way to the agent, did not carry the
-// message on.
+// RefusedError reports that a peer gateway on the route to the agent refused the
+// message.
 type RefusedError struct {
 	Agent      string
 	Status     int           // HTTP status; zero: it said so in a stream

@@ -7,7 +7,7 @@ import (
 	"github.com/aepb/aepb-gateway/translators"
 )
 
-// ErrUnsealed: the receipt does not cover the bytes that were to be sent.
+// ErrUnsealed refuses to send bytes that the receipt does not cover.
 var ErrUnsealed = errors.New("transport: no receipt covers this message")
 
 // Attested is a message whose token is on record. Only Attest makes one that can be sent
@@ -54,8 +54,8 @@ type Sealed struct {
 	valid    bool
 }
 
-// Token is the jti of our token, which whoever hears the message may name as its
-// parent; empty for a zero Sealed.
+// Token returns the jti of the gateway's token. The receiver of the message may name it as
+// the parent of its own token. It is empty for a zero Sealed.
 func (s Sealed) Token() ect.ID { return s.token }
 
 // Open gives a dialer what to send; ErrUnsealed for a zero Sealed.

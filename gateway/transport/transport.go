@@ -16,21 +16,21 @@ import (
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
-// EntryPoint says through which kind of endpoint a call came.
+// EntryPoint is the kind of endpoint that a call came through.
 type EntryPoint int
 
 // The two ways in (architecture section 1).
 const (
-	// Native is an endpoint of a protocol: the sender may never have heard of AEPB.
+	// Native is an endpoint of a protocol: the sender need not know AEPB.
 	Native EntryPoint = iota
 	// Translate is the translate endpoint: the sender brings an ECT.
 	Translate
-	// TranslateCPAT is the translate endpoint under CPAT's names: the same road,
+	// TranslateCPAT is the translate endpoint under CPAT's names: the same pipeline,
 	// but its evidence says cpat:translate (CPAT, Translation ECT Claims).
 	TranslateCPAT
 )
 
-// Native reports whether the sender may never have heard of AEPB.
+// Native reports whether the sender need not know AEPB.
 func (e EntryPoint) Native() bool { return e == Native }
 
 // Call is one inbound native message and what its server knows about it.
@@ -38,27 +38,27 @@ type Call struct {
 	EntryPoint EntryPoint
 	Agent      string             // directory name, SPIFFE id or capability-document URL; empty: translate only
 	Wire       translators.Wire   // as it arrived
-	Message    *canonical.Message // what Wire says, where the server has read it already, and as it leaves it; nil: the pipeline reads it
+	Message    *canonical.Message // Wire, decoded by the server; nil: the pipeline decodes it
 	Target
 	Caller    identity.Caller
 	Address   string           // remote address without port: the limit key of anonymous callers
-	Pass      limit.Pass       // what [Handler.Limit] gave for this very message
+	Pass      limit.Pass       // the result of [Handler.Limit] for this message
 	Evidence  []string         // the ECTs submitted, compact
-	Parent    string           // jti of the ECT that the message says it came of, beside its own ECT or without one; empty: it says nothing
+	Parent    string           // jti of the parent ECT that the message names; empty: it names none
 	Program   Program          // how the caller names itself in its protocol
 	Session   string           // the session at the server that the message belongs to; empty: none
-	CanAnswer []canonical.Mode // what the caller can be asked in this session, where the message itself does not say; nil: nothing
-	Tenanted  bool             // Agent is what the message names as its tenant, which says nothing to the agent
-	// Card writes the agent's extended card as the server serves it, where the message
-	// asks for that card (A2A 3.1.11); nil: it asks for something else.
+	CanAnswer []canonical.Mode // input modes of the session, if the message names none; nil: none
+	Tenanted  bool             // Agent came as the tenant of the message, which is not sent to the agent
+	// Card writes the agent's extended card as the server serves it, if the message
+	// asks for that card (A2A 3.1.11); nil: it does not.
 	Card     func(*canonical.Description) (json.RawMessage, error)
-	Detached bool // the work goes on although the caller's connection is gone (A2A; MCP before 2026-07-28)
+	Detached bool // the work goes on after the caller's connection has closed (A2A; MCP before 2026-07-28)
 }
 
 // Program is how the caller names itself in its protocol.
 type Program struct {
 	Sender string          // in AINP: its DID
-	Client canonical.Party // with what it began Session in MCP; zero: it did not
+	Client canonical.Party // clientInfo with which it began Session in MCP; zero: it began none
 }
 
 // Target is the protocol that the caller wants its message translated to.
@@ -67,14 +67,14 @@ type Target struct {
 	ToVersion string            // Translate: its version, empty: the newest mutual one
 }
 
-// AnswerRetryWindow is how long a server tries to deliver the answer to a question while
-// the state that this takes is away. Its client says it once, and takes a refusal
-// for no more than a line in its log (MCP before 2026-07-28). Whoever asked need
-// not wait for an answer when the state has been away for as long.
+// AnswerRetryWindow is how long a server tries to deliver the answer to an input request
+// while the state store is unavailable. A client sends its answer once and only logs a
+// refusal (MCP before 2026-07-28). The agent need not wait for an answer when the store
+// was unavailable for longer.
 const AnswerRetryWindow = 20 * time.Second
 
-// Notice is what callers should know of an agent's future (AEPB, Lifecycle
-// States). The zero Notice is nothing.
+// Notice tells callers that an agent is deprecated or will end (AEPB, Lifecycle
+// States). The zero Notice tells nothing.
 type Notice struct {
 	Deprecated time.Time // since when; zero: it is not
 	Sunset     time.Time // when it ends; zero: unknown
@@ -82,8 +82,8 @@ type Notice struct {
 }
 
 // Announce puts a notice into the fields of a response: Deprecation (RFC 9745),
-// Sunset (RFC 8594) and a link to the successor (RFC 5829). It may be announced
-// twice.
+// Sunset (RFC 8594) and a link to the successor (RFC 5829). A second call changes
+// nothing.
 func (n Notice) Announce(h http.Header) {
 	if n.Deprecated.IsZero() {
 		return
@@ -104,8 +104,8 @@ type Event struct {
 	Evidence []string         // compact; toward a caller only in the last one, or the last with a body: the ECT that closes the stream
 }
 
-// Events is a stream of messages in order. It holds no more of them than its
-// reader is behind: whoever does not read stops whoever writes.
+// Events is a stream of messages in order. It buffers a bounded number of them: a
+// reader that does not read stops the writer.
 type Events interface {
 	// Next waits for the next message. io.EOF: the one before was the last. Any
 	// other error says that the stream broke off; it never ends silently.
@@ -115,88 +115,88 @@ type Events interface {
 	Close() error
 }
 
-// CallInfo asks who an agent is, in no protocol's words.
+// CallInfo describes a request and its caller, independent of the protocol.
 type CallInfo struct {
 	Agent   string
 	Caller  identity.Caller
 	Address string
 	Binding canonical.Binding // the server that asks
 	Form    string            // the wire form that the caller uses there (translators.Wire.Form)
-	// CanAnswer is what the caller can be asked, in a protocol whose clients say so: an
-	// agent may have more to show to those that can be asked.
+	// CanAnswer lists the caller's input modes, in a protocol whose clients name them: an
+	// agent may list more for clients that can answer.
 	CanAnswer []canonical.Mode
 	Version   string     // of the protocol that the caller uses; empty: not known
 	Session   string     // the caller's own, where its protocol has sessions: an agent may list more in the one that mirrors it
-	Known     bool       // what is known of the agent will do: the caller does not ask what it can do now
-	Pass      limit.Pass // what [Handler.Limit] gave for this very request
+	Known     bool       // the last known description of the agent suffices
+	Pass      limit.Pass // the result of [Handler.Limit] for this request
 }
 
-// Question asks whether a pair is served (AEPB, Protocol Negotiation step 3).
+// Question asks whether a protocol pair can be translated (AEPB, Protocol Negotiation step 3).
 type Question struct {
 	From, To translators.Side
 	Dest     string          // for this agent; empty: for any
-	Caller   identity.Caller // the zero Caller, and an anonymous one, learn nothing of agents and of other gateways
+	Caller   identity.Caller // an anonymous or zero Caller learns nothing of agents and peer gateways
 	Forwards int             // other gateways that may be asked in turn
 }
 
 // Handler is the pipeline as a server sees it. Errors are typed; package problem
 // says what each becomes on the wire.
 type Handler interface {
-	// Limit settles who the caller is and takes one request from its share
-	// (architecture section 5, steps 2 and 3). A server asks once per request, when it has
-	// judged the header and before it reads the body; without its Pass the rest is [limit.ErrNoPass].
+	// Limit identifies the caller and takes one request from its rate limit
+	// (architecture section 5, steps 2 and 3). A server calls it once per request, after the
+	// header and before the body. Without its Pass the other methods fail with [limit.ErrNoPass].
 	Limit(context.Context, CallInfo) (limit.Pass, error)
-	// Admit judges whoever asks what an endpoint answers by itself, such as a ping.
+	// Admit judges the caller of a request that an endpoint answers itself, such as a ping.
 	Admit(context.Context, CallInfo) error
-	// Exchange carries one message there and its reply back. A failure after
-	// evidence was written comes with an Answer that holds only that evidence.
+	// Exchange sends one message to the agent and returns its reply. A failure after
+	// evidence was recorded comes with an Answer that holds only that evidence.
 	Exchange(context.Context, Call) (Answer, error)
 	// Describe answers discovery from the directory (R8): no ECT, no forwarding.
 	Describe(context.Context, CallInfo) (*canonical.Description, error)
 }
 
-// Endpoint is where and how an agent is reached.
+// Endpoint is the address of an agent, and how to send messages there.
 type Endpoint struct {
 	Agent       string            // directory name
 	ID          ect.Identity      // the agent's SPIFFE id; empty: judged by its TLS name
-	Binding     canonical.Binding // the protocol spoken there
+	Binding     canonical.Binding // the protocol of the agent
 	Version     string            // protocol version; empty: not yet probed
-	Form        string            // wire form spoken at URL (translators.Wire.Form); empty: the protocol's first
+	Form        string            // wire form at URL (translators.Wire.Form); empty: the protocol's first
 	URL         string
-	GRPC        string           // host:port where its operator wants it reached over gRPC; empty: as its card says
-	Signed      bool             // what is sent there bears our signature: nothing goes on as it came
-	Tenant      string           // that the agent's card wants named in every request (A2A 1.0); empty: none
-	Caller      ect.Identity     // whose work this is: legacy sessions are keyed (agent, caller) (R8)
-	AnswerModes []canonical.Mode // what the agent may ask, because this caller can answer it
+	GRPC        string           // host:port for gRPC, set by its operator; empty: that of its card
+	Signed      bool             // messages bear the signature of the gateway, so none passes unchanged
+	Tenant      string           // tenant that the agent's card demands in every request (A2A 1.0); empty: none
+	Caller      ect.Identity     // the caller of the request: legacy sessions are keyed (agent, caller) (R8)
+	AnswerModes []canonical.Mode // input modes that the agent may use, because this caller can answer them
 	CallerSession
 	Found
-	Expose  []string // what its description shows besides skills: what directory.Agent.Expose says
+	Expose  []string // what its description shows besides skills (directory.Agent.Expose)
 	Timeout time.Duration
-	Fresh   time.Duration // how long what the agent says of itself can be shown without asking again; zero: it does not say
+	Fresh   time.Duration // how long the agent's description may be cached; zero: it does not say
 }
 
-// Found is what an agent's description showed of how it is spoken to.
+// Found is what an agent's description says about how to send messages to it.
 type Found struct {
 	// Transport carries messages to URL, where the protocol has several that differ in nothing
 	// else; empty: the protocol's first.
 	Transport string
-	// Why says why URL is called and not the listed one, or why the listed one though the
-	// description names another, for operators; empty: the listed one is called.
+	// Why tells operators why URL differs from the listed one, or from the one that the
+	// description names; empty: it is the listed one.
 	Why string
-	// Sessionless: the agent keeps no session in this version, on which it could ask.
+	// Sessionless: in this version the agent has no session for its input requests.
 	Sessionless bool
 }
 
 // CallerSession is the caller's session, as far as the agent's own depends on it.
 type CallerSession struct {
-	Session string          // the caller's own session, where one protocol is relayed: it is mirrored toward the agent
-	Alone   bool            // Session is one message's, and ends with the stream that answers it
-	Client  canonical.Party // the caller's program, as a session with the agent is told when it begins; zero: ours
-	Beside  bool            // the caller has no stream for what the agent asks apart from the reply: it is heard with the reply
+	Session string          // the caller's session, if its protocol is relayed: one is opened at the agent for it
+	Alone   bool            // Session serves one message, and ends with the stream that answers it
+	Client  canonical.Party // clientInfo for a session with the agent; zero: the gateway's
+	Beside  bool            // the caller has no stream for input requests: the reply carries them
 }
 
-// Rewritten reports whether what is sent there must say something that the
-// caller's message does not.
+// Rewritten reports whether messages to the endpoint need content that the caller's
+// message does not have.
 func (e Endpoint) Rewritten() bool { return e.Tenant != "" || e.Signed }
 
 // Reply is what an agent answered: one message, or a stream.
@@ -213,31 +213,31 @@ type Dialer interface {
 	Dial(context.Context, Endpoint, Sealed) (Reply, error)
 }
 
-// Stamper is implemented by a Dialer whose protocol's messages say who sends
-// them to whom.
+// Stamper is implemented by a Dialer whose protocol's messages name their sender
+// and receiver.
 type Stamper interface {
 	// Self is how this gateway names itself there.
 	Self() string
-	// Receiver is how an agent, by its directory name, is named there; empty:
-	// nobody knows.
+	// Receiver returns the name that an agent of the directory has there; empty:
+	// it is unknown.
 	Receiver(agent string) string
 }
 
 // Framer is implemented by an HTTPServer or Dialer with a form whose bytes on the wire
-// are not what its codec reads and writes (A2A over gRPC). Evidence hashes what
-// travels, so the pipeline frames a message before it hashes it and unframes it
+// are not what its codec reads and writes (A2A over gRPC). Evidence hashes the bytes
+// on the wire, so the pipeline frames a message before it hashes it and unframes it
 // before it decodes it.
 type Framer interface {
-	// Frame says also what the bytes cannot hold.
+	// Frame also returns the losses of content that the bytes cannot hold.
 	Frame(translators.Wire) (translators.Wire, []canonical.Loss, error)
-	// Unframe says what of the bytes the codec cannot read in Wire.Unreachable.
+	// Unframe puts what the codec cannot read of the bytes into Wire.Unreachable.
 	Unframe(translators.Wire) (translators.Wire, error)
 }
 
 // Pusher posts the changes of a task to a webhook that a caller named.
 type Pusher interface {
 	// Form is the wire form in which changes are posted to callers of a version;
-	// whole: each post is the task as it stands, and not what has changed.
+	// whole: each post is the whole task, and not the change.
 	Form(version string) (form string, whole bool)
 	// Check judges a configuration before it is kept. *egress.DeniedError: the URL may
 	// not be posted to; *canonical.Error: its credentials fit into no header field.
@@ -246,14 +246,14 @@ type Pusher interface {
 	Push(context.Context, ect.Identity, canonical.PushConfig, Sealed) error
 }
 
-// Decision is what a human decided, for somebody who waits for it.
+// Decision is what a human decided, for the party that waits for it.
 type Decision struct {
-	URL      string // who waits
-	Approval string // what was decided about
+	URL      string // of the callback
+	Approval string // id of the approval
 	Token    string // compact: hitl:approval_granted or hitl:approval_denied
 }
 
-// Callbacks tells decisions to those who wait for them (AEPB, HITL Callback
+// Callbacks posts decisions to the callbacks that wait for them (AEPB, HITL Callback
 // Registration).
 type Callbacks interface {
 	// Check judges a URL before it is kept: *egress.DeniedError.
@@ -262,8 +262,8 @@ type Callbacks interface {
 	Tell(context.Context, ect.Identity, Decision) error
 }
 
-// Submitted is the evidence of a message. The token that a signal is comes
-// first, and once, wherever its sender put it.
+// Submitted returns the evidence of a message. The token of a signal comes first, and
+// once, wherever its sender put it.
 func Submitted(m *canonical.Message, evidence []string) []string {
 	signal, ok := m.Body.(*canonical.Signal)
 	if !ok || m.Phase != canonical.PhaseRequest || signal.Token == "" || slices.Contains(evidence, signal.Token) {
@@ -272,26 +272,26 @@ func Submitted(m *canonical.Message, evidence []string) []string {
 	return append([]string{signal.Token}, evidence...)
 }
 
-// FieldParent is the field of a header that holds the jti of the ECT that its
-// message came of (AEPB, Task Invocation with Parent Reference). In metadata, it is
+// FieldParent is the header field with the jti of the parent ECT of a message
+// (AEPB, Task Invocation with Parent Reference). In metadata, it is
 // the same in lower case.
 const FieldParent = "Aepb-Parent-Jti"
 
-// ParentIn is the parent that a header names (Call.Parent). Several are no one's
-// name, which the pipeline refuses.
+// ParentIn returns the parent that a header names (Call.Parent). Several are joined to a
+// value that is no jti, which the pipeline refuses.
 func ParentIn(h http.Header) string { return strings.Join(h.Values(FieldParent), ",") }
 
-// Describer asks an agent who it is: card, server/discover or initialize, and
-// the list of what it can do. The Endpoint that it returns has Version and Form filled;
-// a Version that the given one names is kept to. With a Session it gives the capabilities
-// alone that the agent lists now in the one that mirrors it; nil: that has not been begun.
+// Describer reads an agent's description (card, server/discover or initialize) and its
+// lists of capabilities. It returns an Endpoint with Version and Form; a Version that the
+// given one names does not change. With a Session it returns only the capabilities that the
+// agent lists in its own session for it; nil: there is no such session yet.
 type Describer interface {
 	Describe(context.Context, Endpoint) (*canonical.Description, Endpoint, error)
 }
 
-// ByCapabilities is implemented by a Describer whose agents describe themselves to a
-// client by what it can be asked (Endpoint.AnswerModes): an MCP server may hide a tool
-// that asks for input from clients that cannot give it.
+// ByCapabilities is implemented by a Describer whose agents adapt their description to the
+// input modes of a client (Endpoint.AnswerModes): an MCP server may hide a tool
+// that asks for input from clients that cannot answer.
 type ByCapabilities interface{ ByCapabilities() }
 
 // ByRevision is implemented by a Describer whose agents may speak several versions of
@@ -304,13 +304,13 @@ type ByRevision interface {
 	Revision(d *canonical.Description, own string, can []canonical.Mode) string
 }
 
-// HTTPServer is a protocol's HTTP face. The agent's name is the request's path value "agent".
+// HTTPServer is a server side over HTTP. The agent's name is the request's path value "agent".
 type HTTPServer interface {
 	Handler(Handler) http.Handler
 }
 
-// Listener is a protocol's face that is not HTTP. Serve takes messages in until
-// its context ends, waits for those that it is working on, and then answers nil.
+// Listener is a server side that is not HTTP. Serve takes messages in until its context
+// ends, waits for those under way, and then returns nil.
 type Listener interface {
 	Serve(context.Context, Handler) error
 }

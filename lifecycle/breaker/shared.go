@@ -13,9 +13,9 @@ import (
 // maxShared bounds the text of a shared state; what is written is far shorter.
 const maxShared = 512
 
-// ErrShared: the text is no shared state as [Shared.MarshalJSON] writes it, or the state
-// cannot be written.
-var ErrShared = errors.New("breaker: no shared state")
+// ErrShared reports that the text is no shared state as [Shared.MarshalJSON] writes it, or
+// that the state cannot be written.
+var ErrShared = errors.New("breaker: invalid shared state")
 
 // Shared is what replicas of one gateway tell each other of one breaker. Its JSON is
 // {"state":"open","until":TIME,"cooldown":"30s","failed_probes":0,"at":TIME}, times
@@ -96,7 +96,7 @@ func (s *Shared) UnmarshalJSON(text []byte) error {
 	}
 	cooldown, err := time.ParseDuration(*w.Cooldown)
 	if state > HalfOpen || err != nil || cooldown.String() != *w.Cooldown {
-		return fmt.Errorf("%w: the state or the cooldown is written in another way", ErrShared)
+		return fmt.Errorf("%w: unexpected spelling of the state or the cooldown", ErrShared)
 	}
 	read := Shared{state, plain(*w.Until), cooldown, *w.FailedProbes, plain(*w.At)}
 	if err := read.check(); err != nil {
@@ -149,7 +149,7 @@ func (w *wire) read(text []byte) error {
 		return err
 	}
 	if _, err := in.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("something behind the object")
+		return errors.New("data after the object")
 	}
 	if w.State == nil || w.Until == nil || w.Cooldown == nil || w.FailedProbes == nil || w.At == nil {
 		return errors.New("a member is absent or null")

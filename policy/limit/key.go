@@ -11,7 +11,7 @@ import (
 const (
 	identityPrefix = "id:"
 	addressPrefix  = "ip:"
-	overflowKey    = "overflow" // of the bucket that sources share which found no room
+	overflowKey    = "overflow" // of the bucket that all sources share once the table is full
 	longestKey     = 256        // bytes; beyond: a hash, so that memory stays bounded
 )
 
@@ -41,7 +41,7 @@ func IdentityOf(key string) (string, bool) {
 }
 
 // Address is the key of a caller without an identity: its IPv4 address, or its
-// IPv6 /64, since whoever has one address of a /64 has them all. It takes an
+// IPv6 /64, since a host with one address of a /64 has them all. It takes an
 // address with or without port. Callers whose address cannot be read share one key.
 func Address(remote string) string {
 	addr, err := netip.ParseAddr(remote)

@@ -49,7 +49,7 @@ func (c Config) Validate() error {
 		errs = append(errs, errors.New("limit: burst must be at least 1"))
 	}
 	if c.MaxSources < 1 {
-		errs = append(errs, errors.New("limit: at least one source must be remembered"))
+		errs = append(errs, errors.New("limit: sources must be at least 1"))
 	}
 	if c.Idle < 0 {
 		errs = append(errs, errors.New("limit: idle must not be negative"))
@@ -92,7 +92,7 @@ type Scope string
 const (
 	ScopeIdentity Scope = "identity"
 	ScopeAddress  Scope = "address"
-	ScopeOverflow Scope = "overflow" // the bucket that sources share which found no room
+	ScopeOverflow Scope = "overflow" // the bucket that all sources share once the table is full
 )
 
 // ScopeShare is that of refusals by a share (policy/quota), which no bucket decides.
@@ -116,8 +116,8 @@ type Pass struct{ taken bool }
 // Valid is false for the zero Pass.
 func (p Pass) Valid() bool { return p.taken }
 
-// ErrNoPass: a request was handed on that no limiter took, which is a mistake in this program.
-var ErrNoPass = errors.New("limit: no request was taken for this: ask the limit first and hand on its Pass")
+// ErrNoPass refuses a request that did not go through a limiter, a mistake in this program.
+var ErrNoPass = errors.New("limit: no Pass: take the request from the limiter first")
 
 // Err is nil for a request that may pass, else an *[ExceededError].
 func (d Decision) Err() error {
@@ -127,7 +127,7 @@ func (d Decision) Err() error {
 	return &ExceededError{Scope: d.Scope, RetryAfter: d.RetryAfter}
 }
 
-// ExceededError: a source asks more often than it may.
+// ExceededError reports that a source sends requests more often than it may.
 type ExceededError struct {
 	Scope      Scope
 	RetryAfter time.Duration

@@ -28,8 +28,8 @@ func newTable(size int, idle time.Duration, fresh func() *rate.Limiter) *table {
 	return &table{max: size, idle: idle, fresh: fresh, byKey: make(map[string]*list.Element), recent: list.New()}
 }
 
-// find gives a source, making room by forgetting an idle one. It
-// is false when every remembered source is active.
+// find returns a source. If the table is full it evicts an idle one. It returns false if
+// every source in the table is active.
 func (t *table) find(key string, now time.Time) (*source, bool) {
 	if found, ok := t.byKey[key]; ok {
 		t.recent.MoveToFront(found)
@@ -47,7 +47,7 @@ func (t *table) find(key string, now time.Time) (*source, bool) {
 }
 
 // forget drops up to two idle sources. Two for every new one: the table
-// shrinks after a storm without anybody ever paying for a whole sweep.
+// shrinks after a peak, and no single request pays for a whole sweep.
 func (t *table) forget(now time.Time) {
 	for range 2 {
 		oldest := t.recent.Back()

@@ -33,7 +33,7 @@ type Register struct{ deps Deps }
 // New checks its dependencies.
 func New(d Deps) (*Register, error) {
 	if d.Store == nil || d.Self == "" {
-		return nil, errors.New("membership: a store and the gateway's own identity are required")
+		return nil, errors.New("membership: incomplete Deps: expected a store and the gateway's identity")
 	}
 	if d.AgentAt == nil {
 		d.AgentAt = func(string) (ect.Identity, bool) { return "", false }

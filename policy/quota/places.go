@@ -61,7 +61,7 @@ func (p *Places) Take(holder string, inUse bool, giveWay func()) (*Place, error)
 	return taken, nil
 }
 
-// take books a place and returns the one that gives way; nil: there is room.
+// take books a place and returns the place to evict for it; nil: none.
 func (p *Places) take(holder string, inUse bool, taken *Place) (victim *Place, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -89,7 +89,7 @@ func (p *Places) take(holder string, inUse bool, taken *Place) (victim *Place, e
 	return victim, nil
 }
 
-// giving is the holder whose place gives way to one more of h; nil: there is room.
+// giving returns the holder that loses a place to one more of h; nil: a place is free.
 func (p *Places) giving(h *placeHolder) (*placeHolder, error) {
 	total := int(p.config.Total)
 	each := int(min(p.config.PerHolder, p.config.Total))
@@ -101,7 +101,7 @@ func (p *Places) giving(h *placeHolder) (*placeHolder, error) {
 	case own, h.unused.Len() > 0 && h.unused.Len() == p.most && !hasSpace:
 		return h, nil
 	case hasSpace && (p.used < total-total/4 || h.current < max(1, each/8)):
-		return nil, nil //nolint:nilnil // there is room
+		return nil, nil //nolint:nilnil // a place is free
 	}
 	if full := p.bySize[p.most]; p.most > 0 && full != nil {
 		from, _ := full.Front().Value.(*placeHolder)

@@ -15,13 +15,13 @@ type Config struct {
 	Resource  string // its name in errors, in the plural: "open connections"
 	Total     int64  // that all holders may hold together, at least 1
 	PerHolder int64  // that one holder may hold; 0: a sixteenth of Total, at least 1
-	// Even lets a holder have PerHolder only of what nothing is held of, and of the rest in the same
-	// proportion: however much some hold, the next one gets a part of what is left. Without it the last
-	// quarter is kept for holders of little.
+	// Even lets a holder have PerHolder only while the pool is unused, and the same proportion of what
+	// is free otherwise: however much others hold, the next holder gets a part of the rest. Without
+	// it the last quarter is kept for holders of little.
 	Even bool
 }
 
-// Validate refuses bounds that bound nothing.
+// Validate checks the bounds. It refuses those without effect.
 func (c Config) Validate() error {
 	if c.Resource == "" || c.Total < 1 || c.PerHolder < 0 || c.PerHolder > c.Total {
 		return fmt.Errorf("quota: %q: total %d, per holder %d: expected a name, a total of at least 1, and at most as much per holder", c.Resource, c.Total, c.PerHolder)
@@ -29,14 +29,14 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// complete is the configuration with its defaults, or why it will not do.
+// complete returns the configuration with its defaults, or the error of [Config.Validate].
 func (c Config) complete() (Config, error) {
 	c.PerHolder = cmp.Or(c.PerHolder, max(1, c.Total/16))
 	return c, c.Validate()
 }
 
-// Admit says whether a holder of so much may have n more of a resource that is used so far:
-// the rule of a [Pool], for those that count by themselves. nil: it may.
+// Admit checks whether a holder of has units may get n more of a resource of which used are taken.
+// It is the rule of a [Pool], for callers that count themselves. nil: it may.
 func (c Config) Admit(used, has, n int64) *ExceededError {
 	has += n
 	free := c.Total - used - n
@@ -53,7 +53,7 @@ func (c Config) Admit(used, has, n int64) *ExceededError {
 	return nil
 }
 
-// little: so few units that they are no more than what a holder of much needs to go on with small things.
+// little reports whether n is so small that a holder of much may still have it, to finish its work.
 func (c Config) little(n int64) bool { return n <= c.Total/512 }
 
 // bounds are those of a resource, and who counts refusals.
@@ -148,7 +148,7 @@ func (p *Pool) refusal(holder string, n int64) error {
 	return nil
 }
 
-// waits: others than the holder wait. The lock is held.
+// waits reports whether another holder waits. The lock is held.
 func (p *Pool) waits(holder string) bool {
 	return slices.ContainsFunc(p.waiting, func(w *waiter) bool { return w.grant.holder != holder })
 }
@@ -310,7 +310,7 @@ func (g *Grant) GrowWithin(ctx context.Context, n int64) error {
 	return nil
 }
 
-// Current is how many units the grant has.
+// Current returns how many units the grant has.
 func (g *Grant) Current() int64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -23,7 +23,7 @@ func TestTheGatewayInAGroup(t *testing.T) {
 		return alice.begin(t, job{"job": "invite", "app": "org/agents/alice", "session": group.Session, "who": who})(new(struct{}))
 	}
 	eventually(t, func() error { return invite("org/first/toolbox") })
-	g.await(t, "a SLIM group is joined")
+	g.await(t, "agent joined the SLIM group")
 	if err := invite("org/agents/bob"); err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +63,7 @@ func TestTheGatewayInAGroup(t *testing.T) {
 		t.Errorf("alice hears what was for bob: %+v", got)
 	}
 	alice.do(t, job{"job": "remove", "app": "org/agents/alice", "session": group.Session, "who": "org/first/toolbox"}, nil)
-	g.await(t, "a SLIM group is over")
+	g.await(t, "agent left the SLIM group")
 
 	t.Run("again, and closed", func(t *testing.T) {
 		if err := invite("org/first/toolbox"); err != nil {
@@ -75,7 +75,7 @@ func TestTheGatewayInAGroup(t *testing.T) {
 		}
 		alice.do(t, job{"job": "close", "app": "org/agents/alice", "session": group.Session}, nil)
 		ctx := limited(t, 20*time.Second)
-		for strings.Count(string(g.logs.text()), "a SLIM group is over") < 2 {
+		for strings.Count(string(g.logs.text()), "agent left the SLIM group") < 2 {
 			if wait(t, 50*time.Millisecond); ctx.Err() != nil {
 				t.Fatal("the group is not over")
 			}

@@ -150,8 +150,8 @@ func (d *decoder) provider(r *reader) *canonical.Provider {
 	return p
 }
 
-// interfaces reads where an agent is reached. The canonical form has no room
-// for leftovers, so a list that has any is kept whole.
+// interfaces reads the interfaces of an agent. The canonical form has no place for
+// unknown members, so a list that has any is also kept as it came.
 func (d *decoder) interfaces(r *reader) []canonical.Interface {
 	raw := r.value("supportedInterfaces")
 	if raw == nil {
@@ -371,7 +371,7 @@ func (e *encoder) declareCard(c *canonical.Description) {
 	e.declareEnvelope()
 }
 
-// declareEnvelope: a card is a document and has no room for what came around it.
+// declareEnvelope declares the losses of the envelope, for which a card has no place.
 func (e *encoder) declareEnvelope() {
 	e.dropIf(e.m.Correlation.WireID != nil, canonical.LossIDs, "/correlation/wireID")
 	e.dropIf(len(e.m.Extensions) > 0, canonical.LossExtension, "/extensions")

@@ -41,7 +41,7 @@ func (t *Translator) Decode(w translators.Wire) (*canonical.Message, error) {
 		m.Phase = canonical.PhaseRequest
 		err = decodeRequest(m, w, env)
 	case w.Re == "":
-		err = &translators.MalformedError{Reason: "a reply, and no request is known"}
+		err = &translators.MalformedError{Reason: "a reply without a known request"}
 	case env.Error != nil:
 		m.Phase, m.Op = canonical.PhaseError, w.Re
 		decodeError(m, env.Error, statusOf(w))
@@ -198,8 +198,8 @@ func (d *decoder) turn(raw json.RawMessage, path string, conv *canonical.Convers
 	return content, skill
 }
 
-// configuration reads the sender's wishes; push notification settings among
-// them are for whoever answers, and go no further.
+// configuration reads the sender's preferences. It returns the push notification settings
+// apart: they are for the gateway, and are sent to no agent.
 func (d *decoder) configuration(p *canonical.Preferences, r *reader) *canonical.PushConfig {
 	raw := r.value("configuration")
 	if raw == nil {

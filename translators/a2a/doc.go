@@ -65,8 +65,8 @@
 // status of work with its numbers in metadata; a task's direct output is its
 // artifact "result", and its failure the words of its status.
 //
-// Push notification settings that come with a message are read for whoever
-// answers, and are never written: a webhook's credentials go to no agent. A
+// Push notification settings that come with a message are read for the gateway,
+// and are never written: a webhook's credentials go to no agent. A
 // notification is an event in FormHTTP in 1.0 (A2A 1.0, section 4.3.3), and the
 // whole task in FormPush in 0.3 (A2A 0.3, section 9.5).
 //
@@ -93,7 +93,7 @@
 //     state has two l. Enumerations go by name, never by number.
 //   - A file's bytes are encoded twice: the proto has a field of bytes, and
 //     peers put the base64 text into it. Bytes encoded once are refused, unless
-//     they happen to be base64 themselves, which nobody can tell.
+//     they happen to be base64 themselves, which the codec cannot detect.
 //   - Without a configuration the caller waits. In one, blocking that is not
 //     said is false. Written is always what is meant.
 //   - A history length of 0 is none said; a wish for no history is lost (L02).

@@ -18,7 +18,7 @@ import (
 type encoder struct {
 	m      *canonical.Message
 	target translators.Target
-	home   bool // the message was born in A2A: what it carries was there before
+	home   bool // the message came from A2A: what it carries was there before
 	losses []canonical.Loss
 }
 
@@ -106,7 +106,7 @@ func (e *encoder) answered() (json.RawMessage, error) {
 		}
 		task := rawjson.Parse(raw, "").Peek("task")
 		if task == nil {
-			return nil, &canonical.Error{Code: canonical.CodeBadUpstream, Message: "a message in place of a task"}
+			return nil, &canonical.Error{Code: canonical.CodeBadUpstream, Message: "the agent sent a message, expected a task"}
 		}
 		return task, nil
 	case *canonical.TaskList:
@@ -370,9 +370,9 @@ func (e *encoder) response(r *canonical.Result) (json.RawMessage, error) {
 		w.raw("task", nil)
 		w.b.Raw("message", e.answer(r.Turn, &conv, canon))
 	case r.Pending != nil:
-		return nil, &canonical.Error{Code: canonical.CodeUnsupportedOp, Message: "a question without a task has no counterpart in A2A"}
+		return nil, &canonical.Error{Code: canonical.CodeUnsupportedOp, Message: "A2A has no input request without a task"}
 	default:
-		return nil, &canonical.Error{Code: canonical.CodeInternal, Message: "the result says nothing"}
+		return nil, &canonical.Error{Code: canonical.CodeInternal, Message: "the result is empty"}
 	}
 	return w.bytes(), nil
 }

@@ -175,8 +175,8 @@ func (e *encoder) statusUpdate(event *canonical.Event, s *canonical.Status, left
 	return w.bytes()
 }
 
-// progress writes a position on the way as work that goes on: the words for
-// everybody, the numbers for those who know them (reference, streaming events).
+// progress writes a progress as a working status: its text as the message, its numbers as
+// metadata for clients that know them (reference, streaming events).
 func (e *encoder) progress(event *canonical.Event, left json.RawMessage, conv *canonical.Conversation) json.RawMessage {
 	p := event.Progress
 	status := canonical.Status{State: canonical.StateWorking, At: e.target.Stamp.At}

@@ -293,7 +293,7 @@ func (l *layer) put(name string, value json.RawMessage, reads func(json.RawMessa
 	l.b.Raw(name, value)
 }
 
-// isSchema: an object, or one of the two schemas that are booleans.
+// isSchema reports whether raw is an object, or a boolean, which is a schema too.
 func isSchema(raw json.RawMessage) bool {
 	return rawjson.IsObject(raw) || string(raw) == "true" || string(raw) == "false"
 }

@@ -56,7 +56,7 @@ func (t *Translator) envelope(w translators.Wire) (jsonrpc.Message, error) {
 		return readGRPC(w, t.cfg)
 	case FormHTTP, FormPush:
 		if w.Form == FormPush && w.Re == "" {
-			return jsonrpc.Message{}, &canonical.Error{Code: canonical.CodeInvalidRequest, Message: "a push notification is no request"}
+			return jsonrpc.Message{}, &canonical.Error{Code: canonical.CodeInvalidRequest, Message: "a push notification, expected a request"}
 		}
 		if len(w.Body) > 0 || w.Re == "" && (w.Verb == "" || strings.Contains(w.Path, "/message:")) {
 			if err := rawjson.Check(w.Body, t.cfg.BodyLimit, t.cfg.Depth); err != nil {
@@ -257,8 +257,8 @@ func (e *encoder) unpaired(id json.RawMessage) {
 }
 
 // FormGRPC is the form of A2A 1.0 over gRPC (A2A 10), by the name that cards
-// give it. Read and written here is the JSON of its messages; whoever holds the
-// connection turns that into the bytes that travel (gateway/transport.Framer).
+// give it. The codec reads and writes the JSON of its messages. The transport of
+// the connection turns that into protobuf (gateway/transport.Framer).
 // A request's method is its Path, and an error is that of the HTTP form.
 const FormGRPC = "GRPC"
 

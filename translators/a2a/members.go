@@ -177,7 +177,7 @@ func (r *reader) enum(name string, table []enum) string {
 	return value
 }
 
-// leftover is what nobody took and what was kept; nil: nothing.
+// leftover returns the members that were not taken, and those kept; nil: none.
 func (r *reader) leftover() json.RawMessage {
 	b := rawjson.NewBuilder().Merge(r.Rest())
 	for _, m := range r.forms {

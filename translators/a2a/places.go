@@ -166,7 +166,7 @@ func (r *route) read(w translators.Wire, version, query string, at [3]string) (j
 	body := json.RawMessage(w.Body)
 	if len(body) == 0 || !r.body {
 		if len(body) > 0 && !rawjson.Equal(body, []byte("{}")) {
-			return m, &translators.MalformedError{Path: "", Reason: "a body where none belongs"}
+			return m, &translators.MalformedError{Path: "", Reason: "expected no body"}
 		}
 		body = json.RawMessage("{}")
 	}
@@ -178,14 +178,14 @@ func (r *route) read(w translators.Wire, version, query string, at [3]string) (j
 	for i, name := range []string{"tenant", idName, configName} {
 		value, err := url.PathUnescape(at[i])
 		if err != nil {
-			return m, &translators.MalformedError{Path: "/" + name, Reason: "not an escaped path"}
+			return m, &translators.MalformedError{Path: "/" + name, Reason: "the path is not escaped: expected percent-encoding"}
 		}
 		switch {
 		case value == "":
 		case !members.Has(name):
 			b.String(name, value)
 		case !sameText(members.Peek(name), value):
-			return m, &translators.MalformedError{Path: "/" + name, Reason: "the place says another"}
+			return m, &translators.MalformedError{Path: "/" + name, Reason: "not the same value as in the URL"}
 		}
 	}
 	if err := addQuery(b, query); err != nil {

@@ -102,7 +102,7 @@ func (e *encoder) pushRequest(p *canonical.PushRequest) (json.RawMessage, error)
 	e.dropQuery(p.Extensions)
 	if p.Verb == canonical.VerbCreate {
 		if !e.home {
-			return nil, &canonical.Error{Code: canonical.CodePushUnsupported, Message: "push notification settings are not passed on"}
+			return nil, &canonical.Error{Code: canonical.CodePushUnsupported, Message: "push notification settings go to no agent: leave them out"}
 		}
 		return e.config(&p.Config, tenant, "/body/config"), nil
 	}

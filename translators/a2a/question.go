@@ -99,7 +99,7 @@ func unasked(parts []canonical.Part) []canonical.Part {
 	return parts
 }
 
-// ends: that is what the words end with.
+// ends reports whether words end with these parts.
 func ends(words, with []canonical.Part) bool {
 	return len(with) <= len(words) && reflect.DeepEqual(slices.Clip(words[len(words)-len(with):]), slices.Clip(with))
 }
@@ -201,7 +201,7 @@ func wordIn(raw json.RawMessage) string {
 	return string(raw)
 }
 
-// leftOut: the member is left out, or null.
+// leftOut reports whether a member is absent or null.
 func leftOut(raw json.RawMessage) bool { return raw == nil || string(raw) == "null" }
 
 func sayAnswer(a *canonical.Answer) json.RawMessage {

@@ -53,9 +53,9 @@ var (
 // Envelope is the outermost level of a JSON-RPC message, unjudged.
 type Envelope = jsonrpc.Envelope
 
-// Skim reads the envelope of a body, valid JSON or not, for whoever carries
-// messages and has to tell one from another; false: it is no object, or its
-// version or method is no string. Decode judges the rest.
+// Skim reads the envelope of a body, valid JSON or not, for a transport that must
+// route it. false: it is no object, or its version or method is no string. Decode
+// judges the rest.
 func Skim(body []byte) (Envelope, bool) { return jsonrpc.Skim(body) }
 
 // New returns a codec with the given bounds.
@@ -271,20 +271,20 @@ func (e *encoder) versioned(c *canonical.Description, card json.RawMessage) (jso
 
 var _ translators.Asker = (*Translator)(nil)
 
-// Asks: a task of any version can say that it needs input.
+// Asks reports how an agent asks: by a task, in any version.
 func (t *Translator) Asks(string, string) translators.Asking { return translators.AskTask }
 
 var _ translators.Historian = (*Translator)(nil)
 
-// TellsHistory: the tasks of both versions have a history, and statuses a timestamp.
+// TellsHistory reports that tasks of both versions have a history, and statuses a timestamp.
 func (t *Translator) TellsHistory(string) bool { return true }
 
 // keyECT is the member of metadata that holds tokens, for peers that do not see the
 // header (R5).
 const keyECT = profile.ExtensionURI + "/ect"
 
-// Bears: A2A has metadata in requests to send a message, in the task or message
-// that answers, and in every event of a stream; an error has a list of details.
+// Bears returns the places for evidence. They are the metadata of a request to send a message,
+// of the task or message that answers, and of each event; an error has a list of details.
 // Most other requests of 1.0 have no such place, and over gRPC nothing is JSON.
 func (t *Translator) Bears(w translators.Wire) []translators.Place {
 	var around []string // of what a message in JSON-RPC says

@@ -24,8 +24,8 @@ const (
 	SigRaw SigProfile = "jcs-raw"
 )
 
-// Envelope is an envelope that was found to be JSON within bounds. Whoever reads,
-// judges and signs it does not look at that again.
+// Envelope is an envelope that was checked to be JSON within bounds. Code that reads,
+// verifies or signs it need not check that again.
 type Envelope struct{ body []byte }
 
 // Open checks an envelope. It fails with a *translators.MalformedError.
@@ -138,8 +138,8 @@ func withoutEvidence(payload json.RawMessage) json.RawMessage {
 	return p.Rest()
 }
 
-// bare: there is nothing in the payload of a text that withoutEvidence takes
-// out. There a name is written in one way.
+// bare reports whether the payload of a text holds nothing that withoutEvidence removes. In
+// such a text each name has one spelling.
 func bare(payload json.RawMessage) bool {
 	present := false
 	whole := rawjson.Walk(payload, func(name, value json.RawMessage) bool {

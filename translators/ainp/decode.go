@@ -59,7 +59,7 @@ func (l wireMessage) message(re canonical.Op, raw []byte) (*canonical.Message, e
 }
 
 // preferences takes out of a request's object what its sender cannot have: without a
-// connection that stays open there is neither a stream nor anybody to ask.
+// connection that stays open there is no stream and no input request.
 func (l wireMessage) preferences(object json.RawMessage, re canonical.Op) (left, preferred json.RawMessage) {
 	if object == nil || l.socket || re != "" || object[0] != '{' {
 		return object, nil
@@ -145,14 +145,14 @@ func (l wireMessage) request(m *canonical.Message) error {
 	case TypeResult, TypeError:
 		return l.replied(m)
 	case TypeDiscoverResult:
-		return refuse(canonical.CodeInvalidRequest, "an answer where a request belongs")
+		return refuse(canonical.CodeInvalidRequest, "an answer, expected a request")
 	default:
 		return refuse(canonical.CodeNoMethod, "no such message type")
 	}
 }
 
-// notice keeps a message whole that nobody answers and that has no counterpart
-// elsewhere.
+// notice keeps a message as it came, since it has no answer and no counterpart in
+// other protocols.
 func (l wireMessage) notice(m *canonical.Message) {
 	m.Op, m.Correlation.WireID = canonical.OpNotice, nil
 	b := rawjson.NewBuilder().Merge(l.rest).String("msg_type", l.kind).String("id", l.id)

@@ -25,7 +25,7 @@
 //	the signature                   dropped when the envelope changes (L09); the transport signs
 //	payload.aepb.hitl_callback      Callback
 //	payload.aepb.ect                the transport's: see Evidence and WithEvidence
-//	payload.aepb.parent_jti         the transport's: see Parent; never written, since every envelope has room for its token
+//	payload.aepb.parent_jti         the transport's: see Parent; never written, since every envelope can hold its token
 //	invocation profiles             P1: arguments of a message tool become a note; P3: a note binds to the only required text of a service
 //	a stream, being asked           only over a connection that stays open (FormSocket); else declared lost, and not believed
 //	task.subscribe, tasks/result    refused: a task is polled

@@ -22,7 +22,7 @@ type encoder struct {
 	losses     []canonical.Loss
 }
 
-// home: the message was born in AINP, so nothing is added to what it says.
+// home reports whether the message came from AINP, so that nothing is added to it.
 func (e *encoder) home() bool { return e.m.Origin.Binding == Binding }
 
 // Encode writes one envelope, unsigned unless it goes home unstamped. A message
@@ -63,7 +63,7 @@ func (e *encoder) encode() (json.RawMessage, error) {
 	// The view is read from bytes, as a peer reads them.
 	seen, err := open(l.bytes(e.op()))
 	if err != nil {
-		return nil, refuse(canonical.CodeInternal, "the message cannot be said in AINP")
+		return nil, refuse(canonical.CodeInternal, "the message has no form in AINP")
 	}
 	seen.event, seen.socket = e.m.Phase == canonical.PhaseEvent, e.socket
 	seen.aepb = e.op()
@@ -79,7 +79,7 @@ func (e *encoder) encode() (json.RawMessage, error) {
 	e.alias(view)
 	d := e.beside.Write(e.m, view)
 	e.declare(d.Losses)
-	if e.short() { // which has no payload, hence no room for an aepb object
+	if e.short() { // which has no payload, hence no place for an aepb object
 		for _, loss := range d.Losses {
 			e.losses = append(e.losses, canonical.Loss{Code: loss.Code, Path: loss.Path, Fate: canonical.Dropped})
 		}
@@ -243,7 +243,7 @@ func (e *encoder) phase() error {
 	return nil
 }
 
-// notice goes home as it came; nobody else's has a counterpart.
+// notice writes a notification of AINP as it came. Those of other protocols are refused.
 func (e *encoder) notice() (wireMessage, error) {
 	o := rawjson.Open(e.m.Extensions[Binding])
 	l := wireMessage{kind: o.Required("msg_type"), id: o.Required("id")}
@@ -316,7 +316,7 @@ func (e *encoder) asks() *canonical.Ask {
 	return nil
 }
 
-// short: an error that came in the shortened form goes home in it.
+// short reports whether an error came in the shortened form, in which it is then sent.
 func (e *encoder) short() bool {
 	body, ok := e.m.Body.(*canonical.Error)
 	return ok && e.stamp.At.IsZero() && string(rawjson.Open(body.Extensions[Binding]).Peek(shortMark)) == "true"

@@ -52,7 +52,7 @@ func Final(body []byte) bool {
 	return p.PeekText("status") != statusPartial && !envelope.HasEvent(p.Peek(envelope.Key))
 }
 
-// changed reads how the work stands: what is said with it is said on the way.
+// changed reads the state of the work. Its text becomes the message of that state.
 // The value that counts comes with the end.
 func (l wireMessage) changed(m *canonical.Message, p *rawjson.Object) error {
 	l.answers(m, p)
@@ -104,7 +104,7 @@ func (e *encoder) event(body *canonical.Event) (wireMessage, error) {
 	case body.Native != nil:
 		return wireMessage{}, refuse(canonical.CodeUnsupportedOp, "AINP has no such notification")
 	case body.Ask != nil && body.Ask.Input.Mode == canonical.ModeNative:
-		return wireMessage{}, refuse(canonical.CodeUnsupportedOp, "the agent asks for what only its own protocol can say: an AINP peer cannot be asked")
+		return wireMessage{}, refuse(canonical.CodeUnsupportedOp, "the agent's input request has no form in AINP")
 	case body.Ask != nil:
 		return wireMessage{kind: TypeIntent, payload: e.question(&body.Ask.Input, own)}, nil
 	case body.Log != nil || e.home() && kindOf(own) == intentNotice:
@@ -146,8 +146,8 @@ func (e *encoder) concern(own *rawjson.Object) {
 	}
 }
 
-// ends: natively the event reads as the reply that ends a stream, so that the
-// object must say that it is none.
+// ends returns a mark for an event that reads natively as the reply that ends a stream. The
+// mark says that it is none.
 func (e *encoder) ends() json.RawMessage {
 	body, ok := e.m.Body.(*canonical.Event)
 	if !ok || body.Ask != nil || body.Log != nil {

@@ -20,8 +20,8 @@ func (e *encoder) fit() error {
 	return e.profiled(invoke)
 }
 
-// decline leaves out wishes that nobody can meet: without a connection that
-// stays open there is one answer, and nobody is asked.
+// decline leaves out preferences that cannot be met: without a connection that
+// stays open there is one answer, and no input request.
 func (e *encoder) decline() {
 	m := *e.m
 	if m.Preferences.Stream {

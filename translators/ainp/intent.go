@@ -81,7 +81,7 @@ func (l wireMessage) intent(m *canonical.Message) error {
 }
 
 func badParams() error {
-	return refuse(canonical.CodeBadParams, "the payload is not what its type says")
+	return refuse(canonical.CodeBadParams, "the payload does not match its type")
 }
 
 // readNote reads a message in words: the text, then the attachments.

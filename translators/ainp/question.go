@@ -146,7 +146,7 @@ func (l wireMessage) replied(m *canonical.Message) error {
 	case l.traced:
 		body.ID = rawjson.Quote(l.trace)
 	default:
-		return refuse(canonical.CodeInvalidRequest, "an answer to nothing")
+		return refuse(canonical.CodeInvalidRequest, "the answer names no intent: expected intent_id")
 	}
 	if l.kind == TypeError {
 		inner := &canonical.Message{}
@@ -160,7 +160,7 @@ func (l wireMessage) replied(m *canonical.Message) error {
 	}
 	status, value := p.Required("status"), p.Take("result")
 	if status == statusPartial {
-		return refuse(canonical.CodeBadParams, "a decision is not partial")
+		return refuse(canonical.CodeBadParams, "the decision is partial, expected a final one")
 	}
 	body.Answer.Action = canonical.Accept
 	switch {

@@ -56,7 +56,7 @@ func partial(out *canonical.Output) *canonical.Task {
 // result writes what came of an intent.
 func (e *encoder) result(r *canonical.Result) (json.RawMessage, error) {
 	if r.Task == nil && r.Turn == nil && r.Output == nil && r.Pending == nil {
-		return nil, refuse(canonical.CodeInternal, "the result says nothing")
+		return nil, refuse(canonical.CodeInternal, "the result is empty")
 	}
 	parts, state := envelope.Words(r)
 	b := e.answers(rawjson.NewBuilder()).String("status", statusOf(state)).Raw("result", native(r, parts))
@@ -74,7 +74,7 @@ func (e *encoder) answers(b *rawjson.Builder) *rawjson.Builder {
 	return b
 }
 
-// statusOf: only what is finished and good may pass for an answer.
+// statusOf returns the status of a state: only a completed task is a success.
 func statusOf(state canonical.State) string {
 	switch {
 	case state == canonical.StateCompleted:

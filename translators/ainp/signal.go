@@ -18,8 +18,8 @@ const intentRollback = "AtdRollbackRequest"
 
 var _ translators.Signaler = (*Translator)(nil)
 
-// Signals: AINP can be told of rollbacks and decisions, and a request has room
-// for a callback.
+// Signals reports that AINP has messages for rollbacks and decisions. A request can name
+// a callback.
 func (t *Translator) Signals(op canonical.Op, _ translators.Target) bool {
 	return op == canonical.OpRollback || op == canonical.OpDecision || op == canonical.OpInvoke
 }
@@ -77,7 +77,7 @@ func (l wireMessage) undone(m *canonical.Message, p *rawjson.Object) error {
 // signal writes a token: a rollback request, what became of it, or a decision.
 func (e *encoder) signal(body *canonical.Signal) (wireMessage, error) {
 	if !canonical.IsToken(body.Token) {
-		return wireMessage{}, refuse(canonical.CodeBadParams, "a signal is an execution context token")
+		return wireMessage{}, refuse(canonical.CodeBadParams, "no execution context token: a signal needs one")
 	}
 	own, result := body.Extensions[Binding], rawjson.NewBuilder().String(tokenMember, body.Token)
 	if e.m.Op == canonical.OpRollback && e.m.Phase == canonical.PhaseRequest {
@@ -87,7 +87,7 @@ func (e *encoder) signal(body *canonical.Signal) (wireMessage, error) {
 	if e.m.Op == canonical.OpRollback {
 		b = e.answers(rawjson.NewBuilder())
 	} else if body.Approval == "" {
-		return wireMessage{}, refuse(canonical.CodeBadParams, "a decision names what it is about")
+		return wireMessage{}, refuse(canonical.CodeBadParams, "the decision names no approval: expected its id")
 	} else {
 		b.String("intent_id", body.Approval)
 	}

@@ -86,7 +86,7 @@ func (e *encoder) query(body *canonical.TaskQuery) (json.RawMessage, error) {
 		return nil, refuse(canonical.CodeUnsupportedOp, "AINP has no counterpart of "+string(e.m.Op))
 	}
 	if body.ID == "" {
-		return nil, refuse(canonical.CodeBadParams, "which task?")
+		return nil, refuse(canonical.CodeBadParams, "no task id: name a task")
 	}
 	return e.about(kind, body.Extensions[Binding], rawjson.NewBuilder().String(taskMember, body.ID)), nil
 }

@@ -36,7 +36,7 @@ type wireMessage struct {
 	rest     json.RawMessage // every other member
 	at       int64           // timestamp, Unix milliseconds
 	event    bool            // of a stream
-	callback string          // who is told what a human decides
+	callback string          // URL to which a human's decision is posted
 	socket   bool            // of a connection that stays open
 	beside   *envelope.Codec
 }

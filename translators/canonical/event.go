@@ -9,7 +9,7 @@ type Event struct {
 	Turn       *Content        // a message; the whole stream where there is no task
 	Status     *Status         // the task's state changed
 	Artifact   *ArtifactUpdate // a result, or a piece of one, is there
-	Progress   *Progress       // how far, for whoever shows a bar
+	Progress   *Progress       // how far, for a progress bar
 	Log        *Log            // something for the records
 	Ask        *Ask            // a question; the stream waits
 	Native     *Native         // a notification that only one protocol has
@@ -24,7 +24,7 @@ type ArtifactUpdate struct {
 	Last     bool // nothing more comes to this artifact
 }
 
-// Progress is a position on the way. Numbers are raw.
+// Progress is how far the work is. Numbers are raw.
 type Progress struct {
 	Token   json.RawMessage `json:",omitempty"` // which request it is about, as that one said
 	Value   json.RawMessage `json:",omitempty"`

@@ -19,7 +19,7 @@ const (
 	OpDescribe     Op = "describe"     // agent card, server/discover, initialize
 	OpCapabilities Op = "capabilities" // list tools or skills
 	OpPing         Op = "ping"         // is the peer there
-	OpNotice       Op = "notice"       // a notification; nobody answers it
+	OpNotice       Op = "notice"       // a notification; it has no answer
 
 	OpTaskGet       Op = "task.get"       // how far is a piece of work
 	OpTaskList      Op = "task.list"      // which pieces of work are there
@@ -55,7 +55,7 @@ type Message struct {
 	Preferences  Preferences
 	Deadline     time.Time // zero: none
 	Trace        Trace
-	Callback     string     // of a request: https URI that is told what a human decides about it; empty: nobody waits for that
+	Callback     string     // of a request: https URI to which a human's decision about it is posted; empty: none
 	Body         Body       // nil for a ping and for a notice
 	Extensions   Extensions // message-level leftovers of each protocol
 	Origin       Origin
@@ -88,7 +88,7 @@ type Party struct {
 	Skill   string // target capability by its id; empty: the agent as a whole
 }
 
-// Preferences are the sender's wishes; none of them changes what is asked.
+// Preferences are options of the sender; none of them changes what is asked.
 type Preferences struct {
 	Stream        bool
 	NoWait        bool   // answer with a task at once (A2A returnImmediately)

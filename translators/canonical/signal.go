@@ -6,7 +6,7 @@ import "strings"
 // and Rollback Signal Carriage; HITL Callback Registration).
 const (
 	OpRollback Op = "rollback" // undo what a checkpoint stands for; the agent answers with what became of it
-	OpDecision Op = "decision" // a human has decided; whoever hears it says that it did
+	OpDecision Op = "decision" // a human has decided; the receiver acknowledges it
 )
 
 // Signal is a message that says nothing but a token:
@@ -15,7 +15,7 @@ const (
 //	            response  atd:rollback_result, whose parent is the request
 //	OpDecision  request   hitl:approval_granted or hitl:approval_denied
 //
-// The token of a request is evidence as well: whoever takes the message in
+// The token of a request is evidence as well: the transport that receives the message
 // submits it with the rest (transport.Submitted).
 type Signal struct {
 	Token      string // compact JWS

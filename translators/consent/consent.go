@@ -14,7 +14,7 @@ import (
 	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
 )
 
-// MissingError: questions have no answer yet.
+// MissingError lists questions that have no answer yet.
 type MissingError struct {
 	Keys []string // of the questions
 }
@@ -23,7 +23,7 @@ func (e *MissingError) Error() string {
 	return "the message has no answer to " + quoted(e.Keys)
 }
 
-// UncheckedError: the values of an answer cannot be held against the form of its
+// UncheckedError reports that the values of an answer cannot be checked by the form of its
 // question, because the form is none of MCP's, or both are too large.
 type UncheckedError struct {
 	Key string // of the question
@@ -230,8 +230,8 @@ func fitText(in canonical.Input, a canonical.Answer) (canonical.Answer, error) {
 // (stream.Forms).
 const replyProperty = "reply"
 
-// fitNative: the answer to a request that is no elicitation is its result, which has
-// no action (MCP, sampling and roots).
+// fitNative checks the answer to a request that is no elicitation. It is the result of that
+// request, which has no action (MCP, sampling and roots).
 func fitNative(in canonical.Input, a canonical.Answer) error {
 	var method string
 	if in.Native != nil {
@@ -410,7 +410,7 @@ func misfit(in canonical.Input, why string) error {
 	}
 }
 
-// noWord: values alone do not say whether the user agrees.
+// noWord refuses values without an action, which do not show whether the user agrees.
 func noWord(in canonical.Input) error {
 	return &canonical.Error{Code: canonical.CodeBadParams, Schema: in.Schema, Message: fmt.Sprintf(
 		`the message does not say whether the question %s is accepted: it requires no values, so that values alone are no consent. Answer with {"action": "accept"}, with values in "content", or with the word accept, decline or cancel`, quote(in.Key))}

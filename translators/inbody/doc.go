@@ -6,10 +6,10 @@
 // is an array of compact tokens, in the order of the header. Evidence about such a
 // message hashes its bytes before insertion (aepb.hash_form "before-ect"). So both
 // ways are a cut at one place, and nothing else of a message changes: the member is
-// written first in its object, or that object first in the one around it. Whoever
-// takes out the member, with its comma, and its object where nothing else is in it,
-// has the bytes that were hashed. A message with an empty object there is left
-// alone, because that would go too; so is one that has such a member already. Where
+// written first in its object, or that object first in the one around it. To get the
+// bytes that were hashed, a peer removes the member, with its comma, and its object if
+// that is then empty. A message with an empty object there is left
+// unchanged, because that would be removed too; so is one that has such a member already. Where
 // a protocol has a list in place of an object (the details of an A2A error), the
 // tokens are in an object of it, written first, and the same holds of that: its @type
 // is the key, and they are its tokens.

@@ -80,8 +80,8 @@ func textFields() []profile.PartField {
 	}
 }
 
-// isJSON: exactly one value and nothing around it, so that it comes out as it
-// came in.
+// isJSON reports whether a text is exactly one JSON value without blanks around it, so that
+// it can be written back unchanged.
 func isJSON(text string) bool {
 	return strings.TrimSpace(text) == text && rawjson.Check([]byte(text), len(text), maxDepth) == nil
 }
@@ -170,7 +170,7 @@ func decodeResource(r *reader, p *canonical.Part) (losses []canonical.Loss) {
 }
 
 // blob reads base64. Standard padded base64 is written again as it came; of another spelling (the
-// alphabet for URLs, no padding, line breaks) the loss is told.
+// alphabet for URLs, no padding, line breaks) the loss is declared.
 func blob(o *rawjson.Object, name string) (data []byte, losses []canonical.Loss) {
 	text := o.Required(name)
 	if o.Err() != nil {
@@ -230,7 +230,7 @@ func (e *encoder) encodeBlock(p *canonical.Part, at string) (block, meta json.Ra
 	case p.Kind == canonical.KindFile:
 		losses = e.encodeFile(w, p, at)
 	default:
-		return nil, nil, refuse(canonical.CodeInvalidRequest, "a part of no known kind")
+		return nil, nil, refuse(canonical.CodeInvalidRequest, "a part of an unknown kind")
 	}
 	losses = append(losses, w.annotations(p.Annotations, p, at)...)
 	if (p.Kind == canonical.KindText && p.Form != canonical.FormEmbedded || p.Kind == canonical.KindData) && p.Form != canonical.FormNone {

@@ -10,8 +10,8 @@ import (
 )
 
 // carriedFields are the fields of an invocation that MCP has no place for.
-// returned as a fresh slice: tables of package level are read-only. Whoever
-// names its progress wants a stream; nothing else says so.
+// returned as a fresh slice: tables of package level are read-only. A caller
+// that sends a progress token wants a stream; MCP has no other sign of that.
 func carriedFields(m *canonical.Message) []profile.Field {
 	fields := []profile.Field{
 		profile.FieldMessageID, profile.FieldReferences, profile.FieldTenant, profile.FieldAccept,
@@ -27,7 +27,7 @@ func decodeCall(m *canonical.Message, r *reader) error {
 	m.Op = canonical.OpInvoke
 	call := &canonical.Call{Name: r.Required("name"), Args: r.RawObject("arguments")}
 	if r.Err() == nil && call.Name == "" {
-		return refuse(canonical.CodeBadParams, "the tool's name is empty")
+		return refuse(canonical.CodeBadParams, "the tool's name is empty: name a tool")
 	}
 	m.Body = &canonical.Invoke{Call: call}
 	m.Conversation = profile.ConversationOf(call)
@@ -105,8 +105,8 @@ func (e *encoder) retry(w *writer, body *canonical.Invoke) error {
 	return nil
 }
 
-// mayTask: a server refuses a task for a tool that does not say that it may be one
-// (2025-11-25, tool-level negotiation), and content comes at once.
+// mayTask reports whether a call may become a task. A server refuses that for a tool that does
+// not allow it (2025-11-25, tool-level negotiation), and content is returned at once.
 func (e *encoder) mayTask() bool {
 	if e.capability == nil || e.native {
 		return true
@@ -209,13 +209,13 @@ func (e *encoder) bind(w *writer, body *canonical.Invoke) (*canonical.Call, erro
 	w.canon.Raw(profile.OutlineTurn, outline)
 	e.losses = append(e.losses, losses...)
 	if call.Args != nil && !bytes.HasPrefix(call.Args, []byte("{")) {
-		return nil, &canonical.Error{Code: canonical.CodeBadParams, Message: "the arguments are no object"}
+		return nil, &canonical.Error{Code: canonical.CodeBadParams, Message: "the arguments must be an object"}
 	}
 	return call, nil
 }
 
-// toolName: the chosen capability's, else the call's, else the skill that was
-// asked for, else the tool that stands for the agent as a whole (R8).
+// toolName returns the name of the chosen capability, else of the call, else of the requested
+// skill, else of the tool that stands for the agent as a whole (R8).
 func (e *encoder) toolName(call *canonical.Call) string {
 	switch {
 	case e.capability != nil && e.capability.ID != "":

@@ -38,8 +38,8 @@ func declared(raw json.RawMessage, version string) (modes []canonical.Mode, task
 	return modes, version == Modern && rawjson.IsObject(extensions) && rawjson.IsObject(rawjson.Parse(extensions, "").Peek(extTasks))
 }
 
-// elicits: an empty capability means forms, which were all there was before
-// 2025-11-25.
+// elicits reports which input requests a client takes. An empty capability means forms, the
+// only kind before 2025-11-25.
 func elicits(raw json.RawMessage, version string) (form, url bool) {
 	if !rawjson.IsObject(raw) || version <= LegacyMarch {
 		return false, false

@@ -174,8 +174,8 @@ func requestExtensions(env jsonrpc.Message, r *reader) canonical.Extensions {
 	return ext
 }
 
-// decodeNotice keeps a notification whole: nobody answers it, and none has a
-// counterpart.
+// decodeNotice keeps a notification as it came: it has no answer and no counterpart in
+// other protocols.
 func decodeNotice(env jsonrpc.Message, m *canonical.Message) error {
 	m.Op = canonical.OpNotice
 	raw := rawjson.NewBuilder().String("method", env.Method).Raw("params", env.Params).Bytes()
@@ -192,7 +192,7 @@ func requestVersion(w translators.Wire, method string, r *reader, notice bool) (
 		body = r.meta.PeekText(metaVersion)
 	}
 	if method == MethodInitialize && IsLegacy(header) {
-		header = "" // whoever begins a session has no version yet
+		header = "" // a client that begins a session has no version yet
 	}
 	version := assumed(w, method, r)
 	for _, named := range []string{w.Version, header, body} {
@@ -303,7 +303,7 @@ func takeInfo(r *reader, o *rawjson.Object, name string, to *canonical.Party) {
 
 func decodeReply(w translators.Wire, env jsonrpc.Message, m *canonical.Message) error {
 	if env.Method != "" {
-		return refuse(canonical.CodeBadUpstream, "a request where a reply belongs")
+		return refuse(canonical.CodeBadUpstream, "a request, expected a reply")
 	}
 	m.Op = w.Re
 	if env.Error != nil {
@@ -352,7 +352,7 @@ func decodeReply(w translators.Wire, env jsonrpc.Message, m *canonical.Message) 
 		m.Extensions = r.extensions()
 		return r.err()
 	default:
-		return refuse(canonical.CodeBadUpstream, "nothing was asked that this could answer")
+		return refuse(canonical.CodeBadUpstream, "a reply without a request that it could answer")
 	}
 }
 
@@ -378,8 +378,8 @@ func decodeNative(w translators.Wire, env jsonrpc.Message, m *canonical.Message)
 	return nil
 }
 
-// replyVersion: a reply does not name its version, but only the modern one has
-// a result type.
+// replyVersion returns the version of a reply, which does not name it. Only the modern version
+// has a result type.
 func replyVersion(w translators.Wire, resultType json.RawMessage) string {
 	otherwise := Legacy
 	if resultType != nil {
@@ -411,7 +411,7 @@ func decodeResultHead(m *canonical.Message, r *reader) (kind string, err error) 
 		r.Put("resultType", absent())
 	case kind == resultDone, (kind == resultAsks || kind == resultTask) && m.Op == canonical.OpInvoke:
 	default:
-		return "", refuse(canonical.CodeBadUpstream, "the result is of a type that was not asked for")
+		return "", refuse(canonical.CodeBadUpstream, "the result type was not requested")
 	}
 	if r.meta != nil && m.Op != canonical.OpDescribe {
 		takeInfo(r, r.meta, metaServerInfo, &m.From)

@@ -73,7 +73,7 @@ func (e *encoder) describe(body *canonical.DescribeRequest) (string, json.RawMes
 	return MethodInitialize, w.bytes()
 }
 
-// sameClient: a modern request names its client once, in _meta.
+// sameClient returns the loss of a second client name: a modern request has one, in _meta.
 func (e *encoder) sameClient(who canonical.Party) []canonical.Loss {
 	if who.Name == e.m.From.Name && who.Version == e.m.From.Version {
 		return nil
@@ -108,7 +108,7 @@ func NextPage(list *canonical.CapabilityList) *string {
 	return nextPage(list.Next, member(list.Extensions[Binding], "nextCursor"))
 }
 
-// nextPage: left is what a reader of texts has left, as it does of an empty one.
+// nextPage returns the cursor of the next page; nil: none. left is `""` for an empty cursor.
 func nextPage(cursor string, left json.RawMessage) *string {
 	if cursor == "" && string(left) != `""` {
 		return nil
@@ -261,8 +261,8 @@ func (e *encoder) party(level *writer, name string, left json.RawMessage, fields
 	return out
 }
 
-// descriptionLosses: MCP lists tools by another request, and has no place at
-// all for the rest.
+// descriptionLosses declares the losses of a description. MCP lists tools by another request,
+// and has no place for the rest.
 func (e *encoder) descriptionLosses(d *canonical.Description) {
 	e.dropIf(d.Provider != nil, canonical.LossPeerInfo, "/body/provider")
 	e.dropIf(len(d.Interfaces) > 0, canonical.LossPeerInfo, "/body/interfaces")
@@ -424,8 +424,8 @@ func (e *encoder) tool(c *canonical.Capability, name, at string) (tool, meta jso
 	return tool, w.hoisted
 }
 
-// annotations: an agent reaches into an open world; that is all that a skill
-// lets us say.
+// annotations returns the tool annotations of a skill. A skill only allows to say that
+// the agent reaches an open world.
 func annotations(c *canonical.Capability) json.RawMessage {
 	if c.Annotations == nil && c.Profile == canonical.ProfileMessage && c.InputSchema == nil {
 		return json.RawMessage(`{"openWorldHint":true}`)

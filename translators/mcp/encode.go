@@ -17,7 +17,7 @@ type encoder struct {
 	m          *canonical.Message
 	version    string
 	modern     bool
-	native     bool // the message was born in this very protocol and version: nothing is added
+	native     bool // the message came from this very protocol and version: nothing is added
 	capability *canonical.Capability
 	answerable []canonical.Mode // as the session began with
 	losses     []canonical.Loss
@@ -44,8 +44,8 @@ func (t *Translator) Encode(m *canonical.Message, target translators.Target) (tr
 	return wire, e.newLosses(), nil
 }
 
-// newLosses: what rides in a message that was born here rode in it when it
-// came; going home costs it nothing.
+// newLosses returns the losses of this encoding. What a message of MCP itself carries was
+// carried when it came, and is no new loss.
 func (e *encoder) newLosses() []canonical.Loss {
 	if !e.native {
 		return e.losses
@@ -144,7 +144,7 @@ func (e *encoder) request() (translators.Wire, error) {
 	return translators.Wire{Header: h, Body: jsonrpc.Request(e.m.Correlation.WireID, method, params)}, nil
 }
 
-// tasking: whoever asks about a task declares that it knows of tasks.
+// tasking reports whether a request is about a task: it then declares the capability.
 func tasking(op canonical.Op) bool {
 	return op == canonical.OpTaskGet || op == canonical.OpTaskCancel || op == canonical.OpTaskAnswer
 }
@@ -209,8 +209,8 @@ func (e *encoder) metaPath() string {
 	return "/body/extensions/mcp-v1/_meta"
 }
 
-// clientInfo: who asks; this gateway when nobody else is known. A message that
-// came without goes home without.
+// clientInfo writes the name of the caller, or of this gateway if the caller is unknown. A
+// message of MCP that came without one leaves without one.
 func (e *encoder) clientInfo(w *writer) {
 	left := w.metaLeft(metaClientInfo)
 	nobody := e.m.From.Name == "" && e.m.From.Version == ""

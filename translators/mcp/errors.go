@@ -141,7 +141,7 @@ func errorBody(in *jsonrpc.Error, version string) *canonical.Error {
 	}
 	c, err := profile.Unwrap(carried, "/error/data", Binding)
 	if err != nil {
-		return e // data is anybody's; what is no carriage of ours is just data
+		return e // any server may set data; without a carriage of a gateway it is plain data
 	}
 	restored := *e
 	restoreError(&restored, c)
@@ -155,7 +155,7 @@ func errorBody(in *jsonrpc.Error, version string) *canonical.Error {
 	return e
 }
 
-// restoreError gives a carried error its own words back. The native view is
+// restoreError restores a carried error. The native view is
 // then what it was at home, if it had one there.
 func restoreError(e *canonical.Error, c profile.Carried) {
 	if code, ok := rawjson.Unquote(c.Canon.Take(canonCode)); ok {
@@ -181,7 +181,7 @@ func restoreError(e *canonical.Error, c profile.Carried) {
 func (e *encoder) failure() (translators.Wire, error) {
 	body, ok := e.m.Body.(*canonical.Error)
 	if !ok {
-		return translators.Wire{}, refuse(canonical.CodeInternal, "an error without an error")
+		return translators.Wire{}, refuse(canonical.CodeInternal, "an error response without an error")
 	}
 	failure := e.errorOf(body)
 	// an unknown id is left out: MCP has no null ids

@@ -42,7 +42,7 @@ func decodeEvent(w translators.Wire, env jsonrpc.Message, m *canonical.Message) 
 	}
 }
 
-// unreadable: a notification that is not as it must be costs only itself: it has
+// unreadable returns the error of a malformed notification, which ends no request: it has
 // no reply (JSON-RPC 2.0, section 4.1). nil stays nil.
 func unreadable(err error, place string) error {
 	if err == nil {
@@ -102,7 +102,7 @@ func decodeLog(env jsonrpc.Message, event *canonical.Event) error {
 func (e *encoder) event() (translators.Wire, error) {
 	body, ok := e.m.Body.(*canonical.Event)
 	if !ok {
-		return translators.Wire{}, refuse(canonical.CodeInternal, "an event without an event")
+		return translators.Wire{}, refuse(canonical.CodeInternal, "the event is empty")
 	}
 	w := write(body.Extensions)
 	var method string
@@ -111,7 +111,7 @@ func (e *encoder) event() (translators.Wire, error) {
 		w = e.write(body.Extensions, levelProgress)
 		p := body.Progress
 		if !isTokenValue(p.Token) {
-			return translators.Wire{}, refuse(canonical.CodeUnsupportedOp, "nobody asked for progress")
+			return translators.Wire{}, refuse(canonical.CodeUnsupportedOp, "the caller asked for no progress: expected a progress token in its request")
 		}
 		method = noticeProgress
 		w.raw("progressToken", p.Token)
@@ -119,7 +119,7 @@ func (e *encoder) event() (translators.Wire, error) {
 		w.raw("total", p.Total)
 		w.text("message", p.Message)
 	case body.Log != nil && !e.listens(body.Log.Level):
-		return translators.Wire{}, refuse(canonical.CodeUnsupportedOp, "nobody asked for this log")
+		return translators.Wire{}, refuse(canonical.CodeUnsupportedOp, "the caller asked for no log of this level: expected a lower level in its request")
 	case body.Log != nil:
 		method = noticeMessage
 		w.need("level", body.Log.Level)
@@ -138,9 +138,9 @@ func (e *encoder) event() (translators.Wire, error) {
 	return translators.Wire{Body: jsonrpc.Request(nil, method, params)}, nil
 }
 
-// listens: since 2026-07-28 every request says from which level on it wants the
-// log, and one that does not wants none of it. In its own words a server has seen
-// to that itself.
+// listens reports whether the client takes a log of this level. Since 2026-07-28 every request
+// names the lowest level that it takes; without one it takes none. A server of that
+// revision has checked that itself.
 func (e *encoder) listens(level string) bool {
 	if !e.modern || e.native {
 		return true
@@ -201,7 +201,7 @@ func decodeReplyTo(w translators.Wire, env jsonrpc.Message, m *canonical.Message
 		return err
 	}
 	if version == Modern {
-		return refuse(canonical.CodeInvalidRequest, "a reply where a request belongs")
+		return refuse(canonical.CodeInvalidRequest, "a reply, expected a request")
 	}
 	if env.ID == nil || string(env.ID) == "null" {
 		return refuse(canonical.CodeInvalidRequest, "a reply without an id")
@@ -226,7 +226,7 @@ func (e *encoder) replyTo(body *canonical.Reply) (translators.Wire, error) {
 		return translators.Wire{}, refuse(canonical.CodeUnsupportedOp, "a server of "+Modern+" makes no requests")
 	}
 	if body.ID == nil {
-		return translators.Wire{}, refuse(canonical.CodeInternal, "the answer does not say to what")
+		return translators.Wire{}, refuse(canonical.CodeInternal, "the answer names no request")
 	}
 	w := translators.Wire{Header: header(e.m, e.version, "", "")}
 	if why := body.Failure; why != nil {

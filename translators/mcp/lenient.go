@@ -39,7 +39,7 @@ func lenientReply(w translators.Wire, env jsonrpc.Message, m *canonical.Message,
 	return nil
 }
 
-// saysFailed: of a flag that is no boolean the safe reading is that the call failed.
+// saysFailed reads isError. If it is no boolean, the safe reading is that the call failed.
 func saysFailed(flag json.RawMessage) bool {
 	return flag != nil && string(flag) != "false" && string(flag) != "null"
 }
@@ -149,8 +149,8 @@ var foreignMembers = [...]string{
 	"arguments", "structuredContent", "input", "inputSchema", "outputSchema", "requestedSchema", "data", "metadata", "experimental", placedKey, "inputResponses",
 }
 
-// isAbsent: a null member is one that is left out. A task without ttl lives for as long as its server
-// wants (2025-11-25, tasks), and structured content is any JSON value since 2026-07-28. Of
+// isAbsent reports whether null counts as an absent member. A task without ttl lives for as long as
+// its server wants (2025-11-25, tasks), and structured content is any JSON value since 2026-07-28. Of
 // capabilities null is an empty object, since the member is required; the reader judges that. Members
 // that no schema knows belong to others, and stay.
 func isAbsent(name, version string, task bool) bool {

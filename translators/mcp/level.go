@@ -10,7 +10,7 @@ import (
 )
 
 // reader takes one JSON object with a _meta apart: members, _meta members, and
-// what a gateway carried in it. Whoever reads takes what it knows; extensions
+// what a gateway carried in it. A decoder takes the members that it knows; extensions
 // keeps the rest.
 type reader struct {
 	*rawjson.Object
@@ -98,7 +98,7 @@ func (r *reader) err() error {
 	return r.Err()
 }
 
-// leftovers is what nobody took; nil: nothing.
+// leftovers returns the members that were not taken; nil: none.
 func (r *reader) leftovers() json.RawMessage {
 	b := rawjson.NewBuilder().Merge(r.Rest())
 	if r.meta != nil {

@@ -53,9 +53,9 @@ func (t *Translator) Info() translators.Info { return t.info }
 // Envelope is the outermost level of a message, unjudged.
 type Envelope = jsonrpc.Envelope
 
-// Skim reads the envelope of a body, valid JSON or not, for whoever carries
-// messages and has to tell one from another; false: it is no object, or its
-// version or method is no string. Decode judges the rest.
+// Skim reads the envelope of a body, valid JSON or not, for a transport that must
+// route it. false: it is no object, or its version or method is no string. Decode
+// judges the rest.
 func Skim(body []byte) (Envelope, bool) { return jsonrpc.Skim(body) }
 
 // CapabilityNames gives each skill the tool name under which MCP clients see
@@ -130,8 +130,8 @@ func choose(target translators.Target) (string, error) {
 // header (R5).
 const keyECT = profile.MetaPrefix + "ect"
 
-// Bears: MCP has _meta in what a request asks, in what answers it and in what is said
-// on the way; an error has data.
+// Bears returns the places for evidence: the _meta of a request's params, of its result and of a
+// notification; an error has data.
 func (t *Translator) Bears(translators.Wire) []translators.Place {
 	at := func(path, object string) translators.Place {
 		return translators.Place{Path: []string{path}, Object: object, Key: keyECT}
@@ -189,8 +189,8 @@ var methods = [...]struct{ name, since, until string }{
 	{"roots/list", "", ""},
 }
 
-// serves reports whether a revision has a method. One that no revision knows is
-// somebody's own, and may be known to the agent.
+// serves reports whether a revision has a method. A method that no revision has is
+// an extension, which the agent may know.
 func serves(version, method string) bool {
 	for _, m := range methods {
 		if m.name == method {

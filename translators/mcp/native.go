@@ -102,7 +102,7 @@ func (e *encoder) nativeResponse(body *canonical.Native) (translators.Wire, erro
 	if !e.native {
 		o := rawjson.Parse(result, "")
 		if kind := o.Take("resultType"); kind != nil && string(kind) != `"complete"` {
-			return translators.Wire{}, refuse(canonical.CodeBadUpstream, "the result is of a type that was not asked for")
+			return translators.Wire{}, refuse(canonical.CodeBadUpstream, "the result type was not requested")
 		}
 		if e.modern {
 			e.dropIf(len(o.Members()) == 0, canonical.LossEmpty, "/body/result")
@@ -114,8 +114,8 @@ func (e *encoder) nativeResponse(body *canonical.Native) (translators.Wire, erro
 	return translators.Wire{Body: jsonrpc.Result(e.m.Correlation.WireID, result)}, nil
 }
 
-// modernResult says what every result of 2026-07-28 says. How long a legacy
-// server's list may be kept nobody knows.
+// modernResult writes the members of every result of 2026-07-28. A legacy server does not
+// say how long its list may be cached.
 func modernResult(o *rawjson.Object) json.RawMessage {
 	b := rawjson.NewBuilder().String("resultType", "complete")
 	for _, list := range []string{"prompts", "resources", "resourceTemplates", "contents"} {
@@ -154,7 +154,7 @@ var _ translators.Librarian = (*Translator)(nil)
 const (
 	mediaData = "application/json"
 	mediaText = "text/plain"
-	mediaLink = "text/uri-list" // RFC 2483: content elsewhere, which nobody fetches here
+	mediaLink = "text/uri-list" // RFC 2483: content elsewhere, which the gateway does not fetch
 )
 
 // Seeks reads resources/list, resources/templates/list and resources/read.
@@ -180,7 +180,7 @@ func (t *Translator) Seeks(n *canonical.Native) (*translators.Seeking, error) {
 		s.Cursor, _ = o.String("cursor")
 	}
 	if o.Err() != nil || s.What == translators.SeekOne && s.URI == "" {
-		return nil, refuse(canonical.CodeBadParams, "uri or cursor is not as it must be")
+		return nil, refuse(canonical.CodeBadParams, "uri or cursor is malformed")
 	}
 	return s, nil
 }
@@ -199,7 +199,7 @@ func (t *Translator) Shows(s translators.Showing) *canonical.Native {
 	return &canonical.Native{Result: b.Optional("nextCursor", s.Next).Bytes()}
 }
 
-// Embeds: what is no image and no sound becomes an embedded resource (block.go).
+// Embeds reports whether a part, which is no image or sound, becomes an embedded resource.
 func (t *Translator) Embeds(p *canonical.Part) bool {
 	return p.Kind == canonical.KindFile && p.URI == "" && p.Form == canonical.FormNone && profile.NaturalForm(p.Media) == canonical.FormEmbedded
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
 )
 
-// The methods and notifications by which servers tell news.
+// The methods and notifications of subscriptions.
 const (
 	methodSubscriptions = "subscriptions/listen"
 	methodSubscribe     = "resources/subscribe"
@@ -25,7 +25,7 @@ const (
 	noticeUpdated   = "notifications/resources/updated"
 )
 
-// metaSubscription names, in 2026-07-28, the request by which a piece of news is heard.
+// metaSubscription names, in 2026-07-28, the request that subscribed to a notification.
 const metaSubscription = "io.modelcontextprotocol/subscriptionId"
 
 // Bounds of what one hearer can want.
@@ -42,7 +42,7 @@ var filterVerbs = map[string]translators.FilterVerb{
 	methodSubscribe: translators.FilterSubscribe, methodUnsubscribe: translators.FilterUnsubscribe, methodSetLevel: translators.FilterLevel,
 }
 
-// Wants reads the requests for news of every revision.
+// Wants reads the subscriptions of every revision.
 func (t *Translator) Wants(n *canonical.Native) (*translators.NotificationFilter, error) {
 	verb, ok := filterVerbs[n.Method]
 	if !ok {
@@ -67,7 +67,7 @@ func (t *Translator) Wants(n *canonical.Native) (*translators.NotificationFilter
 		subscription.URIs = []string{o.Required("uri")}
 	}
 	if o.Err() != nil || len(subscription.URIs) > maxURIs || slices.ContainsFunc(subscription.URIs, func(uri string) bool { return uri == "" || len(uri) > maxURI }) {
-		return bare, refuse(canonical.CodeBadParams, "what is wanted is not as it must be")
+		return bare, refuse(canonical.CodeBadParams, "the subscription filter is malformed")
 	}
 	return subscription, nil
 }
@@ -119,8 +119,8 @@ func filter(subscription translators.NotificationFilter) json.RawMessage {
 	return b.Strings("resourceSubscriptions", subscription.URIs, false).Bytes()
 }
 
-// Ask writes such a request. A legacy server is asked about one resource at a time,
-// and tells the rest to whoever has a stream; a modern one is asked on the stream itself.
+// Ask writes such a request. A legacy server takes a subscription for one resource at a
+// time, and sends the rest on each open stream. A modern one takes it with the stream.
 func (t *Translator) Ask(version string, subscription translators.NotificationFilter) *canonical.Native {
 	one := func(method, name, value string) *canonical.Native {
 		return &canonical.Native{Method: method, Params: rawjson.NewBuilder().String(name, value).Bytes()}
@@ -204,7 +204,7 @@ func (t *Translator) Retell(n *canonical.Native, to translators.Subscriber) *can
 	return &canonical.Native{Method: n.Method, Params: rawjson.NewBuilder().Raw("_meta", about).Merge(params.Rest()).Object()}
 }
 
-// wanted: of resources the server was told which; what it tells of may be a part of one.
+// wanted reports whether a notification was subscribed. The server checks the resource itself.
 func wanted(notice string, subscription translators.NotificationFilter) bool {
 	for _, f := range filterFlags(&subscription) {
 		if f.notice == notice {
@@ -214,7 +214,7 @@ func wanted(notice string, subscription translators.NotificationFilter) bool {
 	return notice == noticeUpdated && len(subscription.URIs) > 0
 }
 
-// Frame: a modern stream says first what will be told on it, and has a result.
+// Frame returns the first message of a modern stream, with its subscriptions, and its result.
 func (t *Translator) Frame(to translators.Subscriber) (first, last *canonical.Native) {
 	if to.Version != Modern {
 		return nil, nil

@@ -67,14 +67,14 @@ type inputRequest struct {
 	params, rest json.RawMessage
 }
 
-// input writes one question. id is a name for it that is nobody else's.
+// input writes one question. id names it, and no other question has that id.
 func (e *encoder) input(in *canonical.Input, id, at string) (inputRequest, error) {
 	left := rawjson.Open(in.Extensions[Binding])
 	params := left.Take("params")
 	out := inputRequest{rest: left.Rest()}
 	if in.Mode == canonical.ModeNative {
 		if in.Native == nil || in.Native.Method == "" {
-			return out, refuse(canonical.CodeInternal, "a question without words")
+			return out, refuse(canonical.CodeInternal, "a question without a text")
 		}
 		out.method, out.params = in.Native.Method, in.Native.Params
 		return out, nil
@@ -244,7 +244,7 @@ func decodePending(m *canonical.Message, r *reader) error {
 	stated := r.Has("requestState")
 	takeText(r.Object, "requestState", &pending.State)
 	if r.Err() == nil && inputs == nil && !stated {
-		return refuse(canonical.CodeBadUpstream, "the result asks for input and does not say for which")
+		return refuse(canonical.CodeBadUpstream, "the result asks for input without an input request")
 	}
 	m.Body = &canonical.Result{Pending: pending, Extensions: r.extensions()}
 	return r.err()
@@ -253,7 +253,7 @@ func decodePending(m *canonical.Message, r *reader) error {
 // pending writes a result that asks.
 func (e *encoder) pending(w *writer, p *canonical.Pending) error {
 	if !e.modern {
-		return refuse(canonical.CodeCapabilityRequired, "the agent asks for what this client cannot be asked")
+		return refuse(canonical.CodeCapabilityRequired, "the agent's input request needs a capability that this client lacks")
 	}
 	if lacks := lacking(p.Inputs, e.m.Preferences.CanAnswer); len(lacks) > 0 {
 		return undeclared("what the agent asks", declaring(lacks, false, e.version))
@@ -384,7 +384,7 @@ func (e *encoder) answer(a *canonical.Answer, at string) (json.RawMessage, error
 		content = rawjson.NewBuilder().String("reply", text).Bytes()
 	}
 	if content != nil && !rawjson.IsObject(content) {
-		return nil, refuse(canonical.CodeBadParams, "the answer to a form is no object")
+		return nil, refuse(canonical.CodeBadParams, "the answer to a form must be an object")
 	}
 	b := rawjson.NewBuilder().String("action", string(a.Action)).Raw("content", content)
 	for binding := range a.Extensions {

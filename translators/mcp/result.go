@@ -124,7 +124,7 @@ func (e *encoder) result(body *canonical.Result) (json.RawMessage, error) {
 	case body.Pending != nil:
 		err = e.pending(w, body.Pending)
 	case body.Output != nil && e.tells(body.Output):
-		in := canonical.Conversation{ContextID: e.m.Conversation.ContextID} // and no task, with which nobody could go on
+		in := canonical.Conversation{ContextID: e.m.Conversation.ContextID} // and no task: the caller could not continue it
 		e.forgetConversation(in)
 		err = e.writeConversation(w, body.Output, in, "/body/output")
 	case body.Output != nil:
@@ -159,9 +159,9 @@ func (e *encoder) output(w *writer, o *canonical.Output) error {
 	return nil
 }
 
-// tells: results of the tool have the schema of profile P1, because that is what
-// is said of a tool that stands for an agent; the agent of another protocol knows
-// nothing of it. What failed needs no structure.
+// tells reports whether a result must have the structure of profile P1. The gateway lists that
+// schema for a tool that stands for an agent, and the agent of another protocol does
+// not know it. A failed result needs no structure.
 func (e *encoder) tells(o *canonical.Output) bool {
 	c := e.capability
 	return c != nil && c.Profile == canonical.ProfileMessage && c.InputSchema == nil && c.OutputSchema == nil &&

@@ -188,7 +188,7 @@ func (r *reader) hoisted(name, version string, at level, objects []json.RawMessa
 	return out
 }
 
-// readable: what a _meta carries is what a gateway writes there.
+// readable reports whether a _meta holds only what a gateway writes there, or nothing.
 func readable(meta json.RawMessage) bool {
 	o := rawjson.Parse(meta, "")
 	carried := o.RawObject(profile.ExtKey)

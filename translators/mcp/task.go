@@ -104,7 +104,7 @@ func takeTask(o, canon *rawjson.Object, version string) *canonical.Task {
 	return t
 }
 
-// finer: a carried state that this status would have been written for.
+// finer reports whether status is the one that MCP has for a carried, more precise state.
 func finer(state canonical.State, status string) bool {
 	switch state {
 	case canonical.StateSubmitted, canonical.StateUnknown:
@@ -199,7 +199,7 @@ func (e *encoder) time(w *writer, name string, at, other time.Time) {
 	case !other.IsZero():
 		w.need(name, stamp(other))
 	default:
-		w.need(name, "1970-01-01T00:00:00Z") // nobody has said
+		w.need(name, "1970-01-01T00:00:00Z") // no party has sent a time
 	}
 }
 
@@ -223,8 +223,8 @@ func (e *encoder) statusText(t *canonical.Task, at string) string {
 	return strings.Join(texts, "\n\n")
 }
 
-// taskLosses: of another protocol's task, MCP shows how it stands; its content
-// comes with the result.
+// taskLosses declares what a task of another protocol loses: MCP shows its state, and its
+// content comes with the result.
 func (e *encoder) taskLosses(t *canonical.Task, at string) {
 	if t.ContextID != "" {
 		e.lose(canonical.LossIDs, canonical.Dropped, at+"/contextId")
@@ -241,7 +241,7 @@ func (e *encoder) taskLosses(t *canonical.Task, at string) {
 	}
 }
 
-// loseTTL: how a task is kept is of no use where there is only its result.
+// loseTTL declares the times of a task as lost where only its result is sent.
 func (e *encoder) loseTTL(t *canonical.Task) {
 	e.dropIf(!t.Created.IsZero() && !t.Created.Equal(t.Status.At), canonical.LossCaching, "/body/task/created")
 	e.dropIf(t.TTL != nil, canonical.LossCaching, "/body/task/ttl")
@@ -287,15 +287,15 @@ func (e *encoder) created(w *writer, t *canonical.Task) {
 	w.raw("task", inner.bytes())
 }
 
-// asTask: a task stands in place of a result for whoever said that it may; in
-// 2025-11-25 for whoever wanted one, however it stands. One that was born here has
-// no artifacts.
+// asTask reports whether a task takes the place of a result: for a caller that allowed it,
+// while the task runs; in 2025-11-25 for a caller that asked for it, in any state. A task
+// of MCP itself has no artifacts.
 func (e *encoder) asTask(r *canonical.Result) bool {
 	return r.Task != nil && e.version >= Legacy && e.m.Op == canonical.OpInvoke &&
 		(e.m.Origin.Binding == Binding && len(r.Task.Artifacts) == 0 || e.m.Preferences.TaskOK && (!e.modern || !r.Task.Status.State.Terminal()))
 }
 
-// decodeTask reads how a task stands (tasks/get; tasks/cancel of 2025-11-25).
+// decodeTask reads the state of a task (tasks/get; tasks/cancel of 2025-11-25).
 func decodeTask(m *canonical.Message, r *reader) error {
 	t := takeTask(r.Object, r.carried.Canon, m.Origin.Version)
 	if m.Origin.Version == Modern {
@@ -345,7 +345,7 @@ func decodeDetail(m *canonical.Message, r *reader, t *canonical.Task) error {
 	return nil
 }
 
-// task writes how a task stands.
+// task writes the state of a task.
 func (e *encoder) task(w *writer, body *canonical.Result) error {
 	t := body.Task
 	e.taskFields(w, t, "/body/task")

@@ -197,7 +197,7 @@ func (e *encoder) done(body *canonical.Done) (json.RawMessage, error) {
 	return w.bytes(), nil
 }
 
-// taskReply writes how a task stands, to whoever asked for it.
+// taskReply writes the state of a task, for the caller that asked for it.
 func (e *encoder) taskReply(body *canonical.Result) (json.RawMessage, error) {
 	if e.version < Legacy {
 		return nil, refuse(canonical.CodeUnsupportedOp, "MCP "+e.version+" has no tasks")

@@ -81,7 +81,7 @@ func checkMirror(w translators.Wire, version, method string, r *reader) error {
 	}
 	for _, name := range []string{headerVersion, headerMethod, headerName} {
 		if len(w.Header.Values(name)) > 1 {
-			return refuse(canonical.CodeHeaderMismatch, "the "+name+" header stands there twice")
+			return refuse(canonical.CodeHeaderMismatch, "the "+name+" header is there twice: send it once")
 		}
 	}
 	if h := w.Header.Get(headerMethod); h != "" && h != method {
@@ -221,8 +221,8 @@ func (p *params) field(name string, value json.RawMessage) {
 	}
 }
 
-// judge: an argument that is there must be repeated, one that is not must not
-// be. One that no field can repeat may stand there as it is written.
+// judge checks a header against the argument that it mirrors. It must repeat an argument that
+// is there, and be absent otherwise. One that cannot be encoded may stand as it is written.
 func judge(name string, values []string, value json.RawMessage, written bool) error {
 	there := len(value) > 0 && string(value) != "null"
 	switch {
@@ -231,7 +231,7 @@ func judge(name string, values []string, value json.RawMessage, written bool) er
 	case len(values) == 0:
 		return refuse(canonical.CodeHeaderMismatch, "the "+name+" header is missing")
 	case len(values) > 1:
-		return refuse(canonical.CodeHeaderMismatch, "the "+name+" header stands there twice")
+		return refuse(canonical.CodeHeaderMismatch, "the "+name+" header is there twice: send it once")
 	}
 	if text, ok := DecodeHeaderValue(values[0]); !ok || !there || !same(text, value) {
 		return refuse(canonical.CodeHeaderMismatch, "the "+name+" header says something else than the body")
@@ -239,7 +239,7 @@ func judge(name string, values []string, value json.RawMessage, written bool) er
 	return nil
 }
 
-// same: a text is compared as such, a number by its value.
+// same compares a header with an argument: a text as such, a number by its value.
 func same(name string, value json.RawMessage) bool {
 	if text, ok := rawjson.Unquote(value); ok {
 		return name == text
@@ -311,8 +311,8 @@ func decimalOf(text string) (decimal, bool) {
 
 var _ translators.Asker = (*Translator)(nil)
 
-// Asks: elicitation came with 2025-06-18, as a request of the server; since
-// 2026-07-28 it is a result.
+// Asks reports how a server asks: since 2025-06-18 by a request, since 2026-07-28 by a
+// result.
 func (t *Translator) Asks(version, _ string) translators.Asking {
 	switch {
 	case version == Modern, version == "":

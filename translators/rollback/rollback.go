@@ -68,7 +68,7 @@ func (f *Form) Decode(w translators.Wire) (*canonical.Message, error) {
 	}
 	tokens := w.Header.Values(Field)
 	if len(tokens) != 1 || claims(tokens[0]) == nil {
-		return m, &canonical.Error{Code: canonical.CodeBadParams, Message: "a rollback is one execution context token"}
+		return m, &canonical.Error{Code: canonical.CodeBadParams, Message: "a rollback needs exactly one execution context token"}
 	}
 	m.Body = &canonical.Signal{Token: tokens[0]}
 	return m, nil
@@ -92,20 +92,20 @@ func refusal(status int) *canonical.Error {
 	return &canonical.Error{Code: code, Message: "the agent does not roll back: " + strings.ToLower(http.StatusText(status))}
 }
 
-// Encode writes a request or a result. An error has no form here: it comes back as
-// it is, for whoever writes problem documents. What other protocols say beside the
-// token is lost.
+// Encode writes a request or a result. An error has no form here: it is returned
+// unchanged, and the server writes it as a problem document. Content of other protocols
+// beside the token is lost.
 func (f *Form) Encode(m *canonical.Message, _ translators.Target) (translators.Wire, []canonical.Loss, error) {
 	if failed, ok := m.Body.(*canonical.Error); ok {
 		return translators.Wire{}, nil, failed
 	}
 	signal, ok := m.Body.(*canonical.Signal)
 	if !ok || m.Op != canonical.OpRollback {
-		return translators.Wire{}, nil, &canonical.Error{Code: canonical.CodeUnsupportedOp, Message: "only rollbacks are said here"}
+		return translators.Wire{}, nil, &canonical.Error{Code: canonical.CodeUnsupportedOp, Message: "only rollbacks have this form"}
 	}
 	body := claims(signal.Token)
 	if body == nil {
-		return translators.Wire{}, nil, &canonical.Error{Code: canonical.CodeBadParams, Message: "a rollback is one execution context token"}
+		return translators.Wire{}, nil, &canonical.Error{Code: canonical.CodeBadParams, Message: "a rollback needs exactly one execution context token"}
 	}
 	var losses []canonical.Loss
 	for binding := range signal.Extensions {

@@ -46,7 +46,7 @@ func (t *Translator) Decode(w translators.Wire) (*canonical.Message, error) {
 	return m, err
 }
 
-// arrived says where a message came from. It was born in the words that it uses:
+// arrived sets the origin of a message, which is the protocol that it is written in:
 // to a peer who uses them too, SLIM or not, nothing about it is foreign.
 func (t *Translator) arrived(m *canonical.Message, by words) {
 	version := cmp.Or(m.Origin.Version, by.codec.Info().Versions[0])

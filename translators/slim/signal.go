@@ -16,7 +16,7 @@ import (
 // service of its own.
 const MethodRollback = "aepb/rollback"
 
-// FieldCallback is where a request names who is told what a human decides: a
+// FieldCallback is where a request names the receiver of a human's decision: a
 // field of the wire's header, and of SLIM's metadata.
 const FieldCallback = "Aepb-Hitl-Callback"
 
@@ -25,8 +25,8 @@ const FieldExtensions = a2a.HeaderExtensions
 
 const memberToken = "token"
 
-// Signals: an agent can be told of a rollback, and a request can name a callback.
-// Decisions have no form: they are told where the callback is.
+// Signals reports that SLIM has a form for rollbacks, and that a request can name a callback.
+// Decisions have no form: the gateway posts them to the callback.
 func (t *Translator) Signals(op canonical.Op, _ translators.Target) bool {
 	return op == canonical.OpRollback || op == canonical.OpInvoke
 }
@@ -62,7 +62,7 @@ func (t *Translator) signal(w translators.Wire, by words) (*canonical.Message, e
 		return m, err
 	}
 	if !canonical.IsToken(signal.Token) {
-		return m, &canonical.Error{Code: canonical.CodeBadParams, Message: "a rollback names an execution context token"}
+		return m, &canonical.Error{Code: canonical.CodeBadParams, Message: "no execution context token: a rollback needs one"}
 	}
 	return m, nil
 }
@@ -71,9 +71,9 @@ func (t *Translator) signal(w translators.Wire, by words) (*canonical.Message, e
 func (t *Translator) saySignal(m *canonical.Message, signal *canonical.Signal, by words, form string) (translators.Wire, []canonical.Loss, error) {
 	switch {
 	case m.Op != canonical.OpRollback:
-		return translators.Wire{}, nil, &canonical.Error{Code: canonical.CodeUnsupportedOp, Message: "SLIM has no form for this"}
+		return translators.Wire{}, nil, &canonical.Error{Code: canonical.CodeUnsupportedOp, Message: "SLIM has no form for this message"}
 	case !canonical.IsToken(signal.Token):
-		return translators.Wire{}, nil, &canonical.Error{Code: canonical.CodeBadParams, Message: "a signal is an execution context token"}
+		return translators.Wire{}, nil, &canonical.Error{Code: canonical.CodeBadParams, Message: "no execution context token: a signal needs one"}
 	}
 	own := signal.Extensions[by.binding]
 	if form == FormRPC {
@@ -93,7 +93,7 @@ func (t *Translator) saySignal(m *canonical.Message, signal *canonical.Signal, b
 	return translators.Wire{Body: jsonrpc.Result(m.Correlation.WireID, inner), Re: m.Op}, losses, nil
 }
 
-// fields are the header of a request: where decisions are told, and the extensions.
+// fields returns the header of a request: the URL for decisions, and the extensions.
 func fields(m *canonical.Message, header http.Header) http.Header {
 	if m.Phase != canonical.PhaseRequest {
 		return nil

@@ -34,7 +34,7 @@ func VersionMCP(revision string) string { return prefixMCP + revision }
 // Revision is the revision of MCP whose words a version has; false: none's.
 func Revision(version string) (string, bool) { return strings.CutPrefix(version, prefixMCP) }
 
-// Skim reads the JSON-RPC envelope of a body for whoever carries messages; false:
+// Skim reads the JSON-RPC envelope of a body for a transport that must route it; false:
 // it is no object, or its version or method is no string. Decode judges the rest.
 func Skim(body []byte) (a2a.Envelope, bool) { return a2a.Skim(body) }
 
@@ -80,8 +80,8 @@ func (t *Translator) CapabilityNames(capabilities []canonical.Capability) []stri
 	return t.mcp.CapabilityNames(capabilities)
 }
 
-// Asks: A2A's tasks can ask, and so can a reply of MCP 2026-07-28; on a plain
-// session nobody waits for an answer.
+// Asks reports how an agent asks: by a task of A2A, or by a reply of MCP 2026-07-28. On a
+// plain session no request waits for an answer.
 func (t *Translator) Asks(version, form string) translators.Asking {
 	revision, ok := Revision(version)
 	if !ok {
@@ -112,7 +112,7 @@ func (t *Translator) Carries(version string) canonical.Binding {
 	return a2a.Binding
 }
 
-// TellsHistory: the tasks of A2A do, also over SLIM.
+// TellsHistory reports whether tasks have a history: those of A2A do, also over SLIM.
 func (t *Translator) TellsHistory(version string) bool {
 	return version != "" && t.Carries(version) == a2a.Binding
 }
@@ -144,7 +144,7 @@ func (t *Translator) of(version string) (words, bool) {
 	return words{t.a2a, a2a.Binding, prefixA2A, strings.TrimPrefix(version, prefixA2A)}, true
 }
 
-// shown finds the words of a message whose version nobody named. A request
+// shown finds the codec of a message whose sender named no version. A request
 // shows it by its method: only A2A's begin with a capital.
 func (t *Translator) shown(w translators.Wire) words {
 	byA2A := words{t.a2a, a2a.Binding, prefixA2A, a2a.Version}

@@ -3,6 +3,6 @@
 // (cmd/aepb-gateway/protocols.go).
 //
 // Alternatives considered: codecs that enter themselves in a list when they are
-// linked in (nobody sees then what is spoken), and a list in each program (whoever
-// adds a protocol forgets one).
+// linked in (the code then shows no list of protocols), and a list in each program
+// (the author of a new protocol forgets one).
 package spoken

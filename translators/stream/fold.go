@@ -16,8 +16,8 @@ const (
 	MaxBytes     = 16 << 20 // of all content
 )
 
-// ErrTooMuch: the stream adds up to more than is kept.
-var ErrTooMuch = errors.New("stream: the events add up to too much")
+// ErrTooMuch ends a stream whose events hold more than the limit.
+var ErrTooMuch = errors.New("stream: too many bytes or parts in all events: send fewer")
 
 // Folder adds the events of one stream up. Its zero value is empty.
 type Folder struct {
@@ -238,7 +238,7 @@ func (f *Folder) Task() *canonical.Task {
 	return &task
 }
 
-// Resume sets a task that asked to work again: somebody has answered.
+// Resume sets a task that waits for input to working, because its question was answered.
 func (f *Folder) Resume() {
 	if f.task != nil {
 		f.task.Status, f.task.Inputs = canonical.Status{State: canonical.StateWorking}, nil
@@ -257,8 +257,8 @@ func (f *Folder) Result() *canonical.Result {
 	}
 }
 
-// Settled reports whether nothing more comes unless somebody acts: the task is
-// done or asks, or the stream was a message (A2A 3.1.2, 11.7).
+// Settled reports whether no event comes before the caller acts: the task is
+// terminal or waits for input, or the stream was a message (A2A 3.1.2, 11.7).
 func (f *Folder) Settled() bool {
 	if f.task != nil {
 		return Settled(f.task.Status.State)
@@ -266,7 +266,7 @@ func (f *Folder) Settled() bool {
 	return f.turn != nil
 }
 
-// Settled reports whether a task in this state waits for nobody but its caller.
+// Settled reports whether a task in this state is terminal or waits for its caller.
 func Settled(s canonical.State) bool {
 	return s.Terminal() || s == canonical.StateInputRequired || s == canonical.StateAuthRequired
 }

@@ -46,7 +46,7 @@ func Plain(inputs []canonical.Input) []canonical.Input {
 	return out
 }
 
-// Forms are questions for whoever knows only forms: free text becomes a form
+// Forms rewrites questions for a client that knows only forms: free text becomes a form
 // with one required text.
 func Forms(inputs []canonical.Input) []canonical.Input {
 	out := make([]canonical.Input, len(inputs))

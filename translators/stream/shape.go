@@ -21,7 +21,7 @@ type Shape struct {
 	// Token is what the reader of a stream with a reply wants progress under;
 	// nil: it wants none.
 	Token json.RawMessage
-	Relay bool // both sides speak one protocol: nothing is told otherwise than it was said
+	Relay bool // both sides speak one protocol: events pass unchanged
 }
 
 // Shaper tells the events of one stream in the way of another.
@@ -49,8 +49,8 @@ func (s *Shaper) Event(e *canonical.Event) ([]canonical.Event, []canonical.Loss)
 	}
 }
 
-// anew: protocols whose events are notices differ in which they have. A change
-// of state (AINP) is progress elsewhere (MCP), and progress has its reader's token.
+// anew reports whether an event must be written anew for a protocol with notifications. A change
+// of state (AINP) is progress elsewhere (MCP), and progress has its receiver's token.
 func (s *Shaper) anew(e *canonical.Event) bool {
 	if s.shape.Relay || s.shape.To != translators.StreamsReply {
 		return false
@@ -58,7 +58,7 @@ func (s *Shaper) anew(e *canonical.Event) bool {
 	return e.Status != nil || e.Artifact != nil || e.Progress != nil && !bytes.Equal(e.Progress.Token, s.shape.Token)
 }
 
-// toTask: notices become changes of a task, which has to be there first.
+// toTask turns notifications into changes of a task, and sends that task first.
 func (s *Shaper) toTask(e *canonical.Event) ([]canonical.Event, []canonical.Loss) {
 	switch {
 	case e.Task != nil, e.Turn != nil:
@@ -96,9 +96,9 @@ func (s *Shaper) Begin() []canonical.Event {
 	return []canonical.Event{{Task: begun(s.shape.TaskID, s.shape.ContextID)}}
 }
 
-// toReply: changes become progress, for those who asked for it, and so do the chunks of
-// artifacts as they come. Artifacts are in the reply, whole. The beginning of one waits for
-// what comes next: often it is all of it, and the reply follows.
+// toReply turns changes, and chunks of artifacts as they come, into progress for a caller that
+// asked for it. The reply holds whole artifacts. The first chunk of one waits for the next
+// event: often it is the whole artifact, and the reply follows.
 func (s *Shaper) toReply(e *canonical.Event) ([]canonical.Event, []canonical.Loss) {
 	if e.Artifact != nil && (e.Artifact.Append || !e.Artifact.Last) {
 		events := s.chunk(s.first)
@@ -137,7 +137,7 @@ func (s *Shaper) change(e *canonical.Event) ([]canonical.Event, []canonical.Loss
 	}
 }
 
-// maxChunk is how much of a chunk's text is told as progress, in bytes.
+// maxChunk bounds the text of a chunk that is sent as progress, in bytes.
 const maxChunk = 1 << 10
 
 // chunk tells the words of a chunk as progress: their beginning, where there are many. All of it is in the reply.

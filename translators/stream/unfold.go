@@ -28,8 +28,8 @@ func Unfold(r *canonical.Result) []canonical.Event {
 	}
 }
 
-// ofOutput: what a call returned is an artifact, or, if it failed, the message
-// of the status that says so.
+// ofOutput returns the events of an output: an artifact, or, if the call failed, the message
+// of the failed status.
 func ofOutput(r *canonical.Result) []canonical.Event {
 	parts := outputParts(r.Output)
 	if r.Output.Failed {
@@ -53,7 +53,7 @@ func outputParts(o *canonical.Output) []canonical.Part {
 	return parts
 }
 
-// TaskOf is the task that an output would be, for whoever keeps tasks.
+// TaskOf returns the task that stands for an output, for a caller that works with tasks.
 func TaskOf(id, contextID string, r *canonical.Result) *canonical.Task {
 	f := Folder{task: begun(id, contextID)}
 	for _, e := range Unfold(r) {

@@ -17,7 +17,7 @@ import (
 // also has a place that a canonical message can have.
 //
 // A code outside the catalogue weighs as content, so a forgotten entry refuses
-// harmless messages; a place that does not exist tells nobody anything.
+// harmless messages; a place that does not exist has no meaning for a reader.
 func Catalogue(tr translators.Translator, s Samples) []string {
 	var failures []string
 	for i, m := range decoded(tr, s) {

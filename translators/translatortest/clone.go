@@ -8,7 +8,7 @@ import (
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
-// spare is room behind every byte slice of a clone, filled with tide: an
+// spare is capacity behind every byte slice of a clone, filled with tide: an
 // encoder that appends to a value it was only lent leaves a mark there, which
 // no comparison of lengths and contents would show.
 const (

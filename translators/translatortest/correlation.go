@@ -22,8 +22,8 @@ func ids() []string {
 // leaves under the id in Message.Correlation.WireID. A protocol that cannot
 // hold an id refuses it or declares the loss.
 //
-// The gateway stamps ids; a codec that makes them up would pair a reply with
-// somebody else's request.
+// The gateway sets ids; a codec that makes them up would pair a reply with
+// another request.
 func Correlation(tr translators.Translator, s Samples) []string {
 	var failures []string
 	for i, wire := range s.Wires {

@@ -261,7 +261,7 @@ func work() map[string]*canonical.Message {
 		}),
 		"abort":         request(canonical.OpAbort, &canonical.Abort{Request: json.RawMessage(`"770e8400-e29b-41d4-a716-446655440002"`), Reason: "too slow"}),
 		"answer":        request(canonical.OpAnswer, &canonical.Reply{ID: json.RawMessage(`"770e8400-e29b-41d4-a716-446655440002"`), Answer: answer}),
-		"answer failed": request(canonical.OpAnswer, &canonical.Reply{ID: json.RawMessage(`"770e8400-e29b-41d4-a716-446655440002"`), Failure: &canonical.Error{Code: canonical.CodeTimeout, Message: "nobody there"}}),
+		"answer failed": request(canonical.OpAnswer, &canonical.Reply{ID: json.RawMessage(`"770e8400-e29b-41d4-a716-446655440002"`), Failure: &canonical.Error{Code: canonical.CodeTimeout, Message: "no answer"}}),
 		"native":        request(canonical.OpNative, &canonical.Native{Method: "prompts/list"}),
 		"task got":      reply(canonical.OpTaskGet, &canonical.Result{Task: &task}),
 		"task canceled": reply(canonical.OpTaskCancel, &canonical.Result{Task: &canonical.Task{ID: "task-9", Status: canonical.Status{State: canonical.StateCanceled}}}),

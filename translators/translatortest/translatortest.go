@@ -44,7 +44,7 @@ func Laws() []Law {
 	return []Law{
 		{"samples", "a contract tried on nothing is passed by everything", Sufficient},
 		{"honesty", "the warnings in signed evidence are all that a reader learns about what was lost", Honesty},
-		{"purity", "the hash in the evidence must be the hash of what is sent, whoever else is translating", Purity},
+		{"purity", "the hash in the evidence must be the hash of what is sent, also with concurrent translations", Purity},
 		{"totality", "whatever a stranger sends, the gateway answers it and lives", Totality},
 		{"identity", "a message sent home through the pivot must be the message", Identity},
 		{"correlation", "a reply that cannot be paired with its request is lost", Correlation},

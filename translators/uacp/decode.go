@@ -112,7 +112,7 @@ func (t *Translator) native(f Frame, c content, re canonical.Op, event bool) (*c
 		Phase:       canonical.PhaseRequest,
 	}
 	if f.QoS > 1 {
-		return m, refuse(canonical.CodeUnsupportedOp, "exactly once is not served here")
+		return m, refuse(canonical.CodeUnsupportedOp, "QoS 2 (exactly once) is not supported: use 0 or 1")
 	}
 	m.Conversation.ContextID = conversation(f.Option(OptConversation))
 	left := rawjson.NewBuilder()
@@ -169,7 +169,7 @@ const hexPrefix = "0x"
 func (t *Translator) request(f Frame, c content, m *canonical.Message, left *rawjson.Builder) error {
 	switch {
 	case f.Code != 0:
-		return refuse(canonical.CodeInvalidRequest, "a reply where a request belongs")
+		return refuse(canonical.CodeInvalidRequest, "a reply, expected a request")
 	case f.Verb == Ping:
 		m.Op = canonical.OpPing
 		left.Raw(leftFrame, payloadHex(f))
@@ -190,7 +190,7 @@ func (t *Translator) request(f Frame, c content, m *canonical.Message, left *raw
 		}
 		m.Preferences.Stream = true
 		if topic != TopicCall && reservedTopic(topic) && topic != TopicSend {
-			return refuse(canonical.CodeNoMethod, "this topic cannot be observed here")
+			return refuse(canonical.CodeNoMethod, "this topic cannot be observed")
 		}
 	}
 	switch topic {
@@ -302,7 +302,7 @@ func (t *Translator) list(c content, m *canonical.Message) error {
 	page.Extensions = own(left)
 	m.Body = page
 	if p.Err() != nil {
-		return refuse(canonical.CodeBadParams, "not the parameters of a list")
+		return refuse(canonical.CodeBadParams, "the payload has no parameters of a list")
 	}
 	return nil
 }
@@ -317,7 +317,7 @@ func (t *Translator) reply(f Frame, c content, m *canonical.Message, re canonica
 	f.concerns(m, left)
 	if usual := verbOf(re); f.Verb != usual {
 		if f.Verb != Tell && (f.Verb != Observe || re != canonical.OpInvoke) { // one reference demo answers an ASK with a TELL
-			return refuse(canonical.CodeInvalidRequest, "a reply to another verb")
+			return refuse(canonical.CodeInvalidRequest, "a reply to a request with another verb")
 		}
 		left.Raw(leftVerb, number(uint32(f.Verb)))
 	}
@@ -413,7 +413,7 @@ func (t *Translator) result(f Frame, c content, m *canonical.Message) error {
 // any other block as it is.
 func rpcResult(env jsonrpc.Message, body *canonical.Result) error {
 	if env.Error != nil {
-		return refuse(canonical.CodeInvalidRequest, "an error under a status of success")
+		return refuse(canonical.CodeInvalidRequest, "an error with a status of success")
 	}
 	if len(env.Result) == 0 || env.Result[0] != '{' {
 		return &translators.MalformedError{Path: "/result", Reason: "not an object"}

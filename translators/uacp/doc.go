@@ -30,7 +30,7 @@
 //	aepb.hitl_callback                   Callback
 //	aepb.ect                             the transport's: see Evidence and WithEvidence
 //	aepb.parent_jti, of what arrives     the transport's: see Parent. It is hashed
-//	aepb.parent_jti, of what leaves      the jti of the message's ECT (Target.Stamp), of a frame that may have no room for it
+//	aepb.parent_jti, of what leaves      the jti of the message's ECT (Target.Stamp), of a frame that may have no space for it
 //	option 41 (OptParent), 16 bytes     the same of a request, in either form; it is not hashed, and written in the form tagged alone
 //	QoS 2                                refused (unsupported_op); its frames can be read and written
 //	other topics below /mcp /a2a /aepb /.well-known   refused (no_method)

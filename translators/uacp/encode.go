@@ -36,7 +36,7 @@ type built struct {
 	options []Option // as they stood there; nil: to be written
 }
 
-// home: the message was born in µACP, so nothing is added to what it says.
+// home reports whether the message came from µACP, so that nothing is added to it.
 func (e *encoder) home() bool { return e.m.Origin.Binding == Binding }
 
 // Encode writes one frame, in the form of carriage that the target names. It
@@ -44,7 +44,7 @@ func (e *encoder) home() bool { return e.m.Origin.Binding == Binding }
 // a bare peer cannot be told what was said.
 func (t *Translator) Encode(m *canonical.Message, target translators.Target) (translators.Wire, []canonical.Loss, error) {
 	if target.Version != "" && target.Version != Profile {
-		return translators.Wire{}, nil, refuse(canonical.CodeUnsupportedVersion, "no such µACP profile is spoken here")
+		return translators.Wire{}, nil, refuse(canonical.CodeUnsupportedVersion, "unknown µACP profile")
 	}
 	e := &encoder{t: t, m: m, form: target.Form, capability: target.Capability, stream: target.Stream, token: target.Stamp.Token}
 	if e.form == FormTagged {
@@ -110,13 +110,13 @@ func (e *encoder) tag(b built, data []byte) ([]byte, error) {
 	return e.bytes(b)
 }
 
-// roomy is how long a frame may be, in bytes, that surely has room for its
-// evidence: half of the shortest that is carried, and a token takes the other (R11).
-// A longer one names it.
+// roomy bounds, in bytes, a frame that can hold its evidence: half of the shortest frame
+// that transports carry, since a token takes the other half (R11). A longer frame names
+// its token.
 const roomy = 8 << 10
 
-// unstream: who is asked and not observed answers once, and who is observed
-// need not be told so twice. A message that came home says what it said.
+// unstream makes the stream preference fit the verb. An agent that gets an ASK answers once,
+// so the preference is lost. An OBSERVE implies it.
 func (e *encoder) unstream() {
 	if !e.is(canonical.OpInvoke, canonical.PhaseRequest) || e.m.Preferences.Stream == e.observes() {
 		return
@@ -129,7 +129,7 @@ func (e *encoder) unstream() {
 	e.losses = append(e.losses, canonical.Loss{Code: canonical.LossStatusUpdates, Path: "/preferences/stream", Fate: canonical.Dropped})
 }
 
-// streaming is what an ASK said that came home.
+// streaming returns the stream preference that an ASK of µACP itself had.
 func (e *encoder) streaming() json.RawMessage {
 	if string(e.left.Peek(leftStreaming)) != "true" {
 		return nil
@@ -143,14 +143,14 @@ func (e *encoder) choose() error {
 	switch {
 	case e.form == FormEnveloped || e.form == FormBare:
 	case e.form != "":
-		return refuse(canonical.CodeUnsupportedMedia, "µACP has no such form of carriage")
+		return refuse(canonical.CodeUnsupportedMedia, "unknown form of µACP")
 	case e.home() && string(e.left.Peek(leftEnveloped)) != "true":
 		e.form = FormBare
 	default:
 		e.form = FormEnveloped
 	}
 	if e.m.Op == canonical.OpPing {
-		e.form = FormBare // a PING has no room
+		e.form = FormBare // a PING has no payload
 	}
 	return nil
 }
@@ -170,11 +170,11 @@ func (e *encoder) leftovers() {
 func (e *encoder) view(data []byte) (*canonical.Message, error) {
 	f, err := ParseFrame(data)
 	if err != nil {
-		return nil, refuse(canonical.CodeInternal, "the message cannot be said in µACP")
+		return nil, refuse(canonical.CodeInternal, "the message has no form in µACP")
 	}
 	c, err := e.t.readContent(f)
 	if err != nil {
-		return nil, refuse(canonical.CodeInternal, "the message cannot be said in µACP")
+		return nil, refuse(canonical.CodeInternal, "the message has no form in µACP")
 	}
 	re := e.m.Op
 	if e.m.Phase == canonical.PhaseRequest {
@@ -232,7 +232,7 @@ func retyped(options []Option, kind uint32) []Option {
 
 func quad(n uint32) []byte { return binary.BigEndian.AppendUint32(nil, n) }
 
-// notice goes home as it came; nobody else's has a counterpart.
+// notice writes a notification of µACP as it came. Those of other protocols are refused.
 func (e *encoder) notice() ([]byte, error) {
 	data, err := hex.DecodeString(e.left.PeekText(leftFrame))
 	if err == nil && len(data) > 0 {
@@ -391,7 +391,7 @@ func refer(raw json.RawMessage) reference {
 	return reference{id: bigEndian(sum[:3])}
 }
 
-// isRPCID: a string or an integer.
+// isRPCID reports whether an id is a string or an integer.
 func isRPCID(raw json.RawMessage) bool {
 	return raw[0] == '"' || strings.Trim(strings.TrimPrefix(string(raw), "-"), "0123456789") == "" && string(raw) != "-"
 }

@@ -15,8 +15,8 @@ import (
 // ErrBare: a bare frame has no place for evidence; it goes by reference.
 var ErrBare = errors.New("a bare µACP frame has no place for evidence")
 
-// Opened is a frame whose payload was looked into: whoever wants its form, its
-// evidence and its hash need not look again.
+// Opened is a frame with a parsed payload, so that its form, its evidence and its hash
+// are found without parsing it again.
 type Opened struct {
 	frame Frame
 	in    *wrapped // nil: the frame is a bare one

@@ -15,7 +15,7 @@ const (
 	memberEvent  = "event"  // which kind; what it says is said as of a result
 	memberAppend = "append" // of an artifact: its parts come after those that are there
 	memberLast   = "last"   // of an artifact: nothing more comes to it
-	memberFinal  = "final"  // nothing more comes unless somebody acts
+	memberFinal  = "final"  // no event comes before the caller acts
 )
 
 // The kinds of event.
@@ -58,7 +58,7 @@ func MarkOf(body []byte) Mark {
 	}
 }
 
-// Marker writes a mark about the OBSERVE of this id, with room for evidence in
+// Marker writes a mark about the OBSERVE of this id, with a place for evidence in
 // the enveloped form.
 func Marker(mark Mark, form string, request Frame) Frame {
 	f := Frame{Verb: Observe, QoS: request.QoS, Code: codeAccepted, ID: request.ID}
@@ -81,7 +81,7 @@ func (f Frame) followed() (options []Option) {
 	return append(options, Option{OptCorrelation, quad(f.ID)})
 }
 
-// settled: nothing more comes unless somebody acts.
+// settled reports whether no event comes before the caller acts.
 func settled(s canonical.State) bool {
 	return s.Terminal() || s == canonical.StateInputRequired || s == canonical.StateAuthRequired
 }
@@ -97,12 +97,12 @@ func final(e *canonical.Event) bool {
 	}
 }
 
-// observes: the message is said as an OBSERVE.
+// observes reports whether the message is written as an OBSERVE.
 func (e *encoder) observes() bool {
 	return (e.stream || e.home() && e.m.Preferences.Stream) && e.is(canonical.OpInvoke, canonical.PhaseRequest)
 }
 
-// simple: an event came home of which no gateway said anything.
+// simple reports whether the event is one of µACP that no gateway has written.
 func (e *encoder) simple() bool { return e.home() && string(e.left.Peek(leftEvent)) != "true" }
 
 // compared is what envelope.Write is to compare: of an event, the result that
@@ -218,7 +218,7 @@ func (t *Translator) event(f Frame, c content, m *canonical.Message, left *rawjs
 		m.Body = &canonical.Event{Status: status}
 		return nil
 	case f.Verb != Tell || f.Code != codeOK:
-		return refuse(canonical.CodeInvalidRequest, "no event of an observation")
+		return refuse(canonical.CodeInvalidRequest, "not an event of an observation")
 	}
 	m.Body = &canonical.Event{Artifact: &canonical.ArtifactUpdate{
 		Artifact: canonical.Artifact{ID: "tell-" + strconv.FormatUint(uint64(f.ID), 10), Parts: c.parts()}, Last: true,
@@ -299,16 +299,16 @@ func flag(b *rawjson.Builder, name string, set bool) {
 func (e *encoder) sayBareEvent(b *built, body *canonical.Event, parts []canonical.Part, state canonical.State) error {
 	switch ends := final(body); {
 	case ends && body.Turn == nil && !state.Terminal():
-		return refuse(canonical.CodeCapabilityRequired, "a bare µACP peer cannot be asked")
+		return refuse(canonical.CodeCapabilityRequired, "a bare µACP peer takes no input request")
 	case ends && body.Turn == nil && state != canonical.StateCompleted:
-		return refuse(canonical.CodeInternal, "the work failed; a bare µACP reply cannot say more than that")
+		return refuse(canonical.CodeInternal, "the task failed: a bare µACP reply holds no details")
 	case ends:
 		b.f.Verb = Observe
 		if len(parts) == 0 && !e.home() {
 			b.f.Code = codeNoContent
 		}
 	case len(parts) == 0 && !e.home():
-		return refuse(canonical.CodeUnsupportedOp, "a bare µACP peer is told of nothing but content")
+		return refuse(canonical.CodeUnsupportedOp, "a bare µACP peer takes content only")
 	}
 	var ok bool
 	if b.c, ok = say(parts, true); !ok {

@@ -27,7 +27,7 @@ type content struct {
 
 	enveloped bool
 	aepb      json.RawMessage // without the gateway's slots; nil: nothing
-	callback  string          // who is told what a human decides
+	callback  string          // URL to which a human's decision is posted
 }
 
 // memberStreams says in a description that an agent can be observed.

@@ -91,7 +91,7 @@ func (e *encoder) is(op canonical.Op, phase canonical.Phase) bool {
 	return e.m.Op == op && e.m.Phase == phase
 }
 
-// ping: the C++ reference answers with a word, and so do we.
+// ping writes a PING. An answer holds a text, as in the C++ reference.
 func (e *encoder) ping(b *built) error {
 	b.f.Verb = Ping
 	text, has := rawjson.Unquote(e.left.Peek(leftFrame))
@@ -193,7 +193,7 @@ func (e *encoder) page(b *built, body *canonical.Page, ref reference) {
 
 func (e *encoder) result(b *built, r *canonical.Result, ref reference) error {
 	if r.Task == nil && r.Turn == nil && r.Output == nil && r.Pending == nil {
-		return refuse(canonical.CodeInternal, "the result says nothing")
+		return refuse(canonical.CodeInternal, "the result is empty")
 	}
 	parts, state := envelope.Words(r)
 	if ref.rpc != nil {
@@ -203,11 +203,11 @@ func (e *encoder) result(b *built, r *canonical.Result, ref reference) error {
 	bare := e.form == FormBare
 	switch {
 	case bare && (r.Pending != nil || settled(state) && !state.Terminal()):
-		return refuse(canonical.CodeCapabilityRequired, "a bare µACP peer cannot be asked")
+		return refuse(canonical.CodeCapabilityRequired, "a bare µACP peer takes no input request")
 	case state == canonical.StateCompleted, e.m.Op == canonical.OpTaskCancel && state == canonical.StateCanceled:
 	case state.Terminal() && bare:
 		// It would arrive as an error and no longer as an answer.
-		return refuse(canonical.CodeInternal, "the work failed; a bare µACP reply cannot say more than that")
+		return refuse(canonical.CodeInternal, "the task failed: a bare µACP reply holds no details")
 	case state.Terminal():
 		b.f.Code = codeInternal
 		b.c.aepb = rawjson.NewBuilder().String("kind", envelope.KindOf(r)).Bytes()
@@ -227,7 +227,7 @@ func (e *encoder) result(b *built, r *canonical.Result, ref reference) error {
 	return nil
 }
 
-// rpcResult answers a call of the bridge in its own words.
+// rpcResult answers a call of the bridge with a JSON-RPC result.
 func (e *encoder) rpcResult(b *built, r *canonical.Result, parts []canonical.Part, state canonical.State, ref reference) {
 	var structured json.RawMessage
 	if r.Output != nil {

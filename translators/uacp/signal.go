@@ -28,7 +28,7 @@ func signal(c content, m *canonical.Message, op canonical.Op, approval string) e
 	return nil
 }
 
-// decision reads a TELL of what a human decided: nobody answers it.
+// decision reads a TELL with a human's decision, which has no answer.
 func decision(f Frame, c content, m *canonical.Message, approval string, left *rawjson.Builder) error {
 	m.Correlation.WireID = nil
 	left.Raw(leftVerb, number(uint32(Tell)))
@@ -48,7 +48,7 @@ func signalled(c content, m *canonical.Message, re canonical.Op) error {
 // saySignal writes a token as the payload, and names the topic of a request.
 func (e *encoder) saySignal(b *built, body *canonical.Signal) (string, error) {
 	if !canonical.IsToken(body.Token) {
-		return "", refuse(canonical.CodeBadParams, "a signal is an execution context token")
+		return "", refuse(canonical.CodeBadParams, "no execution context token: a signal needs one")
 	}
 	b.c = content{kind: contentText, text: body.Token}
 	switch {
@@ -58,7 +58,7 @@ func (e *encoder) saySignal(b *built, body *canonical.Signal) (string, error) {
 		return TopicRollback, nil
 	}
 	if _, ok := about(TopicDecision + body.Approval); !ok {
-		return "", refuse(canonical.CodeBadParams, "a decision names what it is about")
+		return "", refuse(canonical.CodeBadParams, "the decision names no approval: expected its id")
 	}
 	if e.encodeSignal() {
 		b.f.Verb = Tell
@@ -67,7 +67,7 @@ func (e *encoder) saySignal(b *built, body *canonical.Signal) (string, error) {
 	return TopicDecision + body.Approval, nil
 }
 
-// encodeSignal: a decision came as a TELL, which nobody answers.
+// encodeSignal reports whether a decision leaves as the TELL that it came as.
 func (e *encoder) encodeSignal() bool {
 	return e.is(canonical.OpDecision, canonical.PhaseRequest) && string(e.left.Peek(leftVerb)) == string(number(uint32(Tell)))
 }

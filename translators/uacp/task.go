@@ -27,7 +27,7 @@ func taskOp(topic string) (canonical.Op, bool) {
 	}
 }
 
-// aboutTask: the operation is answered with how a task stands.
+// aboutTask reports whether the operation is answered with the state of a task.
 func aboutTask(op canonical.Op) bool {
 	return op == canonical.OpTaskGet || op == canonical.OpTaskCancel || op == canonical.OpTaskSubscribe
 }
@@ -40,12 +40,12 @@ func filter(c content, m *canonical.Message) error {
 		return nil
 	}
 	if c.kind != contentJSON || c.json[0] != '{' {
-		return refuse(canonical.CodeBadParams, "the payload does not say which tasks")
+		return refuse(canonical.CodeBadParams, "the payload is no task filter: expected a JSON object")
 	}
 	o := rawjson.Parse(c.json, "")
 	body, ok := envelope.ReadFilter(o, memberDialogue)
 	if m.Body = body; !ok {
-		return refuse(canonical.CodeBadParams, "the payload does not say which tasks")
+		return refuse(canonical.CodeBadParams, "the payload is no task filter: expected a JSON object")
 	}
 	left := o.Rest()
 	if string(c.json) == "{}" {
@@ -125,7 +125,7 @@ func subscription(c content, m *canonical.Message, topic string) error {
 // sayQuery writes a question about a task, and names its topic.
 func (e *encoder) sayQuery(b *built, body *canonical.TaskQuery) (string, error) {
 	if body.ID == "" {
-		return "", refuse(canonical.CodeBadParams, "which task?")
+		return "", refuse(canonical.CodeBadParams, "no task id: name a task")
 	}
 	topic := TopicTaskGet
 	switch e.m.Op {
@@ -146,7 +146,7 @@ func (e *encoder) sayQuery(b *built, body *canonical.TaskQuery) (string, error) 
 	return topic, nil
 }
 
-// stands reads how a task stands: the status says whether anybody works on it,
+// stands reads the state of a task: the status says whether the agent works on it,
 // and the payload is what has come of it.
 func stands(f Frame, c content, m *canonical.Message, re canonical.Op) {
 	if re == canonical.OpTaskCancel && f.Code == codeNoContent && c.empty {

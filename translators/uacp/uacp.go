@@ -82,8 +82,8 @@ func (t *Translator) HashForm() string { return translators.HashWithoutECT }
 // FormOf is the package's FormOf.
 func (t *Translator) FormOf(body []byte) string { return FormOf(body) }
 
-// Asks: a task says that it waits for an answer, in an envelope. A bare reply has
-// no room for the name of the task that is to be answered.
+// Asks reports how an agent asks: by a task that waits for input, in an envelope. A bare
+// reply has no place for the id of that task.
 func (t *Translator) Asks(_, form string) translators.Asking {
 	if form == FormBare || form == FormTagged {
 		return translators.AskNone
@@ -91,7 +91,7 @@ func (t *Translator) Asks(_, form string) translators.Asking {
 	return translators.AskTask
 }
 
-// Signals: µACP can be told of rollbacks and decisions in either form of
+// Signals reports that µACP has rollbacks and decisions in either form of
 // carriage; a callback needs an envelope.
 func (t *Translator) Signals(op canonical.Op, target translators.Target) bool {
 	return op == canonical.OpRollback || op == canonical.OpDecision || op == canonical.OpInvoke && target.Form != FormBare && target.Form != FormTagged

@@ -55,9 +55,9 @@ func NewBearer(d BearerDeps) (*Bearer, error) {
 	}
 	switch {
 	case b.bundle == nil:
-		return nil, errors.New("credential: JWT-SVIDs cannot be judged without a bundle")
+		return nil, errors.New("credential: no bundle for JWT-SVIDs, expected one")
 	case len(b.audience) == 0 || slices.Contains(b.audience, ""):
-		return nil, errors.New("credential: whoever accepts JWT-SVIDs has a name")
+		return nil, errors.New("credential: no audience for JWT-SVIDs, or an empty one: set one")
 	case b.skew < 0 || b.maxToken < 0:
 		return nil, errors.New("credential: a bound is negative")
 	}
@@ -65,7 +65,7 @@ func NewBearer(d BearerDeps) (*Bearer, error) {
 }
 
 // Caller is who sent a request; false if its Authorization shows no bearer
-// token. The caller has no key: it proved to have a token, which anybody on its
+// token. The caller has no key: it proved to have a token, which any party on its
 // way could have. Its error is *identity.CredentialError, which tells a token that
 // cannot be for us, such as one that an SDK sends to every server.
 func (b *Bearer) Caller(r Request) (identity.Caller, bool, error) {

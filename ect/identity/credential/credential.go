@@ -115,7 +115,7 @@ func (j judge) end(claims *jose.Claims) time.Time { return time.Unix(claims.Time
 
 // workload reads the identity of one workload and its trust domain. A wimse id
 // is held to the grammar of a SPIFFE id, which is part of its own. A trust
-// domain is no workload, and the id of those without credentials is nobody's.
+// domain is no workload, and the id of callers without credentials names none.
 func workload(sub string) (ect.Identity, string, bool) {
 	rest, isWIMSE := strings.CutPrefix(sub, "wimse:")
 	text := sub

@@ -3,7 +3,7 @@
 //
 //   - [WIMSE]: a workload identity token with a workload proof token. The caller
 //     holds a key, which may also sign its execution context tokens.
-//   - [Bearer]: a JWT-SVID. Whoever has it is the caller; there is no key.
+//   - [Bearer]: a JWT-SVID. Its holder is the caller; there is no key.
 //
 // and from the tokens of networks that are not HTTP (SLIM): [Members] judges the
 // JWTs of one issuer, [Minter] makes ours, Bearer judges JWT-SVIDs there too.

@@ -46,9 +46,9 @@ func NewMinter(d MinterDeps) (*Minter, error) {
 	d.Lifetime = cmp.Or(d.Lifetime, DefaultLifetime)
 	switch {
 	case d.Issuer == "" || len(d.Audience) == 0:
-		return nil, errors.New("credential: whoever mints tokens has a name, and somebody to mint them for")
+		return nil, errors.New("credential: no issuer or no audience for minted tokens: set both")
 	case d.Lifetime < time.Second:
-		return nil, errors.New("credential: a lifetime is a second or more")
+		return nil, errors.New("credential: the lifetime is too short, expected one second or more")
 	}
 	if d.Now == nil {
 		d.Now = time.Now

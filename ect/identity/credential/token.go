@@ -119,7 +119,7 @@ func (w *WIMSE) confirmation(claims *jose.Claims, j judge) (jose.Key, error) {
 }
 
 // confirmationAlg judges cnf.jwk.alg; empty: it is well. The draft forbids some
-// for everybody; of the others we use those of execution context tokens,
+// for all; of the others we use those of execution context tokens,
 // because the key is theirs too.
 func (w *WIMSE) confirmationAlg(jwk *jose.Claims) identity.CredentialReason {
 	alg := jwk.Text("alg")

@@ -134,7 +134,7 @@ func (a *Agent) Return(tb testing.TB) {
 	a.serving.Go(func() { _ = server.Serve(listener) })
 }
 
-// Say tells everybody, those who come later too.
+// Say sends an identity to all clients, also to those that connect later.
 func (a *Agent) Say(tb testing.TB, who Identity) {
 	tb.Helper()
 	key, err := x509.MarshalPKCS8PrivateKey(who.Key)
@@ -157,7 +157,7 @@ func (a *Agent) Say(tb testing.TB, who Identity) {
 	a.news = make(chan struct{})
 }
 
-// SayTokens tells everybody about JWT-SVIDs, those who come later too.
+// SayTokens sends JWT-SVIDs to all clients, also to those that connect later.
 func (a *Agent) SayTokens(tokens Tokens) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

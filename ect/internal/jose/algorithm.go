@@ -115,7 +115,7 @@ func signES256(key *ecdsa.PrivateKey, input []byte) ([]byte, error) {
 	var r, s []byte // without leading zeros
 	der, signature := cryptobyte.String(encoded), make([]byte, 2*half)
 	if !der.ReadASN1(&pair, asn1.SEQUENCE) || !pair.ReadASN1Integer(&r) || !pair.ReadASN1Integer(&s) || len(r) > half || len(s) > half {
-		return nil, fmt.Errorf("%w: its signature is none of ECDSA", ErrKey)
+		return nil, fmt.Errorf("%w: its signature is not ECDSA", ErrKey)
 	}
 	copy(signature[half-len(r):], r)
 	copy(signature[2*half-len(s):], s)
@@ -172,8 +172,8 @@ func isEdwards(key crypto.PublicKey) bool {
 	return ok && len(public) == ed25519.PublicKeySize && !smallOrder(public)
 }
 
-// smallOrder recognises the points for which anybody can make signatures that
-// verify: evidence under such a key would bind nobody. The sign is the last
+// smallOrder recognises the points for which any party can make signatures that
+// verify: evidence under such a key would prove nothing. The sign is the last
 // byte's first bit and makes no difference; the two last are other spellings
 // of the first two.
 func smallOrder(key ed25519.PublicKey) bool {

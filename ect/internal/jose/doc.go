@@ -1,4 +1,4 @@
-// Package jose reads the tokens of strangers exactly, and signs and verifies.
+// Package jose parses untrusted tokens strictly, and signs and verifies.
 // Everything of ours that takes a JWT (execution context tokens, workload
 // identity and proof tokens, JWT-SVIDs) stands on it, so that there is one
 // place where a spelling, an algorithm or a key is found acceptable.

@@ -17,10 +17,10 @@ import (
 // Why a key is refused.
 var (
 	// ErrKey: not a public key that we can use.
-	ErrKey = errors.New("jose: not a usable key")
+	ErrKey = errors.New("jose: unusable key")
 	// ErrForeignKey: a key of a kind that we do not use. In a set it is passed
 	// over (RFC 7517 section 5).
-	ErrForeignKey = fmt.Errorf("%w: of a kind that is not used here", ErrKey)
+	ErrForeignKey = fmt.Errorf("%w: its type is not supported", ErrKey)
 	// ErrSecret: a private or shared key, where only public ones belong.
 	ErrSecret = fmt.Errorf("%w: it is secret", ErrKey)
 )
@@ -61,7 +61,7 @@ func ParseKey(scan *Scanner, raw json.RawMessage) (Key, error) {
 		return Key{}, err
 	}
 	if key.Algorithm != "" && Supported(key.Algorithm) && !Fits(key.Algorithm, key.Public) {
-		return Key{}, fmt.Errorf("%w: it does not fit its alg", ErrKey)
+		return Key{}, fmt.Errorf("%w: it does not match its alg", ErrKey)
 	}
 	key.Thumbprint, _ = Thumbprint(key.Public)
 	return key, nil

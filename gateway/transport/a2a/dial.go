@@ -219,7 +219,7 @@ func misfit(sent translators.Wire, got fetched) string {
 	return misfitRPC(sent.Body, got)
 }
 
-// misfitHTTP: there is no id, and a status tells an error from an answer.
+// misfitHTTP returns why a response is no reply. It has no id; its status marks an error.
 func misfitHTTP(got fetched) string {
 	var answered map[string]json.RawMessage
 	err := json.Unmarshal(got.body, &answered)
@@ -261,7 +261,7 @@ func unreadable(got fetched) string {
 	case got.status >= 300 && got.status < 400:
 		return "a redirect (HTTP status " + strconv.Itoa(got.status) + "), which is not followed"
 	case got.header.Get("Content-Encoding") != "":
-		return "compressed, although nobody asked for that"
+		return "compressed (Content-Encoding), expected it uncompressed"
 	case !slices.Contains(medias, transport.MediaType(got.header)) && (transport.MediaType(got.header) != mediaText || !json.Valid(got.body)):
 		return "HTTP status " + strconv.Itoa(got.status) + " and not " + form.Media
 	case len(bytes.TrimSpace(got.body)) == 0:

@@ -138,7 +138,7 @@ func (in *incoming) foreign() string {
 	case r.StatusCode != http.StatusOK:
 		return "HTTP status " + strconv.Itoa(r.StatusCode)
 	case r.Header.Get("Grpc-Encoding") != "" && r.Header.Get("Grpc-Encoding") != "identity":
-		return "compressed, although nobody asked for that"
+		return "compressed (Grpc-Encoding), expected it uncompressed"
 	default:
 		return ""
 	}
@@ -193,7 +193,7 @@ func (in *incoming) frame(ctx context.Context) ([]byte, error) {
 	size := binary.BigEndian.Uint32(head[1:])
 	switch {
 	case head[0] != 0:
-		return nil, in.bad("compressed, although nobody asked for that")
+		return nil, in.bad("compressed, expected an uncompressed message")
 	case int64(size) > int64(limit):
 		return nil, in.tooLong("longer than " + strconv.Itoa(limit) + " bytes")
 	}
@@ -243,7 +243,7 @@ func (in *incoming) failure(h http.Header) (translators.Wire, error) {
 	return wire, nil
 }
 
-// Next reads the next event. Whoever does not wait for it ends the stream.
+// Next reads the next event. A caller that stops waiting for it ends the stream.
 func (in *incoming) Next(ctx context.Context) (transport.Event, error) {
 	if in.err != nil {
 		return transport.Event{}, in.err

@@ -5,7 +5,7 @@
 // /agents/{agent}/a2a; below it the places of the HTTP form (rest.go), those of
 // 0.3 under /v1, and the agent card (card.go), one document for clients of both
 // versions. It authenticates nothing and decides nothing. What the pipeline refuses
-// is said in the protocol's own words: a JSON-RPC error, with the HTTP status of
+// is written as an error of the protocol: a JSON-RPC error, with the HTTP status of
 // the refusal where a client acts on it (limits, credentials, an unknown agent,
 // evidence, size) and 200 elsewhere; in the HTTP form a google.rpc.Status under
 // a status that fits it.
@@ -13,8 +13,8 @@
 // A stream is answered as one of server-sent events (stream.go), the next one
 // asked for when the last was written; over JSON-RPC what is refused is an event
 // too, because a client that asked for a stream reads nothing else. The extended
-// card is the card that everybody gets: the agent's own names places that are
-// not ours.
+// card is the public card: the agent's own extended card names URLs that do not
+// lead through the gateway.
 //
 // listener.go is the [Listener], the server over gRPC on a port of its own, and
 // remote.go one call of it. The agent is the tenant that the request names,
@@ -32,9 +32,9 @@
 // goes the way of all other requests. describe.go reads an agent's card, and
 // address.go picks the interface: the newest version first, JSON-RPC before HTTP before
 // gRPC, unless its operator named a place for gRPC.
-// A card is somebody's claim: it may name a path on the host that the operator
-// configured, and never another host, or a card could send the gateway, and
-// whoever trusts it, anywhere.
+// The gateway cannot verify a card. A card may name a path on the host that the
+// operator configured. It may not name another host, or an agent could make the
+// gateway send requests to any host.
 //
 // # Alternatives considered
 //

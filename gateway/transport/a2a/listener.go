@@ -45,7 +45,7 @@ const (
 	defaultGrace  = 30 * time.Second
 )
 
-// Arrival is what is known of whoever makes a call over gRPC.
+// Arrival holds what the listener knows of the caller of a gRPC call.
 type Arrival struct {
 	Remote string                     // address, with its port
 	TLS    *tls.ConnectionState       // nil: unknown
@@ -134,10 +134,10 @@ func (l *Listener) options(handler transport.Handler) []grpc.ServerOption {
 	}
 }
 
-// errSlow: the request did not arrive in time.
+// errSlow ends a call whose request did not arrive in time.
 var errSlow = errors.New("transport/a2a: the request did not arrive in time")
 
-// errSession: the connection, or one of its streams, has outlived the client's SVID.
+// errSession ends a connection, or a stream of it, that has outlived the client's SVID.
 var errSession = status.Error(codes.Unauthenticated, "the SVID of this connection, or the token of this call, has expired or is not trusted any more; call again with a valid one")
 
 type readingKey struct{}

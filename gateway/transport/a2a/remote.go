@@ -195,7 +195,7 @@ func (c *remote) tell(events transport.Events) error {
 		case errors.Is(context.Cause(ctx), identity.ErrSessionEnded):
 			return errSession
 		case c.ctx.Err() != nil:
-			return status.FromContextError(c.ctx.Err()).Err() // nobody listens any more
+			return status.FromContextError(c.ctx.Err()).Err() // the caller has left
 		case err != nil:
 			return c.refuse(err)
 		}
@@ -364,7 +364,7 @@ func (r *reading) end(length int) error {
 // sendRate is how many bytes per second a reader must take of a message.
 const sendRate = 64 << 10
 
-// errUnread: the caller did not take its answer.
+// errUnread ends a call whose caller did not read its answer in time.
 var errUnread = errors.New("transport/a2a: the answer was not read in time")
 
 // callShare is the share of a call. It ends with the last of its users: the handler, and
@@ -403,7 +403,7 @@ func (*outgoing) Get(length int) *[]byte {
 // Put implements mem.BufferPool: gRPC has no use for the message any more.
 func (o *outgoing) Put(*[]byte) { o.release() }
 
-// small: gRPC does not say when it is done with a message of this size.
+// small reports whether gRPC calls no Put for a message of this size.
 func (o *outgoing) small() bool { return mem.IsBelowBufferPoolingThreshold(cap(o.body)) }
 
 // send queues one message. The message counts until it has left, and its connection

@@ -54,7 +54,7 @@ func (d *Server) tell(w http.ResponseWriter, r *http.Request, call transport.Cal
 		case errors.Is(err, io.EOF):
 			return
 		case ctx.Err() != nil:
-			panic(http.ErrAbortHandler) // whoever seems to be gone may still read: this is not the end
+			panic(http.ErrAbortHandler) // tells a caller that still reads that the stream is incomplete
 		case err != nil:
 			wire, _, _ := d.failure(ctx, call.Wire, err)
 			_ = s.Send(wire.Body)

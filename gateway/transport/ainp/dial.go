@@ -30,7 +30,7 @@ type DialerDeps struct {
 	Form   translators.Translator // the AINP codec
 	Self   Identity
 	Keys   *Keys
-	Peer   func(agent string) Peer // nil: nothing is said about anybody
+	Peer   func(agent string) Peer // nil: no agent has one
 	Limits ect.Limits              // of the evidence on replies; zero: the defaults
 	Now    func() time.Time        // nil: the real clock
 }
@@ -175,8 +175,8 @@ func (d *Dialer) post(ctx context.Context, ep transport.Endpoint, body []byte, e
 var (
 	errNoEnvelope = errors.New("no AINP envelope; an agent behind a broker that answers later cannot be waited for")
 	errOther      = errors.New("an answer to another message")
-	errSender     = errors.New("signed by somebody else")
-	errReceiver   = errors.New("an answer to somebody else")
+	errSender     = errors.New("signed by another DID than the agent's")
+	errReceiver   = errors.New("addressed to another receiver than this gateway")
 	errSignature  = errors.New("the signature does not hold, or the message is too old")
 )
 
@@ -230,7 +230,7 @@ func (d *Dialer) hasher(seen verified, answer []byte) translators.Hasher {
 	return translators.Knowing(h, answer, seen.text.HashInput())
 }
 
-// failed says what it means that a request or its answer broke off.
+// failed maps the error of a request or an answer that broke off to a typed error.
 func failed(ctx context.Context, ep transport.Endpoint, err error) error {
 	if errors.As(err, new(*egress.DeniedError)) || errors.As(err, new(*transport.BadReplyError)) {
 		return err
@@ -243,7 +243,7 @@ func (d *Dialer) Describe(ctx context.Context, ep transport.Endpoint) (*canonica
 	if ep.Version, ep.Signed = ainp.Version, true; overSocket(ep.URL) {
 		ep.Form = ainp.FormSocket
 	}
-	// Nobody else's message: the time makes it one of a kind.
+	// The time makes the id unique, so that no other message has it.
 	id, err := json.Marshal("describe " + ep.Agent + " " + d.deps.Now().Format(time.RFC3339Nano))
 	if err != nil {
 		return nil, ep, err

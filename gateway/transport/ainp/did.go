@@ -22,7 +22,7 @@ import (
 	"github.com/aepb/aepb-gateway/policy/quota"
 )
 
-// ErrDID: a DID that names no Ed25519 key which can be found.
+// ErrDID refuses a DID for which no Ed25519 key can be found.
 var ErrDID = errors.New("ainp: the DID names no Ed25519 key that can be found")
 
 const (

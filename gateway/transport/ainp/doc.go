@@ -11,9 +11,9 @@
 // A WebSocket begins as a GET at the same URL, and its callers are who they are
 // there; "?did=" keeps it to messages in one name. Evidence travels inside the
 // messages; that which closes a stream is in its last one, which is held back
-// for it. Whoever hangs up, or sends a TaskCancel with the intent_id, stops what
-// it began. Towards an agent each intent has a connection of its own: what stops
-// one stops no other, and nobody else's words can come in between.
+// for it. A caller that closes the connection, or sends a TaskCancel with the intent_id,
+// cancels its intent. Towards an agent each intent has a connection of its own: a
+// cancellation stops that intent alone, and no other exchange's message arrives there.
 //
 // did.go finds the keys of a DID (did:key, did:web), verify.go judges an
 // envelope (freshness, signature, replay, in this order: a stranger's key is
@@ -23,7 +23,7 @@
 //
 // Who a caller is, policy asks by SPIFFE id. A DID stands for one where the
 // operator says so (DoorDeps.Identity); any other DID proves that the message
-// is whole and no more, and its caller is whoever the connection says. A message
+// is whole and no more, and its caller is the one that the connection proved. A message
 // that names another receiver than us or the agent of the URL is refused, for its
 // signature holds wherever it is carried. One that names no receiver at all, as the
 // draft and the reference code allow, is taken over a connection that itself proved
@@ -31,7 +31,7 @@
 // calls it is refused, because each service that was ever sent such a message could
 // use it here.
 //
-// # What strangers can make us do
+// # What unknown callers can make the gateway do
 //
 // The document of a did:web is fetched if an operator names that DID, as a caller's
 // or as an agent's, and for no other: a message costs its sender nothing, and the

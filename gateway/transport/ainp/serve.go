@@ -237,7 +237,7 @@ func (v *serverCall) admit(ctx context.Context, body []byte) (context.Context, [
 	v.id, v.sender, v.profile = seen.ID, seen.From, seen.profile
 	v.wire.Hasher = translators.Knowing(translators.HasherOf(v.d.deps.Form), body, seen.text.HashInput())
 	if !v.isRecipient(seen.To) {
-		return ctx, nil, &canonical.Error{Code: canonical.CodeForbidden, Message: "the message is for somebody else"}
+		return ctx, nil, &canonical.Error{Code: canonical.CodeForbidden, Message: "the message names another receiver: expected the agent of the URL or this gateway"}
 	}
 	if v.socket != nil && v.socket.did != "" && v.socket.did != v.sender {
 		return ctx, nil, &problem.IdentityError{Reason: "the connection was opened in another name"}
@@ -258,9 +258,9 @@ func (v *serverCall) admit(ctx context.Context, body []byte) (context.Context, [
 	return ctx, evidence, v.remember(ctx, seen)
 }
 
-// isRecipient: a message is for us, or for the agent of this server, or says nothing of
-// that (see identify). A signature holds wherever a message is carried: a party that was sent one must
-// not be able to use it here in its sender's name.
+// isRecipient reports whether a message is for this gateway or the agent of this server, or names no
+// receiver (see identify). A signature is valid at any receiver, so a party that was sent a message
+// could otherwise use it here in its sender's name.
 func (v *serverCall) isRecipient(to string) bool {
 	return to == "" || to == v.d.deps.Self.DID || v.d.deps.Receiver != nil && to == v.d.deps.Receiver(v.agent)
 }
@@ -369,7 +369,7 @@ func (v *serverCall) exchange(ctx context.Context, evidence []string) {
 // answered takes the decision on a question that was asked on this connection.
 func (v *serverCall) answered(ctx context.Context, evidence []string) {
 	if v.socket == nil {
-		v.fail(&canonical.Error{Code: canonical.CodeInvalidRequest, Message: "an answer where a request belongs"}, nil)
+		v.fail(&canonical.Error{Code: canonical.CodeInvalidRequest, Message: "an answer, expected a request"}, nil)
 		return
 	}
 	if answer, err := v.handler.Exchange(ctx, v.call(ctx, evidence)); err != nil {
@@ -461,7 +461,7 @@ func (v *serverCall) write(wire translators.Wire, evidence []string, status int)
 	v.back.put(body, evidence, status)
 }
 
-// post is the way back to whoever posted a message.
+// post writes the response to the POST that brought a message.
 type post struct{ w http.ResponseWriter }
 
 func (p post) advise(refusal problem.Problem) { refusal.Advise(p.w.Header()) }

@@ -44,8 +44,8 @@ func (i Identity) sign(text ainp.Text, profile ainp.SigProfile) string {
 	return base64.StdEncoding.EncodeToString(ed25519.Sign(i.Key, text.SigningInput(profile)))
 }
 
-// hashed is the text of a message as it is hashed: as a rule somebody has found
-// it out already.
+// hashed returns the text of a message as it is hashed. A Hasher that has read the message
+// keeps that text, so it is not made again.
 func hashed(e ainp.Envelope, wire translators.Wire) (ainp.Text, error) {
 	if wire.Hasher == nil {
 		return e.Text()

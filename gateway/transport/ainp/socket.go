@@ -50,7 +50,7 @@ func (c SocketConfig) withDefaults() SocketConfig {
 const idleWorkers = 4
 
 // socket is a connection that stays open. One goroutine reads it; each message
-// has one of its own, and whoever has something to say writes.
+// has a goroutine of its own, and each of them writes its own replies.
 type socket struct {
 	d       *Server
 	handler transport.Handler
@@ -64,7 +64,7 @@ type socket struct {
 	running map[string]context.CancelCauseFunc // by the id of the intent
 	busy    int
 	leaving bool // it ends as soon as nothing is under way
-	active  bool // since somebody last looked
+	active  bool // a message came since the last check for idleness
 	group   *worker.Pool
 }
 
@@ -268,7 +268,7 @@ func (s *socket) watch(ctx context.Context) {
 	}
 }
 
-// advise: on a connection there is no place beside a message.
+// advise does nothing: a WebSocket has no header beside a message.
 func (s *socket) advise(problem.Problem) {}
 
 // put writes one message. One that cannot be written ends the connection.
@@ -283,7 +283,7 @@ func (s *socket) put(body []byte, _ []string, status int) {
 	}
 }
 
-// errStopped: the caller does not want it any more.
+// errStopped is the cause of a cancellation by the caller.
 var errStopped = errors.New("ainp: the caller stopped its intent")
 
 // begin remembers an intent that can be stopped, until done.
@@ -315,8 +315,8 @@ func (s *socket) stop(request json.RawMessage) bool {
 	return ok
 }
 
-// broken says why there is no answer: as an error, or, to whoever wanted none
-// any more, as the end that it wanted.
+// broken tells the caller why there is no answer: as an error, or, if the caller
+// cancelled the intent, as a canceled task.
 func (v *serverCall) broken(ctx context.Context, err error, evidence []string) {
 	if !errors.Is(context.Cause(ctx), errStopped) {
 		v.fail(err, evidence)

@@ -22,10 +22,10 @@ import (
 // maxTold bounds the messages of one conversation whose ids are remembered.
 const maxTold = 1 << 16
 
-// errEnded: the agent hung up before its last message.
+// errEnded reports that the agent closed the connection before its last message.
 var errEnded = errors.New("ainp: the connection ended before the last message")
 
-// overSocket: the endpoint is a WebSocket.
+// overSocket reports whether the endpoint is a WebSocket.
 func overSocket(url string) bool {
 	return strings.HasPrefix(url, "wss://") || strings.HasPrefix(url, "ws://")
 }
@@ -183,8 +183,8 @@ func closing(tokens []string) bool {
 	})
 }
 
-// Close ends the conversation; an agent that is still at work sees that nobody
-// listens any more.
+// Close ends the conversation by closing its connection. An agent that is still at
+// work sees by that that the gateway reads no more.
 func (t *talk) Close() error {
 	t.close.Do(func() {
 		t.d.talks.remove(t)

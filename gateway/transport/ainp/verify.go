@@ -37,8 +37,8 @@ type Memory struct {
 	seen map[string]time.Time
 }
 
-// errFull: there is no room to remember one more message.
-var errFull = errors.New("ainp: too many messages to remember")
+// errFull refuses a message because Memory holds as many ids as it may.
+var errFull = errors.New("ainp: replay memory is full: send the message again later")
 
 // NewMemory makes a Memory for so many ids; a nil clock is the real one.
 func NewMemory(size int, now func() time.Time) *Memory {
@@ -82,7 +82,7 @@ type verifier struct {
 	named func(did string) bool
 }
 
-// The refusals, in AINP's own words.
+// The refusals, with the codes of AINP.
 func unsigned() error {
 	return &canonical.Error{Code: canonical.CodeUnauthenticated, Message: "the signature does not hold"}
 }

@@ -28,7 +28,7 @@ const (
 	ReasonMapped        Reason = "IPv4-mapped IPv6 address"
 )
 
-// DeniedError: this destination may not be called. Nothing was sent.
+// DeniedError refuses a destination that may not be called. Nothing was sent.
 type DeniedError struct {
 	Host   string // as in the URL, with port if it had one
 	Reason Reason

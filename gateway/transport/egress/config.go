@@ -28,12 +28,12 @@ type Config struct {
 // maxResponseHeader bounds a response's header, bytes.
 const maxResponseHeader = 32 << 10
 
-// bufferSize is the room of a connection in each direction, bytes: a request
-// with its ECTs takes one write, where the default of 4 KiB makes it two.
+// bufferSize is the size of a connection's buffer in each direction, in bytes. A request
+// with its ECTs fits into one write, where the default of 4 KiB needs two.
 const bufferSize = 16 << 10
 
-// receiveBuffer is how many bytes of an answer over HTTP/2 are taken from the network that are not
-// read yet: the default is 4 MiB, and an answer may wait for its room.
+// receiveBuffer bounds the unread bytes of an HTTP/2 response that are buffered. The default
+// is 4 MiB, which is too much while a response waits until the caller may hold more bytes.
 const receiveBuffer = 256 << 10
 
 // Liveness of HTTP/2 connections: a ping after so long a silence, and so long

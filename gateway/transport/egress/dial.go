@@ -17,7 +17,7 @@ type Resolver interface {
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
 }
 
-// errTLS: a TLS connection was asked for without a protocol that the peer speaks.
+// errTLS refuses a TLS connection whose peer selected none of the protocols offered.
 var errTLS = errors.New("egress: the peer speaks none of the protocols offered")
 
 // DialTLS opens a TLS 1.3 connection for bindings that are not HTTP, by the
@@ -54,7 +54,7 @@ func (g *Guard) DialLoopback(ctx context.Context, hostport string) (net.Conn, er
 }
 
 // DialDatagrams is DialLoopback for datagrams: each Write sends one, to that peer
-// alone, and each Read gives one of its. Nobody there need know of it.
+// alone, and each Read returns one of its. It sends nothing itself.
 func (g *Guard) DialDatagrams(ctx context.Context, hostport string) (net.Conn, error) {
 	if !g.config.AllowLoopbackHTTP {
 		return nil, &DeniedError{Host: hostport, Reason: ReasonScheme}

@@ -2,7 +2,7 @@
 // dials, resolves or builds an HTTP transport.
 //
 // Addresses reach us from operators, but also from capability documents, cards,
-// callbacks and checkpoints that strangers wrote. So each request answers four
+// callbacks and checkpoints of untrusted parties. So each request answers four
 // questions before a byte leaves: is the scheme https, may this host be
 // called at all, are all the addresses it resolves to of a kind that may be
 // called, and is the one at the other end who it should be.
@@ -10,7 +10,7 @@
 // # How to read it
 //
 //   - egress.go: the Guard, its request path and the pool of transports
-//   - heard.go: what comes after a request's end is no answer
+//   - heard.go: ignores bytes that come after a request has ended
 //   - dial.go: resolve once, check every address, dial a checked one
 //   - grants.go: what the operator has allowed beyond the public internet
 //   - address.go: the table of address classes
@@ -35,9 +35,9 @@
 // What the operator lists may be private: an agent in the cluster, a
 // development server on loopback. A grant by name or address lifts the class
 // check for that host only; a grant by CIDR lifts it for those addresses. A
-// grant by name never lifts the metadata and link-local classes, since whoever
-// answers DNS for the name would then decide about them: those want their
-// address or CIDR spelled out. Multicast and unspecified addresses are never
+// grant by name never lifts the metadata and link-local classes, since the DNS
+// server of the name could then grant them: the operator must list their
+// address or CIDR. Multicast and unspecified addresses are never
 // called. Taking a grant back also drops the pooled connections.
 //
 // # Alternatives considered

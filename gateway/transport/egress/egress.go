@@ -36,8 +36,8 @@ type Deps struct {
 	Anonymous bool
 }
 
-// errNoTLS: a guard could authenticate nobody.
-var errNoTLS = errors.New("egress: a guard needs a TLS configuration")
+// errNoTLS: without a TLS configuration a guard could authenticate no peer.
+var errNoTLS = errors.New("egress: Config without a TLS configuration, expected one")
 
 // Guard is the guarded client of everything that leaves. Safe for concurrent
 // use. Anchors for host names are those of the moment when an expected
@@ -178,7 +178,7 @@ func portOf(port, scheme string) string {
 	return "443"
 }
 
-// bare copies a request without what could be somebody's credential. What a
+// bare copies a request without headers that may hold a caller's credential. What a
 // peer needs to know about the caller is in the execution context.
 func bare(request *http.Request) *http.Request {
 	out := request.WithContext(request.Context())
@@ -201,8 +201,8 @@ func begins(name, prefix string) bool {
 	return len(name) >= len(prefix) && strings.EqualFold(name[:len(prefix)], prefix)
 }
 
-// transport is the pool for an expected identity, made when there is none; the
-// one used least recently makes room.
+// transport returns the pool for an expected identity. If there is none it makes one, and
+// evicts the least recently used pool when there are too many.
 func (g *Guard) transport(expected ect.Identity) *http.Transport {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -273,7 +273,7 @@ func (g *Guard) newTransport(config *tls.Config) *http.Transport {
 	}
 }
 
-// tlsConfig sees to TLS 1.3 itself, whoever made the configuration.
+// tlsConfig sets TLS 1.3 itself and does not rely on the given configuration.
 func (g *Guard) tlsConfig(expected ect.Identity) *tls.Config {
 	config := g.tls.ClientConfig(expected).Clone()
 	config.MinVersion = tls.VersionTLS13

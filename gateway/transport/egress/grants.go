@@ -113,7 +113,7 @@ func (g *grants) judge(at target, address netip.Addr) Reason {
 	if !g.named(at) {
 		return reason
 	}
-	// A name's addresses are chosen by whoever answers for the name.
+	// The DNS server of a name chooses its addresses, and could grant itself these classes.
 	if !at.address.IsValid() && (reason == ReasonMetadata || reason == ReasonLinkLocal) {
 		return reason
 	}

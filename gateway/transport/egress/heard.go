@@ -8,8 +8,8 @@ import (
 	"net/http"
 )
 
-// countBody is a response as it was heard before the request ended. At a request's
-// end its connection is closed, which the server hears: it may end its answer
+// countBody is a response as it was received before the request ended. At a request's
+// end its connection is closed, which the server sees: it may end its answer
 // properly, and nothing, or half an answer, would pass for the whole.
 func countBody(ctx context.Context, response *http.Response, err error) (*http.Response, error) {
 	switch cause := ctx.Err(); {

@@ -24,7 +24,7 @@ const (
 // Deps is what a Dialer needs.
 type Deps struct {
 	Client transport.Client
-	// Cards asks an A2A endpoint who an agent is. nil: nobody is asked.
+	// Cards asks an A2A endpoint for the agent's card. nil: no agent is asked.
 	Cards     transport.Describer
 	BodyLimit int        // bytes of one message; zero: translators.DefaultBodyLimit
 	Limits    ect.Limits // of the evidence of one reply; zero: the defaults
@@ -49,7 +49,7 @@ func New(deps Deps) (*Dialer, error) {
 	return &Dialer{deps: deps}, nil
 }
 
-// forNobody: what is asked for is a translation, and no answer.
+// forNobody reports whether the request asks for a translation alone, and no reply.
 func forNobody(target string) bool {
 	u, err := url.Parse(target)
 	return err == nil && u.Query().Has("to") && !u.Query().Has("dest")

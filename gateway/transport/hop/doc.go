@@ -14,5 +14,5 @@
 // package at all, since to them a gateway is a client like any other. That way
 // remains: an agent may be listed with the URL that it has at another gateway.
 // But an endpoint knows nothing of protocols that the sender could not name, and
-// nobody can ask it beforehand whether it translates a pair.
+// a gateway cannot ask it beforehand whether it translates a pair.
 package hop

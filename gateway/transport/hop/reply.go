@@ -22,7 +22,7 @@ func read(
 	case status >= 300 && status < 400:
 		return translators.Wire{}, badStatus(e, "a redirect (HTTP status "+strconv.Itoa(status)+"), which is not followed", response)
 	case response.Header.Get("Content-Encoding") != "":
-		return translators.Wire{}, bad(e, "compressed, although nobody asked for that")
+		return translators.Wire{}, bad(e, "compressed (Content-Encoding), expected it uncompressed")
 	case status != http.StatusOK:
 		refusal, ok := parseRefusal(body)
 		if !ok || transport.MediaType(response.Header) != mediaProblem {

@@ -24,8 +24,8 @@ const (
 	piece     = 64 << 10 // bytes that are written under one deadline
 )
 
-// errBroken: the answer was refused after its beginning was written.
-var errBroken = errors.New("inflight: the answer is refused, this caller holds too much")
+// errBroken aborts an answer that was refused after its beginning was written.
+var errBroken = errors.New("inflight: the caller has too many bytes under way: read pending answers first")
 
 // Handler lets requests count that [Admit] is called for.
 func (l *Limits) Handler(next http.Handler) http.Handler {
@@ -72,7 +72,7 @@ func find(w http.ResponseWriter) *exchange {
 }
 
 // exchange is one request and its answer. Its header goes out with the first byte
-// of the body, so that an answer for which there is no room can be refused.
+// of the body, so that an answer that exceeds the caller's share of bytes can be refused.
 type exchange struct {
 	http.ResponseWriter
 	limits  *Limits
@@ -283,7 +283,7 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// begin takes the room of a body and begins its time.
+// begin books the bytes of a body and starts the time limit for reading it.
 func (b *body) begin() error {
 	space := b.length
 	if space < 1 {

@@ -208,20 +208,20 @@ func (r *Request) Sent() {
 	_ = r.become(context.Background(), &r.sent, 0) // which never waits
 }
 
-// Crowded is why its agent is not asked: so many answers to this caller wait for room that another
-// would wait too long, an [*quota.ExceededError].
+// Crowded returns an [*quota.ExceededError] if the gateway must not call the agent: so many answers
+// to this caller wait until they may be held that another would wait too long.
 func (r *Request) Crowded() error {
 	if r.shares.bytes.Waiting(r.holder) < maxWaiting {
 		return nil
 	}
-	return &quota.ExceededError{Resource: "answers that wait for room", Own: true}
+	return &quota.ExceededError{Resource: "answers that wait for memory", Own: true}
 }
 
-// maxWaiting is how many answers of one caller wait for room before its agents are asked no more.
+// maxWaiting bounds the answers to one caller that wait; above it no agent is called for it.
 const maxWaiting = 16
 
-// Answer books n bytes of its agent's answer, in place of what was booked of it before, and waits until
-// there is room: the work is done, and who asked for it would have to ask again. Few bytes are not booked.
+// Answer books n bytes of the agent's answer, in place of those booked before. It waits until they
+// may be held: a refusal would make the caller repeat finished work. Few bytes are not booked.
 // whole: no more comes. Of answers of one agent that may grow, one grows at a time for a caller, else each
 // could hold what another waits for.
 // Errors: an [*quota.ExceededError] if so many are never granted, and the cause of the end of ctx.
@@ -259,8 +259,8 @@ func (r *Request) turn(ctx context.Context, agent string, over bool) error {
 	return nil
 }
 
-// Send lets the request hold at least n bytes from now on, which it sends to its caller, and waits until
-// there is room for them. Said in the caller's protocol, an answer may have a quarter more bytes than
+// Send books at least n bytes for what the request sends to its caller, and waits until they may be
+// held. Encoded in the caller's protocol, an answer may have a quarter more bytes than
 // were booked for it. Errors: those of [Request.Answer].
 func (r *Request) Send(ctx context.Context, n int64) error {
 	r.mu.Lock()

@@ -23,7 +23,7 @@ const (
 	maxBatchEvidence = 12 << 10 // bytes of tokens on one response: some clients refuse headers of 16 KiB (R4)
 )
 
-// isBatch: JSON-RPC batches are arrays, all other messages objects.
+// isBatch reports whether a body is a JSON-RPC batch, which is an array.
 func isBatch(body []byte) bool {
 	trimmed := bytes.TrimLeft(body, " \t\r\n")
 	return len(trimmed) > 0 && trimmed[0] == '['

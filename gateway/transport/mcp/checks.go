@@ -110,7 +110,7 @@ func (v *serverCall) mirrored(err error) error {
 	return err
 }
 
-// named: the request names something that its header repeats.
+// named reports whether the request has a name that its header must repeat.
 func named(m *canonical.Message) bool {
 	switch m.Op {
 	case canonical.OpInvoke, canonical.OpTaskGet, canonical.OpTaskCancel, canonical.OpTaskAnswer:

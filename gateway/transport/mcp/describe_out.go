@@ -124,9 +124,9 @@ func (l *upstreamCall) whoLegacy(ctx context.Context) (*canonical.Description, s
 // revision 2024-11-05.
 const TransportSSE = "sse"
 
-// mayBeOld: a server that did not say who it is may do so over HTTP with SSE: it takes no
-// initialize by POST, or is said to speak the revision of that transport, and then whatever
-// it answered.
+// mayBeOld reports whether a server that could not be described may speak HTTP with SSE: it
+// takes no initialize by POST, or its operator configured the revision of that transport, and
+// then its answer does not matter.
 func (l *upstreamCall) mayBeOld(err error) bool {
 	if l.ep.Version == mcp.Modern || keyOf(l.ep, "").here() {
 		return false
@@ -205,7 +205,7 @@ const (
 	changing   = 5 * time.Second
 )
 
-// freshness is how long a server's own words can be shown; zero: it does not say.
+// freshness returns how long a server's description may be cached; zero: it does not say.
 // said is what it says of each of them.
 func freshness(description *canonical.Description, values []canonical.Extensions) time.Duration {
 	least, found := mostFresh, false
@@ -236,8 +236,8 @@ func (d *Dialer) encodeFor(modes []canonical.Mode, body canonical.Body, op canon
 // nextID is the id of a request of our own.
 func (d *Dialer) nextID() string { return `"aepb-` + strconv.FormatUint(d.serial.Add(1), 10) + `"` }
 
-// decode reads a reply to a request of our own. An error of the server is one
-// of ours: nobody else asked.
+// decode reads a reply to a request of the gateway's own. An error of the server is the
+// gateway's error: no caller asked.
 func (d *Dialer) decode(l *upstreamCall, body []byte, op canonical.Op, version string) (*canonical.Message, error) {
 	m, err := d.deps.Form.Decode(translators.Wire{Binding: mcp.Binding, Version: version, Media: mediaJSON, Body: body, Re: op})
 	if err != nil {
@@ -401,7 +401,7 @@ func (d *Dialer) tools(ctx context.Context, l *upstreamCall, version string) (li
 		return listPage{page.Capabilities, page.Omitted, page.Extensions, mcp.NextPage(page)}, nil
 	})
 	for _, o := range tools.omitted {
-		d.deps.Logger.WarnContext(ctx, "a tool is left out", slog.String("agent", l.ep.Agent), slog.String("tool", o.Name), slog.String("reason", o.Reason))
+		d.deps.Logger.WarnContext(ctx, "agent tool left out of the list", slog.String("agent", l.ep.Agent), slog.String("tool", o.Name), slog.String("reason", o.Reason))
 	}
 	return tools, err
 }
@@ -425,7 +425,7 @@ func (d *Dialer) pages(ctx context.Context, l *upstreamCall, what string, read f
 		}
 		names := page.names()
 		if len(page.items) > 0 && pages[names] {
-			d.deps.Logger.WarnContext(ctx, "a server gave a page of its list twice: what came before is the list", slog.String("agent", l.ep.Agent), slog.String("list", what))
+			d.deps.Logger.WarnContext(ctx, "agent sent a page of its list twice: the list ends before it", slog.String("agent", l.ep.Agent), slog.String("list", what))
 			return all, nil
 		}
 		pages[names] = true
@@ -436,7 +436,7 @@ func (d *Dialer) pages(ctx context.Context, l *upstreamCall, what string, read f
 			return all, nil
 		}
 		if cursors[*cursor] {
-			d.deps.Logger.WarnContext(ctx, "a server gave a cursor of its list twice: what came is the list", slog.String("agent", l.ep.Agent), slog.String("list", what))
+			d.deps.Logger.WarnContext(ctx, "agent sent a cursor of its list twice: the list ends there", slog.String("agent", l.ep.Agent), slog.String("list", what))
 			return all, nil
 		}
 		cursors[*cursor] = true

@@ -11,8 +11,8 @@
 // asked, and in which revision, is kept among the entries, where every replica
 // finds it, for the caller that began it alone. A request without one is
 // answered all the same, but nothing can be asked on the way. events.go writes
-// streams; stand.go has the one, for each session, on which a client hears what
-// nobody asked for. Since 2025-06-18 every request names its revision in the header; one that
+// streams; stand.go has the one, for each session, on which a client reads
+// notifications. Since 2025-06-18 every request names its revision in the header; one that
 // does not, and does not show itself to be modern or an initialize, is taken
 // for 2025-03-26, as that revision's successors demand. The batches of that
 // revision batch.go takes apart: one exchange and ECT each, one after the other,
@@ -22,7 +22,7 @@
 // dial.go carries messages out and describe_out.go asks servers who they are:
 // modern first, then initialize; reply.go reads an answer in JSON, flow.go an
 // event stream, which it takes up again where a legacy server lets it; listen.go
-// hears what a legacy server says without being asked, in the session that
+// receives notifications of a legacy server, in the session that
 // mirrors its hearer's; session.go keeps the sessions of legacy servers, one for each agent,
 // caller and revision, so that no caller ever rides in another's (R8). Its server is told the
 // name and version of the first client of the caller that needs it, or this gateway's where that
@@ -42,9 +42,9 @@
 // messages are the same, and are relayed as they came.
 //
 // Between eras it is the pipeline that asks a modern server by subscriptions/listen
-// for what a legacy client hears on its stream, and the other way round (package
+// for the notifications of a legacy client's stream, and the other way round (package
 // gateway, news.go). For a modern client it listens in a session of its own,
-// Endpoint.Alone, whose subscriptions are nobody else's; listen.go ends that with
+// Endpoint.Alone, which no other client shares; listen.go ends that session with
 // the stream.
 //
 // Alternatives considered: the official SDK as server and client (its method

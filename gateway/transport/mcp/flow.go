@@ -46,7 +46,7 @@ type flow struct {
 
 	in      *sse.Reader
 	queue   []json.RawMessage // the rest of a batch
-	first   json.RawMessage   // read before anybody asked
+	first   json.RawMessage   // read before the first call of Next
 	over    bool              // the reply was given
 	trailer http.Header       // of the response, once it was read to its end
 	resumes int
@@ -231,7 +231,7 @@ func (f *flow) resume(ctx context.Context, cause error) error {
 	return nil
 }
 
-// pong answers a server that wants to know whether anybody is there.
+// pong answers a ping of the server.
 func (l *upstreamCall) pong(ctx context.Context, id json.RawMessage, s session) error {
 	body := bytes.Join([][]byte{[]byte(`{"jsonrpc":"2.0","id":`), id, []byte(`,"result":{}}`)}, nil)
 	response, err := l.post(ctx, translators.Wire{Body: body}, s)
@@ -241,8 +241,8 @@ func (l *upstreamCall) pong(ctx context.Context, id json.RawMessage, s session) 
 	return response.Body.Close()
 }
 
-// settled waits for the reply of a request of our own: what comes before it is
-// nobody's business.
+// settled waits for the reply to a request of the gateway's own. It drops the events
+// before the reply, since no caller waits for them.
 func (l *upstreamCall) settled(ctx context.Context, reply transport.Reply, err error) (transport.Reply, error) {
 	if err != nil || reply.Events == nil {
 		return reply, err

@@ -27,8 +27,8 @@ const (
 	touchAfter = 5 * time.Minute // a session's life is renewed when it was not for so long
 )
 
-// clientSession is what is kept of a legacy client's session. It belongs to its caller
-// and its agent: nobody else finds it.
+// clientSession is the stored form of a legacy client's session. It is stored under its caller
+// and its agent, so no other caller finds it.
 type clientSession struct {
 	Version   string
 	CanAnswer []canonical.Mode `json:"Asked,omitempty"` // what the client can be asked
@@ -99,8 +99,8 @@ func (v *serverCall) dismiss(ctx context.Context, group string) error {
 	return nil
 }
 
-// mayStay: the request says that it belongs to a session. A modern one never
-// does, whatever it says.
+// mayStay reports whether the request belongs to a session by its headers. A modern one
+// never does.
 func (v *serverCall) mayStay() bool {
 	return v.server.deps.Keeper != nil && v.r.Header.Get(headerSession) != "" && v.r.Header.Get(headerVersion) != mcp.Modern
 }
@@ -140,9 +140,9 @@ const (
 	lastAgain  = 2 * time.Second
 )
 
-// insist does what the message needs, and does it again if it is the answer to a
-// question and the state is away: nobody would send it once more, and the call
-// that asked would wait for it in vain.
+// insist runs do, and runs it again if the message answers an input request and the state
+// is unavailable: the client sends an answer only once, and the call that asked would wait
+// for it in vain.
 func (v *serverCall) insist(ctx context.Context, do func() error) error {
 	for wait := firstAgain; ; wait = min(2*wait, lastAgain) {
 		err := do()

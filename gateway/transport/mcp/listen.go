@@ -41,7 +41,7 @@ type listening struct {
 	last    string        // where to go on
 	wait    time.Duration // before the next stream
 	refused int           // streams, in a row
-	first   bool          // whoever asked waits for the answer to the first request
+	first   bool          // the caller waits for the answer to the first request
 
 	mu    sync.Mutex
 	body  io.Closer
@@ -50,7 +50,7 @@ type listening struct {
 
 var _ transport.Events = (*listening)(nil)
 
-// listen begins to listen; nobody is asked before somebody waits.
+// listen returns a stream that sends its first request when a caller reads from it.
 func (d *Dialer) listen(l *upstreamCall, wire translators.Wire) *listening {
 	s := &listening{l: l, wire: translators.Wire{
 		Binding: mcp.Binding, Version: wire.Version, Media: mediaJSON, Re: canonical.OpNative, Event: true,
@@ -59,8 +59,8 @@ func (d *Dialer) listen(l *upstreamCall, wire translators.Wire) *listening {
 	return s
 }
 
-// begin opens the first stream, for somebody who has to know whether there is one;
-// no Events: the server has none.
+// begin opens the first stream at once, for a caller that must know whether there is one.
+// A Reply without Events: the server has none.
 func (s *listening) begin(ctx context.Context) (transport.Reply, error) {
 	defer context.AfterFunc(ctx, s.close)()
 	s.first = true
@@ -85,9 +85,9 @@ func (s *listening) Next(ctx context.Context) (transport.Event, error) {
 		switch {
 		case err != nil:
 			return transport.Event{}, s.l.bad("an event that is no JSON-RPC message")
-		case env.Method == "": // an answer, which nobody waits for here
+		case env.Method == "": // an answer, and no request of this stream waits for one
 		case env.Method == mcp.MethodPing && len(env.ID) > 0:
-			_ = s.l.pong(s.ctx, env.ID, s.session) //nolint:contextcheck // the connection's own; whoever asks whether we are there asks again
+			_ = s.l.pong(s.ctx, env.ID, s.session) //nolint:contextcheck // the connection's own; a server repeats a ping without an answer
 		default:
 			wire := s.wire
 			wire.Body = message
@@ -182,8 +182,8 @@ func (s *listening) open(ctx context.Context) error {
 	return s.refusal(ctx, response.StatusCode)
 }
 
-// hold is the session to listen in. One that is for this stream alone cannot be
-// begun again here: what was said in it, nobody else knows.
+// hold returns the session to listen in. A session for this stream alone cannot begin
+// again here: its subscriptions are lost with it.
 func (s *listening) hold(ctx context.Context) (session, error) {
 	if s.l.ep.Alone && !s.first {
 		return s.session, nil

@@ -31,7 +31,7 @@ func (l *upstreamCall) read(ctx context.Context, response *http.Response, reques
 	case code >= http.StatusMultipleChoices && code < http.StatusBadRequest:
 		return nil, l.refused(response, "a redirect, which is not followed")
 	case response.Header.Get("Content-Encoding") != "":
-		return nil, l.bad("compressed, although nobody asked for that")
+		return nil, l.bad("compressed (Content-Encoding), expected it uncompressed")
 	}
 	switch transport.MediaType(response.Header) {
 	case mediaJSON:
@@ -93,9 +93,9 @@ func (l *upstreamCall) readJSON(ctx context.Context, response *http.Response, re
 	return body, nil
 }
 
-// refused: a server has refused a message with HTTP status 400 and a text (the SDK for
-// Go up to 2025-11-25 does, of a method that it lacks and of params that are missing).
-// The codec makes an error of that.
+// refused reports whether a server refused a message with HTTP status 400 and a text. The SDK
+// for Go up to 2025-11-25 does that for an unknown method and for missing params.
+// The codec makes an error of it.
 func refused(response *http.Response, re canonical.Op) bool {
 	return re == canonical.OpInvoke && response.StatusCode == http.StatusBadRequest &&
 		response.Header.Get("Content-Encoding") == "" && transport.MediaType(response.Header) == translators.MediaText
@@ -152,15 +152,15 @@ func (e envelope) answers(id json.RawMessage) bool {
 	return e.Method == "" && (e.Result == nil) != (e.Error == nil) && (channel.SameID(e.ID, id) || unnamed && e.Error != nil)
 }
 
-// isReply: a message of JSON-RPC that bears the id of the request, which hence came to
-// the program that answers requests in the session.
+// isReply reports whether a JSON-RPC message has the id of the request. Then the request
+// arrived at the program that answers requests in the session.
 func isReply(reply, request translators.Wire) bool {
 	answer, err := parse(reply.Body)
 	return err == nil && answer.Method == "" && channel.SameID(answer.ID, requestID(request.Body))
 }
 
-// goneError: the server may have lost the session. It refused a message in it with an HTTP
-// status, and did not take it.
+// goneError reports that the server may have lost the session. It refused a message in it
+// with an HTTP status, and did no work for it.
 type goneError struct {
 	status int
 	reply  transport.Reply // what it said of the message
@@ -177,9 +177,9 @@ func known(reply transport.Reply, err error) (transport.Reply, error) {
 	return reply, err
 }
 
-// mayBeLost: servers refuse a session that they lost with 404 (2025-11-25, Session
-// Management), and some with another of these statuses. Others than these may come after the
-// message was taken.
+// mayBeLost reports whether a status may mean a lost session. Servers send 404 (2025-11-25,
+// Session Management), and some another of these statuses. After any other status the server may
+// have done the work.
 func (s session) mayBeLost(status int) bool {
 	return s.id != "" && slices.Contains([]int{
 		http.StatusBadRequest, http.StatusUnauthorized, http.StatusNotFound, http.StatusGone, http.StatusServiceUnavailable,

@@ -112,7 +112,7 @@ type serverCall struct {
 	session  string        // that the request belongs to; empty: none
 	guest    clientSession // what is known of it
 	knows    bool          // why an agent failed
-	quiet    bool          // whoever writes the answer down takes no streams
+	quiet    bool          // the response writer takes no streams
 	answers  bool          // what it brings is a response
 
 	insists time.Time // until when what the message needs is tried again; zero: it is not
@@ -164,7 +164,7 @@ func (v *serverCall) decode(ctx context.Context, wire translators.Wire) {
 }
 
 // endQuestion ends the question that a response answers which cannot be read, as an error of the client
-// does: the call that waits for the answer hears at once that there is none.
+// does: the call that waits for the answer learns at once that there is none.
 func (v *serverCall) endQuestion(ctx context.Context, wire translators.Wire) {
 	received, _ := parse(wire.Body)
 	if !v.answers || v.session == "" || len(received.ID) == 0 {
@@ -179,7 +179,7 @@ func (v *serverCall) endQuestion(ctx context.Context, wire translators.Wire) {
 	response.message, wire.Version = m, m.Origin.Version
 	call := response.call(ctx)
 	call.Wire, call.Message = wire, m
-	_, _ = v.handler.Exchange(ctx, call) // what is wrong with its response, the client hears
+	_, _ = v.handler.Exchange(ctx, call) // the client gets the error of its response
 }
 
 // first is what to say of a message that cannot be read: those who may not call
@@ -267,7 +267,7 @@ func (v *serverCall) acknowledge(ctx context.Context) {
 	}
 }
 
-// asking is what the pipeline needs to know of whoever asks.
+// asking returns what the pipeline needs to know of the caller.
 func (v *serverCall) asking(ctx context.Context) transport.CallInfo {
 	return transport.Asking(ctx, v.r.PathValue("agent"), mcp.Binding).With(v.pass)
 }
@@ -335,7 +335,7 @@ func (v *serverCall) fail(err error) {
 	v.write(wire, code)
 }
 
-// logInternal logs why a client is told of an internal error: the client itself is not told.
+// logInternal logs the cause of an internal error, which the response does not hold.
 //
 //nolint:contextcheck,nolintlint // contextcheck reads it at the declaration, and nolintlint does not know: the request that the visit holds has its context
 func (v *serverCall) logInternal(err error) {

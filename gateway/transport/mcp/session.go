@@ -46,8 +46,8 @@ func (s session) mark(h http.Header) {
 	}
 }
 
-// sessionKey: a session belongs to one caller at one agent (R8), and speaks one
-// revision: the one that was asked for, and the one that was agreed on.
+// sessionKey names a session. It belongs to one caller at one agent (R8), and to one
+// revision: the requested one, and also the one that the server agreed to.
 type sessionKey struct {
 	agent     string // another agent may be where this one was
 	url       string
@@ -59,7 +59,7 @@ type sessionKey struct {
 	mirrors   string // the caller's own session; empty: none
 }
 
-// here: the server speaks over a channel of this process, which no other replica has.
+// here reports whether the session uses a channel of this process, which no other replica has.
 func (k sessionKey) here() bool { return stdio.IsProgram(k.url) || k.transport == TransportSSE }
 
 func keyOf(ep transport.Endpoint, version string) sessionKey {
@@ -78,19 +78,19 @@ type sessions struct {
 	table map[sessionKey]*slot
 }
 
-// slot is one place in the table. Whoever holds its turn may begin the session.
+// slot is one place in the table. The goroutine that holds its turn may begin the session.
 type slot struct {
 	turn    chan struct{}
 	tries   int   // to begin another in place of one that is gone, which failed
 	why     error // the last one did
 	begun   bool
 	current session
-	who     *canonical.Description // the server's own words at the beginning; not to be changed
+	who     *canonical.Description // the server's description of itself; not to be changed
 	used    time.Time
 }
 
-// get finds or makes the slot of a key; idle ones make room, then one of
-// the caller who has the most. Servers let sessions that nobody ends expire.
+// get finds or makes the slot of a key. If the table is full it evicts idle slots, then one
+// of the caller that has the most. Servers expire sessions that no client ends.
 func (s *sessions) get(key sessionKey) *slot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -107,8 +107,8 @@ func (s *sessions) get(key sessionKey) *slot {
 	return made
 }
 
-// evict makes room for one more: of the caller who has the most, the session that was used
-// longest ago gives way.
+// evict removes a session: of the caller that has the most, the one that was used longest
+// ago.
 func (s *sessions) evict(now time.Time) {
 	maps.DeleteFunc(s.table, func(_ sessionKey, one *slot) bool { return now.Sub(one.used) >= idleFor })
 	if len(s.table) < maxSessions {
@@ -140,8 +140,8 @@ func (s *sessions) forget(key sessionKey, gone session) {
 	maps.DeleteFunc(s.table, func(_ sessionKey, one *slot) bool { return one == found })
 }
 
-// begin fills a slot. Whoever wants the revision that was agreed on, not the
-// one that was asked for, finds it as well.
+// begin fills a slot. A request for the revision that the server agreed to finds it too,
+// not only one for the revision that was asked for.
 func (s *sessions) begin(key sessionKey, one *slot, current session, who *canonical.Description) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -203,7 +203,7 @@ func (s *sessions) drain(shared bool) map[sessionKey]session {
 
 // session gives the session of an agent and caller for which this legacy
 // revision was asked, begun if need be, and who the server said it was. Several
-// that need the same one wait for whoever came first.
+// that need the same one wait for the first.
 func (d *Dialer) session(ctx context.Context, ep transport.Endpoint, version string) (session, *canonical.Description, error) {
 	return d.sessionAfter(ctx, ep, version, session{})
 }
@@ -341,7 +341,7 @@ type Keeper interface {
 	// Get finds a record; false: there is none (any more).
 	Get(ctx context.Context, group, id string) (value []byte, revision uint64, ok bool, err error)
 	// Swap writes a record if it is still at revision old (0: there must be
-	// none); false: somebody else was first.
+	// none); false: another writer was first.
 	Swap(ctx context.Context, group, id string, old uint64, value []byte, until time.Time) (ok bool, err error)
 	// Delete removes a record; one that is not there is no error.
 	Delete(ctx context.Context, group, id string) error
@@ -361,8 +361,8 @@ func place(ep transport.Endpoint, version string) (group, id string) {
 	return "upstream " + string(ep.Caller) + "\x00" + ep.Session, hex.EncodeToString(sum[:])
 }
 
-// shares: the session that mirrors a caller's own is every replica's, but for one over a
-// channel, which is here.
+// shares reports whether all replicas use the session that mirrors a caller's own. One over a
+// channel belongs to this process.
 func (d *Dialer) shares(ep transport.Endpoint) bool {
 	return d.deps.Keeper != nil && ep.Session != "" && !ep.Alone && !keyOf(ep, "").here()
 }
@@ -407,7 +407,7 @@ func (d *Dialer) keep(ctx context.Context, ep transport.Endpoint, version string
 	return s, nil
 }
 
-// sessionLife is how long a session lives that nobody uses.
+// sessionLife is how long an unused session lives.
 const sessionLife = 30 * time.Minute
 
 // Programs starts the programs of agents. *stdio.Host is one.
@@ -417,8 +417,8 @@ type Programs interface {
 
 var _ Programs = (*stdio.Host)(nil)
 
-// errNoPrograms: nothing here starts programs.
-var errNoPrograms = errors.New("mcp: programs are not run here")
+// errNoPrograms refuses an agent that is a program: the dialer has no host for programs.
+var errNoPrograms = errors.New("mcp: this gateway runs no programs: expected a URL")
 
 // do carries a request to the server of the endpoint. The key of a session costs more than
 // servers over HTTP need of it.

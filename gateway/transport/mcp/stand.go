@@ -24,8 +24,8 @@ const (
 	knockEvery   = time.Minute      // whether a stream's session still lives
 )
 
-// standing is the streams on which clients of legacy revisions hear what nobody
-// asked for: one for each session. Whoever opens a second has lost the first.
+// standing holds the streams on which clients of legacy revisions read notifications: one
+// for each session. A second stream in a session ends the first.
 type standing struct {
 	streams *quota.Pool
 
@@ -94,7 +94,7 @@ func (v *serverCall) stand(ctx context.Context) {
 		return
 	}
 	defer leave()
-	defer context.AfterFunc(v.server.closing, end)() //nolint:contextcheck // the server's end is everybody's
+	defer context.AfterFunc(v.server.closing, end)() //nolint:contextcheck // the server's end ends all streams
 	ctx, unbind := identity.Bound(ctx)
 	defer unbind()
 	answer, err := v.handler.Exchange(ctx, v.listening(ctx))

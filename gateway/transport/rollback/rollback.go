@@ -114,7 +114,7 @@ func (d *Dialer) read(e transport.Endpoint, request translators.Wire, response *
 	return transport.Reply{Wire: wire}, nil
 }
 
-// isResult: a token says, unverified, that it is one.
+// isResult reports whether an unverified token claims to be a rollback result.
 func isResult(token string) bool {
 	claims, _, err := ect.ParseUnverified(token)
 	return err == nil && claims.Act == ect.ActRollbackResult

@@ -26,10 +26,10 @@ func IsA2A(service string) bool { return service == ServiceA2A || service == Ser
 
 // CallA2A calls a method of A2A. Service is the name to try first; if there is
 // nothing of that name, the other one is tried, but nothing is done twice: SLIM's
-// servers say of a call that they have nobody for, be it the service or the method
-// that is unknown, which one it was. Any other refusal may be that of an agent that
-// has begun, so that only what changes nothing is tried again after it, and nothing
-// at all after one in A2A's words. The responses' service is the one that answered.
+// servers name the service or method of a call in their refusal if it is unknown.
+// Any other refusal may come from an agent that has begun. After such a refusal
+// only methods that change nothing are tried again, and none at all after an error
+// of A2A. The responses' service is the one that answered.
 // Errors: those of Call; a failure of the agent comes from Next.
 func CallA2A(ctx context.Context, caller *Peer, to name.Name, r rpc.Request) (*Responses, string, error) {
 	r.Service = cmp.Or(r.Service, ServiceA2A)
@@ -70,23 +70,23 @@ func opened(ctx context.Context, caller *Peer, to name.Name, r rpc.Request) (*Re
 	return s, nil
 }
 
-// notFound is what SLIM's servers say of a call that nobody is registered for, before
-// its service and method (agntcy/slim 2.2, slimrpc).
+// notFound begins the text with which SLIM's servers refuse a call that has no handler.
+// Its service and method follow (agntcy/slim 2.2, slimrpc).
 const notFound = "Method not found: "
 
-// unknown: nobody there knows the service, as far as one can tell.
+// unknown reports whether the server's status says that it does not know the service.
 func (s *Responses) unknown() bool {
 	var status *rpc.StatusError
 	return errors.As(s.err, &status) && status.Code == rpc.Unimplemented && !inWords(status.Message)
 }
 
-// idle: nothing has been done, or nothing that matters.
+// idle reports whether the call began no work, or only work that may be repeated.
 func (s *Responses) idle(r rpc.Request) bool {
 	var status *rpc.StatusError
 	return readsOnly(r.Method) || errors.As(s.err, &status) && status.Message == notFound+r.Service+"/"+r.Method
 }
 
-// readsOnly: a method of A2A that may be called any number of times.
+// readsOnly reports whether a method of A2A may be called any number of times.
 func readsOnly(method string) bool {
 	return strings.HasPrefix(method, "Get") || strings.HasPrefix(method, "List") || method == "SubscribeToTask"
 }
@@ -137,7 +137,7 @@ func ParseAddress(text string) (Address, error) {
 		return Address{}, err
 	}
 	if n.ID != name.AnyID() {
-		return Address{}, &name.Error{Reason: "an address has no id in it"}
+		return Address{}, &name.Error{Reason: "the address contains an id: leave it out"}
 	}
 	if node == "" {
 		if isURL && strings.HasPrefix(text, scheme+"/") {
@@ -161,10 +161,10 @@ func hostport(node string) (string, error) {
 	}
 	host, port, err := net.SplitHostPort(node)
 	if err != nil || host == "" || strings.ContainsFunc(host, foreign) {
-		return "", &name.Error{Reason: "the node is no host and port"}
+		return "", &name.Error{Reason: "the node is not host:port"}
 	}
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-		return "", &name.Error{Reason: "the node's port is no port"}
+		return "", &name.Error{Reason: "the node has an invalid port"}
 	}
 	return net.JoinHostPort(host, port), nil
 }

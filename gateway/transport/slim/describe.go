@@ -63,8 +63,8 @@ const methodOldCard = "GetAgentCard"
 // skillsOfCard is the last field that cards of A2A 0.3 and 1.0 have in common.
 const skillsOfCard = 12
 
-// card reads the agent's card. Servers of SLIM's library for Python show the one
-// that everybody may see by the method of A2A 0.3 alone, and only if they serve 0.3
+// card reads the agent's card. Servers of SLIM's library for Python show the
+// public card by the method of A2A 0.3 alone, and only if they serve 0.3
 // too: A2A 1.0 asks for that card over HTTP, which an agent here need not speak.
 func (d *Dialer) card(ctx context.Context, ep transport.Endpoint) (*canonical.Description, error) {
 	shown, status, err := d.cardBy(ctx, ep, "/"+ServiceA2A+"/"+methodCard)
@@ -73,7 +73,7 @@ func (d *Dialer) card(ctx context.Context, ep transport.Endpoint) (*canonical.De
 	}
 	const precondition = 9
 	if status != rpc.Unimplemented && status != precondition && status != rpc.NotFound {
-		return nil, &transport.BadReplyError{Agent: ep.Agent, Reason: "it refuses to show its card"}
+		return nil, &transport.BadReplyError{Agent: ep.Agent, Reason: "it refuses to send its card"}
 	}
 	if shown, status, err = d.cardBy(ctx, ep, "/"+ServiceA2AOld+"/"+methodOldCard); err == nil && status == 0 {
 		shown.Versions = []string{"1.0"} // what it answered to
@@ -108,7 +108,7 @@ func (d *Dialer) cardBy(ctx context.Context, ep transport.Endpoint, path string)
 			}
 		}
 	}
-	return nil, 0, errors.Join(&transport.BadReplyError{Agent: ep.Agent, Reason: "its card is none"}, err)
+	return nil, 0, errors.Join(&transport.BadReplyError{Agent: ep.Agent, Reason: "its card is malformed"}, err)
 }
 
 // upgraded makes a card of A2A 1.0 out of one of 0.3: what has the same number and
@@ -186,5 +186,5 @@ func (t *talk) tools(ctx context.Context, version string) (tools []canonical.Cap
 		seen[list.Next] = true
 		page = &canonical.Page{Cursor: list.Next}
 	}
-	return nil, nil, &transport.BadReplyError{Agent: t.ep.Agent, Reason: "a list of tools that is none, or without end"}
+	return nil, nil, &transport.BadReplyError{Agent: t.ep.Agent, Reason: "its list of tools is malformed or has no end"}
 }

@@ -249,7 +249,7 @@ func failed(ctx context.Context, ep transport.Endpoint, err error) error {
 	case errors.As(err, &tooLarge):
 		return problem.Reading(&http.MaxBytesError{Limit: int64(tooLarge.Limit)})
 	case errors.As(err, new(*session.MessageError)):
-		return &canonical.Error{Code: canonical.CodeBadParams, Message: "this message has metadata that SLIM cannot carry"}
+		return &canonical.Error{Code: canonical.CodeBadParams, Message: "the message has metadata that SLIM cannot carry"}
 	case errors.Is(context.Cause(ctx), context.DeadlineExceeded):
 		return &transport.TimeoutError{Agent: ep.Agent, After: ep.Timeout}
 	case ctx.Err() != nil:

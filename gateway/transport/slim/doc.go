@@ -28,7 +28,7 @@
 // secret proves that a caller knows it, and not which of those who do it is: so
 // callers there have the one SPIFFE id that the operator gives them. With JWTs of
 // one issuer, a caller is the SPIFFE id that the operator gives its subject; with
-// SPIFFE JWT-SVIDs it is who the token says. Without an id nobody may call, and
+// SPIFFE JWT-SVIDs it is who the token says. Without an id no member may call, and
 // in development all are anonymous. Nodes check none of this; every message is
 // checked here, and so are the signatures of control messages, by the key that
 // the token names. Evidence goes in the metadata, which nodes can read and
@@ -39,9 +39,9 @@
 // # Groups
 //
 // A moderator may invite an exposed agent into a group that is not encrypted. It
-// joins, acknowledges what is said, and answers what is a request, in SLIMRPC or
-// JSON-RPC, to the member who asked and to nobody else; of what members say or
-// answer otherwise it takes no notice, and it says nothing by itself. Each node
+// joins, acknowledges messages, and answers requests, in SLIMRPC or
+// JSON-RPC, to the member who asked and to no other. It ignores all other messages of
+// members, and sends none by itself. Each node
 // has a number of groups that an agent may be in; who may not call may not
 // invite either. The subject of a token has a share of all that is bounded: 256
 // sessions, and 256 calls that are answered at once, in whatever sessions and groups
@@ -85,7 +85,7 @@
 // identity. They take them all the same.
 //
 // slima2a shows clients of A2A 1.0 an extended card alone, if its agent has one, and
-// the card that everybody may see to those of 0.3, if it serves them. Either is read.
+// the public card to those of 0.3, if it serves them. Either is read.
 // An agent with neither has no names of skills to be had on this wire: it is one
 // skill that takes messages.
 //

@@ -221,10 +221,10 @@ func replyTo(w translators.Wire, result json.RawMessage) protoreflect.MessageDes
 	}
 }
 
-// errNoEnvelope: it is no JSON-RPC message, nor a card.
+// errNoEnvelope refuses a body that is neither a JSON-RPC message nor a card.
 var errNoEnvelope = errors.New("slim: no message of A2A")
 
-// errNoMessage: there is no such method, so there is no such message.
+// errNoMessage refuses a method that A2A does not have, so its message type is unknown.
 var errNoMessage = errors.New("slim: A2A has no such method")
 
 func pack(of protoreflect.MessageDescriptor, text json.RawMessage) ([]byte, []canonical.Loss, error) {
@@ -246,7 +246,7 @@ func unsayable(err error) error {
 	if errors.Is(err, errNoMessage) {
 		return &canonical.Error{Code: canonical.CodeNoMethod, Message: "A2A over SLIM has no such method"}
 	}
-	return &canonical.Error{Code: canonical.CodeBadParams, Message: "this cannot be said over SLIMRPC"}
+	return &canonical.Error{Code: canonical.CodeBadParams, Message: "the message has no form in SLIMRPC"}
 }
 
 func unpack(of protoreflect.MessageDescriptor, data []byte) (json.RawMessage, []canonical.Loss, error) {

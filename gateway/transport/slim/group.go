@@ -12,11 +12,11 @@ import (
 	"github.com/aepb/aepb-gateway/policy/quota"
 )
 
-// groups is one agent's part in the groups that it is invited to: whoever asks
-// it something there is answered, and nobody else hears that.
+// groups holds the groups that one agent is in. The agent answers a request of a member to
+// that member alone.
 type groups struct {
 	handler  rpc.Handler
-	welcome  func(subject string) bool // whether somebody may invite
+	welcome  func(subject string) bool // whether a subject may invite the agent
 	places   *quota.Pool               // groups at once, by moderator
 	logger   *slog.Logger
 	identity string // the agent, for logs
@@ -24,22 +24,22 @@ type groups struct {
 
 var _ Groups = (*groups)(nil)
 
-// Join lives through one group, unless there are too many, or a stranger asks.
+// Join serves one group until it ends. It refuses one too many, or if its moderator may not call.
 func (g *groups) Join(ctx context.Context, s *session.Session, pool *worker.Pool, calls *quota.Pool) {
 	defer s.Close()
 	if !g.welcome(s.Subject()) {
-		g.logger.InfoContext(ctx, "a SLIM group is left: its moderator may not call", g.about(s)...)
+		g.logger.InfoContext(ctx, "agent leaves the SLIM group: its moderator may not call", g.about(s)...)
 		return
 	}
 	place, err := g.places.Take(limit.Identity(s.Subject()), 1)
 	if err != nil {
-		g.logger.WarnContext(ctx, "a SLIM group is left: there are too many", g.about(s)...)
+		g.logger.WarnContext(ctx, "agent leaves the SLIM group: the node has too many", g.about(s)...)
 		return
 	}
 	defer place.Release()
-	g.logger.InfoContext(ctx, "a SLIM group is joined", g.about(s)...)
+	g.logger.InfoContext(ctx, "agent joined the SLIM group", g.about(s)...)
 	err = g.serve(ctx, s, pool, calls)
-	g.logger.InfoContext(ctx, "a SLIM group is over", append(g.about(s), slog.Any("error", err))...)
+	g.logger.InfoContext(ctx, "agent left the SLIM group", append(g.about(s), slog.Any("error", err))...)
 }
 
 func (g *groups) about(s *session.Session) []any {

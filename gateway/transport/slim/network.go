@@ -36,7 +36,7 @@ type NodeConfig struct {
 	ID             ect.Identity // the node's SPIFFE id; empty: its certificate names its host
 	Org, Namespace string       // of every name that we have there
 	Secret         []byte       // what all members know; credential.MinSecret bytes at least; empty: they show tokens of issuers
-	Caller         ect.Identity // who callers there are: all who know the secret can be one another; empty: nobody, or ListenerDeps.Anonymous
+	Caller         ect.Identity // identity of all callers, who share one secret; empty: ListenerDeps.Anonymous, if set
 	Issued         Issued       // without Secret
 	Groups         int          // how many groups each agent may be in; 0: none
 }
@@ -45,7 +45,7 @@ type NodeConfig struct {
 type Issued struct {
 	Source credential.TokenSource            // of our own tokens
 	Judge  credential.TokenJudge             // of the others'
-	Caller func(subject string) ect.Identity // who it is whom a token names; empty: nobody, or ListenerDeps.Anonymous
+	Caller func(subject string) ect.Identity // the identity of a token's subject; empty: ListenerDeps.Anonymous, if set
 }
 
 // caller is who calls, and by what its calls are counted.
@@ -191,7 +191,7 @@ func (n *Network) Run(ctx context.Context) error {
 		group.Go(func() error { return one.link.Run(ctx) })
 		group.Go(func() error {
 			if err := one.peer.Run(ctx); ctx.Err() == nil {
-				n.deps.Logger.ErrorContext(ctx, "no calls can be made over a SLIM node", slog.String("node", one.Address), slog.Any("error", err))
+				n.deps.Logger.ErrorContext(ctx, "client side of a SLIM node not started", slog.String("node", one.Address), slog.Any("error", err))
 			}
 			return nil
 		})

@@ -19,8 +19,8 @@ import (
 	"github.com/aepb/aepb-gateway/policy/quota"
 )
 
-// silentLimit is how long somebody may have a session with us and say nothing
-// at all in it.
+// silentLimit is how long a peer may have a session with the gateway without sending
+// a first message.
 const silentLimit = 10 * time.Minute
 
 // idleWorkers is how many goroutines of a peer wait for the next calls.
@@ -46,7 +46,7 @@ type PeerDeps struct {
 	Name     name.Name    // org/namespace/service, without an id
 	Provider credential.Provider
 	Verifier credential.Verifier
-	Handler  rpc.Handler // nil: nobody may call us
+	Handler  rpc.Handler // nil: calls are refused
 	Groups   Groups      // nil: groups are left at once
 	Timing   session.Timing
 	Logger   *slog.Logger // nil: nothing is logged
@@ -109,16 +109,16 @@ func (p *Peer) accept(ctx context.Context) error {
 		sessions.Go(func() {
 			defer s.Close()
 			if err := p.serve(ctx, s); err != nil {
-				p.deps.Logger.DebugContext(ctx, "a SLIM session ended", slog.String("with", s.Peer().String()), slog.Any("error", err))
+				p.deps.Logger.DebugContext(ctx, "session on the SLIM node ended", slog.String("with", s.Peer().String()), slog.Any("error", err))
 			}
 		})
 	}
 }
 
-// errUnwanted: a session for which we have nobody.
-var errUnwanted = errors.New("slim: nobody here takes such sessions")
+// errUnwanted: a session that no handler takes.
+var errUnwanted = errors.New("slim: session refused: no handler for calls or for groups is configured")
 
-// serve finds out by the first message which of the two ways a session speaks.
+// serve finds out by the first message whether a session carries SLIMRPC or JSON-RPC.
 func (p *Peer) serve(ctx context.Context, s *session.Session) error {
 	if s.Group() && p.deps.Groups != nil {
 		p.deps.Groups.Join(ctx, s, p.pool, p.calls)

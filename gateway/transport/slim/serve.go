@@ -45,7 +45,7 @@ type ListenerDeps struct {
 	Network   *Network
 	Form      translators.Translator // the SLIM codec
 	Agents    func() []string        // directory names of those who are exposed; asked every second
-	Anonymous ect.Identity           // who callers on a node without Caller are; empty: nobody
+	Anonymous ect.Identity           // who callers on a node without Caller are; empty: they are refused
 	Version   string                 // of this gateway, for agents that name none
 	Limits    ect.Limits             // of the evidence of one request; zero: the defaults
 }
@@ -187,7 +187,7 @@ func (l *Listener) serveAs(ctx context.Context, n *node, agent string, handler t
 		err = peer.Run(ctx)
 	}
 	if err != nil && ctx.Err() == nil {
-		n.deps.Logger.WarnContext(ctx, "an agent cannot be exposed on a SLIM node",
+		n.deps.Logger.WarnContext(ctx, "agent not exposed on the SLIM node",
 			slog.String("agent", agent), slog.String("node", n.Address), slog.Any("error", err))
 	}
 }
@@ -220,7 +220,7 @@ func (d *exposedAgent) Enter() (leave func()) {
 // groups is the agent's part in groups; nil: it takes none.
 func (d *exposedAgent) groups() Groups {
 	places, err := quota.New(quota.Config{Resource: "SLIM groups", Total: int64(d.node.Groups), PerHolder: int64(d.node.Groups)})
-	if err != nil { // there is room for none
+	if err != nil { // no group is allowed
 		return nil
 	}
 	return &groups{
@@ -335,7 +335,7 @@ func (v *serverCall) exchange(ctx context.Context, evidence []string) error {
 	case err != nil:
 		return v.refuse(ctx, err)
 	case v.message != nil && v.message.Op == canonical.OpAbort:
-		return nil // nobody waits for an answer
+		return nil // an abort has no answer
 	case answer.Events() != nil:
 		return v.stream(ctx, answer)
 	default:
@@ -343,8 +343,8 @@ func (v *serverCall) exchange(ctx context.Context, evidence []string) error {
 	}
 }
 
-// session is the one in which a client of MCP may stop what it has asked for;
-// empty: nobody may.
+// session returns the session in which a client of MCP may cancel its requests;
+// empty: none.
 func (v *serverCall) session() string {
 	if v.message == nil || v.message.Op != canonical.OpInvoke && v.message.Op != canonical.OpAbort {
 		return ""
@@ -421,7 +421,7 @@ func (v *serverCall) express(ctx context.Context, m *canonical.Message, failed b
 		return err
 	}
 	if failed && v.wire.Form != form.FormRPC && m.Correlation.WireID == nil {
-		return nil // nobody waits for an answer
+		return nil // a notification has no answer
 	}
 	return v.say(ctx, wire, nil)
 }

@@ -33,7 +33,7 @@ const (
 	typeInfo   = "type.googleapis.com/google.rpc.ErrorInfo"
 )
 
-// failures: the first of a status is what the status alone means.
+// failures lists the errors of A2A. The first one of a status is the meaning of that status alone.
 var failures = [...]failure{
 	{"INVALID_PARAMS", domainA2A, -32602, rpc.InvalidArgument, "InvalidParamsError"},
 	{"INVALID_REQUEST", domainOurs, -32600, rpc.InvalidArgument, "InvalidRequestError"},
@@ -111,8 +111,8 @@ func failureOf(status int, text string) *jsonError {
 	return &jsonError{found.number, text, data}
 }
 
-// inWords: the text of a status begins with the name that A2A has for an error, so
-// that it is what an agent said, and not whoever takes calls for it.
+// inWords reports whether the text of a status begins with the name of an error of A2A: then
+// the agent wrote it, and not the server that takes its calls.
 func inWords(text string) bool {
 	name, _, named := strings.Cut(text, ":")
 	return named && slices.ContainsFunc(failures[:], func(f failure) bool { return f.name == name })

@@ -11,8 +11,8 @@ import (
 	form "github.com/aepb/aepb-gateway/translators/slim"
 )
 
-// talkKey names one session of a caller's: another of his may be in another
-// revision, or somebody else's for whom he carries messages.
+// talkKey names one session of a caller. Another session of the caller may use another
+// revision, or carry messages of another party.
 type talkKey struct {
 	from    string
 	session uint32
@@ -59,8 +59,8 @@ func (v *serverCall) plain(ctx context.Context) error {
 }
 
 // understood reads the message in the revision that its sender agreed on before,
-// unless it is of another, or of A2A: whoever carries messages for others says
-// both from one place, and MCP takes any name for a method of somebody's own.
+// unless it is of another, or of A2A. A proxy sends messages of both protocols from one
+// name, and MCP accepts any unknown method as an extension.
 func (v *serverCall) understood() (translators.Wire, *canonical.Message, error) {
 	shown := v.wire
 	m, err := v.exposed.l.deps.Form.Decode(shown)

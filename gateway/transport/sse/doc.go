@@ -1,5 +1,5 @@
 // Package sse reads a stream of server-sent events (WHATWG HTML, section 9.2)
-// that nobody vouches for, and writes one ([Writer]).
+// from an untrusted server, and writes one ([Writer]).
 //
 // A [Reader] is a pure function of an io.Reader: no connection, no clock, no
 // reconnection. It bounds what a hostile server can make it hold: the size of

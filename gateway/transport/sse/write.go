@@ -21,15 +21,15 @@ const Media = "text/event-stream"
 
 // Writer writes a stream of events as the answer to one request. While it is
 // open and nothing is sent it writes a comment now and then, which no reader
-// takes for an event (WHATWG HTML, section 9.2.7), so that nobody between takes
-// the stream for dead. Stop it before the handler returns.
+// takes for an event (WHATWG HTML, section 9.2.7), so that no proxy closes the
+// stream as idle. Stop it before the handler returns.
 type Writer struct {
 	w       http.ResponseWriter
 	gate    *http.ResponseController
 	trailer string
 	name    string // of every event; empty: none is written
 
-	mu   sync.Mutex // whoever holds it writes
+	mu   sync.Mutex // guards writing
 	beat *time.Timer
 	over bool
 }
@@ -86,7 +86,7 @@ func (s *Writer) Close(values []string) {
 }
 
 // Send writes one event at once; data goes line by line, and without carriage
-// returns, which would end lines of their own. An error: nobody reads.
+// returns, which would end lines of their own. An error: the client has left.
 func (s *Writer) Send(data []byte) error {
 	out := make([]byte, 0, len(data)+len(s.name)+32)
 	if s.name != "" {

@@ -23,9 +23,9 @@
 // soon after its start, or cannot be started, twice in a row is not started for the same
 // caller before a wait that doubles from one second to a minute; other callers do not wait.
 //
-// A message is one line. Line breaks between the tokens of its JSON become blanks, each for
-// one: whoever compares a line with the hashes of the evidence, which are of the message as
-// it was signed, has to know that. Messages of the codecs have none unless a caller's
+// A message is one line. Each line break between the tokens of its JSON becomes one blank.
+// The hashes in the evidence are those of the message as it was signed, so a line with such
+// blanks has another hash. Messages of the codecs have none unless a caller's
 // arguments do.
 //
 // The environment is PATH, HOME, USER, LANG, TMPDIR and what the operator names. Lines are

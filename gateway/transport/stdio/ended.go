@@ -26,7 +26,7 @@ var ours = []error{errIdle, errGiveWay, errDropped, errUnused, ErrClosed}
 // faults are the reasons that are the program's own fault.
 var faults = []error{errLine, errDeaf, errClosed, errShut}
 
-// EndedError: the process has ended, or is being ended.
+// EndedError reports that the process has ended, or is being ended.
 type EndedError struct {
 	Err   error  // how it ended, or why it was ended
 	Last  string // the last lines that it wrote for people; empty: none

@@ -90,7 +90,7 @@ const (
 
 const resource = "processes"
 
-// WaitError: the program failed before, and is started again later.
+// WaitError refuses to start a program that failed before, until its wait is over.
 type WaitError struct {
 	After time.Duration
 	Err   error // why it failed
@@ -103,7 +103,7 @@ func (e *WaitError) Error() string {
 // Unwrap gives the cause.
 func (e *WaitError) Unwrap() error { return e.Err }
 
-// ErrClosed: the host starts nothing more.
+// ErrClosed refuses to start a program because the host is closed.
 var ErrClosed = errors.New("stdio: the gateway is stopping")
 
 // NewHost makes a Host without processes.

@@ -136,8 +136,8 @@ func (u *uses) add(n int) {
 	u.latest = u.now()
 }
 
-// idle ends what was not used for so long, else says how long that can last still. Nobody
-// begins to use it meanwhile.
+// idle calls end if the process was unused for most, else it returns the time that is left. No
+// use begins meanwhile.
 func (u *uses) idle(most time.Duration, end func()) (left time.Duration) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -319,8 +319,8 @@ func (p *Process) write(ctx context.Context, line []byte) error {
 	}
 }
 
-// Receive waits for the next line that is not blank. Its error is an *EndedError, and the last
-// thing that it says: whoever starts a process reads it to there.
+// Receive waits for the next line that is not blank. Its error is an *EndedError,
+// after which there is no line: the starter of a process reads until then.
 func (p *Process) Receive() ([]byte, error) {
 	for {
 		var line []byte

@@ -113,7 +113,7 @@ func pairs(list []string) (map[string]string, error) {
 	return out, nil
 }
 
-// StartError: the program cannot be started.
+// StartError reports why a program cannot be started.
 type StartError struct{ Err error }
 
 func (e *StartError) Error() string { return "the program cannot be started: " + e.Err.Error() }

@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// supervises: there is a supervisor on this system.
+// supervises reports whether there is a supervisor on this system.
 const supervises = true
 
 // Bounds of what a program starts.

@@ -2,7 +2,7 @@
 
 package stdio
 
-// supervises: only Linux can have a supervisor.
+// supervises reports whether there is a supervisor, which needs Linux.
 const supervises = false
 
 // Supervise is for Linux alone.

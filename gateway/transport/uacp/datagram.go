@@ -29,12 +29,12 @@ const (
 const (
 	maxSenders  = 256 // that are known at once; then the one longest silent is forgotten
 	tooLarge    = 0x4A
-	maxUnacked  = 16 // acknowledgements that nobody has looked at
+	maxUnacked  = 16 // acknowledgements that are not read yet
 	datagramMax = MaxDatagram + 1
 )
 
 var (
-	errUnacked = errors.New("uacp: nobody acknowledged it")
+	errUnacked = errors.New("uacp: the receiver did not acknowledge the datagram")
 	errTooLong = errors.New("uacp: longer than a datagram may be")
 )
 
@@ -42,7 +42,7 @@ var (
 type DatagramDeps struct {
 	Form        translators.Translator // the µACP codec
 	Conn        net.PacketConn         // Serve closes it
-	Agent       string                 // directory name of whom callers reach: a datagram names nobody
+	Agent       string                 // directory name of the agent: a datagram names none
 	Anonymous   ect.Identity           // who callers are: a datagram shows nothing
 	Limits      ect.Limits             // of the evidence of one request; zero: the defaults
 	Config      Config                 // InFlight is for each sender; what does not fit is dropped
@@ -50,9 +50,9 @@ type DatagramDeps struct {
 }
 
 // Datagrams take µACP traffic in without protection, for development: AEPB
-// demands TLS 1.3, so nothing is heard from, and nothing said to, any address
-// but those of this machine. Nobody else can be made to receive what somebody
-// asked for in his name.
+// demands TLS 1.3, so they read from addresses of this machine alone and send to
+// no other. A datagram with a forged source address therefore makes no other machine
+// receive a reply.
 type Datagrams struct {
 	deps    DatagramDeps
 	l       *Listener
@@ -108,7 +108,7 @@ func local(from net.Addr) (netip.AddrPort, bool) {
 	return at, err == nil && at.Addr().Unmap().IsLoopback()
 }
 
-// sender is whoever sends from one address.
+// sender is the peer that sends from one address.
 type sender struct {
 	guest        *session
 	conn         net.PacketConn
@@ -133,7 +133,7 @@ func (d *Datagrams) sender(ctx context.Context, handler transport.Handler, at ne
 	return s
 }
 
-// forget makes room for one more: of those who are silent, the longest.
+// forget removes idle senders, or the one longest silent if there are too many.
 func (d *Datagrams) forget() {
 	var oldest netip.AddrPort
 	for at, s := range d.senders {
@@ -151,7 +151,7 @@ func (d *Datagrams) forget() {
 }
 
 // write sends a frame. A TELL with quality of service 1 is sent again until it
-// is acknowledged, three times at most; so no more is told than is heard.
+// is acknowledged, three times at most; so no more is sent than is received.
 func (s *sender) write(body []byte) error {
 	f, err := form.ParseFrame(body)
 	if err != nil {
@@ -223,7 +223,7 @@ func (s *sender) post(body []byte) error {
 func (s *sender) acked(id uint32) {
 	select {
 	case s.acks <- id:
-	default: // nobody waits
+	default: // no call waits for it
 	}
 }
 

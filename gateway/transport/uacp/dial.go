@@ -145,7 +145,7 @@ func (d *Dialer) connect(ctx context.Context, ep transport.Endpoint) (link, erro
 	case !ok:
 		return nil, &egress.DeniedError{Host: ep.URL, Reason: egress.ReasonURL}
 	case scheme == SchemeDatagram && ep.ID != "":
-		return nil, &egress.DeniedError{Host: hostport, Reason: egress.ReasonScheme} // nobody could prove that it is this agent
+		return nil, &egress.DeniedError{Host: hostport, Reason: egress.ReasonScheme} // without TLS no peer can prove that it is this agent
 	case scheme == SchemeDatagram:
 		conn, err := d.deps.Network.DialDatagrams(ctx, hostport)
 		if err != nil {

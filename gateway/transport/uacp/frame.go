@@ -15,7 +15,7 @@ const Protocol = "uacp-stream/1"
 
 const prefix = 2 // bytes of length before each frame
 
-// errFrame: what came is no frame's length.
+// errFrame refuses a length that no frame has.
 var errFrame = errors.New("uacp: not a frame's length")
 
 // readFrame reads one frame. io.EOF: the stream ended between two frames.
@@ -62,21 +62,21 @@ func writeFrame(w io.Writer, body []byte) error {
 	return err
 }
 
-// Reason is why the token that testifies to a message does not travel with it. It
-// is kept here: whoever it concerns finds it by its jti, which a frame without room
-// for the token names (aepb.parent_jti).
+// Reason is why the token that testifies to a message does not travel with it. The
+// gateway keeps that token. Its audience finds it by its jti, which a frame without
+// space for the token names (aepb.parent_jti).
 type Reason string
 
 // The reasons.
 const (
 	ReasonBare Reason = "bare" // the peer knows no gateways, so the frame has no place for a token
-	ReasonFull Reason = "full" // the frame has no room for it
+	ReasonFull Reason = "full" // the frame has no space for it
 )
 
-// withEvidence puts as many of the tokens into a frame as there is room for in
-// most bytes: what testifies to the message, that is whatever no other of them was
-// made of, comes before its ancestors. kept says why some of the former is left
-// out; empty: it is not. Ancestors are: their names are in the others (R4).
+// withEvidence puts as many of the tokens into a frame as fit into most bytes. Tokens
+// that testify to the message, which no other token names as parent, come before their
+// ancestors. reason says why one of the former is left out; empty: none is. Ancestors
+// may be left out without a reason, since the other tokens name them (R4).
 func withEvidence(body []byte, tokens []string, most int) (out []byte, reason Reason) {
 	if len(tokens) == 0 {
 		return body, ""
@@ -107,15 +107,15 @@ func withEvidence(body []byte, tokens []string, most int) (out []byte, reason Re
 	return bereft(opened, body), ReasonFull
 }
 
-// countReference tells whoever wants to know that evidence is kept here, if any is.
+// countReference reports a token that the gateway keeps, if there is one and a listener for it.
 func countReference(whom func(Reason), reason Reason) {
 	if whom != nil && reason != "" {
 		whom(reason)
 	}
 }
 
-// bereft is a frame without tokens: those that it came with testify to nothing
-// toward whoever hears it now.
+// bereft returns a frame without tokens: those that it came with testify to nothing
+// toward its next receiver.
 func bereft(opened form.Opened, body []byte) []byte {
 	if was, err := opened.Evidence(); err == nil && len(was) == 0 {
 		return body

@@ -75,8 +75,8 @@ func (l *datagramConn) read() ([]byte, error) {
 	}
 }
 
-// acknowledges: a frame says of an ASK or OBSERVE that it has come, and answers
-// it later. To a TELL that is all that anybody says.
+// acknowledges reports whether a frame only confirms that an ASK or OBSERVE arrived; the
+// answer comes later. A TELL has no other answer.
 func (l *datagramConn) acknowledges(f form.Frame) bool {
 	return f.IsAck() && f.Code == form.Ack(f).Code && len(f.Payload) == 0 && l.request.Verb != form.Tell
 }

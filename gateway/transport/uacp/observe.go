@@ -55,7 +55,7 @@ func (o *observers) cancel(f form.Frame) bool {
 	return found
 }
 
-// none: nobody observes anything here.
+// none reports whether the peer observes nothing.
 func (o *observers) none() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -249,7 +249,7 @@ func (o *observation) read() ([]byte, error) {
 	return nil, &transport.BadReplyError{Agent: o.ep.Agent, Reason: "it answers everything but the request"}
 }
 
-// repeated: a TELL came before. It was taken then.
+// repeated reports whether a TELL came before; then it was handled already.
 func (o *observation) repeated(body []byte) bool {
 	if _, lossy := o.conn.(*datagramConn); lossy {
 		_, again := o.recent.seen(body, time.Now())
@@ -301,7 +301,7 @@ func (o *observation) Next(ctx context.Context) (transport.Event, error) {
 	return event, nil
 }
 
-// Close ends the observation: an agent that still tells is told to stop.
+// Close ends the observation. It asks an agent that still sends events to stop.
 func (o *observation) Close() error {
 	o.once.Do(func() {
 		if !o.over {

@@ -11,9 +11,9 @@ const (
 	remembers = 30 * time.Second // for which they are: as long as the reference repeats them
 )
 
-// recent is the frames of one peer with quality of service 1, and what was
-// answered to them: whoever hears nothing says the same again, under the same
-// id. Its zero value is empty.
+// recent holds the frames of one peer with quality of service 1, and the answers to
+// them: a peer that gets no answer sends the same frame again, under the same id.
+// Its zero value is empty.
 type recent struct {
 	mu   sync.Mutex
 	list []known // oldest first

@@ -29,13 +29,13 @@ type ListenerDeps struct {
 	Form      translators.Translator  // the µACP codec
 	TLS       *tls.Config             // the service's own, whose VerifyConnection judges certificates; TLS 1.3 is demanded whatever it says
 	Net       net.Listener            // plain TCP; Serve closes it
-	Agent     string                  // directory name of whom callers reach who name nobody (guest.named); empty: nobody
+	Agent     string                  // directory name of the agent of callers that name none (session.named); empty: none
 	Known     func(agent string) bool // whether there is an agent of this directory name; nil: none whose name has a dot
 	Anonymous ect.Identity            // who callers without a certificate are; empty: their handshake fails
 	Limits    ect.Limits              // of the evidence of one request; zero: the defaults
 	Config    Config
-	// Kept is told of each message whose evidence does not travel with it, and
-	// why; nil: nobody is.
+	// ByReference is called for each message whose evidence does not travel with it,
+	// with the reason; nil: it is not.
 	ByReference func(Reason)
 	// Session makes the session of a new connection, which ends with its client's
 	// SVID; nil: connections outlive it.
@@ -74,8 +74,8 @@ func NewListener(deps ListenerDeps) (*Listener, error) {
 	return l, nil
 }
 
-// scarce: what a connection takes is not there now, or it has gone already. That many
-// connections are open is no reason not to serve them.
+// scarce reports whether Accept failed because the process lacks a resource now, or because
+// the connection is gone. The listener then goes on, and serves the open connections.
 func scarce(err error) bool {
 	return slices.ContainsFunc([]syscall.Errno{
 		syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED,
@@ -185,7 +185,7 @@ func (l *Listener) arrived(ctx context.Context, conn *tls.Conn, address string) 
 	}
 }
 
-// anonymous marks a context with somebody who shows nothing of himself.
+// anonymous returns a context whose caller is the configured anonymous identity.
 func (l *Listener) anonymous(ctx context.Context, address string) context.Context {
 	return transport.WithCaller(ctx, identity.Caller{Peer: ect.Peer{ID: l.deps.Anonymous}, Anonymous: true}, address)
 }
@@ -202,7 +202,7 @@ type session struct {
 	l         *Listener
 	handler   transport.Handler
 	line      replyWriter
-	agent     string // directory name; empty: nobody's
+	agent     string // directory name; empty: no agent
 	writing   sync.Mutex
 	most      int // bytes of a frame
 	observers observers
@@ -215,7 +215,7 @@ type session struct {
 // replyWriter is the way back to a peer.
 type replyWriter interface {
 	write(body []byte) error
-	// acked is told that the peer has a TELL of this id.
+	// acked handles the acknowledgement of the TELL of this id.
 	acked(id uint32)
 	close()
 }
@@ -237,10 +237,10 @@ func (s stream) write(body []byte) error {
 	return writeFrame(s.conn, body)
 }
 
-// acked is no news: the stream delivers, or breaks.
+// acked does nothing: the stream delivers a TELL, or breaks.
 func (stream) acked(uint32) {}
 
-// close does not say goodbye: whoever does not read would not hear it.
+// close sends no close_notify: a peer that does not read would block it.
 func (s stream) close() { _ = s.conn.NetConn().Close() }
 
 // listen reads frames until the connection ends. What is being answered then is
@@ -260,8 +260,8 @@ func (g *session) listen(ctx context.Context, conn *tls.Conn) {
 	}
 }
 
-// idle is until when a frame has to come; zero: whoever observes need not say
-// anything.
+// idle returns the time by which a frame must come; zero: there is no limit, since a
+// peer that observes need not send.
 func (g *session) idle() time.Time {
 	if !g.observers.none() {
 		return time.Time{}
@@ -269,8 +269,8 @@ func (g *session) idle() time.Time {
 	return time.Now().Add(g.l.deps.Config.Idle)
 }
 
-// take lets one frame be answered, as soon as there is room for it, or, if it
-// is not to wait, at once or not at all; false: ctx has ended.
+// take answers one frame as soon as fewer than the permitted number are under way. With
+// wait false it drops the frame instead of waiting; false: ctx has ended.
 func (g *session) take(ctx context.Context, body []byte, wait bool) bool {
 	f, err := form.ParseFrame(body)
 	if err == nil && f.IsAck() {
@@ -306,8 +306,8 @@ func (g *session) take(ctx context.Context, body []byte, wait bool) bool {
 	return true
 }
 
-// repeated: a frame with quality of service 1 came again. It is answered as it
-// was, if it has been.
+// repeated reports whether a frame with quality of service 1 came before. If it was
+// answered, it sends that answer again.
 func (g *session) repeated(f form.Frame, body []byte) bool {
 	if f.QoS == 0 {
 		return false
@@ -318,11 +318,11 @@ func (g *session) repeated(f form.Frame, body []byte) bool {
 	}
 	select {
 	case g.busy <- struct{}{}:
-		g.group.Go(func() { // whoever reads does not wait for whoever writes
+		g.group.Go(func() { // the reader does not wait for the writer
 			defer func() { <-g.busy }()
 			g.send(reply)
 		})
-	default: // who has so much open, and does not read, may say it once more
+	default: // a peer at its limit of calls under way may repeat the frame
 	}
 	return true
 }
@@ -358,7 +358,7 @@ func (g *session) answer(ctx context.Context, body []byte) {
 	}
 	wire.Version = m.Origin.Version
 	switch m.Op {
-	case canonical.OpNotice: // nobody answers it
+	case canonical.OpNotice: // it has no answer
 		g.acknowledge(wire)
 	case canonical.OpPing:
 		g.reply(wire, m, nil)
@@ -470,7 +470,7 @@ func (g *session) write(request translators.Wire, body []byte, evidence []string
 	g.send(body)
 }
 
-// attested is a frame with its evidence, as far as there is room for it.
+// attested returns a frame with its evidence, as far as it fits.
 func (g *session) attested(body []byte, evidence []string) []byte {
 	out, reason := withEvidence(body, evidence, g.most)
 	countReference(g.l.deps.ByReference, reason)

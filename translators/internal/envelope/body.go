@@ -67,8 +67,8 @@ func turnText(name string, code canonical.LossCode, path string, at func(*canoni
 // other words (profile P2), and nothing else: the call is not said twice.
 const theCall = `"call"`
 
-// partsLosses: the turn of a call is the call in other words, and where it is more
-// there are texts beside it that whoever is called does not see.
+// partsLosses returns the losses of a turn beside its call. A turn may hold texts that the
+// call does not, which the agent then does not see.
 func partsLosses(m *canonical.Message) []canonical.Loss {
 	const path = "/body/turn/parts"
 	invoke, ok := m.Body.(*canonical.Invoke)

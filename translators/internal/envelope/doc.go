@@ -10,7 +10,7 @@
 // Carried. Content that the native members say in another order of things is
 // named, not said: the turn of a call that is nothing but the call is
 // "parts":"call", and an artifact counts its parts off those that are there
-// ("parts":2). A protocol form without room for the object declares the same list
+// ("parts":2). A protocol form without a place for the object declares the same list
 // as Dropped.
 //
 // fields.go has the fields of every message, body.go those of bodies, and

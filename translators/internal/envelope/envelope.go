@@ -35,7 +35,7 @@ func Strip(object json.RawMessage) json.RawMessage {
 }
 
 // Codec is the object beside the native members of one protocol. It is immutable
-// and safe for concurrent use. Whoever has one keeps it: to list the fields costs
+// and safe for concurrent use. Make one and keep it: to list the fields costs
 // more than to write most messages.
 type Codec struct{ fields []field }
 

@@ -44,7 +44,7 @@ const (
 	maxReason   = 200 // bytes
 )
 
-// ErrUnchecked: a value cannot be held against a schema.
+// ErrUnchecked reports that a value cannot be checked by a schema.
 var ErrUnchecked = errors.New("the schema cannot be read, has references, or is too large for the value")
 
 // Fit holds a value against a JSON Schema and returns why it does not fit: at most five
@@ -105,7 +105,7 @@ func compile(schema json.RawMessage, p *patterns) (*jsonschema.Schema, error) {
 type noLoader struct{}
 
 func (noLoader) Load(string) (any, error) {
-	return nil, errors.New("it refers to another document")
+	return nil, errors.New("the schema refers to another document")
 }
 
 // patterns compiles the patterns of a schema, and of values whose format is a pattern.

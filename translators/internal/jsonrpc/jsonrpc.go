@@ -134,8 +134,8 @@ func readError(o, e *rawjson.Object) *Error {
 	return &out
 }
 
-// Envelope is the outermost level of a message, as whoever carries it must see
-// it: nothing in it is judged but that it is an object.
+// Envelope is the outermost level of a message, as a transport must see it. Only that it
+// is an object is checked.
 type Envelope struct {
 	Version, Method           string
 	ID, Params, Result, Error json.RawMessage // nil: absent

@@ -50,7 +50,7 @@ type Carried struct {
 
 // Unwrap reads what Wrap wrote, at path for errors; a nil raw gives an empty
 // Carried. It refuses anything but objects, and the reader's own binding,
-// which nobody carries to itself. *translators.MalformedError.
+// which no gateway carries to itself. Errors: *translators.MalformedError.
 func Unwrap(raw json.RawMessage, path string, own canonical.Binding) (Carried, error) {
 	c := Carried{Canon: rawjson.Empty()}
 	if raw == nil {

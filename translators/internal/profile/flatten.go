@@ -78,7 +78,7 @@ func (f *Flat) addMessage(t *canonical.Task) {
 	}
 }
 
-// failed: what may not be taken for an answer. With P1 a question is one.
+// failed reports whether a state is no answer. With P1 a question is an answer.
 func failed(state canonical.State, message bool) bool {
 	switch state {
 	case canonical.StateCompleted:
@@ -90,8 +90,8 @@ func failed(state canonical.State, message bool) bool {
 	}
 }
 
-// needsNotice: an unfinished task always says so; any other state than
-// completed says something, in words.
+// needsNotice reports whether a text must name the state: always for an unfinished task, for
+// another state than completed only if its status has no text.
 func needsNotice(t *canonical.Task) bool {
 	switch t.Status.State {
 	case canonical.StateCompleted:
@@ -215,7 +215,7 @@ func (f *Flat) messageLosses(m *canonical.Content) {
 	f.Losses = append(f.Losses, headLosses(m, "/body/task/status/message")...)
 }
 
-// artifactLosses: P1's structure says id and name natively.
+// artifactLosses declares the losses of an artifact. P1's structure has its id and name.
 func (f *Flat) artifactLosses(a *canonical.Artifact, path string, message bool) {
 	f.loseIf(a.Description != "" || (!message && (a.ID != "" || a.Name != "")), canonical.LossArtifacts, path)
 	if len(a.ExtensionURIs) > 0 {

@@ -80,7 +80,7 @@ func (w *argsWriter) add(i int, p *canonical.Part) {
 	w.entries = append(w.entries, entry.Bytes())
 }
 
-// fileURI: the uri of a reference is its content, that of a file is not.
+// fileURI names the member with the content of a reference; a file has its content elsewhere.
 func fileURI(p *canonical.Part) string {
 	if p.Kind == canonical.KindRef {
 		return "uri"

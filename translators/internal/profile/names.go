@@ -28,6 +28,6 @@ const (
 	TypeInputSchema   = ExtensionURI + "#InputSchema"
 )
 
-// MessageTool is the tool that stands for an agent as a whole when nobody
-// named a skill (R8).
+// MessageTool is the tool that stands for an agent as a whole when the caller
+// named no skill (R8).
 const MessageTool = "message"

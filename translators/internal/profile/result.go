@@ -63,7 +63,7 @@ func ReplyConversation(ext canonical.Extensions) (conv canonical.Conversation) {
 	return conv
 }
 
-// fits: flattening what was built gives exactly this output again, under one
+// fits reports whether flattening what was built gives exactly this output again, for one
 // of the two kinds of tool.
 func fits(built *canonical.Result, conv canonical.Conversation, o *canonical.Output, outline json.RawMessage) bool {
 	for _, message := range []bool{true, false} {

@@ -31,7 +31,7 @@ type Turn struct {
 
 // TurnOf gives the turn of an invocation: its own if it has parts, else the one
 // that its call stands for: by the outline that came along, else by profile P1
-// for a message capability (and for the tool "message" when nobody chose one),
+// for a message capability (and for the tool "message" when the caller chose none),
 // else by profile P2. The Content has an ID only if the Invoke's own turn has.
 // Arguments that miss the P1 schema are a *canonical.Error.
 func TurnOf(invoke *canonical.Invoke, capability *canonical.Capability) (Turn, error) {
@@ -121,7 +121,7 @@ func OutlineTyped(turn *canonical.Content, call *canonical.Call) (outline json.R
 	return outline, append(w.losses, typedHeadLosses(turn)...)
 }
 
-// plainHead: all of the turn but its parts is as in typedContent.
+// plainHead reports whether all of the turn but its parts is as in typedContent.
 func plainHead(turn *canonical.Content) bool {
 	return (turn.Role == "" || turn.Role == canonical.RoleCaller) && len(turn.Extensions) == 0 &&
 		len(turn.ExtensionURIs) == 1 && turn.ExtensionURIs[0] == ExtensionURI
@@ -133,7 +133,7 @@ func closed(turn *canonical.Content) json.RawMessage {
 	return b.Object()
 }
 
-// typedHeadLosses: our own URI alone is what every P2 turn lists.
+// typedHeadLosses returns the losses of a P2 turn, which lists the extension of AEPB alone.
 func typedHeadLosses(turn *canonical.Content) []canonical.Loss {
 	if len(turn.ExtensionURIs) == 1 && turn.ExtensionURIs[0] == ExtensionURI {
 		return ForeignLosses(turn.Extensions, "", "/body/turn")

@@ -37,7 +37,7 @@ func WriteExt(ext canonical.Extensions, own canonical.Binding) json.RawMessage {
 }
 
 // ReadExt reads what WriteExt wrote; ok is false for anything else, and for
-// extensions of own, which nobody carries to itself.
+// extensions of own, which no gateway carries to itself.
 func ReadExt(raw json.RawMessage, own canonical.Binding) (canonical.Extensions, bool) {
 	ext, ok := readExt(raw)
 	_, itself := ext[own]

@@ -11,19 +11,19 @@ import (
 // Builder writes one JSON object, member by member, in the order of the calls.
 type Builder struct {
 	buf   []byte
-	space int // bytes to make room for at once; 0: unknown
+	space int // bytes to allocate at once; 0: unknown
 }
 
-// NewBuilder starts an object. Most extensions stay empty, so it takes no room
+// NewBuilder starts an object. Most extensions stay empty, so it allocates nothing
 // before there is a member.
 func NewBuilder() *Builder { return &Builder{} }
 
-// NewBuilderOf starts an object of about so many bytes, for which there is room
-// at once.
+// NewBuilderOf starts an object of about so many bytes, which it allocates at the
+// first member.
 func NewBuilderOf(size int) *Builder { return &Builder{space: size} }
 
-// name begins a member of about so many bytes. There is room for a small
-// object at once: growing from nothing costs more than the writing.
+// name begins a member of about so many bytes. It allocates a small object
+// at once: growing from nothing costs more than the writing.
 func (b *Builder) name(name string, size int) {
 	if b.Empty() {
 		capacity := b.space
@@ -192,7 +192,7 @@ func appendQuote(dst []byte, text string) []byte {
 	return append(dst, '"')
 }
 
-// plain: all of a text is ordinary, so it stands between quotes as it is.
+// plain reports whether a text needs no escapes between quotes.
 func plain(text string) bool {
 	for ; len(text) >= 8; text = text[8:] {
 		x := uint64(text[0]) | uint64(text[1])<<8 | uint64(text[2])<<16 | uint64(text[3])<<24 |

@@ -20,7 +20,7 @@ type Member struct {
 }
 
 // Object walks the members of one JSON object. Take-methods remove a member,
-// so that Rest is what nobody asked for. The first wrong type is kept and
+// so that Rest returns the members that were not taken. The first wrong type is kept and
 // returned by Err; after it every method answers with a zero value.
 type Object struct {
 	path    string
@@ -28,9 +28,9 @@ type Object struct {
 	err     error
 }
 
-// usual is how many members are made room for at once, in one piece with the
-// object: growing to four from nothing takes three pieces. An object of more has
-// room for three times as many: an envelope has eleven.
+// usual is the number of members that are allocated with the object: growing to four
+// from nothing takes three allocations. A larger object gets space for three times as
+// many: an envelope has eleven.
 const usual = 4
 
 // Parse reads the members of data, which must have passed Check as part of a
@@ -66,7 +66,7 @@ func Parse(data []byte, path string) *Object {
 	return o
 }
 
-// Empty is an object without members, for whoever expects one that is not there.
+// Empty returns an object without members, in place of one that is absent.
 func Empty() *Object { return &Object{} }
 
 // Walk hands over the members of an object, each name in its quotes, until each

@@ -108,7 +108,7 @@ func items(data []byte, open, shut byte, each func(i int) int) bool {
 	return i < len(data) && space(data, i+1) == len(data)
 }
 
-// slice is data[i:j] that nobody can grow into its neighbour.
+// slice returns data[i:j] with that capacity, so that append does not overwrite what follows.
 func slice(data []byte, i, j int) json.RawMessage { return data[i:j:j] }
 
 // Exact reports whether RFC 8785 leaves every number of a checked value as it is
@@ -137,8 +137,8 @@ func Exact(data []byte) bool {
 	return true
 }
 
-// exact: of such a number a double holds every digit (15 of them at least), and
-// it is small and large enough to be written without an exponent.
+// exact reports whether a double holds every digit of a number (15 of them at least), and
+// whether it is written without an exponent.
 func exact(number []byte) bool {
 	const digits, fraction = 15, 6
 	whole, part, split := bytes.Cut(bytes.TrimPrefix(number, []byte("-")), []byte("."))

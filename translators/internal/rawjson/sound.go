@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// crowd is how many members the objects may have, in all, in which one value lies:
-// names are compared with each other, and noted where nobody has to make room.
+// crowd bounds the members of all objects that enclose one value: each name is compared
+// with all others, and they are kept in an array of this size, without an allocation.
 const crowd = 64
 
 // validate reports that data is one valid JSON value of at most so many levels, as

@@ -72,8 +72,8 @@ func Pack(kind protoreflect.MessageDescriptor, body []byte) ([]byte, []canonical
 	return data, append(losses, beyond(true)...), err
 }
 
-// errMany: what protobuf's library makes of JSON takes many times its room.
-var errMany = fmt.Errorf("frame: more than %d values in one message, send fewer", maxMessages)
+// errMany bounds memory: the protobuf library needs many times the size of the JSON that it reads.
+var errMany = fmt.Errorf("frame: message has too many values, at most %d: send fewer", maxMessages)
 
 // read reads JSON, no deeper than bytes are.
 func read(body []byte, message proto.Message) error {

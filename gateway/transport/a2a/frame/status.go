@@ -105,8 +105,8 @@ func codeNamed(f failed) codes.Code {
 	return codes.Internal
 }
 
-// frameDetail: types of google.rpc are themselves; every other one is an object
-// with its type in it, as the official peers write them.
+// frameDetail encodes a detail of a status. Types of google.rpc keep their type; any other
+// becomes an object that names its type, as the official peers write it.
 func frameDetail(raw json.RawMessage) (*anypb.Any, error) {
 	detail := &anypb.Any{}
 	if (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(raw, detail) == nil && strings.HasPrefix(detail.GetTypeUrl(), typePrefix+"google.rpc.") {
@@ -162,7 +162,7 @@ func unframeDetail(detail *anypb.Any) (json.RawMessage, error) {
 		return protojson.Marshal(detail)
 	}
 	kind := cmp.Or(detail.GetTypeUrl(), "about:blank")
-	return json.Marshal(map[string]string{ // what nobody here can read
+	return json.Marshal(map[string]string{ // an unknown type: its bytes pass unread
 		detailType: kind, "value": base64.StdEncoding.EncodeToString(detail.GetValue()),
 	})
 }

@@ -26,7 +26,7 @@ func TestAttack_AnswerToASharedServer(t *testing.T) {
 		}
 	}
 	one.out <- `{"jsonrpc":"2.0","id":0,"method":"elicitation/create","params":{"message":"Delete?"}}`
-	if first := <-one.in; !strings.Contains(first, "nobody can be asked") {
+	if first := <-one.in; !strings.Contains(first, "no caller can be asked") {
 		t.Errorf("it was told %s", first)
 	}
 	one.out <- reply(id)

@@ -15,8 +15,8 @@ const (
 	maxWaitingCount = 4096    // messages
 )
 
-// errSlow: whoever asked reads more slowly than the server speaks.
-var errSlow = errors.New("what it said and was not read is too much")
+// errSlow: the caller reads more slowly than the server writes.
+var errSlow = errors.New("the server sent more than the caller read: read its messages sooner")
 
 // call is a request, or a stream that listens, and the response to it.
 type call struct {
@@ -52,7 +52,7 @@ func newCall(ctx context.Context, c *conn, id json.RawMessage, method string) *c
 	return &call{conn: c, id: plain(id), names: names{asker: ctx, written: id}, method: method, wake: make(chan struct{}, 1)}
 }
 
-// listens: there is no work of the server's in it.
+// listens reports whether a call only listens, so that the server does no work for it.
 func (c *call) listens() bool { return c.id == "" || c.method == methodListen }
 
 // put adds a message; last says that it is the reply. A message beyond the bounds ends the

@@ -406,7 +406,7 @@ func TestServers_SlowReader(t *testing.T) {
 		_, err = io.Copy(io.Discard, got.response.Body)
 		_ = got.response.Body.Close()
 	}
-	if err == nil || !strings.Contains(err.Error(), "too much") {
+	if err == nil || !strings.Contains(err.Error(), "more than the caller read") {
 		t.Errorf("got %v", err)
 	}
 }

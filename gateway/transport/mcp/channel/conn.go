@@ -76,8 +76,8 @@ type conn struct {
 	abandoned bool            // of a shared channel: a request was given up, and may have a reply without an id yet
 	own       [][]byte        // what this package says of itself and did not send yet
 	ownSize   int             // of it, in bytes
-	sending   bool            // somebody sends it
-	answer    json.RawMessage // of a shared channel: the result of initialize; of whoever has the turn
+	sending   bool            // a goroutine sends it
+	answer    json.RawMessage // of a shared channel: the result of initialize; for the holder of the turn
 }
 
 // receive hands on what comes, until nothing more does.
@@ -187,13 +187,13 @@ func (c *conn) asks(env mcp.Envelope, message []byte) {
 	}
 	c.mu.Unlock()
 	if to == nil {
-		c.say(failure(env.ID, codeInternal, "nobody can be asked: no request, or more than one, is under way, or all callers share this server"))
+		c.say(failure(env.ID, codeInternal, "no caller can be asked: expected one request under way and a server that callers do not share"))
 		return
 	}
 	to.put(message, false)
 }
 
-// say sends what nobody waits for, in a goroutine of its own: whoever receives must go on,
+// say sends a message that needs no reply, in a goroutine of its own: the receiver must go on,
 // since a server may read nothing before what it writes is read. A server that takes too
 // little of it loses its channel.
 func (c *conn) say(message []byte) {
@@ -225,7 +225,7 @@ func (c *conn) sendOwn() {
 		message := c.own[0]
 		c.own, c.ownSize = c.own[1:], c.ownSize-len(message)
 		c.mu.Unlock()
-		_ = c.channel.Send(context.Background(), message) // if it fails, whoever receives hears of it
+		_ = c.channel.Send(context.Background(), message) // if it fails, the receiver fails too
 	}
 }
 
@@ -324,7 +324,7 @@ func (c *conn) watches(token string) *call {
 // request sends a request and gives the response to it.
 func (c *conn) request(ctx context.Context, env mcp.Envelope, body []byte) (*http.Response, error) {
 	if c.key.Shared && env.Method == methodSubscribe {
-		body := failure(env.ID, codeMethodNotFound, "all callers share this server: nobody can subscribe")
+		body := failure(env.ID, codeMethodNotFound, "subscriptions are refused: all callers share this server")
 		return response(http.StatusOK, http.Header{"Content-Type": {"application/json"}}, newBytes(body), len(body)), nil
 	}
 	about := subjectOf(env.Params)
@@ -404,7 +404,7 @@ func (c *conn) leave(one *call) {
 		_ = c.channel.Send(context.Background(), []byte(`{"jsonrpc":"2.0","method":"`+noticeCancelled+`","params":{"requestId":`+string(one.written)+`}}`))
 	}
 	if !begun {
-		c.channel.Close() // nobody knows a session there
+		c.channel.Close() // no client has a session in it
 	}
 	if yielding, ok := c.channel.(Yielding); ok && one.listens() {
 		yielding.Work()
@@ -412,8 +412,8 @@ func (c *conn) leave(one *call) {
 	c.channel.Rest()
 }
 
-// tell sends what has no reply. To a shared server none of it is sent: nobody is asked what it
-// asks, so that an answer would be one caller's word in the work of another.
+// tell sends a message that has no reply. A shared server gets no such message: the gateway asks
+// no caller for it, so an answer would be one caller's input in the work of another.
 func (c *conn) tell(ctx context.Context, env mcp.Envelope, body []byte) error {
 	c.mu.Lock()
 	drop := c.key.Shared

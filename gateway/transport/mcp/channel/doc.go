@@ -12,17 +12,17 @@
 // # Whom a message is for
 //
 // A reply is for the request with its id; progress for the request with its token; what
-// names a subscription or a task for the request that it names. Anything else belongs, by
-// the protocol, to nobody: what the server asks, and what it logs, goes to the one request
-// that is under way, if it is one, else to the stream that listens in the session, as with
-// Streamable HTTP; a question that nobody can be chosen for is refused.
+// names a subscription or a task for the request that it names. The protocol names no
+// receiver for anything else. A question or a log line of the server goes to the one request
+// under way, if there is exactly one, else to the stream that listens in the session, as with
+// Streamable HTTP. A question without such a receiver is refused.
 //
 // # One channel for several callers
 //
-// With Key.Shared all callers use one channel. The server is told that nobody can be asked;
-// what it asks is refused, its log is not handed on, and nobody can subscribe. Of what callers
-// say it gets requests alone, with ids and progress tokens of our own, since two callers may use
-// the same. That a list changed, all hear.
+// With Key.Shared all callers use one channel. The server is told that no caller can be asked.
+// Its questions are refused, its log lines are dropped, and no caller can subscribe. It gets
+// requests alone, with ids and progress tokens of the gateway's own, since two callers may use
+// the same. All callers get the notification that a list changed.
 //
 // # Ids
 //

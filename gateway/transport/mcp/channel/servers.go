@@ -76,7 +76,7 @@ type Servers struct {
 	work     sync.WaitGroup
 }
 
-// place is where a channel is found by its key. Whoever has the turn may open one.
+// place holds the channel of a key. The goroutine that has the turn may open one.
 type place struct {
 	turn  chan struct{}
 	conn  *conn
@@ -284,8 +284,8 @@ func (s *Servers) sessionless(ctx context.Context, key Key, env mcp.Envelope, bo
 	return c.do(ctx, env, body)
 }
 
-// at is the channel that a key finds, in use, opened if there is none that can be used; done
-// gives the turn back, without which nobody else finds it. fresh: it was opened.
+// at returns the channel of a key, marked as in use. It opens one if none can be used. done
+// releases the turn, for which all other goroutines wait. fresh: the channel was opened.
 func (s *Servers) at(ctx context.Context, key Key, open Open) (c *conn, fresh bool, done func(), err error) {
 	s.mu.Lock()
 	if s.places == nil {

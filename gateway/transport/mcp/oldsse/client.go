@@ -30,8 +30,8 @@ const (
 	maxEndpoints = 64 << 10         // bytes of one event before it
 )
 
-// ErrNoStream: the URL answers GET with something else than a stream of events.
-var ErrNoStream = errors.New("no event stream")
+// ErrNoStream reports that the URL answers GET with no stream of events.
+var ErrNoStream = errors.New("the URL serves no event stream, expected one in answer to GET")
 
 // Why a stream was ended.
 var (
@@ -109,7 +109,7 @@ func (s *Stream) open(ctx context.Context, base *url.URL) error {
 	defer stop()
 	late := time.AfterFunc(opensWithin, func() { s.end(errLate) })
 	defer late.Stop()
-	request, err := http.NewRequestWithContext(s.life, http.MethodGet, base.String(), http.NoBody) //nolint:contextcheck // the stream outlives whoever opens it
+	request, err := http.NewRequestWithContext(s.life, http.MethodGet, base.String(), http.NoBody) //nolint:contextcheck // the stream outlives the request that opens it
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,7 @@
 //   - stream.go: one of them, as a channel for package channel
 //   - endpoint.go: the endpoint event
 //   - server.go: the sessions of clients, and the two URLs
-//   - session.go: one of them: its messages on the way, and its stream
+//   - session.go: one of them: its messages under way, and its stream
 //   - sink.go: the answer to one message, as events
 //
 // # As a client
@@ -20,7 +20,7 @@
 // client as the GET, expects the same identity, and goes to the same scheme, host and port.
 // There is one GET for a session; 256 streams in all and a sixteenth of them for one caller,
 // of which one that is not in use gives way. Some servers answer a POST only when they have
-// done what it asks: once the server has said anything, nobody waits for that.
+// done what it asks: once the server has sent an event, the client does not wait for that.
 //
 // # As a server
 //

@@ -103,7 +103,7 @@ func (one *session) first() bool {
 	return first
 }
 
-// refused: the session was not initialized, and can be.
+// refused undoes a refused initialize, so that the client can send it again.
 func (one *session) refused() {
 	one.mu.Lock()
 	defer one.mu.Unlock()

@@ -21,13 +21,13 @@ import (
 
 // Bounds of what is posted.
 const (
-	ownWithin   = 5 * time.Second  // what nobody waits for is taken
+	ownWithin   = 5 * time.Second  // to send a message that needs no reply
 	postedFor   = 10 * time.Minute // a POST is open
 	maxPosts    = 64               // that are open at once on one stream
 	maxAccepted = 4 << 10          // bytes that are read of the answer to a POST
 )
 
-// errPosts: the server leaves too many messages unanswered.
+// errPosts ends the stream of a server that leaves too many messages unanswered.
 var errPosts = errors.New("it leaves more than " + strconv.Itoa(maxPosts) + " POSTs without an answer")
 
 // Stream is an open stream and the endpoint that belongs to it.

@@ -53,7 +53,7 @@ func (i Identity) Check(message, signature []byte) error {
 	case ed25519.PublicKey:
 		valid = ed25519.Verify(key, message, signature)
 	default:
-		return &Error{Reason: "the token names no key"}
+		return &Error{Reason: "the token has no public key"}
 	}
 	if !valid {
 		return &Error{Reason: "the signature does not fit the message"}
@@ -97,7 +97,7 @@ func ParsePublic(text string) (crypto.PublicKey, error) {
 	}
 	data, err := base64.StdEncoding.DecodeString(text)
 	if err != nil {
-		return nil, &Error{Reason: "the public key is no base64", Err: err}
+		return nil, &Error{Reason: "the public key is not base64", Err: err}
 	}
 	switch len(data) {
 	case ed25519.PublicKeySize:
@@ -107,7 +107,7 @@ func ParsePublic(text string) (crypto.PublicKey, error) {
 	}
 	key, err := ecdsa.ParseUncompressedPublicKey(elliptic.P256(), data)
 	if err != nil {
-		return nil, &Error{Reason: "the public key is of no kind that is known", Err: err}
+		return nil, &Error{Reason: "the public key has an unknown type", Err: err}
 	}
 	return key, nil
 }
@@ -115,7 +115,7 @@ func ParsePublic(text string) (crypto.PublicKey, error) {
 func compressed(data []byte) (crypto.PublicKey, error) {
 	x, y := elliptic.UnmarshalCompressed(elliptic.P256(), data)
 	if x == nil {
-		return nil, &Error{Reason: "the public key is no point of its curve"}
+		return nil, &Error{Reason: "the public key is not a point of its curve"}
 	}
 	point := make([]byte, 65)
 	point[0] = 4

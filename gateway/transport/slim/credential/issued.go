@@ -41,11 +41,11 @@ type TokenJudge interface {
 type IssuedDeps struct {
 	ID     string           // for TokenRequest.Subject
 	Source TokenSource      // nil: no tokens of our own
-	Judge  TokenJudge       // nil: nobody is believed
+	Judge  TokenJudge       // nil: no token is accepted
 	Now    func() time.Time // nil: time.Now
 }
 
-// Issued uses tokens that somebody else mints and judges. Safe for concurrent
+// Issued uses tokens that its Source mints and its Judge verifies. Safe for concurrent
 // use; one token serves until it is nearly over.
 type Issued struct {
 	deps IssuedDeps
@@ -80,7 +80,7 @@ var (
 // renewBefore is how long before its end a token is replaced.
 const renewBefore = 30 * time.Second
 
-var errNothing = errors.New("slim credential: neither a source of tokens nor a judge of them")
+var errNothing = errors.New("slim credential: incomplete IssuedDeps: expected a Source or a Judge")
 
 // NewIssued makes a key for control messages. It fails without source and
 // judge, or when the system has no randomness to give.
@@ -108,7 +108,7 @@ func (i *Issued) Token(ctx context.Context) (string, error) {
 		return i.token, nil
 	}
 	if i.deps.Source == nil {
-		return "", &Error{Reason: "there is no source of tokens"}
+		return "", &Error{Reason: "no Source of tokens is configured"}
 	}
 	request, err := i.request()
 	if err != nil {
@@ -143,7 +143,7 @@ func (i *Issued) Sign(message []byte) ([]byte, error) { return i.key.Sign(messag
 // believed for another 30 s.
 func (i *Issued) Verify(ctx context.Context, token string) (Identity, error) {
 	if i.deps.Judge == nil {
-		return Identity{}, &Error{Reason: "there is no judge of tokens"}
+		return Identity{}, &Error{Reason: "no Judge of tokens is configured"}
 	}
 	if len(token) > MaxToken {
 		return Identity{}, &Error{Reason: "the token is too long"}
@@ -185,11 +185,11 @@ func (i *Issued) remember(token string, who Identity) {
 func issuedKey(token string) (crypto.PublicKey, error) {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
-		return nil, &Error{Reason: "the token is no compact JWT"}
+		return nil, &Error{Reason: "the token is not a compact JWT"}
 	}
 	data, err := base64.RawURLEncoding.DecodeString(parts[1])
 	if err != nil {
-		return nil, &Error{Reason: "the token is no compact JWT", Err: err}
+		return nil, &Error{Reason: "the token is not a compact JWT", Err: err}
 	}
 	claims, err := members(data)
 	if err != nil {
@@ -223,7 +223,7 @@ func namedKey(claims map[string]json.RawMessage) (crypto.PublicKey, error) {
 	}
 	var text string
 	if err := json.Unmarshal(raw, &text); err != nil {
-		return nil, &Error{Reason: "the public key is no text", Err: err}
+		return nil, &Error{Reason: "the public key is not a string", Err: err}
 	}
 	if text == "" {
 		return nil, nil
@@ -249,7 +249,7 @@ func audienceKey(list []string) (crypto.PublicKey, error) {
 		if encoded, ok := strings.CutPrefix(audience, Audience); ok {
 			data, err := base64.StdEncoding.DecodeString(encoded)
 			if err != nil {
-				return nil, &Error{Reason: "the claims in the audience are no base64", Err: err}
+				return nil, &Error{Reason: "the claims in the audience are not base64", Err: err}
 			}
 			return keyIn(data)
 		}
@@ -261,7 +261,7 @@ func audienceKey(list []string) (crypto.PublicKey, error) {
 func claimedKey(encoded string) (crypto.PublicKey, error) {
 	data, err := base64.RawURLEncoding.DecodeString(encoded)
 	if err != nil {
-		return nil, &Error{Reason: "the token's claims are no base64", Err: err}
+		return nil, &Error{Reason: "the token's claims are not base64", Err: err}
 	}
 	return keyIn(data)
 }

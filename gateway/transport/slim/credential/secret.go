@@ -38,7 +38,7 @@ type SecretDeps struct {
 	Now    func() time.Time // nil: time.Now
 }
 
-// Secret mints and judges the tokens of everybody who knows one secret. Safe
+// Secret mints and verifies the tokens of all members that know one secret. Safe
 // for concurrent use. A token may come more than once: replays are the
 // business of message ids.
 type Secret struct {
@@ -64,7 +64,7 @@ var (
 // system's lack of randomness.
 func NewSecret(deps SecretDeps) (*Secret, error) {
 	if deps.ID == "" || strings.ContainsRune(deps.ID, ':') || strings.ContainsFunc(deps.ID, unicode.IsSpace) {
-		return nil, &Error{Reason: "an id is needed, without colons and spaces"}
+		return nil, &Error{Reason: "the id is empty or has a colon or a space: set one without"}
 	}
 	if len(deps.Secret) < MinSecret {
 		return nil, &Error{Reason: "the secret is shorter than " + strconv.Itoa(MinSecret) + " bytes"}
@@ -166,7 +166,7 @@ func (s *Secret) claimed(claims string) (crypto.PublicKey, error) {
 func (s *Secret) genuine(token string) ([]string, error) {
 	end := strings.LastIndexByte(token, ':')
 	if end < 0 || len(token) > MaxToken {
-		return nil, &Error{Reason: "this is no shared-secret token"}
+		return nil, &Error{Reason: "not a shared-secret token"}
 	}
 	tag, err := base64.RawURLEncoding.DecodeString(token[end+1:])
 	if err != nil || !hmac.Equal(tag, s.mac(token[:end])) {
@@ -174,7 +174,7 @@ func (s *Secret) genuine(token string) ([]string, error) {
 	}
 	parts := strings.Split(token, ":")
 	if len(parts) != fields {
-		return nil, &Error{Reason: "this is no shared-secret token"}
+		return nil, &Error{Reason: "not a shared-secret token"}
 	}
 	return parts, nil
 }
@@ -182,14 +182,14 @@ func (s *Secret) genuine(token string) ([]string, error) {
 func (s *Secret) timely(seconds string) error {
 	made, err := strconv.ParseInt(seconds, 10, 64)
 	if err != nil {
-		return &Error{Reason: "the token's time is no number", Err: err}
+		return &Error{Reason: "the token's time is not a number", Err: err}
 	}
 	now := s.now()
 	switch at := time.Unix(made, 0); {
 	case at.After(now.Add(skew)):
-		return &Error{Reason: "the token is of the future"}
+		return &Error{Reason: "the token is from the future: check the clocks"}
 	case at.Before(now.Add(-validity)):
-		return &Error{Reason: "the token is too old"}
+		return &Error{Reason: "the token is too old: check the clocks"}
 	default:
 		return nil
 	}

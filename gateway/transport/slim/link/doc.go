@@ -7,8 +7,8 @@
 //
 //   - link.go: the link, its life and its subscriptions
 //   - stream.go: one connection: greeting, sending, receiving
-//   - greet.go: the node's version, and the key that both make
-//   - mac.go: what that key is for: headers that nobody has changed
+//   - negotiation.go: the node's version, and the key that both derive
+//   - mac.go: the MAC under that key, which proves that a header was not changed
 //   - prompt.go: its bytes are acknowledged at once
 //
 // The network is the caller's (Dial): TLS 1.3 and the rules of who may be
@@ -22,6 +22,6 @@
 //
 // # Sending
 //
-// Send never waits: what finds no room is refused, and the session above sends
-// again by its timers. So one slow node holds up nobody who serves several.
+// Send never waits: it refuses a message if the queue is full, and the session sends it
+// again by its timers. So one slow node does not delay a gateway that uses several.
 package link

@@ -30,10 +30,10 @@ const (
 
 // Errors of Send and of a connection's end.
 var (
-	ErrDown  = errors.New("slim link: there is no connection to the node")
-	ErrBusy  = errors.New("slim link: the node takes messages slower than they come")
+	ErrDown  = errors.New("slim link: no connection to the node: send again later")
+	ErrBusy  = errors.New("slim link: the send queue is full: send again later")
 	errDeps  = errors.New("slim link: incomplete Deps")
-	errTaken = errors.New("slim link: the name is subscribed already")
+	errTaken = errors.New("slim link: the name is already subscribed")
 )
 
 // Dial opens a connection to the node, guarded and authenticated.
@@ -127,7 +127,7 @@ func (l *Link) announce(ctx context.Context, s *stream) error {
 		known[sub.name.Key()] = true
 		err := s.subscribe(ctx, sub)
 		if refused, ok := errors.AsType[*RefusedError](err); ok {
-			l.deps.Logger.WarnContext(ctx, "the SLIM node refuses a name",
+			l.deps.Logger.WarnContext(ctx, "agent name refused by the SLIM node",
 				slog.String("name", sub.name.String()), slog.String("reason", refused.Reason))
 		} else if err != nil {
 			return err
@@ -248,12 +248,12 @@ func (l *Link) Unsubscribe(ctx context.Context, n name.Name) {
 		err = s.send(frame.UnsubscribeFrom(n, token))
 	}
 	if err != nil {
-		l.deps.Logger.DebugContext(ctx, "a name could not be taken back", slog.Any("error", err))
+		l.deps.Logger.DebugContext(ctx, "agent name not unsubscribed from the SLIM node", slog.Any("error", err))
 	}
 }
 
-// Send sends a message, or says at once why not: *frame.TooLargeError (which
-// would end the connection for everybody), ErrDown, ErrBusy.
+// Send sends a message, or says at once why not: *frame.TooLargeError (the node would
+// end the connection of all sessions), ErrDown, ErrBusy.
 func (l *Link) Send(m *dataplane.Message) error {
 	if _, err := frame.Fits(m); err != nil {
 		return err

@@ -23,7 +23,7 @@ type mac struct {
 	covered []byte
 }
 
-// newMAC: without a key there is none.
+// newMAC returns nil without a key.
 func newMAC(key []byte, linkID string) *mac {
 	if key == nil {
 		return nil

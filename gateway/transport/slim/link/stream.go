@@ -25,8 +25,8 @@ const method = "/dataplane.proto.v1.DataPlaneService/OpenChannel"
 // headroom is what nodes may add to a message of the greatest size.
 const headroom = 64 << 10
 
-// RefusedError: the node will not have a name here.
-type RefusedError struct{ Reason string } // the node's words, for logs only
+// RefusedError reports that the node refuses a subscription of a name.
+type RefusedError struct{ Reason string } // the text of the node, for logs only
 
 func (e *RefusedError) Error() string { return "slim link: the node refuses the subscription" }
 
@@ -88,7 +88,7 @@ func dialed(ctx context.Context, dial Dial) (net.Conn, error) {
 	return prompted(conn), nil
 }
 
-// run greets the node, has the names announced, and then sends and receives
+// run negotiates with the node, has the names announced, and then sends and receives
 // until something fails, or ctx ends; then it sends what is queued. It returns when
 // nothing of the connection is left.
 func (s *stream) run(ctx context.Context, announce func(context.Context) error, receive func(*dataplane.Message)) error {
@@ -172,7 +172,7 @@ func (s *stream) read(ctx context.Context, greeted chan<- struct{}, receive func
 			receive(m)
 		case m.GetPublish() != nil:
 			if !warned { // once: a node may go on like that
-				s.logger.WarnContext(ctx, "messages of the SLIM node are dropped: their header_mac is not that of this link")
+				s.logger.WarnContext(ctx, "message of the SLIM node dropped: its header_mac is not that of this link")
 			}
 			warned = true
 		case m.GetSubscriptionAck() != nil:

@@ -42,7 +42,7 @@ func (n Name) Encode() *dataplane.Name {
 
 // Decode reads a name off the wire. The words must be there and hash to what
 // the nodes routed by: a name that reads as one application and is routed as
-// another would deceive whoever logs or authorises it. Errors: *Error.
+// another would deceive code that logs or authorizes it. Errors: *Error.
 func Decode(wire *dataplane.Name) (Name, error) {
 	key, err := DecodeKey(wire)
 	if err != nil {

@@ -50,7 +50,7 @@ func (i ID) String() string {
 	return u.String()
 }
 
-// Name is an application's name. Comparable; the zero Name is nobody's.
+// Name is an application's name. Comparable; the zero Name names none.
 type Name struct {
 	Org, Namespace, Service string
 	ID                      ID // AnyID: any instance

@@ -21,14 +21,14 @@ const (
 // Errors of conversations.
 var (
 	// ErrMessage: it is no JSON-RPC request or notification.
-	ErrMessage = errors.New("slim plain: this is no JSON-RPC message that could be sent")
+	ErrMessage = errors.New("slim plain: not a JSON-RPC message that can be sent")
 	// ErrID: the id of a request is in use.
-	ErrID    = errors.New("slim plain: the id is that of another request")
-	errCalls = errors.New("slim plain: there are too many calls")
+	ErrID    = errors.New("slim plain: the id is in use by another request")
+	errCalls = errors.New("slim plain: too many calls: wait for one to end")
 )
 
-// Conversation is a session that we began. Safe for concurrent use. Whoever
-// opened it closes it.
+// Conversation is a session that the gateway began. Safe for concurrent use. The code
+// that opened it closes it.
 type Conversation struct {
 	session *session.Session
 	life    sync.WaitGroup

@@ -17,7 +17,7 @@ import (
 // ServeSession answers the messages of one session until it ends, and closes
 // it. first was read from it already. The handler sends JSON-RPC messages of its
 // own making, errors too; one that it returns is only logged. When too many
-// calls run, reading waits, and so does whoever sends them. Errors: the
+// calls run, reading waits, and so does their sender. Errors: the
 // session's, the context's.
 func ServeSession(ctx context.Context, s *session.Session, first session.Message, handler rpc.Handler, pool *worker.Pool, calls *quota.Pool, logger *slog.Logger) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -56,7 +56,7 @@ func NewServer(s *session.Session, handler rpc.Handler, pool *worker.Pool, calls
 // Wait waits for the calls that run, which end with the context of theirs.
 func (v *Server) Wait() { v.calls.Wait() }
 
-// receive handles a message when there is room for one more.
+// receive handles a message as soon as fewer calls run than may.
 func (v *Server) receive(ctx context.Context, m session.Message) error {
 	e, ok := peek(m.Blob)
 	if !ok {
@@ -87,9 +87,9 @@ const busy = `,"error":{"code":-32603,"message":"too many calls at once"}}`
 func (v *Server) busy(ctx context.Context, m session.Message, id json.RawMessage) {
 	answer := append(append([]byte(`{"jsonrpc":"2.0","id":`), id...), busy...)
 	ctx, cancel := context.WithCancel(ctx)
-	cancel() // it is told if there is room for that: the others do not wait for it
+	cancel() // sends only if the window has space: other members do not wait for this one
 	if err := v.session.SendTo(ctx, m.From, session.Message{Type: payloadType, Blob: answer}); err != nil {
-		v.logger.DebugContext(ctx, "a SLIM message could not be refused", slog.Any("error", err))
+		v.logger.DebugContext(ctx, "message on a SLIM node not refused", slog.Any("error", err))
 	}
 }
 
@@ -111,7 +111,7 @@ func (v *Server) begin(ctx context.Context, m session.Message, id json.RawMessag
 		defer grant.Release()
 		defer rpc.Entered(v.handler)()
 		if err := v.handler.Serve(ctx, call, responder{v.session, m.From}); err != nil {
-			v.logger.WarnContext(ctx, "a SLIM message failed", slog.Any("error", err))
+			v.logger.WarnContext(ctx, "handler of a SLIM message failed", slog.Any("error", err))
 		}
 	})
 }

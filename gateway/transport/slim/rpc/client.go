@@ -25,9 +25,9 @@ const (
 // Errors of calls out.
 var (
 	errApp   = errors.New("slim rpc: a client needs an application")
-	errCalls = errors.New("slim rpc: there are too many calls")
+	errCalls = errors.New("slim rpc: too many calls: wait for one to end")
 	// ErrSlow: responses came faster than they were read.
-	ErrSlow = errors.New("slim rpc: responses come faster than they are read")
+	ErrSlow = errors.New("slim rpc: too many unread responses: read them sooner")
 )
 
 // Opener begins sessions; *session.App is one.
@@ -67,8 +67,8 @@ func (c *Client) Close() {
 }
 
 // Call sends a request. The context's deadline goes with it, and the context's
-// end ends the call: nobody tells the server before its own deadline. Errors:
-// *session.BrokenError when nobody answers, *frame.TooLargeError, the
+// end ends the call. The server learns of that by its own deadline alone. Errors:
+// *session.BrokenError when there is no answer, *frame.TooLargeError, the
 // context's. The caller closes the stream.
 func (c *Client) Call(ctx context.Context, to name.Name, r Request) (*Stream, error) {
 	ch, err := c.channel(ctx, to)

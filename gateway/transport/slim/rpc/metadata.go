@@ -9,7 +9,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport/slim/session"
 )
 
-// Keys that SLIMRPC keeps to itself. Whoever sets them otherwise is overruled.
+// Keys that SLIMRPC reserves. It overwrites values that a caller sets.
 const (
 	keyService   = "service"
 	keyMethod    = "method"

@@ -24,7 +24,7 @@ type Call struct {
 
 // Responder takes the responses of a call.
 type Responder interface {
-	// Send waits until there is room for the response. Errors: the session's,
+	// Send waits until the session's window has space for the response. Errors: the session's,
 	// the context's.
 	Send(ctx context.Context, f Frame) error
 }
@@ -132,8 +132,8 @@ func (v *Server) Receive(ctx context.Context, m session.Message) {
 	})
 }
 
-// refuse tells a caller that its call was not taken on. Who floods us alone waits for
-// itself; among others it is told if there is room for that, for they do not wait for it.
+// refuse tells a caller that its call was not taken on. In a session of one caller it waits
+// until it can send. In a group it sends only if it need not wait: that would delay the others.
 func (v *Server) refuse(ctx context.Context, to name.Name, m session.Message) {
 	if !v.alone {
 		once, cancel := context.WithCancel(ctx)
@@ -186,7 +186,7 @@ func (v *Server) serve(ctx context.Context, id string, call Call, deadline time.
 	case errors.Is(limited.Err(), context.DeadlineExceeded):
 		status = &StatusError{DeadlineExceeded, "the deadline has passed"}
 	default:
-		v.logger.WarnContext(ctx, "a SLIM call failed", slog.Any("error", err))
+		v.logger.WarnContext(ctx, "handler of a SLIM call failed", slog.Any("error", err))
 		status = &StatusError{Internal, "internal error"}
 	}
 	v.reply(ctx, call.From, ending(id, status))
@@ -194,7 +194,7 @@ func (v *Server) serve(ctx context.Context, id string, call Call, deadline time.
 
 func (v *Server) reply(ctx context.Context, to name.Name, m session.Message) {
 	if err := v.session.SendTo(ctx, to, m); err != nil {
-		v.logger.DebugContext(ctx, "the end of a SLIM call could not be sent", slog.Any("error", err))
+		v.logger.DebugContext(ctx, "response end of a SLIM call not sent", slog.Any("error", err))
 	}
 }
 

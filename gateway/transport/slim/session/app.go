@@ -22,7 +22,7 @@ const (
 	maxSessions   = 4096
 	maxGuest      = 256             // of them for one subject
 	maxEnded      = 1024            // that are over, and linger
-	maxWaiting    = 256             // sessions that nobody has accepted yet
+	maxWaiting    = 256             // sessions that are not accepted yet
 	tokenLimit    = 5 * time.Second // to mint or judge a token
 	maxSessionID  = 1<<32 - 1001
 	subscribeWait = 10 * time.Second
@@ -130,8 +130,8 @@ func (a *App) all() []*Session {
 	return all
 }
 
-// Open begins a session with whoever answers to a name, and waits until it has
-// begun. Errors: *BrokenError (nobody answers, or a refusal), ErrClosed, the
+// Open begins a session with the application that answers to a name, and waits until it
+// has begun. Errors: *BrokenError (no answer, or a refusal), ErrClosed, the
 // context's.
 func (a *App) Open(ctx context.Context, to name.Name, metadata map[string]string) (*Session, error) {
 	now := time.Now()
@@ -149,7 +149,7 @@ func (a *App) Open(ctx context.Context, to name.Name, metadata map[string]string
 	return s, nil
 }
 
-// Accept gives the next session that somebody else has begun. Errors: ErrClosed,
+// Accept returns the next session that a peer has begun. Errors: ErrClosed,
 // the context's.
 func (a *App) Accept(ctx context.Context) (*Session, error) {
 	select {
@@ -194,9 +194,9 @@ func (a *App) spawn(work func()) {
 	}
 }
 
-// rest makes room for others: a session that is over is none of its guest's any
-// more. False: too many linger, and this one is forgotten at once. What its peer
-// may still say goodbye to is answered all the same.
+// rest takes a session that is over out of its peer's share, so that the peer can begin
+// another. False: too many linger, and this one is forgotten at once. A late goodbye
+// of its peer is answered all the same.
 func (a *App) rest(s *Session) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -254,7 +254,7 @@ func (a *App) emit(m *dataplane.Message) {
 		err = a.deps.Node.Send(sealed)
 	}
 	if err != nil {
-		a.deps.Logger.DebugContext(ctx, "a SLIM message is sent later", slog.Any("error", err))
+		a.deps.Logger.DebugContext(ctx, "message on a SLIM node queued", slog.Any("error", err))
 	}
 }
 
@@ -271,7 +271,7 @@ func (a *App) Receive(wire *dataplane.Message) {
 			return
 		}
 	}
-	a.deps.Logger.DebugContext(a.ctx, "a SLIM message is dropped", slog.Any("error", err))
+	a.deps.Logger.DebugContext(a.ctx, "message on a SLIM node dropped", slog.Any("error", err))
 }
 
 // dispatch finds the session of a message.
@@ -296,10 +296,10 @@ func (a *App) dispatch(f frame.Frame, subject string) {
 	}
 }
 
-// invited begins a session that somebody asks for, or refuses.
+// invited begins a session that a peer asks for, or refuses it.
 func (a *App) invited(f frame.Frame, subject string) {
 	if f.Command.GetJoinRequest().GetMlsSettings() != nil {
-		a.deps.Logger.InfoContext(a.ctx, "a SLIM session is refused", slog.String("from", f.From.String()), slog.String("reason", noMLS))
+		a.deps.Logger.InfoContext(a.ctx, "session on a SLIM node refused", slog.String("from", f.From.String()), slog.String("reason", noMLS))
 		a.refuse(f)
 		return
 	}
@@ -328,7 +328,7 @@ func (a *App) enter(s *Session, f frame.Frame) {
 	defer cancel()
 	for _, n := range s.names() {
 		if err := a.deps.Node.Subscribe(ctx, n, a); err != nil {
-			a.deps.Logger.WarnContext(ctx, "a SLIM group cannot be joined", slog.Any("error", err))
+			a.deps.Logger.WarnContext(ctx, "agent cannot join the SLIM group", slog.Any("error", err))
 			s.Close()
 			a.refuse(f)
 			return

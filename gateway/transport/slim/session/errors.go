@@ -11,9 +11,9 @@ var (
 	// ErrClosed: the session or the application was closed here.
 	ErrClosed = errors.New("slim session: closed")
 	// ErrNoMember: whom a message is for is not in the group, or no longer.
-	ErrNoMember = errors.New("slim session: nobody of that name is in the group")
+	ErrNoMember = errors.New("slim session: no member of the group has that name")
 	errDeps     = errors.New("slim session: incomplete Deps")
-	errFull     = errors.New("slim session: there are too many sessions")
+	errFull     = errors.New("slim session: too many sessions: close one first")
 )
 
 // Fault says what broke a session.
@@ -21,20 +21,20 @@ type Fault string
 
 // The faults.
 const (
-	FaultSilent  Fault = "nobody answers"                          // perhaps nobody is there: nodes do not say
+	FaultSilent  Fault = "the other end does not answer"           // or is absent: nodes do not say
 	FaultRefused Fault = "the other end refuses"                   // a refusal was received
-	FaultLost    Fault = "a message was lost and cannot be had"    // ours or theirs
+	FaultLost    Fault = "a message was lost and not sent again"   // ours or theirs
 	FaultRemoved Fault = "the moderator removed us from the group" // groups only
 )
 
-// BrokenError: the session ended otherwise than by a close.
+// BrokenError reports that the session ended otherwise than by a close.
 type BrokenError struct{ Fault Fault }
 
 func (e *BrokenError) Error() string { return "slim session: " + string(e.Fault) }
 
-// TooLargeError: the message is larger than a node accepts, and was not sent: it
-// would have ended the connection for everybody.
+// TooLargeError refuses a message that is larger than a node accepts. Sending it
+// would have ended the connection of all sessions.
 type TooLargeError = frame.TooLargeError
 
-// MessageError: the message cannot be sent as it is, because of its metadata.
+// MessageError refuses to send a message because of its metadata.
 type MessageError = frame.Error

@@ -17,13 +17,13 @@ const (
 	keyReason   = "aepb-reason" // in words, of a refusal
 )
 
-// initiate begins a session with whoever answers to the peer's name.
+// initiate begins a session with the application that answers to the peer's name.
 func (m *machine) initiate(now time.Time) {
 	m.initiator, m.state = true, discovering
 	m.ask(now, m.peer, frame.Discover(), nil)
 }
 
-// invited begins a session that somebody else asked for.
+// invited begins a session that the peer asked for.
 func invited(self name.Name, f frame.Frame, subject string, timing Timing, now time.Time) (*machine, error) {
 	m := newMachine(self, f.From, f.Session, timing, now)
 	join := f.Command.GetJoinRequest()
@@ -65,11 +65,11 @@ func (m *machine) steer(now time.Time, f frame.Frame, subject string) {
 		m.updated(now, f)
 	case frame.ParticipantState:
 		m.participant(f)
-	default: // heartbeats have been heard; the rest is between others
+	default: // a heartbeat was noted already; other kinds are between other members
 	}
 }
 
-// found: somebody answers to the name, and gives the one of its instance.
+// found handles the answer of an application to its name, which names the instance.
 func (m *machine) found(now time.Time, f frame.Frame, subject string) {
 	if m.state != discovering || !m.answered(f, frame.DiscoveryRequest) {
 		return
@@ -78,7 +78,7 @@ func (m *machine) found(now time.Time, f frame.Frame, subject string) {
 	m.ask(now, m.peer, frame.Join(uint32(m.timing.Retry.Milliseconds()), uint32(m.timing.Retries)), m.metadata) //nolint:gosec // small
 }
 
-// discoveryRequest: the one who asks for a session asks again if the answer was lost.
+// discoveryRequest answers again a peer that asks again because the answer was lost.
 func (m *machine) discoveryRequest(f frame.Frame) {
 	if !m.initiator && m.state != closed && f.From == m.peer {
 		m.reply(f, frame.Joined(m.self.Encode()))
@@ -111,7 +111,7 @@ func (m *machine) begin(now time.Time) {
 	m.beat = now.Add(m.timing.Heartbeat)
 }
 
-// welcomed: the session begins, or its beginning is repeated.
+// welcomed handles the welcome that begins a session, and its repetition.
 func (m *machine) welcomed(now time.Time, f frame.Frame) {
 	if m.initiator || f.From != m.peer || m.state > open {
 		return
@@ -139,7 +139,7 @@ func (m *machine) leave(now time.Time) {
 	}
 }
 
-// closeMessage: the other end, or the moderator, ends the session.
+// closeMessage handles the end of the session by the other end or the moderator.
 func (m *machine) closeMessage(now time.Time, f frame.Frame) {
 	if f.From != m.peer {
 		return
@@ -149,8 +149,8 @@ func (m *machine) closeMessage(now time.Time, f frame.Frame) {
 	m.end(now, "")
 }
 
-// noMLS is why an encrypted session is refused, for the log and for whoever looks
-// at the metadata of a refusal. SLIM's own clients make a text of their own.
+// noMLS is why an encrypted session is refused, for the log and for clients that read the
+// metadata of a refusal. SLIM's own clients show a text of their own.
 const noMLS = "MLS is not supported by this gateway, use a session without MLS"
 
 // refusal answers a request for a session that we will not have. SLIM's own

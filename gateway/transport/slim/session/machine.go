@@ -36,8 +36,8 @@ func positive[T int | time.Duration](value, otherwise T) T {
 type state int
 
 const (
-	discovering state = iota // we look for somebody behind a name
-	joining                  // one of us has asked the other
+	discovering state = iota // it looks for an application with the name
+	joining                  // one end has asked the other
 	open
 	leaving // we have asked to end it
 	closed
@@ -46,7 +46,7 @@ const (
 // linger is how long an ended session still answers repeated goodbyes.
 const linger = 15 * time.Second
 
-// joinLimit is how long somebody who asked for a session may take to begin it.
+// joinLimit is how long a peer that asked for a session may take to begin it.
 const joinLimit = 30 * time.Second
 
 // machine is one session. Its methods are given the time and leave what is to
@@ -87,10 +87,10 @@ type parameters struct {
 	timing     Timing
 }
 
-// member is somebody else in the session.
+// member is another participant of the session.
 type member struct {
 	name    name.Name
-	subject string // empty: not heard yet
+	subject string // empty: it has sent nothing yet
 	offline bool
 }
 
@@ -140,7 +140,7 @@ func (m *machine) reply(f frame.Frame, command *dataplane.CommandPayload) {
 	m.emit(frame.Control(m.route(f.From, f.Message), command, nil))
 }
 
-// answered takes a request off the list; false: nobody asked that.
+// answered takes a request off the list; false: there is no such request.
 func (m *machine) answered(f frame.Frame, kind frame.Kind) bool {
 	r, ok := m.requests[f.Message]
 	if !ok || r.kind != kind {
@@ -195,8 +195,8 @@ func (m *machine) admits(f frame.Frame, subject string) bool {
 	return true
 }
 
-// failed: a notice that one of our messages did not get through. Data is
-// repeated anyway.
+// failed handles the notice that a message was not delivered. Data messages are sent
+// again anyway.
 func (m *machine) failed(now time.Time, f frame.Frame) {
 	if _, ok := m.requests[f.Message]; ok && f.Control() {
 		m.end(now, FaultRefused)
@@ -208,7 +208,7 @@ func (m *machine) tick(now time.Time) {
 	if m.state == closed {
 		return
 	}
-	if !m.up { // nobody can answer: nothing is held against them
+	if !m.up { // no answer can arrive: retries are not counted
 		m.postpone(now)
 		return
 	}
@@ -241,7 +241,7 @@ func (m *machine) repeat(now time.Time) {
 	}
 }
 
-// exhausted: a goodbye that nobody answers is a goodbye.
+// exhausted ends the session. A goodbye without an answer ends it without a fault.
 func (m *machine) exhausted(now time.Time, r *request) {
 	if r.kind == frame.LeaveRequest {
 		m.end(now, "")

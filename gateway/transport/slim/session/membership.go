@@ -21,7 +21,7 @@ func (m *machine) enrol(participants []*dataplane.Participant) {
 	}
 }
 
-// updated: the moderator changes the group.
+// updated handles a change of the group by its moderator.
 func (m *machine) updated(now time.Time, f frame.Frame) {
 	if !m.group || f.From != m.peer {
 		return
@@ -59,7 +59,7 @@ func (m *machine) change(now time.Time, update *dataplane.GroupUpdatePayload) {
 // maxMembers bounds a group.
 const maxMembers = 1024
 
-// drop forgets a member: nobody waits for its acknowledgements any more.
+// drop forgets a member, so that no message waits for its acknowledgement any more.
 func (m *machine) drop(n name.Name) {
 	key := n.Key()
 	delete(m.members, key)
@@ -67,11 +67,11 @@ func (m *machine) drop(n name.Name) {
 	m.forgive(key)
 }
 
-// participant: a member goes offline or comes back.
+// participant handles the message that a member goes offline or comes back.
 func (m *machine) participant(f frame.Frame) {
 	update := f.Command.GetUpdateParticipantState()
 	n, err := name.Decode(update.GetParticipant())
-	if err != nil || n != f.From { // everybody speaks for itself
+	if err != nil || n != f.From { // a member may update itself alone
 		return
 	}
 	key := n.Key()
@@ -93,13 +93,13 @@ func (m *machine) subjectOf(who name.Name) string {
 	return m.members[who.Key()].subject
 }
 
-// present reports whether somebody is in the session, besides us.
+// present reports whether who is another participant of the session.
 func (m *machine) present(who name.Name) bool {
 	_, member := m.members[who.Key()]
 	return who == m.peer || member
 }
 
-// roster is everybody in the session besides us.
+// roster returns the other participants of the session.
 func (m *machine) roster() []Member {
 	all := []Member{{Name: m.peer, Subject: m.subject}}
 	for _, who := range m.members {

@@ -99,7 +99,7 @@ func (m *machine) data(now time.Time, f frame.Frame) {
 	}
 }
 
-// message takes one in if there is room for it, and only then acknowledges it.
+// message buffers a message if it may, and only then acknowledges it.
 func (m *machine) message(now time.Time, f frame.Frame) {
 	if !m.reliable {
 		if m.inbox.hasSpace() {
@@ -120,7 +120,7 @@ func (m *machine) acknowledge(f frame.Frame, metadata map[string]string) {
 	m.emit(frame.Data(m.route(f.From, f.Message), frame.MsgAck, frame.Payload{}, metadata))
 }
 
-// direct: a message to us alone, which has no place in the group's sequence.
+// direct handles a message to this member alone, which is not in the group's sequence.
 func (m *machine) direct(f frame.Frame) {
 	if !m.inbox.hasSpace() {
 		return
@@ -131,7 +131,7 @@ func (m *machine) direct(f frame.Frame) {
 	m.acknowledge(f, map[string]string{flagTo: flagSet})
 }
 
-// arrange puts a message in its place; false: there is no room for it yet.
+// arrange puts a message in its order; false: the buffer is full.
 func (m *machine) arrange(now time.Time, f frame.Frame) bool {
 	if f.Message >= ids {
 		return false
@@ -213,7 +213,7 @@ func (m *machine) rerequest(now time.Time) {
 	}
 }
 
-// repaired: what we asked for, or the news that it is gone.
+// repaired handles a message that was asked for again, or the answer that it is lost.
 func (m *machine) repaired(now time.Time, f frame.Frame) {
 	r := m.receiver(f.From)
 	if _, requested := r.wanted[f.Message]; !requested {

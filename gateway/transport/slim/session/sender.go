@@ -36,7 +36,7 @@ type sentMessage struct {
 	size    int
 }
 
-// outgoing is a message that not everybody has acknowledged.
+// outgoing is a message that not all members have acknowledged.
 type outgoing struct {
 	message *dataplane.Message
 	missing map[name.Key]name.Name
@@ -56,7 +56,7 @@ func (s *sender) hasSpace() bool {
 }
 
 // hasSpaceFor reports whether one more message may be under way to a member: one
-// who acknowledges nothing does not take the room of all.
+// that acknowledges nothing does not use up the window of all.
 func (m *machine) hasSpaceFor(to name.Name) bool {
 	under := 0
 	for _, p := range m.pending {
@@ -176,7 +176,7 @@ func (s *sender) forgive(who name.Key) {
 	}
 }
 
-// resend sends what nobody, or not everybody, has acknowledged.
+// resend sends the messages again that not all members have acknowledged.
 func (m *machine) resend(now time.Time) {
 	for id, p := range m.pending {
 		if now.Before(p.due) {
@@ -199,9 +199,9 @@ func (m *machine) resend(now time.Time) {
 	}
 }
 
-// requested: somebody misses one of our messages. It is not acknowledged by
-// that, or the window would move on without it; but somebody is there, so our
-// patience begins again.
+// requested sends a message again that a member misses. The request does not acknowledge
+// it, or the window would move on without it. It proves that the member is present,
+// so the retries are counted anew.
 func (m *machine) requested(now time.Time, f frame.Frame) {
 	old, ok := m.unacknowledged[f.Message]
 	message := old.message

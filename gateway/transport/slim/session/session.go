@@ -12,17 +12,17 @@ import (
 )
 
 // Session is a conversation. Safe for concurrent use. It ends with Close, by
-// the other end, or with the application; whoever has one closes it.
+// the other end, or with the application. The code that got it closes it.
 type Session struct {
 	app   *App
 	guest string // the subject who asked for it; empty: we did
 
 	released bool // belongs to live
-	resting  bool // belongs to app: it is over, and makes room
+	resting  bool // belongs to app: it is over, and counts no more
 
 	mu      sync.Mutex
 	m       *machine
-	changed chan struct{} // closed when something happens; nil: nobody waits for that
+	changed chan struct{} // closed when something happens; nil: no goroutine waits for that
 	wake    chan struct{} // live has to look before its alarm
 	alarm   time.Time     // when live looks next; zero: soon, for the first time
 }
@@ -51,14 +51,14 @@ func (s *Session) ID() uint32 { return s.m.id }
 // Group reports whether there may be more than two members.
 func (s *Session) Group() bool { return s.m.group }
 
-// Member is somebody in a session.
+// Member is a participant of a session.
 type Member struct {
 	Name    name.Name
-	Subject string // empty: nothing was heard of it yet
+	Subject string // empty: it has sent nothing yet
 	Offline bool
 }
 
-// Roster is everybody in the session besides us, by name.
+// Roster returns the other participants of the session, by name.
 func (s *Session) Roster() []Member {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,7 +68,7 @@ func (s *Session) Roster() []Member {
 // Metadata is what the session was asked for with.
 func (s *Session) Metadata() map[string]string { return maps.Clone(s.m.metadata) }
 
-// Send sends a message when there is room for one more under way; it does not
+// Send sends a message when fewer are under way than may be; it does not
 // wait for its delivery. Errors: *TooLargeError and *MessageError, for this
 // message; *BrokenError, ErrClosed; the context's.
 func (s *Session) Send(ctx context.Context, message Message) error {
@@ -95,7 +95,7 @@ func (s *Session) SendTo(ctx context.Context, to name.Name, message Message) err
 	})
 }
 
-// sending waits until a message has room.
+// sending waits until the window has space for a message.
 func (s *Session) sending(ctx context.Context, send func(now time.Time) (bool, error)) error {
 	return s.until(ctx, func() (bool, error) {
 		if err := s.closedError(); err != nil || s.m.state != open {
@@ -179,8 +179,8 @@ func (s *Session) until(ctx context.Context, holds func() (bool, error)) error {
 }
 
 // Close ends the session. What was sent and not delivered yet may be lost:
-// Delivered waits for it. The goodbye is repeated behind the caller's back
-// until it is answered, or nobody can be expected to.
+// Delivered waits for it. The goodbye is repeated in the background
+// until it is answered, or the retries are used up.
 func (s *Session) Close() {
 	s.do(func(now time.Time) { s.m.leave(now) })
 }
@@ -201,9 +201,9 @@ func (s *Session) change() <-chan struct{} {
 	return s.changed
 }
 
-// flush sends what the machine has to say, in order, and tells everybody who
-// waits for a change. A message that cannot be sent now is sent again later.
-// Most messages bring nothing that is due before the alarm, and wake nobody.
+// flush sends the messages of the machine, in order, and wakes all goroutines that
+// wait for a change. A message that cannot be sent now is sent again later. It wakes
+// live only if something is due before the alarm.
 func (s *Session) flush() {
 	for _, message := range s.m.out {
 		s.app.emit(message)

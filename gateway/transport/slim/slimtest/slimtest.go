@@ -1,5 +1,5 @@
 // Package slimtest plays a SLIM node, for tests that need one and not the real
-// software: it greets, consents to names, and carries messages by them, to one
+// software: it negotiates, accepts names, and routes messages by them, to one
 // or to all. What it does was compared with a real node's doings; faults are
 // what a test asks for.
 //
@@ -38,7 +38,7 @@ type Node struct {
 	names map[name.Key][]*connection
 }
 
-// connection is somebody's.
+// connection is that of one client.
 type connection struct{ out chan *dataplane.Message }
 
 // NewNode serves on a listener, which may speak TLS, until the test ends.
@@ -132,7 +132,7 @@ func (n *Node) carry(from *connection, m *dataplane.Message) {
 	}
 }
 
-// put loses what finds no room, as nodes do.
+// put drops a message if the queue is full, as nodes do.
 func (c *connection) put(m *dataplane.Message) {
 	select {
 	case c.out <- m:
@@ -158,7 +158,7 @@ func (n *Node) forget(c *connection) {
 	for key := range n.names {
 		n.drop(key, c)
 	}
-	close(c.out) // nobody finds it any more
+	close(c.out) // no message is routed to it any more
 }
 
 // Member is an application on a node that is not the gateway's.
@@ -167,7 +167,7 @@ type Member struct {
 	Secret  string // what all members know
 	Node    string // host:port
 	Dial    link.Dial
-	Handler rpc.Handler // nil: nobody may call it
+	Handler rpc.Handler // nil: calls are refused
 }
 
 // Join runs a member until the test ends. It is connected then, and known.

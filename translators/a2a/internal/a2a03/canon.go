@@ -7,8 +7,8 @@ import (
 	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
 )
 
-// pack writes members into the canon of metadata. ok is false where something
-// of somebody else's stands in the way.
+// pack writes members into the canon of metadata. ok is false if a value of another
+// origin has that name.
 func pack(metadata json.RawMessage, members []rawjson.Member) (out json.RawMessage, ok bool) {
 	if len(members) == 0 {
 		return metadata, true

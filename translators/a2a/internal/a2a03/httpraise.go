@@ -49,8 +49,8 @@ func (f *fromHTTP) body(raw json.RawMessage, path string) json.RawMessage {
 	return changed(rawjson.NewBuilder(), o, in("message", f.message), in("configuration", f.configuration))
 }
 
-// configuration: a flag that is not said is false, and a number that is 0 is
-// not said, as proto3 has it.
+// configuration reads the preferences. As in proto3, an absent flag is false, and a number
+// that is 0 is absent.
 func (f *fromHTTP) configuration(raw json.RawMessage, path string) json.RawMessage {
 	o := f.open(raw, path, configHTTP, configRPC)
 	b := rawjson.NewBuilder()

@@ -28,8 +28,8 @@ func (l *lowerer) tenant(o *rawjson.Object) json.RawMessage {
 	return metadata
 }
 
-// query lowers those that stand in a path and a query: there is no room for a
-// tenant or metadata.
+// query lowers parameters that stand in a path and a query, which have no place for
+// a tenant or metadata.
 func (h *toHTTP) query(params json.RawMessage) json.RawMessage {
 	o := rawjson.Parse(params, "")
 	h.unplaced(o)

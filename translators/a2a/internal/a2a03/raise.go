@@ -16,7 +16,7 @@ type raiser struct {
 }
 
 // lenient reads a part of a message. One in a reply that cannot be read is data, as it came, and the
-// loss is told: what an agent has done is not told as failed.
+// loss is declared: a task that the agent has done must not become an error.
 func lenient(r *raiser, read func(json.RawMessage, string) json.RawMessage, raw json.RawMessage, path string, b *rawjson.Builder) json.RawMessage {
 	before, losses := r.err, len(r.losses)
 	out := read(raw, path)

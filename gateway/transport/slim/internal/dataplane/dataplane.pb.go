@@ -755,7 +755,7 @@ type LinkNegotiationPayload struct {
 	LinkId            string                 `protobuf:"bytes,1,opt,name=link_id,json=linkId,proto3" json:"link_id,omitempty"`
 	SlimVersion       string                 `protobuf:"bytes,2,opt,name=slim_version,json=slimVersion,proto3" json:"slim_version,omitempty"` // semantic version
 	IsReply           bool                   `protobuf:"varint,3,opt,name=is_reply,json=isReply,proto3" json:"is_reply,omitempty"`
-	LinkEcdhPublicKey []byte                 `protobuf:"bytes,4,opt,name=link_ecdh_public_key,json=linkEcdhPublicKey,proto3" json:"link_ecdh_public_key,omitempty"` // X25519, 32 octets
+	LinkEcdhPublicKey []byte                 `protobuf:"bytes,4,opt,name=link_ecdh_public_key,json=linkEcdhPublicKey,proto3" json:"link_ecdh_public_key,omitempty"` // X25519, 32 bytes
 	ConnectionType    LinkConnectionType     `protobuf:"varint,5,opt,name=connection_type,json=connectionType,proto3,enum=dataplane.proto.v1.LinkConnectionType" json:"connection_type,omitempty"`
 	NodeId            string                 `protobuf:"bytes,6,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
 	DeploymentName    string                 `protobuf:"bytes,7,opt,name=deployment_name,json=deploymentName,proto3" json:"deployment_name,omitempty"`

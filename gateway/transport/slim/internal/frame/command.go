@@ -71,7 +71,7 @@ func Welcome(members ...*dataplane.Participant) *dataplane.CommandPayload {
 	}}}
 }
 
-// Member is somebody who sends and receives.
+// Member returns the participant of a name, which sends and receives.
 func Member(n *dataplane.Name) *dataplane.Participant {
 	return &dataplane.Participant{Name: n, Settings: &dataplane.ParticipantSettings{SendsData: true, ReceivesData: true}}
 }

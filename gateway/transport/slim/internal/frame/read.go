@@ -30,7 +30,7 @@ func (e *Error) Error() string { return "slim message: " + e.Reason }
 // Unwrap gives the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// TooLargeError: a message that a node would end the whole connection for.
+// TooLargeError refuses a message for which a node would end the whole connection.
 type TooLargeError struct{ Size, Limit int } // bytes
 
 func (e *TooLargeError) Error() string { return "slim message: larger than a node accepts" }
@@ -67,7 +67,7 @@ type Payload struct {
 	Blob []byte
 }
 
-// Frame is a message out of a session, fit for use. Nobody has vouched for it
+// Frame is a message of a session, checked for its form. Its sender is not verified
 // before Open.
 type Frame struct {
 	From             name.Name

@@ -63,8 +63,8 @@ func signed(m *dataplane.Message) ([]byte, error) {
 	return data, nil
 }
 
-// Copy is a message to be sealed anew: what Seal changes is its own, the rest,
-// which nobody changes, is shared.
+// Copy returns a message to be sealed anew. It copies the parts that Seal changes, and
+// shares the rest, which is not changed.
 func Copy(m *dataplane.Message) *dataplane.Message {
 	p := m.GetPublish()
 	h := p.GetHeader()

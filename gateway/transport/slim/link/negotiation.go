@@ -16,14 +16,14 @@ import (
 )
 
 // The versions of SLIM, by their first number, whose messages are those of package
-// dataplane: SLIM 1 has other field numbers, and nobody has seen a fourth.
+// dataplane: SLIM 1 has other field numbers, and there is no SLIM 4 yet.
 const (
 	oldestMajor = 2
 	newestMajor = 3
 	maxVersion  = 64 // bytes of a version's text
 )
 
-// versionError: the node speaks another SLIM than we do, or does not say which.
+// versionError refuses a node with another version of SLIM, or without one.
 type versionError struct {
 	Numbers []uint64 // of its version; none: it named no version
 }
@@ -36,7 +36,7 @@ func (e *versionError) Error() string {
 	return fmt.Sprintf("slim link: %s, and %d or %d is expected here", found, oldestMajor, newestMajor)
 }
 
-// keyError: the node's half of the link's key is none.
+// keyError refuses a node whose public key for the link is invalid.
 type keyError struct{ Err error } // why, for logs; nil: its length
 
 func (e *keyError) Error() string {
@@ -46,7 +46,7 @@ func (e *keyError) Error() string {
 // Unwrap gives the cause.
 func (e *keyError) Unwrap() error { return e.Err }
 
-var errGreeting = errors.New("slim link: the node answers another greeting")
+var errGreeting = errors.New("slim link: the node answers another negotiation")
 
 // spoken judges a node's version. Errors: *versionError.
 func spoken(text string) error {

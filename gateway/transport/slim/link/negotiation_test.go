@@ -243,7 +243,7 @@ func TestALinkWithAKey(t *testing.T) {
 	if m := next(t, in.messages); m.GetPublish().GetSession().GetMessageId() != 7 {
 		t.Errorf("a forged message came: %v", m)
 	}
-	if got := log.count("messages of the SLIM node are dropped"); got != 1 {
+	if got := log.count("message of the SLIM node dropped"); got != 1 {
 		t.Errorf("logged %d times", got)
 	}
 	large := frame.Data(frame.Route{From: self, To: self, Message: 8}, frame.Msg, frame.Payload{}, nil)
