@@ -11,10 +11,9 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/state/internal/index"
 )
 
-// Conversations remembers the last ECT of each conversation (R3), under a key
-// that its caller makes of caller, agent and context: the part of the key before
-// its first NUL is the owner of the conversation. One owner has a share of the
-// room; its own conversations make room beyond that. It is safe for concurrent use.
+// Conversations keeps the last ECT of each conversation (R3). The key names caller, agent and
+// context; its part before the first NUL is the owner of the conversation. An owner that exceeds
+// its share loses its oldest conversations. It is safe for concurrent use.
 type Conversations struct {
 	now      func() time.Time
 	lifetime time.Duration
@@ -25,7 +24,7 @@ type Conversations struct {
 	share  int // of one owner
 }
 
-// ConversationShares says which part of the room one owner may have: one in so many.
+// ConversationShares is the number of shares of all conversations. One owner may have one share.
 const ConversationShares = 8
 
 // ownerDigest is the part of a conversation's digest that says whose it is. Two
