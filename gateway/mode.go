@@ -53,8 +53,8 @@ func (x *request) turn() *canonical.Content {
 	return &invoke.Turn
 }
 
-// shortened is the end of a history that a caller is told: as much as it asks for, and of
-// a task that is made here nothing where it does not say (A2A 1.0, 3.2.4).
+// shortened returns the newest historyLength entries of a history; without historyLength all,
+// but none for a task that the gateway made itself (A2A 1.0, 3.2.4).
 func (x *request) shortened(history []canonical.Content) []canonical.Content {
 	most := len(history)
 	switch length := x.message.Preferences.HistoryLength; {
@@ -66,8 +66,8 @@ func (x *request) shortened(history []canonical.Content) []canonical.Content {
 	return history[len(history)-most:]
 }
 
-// completeTask does so with a reply. One whose history is asked for becomes a task here
-// rather than in the codec, which knows the outcome alone.
+// completeTask puts the time of the status and the history into a task that the gateway makes of a
+// call's result. It makes the task itself if it has a history: the codec knows the outcome alone.
 func (g *Gateway) completeTask(x *request, m *canonical.Message) {
 	result, ok := m.Body.(*canonical.Result)
 	if !ok || !x.mode.MakesTask {
@@ -154,8 +154,7 @@ func (x *request) target(stream bool) translators.Target {
 	return t
 }
 
-// streams: the agent is asked for a stream, so that it can be seen at work, and
-// stopped.
+// streams: the agent is asked for a stream, so that it can be seen at work, and stopped.
 func (x *request) streams() bool {
 	switch {
 	case x.in.Call.Agent == "":
@@ -266,10 +265,9 @@ func (x *request) replier() string {
 	}
 }
 
-// hashForm names how the messages of the two protocols were hashed, where it is
-// not byte by byte (R5). It is said of the protocol that has evidence inside
-// its messages; the other one's are hashed as they are.
-// Where both have, in two ways, it is both.
+// hashForm names how the messages of the two protocols were hashed, where it is not byte by byte
+// (R5). It is said of the protocol that has evidence inside its messages; the other one's are
+// hashed as they are. Where both have, in two ways, it is both.
 func hashForm(x *request) string {
 	form := ""
 	if h := translators.HasherOf(x.to.Codec); h != nil {
@@ -370,8 +368,7 @@ func (x *request) heardEvent(wire translators.Wire) (translators.Wire, []string,
 	return wire, tokens, nil
 }
 
-// brief leaves out the history of a task that its caller did not ask for (A2A,
-// historyLength).
+// brief leaves out the history of a task that its caller did not ask for (A2A, historyLength).
 func (x *request) brief(m *canonical.Message) {
 	if x.verbatim() {
 		return

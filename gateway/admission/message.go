@@ -29,8 +29,8 @@ func (s *Service) Read(codec translators.Translator, wire translators.Wire) (*ca
 	return m, err
 }
 
-// decoded is what the caller says: the codec runs once, at the first question. The pipeline
-// writes into it, so that of what the server side has read there is a copy here.
+// decoded returns the canonical message: the codec runs at the first call. It copies a message that
+// the server side has decoded, since the pipeline writes into it.
 func (m *admitting) decoded() (*canonical.Message, error) {
 	if m.read {
 		return m.message, m.unread
@@ -83,9 +83,9 @@ func carried(op canonical.Op) bool {
 	return !slices.Contains([]canonical.Op{canonical.OpDescribe, canonical.OpCapabilities, canonical.OpPing, canonical.OpNotice}, op)
 }
 
-// refuseNewWork refuses a message that would begin new work at a gateway that drains
-// (R16). It is judged before the message's tokens are used up: its caller can send the
-// same message to another replica, or again after the restart.
+// refuseNewWork refuses new work at a gateway that drains (R16). It runs before the message's
+// tokens are used up: the caller can send the message to another replica, or again after the
+// restart.
 func (m *admitting) refuseNewWork(ctx context.Context) error {
 	refusal := m.Gate.Draining()
 	if _, over := errors.AsType[*problem.RetiredError](refusal); refusal == nil || over {
@@ -102,9 +102,9 @@ func (m *admitting) refuseNewWork(ctx context.Context) error {
 	return refusal
 }
 
-// leaveAlone refuses new work for an agent whose circuit breaker is open, also before the
-// message's tokens are used up. Those who may not invoke the agent do not learn of it, and
-// what was used up before is under way, or answered.
+// leaveAlone refuses new work for an agent whose circuit breaker is open, also before tokens are
+// used up. A caller that may not invoke the agent does not learn of it. A message whose token was
+// used before goes on: it is under way, or answered.
 func (m *admitting) leaveAlone(ctx context.Context) error {
 	refusal := m.Gate.CircuitOpen(m.Call.Caller.ID, m.To)
 	if refusal == nil || m.To.Draining || m.ByRole || m.Permit.Perform(string(canonical.OpInvoke)) != nil {
@@ -116,7 +116,7 @@ func (m *admitting) leaveAlone(ctx context.Context) error {
 	if used, err := m.used(ctx); err != nil || used {
 		return err
 	}
-	m.Sampled = true
+	m.OneOfManyRefusals = true
 	m.Attest.Refusal(ctx, m.Holder, refusal)
 	return refusal
 }

@@ -17,7 +17,7 @@ import (
 // permit is step 5. What is asked of the agent shows when the message is
 // decoded; the permit judges it then.
 func (m *admitting) permit(context.Context) error {
-	m.Accounts = true
+	m.LeavesEvidence = true
 	if m.Input == "" {
 		m.Input = ect.Hash(m.Call.Wire.HashInput())
 	}

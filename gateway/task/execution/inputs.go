@@ -74,12 +74,12 @@ func (e *Execution) pose(session bool) *Pending {
 	return p
 }
 
-// Take takes answers; the first one that fits counts. A client's error is none. Values that do not fit
-// leave their question open.
+// Take takes answers; the first one that fits counts. An error that a client sends is not an answer:
+// it ends the wait. Values that do not fit leave their question open.
 func (p *Pending) Take(answers []store.AnswerForRound) {
 	for _, one := range answers {
 		at := slices.IndexFunc(p.inputs, func(in store.Input) bool { return in.Key == one.Key })
-		if at < 0 || p.inputs[at].State == store.InputAnswered || one.Round != 0 && (one.Round <= p.since[one.Key] || one.Round > p.round+1) {
+		if unknown := at < 0; unknown || p.inputs[at].State == store.InputAnswered || p.outdated(one) {
 			continue
 		}
 		refused, _ := errors.AsType[*canonical.Error](p.inputs[at].Take(one))
@@ -91,6 +91,12 @@ func (p *Pending) Take(answers []store.AnswerForRound) {
 			p.turns = append(p.turns, *one.Turn)
 		}
 	}
+}
+
+// outdated reports whether an answer is to its question as it was asked before, or to no round yet.
+// An answer to what is asked now names the round p.round+1; 0 stands for any round.
+func (p *Pending) outdated(one store.AnswerForRound) bool {
+	return one.Round != 0 && (one.Round <= p.since[one.Key] || one.Round > p.round+1)
 }
 
 // misfit leaves a question open that was accepted with values which do not fit. False: what came is no
