@@ -114,10 +114,9 @@ func (c *Conversations) Last(_ context.Context, key string) (workflow string, id
 	return r.Text(), ect.ID(r.Text()), true, nil
 }
 
-// Remember notes the last ECT of a conversation. Nothing is remembered under
-// the empty key. When there is no room, or its owner has its share, the
-// conversation that rested longest goes: of all, or of this owner. Its next turn
-// starts a lineage of its own.
+// Remember keeps the last ECT of a conversation; under the empty key it keeps nothing. If the store
+// or the share of the owner is full, it drops the conversation that was idle for longest, of all or
+// of this owner. The next turn of that conversation begins a lineage of its own.
 func (c *Conversations) Remember(_ context.Context, key, workflow string, id ect.ID) {
 	if key == "" {
 		return
