@@ -67,14 +67,14 @@ func (g *Gateway) pass(ctx context.Context, x *request) (transport.Answer, error
 	reply, err := g.agent(x).Send(ctx, sealed, x.route.Endpoint.Timeout)
 	outbound.CloseReply(reply)
 	if err == nil {
-		err = g.heeded(x, reply)
+		err = g.accepted(x, reply)
 	}
 	return transport.Answer{Evidence: x.trail.Tokens()}, err
 }
 
-// heeded: what an agent says of an answer, or of a wish to stop, is no refusal.
-// Most protocols say nothing of such.
-func (g *Gateway) heeded(x *request, reply transport.Reply) error {
+// accepted returns the error with which the agent refuses an answer or a cancellation. Agents of
+// most protocols send no reply to these.
+func (g *Gateway) accepted(x *request, reply transport.Reply) error {
 	if len(x.in.WireID) == 0 || reply.Events != nil || len(reply.Wire.Body) == 0 {
 		return nil
 	}
@@ -88,8 +88,8 @@ func (g *Gateway) heeded(x *request, reply transport.Reply) error {
 	return nil
 }
 
-// noCounterpart: an agent of another protocol has no such method. What no
-// caller waits for is dropped without a word.
+// noCounterpart refuses a method that the agent's protocol does not have. A message without a reply
+// is dropped.
 func (x *request) noCounterpart() error {
 	if x.message.Op == canonical.OpAbort && len(x.in.WireID) > 0 { // its caller waits to hear that it was stopped
 		return &canonical.Error{Code: canonical.CodeNotCancelable, Message: "no request of this name is under way here that could be stopped"}
