@@ -19,11 +19,11 @@ import (
 // kindPin is the kind of the entries that hold pins.
 const kindPin = "pin"
 
-// pinLife is how long a pin is kept that nobody asks for: long past any agent
-// that is still listed, whose pin is written again when it changes.
+// pinLife is how long an unused pin is kept. It is longer than an agent stays listed; the pin of a
+// listed agent is written again when it changes.
 const pinLife = 10 * 365 * 24 * time.Hour
 
-// errPinRace: two replicas saw a change at once; whoever was second asks again.
+// errPinRace: another replica wrote the pin first; the next request compares again.
 var errPinRace = errors.New("the pin was changed meanwhile")
 
 // pins keeps pinned descriptions among the entries, so that they outlive the
