@@ -80,8 +80,8 @@ func (g *Gateway) carry(ctx context.Context, x *request) (transport.Answer, erro
 	}
 }
 
-// crowded is why no agent is asked for more: so many answers to this caller wait that another would wait too
-// long. What asks about work, or ends it, goes on.
+// crowded refuses new work if so many answers to this caller wait that another would wait too long.
+// Requests about work, or to cancel it, pass.
 func crowded(ctx context.Context, op canonical.Op) error {
 	share := transport.ShareFrom(ctx)
 	if share == nil || op != canonical.OpInvoke && op != canonical.OpNative {
@@ -105,7 +105,7 @@ func (g *Gateway) invoke(ctx context.Context, x *request) (transport.Answer, err
 	if answered, answer, err := g.resume(ctx, x); answered || err != nil {
 		return answer, err
 	}
-	if p := x.message.Preferences; p.NoWait || p.TaskOK { // before the agent hears of it
+	if p := x.message.Preferences; p.NoWait || p.TaskOK { // before the agent gets the request
 		if x.scope.worker, err = g.workers.Reserve(x.owner(), len(x.in.Call.Wire.Body)); err != nil {
 			return transport.Answer{}, err
 		}

@@ -137,9 +137,9 @@ func (x *request) stampRequest(id ect.ID) {
 	}
 }
 
-// tasked is a message as an agent hears it that may answer a call with a task:
-// that its caller would rather wait is our business and not the agent's, and so is
-// that its caller would take a task, where the agent has not said that it has any.
+// tasked sets whether an agent may answer the message with a task: that depends on whether the
+// agent has tasks, and not on what the caller prefers, since the gateway waits for the result or
+// makes a task itself.
 func (x *request) tasked(m *canonical.Message) *canonical.Message {
 	if m.Op != canonical.OpInvoke || x.in.Call.Agent == "" || x.route.Description == nil || m.Preferences.TaskOK == x.route.Description.Tasks ||
 		x.mode.AgentStreams == translators.StreamsTask || x.mode.Relay && (m.Preferences.TaskOK || !x.tasking()) {
@@ -230,9 +230,8 @@ func (g *Gateway) request(ctx context.Context, x *request) (transport.Sealed, tr
 	return sealed, out, err
 }
 
-// along are the ancestors of a request. A next gateway judges the message by them, so
-// one that would not see all of them is not asked: what is left out, it could take for
-// another token with that id.
+// along returns the ancestors of a request. A next gateway judges the message by them. If they do
+// not all fit, it is not asked: it could take another token for one that is missing.
 func (g *Gateway) along(x *request) ([]string, error) {
 	along, size := x.in.Evidence.Ancestors()
 	if size > admission.MaxAncestors && g.toGateway(x) {
@@ -290,9 +289,8 @@ func (g *Gateway) level(ctx context.Context, x *request) (*canonical.Message, er
 	return x.message, nil
 }
 
-// turnUp tells an agent from which level on its log is wanted, before the request
-// that wants it. What it refuses costs the log and nothing else. Of requests of one
-// caller at the same time the last one's level holds.
+// turnUp sets the log level of an agent before the request that wants it. If the agent refuses,
+// only its log is missing. Of concurrent requests of one caller the level of the last one holds.
 func (g *Gateway) turnUp(ctx context.Context, x *request, asking *canonical.Native) error {
 	m := *x.message
 	m.Op, m.Body, m.Preferences = canonical.OpNative, asking, canonical.Preferences{CanAnswer: x.route.Endpoint.AnswerModes}

@@ -60,8 +60,8 @@ func (g *Gateway) failedWorkflow(x *request) string {
 	return g.NewID()
 }
 
-// failedParents is the source's ECT as the draft has it; without one, what we
-// signed last, else the one that the message names.
+// failedParents returns the source ECT, as the draft demands; without one, what we signed last,
+// else the parent that the message names.
 func failedParents(x *request) []ect.ID {
 	if len(x.in.Evidence.Sources) == 0 && x.trail.Request() != "" {
 		return []ect.ID{x.trail.Request()}
@@ -220,8 +220,8 @@ func (g *Gateway) cancel(ctx context.Context, x *request, id json.RawMessage) (b
 	return g.tasks.Cancel(ctx, x.cancelKey(id))
 }
 
-// lifetime is how long the work goes on: it ends with the caller's connection
-// only where that means to stop, and always with the gateway.
+// lifetime returns the context of the work. It ends with the gateway, and with the caller's
+// connection if a closed connection cancels the request.
 func (g *Gateway) lifetime(ctx context.Context, x *request) context.Context {
 	if x.in.Call.Detached {
 		return g.workers.Detach(ctx)

@@ -53,7 +53,7 @@ func (p pins) Pinned(ctx context.Context, key string) (directory.Pin, bool, erro
 	return pin, true, nil
 }
 
-// restore tells again what was never said from what is null.
+// restore makes the JSON null of an absent member absent again.
 func restore(pin *directory.Pin) {
 	for i := range pin.Description.Capabilities {
 		c := &pin.Description.Capabilities[i]
