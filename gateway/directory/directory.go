@@ -93,7 +93,7 @@ type knowledge struct {
 // New makes an empty directory.
 func New(deps Deps) (*Directory, error) {
 	if deps.Describers == nil || deps.Egress == nil || deps.Now == nil || deps.Logger == nil {
-		return nil, errors.New("directory: incomplete Deps")
+		return nil, errors.New("directory: incomplete Deps: expected describers, an egress client, a clock and a logger")
 	}
 	deps.Pins = cmp.Or[Pins](deps.Pins, &memoryPins{pins: map[string]Pin{}})
 	deps.Documents = cmp.Or(deps.Documents, deps.Client)

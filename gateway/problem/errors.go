@@ -57,7 +57,7 @@ func (e *ConflictError) Error() string { return e.Reason }
 // CanceledError: the caller has canceled its own request (MCP, notifications/cancelled).
 type CanceledError struct{}
 
-func (*CanceledError) Error() string { return "nothing more comes of it" }
+func (*CanceledError) Error() string { return "the caller canceled this request" }
 
 // Is reports whether target is a CanceledError too.
 func (*CanceledError) Is(target error) bool {

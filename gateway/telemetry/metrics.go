@@ -90,7 +90,7 @@ type tokenMetrics struct {
 // New registers every metric.
 func New(deps Deps) (*Metrics, error) {
 	if len(deps.Bindings) == 0 {
-		return nil, errors.New("telemetry: a gateway speaks some protocol")
+		return nil, errors.New("telemetry: no protocols: expected those that the gateway speaks")
 	}
 	m := &Metrics{registry: prometheus.NewRegistry(), bindings: set{}, agents: &firstSeen{max: maxAgents}}
 	for _, b := range deps.Bindings {

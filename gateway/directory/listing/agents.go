@@ -82,7 +82,7 @@ type Agents struct {
 // New lists nothing yet.
 func New(deps Deps) (*Agents, error) {
 	if deps.Directory == nil || deps.Now == nil || deps.Logger == nil {
-		return nil, errors.New("listing: incomplete Deps")
+		return nil, errors.New("listing: incomplete Deps: expected a directory, a clock and a logger")
 	}
 	return &Agents{deps: deps, seen: map[string]uint64{}}, nil
 }
