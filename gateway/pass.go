@@ -108,8 +108,8 @@ func (x *request) noCounterpart() error {
 	return x.in.Permit.Judge(attest.Judged([]canonical.Loss{loss}))
 }
 
-// look answers a caller who looks for what was made for it: itself, because only
-// here is known what of an agent's work is whose. False: it asks something else.
+// look answers a caller that lists or reads artifacts of its tasks. The gateway answers itself,
+// since only it knows which task belongs to which caller. False: the request is another one.
 func (g *Gateway) look(ctx context.Context, x *request) (answer transport.Answer, done bool, err error) {
 	librarian := x.in.Features.Librarian
 	native, asks := x.message.Body.(*canonical.Native)

@@ -194,8 +194,8 @@ func (e *Execution) queueInput(ask *canonical.Ask) error {
 	return nil
 }
 
-// dropInputs drops the questions of the stream, which has ended. Later questions belong to another
-// round.
+// dropInputs drops the questions of the stream, since the agent waits for no answer there any more.
+// Later questions belong to another round.
 func (e *Execution) dropInputs() {
 	if e.ask == nil {
 		return
