@@ -49,8 +49,8 @@ func (m *admitting) decoded() (*canonical.Message, error) {
 	return m.message, nil
 }
 
-// decode is step 7: it judges the form of the message. What no agent is asked through the
-// pipeline has no counterpart in the other protocol: that is semantic_loss (R7).
+// decode is step 7: it judges the form of the message. An operation that the pipeline does not
+// carry has no counterpart in the other protocol: it is refused as semantic_loss (R7).
 func (m *admitting) decode(context.Context) error {
 	message, err := m.decoded()
 	if err != nil {
@@ -78,7 +78,8 @@ func (m *admitting) decode(context.Context) error {
 	return nil
 }
 
-// carried: discovery is answered from the directory (R8), and a notice has no answer.
+// carried reports whether the pipeline carries an operation to agents. The directory answers
+// discovery (R8).
 func carried(op canonical.Op) bool {
 	return !slices.Contains([]canonical.Op{canonical.OpDescribe, canonical.OpCapabilities, canonical.OpPing, canonical.OpNotice}, op)
 }
@@ -146,9 +147,9 @@ func (m *admitting) used(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// passGate is step 6. The role of an approver lets in decisions alone. An agent that drains
-// takes no new work, and what goes on there goes on (AEPB, Graceful Shutdown), the next steps of
-// workflows included. New work goes to its successor, if it has one that the caller may call.
+// passGate is step 6. The role of an approver lets in decisions only. An agent that drains takes no
+// new work; work under way goes on, with the next steps of its workflows (AEPB, Graceful Shutdown).
+// New work goes to its successor, if the caller may call that.
 func (m *admitting) passGate(ctx context.Context) error {
 	if m.ByRole && m.Message.Op != canonical.OpDecision {
 		return membership.Outsider()
