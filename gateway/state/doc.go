@@ -16,7 +16,7 @@
 //     outlive a request: tasks, native sessions, continuations, push configs.
 //     Full, it drops tasks that have ended, and then refuses.
 //
-// Read shelf.go first: it holds boundedMap, the bounded, expiring map under all kinds of state but
+// Read bounded_map.go first: it holds the bounded, expiring map under all kinds of state but
 // entries. expiring.go is the map under the entries, which change. Both drop a few expired pieces
 // with every write: this needs no goroutine, and no write takes long. A driver with a file has a
 // journal (journal.go), which learns every change and can restore it. owners.go counts the entries
