@@ -16,12 +16,12 @@
 //     outlive a request: tasks, native sessions, continuations, push configs.
 //     Full, it drops tasks that have ended, and then refuses.
 //
-// Read bounded_map.go first: it holds the bounded, expiring map under all kinds of state but
-// entries. expiring.go is the map under the entries, which change. Both drop a few expired pieces
-// with every write: this needs no goroutine, and no write takes long. A driver with a file has a
-// journal (journal.go), which learns every change and can restore it. owners.go counts the entries
-// of each owner; codec.go and internal/encoding write state as bytes; internal/index finds the
-// pieces of a boundedMap.
+// Read bounded_map.go first: it holds the bounded, expiring map of answers and conversations.
+// expiring.go is the map under the entries, which change. Both drop a few expired pieces with every
+// write: this needs no goroutine, and no write takes long. A driver with a file has a journal
+// (journal.go), which learns every change and can restore it. owners.go counts the entries of each
+// owner; codec.go and internal/encoding write state as bytes; internal/index finds the pieces of a
+// bounded map.
 //
 // statetest holds the contract of what is declared nowhere else; every driver
 // has to pass it, and the suites of package ect/ecttest.
