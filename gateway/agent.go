@@ -81,8 +81,8 @@ func (a agent) acknowledged(ctx context.Context, sealed transport.Sealed) (wire 
 	return reply.Wire, m, parents, err
 }
 
-// hear reads the reply to the request: its evidence, and its message where it is one and no
-// stream. An agent's error is a message like any other.
+// hear reads the reply to the request: its evidence, and its message if it is not a stream. An
+// error of the agent is a message, too.
 func (a agent) hear(ctx context.Context, reply transport.Reply) (*canonical.Message, []ect.ID, error) {
 	parents, err := a.Prove(ctx, reply)
 	if err != nil || reply.Events != nil {
@@ -154,7 +154,7 @@ func (a agent) decode(wire translators.Wire, re canonical.Op) (*canonical.Messag
 	return message, nil
 }
 
-// report tells the agent's circuit breaker what its reply is.
+// report tells the agent's circuit breaker whether the reply is an error.
 func (a agent) report(ctx context.Context, message *canonical.Message, err error) {
 	if message != nil && err == nil {
 		if refusal, ok := message.Body.(*canonical.Error); ok {
@@ -164,8 +164,8 @@ func (a agent) report(ctx context.Context, message *canonical.Message, err error
 	a.g.Breakers.Report(ctx, breakers.Target{Kind: a.x.sends(), Endpoint: a.x.route.Endpoint, Label: a.x.whom()}, err)
 }
 
-// invalidateIfChanged: an agent that says that it has changed is not as it is known here, nor is one that misses
-// something in the header of a request.
+// invalidateIfChanged forgets the description of an agent that announces a change, or that refuses
+// a request for its header fields: those are made from the description.
 func (a agent) invalidateIfChanged(message *canonical.Message) {
 	changed := false
 	switch body := message.Body.(type) {

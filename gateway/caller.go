@@ -324,7 +324,7 @@ func (c caller) keepReply(ctx context.Context, m *canonical.Message, wire transl
 // has, so what cannot be saved now is saved later.
 func (c caller) saveReply(ctx context.Context, rec *store.Record, ended bool) (saved bool, err error) {
 	g, x := c.g, c.x
-	if x.claim.Holds() { // what comes of an answer is heard once, and only here
+	if x.claim.Holds() { // the result of an answer is told once, and only here
 		saved, err = g.tasks.SaveIfCurrent(ctx, rec, rec.Round)
 	} else {
 		saved, err = g.tasks.Save(ctx, rec)
@@ -338,8 +338,8 @@ func (c caller) saveReply(ctx context.Context, rec *store.Record, ended bool) (s
 	return saved, err
 }
 
-// unsaid is why an answer cannot be given. One that does not fit the caller's protocol is kept for
-// those in which it does: work is its caller's, at whatever endpoint it is asked about (R2).
+// unsaid returns the error for an answer that cannot be encoded. An answer that is too large for
+// the caller's protocol is kept: the caller can ask for it at an endpoint of another protocol (R2).
 func (c caller) unsaid(ctx context.Context, m *canonical.Message, err error) error {
 	if !errors.Is(err, translators.ErrTooLarge) {
 		return err
@@ -371,8 +371,8 @@ func (g *Gateway) logUnfollowed(ctx context.Context, agent string, err error) {
 	g.Logger.WarnContext(ctx, "a task cannot be followed", slog.String("agent", agent), slog.Any("error", err))
 }
 
-// inside puts the evidence of an answer into its body, for a caller that wants it
-// there. Its server side says what is no answer, and puts it in there.
+// inside puts the evidence of an answer into its body, for a caller that wants it there. The server
+// side does that for errors.
 func (g *Gateway) inside(x *request, answer transport.Answer) transport.Answer {
 	if x.in.Source == nil || !x.callerInside() {
 		return answer

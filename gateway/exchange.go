@@ -125,8 +125,8 @@ func (g *Gateway) claimInput(ctx context.Context, x *request) error {
 	return g.tasks.ClaimInput(ctx, g.exchange(x), x.trail.Request())
 }
 
-// waits is for whose sake an answer is waited for: its caller's, unless what comes of the message
-// has to be ended without him.
+// waits returns the context for the wait for an answer. It ends with the caller, unless the task
+// that the agent makes has to be canceled after the caller has left.
 func (g *Gateway) waits(ctx context.Context, x *request) context.Context {
 	if x.names() {
 		return g.workers.Detach(ctx)
@@ -184,9 +184,8 @@ func (g *Gateway) converse(ctx context.Context, x *request, sealed transport.Sea
 	return g.caller(x).Relay(ctx, reply.Wire, message, parents)
 }
 
-// translated is a message that another gateway puts into the protocol that was
-// asked for, for no agent in particular (AEPB, Multi-Hop Translation). What that
-// gateway signed covers the message, and goes back with what we did.
+// translated has a peer translate a message, without an agent (AEPB, Multi-Hop Translation). The
+// answer has the evidence of that peer and ours.
 func (g *Gateway) translated(ctx context.Context, x *request) (transport.Answer, error) {
 	sealed, _, err := g.request(ctx, x)
 	if err != nil {
@@ -220,9 +219,8 @@ func (g *Gateway) translated(ctx context.Context, x *request) (transport.Answer,
 // maxReferences bounds the tasks that one message refers to.
 const maxReferences = 32
 
-// owned refuses a message that refers to work which is not its caller's (R2): the
-// agent takes all of us for one caller, and would let it in. What is another's is
-// not found, like what never was.
+// owned refuses a message that refers to work of another caller (R2): for the agent all requests
+// have one caller, the gateway. Such work is not found, like work that does not exist.
 func (g *Gateway) owned(ctx context.Context, x *request) error {
 	at := &x.message.Conversation
 	if x.in.Call.Agent == "" {

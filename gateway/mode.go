@@ -19,13 +19,13 @@ import (
 	"github.com/aepb/aepb-gateway/translators/stream"
 )
 
-// A caller of A2A is answered with a task where the agent's protocol has calls alone
-// (MCP, µACP, AINP). What such a task has beside the outcome of the call is given to it
-// here: the time of each status (A2A 1.0, 4.1.2, TaskStatus.timestamp), and the history,
-// which is told where historyLength asks for it (A2A 1.0, 3.2.4).
+// The gateway answers an A2A caller with a task if the agent's protocol has calls only (MCP, µACP,
+// AINP). This file adds what such a task needs beside the result of the call: the time of each
+// status (A2A 1.0, 4.1.2, TaskStatus.timestamp), and the history that historyLength asks for (A2A
+// 1.0, 3.2.4).
 
-// history is what is kept of the talk about a task that is made here: the caller's
-// messages, and what was asked in between. Empty: the task is not made here.
+// history returns the history of a task that the gateway makes: the messages of the caller, and the
+// questions in between. Nil: the gateway makes no task.
 func (x *request) history() []canonical.Content {
 	if !x.mode.MakesTask {
 		return nil
@@ -44,7 +44,7 @@ func (x *request) history() []canonical.Content {
 	return execution.Newest(history)
 }
 
-// turn is the caller's message as it stands in a history; nil: it stands in none.
+// turn returns the caller's message as an entry of a history; nil: it is not part of a history.
 func (x *request) turn() *canonical.Content {
 	invoke, ok := x.original.(*canonical.Invoke)
 	if !ok || !x.mode.MakesTask || len(invoke.Turn.Parts) == 0 || len(x.in.Call.Wire.Body) > execution.MaxRequest {
@@ -53,8 +53,8 @@ func (x *request) turn() *canonical.Content {
 	return &invoke.Turn
 }
 
-// shortened is the end of a history that a caller is told: as much as it asks for, and of
-// a task that is made here nothing where it does not say (A2A 1.0, 3.2.4).
+// shortened returns the newest historyLength entries of a history; without historyLength all,
+// but none for a task that the gateway made itself (A2A 1.0, 3.2.4).
 func (x *request) shortened(history []canonical.Content) []canonical.Content {
 	most := len(history)
 	switch length := x.message.Preferences.HistoryLength; {
@@ -66,8 +66,8 @@ func (x *request) shortened(history []canonical.Content) []canonical.Content {
 	return history[len(history)-most:]
 }
 
-// completeTask does so with a reply. One whose history is asked for becomes a task here
-// rather than in the codec, which knows the outcome alone.
+// completeTask puts the time of the status and the history into a task that the gateway makes of a
+// call's result. It makes the task itself if it has a history: the codec knows the outcome alone.
 func (g *Gateway) completeTask(x *request, m *canonical.Message) {
 	result, ok := m.Body.(*canonical.Result)
 	if !ok || !x.mode.MakesTask {
@@ -101,7 +101,7 @@ func (g *Gateway) completeTask(x *request, m *canonical.Message) {
 	m.Body = &copied
 }
 
-// madeOf is the task that a call's output is.
+// madeOf makes a task of the output of a call.
 func madeOf(at canonical.Conversation, output canonical.Output, history []canonical.Content) *canonical.Task {
 	status := canonical.Status{State: canonical.StateCompleted, At: output.At}
 	if output.Failed {
@@ -111,8 +111,8 @@ func madeOf(at canonical.Conversation, output canonical.Output, history []canoni
 	return &canonical.Task{ID: at.TaskID, ContextID: at.ContextID, Status: status, Output: &output, History: history}
 }
 
-// tasking: the message becomes a task of the agent's that its caller is told of in
-// the way that it knows, or not at all.
+// tasking reports whether the agent shall do the message as a task, of which its caller learns in
+// its own protocol, or not at all.
 func (x *request) tasking() bool {
 	if x.message.Op != canonical.OpInvoke || !x.mode.Converts {
 		return false
@@ -122,13 +122,13 @@ func (x *request) tasking() bool {
 	return x.message.Preferences.TaskOK || x.forced || only
 }
 
-// wantsTask: the agent refuses a caller who knows of no tasks, and has done nothing.
+// wantsTask reports whether the agent refused the call since it does it as a task only.
 func (x *request) wantsTask(reply *canonical.Message) bool {
 	return x.message.Op == canonical.OpInvoke && !x.tasking() && x.mode.DemandsTask(reply)
 }
 
-// lasts: the request asks for more than one answer, or not to wait for it. In a
-// relay the gateway that answers decides about waiting.
+// lasts reports whether the caller asked for more than one answer, or not to wait for it. In a
+// relay the agent decides about waiting.
 func (x *request) lasts() bool {
 	p := x.message.Preferences
 	if x.in.Call.Agent == "" || x.mode.Relay {
@@ -137,14 +137,14 @@ func (x *request) lasts() bool {
 	return p.Stream || p.NoWait || p.TaskOK || x.posts()
 }
 
-// posts: the message brings a webhook that is told each change, so that the agent is
-// heard at work whatever its caller waits for. An agent of the caller's own protocol
-// that does not stream shows no more than its answer.
+// posts reports whether a webhook gets each change of the task, so that the gateway reads the
+// events of the agent also if the caller does not. An agent of the caller's own protocol that does
+// not stream has no events.
 func (x *request) posts() bool {
 	return x.webhook != nil && x.message.Op == canonical.OpInvoke && (!x.mode.Relay || x.route.Description != nil && x.route.Description.Streams)
 }
 
-// target is how the agent is spoken to.
+// target returns version, form and capability for a message to the agent.
 func (x *request) target(stream bool) translators.Target {
 	at := &x.route.Endpoint
 	t := translators.Target{Version: at.Version, Form: at.Form, Capability: x.route.Capable(), Stream: stream}
@@ -154,8 +154,7 @@ func (x *request) target(stream bool) translators.Target {
 	return t
 }
 
-// streams: the agent is asked for a stream, so that it can be seen at work, and
-// stopped.
+// streams reports whether the gateway asks for a stream, to follow and to cancel the work.
 func (x *request) streams() bool {
 	switch {
 	case x.in.Call.Agent == "":
@@ -186,21 +185,21 @@ func (x *request) final(m *canonical.Message) bool {
 	}
 }
 
-// verbatim: both sides speak one version of it in one form, and what one says
-// goes to the other byte by byte. At the translate endpoint a message comes
-// without the fields of its protocol's header, so there it is said anew.
+// verbatim reports whether both sides use one protocol in one version and form, so that messages
+// pass byte by byte. At the translate endpoint a message has no header fields of its protocol, so
+// it is encoded anew.
 func (x *request) verbatim() bool {
 	return !x.unseen && x.in.Call.EntryPoint.Native() && x.mode.Relay && x.route.Endpoint.Version == x.message.Origin.Version && x.route.Endpoint.Form == x.in.Call.Wire.Form &&
 		!x.route.Endpoint.Rewritten() && !x.in.Call.Tenanted && x.webhook == nil && !x.thread.Renamed() && x.in.Call.Card == nil
 }
 
-// names: the agent makes a task of the message, which goes on when the connection
-// ends. Until it has named that, it cannot be told to stop.
+// names reports whether the agent makes a task of the message, which goes on when the connection
+// ends. The gateway cannot cancel it before the agent has named it.
 func (x *request) names() bool {
 	return x.in.Call.Agent != "" && x.message.Op == canonical.OpInvoke && x.mode.AgentStreams == translators.StreamsTask
 }
 
-// subject is for whom the exchange is.
+// subject returns the caller of the exchange, for evidence.
 func (x *request) subject() attest.Subject {
 	return attest.Subject{
 		Caller: x.in.Call.Caller, Holder: x.in.Holder, EntryPoint: x.in.Call.EntryPoint, Version: x.settings.Version, Permit: x.in.Permit,
@@ -208,12 +207,12 @@ func (x *request) subject() attest.Subject {
 	}
 }
 
-// stream is the caller's stream, for its evidence.
+// stream returns the caller's stream, for its evidence.
 func (x *request) stream() attest.Stream {
 	return attest.Stream{Subject: x.subject(), Workflow: x.lineage.Workflow, Pair: x.pairBack()}
 }
 
-// pair is the protocols of the way to the agent, and pairBack of that to the caller.
+// pair returns the protocols of requests to the agent, pairBack those of replies to the caller.
 func (x *request) pair() attest.Pair {
 	return attest.Pair{From: x.in.Source.Info().Binding, To: x.to.Codec.Info().Binding, HashForm: hashForm(x)}
 }
@@ -224,8 +223,8 @@ func (x *request) pairBack() attest.Pair {
 	return p
 }
 
-// afterRequest is what a message of the same execution comes after: the latest request,
-// else what its caller sent.
+// afterRequest returns the parents of a later message of the execution: the latest request, else
+// the tokens of the caller.
 func (x *request) afterRequest() []ect.ID {
 	if id := x.trail.Request(); id != "" {
 		return []ect.ID{id}
@@ -233,7 +232,7 @@ func (x *request) afterRequest() []ect.ID {
 	return x.lineage.Parents
 }
 
-// received is the tokens that came with what the agent said.
+// received returns the tokens that came with a message of the agent.
 func (x *request) received(tokens []string, own ect.Check) attest.Received {
 	reply := membership.Reply{Workflow: x.lineage.Workflow, Agent: x.to.Agent.ID, Gateway: x.settings.rules.IsGateway}
 	if x.to.Via != nil {
@@ -253,8 +252,8 @@ func (x *request) keptRequests() []ect.ID {
 	}
 }
 
-// replier is in whose share the tokens of a reply count: that of the agent or gateway
-// that sent them. Their issuers may know nothing of it.
+// replier names the holder in whose share the tokens of a reply count: the agent or gateway that
+// sent them, which may not be their issuer.
 func (x *request) replier() string {
 	switch {
 	case x.to.Via != nil:
@@ -266,10 +265,9 @@ func (x *request) replier() string {
 	}
 }
 
-// hashForm names how the messages of the two protocols were hashed, where it is
-// not byte by byte (R5). It is said of the protocol that has evidence inside
-// its messages; the other one's are hashed as they are.
-// Where both have, in two ways, it is both.
+// hashForm names how messages were hashed, if not byte by byte (R5). It is that of the protocol
+// with evidence inside its messages; messages of the other one are hashed as they are. If both have
+// evidence inside, hashForm names both.
 func hashForm(x *request) string {
 	form := ""
 	if h := translators.HasherOf(x.to.Codec); h != nil {
@@ -284,7 +282,7 @@ func hashForm(x *request) string {
 	return form
 }
 
-// choice is what was chosen, of what, and why.
+// choice returns the chosen protocol, the candidates and the reason.
 func (x *request) choice() (chosen string, candidates []string, reason string) {
 	for _, e := range x.to.Agent.Endpoints {
 		candidates = append(candidates, string(e.Binding)+" priority "+strconv.Itoa(e.Rank()))
@@ -305,8 +303,8 @@ func (x *request) choice() (chosen string, candidates []string, reason string) {
 	return chosen, candidates, "the lowest priority of what both the agent and this gateway speak"
 }
 
-// first is the first ECT of the workflow, as far as it is known: the oldest that
-// the caller showed, else what came before, else our own.
+// first returns the first known ECT of the workflow: the oldest that the caller sent, else the
+// parent, else our own.
 func (x *request) first() ect.ID {
 	var oldest ect.Verified
 	for _, list := range [...][]ect.Verified{x.in.Evidence.Sources, x.in.Evidence.Parents} {
@@ -326,12 +324,12 @@ func (x *request) first() ect.ID {
 	}
 }
 
-// callerInside: the caller is such a peer, and its protocol has a place for them.
+// callerInside reports whether messages to the caller have their tokens in the body, too.
 func (x *request) callerInside() bool {
 	return x.settings.rules.Embeds(x.in.Call.Caller.ID, x.in.Source, x.in.Call.Wire.Form)
 }
 
-// agentInside is the same of the agent that is asked.
+// agentInside reports the same of messages to the agent.
 func (x *request) agentInside() bool {
 	return x.settings.rules.Embeds(x.reader(), x.to.Codec, x.route.Endpoint.Form)
 }
@@ -370,8 +368,7 @@ func (x *request) heardEvent(wire translators.Wire) (translators.Wire, []string,
 	return wire, tokens, nil
 }
 
-// brief leaves out the history of a task that its caller did not ask for (A2A,
-// historyLength).
+// brief leaves out the history of a task that its caller did not ask for (A2A, historyLength).
 func (x *request) brief(m *canonical.Message) {
 	if x.verbatim() {
 		return
@@ -402,7 +399,7 @@ func (x *request) brief(m *canonical.Message) {
 	}
 }
 
-// pose says what a task asks in the way of a caller who is asked in forms.
+// pose writes the questions of a task as forms, for a caller that takes forms.
 func (x *request) pose(m *canonical.Message) {
 	result, ok := m.Body.(*canonical.Result)
 	if !ok || result.Task == nil || x.mode.Relay || x.mode.Asking == translators.AskNone || x.mode.Asking == translators.AskTask {
@@ -417,7 +414,7 @@ func (x *request) pose(m *canonical.Message) {
 	asks.Task, m.Body = &asking, &asks
 }
 
-// notifier is what knows how news is asked for; nil: the two sides have no such in common.
+// notifier returns what encodes subscriptions; nil: the two sides share no such protocol.
 func (x *request) notifier() translators.Notifier {
 	notifier := x.in.Features.Notifier
 	if notifier == nil || x.in.Call.Agent == "" || x.to.Via != nil || !x.in.Call.EntryPoint.Native() || !x.mode.Relay {
@@ -426,7 +423,7 @@ func (x *request) notifier() translators.Notifier {
 	return notifier
 }
 
-// hears: the caller's stream is open for news, and may be silent for long.
+// hears reports whether the caller's stream is for notifications, and may be silent for long.
 func (x *request) hears() bool {
 	notifier, native := x.notifier(), canonical.Native{}
 	if method, ok := x.message.Body.(*canonical.Native); ok {
@@ -439,15 +436,15 @@ func (x *request) hears() bool {
 	return filter != nil && filter.Verb == translators.FilterListen
 }
 
-// listens: the caller wants to hear what the agent says without being asked (MCP
-// before 2026-07-28). Nothing ends that but one of the two. Other protocols have
-// forms whose requests bear no id.
+// listens reports whether the caller opens a stream for notifications of the agent (MCP before
+// 2026-07-28), which ends when one of the two closes it. In other protocols a request may have no
+// id.
 func (x *request) listens() bool {
 	tells := x.in.Features.Notifier != nil
 	return tells && x.message.Op == canonical.OpNative && len(x.in.WireID) == 0
 }
 
-// label is an agent in metrics: callers can name documents without end.
+// label names an agent in metrics. All documents share one: callers can name any number.
 func label(a directory.Agent) string {
 	if a.Name != "" && !a.Listed() {
 		return "document"

@@ -119,7 +119,7 @@ func (g *Gateway) sound(ctx context.Context, x *request, notifier translators.No
 	return ect.Hash(wire.HashInput()), parents, nil
 }
 
-// agreedIn is what an agent says that it will tell; nothing: it says something else.
+// agreedIn returns the notifications that an agent promises in a message, if it does.
 func agreedIn(notifier translators.Notifier, m *canonical.Message) translators.NotificationFilter {
 	if event, ok := m.Body.(*canonical.Event); ok && event.Native != nil {
 		if filter, err := notifier.Wants(event.Native); err == nil && filter != nil && filter.Verb == translators.FilterAgreed {
@@ -129,20 +129,20 @@ func agreedIn(notifier translators.Notifier, m *canonical.Message) translators.N
 	return translators.NotificationFilter{}
 }
 
-// instead is the message, asking for the same in other words.
+// instead returns the message with another body, which asks for the same in another revision.
 func (x *request) instead(native *canonical.Native) *canonical.Message {
 	other := *x.message
 	other.Body = native
 	return &other
 }
 
-// notifiedCaller is a caller who is told news in the way of another revision than the agent's.
+// notifiedCaller gets notifications in another MCP revision than that of the agent.
 type notifiedCaller struct {
 	translators.Subscriber
-	session string // at the agent, of which this stream alone hears; empty: there is none
+	session string // at the agent, for this stream only; empty: there is none
 }
 
-// listen begins to tell a caller what the agent says without being asked.
+// listen begins to send a caller the notifications of the agent.
 func (g *Gateway) listen(ctx context.Context, x *request, notifier translators.Notifier, wanted translators.NotificationFilter) (transport.Answer, error) {
 	h := &upstreamSubscription{g: g, x: x, notifier: notifier, offers: notifier.Offers(x.route.Description)}
 	x.hearer = &notifiedCaller{Subscriber: translators.Subscriber{Version: x.message.Origin.Version, ID: x.in.WireID}}
@@ -161,10 +161,10 @@ func (g *Gateway) listen(ctx context.Context, x *request, notifier translators.N
 	return g.executions.Subscribe(ctx, g.work(x), x.afterRequest(), h, h.wants.Quiet())
 }
 
-// upstreamSubscription is what an agent says without being asked to a caller whose revision
-// asks for it in another way: one request for news after the other, since either
-// side may end each, and what is wanted may change. A request that takes the
-// place of another is answered before that one is given up: nothing is missed.
+// upstreamSubscription reads the notifications of an agent for a caller whose revision subscribes
+// in another way. It makes one listen request after the other, since either side may end one, and
+// the caller may change what it wants. The gateway closes a request only when the next one is
+// answered, so that it misses no notification.
 type upstreamSubscription struct {
 	g        *Gateway
 	x        *request // of the caller's stream: read, and never changed
@@ -182,14 +182,14 @@ type upstreamSubscription struct {
 	end     context.CancelFunc
 }
 
-// listenRequest is one request for news, as long as it is open.
+// listenRequest is one open request for notifications.
 type listenRequest struct {
 	*outbound.Reader
 	granted translators.NotificationFilter // what of it the agent will tell; known with the reply
 	whole   ect.StreamHash
 }
 
-// reader is what reads its stream; nil of nil.
+// reader returns what reads the stream of the request; nil of nil.
 func (e *listenRequest) reader() *outbound.Reader {
 	if e == nil {
 		return nil
@@ -197,7 +197,7 @@ func (e *listenRequest) reader() *outbound.Reader {
 	return e.Reader
 }
 
-// prepare finds out what is wanted, and what of that the agent will tell.
+// prepare finds out what the caller wants, and which of it the agent offers.
 func (h *upstreamSubscription) prepare(ctx context.Context, wanted translators.NotificationFilter) error {
 	h.wants = wanted.Among(h.offers)
 	if h.changing {
@@ -236,7 +236,7 @@ func (h *upstreamSubscription) prepare(ctx context.Context, wanted translators.N
 	return nil
 }
 
-// with is what a session wants of what there is.
+// with returns what a session wants of what the agent offers.
 func (h *upstreamSubscription) with(w mcpbridge.Subscriptions) translators.NotificationFilter {
 	all := translators.NotificationFilter{Verb: translators.FilterListen, Tools: true, Prompts: true, Resources: true, URIs: w.URIs}
 	return all.Among(h.offers)
@@ -259,7 +259,7 @@ func (h *upstreamSubscription) listen(ctx context.Context) *listenRequest {
 	return e
 }
 
-// own is an exchange for one message of ours.
+// own makes a request for one message of the gateway.
 func (h *upstreamSubscription) own() *request {
 	return h.x.derive(h.x.message)
 }
@@ -423,7 +423,7 @@ func (h *upstreamSubscription) hear(ctx context.Context, e *listenRequest, got o
 	return transport.Event{Wire: wire}, true, nil
 }
 
-// interrupted: no request for notifications is open any more, and one has to be.
+// interrupted plans a new request for notifications, since the last one has ended.
 func (h *upstreamSubscription) interrupted() {
 	h.now.reader().Stop()
 	h.now, h.due, h.wait = nil, true, max(h.wait, resubscribeAfter)

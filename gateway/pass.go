@@ -67,14 +67,14 @@ func (g *Gateway) pass(ctx context.Context, x *request) (transport.Answer, error
 	reply, err := g.agent(x).Send(ctx, sealed, x.route.Endpoint.Timeout)
 	outbound.CloseReply(reply)
 	if err == nil {
-		err = g.heeded(x, reply)
+		err = g.accepted(x, reply)
 	}
 	return transport.Answer{Evidence: x.trail.Tokens()}, err
 }
 
-// heeded: what an agent says of an answer, or of a wish to stop, is no refusal.
-// Most protocols say nothing of such.
-func (g *Gateway) heeded(x *request, reply transport.Reply) error {
+// accepted returns the error with which the agent refuses an answer or a cancellation. Agents of
+// most protocols send no reply to these.
+func (g *Gateway) accepted(x *request, reply transport.Reply) error {
 	if len(x.in.WireID) == 0 || reply.Events != nil || len(reply.Wire.Body) == 0 {
 		return nil
 	}
@@ -88,8 +88,8 @@ func (g *Gateway) heeded(x *request, reply transport.Reply) error {
 	return nil
 }
 
-// noCounterpart: an agent of another protocol has no such method. What no
-// caller waits for is dropped without a word.
+// noCounterpart refuses a method that the agent's protocol does not have. A message without a reply
+// is dropped.
 func (x *request) noCounterpart() error {
 	if x.message.Op == canonical.OpAbort && len(x.in.WireID) > 0 { // its caller waits to hear that it was stopped
 		return &canonical.Error{Code: canonical.CodeNotCancelable, Message: "no request of this name is under way here that could be stopped"}
@@ -108,8 +108,8 @@ func (x *request) noCounterpart() error {
 	return x.in.Permit.Judge(attest.Judged([]canonical.Loss{loss}))
 }
 
-// look answers a caller who looks for what was made for it: itself, because only
-// here is known what of an agent's work is whose. False: it asks something else.
+// look answers a caller that lists or reads artifacts of its tasks. The gateway answers itself,
+// since only it knows which task belongs to which caller. False: the request is another one.
 func (g *Gateway) look(ctx context.Context, x *request) (answer transport.Answer, done bool, err error) {
 	librarian := x.in.Features.Librarian
 	native, asks := x.message.Body.(*canonical.Native)

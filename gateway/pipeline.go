@@ -11,22 +11,11 @@ import (
 
 // Exchange carries one message to its destination and the reply back.
 func (g *Gateway) Exchange(ctx context.Context, call transport.Call) (answer transport.Answer, err error) {
-	if transport.RequestID(ctx) == "" { // of a listener that is not HTTP
+	if transport.RequestID(ctx) == "" { // the listener is not HTTP
 		ctx = transport.WithRequestID(ctx, g.NewID())
 	}
-	ctx, unbind := g.workers.Bind(ctx)
-	left, counted := g.requests.Enter(), g.Metrics.Enter()
-	x := &request{
-		in: admission.Admitted{Call: call}, settings: g.settings.Load(), scope: &scope{began: g.Now(), release: func() { counted(); unbind(); left() }},
-		trail: attest.Begin(),
-	}
-	defer func() {
-		err = g.caller(x).Cause(err)
-		if answer.Events() == nil { // a stream is settled at its end
-			answer = g.settle(ctx, x, answer, err)
-		}
-		answer = g.inside(x, answer)
-	}()
+	ctx, x := g.newRequest(ctx, call)
+	defer func() { answer, err = g.settle(ctx, x, answer, err) }()
 	admitted, err := g.admission.Admit(ctx, call, x.settings.rules)
 	if admitted.Repeated || err != nil {
 		x.in, x.to = admitted.Admitted, admitted.To
@@ -34,23 +23,35 @@ func (g *Gateway) Exchange(ctx context.Context, call transport.Call) (answer tra
 	}
 	x.admit(admitted.Admitted, admitted.To)
 	x.original = x.message.Body
-	if !x.listens() { // a stream that only listens is no work that a drain waits for
+	if !x.listens() { // a drain waits for every request but one that only listens
 		x.scope.exit = g.Lifecycle.Enter(x.to.Agent.Name)
 	}
 	return g.carry(ctx, x)
 }
 
-// settle closes the books of a message: the evidence of a failure, the answer
-// for a repetition, the counters.
-func (g *Gateway) settle(ctx context.Context, x *request, answer transport.Answer, err error) transport.Answer {
-	ctx = context.WithoutCancel(ctx) // also for a caller who has left, and at the end of this process
-	if err != nil {
-		g.tasks.ReopenInput(ctx, x.claim)
-		answer = g.fail(ctx, x, answer, err)
+// newRequest counts a request in, and binds its context to the workers; its scope undoes both.
+func (g *Gateway) newRequest(ctx context.Context, call transport.Call) (context.Context, *request) {
+	ctx, unbindWorkers := g.workers.Bind(ctx)
+	leave, stopCounting := g.requests.Enter(), g.Metrics.Enter()
+	release := func() { stopCounting(); unbindWorkers(); leave() }
+	return ctx, &request{
+		in: admission.Admitted{Call: call}, settings: g.settings.Load(), scope: &scope{began: g.Now(), release: release}, trail: attest.Begin(),
 	}
-	g.store(ctx, x, answer, err)
-	g.finish(ctx, x, err)
-	return answer
+}
+
+// settle ends a request: it signs a failure, stores and counts the answer, and embeds its tokens.
+func (g *Gateway) settle(ctx context.Context, x *request, answer transport.Answer, err error) (transport.Answer, error) {
+	err = g.caller(x).Cause(err)
+	if answer.Events() == nil { // a stream is settled at its end
+		ctx = context.WithoutCancel(ctx) // also for a caller who has left, and at the end of this process
+		if err != nil {
+			g.tasks.ReopenInput(ctx, x.claim)
+			answer = g.fail(ctx, x, answer, err)
+		}
+		g.store(ctx, x, answer, err)
+		g.finish(ctx, x, err)
+	}
+	return g.inside(x, answer), err
 }
 
 // carry does what the message asks for.
@@ -79,8 +80,8 @@ func (g *Gateway) carry(ctx context.Context, x *request) (transport.Answer, erro
 	}
 }
 
-// crowded is why no agent is asked for more: so many answers to this caller wait that another would wait too
-// long. What asks about work, or ends it, goes on.
+// crowded refuses new work if so many answers to this caller wait that another would wait too long.
+// Requests about work, or to cancel it, pass.
 func crowded(ctx context.Context, op canonical.Op) error {
 	share := transport.ShareFrom(ctx)
 	if share == nil || op != canonical.OpInvoke && op != canonical.OpNative {
@@ -104,7 +105,7 @@ func (g *Gateway) invoke(ctx context.Context, x *request) (transport.Answer, err
 	if answered, answer, err := g.resume(ctx, x); answered || err != nil {
 		return answer, err
 	}
-	if p := x.message.Preferences; p.NoWait || p.TaskOK { // before the agent hears of it
+	if p := x.message.Preferences; p.NoWait || p.TaskOK { // before the agent gets the request
 		if x.scope.worker, err = g.workers.Reserve(x.owner(), len(x.in.Call.Wire.Body)); err != nil {
 			return transport.Answer{}, err
 		}

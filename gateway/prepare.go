@@ -46,8 +46,8 @@ func (g *Gateway) prepared(x *request, tr attest.Translation) attest.Translation
 	return tr
 }
 
-// stamp is what only we know of a message: the name of its evidence and, in a
-// protocol that says so, who sends it to whom, and when.
+// stamp returns what only the gateway knows of a message: the id of its ECT and, in protocols that
+// have them, sender, receiver and time.
 func (g *Gateway) stamp(x *request, tr *attest.Translation) translators.Stamp {
 	stamper := g.Network.Stamper(tr.Pair.To)
 	if stamper == nil {
@@ -60,7 +60,7 @@ func (g *Gateway) stamp(x *request, tr *attest.Translation) translators.Stamp {
 	return out
 }
 
-// audience is who must be able to verify leg 1: the destination and we (R4).
+// audience returns the verifiers of the request's ECT: the destination and this gateway (R4).
 func (g *Gateway) audience(x *request) []string {
 	switch {
 	case x.to.Via != nil:
@@ -75,11 +75,10 @@ func (g *Gateway) audience(x *request) []string {
 	}
 }
 
-// negotiated records what a negotiation came to, once in a workflow (AEPB,
-// Protocol Downgrade Attacks: the results are part of the workflow's graph). There
-// is one where the agent's own document, a choice of endpoints or another gateway
-// decided; an endpoint that is the only one was no choice. The token is not handed
-// out: it says nothing of any message.
+// negotiated records the result of a negotiation, once in a workflow (AEPB, Protocol Downgrade
+// Attacks: results are part of the workflow's graph). There is a negotiation if the agent's
+// document, several endpoints or a peer left a choice. No caller gets the token: it is about no
+// message.
 func (g *Gateway) negotiated(ctx context.Context, x *request) {
 	if x.to.Via == nil && (x.in.Call.To != "" || (x.to.Agent.Capability == "" && len(x.to.Agent.Endpoints) < 2)) {
 		return // the caller named it, or there was nothing to choose from
@@ -137,9 +136,9 @@ func (x *request) stampRequest(id ect.ID) {
 	}
 }
 
-// tasked is a message as an agent hears it that may answer a call with a task:
-// that its caller would rather wait is our business and not the agent's, and so is
-// that its caller would take a task, where the agent has not said that it has any.
+// tasked sets whether an agent may answer the message with a task: that depends on whether the
+// agent has tasks, and not on what the caller prefers, since the gateway waits for the result or
+// makes a task itself.
 func (x *request) tasked(m *canonical.Message) *canonical.Message {
 	if m.Op != canonical.OpInvoke || x.in.Call.Agent == "" || x.route.Description == nil || m.Preferences.TaskOK == x.route.Description.Tasks ||
 		x.mode.AgentStreams == translators.StreamsTask || x.mode.Relay && (m.Preferences.TaskOK || !x.tasking()) {
@@ -191,7 +190,7 @@ func approach(ctx context.Context, g *Gateway, x *request) (along []string, err 
 	return along, unnamed
 }
 
-// request is leg 1: the caller's message in the destination's words.
+// request translates, signs and seals the caller's message for the destination.
 func (g *Gateway) request(ctx context.Context, x *request) (transport.Sealed, transport.Attested, error) {
 	along, err := approach(ctx, g, x)
 	if err != nil {
@@ -230,9 +229,8 @@ func (g *Gateway) request(ctx context.Context, x *request) (transport.Sealed, tr
 	return sealed, out, err
 }
 
-// along are the ancestors of a request. A next gateway judges the message by them, so
-// one that would not see all of them is not asked: what is left out, it could take for
-// another token with that id.
+// along returns the ancestors of a request. A next gateway judges the message by them. If they do
+// not all fit, it is not asked: it could take another token for one that is missing.
 func (g *Gateway) along(x *request) ([]string, error) {
 	along, size := x.in.Evidence.Ancestors()
 	if size > admission.MaxAncestors && g.toGateway(x) {
@@ -290,9 +288,8 @@ func (g *Gateway) level(ctx context.Context, x *request) (*canonical.Message, er
 	return x.message, nil
 }
 
-// turnUp tells an agent from which level on its log is wanted, before the request
-// that wants it. What it refuses costs the log and nothing else. Of requests of one
-// caller at the same time the last one's level holds.
+// turnUp sets the log level of an agent before the request that wants it. If the agent refuses,
+// only its log is missing. Of concurrent requests of one caller the level of the last one holds.
 func (g *Gateway) turnUp(ctx context.Context, x *request, asking *canonical.Native) error {
 	m := *x.message
 	m.Op, m.Body, m.Preferences = canonical.OpNative, asking, canonical.Preferences{CanAnswer: x.route.Endpoint.AnswerModes}
@@ -354,14 +351,14 @@ func (g *Gateway) saveArtifacts(ctx context.Context, x *request) {
 	})
 }
 
-// snapshot is what a reply brings that its caller can read later.
+// snapshot holds the artifacts of a reply that the caller can read later.
 type snapshot struct {
 	task      string // by which it is known to its caller
 	artifacts []canonical.Artifact
 }
 
-// label gives what came of a task the names under which its caller can read it
-// later, and takes note of it.
+// label gives the artifacts of a task the URIs at which its caller can read them later, and makes
+// the snapshot of them.
 func (x *request) label(m *canonical.Message) {
 	librarian := x.in.Features.Librarian
 	result, answers := m.Body.(*canonical.Result)
@@ -390,9 +387,8 @@ func (x *request) label(m *canonical.Message) {
 	x.snapshot = &snapshot{id, result.Task.Artifacts}
 }
 
-// await takes the callback of a request: it is kept here, told from here, and
-// goes on to an agent whose protocol has a place for it. Where no approver is asked,
-// this gateway hears of no decision.
+// await registers the callback of a request. The gateway posts decisions to it, and passes it on to
+// an agent whose protocol has a place for it. Without an approver there are no decisions.
 func (g *Gateway) await(ctx context.Context, x *request) (*canonical.Message, error) {
 	m := x.message
 	if m.Callback == "" {
@@ -413,8 +409,8 @@ func (g *Gateway) await(ctx context.Context, x *request) (*canonical.Message, er
 	return m, nil
 }
 
-// signalling: a protocol has a form for a signal, or, with OpInvoke, for the
-// callback of a request.
+// signalling reports whether a protocol has a form for a signal or, with OpInvoke, for the callback
+// of a request.
 func signalling(s translators.Signaler, op canonical.Op, version, wire string) bool {
 	return s != nil && s.Signals(op, translators.Target{Version: version, Form: wire})
 }

@@ -37,8 +37,7 @@ func (g *Gateway) push(ctx context.Context, x *request) (transport.Answer, error
 	return g.caller(x).Tell(ctx, m, execution.Proof{Parents: x.since(rec)})
 }
 
-// pushTarget is the push configuration that came with a message: who is to be told of changes
-// of the work.
+// pushTarget is the push configuration of a message: the webhook that gets the changes of the task.
 type pushTarget struct {
 	config canonical.PushConfig
 	saved  bool // it is on record
@@ -211,8 +210,8 @@ func (g *Gateway) sealPosts(ctx context.Context, who store.Principal, p *webhook
 	return messages, errors.Join(errs...)
 }
 
-// sealPost is an event as it is posted, with its evidence: a translation like any
-// other, of what the agent has said by then. whole: it is a task, posted by itself.
+// sealPost translates, signs and seals an event for a webhook, like any reply. whole: the body of
+// the post is the task, not an event.
 func (g *Gateway) sealPost(ctx context.Context, x *request, rec *store.Record, event *canonical.Event, whole bool) (transport.Sealed, error) {
 	tr := attest.Translation{
 		Direction: attest.Reply, ID: ect.ID(g.NewID()), Internal: true, Input: rec.Input, Pair: attest.Pair{From: rec.Binding, To: rec.Source, HashForm: hashForm(x)},
@@ -240,7 +239,7 @@ func (g *Gateway) sealPost(ctx context.Context, x *request, rec *store.Record, e
 	return out.Seal()
 }
 
-// principal is the caller as it is remembered.
+// principal returns the caller as records store it.
 func (x *request) principal() store.Principal {
 	return store.Principal{
 		Caller: x.in.Call.Caller.ID, Anonymous: x.in.Call.Caller.Anonymous, Attested: x.attested || len(x.in.Evidence.Sources) > 0,
@@ -248,8 +247,8 @@ func (x *request) principal() store.Principal {
 	}
 }
 
-// standIn is an exchange about work whose caller is not there. A caller who may not call
-// the agent any more has no exchange.
+// standIn makes a request about work on behalf of its caller, who is not connected. It fails if the
+// caller may no longer call the agent.
 func (g *Gateway) standIn(ctx context.Context, p store.Principal, rec *store.Record) (*request, error) {
 	settings := g.settings.Load()
 	call := transport.Call{

@@ -21,14 +21,14 @@ import (
 	"github.com/aepb/aepb-gateway/translators/inbody"
 )
 
-// fail is what every failure after step 5 leaves behind: an
-// aepb:translate_error ECT (AEPB, Translation Failure Handling; at a CPAT
-// endpoint too, since CPAT registers no act for it, R10). It returns the evidence to hand to the caller beside the error.
+// fail signs an aepb:translate_error ECT for a message that came to policy (AEPB, Translation
+// Failure Handling; CPAT registers no act of its own for this, R10). For earlier refusals it signs
+// nothing. It returns the evidence for the caller.
 func (g *Gateway) fail(ctx context.Context, x *request, answer transport.Answer, cause error) transport.Answer {
-	if x.in.Sampled {
+	if x.in.OneOfManyRefusals {
 		return transport.Answer{Notice: routing.NoticeOf(x.to.Agent.Lifecycle)}
 	}
-	if !x.in.Accounts {
+	if !x.in.LeavesEvidence {
 		return answer
 	}
 	ctx = context.WithoutCancel(ctx) // the caller may be gone; the evidence must not be
@@ -60,8 +60,8 @@ func (g *Gateway) failedWorkflow(x *request) string {
 	return g.NewID()
 }
 
-// failedParents is the source's ECT as the draft has it; without one, what we
-// signed last, else the one that the message names.
+// failedParents returns the source ECT, as the draft demands; without one, what we signed last,
+// else the parent that the message names.
 func failedParents(x *request) []ect.ID {
 	if len(x.in.Evidence.Sources) == 0 && x.trail.Request() != "" {
 		return []ect.ID{x.trail.Request()}
@@ -93,7 +93,7 @@ func (g *Gateway) finish(ctx context.Context, x *request, err error) {
 			g.Metrics.UpstreamFailed(x.whom(), reason)
 		}
 		level := slog.LevelDebug
-		if err != nil && !x.in.Sampled { // of the others samples are logged
+		if err != nil && !x.in.OneOfManyRefusals { // of those, samples are logged
 			level = slog.LevelWarn
 		}
 		if !g.Logger.Enabled(ctx, level) { // as a rule, and the attributes are not for nothing
@@ -220,8 +220,8 @@ func (g *Gateway) cancel(ctx context.Context, x *request, id json.RawMessage) (b
 	return g.tasks.Cancel(ctx, x.cancelKey(id))
 }
 
-// lifetime is how long the work goes on: it ends with the caller's connection
-// only where that means to stop, and always with the gateway.
+// lifetime returns the context of the work. It ends with the gateway, and with the caller's
+// connection if a closed connection cancels the request.
 func (g *Gateway) lifetime(ctx context.Context, x *request) context.Context {
 	if x.in.Call.Detached {
 		return g.workers.Detach(ctx)

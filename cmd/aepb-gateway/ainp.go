@@ -31,7 +31,7 @@ const ainpKeyFile = "ainp-key.pem"
 
 const pemKey = "PRIVATE KEY"
 
-// ainpIdentity is who we are in AINP; without a key, nobody.
+// ainpIdentity makes the identity of the gateway in AINP; zero: there is no key.
 func ainpIdentity(c config.AINP) (tainp.Identity, error) {
 	if c.Key == "" {
 		if c.DID != "" {

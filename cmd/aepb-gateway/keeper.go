@@ -19,11 +19,11 @@ import (
 // kindPin is the kind of the entries that hold pins.
 const kindPin = "pin"
 
-// pinLife is how long a pin is kept that nobody asks for: long past any agent
-// that is still listed, whose pin is written again when it changes.
+// pinLife is how long an unused pin is kept. It is longer than an agent stays listed; the pin of a
+// listed agent is written again when it changes.
 const pinLife = 10 * 365 * 24 * time.Hour
 
-// errPinRace: two replicas saw a change at once; whoever was second asks again.
+// errPinRace: another replica wrote the pin first; the next request compares again.
 var errPinRace = errors.New("the pin was changed meanwhile")
 
 // pins keeps pinned descriptions among the entries, so that they outlive the
@@ -53,7 +53,7 @@ func (p pins) Pinned(ctx context.Context, key string) (directory.Pin, bool, erro
 	return pin, true, nil
 }
 
-// restore tells again what was never said from what is null.
+// restore makes the JSON null of an absent member absent again.
 func restore(pin *directory.Pin) {
 	for i := range pin.Description.Capabilities {
 		c := &pin.Description.Capabilities[i]

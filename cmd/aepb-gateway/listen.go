@@ -75,7 +75,7 @@ func taken(err error, at, say string) error {
 	return err
 }
 
-// listenDatagrams opens the socket for µACP in datagrams; nil: nobody wants it.
+// listenDatagrams opens the socket for µACP in datagrams; nil: it is not configured.
 func (p *ports) listenDatagrams(c config.Config, w io.Writer) (net.PacketConn, error) {
 	if c.Listen.UACPUDP == "" {
 		return nil, nil //nolint:nilnil // it is off

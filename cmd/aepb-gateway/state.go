@@ -37,7 +37,7 @@ type replays interface {
 	Young() error
 }
 
-// stores is state, whoever keeps it.
+// stores holds all state, with any backend.
 type stores struct {
 	backend       string // memory, bolt or redis
 	evidence      ect.Store

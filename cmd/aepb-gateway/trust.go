@@ -30,9 +30,9 @@ type identityFiles struct {
 	issuers map[string]credential.Issuer
 }
 
-// read reads every file that the configuration names. Its error joins one for
-// each that will not do. Without a Workload API that is configured, who we are
-// stays open: check-config asks nobody.
+// read reads every file that the configuration names. Its error joins one for each file that is not
+// usable. A nil workload leaves the SVID of a configured Workload API out: check-config asks no
+// server.
 func read(c config.Config, workload *identity.Workload) (identityFiles, error) {
 	var m identityFiles
 	var errs []error
@@ -94,8 +94,8 @@ func (m *identityFiles) readKeys(c config.Config) error {
 	return errors.Join(errs...)
 }
 
-// errRestart: whom callers address and ledgers name does not change while
-// somebody waits for an answer.
+// errRestart: the identity that callers address and ledgers name does not change while requests
+// wait for answers.
 var errRestart = errors.New("identity: another SPIFFE id, trust domain or Workload API needs a restart")
 
 // reread is what a running gateway may put in force in place of what it has.
@@ -192,7 +192,7 @@ func (out *service) minLevel(id ect.Identity) ect.Level {
 // wimse takes workload identity tokens of the given issuers; nil: there are none.
 func (s settings) wimse(issuers map[string]credential.Issuer, replay ect.ReplayCache) (*credential.WIMSE, error) {
 	if len(issuers) == 0 {
-		return nil, nil //nolint:nilnil // without issuers nobody can have such a token
+		return nil, nil //nolint:nilnil // without issuers there are no such tokens
 	}
 	return credential.NewWIMSE(credential.WIMSEDeps{Issuers: issuers, Replay: replay, Audience: []string{string(s.svid.ID)}})
 }

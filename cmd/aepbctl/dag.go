@@ -14,7 +14,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect"
 )
 
-// evidenceFor is how long a gateway keeps evidence after its end, if it has room.
+// evidenceFor is how long a gateway keeps evidence after its end, if it has space.
 const evidenceFor = 24 * time.Hour
 
 // maxAncestors bounds a walk from one token to its roots.
@@ -72,7 +72,7 @@ func (t *target) graph(ctx context.Context, id string) ([]string, error) {
 		}
 	}
 	return nil, fmt.Errorf("no records of workflow or token %s that you may see (records are kept until %s after their end, "+
-		"or as long as there is room, and shown to those who took part and to operators with the role auditor)", word(id), duration(evidenceFor))
+		"or for less when the store is full, and shown to those who took part and to operators with the role auditor)", word(id), duration(evidenceFor))
 }
 
 func graph(id string, get func(path string) (answer, error)) (tokens []string, err error) {

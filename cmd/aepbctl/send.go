@@ -283,7 +283,7 @@ func (s sending) message(stdin io.Reader) ([]byte, error) {
 	wire, _, err := form.Encode(&canonical.Message{
 		Op: canonical.OpInvoke, Phase: canonical.PhaseRequest, Body: invoke,
 		Correlation: canonical.Correlation{WireID: json.RawMessage(`"` + id + `"`), MessageID: id}, Conversation: canonical.Conversation{TaskID: s.task},
-	}, translators.Target{Version: version, Capability: capability, Stamp: nobody()})
+	}, translators.Target{Version: version, Capability: capability, Stamp: noSender()})
 	return wire.Body, err
 }
 

@@ -88,7 +88,7 @@ func translateOffline(from, to string, body []byte) (translation, error) {
 	if message.Correlation.WireID == nil {
 		message.Correlation.WireID = json.RawMessage(`"` + string(ect.NewID()) + `"`)
 	}
-	wire, added, err := dest.Encode(message, translators.Target{Version: destVersion, Stamp: nobody()})
+	wire, added, err := dest.Encode(message, translators.Target{Version: destVersion, Stamp: noSender()})
 	if err != nil {
 		return translation{}, err
 	}
@@ -99,9 +99,9 @@ func translateOffline(from, to string, body []byte) (translation, error) {
 	return out, nil
 }
 
-// nobody stands for the gateway that would send a message, where its protocol
-// names the sender: a DID of no key, so that nobody takes it for a real one.
-func nobody() translators.Stamp {
+// noSender is the sender of a message that is only translated, in protocols that name the sender: a
+// DID without a key, which a receiver cannot take for a real one.
+func noSender() translators.Stamp {
 	return translators.Stamp{From: "did:web:gateway.invalid", At: time.Now()}
 }
 

@@ -110,24 +110,23 @@ type Admitted struct {
 	Permit     policy.Permit
 	Message    *canonical.Message // what it says
 	WireID     json.RawMessage    // the caller's own id for its request
-	Accounts   bool               // it came so far that a failure leaves evidence (architecture section 5)
-	Sampled    bool               // it is one of many refusals, of which samples are evidence
 	Recorded   bool               // what came with it is on record
 	Used       []ect.Verified     // the sources that it used up: the answer is kept for their repetition
 	ByRole     bool               // only the role of an approver lets its caller in
 	Membership bool               // its caller belonged to the workflow before
+
+	LeavesEvidence    bool // a failure of it is signed, since it came to policy
+	OneOfManyRefusals bool // it is counted: samples of such refusals are signed, and not each of them
 }
 
-// Foreign reports whether a message that was refused, or whose tokens could not be
-// recorded, names a workflow to which its caller did not belong before: evidence of
-// that is then kept out of it (R14).
+// Foreign reports whether evidence of a failure is to be kept out of the workflow that the message
+// names: nothing of the message is on record, and its caller did not belong to the workflow (R14).
 func (a Admitted) Foreign() bool {
 	_, ids := a.Evidence.Origins()
 	return (!a.Permit.Valid() || !a.Recorded) && len(ids) > 0 && !a.Membership
 }
 
-// Owner is whose work a message is about: callers without an identity are told apart by
-// address.
+// Owner names the owner of a caller's work: callers without an identity differ by address.
 func Owner(caller identity.Caller, address string) string {
 	if caller.Anonymous {
 		return string(caller.ID) + "@" + address
@@ -163,22 +162,33 @@ func (s *Service) Admit(ctx context.Context, call transport.Call, rules Rules) (
 	if !call.Pass.Valid() {
 		return Result{Admitted: m.Admitted}, limit.ErrNoPass
 	}
-	for _, step := range [...]func(*admitting, context.Context) error{
-		(*admitting).findProtocols, (*admitting).takeTokens, (*admitting).verify, (*admitting).reach, (*admitting).permit, (*admitting).refuseNewWork, (*admitting).leaveAlone,
-	} {
-		if err := step(m, ctx); err != nil {
-			return Result{Admitted: m.Admitted}, err
+	err := firstRefusal(ctx,
+		m.findProtocols, // step 4: a protocol or a version that is not spoken here
+		m.takeTokens,    // tokens in the body that cannot be read, or are not those of the header
+		m.verify,        // step 4a: tokens that are not valid, or not the caller's to use
+		m.reach,         // step 4b: it refuses nothing; permit decides who learns what it found
+		m.permit,        // step 5: what policy does not allow; an unknown agent
+		m.refuseNewWork, // new work at a gateway that drains
+		m.leaveAlone,    // new work for an agent whose circuit breaker is open
+	)
+	if err != nil {
+		return Result{Admitted: m.Admitted}, err
+	}
+	answer, repeated, err := m.claim(ctx) // step 5a: tokens that were used for another message
+	if !repeated && err == nil {
+		err = firstRefusal(ctx, m.decode, m.passGate) // step 7: the form; step 6: an agent that drains
+	}
+	return Result{m.Admitted, repeated, answer}, err
+}
+
+// firstRefusal takes steps in their order until one of them refuses the message.
+func firstRefusal(ctx context.Context, steps ...func(context.Context) error) error {
+	for _, step := range steps {
+		if err := step(ctx); err != nil {
+			return err
 		}
 	}
-	if answer, repeated, err := m.claim(ctx); repeated || err != nil {
-		return Result{m.Admitted, repeated, answer}, err
-	}
-	for _, step := range [...]func(*admitting, context.Context) error{(*admitting).decode, (*admitting).passGate} {
-		if err := step(m, ctx); err != nil {
-			return Result{Admitted: m.Admitted}, err
-		}
-	}
-	return Result{Admitted: m.Admitted}, nil
+	return nil
 }
 
 // Resume permits work that was let in when it began, on behalf of a caller who is not there.
@@ -195,8 +205,8 @@ func (s *Service) Resume(ctx context.Context, call transport.Call, message *cano
 	return m.Admitted, err
 }
 
-// findProtocols finds both codecs, and the destination as far as it is known. An unknown
-// agent is refused later: a stranger must not learn it before policy has spoken.
+// findProtocols finds both codecs, and the destination as far as it is known. permit refuses an
+// unknown agent: a caller that policy refuses must not learn which agents exist.
 func (m *admitting) findProtocols(context.Context) error {
 	source, ok := m.Registry.Translator(m.Call.Wire.Binding)
 	if !ok {
@@ -215,8 +225,7 @@ func (m *admitting) findProtocols(context.Context) error {
 	return err
 }
 
-// takeTokens takes a caller's tokens out of its message. Those in the header are the
-// same, or there are none.
+// takeTokens takes a caller's tokens out of its message. Tokens in the header must be the same.
 func (m *admitting) takeTokens(context.Context) error {
 	if !m.rules.Embeds(m.Call.Caller.ID, m.Source, m.Call.Wire.Form) {
 		return nil
@@ -231,7 +240,7 @@ func (m *admitting) takeTokens(context.Context) error {
 // reach is step 4b: the agent behind documents, successors and other gateways.
 func (m *admitting) reach(ctx context.Context) error {
 	m.To = m.Destinations.Reach(ctx, m.query(), m.To)
-	return nil // policy decides who learns that it cannot be reached
+	return nil
 }
 
 // query is for whom the message asks.

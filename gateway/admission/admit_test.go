@@ -41,21 +41,21 @@ func TestAdmit_Admitted(t *testing.T) {
 	got, err := e.admit(e.call(addBody, token))
 	e.must(err)
 	for what, ok := range map[string]bool{
-		"the codec":           got.Source.Info().Binding == a2a.Binding && got.Features == e.deps.Registry.Features(a2a.Binding),
-		"the holder":          got.Holder == limit.Identity(string(e.caller.ID)),
-		"the hash":            got.Input == ect.Hash([]byte(addBody)),
-		"the source":          len(got.Evidence.Sources) == 1 && got.Evidence.Sources[0].Compact() == token && len(got.Evidence.Parents) == 0,
-		"who brought it":      got.Evidence.Caller == e.caller.ID,
-		"the agent":           got.To.Agent.Name == "calculator" && got.To.Codec.Info().Binding == mcp.Binding,
-		"the permit":          got.Permit.Valid() && got.Permit.Caller() == e.caller.ID && got.Permit.Agent() == "calculator",
-		"the message":         got.Message != nil && got.Message.Op == canonical.OpInvoke && got.Message.From.ID == string(e.caller.ID),
-		"the id on the wire":  string(got.WireID) == "7",
-		"that it accounts":    got.Accounts,
-		"that it is recorded": got.Recorded && e.recorded(token),
-		"what is used up":     len(got.Used) == 1 && got.Used[0].Compact() == token && e.usedUp(token),
-		"membership":          !got.ByRole && !got.Membership && !got.Foreign(),
-		"no answer":           !got.Repeated && len(got.Answer.Wire().Body) == 0,
-		"one reading":         e.decoded.Load() == 1,
+		"the codec":               got.Source.Info().Binding == a2a.Binding && got.Features == e.deps.Registry.Features(a2a.Binding),
+		"the holder":              got.Holder == limit.Identity(string(e.caller.ID)),
+		"the hash":                got.Input == ect.Hash([]byte(addBody)),
+		"the source":              len(got.Evidence.Sources) == 1 && got.Evidence.Sources[0].Compact() == token && len(got.Evidence.Parents) == 0,
+		"who brought it":          got.Evidence.Caller == e.caller.ID,
+		"the agent":               got.To.Agent.Name == "calculator" && got.To.Codec.Info().Binding == mcp.Binding,
+		"the permit":              got.Permit.Valid() && got.Permit.Caller() == e.caller.ID && got.Permit.Agent() == "calculator",
+		"the message":             got.Message != nil && got.Message.Op == canonical.OpInvoke && got.Message.From.ID == string(e.caller.ID),
+		"the id on the wire":      string(got.WireID) == "7",
+		"that it leaves evidence": got.LeavesEvidence,
+		"that it is recorded":     got.Recorded && e.recorded(token),
+		"what is used up":         len(got.Used) == 1 && got.Used[0].Compact() == token && e.usedUp(token),
+		"membership":              !got.ByRole && !got.Membership && !got.Foreign(),
+		"no answer":               !got.Repeated && len(got.Answer.Wire().Body) == 0,
+		"one reading":             e.decoded.Load() == 1,
 	} {
 		if !ok {
 			t.Errorf("%s is not as expected: %+v", what, got.Admitted)
@@ -176,7 +176,7 @@ func TestAdmit_ErrorLeaves(t *testing.T) {
 			}
 			e.memory.fail, e.store.put, e.store.get, e.store.standing = nil, nil, nil, nil
 			left := leftovers{
-				accounts: got.Accounts, input: got.Input != "", evidence: len(got.Evidence.Sources) > 0, permit: got.Permit.Valid(), recorded: got.Recorded,
+				accounts: got.LeavesEvidence, input: got.Input != "", evidence: len(got.Evidence.Sources) > 0, permit: got.Permit.Valid(), recorded: got.Recorded,
 				foreign: got.Foreign(), used: len(got.Used), decoded: int(e.decoded.Load()),
 			}
 			if len(call.Evidence) == 1 {

@@ -16,9 +16,8 @@ import (
 	"github.com/aepb/aepb-gateway/translators/rollback"
 )
 
-// claim is step 5a: it uses up the sources of a permitted message and records what came
-// with it. A byte-identical repetition of a message that was answered gets the answer
-// that was kept (R6).
+// claim is step 5a: it uses up the sources of a permitted message and records what came with it. A
+// byte-identical repetition of a message that was answered gets the answer that was kept (R6).
 func (m *admitting) claim(ctx context.Context) (answer transport.Answer, repeated bool, err error) {
 	if len(m.filed) == 0 {
 		m.Recorded = true
@@ -36,7 +35,7 @@ func (m *admitting) claim(ctx context.Context) (answer transport.Answer, repeate
 			continue
 		}
 		// The token was used before: what is on record about that use stays as it is.
-		m.Accounts, m.Evidence = false, Evidence{}
+		m.LeavesEvidence, m.Evidence = false, Evidence{}
 		if replayed, ok := errors.AsType[*ect.ReplayedError](err); ok {
 			m.Used = nil
 			if err := m.mayRepeat(); err != nil {
@@ -71,9 +70,9 @@ func (m *admitting) record(ctx context.Context) error {
 	return nil
 }
 
-// own are the sources that the message uses up: its caller's own. A caller that got
-// to know a token of another must not use it up, or get what was answered to it. Only a
-// listed gateway brings messages of others.
+// own returns the sources that the message uses up: those that the caller issued. A caller must not
+// use up a token of another caller, nor get the answer to it. Only a listed gateway brings such
+// tokens.
 func (m *admitting) own() []ect.Verified {
 	if m.rules.IsGateway(m.Call.Caller.ID) {
 		return m.Evidence.Sources
@@ -81,8 +80,8 @@ func (m *admitting) own() []ect.Verified {
 	return slices.DeleteFunc(slices.Clone(m.Evidence.Sources), func(v ect.Verified) bool { return v.Issuer() != m.Call.Caller.ID })
 }
 
-// mayRepeat judges the operation of a message that was answered before: what is
-// permitted may have changed since (R6). A message that cannot be read was refused.
+// mayRepeat judges the operation of a message that was answered before: the policy may have changed
+// since (R6).
 func (m *admitting) mayRepeat() error {
 	message, err := m.decoded()
 	if err != nil {

@@ -23,14 +23,13 @@ type Evidence struct {
 	Ancestry dag.Path // by the draft's letter; only where the operator counts so
 }
 
-// MaxAncestors bounds, in bytes, what travels along behind our own token, which
-// takes up to 2 KiB of the 8 KiB (R4).
+// MaxAncestors bounds the bytes of ancestors beside our own token: it takes 2 KiB of the 8 KiB
+// (R4).
 const MaxAncestors = 8<<10 - 2<<10
 
-// Ancestors travel along behind our own token, newest first, as many as fit: the
-// sources, which a next gateway must resolve to see where the translation path begins
-// (R1), and the path's translate ECTs with what they were made of: the path ends where
-// that is no translation, and who cannot see that must refuse. size is that of all.
+// Ancestors are sent behind our own token, newest first, as many as fit: the sources, from which a
+// next gateway sees where the translation path begins (R1), and the path's translate ECTs with
+// their parents: a gateway that cannot see where the path ends must refuse. size is that of all.
 func (e Evidence) Ancestors() (along []string, size int) {
 	used := 0
 	add := func(compact string) {
@@ -51,9 +50,8 @@ func (e Evidence) Ancestors() (along []string, size int) {
 	return along, size
 }
 
-// workflow is that of the newest source which the caller issued: a token of others
-// that came along does not put the message into their workflow. Only a gateway
-// comes with tokens of others alone.
+// workflow is that of the newest source which the caller issued: a token of others that came along
+// does not put the message into their workflow. Only a gateway comes with tokens of others alone.
 func (e Evidence) workflow() string {
 	newest := e.Sources[0]
 	for _, v := range e.Sources {
@@ -65,9 +63,8 @@ func (e Evidence) workflow() string {
 	return newest.Workflow()
 }
 
-// Origins are the tokens that a message came of, as far as it says so: of those that
-// came with it the ones in its workflow, where alone a next gateway looks for them, else
-// the one that it names; and their workflow. Without any it says nothing.
+// Origins returns the parents of a message and their workflow: the sources in its workflow, where
+// alone a next gateway looks for them, else the token that it names. It may have no parents.
 func (e Evidence) Origins() (workflow string, ids []ect.ID) {
 	if len(e.Sources) > 0 {
 		workflow = e.workflow()
@@ -87,9 +84,8 @@ func (e Evidence) Origins() (workflow string, ids []ect.ID) {
 	}
 }
 
-// verify is step 4: it verifies what came with the message, and judges whether its
-// issuers have a part in the workflows that they name (R14). Nothing is recorded
-// and no token is used up before policy has permitted the message.
+// verify is step 4a: it verifies the tokens of the message and whether their issuers belong to the
+// workflows that they name (R14). It records no token and uses none up: policy judges first.
 func (m *admitting) verify(ctx context.Context) error {
 	if len(m.Call.Evidence) == 0 {
 		return m.findParent(ctx)
@@ -122,9 +118,8 @@ func (m *admitting) verify(ctx context.Context) error {
 	return m.judgeMembers(ctx)
 }
 
-// judgeMembers judges whether the issuers of a message's tokens have a part in the
-// workflows that they name, and walks the translation path (R1). An outsider's
-// message leaves nothing but a count.
+// judgeMembers judges whether the issuers of a message's tokens have a part in the workflows that
+// they name, and walks the translation path (R1). An outsider's message leaves nothing but a count.
 func (m *admitting) judgeMembers(ctx context.Context) error {
 	tokens := slices.Concat(m.Evidence.Sources, m.Evidence.Parents)
 	admission, err := m.Members.Admit(ctx, membership.Submission{
@@ -145,11 +140,10 @@ func (m *admitting) judgeMembers(ctx context.Context) error {
 	return m.walk(ctx, nodes[:len(m.Evidence.Sources)], nodes)
 }
 
-// A message can name the ECT that it came of by its jti alone (AEPB, Task
-// Invocation with Parent Reference): its sender signs none, or the frame had no
-// room for it. Beside an ECT the name says nothing new, and must not say anything
-// else: it is that token's own or one of its parents', or the same of an ancestor
-// that came along, since a message that is relayed byte by byte keeps its name.
+// A message can name its parent ECT by the jti alone (AEPB, Task Invocation with Parent Reference):
+// its sender signs no ECTs, or the frame has no space for one. Beside an ECT the name must be the
+// jti of that token, of an ancestor that came along, or of one of their parents: a message that is
+// relayed byte by byte keeps its name.
 
 // claimParameter is what a refusal names.
 const claimParameter = "parent_jti"
@@ -157,13 +151,12 @@ const claimParameter = "parent_jti"
 // errReference: what is no UUID names no token.
 var errReference = &ect.MalformedError{Reason: "the parent reference is no UUID"}
 
-// findParent finds the token that a message without an ECT names. It becomes the
-// parent of ours, and the message belongs to its workflow (R3, R4), if it is on
-// record here and its caller may go on with it: the caller made it, it was made for the
-// caller, or it testifies to a message of the caller's that brought none. That is narrower
-// than R14: to share a workflow is not enough. Nor is the caller's own token: others may have
-// brought it, or a role alone, so the caller must belong to the workflow, too. Any other is
-// not found, whether it exists or not (R1, R2); and a caller without an identity has none.
+// findParent finds the token that a message without an ECT names. It becomes the parent of our
+// token, and the message belongs to its workflow (R3, R4). It must be on record here, the caller
+// must belong to its workflow, and one of these holds: the caller issued it, it was issued for the
+// caller, or it is about a message of the caller that brought no ECT. That is narrower than R14.
+// Any other token is not found, whether it exists or not (R1, R2). A caller without an identity
+// finds no token.
 func (m *admitting) findParent(ctx context.Context) error {
 	id, who := ect.ID(m.Call.Parent), m.Call.Caller
 	if id == "" {
@@ -209,10 +202,9 @@ func (m *admitting) checkParent() error {
 	}
 }
 
-// walk follows the translation path (R1) from the tokens that a message came with;
-// nodes are those that need not be looked up. From a token that it only names the
-// path begins there if its sender, or a gateway before it, made that of this very
-// message; else what the sender did in between is no translation, and there is none.
+// walk follows the translation path (R1) from the tokens of a message; nodes need no look-up. A
+// token that the message only names begins the path if the sender or a listed gateway issued it;
+// otherwise the message has no path, since what the sender did in between is not a translation.
 func (m *admitting) walk(ctx context.Context, start, nodes []dag.Node) error {
 	find := func(ctx context.Context, refs []ect.Ref) ([][]dag.Node, error) { return m.nodes(ctx, refs, nodes) }
 	limit := m.rules.Constraints.WalkLimit()

@@ -29,8 +29,8 @@ func (s *Service) Read(codec translators.Translator, wire translators.Wire) (*ca
 	return m, err
 }
 
-// decoded is what the caller says: the codec runs once, at the first question. The pipeline
-// writes into it, so that of what the server side has read there is a copy here.
+// decoded returns the canonical message: the codec runs at the first call. It copies a message that
+// the server side has decoded, since the pipeline writes into it.
 func (m *admitting) decoded() (*canonical.Message, error) {
 	if m.read {
 		return m.message, m.unread
@@ -49,8 +49,8 @@ func (m *admitting) decoded() (*canonical.Message, error) {
 	return m.message, nil
 }
 
-// decode is step 7: it judges the form of the message. What no agent is asked through the
-// pipeline has no counterpart in the other protocol: that is semantic_loss (R7).
+// decode is step 7: it judges the form of the message. An operation that the pipeline does not
+// carry has no counterpart in the other protocol: it is refused as semantic_loss (R7).
 func (m *admitting) decode(context.Context) error {
 	message, err := m.decoded()
 	if err != nil {
@@ -78,14 +78,15 @@ func (m *admitting) decode(context.Context) error {
 	return nil
 }
 
-// carried: discovery is answered from the directory (R8), and a notice has no answer.
+// carried reports whether the pipeline carries an operation to agents. The directory answers
+// discovery (R8).
 func carried(op canonical.Op) bool {
 	return !slices.Contains([]canonical.Op{canonical.OpDescribe, canonical.OpCapabilities, canonical.OpPing, canonical.OpNotice}, op)
 }
 
-// refuseNewWork refuses a message that would begin new work at a gateway that drains
-// (R16). It is judged before the message's tokens are used up: its caller can send the
-// same message to another replica, or again after the restart.
+// refuseNewWork refuses new work at a gateway that drains (R16). It runs before the message's
+// tokens are used up: the caller can send the message to another replica, or again after the
+// restart.
 func (m *admitting) refuseNewWork(ctx context.Context) error {
 	refusal := m.Gate.Draining()
 	if _, over := errors.AsType[*problem.RetiredError](refusal); refusal == nil || over {
@@ -102,9 +103,9 @@ func (m *admitting) refuseNewWork(ctx context.Context) error {
 	return refusal
 }
 
-// leaveAlone refuses new work for an agent whose circuit breaker is open, also before the
-// message's tokens are used up. Those who may not invoke the agent do not learn of it, and
-// what was used up before is under way, or answered.
+// leaveAlone refuses new work for an agent whose circuit breaker is open, also before tokens are
+// used up. A caller that may not invoke the agent does not learn of it. A message whose token was
+// used before goes on: it is under way, or answered.
 func (m *admitting) leaveAlone(ctx context.Context) error {
 	refusal := m.Gate.CircuitOpen(m.Call.Caller.ID, m.To)
 	if refusal == nil || m.To.Draining || m.ByRole || m.Permit.Perform(string(canonical.OpInvoke)) != nil {
@@ -116,7 +117,7 @@ func (m *admitting) leaveAlone(ctx context.Context) error {
 	if used, err := m.used(ctx); err != nil || used {
 		return err
 	}
-	m.Sampled = true
+	m.OneOfManyRefusals = true
 	m.Attest.Refusal(ctx, m.Holder, refusal)
 	return refusal
 }
@@ -146,9 +147,9 @@ func (m *admitting) used(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// passGate is step 6. The role of an approver lets in decisions alone. An agent that drains
-// takes no new work, and what goes on there goes on (AEPB, Graceful Shutdown), the next steps of
-// workflows included. New work goes to its successor, if it has one that the caller may call.
+// passGate is step 6. The role of an approver lets in decisions only. An agent that drains takes no
+// new work; work under way goes on, with the next steps of its workflows (AEPB, Graceful Shutdown).
+// New work goes to its successor, if the caller may call that.
 func (m *admitting) passGate(ctx context.Context) error {
 	if m.ByRole && m.Message.Op != canonical.OpDecision {
 		return membership.Outsider()

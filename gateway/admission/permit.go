@@ -14,10 +14,10 @@ import (
 	"github.com/aepb/aepb-gateway/translators/spelling"
 )
 
-// permit is step 5. What is asked of the agent shows when the message is
-// decoded; the permit judges it then.
+// permit is step 5: it asks policy. The permit judges the operation later, when the message is
+// decoded.
 func (m *admitting) permit(context.Context) error {
-	m.Accounts = true
+	m.LeavesEvidence = true
 	if m.Input == "" {
 		m.Input = ect.Hash(m.Call.Wire.HashInput())
 	}
@@ -73,8 +73,8 @@ func CountDenied(metrics Metrics, err error) {
 	}
 }
 
-// unknownAgent is a destination that is not listed: at a translate endpoint there
-// is then no path to it (R8).
+// unknownAgent returns the error for an agent that is not listed: at a translate endpoint no path
+// (R8).
 func (m *admitting) unknownAgent() error {
 	if !m.Call.EntryPoint.Native() {
 		return &problem.NoPathError{From: string(m.Call.Wire.Binding), To: string(m.Call.To), Detail: "unknown_agent", Suggestion: m.suggestion(m.Call.Agent)}
@@ -82,8 +82,7 @@ func (m *admitting) unknownAgent() error {
 	return &problem.UnknownAgentError{Agent: m.Call.Agent, Suggestion: m.suggestion(m.Call.Agent)}
 }
 
-// suggestion tells whether the caller has meant an agent with a name like this one. Of agents that it may not
-// call it learns nothing.
+// suggestion names an agent with a similar name, if the caller may call that agent.
 func (m *admitting) suggestion(name string) string {
 	var names []string
 	for _, agent := range m.Directory.List() {
@@ -94,8 +93,8 @@ func (m *admitting) suggestion(name string) string {
 	return spelling.DidYouMean(name, names)
 }
 
-// mayKnow: a caller whom policy refuses learns nothing about an agent. That the
-// operator allows no such document is nothing about an agent.
+// mayKnow reports whether a refusal may tell about the agent. A caller that policy refuses learns
+// nothing about a listed agent; a document that is not allowed is not a listed agent.
 func (m *admitting) mayKnow(refusal error) bool {
 	return !errors.Is(refusal, ect.ErrRequired) && (m.To.Agent.Name == "" || !errors.As(refusal, new(*policy.Forbidden)))
 }

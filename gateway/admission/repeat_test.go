@@ -63,7 +63,7 @@ func TestAdmit_RepetitionGetsItsAnswer(t *testing.T) {
 	if err != nil || !got.Repeated || string(got.Answer.Wire().Body) != answerBody || !slices.Equal(got.Answer.Evidence, []string{a.ours}) {
 		t.Errorf("repeated %t, %v: %s with %q", got.Repeated, err, got.Answer.Wire().Body, got.Answer.Evidence)
 	}
-	if got.Accounts || len(got.Evidence.Sources) > 0 || len(got.Used) > 0 || got.Recorded || got.Message != nil || got.Foreign() {
+	if got.LeavesEvidence || len(got.Evidence.Sources) > 0 || len(got.Used) > 0 || got.Recorded || got.Message != nil || got.Foreign() {
 		t.Errorf("what is on record about the first time would change: %+v", got.Admitted)
 	}
 	if n := a.decoded.Load(); n != 1 {
@@ -272,7 +272,7 @@ func TestAdmit_UsedBeforeARefusal(t *testing.T) {
 		}
 		call := a.env.call(c.body, a.sign(a.caller, fresh), second)
 		got, err := a.admit(call)
-		if !c.is(err) || got.Repeated != (err == nil) || len(got.Used) != c.used || !a.usedUp(call.Evidence[0]) || got.Accounts {
+		if !c.is(err) || got.Repeated != (err == nil) || len(got.Used) != c.used || !a.usedUp(call.Evidence[0]) || got.LeavesEvidence {
 			t.Errorf("%s: %T %v, and for its repetition are kept %d", name, err, err, len(got.Used))
 		}
 	}

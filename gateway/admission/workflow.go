@@ -12,10 +12,9 @@ import (
 // maxSearched bounds how many tokens of a workflow, the oldest first, are searched for its work.
 const maxSearched = 256
 
-// goesOn reports whether a message is the next step of a workflow that had work here when a drain was
-// ordered (R16): this gateway has signed a request of that workflow before, to that audience; empty: to any.
-// The workflow must be its caller's: what others have begun lets in their own messages alone. Zero: no drain
-// lets workflows go on.
+// goesOn reports whether a message is the next step of a workflow that had work here when a drain
+// was ordered (R16): this gateway has signed a request of that workflow before, to that audience;
+// empty: to any. The caller must belong to the workflow. Zero: the drain lets no workflow go on.
 func (m *admitting) goesOn(ctx context.Context, ordered time.Time, audience []string) (bool, error) {
 	workflow, _ := m.Admitted.Evidence.Origins()
 	if ordered.IsZero() || workflow == "" || m.Call.Caller.Anonymous {

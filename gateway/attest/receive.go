@@ -244,8 +244,8 @@ func (s *Service) recordSteps(ctx context.Context, t *Trail, tokens []ect.Verifi
 	return nil
 }
 
-// covers: a token was made of this message. How those of a protocol that is not spoken here
-// are hashed, other than as they are, is not known here.
+// covers reports whether a token is about this message. For a protocol that the gateway does not
+// know, it cannot compute a hash other than that of the bytes.
 func covers(c ect.Claims, wire translators.Wire, known bool) bool {
 	if _, otherwise := c.Ext.String(ect.ExtHashForm); otherwise && !known {
 		return c.OutputHash != ""
@@ -253,8 +253,8 @@ func covers(c ect.Claims, wire translators.Wire, known bool) bool {
 	return c.OutputHash == ect.Hash(wire.HashInput())
 }
 
-// Repeat is the answer that was given before, with its tokens. [transport.ErrUnsealed]: none
-// of them covers the message. known: its protocol is spoken here.
+// Repeat returns a stored answer with its tokens. [transport.ErrUnsealed]: no token covers the
+// message. known: the gateway knows its protocol.
 func Repeat(wire translators.Wire, tokens []string, known bool) (transport.Answer, error) {
 	covered := len(wire.Body) == 0 || slices.ContainsFunc(tokens, func(compact string) bool {
 		claims, _, err := ect.ParseUnverified(compact) // from the record

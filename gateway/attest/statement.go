@@ -7,8 +7,8 @@ import (
 	"github.com/aepb/aepb-gateway/policy/limit"
 )
 
-// Statement is what the gateway says of an agent and of no single message: that its circuit
-// breaker has opened, for example.
+// Statement is evidence about an agent and not about a message: that its circuit breaker has
+// opened, for example.
 type Statement struct {
 	Act ect.Act
 	Ext ect.Ext

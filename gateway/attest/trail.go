@@ -121,8 +121,8 @@ func (t *Trail) Requests(earlier []ect.ID) []ect.ID {
 	return earlier
 }
 
-// Proof is the evidence that goes back with an answer: ours, and to a gateway what it
-// cannot have seen, as much as fits with it (R4).
+// Proof returns the evidence for an answer: our tokens, and for a gateway the tokens that it cannot
+// have seen, as many as fit (R4).
 func (t *Trail) Proof() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -45,14 +45,14 @@ const (
 // probes reports whether this replica has the probe. The lock is held.
 func (d *destination) probes() bool { return d.turn == probing || d.turn == reserved }
 
-// idle: it is closed, so that nothing is lost with it but what it has counted.
+// idle reports whether the breaker is closed: then it can be dropped, and only its counts are lost.
 func (d *destination) idle() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.breaker.State() == breaker.Closed
 }
 
-// refused is why a caller is refused alone: it has failed too often in a row. The lock is held.
+// refused refuses a caller whose calls failed too often in a row. The lock is held.
 func (d *destination) refused(caller ect.Identity, now time.Time) error {
 	if wait := d.callers.look(caller).until.Sub(now); wait > 0 {
 		return &problem.CircuitOpenError{Agent: d.downstream, RetryAfter: (wait + time.Second - 1).Truncate(time.Second), Own: true}

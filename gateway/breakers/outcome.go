@@ -11,7 +11,7 @@ import (
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
-// errLeft: the stream was closed before its end.
+// errLeft: the caller closed the stream before its end.
 var errLeft = errors.New("breakers: the caller has left")
 
 // endingOf is how a call ended. What the gateway itself asks an agent, no caller has worded, but a program
@@ -69,7 +69,7 @@ func answers(err error) bool {
 	return errors.As(err, new(*transport.BadReplyError)) && !errors.As(err, new(*transport.StatusError))
 }
 
-// outcomeOfStatus: below 500 it is about the message.
+// outcomeOfStatus: a status below 500 is about the message, not about the agent.
 func outcomeOfStatus(status int) breaker.Outcome {
 	if status >= http.StatusInternalServerError {
 		return breaker.Failure
@@ -77,8 +77,8 @@ func outcomeOfStatus(status int) breaker.Outcome {
 	return breaker.Unknown
 }
 
-// outcomeOfCode: an agent that refuses a message answers, and so does one that says that its own work
-// failed: SDKs make an internal error of whatever goes wrong in one tool (R21).
+// outcomeOfCode: an agent that refuses a message, or reports that its work failed, is reachable.
+// SDKs return an internal error for any failure of one tool (R21).
 func outcomeOfCode(code canonical.Code) breaker.Outcome {
 	switch code {
 	case canonical.CodeUnavailable, canonical.CodeTimeout, canonical.CodeBadUpstream:

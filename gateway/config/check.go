@@ -27,8 +27,8 @@ import (
 // maxEvidenceMiB is more than a file should have.
 const maxEvidenceMiB = 1 << 20
 
-// operations are what may follow # in a caller pattern: those that reach an
-// agent. What we answer in its stead is open to whoever may ask any of them.
+// operations are what may follow # in a caller pattern: those that reach an agent. A caller with
+// any of them may also use the operations that the gateway answers itself.
 var operations = []string{
 	string(canonical.OpInvoke), string(canonical.OpDescribe), string(canonical.OpTaskGet), string(canonical.OpTaskList),
 	string(canonical.OpTaskCancel), string(canonical.OpTaskSubscribe), string(canonical.OpTaskAnswer),

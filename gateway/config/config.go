@@ -106,7 +106,7 @@ type Admin struct {
 	Hosts     []string            `yaml:"hosts"`     // Host names or IP addresses, without a port, that the Host field of /api requests may name besides localhost, 127.0.0.1, ::1 and the host of public_url.
 }
 
-// Operator is somebody who operates the gateway.
+// Operator is a person or a program that operates the gateway.
 type Operator struct {
 	ID    string   `yaml:"id"`    // SPIFFE ID of the operator's client certificate. Required.
 	Roles []string `yaml:"roles"` // At least one of viewer, operator, approver, auditor. Every role may read what viewer may.
@@ -217,8 +217,7 @@ type ECT struct {
 	Require bool `yaml:"require"` // true: requests of native protocol clients without an ECT are refused too. Default: false.
 }
 
-// Peer is what is special about somebody who sends or reads ECTs, or is another
-// gateway.
+// Peer holds settings for one party that sends or reads ECTs, such as another gateway.
 type Peer struct {
 	Gateway  string   `yaml:"gateway"`     // URL of the peer's translate endpoint if it is a gateway that messages may be forwarded to: https://HOST/aepb/translate.
 	Callers  []string `yaml:"callers"`     // SPIFFE IDs, or prefixes ending in /*, whose messages may be forwarded to agents that are not listed here. Default: no caller, in dev every caller.

@@ -18,8 +18,7 @@ import (
 // DefaultPriority is that of an endpoint that names none (R8).
 const DefaultPriority = 100
 
-// Foremost is the priority 0 that a capability document wrote; a zero Priority
-// is one that nobody wrote.
+// Foremost is the priority 0 of a capability document; a zero Priority stands for no priority.
 const Foremost = -1
 
 // MaxAgents bounds the directory.

@@ -93,7 +93,7 @@ type knowledge struct {
 // New makes an empty directory.
 func New(deps Deps) (*Directory, error) {
 	if deps.Describers == nil || deps.Egress == nil || deps.Now == nil || deps.Logger == nil {
-		return nil, errors.New("directory: incomplete Deps")
+		return nil, errors.New("directory: incomplete Deps: expected describers, an egress client, a clock and a logger")
 	}
 	deps.Pins = cmp.Or[Pins](deps.Pins, &memoryPins{pins: map[string]Pin{}})
 	deps.Documents = cmp.Or(deps.Documents, deps.Client)
@@ -188,15 +188,15 @@ func (d *Directory) drop(name string) {
 	delete(d.granted, name)
 }
 
-// forget what the agent said, not who it is.
+// forget drops what the agent said, and keeps who it is.
 func (d *Directory) forget(name string) {
 	delete(d.resolved, name)
 	delete(d.renewed, name)
 	maps.DeleteFunc(d.known, func(k string, _ knowledge) bool { return strings.HasPrefix(k, name+" ") })
 }
 
-// Outdated forgets how an agent describes itself, because it has said that this
-// has changed. It is asked again by whoever needs to know.
+// Outdated forgets the description of an agent, which has said that it has changed. The next
+// request that needs the description asks the agent again.
 func (d *Directory) Outdated(name string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -177,8 +177,8 @@ func protocolsOf(list []wireProtocol, plainLoopback bool) ([]Endpoint, error) {
 	return out, nil
 }
 
-// known: the endpoint of a protocol that nobody here has heard of may have any
-// form (CPAT: ids come from a registry); only those that are known are judged.
+// known reports whether we know the protocol. CPAT has a registry of protocol ids: the endpoint of
+// an unknown protocol may have any form, so only endpoints of known ones are checked.
 func known(id canonical.Binding) bool {
 	return id == "a2a-v1" || id == "mcp-v1" || id == "ainp-v1" || id == "uacp-v1"
 }

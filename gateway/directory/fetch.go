@@ -102,8 +102,8 @@ func unfetched(ctx context.Context, err error) error {
 	}
 }
 
-// judge reads a response. A redirect is not followed: whoever could answer for
-// the old place would choose the new one.
+// judge reads a response. It follows no redirect: a host that answers at the old URL could choose
+// the new one.
 func (d *Directory) judge(response *http.Response, body []byte, old fetchedDocument, now time.Time) (fetchedDocument, error) {
 	age := freshness(response.Header)
 	out := fetchedDocument{etag: response.Header.Get("ETag"), until: now.Add(age), stale: now.Add(age + documentStale)}
@@ -129,7 +129,7 @@ func (d *Directory) judge(response *http.Response, body []byte, old fetchedDocum
 	case status != http.StatusOK:
 		return out, invalid("HTTP status %d", status)
 	case response.Header.Get("Content-Encoding") != "":
-		return out, invalid("compressed, although nobody asked for that")
+		return out, invalid("compressed (Content-Encoding), which the gateway did not ask for")
 	case !jsonMedia(response.Header.Get("Content-Type")):
 		return out, invalid("not application/json")
 	}

@@ -21,7 +21,7 @@ type Offer struct {
 type Candidate struct {
 	From, To canonical.Binding // equal: directly
 	Sum      int               // of both sides' priorities
-	Gateway  string            // that serves it; empty: direct, or nobody was found
+	Gateway  string            // that serves it; empty: direct, or no gateway was found
 }
 
 // Outcome is what a negotiation came to.

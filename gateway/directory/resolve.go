@@ -30,8 +30,8 @@ type resolved struct {
 	until time.Time
 }
 
-// Documents says which capability documents callers may name as destinations
-// (R8), and which callers may (R2). The zero Documents is nobody, none.
+// Documents says which capability documents callers may name as destinations (R8), and which
+// callers may (R2). The zero Documents allows no document to any caller.
 type Documents struct {
 	Hosts []string // host, host:port or *.domain. Only an exact one may have private addresses
 	Rules policy.Rules
@@ -51,7 +51,7 @@ func ValidateDocuments(p Documents) error {
 	return nil
 }
 
-// AllowDocuments puts new rules in force. Whoever was found by the old ones is forgotten.
+// AllowDocuments puts new rules in force. Agents that were found by the old rules are forgotten.
 func (d *Directory) AllowDocuments(p Documents) error {
 	if err := ValidateDocuments(p); err != nil {
 		return err
@@ -198,8 +198,8 @@ func (d *Directory) resolve(ctx context.Context, agent Agent) (Agent, error) {
 	return merged, err
 }
 
-// Known is what an agent's capability document said of its future when it was
-// last read, however long ago. Nobody is asked.
+// Known returns the lifecycle in the capability document of an agent as it was last read, however
+// long ago. It asks no agent.
 func (d *Directory) Known(agent Agent) Lifecycle {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
@@ -254,7 +254,7 @@ func (d *Directory) document(ctx context.Context, address string, expected ect.I
 	}
 }
 
-// evict forgets documents that nobody lists before there are too many.
+// evict forgets documents of agents that are not listed before there are too many.
 func (d *Directory) evict() {
 	if len(d.documents) < maxDocuments {
 		return

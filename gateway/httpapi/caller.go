@@ -74,11 +74,11 @@ func (who Callers) judge(ctx context.Context, state *tls.ConnectionState, addres
 	return caller, nil
 }
 
-// identify finds out who the caller is. A client certificate was verified in the
-// handshake whenever one was given (R3); a token may stand in for it, and beside
-// it must name the same workload, unless it cannot have been meant for us. Callers without either are anonymous where the
-// operator lets them be, else unauthenticated. Whoever cannot be identified is
-// refused by what is asked (step 2), after that has judged the request's form.
+// identify finds the identity of the caller. The TLS handshake verified the client certificate, if
+// there is one (R3). A token may replace the certificate. A token beside a certificate must name
+// the same workload, unless it was made for another server. A caller without either is anonymous
+// where the operator allows that. The endpoint refuses a caller without an identity (step 2), after
+// it has judged the form of the request.
 func identify(deps PublicDeps) gin.HandlerFunc {
 	who := deps.Callers
 	return func(c *gin.Context) {
@@ -107,8 +107,8 @@ func underWay(c *gin.Context, caller identity.Caller, address string) error {
 	return inflight.Admit(c.Writer, c.Request, holder, identified)
 }
 
-// whoIs is the caller by certificate, by token, or by both if they agree; the
-// zero Caller: nobody.
+// whoIs returns the caller by certificate, by token, or by both if they agree; the zero Caller has
+// no identity.
 func (who Callers) whoIs(ctx context.Context, peer ect.Peer, certified bool, r credential.Request) (identity.Caller, error) {
 	for _, authenticate := range who.Authenticators {
 		caller, ok, err := authenticate(ctx, r)
@@ -142,7 +142,7 @@ func admitted(deps PublicDeps) gin.HandlerFunc {
 	}
 }
 
-// admit is steps 2 and 3 where nobody is anonymous.
+// admit is steps 2 and 3 of an endpoint without anonymous callers.
 func admit(ctx context.Context, handler transport.Handler, binding canonical.Binding) (limit.Pass, error) {
 	caller := transport.CallerFrom(ctx)
 	if (caller.ID == "" || caller.Anonymous) && transport.Refusal(ctx) == nil { // else the limit refuses it, and counts
@@ -154,8 +154,8 @@ func admit(ctx context.Context, handler transport.Handler, binding canonical.Bin
 // brokenCredential marks a request whose credential is no good.
 const brokenCredential = "broken credential"
 
-// identified refuses a credential that is broken where none is needed, so that
-// nobody takes it for a good one.
+// identified refuses a broken credential where no credential is needed, so that its owner learns of
+// the fault.
 func identified(c *gin.Context) {
 	if _, broken := c.Get(brokenCredential); broken {
 		problem.Write(c.Writer, c.Request, transport.Refusal(c.Request.Context()))

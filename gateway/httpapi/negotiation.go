@@ -46,8 +46,8 @@ type candidateDocument struct {
 	Sum  int    `json:"priority_sum"`
 }
 
-// negotiation says how an agent is reached by somebody who speaks what we
-// speak, or the protocols that the query names: speaks=a2a-v1:10,mcp-v1.
+// negotiation writes how a caller reaches an agent with the protocols of the gateway, or with those
+// of the query: speaks=a2a-v1:10,mcp-v1.
 func (a admin) negotiation(c *gin.Context) {
 	ctx := c.Request.Context()
 	agent, ok := a.deps.Directory.Find(c.Param("name"))

@@ -16,8 +16,7 @@ import (
 	"github.com/aepb/aepb-gateway/policy"
 )
 
-// Operators finds an operator by the SPIFFE id of its certificate; false: nobody
-// of ours.
+// Operators finds an operator by the SPIFFE id of its certificate; false: it is not an operator.
 type Operators func(ect.Identity) (policy.Operator, bool)
 
 // right is who may look at and who may change what lies below a path. The first
@@ -27,8 +26,7 @@ type right struct {
 	look, change policy.Role
 }
 
-// rights has a last row for everything: a route that nobody thought of is for
-// operators.
+// rights has a last row for every path: a route without a row of its own is for operators.
 var rights = []right{
 	{"/api/approvals", policy.RoleViewer, policy.RoleApprover},
 	{"/api/ledger", policy.RoleAuditor, policy.RoleAuditor},

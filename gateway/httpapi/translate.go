@@ -80,9 +80,9 @@ func tell(c *gin.Context, events transport.Events) {
 	}
 }
 
-// nobody refuses a translation for nobody that is not made here. One into a protocol
-// that is not spoken here another gateway may make, for a caller who says who it is.
-func (t translate) nobody(c *gin.Context) error {
+// refuseUnserved refuses a translation without an agent that is not made here. Another gateway may
+// translate into a protocol that is not spoken here, for a caller with an identity.
+func (t translate) refuseUnserved(c *gin.Context) error {
 	from, to := translators.ParseSide(c.Query("from")), translators.ParseSide(c.Query("to"))
 	if c.Query("dest") != "" || t.deps.Registry.Serves(from, to) {
 		return nil
@@ -133,7 +133,7 @@ func (t translate) read(c *gin.Context) (transport.Call, error) {
 	if fromVersion != "" && !slices.Contains(info.Versions, fromVersion) {
 		return transport.Call{}, &problem.NoPathError{From: from, To: to, Detail: "unsupported_version"}
 	}
-	if err := t.nobody(c); err != nil {
+	if err := t.refuseUnserved(c); err != nil {
 		return transport.Call{}, err
 	}
 	most := int64(info.BodyLimit)

@@ -9,8 +9,8 @@ import (
 
 // Store keeps replies until the ECT of their request expires.
 type Store interface {
-	// Finish stores a reply. A reply that is too large or finds no room is not kept,
-	// and its repetition is then refused as in progress.
+	// Finish stores a reply. A reply that is too large, or does not fit, is not kept: its
+	// repetition is refused as in progress.
 	Finish(ctx context.Context, key ect.ReplayKey, reply []byte, until time.Time)
 	// Load finds a stored reply; false: the request is still in progress.
 	Load(ctx context.Context, key ect.ReplayKey) ([]byte, bool)

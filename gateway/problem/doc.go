@@ -7,9 +7,8 @@
 // an error into a [Problem], [Write] a Problem into an RFC 9457 document,
 // [Native] into an error message of the caller's own protocol.
 //
-// The outermost error that has a row decides: whoever wraps an error in a type
-// of its own has said what it means. An error without a row becomes
-// internal_error, and its text stays inside.
+// The outermost error that has a row decides: a package that wraps an error in its own type says by
+// that what it means. An error without a row becomes internal_error, and its text stays inside.
 //
 // errors.go holds the gateway's own errors that have no other home.
 //

@@ -17,8 +17,8 @@ func (e *UnknownAgentError) Error() string {
 	return "no agent is listed under this name: " + e.Agent + e.Suggestion
 }
 
-// NoPathError: nobody here translates between these protocols, or versions, or
-// to this destination.
+// NoPathError says that neither this gateway nor a peer translates between these protocols or
+// versions, or to this destination.
 type NoPathError struct {
 	From, To   string // as asked for
 	Detail     string // what is missing ("unknown_agent", "unsupported_version"); empty: the pair itself
@@ -36,7 +36,7 @@ func (e *NoPathError) Error() string {
 	return text + e.Suggestion
 }
 
-// NotFoundError: there is no such thing, or it belongs to somebody else (R2).
+// NotFoundError says that there is no such thing, or that it belongs to another caller (R2).
 type NotFoundError struct {
 	What string
 	Hint string // what to do; empty: nothing is known to help
@@ -57,7 +57,7 @@ func (e *ConflictError) Error() string { return e.Reason }
 // CanceledError: the caller has canceled its own request (MCP, notifications/cancelled).
 type CanceledError struct{}
 
-func (*CanceledError) Error() string { return "nothing more comes of it" }
+func (*CanceledError) Error() string { return "the caller canceled this request" }
 
 // Is reports whether target is a CanceledError too.
 func (*CanceledError) Is(target error) bool {

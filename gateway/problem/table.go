@@ -268,7 +268,7 @@ func noSpace(e *state.FullError) Problem {
 	if e.Own {
 		return retry(of(CodeRateLimited, "this caller keeps too much: wait until some of its work has ended"), e.RetryAfter, retrySoon)
 	}
-	return unavailable("there is no room for new records", e.RetryAfter)
+	return unavailable("there is no space for new records: try again later", e.RetryAfter)
 }
 
 func challenge(scheme string) string {

@@ -162,7 +162,7 @@ func (r Router) capability(ctx context.Context, q Query, out Route, listed direc
 			out.Capability, err = q.capability(newer)
 		}
 	}
-	if unnamed, ok := errors.AsType[*UnnamedError](err); ok && q.In.Call.EntryPoint.Native() { // elsewhere nobody goes on with a task
+	if unnamed, ok := errors.AsType[*UnnamedError](err); ok && q.In.Call.EntryPoint.Native() { // at the translate endpoint no caller goes on with a task
 		unnamed.Question = r.choice(q, out.Description, listed)
 	}
 	if err != nil {

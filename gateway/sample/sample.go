@@ -125,7 +125,7 @@ func (s *Sampler) Flush(most int) []Sample {
 	return out
 }
 
-// row is that of a key, or the shared one of its reason when there is no room.
+// row returns the row of a key, or the shared row of its reason when all rows are taken.
 func (s *Sampler) row(key Key, now time.Time) *row {
 	if found, ok := s.rows[key]; ok {
 		s.recent.MoveToFront(found)
@@ -141,9 +141,8 @@ func (s *Sampler) row(key Key, now time.Time) *row {
 	return s.sharedRow(key.Reason)
 }
 
-// mayReport is whether one more key can be counted apart. The one that was quiet for
-// longest may have to go; never before a sample of it could be told again, so
-// that coming and going brings nobody more samples.
+// mayReport reports whether one more key can have a row. It may delete the row that was quiet for
+// longest, but not within Every: so no source gets more samples by changing its key.
 func (s *Sampler) mayReport(now time.Time) bool {
 	if s.recent.Len() < s.config.MaxKeys {
 		return true

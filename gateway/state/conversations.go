@@ -11,10 +11,9 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/state/internal/index"
 )
 
-// Conversations remembers the last ECT of each conversation (R3), under a key
-// that its caller makes of caller, agent and context: the part of the key before
-// its first NUL is the owner of the conversation. One owner has a share of the
-// room; its own conversations make room beyond that. It is safe for concurrent use.
+// Conversations keeps the last ECT of each conversation (R3). The key names caller, agent and
+// context; its part before the first NUL is the owner of the conversation. An owner that exceeds
+// its share loses its oldest conversations. It is safe for concurrent use.
 type Conversations struct {
 	now      func() time.Time
 	lifetime time.Duration
@@ -25,7 +24,7 @@ type Conversations struct {
 	share  int // of one owner
 }
 
-// ConversationShares says which part of the room one owner may have: one in so many.
+// ConversationShares is the number of shares of all conversations. One owner may have one share.
 const ConversationShares = 8
 
 // ownerDigest is the part of a conversation's digest that says whose it is. Two
@@ -115,10 +114,9 @@ func (c *Conversations) Last(_ context.Context, key string) (workflow string, id
 	return r.Text(), ect.ID(r.Text()), true, nil
 }
 
-// Remember notes the last ECT of a conversation. Nothing is remembered under
-// the empty key. When there is no room, or its owner has its share, the
-// conversation that rested longest goes: of all, or of this owner. Its next turn
-// starts a lineage of its own.
+// Remember keeps the last ECT of a conversation; under the empty key it keeps nothing. If the store
+// or the share of the owner is full, it drops the conversation that was idle for longest, of all or
+// of this owner. The next turn of that conversation begins a lineage of its own.
 func (c *Conversations) Remember(_ context.Context, key, workflow string, id ect.ID) {
 	if key == "" {
 		return

@@ -1,6 +1,5 @@
-// Package state keeps what the lower layers ask to be kept, behind the small
-// interfaces that they declare. This is the driver for one process: memory.
-// Package bolt is the same with a file behind it.
+// Package state stores the state of the gateway, behind the small interfaces that the lower layers
+// declare. This is the driver for one process, in memory. Package bolt adds a file to it.
 //
 // There is one type per kind of state, each with bounds of its own, so that a
 // flood of one kind cannot push out another:
@@ -17,13 +16,12 @@
 //     outlive a request: tasks, native sessions, continuations, push configs.
 //     Full, it drops tasks that have ended, and then refuses.
 //
-// Read shelf.go first: the bounded, expiring map under what every message leaves
-// behind; expiring.go is the one under the entries, which change. Both sweep a
-// little with every write, so nothing needs a goroutine and no write ever pays
-// for a long sweep. journal.go is what a driver needs that keeps
-// the memory somewhere safer: it is told of every change, and can restore one;
-// owners.go is what each owner has of the entries; codec.go and internal/encoding are how
-// state is written; internal/index finds what is on a shelf.
+// Read bounded_map.go first: it holds the bounded, expiring map of answers and conversations.
+// expiring.go is the map under the entries, which change. Both drop a few expired pieces with every
+// write: this needs no goroutine, and no write takes long. A driver with a file has a journal
+// (journal.go), which learns every change and can restore it. owners.go counts the entries of each
+// owner; codec.go and internal/encoding write state as bytes; internal/index finds the pieces of a
+// bounded map.
 //
 // statetest holds the contract of what is declared nowhere else; every driver
 // has to pass it, and the suites of package ect/ecttest.

@@ -70,7 +70,7 @@ type Entries struct {
 	watches  map[EntryKey]*watch
 }
 
-// watch is what those wait on who wait for one entry.
+// watch is shared by all waits for one entry.
 type watch struct {
 	changed chan struct{} // closed by the next change
 	waiting int
@@ -85,8 +85,8 @@ func newEntries(config Config, deps Deps) *Entries {
 		groups: make(map[group][]string), watches: make(map[EntryKey]*watch),
 	}
 	s.records.dropped = s.left
-	// Revisions begin with the clock: whoever holds one from before a restart
-	// does not meet it again on something else.
+	// Revisions begin with the clock: a revision of before a restart never names another value
+	// after it.
 	s.records.serial = uint64(max(0, deps.Now().UnixMicro()))
 	return s
 }
@@ -102,9 +102,9 @@ func (s *Entries) Get(_ context.Context, key EntryKey) (Entry, bool, error) {
 	return entryOf(e), true, nil
 }
 
-// Swap writes value if the entry is still at revision old (0: there must be
-// none), and returns the new revision; false: somebody else was first.
-// [FullError]: the value is too large, or there is no room.
+// Swap writes value if the entry is still at revision old (0: there must be none), and returns the
+// new revision; false: another write was first. [FullError]: the value is too large, or there is no
+// space.
 func (s *Entries) Swap(_ context.Context, key EntryKey, old uint64, value []byte, until time.Time) (revision uint64, ok bool, err error) {
 	if len(value) > s.largest {
 		return 0, false, &FullError{What: "an entry of this size"}
@@ -242,7 +242,7 @@ func (s *Entries) Await(ctx context.Context, key EntryKey, after uint64) (Entry,
 	}
 }
 
-// look is what Await returns, or, with what is there now, what to wait for.
+// look returns the result of Await, or, where the entry has not changed yet, what to wait for.
 func (s *Entries) look(key EntryKey, after uint64) (found Entry, ok bool, changed *watch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

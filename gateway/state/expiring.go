@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// sweep is how many expired entries one write drops at most. More than one, so
-// that what has expired always shrinks.
+// sweep bounds the expired entries that one write drops. More than one, so that their number falls.
 const sweep = 4
 
 // expiring is a map whose entries end at an instant of their own, bounded in
@@ -53,8 +52,8 @@ func (x *expiring) get(key EntryKey, now time.Time) (*entry, bool) {
 	return e, true
 }
 
-// add puts in a new entry, in place of an old one with its key. If live entries
-// leave no room it is false. An entry larger than the whole map is never taken.
+// add puts in an entry, in place of an earlier one with its key. It refuses an entry that does not
+// fit beside the live ones: false.
 func (x *expiring) add(key EntryKey, value []byte, size int64, until, now time.Time) bool {
 	e := &entry{key: key, value: value, size: size, serial: x.serial + 1, until: until}
 	x.clean(now, sweep)
@@ -70,9 +69,8 @@ func (x *expiring) add(key EntryKey, value []byte, size int64, until, now time.T
 	return true
 }
 
-// restore puts back an entry that a journal was told of, with the serial it
-// had. Whatever comes of it, later entries have larger serials. Where there is
-// less room than there was, those with the least time left go.
+// restore puts back an entry of a journal with its serial. Later entries have larger serials. If
+// the bounds are smaller than they were, the entries with the least time left are dropped.
 func (x *expiring) restore(e *entry, now time.Time) bool {
 	x.serial = max(x.serial, e.serial)
 	if e.until.Before(now) {
@@ -110,8 +108,8 @@ func (x *expiring) insert(e *entry, now time.Time, evict bool) bool {
 	return true
 }
 
-// fits is true if an entry of this key and size has room, after as much of what
-// has expired was dropped as needed. Nothing alive has to leave for it.
+// fits reports whether an entry of this key and size fits beside the live ones. It drops expired
+// entries as far as needed.
 func (x *expiring) fits(key EntryKey, size int64, now time.Time) bool {
 	for {
 		entries, bytes := len(x.byKey)+1, x.bytes+size

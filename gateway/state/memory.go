@@ -99,7 +99,7 @@ type Deps struct {
 	// Tokens is where evidence is; nil: in memory.
 	Tokens *Tokens
 	// Journal is told of every change, for a driver that keeps it somewhere
-	// safer. Nil: nobody is.
+	// safer; nil: there is no such driver.
 	Journal Journal
 }
 
@@ -222,9 +222,8 @@ type Usage struct {
 	Evicted uint64 // entries that had to leave before their end, since the start
 }
 
-// Sweep drops expired entries, at most as many of each kind as it is told, the
-// longest expired first. Nobody can find them before either; writing sweeps a
-// few, and Sweep is for times without writes.
+// Sweep drops expired pieces, at most so many of each kind, the longest expired first. Reads do not
+// find expired pieces. Each write drops a few; Sweep is for times without writes.
 func (m *Memory) Sweep(most int) {
 	m.Tokens.Sweep(most)
 	m.Replays.sweep(most)
@@ -233,8 +232,7 @@ func (m *Memory) Sweep(most int) {
 	m.entries.sweep(most)
 }
 
-// FullError: there is no room left that could be made without forgetting what
-// must be remembered. It passes with time.
+// FullError says that a store is full of what must not be dropped. It passes with time.
 type FullError struct {
 	What       string        // what is full
 	Own        bool          // the share of the caller is used up; else that of all callers together
@@ -243,9 +241,9 @@ type FullError struct {
 
 func (e *FullError) Error() string {
 	if e.Own {
-		return "state: this caller keeps too much: no room for more " + e.What
+		return "state: this caller keeps too much: no space in its share for more " + e.What
 	}
-	return "state: no room for " + e.What
+	return "state: no space for " + e.What + ": try again later, or raise the bounds"
 }
 
 // Guarantee says what a caller is refused for: a text that it is shown.

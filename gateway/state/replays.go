@@ -15,8 +15,7 @@ import (
 	"github.com/aepb/aepb-gateway/policy/quota"
 )
 
-// Replays remembers which tokens were used, and for what (R6). It is safe for
-// concurrent use.
+// Replays keeps which tokens were used, and for what (R6). It is safe for concurrent use.
 type Replays struct {
 	now     func() time.Time
 	epoch   time.Time
@@ -29,8 +28,8 @@ type Replays struct {
 
 var _ ect.ReplayCache = (*Replays)(nil)
 
-// digest stands for a key or a use: half a SHA-256. Whoever finds two keys with
-// one digest (2^64 work) has made a token that is refused.
+// digest stands for a key or a use: half a SHA-256. A sender that finds two keys with one digest
+// (2^64 work) gains nothing: the second token is refused.
 type digest = index.Key
 
 func newReplays(config Config, deps Deps) *Replays {
@@ -41,11 +40,11 @@ func newReplays(config Config, deps Deps) *Replays {
 	return &Replays{now: deps.Now, epoch: deps.Epoch, passing: deps.Passing, uses: table}
 }
 
-// Claim notes the use of a token. When live uses leave no room, in all or in the share of
-// its holder, it refuses with a [UsesError]: to forget one would let it happen again. While even a token made now
-// would be of before the epoch, it refuses with an [UnavailableError] that says for how
-// long; later such a token is [ect.ReplayUnknown] for good. Where uses do not outlive the
-// process, a token that is dated ahead is not used before its date ([AwaitIssue]).
+// Claim notes the use of a token. When live uses fill the store or the share of the holder, it
+// refuses with a [UsesError]: a use that is forgotten could happen again. While even a token issued
+// now is older than the epoch, it refuses with an [UnavailableError] that says for how long; later
+// such a token is [ect.ReplayUnknown] for good. If uses end with the process, a token that is dated
+// ahead waits for its date ([AwaitIssue]).
 func (r *Replays) Claim(ctx context.Context, key ect.ReplayKey, use ect.ReplayUse) (ect.ReplayState, error) {
 	if ahead := use.Issued.Sub(r.now()); r.passing && ahead > 0 {
 		if err := AwaitIssue(ctx, ahead); err != nil {
@@ -123,13 +122,12 @@ func (e *UsesError) Error() string {
 	return "the memory of used tokens is full: wait until some of them have run out"
 }
 
-// full says when there will be room again.
+// full says when the next use expires.
 func (r *Replays) full(now time.Time) *FullError {
 	return &FullError{What: "uses of tokens", RetryAfter: time.Unix(r.uses.seconds[0], 0).Sub(now)}
 }
 
-// restore is true for a use that is remembered again. One that would have to
-// be forgotten for lack of room is a [FullError].
+// restore reports whether a use is in the cache again. [FullError]: there is no space for it.
 func (r *Replays) restore(e keyed, use digest, holder, serial uint64) (bool, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -223,8 +221,8 @@ func (x *uses) add(key digest, u usage, now time.Time) *quota.ExceededError {
 	return nil
 }
 
-// restore puts back what a journal was told of, whatever its holder's share is now; false:
-// it has ended, or there is no room.
+// restore puts back a use of a journal, beyond its holder's share, too; false: it has ended, or
+// there is no space.
 func (x *uses) restore(key digest, u usage, now time.Time) bool {
 	x.serial = max(x.serial, u.serial)
 	if u.until < encoding.Nanos(now) {

@@ -50,8 +50,8 @@ type Failover struct{ deps FailoverDeps }
 // NewFailover makes one, which does nothing until Begin.
 func NewFailover(deps FailoverDeps) *Failover { return &Failover{deps} }
 
-// Enroll asks the other replicas to follow a task if this one is lost.
-// Where there is no room for that, it is followed here alone.
+// Enroll asks the other replicas to follow a task if this one is lost. If the store has no space
+// for that, only this replica follows it.
 func (f *Failover) Enroll(ctx context.Context, who store.Principal, rec *store.Record) {
 	err := f.deps.Tasks.StartHeartbeat(ctx)
 	var value []byte

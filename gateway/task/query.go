@@ -51,8 +51,8 @@ func (s *Service) Handle(ctx context.Context, x Exchange) (transport.Answer, err
 	return s.fromRecord(ctx, x, rec, query)
 }
 
-// toldFromRecord: how an agent's own task stands is told from its record, which alone knows
-// what came of it, or what is asked. It takes the agent's version to know that.
+// toldFromRecord answers a query for the state of an agent's own task from its record, if only the
+// record has the result or the questions. That depends on the agent's version.
 func toldFromRecord(ctx context.Context, x Exchange, rec *store.Record) (bool, error) {
 	if x.Work().Message.Op != canonical.OpTaskGet || rec.TaskID == "" || x.Work().Mode.Relay {
 		return false, nil

@@ -90,7 +90,7 @@ type tokenMetrics struct {
 // New registers every metric.
 func New(deps Deps) (*Metrics, error) {
 	if len(deps.Bindings) == 0 {
-		return nil, errors.New("telemetry: a gateway speaks some protocol")
+		return nil, errors.New("telemetry: no protocols: expected those that the gateway speaks")
 	}
 	m := &Metrics{registry: prometheus.NewRegistry(), bindings: set{}, agents: &firstSeen{max: maxAgents}}
 	for _, b := range deps.Bindings {
@@ -195,7 +195,7 @@ func (m *Metrics) define() {
 		"None while there are exchanges is a fault. Many of aepb:translate_error are refusals: see policy_denied_total and rate_limited_total.",
 		"act", "level")
 	m.stored = d.counter("ects_by_reference_total",
-		"Messages whose own token did not travel with them: the peer's form has no place for it (bare), or the frame no room (full).",
+		"Messages whose own token did not travel with them: the peer's form has no place for it (bare), or the frame has no space (full).",
 		"Nothing: such a token can be fetched at GET /ects/ID. The peer's operators should know it.",
 		"protocol", "reason")
 	m.limited = d.counter("rate_limited_total",

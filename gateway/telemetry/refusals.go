@@ -31,7 +31,7 @@ type Refusals struct {
 // NewRefusals is for one listener, whose name is a label of metrics.
 func NewRefusals(listener string, metrics *Metrics, logger *slog.Logger, now func() time.Time) (*Refusals, error) {
 	if metrics == nil || logger == nil {
-		return nil, errors.New("telemetry: refusals need metrics and a logger")
+		return nil, errors.New("telemetry: no metrics or no logger for refusals: expected both")
 	}
 	samples, err := sample.New(sample.Config{Most: refusalLines}, sample.Deps{Now: now})
 	if err != nil {

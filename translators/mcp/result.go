@@ -52,29 +52,31 @@ func holds(version string, value json.RawMessage) bool {
 
 // followCopy finds structured content by its copy, if we would have copied it so.
 func followCopy(r *reader, out *canonical.Output) {
-	mark := r.carried.Canon.Peek(canonStructured)
-	if mark == nil {
-		return
-	}
-	last := len(out.Parts) - 1
-	at, err := strconv.Atoi(string(mark))
-	added := string(mark) == `"`+appended+`"`
-	if added {
-		at, err = last, nil
-	}
-	if err != nil || at < 0 || at > last || (!added && strconv.Itoa(at) != string(mark)) {
-		return
-	}
-	value := json.RawMessage(textOf(&out.Parts[at]))
-	plain := canonical.Part{Kind: canonical.KindText, Text: string(value)}
-	if !isJSON(string(value)) || holds(r.version, value) || copyOf(out.Parts, value) != at ||
-		(added && !profile.SamePart(&out.Parts[at], &plain)) {
+	at, added, ok := markedPart(r.carried.Canon.Peek(canonStructured), len(out.Parts))
+	if !ok || !isCopy(r.version, out.Parts, at, added) {
 		return
 	}
 	r.carried.Canon.Take(canonStructured)
-	if out.Structured = value; added {
+	if out.Structured = json.RawMessage(textOf(&out.Parts[at])); added {
 		out.Parts = out.Parts[:at]
 	}
+}
+
+// markedPart reads a mark: the index of a part, or that the last part was appended as a copy.
+func markedPart(mark json.RawMessage, parts int) (at int, added, ok bool) {
+	if string(mark) == `"`+appended+`"` {
+		return parts - 1, true, parts > 0
+	}
+	at, err := strconv.Atoi(string(mark))
+	return at, false, err == nil && at >= 0 && at < parts && strconv.Itoa(at) == string(mark)
+}
+
+// isCopy reports whether a part is what we write for structured content that the revision cannot hold.
+func isCopy(version string, parts []canonical.Part, at int, added bool) bool {
+	text := textOf(&parts[at])
+	plain := canonical.Part{Kind: canonical.KindText, Text: text}
+	return isJSON(text) && !holds(version, json.RawMessage(text)) && copyOf(parts, json.RawMessage(text)) == at &&
+		(!added || profile.SamePart(&parts[at], &plain))
 }
 
 // textOf is the text of the block that a part becomes, if it becomes a text.

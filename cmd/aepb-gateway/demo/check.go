@@ -85,8 +85,8 @@ func (s *Stage) check(ctx context.Context, x Exchange, t *tape) (Exchange, error
 	return x, nil
 }
 
-// exact says that a message is JSON which the report keeps byte for byte, so
-// that whoever reads the report can hash it: encoding/json takes out white space.
+// exact reports whether the report keeps the bytes of a JSON message, so that a reader can hash it:
+// encoding/json removes white space.
 func exact(message []byte) bool {
 	var compact bytes.Buffer
 	return json.Compact(&compact, message) == nil && bytes.Equal(compact.Bytes(), message)

@@ -214,7 +214,7 @@ func quoted(text string) (string, error) {
 // File is the path of a file of the set-up.
 func (t *Trial) File(name string) string { return filepath.Join(t.Dir, name) }
 
-// ID is the SPIFFE id of somebody in the trust domain.
+// ID returns a SPIFFE id in the trust domain.
 func (t *Trial) ID(name string) string { return "spiffe://" + t.TrustDomain + "/" + name }
 
 // Print says what was made and how to go on. word writes a path so that a shell reads it as one word.

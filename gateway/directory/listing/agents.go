@@ -82,7 +82,7 @@ type Agents struct {
 // New lists nothing yet.
 func New(deps Deps) (*Agents, error) {
 	if deps.Directory == nil || deps.Now == nil || deps.Logger == nil {
-		return nil, errors.New("listing: incomplete Deps")
+		return nil, errors.New("listing: incomplete Deps: expected a directory, a clock and a logger")
 	}
 	return &Agents{deps: deps, seen: map[string]uint64{}}, nil
 }
@@ -252,8 +252,8 @@ func (a *Agents) use(name string, record []byte) error {
 	return a.deps.Directory.Put(agent)
 }
 
-// check judges an agent that is not configured: only on a development gateway can it be a
-// program, since whoever adds one decides what this machine runs.
+// check judges an agent that is not configured. It can be a program on a development gateway only,
+// since the operator who adds it decides what this machine runs.
 func (a *Agents) check(agent directory.Agent) error {
 	if !a.deps.Open && slices.ContainsFunc(agent.Endpoints, directory.Endpoint.IsProgram) {
 		return &directory.InvalidAgentError{Name: agent.Name, Reason: "programs are run for agents of the configuration file alone: write it there, under endpoints[].program"}

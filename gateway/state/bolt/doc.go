@@ -11,34 +11,30 @@
 //
 // # What is promised
 //
-// A record, a use of a token, an answer or a turn is accepted when it is in
-// memory and queued; that is what the L2 store of the evidence means by "on
-// record". It is on disk after the next group commit, and [Store.Flush] waits
-// for that. Whoever needs more has L3, the ledger.
+// A record, a use of a token, an answer or a turn is accepted when it is in memory and queued; that
+// is what the L2 store of the evidence means by "on record". It is on disk after the next group
+// commit, and [Store.Flush] waits for that. A stronger promise is that of L3, the ledger.
 //
-// When a commit fails (disk full, file gone) the store is [Store.Failing]:
-// nothing that was accepted is given up, the same changes are tried again every
-// second, and until that works Put and Claim are refused with a
-// [state.UnavailableError], so that no more evidence is taken in that may never
-// be durable. Finish and Remember have nobody to tell; while the store fails
-// they keep nothing (the repetition is refused as in progress, the next turn
-// continues from the turn before). Reading goes on.
+// When a commit fails (disk full, file gone) the store is [Store.Failing]: nothing that was
+// accepted is given up, the same changes are tried again every second, and until that works Put and
+// Claim are refused with a [state.UnavailableError], so that no more evidence is taken in that may
+// never be durable. Finish and Remember return no error; while the store fails they keep nothing
+// (the repetition is refused as in progress, the next turn continues from the turn before). Reading
+// goes on.
 //
-// [Store.Close] writes what is queued and the mark of a clean end in one
-// transaction. [Open] takes the mark away before anything else happens. If it
-// was there, all uses of tokens since the stored epoch are known and the epoch
-// stays. If it was not, up to the last second of the process before is missing:
-// what is there is restored, and the epoch is the start, so that tokens issued
-// earlier are refused (R6). A sender whose clock is ahead of ours dates a token
-// after the start and may have used it before: such a use is on disk before the
-// token is accepted ([Store.Claim]). An instant within a second counts: tokens
-// carry whole seconds, so those of the second of the start are refused with the
-// earlier ones, for less than a second with [state.UnavailableError], which says
-// when to come again. Uses that smaller bounds leave no room for are forgotten
-// with any date: then the epoch is the start and [ect.DefaultSkew] more. A new file has the epoch of its start, too: that nothing is known does
-// not mean that nothing happened. The mark says nothing of a file that was
-// replaced by an older copy of itself; to restore a backup, delete the mark with
-// it, or the replay window is open.
+// [Store.Close] writes what is queued and the mark of a clean end in one transaction. [Open] takes
+// the mark away before anything else happens. If it was there, all uses of tokens since the stored
+// epoch are known and the epoch stays. If it was not, up to the last second of the process before
+// is missing: what is there is restored, and the epoch is the start, so that tokens issued earlier
+// are refused (R6). A sender whose clock is ahead of ours dates a token after the start and may
+// have used it before: such a use is on disk before the token is accepted ([Store.Claim]). An
+// instant within a second counts: tokens carry whole seconds, so those of the second of the start
+// are refused with the earlier ones, for less than a second with [state.UnavailableError], which
+// says when to come again. Uses that exceed bounds which became smaller are forgotten with any
+// date: then the epoch is the start and [ect.DefaultSkew] more. A new file has the epoch of its
+// start, too: that nothing is known does not mean that nothing happened. The mark says nothing of a
+// file that was replaced by an older copy of itself; to restore a backup, delete the mark with it,
+// or the replay window is open.
 //
 // # The file
 //

@@ -7,10 +7,9 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/state"
 )
 
-// Entries are [state.Entries] that nobody is told of before they are on disk:
-// neither who wrote nor who reads. Writers that come together share a commit.
-// [state.UnavailableError] after a Swap or a Delete: it is tried again, and may
-// come to be.
+// Entries are [state.Entries] whose writers and readers learn of a change when it is on disk.
+// Concurrent writers share a commit. [state.UnavailableError] after a Swap or a Delete: the change
+// is tried again, and may be written later.
 type Entries struct {
 	store  *Store
 	memory *state.Entries

@@ -27,7 +27,7 @@ type owner struct {
 	file    *file
 	every   time.Duration
 	logger  *slog.Logger
-	flushes chan chan<- error // each has room for its answer
+	flushes chan chan<- error // each has a buffer for its answer
 	stop    chan struct{}     // closed by Store.Close
 	done    chan struct{}     // closed at the end of run
 	ended   error             // how it ended; read after done

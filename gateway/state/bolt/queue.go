@@ -10,15 +10,14 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/state"
 )
 
-// longestWait bounds how long a writer waits for room, whatever its context
-// says: a disk that hangs must not hang the pipeline.
+// longestWait bounds how long a writer waits for space, whatever its context says: a disk that
+// hangs must not block the pipeline.
 const longestWait = 5 * time.Second
 
-// queue holds changes between the memory, which notes them, and the owner of
-// the file, who takes them all at once. Writers ask admit first and are held
-// there when it is full. The bound is that of a gate, not of a vessel: those
-// whom it let in at the same moment, and what their writes push out of the
-// memory, may exceed it by a change or two each.
+// queue holds changes of the memory until the owner of the file takes all of them. A writer calls
+// admit first, and waits there while the queue is full. The bound is not exact: writers that admit
+// let in at the same moment, and what their writes evict from the memory, may exceed it by a change
+// or two each.
 type queue struct {
 	maxChanges int
 	maxBytes   int64
@@ -33,7 +32,7 @@ type queue struct {
 	kicked  bool
 	failed  error         // why the last commit failed; nil: it did not
 	sealed  bool          // nothing is taken any more
-	changed chan struct{} // closed when what writers wait for may have come; nil: nobody waits
+	changed chan struct{} // closed when a writer that waits can look again; nil: no writer waits
 	waits   uint64
 	waited  time.Duration
 }
@@ -83,8 +82,8 @@ func (q *queue) weigh(bytes int64) {
 	}
 }
 
-// admit lets a writer in: at once, or when there is room. The error is a
-// [state.UnavailableError], or the context's.
+// admit waits until the queue has space for a writer. The error is a [state.UnavailableError], or
+// the context's.
 func (q *queue) admit(ctx context.Context) error {
 	if !q.busy.Load() {
 		return nil
@@ -96,7 +95,7 @@ func (q *queue) admit(ctx context.Context) error {
 	return q.wait(ctx, changed)
 }
 
-// look is the news to wait for when the queue is full, else nil with the answer.
+// look returns what to wait for if the queue is full, else nil and the result of admit.
 func (q *queue) look() (<-chan struct{}, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -135,12 +135,12 @@ func epochAfter(last meta, now time.Time) time.Time {
 	}
 }
 
-// forgottenUntil is the latest date of a token whose use had no room: its issuer may
-// have a clock that is ahead of ours, by as much as a verifier lets pass.
+// forgottenUntil is the latest date of a token whose use did not fit: the clock of its issuer may
+// be ahead of ours, by as much as a verifier allows.
 func forgottenUntil(now time.Time) time.Time { return now.Add(ect.DefaultSkew) }
 
-// restore fills a new memory from the file. stale is what can be deleted there;
-// complete is false if a use of a token had no room.
+// restore fills a new memory from the file. stale is what can be deleted there; complete is false
+// if a use of a token did not fit.
 func (s *Store) restore(config Config, deps Deps, f *file, epoch time.Time) (stale []mark, complete bool, err error) {
 	s.queue = newQueue(config.Queue, config.QueueBytes)
 	tokens, err := state.OpenTokens(config.Bounds, deps, f, s.queue.Evidence)

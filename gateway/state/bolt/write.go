@@ -11,9 +11,8 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/state"
 )
 
-// breath is after how many changes the writer lets others go first, on whom
-// somebody waits: some 0.1 ms of work, where the scheduler would let it run for
-// ten.
+// breath is after how many changes the writer yields to other goroutines, which have requests
+// waiting: some 0.1 ms of work. The scheduler would let it run for 10 ms.
 const breath = 64
 
 // write is one group commit.

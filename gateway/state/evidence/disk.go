@@ -61,9 +61,9 @@ func (s *Store) Wrote() {
 	s.written = nil
 }
 
-// restore puts the records again that were written after the other tables, in the order in
-// which they came. What has ended, or has no room, leaves later, as at any time: so who
-// began a workflow is known, and nothing leaves for what has ended.
+// restore adds the records again that were written after the other tables, in the order of their
+// arrival. It drops none of them: that is left to later writes, so that it is known who began a
+// workflow, and no record is dropped in favour of an expired one.
 func (s *Store) restore(v *view) error {
 	defer s.tell(0)
 	defer func(bounds Bounds) { s.bounds = bounds }(s.bounds)

@@ -2,13 +2,13 @@ package evidence
 
 import "math/bits"
 
-// partOfOthers is the part of what a holder has that tokens of others keep beside ours:
-// one of so many. So the token that begins an exchange does not leave at once.
+// partOfOthers: the tokens that others issued keep 1/partOfOthers of what a holder has. So the
+// token that begins an exchange is not dropped at once.
 const partOfOthers = 8
 
-// A workflow whose last record left before its end costs the holder of its first one
-// beginningWeight bytes; all together have the room of one of partOfBeginnings of the
-// store. A member costs it memberWeight.
+// A workflow whose last record was dropped before its end costs the holder of its first record
+// beginningWeight bytes; all such workflows together take at most 1/partOfBeginnings of the store.
+// A member costs that holder memberWeight.
 const (
 	beginningWeight  = 192
 	partOfBeginnings = 4
@@ -106,8 +106,8 @@ func heaviest(v *view, from uint64) (holder Key, found bool) {
 	return Key{A: place.B, B: place.N}, found && place.A&ofRecords == from
 }
 
-// evictFor lets records leave until what comes fits, or so many of them: those of the holder
-// that would have most with it. While there is room, what one holder has is not bounded.
+// evictFor drops records until what comes fits, at most so many: those of the holder that would
+// then have most. While there is space, one holder may have any amount.
 func (s *Store) evictFor(v *view, holder Key, comes account, most int, now int64) error {
 	for range most {
 		if s.totals.bytes+comes.bytes() <= s.bounds.Bytes && s.totals.records+comes.records <= s.bounds.Records {
@@ -136,8 +136,8 @@ func (s *Store) evictFor(v *view, holder Key, comes account, most int, now int64
 	return nil
 }
 
-// evict drops the record of a holder that leaves first: the oldest of others while they
-// take more than one of partOfOthers of what it has, else the oldest of our own.
+// evict drops a record of a holder: the oldest that others issued while those take more than
+// 1/partOfOthers of what it has, else the oldest that we issued.
 func (s *Store) evict(v *view, holder Key, now int64) error {
 	a, from := accountOf(v, holder), uint64(ofOthers)
 	if a.others == 0 || a.own > 0 && a.others <= (a.others+a.own)/partOfOthers {

@@ -111,8 +111,8 @@ func (h *headers) read(v *view, serial uint64) (*stored, error) {
 	return h.decode(value, serial)
 }
 
-// maxHeaders is how many different JOSE headers are kept apart from their tokens. Beyond
-// that, as when somebody makes up a new one each time, they stay together, and count.
+// maxHeaders is how many different JOSE headers are kept apart from their tokens. Beyond that, as
+// when a sender makes up a new one each time, a header stays with its token, and counts.
 const maxHeaders = 1024
 
 // headers keeps the JOSE header of tokens once for all that have it: an issuer of a

@@ -445,7 +445,7 @@ func (s *Store) Usage() (records int, bytes int64, evicted uint64) {
 	return int(s.totals.records), int64(s.totals.bytes), s.evictions //nolint:gosec // counts
 }
 
-// Sweep drops what has ended or has no room under smaller bounds, at most so many of each.
+// Sweep drops what has expired, or exceeds bounds that became smaller, at most so many of each.
 func (s *Store) Sweep(most int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

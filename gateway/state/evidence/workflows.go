@@ -129,7 +129,7 @@ func (s *Store) dismiss(v *view, w *workflow) {
 	w.member, w.members = Key{}, 0
 }
 
-// admit makes those members whom a record names, as far as there is room.
+// admit makes the identities members that a record names, up to ect.MaxMembers.
 func (s *Store) admit(v *view, w *workflow, r *ect.Record) {
 	came := uint64(0)
 	for _, identity := range r.Members {

@@ -120,9 +120,9 @@ func (s *Store) Remember(ctx context.Context, key, workflow string, id ect.ID) {
 		workflow+"\x00"+string(id)+"\x00"+s.vouch.code(vouchTurn, key, workflow, string(id)), milliseconds(s.now().Add(s.config.Bounds.ConversationLifetime)), most) // Failing tells
 }
 
-// rememberLua: KEYS conversation, those of its owner by their end; ARGV where it
-// stands, until (ms), most of one owner. Beyond that the owner's own that rested
-// longest make room; all are in one slot.
+// rememberLua: KEYS conversation, those of its owner by their end; ARGV where it stands, until
+// (ms), most of one owner. Beyond that it drops those of the owner that were idle for longest; all
+// are in one slot.
 const rememberLua = `
 redis.call('SET', KEYS[1], ARGV[1], 'PXAT', ARGV[2])
 redis.call('ZADD', KEYS[2], ARGV[2], KEYS[1])

@@ -12,12 +12,12 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/worker"
 )
 
-// How often somebody who waits looks by himself: seldom while changes are
-// announced, often while they are not.
+// How often a wait reads the entry itself: seldom while changes are announced, often while they are
+// not.
 const (
 	pollListening = 5 * time.Second
 	pollDeaf      = 300 * time.Millisecond
-	// patience is for how long Redis may be away while somebody waits.
+	// patience is for how long Redis may be away during a wait.
 	patience = 10 * time.Second
 	// pingEvery is how often a silent subscription is tried.
 	pingEvery = 3 * time.Second

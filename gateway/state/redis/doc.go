@@ -4,12 +4,11 @@
 //
 // # What is promised
 //
-// Every change is one Lua script on keys of one slot. A script that may be sent
-// twice, because its first answer was lost, carries a nonce and knows itself
-// again, so that a caller is never told that somebody else was first when it was
-// he. Every operation ends within Config.Timeout; while Redis is known to be away
-// it is refused at once with a [state.UnavailableError], and by itself taken
-// again when Redis is back.
+// Every change is one Lua script on keys of one slot. A script that may be sent twice, because its
+// first answer was lost, carries a nonce by which Redis knows it, so that a caller is never told
+// that another write was first when that was its own. Every operation ends within Config.Timeout;
+// while Redis is known to be away it is refused at once with a [state.UnavailableError], and by
+// itself taken again when Redis is back.
 //
 // Entries of durable kinds count when Config.Wait replicas have acknowledged
 // them, asked on the connection that wrote. Reading does not wait for that: who

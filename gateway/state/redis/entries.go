@@ -160,10 +160,9 @@ if ARGV[3] ~= '' then redis.call('PUBLISH', ARGV[3], KEYS[1]) end
 return {'ok'}
 `
 
-// Entries are [state.Entries] that every replica sees. A Swap or Delete of a
-// durable kind counts when as many replicas of Redis as configured have it
-// (R18); [state.UnavailableError] with [ErrUnconfirmed]: fewer have, nobody was
-// told, and it may come to be or not.
+// Entries are [state.Entries] that every replica sees. A Swap or Delete of a durable kind counts
+// when as many replicas of Redis as configured have it (R18); [state.UnavailableError] with
+// [ErrUnconfirmed]: fewer have it, no wait was woken, and the change may be lost or not.
 //
 // A script that writes an entry also keeps its owner's account and that of all owners,
 // so that shares and the bounds in all are exact on a server and with Sentinels, and
@@ -290,8 +289,8 @@ func (e *Entries) Delete(ctx context.Context, key state.EntryKey) error {
 	return err
 }
 
-// write runs a script that changes an entry, waits for replicas if it has to,
-// and then tells whoever waits.
+// write runs a script that changes an entry, waits for replicas if it has to, and then wakes the
+// waits for the entry.
 func (e *Entries) write(ctx context.Context, key state.EntryKey, lua *goredis.Script, keys []string, args func(channel string) []any) (reply []any, err error) {
 	s := e.store
 	if s.config.Wait == 0 || slices.Contains(s.config.Fleeting, key.Kind) {

@@ -56,9 +56,9 @@ redis.call('PEXPIREAT', KEYS[2], ARGV[4])
 return {'fresh'}
 `
 
-// Claim notes the use of a token, as [state.Replays.Claim] does, for all
-// replicas at once. [state.UnavailableError]: Redis is away, or has lost what was
-// used and may not say yet what is new (R6); nobody may use it.
+// Claim notes the use of a token, as [state.Replays.Claim] does, for all replicas at once.
+// [state.UnavailableError]: Redis is away, or has lost uses and cannot say yet which tokens are new
+// (R6); the token may not be used.
 func (s *Store) Claim(ctx context.Context, key ect.ReplayKey, use ect.ReplayUse) (_ ect.ReplayState, err error) {
 	defer lacks(&err, state.LacksReplay)
 	name := digest(string(key.Issuer), key.Workflow, string(key.ID))

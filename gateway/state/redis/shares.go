@@ -15,11 +15,11 @@ import (
 // place in its workflow and in its holder's account.
 const bookkeeping = 1280
 
-// Shares of the evidence: a holder may have all of it while there is room, which is one of
-// partsOfMemory of what Redis may use (maxmemory), if that is bounded. While a master is
-// pressed, shares are halved every second, and doubled again when it is not;
-// leastShare is where that ends. So the total is kept by what holders lose who write
-// while there is little room; a holder who does not write keeps what he has until it ends.
+// Shares of the evidence: while there is space, one holder may have all of it, which is
+// 1/partsOfMemory of maxmemory if Redis has such a bound. While the memory of a master is above
+// pressedAt, shares are halved every second, down to leastShare; below relievedAt they are doubled
+// again. Holders that write lose their oldest records by that; a holder that does not write keeps
+// its records until their end.
 const (
 	partsOfMemory = 4
 	leastShare    = 64 << 10

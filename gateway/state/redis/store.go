@@ -89,8 +89,7 @@ func Open(config Config, deps Deps) (*Store, error) {
 // startWait is how long Open looks for Redis.
 const startWait = 5 * time.Second
 
-// Close ends what runs beside callers and lets go of all connections; whoever
-// comes later is refused.
+// Close ends the goroutines of the store and closes all connections; later calls are refused.
 func (s *Store) Close() error {
 	s.stop()
 	_ = s.changes.Close() // ends a read that waits; it may be closed already
@@ -113,8 +112,8 @@ func (s *Store) Failing() error {
 // Entries are kept beside the rest: their methods have names of their own kind.
 func (s *Store) Entries() *Entries { return s.entries }
 
-// begin bounds an operation. While Redis is known to be away it fails at once,
-// so that nobody queues for what is not there.
+// begin bounds an operation. While Redis is known to be away it fails at once, so that no caller
+// waits in vain.
 func (s *Store) begin(ctx context.Context) (context.Context, context.CancelFunc, error) {
 	if s.ctx.Err() != nil {
 		return nil, nil, unavailable(ErrClosed)

@@ -18,8 +18,8 @@ import (
 // watchEvery is how often every master is looked at.
 const watchEvery = time.Second
 
-// watch looks at Redis until the store is closed, so that readiness is true and
-// a failover is noticed also while nobody writes.
+// watch asks Redis every second until the store is closed, so that readiness and a failover are
+// known also while there are no writes.
 func (s *Store) watch() {
 	worker.Every(s.ctx, watchEvery, func() {
 		ctx, cancel := context.WithTimeout(s.ctx, 2*s.config.Timeout)

@@ -268,8 +268,8 @@ const longestSilence = time.Hour
 // aborted.
 func (e *Execution) Save(ctx context.Context) error { return e.save(ctx, true) }
 
-// Detach lets the work go on without its caller. If there is no room for it, it ends, and its record
-// says so.
+// Detach lets the work go on without its caller. If there is no capacity for background work, the
+// work ends, and its record says so.
 func (e *Execution) Detach(ctx context.Context) {
 	grant := e.req.Caller.DetachWork()
 	work, evicted := worker.NewEvictable()

@@ -185,7 +185,7 @@ type update struct {
 	losses []canonical.Loss  // of reading it
 }
 
-// settled: nothing more comes unless a party acts.
+// settled reports whether the agent sends nothing more unless the caller acts.
 func (e *Execution) settled() bool {
 	if e.req.Handling.Verbatim { // a caller who has the last token inside waits for it no longer than elsewhere
 		return e.over || e.complete() && e.req.Caller.EmbedsECTs()
@@ -193,7 +193,7 @@ func (e *Execution) settled() bool {
 	return e.ask != nil || e.complete()
 }
 
-// complete: what came is a whole answer.
+// complete reports whether the agent has answered in full.
 func (e *Execution) complete() bool {
 	return e.result != nil || e.other != nil || e.failure != nil || e.fold.Settled()
 }
@@ -258,12 +258,12 @@ func (e *Execution) callAgain(ctx context.Context) error {
 	return e.sendAnswers(ctx, nil)
 }
 
-// wantsTask: the agent refuses a caller who knows of no tasks, and has done nothing.
+// wantsTask reports whether the agent refused the call since it does it as a task only.
 func (e *Execution) wantsTask() bool {
 	return e.failure != nil && e.req.Message.Op == canonical.OpInvoke && !e.asTask && e.req.Mode.DemandsTask(e.failure)
 }
 
-// wantsCall: the agent wants the call again, and asks nothing.
+// wantsCall reports whether the agent wants the call again, and has no question.
 func (e *Execution) wantsCall() bool {
 	return e.result != nil && e.result.Pending != nil && len(e.result.Pending.Inputs) == 0 && !e.req.Mode.Relay
 }

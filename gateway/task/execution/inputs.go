@@ -67,19 +67,19 @@ func NewPending(inputs []canonical.Input, round int) *Pending {
 	return p
 }
 
-// pose makes what is asked now the questions of a round.
+// pose makes a round of the questions that are open now.
 func (e *Execution) pose(session bool) *Pending {
 	p := NewPending(e.openInputs(), e.round)
 	p.until, p.session = e.now().Add(e.req.Limits.Answers), session
 	return p
 }
 
-// Take takes answers; the first one that fits counts. A client's error is none. Values that do not fit
-// leave their question open.
+// Take takes answers; the first one that fits counts. An error that a client sends is not an answer:
+// it ends the wait. Values that do not fit leave their question open.
 func (p *Pending) Take(answers []store.AnswerForRound) {
 	for _, one := range answers {
 		at := slices.IndexFunc(p.inputs, func(in store.Input) bool { return in.Key == one.Key })
-		if at < 0 || p.inputs[at].State == store.InputAnswered || one.Round != 0 && (one.Round <= p.since[one.Key] || one.Round > p.round+1) {
+		if unknown := at < 0; unknown || p.inputs[at].State == store.InputAnswered || p.outdated(one) {
 			continue
 		}
 		refused, _ := errors.AsType[*canonical.Error](p.inputs[at].Take(one))
@@ -93,8 +93,14 @@ func (p *Pending) Take(answers []store.AnswerForRound) {
 	}
 }
 
-// misfit leaves a question open that was accepted with values which do not fit. False: what came is no
-// such answer, or one too many.
+// outdated reports whether an answer is to its question as it was asked before, or to no round yet.
+// An answer to what is asked now names the round p.round+1; 0 stands for any round.
+func (p *Pending) outdated(one store.AnswerForRound) bool {
+	return one.Round != 0 && (one.Round <= p.since[one.Key] || one.Round > p.round+1)
+}
+
+// misfit leaves a question open whose answer has values that do not fit. False: it is not such an
+// answer, or the question was asked again maxAgain times.
 func (p *Pending) misfit(in canonical.Input, one store.AnswerForRound, why *canonical.Error) bool {
 	fills := in.Mode == canonical.ModeForm || in.Mode == canonical.ModeText
 	if !fills || one.Failure != nil || one.Action != canonical.Accept || p.again[in.Key] == maxAgain {
@@ -134,7 +140,7 @@ func (i *inputs) explain(task *canonical.Task) *canonical.Task {
 	return &again
 }
 
-// explained is a question that says first why its last answer was none.
+// explained returns a question that begins with why its last answer did not fit.
 func explained(in canonical.Input, why string) canonical.Input {
 	prompt := slices.Clone(in.Prompt)
 	if len(prompt) == 0 || prompt[0].Kind != canonical.KindText {
@@ -145,18 +151,18 @@ func explained(in canonical.Input, why string) canonical.Input {
 	return in
 }
 
-// misses: a question is to be asked again.
+// misses reports whether a question has to be asked again.
 func (p *Pending) misses() bool { return p.Refused == nil && len(p.misfits) > 0 }
 
-// waits: an answer is to come.
+// waits reports whether an answer is still expected.
 func (p *Pending) waits() bool { return p.Refused == nil && len(p.misfits) == 0 && !p.answered() }
 
-// answered: every question is answered.
+// answered reports whether every question is answered.
 func (p *Pending) answered() bool {
 	return !slices.ContainsFunc(p.inputs, func(in store.Input) bool { return in.State != store.InputAnswered })
 }
 
-// All ends the round, and has one answer for each question.
+// All ends the round, and returns one answer for each question.
 func (p *Pending) All() []canonical.Answer {
 	answers := make([]canonical.Answer, len(p.inputs))
 	for i := range p.inputs {
@@ -166,7 +172,7 @@ func (p *Pending) All() []canonical.Answer {
 	return answers
 }
 
-// questions are what is asked.
+// questions returns the questions of the round.
 func (p *Pending) questions() []canonical.Input {
 	list := make([]canonical.Input, len(p.inputs))
 	for i := range p.inputs {
@@ -188,8 +194,8 @@ func (e *Execution) queueInput(ask *canonical.Ask) error {
 	return nil
 }
 
-// dropInputs takes away what the stream has asked: the agent waits for no answers there. What is
-// asked later is another question.
+// dropInputs drops the questions of the stream, since the agent waits for no answer there any more.
+// Later questions belong to another round.
 func (e *Execution) dropInputs() {
 	if e.ask == nil {
 		return
@@ -212,8 +218,8 @@ func (e *Execution) openInputs() []canonical.Input {
 	}
 }
 
-// waitForAnswers waits until all that is asked is answered, or has to be asked again, or will not be
-// answered: true. It reads what the agent says meanwhile: false, and that update, which may be the end of it all.
+// waitForAnswers waits until the questions are answered, have to be asked again, or time out: true.
+// If the agent sends an update meanwhile, it returns that, and false. The update may end the work.
 func (e *Execution) waitForAnswers(ctx context.Context, p *Pending) (update, bool, error) {
 	timer := time.NewTimer(p.until.Sub(e.now()))
 	defer timer.Stop()
@@ -273,7 +279,7 @@ func (e *Execution) updateMeanwhile(ctx context.Context, in outbound.Incoming, o
 	return update{}, nil
 }
 
-// stale: what was asked is not asked any more.
+// stale reports whether the agent no longer waits for answers of this round.
 func (e *Execution) stale(p *Pending) bool { return !e.waitsForAnswer() || e.round != p.round }
 
 // waitAndAnswer waits for the answers to what is asked, and gives them to the agent. False: the
@@ -307,7 +313,7 @@ func (e *Execution) waitAndAnswer(ctx context.Context, work *worker.Evictable) b
 	return true
 }
 
-// closeInput tells the agent what came of its question.
+// closeInput sends the agent the answers, or that there are none.
 func (e *Execution) closeInput(ctx context.Context, p *Pending) error {
 	e.misfits = nil
 	e.history = Newest(append(append(e.history, Question(e.callerNames.TaskID, e.round, p.questions())), p.turns...))
@@ -322,15 +328,14 @@ func (e *Execution) closeInput(ctx context.Context, p *Pending) error {
 	}
 }
 
-// answersAreWords: the agent takes answers only as words of the user.
+// answersAreWords reports whether the agent takes answers only as a message of the user.
 func (e *Execution) answersAreWords() bool {
 	return e.ask == nil && (e.result == nil || e.result.Pending == nil) &&
 		(e.agentNames.TaskID == "" || e.req.Mode.AgentStreams == translators.StreamsTask)
 }
 
-// refuse tells the agent that there is no answer, where its protocol has words for that: an error
-// in place of the answer to a request of its own. Everywhere else the question stays open, and the
-// call ends with the error.
+// refuse sends the agent an error in place of an answer, if the question was a request of the
+// agent. Otherwise the question stays open, and the call ends with the error.
 func (e *Execution) refuse(ctx context.Context, cause *canonical.Error) error {
 	if e.ask == nil {
 		return cause
@@ -414,7 +419,7 @@ func (e *Execution) updateTask(ctx context.Context, answers []canonical.Answer) 
 	return e.pollOrSubscribe(ctx)
 }
 
-// dismiss ends the work of an agent that has no word for a question that the user dismissed.
+// dismiss ends the work of an agent whose protocol cannot say that the user dismissed a question.
 func (e *Execution) dismiss(ctx context.Context) error {
 	task := e.canceledTask()
 	e.stop()

@@ -117,7 +117,7 @@ func (e *Execution) learnNames(m *canonical.Message) {
 	m.Conversation.TaskID, m.Conversation.ContextID = e.callerNames.TaskID, e.callerNames.ContextID
 }
 
-// needsTask: the caller can only be told of this as of a task, and the agent has named none.
+// needsTask reports whether the caller needs a task for this result, and the agent made none.
 func (e *Execution) needsTask(m *canonical.Message) bool {
 	if e.req.Mode.Relay || e.req.Message.Op != canonical.OpInvoke || e.req.Mode.CallerStreams != translators.StreamsTask {
 		return false
@@ -173,7 +173,7 @@ func (e *Execution) applyResult(result *canonical.Result) ([]canonical.Event, er
 	return stream.Diff(before, e.fold.Task()), nil
 }
 
-// errAgentCanceled: the caller did not want that.
+// errAgentCanceled: the agent canceled a task that the caller did not cancel.
 var errAgentCanceled = &canonical.Error{Code: canonical.CodeInternal, Message: "the agent has canceled what it did"}
 
 // finishHidden makes the end of a task that the caller knows nothing of the answer to its call.
@@ -193,7 +193,7 @@ func (e *Execution) finishHidden(t *canonical.Task) {
 	}
 }
 
-// waitsForAnswer: the work waits for an answer.
+// waitsForAnswer reports whether the work waits for an answer of the caller.
 func (e *Execution) waitsForAnswer() bool {
 	if e.req.Handling.Verbatim {
 		return false

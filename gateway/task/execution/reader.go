@@ -26,7 +26,7 @@ const (
 	maxParents   = 8 // of one token: the first, and the newest
 )
 
-// errNoStream: nothing more comes of its own accord.
+// errNoStream: the reply was a single message, so the agent sends no more events.
 var errNoStream = errors.New("execution: the reply was no stream")
 
 // reader is the request that is under way, and what proves the replies so far.
@@ -273,7 +273,7 @@ func (e *Execution) badReply(reason string) error {
 	return &transport.BadReplyError{Agent: e.req.AgentName, Reason: reason}
 }
 
-// canSubscribe: the agent is asked to tell every change of its task.
+// canSubscribe reports whether the agent can send every change of its task.
 func (e *Execution) canSubscribe() bool {
 	return !e.noStream && (e.req.Handling.Streams || e.req.Message.Op == canonical.OpTaskSubscribe) && e.req.Mode.AgentStreams == translators.StreamsTask
 }

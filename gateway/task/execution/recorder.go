@@ -114,7 +114,7 @@ func (e *Execution) runner() string {
 	return e.deps.Replica
 }
 
-// answersHere: the execution itself takes the answers to what is asked.
+// answersHere reports whether the execution itself takes the answers.
 func (e *Execution) answersHere() bool { return e.ask != nil || e.converted && e.waitsForAnswer() }
 
 // resumeKind says what it takes to go on.
@@ -259,8 +259,8 @@ func (e *Execution) register(ctx context.Context) error {
 	return err
 }
 
-// saveSettled: what goes on, or waits for its caller, is on record before its caller hears of it;
-// what has ended is put there if it was there before.
+// saveSettled saves work that goes on, or waits for its caller, before its caller gets the reply.
+// It saves work that has ended only if that is on record.
 func (e *Execution) saveSettled(ctx context.Context) error {
 	op := e.req.Message.Op
 	lasting := op == canonical.OpInvoke && (e.waitsForAnswer() || !e.complete()) || op == canonical.OpNative && e.waitsForAnswer()
@@ -402,7 +402,7 @@ func (e *Execution) checkUnchanged(before *canonical.Task) error {
 	return nil
 }
 
-// sameWork: nothing has changed but when the agent said so, and under which id.
+// sameWork reports whether two states of a task differ only in the time and the id of the message.
 func sameWork(before, after *canonical.Task) bool {
 	then := *before
 	then.Status.At = after.Status.At

@@ -95,12 +95,12 @@ func (e *Execution) streamFrom(ctx context.Context, first update, err error) (tr
 	return answer, nil
 }
 
-// asksInStream: the agent asks, and its caller answers while it reads the stream.
+// asksInStream reports whether the caller answers the agent's question while it reads the stream.
 func (e *Execution) asksInStream() bool {
 	return e.waitsForAnswer() && e.req.Mode.Asking == translators.AskStream
 }
 
-// single: what ended the work was one reply in the words of the caller's protocol.
+// single reports whether one reply in the caller's protocol ended the work.
 func (e *Execution) single() bool { return e.agentHash.Count() == 1 && e.replyWire != nil }
 
 // begin puts the work on record, opens the stream, and tells a subscriber what it will be told.

@@ -40,7 +40,7 @@ type ControlQueue struct {
 	answers   chan []AnswerForRound
 	end       context.CancelFunc
 	lose      context.CancelFunc
-	ended     chan struct{} // closed when the queue takes no room any more
+	ended     chan struct{} // closed when the queue has given back its share
 }
 
 // Canceled ends when a control message cancels the work.
@@ -59,7 +59,7 @@ func (q *ControlQueue) Close() {
 	}
 }
 
-// Wait waits until a closed queue takes no room any more. A nil queue takes none.
+// Wait waits until a closed queue has given back its share. A nil queue has no share.
 func (q *ControlQueue) Wait() {
 	if q != nil {
 		<-q.ended

@@ -1,11 +1,10 @@
-// Package index finds much that is looked for once, as a rule in vain, and leaves in
-// the order in which it came: what every message leaves behind.
+// Package index is a map for values of which every message adds some: most look-ups find nothing,
+// and values are deleted in the order in which they were added.
 //
-// A map of Go reads memory that is in no cache for every look, and twice for what
-// leaves. Here a look reads a table of eight bytes for each value, which stays in
-// the cache; and whoever comes takes the room of whoever left last, so that what
-// leaves lies beside what left before it (package state's BenchmarkFull: a quarter
-// less time; BenchmarkClaim and BenchmarkPut: a third).
+// A map of Go misses the CPU cache at each look-up, and twice at a deletion. Here a look-up reads a
+// table of eight bytes for each value, which stays in the cache. A new value takes the place of the
+// one that was deleted last, so that values deleted one after the other are neighbours (package
+// state's BenchmarkFull: a quarter less time; BenchmarkClaim and BenchmarkPut: a third).
 package index
 
 import (
@@ -15,12 +14,12 @@ import (
 )
 
 const (
-	parts      = 1 << 8 // each grows by itself, so that nobody waits for all of it
+	parts      = 1 << 8 // each grows by itself, so that no insertion waits for all to grow
 	chunk      = 1 << 8 // values of a chunk
 	leastTable = 8
 )
 
-// Key is a digest: nobody can choose two that are the same.
+// Key is a digest: a sender cannot choose two inputs with one key.
 type Key [16]byte
 
 // KeyOf hashes texts with their lengths, so that no two lists of texts are the same.
@@ -34,12 +33,11 @@ func KeyOf(texts ...string) Key {
 	return Key(sum[:])
 }
 
-// Index is a map of values that hold no pointers: the collector does not look into
-// it. What Find and Insert point to stays where it is until its key is deleted. It
-// takes the room of the most values that it ever had. It is not safe for concurrent
-// use: its owner has the lock.
+// Index is a map of values without pointers: the garbage collector does not scan it. A value stays
+// at its address until its key is deleted. The memory of an index never shrinks. It is not safe for
+// concurrent use: its owner has the lock.
 type Index[V any] struct {
-	seed   maphash.Seed // or somebody could choose keys that all lie in one place
+	seed   maphash.Seed // random, so that a sender cannot choose keys that collide
 	parts  [parts]table
 	chunks [][]slot[V]
 	free   []uint32 // numbers of slots
@@ -89,7 +87,7 @@ func (x *Index[V]) At(number uint32) (Key, *V) {
 	return s.key, &s.value
 }
 
-// Insert makes room for a key that is not there.
+// Insert adds a key that is not there, and returns where its value goes.
 func (x *Index[V]) Insert(key Key) *V {
 	t, hash := x.part(key)
 	if 3*(t.count+1) > 2*len(t.entries) {

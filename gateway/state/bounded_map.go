@@ -10,23 +10,24 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/state/internal/index"
 )
 
-// bookkeeping is about what maps and pages cost for each piece, in bytes.
+// bookkeeping is the memory in bytes that maps and pages take for each piece, roughly.
 const bookkeeping = 256
 
-// largestPage is the size of the pages of a board that holds much, in bytes.
+// largestPage is the size in bytes of the pages of a board that holds much.
 const largestPage = 1 << 20
 
-// heading is what stands before each piece on a page: its key and its length.
+// heading is the size of what a page holds before each piece: its key and its length.
 const heading = len(digest{}) + 4
 
-// boundedMap keeps bytes under keys, each until an instant of its own, bounded in
-// number and bytes: what every message leaves behind. What ends in the same
-// second lies on one board, in the order in which it came, so that it is swept
-// from the front, without a heap. The collector sees a few pages of bytes, and
-// maps without pointers, however much is kept; with an object for each piece it
-// would walk through all of them at every collection. M is what else is known
-// of a piece, and holds no pointers either. It is not safe for concurrent use:
-// its owner has the lock.
+// boundedMap keeps pieces of bytes under keys, each until its own end, bounded in number and bytes.
+//
+//	byKey:  key -> place (end, page, offset, size) of a piece
+//	boards: second -> board: the pieces that end in that second, in the order of their arrival
+//	page:   key, size, bytes; key, size, bytes; …
+//
+// Expired pieces are dropped from the front of the earliest board, without a heap. The garbage
+// collector sees a few pages of bytes, and maps without pointers, not an object for each piece. M is
+// what else is known of a piece, and holds no pointers either. The owner of the map holds its lock.
 type boundedMap[M any] struct {
 	kind       Kind
 	maxEntries int
@@ -54,7 +55,7 @@ type place[M any] struct {
 // changed: a journal may read it at any time.
 type board struct {
 	pages      [][]byte
-	page, at   int // everything before this was swept
+	page, at   int // everything before this was skipped
 	live, idle int // bytes after that, headings included: of pieces that are kept, and of others
 }
 
@@ -79,8 +80,8 @@ func (x *boundedMap[M]) read(p place[M]) []byte {
 	return x.boards[ceil(p.until)].pages[p.page][begin : begin+int(p.size)]
 }
 
-// add puts in a new piece, in place of an old one with its key. What has the
-// least time left makes room. A piece larger than the whole shelf is not taken.
+// add puts in a piece, in place of an earlier one with its key. If space is short, the pieces with
+// the least time left are dropped. It refuses a piece that is larger than the whole map: false.
 func (x *boundedMap[M]) add(key digest, meta M, until, now time.Time, parts ...[]byte) bool {
 	x.clean(now, sweep)
 	p, old, replaced := x.insert(key, place[M]{until: encoding.Nanos(until), serial: x.serial + 1, meta: meta}, now, parts)
@@ -93,13 +94,13 @@ func (x *boundedMap[M]) add(key digest, meta M, until, now time.Time, parts ...[
 		x.journal.Note(Change{Kind: x.kind, Serial: x.serial, content: content, Size: len(content) + overhead})
 	}
 	if replaced {
-		x.left(old) // after its heir: a journal cut short between the two still has one
+		x.left(old) // after the new piece: a journal cut short between the two still has one
 	}
 	return true
 }
 
-// restore puts back a piece that a journal was told of, with the serial it
-// had. Whatever comes of it, later pieces have larger serials.
+// restore puts back a piece of a journal with its serial. Later pieces have larger serials, also if
+// this one has expired or is too large.
 func (x *boundedMap[M]) restore(key digest, meta M, serial uint64, until, now time.Time, parts ...[]byte) bool {
 	x.serial = max(x.serial, serial)
 	if until.Before(now) {
@@ -112,8 +113,7 @@ func (x *boundedMap[M]) restore(key digest, meta M, serial uint64, until, now ti
 	return p != nil
 }
 
-// insert is where the piece lies now, and what lay under the key before; nil: it is
-// too large.
+// insert returns where the piece lies now, and the piece of that key before; nil: it is too large.
 func (x *boundedMap[M]) insert(key digest, p place[M], now time.Time, parts [][]byte) (in *place[M], old place[M], replaced bool) {
 	size := 0
 	for _, part := range parts {
@@ -156,7 +156,7 @@ func (x *boundedMap[M]) boardOf(second int64) *board {
 	return b
 }
 
-// clean drops what has expired, but no more than most of it.
+// clean drops expired pieces, at most so many.
 func (x *boundedMap[M]) clean(now time.Time, most int) {
 	for range most {
 		if len(x.seconds) == 0 || x.seconds[0]*int64(time.Second) >= encoding.Nanos(now) {
@@ -168,8 +168,7 @@ func (x *boundedMap[M]) clean(now time.Time, most int) {
 	}
 }
 
-// first is the piece with the least time left, by the second; of those with as
-// much, the one that came first; nil: there is none.
+// first finds the piece that ends in the earliest second and came first there; nil: there is none.
 func (x *boundedMap[M]) first() (digest, *place[M]) {
 	for len(x.seconds) > 0 {
 		second := x.seconds[0]
@@ -215,8 +214,8 @@ func (x *boundedMap[M]) remove(key digest, p place[M]) {
 	}
 }
 
-// pass sweeps a board from the front if that is where a piece lay that left: what
-// leaves in the order in which it came need not be tidied.
+// pass skips removed pieces at the front of a board, if the piece that left lay there. So a board
+// whose pieces leave in the order of their arrival is never rewritten.
 func (x *boundedMap[M]) pass(second int64, b *board, left place[M]) {
 	_, at, ok := b.next()
 	for ok && int(left.page) == b.page && int(left.at) == at {
@@ -232,14 +231,14 @@ func (x *boundedMap[M]) pass(second int64, b *board, left place[M]) {
 	}
 }
 
-// skip sweeps a piece of a board that is not kept any more.
+// skip goes past the first piece of a board, which is not kept any more.
 func (x *boundedMap[M]) skip(b *board) {
 	before := b.idle
 	b.skip()
 	x.idle += b.idle - before
 }
 
-// clear takes a board away on which nothing is left.
+// clear deletes a board without pieces.
 func (x *boundedMap[M]) clear(second int64) {
 	x.idle -= x.boards[second].idle
 	delete(x.boards, second)
@@ -248,9 +247,8 @@ func (x *boundedMap[M]) clear(second int64) {
 	}
 }
 
-// tidy writes a board anew without what left it. A board that has more idle than live
-// bytes is written anew as soon as all boards together have, a page aside; so the idle
-// bytes are bounded however many boards there are.
+// tidy rewrites a board without the pieces that left it. That is due when the board, and all boards
+// together but for a page, have more idle than live bytes: so all idle bytes are bounded.
 func (x *boundedMap[M]) tidy(second int64, b *board) {
 	anew := &board{}
 	x.idle -= b.idle
@@ -269,13 +267,12 @@ func (x *boundedMap[M]) left(p place[M]) {
 	}
 }
 
-// usage says how full the shelf is.
+// usage reports how full the map is.
 func (x *boundedMap[M]) usage() Usage {
 	return Usage{Entries: x.byKey.Len(), Bytes: x.bytes, Evicted: x.evicted}
 }
 
-// write adds a piece behind the others. Pages double, so that neither a board
-// with little takes much nor one with much is many pages.
+// write appends a piece. A new page is as large as all that the board holds, up to largestPage.
 func (b *board) write(key digest, size int, parts [][]byte) (page, at uint32) {
 	bytes := heading + size
 	last := len(b.pages) - 1
@@ -295,7 +292,7 @@ func (b *board) write(key digest, size int, parts [][]byte) (page, at uint32) {
 	return uint32(last), uint32(begin) //nolint:gosec // a page is as large as its largest piece, at most
 }
 
-// next is the first piece that was not swept, kept or not; false: there is none.
+// next finds the first piece that was not skipped, kept or not; false: there is none.
 func (b *board) next() (key digest, at int, ok bool) {
 	for b.page < len(b.pages) && b.at == len(b.pages[b.page]) {
 		if b.page == len(b.pages)-1 {
@@ -311,7 +308,7 @@ func (b *board) next() (key digest, at int, ok bool) {
 	return key, b.at, true
 }
 
-// skip sweeps a piece that is not kept any more.
+// skip goes past the first piece, which is not kept any more.
 func (b *board) skip() {
 	size := heading + int(binary.BigEndian.Uint32(b.pages[b.page][b.at+len(digest{}):]))
 	b.at += size
