@@ -15,7 +15,7 @@ import (
 	"github.com/aepb/aepb-gateway/policy/membership"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
-	"github.com/aepb/aepb-gateway/translators/inbody"
+	"github.com/aepb/aepb-gateway/translators/embedded"
 	"github.com/aepb/aepb-gateway/translators/stream"
 )
 
@@ -277,7 +277,7 @@ func hashForm(x *request) string {
 		form = h.HashForm()
 	}
 	if x.callerInside() || x.agentInside() {
-		form = strings.TrimSpace(form + " " + inbody.HashForm)
+		form = strings.TrimSpace(form + " " + embedded.HashForm)
 	}
 	return form
 }

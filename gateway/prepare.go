@@ -18,7 +18,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
-	"github.com/aepb/aepb-gateway/translators/inbody"
+	"github.com/aepb/aepb-gateway/translators/embedded"
 )
 
 // translate encodes, judges, signs and records one translation. Nothing may be
@@ -101,7 +101,7 @@ func (g *Gateway) negotiated(ctx context.Context, x *request) {
 // wants them there.
 func (x *request) seal(out transport.Attested, ancestors ...string) (transport.Sealed, error) {
 	if x.agentInside() {
-		wire, _ := inbody.Insert(x.to.Codec, out.Wire(), append([]string{out.Token()}, ancestors...))
+		wire, _ := embedded.Insert(x.to.Codec, out.Wire(), append([]string{out.Token()}, ancestors...))
 		var err error
 		if out, err = out.Carrying(wire); err != nil {
 			return transport.Sealed{}, err

@@ -13,7 +13,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/webhook"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
-	"github.com/aepb/aepb-gateway/translators/inbody"
+	"github.com/aepb/aepb-gateway/translators/embedded"
 	"github.com/aepb/aepb-gateway/translators/stream"
 )
 
@@ -230,7 +230,7 @@ func (g *Gateway) sealPost(ctx context.Context, x *request, rec *store.Record, e
 	if err == nil && x.callerInside() {
 		wire := out.Wire()
 		wire.Re, wire.Event = tr.Message.Op, !whole
-		wire, _ = inbody.Insert(x.in.Source, wire, []string{out.Token()})
+		wire, _ = embedded.Insert(x.in.Source, wire, []string{out.Token()})
 		out, err = out.Carrying(wire)
 	}
 	if err != nil {

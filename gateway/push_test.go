@@ -24,7 +24,7 @@ import (
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/a2a"
 	"github.com/aepb/aepb-gateway/translators/canonical"
-	"github.com/aepb/aepb-gateway/translators/inbody"
+	"github.com/aepb/aepb-gateway/translators/embedded"
 )
 
 // hooking is a call of the MCP server of which a webhook is told.
@@ -148,13 +148,13 @@ func TestPostsWithTheirTokensInside(t *testing.T) {
 			t.Fatalf("posted was %s", bodies)
 		}
 		for i, body := range bodies {
-			wire, tokens, err := inbody.Take(a2a.New(translators.Config{}), translators.Wire{
+			wire, tokens, err := embedded.Take(a2a.New(translators.Config{}), translators.Wire{
 				Binding: a2a.Binding, Form: a2a.FormHTTP, Media: a2a.MediaHTTP, Re: canonical.OpInvoke, Event: true, Body: []byte(body),
 			})
 			if err != nil || len(tokens) != 1 || claims(t, tokens[0]).ID != proofs[i].ID {
 				t.Fatalf("inside are %q, %v: %s", tokens, err, body)
 			}
-			if form, _ := proofs[i].Ext.String(ect.ExtHashForm); form != inbody.HashForm || proofs[i].OutputHash != ect.Hash(wire.Body) {
+			if form, _ := proofs[i].Ext.String(ect.ExtHashForm); form != embedded.HashForm || proofs[i].OutputHash != ect.Hash(wire.Body) {
 				t.Errorf("hashed as %q: %s", form, wire.Body)
 			}
 		}

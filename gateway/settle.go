@@ -18,7 +18,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/policy/quota"
 	"github.com/aepb/aepb-gateway/translators/canonical"
-	"github.com/aepb/aepb-gateway/translators/inbody"
+	"github.com/aepb/aepb-gateway/translators/embedded"
 )
 
 // fail signs an aepb:translate_error ECT for a message that came to policy (AEPB, Translation
@@ -39,7 +39,7 @@ func (g *Gateway) fail(ctx context.Context, x *request, answer transport.Answer,
 	if h := x.in.Call.Wire.Hasher; h != nil {
 		failure.Pair.HashForm = h.HashForm()
 	} else if x.callerInside() {
-		failure.Pair.HashForm = inbody.HashForm
+		failure.Pair.HashForm = embedded.HashForm
 	}
 	answer = transport.Answer{Notice: routing.NoticeOf(x.to.Agent.Lifecycle)}
 	if g.attest.Failure(ctx, x.trail, failure) {

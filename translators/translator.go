@@ -109,7 +109,7 @@ type Hasher interface {
 }
 
 // Bearer is implemented by a translator whose messages travel with their evidence
-// beside them, and have a place for it inside too (package inbody).
+// beside them, and have a place for it inside too (package embedded).
 type Bearer interface {
 	// Bears lists where a message has it, the first that there is; none: it has none.
 	Bears(Wire) []Place

@@ -21,7 +21,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/config"
-	"github.com/aepb/aepb-gateway/gateway/httpapi/whole"
+	"github.com/aepb/aepb-gateway/gateway/httpapi/coalesce"
 	"github.com/aepb/aepb-gateway/gateway/telemetry"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/transport/accept"
@@ -165,7 +165,7 @@ func returnMemory(ctx context.Context) error {
 }
 
 // listen prepares a listener for a server of this surface.
-func (b bounds) listen(l net.Listener) net.Listener { return whole.Listen(b.connections.Listen(l)) }
+func (b bounds) listen(l net.Listener) net.Listener { return coalesce.Listen(b.connections.Listen(l)) }
 
 // handler goes around what the surface answers.
 func (b bounds) handler(next http.Handler) http.Handler {
@@ -174,7 +174,7 @@ func (b bounds) handler(next http.Handler) http.Handler {
 
 // connection is what a request is to know of the connection that it comes on.
 func connection(ctx context.Context, c net.Conn) context.Context {
-	return accept.Context(whole.Conn(ctx, c), c)
+	return accept.Context(coalesce.Conn(ctx, c), c)
 }
 
 const defaultPort = "443"

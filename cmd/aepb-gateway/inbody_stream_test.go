@@ -14,7 +14,7 @@ import (
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/a2a"
 	"github.com/aepb/aepb-gateway/translators/canonical"
-	"github.com/aepb/aepb-gateway/translators/inbody"
+	"github.com/aepb/aepb-gateway/translators/embedded"
 	"github.com/aepb/aepb-gateway/translators/mcp"
 )
 
@@ -34,7 +34,7 @@ func eventsIn(t *testing.T, binding canonical.Binding, stream []byte) (events []
 		if !ok {
 			continue
 		}
-		w, inside, err := inbody.Take(codecOf(binding), translators.Wire{Binding: binding, Re: canonical.OpInvoke, Event: true, Body: []byte(data)})
+		w, inside, err := embedded.Take(codecOf(binding), translators.Wire{Binding: binding, Re: canonical.OpInvoke, Event: true, Body: []byte(data)})
 		must(t, err)
 		events, tokens = append(events, w.Body), append(tokens, inside)
 	}
@@ -85,7 +85,7 @@ func TestStreamsWithECTsInTheBody(t *testing.T) {
 		v, err := b.judge.Verify(t.Context(), last[len(last)-1], ect.Check{Purpose: ect.Parent})
 		must(t, err)
 		form, _ := v.Extension(ect.ExtHashForm)
-		if state, _ := v.Extension(ect.ExtStream); state != "close" || v.Claims().OutputHash != whole.Sum() || form != inbody.HashForm {
+		if state, _ := v.Extension(ect.ExtStream); state != "close" || v.Claims().OutputHash != whole.Sum() || form != embedded.HashForm {
 			t.Errorf("%s: the last token %ss a stream, of %d events, %q, and is about it: %t", name, state, len(events), form, v.Claims().OutputHash == whole.Sum())
 		}
 	}
@@ -128,7 +128,7 @@ func TestAgentStreamsWithECTsInTheBody(t *testing.T) {
 				}
 			}
 			minted[asked.Workflow] = append(minted[asked.Workflow], claims.ID)
-			with, ok := inbody.Insert(codecOf(a2a.Binding), translators.Wire{Binding: a2a.Binding, Re: canonical.OpInvoke, Event: true, Body: body}, []string{ecttest.Mint(t, who, ecttest.Recipe{Claims: claims})})
+			with, ok := embedded.Insert(codecOf(a2a.Binding), translators.Wire{Binding: a2a.Binding, Re: canonical.OpInvoke, Event: true, Body: body}, []string{ecttest.Mint(t, who, ecttest.Recipe{Claims: claims})})
 			if !ok {
 				t.Errorf("no place in %s", body)
 			}
@@ -188,7 +188,7 @@ func TestErrorsWithECTsInTheBody(t *testing.T) {
 		body := []byte(head + `"error":{"code":-32602,"message":"not like this","data":{"why":1}}}`)
 		claims := ect.Claims{ID: ect.NewID(), Act: "refused", Audience: []string{b.self()}, Workflow: asked.Workflow, Parents: []ect.ID{asked.ID}, OutputHash: ect.Hash(body)}
 		jtis <- claims.ID
-		with, ok := inbody.Insert(codecOf(mcp.Binding), translators.Wire{Binding: mcp.Binding, Re: canonical.OpInvoke, Body: body}, []string{ecttest.Mint(t, who, ecttest.Recipe{Claims: claims})})
+		with, ok := embedded.Insert(codecOf(mcp.Binding), translators.Wire{Binding: mcp.Binding, Re: canonical.OpInvoke, Body: body}, []string{ecttest.Mint(t, who, ecttest.Recipe{Claims: claims})})
 		if !ok {
 			t.Error("no place for the token")
 		}
@@ -216,7 +216,7 @@ func TestErrorsWithECTsInTheBody(t *testing.T) {
 		if c.l.method != "" {
 			form = a2a.FormHTTP
 		}
-		w, tokens, err := inbody.Take(codecOf(c.binding), translators.Wire{Binding: c.binding, Form: form, Re: canonical.OpInvoke, Body: body})
+		w, tokens, err := embedded.Take(codecOf(c.binding), translators.Wire{Binding: c.binding, Form: form, Re: canonical.OpInvoke, Body: body})
 		must(t, err)
 		if header := got.header.Values(ect.HeaderName); len(header) == 0 || !slices.Equal(tokens, header) || !strings.Contains(string(w.Body), `"error"`) {
 			t.Errorf("%s: in the body are %d tokens, in the header %d: %s", name, len(tokens), len(header), got.body)

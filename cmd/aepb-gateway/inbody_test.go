@@ -13,7 +13,7 @@ import (
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/a2a"
 	"github.com/aepb/aepb-gateway/translators/canonical"
-	"github.com/aepb/aepb-gateway/translators/inbody"
+	"github.com/aepb/aepb-gateway/translators/embedded"
 	"github.com/aepb/aepb-gateway/translators/mcp"
 )
 
@@ -33,7 +33,7 @@ func without(t *testing.T, binding canonical.Binding, re canonical.Op, body []by
 	if binding == mcp.Binding {
 		form = mcp.New(translators.Config{})
 	}
-	w, tokens, err := inbody.Take(form, translators.Wire{Binding: binding, Re: re, Body: body})
+	w, tokens, err := embedded.Take(form, translators.Wire{Binding: binding, Re: re, Body: body})
 	must(t, err)
 	return w.Body, tokens
 }
@@ -46,7 +46,7 @@ func (b *bed) beforeECT(t *testing.T, tokens []string, octets []byte) {
 		v, err := b.judge.Verify(t.Context(), compact, ect.Check{Purpose: ect.Parent})
 		must(t, err)
 		if v.Claims().OutputHash == ect.Hash(octets) {
-			if form, _ := v.Extension(ect.ExtHashForm); form != inbody.HashForm {
+			if form, _ := v.Extension(ect.ExtHashForm); form != embedded.HashForm {
 				t.Errorf("the hash form is %q", form)
 			}
 			return
@@ -144,7 +144,7 @@ func TestRepliesWithECTsInTheBody(t *testing.T) {
 		must(t, err)
 		claims := ect.Claims{ID: ect.NewID(), Act: "answered", Audience: []string{b.self()}, Workflow: asked.Workflow, Parents: []ect.ID{asked.ID}, OutputHash: hash(good)}
 		jtis <- claims.ID
-		reply, ok := inbody.Insert(mcp.New(translators.Config{}), translators.Wire{Binding: mcp.Binding, Re: canonical.OpInvoke, Body: good}, []string{ecttest.Mint(t, who, ecttest.Recipe{Claims: claims})})
+		reply, ok := embedded.Insert(mcp.New(translators.Config{}), translators.Wire{Binding: mcp.Binding, Re: canonical.OpInvoke, Body: good}, []string{ecttest.Mint(t, who, ecttest.Recipe{Claims: claims})})
 		if !ok {
 			t.Error("no place for the token")
 		}

@@ -19,7 +19,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect/identity/credential"
 	"github.com/aepb/aepb-gateway/gateway/config"
 	"github.com/aepb/aepb-gateway/gateway/httpapi"
-	"github.com/aepb/aepb-gateway/gateway/httpapi/whole"
+	"github.com/aepb/aepb-gateway/gateway/httpapi/coalesce"
 	"github.com/aepb/aepb-gateway/gateway/state"
 	"github.com/aepb/aepb-gateway/gateway/telemetry"
 	ta2a "github.com/aepb/aepb-gateway/gateway/transport/a2a"
@@ -164,7 +164,7 @@ func (out *service) run(ctx context.Context, public, admin net.Listener) error {
 func (out *service) server(handler http.Handler, failures slog.Handler) *http.Server {
 	sessions := httpapi.NewSessions(out.source)
 	return &http.Server{
-		Handler: sessions.Handler(whole.Handler(handler)), ConnState: sessions.State, TLSConfig: out.tls.Clone(),
+		Handler: sessions.Handler(coalesce.Handler(handler)), ConnState: sessions.State, TLSConfig: out.tls.Clone(),
 		ConnContext:       func(ctx context.Context, c net.Conn) context.Context { return sessions.Conn(connection(ctx, c), c) },
 		ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: readTimeout, IdleTimeout: idleTimeout,
 		MaxHeaderBytes: maxHeaderBytes,

@@ -20,9 +20,9 @@ import (
 	ta2a "github.com/aepb/aepb-gateway/gateway/transport/a2a"
 	tainp "github.com/aepb/aepb-gateway/gateway/transport/ainp"
 	"github.com/aepb/aepb-gateway/gateway/transport/callback"
-	"github.com/aepb/aepb-gateway/gateway/transport/hop"
 	tmcp "github.com/aepb/aepb-gateway/gateway/transport/mcp"
 	"github.com/aepb/aepb-gateway/gateway/transport/mcp/oldsse"
+	"github.com/aepb/aepb-gateway/gateway/transport/peer"
 	"github.com/aepb/aepb-gateway/gateway/transport/rollback"
 	"github.com/aepb/aepb-gateway/gateway/transport/stdio"
 	tuacp "github.com/aepb/aepb-gateway/gateway/transport/uacp"
@@ -31,10 +31,10 @@ import (
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/a2a"
 	"github.com/aepb/aepb-gateway/translators/ainp"
+	"github.com/aepb/aepb-gateway/translators/builtin"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/mcp"
 	"github.com/aepb/aepb-gateway/translators/slim"
-	"github.com/aepb/aepb-gateway/translators/spoken"
 	"github.com/aepb/aepb-gateway/translators/uacp"
 )
 
@@ -59,7 +59,7 @@ type protocol struct {
 // because the configuration lacks what it needs.
 type protocolFactory func(*service) (protocol, error)
 
-// carriers are what carries each protocol of package spoken.
+// carriers are what carries each protocol of package builtin.
 func carriers() map[canonical.Binding]func(*service, translators.Translator) (protocol, error) {
 	return map[canonical.Binding]func(*service, translators.Translator) (protocol, error){
 		a2a.Binding: speakA2A, mcp.Binding: speakMCP, slim.Binding: speakSLIM, uacp.Binding: speakUACP, ainp.Binding: speakAINP,
@@ -69,7 +69,7 @@ func carriers() map[canonical.Binding]func(*service, translators.Translator) (pr
 // protocolFactories are those of all protocols that there are.
 func protocolFactories() []protocolFactory {
 	var list []protocolFactory
-	for _, form := range spoken.Forms(translators.Config{}) {
+	for _, form := range builtin.Forms(translators.Config{}) {
 		list = append(list, func(out *service) (protocol, error) {
 			id := form.Info().Binding
 			speak, ok := carriers()[id]
@@ -88,7 +88,7 @@ func (out *service) complete(n *outbound.Network, registry *translators.Registry
 	if err != nil {
 		return err
 	}
-	hops, noHops := hop.New(hop.Deps{Client: out.guards.agents, Cards: n.Describers[a2a.Binding]})
+	hops, noHops := peer.New(peer.Deps{Client: out.guards.agents, Cards: n.Describers[a2a.Binding]})
 	undo, noUndo := rollback.New(rollback.Deps{Client: out.guards.agents})
 	callbacks, noCallbacks := callback.New(callback.Deps{Client: hooks})
 	n.Peers, n.Beyond, n.Callbacks, n.Rollbacks = hops, hops, callbacks, rollbackDialers(registry, undo)

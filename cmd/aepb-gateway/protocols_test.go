@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/builtin"
 	"github.com/aepb/aepb-gateway/translators/canonical"
-	"github.com/aepb/aepb-gateway/translators/spoken"
 )
 
 // TestEveryProtocolIsCarried: there is one list of protocols, and what carries them
@@ -15,7 +15,7 @@ import (
 func TestEveryProtocolIsCarried(t *testing.T) {
 	t.Parallel()
 	var listed []canonical.Binding
-	for _, form := range spoken.Forms(translators.Config{}) {
+	for _, form := range builtin.Forms(translators.Config{}) {
 		listed = append(listed, form.Info().Binding)
 	}
 	slices.Sort(listed)

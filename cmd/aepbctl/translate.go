@@ -14,14 +14,14 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/builtin"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/spelling"
-	"github.com/aepb/aepb-gateway/translators/spoken"
 )
 
 // forms are the protocols that this tool knows without a gateway.
 func forms() (*translators.Registry, error) {
-	return translators.NewRegistry(spoken.Forms(translators.Config{})...)
+	return translators.NewRegistry(builtin.Forms(translators.Config{})...)
 }
 
 // translation is a message in other words.

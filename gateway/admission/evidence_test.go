@@ -17,7 +17,7 @@ import (
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/a2a"
 	"github.com/aepb/aepb-gateway/translators/canonical"
-	"github.com/aepb/aepb-gateway/translators/inbody"
+	"github.com/aepb/aepb-gateway/translators/embedded"
 )
 
 // verified is a token of a party as it was verified.
@@ -279,7 +279,7 @@ func TestAdmit_TokensInBody(t *testing.T) {
 	e.rules.ECTInBody = map[ect.Identity]bool{e.caller.ID: true}
 	token := e.sign(e.caller, e.claims(addBody))
 	form := a2a.New(translators.Config{})
-	wire, ok := inbody.Insert(form, e.call(addBody).Wire, []string{token})
+	wire, ok := embedded.Insert(form, e.call(addBody).Wire, []string{token})
 	if !ok {
 		t.Fatal("the message has no place for a token")
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
-	"github.com/aepb/aepb-gateway/translators/inbody"
+	"github.com/aepb/aepb-gateway/translators/embedded"
 )
 
 // Peers with ect_in_body have their tokens in the body as well as in the header
@@ -21,7 +21,7 @@ import (
 // TakeTokens takes the tokens out of the body of a message; header are those that came beside it.
 // Its error is a *[ect.MalformedError], or the codec's.
 func TakeTokens(form translators.Translator, wire translators.Wire, header []string) (translators.Wire, []string, error) {
-	wire, tokens, err := inbody.Take(form, wire)
+	wire, tokens, err := embedded.Take(form, wire)
 	if err != nil || len(tokens) == 0 {
 		return wire, nil, err
 	}
@@ -47,7 +47,7 @@ func Embed(form translators.Translator, answer transport.Answer, re canonical.Op
 	case form != nil && len(wire.Body) > 0:
 		like := wire
 		like.Re = cmp.Or(like.Re, re)
-		with, _ := inbody.Insert(form, like, answer.Evidence)
+		with, _ := embedded.Insert(form, like, answer.Evidence)
 		with.Re = wire.Re
 		if carrying, err := answer.Carrying(with); err == nil { // else its own token would not cover it
 			return carrying
@@ -72,7 +72,7 @@ func (e *embedding) Next(ctx context.Context) (transport.Event, error) {
 	}
 	like := event.Wire
 	like.Re, like.Event = cmp.Or(like.Re, canonical.OpInvoke), true
-	if with, ok := inbody.Insert(e.form, like, slices.Concat(e.due, event.Evidence)); ok {
+	if with, ok := embedded.Insert(e.form, like, slices.Concat(e.due, event.Evidence)); ok {
 		event.Wire.Body, e.due = with.Body, nil
 	}
 	return event, nil

@@ -19,9 +19,9 @@ import (
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/builtin"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/mcp"
-	"github.com/aepb/aepb-gateway/translators/spoken"
 )
 
 // maxEvidenceMiB is more than a file should have.
@@ -337,7 +337,7 @@ func (e Endpoint) check(path string, say func(path, reason string)) {
 
 // bindings are the protocols that are spoken here.
 func bindings() (list []string) {
-	for _, form := range spoken.Forms(translators.Config{}) {
+	for _, form := range builtin.Forms(translators.Config{}) {
 		list = append(list, string(form.Info().Binding))
 	}
 	return list

@@ -18,9 +18,9 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/config"
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/builtin"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/mcp"
-	"github.com/aepb/aepb-gateway/translators/spoken"
 )
 
 var schemaFile = filepath.Join(documents, "configuration.schema.json")
@@ -41,7 +41,7 @@ func rules() map[string]object {
 	for _, role := range policy.Roles() {
 		roles = append(roles, string(role))
 	}
-	for _, form := range spoken.Forms(translators.Config{}) {
+	for _, form := range builtin.Forms(translators.Config{}) {
 		bindings = append(bindings, string(form.Info().Binding))
 	}
 	levels := enum("L1", "L2")

@@ -58,7 +58,7 @@ func plantedStructure() map[string]plants {
 				importing("gateway/destination/a.go", ours("gateway/admission")),
 				importing("gateway/admission/a.go", ours("gateway")),
 				importing("gateway/attest/a.go", ours("gateway/outbound")),
-				importing("gateway/routing/a.go", ours("gateway/transport/hop")),
+				importing("gateway/routing/a.go", ours("gateway/transport/peer")),
 				importing("gateway/task/store/a.go", ours("gateway/task")),
 				importing("gateway/a.go", ours("gateway/httpapi")),
 			},

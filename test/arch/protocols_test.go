@@ -26,7 +26,7 @@ var knowers = []struct{ path, because string }{
 	{"cmd/aepb-gateway/wire.go", "agents are shown, and called over gRPC, by A2A's cards"},
 	{"cmd/aepb-gateway/demo", "its two agents speak two protocols"},
 	{"cmd/aepbctl", "a flag for each, and one for any other; what stands in the registry of bindings"},
-	{"gateway/transport/hop/dial.go", "gateways show each other agents by A2A's cards"},
+	{"gateway/transport/peer/dial.go", "gateways show each other agents by A2A's cards"},
 	{"gateway/destination/peers.go", "gateways talk to each other in what has one message per HTTP body"},
 	{"gateway/directory/agent.go", "what an operator can say of an endpoint of one protocol alone"},
 	{"gateway/directory/document.go", "endpoints in documents that need not be URLs"},

@@ -15,7 +15,7 @@ import (
 	"github.com/aepb/aepb-gateway/translators"
 	form "github.com/aepb/aepb-gateway/translators/a2a"
 	"github.com/aepb/aepb-gateway/translators/canonical"
-	"github.com/aepb/aepb-gateway/translators/inbody"
+	"github.com/aepb/aepb-gateway/translators/embedded"
 )
 
 // ServerDeps is what a Server needs.
@@ -187,7 +187,7 @@ func (d *Server) refuse(ctx context.Context, w http.ResponseWriter, request tran
 		return
 	}
 	wire.Re = cmp.Or(wire.Re, canonical.OpInvoke)
-	wire, _ = inbody.Insert(d.deps.Form, wire, tokens)
+	wire, _ = embedded.Insert(d.deps.Form, wire, tokens)
 	p.Advise(w.Header())
 	status := statusOf(p)
 	switch {

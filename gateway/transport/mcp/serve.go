@@ -18,7 +18,7 @@ import (
 	"github.com/aepb/aepb-gateway/policy/quota"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
-	"github.com/aepb/aepb-gateway/translators/inbody"
+	"github.com/aepb/aepb-gateway/translators/embedded"
 	"github.com/aepb/aepb-gateway/translators/mcp"
 )
 
@@ -324,7 +324,7 @@ func (v *serverCall) fail(err error) {
 		return
 	}
 	if v.inside {
-		wire, _ = inbody.Insert(v.server.deps.Form, wire, v.issued)
+		wire, _ = embedded.Insert(v.server.deps.Form, wire, v.issued)
 	}
 	p := problem.From(err)
 	p.Advise(v.w.Header())

@@ -1,4 +1,4 @@
-package spoken
+package builtin
 
 import (
 	"github.com/aepb/aepb-gateway/translators"

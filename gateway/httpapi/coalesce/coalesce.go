@@ -1,4 +1,4 @@
-// Package whole lets the answers of an HTTP server leave in one piece.
+// Package coalesce lets the answers of an HTTP server leave in one piece.
 //
 // net/http writes what is larger than 4 KiB, header included, piece by piece. An
 // answer with its evidence is a little larger, and a second piece costs us a
@@ -7,7 +7,7 @@
 //
 // Alternative considered: fewer bytes. The certificate in each token is half of
 // them, and it is what lets a token be verified offline.
-package whole
+package coalesce
 
 import (
 	"bufio"

@@ -1,4 +1,4 @@
-package hop
+package peer
 
 import (
 	"bytes"
@@ -41,7 +41,7 @@ var (
 // New checks its dependencies.
 func New(deps Deps) (*Dialer, error) {
 	if deps.Client == nil {
-		return nil, errors.New("transport/hop: incomplete Deps")
+		return nil, errors.New("transport/peer: incomplete Deps")
 	}
 	if deps.BodyLimit <= 0 {
 		deps.BodyLimit = translators.DefaultBodyLimit

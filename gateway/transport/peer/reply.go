@@ -1,4 +1,4 @@
-package hop
+package peer
 
 import (
 	"bytes"

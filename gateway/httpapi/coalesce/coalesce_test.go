@@ -1,4 +1,4 @@
-package whole_test
+package coalesce_test
 
 import (
 	"bytes"
@@ -16,7 +16,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/aepb/aepb-gateway/gateway/httpapi/whole"
+	"github.com/aepb/aepb-gateway/gateway/httpapi/coalesce"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -46,9 +46,9 @@ func (c countingConn) Write(b []byte) (int, error) {
 func holding(t *testing.T, handler http.HandlerFunc) (*httptest.Server, *atomic.Int64) {
 	t.Helper()
 	writes := &atomic.Int64{}
-	s := httptest.NewUnstartedServer(whole.Handler(handler))
-	s.Listener = whole.Listen(counting{s.Listener, writes})
-	s.Config.ConnContext = whole.Conn
+	s := httptest.NewUnstartedServer(coalesce.Handler(handler))
+	s.Listener = coalesce.Listen(counting{s.Listener, writes})
+	s.Config.ConnContext = coalesce.Conn
 	s.EnableHTTP2 = true
 	s.StartTLS()
 	t.Cleanup(s.Close)

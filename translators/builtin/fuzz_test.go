@@ -1,4 +1,4 @@
-package spoken_test
+package builtin_test
 
 import (
 	"encoding/json"
@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/builtin"
 	"github.com/aepb/aepb-gateway/translators/canonical"
-	"github.com/aepb/aepb-gateway/translators/spoken"
 )
 
 // replyOps are the operations that agents answer.
@@ -48,7 +48,7 @@ func FuzzReplies(f *testing.F) {
 	f.Add(byte(1), byte(0), byte(1), true, []byte(`{"jsonrpc":"2.0","id":"q","method":"sampling/createMessage","params":{"messages":[],"maxTokens":5}}`))
 	f.Add(byte(1), byte(0), byte(0), false, []byte(`{"jsonrpc":"2.0","id":1,"error":{"code":-32021,"message":"m","data":{"requiredCapabilities":{}}}}`))
 	f.Add(byte(0), byte(0), byte(0), false, []byte(`{"jsonrpc":"2.0","id":null,"error":{"code":-32001,"message":"m","data":[{"@type":"x","reason":"TASK_NOT_FOUND"}]}}`))
-	all := spoken.Forms(translators.Config{BodyLimit: 1 << 16, Depth: 32})
+	all := builtin.Forms(translators.Config{BodyLimit: 1 << 16, Depth: 32})
 	f.Fuzz(func(t *testing.T, by, op, version byte, event bool, body []byte) {
 		from := all[int(by)%2]
 		versions := from.Info().Versions

@@ -1,4 +1,4 @@
-package inbody
+package embedded
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-// Package hop carries messages on to other translation gateways (AEPB and CPAT,
+// Package peer carries messages on to other translation gateways (AEPB and CPAT,
 // Multi-Hop Translation): it posts them to their translate endpoints, with the
 // ECT of the translation that was made here, and reads what comes back.
 //
@@ -15,4 +15,4 @@
 // remains: an agent may be listed with the URL that it has at another gateway.
 // But an endpoint knows nothing of protocols that the sender could not name, and
 // a gateway cannot ask it beforehand whether it translates a pair.
-package hop
+package peer

@@ -1,4 +1,4 @@
-// Package inbody puts execution context tokens into messages in JSON, and takes
+// Package embedded puts execution context tokens into messages in JSON, and takes
 // them out, for peers that do not see the header that has them (R5, ect_in_body:
 // a library hides it from them, or something on the way removes it).
 //
@@ -23,4 +23,4 @@
 // protocols whose messages are hashed as they travel, and a peer that keeps numbers
 // as doubles could not form it. The codecs alone: what is hashed is what they wrote,
 // and the same few cuts would be in each.
-package inbody
+package embedded

@@ -1,4 +1,4 @@
-package inbody_test
+package embedded_test
 
 import (
 	"errors"
@@ -9,7 +9,7 @@ import (
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/a2a"
 	"github.com/aepb/aepb-gateway/translators/canonical"
-	"github.com/aepb/aepb-gateway/translators/inbody"
+	"github.com/aepb/aepb-gateway/translators/embedded"
 	"github.com/aepb/aepb-gateway/translators/mcp"
 	"github.com/aepb/aepb-gateway/translators/uacp"
 )
@@ -76,7 +76,7 @@ func TestThereAndBack(t *testing.T) {
 	} {
 		w, form := c.wire, codec(c.wire.Binding)
 		w.Body = []byte(c.body)
-		with, ok := inbody.Insert(form, w, []string{"a.b.c", "d.e.f"})
+		with, ok := embedded.Insert(form, w, []string{"a.b.c", "d.e.f"})
 		if c.want == "" {
 			if ok || string(with.Body) != c.body {
 				t.Errorf("%s: got %s", name, with.Body)
@@ -89,11 +89,11 @@ func TestThereAndBack(t *testing.T) {
 		if got := string(with.HashInput()); got != c.body {
 			t.Errorf("%s: hashed is %s", name, got)
 		}
-		back, tokens, err := inbody.Take(form, with)
+		back, tokens, err := embedded.Take(form, with)
 		if err != nil || string(back.Body) != c.body || !slices.Equal(tokens, []string{"a.b.c", "d.e.f"}) {
 			t.Errorf("%s: back came %s with %v, %v", name, back.Body, tokens, err)
 		}
-		if again, ok := inbody.Insert(form, with, []string{"x"}); ok || string(again.Body) != c.want {
+		if again, ok := embedded.Insert(form, with, []string{"x"}); ok || string(again.Body) != c.want {
 			t.Errorf("%s: twice", name)
 		}
 	}
@@ -114,7 +114,7 @@ func TestTaken(t *testing.T) {
 		"of numbers":     {`{"params":{"_meta":{"aepb.gateway/ect":[1]}}}`, ""},
 	} {
 		w := translators.Wire{Binding: mcp.Binding, Body: []byte(c.body)}
-		got, _, err := inbody.Take(codec(mcp.Binding), w)
+		got, _, err := embedded.Take(codec(mcp.Binding), w)
 		if c.want == "" && !errors.Is(err, translators.ErrMalformed) || c.want != "" && (err != nil || string(got.Body) != c.want) {
 			t.Errorf("%s: got %s, %v", name, got.Body, err)
 		}
@@ -139,11 +139,11 @@ func FuzzThereAndBack(f *testing.F) {
 		}[which%5]
 		w.Body = body
 		form := codec(w.Binding)
-		with, ok := inbody.Insert(form, w, []string{"a.b.c"})
+		with, ok := embedded.Insert(form, w, []string{"a.b.c"})
 		if !ok {
 			return
 		}
-		back, tokens, err := inbody.Take(form, with)
+		back, tokens, err := embedded.Take(form, with)
 		if err != nil || len(tokens) != 1 || string(back.Body) != string(body) {
 			t.Fatalf("%q became %q and then %q: %v", body, with.Body, back.Body, err)
 		}
