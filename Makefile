@@ -42,7 +42,7 @@ PROMETHEUS := $(if $(shell command -v prometheus && command -v promtool),,$(BIN)
 
 # Tests need the race detector where goroutines share something. Calm are the packages
 # of these folders whose code has neither a lock nor an atomic value; by the rules of
-# the house they start no goroutine either.
+# test/arch they start no goroutine either.
 CALM := /(translators|policy|ect|lifecycle)(/|$$)|/gateway/(config|problem|transport/a2a/frame)$$|/cmd/aepbctl$$|/test/(arch|matrix)$$
 LOCKS := (sync|sync/atomic|golang.org/x/sync/[a-z]+)
 # The packages of a lane among PKG, 0: race, 1: calm. Those that mostly wait for other
@@ -133,7 +133,7 @@ vet: ## go vet
 	$(GO) vet $(PKG)
 
 .PHONY: arch
-arch: ## the rules of the house alone: imports, egress, sizes, documentation
+arch: ## the rules of the code alone: imports, egress, sizes, documentation
 	$(GO) test -count=1 ./test/arch
 
 .PHONY: meters
@@ -173,13 +173,13 @@ soak: ## 600 streams a second for T=1h, then as long mixed load: memory is bound
 	$(GO) run ./test/soak --time $(T)
 
 .PHONY: chaos
-chaos: redis ## three replicas under load while things die: nobody is told a lie; SHORT=1
+chaos: redis ## three replicas under load while gateways and Redis die: no caller gets a wrong answer; SHORT=1
 	$(GO) run ./test/chaos $(if $(SHORT),--time 20s)
 	AEPB_SEEDS=$(if $(SHORT),1000,10000) $(GO) test -count=1 -run Simulation ./gateway/breakers
 	AEPB_STEPS=1000000 $(GO) test -count=1 -run Twin ./lifecycle/... ./gateway/task/execution
 
 .PHONY: abuse
-abuse: redis ## strangers who stay, all known attacks, and more than one's share: a good caller is served; SHORT=1
+abuse: redis ## all known attacks, unknown callers that stay, identities that want more than their share: a good caller is served; SHORT=1
 	$(GO) run ./test/abuse $(if $(SHORT),--time 20s)
 
 .PHONY: fuzz

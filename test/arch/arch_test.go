@@ -15,36 +15,36 @@ type check struct {
 
 func checks() []check {
 	return []check{
-		{"imports", "the pillars stand apart, so that each can be read, tested and replaced alone", importLaw},
-		{"third parties", "a dependency that lives in one room can be replaced in one room", thirdParties},
+		{"imports", "layers are independent, so that each can be read, tested and replaced alone", importLaw},
+		{"third parties", "a dependency that one folder imports can be replaced in that folder", thirdParties},
 		{"pure form", "a codec that reads no clock and mints no id can be fuzzed, and its output hashed", pureForm},
-		{"protocols", "a protocol is a folder and a line: whoever lists them anew forgets the next one", protocolsLaw},
-		{"egress", "one door to the network is one place to guard", egressLaw},
-		{"ranks", "data moves forward only: a step that calls an earlier one is a knot again", rankLaw},
+		{"protocols", "a protocol is a folder and one line: a second list of protocols misses the next one", protocolsLaw},
+		{"egress", "one package that opens connections is one place to guard", egressLaw},
+		{"ranks", "data moves forward only: a step that calls an earlier one makes a cycle", rankLaw},
 		{"one place", "what one place does can be read, changed and guarded there", onePlaceLaw},
 		{"init", "nothing happens because something was imported", noInit},
 		{"globals", "state without an owner cannot be tested twice in one process", noGlobals},
-		{"panic", "one caller's bad message is not every caller's outage", noPanic},
-		{"floats", "numbers leave as they came", noFloats},
-		{"sleep", "tests wait for events, not for luck", noSleep},
-		{"goroutines", "what nobody waits for outlives its reason", noNakedGo},
-		{"sizes", "what fits on a screen is read", sizes},
-		{"short functions", "steps with names are read", shortFunctions},
-		{"docs", "what is not said is guessed", packageDocs},
+		{"panic", "the bad message of one caller must not stop the gateway for all", noPanic},
+		{"floats", "numbers must leave with the digits with which they came", noFloats},
+		{"sleep", "tests wait for events, not for a time that may be too short", noSleep},
+		{"goroutines", "a goroutine for which no owner waits may never end", noNakedGo},
+		{"sizes", "readers understand what fits on a screen", sizes},
+		{"short functions", "a reader understands steps that have names", shortFunctions},
+		{"docs", "readers guess what is not documented", packageDocs},
 		{"links", "a reader who follows a link has to find what it names", linksLaw},
-		{"names", "a vague room fills with everything", packageNames},
-		{"top level", "whoever opens the repository sees the plan of the house", topLevel},
+		{"names", "a package with a vague name collects unrelated code", packageNames},
+		{"top level", "the top level shows a reader the structure of the repository", topLevel},
 		{"words", "the tree builds anywhere, not only where it was written", words},
 	}
 }
 
 func TestTheTreeKeepsTheRules(t *testing.T) {
 	t.Parallel()
-	house := repository(t)
+	ours := repository(t)
 	for _, c := range checks() {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			failures := c.find(house)
+			failures := c.find(ours)
 			slices.Sort(failures)
 			for _, failure := range failures {
 				t.Error(failure)
@@ -63,7 +63,7 @@ type plants struct {
 }
 
 // TestTheRulesCanFail: every check finds every violation planted for it, and
-// nothing in its innocent neighbours.
+// nothing in trees without one.
 func TestTheRulesCanFail(t *testing.T) {
 	t.Parallel()
 	planted := planted()

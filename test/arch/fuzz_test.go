@@ -45,9 +45,9 @@ var targets = []struct{ reader, dir, name string }{
 
 func TestEveryReaderIsFuzzed(t *testing.T) {
 	t.Parallel()
-	house := repository(t)
+	ours := repository(t)
 	for _, target := range targets {
-		found := slices.ContainsFunc(house.sources, func(s *source) bool {
+		found := slices.ContainsFunc(ours.sources, func(s *source) bool {
 			return s.test && s.dir == target.dir && slices.ContainsFunc(s.tree.Decls, func(d ast.Decl) bool {
 				fn, ok := d.(*ast.FuncDecl)
 				return ok && fn.Recv == nil && fn.Name.Name == target.name

@@ -21,17 +21,17 @@ var exits = map[string][]string{
 	"golang.org/x/net/proxy": {"*"},
 }
 
-// ownClients may leave by a door of their own.
+// ownClients may open connections or start programs by themselves.
 var ownClients = []struct{ folder, because string }{
-	{"gateway/transport/egress", "it is the door"},
+	{"gateway/transport/egress", "it opens the connections of the gateway"},
 	{"gateway/transport/stdio", "it alone starts the programs of agents, and opens no connection"},
 	{"cmd/aepbctl", "the user's own tool, on the user's own machine: it is a client and nothing else"},
 	{"cmd/aepb-gateway/demo", "it plays the foreign agents and their clients"},
-	{"test", "tests are the world outside"},
+	{"test", "tests play clients and agents"},
 }
 
-// egressLaw: nobody but egress dials, resolves or builds a client. A reference to
-// the type counts: whoever holds a client of his own has passed the door by.
+// egressLaw: only egress dials, resolves or builds a client. A reference to the type
+// counts too: a package that has a client of its own can avoid egress.
 func egressLaw(t tree) []string {
 	var failures []string
 	for _, s := range t.sources {

@@ -10,7 +10,7 @@ import (
 )
 
 // packageDocs: every package says why it exists, every exported thing what it is.
-// A program's names are its own business; its package comment is its users'.
+// A program's names are not checked; its package comment is for its users.
 func packageDocs(t tree) []string {
 	var failures []string
 	for dir, sources := range t.packages() {
@@ -52,7 +52,7 @@ func ownerExported(fn *ast.FuncDecl) bool {
 	return fn.Recv == nil || ast.IsExported(receiver(fn))
 }
 
-// selfEvident methods are documented by the interface that everybody knows.
+// selfEvident methods are documented by well-known interfaces.
 func selfEvident(fn *ast.FuncDecl) bool {
 	return fn.Recv != nil && slices.Contains([]string{"Error", "Unwrap", "String"}, fn.Name.Name)
 }
@@ -87,7 +87,7 @@ func packageNames(t tree) []string {
 	return failures
 }
 
-// The top level is fixed: whoever opens the repository sees the plan of the house.
+// The top level is fixed, so that it shows a reader the structure of the repository.
 var (
 	topFolders = []string{"cmd", "gateway", "translators", "ect", "policy", "lifecycle", "deploy", "docs", "test"}
 	topFiles   = []string{"Dockerfile", "go.mod", "go.sum", "Makefile", "README.md", "LICENSE", "CONTRIBUTING.md", "CHANGELOG.md"}

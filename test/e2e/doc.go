@@ -1,25 +1,25 @@
-// Package e2e tells what a user does with the two programs, from the outside:
-// what is typed, what is printed, which files appear, with which code it ends.
+// Package e2e tests what a user does with the two programs: which commands are typed,
+// what is printed, which files appear, and which exit code ends them.
 //
-// The stories are scripts in testdata, one for each thing that people come for;
-// the commands of the README and of docs are stories too, made from their code fences. They run
-// the real binaries, which are built once, race detector and all if the tests
-// have it. The agents are those of the demo, run by the test.
+// The tests are scripts in testdata, one for each task of a user; the commands of README
+// and docs are made into scripts too, from their code fences. They run the real binaries,
+// which are built once, with the race detector if the tests have it. The test runs the
+// agents of the demo.
 //
-// The evidence that the demo prints is judged by offline_test.go, which knows the
-// trust bundle, a JWT library and nothing of ours.
+// offline_test.go checks the evidence that the demo prints with the trust bundle and a JWT
+// library, without any package of ours.
 //
 // How to read it: testdata first. e2e_test.go builds and runs, world_test.go has
-// the words that the stories use beyond testscript's own; agents_test.go,
-// serve_test.go and docs_test.go are the agents, the production gateway and the
-// pages behind them. demo_test.go reads what the demo prints.
+// the commands of the scripts beyond testscript's own; agents_test.go,
+// serve_test.go and docs_test.go have the agents, the production gateway and the
+// pages. demo_test.go reads what the demo prints.
 //
-// What only several replicas can show is tested without stories: replicas_test.go runs them
+// Tests that need several replicas are no scripts: replicas_test.go runs the replicas
 // over one Redis, dialects_test.go calls them in every protocol by hand, without a SLIM node
 // (test/slim has one), and worker_test.go is the agent. lifecycle_test.go and
-// lifecycle_kill_test.go retire agents, breaker_test.go has one fail.
+// lifecycle_kill_test.go retire agents, in breaker_test.go an agent fails.
 //
 // Alternative considered: calling the commands' functions in the test process.
-// That is faster, but exit codes, signals, standard streams and file modes are
-// what a user meets, and they would go untested.
+// That is faster, but it leaves exit codes, signals, standard streams and file modes
+// untested, and users see those.
 package e2e

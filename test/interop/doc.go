@@ -1,22 +1,21 @@
-// Package interop holds the gateway to its word with software that is not ours:
-// unmodified SDK clients on one side, SDK-built servers on the other, and the
-// real gateway binary between them. Go on Go and JavaScript on Go; both MCP eras.
+// Package interop tests the gateway with software of others: unmodified SDK clients on one
+// side, servers built with SDKs on the other, and the real gateway binary between them, in
+// Go and JavaScript, with MCP before 2026-07-28 and since.
 //
-// The evidence is checked by verify_test.go, which knows ECTs from the drafts
-// alone: stock golang-jwt, crypto/x509 and a SHA-256, none of our packages.
+// verify_test.go checks the evidence. It knows ECTs from the drafts alone, and uses
+// golang-jwt, crypto/x509 and SHA-256, and none of our packages.
 //
-// How to read it: gateway_test.go is the seam that starts the gateway and its
-// peers, wire_test.go records what went over the wire, js_test.go runs the
-// clients in js/. The scenarios are a2a_test.go (A2A callers of MCP servers) and
-// mcp_test.go (MCP callers of an A2A agent). direct_test.go runs the JavaScript
-// clients straight against the peers, so that a failure elsewhere is ours.
-// fidelity_test.go runs everything that a callee can do, between every two ways
-// of calling and being called, and logs a table of that.
+// How to read it: gateway_test.go starts the gateway and its peers, wire_test.go records
+// the messages on the wire, js_test.go runs the clients in js/. The scenarios are
+// a2a_test.go (A2A callers of MCP servers) and mcp_test.go (MCP callers of an A2A agent).
+// direct_test.go runs the JavaScript clients without the gateway, so a failure elsewhere
+// comes from the gateway. fidelity_test.go calls everything that an agent can do, from
+// every protocol to every other one, and logs a table of the results.
 //
 // # Features by SDK
 //
 // features_a2a_test.go and features_mcp_test.go have both SDKs of a protocol do the
-// same, at agents of A2A and of both MCP eras, and expect that they see the same.
+// same, at agents of A2A and of MCP before and since 2026-07-28, and expect the same results.
 // Below, a means features_a2a_test.go (over JSON-RPC and HTTP+JSON), m means
 // features_mcp_test.go (in 2026-07-28 and 2025-11-25), q means mcp_asks_test.go, n
 // means mcp_native_test.go, f means the fidelity tests, and - that the protocol has

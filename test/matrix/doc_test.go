@@ -1,13 +1,12 @@
 // Package matrix_test carries every kind of message through every ordered pair
-// of protocol versions and home again.
+// of protocol versions and back.
 //
-// Two things are demanded. The message that comes home is the message that
-// left, but for what was declared dropped. And the losses declared on the way
-// are exactly those of losses.txt: one more is a loss that nobody decided to
-// accept, one fewer is a line that nobody may trust any longer.
+// Two rules must hold. The message that comes back equals the message that left,
+// except for what was declared dropped. And the losses declared on the way are exactly
+// those of losses.txt: a further loss needs a decision, and a missing one means that the
+// file is out of date.
 //
 // Alternatives considered: golden files of the translated messages (they
 // change with every member order and prove nothing about the way back), and
-// the losses beside each case in Go (a table that is read as one shows what a
-// pair costs).
+// the losses beside each case in Go (in one table a reader sees what a pair loses).
 package matrix_test

@@ -1,9 +1,9 @@
-// Package peers holds the oddities of real agents, one in each file of testdata/peers: what an agent
-// sends, and what its callers must get. A report about an agent that works with a direct client and not
-// through the gateway becomes one more file, and one test runs all of them against every caller.
+// Package peers tests agents that deviate from their specification. Each file of testdata/peers has one
+// deviation: what the agent sends, and what its callers must get. A report about an agent that works with
+// a direct client and not through the gateway becomes one more file. One test runs all files with every caller.
 //
-// A file is an archive of named texts (golang.org/x/tools/txtar). Before the first one stands what kind
-// of agents it is about. The texts are:
+// A file is an archive of named texts (golang.org/x/tools/txtar). The lines before the first text say which
+// agents it is about. The texts are:
 //
 //	agent            protocol and version ("mcp 2025-11-25", "a2a 1.0"), then one setting a line:
 //	                 "path /x" where it is listed (/mcp, or / in A2A), "serves /y" where it takes
@@ -18,6 +18,6 @@
 //	want CALLER      what the reply to a caller has, one text a line, and with "! " before it what it has
 //	                 not. CALLER is "all", a protocol or a protocol and version. White space does not
 //	                 count. Without a "want error" no reply may be an error
-//	want relay       "as it came": who uses the agent's own version gets the bytes of its result
+//	want relay       "as it came": a caller of the agent's own version gets the bytes of its result
 //	want show        what `agents show` says about the agent
 package peers

@@ -1,5 +1,5 @@
 // Package shares is the act of command abuse in which identities with valid certificates
-// try to have more than their share of a gateway with the default limits, all of them at
+// try to get more than their share of a gateway with the default limits, all of them at
 // once, over each backend:
 //
 //	answers         126 calls at once, which the agent answers all at the same moment with
@@ -15,21 +15,21 @@
 //
 // The last two attack only if --identities names them.
 //
-// A caller who does nothing wrong meanwhile makes its 50 calls a second at the same agents.
-// These are violations: fewer than 99 of 100 of its calls answered with their own answers;
-// more memory than check-config says; in runs of a minute or more a p99 of more than three
-// times that of a fresh gateway on a machine that is as busy; and an attack that never ran.
-// Over the first backend the gateway has the container for which its limits are meant: a
-// memory cgroup of 1 GiB where one can be made, else its soft limit alone; the table says
-// which. Attacks have a pace: CPU has no shares, and what is proved is what memory, places
-// and breakers are to the good caller.
+// Meanwhile a caller that does nothing wrong makes its 50 calls a second at the same agents.
+// These are violations: fewer than 99 of 100 of its calls get their own answers; more memory
+// than check-config computes; in runs of a minute or more, a p99 above three times that of a
+// fresh gateway on a machine that is as busy; and an attack that never ran. Over the first
+// backend the gateway runs in the container for which its limits are meant, a memory cgroup
+// of 1 GiB, if the machine allows one; otherwise it has its soft limit alone. The table says
+// which. Attacks have a rate, since CPU has no shares: the test is about the memory, places
+// and breakers that remain for the good caller.
 //
-// Webhooks are not among them: this gateway posts to no address of this machine, so that the
-// good caller can have no webhook here.
+// There are no webhooks among the attacks: the gateway posts to no address of this machine,
+// so the good caller cannot have a webhook here.
 //
-// How to read it: agent.go is what the agents do for the attackers; attack.go is the
-// attacking process, and hostile.go what each identity does. Command abuse decides.
+// How to read it: agent.go has what the agents do for the attackers; attack.go is the
+// attacking process, and hostile.go has what each identity does. Command abuse finds the violations.
 //
-// Alternative considered: these identities beside the other attacks. That gateway is one of
-// a large container, whose bound no answer comes near.
+// Alternative considered: these identities beside the other attacks. That gateway is sized
+// for a large container, whose limits these answers do not reach.
 package shares

@@ -1,19 +1,19 @@
-// Package lasting measures what lasts longer than a call: streams, open ones and
-// fast ones, sessions that idle, and limits that replicas share.
+// Package lasting measures what lasts longer than a call: open streams, fast
+// streams, idle sessions, and limits that replicas share.
 //
-//	stream    events per second, and the delay of one that is sent now and then, by
+//	stream    events per second, and the delay of an event that is sent now and then, by
 //	          a reverse proxy (the floor), by the gateway from A2A to A2A, and from
 //	          A2A to an MCP client that asked for progress
 //	sessions  resident memory of an idle native session, of 10,000
 //	streams   resident memory of an open stream, of 2,000 at once
-//	limits    requests per second with limits in Redis, and with limits of its own
+//	limits    requests per second with limits in Redis, and with limits in the process
 //
-// Every figure comes with its goal where there is one. Agents and callers live in
-// the benchmark's process; the gateway has its own, whose memory is meant.
+// A figure that has a goal is printed with it. Agents and callers run in the
+// benchmark's process; the gateway runs in its own, and the memory is that of the gateway.
 //
-// How to read it: lasting.go has the figures and the bed, stream.go, many.go and
-// limits.go measure.
+// How to read it: lasting.go has the figures and starts the processes; stream.go, many.go
+// and limits.go measure.
 //
-// Alternative considered: the rounds of the package above. They compare calls that
-// come one after the other; here things are held open.
+// Alternative considered: the rounds of package bench. They compare calls that
+// follow each other; here streams and sessions stay open.
 package lasting

@@ -1,10 +1,9 @@
-// Package slimnode runs a SLIM node for measurements and puts processes on it. The
-// node is the published software of SLIM's makers, which test/slim/js keeps; the
-// way to it is the gateway's own packages of the wire, since there is no SLIM
-// library for Go.
+// Package slimnode runs a SLIM node for measurements and connects processes to it. The
+// node is the software that SLIM's makers publish, installed in test/slim/js. There is
+// no SLIM library for Go, so processes use the gateway's own packages of the wire.
 //
-// How to read it: node.go is the node's process, member.go one of ours on it.
+// How to read it: node.go is the process of the node, member.go a process connected to it.
 //
-// Alternative considered: a node played in Go, as tests of the transport have it.
-// What a message costs there says nothing about what it costs on SLIM.
+// Alternative considered: a fake node in Go, as the tests of the transport have it.
+// The cost of a message there says nothing about its cost on a real node.
 package slimnode

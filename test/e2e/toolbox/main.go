@@ -1,4 +1,4 @@
-// Command toolbox is an MCP server over standard input and output, for the stories: the
+// Command toolbox is an MCP server over standard input and output, for the scripts: the
 // server of the demo, built with the official SDK for Go.
 package main
 

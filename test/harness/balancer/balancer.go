@@ -1,5 +1,5 @@
-// Package balancer is what stands before several gateways in tests: a proxy that
-// knows nothing but TCP.
+// Package balancer is a TCP load balancer in front of several gateways in tests. It
+// knows no protocol above TCP.
 package balancer
 
 import (
