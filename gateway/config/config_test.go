@@ -125,7 +125,7 @@ func TestMistakes(t *testing.T) {
 		"operator's role":   {"admin:\n  operators:\n    ann: {id: spiffe://x/y, roles: [root]}\n", "is no role"},
 		"two in one":        {"admin:\n  operators:\n    ann: {id: spiffe://x/y, roles: [viewer]}\n    bob: {id: spiffe://x/y, roles: [viewer]}\n", "[4:15] admin.operators.'bob'.id"},
 		"token in a file":   {"admin: {token: x}\n", "[1:9]"},
-		"workload API":      {"identity: {workload_api: \"tcp://10.0.0.1:1\"}\n", "[1:26] identity.workload_api: identity: the address"},
+		"workload API":      {"identity: {workload_api: \"tcp://10.0.0.1:1\"}\n", "[1:26] identity.workload_api: identity: the Workload API has a wrong address"},
 		"federated twice":   {"identity: {workload_api: \"unix:///a.sock\", federated: {b.example: b.pem}}\n", "identity.federated: the Workload API says"},
 		"federated by id":   {"identity:\n  federated: {'spiffe://b.example': b.pem}\n", "identity.federated.'spiffe://b.example': no trust domain"},
 		"federated self":    {"identity:\n  trust_domain: a.example\n  federated: {a.example: b.pem}\n", "identity.federated.'a.example': is our own"},

@@ -1,4 +1,4 @@
-// Package mcpbridge keeps what callers of MCP see of agents that have no such thing:
-// artifacts.go is what came of tasks, as resources, and subscriptions.go what a session
-// subscribes to, where the agent's revision asks for that anew with each stream.
+// Package mcpbridge gives MCP callers what their agents lack. artifacts.go keeps artifacts of A2A
+// tasks, which callers read as MCP resources; subscriptions.go keeps what a session subscribed to,
+// for agents of a revision in which each new stream has to subscribe again.
 package mcpbridge

@@ -10,8 +10,8 @@ import (
 )
 
 // knowers may name a protocol: where its own form and wires are, where the list
-// of all stands, and the few places that one protocol is a reason for. Whoever
-// adds a protocol needs none of the latter.
+// of all stands, and the few places that exist for one protocol alone, which a new
+// protocol does not need.
 var knowers = []struct{ path, because string }{
 	{"translators", "a protocol's form"},
 	{"gateway/transport/a2a", "a protocol's wire"},

@@ -2,7 +2,7 @@
 // them out, for peers that do not see the header that has them (R5, ect_in_body:
 // a library hides it from them, or something on the way removes it).
 //
-// Where they go, the protocol's codec knows (translators.Bearer); the value there
+// Where they go, the protocol's codec knows (translators.EvidencePlacer); the value there
 // is an array of compact tokens, in the order of the header. Evidence about such a
 // message hashes its bytes before insertion (aepb.hash_form "before-ect"). So both
 // ways are a cut at one place, and nothing else of a message changes: the member is
@@ -19,7 +19,7 @@
 //
 // # Alternatives considered
 //
-// Canonical JSON without the member: the rule of SLIM, µACP and AINP, but not of
+// Canonical JSON without the member: the rule of µACP and AINP, but not of
 // protocols whose messages are hashed as they travel, and a peer that keeps numbers
 // as doubles could not form it. The codecs alone: what is hashed is what they wrote,
 // and the same few cuts would be in each.
