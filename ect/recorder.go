@@ -84,7 +84,7 @@ const (
 type Store interface {
 	// Put keeps a copy of a record, and changes nothing in it. The same issuer's id with the same bytes is no error; with
 	// other bytes it is a *ConflictError and changes nothing. That other issuers have the id is no error. A record that is put
-	// again is one with what is kept, as Record.Unite says.
+	// again is one with what is kept, as Record.Merge says.
 	//
 	// A record without parents (a root) in a workflow that has any record is accepted only if the first record of that
 	// workflow was a root by the same issuer; else it is a *ForeignRootError and changes nothing. So is a record with Begins
@@ -113,11 +113,11 @@ type Standing struct {
 	Member bool // the identity issued its first root, or a record that is or was kept while the workflow is made it a member
 }
 
-// Unite makes a record that is put again one with what is kept of it. Neither its life nor
+// Merge makes a record that is put again one with what is kept of it. Neither its life nor
 // its members become less. It stays in its holder's share, unless its issuer brings it. A
 // record that was kept apart enters its workflow, and none leaves it. What we signed stays
 // as it is when others bring it. False: there is nothing new.
-func (r *Record) Unite(stored Record) (changed bool) {
+func (r *Record) Merge(stored Record) (changed bool) {
 	if stored.Own && !r.Own {
 		*r = stored
 		return false

@@ -112,7 +112,7 @@ func refusalCauses() []refusalCause {
 func arrivalCauses() []refusalCause {
 	return []refusalCause{
 		{name: "no identity", is: "its sender showed no credentials", spoil: func(m *spoiledMessage) {
-			m.ctx = transport.WithStranger(m.ctx, &problem.UnauthenticatedError{}, m.call.Address)
+			m.ctx = transport.WithoutCaller(m.ctx, &problem.UnauthenticatedError{}, m.call.Address)
 		}},
 		{name: "rate limited", is: "its sender has no requests left", spoil: func(m *spoiledMessage) { m.exhausted = true }},
 		{name: "source protocol", is: "it is in a protocol that is not spoken here", spoil: func(m *spoiledMessage) { m.foreign = true }},

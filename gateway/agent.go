@@ -34,7 +34,7 @@ func (g *Gateway) agent(x *request) agent { return agent{g, x} }
 func (a agent) Send(ctx context.Context, sealed transport.Sealed, limit time.Duration) (transport.Reply, error) {
 	x := a.x
 	got, err := a.g.Sender.Send(ctx, outbound.Call{
-		Kind: x.sends(), Endpoint: x.route.Endpoint, Sealed: sealed, Limit: limit, Agent: x.whom(), From: x.in.Call.Wire.Binding,
+		Kind: x.sends(), Endpoint: x.route.Endpoint, Sealed: sealed, Limit: limit, Agent: x.agentLabel(), From: x.in.Call.Wire.Binding,
 	})
 	reply := got.Reply
 	a.refused(ctx, err)
@@ -161,7 +161,7 @@ func (a agent) report(ctx context.Context, message *canonical.Message, err error
 			err = refusal
 		}
 	}
-	a.g.Breakers.Report(ctx, breakers.Target{Kind: a.x.sends(), Endpoint: a.x.route.Endpoint, Label: a.x.whom()}, err)
+	a.g.Breakers.Report(ctx, breakers.Target{Kind: a.x.sends(), Endpoint: a.x.route.Endpoint, Label: a.x.agentLabel()}, err)
 }
 
 // invalidateIfChanged forgets the description of an agent that announces a change, or that refuses
@@ -197,7 +197,7 @@ func (a agent) CancelRequest() {
 // Notify implements [execution.Agent], about the work as it stands now: its execution may go on with
 // its record.
 func (a agent) Notify(op canonical.Op, body canonical.Body) {
-	own := agent{a.g, a.x.apart()}
+	own := agent{a.g, a.x.clone()}
 	_ = a.g.workers.Go(func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, abortWithin)
 		defer cancel()

@@ -72,7 +72,7 @@ func TestWhatIsSaidOfAgents(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b, n := newNeighbourhood(t)
-			served, age := b.Parts().Router.Serves(t.Context(), transport.Question{
+			served, age := b.Parts().Router.Serves(t.Context(), transport.PairQuery{
 				From: translators.Side{Binding: a2a.Binding}, To: translators.Side{Binding: uacp.Binding}, Dest: c.dest, Caller: c.who(b), Forwards: 3,
 			})
 			if served != c.served || age <= 0 {

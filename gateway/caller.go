@@ -33,7 +33,7 @@ func (g *Gateway) work(x *request) execution.Request {
 	req := execution.Request{
 		Agent: g.agent(x), Caller: g.caller(x), Mode: x.mode, Message: x.message, WireID: x.in.WireID, AgentName: x.to.Agent.Name, Origin: x.from(),
 		Handling: execution.Handling{
-			Verbatim: x.verbatim(), Posts: x.posts(), Webhook: x.webhook != nil, OnRecord: x.webhook != nil && x.webhook.known, NamesTask: x.names(),
+			Verbatim: x.verbatim(), Posts: x.hasWebhook(), Webhook: x.webhook != nil, OnRecord: x.webhook != nil && x.webhook.known, NamesTask: x.createsTask(),
 			Streams: x.route.Description != nil && x.route.Description.Streams, AsTask: x.tasking(), Listens: x.hears(), Detached: x.in.Call.Detached,
 			Session: x.in.Call.Session != "",
 		},

@@ -128,7 +128,7 @@ func (g *Gateway) claimInput(ctx context.Context, x *request) error {
 // waits returns the context for the wait for an answer. It ends with the caller, unless the task
 // that the agent makes has to be canceled after the caller has left.
 func (g *Gateway) waits(ctx context.Context, x *request) context.Context {
-	if x.names() {
+	if x.createsTask() {
 		return g.workers.Detach(ctx)
 	}
 	return ctx

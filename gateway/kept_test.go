@@ -27,7 +27,7 @@ type wire struct {
 func plainly(w translators.Wire) (translators.Wire, error) { return w, nil }
 
 func wires() map[string]wire {
-	framed := func(t *testing.T, framer transport.Framer, w translators.Wire) translators.Wire {
+	framed := func(t *testing.T, framer transport.WireFormat, w translators.Wire) translators.Wire {
 		t.Helper()
 		w, losses, err := framer.Frame(w)
 		if err != nil || len(losses) > 0 || json.Valid(w.Body) {

@@ -247,10 +247,10 @@ func TestPass_IsDemandedAndEnough(t *testing.T) {
 func TestStrangersAreRefused(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
-	ctx := transport.WithStranger(t.Context(), &problem.UnauthenticatedError{}, "192.0.2.1")
+	ctx := transport.WithoutCaller(t.Context(), &problem.UnauthenticatedError{}, "192.0.2.1")
 	call := b.call(addBody)
 	call.Caller = transport.CallerFrom(ctx)
-	q := transport.Asking(ctx, "calculator", "a2a-v1")
+	q := transport.CallInfoFrom(ctx, "calculator", "a2a-v1")
 	_, exchanged := b.Exchange(ctx, call)
 	_, described := b.Describe(ctx, q)
 	_, limited := b.Limit(ctx, q)

@@ -127,20 +127,20 @@ func (x *request) wantsTask(reply *canonical.Message) bool {
 	return x.message.Op == canonical.OpInvoke && !x.tasking() && x.mode.DemandsTask(reply)
 }
 
-// lasts reports whether the caller asked for more than one answer, or not to wait for it. In a
+// longRunning reports whether the caller asked for more than one answer, or not to wait for it. In a
 // relay the agent decides about waiting.
-func (x *request) lasts() bool {
+func (x *request) longRunning() bool {
 	p := x.message.Preferences
 	if x.in.Call.Agent == "" || x.mode.Relay {
-		return x.in.Call.Agent != "" && (p.Stream || x.tasking() || x.posts())
+		return x.in.Call.Agent != "" && (p.Stream || x.tasking() || x.hasWebhook())
 	}
-	return p.Stream || p.NoWait || p.TaskOK || x.posts()
+	return p.Stream || p.NoWait || p.TaskOK || x.hasWebhook()
 }
 
-// posts reports whether a webhook gets each change of the task, so that the gateway reads the
+// hasWebhook reports whether a webhook gets each change of the task, so that the gateway reads the
 // events of the agent also if the caller does not. An agent of the caller's own protocol that does
 // not stream has no events.
-func (x *request) posts() bool {
+func (x *request) hasWebhook() bool {
 	return x.webhook != nil && x.message.Op == canonical.OpInvoke && (!x.mode.Relay || x.route.Description != nil && x.route.Description.Streams)
 }
 
@@ -160,7 +160,7 @@ func (x *request) streams() bool {
 	case x.in.Call.Agent == "":
 		return false
 	case x.mode.Relay:
-		return x.message.Preferences.Stream || x.posts()
+		return x.message.Preferences.Stream || x.hasWebhook()
 	default:
 		return x.route.Description != nil && x.route.Description.Streams && x.mode.AgentStreams == translators.StreamsTask
 	}
@@ -193,9 +193,9 @@ func (x *request) verbatim() bool {
 		!x.route.Endpoint.Rewritten() && !x.in.Call.Tenanted && x.webhook == nil && !x.thread.Renamed() && x.in.Call.Card == nil
 }
 
-// names reports whether the agent makes a task of the message, which goes on when the connection
+// createsTask reports whether the agent makes a task of the message, which goes on when the connection
 // ends. The gateway cannot cancel it before the agent has named it.
-func (x *request) names() bool {
+func (x *request) createsTask() bool {
 	return x.in.Call.Agent != "" && x.message.Op == canonical.OpInvoke && x.mode.AgentStreams == translators.StreamsTask
 }
 

@@ -125,7 +125,7 @@ func (g *Gateway) look(ctx context.Context, x *request) (answer transport.Answer
 		Origin: canonical.Origin{Binding: x.in.Source.Info().Binding},
 	}
 	g.lineage(x)
-	var showing translators.Showing
+	var showing translators.ResourceResult
 	switch showing.What = seeking.What; seeking.What {
 	case translators.SeekPatterns:
 		showing.Resources = mcpbridge.Patterns(x.to.Agent.Name)

@@ -121,7 +121,7 @@ func (g *Gateway) invoke(ctx context.Context, x *request) (transport.Answer, err
 	if err := g.claimInput(ctx, x); err != nil {
 		return transport.Answer{}, err
 	}
-	if x.lasts() {
+	if x.longRunning() {
 		return g.begin(ctx, x, sealed, x.message.Op).Answer(ctx)
 	}
 	return g.converse(ctx, x, sealed)

@@ -48,12 +48,12 @@ func (g *Gateway) prepared(x *request, tr attest.Translation) attest.Translation
 
 // stamp returns what only the gateway knows of a message: the id of its ECT and, in protocols that
 // have them, sender, receiver and time.
-func (g *Gateway) stamp(x *request, tr *attest.Translation) translators.Stamp {
+func (g *Gateway) stamp(x *request, tr *attest.Translation) translators.Addressing {
 	stamper := g.Network.Stamper(tr.Pair.To)
 	if stamper == nil {
-		return translators.Stamp{Token: string(tr.ID), At: execution.Milliseconds(g.Now())}
+		return translators.Addressing{Token: string(tr.ID), At: execution.Milliseconds(g.Now())}
 	}
-	out := translators.Stamp{From: stamper.Self(), To: x.in.Call.Program.Sender, At: g.Now(), Token: string(tr.ID)}
+	out := translators.Addressing{From: stamper.Self(), To: x.in.Call.Program.Sender, At: g.Now(), Token: string(tr.ID)}
 	if tr.Direction == attest.Request {
 		out.To = stamper.Receiver(x.to.Agent.Name)
 	}
@@ -131,7 +131,7 @@ func (x *request) stampRequest(id ect.ID) {
 	if invoke, ok := m.Body.(*canonical.Invoke); ok && invoke.Turn.ID == "" {
 		invoke.Turn.ID = m.Correlation.MessageID
 	}
-	if x.mode.AgentStreams == translators.StreamsReply && x.in.Call.Agent != "" && m.Correlation.Progress == nil && x.lasts() {
+	if x.mode.AgentStreams == translators.StreamsReply && x.in.Call.Agent != "" && m.Correlation.Progress == nil && x.longRunning() {
 		m.Correlation.Progress = m.Correlation.WireID
 	}
 }
@@ -254,7 +254,7 @@ func (g *Gateway) lineage(x *request) {
 		return
 	}
 	if x.record != nil { // more about the same work
-		x.lineage.Workflow, x.lineage.Parents = x.record.Workflow, x.behind(x.record)
+		x.lineage.Workflow, x.lineage.Parents = x.record.Workflow, x.parentsOf(x.record)
 		return
 	}
 	if workflow, last, ok := x.thread.Last(); ok {

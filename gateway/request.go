@@ -78,8 +78,8 @@ func (x *request) derive(m *canonical.Message) *request {
 // about makes the request one about the task of a record.
 func (x *request) about(rec *store.Record) { x.record, x.lineage.Workflow = rec, rec.Workflow }
 
-// apart is the request as it stands, with a record of its own.
-func (x *request) apart() *request {
+// clone is the request as it stands, with a record of its own.
+func (x *request) clone() *request {
 	own := *x
 	if x.record != nil {
 		rec := *x.record
@@ -116,17 +116,17 @@ func (x *request) sends() outbound.Kind {
 	return outbound.Message
 }
 
-// whom is the agent in metrics: callers can name unknown agents without end.
-func (x *request) whom() string {
+// agentLabel is the agent in metrics: callers can name unknown agents without end.
+func (x *request) agentLabel() string {
 	if x.to.Via != nil && x.to.Via.Unlisted {
 		return "gateway"
 	}
 	return label(x.to.Agent)
 }
 
-// behind is what testifies to a record, and to the question about it. Of a message that is answered
+// parentsOf is what testifies to a record, and to the question about it. Of a message that is answered
 // with a question of ours, both are one token.
-func (x *request) behind(rec *store.Record) []ect.ID {
+func (x *request) parentsOf(rec *store.Record) []ect.ID {
 	_, parents := x.in.Evidence.Origins()
 	if rec.Last != "" && !slices.Contains(parents, rec.Last) {
 		parents = append(parents, rec.Last)
@@ -136,7 +136,7 @@ func (x *request) behind(rec *store.Record) []ect.ID {
 
 // since is what testifies to work on record, else what its caller sent.
 func (x *request) since(rec *store.Record) []ect.ID {
-	if parents := x.behind(rec); len(parents) > 0 {
+	if parents := x.parentsOf(rec); len(parents) > 0 {
 		return parents
 	}
 	return x.lineage.Parents

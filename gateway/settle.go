@@ -90,7 +90,7 @@ func (g *Gateway) finish(ctx context.Context, x *request, err error) {
 		g.Metrics.Translated(string(x.in.Call.Wire.Binding), string(x.toBinding()), result, took)
 		reason := problem.ReasonOf(err)
 		if reason != "" {
-			g.Metrics.UpstreamFailed(x.whom(), reason)
+			g.Metrics.UpstreamFailed(x.agentLabel(), reason)
 		}
 		level := slog.LevelDebug
 		if err != nil && !x.in.OneOfManyRefusals { // of those, samples are logged

@@ -3,30 +3,30 @@ package translators
 // Features are the optional interfaces of a codec, asserted once. Those that it does not
 // implement are nil.
 type Features struct {
-	Asker     Asker
-	Carrier   Carrier
-	Changer   Changer
+	Asker     InputStyler
+	Carrier   Tunneled
+	Changer   ChangeNotifier
 	Notifier  Notifier
 	Historian Historian
-	Librarian Librarian
-	Mirrorer  Mirrorer
+	Librarian ResourceProvider
+	Mirrorer  HeaderMirror
 	Namer     Namer
 	Signaler  Signaler
-	Tasker    Tasker
+	Tasker    TaskStyler
 }
 
 // FeaturesOf asserts the optional interfaces of a codec; nil has none.
 func FeaturesOf(t Translator) *Features {
 	f := &Features{}
-	f.Asker, _ = t.(Asker)
-	f.Carrier, _ = t.(Carrier)
-	f.Changer, _ = t.(Changer)
+	f.Asker, _ = t.(InputStyler)
+	f.Carrier, _ = t.(Tunneled)
+	f.Changer, _ = t.(ChangeNotifier)
 	f.Notifier, _ = t.(Notifier)
 	f.Historian, _ = t.(Historian)
-	f.Librarian, _ = t.(Librarian)
-	f.Mirrorer, _ = t.(Mirrorer)
+	f.Librarian, _ = t.(ResourceProvider)
+	f.Mirrorer, _ = t.(HeaderMirror)
 	f.Namer, _ = t.(Namer)
 	f.Signaler, _ = t.(Signaler)
-	f.Tasker, _ = t.(Tasker)
+	f.Tasker, _ = t.(TaskStyler)
 	return f
 }

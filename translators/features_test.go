@@ -15,16 +15,16 @@ type notifier = translators.Notifier
 // able is a translator with all optional interfaces.
 type able struct {
 	named
-	translators.Asker
-	translators.Carrier
-	translators.Changer
+	translators.InputStyler
+	translators.Tunneled
+	translators.ChangeNotifier
 	notifier
 	translators.Historian
-	translators.Librarian
-	translators.Mirrorer
+	translators.ResourceProvider
+	translators.HeaderMirror
 	translators.Namer
 	translators.Signaler
-	translators.Tasker
+	translators.TaskStyler
 }
 
 // teller implements one of them.

@@ -2,15 +2,15 @@ package translators
 
 import "github.com/aepb/aepb-gateway/translators/canonical"
 
-// Librarian is implemented by a translator whose protocol lets callers list and
+// ResourceProvider is implemented by a translator whose protocol lets callers list and
 // read what was made for them (MCP resources). What is asked and answered is
 // the protocol's own.
-type Librarian interface {
+type ResourceProvider interface {
 	// Seeks reads what a request looks for; nil: it is about something else. A
 	// request that cannot be understood is a *canonical.Error.
-	Seeks(*canonical.Native) (*Seeking, error)
+	Seeks(*canonical.Native) (*ResourceQuery, error)
 	// Shows answers it.
-	Shows(Showing) *canonical.Native
+	Shows(ResourceResult) *canonical.Native
 	// Embeds reports whether a part of a reply is written with a URI of its own,
 	// and has none.
 	Embeds(*canonical.Part) bool
@@ -26,15 +26,15 @@ const (
 	SeekOne      Seek = "one"      // what is in one of them
 )
 
-// Seeking is a request for what was made.
-type Seeking struct {
+// ResourceQuery is a request for what was made.
+type ResourceQuery struct {
 	What   Seek
 	URI    string // with SeekOne
 	Cursor string // of the page; empty: the first
 }
 
-// Showing is the answer to a Seeking.
-type Showing struct {
+// ResourceResult is the answer to a ResourceQuery.
+type ResourceResult struct {
 	What      Seek
 	Resources []Resource        // with SeekList and SeekPatterns
 	Next      string            // cursor of the next page; empty: this was the last

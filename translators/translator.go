@@ -47,9 +47,9 @@ const (
 	AskStream Asking = "stream"
 )
 
-// Asker is implemented by a translator whose peers can be asked while they
+// InputStyler is implemented by a translator whose peers can be asked while they
 // wait for a result.
-type Asker interface {
+type InputStyler interface {
 	// Asks says how a peer of that version is asked, in that form of carriage.
 	Asks(version, form string) Asking
 }
@@ -69,16 +69,16 @@ const (
 	TaskingWhole Tasking = "whole"
 )
 
-// Tasker is implemented by a translator between whose versions tasks differ.
-type Tasker interface {
+// TaskStyler is implemented by a translator between whose versions tasks differ.
+type TaskStyler interface {
 	// Tasks says how a peer of a version keeps them, if it does.
 	Tasks(version string) Tasking
 	// TaskOnly reports whether a capability can be had only as a task.
 	TaskOnly(*canonical.Capability) bool
 }
 
-// Carrier is implemented by a translator whose protocol has no words of its own.
-type Carrier interface {
+// Tunneled is implemented by a translator whose protocol has no words of its own.
+type Tunneled interface {
 	// Carries is the protocol whose words a version uses.
 	Carries(version string) canonical.Binding
 }
@@ -108,9 +108,9 @@ type Hasher interface {
 	HashInput(body []byte) ([]byte, error)
 }
 
-// Bearer is implemented by a translator whose messages travel with their evidence
+// EvidencePlacer is implemented by a translator whose messages travel with their evidence
 // beside them, and have a place for it inside too (package embedded).
-type Bearer interface {
+type EvidencePlacer interface {
 	// Bears lists where a message has it, the first that there is; none: it has none.
 	Bears(Wire) []Place
 }
@@ -124,9 +124,9 @@ type Place struct {
 	List   bool // Object is a list: the tokens are in an object of it, whose @type is Key, as its tokens
 }
 
-// Descendant is implemented by a translator whose messages have a place for the name
+// ParentReader is implemented by a translator whose messages have a place for the name
 // of the ECT that they came of (AEPB, Task Invocation with Parent Reference).
-type Descendant interface {
+type ParentReader interface {
 	// Parent is its jti, as it stands there; empty: the message names none. It
 	// fails with a *translators.MalformedError.
 	Parent(body []byte) (string, error)
@@ -142,25 +142,25 @@ type Signaler interface {
 	Signals(op canonical.Op, t Target) bool
 }
 
-// Mirrorer is implemented by a translator whose requests repeat, in fields of
+// HeaderMirror is implemented by a translator whose requests repeat, in fields of
 // their header, arguments that a capability's schema marks.
-type Mirrorer interface {
+type HeaderMirror interface {
 	// Mirror judges the header of a request by its body. What it returns repeats
 	// what the body says, and nothing else. Its error is a *canonical.Error with
 	// CodeHeaderMismatch.
 	Mirror(http.Header, *canonical.Message, *canonical.Capability) (http.Header, error)
 }
 
-// Changer is implemented by a translator whose peers say without being asked
+// ChangeNotifier is implemented by a translator whose peers say without being asked
 // that they describe themselves in another way now.
-type Changer interface {
+type ChangeNotifier interface {
 	// Changes reports whether that is what an event says.
 	Changes(*canonical.Native) bool
 }
 
-// Former is implemented by a translator whose messages show which of its forms
+// FormDetector is implemented by a translator whose messages show which of its forms
 // they are in.
-type Former interface {
+type FormDetector interface {
 	// FormOf names the form of a body (Wire.Form).
 	FormOf(body []byte) string
 }
@@ -201,7 +201,7 @@ type Wire struct {
 	Verb, Path string
 
 	// Unreachable is what the bytes said as they travelled and Body, which was made of them,
-	// does not (transport.Framer); nil: nothing.
+	// does not (transport.WireFormat); nil: nothing.
 	Losses []canonical.Loss
 
 	Hasher Hasher // of a message with a place for evidence in it, what evidence hashes of it; nil: its bytes
@@ -268,14 +268,14 @@ type Target struct {
 	Form       string                // the chosen wire form (Wire.Form); empty: the first
 	Capability *canonical.Capability // the tool or skill that is called, or whose result this is; nil: none chosen
 	Stream     bool                  // a request: ask for a stream of events; otherwise: this stands in one
-	Stamp      Stamp                 // for protocols whose messages say who sends them to whom, and when
+	Stamp      Addressing            // for protocols whose messages say who sends them to whom, and when
 	Answers    []canonical.Mode      // what the receiver was told, when its session began, that it can ask the sender; nil: nothing
 }
 
-// Stamp is what only the gateway knows about a message that is about to leave. A
+// Addressing is what only the gateway knows about a message that is about to leave. A
 // protocol that needs none of it ignores it; one that does refuses a message
 // of another protocol without it.
-type Stamp struct {
+type Addressing struct {
 	From  string    // how this gateway names itself in the protocol: an AINP DID
 	To    string    // how the protocol names the receiver; empty: it is not said
 	At    time.Time // when the message is sent; zero: not stamped

@@ -85,7 +85,7 @@ func (f *careful) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		f.before, evidence = set.ID, []string{token}
 		reply.Body = &canonical.Result{Output: &canonical.Output{Parts: []canonical.Part{{Kind: canonical.KindText, Text: "done"}}}}
 	}
-	out, _, err := form.Encode(reply, translators.Target{Stamp: translators.Stamp{From: did("careful").DID, To: head.From, At: time.Now()}})
+	out, _, err := form.Encode(reply, translators.Target{Stamp: translators.Addressing{From: did("careful").DID, To: head.From, At: time.Now()}})
 	if err == nil && len(evidence) > 0 {
 		out.Body, err = ainpWithEvidence(out.Body, evidence)
 	}
@@ -116,7 +116,7 @@ func TestAINPSignals(t *testing.T) {
 	send := func(m *canonical.Message, claims *ect.Claims) reply {
 		t.Helper()
 		m.Phase, m.Correlation.WireID = canonical.PhaseRequest, json.RawMessage(`"`+string(ect.NewID())+`"`)
-		wire, _, err := form.Encode(m, translators.Target{Stamp: translators.Stamp{From: did("alice").DID, At: time.Now()}})
+		wire, _, err := form.Encode(m, translators.Target{Stamp: translators.Addressing{From: did("alice").DID, At: time.Now()}})
 		must(t, err)
 		body := wire.Body
 		for op, says := range map[canonical.Op]string{canonical.OpInvoke: `"hitl_callback":"https://`, canonical.OpRollback: `"@type":"AtdRollbackRequest"`, canonical.OpDecision: `"msg_type":"RESULT"`} {

@@ -252,7 +252,7 @@ func TestApproval(t *testing.T) {
 		wire, _, err := ainp.New(translators.Config{}).Encode(&canonical.Message{
 			Op: canonical.OpAnswer, Phase: canonical.PhaseRequest, Correlation: canonical.Correlation{WireID: json.RawMessage(`"` + string(ect.NewID()) + `"`)},
 			Body: &canonical.Reply{ID: id, Answer: canonical.Answer{Action: canonical.Accept, Value: json.RawMessage(`{"decision":"reject"}`)}},
-		}, translators.Target{Form: ainp.FormSocket, Stamp: translators.Stamp{From: did("alice").DID, At: time.Now()}})
+		}, translators.Target{Form: ainp.FormSocket, Stamp: translators.Addressing{From: did("alice").DID, At: time.Now()}})
 		must(t, err)
 		must(t, conn.Write(t.Context(), websocket.MessageText, signed(did("alice"), wire.Body, ainp.SigDraft)))
 		if last := hear(t, conn); last.Payload.Status != "success" || !strings.Contains(last.raw, `success {\"decision\":\"reject\"}`) {
@@ -280,7 +280,7 @@ func TestAnIntentIsStopped(t *testing.T) {
 	wire, _, err := ainp.New(translators.Config{}).Encode(&canonical.Message{
 		Op: canonical.OpAbort, Phase: canonical.PhaseRequest, Correlation: canonical.Correlation{WireID: json.RawMessage(`"` + string(ect.NewID()) + `"`)},
 		Body: &canonical.Abort{Request: json.RawMessage(`"` + id + `"`)},
-	}, translators.Target{Form: ainp.FormSocket, Stamp: translators.Stamp{From: did("alice").DID, At: time.Now()}})
+	}, translators.Target{Form: ainp.FormSocket, Stamp: translators.Addressing{From: did("alice").DID, At: time.Now()}})
 	must(t, err)
 	must(t, conn.Write(t.Context(), websocket.MessageText, signed(did("alice"), wire.Body, ainp.SigDraft)))
 	for range 2 {

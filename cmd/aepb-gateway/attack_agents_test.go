@@ -83,7 +83,7 @@ func addressedTo(t *testing.T, who tainp.Identity, recipient string, n int64) st
 	wire, _, err := ainp.New(translators.Config{}).Encode(&canonical.Message{
 		Op: canonical.OpInvoke, Phase: canonical.PhaseRequest, Body: addition(n),
 		Correlation: canonical.Correlation{WireID: json.RawMessage(`"` + string(ect.NewID()) + `"`)},
-	}, translators.Target{Stamp: translators.Stamp{From: who.DID, To: recipient, At: time.Now()}})
+	}, translators.Target{Stamp: translators.Addressing{From: who.DID, To: recipient, At: time.Now()}})
 	must(t, err)
 	return string(signed(who, wire.Body, ainp.SigDraft))
 }

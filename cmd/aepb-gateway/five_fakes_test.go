@@ -286,7 +286,7 @@ func (f *ainpFake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	wire, _, err := form.Encode(&canonical.Message{
 		Op: m.Op, Phase: canonical.PhaseResponse, Correlation: m.Correlation, Body: f.does.with(m),
-	}, translators.Target{Stamp: translators.Stamp{From: f.who.DID, To: head.From, At: time.Now()}})
+	}, translators.Target{Stamp: translators.Addressing{From: f.who.DID, To: head.From, At: time.Now()}})
 	if err != nil {
 		w.WriteHeader(http.StatusInternalServerError)
 		return
@@ -413,7 +413,7 @@ func envelopeOf(t *testing.T, who tainp.Identity, invoke *canonical.Invoke) []by
 	wire, _, err := ainp.New(translators.Config{}).Encode(&canonical.Message{
 		Op: canonical.OpInvoke, Phase: canonical.PhaseRequest, Body: invoke,
 		Correlation: canonical.Correlation{WireID: json.RawMessage(`"` + string(ect.NewID()) + `"`)},
-	}, translators.Target{Stamp: translators.Stamp{From: who.DID, At: time.Now()}})
+	}, translators.Target{Stamp: translators.Addressing{From: who.DID, At: time.Now()}})
 	must(t, err)
 	return wire.Body
 }

@@ -701,16 +701,16 @@ func (p *part) signaled(s *canonical.Signal) (transport.Answer, error) {
 }
 
 // stamp is what only the troupe knows of a message.
-func (tr *troupe) stamp(id canonical.Binding, to string) translators.Stamp {
-	stamper, ok := tr.list[id].dialer.(transport.Stamper)
+func (tr *troupe) stamp(id canonical.Binding, to string) translators.Addressing {
+	stamper, ok := tr.list[id].dialer.(transport.Addresser)
 	if !ok {
-		return translators.Stamp{}
+		return translators.Addressing{}
 	}
-	return translators.Stamp{From: stamper.Self(), To: to, At: time.Now()}
+	return translators.Addressing{From: stamper.Self(), To: to, At: time.Now()}
 }
 
 func (tr *troupe) frame(wire translators.Wire) (translators.Wire, error) {
-	if framer, ok := tr.list[wire.Binding].dialer.(transport.Framer); ok {
+	if framer, ok := tr.list[wire.Binding].dialer.(transport.WireFormat); ok {
 		framed, _, err := framer.Frame(wire)
 		return framed, err
 	}
@@ -718,7 +718,7 @@ func (tr *troupe) frame(wire translators.Wire) (translators.Wire, error) {
 }
 
 func (tr *troupe) unframe(wire translators.Wire) (translators.Wire, error) {
-	if framer, ok := tr.list[wire.Binding].dialer.(transport.Framer); ok {
+	if framer, ok := tr.list[wire.Binding].dialer.(transport.WireFormat); ok {
 		return framer.Unframe(wire)
 	}
 	return wire, nil

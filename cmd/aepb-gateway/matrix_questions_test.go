@@ -89,7 +89,7 @@ func heardInTurn(body *canonical.Invoke) []canonical.Answer {
 
 // ask asks, in the way of the agent's protocol.
 func (p *part) ask(inputs ...canonical.Input) (transport.Answer, error) {
-	asker, ok := p.form.(translators.Asker)
+	asker, ok := p.form.(translators.InputStyler)
 	asks := translators.AskNone
 	if ok {
 		asks = asker.Asks(p.asked.Origin.Version, p.call.Wire.Form)
@@ -172,7 +172,7 @@ func (p *part) answered(r *canonical.Reply) error {
 
 // asks is how the caller can be asked.
 func (c *caller) asks() translators.Asking {
-	asker, ok := c.form.(translators.Asker)
+	asker, ok := c.form.(translators.InputStyler)
 	if !ok {
 		return translators.AskNone
 	}

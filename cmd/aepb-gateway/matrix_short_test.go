@@ -28,10 +28,10 @@ type nature struct {
 
 func natureOf(s side, form translators.Translator) *nature {
 	n := &nature{side: s, words: s.words(form), shape: translators.StreamsOf(form, s.version), toy: s.binding == toyBinding, bare: s.form == uacp.FormBare}
-	if asker, ok := form.(translators.Asker); ok {
+	if asker, ok := form.(translators.InputStyler); ok {
 		n.asks = asker.Asks(s.version, s.form)
 	}
-	if tasker, ok := form.(translators.Tasker); ok {
+	if tasker, ok := form.(translators.TaskStyler); ok {
 		n.tasks = tasker.Tasks(s.version)
 	}
 	if signaler, ok := form.(translators.Signaler); ok {

@@ -52,7 +52,7 @@ type side struct {
 
 // words is whose words a side uses.
 func (s side) words(form translators.Translator) canonical.Binding {
-	if c, ok := form.(translators.Carrier); ok {
+	if c, ok := form.(translators.Tunneled); ok {
 		return c.Carries(s.version)
 	}
 	return s.binding

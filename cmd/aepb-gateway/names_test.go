@@ -583,7 +583,7 @@ func (b *bed) listers(t *testing.T) map[string]lister {
 			t.Helper()
 			form, asked := ainp.New(translators.Config{}), *page
 			asked.Correlation.WireID = mustMarshal(string(ect.NewID()))
-			wire, _, err := form.Encode(&asked, translators.Target{Stamp: translators.Stamp{From: alice.DID, At: time.Now()}})
+			wire, _, err := form.Encode(&asked, translators.Target{Stamp: translators.Addressing{From: alice.DID, At: time.Now()}})
 			must(t, err)
 			return shownBy(t, form, b.send(t, letter{at: "/agents/" + agent + "/ainp", body: string(signed(alice, wire.Body, ""))}).body, "")
 		}, func(t *testing.T, agent, name string) string {

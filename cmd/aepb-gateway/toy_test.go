@@ -156,7 +156,7 @@ func (d toyDialer) Describe(_ context.Context, ep transport.Endpoint) (*canonica
 
 func toyDoor(road transport.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		pass, err := road.Limit(r.Context(), transport.Asking(r.Context(), r.PathValue("agent"), toyBinding))
+		pass, err := road.Limit(r.Context(), transport.CallInfoFrom(r.Context(), r.PathValue("agent"), toyBinding))
 		if err != nil {
 			problem.Write(w, r, err)
 			return

@@ -101,8 +101,8 @@ func translateOffline(from, to string, body []byte) (translation, error) {
 
 // noSender is the sender of a message that is only translated, in protocols that name the sender: a
 // DID without a key, which a receiver cannot take for a real one.
-func noSender() translators.Stamp {
-	return translators.Stamp{From: "did:web:gateway.invalid", At: time.Now()}
+func noSender() translators.Addressing {
+	return translators.Addressing{From: "did:web:gateway.invalid", At: time.Now()}
 }
 
 func protocol(text string) (translators.Translator, string, error) {

@@ -35,7 +35,7 @@ func (s *Store) Put(_ context.Context, r ect.Record) error {
 	}
 	r = copyOf(r)
 	if i >= 0 {
-		r.Unite(s.records[known[i]])
+		r.Merge(s.records[known[i]])
 	}
 	switch {
 	case (r.IsRoot() || r.Begins) && !s.mayBegin(r):

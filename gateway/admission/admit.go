@@ -94,7 +94,7 @@ func (r Rules) Embeds(peer ect.Identity, codec translators.Translator, form stri
 	if peer == "" || !r.ECTInBody[peer] {
 		return false
 	}
-	bearer, ok := codec.(translators.Bearer)
+	bearer, ok := codec.(translators.EvidencePlacer)
 	return ok && len(bearer.Bears(translators.Wire{Form: form})) > 0
 }
 

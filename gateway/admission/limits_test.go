@@ -88,7 +88,7 @@ func TestLimits_Strangers(t *testing.T) {
 		"it was judged before":  {errors.Join(&problem.UnauthenticatedError{}), []bool{true, true, true, true}},
 	} {
 		l := newLimited(t)
-		ctx := transport.WithStranger(t.Context(), c.refusal, address)
+		ctx := transport.WithoutCaller(t.Context(), c.refusal, address)
 		got := results(func() error {
 			_, err := l.Limit(ctx, transport.CallInfo{Address: address})
 			if err == nil || !is[*limit.ExceededError](err) && !errors.Is(err, c.refusal) {

@@ -44,7 +44,7 @@ type Translation struct {
 	Verbatim  *translators.Wire // goes on as it came: nothing is encoded; nil: it is encoded
 	Codec     translators.Translator
 	Target    translators.Target
-	Framer    transport.Framer // what travels is other than what the codec writes; nil: it is not
+	Framer    transport.WireFormat // what travels is other than what the codec writes; nil: it is not
 	Pair      Pair
 	Audience  []string
 	Reader    ect.Identity // in whose dialect the token is written

@@ -24,8 +24,8 @@ const (
 	outnumber = 4
 )
 
-// standing is how the calls of one caller went of late, as far as it may have caused how they ended.
-type standing struct {
+// callerFailures is how the calls of one caller went of late, as far as it may have caused how they ended.
+type callerFailures struct {
 	run      int       // failed since its last answer
 	failed   time.Time // the last that failed
 	answered time.Time // the last answer; zero: none
@@ -33,7 +33,7 @@ type standing struct {
 	trying   bool      // one that was let through nevertheless is under way
 }
 
-func (s *standing) seen() time.Time {
+func (s *callerFailures) seen() time.Time {
 	if s.failed.After(s.answered) {
 		return s.failed
 	}
@@ -45,7 +45,7 @@ func (s *standing) seen() time.Time {
 func enough(config breaker.Config) int { return (config.MinSamples + 1) / 2 }
 
 // fails reports whether a caller has failed lately, and not just now and then.
-func (s *standing) fails(config breaker.Config, now time.Time) bool {
+func (s *callerFailures) fails(config breaker.Config, now time.Time) bool {
 	since := now.Add(-useful)
 	return s.failed.After(since) && (s.run >= enough(config) || s.run > 0 && !s.answered.After(since))
 }
@@ -59,10 +59,10 @@ type ending struct {
 }
 
 // callers are those of one destination. The zero value knows none.
-type callers map[ect.Identity]*standing
+type callers map[ect.Identity]*callerFailures
 
 // of is the standing of a caller, which may be changed.
-func (c *callers) of(caller ect.Identity) *standing {
+func (c *callers) of(caller ect.Identity) *callerFailures {
 	if s := (*c)[caller]; s != nil {
 		return s
 	}
@@ -72,7 +72,7 @@ func (c *callers) of(caller ect.Identity) *standing {
 	if len(*c) >= maxCallers {
 		c.forget()
 	}
-	s := &standing{}
+	s := &callerFailures{}
 	(*c)[caller] = s
 	return s
 }
@@ -85,11 +85,11 @@ func (c *callers) forget() {
 }
 
 // look is the standing of a caller.
-func (c callers) look(caller ect.Identity) standing {
+func (c callers) look(caller ect.Identity) callerFailures {
 	if s := c[caller]; s != nil {
 		return *s
 	}
-	return standing{}
+	return callerFailures{}
 }
 
 // let notes that a call goes through of a caller that has to be refused otherwise: it has only this one.
@@ -102,7 +102,7 @@ func (c *callers) let(caller ect.Identity, config breaker.Config, now time.Time)
 func (c *callers) take(caller ect.Identity, e ending, config breaker.Config, now time.Time) (refused time.Duration) {
 	switch s := (*c)[caller]; {
 	case e.outcome == breaker.Success:
-		*c.of(caller) = standing{answered: now}
+		*c.of(caller) = callerFailures{answered: now}
 	case e.outcome == breaker.Failure && !e.own:
 		return c.of(caller).fail(config, now, e)
 	case s != nil && s.trying:
@@ -113,7 +113,7 @@ func (c *callers) take(caller ect.Identity, e ending, config breaker.Config, now
 
 // fail counts a failure. One of a call from before its caller was refused changes nothing, nor does one of
 // a call that was under way when another failed: what ends many calls at once is one failure.
-func (s *standing) fail(config breaker.Config, now time.Time, e ending) (refused time.Duration) {
+func (s *callerFailures) fail(config breaker.Config, now time.Time, e ending) (refused time.Duration) {
 	if !s.trying && (now.Before(s.until) || !e.began.IsZero() && e.began.Before(s.failed)) {
 		return 0
 	}
@@ -126,7 +126,7 @@ func (s *standing) fail(config breaker.Config, now time.Time, e ending) (refused
 }
 
 // tooMany reports whether a caller has failed so often in a row that it has one call after each wait.
-func (s *standing) tooMany(config breaker.Config) bool {
+func (s *callerFailures) tooMany(config breaker.Config) bool {
 	return s.run >= config.MinSamples && config.Threshold < never
 }
 

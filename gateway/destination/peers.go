@@ -198,7 +198,7 @@ func (r *Resolver) carriages(own canonical.Binding) []canonical.Binding {
 
 // Serves answers a question (AEPB, Protocol Negotiation step 3), and for how
 // long that holds. What is not served here may be by a peer.
-func (r *Resolver) Serves(ctx context.Context, q transport.Question) (bool, time.Duration) {
+func (r *Resolver) Serves(ctx context.Context, q transport.PairQuery) (bool, time.Duration) {
 	if q.Dest == "" && r.deps.Registry.Serves(q.From, q.To) {
 		return true, verdictAge
 	}
@@ -224,7 +224,7 @@ func (r *Resolver) Serves(ctx context.Context, q transport.Question) (bool, time
 	return found != nil, min(max(until.Sub(r.deps.Now()), time.Second), age(q))
 }
 
-func age(q transport.Question) time.Duration {
+func age(q transport.PairQuery) time.Duration {
 	if q.Dest == "" {
 		return verdictAge
 	}
@@ -233,7 +233,7 @@ func age(q transport.Question) time.Duration {
 
 // servesAgent: is an agent reached from here, without another gateway? ok: else
 // another one may be asked as s says.
-func (r *Resolver) servesAgent(ctx context.Context, q transport.Question, s *search) (served, ok bool) {
+func (r *Resolver) servesAgent(ctx context.Context, q transport.PairQuery, s *search) (served, ok bool) {
 	agent, listed := r.deps.Directory.Find(q.Dest)
 	if !listed {
 		s.peers = r.openTo(q.Caller)

@@ -246,7 +246,7 @@ func TestServes_WhoLearnsWhat(t *testing.T) {
 			e.network.pages[peerID+" a2a-v1>far-v1"] = "{}"
 			e.network.pages["open.example"] = document("open", directory.Retired, heirURL, mcp.Binding)
 			e.must(e.directory.Put(described("open", policy.Rules{Open: true})))
-			serves, age := e.Serves(t.Context(), transport.Question{
+			serves, age := e.Serves(t.Context(), transport.PairQuery{
 				From: translators.ParseSide(c.from), To: translators.ParseSide(c.to), Dest: c.dest, Caller: c.caller, Forwards: c.forwards,
 			})
 			if serves != c.serves || age > c.age || age < c.age-time.Minute || age < time.Second {

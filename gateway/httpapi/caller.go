@@ -47,9 +47,9 @@ func (who Callers) Identify(ctx context.Context, state *tls.ConnectionState, rem
 	case err == nil && who.Anonymous != "":
 		return transport.WithCaller(ctx, identity.Caller{Peer: ect.Peer{ID: who.Anonymous}, Anonymous: true}, address), nil
 	case err == nil:
-		return transport.WithStranger(ctx, &problem.UnauthenticatedError{}, address), nil
+		return transport.WithoutCaller(ctx, &problem.UnauthenticatedError{}, address), nil
 	default:
-		return transport.WithStranger(ctx, err, address), err
+		return transport.WithoutCaller(ctx, err, address), err
 	}
 }
 
@@ -148,7 +148,7 @@ func admit(ctx context.Context, handler transport.Handler, binding canonical.Bin
 	if (caller.ID == "" || caller.Anonymous) && transport.Refusal(ctx) == nil { // else the limit refuses it, and counts
 		return limit.Pass{}, &problem.UnauthenticatedError{}
 	}
-	return handler.Limit(ctx, transport.Asking(ctx, "", binding))
+	return handler.Limit(ctx, transport.CallInfoFrom(ctx, "", binding))
 }
 
 // brokenCredential marks a request whose credential is no good.

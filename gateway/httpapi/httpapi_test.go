@@ -319,9 +319,9 @@ func TestPairQueries(t *testing.T) {
 
 // router serves what is asked in its name, to callers with an identity, and
 // keeps the last question.
-type router struct{ last transport.Question }
+type router struct{ last transport.PairQuery }
 
-func (r *router) Serves(_ context.Context, q transport.Question) (bool, time.Duration) {
+func (r *router) Serves(_ context.Context, q transport.PairQuery) (bool, time.Duration) {
 	r.last = q
 	return q.Dest == "bob" || q.To.Binding == "ainp-v1", 90 * time.Second
 }
@@ -375,7 +375,7 @@ func TestPairsBeyond(t *testing.T) {
 		{"?from=a2a-v1&to=" + strings.Repeat("x", 65), "", true, 400, -1},
 		{"?from=a2a-v1&to=mcp-v1&dest=" + strings.Repeat("x", 2049), "", true, 400, -1},
 	} {
-		s.router.last = transport.Question{Forwards: -1}
+		s.router.last = transport.PairQuery{Forwards: -1}
 		header := http.Header{}
 		if tc.forwards != "" {
 			header.Set("Max-Forwards", tc.forwards)

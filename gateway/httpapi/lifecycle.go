@@ -98,9 +98,9 @@ func lifecycleMembers(r lifecycle.Record, version string) *admindoc.Lifecycle {
 }
 
 // noticeOf is what answers say of the gateway's own future.
-func noticeOf(own lifecycle.Record) transport.Notice {
+func noticeOf(own lifecycle.Record) transport.LifecycleNotice {
 	if own.Status != lifecycle.Deprecated {
-		return transport.Notice{}
+		return transport.LifecycleNotice{}
 	}
-	return transport.Notice{Deprecated: own.DeprecatedAt, Sunset: own.SunsetAt, Successor: own.Successor}
+	return transport.LifecycleNotice{Deprecated: own.DeprecatedAt, Sunset: own.SunsetAt, Successor: own.Successor}
 }

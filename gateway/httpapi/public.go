@@ -38,8 +38,8 @@ type PublicDeps struct {
 	Breakers Breakers         // nil: there are none
 	// Watches reports whether a caller may watch them; nil: none may.
 	Watches func(ect.Identity) bool
-	// Notice is what is known of an agent's future, to those who may call it; nil: nothing.
-	Notice func(transport.CallInfo) transport.Notice
+	// LifecycleNotice is what is known of an agent's future, to those who may call it; nil: nothing.
+	Notice func(transport.CallInfo) transport.LifecycleNotice
 	// Answered is told the status of every answer; nil: it is not told to anything.
 	Answered func(r *http.Request, status int)
 	BaseURL  func(*http.Request) string // where callers reach us, no trailing slash
@@ -64,7 +64,7 @@ type Capability struct {
 // Router knows what is served, from here or through other gateways, and for how
 // long that holds.
 type Router interface {
-	Serves(context.Context, transport.Question) (bool, time.Duration)
+	Serves(context.Context, transport.PairQuery) (bool, time.Duration)
 }
 
 // Awaiter keeps who is told what humans decide in a workflow.
@@ -211,7 +211,7 @@ func announced(deps PublicDeps) gin.HandlerFunc {
 		c.Writer = &announcer{ResponseWriter: c.Writer, announce: func(h http.Header) {
 			switch {
 			case !own:
-				deps.Notice(transport.Asking(c.Request.Context(), agent, "")).Announce(h)
+				deps.Notice(transport.CallInfoFrom(c.Request.Context(), agent, "")).Announce(h)
 			case h.Get("Deprecation") == "":
 				noticeOf(deps.Lifecycle()).Announce(h)
 			}

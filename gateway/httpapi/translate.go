@@ -114,7 +114,7 @@ func (t translate) known() string {
 // may know.
 func named(source translators.Translator, h http.Header, body []byte) string {
 	parent := transport.ParentIn(h)
-	if descendant, ok := source.(translators.Descendant); ok {
+	if descendant, ok := source.(translators.ParentReader); ok {
 		if inside, err := descendant.Parent(body); err == nil && inside != "" && inside != parent {
 			return strings.Trim(parent+","+inside, ",")
 		}
@@ -157,7 +157,7 @@ func (t translate) read(c *gin.Context) (transport.Call, error) {
 		return transport.Call{}, err
 	}
 	form := ""
-	if former, ok := source.(translators.Former); ok {
+	if former, ok := source.(translators.FormDetector); ok {
 		form = former.FormOf(body)
 	}
 	return transport.Call{

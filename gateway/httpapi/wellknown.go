@@ -236,7 +236,7 @@ const (
 // (dest). A gateway that asks for itself says with Max-Forwards how many more may
 // be asked. fresh is how long the answer may be kept.
 func (w wellKnown) served(c *gin.Context, from, to translators.Side) (served bool, fresh string, err error) {
-	q := transport.Question{From: from, To: to, Dest: c.Query("dest"), Forwards: maxForwards}
+	q := transport.PairQuery{From: from, To: to, Dest: c.Query("dest"), Forwards: maxForwards}
 	if q.Dest == "" && (w.deps.Registry.Serves(from, to) || w.deps.Router == nil) {
 		return w.deps.Registry.Serves(from, to), cacheFor, nil
 	}

@@ -74,7 +74,7 @@ func (d *Discovery) Describe(ctx context.Context, q transport.CallInfo) (*canoni
 
 // askableBy is what an agent may ask callers that use a protocol's version and form.
 // can is what they say themselves, where their protocol has that.
-func askableBy(asker translators.Asker, version, form string, can []canonical.Mode) []canonical.Mode {
+func askableBy(asker translators.InputStyler, version, form string, can []canonical.Mode) []canonical.Mode {
 	if asker == nil {
 		return nil
 	}
@@ -89,19 +89,19 @@ func askableBy(asker translators.Asker, version, form string, can []canonical.Mo
 }
 
 // NoticeOf is what an agent's capability document says of its future.
-func NoticeOf(l directory.Lifecycle) transport.Notice {
+func NoticeOf(l directory.Lifecycle) transport.LifecycleNotice {
 	if l.Status != directory.Deprecated {
-		return transport.Notice{}
+		return transport.LifecycleNotice{}
 	}
-	return transport.Notice{Deprecated: l.DeprecatedAt, Sunset: l.SunsetAt, Successor: l.Successor}
+	return transport.LifecycleNotice{Deprecated: l.DeprecatedAt, Sunset: l.SunsetAt, Successor: l.Successor}
 }
 
-// Notice is what is known of an agent's future, to those who may call it. A server side
+// LifecycleNotice is what is known of an agent's future, to those who may call it. A server side
 // asks at the end, so that whatever was learned on the way is in it.
-func (d *Discovery) Notice(q transport.CallInfo) transport.Notice {
+func (d *Discovery) Notice(q transport.CallInfo) transport.LifecycleNotice {
 	agent, ok := d.directory.Find(q.Agent)
 	if !ok || destination.MayCall(q.Caller, agent.Rules) != nil {
-		return transport.Notice{}
+		return transport.LifecycleNotice{}
 	}
 	return NoticeOf(d.directory.Known(agent))
 }

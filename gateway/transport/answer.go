@@ -17,7 +17,7 @@ type Answer struct {
 
 	Evidence []string         // our ECTs, compact, oldest first
 	Losses   []canonical.Loss // of both directions
-	Notice   Notice
+	Notice   LifecycleNotice
 	Inside   bool // the caller has evidence in the body too: in an error, which its server says, it is the server that puts it there
 }
 

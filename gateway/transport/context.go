@@ -64,9 +64,9 @@ func WithCaller(ctx context.Context, caller identity.Caller, address string) con
 	return context.WithValue(ctx, callerKey{}, arrival{caller: caller, address: address})
 }
 
-// WithStranger returns the context of a request whose caller has no valid identity, and
+// WithoutCaller returns the context of a request whose caller has no valid identity, and
 // why. A step that needs an identity refuses the request with that error.
-func WithStranger(ctx context.Context, refusal error, address string) context.Context {
+func WithoutCaller(ctx context.Context, refusal error, address string) context.Context {
 	return context.WithValue(ctx, callerKey{}, arrival{refusal: refusal, address: address})
 }
 
@@ -76,8 +76,8 @@ func Refusal(ctx context.Context) error {
 	return a.refusal
 }
 
-// Asking is the CallInfo of a request.
-func Asking(ctx context.Context, agent string, server canonical.Binding) CallInfo {
+// CallInfoFrom is the CallInfo of a request.
+func CallInfoFrom(ctx context.Context, agent string, server canonical.Binding) CallInfo {
 	return CallInfo{Agent: agent, Binding: server, Caller: CallerFrom(ctx), Address: AddressFrom(ctx)}
 }
 

@@ -73,9 +73,9 @@ type Target struct {
 // was unavailable for longer.
 const AnswerRetryWindow = 20 * time.Second
 
-// Notice tells callers that an agent is deprecated or will end (AEPB, Lifecycle
+// LifecycleNotice tells callers that an agent is deprecated or will end (AEPB, Lifecycle
 // States). The zero Notice tells nothing.
-type Notice struct {
+type LifecycleNotice struct {
 	Deprecated time.Time // since when; zero: it is not
 	Sunset     time.Time // when it ends; zero: unknown
 	Successor  string    // URL of its successor's capability document; empty: none
@@ -84,7 +84,7 @@ type Notice struct {
 // Announce puts a notice into the fields of a response: Deprecation (RFC 9745),
 // Sunset (RFC 8594) and a link to the successor (RFC 5829). A second call changes
 // nothing.
-func (n Notice) Announce(h http.Header) {
+func (n LifecycleNotice) Announce(h http.Header) {
 	if n.Deprecated.IsZero() {
 		return
 	}
@@ -131,8 +131,8 @@ type CallInfo struct {
 	Pass      limit.Pass // the result of [Handler.Limit] for this request
 }
 
-// Question asks whether a protocol pair can be translated (AEPB, Protocol Negotiation step 3).
-type Question struct {
+// PairQuery asks whether a protocol pair can be translated (AEPB, Protocol Negotiation step 3).
+type PairQuery struct {
 	From, To translators.Side
 	Dest     string          // for this agent; empty: for any
 	Caller   identity.Caller // an anonymous or zero Caller learns nothing of agents and peer gateways
@@ -213,9 +213,9 @@ type Dialer interface {
 	Dial(context.Context, Endpoint, Sealed) (Reply, error)
 }
 
-// Stamper is implemented by a Dialer whose protocol's messages name their sender
+// Addresser is implemented by a Dialer whose protocol's messages name their sender
 // and receiver.
-type Stamper interface {
+type Addresser interface {
 	// Self is how this gateway names itself there.
 	Self() string
 	// Receiver returns the name that an agent of the directory has there; empty:
@@ -223,11 +223,11 @@ type Stamper interface {
 	Receiver(agent string) string
 }
 
-// Framer is implemented by an HTTPServer or Dialer with a form whose bytes on the wire
+// WireFormat is implemented by an HTTPServer or Dialer with a form whose bytes on the wire
 // are not what its codec reads and writes (A2A over gRPC). Evidence hashes the bytes
 // on the wire, so the pipeline frames a message before it hashes it and unframes it
 // before it decodes it.
-type Framer interface {
+type WireFormat interface {
 	// Frame also returns the losses of content that the bytes cannot hold.
 	Frame(translators.Wire) (translators.Wire, []canonical.Loss, error)
 	// Unframe puts what the codec cannot read of the bytes into Wire.Unreachable.

@@ -88,7 +88,7 @@ func (a *attacker) didWeb(ctx context.Context, n int) string {
 	wire, _, err := ainp.New(translators.Config{}).Encode(&canonical.Message{
 		Op: canonical.OpInvoke, Phase: canonical.PhaseRequest, Body: &canonical.Invoke{Call: &canonical.Call{Name: work, Args: json.RawMessage("{}")}},
 		Correlation: canonical.Correlation{WireID: json.RawMessage(`"` + uuid.NewString() + `"`)},
-	}, translators.Target{Stamp: translators.Stamp{From: did, At: time.Now()}})
+	}, translators.Target{Stamp: translators.Addressing{From: did, At: time.Now()}})
 	if err != nil {
 		return classBroken
 	}

@@ -111,7 +111,7 @@ func (v voice) echoAINP(form *ainp.Translator, w http.ResponseWriter, r *http.Re
 	}
 	wire, _, err := form.Encode(&canonical.Message{
 		Op: m.Op, Phase: canonical.PhaseResponse, Correlation: m.Correlation, Body: echoes(m),
-	}, translators.Target{Stamp: translators.Stamp{From: v.did, To: head.From, At: time.Now()}})
+	}, translators.Target{Stamp: translators.Addressing{From: v.did, To: head.From, At: time.Now()}})
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return

@@ -192,8 +192,8 @@ func member(v any, name string) any {
 }
 
 // roof is what the gateway says of every message that leaves.
-func roof() translators.Stamp {
-	return translators.Stamp{From: "did:web:gateway.example", At: time.Date(2026, 7, 28, 1, 2, 3, 0, time.UTC)}
+func roof() translators.Addressing {
+	return translators.Addressing{From: "did:web:gateway.example", At: time.Date(2026, 7, 28, 1, 2, 3, 0, time.UTC)}
 }
 
 // stamp gives a message what the gateway mints before it is encoded.

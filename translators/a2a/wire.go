@@ -46,8 +46,8 @@ type Translator struct {
 }
 
 var (
-	_ translators.Translator = (*Translator)(nil)
-	_ translators.Bearer     = (*Translator)(nil)
+	_ translators.Translator     = (*Translator)(nil)
+	_ translators.EvidencePlacer = (*Translator)(nil)
 )
 
 // Envelope is the outermost level of a JSON-RPC message, unjudged.
@@ -269,7 +269,7 @@ func (e *encoder) versioned(c *canonical.Description, card json.RawMessage) (jso
 	return card, err
 }
 
-var _ translators.Asker = (*Translator)(nil)
+var _ translators.InputStyler = (*Translator)(nil)
 
 // Asks reports how an agent asks: by a task, in any version.
 func (t *Translator) Asks(string, string) translators.Asking { return translators.AskTask }

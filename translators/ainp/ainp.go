@@ -33,9 +33,9 @@ type Translator struct {
 }
 
 var (
-	_ translators.Translator = (*Translator)(nil)
-	_ translators.Hasher     = (*Translator)(nil)
-	_ translators.Descendant = (*Translator)(nil)
+	_ translators.Translator   = (*Translator)(nil)
+	_ translators.Hasher       = (*Translator)(nil)
+	_ translators.ParentReader = (*Translator)(nil)
 )
 
 // New builds a codec with the given bounds; zero fields take their defaults.

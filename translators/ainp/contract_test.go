@@ -17,8 +17,8 @@ const (
 	replyID    = "880e8400-e29b-41d4-a716-446655440003"
 )
 
-func stamp() translators.Stamp {
-	return translators.Stamp{From: gatewayDID, To: peerDID, At: time.UnixMilli(1728259400000)}
+func stamp() translators.Addressing {
+	return translators.Addressing{From: gatewayDID, To: peerDID, At: time.UnixMilli(1728259400000)}
 }
 
 func head(kind, id string) string {

@@ -17,7 +17,7 @@ type encoder struct {
 	beside     *envelope.Codec
 	m          *canonical.Message
 	capability *canonical.Capability
-	stamp      translators.Stamp
+	stamp      translators.Addressing
 	socket     bool // to a connection that stays open
 	losses     []canonical.Loss
 }
@@ -26,7 +26,7 @@ type encoder struct {
 func (e *encoder) home() bool { return e.m.Origin.Binding == Binding }
 
 // Encode writes one envelope, unsigned unless it goes home unstamped. A message
-// of another protocol needs Target.Stamp with From and At: the envelope is
+// of another protocol needs Target.Addressing with From and At: the envelope is
 // signed, hashed and judged by them.
 func (t *Translator) Encode(m *canonical.Message, target translators.Target) (translators.Wire, []canonical.Loss, error) {
 	if target.Version != "" && target.Version != Version {

@@ -24,7 +24,7 @@ const approvalKey = "approval"
 // approvalForm is what a decision looks like.
 const approvalForm = `{"type":"object","properties":{"decision":{"type":"string","enum":["approve","reject"]},"comment":{"type":"string"}},"required":["decision"]}`
 
-var _ translators.Asker = (*Translator)(nil)
+var _ translators.InputStyler = (*Translator)(nil)
 
 // Asks says that a peer is asked in the middle of its stream. One without a
 // connection that stays open cannot be asked: its messages do not say that it can.

@@ -117,7 +117,7 @@ func (c cut) from(body []byte) []byte {
 // find finds it; false: there is no such place. What is no JSON has none: its
 // codec will say so.
 func find(t translators.Translator, w translators.Wire) (spot, bool) {
-	bearer, ok := t.(translators.Bearer)
+	bearer, ok := t.(translators.EvidencePlacer)
 	if !ok {
 		return spot{}, false
 	}

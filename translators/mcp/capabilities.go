@@ -142,7 +142,7 @@ func withTasks(extensions json.RawMessage, tasks bool) json.RawMessage {
 	return b.Object()
 }
 
-var _ translators.Tasker = (*Translator)(nil)
+var _ translators.TaskStyler = (*Translator)(nil)
 
 // Tasks came with 2025-11-25; since 2026-07-28 they are an extension, and others.
 func (t *Translator) Tasks(version string) translators.Tasking {

@@ -20,13 +20,13 @@ func TestSeeks(t *testing.T) {
 	tr := mcp.New(translators.Config{})
 	for name, tc := range map[string]struct {
 		method, params string
-		want           *translators.Seeking
+		want           *translators.ResourceQuery
 		code           canonical.Code
 	}{
-		"the first page":       {"resources/list", "", &translators.Seeking{What: translators.SeekList}, ""},
-		"another page":         {"resources/list", `{"cursor":"c","_meta":{}}`, &translators.Seeking{What: translators.SeekList, Cursor: "c"}, ""},
-		"templates":            {"resources/templates/list", `{}`, &translators.Seeking{What: translators.SeekPatterns}, ""},
-		"one":                  {"resources/read", `{"uri":"a:b"}`, &translators.Seeking{What: translators.SeekOne, URI: "a:b"}, ""},
+		"the first page":       {"resources/list", "", &translators.ResourceQuery{What: translators.SeekList}, ""},
+		"another page":         {"resources/list", `{"cursor":"c","_meta":{}}`, &translators.ResourceQuery{What: translators.SeekList, Cursor: "c"}, ""},
+		"templates":            {"resources/templates/list", `{}`, &translators.ResourceQuery{What: translators.SeekPatterns}, ""},
+		"one":                  {"resources/read", `{"uri":"a:b"}`, &translators.ResourceQuery{What: translators.SeekOne, URI: "a:b"}, ""},
 		"something else":       {"prompts/list", `{"cursor":7}`, nil, ""},
 		"nothing in one":       {"resources/read", `{}`, nil, canonical.CodeBadParams},
 		"nothing at all":       {"resources/read", "", nil, canonical.CodeBadParams},
@@ -58,14 +58,14 @@ func TestShownIsValid(t *testing.T) {
 		held = append(held, translators.ResourceContent{URI: "a2a://x/y", Part: &p})
 	}
 	list := []translators.Resource{{URI: "a2a://x/{y}", Name: "n", Description: "d", Media: "text/plain"}, {URI: "a2a://z", Name: "m"}}
-	for definition, showing := range map[string]translators.Showing{
+	for definition, showing := range map[string]translators.ResourceResult{
 		"ListResourcesResult":         {What: translators.SeekList, Resources: list, Next: "c"},
 		"ListResourceTemplatesResult": {What: translators.SeekPatterns, Resources: list},
 		"ReadResourceResult":          {What: translators.SeekOne, Contents: held},
 	} {
 		for _, version := range tr.Info().Versions {
 			official := loadSchemas(t, version)
-			for _, s := range []translators.Showing{showing, {What: showing.What}} {
+			for _, s := range []translators.ResourceResult{showing, {What: showing.What}} {
 				m := &canonical.Message{
 					Op: canonical.OpNative, Phase: canonical.PhaseResponse, Body: tr.Shows(s),
 					Correlation: canonical.Correlation{WireID: json.RawMessage("1")}, Origin: canonical.Origin{Binding: mcp.Binding},
@@ -96,7 +96,7 @@ func TestContents(t *testing.T) {
 		`{"uri":"u","mimeType":"application/pdf","blob":"JVBERg=="}`:            {Kind: canonical.KindFile, Bytes: []byte("%PDF"), Media: "application/pdf"},
 		`{"uri":"u","mimeType":"application/octet-stream","blob":""}`:           {Kind: canonical.KindFile, Media: "application/octet-stream"},
 	} {
-		got := tr.Shows(translators.Showing{What: translators.SeekOne, Contents: []translators.ResourceContent{{URI: "u", Part: &p}}})
+		got := tr.Shows(translators.ResourceResult{What: translators.SeekOne, Contents: []translators.ResourceContent{{URI: "u", Part: &p}}})
 		if string(got.Result) != `{"contents":[`+want+`]}` {
 			t.Errorf("got  %s\nwant %s", got.Result, want)
 		}

@@ -33,9 +33,9 @@ type Translator struct {
 }
 
 var (
-	_ translators.Translator = (*Translator)(nil)
-	_ translators.Namer      = (*Translator)(nil)
-	_ translators.Bearer     = (*Translator)(nil)
+	_ translators.Translator     = (*Translator)(nil)
+	_ translators.Namer          = (*Translator)(nil)
+	_ translators.EvidencePlacer = (*Translator)(nil)
 )
 
 // New builds a codec with the given bounds; zero fields take their defaults.

@@ -41,7 +41,7 @@ func (e *encoder) listen() (translators.Wire, error) {
 	return translators.Wire{Verb: http.MethodGet, Header: header(e.m, e.version, methodListen, "")}, nil
 }
 
-var _ translators.Changer = (*Translator)(nil)
+var _ translators.ChangeNotifier = (*Translator)(nil)
 
 // Changes reports whether a notification says that a server has other tools now.
 func (t *Translator) Changes(n *canonical.Native) bool {
@@ -148,7 +148,7 @@ func (e *encoder) legacyResult(o *rawjson.Object) json.RawMessage {
 	return rawjson.NewBuilder().Merge(o.Rest()).Raw("_meta", meta.Rest()).Bytes()
 }
 
-var _ translators.Librarian = (*Translator)(nil)
+var _ translators.ResourceProvider = (*Translator)(nil)
 
 // The media types of content that has no bytes of its own.
 const (
@@ -158,8 +158,8 @@ const (
 )
 
 // Seeks reads resources/list, resources/templates/list and resources/read.
-func (t *Translator) Seeks(n *canonical.Native) (*translators.Seeking, error) {
-	s := &translators.Seeking{}
+func (t *Translator) Seeks(n *canonical.Native) (*translators.ResourceQuery, error) {
+	s := &translators.ResourceQuery{}
 	switch n.Method {
 	case methodResources:
 		s.What = translators.SeekList
@@ -186,7 +186,7 @@ func (t *Translator) Seeks(n *canonical.Native) (*translators.Seeking, error) {
 }
 
 // Shows answers them. What every result of a revision says besides, the encoder adds.
-func (t *Translator) Shows(s translators.Showing) *canonical.Native {
+func (t *Translator) Shows(s translators.ResourceResult) *canonical.Native {
 	b := rawjson.NewBuilder()
 	switch s.What {
 	case translators.SeekList:

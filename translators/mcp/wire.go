@@ -132,7 +132,7 @@ func isToken(name string) bool {
 	return name != ""
 }
 
-var _ translators.Mirrorer = (*Translator)(nil)
+var _ translators.HeaderMirror = (*Translator)(nil)
 
 // Mirror judges the fields of a request's header that repeat arguments of its
 // call, Mcp-Param-*, by what the tool's schema marks (2026-07-28, Streamable
@@ -309,7 +309,7 @@ func decimalOf(text string) (decimal, bool) {
 	return d, true
 }
 
-var _ translators.Asker = (*Translator)(nil)
+var _ translators.InputStyler = (*Translator)(nil)
 
 // Asks reports how a server asks: since 2025-06-18 by a request, since 2026-07-28 by a
 // result.

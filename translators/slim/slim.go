@@ -47,14 +47,14 @@ type Translator struct {
 }
 
 var (
-	_ translators.Translator = (*Translator)(nil)
-	_ translators.Namer      = (*Translator)(nil)
-	_ translators.Asker      = (*Translator)(nil)
-	_ translators.Tasker     = (*Translator)(nil)
-	_ translators.Carrier    = (*Translator)(nil)
-	_ translators.Historian  = (*Translator)(nil)
-	_ translators.Streamer   = (*Translator)(nil)
-	_ translators.Signaler   = (*Translator)(nil)
+	_ translators.Translator  = (*Translator)(nil)
+	_ translators.Namer       = (*Translator)(nil)
+	_ translators.InputStyler = (*Translator)(nil)
+	_ translators.TaskStyler  = (*Translator)(nil)
+	_ translators.Tunneled    = (*Translator)(nil)
+	_ translators.Historian   = (*Translator)(nil)
+	_ translators.Streamer    = (*Translator)(nil)
+	_ translators.Signaler    = (*Translator)(nil)
 )
 
 // New builds a codec with the given bounds; zero fields take their defaults.

@@ -102,11 +102,11 @@ func TestTagged(t *testing.T) {
 		"of an odd token":     {born, strings.ToUpper(jti), false},
 		"a reply":             {&answer, jti, false},
 	} {
-		bare, losses, err := tr.Encode(c.m, translators.Target{Form: uacp.FormBare, Stamp: translators.Stamp{Token: c.token}})
+		bare, losses, err := tr.Encode(c.m, translators.Target{Form: uacp.FormBare, Stamp: translators.Addressing{Token: c.token}})
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		tagged, more, err := tr.Encode(c.m, translators.Target{Form: uacp.FormTagged, Stamp: translators.Stamp{Token: c.token}})
+		tagged, more, err := tr.Encode(c.m, translators.Target{Form: uacp.FormTagged, Stamp: translators.Addressing{Token: c.token}})
 		if err != nil || tagged.Form != uacp.FormBare {
 			t.Fatalf("%s: %v, in the form %q", name, err, tagged.Form)
 		}

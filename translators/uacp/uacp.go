@@ -54,12 +54,12 @@ type Translator struct {
 }
 
 var (
-	_ translators.Translator = (*Translator)(nil)
-	_ translators.Hasher     = (*Translator)(nil)
-	_ translators.Former     = (*Translator)(nil)
-	_ translators.Asker      = (*Translator)(nil)
-	_ translators.Signaler   = (*Translator)(nil)
-	_ translators.Descendant = (*Translator)(nil)
+	_ translators.Translator   = (*Translator)(nil)
+	_ translators.Hasher       = (*Translator)(nil)
+	_ translators.FormDetector = (*Translator)(nil)
+	_ translators.InputStyler  = (*Translator)(nil)
+	_ translators.Signaler     = (*Translator)(nil)
+	_ translators.ParentReader = (*Translator)(nil)
 )
 
 // New builds a codec with the given bounds; zero fields take their defaults.

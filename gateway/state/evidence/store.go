@@ -120,7 +120,7 @@ func (s *Store) put(v *view, r *stored, now int64) error {
 	if old != nil {
 		switch {
 		case old.Compact == r.Compact:
-			if !r.Unite(old.Record) && !r.again {
+			if !r.Merge(old.Record) && !r.again {
 				return nil
 			}
 		case !r.again: // else the earlier had ended

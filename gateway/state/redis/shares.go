@@ -123,7 +123,7 @@ func (s *Store) unite(ctx context.Context, r *ect.Record, reply []any) (replaces
 	if err != nil || len(records) == 0 {
 		return replaces, err
 	}
-	if r.Unite(records[0]); r.Holder != records[0].Holder {
+	if r.Merge(records[0]); r.Holder != records[0].Holder {
 		err = s.move(ctx, r, records[0].Holder, len(r.Compact)+len(replaces))
 	}
 	return replaces, err
@@ -254,8 +254,8 @@ func (s *Store) share() int64 {
 	return max(total>>s.squeezes.Load(), leastShare)
 }
 
-// press notes how full the masters are.
-func (s *Store) press(space int64, fullest float64) {
+// shrinkShares notes how full the masters are.
+func (s *Store) shrinkShares(space int64, fullest float64) {
 	s.memory.Store(space)
 	switch n := s.squeezes.Load(); {
 	case fullest > pressedAt && n < mostSqueezes:

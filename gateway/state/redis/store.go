@@ -24,7 +24,7 @@ type Store struct {
 	evicted func(own bool)
 	client  goredis.UniversalClient
 	entries *Entries
-	vouch   *voucher
+	vouch   *authenticator
 	changes *goredis.PubSub // what other replicas announce
 	scripts sync.Map        // of *goredis.Script, by their texts
 

@@ -24,10 +24,10 @@ const sayEvery = time.Minute
 
 var errKeySize = errors.New("state: redis: a key has 32 bytes")
 
-// voucher tells what a replica wrote from what others wrote into Redis: with each record,
+// authenticator tells what a replica wrote from what others wrote into Redis: with each record,
 // root, member and conversation stands an authentication code. What lacks it is not there for anyone.
 // Without keys everything in Redis is believed.
-type voucher struct {
+type authenticator struct {
 	keys    [][]byte // the first makes codes, all check them
 	logger  *slog.Logger
 	now     func() time.Time
@@ -35,8 +35,8 @@ type voucher struct {
 	warned  atomic.Int64 // when, in Unix seconds
 }
 
-func newVoucher(keys [][]byte, logger *slog.Logger, now func() time.Time) (*voucher, error) {
-	v := &voucher{logger: logger, now: now}
+func newVoucher(keys [][]byte, logger *slog.Logger, now func() time.Time) (*authenticator, error) {
+	v := &authenticator{logger: logger, now: now}
 	for _, key := range keys {
 		if len(key) != KeySize {
 			return nil, errKeySize
@@ -57,7 +57,7 @@ const vouchTurn = "turn"
 const unsigned = "1"
 
 // code vouches for texts, whose order and lengths count.
-func (v *voucher) code(texts ...string) string {
+func (v *authenticator) code(texts ...string) string {
 	if len(v.keys) == 0 {
 		return unsigned
 	}
@@ -76,7 +76,7 @@ func codeOf(key []byte, texts []string) []byte {
 }
 
 // holds reports whether a replica vouched for texts.
-func (v *voucher) holds(ctx context.Context, code string, texts ...string) bool {
+func (v *authenticator) holds(ctx context.Context, code string, texts ...string) bool {
 	if len(v.keys) == 0 {
 		return true
 	}
@@ -91,7 +91,7 @@ func (v *voucher) holds(ctx context.Context, code string, texts ...string) bool 
 }
 
 // refuse counts and says that Redis holds what no replica wrote.
-func (v *voucher) refuse(ctx context.Context) {
+func (v *authenticator) refuse(ctx context.Context) {
 	v.refused.Add(1)
 	if now, last := v.now().Unix(), v.warned.Load(); now-last >= int64(sayEvery/time.Second) && v.warned.CompareAndSwap(last, now) {
 		v.logger.ErrorContext(ctx, "redis holds what no replica wrote, or with a key that is not known here: it is ignored",

@@ -46,7 +46,7 @@ func (s *Store) inspect(ctx context.Context) error {
 		return nil
 	})
 	if err == nil {
-		s.press(space, fullest)
+		s.shrinkShares(space, fullest)
 		s.filled.Store(math.Float64bits(fullest))
 	}
 	if err == nil {

@@ -60,7 +60,7 @@ func (d *Server) card(r *http.Request, handler transport.Handler) (_ []byte, err
 		return nil, &problem.MethodError{Allow: "GET, HEAD"}
 	}
 	agent := r.PathValue("agent")
-	q := transport.Asking(r.Context(), agent, form.Binding)
+	q := transport.CallInfoFrom(r.Context(), agent, form.Binding)
 	if q.Pass, err = handler.Limit(r.Context(), q); err != nil {
 		return nil, err
 	}
@@ -72,13 +72,13 @@ func (d *Server) card(r *http.Request, handler transport.Handler) (_ []byte, err
 	return d.deps.faces(d.deps.BaseURL(r, agent)).card(d.deps.Form, description, agent, version)
 }
 
-// faces is where an agent is reached through us.
-type faces struct {
+// interfaceURLs is where an agent is reached through us.
+type interfaceURLs struct {
 	url  string // of the agent, over HTTP; its A2A URL is below it
 	grpc string // host:port of the gRPC server; empty: there is none
 }
 
-func (d ServerDeps) faces(url string) faces { return faces{url, d.GRPC} }
+func (d ServerDeps) faces(url string) interfaceURLs { return interfaceURLs{url, d.GRPC} }
 
 // maxSkills bounds the skills of a card, in bytes: clients over gRPC refuse more than 4 MiB.
 const maxSkills = 2 << 20
@@ -99,7 +99,7 @@ func fit(d *canonical.Description) {
 }
 
 // card writes an agent's card in a version; empty: in both at once.
-func (f faces) card(codec translators.Translator, description *canonical.Description, agent, version string) ([]byte, error) {
+func (f interfaceURLs) card(codec translators.Translator, description *canonical.Description, agent, version string) ([]byte, error) {
 	served := form.Served(description, f.url+endpointPath, version == "")
 	fit(served)
 	served.Name = cmp.Or(served.Name, agent) // an MCP server need not say who it is
@@ -119,8 +119,8 @@ func (f faces) card(codec translators.Translator, description *canonical.Descrip
 // extended makes the call that asks an agent for its extended card (A2A 3.1.11):
 // where the agent says that it has one, and to callers that have proved who they
 // are. What comes back names our URLs, as every card of ours does.
-func (f faces) extended(ctx context.Context, codec translators.Translator, handler transport.Handler, call transport.Call, request *canonical.Message) (transport.Call, error) {
-	description, err := handler.Describe(ctx, transport.Asking(ctx, call.Agent, form.Binding).With(call.Pass))
+func (f interfaceURLs) extended(ctx context.Context, codec translators.Translator, handler transport.Handler, call transport.Call, request *canonical.Message) (transport.Call, error) {
+	description, err := handler.Describe(ctx, transport.CallInfoFrom(ctx, call.Agent, form.Binding).With(call.Pass))
 	switch {
 	case err != nil:
 		return call, err

@@ -35,9 +35,9 @@ type Dialer struct {
 }
 
 var (
-	_ transport.Dialer    = (*Dialer)(nil)
-	_ transport.Describer = (*Dialer)(nil)
-	_ transport.Framer    = (*Dialer)(nil)
+	_ transport.Dialer     = (*Dialer)(nil)
+	_ transport.Describer  = (*Dialer)(nil)
+	_ transport.WireFormat = (*Dialer)(nil)
 )
 
 // NewDialer checks its dependencies.

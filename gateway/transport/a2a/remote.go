@@ -86,7 +86,7 @@ func (c *remote) receive(method protoreflect.MethodDescriptor, call *transport.C
 		return &canonical.Error{Code: canonical.CodeInvalidRequest, Message: fieldAgent + " is given twice"}
 	}
 	call.Agent = strings.Join(names, "")
-	if call.Pass, err = c.handler.Limit(c.ctx, transport.Asking(c.ctx, call.Agent, form.Binding)); err != nil {
+	if call.Pass, err = c.handler.Limit(c.ctx, transport.CallInfoFrom(c.ctx, call.Agent, form.Binding)); err != nil {
 		return err
 	}
 	if call.Wire.Body, err = c.read(); err != nil {
@@ -242,7 +242,7 @@ func (c *remote) extended(call transport.Call) (transport.Call, error) {
 	if err != nil {
 		return call, err
 	}
-	return faces{c.deps.AgentURL(call.Agent), c.deps.GRPC}.extended(c.ctx, c.deps.Form, c.handler, call, request)
+	return interfaceURLs{c.deps.AgentURL(call.Agent), c.deps.GRPC}.extended(c.ctx, c.deps.Form, c.handler, call, request)
 }
 
 // refuse is an error as gRPC says it (A2A 10.6): a status with an ErrorInfo.

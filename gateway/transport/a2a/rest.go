@@ -18,10 +18,10 @@ const (
 )
 
 // route is what a path below the agent's URL means.
-type spot int
+type pathKind int
 
 const (
-	atNothing spot = iota
+	atNothing pathKind = iota
 	atRPC
 	atCard
 	atOperation
@@ -30,7 +30,7 @@ const (
 // locate finds out what a request is for by its place: nothing or a slash is
 // JSON-RPC, places below are the HTTP form's, and tell its versions apart. The
 // version of a wire is empty for 1.0, which a header may say as well.
-func (d *Server) locate(r *http.Request) (translators.Wire, spot) {
+func (d *Server) locate(r *http.Request) (translators.Wire, pathKind) {
 	wire := translators.Wire{Binding: form.Binding, Form: form.FormHTTP, Media: form.Media}
 	path := strings.TrimSuffix(rest(r), "/")
 	if strings.HasPrefix(path, form.Places03+"/") {

@@ -132,10 +132,10 @@ func (d *Server) receive(w http.ResponseWriter, r *http.Request, handler transpo
 		return call, &problem.MediaTypeError{Want: want}
 	}
 	call.Wire.Media = transport.MediaType(r.Header)
-	if call.Pass, err = handler.Limit(r.Context(), transport.Asking(r.Context(), call.Agent, form.Binding)); err != nil {
+	if call.Pass, err = handler.Limit(r.Context(), transport.CallInfoFrom(r.Context(), call.Agent, form.Binding)); err != nil {
 		return call, err
 	}
-	if err := transport.MayRead(r.Context(), handler, transport.Asking(r.Context(), call.Agent, form.Binding).With(call.Pass), r.ContentLength); err != nil {
+	if err := transport.MayRead(r.Context(), handler, transport.CallInfoFrom(r.Context(), call.Agent, form.Binding).With(call.Pass), r.ContentLength); err != nil {
 		return call, err
 	}
 	body, err := transport.ReadAll(http.MaxBytesReader(w, r.Body, most), r.ContentLength)

@@ -134,7 +134,7 @@ func echo(call transport.Call) (transport.Answer, error) {
 	w, _, err := tr.Encode(&canonical.Message{
 		Op: canonical.OpInvoke, Phase: canonical.PhaseResponse, Correlation: m.Correlation,
 		Body: &canonical.Result{Output: &canonical.Output{Parts: m.Body.(*canonical.Invoke).Turn.Parts}},
-	}, translators.Target{Stamp: translators.Stamp{From: party("gateway").DID, At: now()}})
+	}, translators.Target{Stamp: translators.Addressing{From: party("gateway").DID, At: now()}})
 	return transporttest.Answer(w, "our.own.token"), err
 }
 
@@ -386,7 +386,7 @@ func sealOf(t testing.TB, body canonical.Body) transport.Sealed {
 	w, _, err := form.New(translators.Config{}).Encode(&canonical.Message{
 		Op: canonical.OpInvoke, Phase: canonical.PhaseRequest, Correlation: canonical.Correlation{WireID: json.RawMessage(`"` + requestID + `"`)},
 		Body: body,
-	}, translators.Target{Stamp: translators.Stamp{From: party("alice").DID, To: party("gateway").DID, At: now()}})
+	}, translators.Target{Stamp: translators.Addressing{From: party("alice").DID, To: party("gateway").DID, At: now()}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -703,7 +703,7 @@ func TestWhoMayAsk(t *testing.T) {
 		r := &road{exchange: echo}
 		request := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(string(sign(t, tc.who, []byte(note(tc.who)), form.SigDraft))))
 		request.Header.Set("Content-Type", form.Media)
-		ctx := transport.WithStranger(request.Context(), &problem.UnauthenticatedError{}, "192.0.2.1")
+		ctx := transport.WithoutCaller(request.Context(), &problem.UnauthenticatedError{}, "192.0.2.1")
 		got := httptest.NewRecorder()
 		newDoor(t, nil).Handler(r).ServeHTTP(got, request.WithContext(ctx))
 		if got.Code != tc.status || tc.status == 200 && r.seen()[0].Caller.ID != alice {

@@ -44,7 +44,7 @@ type Dialer struct {
 var (
 	_ transport.Dialer    = (*Dialer)(nil)
 	_ transport.Describer = (*Dialer)(nil)
-	_ transport.Stamper   = (*Dialer)(nil)
+	_ transport.Addresser = (*Dialer)(nil)
 )
 
 // NewDialer checks its dependencies.
@@ -251,7 +251,7 @@ func (d *Dialer) Describe(ctx context.Context, ep transport.Endpoint) (*canonica
 	wire, _, err := d.deps.Form.Encode(&canonical.Message{
 		Op: canonical.OpDescribe, Phase: canonical.PhaseRequest, Body: &canonical.DescribeRequest{},
 		Correlation: canonical.Correlation{WireID: id},
-	}, translators.Target{Stamp: translators.Stamp{From: d.deps.Self.DID, To: d.deps.Peer(ep.Agent).DID, At: d.deps.Now()}})
+	}, translators.Target{Stamp: translators.Addressing{From: d.deps.Self.DID, To: d.deps.Peer(ep.Agent).DID, At: d.deps.Now()}})
 	if err != nil {
 		return nil, ep, err
 	}

@@ -182,7 +182,7 @@ func (v *serverCall) act(ctx context.Context, evidence []string) {
 
 // asking is what the pipeline needs to know of the sender.
 func (v *serverCall) asking(ctx context.Context) transport.CallInfo {
-	return transport.Asking(ctx, v.agent, ainp.Binding).With(v.pass)
+	return transport.CallInfoFrom(ctx, v.agent, ainp.Binding).With(v.pass)
 }
 
 // receive reads what is posted, the cheap things first.
@@ -431,7 +431,7 @@ func (v *serverCall) say(m *canonical.Message, evidence []string, status int) {
 		m.Correlation.WireID = v.message.Correlation.WireID
 	}
 	wire, _, err := v.d.deps.Form.Encode(m, translators.Target{
-		Stamp: translators.Stamp{From: v.d.deps.Self.DID, To: v.sender, At: v.d.deps.Now()},
+		Stamp: translators.Addressing{From: v.d.deps.Self.DID, To: v.sender, At: v.d.deps.Now()},
 	})
 	if err != nil {
 		v.back.put(nil, nil, http.StatusInternalServerError)

@@ -27,7 +27,7 @@ import (
 
 // stranger marks a context as that of a connection that proved no identity.
 func stranger(ctx context.Context) context.Context {
-	return transport.WithStranger(ctx, &problem.UnauthenticatedError{}, "192.0.2.1")
+	return transport.WithoutCaller(ctx, &problem.UnauthenticatedError{}, "192.0.2.1")
 }
 
 // unlimited is a road that asks for no identity when the limit is asked: as the

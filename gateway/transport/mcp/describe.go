@@ -32,7 +32,7 @@ func (v *serverCall) describe(ctx context.Context) {
 		v.fail(err)
 		return
 	}
-	if err := v.welcome(ctx); err != nil {
+	if err := v.beginSession(ctx); err != nil {
 		v.fail(err)
 		return
 	}

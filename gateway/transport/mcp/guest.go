@@ -46,9 +46,9 @@ func (v *serverCall) group(ctx context.Context) string {
 	return "guest " + who + "\x00" + q.Agent
 }
 
-// welcome begins the session of a client that initializes. What it can be asked
+// beginSession begins the session of a client that initializes. What it can be asked
 // is known only then, so everything that a stream may ask needs a session.
-func (v *serverCall) welcome(ctx context.Context) error {
+func (v *serverCall) beginSession(ctx context.Context) error {
 	keeper := v.server.deps.Keeper
 	if keeper == nil || v.message.Origin.Version == mcp.Modern {
 		return nil
@@ -99,17 +99,17 @@ func (v *serverCall) dismiss(ctx context.Context, group string) error {
 	return nil
 }
 
-// mayStay reports whether the request belongs to a session by its headers. A modern one
+// hasSession reports whether the request belongs to a session by its headers. A modern one
 // never does.
-func (v *serverCall) mayStay() bool {
+func (v *serverCall) hasSession() bool {
 	return v.server.deps.Keeper != nil && v.r.Header.Get(headerSession) != "" && v.r.Header.Get(headerVersion) != mcp.Modern
 }
 
-// recognise finds the session that a request names. One that is not known any
+// loadSession finds the session that a request names. One that is not known any
 // more is 404, and the client begins again (legacy, session management).
-func (v *serverCall) recognise(ctx context.Context) error {
+func (v *serverCall) loadSession(ctx context.Context) error {
 	id, keeper := v.r.Header.Get(headerSession), v.server.deps.Keeper
-	if !v.mayStay() {
+	if !v.hasSession() {
 		return nil
 	}
 	gone := &admissionError{http.StatusNotFound, &canonical.Error{Code: canonical.CodeInvalidRequest, Message: "the session is not known: initialize again"}}
@@ -140,10 +140,10 @@ const (
 	lastAgain  = 2 * time.Second
 )
 
-// insist runs do, and runs it again if the message answers an input request and the state
+// retryWhileAway runs do, and runs it again if the message answers an input request and the state
 // is unavailable: the client sends an answer only once, and the call that asked would wait
 // for it in vain.
-func (v *serverCall) insist(ctx context.Context, do func() error) error {
+func (v *serverCall) retryWhileAway(ctx context.Context, do func() error) error {
 	for wait := firstAgain; ; wait = min(2*wait, lastAgain) {
 		err := do()
 		if _, away := errors.AsType[*problem.RecordingError](err); !away || time.Now().Add(wait).After(v.insists) {
@@ -192,7 +192,7 @@ func (v *serverCall) known(ctx context.Context) error {
 	if err := v.enter(ctx); err != nil {
 		return err
 	}
-	if err := v.recognise(ctx); err != nil {
+	if err := v.loadSession(ctx); err != nil {
 		return err
 	}
 	if v.session == "" {

@@ -49,7 +49,7 @@ type ServerDeps struct {
 // Server serves agents to MCP clients. It is safe for concurrent use.
 type Server struct {
 	deps     ServerDeps
-	standing standing
+	standing serverStreams
 	shares   oldsse.Shares
 	closing  context.Context //nolint:containedctx // a signal
 	close    func()
@@ -79,7 +79,7 @@ func NewServer(deps ServerDeps) (*Server, error) {
 	if deps.Logger == nil {
 		deps.Logger = slog.New(slog.DiscardHandler)
 	}
-	d := &Server{deps: deps, standing: standing{streams: streams}, shares: shares}
+	d := &Server{deps: deps, standing: serverStreams{streams: streams}, shares: shares}
 	d.closing, d.close = context.WithCancel(context.Background())
 	return d, nil
 }
@@ -124,10 +124,10 @@ func (v *serverCall) serve(ctx context.Context) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	switch {
 	case v.r.Method == http.MethodPost:
-	case v.r.Method == http.MethodGet && v.mayStay():
+	case v.r.Method == http.MethodGet && v.hasSession():
 		v.stand(ctx)
 		return
-	case v.r.Method == http.MethodDelete && v.mayStay():
+	case v.r.Method == http.MethodDelete && v.hasSession():
 		v.leave(ctx)
 		return
 	default:
@@ -215,7 +215,7 @@ func (v *serverCall) read(ctx context.Context) (translators.Wire, error) {
 	if v.answers = received.Method == "" && (received.Result != nil || received.Error != nil || len(received.ID) > 0); v.answers {
 		v.insists = time.Now().Add(transport.AnswerRetryWindow)
 	}
-	if err := v.insist(ctx, func() error { return v.recognise(ctx) }); err != nil {
+	if err := v.retryWhileAway(ctx, func() error { return v.loadSession(ctx) }); err != nil {
 		return translators.Wire{}, v.first(ctx, err)
 	}
 	wire := translators.Wire{Binding: mcp.Binding, Media: mediaJSON, Header: messageHeader(v.r.Header), Body: body}
@@ -269,7 +269,7 @@ func (v *serverCall) acknowledge(ctx context.Context) {
 
 // asking returns what the pipeline needs to know of the caller.
 func (v *serverCall) asking(ctx context.Context) transport.CallInfo {
-	return transport.Asking(ctx, v.r.PathValue("agent"), mcp.Binding).With(v.pass)
+	return transport.CallInfoFrom(ctx, v.r.PathValue("agent"), mcp.Binding).With(v.pass)
 }
 
 // issue adds tokens to those that go to the caller beside the answer.
@@ -281,7 +281,7 @@ func (v *serverCall) exchange(ctx context.Context, wire translators.Wire) {
 	wire.Version = v.message.Origin.Version
 	call.Wire, call.Message = wire, v.message
 	var answer transport.Answer
-	err := v.insist(ctx, func() (err error) {
+	err := v.retryWhileAway(ctx, func() (err error) {
 		answer, err = v.handler.Exchange(ctx, call)
 		return err
 	})

@@ -24,9 +24,9 @@ const (
 	knockEvery   = time.Minute      // whether a stream's session still lives
 )
 
-// standing holds the streams on which clients of legacy revisions read notifications: one
+// serverStreams holds the streams on which clients of legacy revisions read notifications: one
 // for each session. A second stream in a session ends the first.
-type standing struct {
+type serverStreams struct {
 	streams *quota.Pool
 
 	mu     sync.Mutex
@@ -39,7 +39,7 @@ type post struct {
 }
 
 // take gives a session its stream. [quota.ExceededError]: there are too many.
-func (s *standing) take(key, caller string, end context.CancelFunc) (leave func(), err error) {
+func (s *serverStreams) take(key, caller string, end context.CancelFunc) (leave func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	mine := &post{end: end}
@@ -64,7 +64,7 @@ func (s *standing) take(key, caller string, end context.CancelFunc) (leave func(
 }
 
 // end ends the stream of a session, if there is one.
-func (s *standing) end(key string) {
+func (s *serverStreams) end(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if current := s.places[key]; current != nil {
@@ -108,7 +108,7 @@ func (v *serverCall) stand(ctx context.Context) {
 	var knocking sync.WaitGroup
 	defer knocking.Wait()
 	defer end()
-	knocking.Go(func() { v.knock(ctx, end) })
+	knocking.Go(func() { v.keepAlive(ctx, end) })
 	if answer.Events() == nil { // of an agent that never speaks unasked
 		<-ctx.Done()
 		return
@@ -142,9 +142,9 @@ func (v *serverCall) listening(ctx context.Context) transport.Call {
 	}
 }
 
-// knock keeps a session alive whose stream is open, and ends the stream of one
+// keepAlive keeps a session alive whose stream is open, and ends the stream of one
 // that was ended, by whichever replica.
-func (v *serverCall) knock(ctx context.Context, end context.CancelFunc) {
+func (v *serverCall) keepAlive(ctx context.Context, end context.CancelFunc) {
 	ticker := time.NewTicker(knockEvery)
 	defer ticker.Stop()
 	for {
@@ -153,7 +153,7 @@ func (v *serverCall) knock(ctx context.Context, end context.CancelFunc) {
 			return
 		case <-ticker.C:
 		}
-		err := v.recognise(ctx)
+		err := v.loadSession(ctx)
 		if _, away := err.(*problem.RecordingError); err != nil && !away { //nolint:errorlint // recognise returns it as it is
 			end()
 			return

@@ -34,9 +34,9 @@ type DialerDeps struct {
 type Dialer struct{ deps DialerDeps }
 
 var (
-	_ transport.Dialer    = (*Dialer)(nil)
-	_ transport.Describer = (*Dialer)(nil)
-	_ transport.Framer    = (*Dialer)(nil)
+	_ transport.Dialer     = (*Dialer)(nil)
+	_ transport.Describer  = (*Dialer)(nil)
+	_ transport.WireFormat = (*Dialer)(nil)
 )
 
 // NewDialer checks its dependencies.

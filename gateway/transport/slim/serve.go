@@ -243,7 +243,7 @@ func (d *exposedAgent) arrived(ctx context.Context, call rpc.Call) context.Conte
 	case anonymous != "":
 		return transport.WithCaller(ctx, identity.Caller{Peer: ect.Peer{ID: anonymous}, Anonymous: true}, address)
 	default:
-		return transport.WithStranger(ctx, &problem.UnauthenticatedError{}, address)
+		return transport.WithoutCaller(ctx, &problem.UnauthenticatedError{}, address)
 	}
 }
 
@@ -287,12 +287,12 @@ type serverCall struct {
 	out     rpc.Responder
 	wire    translators.Wire
 	pass    limit.Pass
-	message *canonical.Message // plain sessions: as far as it could be read
-	notice  transport.Notice   // of the agent, once it is known
+	message *canonical.Message        // plain sessions: as far as it could be read
+	notice  transport.LifecycleNotice // of the agent, once it is known
 }
 
 func (v *serverCall) asking(ctx context.Context) transport.CallInfo {
-	return transport.Asking(ctx, v.exposed.agent, form.Binding).With(v.pass)
+	return transport.CallInfoFrom(ctx, v.exposed.agent, form.Binding).With(v.pass)
 }
 
 // admit judges what needs no body: who calls, and how often.

@@ -181,7 +181,7 @@ func (l *Listener) arrived(ctx context.Context, conn *tls.Conn, address string) 
 	case l.deps.Anonymous != "":
 		return l.anonymous(ctx, address)
 	default:
-		return transport.WithStranger(ctx, &problem.UnauthenticatedError{}, address)
+		return transport.WithoutCaller(ctx, &problem.UnauthenticatedError{}, address)
 	}
 }
 
@@ -332,7 +332,7 @@ func (g *session) repeated(f form.Frame, body []byte) bool {
 func (g *session) answer(ctx context.Context, body []byte) {
 	opened, unread := form.Open(body)
 	wire := translators.Wire{Binding: form.Binding, Form: opened.Form(), Media: form.Media, Body: body}
-	q := transport.Asking(ctx, g.agent, form.Binding)
+	q := transport.CallInfoFrom(ctx, g.agent, form.Binding)
 	var limited error
 	q.Pass, limited = g.handler.Limit(ctx, q)
 	m, err := g.l.deps.Form.Decode(wire)
