@@ -44,7 +44,9 @@ func (g *Gateway) fail(ctx context.Context, x *request, answer transport.Answer,
 	answer = transport.Answer{Notice: routing.NoticeOf(x.to.Agent.Lifecycle)}
 	if g.attest.Failure(ctx, x.trail, failure) {
 		answer.Losses = x.trail.Losses()
-		x.lineage.Workflow = failure.Lineage.Workflow // by which the log names it
+		if x.lineage.Workflow == "" { // the log names it; work that still goes on has one, and reads it meanwhile
+			x.lineage.Workflow = failure.Lineage.Workflow
+		}
 	}
 	answer.Evidence = x.trail.Proof()
 	return answer
