@@ -66,13 +66,13 @@ func (n *Network) dialer(kind Kind, binding canonical.Binding) transport.Dialer 
 	}
 }
 
-// WireFormat gives messages of a protocol the bytes that travel; nil: its codec does.
+// Framer gives messages of a protocol the bytes that travel; nil: its codec does.
 func (n *Network) Framer(binding canonical.Binding) transport.WireFormat {
 	framer, _ := n.Agents[binding].(transport.WireFormat)
 	return framer
 }
 
-// Addresser names this gateway and its agents in a protocol; nil: it names no sender.
+// Stamper names this gateway and its agents in a protocol; nil: it names no sender.
 func (n *Network) Stamper(binding canonical.Binding) transport.Addresser {
 	stamper, _ := n.Agents[binding].(transport.Addresser)
 	return stamper

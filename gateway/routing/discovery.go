@@ -96,7 +96,7 @@ func NoticeOf(l directory.Lifecycle) transport.LifecycleNotice {
 	return transport.LifecycleNotice{Deprecated: l.DeprecatedAt, Sunset: l.SunsetAt, Successor: l.Successor}
 }
 
-// LifecycleNotice is what is known of an agent's future, to those who may call it. A server side
+// Notice is what is known of an agent's future, to those who may call it. A server side
 // asks at the end, so that whatever was learned on the way is in it.
 func (d *Discovery) Notice(q transport.CallInfo) transport.LifecycleNotice {
 	agent, ok := d.directory.Find(q.Agent)
