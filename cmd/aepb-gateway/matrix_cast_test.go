@@ -39,7 +39,7 @@ const (
 	doCountUp = "countup" // say how far it is, and from the second step on only when the test says so
 )
 
-// cast is the pipeline of the troupe's doors: whoever stands behind them.
+// cast is the pipeline behind the endpoints of the fake agents.
 type cast struct {
 	troupe *troupe
 

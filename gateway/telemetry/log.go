@@ -25,7 +25,11 @@ func NewLogger(w io.Writer, level slog.Level) *slog.Logger {
 	return slog.New(Bounded(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level, AddSource: true, ReplaceAttr: component})))
 }
 
+// component puts the package in place of the source of a line. Other attributes stay as they are.
 func component(_ []string, a slog.Attr) slog.Attr {
+	if a.Key != slog.SourceKey { // the usual case, without an allocation
+		return a
+	}
 	if source, ok := a.Value.Any().(*slog.Source); ok {
 		folder, function := path.Split(source.Function)
 		name, _, _ := strings.Cut(function, ".")

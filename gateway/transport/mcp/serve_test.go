@@ -26,7 +26,7 @@ import (
 	"github.com/aepb/aepb-gateway/translators/mcp"
 )
 
-// road is an Handler that answers what it is told and remembers what it got.
+// road is a Handler that gives a fixed answer and keeps the call that it got.
 type road struct {
 	answer      transport.Answer
 	description canonical.Description
