@@ -129,6 +129,13 @@ func (s *Entries) Swap(_ context.Context, key EntryKey, old uint64, value []byte
 	return s.records.serial, true, nil
 }
 
+// Confirm reports whether an entry is still at a revision. True: that write lasts as one of Swap that
+// returned does (R18). What Get and List return lasts already here; a store with replicas must see to it.
+func (s *Entries) Confirm(ctx context.Context, key EntryKey, revision uint64) (bool, error) {
+	found, ok, err := s.Get(ctx, key)
+	return ok && found.Revision == revision, err
+}
+
 // retryFull is when to try again where work that goes on takes all the space: it
 // may end at any time.
 const retryFull = 5 * time.Second

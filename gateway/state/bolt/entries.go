@@ -38,6 +38,13 @@ func (e *Entries) Swap(ctx context.Context, key state.EntryKey, old uint64, valu
 	return revision, true, nil
 }
 
+// Confirm reports whether an entry is still at a revision, as [state.Entries.Confirm] does: Get returns
+// what is on disk.
+func (e *Entries) Confirm(ctx context.Context, key state.EntryKey, revision uint64) (bool, error) {
+	found, ok, err := e.Get(ctx, key)
+	return ok && found.Revision == revision, err
+}
+
 // Delete removes an entry, and returns when it has left the disk.
 func (e *Entries) Delete(ctx context.Context, key state.EntryKey) error {
 	if err := e.store.queue.admit(ctx); err != nil {

@@ -160,6 +160,15 @@ if ARGV[3] ~= '' then redis.call('PUBLISH', ARGV[3], KEYS[1]) end
 return {'ok'}
 `
 
+// confirmLua writes an entry again as it is, so that WAIT speaks of it: what was read may be the
+// write of another replica that no copy of Redis has yet. KEYS entry; ARGV revision.
+const confirmLua = `
+local known = redis.call('HMGET', KEYS[1], 'revision', 'value')
+if known[1] ~= ARGV[1] then return {'lost'} end
+redis.call('HSET', KEYS[1], 'revision', known[1], 'value', known[2])
+return {'ok'}
+`
+
 // Entries are [state.Entries] that every replica sees. A Swap or Delete of a durable kind counts
 // when as many replicas of Redis as configured have it (R18); [state.UnavailableError] with
 // [ErrUnconfirmed]: fewer have it, no wait was woken, and the change may be lost or not.
@@ -247,6 +256,15 @@ func (e *Entries) Swap(ctx context.Context, key state.EntryKey, old uint64, valu
 	default:
 		return 0, false, unavailable(errReply)
 	}
+}
+
+// Confirm writes an entry again if it is still at a revision, and waits for as many replicas of Redis as
+// Swap does, so that a failover after it cannot lose what was read before it (R18).
+func (e *Entries) Confirm(ctx context.Context, key state.EntryKey, revision uint64) (bool, error) {
+	reply, err := e.write(ctx, key, e.store.script(confirmLua), e.keys(key)[:1], func(string) []any {
+		return []any{strconv.FormatUint(revision, 10)}
+	})
+	return err == nil && word(reply, 0) == "ok", err
 }
 
 // retryFull is when to try again where a caller's share is used up by what goes on.

@@ -269,6 +269,17 @@ func TestUnconfirmed(t *testing.T) {
 		}
 		return err
 	})
+	wantUnavailable(t, soon, func() error {
+		found, ok, err := s.Entries().Get(t.Context(), entryKey("1"))
+		if err != nil || !ok {
+			t.Fatalf("what was written and not confirmed is read: %v, %v", ok, err)
+		}
+		confirmed, err := s.Entries().Confirm(t.Context(), entryKey("1"), found.Revision)
+		if confirmed || !errors.Is(err, redis.ErrUnconfirmed) {
+			t.Errorf("what was found and is on no replica: got %v, %v", confirmed, err)
+		}
+		return err
+	})
 	wantUnavailable(t, soon, func() error { return s.Entries().Delete(t.Context(), entryKey("1")) })
 	if _, ok, err := s.Entries().Swap(t.Context(), state.EntryKey{Kind: "lease"}, 0, nil, hence()); !ok || err != nil {
 		t.Errorf("of a kind that need not last: %v, %v", ok, err)

@@ -14,6 +14,7 @@ import (
 type EntryStore interface {
 	Get(ctx context.Context, key state.EntryKey) (state.Entry, bool, error)
 	Swap(ctx context.Context, key state.EntryKey, old uint64, value []byte, until time.Time) (uint64, bool, error)
+	Confirm(ctx context.Context, key state.EntryKey, revision uint64) (bool, error)
 	Delete(ctx context.Context, key state.EntryKey) error
 	List(ctx context.Context, kind, group, after string, limit int) ([]state.Entry, error)
 	Await(ctx context.Context, key state.EntryKey, after uint64) (state.Entry, bool, error)
