@@ -1,21 +1,45 @@
 package attest
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"maps"
+	"slices"
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/policy/limit"
 )
 
-// Statement is evidence about an agent and not about a message: that its circuit breaker has
-// opened, for example.
+// Statement is evidence that covers no message: that the circuit breaker of an agent has opened, that a
+// workflow begins, or that an action of it failed.
 type Statement struct {
-	Act ect.Act
-	Ext ect.Ext
+	Act      ect.Act
+	Lineage  Lineage  // what it follows from; the zero value: it begins a graph of its own
+	Audience []string // who may read it and, in a workflow, is a member by it; beside the gateway itself
+	Input    string   // inp_hash; empty: it is about no bytes
+	Output   string   // out_hash
+	Ext      ect.Ext
+	Holder   string // in whose share of the store it counts, a key of policy/limit; empty: the gateway's own
+}
+
+// After is the lineage of what follows a token of the gateway's own: the same workflow, and that token as
+// the only parent. After a token without a workflow, or none, a new one begins.
+func After(compact string) Lineage {
+	if before, _, err := ect.ParseUnverified(compact); err == nil && before.Workflow != "" {
+		return Lineage{Workflow: before.Workflow, Parents: []ect.ID{before.ID}}
+	}
+	return Lineage{Workflow: string(ect.NewID())}
 }
 
 // Signed is a statement that was signed and perhaps not recorded yet.
-type Signed struct{ token ect.Token }
+type Signed struct {
+	token  ect.Token
+	filing ect.Filing
+}
+
+// ID is the token's jti.
+func (s Signed) ID() ect.ID { return s.token.ID() }
 
 // Compact is the token.
 func (s Signed) Compact() string { return s.token.Compact() }
@@ -39,35 +63,56 @@ func (s Statements) State(ctx context.Context, st Statement) (compact string, er
 // Sign signs a statement. What is told to others must be recorded: [Statements.Record], or
 // [Statements.Keep] by a process that goes on where another has ended before that.
 func (s Statements) Sign(_ context.Context, st Statement) (Signed, error) {
+	own := string(s.service.self())
+	st.Ext = maps.Clone(st.Ext)
+	if st.Ext == nil {
+		st.Ext = ect.Ext{}
+	}
 	st.Ext.SetString(ect.ExtAgentVersion, s.service.deps.Version())
-	st.Ext.SetString(ect.ExtGatewayID, string(s.service.self()))
-	token, err := s.service.make(ect.DialectSeed, ect.Claims{Act: st.Act, Audience: []string{string(s.service.self())}, Parents: []ect.ID{}, Ext: st.Ext})
-	return Signed{token}, err
+	st.Ext.SetString(ect.ExtGatewayID, own)
+	claims := ect.Claims{
+		Act: st.Act, Audience: append(slices.Clone(st.Audience), own), Workflow: st.Lineage.Workflow, Parents: st.Lineage.Parents,
+		InputHash: st.Input, OutputHash: st.Output, Ext: st.Ext,
+	}
+	if claims.Parents == nil {
+		claims.Parents = []ect.ID{}
+	}
+	token, err := s.service.make(ect.DialectSeed, claims)
+	return Signed{token, s.filing(claims.Audience, st.Holder)}, err
 }
 
-// Record records a statement, in this gateway's own share. Its errors are those of [Recording].
+// Record records a statement. Its errors are those of [Recording].
 func (s Statements) Record(ctx context.Context, signed Signed) error {
-	if _, err := s.service.deps.Recorder.Record(ctx, signed.token, s.filing()); err != nil {
+	if _, err := s.service.deps.Recorder.Record(ctx, signed.token, signed.filing); err != nil {
 		return Recording(err)
 	}
 	s.service.deps.Metrics.Issued(string(signed.token.Claims().Act), signed.token.Level())
 	return nil
 }
 
-// Keep records a statement that another replica of this gateway has signed. Once more it does
-// nothing. Its errors are those of the verifier and of [Recording].
+// errForeign reports a record whose token is not of this gateway.
+var errForeign = errors.New("attest: the statement is of another issuer, expected one of this gateway's own")
+
+// Keep records a statement that another replica of this gateway has signed, in the gateway's own share. Once
+// more it does nothing. Its errors are those of the verifier and of [Recording].
 func (s Statements) Keep(ctx context.Context, compact string) error {
 	v, err := s.service.Verify(ctx, compact, ect.Check{Purpose: ect.Parent})
 	if err != nil {
 		return err
 	}
-	if err := s.service.deps.Recorder.Keep(ctx, v, s.filing()); err != nil {
+	if v.Issuer() != s.service.self() {
+		return errForeign
+	}
+	if err := s.service.deps.Recorder.Keep(ctx, v, s.filing(v.Claims().Audience, "")); err != nil {
 		return Recording(err)
 	}
 	return nil
 }
 
-// filing: statements count in this gateway's own share.
-func (s Statements) filing() ect.Filing {
-	return ect.Filing{Holder: limit.Identity(string(s.service.self()))}
+// filing makes those members of the statement's workflow whom it is for.
+func (s Statements) filing(audience []string, holder string) ect.Filing {
+	return ect.Filing{
+		Holder:  cmp.Or(holder, limit.Identity(string(s.service.self()))),
+		Members: s.service.deps.Members.Own(audience, ""),
+	}
 }

@@ -8,7 +8,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/attest"
+	"github.com/aepb/aepb-gateway/gateway/record"
 	"github.com/aepb/aepb-gateway/gateway/state"
 	"github.com/aepb/aepb-gateway/gateway/worker"
 	"github.com/aepb/aepb-gateway/lifecycle"
@@ -61,32 +63,24 @@ func (s *Service) goOn(ctx context.Context, agent string) error {
 	if err != nil {
 		return err
 	}
-	before, revision, err := s.read(ctx, agent)
-	if err != nil {
-		return err
-	}
 	now := s.deps.Now()
-	open := before.SunsetAt.After(before.At) && !before.Workflows(now).IsZero() // workflows take their next steps until the sunset
-	next, step, due := before.Next(left || open || now.Sub(before.At) < noticed)
-	if !due {
-		return nil
-	}
-	var st attest.Statement
-	change, changed := next.ChangeFrom(before)
-	switch {
-	case changed:
-		next.At = now
-		st.Act, st.Ext = change.Claims(s.name(agent))
-	case step == lifecycle.Ended:
-		st.Act, st.Ext = lifecycle.Shutdown(s.name(agent), s.deps.Replica)
-	default:
-		first, err := s.write(ctx, next, revision)
-		if err == nil && first {
-			s.learn(next)
+	_, _, err = s.records.Decide(ctx, keyOf(agent), func(found record.Found[lifecycle.Record]) (lifecycle.Record, *attest.Statement, error) {
+		before := found.Value
+		open := before.SunsetAt.After(before.At) && !before.Workflows(now).IsZero() // workflows take their next steps until the sunset
+		next, step, due := before.Next(left || open || now.Sub(before.At) < noticed)
+		if !due {
+			return before, nil, record.ErrUnchanged
 		}
-		return err
-	}
-	_, _, err = s.announce(ctx, next, revision, st)
+		change, changed := next.ChangeFrom(before)
+		switch {
+		case changed:
+			next.At = now
+			return next, s.statement(before, change.Claims), nil
+		case step == lifecycle.Ended:
+			return next, s.statement(before, func(id string) (ect.Act, ect.Ext) { return lifecycle.Shutdown(id, s.deps.Replica) }), nil
+		}
+		return next, nil, nil
+	})
 	return err
 }
 

@@ -15,24 +15,16 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/attest"
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/record"
 	"github.com/aepb/aepb-gateway/gateway/state"
 	"github.com/aepb/aepb-gateway/lifecycle"
 )
 
 // Entries is what replicas share.
-type Entries interface {
-	Get(ctx context.Context, key state.EntryKey) (state.Entry, bool, error)
-	Swap(ctx context.Context, key state.EntryKey, old uint64, value []byte, until time.Time) (revision uint64, ok bool, err error)
-	List(ctx context.Context, kind, group, after string, limit int) ([]state.Entry, error)
-}
+type Entries = record.Entries
 
 // Evidence signs and records statements.
-type Evidence interface {
-	Sign(ctx context.Context, st attest.Statement) (attest.Signed, error)
-	Record(ctx context.Context, signed attest.Signed) error
-	// Keep records a statement of another replica.
-	Keep(ctx context.Context, compact string) error
-}
+type Evidence = record.Evidence
 
 // Metrics shows how many agents are in each state.
 type Metrics interface {
@@ -54,13 +46,13 @@ type Deps struct {
 
 // Service knows and changes how agents stand. It is safe for concurrent use.
 type Service struct {
-	deps Deps
+	deps    Deps
+	records *record.Machine[lifecycle.Record]
 
-	mu       sync.RWMutex
-	known    map[string]lifecycle.Record // by agent; empty: the gateway itself
-	recorded map[string]string           // tokens that are recorded, by agent
-	work     map[string]int              // messages and tasks under way here, by agent; empty: all
-	orders   map[string]lifecycle.Order  // of the configuration, by agent
+	mu     sync.RWMutex
+	known  map[string]lifecycle.Record // by agent; empty: the gateway itself
+	work   map[string]int              // messages and tasks under way here, by agent; empty: all
+	orders map[string]lifecycle.Order  // of the configuration, by agent
 }
 
 // New makes a service that knows nothing yet: [Service.Refresh] reads what is on record.
@@ -68,7 +60,15 @@ func New(deps Deps) (*Service, error) {
 	if deps.Entries == nil || deps.Evidence == nil || deps.Metrics == nil || deps.Identity == nil || deps.Successor == nil || deps.Replica == "" || deps.Now == nil || deps.Logger == nil {
 		return nil, errors.New("lifecycle: incomplete Deps: every field is required")
 	}
-	return &Service{deps: deps, known: map[string]lifecycle.Record{}, recorded: map[string]string{}, work: map[string]int{}}, nil
+	s := &Service{deps: deps, known: map[string]lifecycle.Record{}, work: map[string]int{}}
+	var err error
+	s.records, err = record.New(record.Kind[lifecycle.Record]{
+		Encode: lifecycle.Record.Encode, Decode: lifecycle.Decode, Life: recordFor,
+		Token:    func(r lifecycle.Record) string { return r.Token },
+		Sealed:   func(r lifecycle.Record, compact string) lifecycle.Record { r.Token = compact; return r },
+		Announce: s.learn,
+	}, record.Deps{Entries: deps.Entries, Evidence: deps.Evidence, Now: deps.Now, Logger: deps.Logger})
+	return s, err
 }
 
 // Record is how an agent stands, or with an empty name this gateway. A nil Service knows no record.
@@ -136,39 +136,37 @@ func (s *Service) add(agent string, n int) {
 	}
 }
 
-// maxRaces bounds how often an order is tried while others change the same record.
-const maxRaces = 5
-
 // Change makes the transition that an operator orders, and returns the record with its token, and
-// a warning. Its errors are those of [lifecycle.Record.Apply], *[problem.ConflictError] where others
-// change the record all the time, and those of the store and of the evidence: then nothing was announced.
+// a warning. Its errors are those of [lifecycle.Record.Apply] and of [record.Machine.Decide].
 func (s *Service) Change(ctx context.Context, agent string, order lifecycle.Order) (lifecycle.Record, string, error) {
 	return s.change(ctx, agent, order, func(lifecycle.Record) bool { return true })
 }
 
 // change is Change as long as it is due; then it returns the record as it stands.
-func (s *Service) change(ctx context.Context, agent string, order lifecycle.Order, due func(lifecycle.Record) bool) (lifecycle.Record, string, error) {
-	for range maxRaces {
-		before, revision, err := s.read(ctx, agent)
-		if err != nil || !due(before) {
-			return before, "", err
+func (s *Service) change(ctx context.Context, agent string, order lifecycle.Order, due func(lifecycle.Record) bool) (r lifecycle.Record, warning string, err error) {
+	r, _, err = s.records.Decide(ctx, keyOf(agent), func(found record.Found[lifecycle.Record]) (lifecycle.Record, *attest.Statement, error) {
+		before := found.Value
+		if before.Agent = agent; !due(before) {
+			return before, nil, record.ErrUnchanged
 		}
 		next, change, err := before.Apply(order)
+		if err == nil && order.Successor != "" {
+			err = s.deps.Successor(ctx, agent, order.Successor)
+		}
 		if err != nil {
-			return before, "", err
+			return before, nil, err
 		}
-		if order.Successor != "" {
-			if err := s.deps.Successor(ctx, agent, order.Successor); err != nil {
-				return before, "", err
-			}
-		}
-		act, ext := change.Claims(s.name(agent))
-		record, first, err := s.announce(ctx, next, revision, attest.Statement{Act: act, Ext: ext})
-		if err != nil || first {
-			return record, change.Warning, err
-		}
-	}
-	return lifecycle.Record{}, "", &problem.ConflictError{Reason: "the lifecycle of this agent is being changed by others: look at it, and try again"}
+		warning = change.Warning
+		return next, s.statement(before, change.Claims), nil
+	})
+	r.Agent = agent // also where there is no record
+	return r, warning, err
+}
+
+// statement is what the evidence of a transition states: it follows the token of the one before.
+func (s *Service) statement(before lifecycle.Record, claims func(agentID string) (ect.Act, ect.Ext)) *attest.Statement {
+	act, ext := claims(s.name(before.Agent))
+	return &attest.Statement{Act: act, Ext: ext, Lineage: attest.After(before.Token)}
 }
 
 // Configure follows the orders of a configuration, by agent, from now on, as far as they are due.
@@ -218,32 +216,8 @@ func (s *Service) name(agent string) string {
 	return agent
 }
 
-// announce signs a record once, swaps it in, records the token and makes it known, in this
-// order (R18). false: another writer was first, and nothing was announced.
-func (s *Service) announce(ctx context.Context, next lifecycle.Record, revision uint64, st attest.Statement) (lifecycle.Record, bool, error) {
-	ctx = context.WithoutCancel(ctx) // what was begun is announced
-	signed, err := s.deps.Evidence().Sign(ctx, st)
-	if err != nil {
-		return next, false, err
-	}
-	next.Token = signed.Compact()
-	first, err := s.write(ctx, next, revision)
-	if err != nil || !first {
-		return next, false, err
-	}
-	s.learn(next)
-	if err := s.deps.Evidence().Record(ctx, signed); err != nil { // the next look at the record does it
-		s.deps.Logger.ErrorContext(ctx, "a transition is not recorded yet", slog.String("agent", next.Agent), slog.Any("error", err))
-		return next, true, nil
-	}
-	s.setRecorded(next)
-	s.deps.Logger.InfoContext(ctx, "lifecycle", slog.String("agent", next.Agent), slog.String("status", string(next.Status)),
-		slog.String("reason", next.Reason), slog.String("by", next.By), slog.Uint64("term", next.Term))
-	return next, true, nil
-}
-
 // learn makes a record known here, unless a newer one is.
-func (s *Service) learn(r lifecycle.Record) {
+func (s *Service) learn(ctx context.Context, _ state.EntryKey, r lifecycle.Record) {
 	s.mu.Lock()
 	old, found := s.known[r.Agent]
 	if !found || old.Term < r.Term || old.Term == r.Term && old.Step <= r.Step {
@@ -255,29 +229,6 @@ func (s *Service) learn(r lifecycle.Record) {
 	}
 	s.mu.Unlock()
 	s.deps.Metrics.Lifecycles(states)
-}
-
-// setRecorded: the token of a record is recorded.
-func (s *Service) setRecorded(r lifecycle.Record) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.recorded[r.Agent] = r.Token
-}
-
-// keep records the token of a record, unless that is done. What could not be stored is tried again at
-// the next look; a token that does not verify, such as an old one, is not.
-func (s *Service) keep(ctx context.Context, r lifecycle.Record) {
-	s.mu.RLock()
-	done := s.recorded[r.Agent] == r.Token
-	s.mu.RUnlock()
-	if done { // as where nothing was signed
-		return
-	}
-	if err := s.deps.Evidence().Keep(ctx, r.Token); err != nil {
-		s.deps.Logger.WarnContext(ctx, "the evidence of a transition is not recorded", slog.String("agent", r.Agent), slog.Any("error", err))
-		if _, again := errors.AsType[*problem.RecordingError](err); again {
-			return
-		}
-	}
-	s.setRecorded(r)
+	s.deps.Logger.InfoContext(ctx, "lifecycle", slog.String("agent", r.Agent), slog.String("status", string(r.Status)), slog.String("step", r.Step.String()),
+		slog.String("reason", r.Reason), slog.String("by", r.By), slog.Uint64("term", r.Term))
 }

@@ -71,6 +71,8 @@ type Entries interface {
 	// Swap writes value if the entry is still at revision old (0: there must be no
 	// entry), and returns the new revision; false: another writer was first.
 	Swap(ctx context.Context, key EntryKey, old uint64, value []byte, until time.Time) (revision uint64, ok bool, err error)
+	// Confirm reports whether an entry is still at a revision, and returns when that write lasts.
+	Confirm(ctx context.Context, key EntryKey, revision uint64) (bool, error)
 	// Delete removes an entry. It is no error if there is no entry.
 	Delete(ctx context.Context, key EntryKey) error
 	// List returns up to limit entries of one group in the order of the bytes of their
