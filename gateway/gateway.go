@@ -169,7 +169,10 @@ func New(settings Settings, deps Deps) (*Gateway, error) {
 	posts := webhook.Deps{
 		Entries: deps.Entries, Network: deps.Network, Sender: deps.Sender, Workers: g.workers, Now: deps.Now, Logger: deps.Logger,
 	}
-	g.callbacks, g.hooks = webhook.NewCallbacks(posts), webhook.NewHooks(posts, g.sealPosts)
+	if g.callbacks, err = webhook.NewCallbacks(posts); err != nil {
+		return nil, err
+	}
+	g.hooks = webhook.NewHooks(posts, g.sealPosts)
 	g.executions = execution.New(execution.Deps{
 		Tasks: g.tasks.Store, Webhooks: g.hooks, Workers: g.workers, Lifecycle: g.Lifecycle, Now: g.Now, NewID: g.NewID, Logger: g.Logger, Replica: g.instance,
 	})

@@ -125,3 +125,17 @@ func (d *Directory) Taken(hostport string) bool {
 	}
 	return slices.ContainsFunc(d.peers, func(p Peer) bool { return address(p.URL) == hostport })
 }
+
+// ConfiguredError: an agent of the configuration file is changed there alone.
+type ConfiguredError struct{ Name string }
+
+func (e *ConfiguredError) Error() string {
+	return "agent " + e.Name + " is in the configuration file: change it there, or add one of another name"
+}
+
+// RaceError: the record of an agent is not as it was seen.
+type RaceError struct{ Name string }
+
+func (e *RaceError) Error() string {
+	return "the record of agent " + e.Name + " was changed meanwhile or cannot be read: list the agents, then add it again, or remove it first"
+}

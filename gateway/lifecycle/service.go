@@ -217,7 +217,7 @@ func (s *Service) name(agent string) string {
 }
 
 // learn makes a record known here, unless a newer one is.
-func (s *Service) learn(ctx context.Context, _ state.EntryKey, r lifecycle.Record) {
+func (s *Service) learn(ctx context.Context, _ state.EntryKey, r lifecycle.Record) error {
 	s.mu.Lock()
 	old, found := s.known[r.Agent]
 	if !found || old.Term < r.Term || old.Term == r.Term && old.Step <= r.Step {
@@ -231,4 +231,5 @@ func (s *Service) learn(ctx context.Context, _ state.EntryKey, r lifecycle.Recor
 	s.deps.Metrics.Lifecycles(states)
 	s.deps.Logger.InfoContext(ctx, "lifecycle", slog.String("agent", r.Agent), slog.String("status", string(r.Status)), slog.String("step", r.Step.String()),
 		slog.String("reason", r.Reason), slog.String("by", r.By), slog.Uint64("term", r.Term))
+	return nil
 }

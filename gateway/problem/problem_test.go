@@ -19,7 +19,6 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/directory"
-	"github.com/aepb/aepb-gateway/gateway/directory/listing"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/state"
 	"github.com/aepb/aepb-gateway/gateway/transport"
@@ -91,8 +90,8 @@ var golden = []struct {
 	{"egress, evident", &egress.DeniedError{Host: "10.0.0.1", Reason: egress.ReasonPrivate, Evident: true}, 403, "policy_violation", "policy_violation", canonical.CodeForbidden, 0},
 	{"egress", &egress.DeniedError{Host: "10.0.0.1", Reason: "private"}, 403, "policy_violation", "policy_violation", canonical.CodeForbidden, 0},
 	{"agent entry", &directory.InvalidAgentError{Name: "x", Reason: "no"}, 400, "malformed_message", "internal_error", canonical.CodeInvalidRequest, 0},
-	{"configured agent", &listing.ConfiguredError{Name: "x"}, 409, "conflict", "internal_error", canonical.CodeInvalidRequest, 0},
-	{"agent changed meanwhile", &listing.RaceError{Name: "x"}, 409, "conflict", "internal_error", canonical.CodeInvalidRequest, 0},
+	{"configured agent", &directory.ConfiguredError{Name: "x"}, 409, "conflict", "internal_error", canonical.CodeInvalidRequest, 0},
+	{"agent changed meanwhile", &directory.RaceError{Name: "x"}, 409, "conflict", "internal_error", canonical.CodeInvalidRequest, 0},
 	{"own share full", fmt.Errorf("ect: %w", &state.FullError{What: "x", Own: true}), 429, "rate_limited", "internal_error", canonical.CodeRateLimited, time.Second},
 	{"state full", fmt.Errorf("ect: %w", &state.FullError{What: "x", RetryAfter: 2 * time.Second}), 503, "internal_error", "internal_error", canonical.CodeUnavailable, 2 * time.Second},
 	{"own share full", fmt.Errorf("ect: %w", &state.FullError{What: "x", Own: true, RetryAfter: 2 * time.Second}), 429, "rate_limited", "internal_error", canonical.CodeRateLimited, 2 * time.Second},

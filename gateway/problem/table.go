@@ -11,7 +11,6 @@ import (
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/directory"
-	"github.com/aepb/aepb-gateway/gateway/directory/listing"
 	"github.com/aepb/aepb-gateway/gateway/state"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/transport/egress"
@@ -175,8 +174,8 @@ var table = rows(
 		return of(CodePolicyViolation, refused)
 	}),
 	say[*directory.InvalidAgentError](CodeMalformed),
-	say[*listing.ConfiguredError](CodeConflict),
-	say[*listing.RaceError](CodeConflict),
+	say[*directory.ConfiguredError](CodeConflict),
+	say[*directory.RaceError](CodeConflict),
 	as(func(e *directory.DocumentError) Problem { return fault(of(CodeBadReply, e.Error())) }),
 	as(func(*directory.PinError) Problem { return unavailable("descriptions cannot be compared now", 0) }),
 	say[*directory.ChangedError](CodePolicyViolation),

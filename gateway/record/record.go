@@ -48,8 +48,11 @@ type Kind[V any] struct {
 	Token func(V) string
 	// Sealed is the value with its evidence. Nil: steps return no statements.
 	Sealed func(v V, compact string) V
-	// Announce makes a value known here. Nil: a record is confirmed each time that it is decided about.
-	Announce func(ctx context.Context, key state.EntryKey, v V)
+	// Announce makes a value known here. Nil: a record is confirmed each time that it is decided about. A value
+	// that it refuses is left out by Look, which says so once.
+	Announce func(ctx context.Context, key state.EntryKey, v V) error
+	// Gone is told what was announced and is not on record any more; nil: that does not matter here.
+	Gone func(key state.EntryKey)
 }
 
 // Deps is what a Machine is built from. Evidence may be nil where no value has a token; the rest is required.
@@ -66,7 +69,7 @@ type Machine[V any] struct {
 	deps Deps
 
 	mu        sync.Mutex
-	announced map[state.EntryKey][sha256.Size]byte // the bytes that were announced here last
+	announced map[state.EntryKey][sha256.Size]byte // the bytes that were announced or left out here last
 }
 
 // New makes a machine that has announced nothing yet.
@@ -81,24 +84,47 @@ func New[V any](kind Kind[V], deps Deps) (*Machine[V], error) {
 type Found[V any] struct {
 	Value    V
 	Revision uint64 // 0: there is none
-	bytes    []byte
+	Known    bool   // these bytes were announced or left out here last
+
+	bytes []byte
 }
 
-// Read is a record as the store has it now. Its errors are those of the store and of Decode.
+// UnreadableError reports a record that Decode refuses.
+type UnreadableError struct{ Err error }
+
+func (e *UnreadableError) Error() string { return "record: it cannot be read: " + e.Err.Error() }
+
+// Unwrap is the error of Decode.
+func (e *UnreadableError) Unwrap() error { return e.Err }
+
+// Read is a record as the store has it now. Its errors are those of the store and an *[UnreadableError].
 func (m *Machine[V]) Read(ctx context.Context, key state.EntryKey) (Found[V], error) {
 	entry, found, err := m.deps.Entries.Get(ctx, key)
 	if err != nil || !found {
 		return Found[V]{}, err
 	}
+	return m.found(entry)
+}
+
+func (m *Machine[V]) found(entry state.Entry) (Found[V], error) {
 	v, err := m.kind.Decode(entry.Value)
-	return Found[V]{v, entry.Revision, entry.Value}, err
+	if err != nil {
+		err = &UnreadableError{err}
+	}
+	return Found[V]{v, entry.Revision, m.known(entry), entry.Value}, err
+}
+
+func (m *Machine[V]) known(entry state.Entry) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.announced[name(entry.Key)] == sha256.Sum256(entry.Value)
 }
 
 // Step makes the next value of a record, and what its evidence states; nil: it has none. Its errors are
 // those of the decision; [ErrUnchanged]: there is nothing to change. It may run several times.
 type Step[V any] func(before Found[V]) (next V, st *attest.Statement, err error)
 
-// Decide takes a record one step further, and returns it as it was announced; changed: by this call. An
+// Decide takes a record one step further, and returns it as it was announced; changed: this call wrote it. An
 // unchanged record is confirmed and announced before it is returned, so that its caller can rely on it.
 // Its errors are those of the step, with the record as it stands; of the store and the evidence: nothing was
 // announced, and if the write has happened nevertheless, the next [Machine.Look] announces it;
@@ -127,7 +153,7 @@ func (m *Machine[V]) Decide(ctx context.Context, key state.EntryKey, step Step[V
 			}
 		}
 		if err != nil || first {
-			return next, first && err == nil, err
+			return next, first, err
 		}
 	}
 	return v, false, &problem.ConflictError{Reason: "this record is being changed by others all the time: look at it, and try again"}
@@ -156,17 +182,13 @@ func (m *Machine[V]) write(ctx context.Context, key state.EntryKey, next V, revi
 			return next, true, err
 		}
 	}
-	m.announce(ctx, key, next, value)
-	return next, true, nil
+	return next, true, m.announce(ctx, key, next, value)
 }
 
 // adopt announces what is on record unless that was done here, after it is confirmed and its evidence is
 // recorded. false: the record is another one by now, and nothing was announced.
 func (m *Machine[V]) adopt(ctx context.Context, key state.EntryKey, found Found[V]) (bool, error) {
-	m.mu.Lock()
-	done := m.announced[name(key)] == sha256.Sum256(found.bytes)
-	m.mu.Unlock()
-	if done {
+	if found.Known {
 		return true, nil
 	}
 	if same, err := m.deps.Entries.Confirm(ctx, key, found.Revision); err != nil || !same {
@@ -179,8 +201,7 @@ func (m *Machine[V]) adopt(ctx context.Context, key state.EntryKey, found Found[
 			}
 		}
 	}
-	m.announce(ctx, key, found.Value, found.bytes)
-	return true, nil
+	return true, m.announce(ctx, key, found.Value, found.bytes)
 }
 
 // recorded is the error of recording evidence if that can be tried again. What never can be recorded, such as
@@ -196,20 +217,32 @@ func (m *Machine[V]) recorded(ctx context.Context, key state.EntryKey, err error
 	return nil
 }
 
-func (m *Machine[V]) announce(ctx context.Context, key state.EntryKey, v V, value []byte) {
+func (m *Machine[V]) announce(ctx context.Context, key state.EntryKey, v V, value []byte) error {
 	if m.kind.Announce == nil {
-		return
+		return nil
 	}
-	m.mu.Lock()
-	m.announced[name(key)] = sha256.Sum256(value)
-	m.mu.Unlock()
-	m.kind.Announce(ctx, key, v)
+	m.setKnown(key, value)
+	return m.kind.Announce(ctx, key, v)
 }
 
-// Look adopts all records of a group that are not announced here yet. A record that cannot be read or
-// adopted is logged, and tried again by the next Look. Its error is that of the store's list.
+func (m *Machine[V]) setKnown(key state.EntryKey, value []byte) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.announced[name(key)] = sha256.Sum256(value)
+}
+
+// Forget has the next Look announce a record again.
+func (m *Machine[V]) Forget(key state.EntryKey) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.announced, name(key))
+}
+
+// Look adopts all records of a group that are not announced here yet. What cannot be adopted now is logged,
+// and tried again by the next Look; what cannot be read, or is refused, is logged once. Its error is that of
+// the store's list.
 func (m *Machine[V]) Look(ctx context.Context, kind, group string) error {
-	found := map[state.EntryKey]bool{}
+	there := map[state.EntryKey]bool{}
 	for after := ""; ; {
 		page, err := m.deps.Entries.List(ctx, kind, group, after, pageSize)
 		if err != nil {
@@ -217,27 +250,43 @@ func (m *Machine[V]) Look(ctx context.Context, kind, group string) error {
 		}
 		for _, entry := range page {
 			after = entry.Key.ID
-			found[name(entry.Key)] = true
-			v, err := m.kind.Decode(entry.Value)
+			there[name(entry.Key)] = true
+			if m.known(entry) {
+				continue
+			}
+			found, err := m.found(entry)
 			if err == nil {
-				_, err = m.adopt(ctx, entry.Key, Found[V]{v, entry.Revision, entry.Value})
+				_, err = m.adopt(ctx, entry.Key, found)
+			} else {
+				m.setKnown(entry.Key, entry.Value)
 			}
 			if err != nil && ctx.Err() == nil {
-				m.deps.Logger.WarnContext(ctx, "a record is not adopted", slog.String("kind", kind), slog.String("id", after), slog.Any("error", err))
+				m.deps.Logger.WarnContext(ctx, "a record is left out", slog.String("kind", kind), slog.String("id", after), slog.Any("error", err))
 			}
 		}
 		if len(page) < pageSize {
-			break
+			m.gone(kind, group, there)
+			return nil
 		}
 	}
+}
+
+// gone forgets what was announced of a group and is not there any more.
+func (m *Machine[V]) gone(kind, group string, there map[state.EntryKey]bool) {
 	m.mu.Lock()
-	defer m.mu.Unlock()
+	var gone []state.EntryKey
 	for key := range m.announced {
-		if key.Kind == kind && key.Group == group && !found[key] {
+		if key.Kind == kind && key.Group == group && !there[key] {
+			gone = append(gone, key)
 			delete(m.announced, key)
 		}
 	}
-	return nil
+	m.mu.Unlock()
+	if m.kind.Gone != nil {
+		for _, key := range gone {
+			m.kind.Gone(key)
+		}
+	}
 }
 
 // name is the key of an entry without what is no part of its name.

@@ -26,11 +26,13 @@ type round struct {
 	Token   string
 }
 
-func encode(r round) ([]byte, error)             { return json.Marshal(r) }
-func decode(text []byte) (r round, err error)    { return r, json.Unmarshal(text, &r) }
-func token(r round) string                       { return r.Token }
-func sealed(r round, compact string) round       { r.Token = compact; return r }
-func roundKey(id string) state.EntryKey          { return state.EntryKey{Kind: "round", Group: "rounds", ID: id} }
+func encode(r round) ([]byte, error)          { return json.Marshal(r) }
+func decode(text []byte) (r round, err error) { return r, json.Unmarshal(text, &r) }
+func token(r round) string                    { return r.Token }
+func sealed(r round, compact string) round    { r.Token = compact; return r }
+func roundKey(id string) state.EntryKey {
+	return state.EntryKey{Kind: "round", Group: "rounds", ID: id}
+}
 func statement(outcome string) *attest.Statement { return &attest.Statement{Holder: outcome} }
 
 var (
@@ -131,7 +133,7 @@ func (s *failingStore) List(_ context.Context, _, _, after string, _ int) ([]sta
 	return all, nil
 }
 
-// world is what outlives the replicas: the store, the evidence, and what was told to the outside.
+// world is what outlives the replicas: the store, the evidence, and what was announced.
 type world struct {
 	store *failingStore
 
@@ -215,18 +217,19 @@ func (r *replica) gone(err error) error {
 }
 
 // announce tells a value to the outside, unless the process has ended. The twin of it all is the copy of the
-// store: what is told must be what no failover takes back, or an earlier term of it.
-func (r *replica) announce(_ context.Context, key state.EntryKey, told round) {
-	if r.step() != nil {
-		return
+// store: what is announced must be what no failover takes back, or an earlier term of it.
+func (r *replica) announce(_ context.Context, key state.EntryKey, value round) error {
+	if err := r.step(); err != nil {
+		return err
 	}
 	lasts := r.store.lasts(key)
 	r.world.mu.Lock()
 	defer r.world.mu.Unlock()
-	r.announced[key.ID] = append(r.announced[key.ID], told)
-	if told.Term > lasts.Term || told.Term == lasts.Term && told != lasts {
-		r.wrong = append(r.wrong, fmt.Sprintf("%s: told was %+v, and what lasts is %+v", key.ID, told, lasts))
+	r.announced[key.ID] = append(r.announced[key.ID], value)
+	if value.Term > lasts.Term || value.Term == lasts.Term && value != lasts {
+		r.wrong = append(r.wrong, fmt.Sprintf("%s: announced was %+v, and what lasts is %+v", key.ID, value, lasts))
 	}
+	return nil
 }
 
 // machine starts a process that ends after some steps; below 0: never.
@@ -328,9 +331,9 @@ func (w *world) judge(t *testing.T, seed uint64) {
 	for n := range 2 {
 		key := roundKey(fmt.Sprintf("round-%d", n))
 		lasts, outcomes := w.store.lasts(key), map[string]bool{}
-		for _, told := range w.announced[key.ID] {
-			if told.Outcome != "" {
-				outcomes[told.Outcome+" by "+told.Token] = true
+		for _, value := range w.announced[key.ID] {
+			if value.Outcome != "" {
+				outcomes[value.Outcome+" by "+value.Token] = true
 			}
 		}
 		if len(outcomes) != 1 || !outcomes[lasts.Outcome+" by "+lasts.Token] {
@@ -378,8 +381,8 @@ func TestMachine_AdoptsAfterAnUnconfirmedWrite(t *testing.T) {
 				t.Errorf("recorded is %v, expected the token %q of the bytes that were found", w.recorded, v.Token)
 			}
 			var got []string
-			for _, told := range w.announced["round"] {
-				got = append(got, told.Outcome)
+			for _, value := range w.announced["round"] {
+				got = append(got, value.Outcome)
 			}
 			if !slices.Equal(got, want) {
 				t.Errorf("announced %v, expected %v", got, want)

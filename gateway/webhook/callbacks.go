@@ -3,12 +3,15 @@ package webhook
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/attest"
 	"github.com/aepb/aepb-gateway/gateway/outbound"
 	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/record"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/worker"
@@ -34,10 +37,20 @@ type Deps struct {
 
 // Callbacks keeps who is told what humans decide (AEPB, HITL Callback Registration). It is
 // safe for concurrent use.
-type Callbacks struct{ deps Deps }
+type Callbacks struct {
+	deps      Deps
+	decisions *record.Machine[string] // by workflow and approval: the hash of the token that decided
+}
 
 // NewCallbacks makes them.
-func NewCallbacks(deps Deps) *Callbacks { return &Callbacks{deps} }
+func NewCallbacks(deps Deps) (*Callbacks, error) {
+	decisions, err := record.New(record.Kind[string]{
+		Encode: func(hash string) ([]byte, error) { return []byte(hash), nil },
+		Decode: func(text []byte) (string, error) { return string(text), nil },
+		Life:   callbackLife,
+	}, record.Deps{Entries: deps.Entries, Now: deps.Now, Logger: deps.Logger})
+	return &Callbacks{deps, decisions}, err
+}
 
 // Callback is one that is told.
 type Callback struct {
@@ -129,19 +142,17 @@ func (c *Callbacks) Decide(ctx context.Context, decision *canonical.Signal, toke
 	}
 	key := store.EntryKey{Kind: store.KindDecision, Group: token.Workflow(), ID: decision.Approval, Owner: string(token.Issuer())}
 	value := ect.Hash([]byte(decision.Token))
-	if _, fresh, err = c.deps.Entries.Swap(ctx, key, 0, []byte(value), c.deps.Now().Add(callbackLife)); err != nil {
-		return false, &problem.RecordingError{Err: err}
+	_, fresh, err = c.decisions.Decide(ctx, key, func(before record.Found[string]) (string, *attest.Statement, error) {
+		switch {
+		case before.Revision == 0:
+			return value, nil, nil
+		case before.Value == value:
+			return value, nil, record.ErrUnchanged
+		}
+		return "", nil, &problem.ConflictError{Reason: "this was decided before"}
+	})
+	if _, conflict := errors.AsType[*problem.ConflictError](err); err != nil && !conflict {
+		err = &problem.RecordingError{Err: err}
 	}
-	if fresh {
-		return true, nil
-	}
-	entry, ok, err := c.deps.Entries.Get(ctx, key)
-	switch {
-	case err != nil:
-		return false, &problem.RecordingError{Err: err}
-	case ok && string(entry.Value) != value:
-		return false, &problem.ConflictError{Reason: "this was decided before"}
-	default:
-		return false, nil
-	}
+	return fresh, err
 }

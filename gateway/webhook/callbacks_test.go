@@ -132,9 +132,11 @@ func newEnv(t testing.TB, maxWork, perCaller int) *env {
 		t.Fatal(err)
 	}
 	t.Cleanup(e.workers.Close)
-	e.Callbacks = webhook.NewCallbacks(webhook.Deps{
+	if e.Callbacks, err = webhook.NewCallbacks(webhook.Deps{
 		Entries: e.entries, Network: e.network, Sender: e.network, Workers: e.workers, Now: time.Now, Logger: slog.New(slog.NewTextHandler(e.log, nil)),
-	})
+	}); err != nil {
+		t.Fatal(err)
+	}
 	return e
 }
 

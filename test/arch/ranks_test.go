@@ -16,8 +16,9 @@ var ranks = []struct {
 	{2, []string{"gateway/directory"}},
 	{3, []string{"gateway/problem"}},
 	{4, []string{"gateway/telemetry", "gateway/sample"}},
-	{7, []string{"gateway/attest", "gateway/outbound", "gateway/idempotency", "gateway/conversation"}},
-	{8, []string{"gateway/destination", "gateway/breakers", "gateway/lifecycle"}},
+	{6, []string{"gateway/attest", "gateway/outbound", "gateway/idempotency", "gateway/conversation"}},
+	{7, []string{"gateway/record"}},
+	{8, []string{"gateway/destination", "gateway/breakers", "gateway/lifecycle", "gateway/listing"}},
 	{9, []string{"gateway/admission"}},
 	{10, []string{"gateway/routing"}},
 	{11, []string{"gateway/task/store"}},
@@ -28,7 +29,7 @@ var ranks = []struct {
 }
 
 // firstOfPipeline is the lowest rank that the law judges.
-const firstOfPipeline = 7
+const firstOfPipeline = 6
 
 // rankOf is the rank of a folder; 0: it has none, as protocols, which packages of the
 // pipeline do not import.

@@ -5,6 +5,8 @@ package admindoc
 import (
 	"time"
 
+	"github.com/go-json-experiment/json"
+
 	"github.com/aepb/aepb-gateway/policy"
 )
 
@@ -23,6 +25,14 @@ type Agent struct {
 	Description    *Summary   `json:"description,omitempty"`
 	Lifecycle      *Lifecycle `json:"lifecycle,omitempty"`
 	Descriptions   []Pin      `json:"descriptions,omitempty"`
+}
+
+// Encode writes the document of an agent as JSON.
+func Encode(doc Agent) ([]byte, error) { return json.Marshal(doc) }
+
+// Decode reads what Encode writes: an unknown member, or a member twice, is an error.
+func Decode(value []byte) (doc Agent, err error) {
+	return doc, json.Unmarshal(value, &doc, json.RejectUnknownMembers(true))
 }
 
 // Endpoint is where an agent is reached, and in which protocol.

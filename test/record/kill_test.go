@@ -3,6 +3,7 @@ package record_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -24,6 +25,27 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/state/redis"
 	"github.com/aepb/aepb-gateway/test/harness/redisserver"
 )
+
+// round is a record that ends once, with one of many outcomes.
+type round struct {
+	Outcome string // empty: it is open
+	Token   string
+}
+
+func encode(r round) ([]byte, error)          { return json.Marshal(r) }
+func decode(text []byte) (r round, err error) { return r, json.Unmarshal(text, &r) }
+func token(r round) string                    { return r.Token }
+func sealed(r round, compact string) round    { r.Token = compact; return r }
+
+// end closes a round with an outcome, unless it is closed.
+func end(outcome string) record.Step[round] {
+	return func(before record.Found[round]) (round, *attest.Statement, error) {
+		if before.Value.Outcome != "" {
+			return before.Value, nil, record.ErrUnchanged
+		}
+		return round{Outcome: outcome}, &attest.Statement{}, nil
+	}
+}
 
 // childOf names the store of a process that decides one round; its value is ADDRESS NAME STEP.
 const childOf = "AEPB_RECORD_CHILD"
@@ -105,13 +127,15 @@ func decide(child string) (err error) {
 	m.Entries = store.Entries()
 	rounds, err := record.New(record.Kind[round]{
 		Encode: encode, Decode: decode, Life: time.Hour, Token: token,
-		Sealed:   func(r round, _ string) round { return sealed(r, m.name) },
-		Announce: func(_ context.Context, _ state.EntryKey, r round) { _ = m.say("announced " + r.Outcome + " " + r.Token) },
+		Sealed: func(r round, _ string) round { return sealed(r, m.name) },
+		Announce: func(_ context.Context, _ state.EntryKey, r round) error {
+			return m.say("announced " + r.Outcome + " " + r.Token)
+		},
 	}, record.Deps{Entries: m, Evidence: func() record.Evidence { return m }, Now: time.Now, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return err
 	}
-	_, _, err = rounds.Decide(context.Background(), roundKey(os.Getenv(childOf+"_ROUND")), end(m.name))
+	_, _, err = rounds.Decide(context.Background(), state.EntryKey{Kind: "round", Group: "rounds", ID: os.Getenv(childOf + "_ROUND")}, end(m.name))
 	return err
 }
 
@@ -133,7 +157,7 @@ func TestMachine_KilledAtEachStep(t *testing.T) {
 	killed := 0
 	for step := range 12 {
 		var mu sync.Mutex
-		var said []string
+		var lines []string
 		run := func(name string, left int) error {
 			cmd := exec.CommandContext(t.Context(), self)
 			cmd.Env = append(os.Environ(), childOf+"="+server.Address()+" "+name+" "+strconv.Itoa(left), childOf+"_ROUND=round-"+strconv.Itoa(step))
@@ -142,7 +166,7 @@ func TestMachine_KilledAtEachStep(t *testing.T) {
 			err := cmd.Run()
 			mu.Lock()
 			defer mu.Unlock()
-			said = append(said, strings.Split(strings.TrimSpace(out.String()), "\n")...)
+			lines = append(lines, strings.Split(strings.TrimSpace(out.String()), "\n")...)
 			return err
 		}
 		if err := run("killed", step); err != nil {
@@ -158,7 +182,7 @@ func TestMachine_KilledAtEachStep(t *testing.T) {
 		}
 		group.Wait()
 		announced, recorded := map[string]bool{}, map[string]bool{}
-		for _, line := range said {
+		for _, line := range lines {
 			if what, ok := strings.CutPrefix(line, "announced "); ok {
 				announced[what] = true
 			}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/directory/admindoc"
-	"github.com/aepb/aepb-gateway/gateway/directory/listing"
+	"github.com/aepb/aepb-gateway/gateway/listing"
 	"github.com/aepb/aepb-gateway/gateway/state"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -113,11 +113,11 @@ func TestAgents_ConfigurationIsAbove(t *testing.T) {
 		t.Errorf("at %q from %q; log: %s", r.host("extra"), r.From("extra"), r.logs)
 	}
 	err := r.Put(t.Context(), agent("extra", "added"))
-	if _, ok := errors.AsType[*listing.ConfiguredError](err); !ok {
+	if _, ok := errors.AsType[*directory.ConfiguredError](err); !ok {
 		t.Error(err)
 	}
 	_, err = r.Remove(t.Context(), "extra")
-	if _, ok := errors.AsType[*listing.ConfiguredError](err); !ok {
+	if _, ok := errors.AsType[*directory.ConfiguredError](err); !ok {
 		t.Error(err)
 	}
 	must(t, r.Configure(nil))

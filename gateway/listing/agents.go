@@ -15,10 +15,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-json-experiment/json"
-
+	"github.com/aepb/aepb-gateway/gateway/attest"
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/directory/admindoc"
+	"github.com/aepb/aepb-gateway/gateway/record"
 	"github.com/aepb/aepb-gateway/gateway/state"
 	"github.com/aepb/aepb-gateway/gateway/worker"
 )
@@ -40,26 +40,11 @@ const (
 	FromProcess       = "process" // this process alone knows it, until its end
 )
 
-// ConfiguredError: an agent of the configuration file is changed there alone.
-type ConfiguredError struct{ Name string }
-
-func (e *ConfiguredError) Error() string {
-	return "agent " + e.Name + " is in the configuration file: change it there, or add one of another name"
-}
-
-// RaceError: the record of an agent is not as it was seen.
-type RaceError struct{ Name string }
-
-func (e *RaceError) Error() string {
-	return "the record of agent " + e.Name + " was changed meanwhile or cannot be read: list the agents, then add it again, or remove it first"
-}
-
 // Entries keeps the records.
 type Entries interface {
-	Get(ctx context.Context, key state.EntryKey) (state.Entry, bool, error)
-	Swap(ctx context.Context, key state.EntryKey, old uint64, value []byte, until time.Time) (uint64, bool, error)
+	record.Entries
+
 	Delete(ctx context.Context, key state.EntryKey) error
-	List(ctx context.Context, kind, group, after string, limit int) ([]state.Entry, error)
 }
 
 // Deps is what Agents needs.
@@ -74,9 +59,10 @@ type Deps struct {
 // Agents is safe for concurrent use.
 type Agents struct {
 	deps       Deps
+	records    *record.Machine[admindoc.Agent] // nil: what is added ends with the process
 	mu         sync.Mutex
 	configured map[string]bool
-	seen       map[string]uint64 // by name: the revision of each record that was judged
+	added      map[string]bool // names that have a record
 }
 
 // New lists nothing yet.
@@ -84,7 +70,23 @@ func New(deps Deps) (*Agents, error) {
 	if deps.Directory == nil || deps.Now == nil || deps.Logger == nil {
 		return nil, errors.New("listing: incomplete Deps: expected a directory, a clock and a logger")
 	}
-	return &Agents{deps: deps, seen: map[string]uint64{}}, nil
+	a := &Agents{deps: deps, added: map[string]bool{}}
+	if deps.Entries == nil {
+		return a, nil
+	}
+	var err error
+	a.records, err = record.New(record.Kind[admindoc.Agent]{
+		Encode: encode, Decode: admindoc.Decode, Life: life, Announce: a.announce, Gone: a.gone,
+	}, record.Deps{Entries: deps.Entries, Now: deps.Now, Logger: deps.Logger})
+	return a, err
+}
+
+func encode(doc admindoc.Agent) ([]byte, error) {
+	value, err := admindoc.Encode(doc)
+	if err != nil || len(value) > maxRecord {
+		return nil, &directory.InvalidAgentError{Name: doc.Name, Reason: "its document is too large: at most 16 KiB are kept"}
+	}
+	return value, nil
 }
 
 // Configure lists the agents of a configuration in place of those of the one before.
@@ -95,12 +97,12 @@ func (a *Agents) Configure(agents []directory.Agent) error {
 	a.configured = map[string]bool{}
 	for _, agent := range agents {
 		a.configured[agent.Name] = true
-		delete(a.seen, agent.Name)
+		a.recount(agent.Name)
 	}
 	for name := range old {
 		if !a.configured[name] {
 			a.deps.Directory.Remove(name)
-			delete(a.seen, name) // a record of that name counts from now on
+			a.recount(name) // a record of that name counts from now on
 		}
 	}
 	for _, agent := range agents {
@@ -109,6 +111,13 @@ func (a *Agents) Configure(agents []directory.Agent) error {
 		}
 	}
 	return nil
+}
+
+// recount has the record of a name judged again.
+func (a *Agents) recount(name string) {
+	if a.records != nil {
+		a.records.Forget(keyOf(name))
+	}
 }
 
 // From says where an agent is from.
@@ -137,33 +146,31 @@ func (a *Agents) Put(ctx context.Context, doc admindoc.Agent) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.configured[doc.Name] {
-		return &ConfiguredError{doc.Name}
+		return &directory.ConfiguredError{Name: doc.Name}
 	}
 	if err := a.look(ctx); err != nil {
 		return err
 	}
-	old, replaces := a.seen[doc.Name]
-	if !replaces && len(a.seen) >= Most {
+	if !a.added[doc.Name] && len(a.added) >= Most {
 		return &directory.InvalidAgentError{Name: doc.Name, Reason: "as many agents were added as can be: remove one, or write agents into the configuration file"}
 	}
-	var revision uint64
-	if a.deps.Entries != nil {
-		value, err := json.Marshal(DocumentOf(agent))
-		if err != nil || len(value) > maxRecord {
-			return &directory.InvalidAgentError{Name: doc.Name, Reason: "its document is too large: at most 16 KiB are kept"}
-		}
-		var ok bool
-		if revision, ok, err = a.deps.Entries.Swap(ctx, keyOf(doc.Name), old, value, a.deps.Now().Add(life)); err != nil {
-			return err
-		} else if !ok {
-			return &RaceError{doc.Name}
-		}
+	if a.records == nil {
+		a.added[doc.Name] = true
+		return a.deps.Directory.Put(agent)
 	}
-	a.seen[doc.Name] = revision
-	if err := a.deps.Directory.Put(agent); err != nil { // it is full
+	_, changed, err := a.records.Decide(ctx, keyOf(doc.Name), func(before record.Found[admindoc.Agent]) (admindoc.Agent, *attest.Statement, error) {
+		if before.Revision != 0 && !before.Known || before.Revision == 0 && a.added[doc.Name] {
+			return before.Value, nil, &directory.RaceError{Name: doc.Name}
+		}
+		return DocumentOf(agent), nil, nil
+	})
+	if _, unreadable := errors.AsType[*record.UnreadableError](err); unreadable {
+		return &directory.RaceError{Name: doc.Name}
+	}
+	if err != nil && changed { // it cannot be listed
 		return errors.Join(err, a.forget(ctx, doc.Name))
 	}
-	return nil
+	return err
 }
 
 // Remove takes an agent out that was added; false: there is no such agent. A record that
@@ -172,7 +179,7 @@ func (a *Agents) Remove(ctx context.Context, name string) (found bool, err error
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.configured[name] {
-		return false, &ConfiguredError{name}
+		return false, &directory.ConfiguredError{Name: name}
 	}
 	if a.deps.Entries != nil {
 		_, there, unread := a.deps.Entries.Get(ctx, keyOf(name))
@@ -185,10 +192,11 @@ func (a *Agents) Remove(ctx context.Context, name string) (found bool, err error
 }
 
 func (a *Agents) forget(ctx context.Context, name string) error {
-	delete(a.seen, name)
-	if a.deps.Entries == nil {
+	delete(a.added, name)
+	if a.records == nil {
 		return nil
 	}
+	a.recount(name)
 	return a.deps.Entries.Delete(ctx, keyOf(name))
 }
 
@@ -200,56 +208,38 @@ func (a *Agents) Look(ctx context.Context) error {
 }
 
 func (a *Agents) look(ctx context.Context) error {
-	if a.deps.Entries == nil {
+	if a.records == nil {
 		return nil
 	}
-	records, err := a.deps.Entries.List(ctx, kind, kind, "", Most)
-	if err != nil {
-		return err
-	}
-	found := map[string]bool{}
-	for _, record := range records {
-		name := record.Key.ID
-		found[name] = true
-		if at, ok := a.seen[name]; ok && at == record.Revision {
-			continue
-		}
-		a.seen[name] = record.Revision
-		err := error(&ConfiguredError{name})
-		if !a.configured[name] {
-			if err = a.use(name, record.Value); err != nil {
-				a.deps.Directory.Remove(name)
-			}
-		}
-		if err != nil {
-			a.deps.Logger.WarnContext(ctx, "the record of an agent is left out", slog.String("agent", name), slog.Any("error", err))
-		}
-	}
-	for name := range a.seen {
-		if !found[name] {
-			delete(a.seen, name)
-			if !a.configured[name] {
-				a.deps.Directory.Remove(name)
-			}
-		}
-	}
-	return nil
+	return a.records.Look(ctx, kind, kind)
 }
 
-// use lists the agent of a record.
-func (a *Agents) use(name string, record []byte) error {
-	var doc admindoc.Agent
-	if err := json.Unmarshal(record, &doc, json.RejectUnknownMembers(true)); err != nil {
-		return err
-	}
-	if doc.Name != name {
+// announce lists the agent of a record.
+func (a *Agents) announce(_ context.Context, key state.EntryKey, doc admindoc.Agent) error {
+	a.added[key.ID] = true
+	switch {
+	case a.configured[key.ID]:
+		return &directory.ConfiguredError{Name: key.ID}
+	case doc.Name != key.ID:
 		return &directory.InvalidAgentError{Name: doc.Name, Reason: "its record has another name"}
 	}
 	agent := AgentOf(doc, a.deps.Open)
-	if err := a.check(agent); err != nil {
-		return err
+	err := a.check(agent)
+	if err == nil {
+		err = a.deps.Directory.Put(agent)
 	}
-	return a.deps.Directory.Put(agent)
+	if err != nil {
+		a.deps.Directory.Remove(key.ID)
+	}
+	return err
+}
+
+// gone takes the agent of a record that is no more out of the list.
+func (a *Agents) gone(key state.EntryKey) {
+	delete(a.added, key.ID)
+	if !a.configured[key.ID] {
+		a.deps.Directory.Remove(key.ID)
+	}
 }
 
 // check judges an agent that is not configured. It can be a program on a development gateway only,
