@@ -79,7 +79,8 @@ func details(p Problem, why Reason) []json.RawMessage {
 		Status int    `json:"status"`
 		Next   string `json:"successor,omitempty"` // URL of what takes its place
 		Reason Reason `json:"reason,omitempty"`    // for operators alone
-	}{typePrefix + p.Code, p.Code, p.Status, cmp.Or(p.Location, p.Successor), why})
+		Refuse string `json:"next_gateway,omitempty"`
+	}{typePrefix + p.Code, p.Code, p.Status, cmp.Or(p.Location, p.Successor), why, p.NextGateway})
 	if err != nil {
 		return nil
 	}

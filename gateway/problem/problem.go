@@ -42,6 +42,8 @@ type Problem struct {
 	Program string `json:"-"` // what became of the program that the agent is, for those who may know it
 	Address string `json:"-"` // host and port, or URLs, where the agent was not reached or failed, for those who may know it
 
+	NextGateway string `json:",omitempty"` // code of the next gateway that refused the message; empty: it did not
+
 	Challenge string `json:",omitempty"` // WWW-Authenticate
 	Allow     string `json:",omitempty"` // methods that would be allowed
 	Location  string `json:",omitempty"` // who takes the work instead

@@ -83,7 +83,7 @@ var golden = []struct {
 	{"unreachable", &transport.UnreachableError{Agent: "x"}, 502, "upstream_unreachable", "internal_error", canonical.CodeUnavailable, 0},
 	{"agent too slow", &transport.TimeoutError{Agent: "x"}, 504, "timeout", "timeout", canonical.CodeTimeout, 0},
 	{"bad reply", &transport.BadReplyError{Agent: "x"}, 502, "bad_upstream_reply", "internal_error", canonical.CodeBadUpstream, 0},
-	{"next gateway: hops", &transport.RefusedError{Agent: "x", Status: 403, Code: "policy_violation", Detail: "hops"}, 403, "policy_violation", "policy_violation", canonical.CodeForbidden, 0},
+	{"next gateway: hops", &transport.RefusedError{Agent: "x", Status: 403, Code: "policy_violation", Detail: "hops"}, 404, "no_translation_path", "policy_violation", canonical.CodeUnsupportedOp, 0},
 	{"next gateway: busy", &transport.RefusedError{Agent: "x", Status: 429, Code: "rate_limited", RetryAfter: time.Minute}, 429, "rate_limited", "internal_error", canonical.CodeRateLimited, time.Minute},
 	{"next gateway: its trouble", &transport.RefusedError{Agent: "x", Status: 500, Code: "internal_error", Detail: "secret"}, 404, "no_translation_path", "internal_error", canonical.CodeUnsupportedOp, 0},
 	{"next gateway: ours", &transport.RefusedError{Agent: "x", Status: 403, Code: "forbidden", Detail: "secret"}, 404, "no_translation_path", "internal_error", canonical.CodeUnsupportedOp, 0},

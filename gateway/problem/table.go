@@ -284,15 +284,17 @@ func semanticLoss(e *policy.SemanticLossError) Problem {
 	return p
 }
 
-// refused: what concerns the message and its way is told as the other gateway told
-// it. All else is between the two gateways, and to the caller there is no path
-// (AEPB, Translation Failure Handling).
+// refused: what a next gateway refuses has no path to the caller, with the code of the next gateway beside it,
+// unless the message can go there later (AEPB, Translation Failure Handling; R29). What that gateway's own
+// trouble is, or that it does not let this one in, is between the two.
 func refused(e *transport.RefusedError) Problem {
 	switch e.Code {
-	case CodeNoPath, CodeSemanticLoss, CodePolicyViolation, CodeTimeout, CodeTooLarge, CodeRetired:
-		return of(e.Code, e.Error())
 	case CodeRateLimited, CodeDraining, CodeCircuitOpen:
 		return retry(of(e.Code, e.Error()), e.RetryAfter, retryDrain)
+	case CodeNoPath, CodeSemanticLoss, CodePolicyViolation, CodeTimeout, CodeTooLarge, CodeRetired:
+		p := of(CodeNoPath, e.Error())
+		p.NextGateway, p.ECTError = e.Code, ectError(e.Code)
+		return p
 	}
 	p := of(CodeNoPath, "the next gateway toward "+e.Agent+" does not carry the message on")
 	p.UpstreamFault = e.Status >= http.StatusInternalServerError
