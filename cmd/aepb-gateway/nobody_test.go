@@ -129,7 +129,7 @@ func TestTranslationsThatNobodyMakes(t *testing.T) {
 	refuse("the same protocol", ask(first, "/aepb/translate?from=uacp-v1&to=uacp-v1"), http.StatusNotFound, "no_translation_path", false)
 	first.knows(t, strict)
 	got := ask(first, intoAINP)
-	refuse("too many hops", got, http.StatusForbidden, "policy_violation", true)
+	refuse("too many hops", got, http.StatusNotFound, "no_translation_path", true)
 	if !strings.Contains(string(got.body), "aepb.max_translation_hops") {
 		t.Errorf("too many hops: %s", short(got.body))
 	}
