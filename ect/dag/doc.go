@@ -5,7 +5,8 @@
 // # A whole workflow
 //
 // [Build] makes a [Graph] of all tokens of a workflow: which children each has, in which
-// order they stand, and where a cycle is.
+// order they stand, and where a cycle is. [Check] judges it by the rules of the ECT draft,
+// and [Judge] one token that has just come.
 //
 // # The way of a message
 //

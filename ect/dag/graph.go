@@ -34,7 +34,7 @@ type vertex struct {
 }
 
 // Build makes the graph of the nodes in a workflow; empty: of those without any. Nodes of
-// other workflows are remembered only for checks, which report parents among them. A
+// other workflows are remembered only for [Check], which reports parents among them. A
 // node that is given twice counts once. Of more than MaxNodes nodes the first MaxNodes
 // are taken, and the graph is incomplete.
 //

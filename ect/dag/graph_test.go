@@ -111,8 +111,9 @@ func TestGraph_TooManyNodesAreIncomplete(t *testing.T) {
 	if g := dag.Build("w", nodes[:dag.MaxNodes]); g.Incomplete() {
 		t.Error("MaxNodes nodes: got an incomplete graph")
 	}
-	if g := dag.Build("w", nodes); !g.Incomplete() {
-		t.Error("MaxNodes+1 nodes: got a complete graph")
+	g := dag.Build("w", nodes)
+	if findings := dag.Check(g); !g.Incomplete() || !slices.ContainsFunc(findings, func(f dag.Finding) bool { return f.Rule == dag.RuleBounded }) {
+		t.Errorf("MaxNodes+1 nodes: got incomplete %v and %v", g.Incomplete(), findings)
 	}
 }
 
@@ -122,7 +123,7 @@ func randomNodes(r *rand.Rand, n, ids int) []dag.Node {
 	id := func() ect.ID { return ect.ID(fmt.Sprint("t", r.IntN(ids))) }
 	nodes := make([]dag.Node, n)
 	for i := range nodes {
-		nodes[i] = in([]string{"w", "w", "w", "v"}[r.IntN(4)], of([]ect.Identity{agentA, agentB}[r.IntN(2)], task(id(), int64(r.IntN(4))*30)))
+		nodes[i] = in([]string{"w", "w", "w", "v"}[r.IntN(4)], of([]ect.Identity{agentA, agentB}[r.IntN(2)], task(id(), int64(r.IntN(4))*dag.Tolerance)))
 		for range r.IntN(3) {
 			nodes[i].Parents = append(nodes[i].Parents, id())
 		}
@@ -269,8 +270,9 @@ func TestGraph_HostileGraphsEnd(t *testing.T) {
 		g.Order()
 		g.Cycle()
 		g.Missing()
-		if took := time.Since(began); took > 5*time.Second {
-			t.Errorf("%s: took %s", name, took)
+		findings := dag.Check(g)
+		if took := time.Since(began); took > 5*time.Second || len(findings) > dag.MaxFindings {
+			t.Errorf("%s: %d findings after %s", name, len(findings), took)
 		}
 	}
 }
@@ -285,7 +287,7 @@ func BenchmarkBuild(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if g := dag.Build("w", nodes); g.Cycle() != nil {
+		if g := dag.Build("w", nodes); g.Cycle() != nil || len(dag.Check(g)) > 0 {
 			b.Fatal("a valid graph was refused")
 		}
 	}
