@@ -60,3 +60,17 @@ func BenchmarkParseUnverified(b *testing.B) {
 		}
 	}
 }
+
+func BenchmarkParseRecorded(b *testing.B) {
+	s := newScene(b)
+	token, err := s.From.Signer(b, s.clock).Sign(translation(s))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := ect.ParseRecorded(token.Compact()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -456,3 +456,28 @@ func TestWhatIsNeverReadAtAll(t *testing.T) {
 		t.Errorf("unsigned: %+v, %v", c, err)
 	}
 }
+
+// TestParseRecorded: what is read of a token on record are its claims as ParseUnverified reads them.
+func TestParseRecorded(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	for name, compact := range map[string]string{
+		"signed":      ecttest.Mint(t, s.From, ecttest.Recipe{Claims: s.Claims()}),
+		"unsigned":    ecttest.MintUnsigned(t, s.From, ecttest.Recipe{Claims: s.Claims()}),
+		"translation": ecttest.Mint(t, s.From, ecttest.Recipe{Claims: translation(s)}),
+	} {
+		want, _, err := ect.ParseUnverified(compact)
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		got, err := ect.ParseRecorded(compact)
+		if diff := cmp.Diff(want, got); err != nil || diff != "" {
+			t.Errorf("%s: %v (-ParseUnverified +ParseRecorded):\n%s", name, err, diff)
+		}
+	}
+	for _, compact := range []string{"", "a.b", "e30", "a.e30.c", "a.!.c", "a.bm90IGpzb24.c", strings.Repeat("a", 1<<17)} {
+		if c, err := ect.ParseRecorded(compact); err == nil {
+			t.Errorf("%.20q: got %+v, want an error", compact, c)
+		}
+	}
+}

@@ -1,7 +1,16 @@
 // Package dag answers questions about the graph that parent claims form. It is
-// pure: it verifies nothing, keeps nothing, and sees only what a [Lookup] finds.
+// pure: it verifies nothing, keeps nothing, and sees only what it is given or what a
+// [Lookup] finds.
 //
-// The one question so far is about hops. The AEPB draft ("Multi-Hop
+// # A whole workflow
+//
+// [Build] makes a [Graph] of all tokens of a workflow: which children each has, in which
+// order they stand, and where a cycle is. [Check] judges it by the rules of the ECT draft,
+// and [Judge] one token that has just come.
+//
+// # The way of a message
+//
+// The other question is about hops. The AEPB draft ("Multi-Hop
 // Translation") has a receiver count the translations in the ancestry of a
 // message. Read by the letter that also counts the way back, and every earlier
 // turn of a conversation: a third question through one gateway would look like a

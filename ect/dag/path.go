@@ -30,6 +30,7 @@ type Node struct {
 	Workflow string       // its parents are looked for there; empty: among tokens of none
 	Issuer   ect.Identity // verified
 	Act      ect.Act
+	IssuedAt int64 // iat: seconds since 1970
 	Parents  []ect.ID
 	Leg      Leg
 }
@@ -37,25 +38,31 @@ type Node struct {
 // NodeOf makes the node of a verified token.
 func NodeOf(v ect.Verified) Node {
 	direction, _ := v.Extension(ect.ExtLeg)
-	return Node{ID: v.ID(), Workflow: v.Workflow(), Issuer: v.Issuer(), Act: v.Act(), Parents: v.Parents(), Leg: directionOf(direction)}
+	return Node{
+		ID: v.ID(), Workflow: v.Workflow(), Issuer: v.Issuer(), Act: v.Act(), IssuedAt: v.IssuedAt(), Parents: v.Parents(),
+		Leg: directionOf(direction),
+	}
 }
 
 // NodeOfRecord makes the node of a token in the evidence store. A store holds
-// what was signed or verified here, so the token is read and not judged again.
+// what was signed or verified here, so the token is read and not judged again. Of one
+// that cannot be read the time is 0.
 func NodeOfRecord(r ect.Record) Node {
 	n := Node{ID: r.ID, Workflow: r.Workflow, Issuer: r.Issuer, Act: r.Act, Parents: r.Parents, Leg: Request}
-	if !r.Act.Translation() {
-		return n // only a translation has a leg
-	}
-	if c, _, err := ect.ParseUnverified(r.Compact); err == nil {
-		n.Leg = nodeOf(c).Leg
+	if c, err := ect.ParseRecorded(r.Compact); err == nil {
+		read := NodeOfClaims(c)
+		n.IssuedAt, n.Leg = read.IssuedAt, read.Leg
 	}
 	return n
 }
 
-func nodeOf(c ect.Claims) Node {
+// NodeOfClaims makes the node of claims that were verified.
+func NodeOfClaims(c ect.Claims) Node {
 	direction, _ := c.Ext.String(ect.ExtLeg)
-	return Node{ID: c.ID, Workflow: c.Workflow, Issuer: c.Issuer, Act: c.Act, Parents: c.Parents, Leg: directionOf(direction)}
+	return Node{
+		ID: c.ID, Workflow: c.Workflow, Issuer: c.Issuer, Act: c.Act, IssuedAt: c.IssuedAt, Parents: c.Parents,
+		Leg: directionOf(direction),
+	}
 }
 
 // directionOf takes every value that is not a reply for a request, so that a token with an

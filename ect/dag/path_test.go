@@ -438,7 +438,7 @@ func TestNodes(t *testing.T) {
 		if err != nil || len(found) != 1 {
 			t.Fatal(found, err)
 		}
-		wanted := dag.Node{ID: token.ID(), Issuer: gateway, Act: c.Act, Parents: c.Parents, Leg: want}
+		wanted := dag.Node{ID: token.ID(), Issuer: gateway, Act: c.Act, IssuedAt: now.Unix(), Parents: c.Parents, Leg: want}
 		for name, got := range map[string]dag.Node{
 			"verified": dag.NodeOf(verified), "record": dag.NodeOfRecord(found[0]),
 		} {
