@@ -27,7 +27,7 @@ func (e *TooLargeError) Error() string {
 type Run struct {
 	graph dag.Graph
 	steps []Step
-	at    map[ect.ID][]int // steps
+	at    map[ect.ID]int // the first step with an id; further ones follow it
 }
 
 // New reads a workflow from its tokens, in any order, and from the nodes of its descriptor, if there
@@ -41,7 +41,7 @@ func New(workflow string, tokens []Token, planned []Planned) (Run, error) {
 	for i, t := range tokens {
 		nodes[i] = t.Node
 	}
-	run := Run{graph: dag.Build(workflow, nodes), at: map[ect.ID][]int{}}
+	run := Run{graph: dag.Build(workflow, nodes), at: make(map[ect.ID]int, len(tokens))}
 	if run.graph.Incomplete() {
 		return Run{}, &TooLargeError{"tokens", dag.MaxNodes}
 	}
@@ -49,7 +49,9 @@ func New(workflow string, tokens []Token, planned []Planned) (Run, error) {
 	open := slices.Clone(planned)
 	for i := range run.steps {
 		s := &run.steps[i]
-		run.at[s.ID] = append(run.at[s.ID], i)
+		if i == 0 || run.steps[i-1].ID != s.ID {
+			run.at[s.ID] = i
+		}
 		if match := slices.IndexFunc(open, func(p Planned) bool { return p.begins(*s) }); match >= 0 {
 			s.Planned = open[match].ID
 			open = slices.Delete(open, match, match+1)
@@ -69,12 +71,18 @@ func (r Run) Graph() dag.Graph { return r.graph }
 func (r Run) Steps() []Step { return slices.Clone(r.steps) }
 
 // StepsOf returns the steps whose tokens have an id: none, one, or as many as issuers used it.
-func (r Run) StepsOf(id ect.ID) []Step {
-	var steps []Step
-	for _, i := range r.at[id] {
-		steps = append(steps, r.steps[i])
+func (r Run) StepsOf(id ect.ID) []Step { return slices.Clone(r.stepsOf(id)) }
+
+func (r Run) stepsOf(id ect.ID) []Step {
+	from, known := r.at[id]
+	if !known {
+		return nil
 	}
-	return steps
+	to := from + 1
+	for to < len(r.steps) && r.steps[to].ID == id {
+		to++
+	}
+	return r.steps[from:to]
 }
 
 // Status is how a workflow ended (ATD, Workflow Boundary ECTs).
@@ -175,8 +183,7 @@ func (r Run) blocks(id ect.ID, issuer ect.Identity) State {
 	if len(r.graph.Find(id)) == 0 {
 		return Unknown
 	}
-	for _, i := range r.at[id] {
-		s := r.steps[i]
+	for _, s := range r.stepsOf(id) {
 		local := s.Kind == KindTask && s.Issuer == issuer && !s.Sent
 		if s.State == Done || s.State == Running && (local || slices.Contains(s.audience, string(issuer))) {
 			continue

@@ -57,7 +57,7 @@ type place struct {
 
 // entry is a token at its place.
 type entry struct {
-	Token
+	*Token
 
 	parents []int // places
 	kind    Kind  // empty: it annotates
@@ -88,41 +88,55 @@ func read(g dag.Graph, tokens []Token) *reading {
 	return r
 }
 
-// distribute puts each token at its place. Of tokens with one id and one issuer the first counts.
+// distribute puts each token at its place.
 func (r *reading) distribute(workflow string, tokens []Token) {
-	type name struct {
-		id     ect.ID
-		issuer ect.Identity
-	}
-	seen := make(map[name]bool, len(tokens))
-	for _, t := range tokens {
-		n := name{t.Node.ID, t.Node.Issuer}
-		if t.Node.Workflow != workflow || seen[n] {
-			continue
-		}
-		seen[n] = true
-		at := r.at[n.id]
-		p, e := &r.places[at], entry{Token: t}
-		for _, id := range t.Node.Parents {
-			if parent, known := r.at[id]; known {
-				e.parents = append(e.parents, parent)
-				r.places[parent].children = append(r.places[parent].children, at)
-			}
-		}
-		p.entries = append(p.entries, e)
-		p.task = p.task || isTask(t.Node.Act)
-		p.intent = p.intent || t.Node.Act == ect.ActIntent
-		p.request = p.request || t.isRequest()
-		p.signal = p.signal || isSignal(t.Node.Act)
-		p.start = p.start || t.Node.Act == ect.ActWorkflowStart
-		if t.Node.Act == ect.ActRollbackResult && t.Status == restored {
-			r.restored[t.Checkpoint] = true
+	for i := range tokens {
+		if t := &tokens[i]; t.Node.Workflow == workflow {
+			p := &r.places[r.at[t.Node.ID]]
+			p.entries = append(p.entries, entry{Token: t})
 		}
 	}
-	for _, p := range r.places {
-		slices.SortFunc(p.entries, func(a, b entry) int {
-			return cmp.Or(cmp.Compare(a.Node.IssuedAt, b.Node.IssuedAt), cmp.Compare(a.Node.Issuer, b.Node.Issuer))
-		})
+	for i := range r.places {
+		p := &r.places[i]
+		if len(p.entries) > 1 {
+			p.entries = distinct(p.entries)
+		}
+		for j := range p.entries {
+			r.place(i, &p.entries[j])
+		}
+	}
+}
+
+// distinct leaves the first token of each issuer, in the order of their times.
+func distinct(entries []entry) []entry {
+	seen := make(map[ect.Identity]bool, len(entries))
+	entries = slices.DeleteFunc(entries, func(e entry) bool {
+		again := seen[e.Node.Issuer]
+		seen[e.Node.Issuer] = true
+		return again
+	})
+	slices.SortFunc(entries, func(a, b entry) int {
+		return cmp.Or(cmp.Compare(a.Node.IssuedAt, b.Node.IssuedAt), cmp.Compare(a.Node.Issuer, b.Node.Issuer))
+	})
+	return entries
+}
+
+// place notes at the place of a token what it is, and finds its parents.
+func (r *reading) place(at int, e *entry) {
+	for _, id := range e.Node.Parents {
+		if parent, known := r.at[id]; known {
+			e.parents = append(e.parents, parent)
+			r.places[parent].children = append(r.places[parent].children, at)
+		}
+	}
+	p := &r.places[at]
+	p.task = p.task || isTask(e.Node.Act)
+	p.intent = p.intent || e.Node.Act == ect.ActIntent
+	p.request = p.request || e.isRequest()
+	p.signal = p.signal || isSignal(e.Node.Act)
+	p.start = p.start || e.Node.Act == ect.ActWorkflowStart
+	if e.Node.Act == ect.ActRollbackResult && e.Status == restored {
+		r.restored[e.Checkpoint] = true
 	}
 }
 
@@ -165,7 +179,7 @@ func (r *reading) weigh(at int) {
 }
 
 // factsOf are the facts that a token states which annotates.
-func (r *reading) factsOf(t Token) facts {
+func (r *reading) factsOf(t *Token) facts {
 	act := t.Node.Act
 	return facts{
 		closed:     t.isCompletion() || act == ect.ActWorkflowComplete,
@@ -242,7 +256,7 @@ func (r *reading) complete() {
 
 // steps are the steps of the workflow, parents before children.
 func (r *reading) steps() []Step {
-	var steps []Step
+	steps := make([]Step, 0, len(r.places))
 	for i := range r.places {
 		p := &r.places[i]
 		for _, e := range p.entries {

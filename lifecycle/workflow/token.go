@@ -69,10 +69,10 @@ func isSignal(act ect.Act) bool {
 }
 
 // isRequest reports whether a token is that of a request that was translated.
-func (t Token) isRequest() bool { return t.Node.Act.Translation() && t.Node.Leg == dag.Request }
+func (t *Token) isRequest() bool { return t.Node.Act.Translation() && t.Node.Leg == dag.Request }
 
 // isCompletion reports whether a token says that a message was answered: it is that of the reply
 // of a unary exchange, or the one that closes a stream.
-func (t Token) isCompletion() bool {
+func (t *Token) isCompletion() bool {
 	return t.Node.Act.Translation() && t.Node.Leg == dag.Reply && (t.Stream == "" || t.Stream == "close")
 }

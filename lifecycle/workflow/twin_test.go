@@ -230,9 +230,9 @@ func BenchmarkRead(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		tokens := make([]workflow.Token, len(recorded))
+		tokens, parser := make([]workflow.Token, len(recorded)), ect.RecordParser{}
 		for i, compact := range recorded {
-			c, err := ect.ParseRecorded(compact)
+			c, err := parser.Parse(compact)
 			if err != nil {
 				b.Fatal(err)
 			}
