@@ -42,6 +42,17 @@ const (
 	ActApprovalDenied  Act = "hitl:approval_denied"
 )
 
+// The acts of a workflow (ATD, Workflow Boundary ECTs, Checkpoint ECT Format and Error Signaling).
+const (
+	ActWorkflowStart    Act = "atd:workflow_start"
+	ActWorkflowComplete Act = "atd:workflow_complete"
+	ActCheckpoint       Act = "atd:checkpoint"
+	ActError            Act = "atd:error"
+)
+
+// ActIntent says what a caller that sent no token wants to have done. The name is our own (R28).
+const ActIntent Act = "aepb:intent"
+
 // The acts of circuit breakers (ATD, Circuit Breaker Pattern).
 const (
 	ActCircuitOpen  Act = "atd:circuit_open"

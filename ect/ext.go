@@ -77,6 +77,17 @@ const (
 	ExtCooldown        = "atd.cooldown_s"       // of atd:circuit_close: seconds
 )
 
+// The extension keys of ATD for workflows, checkpoints, errors and rollbacks.
+const (
+	ExtWorkflowID     = "atd.wf_id"           // of a start and a completion: the workflow (R27)
+	ExtTerminalStatus = "atd.terminal_status" // of a completion: how the workflow ended
+	ExtSeverity       = "atd.severity"        // of an error
+	ExtErrorType      = "atd.error_type"      // of an error
+	ExtCheckpointID   = "atd.checkpoint_id"   // of an error and a rollback result: the checkpoint
+	ExtReversible     = "atd.reversible"      // of a checkpoint: true if the action can be undone
+	ExtStatus         = "atd.status"          // of a rollback result
+)
+
 const (
 	suffixOmitted = "_omitted"
 	suffixHash    = "_hash"

@@ -461,6 +461,7 @@ func TestWhatIsNeverReadAtAll(t *testing.T) {
 func TestParseRecorded(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
+	var parser ect.RecordParser
 	for name, compact := range map[string]string{
 		"signed":      ecttest.Mint(t, s.From, ecttest.Recipe{Claims: s.Claims()}),
 		"unsigned":    ecttest.MintUnsigned(t, s.From, ecttest.Recipe{Claims: s.Claims()}),
@@ -470,7 +471,7 @@ func TestParseRecorded(t *testing.T) {
 		if err != nil {
 			t.Fatal(name, err)
 		}
-		got, err := ect.ParseRecorded(compact)
+		got, err := parser.Parse(compact)
 		if diff := cmp.Diff(want, got); err != nil || diff != "" {
 			t.Errorf("%s: %v (-ParseUnverified +ParseRecorded):\n%s", name, err, diff)
 		}

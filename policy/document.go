@@ -6,20 +6,24 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/dag"
 )
 
 // Bounds of a policy document.
 const (
 	MaxDocument = 64 << 10 // bytes
 	maxNodes    = 256
+	maxEdges    = 1024
+	maxNodeID   = 128 // bytes
 	maxListed   = 256 // entries of one list
 	maxHopLimit = 1 << 20
 )
 
 // DocumentError says what is wrong with a policy document. It quotes names of
-// members only.
+// members, and the ids of nodes on a cycle.
 type DocumentError struct{ Reason string }
 
 func (e *DocumentError) Error() string { return "policy document: " + e.Reason }
@@ -83,30 +87,43 @@ func ParseDocument(data []byte) (Document, error) {
 	if !ok {
 		return d, nil
 	}
-	dag, err := members(raw, "dag")
+	delegation, err := members(raw, "dag")
 	if err != nil {
 		return Document{}, err
 	}
-	list, _ := find(dag, "nodes")
-	d.nodes, err = nodes(list)
+	list, _ := find(delegation, "nodes")
+	var ids []string
+	if d.nodes, ids, err = nodes(list); err != nil {
+		return Document{}, err
+	}
+	if raw, ok := find(delegation, "edges"); ok {
+		err = edges(raw, ids)
+	}
 	return d, err
 }
 
-func nodes(raw json.RawMessage) ([]node, error) {
+// nodes reads dag.nodes: those with constraints, and the ids of all that have one.
+func nodes(raw json.RawMessage) (out []node, ids []string, err error) {
 	var list []json.RawMessage
 	if err := json.Unmarshal(raw, &list); err != nil || len(list) == 0 || len(list) > maxNodes {
-		return nil, &DocumentError{Reason: fmt.Sprintf("dag.nodes is an array of 1 to %d nodes", maxNodes)}
+		return nil, nil, &DocumentError{Reason: fmt.Sprintf("dag.nodes is an array of 1 to %d nodes", maxNodes)}
 	}
-	var out []node
 	for _, raw := range list {
 		fields, err := members(raw, "a node")
 		if err != nil {
-			return nil, err
+			return nil, nil, err
+		}
+		if raw, named := find(fields, "id"); named {
+			id, ok := unquote(raw)
+			if !ok || !isNodeID(id) || slices.Contains(ids, id) {
+				return nil, nil, &DocumentError{Reason: fmt.Sprintf("a node has an id that is no string of 1 to %d printable bytes, or that another node has", maxNodeID)}
+			}
+			ids = append(ids, id)
 		}
 		kind, typed := text(fields, "type")
 		agent, named := text(fields, "agent")
 		if !typed || !named {
-			return nil, &DocumentError{Reason: "a node has a type or an agent that is no string"}
+			return nil, nil, &DocumentError{Reason: "a node has a type or an agent that is no string"}
 		}
 		raw, ok := find(fields, "constraints")
 		if !ok {
@@ -114,13 +131,47 @@ func nodes(raw json.RawMessage) ([]node, error) {
 		}
 		rules, err := constraints(raw, kind == string(ect.ActCPATTranslate))
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if len(rules) > 0 {
 			out = append(out, node{agent: ect.Identity(agent), rules: rules})
 		}
 	}
-	return out, nil
+	return out, ids, nil
+}
+
+func isNodeID(id string) bool {
+	return id != "" && len(id) <= maxNodeID && !strings.ContainsFunc(id, func(c rune) bool { return !unicode.IsPrint(c) })
+}
+
+// edges reads dag.edges, each an object with from and to, and refuses a graph with a cycle (ATD,
+// Topological Order).
+func edges(raw json.RawMessage, ids []string) error {
+	var list []json.RawMessage
+	if err := json.Unmarshal(raw, &list); err != nil || list == nil || len(list) > maxEdges {
+		return &DocumentError{Reason: fmt.Sprintf("dag.edges is an array of at most %d edges", maxEdges)}
+	}
+	parents := map[string][]ect.ID{}
+	for _, raw := range list {
+		fields, err := members(raw, "an edge")
+		if err != nil {
+			return err
+		}
+		from, _ := text(fields, "from")
+		to, _ := text(fields, "to")
+		if !slices.Contains(ids, from) || !slices.Contains(ids, to) {
+			return &DocumentError{Reason: "an edge has a from or a to that is the id of no node"}
+		}
+		parents[to] = append(parents[to], ect.ID(from))
+	}
+	vertices := make([]dag.Node, len(ids))
+	for i, id := range ids {
+		vertices[i] = dag.Node{ID: ect.ID(id), Parents: parents[id]}
+	}
+	if cycle := dag.Build("", vertices).Cycle(); cycle != nil {
+		return &DocumentError{Reason: "dag.edges has a cycle, expected none: " + dag.CycleText(cycle)}
+	}
+	return nil
 }
 
 // constraints reads a constraints object. CPAT's names have no prefix and mean

@@ -2,6 +2,7 @@ package policy_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -291,5 +292,65 @@ func TestPerform(t *testing.T) {
 	}
 	if err := (policy.Permit{}).Perform("invoke"); !errors.Is(err, policy.ErrNoPermit) {
 		t.Errorf("no permit: %v", err)
+	}
+}
+
+// delegation is a document with nodes n0 to n255 and edges such as "n0>n1 n1>n2".
+func delegation(edges string) string {
+	nodes, list := make([]string, 256), []string{}
+	for i := range nodes {
+		nodes[i] = fmt.Sprintf(`{"id":"n%d"}`, i)
+	}
+	for edge := range strings.FieldsSeq(edges) {
+		from, to, _ := strings.Cut(edge, ">")
+		list = append(list, fmt.Sprintf(`{"from":%q,"to":%q}`, from, to))
+	}
+	return `{"dag":{"nodes":[` + strings.Join(nodes, ",") + `],"edges":[` + strings.Join(list, ",") + `]}}`
+}
+
+// TestParseDocument_Cycles: a delegation graph with a cycle is refused (ATD, Topological Order).
+func TestParseDocument_Cycles(t *testing.T) {
+	t.Parallel()
+	long := ""
+	for i := range 256 {
+		long += fmt.Sprintf("n%d>n%d ", i, (i+1)%256)
+	}
+	const cycle, node, edge = "dag.edges has a cycle, expected none: ", "a node has an id that is no string of 1 to 128 printable bytes, or that another node has", "an edge has a from or a to that is the id of no node"
+	const edges = "dag.edges is an array of at most 1024 edges"
+	for name, tc := range map[string]struct{ text, want string }{
+		"no edges":                  {delegation(""), ""},
+		"nodes without ids":         {`{"dag":{"nodes":[{},{}]}}`, ""},
+		"a diamond":                 {delegation("n0>n1 n0>n2 n1>n3 n2>n3"), ""},
+		"an edge twice":             {delegation("n0>n1 n0>n1"), ""},
+		"a chain of all nodes":      {delegation(strings.TrimSuffix(long, "n255>n0 ")), ""},
+		"as many edges as may be":   {delegation(strings.Repeat("n0>n1 ", 1024)), ""},
+		"a self edge":               {delegation("n0>n1 n1>n1"), cycle + "n1 -> n1"},
+		"a cycle of two":            {delegation("n0>n1 n1>n2 n2>n1 n2>n3"), cycle + "n2 -> n1 -> n2"},
+		"a cycle of all nodes":      {delegation(long), "-> (246 more) ->"},
+		"one edge too many":         {delegation(strings.Repeat("n0>n1 ", 1025)), edges},
+		"edges are no array":        {`{"dag":{"nodes":[{"id":"a"}],"edges":{}}}`, edges},
+		"edges are null":            {`{"dag":{"nodes":[{"id":"a"}],"edges":null}}`, edges},
+		"an edge is no object":      {`{"dag":{"nodes":[{"id":"a"}],"edges":[["a","a"]]}}`, "an edge is no JSON object"},
+		"an end twice":              {`{"dag":{"nodes":[{"id":"a"}],"edges":[{"from":"a","from":"a","to":"a"}]}}`, "an edge names one member twice"},
+		"an end is missing":         {`{"dag":{"nodes":[{"id":"a"}],"edges":[{"from":"a"}]}}`, edge},
+		"an end is no string":       {`{"dag":{"nodes":[{"id":"a"}],"edges":[{"from":"a","to":1}]}}`, edge},
+		"an unknown end":            {delegation("n0>n256"), edge},
+		"an unknown start":          {delegation("x>n1"), edge},
+		"an end of a nameless node": {`{"dag":{"nodes":[{"id":"a"},{}],"edges":[{"from":"a","to":""}]}}`, edge},
+		"two nodes of one id":       {`{"dag":{"nodes":[{"id":"a"},{"id":"a"}]}}`, node},
+		"an empty id":               {`{"dag":{"nodes":[{"id":""}]}}`, node},
+		"an id that is null":        {`{"dag":{"nodes":[{"id":null}]}}`, node},
+		"an id that is a number":    {`{"dag":{"nodes":[{"id":1}]}}`, node},
+		"an id with a line break":   {`{"dag":{"nodes":[{"id":"a\nb"}]}}`, node},
+		"an id of 128 bytes":        {`{"dag":{"nodes":[{"id":"` + strings.Repeat("a", 128) + `"}]}}`, ""},
+		"an id of 129 bytes":        {`{"dag":{"nodes":[{"id":"` + strings.Repeat("a", 129) + `"}]}}`, node},
+	} {
+		_, err := policy.ParseDocument([]byte(tc.text))
+		if tc.want == "" && err != nil {
+			t.Errorf("%s: got %v", name, err)
+		}
+		if _, ok := errors.AsType[*policy.DocumentError](err); tc.want != "" && (!ok || !strings.Contains(err.Error(), tc.want)) {
+			t.Errorf("%s: got %v, want %q", name, err, tc.want)
+		}
 	}
 }

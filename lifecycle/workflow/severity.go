@@ -1,0 +1,57 @@
+package workflow
+
+import "slices"
+
+// Severity is how grave an error is (ATD, Error Signaling). Severities are ordered; the zero
+// value is none.
+type Severity uint8
+
+// The severities, in increasing order.
+const (
+	SeverityInfo Severity = iota + 1
+	SeverityWarning
+	SeverityError
+	SeverityCritical
+)
+
+var severities = [...]string{"", "info", "warning", "error", "critical"}
+
+func (s Severity) String() string {
+	if int(s) < len(severities) {
+		return severities[s]
+	}
+	return ""
+}
+
+// ParseSeverity reads atd.severity; false: it is none of the four.
+func ParseSeverity(text string) (Severity, bool) {
+	i := slices.Index(severities[:], text)
+	return Severity(max(i, 0)), i > 0
+}
+
+// Escalates reports whether an error of this severity is to be brought before a human (ATD, HITL
+// Escalation on Error).
+func (s Severity) Escalates() bool { return s == SeverityCritical }
+
+// ErrorType is the kind of an error (ATD, Error Signaling).
+type ErrorType string
+
+// The six types of errors.
+const (
+	ErrorActionFailed        ErrorType = "action_failed"
+	ErrorTimeout             ErrorType = "timeout"
+	ErrorConstraintViolation ErrorType = "constraint_violation"
+	ErrorResourceExhausted   ErrorType = "resource_exhausted"
+	ErrorUpstreamCascade     ErrorType = "upstream_cascade"
+	ErrorUnknown             ErrorType = "unknown"
+)
+
+// ParseErrorType reads atd.error_type; false: it is none of the six.
+func ParseErrorType(text string) (ErrorType, bool) {
+	switch t := ErrorType(text); t {
+	case ErrorActionFailed, ErrorTimeout, ErrorConstraintViolation, ErrorResourceExhausted, ErrorUpstreamCascade, ErrorUnknown:
+		return t, true
+	default:
+		return "", false
+	}
+}

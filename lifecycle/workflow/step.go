@@ -1,0 +1,63 @@
+package workflow
+
+import (
+	"slices"
+
+	"github.com/aepb/aepb-gateway/ect"
+)
+
+// State is the state of a step (ATD, Node States).
+type State string
+
+// The six states, and Unknown for a token that is not on record.
+const (
+	Pending    State = "pending"
+	Running    State = "running"
+	Done       State = "done"
+	Failed     State = "failed"
+	RolledBack State = "rolled_back"
+	Escalated  State = "escalated"
+	Unknown    State = "unknown"
+)
+
+// Kind says what a step stands for.
+type Kind string
+
+// The kinds of steps (R26, R28).
+const (
+	KindTask    Kind = "task"    // work of an agent
+	KindIntent  Kind = "intent"  // what a caller without a token wants
+	KindRequest Kind = "request" // the request of a caller without a token, where there is no intent
+	KindPlanned Kind = "planned" // a node of the descriptor that has not begun
+)
+
+// Step is a step of a workflow with its state.
+type Step struct {
+	ID         ect.ID       // of its token; empty: it has not begun
+	Issuer     ect.Identity // of its token, or the agent of the descriptor's node
+	Act        ect.Act
+	Kind       Kind
+	State      State
+	Planned    string // id of the descriptor's node; empty: it is not in the descriptor
+	Sent       bool   // a request or an intent belongs to it: its work was given to the gateway
+	Reversible bool   // a checkpoint that can be rolled back belongs to it, and was not
+	Last       bool   // no further step follows from it
+
+	audience []string
+}
+
+// Planned is a node of a descriptor.
+type Planned struct {
+	ID    string
+	Act   ect.Act      // empty: any
+	Agent ect.Identity // empty: any
+}
+
+// begins reports whether a step is the one that was planned. The act of a request or an intent is the
+// gateway's, so these are known by their agent alone.
+func (p Planned) begins(s Step) bool {
+	if s.Kind != KindTask {
+		return p.Agent != "" && slices.Contains(s.audience, string(p.Agent))
+	}
+	return (p.Act == "" || p.Act == s.Act) && (p.Agent == "" || p.Agent == s.Issuer || slices.Contains(s.audience, string(p.Agent)))
+}

@@ -1,0 +1,78 @@
+package workflow
+
+import (
+	"strings"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/dag"
+)
+
+// Token is what the states of steps depend on in a token, and what a report shows of it.
+// Texts are as the token has them; a claim that is absent or of a wrong type is empty.
+type Token struct {
+	Node           dag.Node
+	Audience       []string
+	Expires        int64        // exp: seconds since 1970
+	Workflow       string       // atd.wf_id
+	Caller         ect.Identity // aepb.caller
+	Stream         string       // aepb.stream: "open", "close" or empty
+	Error          string       // aepb.error
+	Losses         []string     // aepb.translation_warnings or cpat.translation_warnings
+	Severity       string       // atd.severity
+	ErrorType      string       // atd.error_type
+	Checkpoint     ect.ID       // atd.checkpoint_id
+	Reversible     bool         // atd.reversible
+	Status         string       // atd.status
+	TerminalStatus string       // atd.terminal_status
+}
+
+// TokenOf reads a token that was verified, or that is on record.
+func TokenOf(c ect.Claims) Token {
+	text := func(key string) string {
+		value, _ := c.Ext.String(key)
+		return value
+	}
+	t := Token{
+		Node: dag.NodeOfClaims(c), Audience: c.Audience, Expires: c.Expires, Workflow: text(ect.ExtWorkflowID),
+		Caller: ect.Identity(text(ect.ExtCaller)), Stream: text(ect.ExtStream), Error: text(ect.ExtError),
+		Severity: text(ect.ExtSeverity), ErrorType: text(ect.ExtErrorType), Checkpoint: ect.ID(text(ect.ExtCheckpointID)),
+		Status: text(ect.ExtStatus), TerminalStatus: text(ect.ExtTerminalStatus),
+	}
+	t.Reversible, _ = c.Ext.Bool(ect.ExtReversible)
+	for _, key := range [...]string{ect.ExtWarnings, ect.ExtCPATWarnings} {
+		if list, there := c.Ext.Strings(key); there {
+			t.Losses = list
+		}
+	}
+	return t
+}
+
+// isTask reports whether an act is that of a task node (R26): work of an agent, and none of
+// the acts with which gateways and agents annotate work.
+func isTask(act ect.Act) bool {
+	for _, prefix := range [...]string{"aepb:", "cpat:", "atd:", "hitl:", "consensus_"} {
+		if strings.HasPrefix(string(act), prefix) {
+			return false
+		}
+	}
+	return true
+}
+
+// isSignal reports whether an act is about earlier work and does not continue it.
+func isSignal(act ect.Act) bool {
+	switch act {
+	case ect.ActRollbackRequest, ect.ActRollbackResult, ect.ActApprovalGranted, ect.ActApprovalDenied:
+		return true
+	default:
+		return false
+	}
+}
+
+// isRequest reports whether a token is that of a request that was translated.
+func (t *Token) isRequest() bool { return t.Node.Act.Translation() && t.Node.Leg == dag.Request }
+
+// isCompletion reports whether a token says that a message was answered: it is that of the reply
+// of a unary exchange, or the one that closes a stream.
+func (t *Token) isCompletion() bool {
+	return t.Node.Act.Translation() && t.Node.Leg == dag.Reply && (t.Stream == "" || t.Stream == "close")
+}

@@ -1,0 +1,245 @@
+package workflow_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/dag"
+	"github.com/aepb/aepb-gateway/ect/ecttest"
+	"github.com/aepb/aepb-gateway/lifecycle/workflow"
+)
+
+// twin finds states by their definitions: it asks of each step which of all tokens belong to it.
+type twin []workflow.Token
+
+func isWork(act ect.Act) bool {
+	text := string(act)
+	return !strings.HasPrefix(text, "aepb:") && !strings.HasPrefix(text, "cpat:") && !strings.HasPrefix(text, "atd:") &&
+		!strings.HasPrefix(text, "hitl:") && !strings.HasPrefix(text, "consensus_")
+}
+
+func isAboutWork(act ect.Act) bool {
+	return slices.Contains([]ect.Act{ect.ActRollbackRequest, ect.ActRollbackResult, ect.ActApprovalGranted, ect.ActApprovalDenied}, act)
+}
+
+func translates(t workflow.Token, direction dag.Leg) bool {
+	return (t.Node.Act == ect.ActTranslate || t.Node.Act == ect.ActCPATTranslate) && t.Node.Leg == direction
+}
+
+// parentIs reports whether a parent of a token is a token of which something holds.
+func (w twin) parentIs(t workflow.Token, holds func(workflow.Token) bool) bool {
+	return slices.ContainsFunc(w, func(p workflow.Token) bool { return slices.Contains(t.Node.Parents, p.Node.ID) && holds(p) })
+}
+
+func (w twin) isStep(t workflow.Token) bool {
+	work := func(p workflow.Token) bool { return isWork(p.Node.Act) }
+	asked := func(p workflow.Token) bool {
+		return work(p) || p.Node.Act == ect.ActIntent || translates(p, dag.Request) || isAboutWork(p.Node.Act)
+	}
+	return work(t) || t.Node.Act == ect.ActIntent && !w.parentIs(t, work) || translates(t, dag.Request) && !w.parentIs(t, asked)
+}
+
+// belonging finds the annotations that belong to an id; direct: not those behind signals.
+func (w twin) belonging(id ect.ID, direct bool) []workflow.Token {
+	found, in := []workflow.Token{}, make([]bool, len(w))
+	for range len(w) {
+		for i, t := range w {
+			through := func(p workflow.Token) bool { return !direct || !isAboutWork(p.Node.Act) }
+			names := slices.Contains(t.Node.Parents, id) || slices.ContainsFunc(found, func(p workflow.Token) bool {
+				return slices.Contains(t.Node.Parents, p.Node.ID) && through(p)
+			})
+			if !in[i] && !w.isStep(t) && names {
+				in[i] = true
+				found = append(found, t)
+			}
+		}
+	}
+	return found
+}
+
+func (w twin) state(s workflow.Token) workflow.State {
+	all, direct := w.belonging(s.Node.ID, false), w.belonging(s.Node.ID, true)
+	has := func(list []workflow.Token, holds func(workflow.Token) bool) bool {
+		return slices.ContainsFunc(list, holds)
+	}
+	act := func(acts ...ect.Act) func(workflow.Token) bool {
+		return func(t workflow.Token) bool { return slices.Contains(acts, t.Node.Act) }
+	}
+	switch {
+	case has(all, func(t workflow.Token) bool {
+		return t.Node.Act == ect.ActCheckpoint && has(w, func(r workflow.Token) bool {
+			return r.Node.Act == ect.ActRollbackResult && r.Status == "completed" && r.Checkpoint == t.Node.ID
+		})
+	}):
+		return workflow.RolledBack
+	case has(all, act(ect.ActEscalate)):
+		return workflow.Escalated
+	case has(all, act(ect.ActError, ect.ActTranslateError)):
+		return workflow.Failed
+	case has(direct, act(ect.ActWorkflowComplete)),
+		has(direct, func(t workflow.Token) bool { return translates(t, dag.Reply) && t.Stream != "open" }),
+		has(w, func(t workflow.Token) bool { // a task node of another issuer
+			return isWork(t.Node.Act) && t.Node.Issuer != s.Node.Issuer && (slices.Contains(t.Node.Parents, s.Node.ID) ||
+				slices.ContainsFunc(all, func(a workflow.Token) bool { return slices.Contains(t.Node.Parents, a.Node.ID) }))
+		}),
+		w.completed(s),
+		isWork(s.Node.Act) && !has(direct, func(t workflow.Token) bool { return translates(t, dag.Request) || t.Node.Act == ect.ActIntent }) &&
+			has(w, func(t workflow.Token) bool {
+				return isWork(t.Node.Act) && t.Node.Issuer == s.Node.Issuer && t.Node.ID != s.Node.ID && slices.Contains(t.Node.Parents, s.Node.ID)
+			}):
+		return workflow.Done
+	default:
+		return workflow.Running
+	}
+}
+
+// completed reports whether a step is below a start that was completed, and not younger than the last completion.
+func (w twin) completed(s workflow.Token) bool {
+	above := map[ect.ID]bool{s.Node.ID: true}
+	for range len(w) {
+		for _, t := range w {
+			if above[t.Node.ID] {
+				for _, id := range t.Node.Parents {
+					above[id] = true
+				}
+			}
+		}
+	}
+	ended, latest := false, int64(0)
+	for _, t := range w {
+		for _, start := range w {
+			if t.Node.Act == ect.ActWorkflowComplete && start.Node.Act == ect.ActWorkflowStart && slices.Contains(t.Node.Parents, start.Node.ID) {
+				ended, latest = ended || above[start.Node.ID], max(latest, t.Node.IssuedAt)
+			}
+		}
+	}
+	return ended && s.Node.IssuedAt <= latest
+}
+
+func randomTokens(r *rand.Rand) []workflow.Token {
+	acts := []ect.Act{
+		"work", "work", "work", ect.ActTranslate, ect.ActTranslate, ect.ActTranslate, ect.ActCPATTranslate, ect.ActIntent, ect.ActCheckpoint, ect.ActCheckpoint, ect.ActRollbackResult,
+		ect.ActRollbackRequest, ect.ActRollbackResult, ect.ActError, ect.ActEscalate, ect.ActWorkflowStart, ect.ActWorkflowComplete, ect.ActNegotiate, ect.ActApprovalGranted,
+	}
+	ids := 3 + r.IntN(12)
+	id := func() ect.ID { return ect.ID(fmt.Sprint("t", r.IntN(ids))) }
+	var tokens []workflow.Token
+	for range r.IntN(14) {
+		t := at(100+int64(r.IntN(3)), token(id(), acts[r.IntN(len(acts))], []ect.Identity{gateway, agentA, agentB}[r.IntN(3)]))
+		if slices.ContainsFunc(tokens, func(o workflow.Token) bool { return o.Node.ID == t.Node.ID && o.Node.Issuer == t.Node.Issuer }) {
+			continue // an issuer uses an id once
+		}
+		t.Node.Leg = []dag.Leg{dag.Request, dag.Reply}[r.IntN(2)]
+		t.Stream = []string{"", "", "open", "close"}[r.IntN(4)]
+		t.Status, t.Checkpoint = []string{"completed", "failed"}[r.IntN(2)], id()
+		t.Reversible = r.IntN(2) == 0
+		for range r.IntN(3) {
+			t.Node.Parents = append(t.Node.Parents, id())
+		}
+		tokens = append(tokens, t)
+	}
+	return tokens
+}
+
+func TestRun_Twin(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(3, 9))
+	seen := map[workflow.State]int{}
+	for range 4000 {
+		tokens := randomTokens(r)
+		w, got := twin(tokens), runOf(t, tokens)
+		steps := 0
+		for _, token := range tokens {
+			if !w.isStep(token) {
+				continue
+			}
+			steps++
+			want, state := w.state(token), workflow.State("")
+			for _, s := range got.StepsOf(token.Node.ID) {
+				if s.Issuer == token.Node.Issuer {
+					state = s.State
+				}
+			}
+			seen[want]++
+			if state != want {
+				t.Fatalf("%s of %s is %q, want %q, in\n%+v", token.Node.ID, token.Node.Issuer, state, want, tokens)
+			}
+		}
+		if len(got.Steps()) != steps {
+			t.Fatalf("got %d steps, want %d", len(got.Steps()), steps)
+		}
+	}
+	for _, state := range []workflow.State{workflow.Running, workflow.Done, workflow.Failed, workflow.Escalated, workflow.RolledBack} {
+		if seen[state] < 50 {
+			t.Errorf("only %d steps are %s", seen[state], state)
+		}
+	}
+}
+
+const run = "0b5e3a8e-8f0c-4b1c-9d1e-2f3a4b5c6d7e"
+
+// exchanges are the tokens of exchanges one after the other: task, request, work of the agent, reply.
+func exchanges(n int) []ect.Claims {
+	last := []ect.ID{}
+	claims := make([]ect.Claims, n)
+	for i := range claims {
+		c := ect.Claims{
+			Issuer: gateway, Audience: []string{string(agentA), string(agentB)}, IssuedAt: int64(1000 + i), Expires: int64(2000 + i),
+			ID: ect.NewID(), Workflow: run, Act: ect.ActTranslate, Parents: last, InputHash: ect.Hash(nil), OutputHash: ect.Hash(nil), Ext: ect.Ext{},
+		}
+		switch i % 4 {
+		case 0, 2:
+			c.Act, c.Issuer = "send_task", []ect.Identity{agentA, agentB}[i%4/2]
+		default:
+			c.Ext.SetString(ect.ExtSourceProtocol, "a2a-v1")
+			c.Ext.SetString(ect.ExtDestProtocol, "mcp-v1")
+			c.Ext.SetString(ect.ExtGatewayID, string(gateway))
+			c.Ext.SetString(ect.ExtCaller, string(agentA))
+			c.Ext.SetString(ect.ExtLeg, []string{"request", "reply"}[i%4/2])
+			c.Ext.SetWarnings(nil)
+		}
+		claims[i], last = c, []ect.ID{c.ID}
+	}
+	return claims
+}
+
+func BenchmarkNew(b *testing.B) {
+	var tokens []workflow.Token
+	for _, c := range exchanges(dag.MaxNodes) {
+		tokens = append(tokens, workflow.TokenOf(c))
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		r, err := workflow.New(run, tokens, nil)
+		if status, ended := r.Terminal(); err != nil || !ended || status != workflow.StatusSuccess || len(r.Steps()) != dag.MaxNodes/2 {
+			b.Fatal(status, ended, err)
+		}
+	}
+}
+
+// BenchmarkRead reads recorded tokens as well.
+func BenchmarkRead(b *testing.B) {
+	party := ecttest.NewParty(b, gateway)
+	var recorded []string
+	for _, c := range exchanges(dag.MaxNodes) {
+		recorded = append(recorded, ecttest.Mint(b, party, ecttest.Recipe{Claims: c}))
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		tokens, parser := make([]workflow.Token, len(recorded)), ect.RecordParser{}
+		for i, compact := range recorded {
+			c, err := parser.Parse(compact)
+			if err != nil {
+				b.Fatal(err)
+			}
+			tokens[i] = workflow.TokenOf(c)
+		}
+		if r, err := workflow.New(run, tokens, nil); err != nil || len(r.Steps()) != dag.MaxNodes/2 {
+			b.Fatal(err)
+		}
+	}
+}
