@@ -74,12 +74,27 @@ const (
 // AEPB and the CPAT spelling do.
 func (a Act) Translation() bool { return a == ActTranslate || a == ActCPATTranslate }
 
-// needsSignature reports whether an act must be signed: every translation,
-// in any name space, and every other act of a gateway
-// (AEPB, "Gateway Requirements" 7 and "Security Considerations"; R16).
+// drafts are the name spaces of the acts that the drafts register. Such acts annotate the work of agents (R26).
+var drafts = [...]string{"aepb:", "cpat:", "atd:", "hitl:", "consensus_"}
+
+// Namespaced reports whether an act is of a name space of the drafts, and so no task of an agent (R26).
+func (a Act) Namespaced() bool {
+	return slices.ContainsFunc(drafts[:], func(prefix string) bool { return strings.HasPrefix(string(a), prefix) })
+}
+
+// unsigned are the acts of the drafts that an agent of level 1 may state without a signature.
+var unsigned = []Act{
+	ActRollbackRequest, ActRollbackResult, ActApprovalGranted, ActApprovalDenied, ActCircuitOpen, ActCircuitClose, ActEscalate,
+	ActWorkflowStart, ActWorkflowComplete, ActCheckpoint, ActError,
+}
+
+// needsSignature reports whether an act must be signed: every translation, in any name space, every other act
+// of a gateway (AEPB, "Gateway Requirements" 7 and "Security Considerations"; R16), every vote, and every act
+// of a draft that this program does not know: what it would allow is not known either.
 func (a Act) needsSignature() bool {
 	text := string(a)
-	return strings.HasSuffix(text, ":translate") || strings.HasPrefix(text, "aepb:") || strings.HasPrefix(text, "cpat:")
+	return strings.HasSuffix(text, ":translate") || strings.HasPrefix(text, "aepb:") || strings.HasPrefix(text, "cpat:") ||
+		a.Namespaced() && !slices.Contains(unsigned, a)
 }
 
 // Level is an assurance level (ECT draft -01, "Assurance Levels").

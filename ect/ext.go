@@ -80,6 +80,10 @@ const (
 // The extension keys of ATD for workflows, checkpoints, errors and rollbacks.
 const (
 	ExtWorkflowID     = "atd.wf_id"           // of a start and a completion: the workflow (R27)
+	ExtATDDescription = "atd.description"     // of a start, or an error
+	ExtNodeCount      = "atd.node_count"      // of a start: how many steps it expects
+	ExtElapsed        = "atd.elapsed_s"       // of a completion: seconds since the start
+	ExtUpstreamErrors = "atd.upstream_errors" // of an error: the ids of the errors that caused it
 	ExtTerminalStatus = "atd.terminal_status" // of a completion: how the workflow ended
 	ExtSeverity       = "atd.severity"        // of an error
 	ExtErrorType      = "atd.error_type"      // of an error

@@ -227,6 +227,10 @@ func TestAssert(t *testing.T) {
 		"a CPAT translation":      func(c *ect.Claims) { c.Act = ect.ActCPATTranslate },
 		"a translation of others": func(c *ect.Claims) { c.Act = "x:translate" },
 		"a gateway's error":       func(c *ect.Claims) { c.Act = ect.ActTranslateError },
+		"a vote":                  func(c *ect.Claims) { c.Act = "consensus_vote" },
+		"an unknown act of ATD":   func(c *ect.Claims) { c.Act = "atd:future" },
+		"an unknown act of HITL":  func(c *ect.Claims) { c.Act = "hitl:future" },
+		"an intent":               func(c *ect.Claims) { c.Act = ect.ActIntent },
 		"for a stranger":          func(c *ect.Claims) { c.Audience = []string{string(s.Other.ID)} },
 		"for a stranger too":      func(c *ect.Claims) { c.Audience = []string{friend, string(s.Other.ID)} },
 		"for nobody":              func(c *ect.Claims) { c.Audience = nil },
@@ -238,6 +242,13 @@ func TestAssert(t *testing.T) {
 		change(&c)
 		if a, err := signer.Assert(ect.DialectSeed, c); !errors.Is(err, ect.ErrUnsignable) || a.Compact() != "" {
 			t.Errorf("%s: got %v", name, err)
+		}
+	}
+	for _, act := range []ect.Act{ect.ActCheckpoint, ect.ActError, ect.ActWorkflowStart, ect.ActWorkflowComplete, ect.ActCircuitOpen, ect.ActRollbackRequest} {
+		c := s.Claims()
+		c.Act = act
+		if _, err := signer.Assert(ect.DialectSeed, c); err != nil {
+			t.Errorf("%s, which an agent of level 1 may state: %v", act, err)
 		}
 	}
 	if _, err := s.From.Signer(t, s.clock).Assert(ect.DialectSeed, s.Claims()); !errors.Is(err, ect.ErrUnsignable) {

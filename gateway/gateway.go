@@ -28,6 +28,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/webhook"
 	"github.com/aepb/aepb-gateway/gateway/worker"
+	"github.com/aepb/aepb-gateway/gateway/workflow"
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/policy/membership"
@@ -123,6 +124,7 @@ type Gateway struct {
 	requests       worker.Requests
 	admission      *admission.Service
 	callbacks      *webhook.Callbacks
+	workflows      *workflow.Service
 	executions     *execution.Service
 }
 
@@ -179,13 +181,18 @@ func New(settings Settings, deps Deps) (*Gateway, error) {
 	g.tasks.Deps = task.Deps{
 		Executions: g.executions, Webhooks: g.hooks, Workers: g.workers, Now: g.Now, NewID: g.NewID, Logger: g.Logger, Replica: g.instance,
 	}
+	if g.workflows, err = workflow.New(workflow.Deps{
+		Entries: deps.Entries, Evidence: g.attest.Statements(), Store: deps.Evidence, Belongs: members.Belongs, Now: deps.Now, Logger: deps.Logger,
+	}); err != nil {
+		return nil, err
+	}
 	g.tasks.Failover = task.NewFailover(task.FailoverDeps{
 		Tasks: g.tasks.Store, Entries: deps.Entries, Webhooks: g.hooks, Workers: g.workers, Follow: g.followInPlace, Replica: g.instance, Now: deps.Now, Logger: deps.Logger,
 	})
 	if g.admission, err = admission.New(admission.Deps{
 		Registry: deps.Registry, Directory: deps.Directory, Destinations: destinations, Network: deps.Network, Attest: g.attest,
 		Verifier: deps.Verifier, Recorder: deps.Recorder, Dialects: deps.Dialects, Evidence: deps.Evidence, Members: members,
-		Answers: deps.Answers, Tasks: g.tasks, Metrics: deps.Metrics, Decides: g.Decides, Gate: gate{g}, Self: g.Self(),
+		Answers: deps.Answers, Tasks: g.tasks, Workflows: g.workflows, Metrics: deps.Metrics, Decides: g.Decides, Gate: gate{g}, Self: g.Self(),
 	}); err != nil {
 		return nil, err
 	}
@@ -281,6 +288,7 @@ type Parts struct {
 	Router    *destination.Resolver // which pairs are served here
 	Callbacks *webhook.Callbacks    // who is told what humans decide
 	Rollbacks *rollback.Service     // rollback requests over HTTP
+	Workflows *workflow.Service     // how far they are
 }
 
 // Parts are those of this gateway.
@@ -288,7 +296,7 @@ func (g *Gateway) Parts() Parts {
 	return Parts{g.attest.Statements(), g.admission.Members, g.admission.Destinations, g.callbacks, rollback.New(rollback.Deps{
 		Exchange: g.Exchange, Admission: g.admission, Attest: g.attest, Directory: g.Directory, Network: g.Network, Entries: g.Entries,
 		Now: g.Now, Logger: g.Logger, Self: g.Self(),
-	})}
+	}), g.workflows}
 }
 
 // TakeOver begins to follow tasks whose replica was lost. It is called once; Close ends it.

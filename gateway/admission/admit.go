@@ -43,6 +43,14 @@ type Gate interface {
 	CircuitOpen(caller ect.Identity, to destination.Destination) error
 }
 
+// Workflows knows the workflows that have a start on record.
+type Workflows interface {
+	// Ready refuses a task whose parents are not done: a *[problem.WaitingError] (R26).
+	Ready(ctx context.Context, workflow string, parents []ect.ID, issuer ect.Identity) error
+	// Observe takes the starts and completions that a caller brought; they are on record.
+	Observe(ctx context.Context, caller ect.Identity, tokens []ect.Verified) error
+}
+
 // Deps is what a Service is built from. Every field is required.
 type Deps struct {
 	Registry     *translators.Registry
@@ -57,6 +65,7 @@ type Deps struct {
 	Members      *membership.Register
 	Answers      idempotency.Store
 	Tasks        Tasks
+	Workflows    Workflows
 	Metrics      Metrics
 	Decides      func(ect.Identity) bool // whether an identity has the role of an approver
 	Gate         Gate
@@ -70,7 +79,7 @@ type Service struct{ Deps }
 func New(deps Deps) (*Service, error) {
 	if slices.Contains([]bool{
 		deps.Registry == nil, deps.Directory == nil, deps.Destinations == nil, deps.Network == nil, deps.Attest == nil, deps.Verifier == nil,
-		deps.Recorder == nil, deps.Dialects == nil, deps.Evidence == nil, deps.Members == nil, deps.Answers == nil, deps.Tasks == nil,
+		deps.Recorder == nil, deps.Dialects == nil, deps.Evidence == nil, deps.Members == nil, deps.Answers == nil, deps.Tasks == nil, deps.Workflows == nil,
 		deps.Metrics == nil, deps.Decides == nil, deps.Gate == nil, deps.Self == "",
 	}, true) {
 		return nil, errors.New("admission: incomplete Deps: every field is required")
@@ -163,13 +172,14 @@ func (s *Service) Admit(ctx context.Context, call transport.Call, rules Rules) (
 		return Result{Admitted: m.Admitted}, limit.ErrNoPass
 	}
 	err := firstRefusal(ctx,
-		m.findProtocols, // step 4: a protocol or a version that is not spoken here
-		m.takeTokens,    // tokens in the body that cannot be read, or are not those of the header
-		m.verify,        // step 4a: tokens that are not valid, or not the caller's to use
-		m.reach,         // step 4b: it refuses nothing; permit decides who learns what it found
-		m.permit,        // step 5: what policy does not allow; an unknown agent
-		m.refuseNewWork, // new work at a gateway that drains
-		m.leaveAlone,    // new work for an agent whose circuit breaker is open
+		m.findProtocols,  // step 4: a protocol or a version that is not spoken here
+		m.takeTokens,     // tokens in the body that cannot be read, or are not those of the header
+		m.verify,         // step 4a: tokens that are not valid, or not the caller's to use
+		m.reach,          // step 4b: it refuses nothing; permit decides who learns what it found
+		m.permit,         // step 5: what policy does not allow; an unknown agent
+		m.refuseNewWork,  // new work at a gateway that drains
+		m.leaveAlone,     // new work for an agent whose circuit breaker is open
+		m.waitForParents, // a task of a workflow whose parents are not done
 	)
 	if err != nil {
 		return Result{Admitted: m.Admitted}, err

@@ -124,6 +124,25 @@ func (k *tasks) Knows(_ context.Context, owner, agent, task string) (bool, error
 	return k.begun[owner+" "+agent+" "+task], k.fail
 }
 
+// workflows refuse what waits, and note which boundaries came.
+type workflows struct {
+	waiting  error
+	asked    []ect.ID // parents
+	observed []ect.ID
+}
+
+func (w *workflows) Ready(_ context.Context, _ string, parents []ect.ID, _ ect.Identity) error {
+	w.asked = append(w.asked, parents...)
+	return w.waiting
+}
+
+func (w *workflows) Observe(_ context.Context, _ ect.Identity, tokens []ect.Verified) error {
+	for _, v := range tokens {
+		w.observed = append(w.observed, v.ID())
+	}
+	return nil
+}
+
 // documents are the capability documents that there are, by host.
 type documents map[string]string
 
@@ -158,6 +177,7 @@ type env struct {
 	memory    *replays
 	counts    *counts
 	tasks     *tasks
+	workflows *workflows
 	documents documents
 	decoded   atomic.Int32
 	draining  bool
@@ -188,7 +208,7 @@ func (g gate) CircuitOpen(_ ect.Identity, to destination.Destination) error {
 func newEnv(t testing.TB) *env {
 	t.Helper()
 	e := &env{
-		t: t, store: &store{Store: ecttest.NewStore()}, counts: &counts{}, tasks: &tasks{begun: map[string]bool{}}, documents: documents{}, now: time.Now(),
+		t: t, store: &store{Store: ecttest.NewStore()}, counts: &counts{}, tasks: &tasks{begun: map[string]bool{}}, workflows: &workflows{}, documents: documents{}, now: time.Now(),
 		self:     ecttest.NewParty(t, "spiffe://example.com/gateway"),
 		caller:   ecttest.NewParty(t, "spiffe://example.com/client"),
 		agent:    ecttest.NewParty(t, "spiffe://example.com/agents/calculator"),
@@ -200,7 +220,7 @@ func newEnv(t testing.TB) *env {
 	e.must(err)
 	e.memory = &replays{Memory: memory}
 	e.deps = admission.Deps{
-		Network: &outbound.Network{}, Evidence: e.store, Answers: memory, Tasks: e.tasks, Metrics: e.counts, Self: e.self.ID,
+		Network: &outbound.Network{}, Evidence: e.store, Answers: memory, Tasks: e.tasks, Workflows: e.workflows, Metrics: e.counts, Self: e.self.ID,
 		Decides: func(ect.Identity) bool { return e.decides }, Gate: gate{e},
 	}
 	e.deps.Directory, err = directory.New(directory.Deps{

@@ -59,3 +59,30 @@ func (m *admitting) audience() []string {
 	}
 	return names
 }
+
+// waitForParents refuses a task of a workflow that has a start on record while its parents are not done (ATD,
+// Topological Order; R26). The message's tokens are not used up: it can come again. A message that was admitted
+// before goes on. Parents that came along are
+// not judged: what happened before the message reached this gateway is not on record here.
+func (m *admitting) waitForParents(ctx context.Context) error {
+	for _, v := range m.own() {
+		if v.Act().Namespaced() {
+			continue // it annotates
+		}
+		parents := slices.DeleteFunc(v.Parents(), func(id ect.ID) bool {
+			return slices.ContainsFunc(m.Evidence.Parents, func(p ect.Verified) bool { return p.ID() == id })
+		})
+		if len(parents) == 0 {
+			continue
+		}
+		refusal := m.Workflows.Ready(ctx, v.Workflow(), parents, v.Issuer())
+		if refusal == nil {
+			continue
+		}
+		if used, err := m.used(ctx); err != nil || used {
+			return err
+		}
+		return refusal
+	}
+	return nil
+}

@@ -109,6 +109,22 @@ func (s Statements) Keep(ctx context.Context, compact string) error {
 	return nil
 }
 
+// Bring verifies a statement that its issuer brings itself, and records it in the share of holder. Its errors
+// are those of the verifier, *[ect.InvalidError] for a token of another issuer, and those of [Recording].
+func (s Statements) Bring(ctx context.Context, compact string, issuer ect.Identity, holder string) (ect.Verified, error) {
+	v, err := s.service.Verify(ctx, compact, ect.Check{Purpose: ect.Parent})
+	if err != nil {
+		return v, err
+	}
+	if v.Issuer() != issuer {
+		return v, &ect.InvalidError{Reason: ect.ReasonIssuerMismatch, ID: v.ID()}
+	}
+	if err := s.service.deps.Recorder.Keep(ctx, v, ect.Filing{Holder: holder, ByIssuer: true}); err != nil {
+		return v, Recording(err)
+	}
+	return v, nil
+}
+
 // filing makes those members of the statement's workflow whom it is for.
 func (s Statements) filing(audience []string, holder string) ect.Filing {
 	return ect.Filing{

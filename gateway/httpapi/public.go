@@ -12,6 +12,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/httpapi/workflows"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/lifecycle"
@@ -29,6 +30,7 @@ type PublicDeps struct {
 	Router     Router  // nil: only our own pairs are served
 	Awaiter    Awaiter // nil: requests do not wait for decisions of humans
 	Rollbacker Rollbacker
+	Workflows  workflows.Service // nil: none begins here
 	Registry   *translators.Registry
 	Endpoints  Endpoints
 	EvidenceDeps
@@ -101,6 +103,9 @@ func Public(deps PublicDeps) (http.Handler, error) {
 	engine.GET("/workflows/:wid", admitted(deps), e.workflow)
 	engine.POST("/hitl/callbacks", admitted(deps), callbacks{deps}.register)
 	engine.POST(rollback.Path, rollbacks{deps}.serve)
+	if deps.Workflows != nil {
+		workflows.Mount(engine.Group("", admitted(deps)), deps.Workflows)
+	}
 	if deps.Breakers != nil {
 		engine.GET("/atd/breakers", admitted(deps), breakerStream{deps.Breakers, deps.Watches}.serve)
 	}

@@ -117,6 +117,11 @@ func (e *AncestorsTooLargeError) Error() string {
 		" go on to the next gateway: sign a smaller token, or send fewer with it"
 }
 
+// WaitingError: what this depends on is still being worked on (ATD, Topological Order; R26).
+type WaitingError struct{ Reason string }
+
+func (e *WaitingError) Error() string { return e.Reason }
+
 // InProgressError: the same message is being worked on, or its answer was too
 // large to be kept (R6).
 type InProgressError struct {

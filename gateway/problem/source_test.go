@@ -28,6 +28,7 @@ var exempt = map[string]string{
 	module + "gateway/transport/slim/internal/frame.Error":         "a stranger's message is dropped; of ours the dialer says that it cannot be sent",
 	module + "gateway/transport/slim/internal/frame.TooLargeError": "the dialer says it in transport's words",
 	module + "gateway/task/execution.ImpossibleError":              "a mistake of ours that changes nothing: tests see it",
+	module + "lifecycle/workflow.NotReadyError":                    "what it is asked by puts it in words of its own",
 	module + "gateway/record.UnreadableError":                      "a record of another version in the store: an internal error, and the log has its text",
 	module + "gateway/transport/slim/link.RefusedError":            "met by the link itself, and by the operator at the start",
 	module + "gateway/transport/slim/session.BrokenError":          "the dialer says it in transport's words: unreachable, or no answer in time",

@@ -18,6 +18,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport/stdio"
 	"github.com/aepb/aepb-gateway/lifecycle"
 	"github.com/aepb/aepb-gateway/lifecycle/breaker"
+	"github.com/aepb/aepb-gateway/lifecycle/workflow"
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/policy/quota"
@@ -78,6 +79,8 @@ var table = rows(
 		p.Detail = e.Error() + "; try again in " + retryAfter(p.RetryAfter) + " s"
 		return p
 	}),
+	say[*workflow.TooLargeError](CodeConflict),
+	as(func(e *WaitingError) Problem { return retry(of(CodeInProgress, e.Error()), 0, retrySoon) }),
 	as(func(e *InProgressError) Problem { return retry(of(CodeInProgress, e.Error()), e.RetryAfter, retrySoon) }),
 	as(func(e *RecordingError) Problem {
 		if full, ok := errors.AsType[*state.FullError](e.Err); ok {

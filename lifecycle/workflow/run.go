@@ -97,6 +97,11 @@ const (
 	StatusEscalated  Status = "escalated"
 )
 
+// Valid reports whether a status is one of the five.
+func (s Status) Valid() bool {
+	return slices.Contains([]Status{StatusSuccess, StatusPartial, StatusFailed, StatusRolledBack, StatusEscalated}, s)
+}
+
 // Terminal says how a workflow ended; false: it goes on. It has ended when no step runs and none is
 // pending, or when one failed that cannot be rolled back. A pending step is not waited for once another one
 // failed, was rolled back, or was escalated. A workflow without steps has not ended. The package

@@ -1,7 +1,8 @@
 package workflow
 
 import (
-	"strings"
+	"cmp"
+	"strconv"
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/dag"
@@ -24,6 +25,9 @@ type Token struct {
 	Reversible     bool         // atd.reversible
 	Status         string       // atd.status
 	TerminalStatus string       // atd.terminal_status
+	Description    string       // atd.description or aepb.description
+	NodeCount      int          // atd.node_count; 0: it is absent, or no count
+	From, To       string       // aepb.source_protocol and aepb.dest_protocol
 }
 
 // TokenOf reads a token that was verified, or that is on record.
@@ -39,6 +43,11 @@ func TokenOf(c ect.Claims) Token {
 		Status: text(ect.ExtStatus), TerminalStatus: text(ect.ExtTerminalStatus),
 	}
 	t.Reversible, _ = c.Ext.Bool(ect.ExtReversible)
+	t.Description = cmp.Or(text(ect.ExtATDDescription), text(ect.ExtDescription))
+	t.From, t.To = cmp.Or(text(ect.ExtSourceProtocol), text(ect.ExtCPATSourceProtocol)), cmp.Or(text(ect.ExtDestProtocol), text(ect.ExtCPATDestProtocol))
+	if n, err := strconv.Atoi(string(c.Ext[ect.ExtNodeCount])); err == nil {
+		t.NodeCount = max(n, 0)
+	}
 	for _, key := range [...]string{ect.ExtWarnings, ect.ExtCPATWarnings} {
 		if list, there := c.Ext.Strings(key); there {
 			t.Losses = list
@@ -47,16 +56,8 @@ func TokenOf(c ect.Claims) Token {
 	return t
 }
 
-// isTask reports whether an act is that of a task node (R26): work of an agent, and none of
-// the acts with which gateways and agents annotate work.
-func isTask(act ect.Act) bool {
-	for _, prefix := range [...]string{"aepb:", "cpat:", "atd:", "hitl:", "consensus_"} {
-		if strings.HasPrefix(string(act), prefix) {
-			return false
-		}
-	}
-	return true
-}
+// isTask reports whether an act is that of a task node (R26).
+func isTask(act ect.Act) bool { return !act.Namespaced() }
 
 // isSignal reports whether an act is about earlier work and does not continue it.
 func isSignal(act ect.Act) bool {

@@ -1,0 +1,129 @@
+package workflow
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/attest"
+	"github.com/aepb/aepb-gateway/lifecycle/workflow"
+)
+
+// Bounds of what is remembered of workflows that were read. What is forgotten is read again.
+const (
+	maxReadings = 64     // workflows
+	maxRead     = 40_000 // tokens of all of them, some 20 MB
+	// largeFrom is how many tokens make a workflow large. The states of a large one are found anew at most each
+	// second, so that a member that fills its workflow costs the gateway little.
+	largeFrom = 1000
+	freshFor  = time.Second
+)
+
+// reading is what is known of the tokens of one workflow. They are read once: tokens never change.
+type reading struct {
+	mu     sync.Mutex
+	after  string // cursor of the store behind the last whole page that was read
+	whole  int    // tokens of whole pages; further ones are read again
+	tokens []workflow.Token
+	run    workflow.Run
+	err    error     // why there is no run
+	built  int       // tokens that run was made of
+	at     time.Time // when run was made
+
+	used time.Time // guarded by readings.mu
+	size int       // guarded by readings.mu
+}
+
+// readings are those of the workflows that were asked for last.
+type readings struct {
+	mu    sync.Mutex
+	all   map[string]*reading
+	total int
+}
+
+// of is the reading of a workflow, and drops the oldest ones if there are too many.
+func (r *readings) of(wid string, now time.Time) *reading {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	one := r.all[wid]
+	if one == nil {
+		one = &reading{}
+		r.all[wid] = one
+	}
+	one.used = now
+	for len(r.all) > maxReadings || r.total > maxRead && len(r.all) > 1 {
+		oldest := ""
+		for name, other := range r.all {
+			if name != wid && (oldest == "" || other.used.Before(r.all[oldest].used)) {
+				oldest = name
+			}
+		}
+		r.total -= r.all[oldest].size
+		delete(r.all, oldest)
+	}
+	return one
+}
+
+// grew counts the tokens of a reading.
+func (r *readings) grew(wid string, one *reading, size int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.all[wid] == one {
+		r.total += size - one.size
+		one.size = size
+	}
+}
+
+// read reads a workflow from its tokens on record. lately: of a large workflow, what was found within the
+// last second is enough.
+func (s *Service) read(ctx context.Context, wid string, lately bool) (workflow.Run, []workflow.Token, error) {
+	now := s.deps.Now()
+	one := s.readings.of(wid, now)
+	one.mu.Lock()
+	defer one.mu.Unlock()
+	if lately && len(one.tokens) >= largeFrom && now.Sub(one.at) < freshFor {
+		return one.run, one.tokens, one.err
+	}
+	if err := s.readOn(ctx, wid, one); err != nil {
+		return workflow.Run{}, nil, err
+	}
+	s.readings.grew(wid, one, len(one.tokens))
+	if one.built != len(one.tokens) || one.at.IsZero() {
+		one.run, one.err = workflow.New(wid, one.tokens, nil)
+		one.built = len(one.tokens)
+	}
+	one.at = now
+	return one.run, one.tokens, one.err
+}
+
+// readOn reads the tokens of a workflow that came since.
+func (s *Service) readOn(ctx context.Context, wid string, one *reading) error {
+	var parser ect.RecordParser
+	for one.whole <= maxSteps {
+		records, next, err := s.deps.Store.Workflow(ctx, wid, one.after, pageSize)
+		if err != nil {
+			return attest.Recording(err)
+		}
+		if next == "" && len(records) == len(one.tokens)-one.whole {
+			return nil // nothing is new
+		}
+		tokens := slices.Clip(one.tokens[:one.whole]) // reports may still read the rest
+		for _, r := range records {
+			claims, err := parser.Parse(r.Compact)
+			if err != nil {
+				s.deps.Logger.WarnContext(ctx, "a token on record cannot be read", slog.String("jti", string(r.ID)), slog.Any("error", err))
+				continue
+			}
+			tokens = append(tokens, workflow.TokenOf(claims))
+		}
+		one.tokens = tokens
+		if next == "" {
+			return nil
+		}
+		one.after, one.whole = next, len(tokens)
+	}
+	return nil
+}

@@ -1,0 +1,305 @@
+package workflow
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/identity"
+	"github.com/aepb/aepb-gateway/gateway/attest"
+	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/record"
+	"github.com/aepb/aepb-gateway/gateway/state"
+	"github.com/aepb/aepb-gateway/lifecycle/workflow"
+	"github.com/aepb/aepb-gateway/policy"
+)
+
+// KindWorkflow is what replicas share of a workflow, among the kinds of entries.
+const KindWorkflow = "workflow"
+
+const (
+	// MaxDescription bounds the description of a workflow, in bytes.
+	MaxDescription = 256
+	// life is how long a record is kept after its last change: the longest that evidence of a step can be.
+	life     = 31 * 24 * time.Hour
+	pageSize = 100 // tokens of one read of the evidence store
+)
+
+// Record is what is decided about a workflow.
+type Record struct {
+	Term   uint64          `json:"term"`
+	Start  ect.ID          `json:"start"`            // atd:workflow_start
+	By     ect.Identity    `json:"by"`               // who began it
+	At     time.Time       `json:"at"`               // iat of the start
+	End    ect.ID          `json:"end,omitempty"`    // atd:workflow_complete; empty: it goes on
+	Status workflow.Status `json:"status,omitempty"` // how it ended
+	Token  string          `json:"token,omitempty"`  // what this gateway signed of it last; empty: nothing
+}
+
+// Deps is what a Service is built from. Every field is required.
+type Deps struct {
+	Entries  record.Entries
+	Evidence attest.Statements
+	Store    ect.Store
+	Belongs  func(ctx context.Context, workflow string, who ect.Identity) (bool, error) // R14
+	Now      func() time.Time
+	Logger   *slog.Logger
+}
+
+// Service knows workflows. It is safe for concurrent use.
+type Service struct {
+	deps     Deps
+	records  *record.Machine[Record]
+	readings readings
+}
+
+// New makes a service.
+func New(deps Deps) (*Service, error) {
+	if deps.Store == nil || deps.Belongs == nil {
+		return nil, errors.New("workflow: incomplete Deps: every field is required")
+	}
+	records, err := record.New(record.Kind[Record]{
+		Encode: func(r Record) ([]byte, error) { return json.Marshal(r) },
+		Decode: func(text []byte) (r Record, err error) { return r, json.Unmarshal(text, &r) },
+		Life:   life,
+		Token:  func(r Record) string { return r.Token },
+		Sealed: Record.sealed,
+	}, record.Deps{Entries: deps.Entries, Evidence: func() record.Evidence { return deps.Evidence }, Now: deps.Now, Logger: deps.Logger})
+	return &Service{deps: deps, records: records, readings: readings{all: map[string]*reading{}}}, err
+}
+
+// sealed adds what the gateway has signed: the start, or with a status the completion.
+func (r Record) sealed(compact string) Record {
+	r.Token = compact
+	claims, err := ect.ParseRecorded(compact)
+	if err != nil { // it was signed just now
+		return r
+	}
+	if r.Status != "" {
+		r.End = claims.ID
+		return r
+	}
+	r.Start, r.At = claims.ID, time.Unix(claims.IssuedAt, 0).UTC()
+	return r
+}
+
+func keyOf(wid string, owner ect.Identity) state.EntryKey {
+	return state.EntryKey{Kind: KindWorkflow, Group: wid, ID: KindWorkflow, Owner: string(owner)}
+}
+
+// Plan is what a caller says of a workflow that it begins.
+type Plan struct {
+	Description string // at most MaxDescription bytes
+	Steps       int    // that it expects; 0: not said
+}
+
+// Begin signs an atd:workflow_start for a caller, and returns the workflow and the token. Its errors are
+// *[policy.Forbidden] for a caller without an identity, *[problem.QueryError], and those of
+// [record.Machine.Decide].
+func (s *Service) Begin(ctx context.Context, caller identity.Caller, holder string, plan Plan) (wid, compact string, err error) {
+	switch {
+	case caller.Anonymous || caller.ID == "":
+		return "", "", &policy.Forbidden{Reason: "a workflow is of a caller with an identity: authenticate"}
+	case len(plan.Description) > MaxDescription || !utf8.ValidString(plan.Description) || strings.ContainsFunc(plan.Description, control):
+		return "", "", &problem.QueryError{Reason: "description is a text of at most 256 bytes, without control characters"}
+	case plan.Steps < 0 || plan.Steps > maxSteps:
+		return "", "", &problem.QueryError{Reason: "node_count is a number from 1 to 10000"}
+	}
+	wid = string(ect.NewID())
+	ext := ect.Ext{}
+	ext.SetString(ect.ExtWorkflowID, wid)
+	ext.SetString(ect.ExtATDDescription, plan.Description)
+	ext.SetString(ect.ExtCaller, string(caller.ID))
+	if plan.Steps > 0 {
+		ext.SetInt(ect.ExtNodeCount, int64(plan.Steps))
+	}
+	statement := &attest.Statement{
+		Act: ect.ActWorkflowStart, Lineage: attest.Lineage{Workflow: wid}, Audience: []string{string(caller.ID)}, Ext: ext, Holder: holder,
+	}
+	r, _, err := s.records.Decide(ctx, keyOf(wid, caller.ID), func(record.Found[Record]) (Record, *attest.Statement, error) {
+		return Record{Term: 1, By: caller.ID}, statement, nil
+	})
+	return wid, r.Token, err
+}
+
+// maxSteps bounds atd.node_count: the tokens of a workflow whose states are known.
+const maxSteps = 10_000
+
+func control(c rune) bool { return c < ' ' || c == 0x7f || c >= 0x80 && c < 0xa0 }
+
+// Take begins a workflow with the caller's own atd:workflow_start, and returns the workflow. Its errors are
+// those of [attest.Statements.Bring] and [Service.Observe].
+func (s *Service) Take(ctx context.Context, caller identity.Caller, holder, compact string) (wid string, err error) {
+	claims, _, err := ect.ParseUnverified(compact)
+	switch {
+	case err != nil:
+		return "", err
+	case claims.Act != ect.ActWorkflowStart:
+		return "", &ect.InvalidError{Reason: ect.ReasonInvalidClaim, ID: claims.ID, Claim: "exec_act"}
+	case len(claims.Parents) > 0:
+		return "", &ect.InvalidError{Reason: ect.ReasonInvalidClaim, ID: claims.ID, Claim: "par"}
+	}
+	v, err := s.deps.Evidence.Bring(ctx, compact, caller.ID, holder)
+	if err != nil {
+		return "", err
+	}
+	if v.Level() < ect.L2 {
+		return "", &ect.InvalidError{Reason: ect.ReasonLevelTooLow, ID: v.ID()}
+	}
+	return v.Workflow(), s.Observe(ctx, caller.ID, []ect.Verified{v})
+}
+
+// Observe takes the boundaries of a workflow from tokens that came with a message and are on record: an
+// atd:workflow_start that its issuer sent, and an atd:workflow_complete of who began it. Its errors are
+// *[ect.InvalidError] for one that does not say its workflow (R27), and those of the store.
+func (s *Service) Observe(ctx context.Context, caller ect.Identity, tokens []ect.Verified) error {
+	for _, v := range tokens {
+		act := v.Act()
+		if act != ect.ActWorkflowStart && act != ect.ActWorkflowComplete || v.Issuer() != caller || v.Level() < ect.L2 {
+			continue
+		}
+		if wid, _ := v.Extension(ect.ExtWorkflowID); wid != v.Workflow() || wid == "" {
+			return &ect.InvalidError{Reason: ect.ReasonInvalidClaim, ID: v.ID(), Claim: ect.ExtWorkflowID}
+		}
+		step := starts(v)
+		if act == ect.ActWorkflowComplete {
+			step = completes(v)
+		}
+		if _, _, err := s.records.Decide(ctx, keyOf(v.Workflow(), caller), step); err != nil {
+			return attest.Recording(err)
+		}
+	}
+	return nil
+}
+
+// starts makes the record of a caller's own start, which is the root of its workflow. What is on record stays.
+func starts(v ect.Verified) record.Step[Record] {
+	return func(before record.Found[Record]) (Record, *attest.Statement, error) {
+		if before.Revision != 0 || len(v.Parents()) > 0 {
+			return before.Value, nil, record.ErrUnchanged
+		}
+		return Record{Term: 1, Start: v.ID(), By: v.Issuer(), At: time.Unix(v.IssuedAt(), 0).UTC()}, nil, nil
+	}
+}
+
+// completes adds the completion of who began the workflow, whose parent is the start. The first one counts.
+func completes(v ect.Verified) record.Step[Record] {
+	return func(before record.Found[Record]) (Record, *attest.Statement, error) {
+		next := before.Value
+		parents := v.Parents()
+		status, _ := v.Extension(ect.ExtTerminalStatus)
+		if next.End != "" || next.By != v.Issuer() || len(parents) != 1 || parents[0] != next.Start || !workflow.Status(status).Valid() {
+			return next, nil, record.ErrUnchanged
+		}
+		next.Term, next.End, next.Status = next.Term+1, v.ID(), workflow.Status(status)
+		return next, nil, nil
+	}
+}
+
+// Started reports whether a workflow has a start on record. An empty workflow has none.
+func (s *Service) Started(ctx context.Context, wid string) (Record, bool, error) {
+	if s == nil || wid == "" {
+		return Record{}, false, nil
+	}
+	found, err := s.records.Read(ctx, keyOf(wid, ""))
+	return found.Value, found.Revision != 0, err
+}
+
+// Ready refuses a task of an issuer whose parents are not done, in a workflow that has a start: a
+// *[problem.WaitingError] (ATD, Topological Order; R26). Its other errors are those of the stores.
+func (s *Service) Ready(ctx context.Context, wid string, parents []ect.ID, issuer ect.Identity) error {
+	if len(parents) == 0 {
+		return nil
+	}
+	r, started, err := s.Started(ctx, wid)
+	if err != nil {
+		return attest.Recording(err)
+	}
+	if !started || len(parents) == 1 && parents[0] == r.Start {
+		return nil
+	}
+	run, _, err := s.read(ctx, wid, true)
+	if err != nil {
+		return err
+	}
+	blocked, ok := errors.AsType[*workflow.NotReadyError](run.Ready(parents, issuer))
+	if !ok {
+		return nil
+	}
+	return &problem.WaitingError{Reason: blocked.Error()}
+}
+
+// Report says how far a workflow is, to its members; others find no such workflow. It need not have a start.
+// Its errors are *[problem.NotFoundError], *[workflow.TooLargeError] and *[problem.RecordingError].
+func (s *Service) Report(ctx context.Context, wid string, who ect.Identity) (workflow.Report, error) {
+	if err := s.member(ctx, wid, who); err != nil {
+		return workflow.Report{}, err
+	}
+	run, tokens, err := s.read(ctx, wid, false)
+	if err != nil {
+		return workflow.Report{}, err
+	}
+	return run.Report(tokens, s.deps.Now()), nil
+}
+
+func (s *Service) member(ctx context.Context, wid string, who ect.Identity) error {
+	member, err := s.deps.Belongs(ctx, wid, who)
+	switch {
+	case err != nil:
+		return &problem.RecordingError{Err: err}
+	case !member:
+		return &problem.NotFoundError{What: "workflow"}
+	}
+	return nil
+}
+
+// Complete signs the atd:workflow_complete of a workflow for who began it, and returns its status and the
+// token. The status is what the tokens say. While steps run, only who began the workflow knows that they come
+// to nothing more: declared says how it ended then, failed or partial; empty: a *[problem.WaitingError]. A
+// workflow that is complete is returned as it is. Its other errors are *[problem.NotFoundError],
+// *[problem.QueryError], *[policy.Forbidden], and those of [record.Machine.Decide].
+func (s *Service) Complete(ctx context.Context, caller identity.Caller, holder, wid string, declared workflow.Status) (workflow.Status, string, error) {
+	if err := s.member(ctx, wid, caller.ID); err != nil {
+		return "", "", err
+	}
+	if declared != "" && declared != workflow.StatusFailed && declared != workflow.StatusPartial {
+		return "", "", &problem.QueryError{Reason: "status is failed or partial, for a workflow whose steps still run; without it the steps decide"}
+	}
+	run, _, err := s.read(ctx, wid, false)
+	if err != nil {
+		return "", "", err
+	}
+	status, ended := run.Terminal()
+	if !ended {
+		status = declared
+	}
+	r, _, err := s.records.Decide(ctx, keyOf(wid, caller.ID), func(before record.Found[Record]) (Record, *attest.Statement, error) {
+		next := before.Value
+		switch {
+		case before.Revision == 0:
+			return next, nil, &problem.NotFoundError{What: "start of this workflow"}
+		case next.By != caller.ID:
+			return next, nil, &policy.Forbidden{Reason: "a workflow is completed by who began it"}
+		case next.End != "":
+			return next, nil, record.ErrUnchanged
+		case status == "":
+			return next, nil, &problem.WaitingError{Reason: "steps of the workflow still run: wait for them, or say that it has failed or is partial"}
+		}
+		next.Term, next.Status = next.Term+1, status
+		ext := ect.Ext{}
+		ext.SetString(ect.ExtWorkflowID, wid)
+		ext.SetString(ect.ExtTerminalStatus, string(status))
+		ext.SetInt(ect.ExtElapsed, max(int64(s.deps.Now().Sub(next.At)/time.Second), 0))
+		ext.SetString(ect.ExtCaller, string(caller.ID))
+		return next, &attest.Statement{
+			Act: ect.ActWorkflowComplete, Lineage: attest.Lineage{Workflow: wid, Parents: []ect.ID{next.Start}},
+			Audience: []string{string(caller.ID)}, Ext: ext, Holder: holder,
+		}, nil
+	})
+	return r.Status, r.Token, err
+}
