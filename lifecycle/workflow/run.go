@@ -124,7 +124,7 @@ func statusOf(count, last map[State]int) Status {
 	switch ends := last[Done]; {
 	case count[Escalated] > 0:
 		return StatusEscalated
-	case ends == sum(last):
+	case ends == sum(last) && (ends > 0 || count[Done] == sum(count)): // on a cycle no step is a last one
 		return StatusSuccess
 	case ends > 0:
 		return StatusPartial
