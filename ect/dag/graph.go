@@ -197,18 +197,28 @@ func (g Graph) Parents(id ect.ID) []ect.ID {
 // Descendants returns the ids of the tokens below an id, each once and without the id itself,
 // those that are fewer steps away before the others.
 func (g Graph) Descendants(id ect.ID) []ect.ID {
-	at, known := g.at[id]
+	return g.reach(id, func(v vertex) []int { return v.children })
+}
+
+// Ancestors returns the ids of the tokens above an id, in the same way.
+func (g Graph) Ancestors(id ect.ID) []ect.ID {
+	return g.reach(id, func(v vertex) []int { return v.parents })
+}
+
+// reach returns the ids that can be reached from one, without the id itself.
+func (g Graph) reach(id ect.ID, next func(vertex) []int) []ect.ID {
+	from, known := g.at[id]
 	if !known {
 		return nil
 	}
 	seen := make([]bool, len(g.vertices))
-	seen[at] = true
-	found := []int{at}
-	for next := 0; next < len(found); next++ {
-		for _, child := range g.vertices[found[next]].children {
-			if !seen[child] {
-				seen[child] = true
-				found = append(found, child)
+	seen[from] = true
+	found := []int{from}
+	for i := 0; i < len(found); i++ {
+		for _, at := range next(g.vertices[found[i]]) {
+			if !seen[at] {
+				seen[at] = true
+				found = append(found, at)
 			}
 		}
 	}

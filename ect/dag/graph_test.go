@@ -195,6 +195,13 @@ func TestGraph_Twin(t *testing.T) {
 				}
 			}
 			equalSets(t, "children", children, g.Children(id))
+			var above []ect.ID
+			for _, other := range w.ids() {
+				if other != id && w.below(other)[id] {
+					above = append(above, other)
+				}
+			}
+			equalSets(t, "ancestors", above, g.Ancestors(id))
 		}
 		for _, id := range w.ids() {
 			after := slices.Index(order, id)

@@ -108,29 +108,35 @@ func (s Status) Valid() bool {
 // documentation has the table of statuses.
 func (r Run) Terminal() (Status, bool) {
 	count, last := map[State]int{}, map[State]int{}
-	lost := false // a step failed that cannot be rolled back
+	irreparable := false // a step failed that cannot be rolled back
 	for _, s := range r.steps {
 		count[s.State]++
 		if s.Last {
 			last[s.State]++
 		}
-		lost = lost || s.State == Failed && !s.Reversible
+		irreparable = irreparable || s.State == Failed && !s.Reversible
 	}
 	broken := count[Failed]+count[RolledBack]+count[Escalated] > 0
-	if len(r.steps) == 0 || !lost && (count[Running] > 0 || count[Pending] > 0 && !broken) {
+	if len(r.steps) == 0 || !irreparable && (count[Running] > 0 || count[Pending] > 0 && !broken) {
 		return "", false
 	}
+	return statusOf(count, last), true
+}
+
+// statusOf is the status of a workflow that has ended, from the number of its steps and of its last
+// steps in each state.
+func statusOf(count, last map[State]int) Status {
 	switch ends := last[Done]; {
 	case count[Escalated] > 0:
-		return StatusEscalated, true
-	case ends > 0 && ends < sum(last):
-		return StatusPartial, true
-	case ends > 0, !broken:
-		return StatusSuccess, true
+		return StatusEscalated
+	case ends == sum(last) && (ends > 0 || count[Done] == sum(count)): // on a cycle no step is a last one
+		return StatusSuccess
+	case ends > 0:
+		return StatusPartial
 	case last[Failed] == 0 && count[RolledBack] > 0:
-		return StatusRolledBack, true
+		return StatusRolledBack
 	default:
-		return StatusFailed, true
+		return StatusFailed
 	}
 }
 

@@ -1,7 +1,5 @@
 package workflow
 
-import "slices"
-
 // Severity is how grave an error is (ATD, Error Signaling). Severities are ordered; the zero
 // value is none.
 type Severity uint8
@@ -25,8 +23,12 @@ func (s Severity) String() string {
 
 // ParseSeverity reads atd.severity; false: it is none of the four.
 func ParseSeverity(text string) (Severity, bool) {
-	i := slices.Index(severities[:], text)
-	return Severity(max(i, 0)), i > 0
+	for s := SeverityInfo; s <= SeverityCritical; s++ {
+		if severities[s] == text {
+			return s, true
+		}
+	}
+	return 0, false
 }
 
 // Escalates reports whether an error of this severity is to be brought before a human (ATD, HITL

@@ -57,8 +57,7 @@ type place struct {
 
 // entry is a token at its place.
 type entry struct {
-	*Token
-
+	token   *Token
 	parents []int // places
 	kind    Kind  // empty: it annotates
 	own     facts // that it adds to a step above
@@ -93,7 +92,7 @@ func (r *reading) distribute(workflow string, tokens []Token) {
 	for i := range tokens {
 		if t := &tokens[i]; t.Node.Workflow == workflow {
 			p := &r.places[r.at[t.Node.ID]]
-			p.entries = append(p.entries, entry{Token: t})
+			p.entries = append(p.entries, entry{token: t})
 		}
 	}
 	for i := range r.places {
@@ -111,32 +110,32 @@ func (r *reading) distribute(workflow string, tokens []Token) {
 func distinct(entries []entry) []entry {
 	seen := make(map[ect.Identity]bool, len(entries))
 	entries = slices.DeleteFunc(entries, func(e entry) bool {
-		again := seen[e.Node.Issuer]
-		seen[e.Node.Issuer] = true
+		again := seen[e.token.Node.Issuer]
+		seen[e.token.Node.Issuer] = true
 		return again
 	})
 	slices.SortFunc(entries, func(a, b entry) int {
-		return cmp.Or(cmp.Compare(a.Node.IssuedAt, b.Node.IssuedAt), cmp.Compare(a.Node.Issuer, b.Node.Issuer))
+		return cmp.Or(cmp.Compare(a.token.Node.IssuedAt, b.token.Node.IssuedAt), cmp.Compare(a.token.Node.Issuer, b.token.Node.Issuer))
 	})
 	return entries
 }
 
 // place notes at the place of a token what it is, and finds its parents.
 func (r *reading) place(at int, e *entry) {
-	for _, id := range e.Node.Parents {
+	for _, id := range e.token.Node.Parents {
 		if parent, known := r.at[id]; known {
 			e.parents = append(e.parents, parent)
 			r.places[parent].children = append(r.places[parent].children, at)
 		}
 	}
 	p := &r.places[at]
-	p.task = p.task || isTask(e.Node.Act)
-	p.intent = p.intent || e.Node.Act == ect.ActIntent
-	p.request = p.request || e.isRequest()
-	p.signal = p.signal || isSignal(e.Node.Act)
-	p.start = p.start || e.Node.Act == ect.ActWorkflowStart
-	if e.Node.Act == ect.ActRollbackResult && e.Status == restored {
-		r.restored[e.Checkpoint] = true
+	p.task = p.task || isTask(e.token.Node.Act)
+	p.intent = p.intent || e.token.Node.Act == ect.ActIntent
+	p.request = p.request || e.token.isRequest()
+	p.signal = p.signal || isSignal(e.token.Node.Act)
+	p.start = p.start || e.token.Node.Act == ect.ActWorkflowStart
+	if e.token.Node.Act == ect.ActRollbackResult && e.token.Status == restored {
+		r.restored[e.token.Checkpoint] = true
 	}
 }
 
@@ -146,11 +145,11 @@ func (r *reading) kindOf(e entry) Kind {
 		return slices.ContainsFunc(e.parents, func(parent int) bool { return is(&r.places[parent]) })
 	}
 	switch {
-	case isTask(e.Node.Act):
+	case isTask(e.token.Node.Act):
 		return KindTask
-	case e.Node.Act == ect.ActIntent && !below(func(p *place) bool { return p.task }):
+	case e.token.Node.Act == ect.ActIntent && !below(func(p *place) bool { return p.task }):
 		return KindIntent
-	case e.isRequest() && !below(func(p *place) bool { return p.task || p.intent || p.request || p.signal }):
+	case e.token.isRequest() && !below(func(p *place) bool { return p.task || p.intent || p.request || p.signal }):
 		return KindRequest
 	default:
 		return ""
@@ -164,9 +163,9 @@ func (r *reading) weigh(at int) {
 		e.kind = r.kindOf(*e)
 		switch e.kind {
 		case "":
-			e.own = r.factsOf(e.Token)
+			e.own = r.factsOf(e.token)
 		case KindTask:
-			e.own = facts{step: true, task: true, issuer: e.Node.Issuer}
+			e.own = facts{step: true, task: true, issuer: e.token.Node.Issuer}
 			for _, parent := range e.parents {
 				if above := &r.places[parent]; parent != at {
 					above.direct = above.direct.with(e.own)
@@ -196,7 +195,7 @@ func (e *entry) adds(below facts) facts {
 	switch {
 	case e.kind != "":
 		return e.own
-	case isSignal(e.Node.Act): // that a rollback or a decision was answered does not complete the work that it is about
+	case isSignal(e.token.Node.Act): // that a rollback or a decision was answered does not complete the work that it is about
 		below.closed, below.sent = false, false
 	}
 	return e.own.with(below)
@@ -235,13 +234,13 @@ func (r *reading) complete() {
 	var queue []int
 	for _, p := range r.places {
 		for _, e := range p.entries {
-			if e.Node.Act != ect.ActWorkflowComplete {
+			if e.token.Node.Act != ect.ActWorkflowComplete {
 				continue
 			}
 			for _, start := range e.parents {
 				if r.places[start].start {
 					queue = append(queue, start)
-					r.completion = max(r.completion, e.Node.IssuedAt)
+					r.completion = max(r.completion, e.token.Node.IssuedAt)
 				}
 			}
 		}
@@ -262,8 +261,8 @@ func (r *reading) steps() []Step {
 		for _, e := range p.entries {
 			if e.kind != "" {
 				steps = append(steps, Step{
-					ID: e.Node.ID, Issuer: e.Node.Issuer, Act: e.Node.Act, Kind: e.kind, State: r.stateOf(p, e),
-					Sent: p.below.sent, Reversible: p.below.reversible, Last: !p.below.step, audience: e.Audience,
+					ID: e.token.Node.ID, Issuer: e.token.Node.Issuer, Act: e.token.Node.Act, Kind: e.kind, State: r.stateOf(p, e),
+					Sent: p.below.sent, Reversible: p.below.reversible, Last: !p.below.step, audience: e.token.Audience,
 				})
 			}
 		}
@@ -280,8 +279,8 @@ func (r *reading) stateOf(p *place, e entry) State {
 		return Escalated
 	case f.failed:
 		return Failed
-	case f.closed, f.taskOfAnother(e.Node.Issuer),
-		p.completed && e.Node.IssuedAt <= r.completion,
+	case f.closed, f.taskOfAnother(e.token.Node.Issuer),
+		p.completed && e.token.Node.IssuedAt <= r.completion,
 		e.kind == KindTask && p.direct.task && !f.sent:
 		return Done
 	default:

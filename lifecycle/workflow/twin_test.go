@@ -37,10 +37,10 @@ func (w twin) parentIs(t workflow.Token, holds func(workflow.Token) bool) bool {
 
 func (w twin) isStep(t workflow.Token) bool {
 	work := func(p workflow.Token) bool { return isWork(p.Node.Act) }
-	asked := func(p workflow.Token) bool {
+	brought := func(p workflow.Token) bool {
 		return work(p) || p.Node.Act == ect.ActIntent || translates(p, dag.Request) || isAboutWork(p.Node.Act)
 	}
-	return work(t) || t.Node.Act == ect.ActIntent && !w.parentIs(t, work) || translates(t, dag.Request) && !w.parentIs(t, asked)
+	return work(t) || t.Node.Act == ect.ActIntent && !w.parentIs(t, work) || translates(t, dag.Request) && !w.parentIs(t, brought)
 }
 
 // belonging finds the annotations that belong to an id; direct: not those behind signals.

@@ -283,6 +283,8 @@ func TestRun_Terminal(t *testing.T) {
 		"rolled back beside a done one": {tokens: slices.Concat(doneTask("t"), undone("u")), want: workflow.StatusPartial},
 		"rolled back before a pending":  {tokens: undone("t"), planned: next, want: workflow.StatusRolledBack},
 		"rolled back, one runs":         {tokens: slices.Concat(running, undone("t"))},
+		"a cycle of done steps":         {tokens: []workflow.Token{task("t", agentA, "u"), task("u", agentA, "t")}, want: workflow.StatusSuccess},
+		"a cycle with a failed step":    {tokens: []workflow.Token{task("t", agentA, "u"), task("u", agentA, "t"), failure("f", "u")}, want: workflow.StatusFailed},
 		"escalated":                     {tokens: escalated("t"), want: workflow.StatusEscalated},
 		"escalated, all others done":    {tokens: slices.Concat(doneTask("t"), escalated("u")), want: workflow.StatusEscalated},
 		"escalated, one runs":           {tokens: slices.Concat(running, escalated("t"))},

@@ -114,7 +114,7 @@ func (b *binding) descends(ctx context.Context, t ect.Verified) (bool, error) {
 
 // lookUp finds the parents of tokens on record in the workflow.
 func (b *binding) lookUp(ctx context.Context, ids []ect.ID) (parents []ect.ID, err error) {
-	if len(ids) == 0 || b.lookups+len(ids) > maxAncestors {
+	if len(ids) == 0 || b.lookups+len(ids) > ect.MaxLookups {
 		return nil, nil
 	}
 	b.lookups += len(ids)

@@ -5,11 +5,8 @@ import (
 	"slices"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/dag"
 )
-
-// maxAncestors bounds the tokens that are looked at for one question. A lineage
-// that is longer makes no identity a party.
-const maxAncestors = 256
 
 // Signal is what a token about earlier work (a rollback request) says of itself.
 type Signal struct {
@@ -31,45 +28,45 @@ func (r *Register) IsParty(ctx context.Context, s Signal) (bool, error) {
 	if err != nil || !complete {
 		return false, err
 	}
+	nodes := make([]dag.Node, 0, len(known))
+	for id, rec := range known {
+		nodes = append(nodes, dag.Node{ID: id, Workflow: s.Workflow, Parents: rec.Parents})
+	}
+	lineage := dag.Build(s.Workflow, nodes)
 	for _, parent := range s.Parents {
-		if !r.reaches(known, parent, s.Sender) {
+		if !slices.ContainsFunc(append(lineage.Ancestors(parent), parent), func(id ect.ID) bool { return r.admits(known[id], s.Sender) }) {
 			return false, nil
 		}
 	}
 	return true, nil
 }
 
-// ancestors are the tokens of the workflow among the parents and their ancestors,
-// looked up generation by generation. complete is false if a parent is not on
-// record in the workflow, or if there are too many.
+// admits reports whether a token makes the sender party to what follows from it: the token names the
+// sender, or is the root that the sender issued, which only its issuer can sign.
+func (r *Register) admits(rec ect.Record, sender ect.Identity) bool {
+	if rec.Issuer == sender {
+		return len(rec.Parents) == 0
+	}
+	return r.Names(rec, sender)
+}
+
+// ancestors are the tokens of the workflow among the parents and their ancestors. complete is
+// false if a parent is not on record in the workflow, or if there are more than dag.MaxLookups: a
+// lineage that is longer makes no identity a party.
 func (r *Register) ancestors(ctx context.Context, s Signal) (known map[ect.ID]ect.Record, complete bool, err error) {
 	known = map[ect.ID]ect.Record{}
-	visited := map[ect.ID]bool{}
-	for generation := slices.Clone(s.Parents); len(generation) > 0; {
-		next := generation[:0:0]
-		for _, id := range generation {
-			if !visited[id] {
-				visited[id] = true
-				next = append(next, id)
-			}
+	get := func(ctx context.Context, refs []ect.Ref) ([][]ect.Record, error) {
+		return r.deps.Store.Get(ctx, refs...)
+	}
+	complete, err = dag.Walk(ctx, refsIn(s.Workflow, s.Parents), get, func(ref ect.Ref, records []ect.Record) ([]ect.Ref, bool) {
+		rec, ok := r.matching(records, s)
+		if ok {
+			known[ref.ID] = rec
 		}
-		if len(visited) > maxAncestors {
-			return nil, false, nil
-		}
-		if len(next) == 0 {
-			break
-		}
-		found, err := r.deps.Store.Get(ctx, refsIn(s.Workflow, next)...)
-		if err != nil {
-			return nil, false, err
-		}
-		generation = nil
-		for i, records := range found {
-			if rec, ok := r.matching(records, s); ok {
-				known[next[i]] = rec
-				generation = append(generation, rec.Parents...)
-			}
-		}
+		return refsIn(s.Workflow, rec.Parents), true
+	})
+	if err != nil || !complete {
+		return nil, false, err
 	}
 	for _, parent := range s.Parents {
 		if _, ok := known[parent]; !ok {
@@ -103,29 +100,6 @@ func (r *Register) matching(records []ect.Record, s Signal) (ect.Record, bool) {
 		return ect.Record{}, false
 	}
 	return records[0], true
-}
-
-// reaches reports whether a token, or one of its ancestors, names the sender.
-func (r *Register) reaches(known map[ect.ID]ect.Record, from ect.ID, sender ect.Identity) bool {
-	queue, seen := []ect.ID{from}, map[ect.ID]bool{}
-	for len(queue) > 0 {
-		id := queue[0]
-		queue = queue[1:]
-		rec, ok := known[id]
-		if !ok || seen[id] {
-			continue
-		}
-		seen[id] = true
-		if rec.Issuer == sender {
-			if len(rec.Parents) == 0 {
-				return true // the root of this workflow, which only its issuer can sign
-			}
-		} else if r.Names(rec, sender) {
-			return true
-		}
-		queue = append(queue, rec.Parents...)
-	}
-	return false
 }
 
 // Gate finds the token that a decision is about, and checks that the decision is

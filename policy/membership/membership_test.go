@@ -369,8 +369,10 @@ func TestIsParty_LongLineageEnds(t *testing.T) {
 	for range 300 {
 		leg = w.leg(w.peer, wid, leg.ID())
 	}
-	if w.isParty(wid, w.caller, leg.ID()) {
-		t.Error("a lineage of more than 256 tokens makes a party")
+	for who, party := range map[string]*ecttest.Party{"named far above": w.caller, "named by the token itself": w.peer} {
+		if w.isParty(wid, party, leg.ID()) {
+			t.Errorf("a lineage of more than 256 tokens makes a party of the one %s", who)
+		}
 	}
 }
 
