@@ -123,8 +123,7 @@ type Gateway struct {
 	attest         *attest.Service
 	requests       worker.Requests
 	admission      *admission.Service
-	callbacks      *webhook.Callbacks
-	workflows      *workflow.Service
+	parts          Parts
 	executions     *execution.Service
 }
 
@@ -171,7 +170,7 @@ func New(settings Settings, deps Deps) (*Gateway, error) {
 	posts := webhook.Deps{
 		Entries: deps.Entries, Network: deps.Network, Sender: deps.Sender, Workers: g.workers, Now: deps.Now, Logger: deps.Logger,
 	}
-	if g.callbacks, err = webhook.NewCallbacks(posts); err != nil {
+	if g.parts.Callbacks, err = webhook.NewCallbacks(posts); err != nil {
 		return nil, err
 	}
 	g.hooks = webhook.NewHooks(posts, g.sealPosts)
@@ -181,7 +180,7 @@ func New(settings Settings, deps Deps) (*Gateway, error) {
 	g.tasks.Deps = task.Deps{
 		Executions: g.executions, Webhooks: g.hooks, Workers: g.workers, Now: g.Now, NewID: g.NewID, Logger: g.Logger, Replica: g.instance,
 	}
-	if g.workflows, err = workflow.New(workflow.Deps{
+	if g.parts.Workflows, err = workflow.New(workflow.Deps{
 		Entries: deps.Entries, Evidence: g.attest.Statements(), Store: deps.Evidence, Belongs: members.Belongs, Now: deps.Now, Logger: deps.Logger,
 	}); err != nil {
 		return nil, err
@@ -192,11 +191,16 @@ func New(settings Settings, deps Deps) (*Gateway, error) {
 	if g.admission, err = admission.New(admission.Deps{
 		Registry: deps.Registry, Directory: deps.Directory, Destinations: destinations, Network: deps.Network, Attest: g.attest,
 		Verifier: deps.Verifier, Recorder: deps.Recorder, Dialects: deps.Dialects, Evidence: deps.Evidence, Members: members,
-		Answers: deps.Answers, Tasks: g.tasks, Workflows: g.workflows, Metrics: deps.Metrics, Decides: g.Decides, Gate: gate{g}, Self: g.Self(),
+		Answers: deps.Answers, Tasks: g.tasks, Metrics: deps.Metrics, Decides: g.Decides, Gate: gate{g}, Self: g.Self(),
 	}); err != nil {
 		return nil, err
 	}
 	g.tasks.Read = g.admission.Read
+	g.parts.Evidence, g.parts.Members, g.parts.Router = g.attest.Statements(), members, destinations
+	g.parts.Rollbacks = rollback.New(rollback.Deps{
+		Exchange: g.Exchange, Admission: g.admission, Attest: g.attest, Directory: g.Directory, Network: g.Network, Entries: g.Entries,
+		Now: g.Now, Logger: g.Logger, Self: g.Self(),
+	})
 	g.Apply(settings)
 	return g, nil
 }
@@ -214,6 +218,16 @@ func (g gate) CircuitOpen(caller ect.Identity, to destination.Destination) error
 		target = breakers.Target{Kind: outbound.Peer, Endpoint: transport.Endpoint{ID: to.Via.Peer.ID, Caller: caller}}
 	}
 	return g.Breakers.Refusal(target)
+}
+
+// Ready implements admission.Gate.
+func (g gate) Ready(ctx context.Context, wid string, parents []ect.ID, issuer ect.Identity) error {
+	return g.parts.Workflows.Ready(ctx, wid, parents, issuer)
+}
+
+// Observe implements admission.Gate.
+func (g gate) Observe(ctx context.Context, caller ect.Identity, tokens []ect.Verified) error {
+	return g.parts.Workflows.Observe(ctx, caller, tokens)
 }
 
 // startWorkers makes the background workers, of which one caller may have so many.
@@ -292,12 +306,7 @@ type Parts struct {
 }
 
 // Parts are those of this gateway.
-func (g *Gateway) Parts() Parts {
-	return Parts{g.attest.Statements(), g.admission.Members, g.admission.Destinations, g.callbacks, rollback.New(rollback.Deps{
-		Exchange: g.Exchange, Admission: g.admission, Attest: g.attest, Directory: g.Directory, Network: g.Network, Entries: g.Entries,
-		Now: g.Now, Logger: g.Logger, Self: g.Self(),
-	}), g.workflows}
-}
+func (g *Gateway) Parts() Parts { return g.parts }
 
 // TakeOver begins to follow tasks whose replica was lost. It is called once; Close ends it.
 func (g *Gateway) TakeOver() error { return g.tasks.Begin() }

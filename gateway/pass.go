@@ -190,7 +190,7 @@ func (g *Gateway) signal(ctx context.Context, x *request) (transport.Answer, err
 // Registration).
 func (g *Gateway) decide(ctx context.Context, x *request, token ect.Verified) (transport.Answer, error) {
 	statement, _ := x.message.Body.(*canonical.Signal)
-	waiting, err := g.callbacks.Of(ctx, token.Workflow())
+	waiting, err := g.parts.Callbacks.Of(ctx, token.Workflow())
 	if err != nil {
 		return transport.Answer{}, err
 	}
@@ -202,12 +202,12 @@ func (g *Gateway) decide(ctx context.Context, x *request, token ect.Verified) (t
 			return transport.Answer{}, &policy.Forbidden{Agent: x.to.Agent.Name, Reason: "who asks for an approval does not give it"}
 		}
 	}
-	fresh, err := g.callbacks.Decide(ctx, statement, token)
+	fresh, err := g.parts.Callbacks.Decide(ctx, statement, token)
 	if err != nil {
 		return transport.Answer{}, err
 	}
 	if fresh {
-		g.callbacks.Announce(ctx, statement, waiting)
+		g.parts.Callbacks.Announce(ctx, statement, waiting)
 	}
 	x.lineage.Workflow = token.Workflow()
 	m := &canonical.Message{

@@ -395,7 +395,7 @@ func (g *Gateway) await(ctx context.Context, x *request) (*canonical.Message, er
 		return m, nil
 	}
 	if x.in.Call.Agent != "" {
-		if err := g.callbacks.Await(ctx, x.in.Call.Caller.ID, x.lineage.Workflow, m.Callback); err != nil {
+		if err := g.parts.Callbacks.Await(ctx, x.in.Call.Caller.ID, x.lineage.Workflow, m.Callback); err != nil {
 			return m, err
 		}
 	}

@@ -381,7 +381,7 @@ func (out *service) surfaces(s settings, list []protocol, registry *translators.
 		EvidenceDeps: httpapi.EvidenceDeps{Evidence: opened.evidence, Members: pipeline.Parts().Members, Auditor: out.auditor}, Callers: callers,
 		Capability: httpapi.Capability{Self: s.svid.ID, Signer: pipeline.Signer, Lifecycle: func() lifecycle.Record { return pipeline.Lifecycle.Record("") }, Version: s.version()},
 		Handler:    pipeline, Router: pipeline.Parts().Router, Awaiter: pipeline.Parts().Callbacks, Rollbacker: pipeline.Parts().Rollbacks, Workflows: pipeline.Parts().Workflows, Registry: registry,
-		Endpoints: endpoints, Notice: pipeline.Notice, Breakers: pipeline.Breakers, Watches: out.watches, Answered: out.refusals[telemetry.ListenerPublic].Answered,
+		Endpoints: endpoints, Notice: pipeline.Notice, Breakers: httpapi.BreakerStream{Breakers: pipeline.Breakers, Watches: out.watches}, Answered: out.refusals[telemetry.ListenerPublic].Answered,
 		BaseURL: s.baseURL, Logger: s.logger,
 	})
 	if err != nil {

@@ -41,13 +41,10 @@ type Gate interface {
 	Draining() error
 	// CircuitOpen is about a destination whose circuit breaker is open: *[problem.CircuitOpenError].
 	CircuitOpen(caller ect.Identity, to destination.Destination) error
-}
-
-// Workflows knows the workflows that have a start on record.
-type Workflows interface {
-	// Ready refuses a task whose parents are not done: a *[problem.WaitingError] (R26).
+	// Ready is about a task of a workflow that has a start on record, whose parents are not done: a
+	// *[problem.WaitingError] (R26).
 	Ready(ctx context.Context, workflow string, parents []ect.ID, issuer ect.Identity) error
-	// Observe takes the starts and completions that a caller brought; they are on record.
+	// Observe is told what a caller brought, which is on record: it may begin or complete a workflow.
 	Observe(ctx context.Context, caller ect.Identity, tokens []ect.Verified) error
 }
 
@@ -65,7 +62,6 @@ type Deps struct {
 	Members      *membership.Register
 	Answers      idempotency.Store
 	Tasks        Tasks
-	Workflows    Workflows
 	Metrics      Metrics
 	Decides      func(ect.Identity) bool // whether an identity has the role of an approver
 	Gate         Gate
@@ -79,7 +75,7 @@ type Service struct{ Deps }
 func New(deps Deps) (*Service, error) {
 	if slices.Contains([]bool{
 		deps.Registry == nil, deps.Directory == nil, deps.Destinations == nil, deps.Network == nil, deps.Attest == nil, deps.Verifier == nil,
-		deps.Recorder == nil, deps.Dialects == nil, deps.Evidence == nil, deps.Members == nil, deps.Answers == nil, deps.Tasks == nil, deps.Workflows == nil,
+		deps.Recorder == nil, deps.Dialects == nil, deps.Evidence == nil, deps.Members == nil, deps.Answers == nil, deps.Tasks == nil,
 		deps.Metrics == nil, deps.Decides == nil, deps.Gate == nil, deps.Self == "",
 	}, true) {
 		return nil, errors.New("admission: incomplete Deps: every field is required")

@@ -67,7 +67,7 @@ func (m *admitting) record(ctx context.Context) error {
 		}
 	}
 	m.Recorded = true
-	return m.Workflows.Observe(ctx, m.Call.Caller.ID, slices.Concat(m.Evidence.Sources, m.Evidence.Parents))
+	return m.Gate.Observe(ctx, m.Call.Caller.ID, slices.Concat(m.Evidence.Sources, m.Evidence.Parents))
 }
 
 // own returns the sources that the message uses up: those that the caller issued. A caller must not

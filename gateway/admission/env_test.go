@@ -124,15 +124,15 @@ func (k *tasks) Knows(_ context.Context, owner, agent, task string) (bool, error
 	return k.begun[owner+" "+agent+" "+task], k.fail
 }
 
-// workflows refuse what waits, and note which boundaries came.
+// workflows refuse what waits, and note what was brought.
 type workflows struct {
 	waiting  error
-	asked    []ect.ID // parents
+	parents  []ect.ID
 	observed []ect.ID
 }
 
 func (w *workflows) Ready(_ context.Context, _ string, parents []ect.ID, _ ect.Identity) error {
-	w.asked = append(w.asked, parents...)
+	w.parents = append(w.parents, parents...)
 	return w.waiting
 }
 
@@ -189,7 +189,11 @@ type env struct {
 }
 
 // gate is shut as its env says.
-type gate struct{ e *env }
+type gate struct {
+	*workflows
+
+	e *env
+}
 
 func (g gate) Draining() error {
 	if g.e.draining {
@@ -220,8 +224,8 @@ func newEnv(t testing.TB) *env {
 	e.must(err)
 	e.memory = &replays{Memory: memory}
 	e.deps = admission.Deps{
-		Network: &outbound.Network{}, Evidence: e.store, Answers: memory, Tasks: e.tasks, Workflows: e.workflows, Metrics: e.counts, Self: e.self.ID,
-		Decides: func(ect.Identity) bool { return e.decides }, Gate: gate{e},
+		Network: &outbound.Network{}, Evidence: e.store, Answers: memory, Tasks: e.tasks, Metrics: e.counts, Self: e.self.ID,
+		Decides: func(ect.Identity) bool { return e.decides }, Gate: gate{e.workflows, e},
 	}
 	e.deps.Directory, err = directory.New(directory.Deps{
 		Describers: map[canonical.Binding]transport.Describer{a2a.Binding: describer{}, mcp.Binding: describer{}},

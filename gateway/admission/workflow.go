@@ -75,7 +75,7 @@ func (m *admitting) waitForParents(ctx context.Context) error {
 		if len(parents) == 0 {
 			continue
 		}
-		refusal := m.Workflows.Ready(ctx, v.Workflow(), parents, v.Issuer())
+		refusal := m.Gate.Ready(ctx, v.Workflow(), parents, v.Issuer())
 		if refusal == nil {
 			continue
 		}

@@ -27,21 +27,21 @@ type Breakers interface {
 // breakersBeat is how often a stream without news says that it goes on.
 const breakersBeat = 15 * time.Second
 
-// breakerStream serves GET /atd/breakers: how all breakers stand, and each change, as
+// BreakerStream serves GET /atd/breakers: how all breakers stand, and each change, as
 // server-sent events (ATD, Coordinated Circuit Breaking). What it says reveals the health
-// of agents, so it is for those whom watches lets in (ATD, Circuit Breaker State Leakage).
-type breakerStream struct {
-	breakers Breakers
-	watches  func(ect.Identity) bool
+// of agents, so it is for those whom Watches lets in (ATD, Circuit Breaker State Leakage).
+type BreakerStream struct {
+	Breakers Breakers                // nil: there are none
+	Watches  func(ect.Identity) bool // whether a caller may watch them; nil: none may
 }
 
-func (s breakerStream) serve(c *gin.Context) {
+func (s BreakerStream) serve(c *gin.Context) {
 	caller := transport.CallerFrom(c.Request.Context())
-	if caller.Anonymous || s.watches == nil || !s.watches(caller.ID) {
+	if caller.Anonymous || s.Watches == nil || !s.Watches(caller.ID) {
 		problem.Write(c.Writer, c.Request, &policy.Forbidden{Reason: "circuit breakers are for operators and other gateways"})
 		return
 	}
-	changes, end, err := s.breakers.Watch(caller.ID)
+	changes, end, err := s.Breakers.Watch(caller.ID)
 	if err != nil {
 		problem.Write(c.Writer, c.Request, err)
 		return
@@ -50,7 +50,7 @@ func (s breakerStream) serve(c *gin.Context) {
 	c.Header("Content-Type", "text/event-stream")
 	c.Header("Cache-Control", "no-store")
 	out := eventWriter{c.Writer, http.NewResponseController(c.Writer)}
-	for _, e := range s.breakers.List() {
+	for _, e := range s.Breakers.List() {
 		if out.event(e) != nil {
 			return
 		}

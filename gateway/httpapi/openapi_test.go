@@ -218,7 +218,7 @@ func serveAll(t *testing.T) served {
 		EvidenceDeps: httpapi.EvidenceDeps{Evidence: s.store, Members: members},
 		Capability:   httpapi.Capability{Self: self, Version: "1.2.3"},
 		Handler:      calls, Rollbacker: calls, Router: &router{}, Awaiter: waiting{}, Registry: registry,
-		Breakers: fewBreakers{}, Watches: anyone, Endpoints: servers,
+		Breakers: httpapi.BreakerStream{Breakers: fewBreakers{}, Watches: anyone}, Endpoints: servers,
 		BaseURL: func(*http.Request) string { return "https://gw.example" }, Logger: logger,
 	})
 	if err != nil {

@@ -37,9 +37,7 @@ type PublicDeps struct {
 	Capability
 	Callers
 	Now      func() time.Time // nil: time.Now
-	Breakers Breakers         // nil: there are none
-	// Watches reports whether a caller may watch them; nil: none may.
-	Watches func(ect.Identity) bool
+	Breakers BreakerStream
 	// LifecycleNotice is what is known of an agent's future, to those who may call it; nil: nothing.
 	Notice func(transport.CallInfo) transport.LifecycleNotice
 	// Answered is told the status of every answer; nil: it is not told to anything.
@@ -106,8 +104,8 @@ func Public(deps PublicDeps) (http.Handler, error) {
 	if deps.Workflows != nil {
 		workflows.Mount(engine.Group("", admitted(deps)), deps.Workflows)
 	}
-	if deps.Breakers != nil {
-		engine.GET("/atd/breakers", admitted(deps), breakerStream{deps.Breakers, deps.Watches}.serve)
+	if deps.Breakers.Breakers != nil {
+		engine.GET("/atd/breakers", admitted(deps), deps.Breakers.serve)
 	}
 	native(engine.Group("/agents/:agent"), deps.Endpoints)
 	return engine, nil

@@ -39,8 +39,7 @@ type Problem struct {
 	Reason  Reason `json:",omitempty"` // why the agent failed, for those who may know it
 	Request string `json:",omitempty"` // id of the request that was refused first; empty: of this one
 
-	Program string `json:"-"` // what became of the program that the agent is, for those who may know it
-	Address string `json:"-"` // host and port, or URLs, where the agent was not reached or failed, for those who may know it
+	Where Where `json:"-"` // where the agent failed, for those who may know it
 
 	NextGateway string `json:",omitempty"` // code of the next gateway that refused the message; empty: it did not
 
@@ -48,6 +47,12 @@ type Problem struct {
 	Allow     string `json:",omitempty"` // methods that would be allowed
 	Location  string `json:",omitempty"` // who takes the work instead
 	Successor string `json:",omitempty"` // Link, rel="successor-version"
+}
+
+// Where is where an agent was not reached or failed.
+type Where struct {
+	Program string // what became of the program that the agent is; empty: it is none
+	Address string // host and port, or URLs
 }
 
 // of makes a problem of a code. Without a detail the title has to do.

@@ -208,18 +208,18 @@ func (p Problem) shown(knows bool) Reason {
 
 // explained is the detail, with why the agent cannot be reached for those who may know it.
 func (p Problem) explained(knows bool) string {
-	if knows && p.Program != "" {
-		return p.Detail + ": " + p.Program
+	if knows && p.Where.Program != "" {
+		return p.Detail + ": " + p.Where.Program
 	}
-	if knows && p.Code == CodeBadReply && p.Address != "" {
-		return p.Detail + clean(" ("+p.Address+")")
+	if knows && p.Code == CodeBadReply && p.Where.Address != "" {
+		return p.Detail + clean(" ("+p.Where.Address+")")
 	}
 	if !knows || p.Code != CodeUnreachable {
 		return p.Detail
 	}
 	detail := p.Detail
-	if p.Address != "" {
-		detail += " at " + p.Address
+	if p.Where.Address != "" {
+		detail += " at " + p.Where.Address
 	}
 	if why := p.Reason.words(); why != "" {
 		detail += ": " + why

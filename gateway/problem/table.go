@@ -150,7 +150,7 @@ var table = rows(
 	// Transport, directory, state.
 	as(func(e *transport.UnreachableError) Problem {
 		p := fault(of(CodeUnreachable, e.Error()))
-		p.Program, p.Address = stdio.Cause(e.Err), addressOf(e.Err)
+		p.Where = Where{stdio.Cause(e.Err), addressOf(e.Err)}
 		return p
 	}),
 	as(func(*stdio.EndedError) Problem { return fault(of(CodeUnreachable, "the agent's program ended")) }),
@@ -315,7 +315,7 @@ func badReply(e *transport.BadReplyError) Problem {
 		}
 	}
 	if p.Code == CodeBadReply {
-		p.Address = e.Place
+		p.Where.Address = e.Place
 	}
 	return p
 }

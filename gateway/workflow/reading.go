@@ -17,9 +17,11 @@ const (
 	maxReadings = 64     // workflows
 	maxRead     = 40_000 // tokens of all of them, some 20 MB
 	// largeFrom is how many tokens make a workflow large. The states of a large one are found anew at most each
-	// second, so that a member that fills its workflow costs the gateway little.
+	// second, and in at most one part of costShare of the time, so that a member that fills its workflow with
+	// tokens of many parents costs the gateway little.
 	largeFrom = 1000
 	freshFor  = time.Second
+	costShare = 20
 )
 
 // reading is what is known of the tokens of one workflow. They are read once: tokens never change.
@@ -32,6 +34,7 @@ type reading struct {
 	err    error     // why there is no run
 	built  int       // tokens that run was made of
 	at     time.Time // when run was made
+	cost   time.Duration
 
 	used time.Time // guarded by readings.mu
 	size int       // guarded by readings.mu
@@ -84,7 +87,7 @@ func (s *Service) read(ctx context.Context, wid string, lately bool) (workflow.R
 	one := s.readings.of(wid, now)
 	one.mu.Lock()
 	defer one.mu.Unlock()
-	if lately && len(one.tokens) >= largeFrom && now.Sub(one.at) < freshFor {
+	if lately && len(one.tokens) >= largeFrom && now.Sub(one.at) < max(freshFor, costShare*one.cost) {
 		return one.run, one.tokens, one.err
 	}
 	if err := s.readOn(ctx, wid, one); err != nil {
@@ -95,7 +98,8 @@ func (s *Service) read(ctx context.Context, wid string, lately bool) (workflow.R
 		one.run, one.err = workflow.New(wid, one.tokens, nil)
 		one.built = len(one.tokens)
 	}
-	one.at = now
+	one.at = s.deps.Now()
+	one.cost = one.at.Sub(now)
 	return one.run, one.tokens, one.err
 }
 

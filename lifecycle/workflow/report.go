@@ -116,51 +116,72 @@ func (r Run) stepReport(s Step, byID map[ect.ID][]Token, now time.Time) StepRepo
 	if s.ID == "" {
 		return out
 	}
-	ended := int64(0)
-	read := func(t Token) {
-		if t.isRequest() {
-			out.request(t)
-		}
-		out.add(t)
-		ends := t.isCompletion() || t.Node.Act == ect.ActError || t.Node.Act == ect.ActTranslateError || t.Node.Act == ect.ActWorkflowComplete || isTask(t.Node.Act)
-		if ends && t.Node.ID != s.ID && (ended == 0 || t.Node.IssuedAt < ended) {
-			ended = t.Node.IssuedAt
-		}
-	}
 	for _, t := range byID[s.ID] {
 		if t.Node.Issuer != s.Issuer {
 			continue
 		}
-		out.Started, out.Caller = time.Unix(t.Node.IssuedAt, 0).UTC(), cmp.Or(t.Caller, s.Issuer)
-		read(t)
-		if s.Kind == KindTask {
-			out.Caller = s.Issuer
+		out.Started = time.Unix(t.Node.IssuedAt, 0).UTC()
+		if s.Kind != KindTask {
+			out.Caller = cmp.Or(t.Caller, s.Issuer)
 		}
+		out.add(t)
 	}
-	seen := map[ect.ID]bool{s.ID: true}
-	for queue := r.graph.Children(s.ID); len(queue) > 0 && len(seen) < maxAnnotations; queue = queue[1:] {
-		id := queue[0]
-		if seen[id] {
-			continue
-		}
-		seen[id] = true
+	until := now.Unix()
+	ended := false
+	r.below(s.ID, func(id ect.ID) {
 		for _, t := range byID[id] {
-			if len(r.stepsOf(id)) == 0 || isTask(t.Node.Act) {
-				read(t)
+			if len(r.stepsOf(id)) == 0 {
+				out.add(t)
+			}
+			if s.State != Running && t.ends() && (!ended || t.Node.IssuedAt < until) {
+				until, ended = t.Node.IssuedAt, true
 			}
 		}
-		if len(r.stepsOf(id)) == 0 {
-			queue = append(queue, r.graph.Children(id)...)
-		}
-	}
+	})
 	out.After = cut(r.above(s.ID))
-	until := now.Unix()
-	if s.State != Running && ended > 0 {
-		until = ended
-	}
 	out.Elapsed = time.Duration(max(until-out.Started.Unix(), 0)) * time.Second
 	out.Seconds = int64(out.Elapsed / time.Second)
 	return out
+}
+
+// ends reports whether a token below a step says that it is not running any more.
+func (t Token) ends() bool {
+	switch t.Node.Act {
+	case ect.ActError, ect.ActTranslateError, ect.ActWorkflowComplete:
+		return true
+	}
+	return t.isCompletion() || isTask(t.Node.Act)
+}
+
+// below visits what is reached from an id through annotations alone, up to the next steps.
+func (r Run) below(id ect.ID, visit func(ect.ID)) {
+	r.walk(id, r.graph.Children, visit)
+}
+
+// above are the steps from which a step is reached through annotations alone.
+func (r Run) above(id ect.ID) (found []ect.ID) {
+	r.walk(id, r.graph.Parents, func(id ect.ID) {
+		if len(r.stepsOf(id)) > 0 {
+			found = append(found, id)
+		}
+	})
+	return found
+}
+
+// walk visits what next leads to from an id, and goes on behind annotations; at most maxAnnotations ids.
+func (r Run) walk(id ect.ID, next func(ect.ID) []ect.ID, visit func(ect.ID)) {
+	seen := map[ect.ID]bool{id: true}
+	for queue := next(id); len(queue) > 0 && len(seen) < maxAnnotations; queue = queue[1:] {
+		at := queue[0]
+		if seen[at] {
+			continue
+		}
+		seen[at] = true
+		visit(at)
+		if len(r.stepsOf(at)) == 0 {
+			queue = append(queue, next(at)...)
+		}
+	}
 }
 
 // request adds what the request of a step says.
@@ -175,8 +196,11 @@ func (out *StepReport) request(t Token) {
 	}
 }
 
-// add adds the losses of a token and the error that it reports.
+// add adds what a token of a step says: whom it asks, what was lost, and the error that it reports.
 func (out *StepReport) add(t Token) {
+	if t.isRequest() {
+		out.request(t)
+	}
 	for _, loss := range t.Losses {
 		if !slices.Contains(out.Losses, loss) && len(out.Losses) < maxListed {
 			out.Losses = append(out.Losses, loss)
@@ -197,25 +221,6 @@ func (out *StepReport) add(t Token) {
 	if !slices.Contains(out.Errors, text) && len(out.Errors) < maxListed {
 		out.Errors = append(out.Errors, text)
 	}
-}
-
-// above are the steps from which a step is reached through annotations alone.
-func (r Run) above(id ect.ID) []ect.ID {
-	var found []ect.ID
-	seen := map[ect.ID]bool{id: true}
-	for queue := r.graph.Parents(id); len(queue) > 0 && len(seen) < maxAnnotations; queue = queue[1:] {
-		parent := queue[0]
-		if seen[parent] {
-			continue
-		}
-		seen[parent] = true
-		if len(r.stepsOf(parent)) > 0 {
-			found = append(found, parent)
-			continue
-		}
-		queue = append(queue, r.graph.Parents(parent)...)
-	}
-	return found
 }
 
 // cut is a list of at most maxListed ids.

@@ -13,8 +13,6 @@ import (
 type Token struct {
 	Node           dag.Node
 	Audience       []string
-	Expires        int64        // exp: seconds since 1970
-	Workflow       string       // atd.wf_id
 	Caller         ect.Identity // aepb.caller
 	Stream         string       // aepb.stream: "open", "close" or empty
 	Error          string       // aepb.error
@@ -37,7 +35,7 @@ func TokenOf(c ect.Claims) Token {
 		return value
 	}
 	t := Token{
-		Node: dag.NodeOfClaims(c), Audience: c.Audience, Expires: c.Expires, Workflow: text(ect.ExtWorkflowID),
+		Node: dag.NodeOfClaims(c), Audience: c.Audience,
 		Caller: ect.Identity(text(ect.ExtCaller)), Stream: text(ect.ExtStream), Error: text(ect.ExtError),
 		Severity: text(ect.ExtSeverity), ErrorType: text(ect.ExtErrorType), Checkpoint: ect.ID(text(ect.ExtCheckpointID)),
 		Status: text(ect.ExtStatus), TerminalStatus: text(ect.ExtTerminalStatus),

@@ -404,13 +404,15 @@ func TestTokenOf(t *testing.T) {
 			ect.ExtWorkflowID: []byte(`"w"`), ect.ExtCaller: []byte(`"a"`), ect.ExtStream: []byte(`"close"`), ect.ExtError: []byte(`"code"`),
 			ect.ExtCPATWarnings: []byte(`["L05 dropped /x"]`), ect.ExtSeverity: []byte(`"critical"`), ect.ExtErrorType: []byte(`"timeout"`),
 			ect.ExtCheckpointID: []byte(`"c"`), ect.ExtReversible: []byte(`true`), ect.ExtStatus: []byte(`"completed"`),
-			ect.ExtTerminalStatus: []byte(`"success"`), ect.ExtLeg: []byte(`"reply"`),
+			ect.ExtTerminalStatus: []byte(`"success"`), ect.ExtLeg: []byte(`"reply"`), ect.ExtATDDescription: []byte(`"why"`), ect.ExtNodeCount: []byte(`3`),
+			ect.ExtSourceProtocol: []byte(`"a2a-v1"`), ect.ExtCPATDestProtocol: []byte(`"mcp-v1"`),
 		},
 	}
 	want := workflow.Token{
 		Node:     dag.Node{ID: "t", Workflow: "w", Issuer: gateway, Act: ect.ActTranslate, IssuedAt: 5, Parents: []ect.ID{"p"}, Leg: dag.Reply},
-		Audience: []string{"b"}, Expires: 9, Workflow: "w", Caller: "a", Stream: "close", Error: "code", Losses: []string{"L05 dropped /x"},
+		Audience: []string{"b"}, Caller: "a", Stream: "close", Error: "code", Losses: []string{"L05 dropped /x"},
 		Severity: "critical", ErrorType: "timeout", Checkpoint: "c", Reversible: true, Status: "completed", TerminalStatus: "success",
+		Description: "why", NodeCount: 3, From: "a2a-v1", To: "mcp-v1",
 	}
 	if diff := cmp.Diff(want, workflow.TokenOf(c)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -419,7 +421,7 @@ func TestTokenOf(t *testing.T) {
 	for key := range c.Ext {
 		wrong[key] = []byte(`{"a":1}`)
 	}
-	c.Ext, want = wrong, workflow.Token{Node: want.Node, Audience: want.Audience, Expires: 9}
+	c.Ext, want = wrong, workflow.Token{Node: want.Node, Audience: want.Audience}
 	want.Node.Leg = dag.Request
 	if diff := cmp.Diff(want, workflow.TokenOf(c)); diff != "" {
 		t.Errorf("wrong types (-want +got):\n%s", diff)
