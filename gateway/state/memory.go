@@ -27,6 +27,11 @@ type Config struct {
 	MaxEntriesPerOwner      int   // entries of one owner; default: a sixteenth of MaxEntries
 	MaxEntriesBytesPerOwner int64 // bytes of entries of one owner; default: a sixteenth of MaxEntriesBytes, or two of the largest
 	MaxAnswersBytesPerOwner int64 // bytes of stored answers of one owner; default: a quarter of MaxAnswersBytes, or two of the largest
+
+	// RecordKinds are the kinds of entries that decide something once. Other kinds together leave
+	// an eighth of the bounds of entries, in all and of each owner, to them; see [BulkShare]. A
+	// record that is larger than the reserve has no such promise. None: there is no reserve.
+	RecordKinds []string
 }
 
 // Defaults of a Config. Full, they hold about 450 MiB, for which the collector
@@ -197,7 +202,7 @@ func (m *Memory) UsageOf(kind Kind) Usage {
 }
 
 // KindLasting is what of the entries cannot be dropped before its end, in
-// [Memory.Filled]: when that is all of them, new ones are refused.
+// [Memory.Filled]: when that is [BulkShare], new ones are refused that are no records.
 const KindLasting = "lasting_entries"
 
 // Filled is the part of its bounds that each kind of state takes, by its name: of the

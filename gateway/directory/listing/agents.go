@@ -23,6 +23,9 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/worker"
 )
 
+// KindAgent is the kind of the entries, and their group.
+const KindAgent = "agent"
+
 // Most is how many agents can be added. More belong in the configuration.
 const Most = 1000
 
@@ -30,7 +33,6 @@ const (
 	maxRecord = 16 << 10 // of one agent, in bytes
 	lookEvery = 2 * time.Second
 	life      = 10 * 365 * 24 * time.Hour // until it is removed, as far as anyone can tell
-	kind      = "agent"                   // of the entries, and their group
 )
 
 // Where an agent is from, and so how long it stays.
@@ -125,7 +127,7 @@ func (a *Agents) From(name string) string {
 }
 
 func keyOf(name string) state.EntryKey {
-	return state.EntryKey{Kind: kind, Group: kind, ID: name, Owner: kind + " " + name}
+	return state.EntryKey{Kind: KindAgent, Group: KindAgent, ID: name, Owner: KindAgent + " " + name}
 }
 
 // Put adds an agent, or replaces the one that was added under its name.
@@ -203,7 +205,7 @@ func (a *Agents) look(ctx context.Context) error {
 	if a.deps.Entries == nil {
 		return nil
 	}
-	records, err := a.deps.Entries.List(ctx, kind, kind, "", Most)
+	records, err := a.deps.Entries.List(ctx, KindAgent, KindAgent, "", Most)
 	if err != nil {
 		return err
 	}
