@@ -147,9 +147,17 @@ func OpenTokens(config Config, deps DriverDeps, disk evidence.Disk, changed func
 	deps = deps.WithDefaults()
 	return evidence.Open(
 		evidence.Bounds{Records: uint64(config.MaxTokens), Bytes: uint64(config.MaxTokenBytes)}, //nolint:gosec // not negative
-		evidence.Deps{Now: deps.Now, Evicted: deps.Evicted, Full: &FullError{What: "an execution context token"}, Disk: disk, Changed: changed},
+		evidence.Deps{Now: deps.Now, Evicted: deps.Evicted, Full: &FullError{What: "an execution context token"}, FullHold: HoldError, Disk: disk, Changed: changed},
 	)
 }
+
+// HoldError is why a token cannot be held (ect.Filing): the share of its holder is used up, or that of all.
+func HoldError(own bool) error {
+	return &FullError{What: "tokens on hold", Own: own, RetryAfter: retryHold}
+}
+
+// retryHold is when to try again where tokens on hold take all the space: they end after days.
+const retryHold = time.Hour
 
 // New makes empty state.
 func New(config Config, deps Deps) (m *Memory, err error) {
