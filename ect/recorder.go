@@ -17,6 +17,15 @@ const MaxLifetime = 24 * time.Hour
 // DefaultRetention is how long a record outlives its token's exp.
 const DefaultRetention = 24 * time.Hour
 
+// MaxHold is how much longer than usual a record of ours may be held (Filing.HoldUntil): as long as the record
+// of a closed round is kept (R18), so that what was decided can be proved while the decision stands. A longer
+// hold would be an archive, which a bounded store is not.
+const MaxHold = 30 * 24 * time.Hour
+
+// ErrHold: a record was to be held that must not be. Only tokens that we signed may be held, and none more than
+// MaxHold beyond its usual end.
+var ErrHold = errors.New("ect: record: only our own tokens may be held, at most 30 days beyond exp and retention")
+
 // Record is a token in the evidence store: its bytes, and what it is found by.
 type Record struct {
 	Compact  string
@@ -29,6 +38,7 @@ type Record struct {
 	Until    time.Time // may be forgotten after this instant
 
 	Own     bool       // we signed it: evicted only after the tokens of others
+	OnHold  bool       // it is held until Until: see Filing.HoldUntil; only with Own
 	Holder  string     // whose share of the store it takes, a key of policy/limit; empty: the gateway's own
 	Members []Identity // whom it makes members of its workflow (R14), decided when it was recorded
 	Begins  bool       // it is kept only if its workflow has no record, or began without a root; not read back
@@ -51,6 +61,16 @@ type Filing struct {
 	// agent that shows a caller's token before the caller does can neither evict the record
 	// with its own nor keep it out of the workflow.
 	ByIssuer bool
+	// HoldUntil: the record is kept until the later of this instant and its usual end, and is evicted only when
+	// no record is left that is not held. Zero: it is kept as usual. A hold is for a token of ours alone, and at
+	// most MaxHold beyond its usual end: else ErrHold. A hold is never taken back.
+	//
+	// A caller that has much held takes space from others for weeks. So what is held of one Holder takes at most
+	// half of the largest share of a holder, an eighth of the store, and what is held of all at most half. A
+	// record beyond that is refused by the store with an error that says whether the share of the holder is used
+	// up; it is then not kept at all. With four holders at their bounds no more can be held for others, but all
+	// evidence that is not held still has half of the store.
+	HoldUntil time.Time
 }
 
 // LogValue prints the id; the bytes of a token are never logged.
@@ -114,7 +134,7 @@ type Standing struct {
 }
 
 // Merge makes a record that is put again one with what is kept of it. Neither its life nor
-// its members become less. It stays in its holder's share, unless its issuer brings it. A
+// its members become less, and a hold stays. It stays in its holder's share, unless its issuer brings it. A
 // record that was kept apart enters its workflow, and none leaves it. What we signed stays
 // as it is when others bring it. False: there is nothing new.
 func (r *Record) Merge(stored Record) (changed bool) {
@@ -140,8 +160,8 @@ func (r *Record) Merge(stored Record) (changed bool) {
 	if !enters {
 		r.Workflow = stored.Workflow
 	}
-	more := len(members) > len(stored.Members) || r.Own && !stored.Own
-	r.Members = members
+	more := len(members) > len(stored.Members) || r.Own && !stored.Own || r.OnHold && !stored.OnHold
+	r.Members, r.OnHold = members, r.OnHold || stored.OnHold
 	return longer || more || moves || enters
 }
 
@@ -207,11 +227,18 @@ func (r *Recorder) put(ctx context.Context, compact string, c *Claims, f Filing,
 	if most := r.now().Add(MaxLifetime); !own && end.After(most) {
 		end = most
 	}
+	until := end.Add(r.retention)
+	if f.HoldUntil.After(until.Add(MaxHold)) || !own && !f.HoldUntil.IsZero() {
+		return ErrHold
+	}
+	if f.HoldUntil.After(until) {
+		until = f.HoldUntil
+	}
 	err := r.store.Put(ctx, Record{
 		Compact: compact, ID: c.ID, Workflow: workflow, Issuer: c.Issuer,
 		Audience: c.Audience, Act: c.Act, Parents: c.Parents,
-		Until: end.Add(r.retention),
-		Own:   own, Holder: f.Holder, Members: members, Begins: f.Begins && workflow != "", ByIssuer: f.ByIssuer,
+		Until: until, OnHold: !f.HoldUntil.IsZero(),
+		Own: own, Holder: f.Holder, Members: members, Begins: f.Begins && workflow != "", ByIssuer: f.ByIssuer,
 	})
 	if err != nil {
 		return fmt.Errorf("ect: record: %w", err)

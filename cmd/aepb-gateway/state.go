@@ -20,6 +20,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/conversation"
 	"github.com/aepb/aepb-gateway/gateway/idempotency"
 	agentlife "github.com/aepb/aepb-gateway/gateway/lifecycle"
+	"github.com/aepb/aepb-gateway/gateway/listing"
 	"github.com/aepb/aepb-gateway/gateway/state"
 	"github.com/aepb/aepb-gateway/gateway/state/bolt"
 	"github.com/aepb/aepb-gateway/gateway/state/redis"
@@ -27,6 +28,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/telemetry"
 	"github.com/aepb/aepb-gateway/gateway/worker"
+	"github.com/aepb/aepb-gateway/gateway/workflow"
 	"github.com/aepb/aepb-gateway/policy/limit"
 )
 
@@ -79,16 +81,23 @@ func (e *evictions) counts() map[string]float64 {
 	return map[string]float64{"own": float64(e.own.Load()), "others": float64(e.others.Load())}
 }
 
+// recordKinds are the kinds of entries for which every driver keeps a reserve: small records of what was
+// decided, which must be writable however many tasks and sessions there are (R18).
+func recordKinds() []string {
+	return []string{agentlife.KindLifecycle, breakers.KindBreaker, store.KindDecision, listing.KindAgent, workflow.KindWorkflow}
+}
+
 // openState opens what the operator named, or keeps state in memory: what was
 // used before this start is then unknown, and ECTs from before it are refused (R6). It waits
 // for the next second, because ECTs carry whole ones.
 func openState(s settings) (stores, error) {
 	bounds := s.config.StateBounds()
+	bounds.RecordKinds = recordKinds()
 	gone := &evictions{logger: s.logger}
 	switch path := s.config.State.Path; {
 	case s.redis != nil:
 		config := *s.redis
-		config.Bounds, config.Bulky, config.Keys = bounds, []string{store.KindTask}, s.stateKeys
+		config.Bounds, config.Keys = bounds, s.stateKeys
 		config.Fleeting = []string{breakers.KindBreaker, agentlife.KindAgentWork}
 		store, err := redis.Open(config, redis.Deps{Now: time.Now, Logger: s.logger, Evicted: gone.note})
 		if err != nil {

@@ -23,6 +23,9 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/worker"
 )
 
+// KindAgent is the kind of the entries, and their group.
+const KindAgent = "agent"
+
 // Most is how many agents can be added. More belong in the configuration.
 const Most = 1000
 
@@ -30,7 +33,6 @@ const (
 	maxRecord = 16 << 10 // of one agent, in bytes
 	lookEvery = 2 * time.Second
 	life      = 10 * 365 * 24 * time.Hour // until it is removed, as far as anyone can tell
-	kind      = "agent"                   // of the entries, and their group
 )
 
 // Where an agent is from, and so how long it stays.
@@ -134,7 +136,7 @@ func (a *Agents) From(name string) string {
 }
 
 func keyOf(name string) state.EntryKey {
-	return state.EntryKey{Kind: kind, Group: kind, ID: name, Owner: kind + " " + name}
+	return state.EntryKey{Kind: KindAgent, Group: KindAgent, ID: name, Owner: KindAgent + " " + name}
 }
 
 // Put adds an agent, or replaces the one that was added under its name.
@@ -211,7 +213,7 @@ func (a *Agents) look(ctx context.Context) error {
 	if a.records == nil {
 		return nil
 	}
-	return a.records.Look(ctx, kind, kind)
+	return a.records.Look(ctx, KindAgent, KindAgent)
 }
 
 // announce lists the agent of a record.

@@ -106,7 +106,7 @@ func (a *Answers) makeSpace(owner string, key digest, weight int64, now time.Tim
 		}
 		switch {
 		case own.bytes+weight > a.perOwner:
-		case !all.within(amount{1, weight}, a.total):
+		case !amount{all.count + 1, all.bytes + weight}.within(a.total):
 			if before := a.blobs.byKey.Len(); a.cleaned(now) < before {
 				continue
 			}

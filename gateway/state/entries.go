@@ -52,11 +52,17 @@ func (k EntryKey) own() EntryKey {
 
 // Entries keeps small records that outlive a request: tasks, native sessions,
 // continuations, push configs. Each owner has a share, and each kind of entry
-// takes at most [KindShare] of all and of its owner's share. Where there is no
-// space, entries of work that has ended are dropped ([EndedMark]): the oldest of
-// the owner when its share is used up, and the oldest of the owner that has most
-// when the store is full. If that does not suffice it refuses with a [FullError].
+// takes at most [KindShare] of all and of its owner's share. All kinds but those of
+// Config.RecordKinds together take at most [BulkShare] of either. Where there is no
+// space, entries of work that has ended are dropped ([EndedMark]), but no records: the
+// oldest of the owner when its share is used up, and the oldest of the owner that has
+// most when the store is full. If that does not suffice it refuses with a [FullError].
 // Nothing else is forgotten before its end. It is safe for concurrent use.
+//
+// What callers can do with these bounds: tasks and the like, of however many callers and
+// kinds, refuse no record. Records of one caller fill its own share and refuse only its own.
+// The reserve is as large as two default shares, so records of two callers can fill it while
+// all else is full; to fill the whole store with records takes sixteen.
 type Entries struct {
 	now      func() time.Time
 	largest  int
@@ -81,7 +87,7 @@ func newEntries(config Config, deps Deps) *Entries {
 	s := &Entries{
 		now: deps.Now, largest: config.MaxEntryBytes,
 		total: total, perOwner: amount{config.MaxEntriesPerOwner, config.MaxEntriesBytesPerOwner},
-		records: newExpiring(KindEntry, config.MaxEntries, config.MaxEntriesBytes, deps.Journal), accounts: newAccounts(total),
+		records: newExpiring(KindEntry, config.MaxEntries, config.MaxEntriesBytes, deps.Journal), accounts: newAccounts(total, config.RecordKinds),
 		groups: make(map[group][]string), watches: make(map[EntryKey]*watch),
 	}
 	s.records.dropped = s.left
@@ -149,7 +155,7 @@ func (s *Entries) admit(key EntryKey, value []byte, now time.Time) error {
 		case s.records.clean(now, sweep) > 0:
 		case oldest != nil:
 			s.evict(oldest)
-		case Ended(value): // the end of work is kept: the next one drops it
+		case s.accounts.ends(key.Kind, value): // the end of work is kept: the next one drops it
 			return s.admitAll(key, value, now)
 		default:
 			return &FullError{What: "entries of this caller", Own: true, RetryAfter: retryFull}
@@ -162,30 +168,37 @@ func (s *Entries) admit(key EntryKey, value []byte, now time.Time) error {
 func (s *Entries) admitAll(key EntryKey, value []byte, now time.Time) error {
 	for {
 		fits := s.records.fits(key.name(), key.Size(value), now)
-		if fits && s.added(key, value, amountOf(s.accounts.kinds, key.Kind)).within(amount{}, s.total.ofKind()) {
+		kind, bulk := s.withinKinds(key, value, s.records.byKey[key.name()], amount{len(s.records.byKey), s.records.bytes}, s.accounts.kinds, s.total)
+		if fits && kind && bulk {
 			return nil
 		}
-		oldest := s.accounts.oldestOfLargest()
-		if oldest == nil || fits && oldest.key.Kind != key.Kind {
+		switch oldest := s.accounts.oldestOfLargest(); {
+		case s.records.clean(now, sweep) > 0:
+		case oldest == nil || fits && !kind && oldest.key.Kind != key.Kind:
 			return &FullError{What: "entries", RetryAfter: retryFull}
+		default:
+			s.evict(oldest)
 		}
-		s.evict(oldest)
 	}
 }
 
 // withinShare is true if an owner may have this entry beside its others.
 func (s *Entries) withinShare(owner string, key EntryKey, value []byte) bool {
-	all, ofKind := s.accounts.of(owner, key.Kind)
-	return s.added(key, value, all).within(amount{}, s.perOwner) && s.added(key, value, ofKind).within(amount{}, s.perOwner.ofKind())
+	old := s.records.byKey[key.name()]
+	if old != nil && old.key.OwnerOf() != owner {
+		old = nil
+	}
+	all, kinds := s.accounts.of(owner)
+	kind, bulk := s.withinKinds(key, value, old, all, kinds, s.perOwner)
+	return kind && bulk && all.with(key.Size(value), old).within(s.perOwner)
 }
 
-// added is an amount with the entry, in place of the one of its name.
-func (s *Entries) added(key EntryKey, value []byte, to amount) amount {
-	to.add(key.Size(value))
-	if old, ok := s.records.byKey[key.name()]; ok && old.key.OwnerOf() == key.OwnerOf() {
-		to.remove(old.size)
-	}
-	return to
+// withinKinds is true if an entry may come, in place of old, beside the others of its kind, and beside those
+// that are no records, within a bound of all.
+func (s *Entries) withinKinds(key EntryKey, value []byte, old *entry, all amount, kinds map[string]*amount, bound amount) (kind, bulk bool) {
+	size := key.Size(value)
+	kind = amountOf(kinds, key.Kind).with(size, old).within(bound.ofKind())
+	return kind, s.accounts.isRecord(key.Kind) || s.accounts.bulk(all, kinds).with(size, old).within(s.accounts.ofBulk(bound))
 }
 
 // evict drops an entry before its end.

@@ -27,6 +27,11 @@ type Config struct {
 	MaxEntriesPerOwner      int   // entries of one owner; default: a sixteenth of MaxEntries
 	MaxEntriesBytesPerOwner int64 // bytes of entries of one owner; default: a sixteenth of MaxEntriesBytes, or two of the largest
 	MaxAnswersBytesPerOwner int64 // bytes of stored answers of one owner; default: a quarter of MaxAnswersBytes, or two of the largest
+
+	// RecordKinds are the kinds of entries that decide something once. Other kinds together leave
+	// an eighth of the bounds of entries, in all and of each owner, to them; see [BulkShare]. A
+	// record that is larger than the reserve has no such promise. None: there is no reserve.
+	RecordKinds []string
 }
 
 // Defaults of a Config. Full, they hold about 450 MiB, for which the collector
@@ -142,9 +147,17 @@ func OpenTokens(config Config, deps DriverDeps, disk evidence.Disk, changed func
 	deps = deps.WithDefaults()
 	return evidence.Open(
 		evidence.Bounds{Records: uint64(config.MaxTokens), Bytes: uint64(config.MaxTokenBytes)}, //nolint:gosec // not negative
-		evidence.Deps{Now: deps.Now, Evicted: deps.Evicted, Full: &FullError{What: "an execution context token"}, Disk: disk, Changed: changed},
+		evidence.Deps{Now: deps.Now, Evicted: deps.Evicted, Full: &FullError{What: "an execution context token"}, FullHold: HoldError, Disk: disk, Changed: changed},
 	)
 }
+
+// HoldError is why a token cannot be held (ect.Filing): the share of its holder is used up, or that of all.
+func HoldError(own bool) error {
+	return &FullError{What: "tokens on hold", Own: own, RetryAfter: retryHold}
+}
+
+// retryHold is when to try again where tokens on hold take all the space: they end after days.
+const retryHold = time.Hour
 
 // New makes empty state.
 func New(config Config, deps Deps) (m *Memory, err error) {
@@ -197,7 +210,7 @@ func (m *Memory) UsageOf(kind Kind) Usage {
 }
 
 // KindLasting is what of the entries cannot be dropped before its end, in
-// [Memory.Filled]: when that is all of them, new ones are refused.
+// [Memory.Filled]: when that is [BulkShare], new ones are refused that are no records.
 const KindLasting = "lasting_entries"
 
 // Filled is the part of its bounds that each kind of state takes, by its name: of the

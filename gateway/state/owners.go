@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"container/heap"
 	"container/list"
+	"slices"
 	"strings"
 )
 
@@ -30,6 +31,10 @@ func (k EntryKey) OwnerOf() string {
 // other kinds have space when one fills the rest.
 func KindShare[N int | int64](most N) N { return most - most/4 }
 
+// BulkShare is the part of a bound that all kinds together may take that are not of
+// Config.RecordKinds. The rest, an eighth and at least one, is a reserve for records.
+func BulkShare[N int | int64](most N) N { return most - max(1, most/8) }
+
 // amount is a number of entries and the bytes that they take.
 type amount struct {
 	count int
@@ -39,10 +44,17 @@ type amount struct {
 func (a *amount) add(bytes int64)    { a.count, a.bytes = a.count+1, a.bytes+bytes }
 func (a *amount) remove(bytes int64) { a.count, a.bytes = a.count-1, a.bytes-bytes }
 
-// within is true if a and more together do not exceed the bound.
-func (a amount) within(more, bound amount) bool {
-	return a.count+more.count <= bound.count && a.bytes+more.bytes <= bound.bytes
+// with is an amount with one more entry of so many bytes, in place of old; nil: there was none.
+func (a amount) with(bytes int64, old *entry) amount {
+	a.add(bytes)
+	if old != nil {
+		a.remove(old.size)
+	}
+	return a
 }
+
+// within is true if an amount does not exceed the bound.
+func (a amount) within(bound amount) bool { return a.count <= bound.count && a.bytes <= bound.bytes }
 
 // of is the part of a bound that an amount takes: of the number or of the bytes,
 // whichever is larger.
@@ -69,6 +81,7 @@ type account struct {
 
 // accounts is what each owner has. It is not safe for concurrent use.
 type accounts struct {
+	records []string // the kinds of records: see Config.RecordKinds
 	byOwner map[string]*account
 	kinds   map[string]*amount // of all owners
 	ended   amount             // of all owners: what may be dropped
@@ -76,19 +89,42 @@ type accounts struct {
 	weight  int64              // bytes that one entry more counts for when owners are compared
 }
 
-func newAccounts(bound amount) *accounts {
+func newAccounts(bound amount, records []string) *accounts {
 	return &accounts{
+		records: slices.Clone(records),
 		byOwner: map[string]*account{}, kinds: map[string]*amount{}, weight: bound.bytes / int64(max(1, bound.count)),
 	}
 }
 
-// of is what an owner has: in all, and of one kind.
-func (a *accounts) of(owner, kind string) (all, ofKind amount) {
-	found := a.byOwner[owner]
-	if found == nil {
-		return amount{}, amount{}
+// of is what an owner has: in all, and of each kind.
+func (a *accounts) of(owner string) (all amount, kinds map[string]*amount) {
+	if found := a.byOwner[owner]; found != nil {
+		return found.all, found.kinds
 	}
-	return found.all, amountOf(found.kinds, kind)
+	return amount{}, nil
+}
+
+// isRecord is true for the kinds that the reserve is for.
+func (a *accounts) isRecord(kind string) bool { return slices.Contains(a.records, kind) }
+
+// ends is true for an entry that may be dropped before its end: no record is.
+func (a *accounts) ends(kind string, value []byte) bool { return Ended(value) && !a.isRecord(kind) }
+
+// bulk is what of an amount is no records.
+func (a *accounts) bulk(all amount, kinds map[string]*amount) amount {
+	for _, kind := range a.records {
+		record := amountOf(kinds, kind)
+		all = amount{all.count - record.count, all.bytes - record.bytes}
+	}
+	return all
+}
+
+// ofBulk is the bound of what is no records within a bound of all. Without kinds of records there is no reserve.
+func (a *accounts) ofBulk(bound amount) amount {
+	if len(a.records) == 0 {
+		return bound
+	}
+	return amount{BulkShare(bound.count), BulkShare(bound.bytes)}
 }
 
 func amountOf(kinds map[string]*amount, kind string) amount {
@@ -112,7 +148,7 @@ func (a *accounts) add(e *entry) {
 		}
 		of[e.key.Kind].add(e.size)
 	}
-	if found.all.add(e.size); Ended(e.value) {
+	if found.all.add(e.size); a.ends(e.key.Kind, e.value) {
 		e.ended = found.ended.PushBack(e)
 		a.ended.add(e.size)
 	}

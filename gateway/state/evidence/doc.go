@@ -5,7 +5,9 @@
 //
 // A record is kept until its end. When the store is full the holder of most loses its own
 // records: those of others, the oldest first, down to an eighth, then those that we signed.
-// A lineage that can no longer be resolved is then refused by policy, never guessed. The
+// What is on hold (ect.Filing.HoldUntil) is in accounts of its own, and leaves after all else.
+// The members of its workflow, 96 bytes each and 256 at most, stay with it and count for no hold;
+// where they and holds take the whole store, holds leave too. A lineage that can no longer be resolved is then refused by policy, never guessed. The
 // members of a workflow go with its last record; who began it stays known until the term
 // of its records.
 //

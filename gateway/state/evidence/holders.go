@@ -1,6 +1,9 @@
 package evidence
 
-import "math/bits"
+import (
+	"cmp"
+	"math/bits"
+)
 
 // partOfOthers: the tokens that others issued keep 1/partOfOthers of what a holder has. So the
 // token that begins an exchange is not dropped at once.
@@ -13,6 +16,13 @@ const (
 	beginningWeight  = 192
 	partOfBeginnings = 4
 	memberWeight     = 96
+)
+
+// What is on hold of one holder takes at most 1/partOfHold of the store, in number and bytes, and that of all
+// 1/partOfHolds. So what is not on hold always has space, and four holders at least share what is.
+const (
+	partOfHold  = 8
+	partOfHolds = 2
 )
 
 // ofOthers is in the number of a record of its holder that we did not sign, so that it
@@ -29,9 +39,13 @@ type account struct {
 	others, own, members uint64 // records of others, and ours; members of workflows
 	begun                uint64 // workflows of which only the beginning is left
 	records              uint64 // how many
+	onHold               uint64 // records on hold, in an account that has no others
 }
 
-func (a *account) bytes() uint64 { return a.others + a.own + a.members }
+func (a *account) bytes() uint64 { return a.others + a.own + a.members + a.onHold }
+
+// evictable is what puts a holder in the order of those that lose records: what is on hold leaves last.
+func (a *account) evictable() uint64 { return a.bytes() - a.onHold }
 
 // perRecord is about what tables take for each record beside its value, in bytes.
 const perRecord = 512
@@ -39,6 +53,9 @@ const perRecord = 512
 // account is what a record counts for.
 func (r *stored) account() account {
 	weight := uint64(r.size + perRecord) //nolint:gosec // a size
+	if r.OnHold {
+		return account{onHold: weight, records: 1}
+	}
 	if r.Own {
 		return account{own: weight, records: 1}
 	}
@@ -46,7 +63,42 @@ func (r *stored) account() account {
 }
 
 func (a account) negative() account {
-	return account{-a.others, -a.own, -a.members, -a.begun, -a.records}
+	return account{-a.others, -a.own, -a.members, -a.begun, -a.records, -a.onHold}
+}
+
+// share is whose account a record is in: what is on hold has one of its own beside its holder's.
+func (r *stored) share() Key {
+	if r.OnHold {
+		return digestOf(r.Holder, "hold")
+	}
+	return r.holder
+}
+
+// makeFit drops what has ended as long as there is no space for a record that comes in place of old, whatever else
+// leaves; old may be nil.
+func (s *Store) makeFit(v *view, r, old *stored, now int64) error {
+	comes, more := r.account(), r.OnHold && (old == nil || !old.OnHold)
+	for {
+		var full error
+		switch mine := accountOf(v, r.share()); {
+		case comes.bytes() > s.bounds.Bytes:
+			full = s.deps.Full
+		case more && s.bounds.exceeded(partOfHold, mine.onHold+comes.onHold, mine.records+1):
+			full = s.deps.FullHold(true)
+		case more && s.bounds.exceeded(partOfHolds, s.totals.onHold+comes.onHold, s.totals.holds+1):
+			full = s.deps.FullHold(false)
+		default:
+			return nil
+		}
+		if ended, err := s.dropEnded(v, now); err != nil || !ended {
+			return cmp.Or(err, full)
+		}
+	}
+}
+
+// exceeded is true if so much is more than a part of the bounds.
+func (b Bounds) exceeded(part, bytes, records uint64) bool {
+	return bytes > b.Bytes/part || records > b.Records/part
 }
 
 func rounded(amount uint64) uint64 {
@@ -56,12 +108,9 @@ func rounded(amount uint64) uint64 {
 	return amount
 }
 
-func accountOf(v *view, holder Key) (a account) {
+func accountOf(v *view, holder Key) account {
 	value, _ := v.get(Accounts, holder)
-	if len(value) == 5*8 {
-		a = account{number(value, 0), number(value, 1), number(value, 2), number(value, 3), number(value, 4)}
-	}
-	return a
+	return account{number(value, 0), number(value, 1), number(value, 2), number(value, 3), number(value, 4), number(value, 5)}
 }
 
 // charge changes what a holder has.
@@ -72,16 +121,20 @@ func (s *Store) charge(v *view, holder Key, more account) {
 	before := accountOf(v, holder)
 	after := account{
 		before.others + more.others, before.own + more.own, before.members + more.members, before.begun + more.begun, before.records + more.records,
+		before.onHold + more.onHold,
 	}
 	s.totals.bytes += more.bytes()
 	s.totals.begun += more.begun
-	v.rank(ofRecords, holder, before.bytes(), before.records > 0, after.bytes(), after.records > 0)
+	if s.totals.onHold += more.onHold; more.onHold != 0 {
+		s.totals.holds += more.records
+	}
+	v.rank(ofRecords, holder, before.evictable(), before.records > 0, after.evictable(), after.records > 0)
 	v.rank(0, holder, before.begun, before.begun > 0, after.begun, after.begun > 0)
 	if after == (account{}) {
 		v.remove(Accounts, holder)
 		return
 	}
-	v.setNumbers(Accounts, holder, after.others, after.own, after.members, after.begun, after.records)
+	v.setNumbers(Accounts, holder, after.others, after.own, after.members, after.begun, after.records, after.onHold)
 }
 
 // rank moves a holder to its place in an order, the largest first. By records only one
@@ -136,7 +189,7 @@ func (s *Store) evictFor(v *view, holder Key, comes account, most int, now int64
 	return nil
 }
 
-// evict drops a record of a holder: the oldest that others issued while those take more than
+// evict drops a record of a holder, or of what is on hold of one if nothing else is left: the oldest that others issued while those take more than
 // 1/partOfOthers of what it has, else the oldest that we issued.
 func (s *Store) evict(v *view, holder Key, now int64) error {
 	a, from := accountOf(v, holder), uint64(ofOthers)

@@ -32,6 +32,7 @@ func (r *stored) digests() *stored {
 const (
 	flagOwn   = 1
 	flagApart = 2
+	flagHold  = 4
 )
 
 // encode is the value of a record, what it is found by first, and its token without its
@@ -43,6 +44,9 @@ func (r *stored) encode(header string) []byte {
 	}
 	if r.apart {
 		flags |= flagApart
+	}
+	if r.OnHold {
+		flags |= flagHold
 	}
 	b := make([]byte, 0, 128+len(r.Compact)-len(header)+len(r.ID)+len(r.Workflow)+len(r.Issuer)+len(r.Holder)+64*(len(r.Audience)+len(r.Parents)+len(r.Members)))
 	b = binary.AppendUvarint(append(b, flags), r.header)
@@ -82,6 +86,7 @@ func decodeIndexed(r *encoding.Reader, serial uint64) *stored {
 	s := &stored{serial: serial, size: len(r.Data)}
 	flags := r.Take(1)
 	s.Own, s.apart = flags != "" && flags[0]&flagOwn != 0, flags != "" && flags[0]&flagApart != 0
+	s.OnHold = flags != "" && flags[0]&flagHold != 0
 	s.header = r.Number()
 	s.Until = r.Instant()
 	s.ID, s.Workflow = ect.ID(r.Text()), r.Text()

@@ -25,10 +25,12 @@ type Bounds struct {
 // Deps is what a store needs.
 type Deps struct {
 	Now     func() time.Time
-	Evicted func(own bool)  // is told of each record that leaves before its end; called while the store is locked
-	Full    error           // the error of a record that is larger than the store
-	Disk    Disk            // nil: all is in memory
-	Changed func(bytes int) // is told of changes that wait for the disk; called while the store is locked
+	Evicted func(own bool) // is told of each record that leaves before its end; called while the store is locked
+	Full    error          // the error of a record that is larger than the store
+	// FullHold is the error of a record for whose hold there is no space: of its holder (own) or of all.
+	FullHold func(own bool) error
+	Disk     Disk            // nil: all is in memory
+	Changed  func(bytes int) // is told of changes that wait for the disk; called while the store is locked
 }
 
 // Store keeps ECTs by id and by workflow. It is safe for concurrent use.
@@ -47,7 +49,7 @@ type Store struct {
 }
 
 // totals is what all tables hold together.
-type totals struct{ serial, records, apart, bytes, begun uint64 }
+type totals struct{ serial, records, apart, bytes, begun, onHold, holds uint64 }
 
 var _ ect.Store = (*Store)(nil)
 
@@ -60,7 +62,9 @@ func Open(bounds Bounds, deps Deps) (s *Store, err error) {
 	}
 	defer s.end(&v, &err)
 	value, _ := v.get(Totals, Key{})
-	s.totals = totals{number(value, 0), number(value, 1), number(value, 2), number(value, 3), number(value, 4)}
+	s.totals = totals{
+		number(value, 0), number(value, 1), number(value, 2), number(value, 3), number(value, 4), number(value, 5), number(value, 6),
+	}
 	s.headers = readHeaders(v.disk)
 	read := len(s.headers.list)
 	if v.disk != nil {
@@ -88,7 +92,8 @@ func (s *Store) end(v *view, err *error) {
 // Put keeps a record until its Until. The same issuer's id with the same bytes is no
 // error and may prolong it, or make more members; with other bytes it is a
 // *ect.ConflictError. A root in a workflow that another issuer's record began is a
-// *ect.ForeignRootError. Deps.Full: the record alone is larger than the store.
+// *ect.ForeignRootError. Deps.Full: the record alone is larger than the store. Deps.FullHold: it is to be on
+// hold, and there is no space for that.
 func (s *Store) Put(_ context.Context, r ect.Record) (err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,18 +134,19 @@ func (s *Store) put(v *view, r *stored, now int64) error {
 		r.digests() // it may enter a workflow, or its holder's share
 		r.apart = old.apart
 	}
-	w, known := workflowOf(v, r.wid)
-	root, allowed := rootFor(w, known, r, now)
-	if r.Workflow != "" && !allowed {
-		return &ect.ForeignRootError{ID: r.ID}
-	}
 	var text string
 	r.header, text = s.headers.take(v, r.Compact)
 	value := r.encode(text)
 	r.size = len(value)
-	if comes := r.account(); comes.bytes() > s.bounds.Bytes {
+	err = s.makeFit(v, r, old, now) // before the workflow is read, of which a record may leave by that
+	w, known := workflowOf(v, r.wid)
+	root, allowed := rootFor(w, known, r, now)
+	if err == nil && r.Workflow != "" && !allowed {
+		err = &ect.ForeignRootError{ID: r.ID}
+	}
+	if err != nil {
 		s.headers.leave(v, r.header)
-		return s.deps.Full
+		return err
 	}
 	if r.Workflow != "" { // before anything leaves, which may be the last of it
 		s.enter(v, r, &w, root, now)
@@ -206,9 +212,9 @@ func (s *Store) add(v *view, r *stored, value []byte) {
 	s.list(v, r)
 	v.list(Terms, r.term(), r.serial)
 	s.nextEnd = min(s.nextEnd, encoding.Nanos(r.Until))
-	v.list(Shares, r.holder, r.place())
+	v.list(Shares, r.share(), r.place())
 	s.totals.records++
-	s.charge(v, r.holder, r.account())
+	s.charge(v, r.share(), r.account())
 	if r.Workflow != "" {
 		v.list(Listed, r.wid, r.serial)
 	}
@@ -280,11 +286,11 @@ func (s *Store) drop(v *view, r *stored, now int64) {
 	r.digests()
 	v.remove(Records, Key{A: r.serial})
 	v.unlist(Terms, r.term(), r.serial)
-	v.unlist(Shares, r.holder, r.place())
+	v.unlist(Shares, r.share(), r.place())
 	s.unlist(v, r)
 	s.headers.leave(v, r.header)
 	s.totals.records--
-	s.charge(v, r.holder, r.account().negative())
+	s.charge(v, r.share(), r.account().negative())
 	if r.Workflow != "" {
 		v.unlist(Listed, r.wid, r.serial)
 		s.exit(v, r.wid, now)
@@ -348,7 +354,7 @@ func (s *Store) Get(_ context.Context, refs ...ect.Ref) (found [][]ect.Record, e
 	defer s.end(&v, &err)
 	found = make([][]ect.Record, len(refs))
 	for i, ref := range refs {
-		for _, serial := range s.matching(&v, ref) {
+		for _, serial := range v.matching(ref, s.totals.apart > 0) {
 			r, err := s.headers.read(&v, serial)
 			if err != nil {
 				return nil, err
@@ -361,13 +367,13 @@ func (s *Store) Get(_ context.Context, refs ...ect.Ref) (found [][]ect.Record, e
 	return found, nil
 }
 
-// matching is the serials of the records that a reference may mean.
-func (s *Store) matching(v *view, ref ect.Ref) (serials []uint64) {
+// matching is the serials of the records that a reference may mean; apart: some lie apart.
+func (v *view) matching(ref ect.Ref, apart bool) (serials []uint64) {
 	keys := append(make([]Key, 0, 3), digestOf(string(ref.ID)))
-	if s.totals.apart > 0 && ref.Workflow != "" {
+	if apart && ref.Workflow != "" {
 		keys = append(keys, digestOf(string(ref.ID), "wid", ref.Workflow))
 	}
-	if s.totals.apart > 0 && ref.Issuer != "" {
+	if apart && ref.Issuer != "" {
 		keys = append(keys, digestOf(string(ref.ID), "iss", string(ref.Issuer)))
 	}
 	for _, key := range keys {

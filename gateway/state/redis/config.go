@@ -35,7 +35,6 @@ type Config struct {
 	Assert   bool          // the operator vouches for durability: a master without appendonly is taken
 	Fleeting []string      // kinds of entries that need not outlive a master: no waiting for replicas
 	Keys     [][]byte      // of 32 bytes, the same for all replicas: what they vouch for is believed, the first vouches; none: all that Redis holds is believed
-	Bulky    []string      // kinds of entries that begin only in the place of ended ones while [Crowded] of maxmemory is in use, so that others have space
 	Prefix   string        // of every key and channel
 	Bounds   state.Config  // what is kept; bounds in all are Redis's own (maxmemory), but for evidence and, unless it is a cluster, entries
 }
@@ -51,7 +50,8 @@ const (
 	DefaultPrefix        = "aepb:"
 )
 
-// Crowded is the part of maxmemory beyond which entries of bulky kinds begin only in the place of ended ones.
+// Crowded is the part of maxmemory beyond which entries begin only in the place of ended ones, but for records
+// (state.Config.RecordKinds): those have the reserve that other kinds leave.
 const Crowded = 0.875
 
 // WithDefaults fills the zero fields.

@@ -59,7 +59,8 @@ end
 // prefix of all keys, name on the account, size, kind, 1 if it has ended, most
 // entries of an owner, most of a kind, most bytes of an owner, most of a kind,
 // account, owner as the key has it, the four bounds of all owners, 1 if a new entry
-// must take the place of others. Revisions follow the server's clock, so that
+// must take the place of others, most entries of an owner that are no records, most
+// bytes, the same of all owners, the kinds of records. Revisions follow the server's clock, so that
 // one never comes back after a deletion.
 const swapLua = accountsLua + `
 local known = redis.call('HMGET', KEYS[1], 'revision', 'by', 'account')
@@ -75,12 +76,19 @@ if not known[1] then
 end
 clean(ARGV[17])
 if all ~= '' then clean(all) end
-local size, kind, ended = tonumber(ARGV[10]), ARGV[11], ARGV[12] == '1'
-local function short(account, bounds)
+local size, kind, ended, isbulk = tonumber(ARGV[10]), ARGV[11], ARGV[12] == '1', #ARGV > 29
+for i = 28, #ARGV - 2 do isbulk = isbulk and ARGV[i] ~= kind end
+local function bulk(account, field, sum)
+  for i = 28, #ARGV - 2 do sum = sum - number(account, field .. ARGV[i]) end
+  return sum
+end
+local function short(account, bounds, most)
   local before = kept(account, ARGV[9])
   local more, one = size - (before or 0), before and 0 or 1
-  if redis.call('ZCARD', account .. ':z') + one > tonumber(ARGV[bounds]) or number(account, 'bytes') + more > tonumber(ARGV[bounds + 2]) then return 'all' end
+  local count, bytes = redis.call('ZCARD', account .. ':z') + one, number(account, 'bytes') + more
+  if count > tonumber(ARGV[bounds]) or bytes > tonumber(ARGV[bounds + 2]) then return 'all' end
   if number(account, 'count ' .. kind) + one > tonumber(ARGV[bounds + 1]) or number(account, 'bytes ' .. kind) + more > tonumber(ARGV[bounds + 3]) then return 'kind' end
+  if isbulk and (bulk(account, 'count ', count) > tonumber(ARGV[most]) or bulk(account, 'bytes ', bytes) > tonumber(ARGV[most + 1])) then return 'bulk' end
 end
 local function oldest(account)
   local first = redis.call('ZRANGE', account .. ':d', 0, 1)
@@ -103,13 +111,13 @@ local function drop(account, name)
   forget(account, name)
   if ARGV[7] ~= '' then redis.call('PUBLISH', ARGV[7], ARGV[8] .. 'e:' .. tag .. id) end
 end
-while short(ARGV[17], 13) do
+while short(ARGV[17], 13, 24) do
   local name = oldest(ARGV[17])
   if name then drop(ARGV[17], name) elseif ended then break else return {'full'} end
 end
 local need = ARGV[23] == '1' and size or 0
 while all ~= '' do
-  local bound = short(all, 19)
+  local bound = short(all, 19, 26)
   if not bound and need <= 0 then break end
   local account, name = largest()
   local bytes, ofkind
@@ -175,10 +183,10 @@ return {'ok'}
 //
 // A script that writes an entry also keeps its owner's account and that of all owners,
 // so that shares and the bounds in all are exact on a server and with Sentinels, and
-// the oldest of the owner that has most gives way. While [Crowded] of maxmemory is in use,
-// an entry of a [Config.Bulky] kind begins only in the place of such. In a cluster, where a script
-// has one slot, the share is of an owner's entries of one kind and group, and the bound
-// of all owners is Redis's own.
+// the oldest of the owner that has most gives way. While [Crowded] of maxmemory is in use, an entry
+// that is no record (state.Config.RecordKinds) begins only in the place of such. In a cluster, where a
+// script has one slot, the share is of an owner's entries of one kind and group, and the bound
+// of all owners is Redis's own: there the reserve is the last eighth of maxmemory alone.
 type Entries struct {
 	store   *Store
 	watches watches
@@ -228,14 +236,19 @@ func (e *Entries) Swap(ctx context.Context, key state.EntryKey, old uint64, valu
 	account := e.account(key)
 	keys := append(e.keys(key), account+":z", account+":h", account+":d")
 	reply, err := e.write(ctx, key, e.store.script(swapLua), keys, func(channel string) []any {
-		return []any{
+		args := []any{
 			strconv.FormatUint(old, 10), value, milliseconds(until), until.UnixNano(), nonce(), key.ID, channel,
-			e.store.config.Prefix, nameOf(key), key.Size(value), key.Kind, state.Ended(value),
+			e.store.config.Prefix, nameOf(key), key.Size(value), key.Kind, state.Ended(value) && !slices.Contains(bounds.RecordKinds, key.Kind),
 			bounds.MaxEntriesPerOwner, state.KindShare(bounds.MaxEntriesPerOwner),
 			bounds.MaxEntriesBytesPerOwner, state.KindShare(bounds.MaxEntriesBytesPerOwner), account, key.Owner,
 			bounds.MaxEntries, state.KindShare(bounds.MaxEntries), bounds.MaxEntriesBytes, state.KindShare(bounds.MaxEntriesBytes), crowded,
-			e.accountOfAll(), e.weight(),
+			state.BulkShare(bounds.MaxEntriesPerOwner), state.BulkShare(bounds.MaxEntriesBytesPerOwner),
+			state.BulkShare(bounds.MaxEntries), state.BulkShare(bounds.MaxEntriesBytes),
 		}
+		for _, kind := range bounds.RecordKinds {
+			args = append(args, kind)
+		}
+		return append(args, e.accountOfAll(), e.weight())
 	})
 	if err != nil {
 		return 0, false, err

@@ -396,15 +396,15 @@ func TestClosed(t *testing.T) {
 	wantUnavailable(t, soon, func() error { return swapOne(s, "1") })
 }
 
-// TestTasksLeaveMemoryToOthers: while nearly all of maxmemory is in use no more
-// tasks begin but in the place of ended ones, those that are there can change, and other
-// kinds have space.
-func TestTasksLeaveMemoryToOthers(t *testing.T) {
+// TestTasksLeaveMemoryToRecords: while nearly all of maxmemory is in use no more
+// tasks and sessions begin but in the place of ended ones, those that are there can change, and
+// records have space.
+func TestTasksLeaveMemoryToRecords(t *testing.T) {
 	t.Parallel()
 	server := serve(t, "--maxmemory", "16mb")
 	s := open(t, redis.Config{
-		Addresses: []string{server.address}, Bulky: []string{"task"},
-		Bounds: state.Config{MaxEntriesBytesPerOwner: 64 << 20},
+		Addresses: []string{server.address},
+		Bounds:    state.Config{MaxEntriesBytesPerOwner: 64 << 20, RecordKinds: []string{"decision"}},
 	})
 	e := s.Entries()
 	client := server.client(goredis.Options{})
@@ -438,8 +438,12 @@ func TestTasksLeaveMemoryToOthers(t *testing.T) {
 	if _, ok, err := e.Get(t.Context(), entryKey("0")); ok || err != nil {
 		t.Errorf("the ended task of the caller with most is there: %v, %v", ok, err)
 	}
-	if _, ok, err := e.Swap(t.Context(), state.EntryKey{Kind: "session", Group: "a", ID: "1"}, 0, nil, hence()); !ok || err != nil {
+	session := state.EntryKey{Kind: "session", Group: "a", ID: "1"}
+	if _, ok, err := e.Swap(t.Context(), session, 0, nil, hence()); ok || !errors.As(err, new(*state.FullError)) {
 		t.Errorf("a session: %v, %v", ok, err)
+	}
+	if _, ok, err := e.Swap(t.Context(), state.EntryKey{Kind: "decision", Group: "a", ID: "1"}, 0, nil, hence()); !ok || err != nil {
+		t.Errorf("a record: %v, %v", ok, err)
 	}
 }
 

@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"strings"
 	"time"
@@ -9,6 +10,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/state"
 )
 
 // bookkeeping is about what Redis needs for a record beside its bytes: its keys, its
@@ -234,8 +236,11 @@ type call struct {
 	args []any
 }
 
-// accounting counts a record for its holder.
+// accounting counts a record for its holder; one on hold leaves the account where it was before.
 func (s *Store) accounting(r *ect.Record, holder string, size int) call {
+	if r.OnHold {
+		return call{releaseLua, s.holderKeys(holder), []any{listed(r)}}
+	}
 	list := ""
 	if r.Workflow != "" {
 		list = s.workflowKey(r.Workflow)
@@ -246,12 +251,14 @@ func (s *Store) accounting(r *ect.Record, holder string, size int) call {
 }
 
 // share is how many bytes one holder may have now.
-func (s *Store) share() int64 {
-	total := s.config.Bounds.MaxTokenBytes
+func (s *Store) share() int64 { return max(s.evidence()>>s.squeezes.Load(), leastShare) }
+
+// evidence is how many bytes of evidence there may be.
+func (s *Store) evidence() int64 {
 	if space := s.memory.Load(); space > 0 {
-		total = min(total, space/partsOfMemory)
+		return min(s.config.Bounds.MaxTokenBytes, space/partsOfMemory)
 	}
-	return max(total>>s.squeezes.Load(), leastShare)
+	return s.config.Bounds.MaxTokenBytes
 }
 
 // shrinkShares notes how full the masters are.
@@ -361,4 +368,89 @@ func memoryOf(info map[string]string) (space int64, part float64) {
 		return 0, 0
 	}
 	return space, float64(used) / float64(space)
+}
+
+// What is on hold of one holder takes at most 1/partOfHold of the evidence, and that of all 1/partOfHolds, as
+// in the other drivers. While a master is pressed, a hold more has to fit half of the share of its holder, too.
+// What is on hold is on no other account: so no other record of its holder evicts it, and no share that becomes
+// smaller. It leaves at its end.
+const (
+	partOfHold  = 8
+	partOfHolds = 2
+	partOfShare = 2
+)
+
+// holdLua counts a record on hold. KEYS when each ends, and what each takes; ARGV the record, its size, until
+// (ms), the bound in bytes. It answers ok, had if it was counted, or full.
+const holdLua = clockLua + `
+for _, one in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', string.format('(%.0f', now), 'LIMIT', 0, 1000)) do
+  redis.call('HINCRBY', KEYS[2], 'sum', -tonumber(redis.call('HGET', KEYS[2], one) or 0))
+  redis.call('HDEL', KEYS[2], one)
+  redis.call('ZREM', KEYS[1], one)
+end
+local had = redis.call('HGET', KEYS[2], ARGV[1])
+if not had and tonumber(redis.call('HGET', KEYS[2], 'sum') or 0) + tonumber(ARGV[2]) > tonumber(ARGV[4]) then return {'full'} end
+redis.call('HINCRBY', KEYS[2], 'sum', tonumber(ARGV[2]) - tonumber(had or 0))
+redis.call('HSET', KEYS[2], ARGV[1], ARGV[2])
+local ends = redis.call('ZSCORE', KEYS[1], ARGV[1])
+if not ends or tonumber(ends) < tonumber(ARGV[3]) then redis.call('ZADD', KEYS[1], ARGV[3], ARGV[1]) end
+lives(KEYS[1], ARGV[3])
+lives(KEYS[2], ARGV[3])
+return {had and 'had' or 'ok'}
+`
+
+// unholdLua takes a record from an account of holdLua. KEYS as there; ARGV the record.
+const unholdLua = `
+redis.call('HINCRBY', KEYS[2], 'sum', -tonumber(redis.call('HGET', KEYS[2], ARGV[1]) or 0))
+redis.call('HDEL', KEYS[2], ARGV[1])
+redis.call('ZREM', KEYS[1], ARGV[1])
+return {'ok'}
+`
+
+// hold counts a record on hold for its holder and for all before it is put, or else is a [state.FullError]. undo
+// takes back what was not counted before. Where neither the put nor undo is reached, it counts until its end,
+// and counts once when the record is put again.
+func (s *Store) hold(ctx context.Context, r *ect.Record, size int) (undo func(), err error) {
+	var counted [][]string
+	undo = func() {
+		for _, keys := range counted {
+			_, _ = s.run(context.WithoutCancel(ctx), tokens, s.script(unholdLua), keys, listed(r)) // else it counts until its end
+		}
+	}
+	for _, account := range []struct {
+		name  string
+		bound int64
+		own   bool
+	}{
+		{digest(r.Holder).hex(), min(s.evidence()/partOfHold, s.share()/partOfShare), true},
+		{"all", s.evidence() / partOfHolds, false},
+	} {
+		tag := "{" + account.name + "}"
+		keys := []string{s.config.Prefix + "hh:" + tag, s.config.Prefix + "hb:" + tag}
+		reply, err := s.run(ctx, tokens, s.script(holdLua), keys, listed(r), size+bookkeeping, milliseconds(r.Until), account.bound)
+		switch {
+		case err != nil:
+			undo()
+			return nil, err
+		case word(reply, 0) == "full":
+			undo()
+			return nil, state.HoldError(account.own)
+		case word(reply, 0) == "ok":
+			counted = append(counted, keys)
+		}
+	}
+	return undo, nil
+}
+
+// putOnHold counts a record on hold, and puts it. What is certainly not kept so is not counted either.
+func (s *Store) putOnHold(ctx context.Context, r *ect.Record, put call, size int) (existing []any, err error) {
+	undo, err := s.hold(ctx, r, len(r.Compact)+size)
+	if err != nil {
+		return nil, err
+	}
+	existing, err = s.putInSteps(ctx, r, put, size)
+	if word(existing, 0) == "held" || errors.As(err, new(*ect.ConflictError)) || errors.As(err, new(*ect.ForeignRootError)) {
+		undo()
+	}
+	return existing, err
 }

@@ -131,8 +131,11 @@ func (s *Store) begin(ctx context.Context) (context.Context, context.CancelFunc,
 func (s *Store) Filled() float64 { return math.Float64frombits(s.filled.Load()) }
 
 // crowded is true if entries of a kind may begin only in the place of ended ones now.
-func (s *Store) crowded(kind string) bool {
-	return s.Filled() > Crowded && slices.Contains(s.config.Bulky, kind)
+func (s *Store) crowded(kind string) bool { return s.Filled() > Crowded && s.bulk(kind) }
+
+// bulk is true for a kind that leaves a reserve to records.
+func (s *Store) bulk(kind string) bool {
+	return len(s.config.Bounds.RecordKinds) > 0 && !slices.Contains(s.config.Bounds.RecordKinds, kind)
 }
 
 // sharded: when one master is away, others go on.

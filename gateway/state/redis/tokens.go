@@ -117,6 +117,7 @@ type about struct {
 	Own     bool           `json:"own,omitempty"`
 	Holder  string         `json:"holder,omitempty"`
 	Members []ect.Identity `json:"members,omitempty"`
+	OnHold  bool           `json:"hold,omitempty"`
 }
 
 // Put keeps a record, as [state.Tokens.Put] does. In a cluster, what it says of its
@@ -144,11 +145,14 @@ func (s *Store) Put(ctx context.Context, r ect.Record) (err error) {
 // putOnce puts a record in the place of what is kept of it, and answers what is kept if
 // that is something else.
 func (s *Store) putOnce(ctx context.Context, r *ect.Record, replaces string) (existing []any, err error) {
-	text, err := json.Marshal(about{r.ID, r.Workflow, r.Issuer, r.Audience, r.Act, r.Parents, r.Until, r.Own, r.Holder, r.Members})
+	text, err := json.Marshal(about{r.ID, r.Workflow, r.Issuer, r.Audience, r.Act, r.Parents, r.Until, r.Own, r.Holder, r.Members, r.OnHold})
 	if err != nil {
 		return nil, &state.FullError{What: "an execution context token"}
 	}
 	put := s.putting(r, text, replaces)
+	if r.OnHold {
+		return s.putOnHold(ctx, r, put, len(text))
+	}
 	if !s.sharded() && r.Workflow != "" {
 		if saved, done, err := s.putAtOnce(ctx, r, put, len(text)); done || err != nil {
 			return saved, err
@@ -439,7 +443,7 @@ func (s *Store) appendRecord(ctx context.Context, records []ect.Record, at store
 	}
 	return append(records, ect.Record{
 		Compact: at.compact, ID: a.ID, Workflow: a.Workflow, Issuer: a.Issuer, Audience: a.Audience,
-		Act: a.Act, Parents: a.Parents, Until: a.Until, Own: a.Own, Holder: cmp.Or(at.holder, a.Holder), Members: a.Members,
+		Act: a.Act, Parents: a.Parents, Until: a.Until, Own: a.Own, Holder: cmp.Or(at.holder, a.Holder), Members: a.Members, OnHold: a.OnHold,
 	}), nil
 }
 

@@ -18,6 +18,7 @@ var restarts = map[string]func(*testing.T, Harness){
 	"a restart brings nothing evicted back": restartEvicted,
 	"a restart in good order, its epoch":    restartEpoch,
 	"a restart keeps shares and members":    restartShares,
+	"a restart keeps what is on hold":       restartHolds,
 	"restarts in a row":                     restartsInARow,
 	"a restart tells issuers apart":         restartNamesakes,
 }

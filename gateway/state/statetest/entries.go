@@ -62,6 +62,10 @@ func RunEntries(t *testing.T, h EntriesHarness) {
 	if !h.Scattered {
 		cases["all are bounded"] = entryBounds
 		maps.Copy(cases, totals)
+		maps.Copy(cases, reserves)
+	}
+	if h.Reopen != nil && !h.Scattered {
+		cases["a restart keeps the reserve"] = restartKeepsReserve
 	}
 	if h.Reopen != nil {
 		cases["a restart brings entries back"] = entryRestart

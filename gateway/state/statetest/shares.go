@@ -3,6 +3,7 @@ package statetest
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"testing"
 	"time"
 
@@ -16,7 +17,7 @@ import (
 // with bounds.
 func RunShares(t *testing.T, open func(t testing.TB, bounds state.Config) ect.Store) {
 	t.Helper()
-	for name, test := range map[string]func(*testing.T, ect.Store){
+	cases := map[string]func(*testing.T, ect.Store){
 		"one holder of most gives way":              oneHolder,
 		"tokens of a holder do not push out ours":   ownLast,
 		"a full share keeps the latest of both":     latestOfBoth,
@@ -26,7 +27,9 @@ func RunShares(t *testing.T, open func(t testing.TB, bounds state.Config) ect.St
 		"what we signed stays where it is":          ownPutByIssuer,
 		"a record enters its workflow in its share": entersInShare,
 		"what began stays known until its end":      beginningStays,
-	} {
+	}
+	maps.Copy(cases, holdCases)
+	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test(t, open(t, state.Config{MaxTokenBytes: sharedBytes}))
