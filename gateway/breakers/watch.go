@@ -19,6 +19,7 @@ type Event struct {
 	Reason  string    `json:"reason,omitempty"`   // of an escalation: probes, or coordinated
 	At      time.Time `json:"at,omitzero"`        // of the last change
 	Token   string    `json:"ect,omitempty"`      // evidence of the change
+	Work    string    `json:"wid,omitempty"`      // workflow whose step failed critically; empty: it is about an agent
 	Replica string    `json:"instance,omitempty"` // that says so
 }
 
