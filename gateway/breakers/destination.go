@@ -233,7 +233,7 @@ func (d *destination) tell(ctx context.Context, change breaker.Change, now time.
 		return
 	}
 	if breaker.Escalates(change) && d.listed { // operators are not called about what callers name
-		d.set.escalate(ctx, d.downstream, "probes")
+		d.set.escalate(ctx, d.downstream, breaker.ReasonProbes)
 	}
 	if change.From == breaker.Closed && change.To == breaker.Open && d.listed {
 		d.set.opened(ctx, d.downstream, now)

@@ -89,9 +89,13 @@ func (d *destination) lease(ctx context.Context, caller ect.Identity, config bre
 
 // share tells the other replicas of a change. What cannot be written they find out themselves.
 func (d *destination) share(ctx context.Context, config breaker.Config, change breaker.Change) {
-	if !change.Happened() {
-		return
+	if change.Happened() {
+		d.shareState(ctx, config)
 	}
+}
+
+// shareState tells the other replicas how the breaker stands, unless they know more.
+func (d *destination) shareState(ctx context.Context, config breaker.Config) {
 	ctx = context.WithoutCancel(ctx)
 	var err error
 	for range maxWrites {
