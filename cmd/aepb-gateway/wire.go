@@ -201,7 +201,9 @@ func wire(s settings) (built *service, err error) {
 	if err := out.configured(s); err != nil {
 		return nil, err
 	}
-	out.follow()
+	if err := out.follow(); err != nil {
+		return nil, err
+	}
 	return out, nil
 }
 
