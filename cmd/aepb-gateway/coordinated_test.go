@@ -86,7 +86,6 @@ func TestBreaker_Coordinated(t *testing.T) {
 	}
 }
 
-
 // TestAttack_PeersLieAboutBreakers: three gateways write what they like on their streams. One that proves another
 // identity is not read; agents that are not listed, large events and repetitions call no human.
 func TestAttack_PeersLieAboutBreakers(t *testing.T) {
@@ -108,7 +107,7 @@ func TestAttack_PeersLieAboutBreakers(t *testing.T) {
 		"wrong identity": {3, "/fake", opening(agent), 3, ""},
 		"one gateway":    {1, "", strings.Repeat(opening(agent), 100) + "event: breaker\ndata: no JSON\n\n", 1, ""},
 		"not listed":     {3, "", opening(agent+"-2") + opening("victim") + opening("") + "event: breaker\ndata: no JSON\n\n", 3, ""},
-		"oversized":      {3, "", opening(agent + strings.Repeat("x", 64<<10)) + opening(agent), 3, ""},
+		"oversized":      {3, "", opening(agent+strings.Repeat("x", 64<<10)) + opening(agent), 3, ""},
 		"flood":          {3, "", strings.Repeat(opening(agent), 200), 0, "1"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -57,7 +57,8 @@ func (n *network) DoAs(r *http.Request, expected ect.Identity) (*http.Response, 
 		return nil, errNoConnection
 	}
 	n.count(1)
-	context.AfterFunc(r.Context(), func() { _ = out.CloseWithError(context.Cause(r.Context())) })
+	ctx := r.Context()
+	context.AfterFunc(ctx, func() { _ = out.CloseWithError(context.Cause(ctx)) }) //nolint:contextcheck // it is the request's
 	return &http.Response{StatusCode: status, Header: http.Header{"Content-Type": {media}}, Body: body{in, n}}, nil
 }
 
@@ -134,8 +135,8 @@ func two() []directory.Peer {
 	return []directory.Peer{{ID: self, URL: "https://one.example/aepb/translate"}, {ID: other, URL: "https://two.example/aepb/translate"}}
 }
 
-// said is an event about a breaker that has changed now.
-func said(id ect.Identity, state string) string {
+// changed is an event about a breaker that has changed now.
+func changed(id ect.Identity, state string) string {
 	return event(`{"agent":"` + string(id) + `","state":"` + state + `","at":"` + time.Now().Format(time.RFC3339Nano) + `","ect":"eyJ.x","instance":"7c1f"}`)
 }
 
@@ -162,24 +163,28 @@ func TestRun_Events(t *testing.T) {
 		say  func() []string
 		want int
 	}{
-		"it opens":                    {func() []string { return []string{said(agent, "open")} }, 1},
-		"its probe fails":             {func() []string { return []string{said(agent, "open"), said(agent, "half_open"), said(agent, "open")} }, 1},
-		"it closes, and opens again":  {func() []string { return []string{said(agent, "open"), said(agent, "closed"), said(agent, "open")} }, 2},
-		"it is half open at first":    {func() []string { return []string{said(agent, "half_open"), said(agent, "open")} }, 0},
-		"two agents":                  {func() []string { return []string{said(agent, "open"), said(agent+"/2", "open")} }, 2},
-		"an escalation":               {func() []string { return []string{said(agent, "escalated")} }, 0},
-		"an unknown state":            {func() []string { return []string{said(agent, "ajar")} }, 0},
+		"it opens": {func() []string { return []string{changed(agent, "open")} }, 1},
+		"its probe fails": {func() []string {
+			return []string{changed(agent, "open"), changed(agent, "half_open"), changed(agent, "open")}
+		}, 1},
+		"it closes, and opens again": {func() []string {
+			return []string{changed(agent, "open"), changed(agent, "closed"), changed(agent, "open")}
+		}, 2},
+		"it is half open at first":    {func() []string { return []string{changed(agent, "half_open"), changed(agent, "open")} }, 0},
+		"two agents":                  {func() []string { return []string{changed(agent, "open"), changed(agent+"/2", "open")} }, 2},
+		"an escalation":               {func() []string { return []string{changed(agent, "escalated")} }, 0},
+		"an unknown state":            {func() []string { return []string{changed(agent, "ajar")} }, 0},
 		"it has opened long ago":      {func() []string { return []string{ago(61 * time.Second)} }, 0},
 		"it has opened a minute ago":  {func() []string { return []string{ago(60 * time.Second)} }, 1},
 		"it opens in the future":      {func() []string { return []string{ago(-61 * time.Second)} }, 0},
 		"no time":                     {func() []string { return []string{event(`{"agent":"` + string(agent) + `","state":"open"}`)} }, 0},
-		"an agent that is not listed": {func() []string { return []string{said("spiffe://example.org/stranger", "open")} }, 0},
-		"no agent":                    {func() []string { return []string{said("", "open")} }, 0},
-		"an event of another name":    {func() []string { return []string{strings.Replace(said(agent, "open"), "breaker", "message", 1)} }, 0},
+		"an agent that is not listed": {func() []string { return []string{changed("spiffe://example.org/stranger", "open")} }, 0},
+		"no agent":                    {func() []string { return []string{changed("", "open")} }, 0},
+		"an event of another name":    {func() []string { return []string{strings.Replace(changed(agent, "open"), "breaker", "message", 1)} }, 0},
 		"a member that is there twice": {func() []string {
-			return []string{strings.Replace(said(agent, "open"), `{`, `{"state":"open",`, 1), said(agent, "open")}
+			return []string{strings.Replace(changed(agent, "open"), `{`, `{"state":"open",`, 1), changed(agent, "open")}
 		}, 0},
-		"no JSON": {func() []string { return []string{event("open"), said(agent, "open")} }, 0},
+		"no JSON": {func() []string { return []string{event("open"), changed(agent, "open")} }, 0},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			hold := make(chan struct{})
@@ -338,7 +343,7 @@ func TestAttack_PeerFloods(t *testing.T) {
 		bytes  int64 // that are read, at most
 	}{
 		"of openings": {func(i int) string {
-			return said(agent+"/"+ect.Identity(strings.Repeat("x", i%1000)), "open")
+			return changed(agent+"/"+ect.Identity(strings.Repeat("x", i%1000)), "open")
 		}, time.Minute, 256 + 60*20 + 1, 1500 * 1200},
 		"of comments":     {func(int) string { return ": " + strings.Repeat("x", 1<<20) + "\n\n" }, 10 * time.Minute, 0, 17 * 128 << 10},
 		"of small lines":  {func(int) string { return strings.Repeat(":\n\n", 1<<18) }, time.Second / 2, 0, 17 << 20},
