@@ -79,11 +79,12 @@ func (d *destination) lease(ctx context.Context, caller ect.Identity, config bre
 		}
 	}
 	d.mu.Unlock()
-	if !verdict.Probe { // which was shared to get it
-		d.share(ctx, config, change)
-	}
 	d.tell(ctx, adopted, now, false)
-	d.tell(ctx, change, now, true)
+	if verdict.Probe { // which was shared to get it, and has no token
+		d.tell(ctx, change, now, true)
+	} else {
+		d.recordAndShare(ctx, config, change, now)
+	}
 	return verdict
 }
 

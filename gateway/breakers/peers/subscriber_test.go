@@ -58,7 +58,7 @@ func (n *network) DoAs(r *http.Request, expected ect.Identity) (*http.Response, 
 	}
 	n.count(1)
 	ctx := r.Context()
-	context.AfterFunc(ctx, func() { _ = out.CloseWithError(context.Cause(ctx)) }) //nolint:contextcheck // it is the request's
+	context.AfterFunc(ctx, func() { _ = out.CloseWithError(context.Cause(ctx)) })
 	return &http.Response{StatusCode: status, Header: http.Header{"Content-Type": {media}}, Body: body{in, n}}, nil
 }
 
