@@ -58,6 +58,8 @@ type Set struct {
 	deps    Deps
 	circuit atomic.Pointer[breaker.Config]
 
+	coordination coordination // openings of this gateway and of others, by agent
+
 	mu       sync.RWMutex
 	all      map[key]*destination
 	openings breaker.Openings // of agents and gateways that are listed

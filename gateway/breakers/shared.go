@@ -79,19 +79,24 @@ func (d *destination) lease(ctx context.Context, caller ect.Identity, config bre
 		}
 	}
 	d.mu.Unlock()
-	if !verdict.Probe { // which was shared to get it
-		d.share(ctx, config, change)
-	}
 	d.tell(ctx, adopted, now, false)
-	d.tell(ctx, change, now, true)
+	if verdict.Probe { // which was shared to get it, and has no token
+		d.tell(ctx, change, now, true)
+	} else {
+		d.recordAndShare(ctx, config, change, now)
+	}
 	return verdict
 }
 
 // share tells the other replicas of a change. What cannot be written they find out themselves.
 func (d *destination) share(ctx context.Context, config breaker.Config, change breaker.Change) {
-	if !change.Happened() {
-		return
+	if change.Happened() {
+		d.shareState(ctx, config)
 	}
+}
+
+// shareState tells the other replicas how the breaker stands, unless they know more.
+func (d *destination) shareState(ctx context.Context, config breaker.Config) {
 	ctx = context.WithoutCancel(ctx)
 	var err error
 	for range maxWrites {
