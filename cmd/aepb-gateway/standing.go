@@ -32,8 +32,8 @@ func (out *service) newBreakers(state stores) (*breakers.Set, error) {
 	return breakers.New(breakers.Deps{
 		Entries: state.entries, Metrics: out.metrics.Agents(), Replica: string(ect.NewID()), Now: now, Logger: out.logger,
 		Escalate: out.escalations.add,
-		Sign: func(ctx context.Context, act ect.Act, ext ect.Ext) (string, error) {
-			return out.gateway.Parts().Evidence.State(ctx, attest.Statement{Act: act, Ext: ext})
+		Sign: func(ctx context.Context, after string, act ect.Act, ext ect.Ext) (string, error) {
+			return out.gateway.Parts().Evidence.State(ctx, attest.Statement{Act: act, Ext: ext, Lineage: attest.After(after)})
 		},
 	})
 }

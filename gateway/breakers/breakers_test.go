@@ -47,7 +47,7 @@ func (e *evidence) take() []string {
 	return tokens
 }
 
-func (e *evidence) sign(_ context.Context, act ect.Act, ext ect.Ext) (string, error) {
+func (e *evidence) sign(_ context.Context, _ string, act ect.Act, ext ect.Ext) (string, error) {
 	words := []string{string(act)}
 	for _, key := range []string{"atd.downstream_agent", "atd.error_rate", "atd.window_s", "atd.cooldown_s", "atd.escalation"} {
 		if value, ok := ext[key]; ok {

@@ -248,7 +248,7 @@ func TestAttack_PeersFillTheMemory(t *testing.T) {
 }
 
 // away is a store that cannot be asked.
-type away struct{}
+type away struct{ breakers.Entries }
 
 var errAway = errors.New("the store is away")
 

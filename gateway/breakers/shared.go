@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/attest"
+	"github.com/aepb/aepb-gateway/gateway/record"
 	"github.com/aepb/aepb-gateway/gateway/state"
 	"github.com/aepb/aepb-gateway/lifecycle/breaker"
 )
@@ -17,7 +19,6 @@ const KindBreaker = "breaker"
 const (
 	sharedFor = time.Hour   // what replicas share is of no use later
 	askAgain  = time.Second // who met the probe of another replica
-	maxWrites = 3           // tries to tell the others of a change, before what they wrote themselves
 )
 
 func (d *destination) sharedKey() state.EntryKey {
@@ -29,11 +30,16 @@ func (d *destination) read(ctx context.Context) (shared breaker.Shared, revision
 	if !d.listed {
 		return shared, 0, false, nil
 	}
-	entry, found, err := d.set.deps.Entries.Get(ctx, d.sharedKey())
-	if err != nil || !found {
-		return shared, 0, false, err
+	found, err := d.set.records.Read(ctx, d.sharedKey())
+	return found.Value, found.Revision, found.Revision != 0, err
+}
+
+// decode reads what replicas share. What cannot be read is as old as can be: it is replaced.
+func decode(value []byte) (shared breaker.Shared, err error) {
+	if json.Unmarshal(value, &shared) != nil {
+		return breaker.Shared{}, nil //nolint:nilerr // see above
 	}
-	return shared, entry.Revision, json.Unmarshal(entry.Value, &shared) == nil, nil
+	return shared, nil
 }
 
 func (d *destination) write(ctx context.Context, shared breaker.Shared, revision uint64) (first bool, err error) {
@@ -97,28 +103,18 @@ func (d *destination) share(ctx context.Context, config breaker.Config, change b
 
 // shareState tells the other replicas how the breaker stands, unless they know more.
 func (d *destination) shareState(ctx context.Context, config breaker.Config) {
-	ctx = context.WithoutCancel(ctx)
-	var err error
-	for range maxWrites {
-		theirs, revision, known, failed := d.read(ctx)
-		if err = failed; err != nil {
-			break
-		}
-		d.mu.Lock()
-		own := d.breaker
-		if known {
-			own, _ = own.Adopt(config, d.set.deps.Now(), theirs)
-		}
-		newer := own == d.breaker
-		d.mu.Unlock()
-		if !newer { // the others know more
-			return
-		}
-		var first bool
-		if first, err = d.write(ctx, own.Shared(), revision); first || err != nil {
-			break
-		}
+	if !d.listed {
+		return
 	}
+	_, _, err := d.set.records.Decide(context.WithoutCancel(ctx), d.sharedKey(), func(theirs record.Found[breaker.Shared]) (breaker.Shared, *attest.Statement, error) {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		own, _ := d.breaker.Adopt(config, d.set.deps.Now(), theirs.Value)
+		if theirs.Revision != 0 && own != d.breaker { // the others know more
+			return theirs.Value, nil, record.ErrUnchanged
+		}
+		return d.breaker.Shared(), nil, nil
+	})
 	if err != nil {
 		d.set.deps.Logger.WarnContext(ctx, "the state of a circuit breaker is not shared", slog.String("agent", d.downstream), slog.Any("error", err))
 	}
