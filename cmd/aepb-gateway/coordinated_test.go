@@ -96,19 +96,20 @@ func TestAttack_PeersLieAboutBreakers(t *testing.T) {
 		return "event: breaker\ndata: {\"agent\":\"" + agent + "\",\"state\":\"open\",\"at\":\"" + string(at) + "\"}\n\n"
 	}
 	const agent = "spiffe://" + devTrustDomain + "/victim"
+	const broken = "event: breaker\ndata: no JSON\n\n"
 	for name, c := range map[string]struct {
-		gateways int    // that write it
-		shown    string // the path of the identity that they all show; empty: each shows its own
-		text     string
-		logged   int    // streams that cannot be read
-		want     string // escalations; empty: there are none
+		gateways int           // that write it
+		shown    string        // the path of the identity that they all show; empty: each shows its own
+		text     func() string // with the time as it is then
+		logged   int           // streams that cannot be read
+		want     string        // escalations; empty: there are none
 	}{
-		"no attack":      {3, "", opening(agent), 0, "1"},
-		"wrong identity": {3, "/fake", opening(agent), 3, ""},
-		"one gateway":    {1, "", strings.Repeat(opening(agent), 100) + "event: breaker\ndata: no JSON\n\n", 1, ""},
-		"not listed":     {3, "", opening(agent+"-2") + opening("victim") + opening("") + "event: breaker\ndata: no JSON\n\n", 3, ""},
-		"oversized":      {3, "", opening(agent+strings.Repeat("x", 64<<10)) + opening(agent), 3, ""},
-		"flood":          {3, "", strings.Repeat(opening(agent), 200), 0, "1"},
+		"no attack":      {3, "", func() string { return opening(agent) }, 0, "1"},
+		"wrong identity": {3, "/fake", func() string { return opening(agent) }, 3, ""},
+		"one gateway":    {1, "", func() string { return strings.Repeat(opening(agent), 100) + broken }, 1, ""},
+		"not listed":     {3, "", func() string { return opening(agent+"-2") + opening("victim") + opening("") + broken }, 3, ""},
+		"oversized":      {3, "", func() string { return opening(agent+strings.Repeat("x", 64<<10)) + opening(agent) }, 3, ""},
+		"flood":          {3, "", func() string { return strings.Repeat(opening(agent), 200) }, 0, "1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -141,11 +142,11 @@ func TestAttack_PeersLieAboutBreakers(t *testing.T) {
 }
 
 // liar serves a text as the stream of a gateway that shows an identity, until the test ends.
-func (b *bed) liar(t *testing.T, path, text string) string {
+func (b *bed) liar(t *testing.T, path string, text func() string) string {
 	t.Helper()
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
-		_, _ = io.WriteString(w, text)
+		_, _ = io.WriteString(w, text())
 		_ = http.NewResponseController(w).Flush()
 		<-r.Context().Done()
 	}))
