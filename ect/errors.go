@@ -30,6 +30,14 @@ const (
 	ReasonHashMismatch        Reason = "hash_mismatch"
 	ReasonReplay              Reason = "replay"
 	ReasonUnknownParent       Reason = "unknown_parent" // a message names a token that is unknown, or not its sender's
+
+	// The rules of a workflow's graph (ECT draft, "DAG Validation").
+	ReasonGraphDuplicate Reason = "dag_duplicate"
+	ReasonGraphParent    Reason = "dag_parent_missing"
+	ReasonGraphTime      Reason = "dag_time"
+	ReasonGraphWorkflow  Reason = "dag_workflow"
+	ReasonGraphCycle     Reason = "dag_cycle"
+	ReasonGraphLimit     Reason = "dag_limit"
 )
 
 var (

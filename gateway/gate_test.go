@@ -32,7 +32,7 @@ func TestGate_LeftAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	set, err := breakers.New(breakers.Deps{
-		Entries: memory.Entries(), Sign: func(context.Context, ect.Act, ect.Ext) (string, error) { return "", nil },
+		Entries: memory.Entries(), Sign: func(context.Context, string, ect.Act, ect.Ext) (string, error) { return "", nil },
 		Metrics: unmeasured{}, Escalate: func(context.Context, breakers.Event) {}, Replica: "one", Now: time.Now, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {

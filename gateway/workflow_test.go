@@ -333,3 +333,54 @@ func TestAttack_WorkflowsOfOthers(t *testing.T) {
 		t.Errorf("it is on record: %v, %v", started, err)
 	}
 }
+
+// TestWorkflow_GraphRules: a task whose parent is unknown, younger than it by more than half a minute, or of
+// another workflow is taken and counted, refused, or not looked at, as the operator says; a parent that came
+// along is known. Its own id, used by another token of the workflow, is no other's id.
+func TestWorkflow_GraphRules(t *testing.T) {
+	t.Parallel()
+	for rule, refused := range map[policy.GraphRule]bool{"": false, policy.GraphOff: false, policy.GraphWarn: false, policy.GraphRefuse: true} {
+		b := newBed(t, gateway.Settings{Constraints: policy.Constraints{Graph: rule}}, policy.Rules{Open: true})
+		wid, other := string(ect.NewID()), string(ect.NewID())
+		sign := func(wid string, id ect.ID, at time.Time, parents ...ect.ID) string {
+			t.Helper()
+			token, err := b.caller.Signer(t, func() time.Time { return at }).Sign(ect.Claims{
+				ID: id, Audience: []string{string(b.self.ID)}, Workflow: wid, Act: "send_task", Parents: parents, OutputHash: ect.Hash([]byte(addBody)),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return token.Compact()
+		}
+		root, elsewhere := sign(wid, "", b.now), sign(other, "", b.now)
+		for _, token := range []string{root, elsewhere} {
+			if _, err := b.Exchange(t.Context(), b.call(addBody, token)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		known := claims(t, root).ID
+		for name, tc := range map[string]struct {
+			token  string
+			reason ect.Reason
+		}{
+			"an unknown parent":    {sign(wid, "", b.now, known, ect.NewID()), ect.ReasonGraphParent},
+			"a younger parent":     {sign(wid, "", b.now.Add(-time.Minute), known), ect.ReasonGraphTime},
+			"of another workflow":  {sign(wid, "", b.now, known, claims(t, elsewhere).ID), ect.ReasonGraphWorkflow},
+			"a parent that is old": {sign(wid, "", b.now, known), ""},
+		} {
+			_, err := b.Exchange(t.Context(), b.call(addBody, tc.token))
+			invalid, ok := errors.AsType[*ect.InvalidError](err)
+			if refused && tc.reason != "" {
+				if !ok || invalid.Reason != tc.reason {
+					t.Errorf("%q, %s: got %v, expected %s", rule, name, err, tc.reason)
+				}
+			} else if err != nil {
+				t.Errorf("%q, %s: got %v, expected it to be taken", rule, name, err)
+			}
+		}
+		along := sign(wid, "", b.now, known)
+		if _, err := b.Exchange(t.Context(), b.call(addBody, sign(wid, "", b.now, claims(t, along).ID), along)); err != nil {
+			t.Errorf("%q: a parent that came along: %v", rule, err)
+		}
+	}
+}

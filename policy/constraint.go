@@ -20,6 +20,17 @@ const (
 	ScopeAncestry HopScope = "ancestry" // all among the ancestors, by the draft's letter
 )
 
+// GraphRule says what becomes of a task whose token breaks a rule of its workflow's graph: its id is used, or a
+// parent is unknown, younger or of another workflow, or there is a cycle (ECT draft, "DAG Validation").
+type GraphRule string
+
+// The rules. Empty is GraphWarn.
+const (
+	GraphOff    GraphRule = "off"    // it is not looked for
+	GraphWarn   GraphRule = "warn"   // it is logged and counted
+	GraphRefuse GraphRule = "refuse" // the message is refused
+)
+
 // Constraints are the node constraints that hold for a message (AEPB,
 // Translation Policy).
 type Constraints struct {
@@ -29,6 +40,7 @@ type Constraints struct {
 	RestrictDest   bool     // likewise
 	MaxHops        int      // translations on a path, the one about to be made included; 0: DefaultMaxHops, negative: none at all
 	HopScope       HopScope
+	Graph          GraphRule
 	MinSecurity    Security  // of every connection that carries the message
 	MinLevel       ect.Level // of the ECTs that callers bring, and then they must bring one; 0: no rule
 	AllowLosses    []string  // codes of losses that may happen although they change the meaning (R7)
@@ -42,6 +54,11 @@ func (c Constraints) Validate() error {
 	case "", ScopePath, ScopeAncestry:
 	default:
 		errs = append(errs, fmt.Errorf("policy: hop scope must be %q or %q", ScopePath, ScopeAncestry))
+	}
+	switch c.Graph {
+	case "", GraphOff, GraphWarn, GraphRefuse:
+	default:
+		errs = append(errs, fmt.Errorf("policy: the graph rule must be %q, %q or %q", GraphOff, GraphWarn, GraphRefuse))
 	}
 	if len(c.AllowedSource) > 0 && !c.RestrictSource {
 		errs = append(errs, errors.New("policy: source protocols are listed and not restricted: set both or neither"))

@@ -30,6 +30,23 @@ const (
 	maxShown = 10 // ids of a cycle in a text
 )
 
+// Reason is the rule as a refusal names it.
+func (r Rule) Reason() ect.Reason {
+	switch r {
+	case RuleUnique:
+		return ect.ReasonGraphDuplicate
+	case RuleParent:
+		return ect.ReasonGraphParent
+	case RuleTime:
+		return ect.ReasonGraphTime
+	case RuleWorkflow:
+		return ect.ReasonGraphWorkflow
+	case RuleAcyclic:
+		return ect.ReasonGraphCycle
+	}
+	return ect.ReasonGraphLimit
+}
+
 // Finding is one violation of a rule.
 type Finding struct {
 	Rule   Rule

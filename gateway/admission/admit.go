@@ -175,6 +175,7 @@ func (s *Service) Admit(ctx context.Context, call transport.Call, rules Rules) (
 		m.permit,         // step 5: what policy does not allow; an unknown agent
 		m.refuseNewWork,  // new work at a gateway that drains
 		m.leaveAlone,     // new work for an agent whose circuit breaker is open
+		m.judgeGraph,     // a task whose token breaks a rule of its workflow's graph, where the operator says so
 		m.waitForParents, // a task of a workflow whose parents are not done
 	)
 	if err != nil {

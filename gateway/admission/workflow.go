@@ -6,7 +6,9 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/dag"
 	"github.com/aepb/aepb-gateway/gateway/attest"
+	"github.com/aepb/aepb-gateway/policy"
 )
 
 // maxSearched bounds how many tokens of a workflow, the oldest first, are searched for its work.
@@ -58,6 +60,48 @@ func (m *admitting) audience() []string {
 		names[i] = e.Audience(agent.Name)
 	}
 	return names
+}
+
+// judgeGraph judges the tasks that a message brings by the rules of their workflows' graphs, as far as the
+// tokens that came along and those on record tell (ECT draft, "DAG Validation"). The operator decides what a
+// violation means ([policy.GraphRule]). Tokens of gateways are judged by the translation path (R1).
+func (m *admitting) judgeGraph(ctx context.Context) error {
+	if m.rules.Constraints.Graph == policy.GraphOff {
+		return nil
+	}
+	var along []dag.Node
+	for _, v := range slices.Concat(m.Evidence.Sources, m.Evidence.Parents) {
+		along = append(along, dag.NodeOf(v))
+	}
+	for _, v := range m.own() {
+		if v.Act().Namespaced() || len(v.Parents()) == 0 || len(v.Parents()) >= ect.MaxLookups {
+			continue
+		}
+		refs := []ect.Ref{{ID: v.ID(), Workflow: v.Workflow()}}
+		for _, id := range v.Parents() {
+			refs = append(refs, ect.Ref{ID: id, Workflow: v.Workflow()})
+		}
+		records, err := m.Service.Evidence.Get(ctx, refs...)
+		if err != nil {
+			return attest.Recording(err)
+		}
+		known := slices.Clone(along)
+		for _, r := range slices.Concat(records...) {
+			known = append(known, dag.NodeOfRecord(r))
+		}
+		findings := dag.Judge(dag.NodeOf(v), known)
+		for _, f := range findings {
+			m.Metrics.Verified(v.Level(), string(f.Rule.Reason()))
+		}
+		if len(findings) == 0 {
+			continue
+		}
+		if m.rules.Constraints.Graph == policy.GraphRefuse {
+			return &ect.InvalidError{Reason: findings[0].Rule.Reason(), ID: v.ID(), Claim: "par"}
+		}
+		m.Attest.Warn(ctx, findings[0].String(), v)
+	}
+	return nil
 }
 
 // waitForParents refuses a task of a workflow that has a start on record while its parents are not done (ATD,

@@ -25,6 +25,11 @@ func (s *Service) Refusal(ctx context.Context, source string, cause error) {
 	}
 }
 
+// Warn logs that a token breaks a rule of its workflow's graph, and is taken all the same.
+func (s *Service) Warn(ctx context.Context, finding string, v ect.Verified) {
+	s.deps.Logger.WarnContext(ctx, "a token breaks a rule of its workflow's graph", slog.String("jti", string(v.ID())), slog.String("wid", v.Workflow()), slog.String("finding", finding))
+}
+
 // Flush records what was counted and not recorded yet. Nothing is refused after it.
 func (s *Service) Flush(ctx context.Context) error {
 	var errs []error

@@ -74,6 +74,9 @@ func (c Config) check(say func(path, reason string)) {
 	if c.Policy.HopScope != "" && (policy.Constraints{HopScope: policy.HopScope(c.Policy.HopScope)}).Validate() != nil {
 		say("$.policy.hop_scope", "hop scope is path or ancestry")
 	}
+	if (policy.Constraints{Graph: policy.GraphRule(c.Policy.Graph)}).Validate() != nil {
+		say("$.policy.graph", "the rule is off, warn or refuse")
+	}
 	if _, ok := policy.ParseSecurity(c.Policy.MinSecurity); c.Policy.MinSecurity != "" && !ok {
 		say("$.policy.min_protocol_security", "a minimum is tls-1.3")
 	}

@@ -191,6 +191,7 @@ type Policy struct {
 	MinSecurity   string    `yaml:"min_protocol_security"`    // tls-1.3: also in dev, no plain HTTP to loopback. Default: dev allows plain HTTP to loopback, serve requires TLS 1.3.
 	MaxHops       *int      `yaml:"max_translation_hops"`     // Number of translations that a message may pass through; 0: no translation. Default: 3.
 	HopScope      string    `yaml:"hop_scope"`                // What counts as a hop: path, the translations of this message; or ancestry, all in its ECTs. Default: path.
+	Graph         string    `yaml:"graph"`                    // What becomes of a task whose ECT breaks a rule of its workflow's graph (a used id, a parent that is unknown, younger or of another workflow, a cycle): off, warn or refuse. Default: warn.
 	MinLevel      string    `yaml:"min_level"`                // L1 or L2: lowest assurance level of the ECTs that callers send; messages without an ECT are refused. Default: no such rule.
 	AllowedSource *[]string `yaml:"allowed_source_protocols"` // Protocols that messages may be translated from, such as a2a-v1. Default: all; an empty list: none.
 	AllowedDest   *[]string `yaml:"allowed_dest_protocols"`   // Protocols that messages may be translated to, such as mcp-v1. Default: all; an empty list: none.
@@ -279,7 +280,7 @@ func (p Program) url() string {
 
 // Constraints is the policy in the words of package policy.
 func (c Config) Constraints() policy.Constraints {
-	out := policy.Constraints{HopScope: policy.HopScope(c.Policy.HopScope), AllowLosses: c.Policy.AllowLosses}
+	out := policy.Constraints{HopScope: policy.HopScope(c.Policy.HopScope), Graph: policy.GraphRule(c.Policy.Graph), AllowLosses: c.Policy.AllowLosses}
 	out.MinSecurity, _ = policy.ParseSecurity(c.Policy.MinSecurity)
 	out.MinLevel = levels[c.Policy.MinLevel]
 	out.Circuit.Threshold, _ = policy.ParseThreshold(c.Policy.CircuitThreshold)

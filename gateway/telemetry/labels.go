@@ -84,6 +84,7 @@ var (
 		ect.ReasonConflictingParents, ect.ReasonConflictingExt, ect.ReasonInvalidClaim, ect.ReasonIssuerMismatch,
 		ect.ReasonAudienceMismatch, ect.ReasonExpired, ect.ReasonIssuedInFuture, ect.ReasonTooOld,
 		ect.ReasonLifetimeTooLong, ect.ReasonHashMismatch, ect.ReasonReplay,
+		ect.ReasonGraphDuplicate, ect.ReasonGraphParent, ect.ReasonGraphTime, ect.ReasonGraphWorkflow, ect.ReasonGraphCycle, ect.ReasonGraphLimit,
 	)
 )
 
