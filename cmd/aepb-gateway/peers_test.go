@@ -199,7 +199,7 @@ func TestLoopOfPeers(t *testing.T) {
 	}
 	first.right(t, ask(), `"sum":2`)
 	second.listAs(t, "round", "", directory.Endpoint{Binding: "ainp-v1", Through: first.dev.Gateway.ID})
-	if got := ask(); got.status != http.StatusForbidden || !strings.Contains(string(got.body), "refused by constraint loop") || scribe.calls.Load() != 1 {
+	if got := ask(); got.status != http.StatusNotFound || !strings.Contains(string(got.body), "refused by constraint loop") || scribe.calls.Load() != 1 {
 		t.Errorf("%d %s", got.status, short(got.body))
 	}
 }
@@ -219,7 +219,7 @@ func TestPeerRefuses(t *testing.T) {
 	got := first.send(t, letter{
 		at: "/aepb/translate?from=a2a-v1&to=ainp-v1&dest=scribe", body: body, tokens: []string{ecttest.Mint(t, first.me, recipe)},
 	})
-	if got.status != http.StatusForbidden || !strings.Contains(string(got.body), "aepb.max_translation_hops") {
+	if got.status != http.StatusNotFound || !strings.Contains(string(got.body), "aepb.max_translation_hops") || !strings.Contains(string(got.body), `"next_gateway":"policy_violation"`) {
 		t.Errorf("%d %s", got.status, short(got.body))
 	}
 	records, err := ecttest.All(t.Context(), first.gateway.Evidence, recipe.Claims.Workflow)
