@@ -22,6 +22,9 @@ const (
 	largeFrom = 1000
 	freshFor  = time.Second
 	costShare = 20
+
+	maxParsers = 4   // goroutines that read the tokens of a page …
+	minParsed  = 100 // … of so many tokens each at least
 )
 
 // reading is what is known of the tokens of one workflow. They are read once: tokens never change.
@@ -105,7 +108,10 @@ func (s *Service) read(ctx context.Context, wid string, lately bool) (workflow.R
 
 // readOn reads the tokens of a workflow that came since.
 func (s *Service) readOn(ctx context.Context, wid string, one *reading) error {
-	var parser ect.RecordParser
+	tokens := one.tokens[:one.whole]
+	if len(tokens) < len(one.tokens) {
+		tokens = slices.Clip(tokens) // reports may still read the rest
+	}
 	for one.whole <= maxSteps {
 		records, next, err := s.deps.Store.Workflow(ctx, wid, one.after, pageSize)
 		if err != nil {
@@ -114,15 +120,7 @@ func (s *Service) readOn(ctx context.Context, wid string, one *reading) error {
 		if next == "" && len(records) == len(one.tokens)-one.whole {
 			return nil // nothing is new
 		}
-		tokens := slices.Clip(one.tokens[:one.whole]) // reports may still read the rest
-		for _, r := range records {
-			claims, err := parser.Parse(r.Compact)
-			if err != nil {
-				s.deps.Logger.WarnContext(ctx, "a token on record cannot be read", slog.String("jti", string(r.ID)), slog.Any("error", err))
-				continue
-			}
-			tokens = append(tokens, workflow.TokenOf(claims))
-		}
+		tokens = append(tokens, s.parse(ctx, records)...)
 		one.tokens = tokens
 		if next == "" {
 			return nil
@@ -130,4 +128,34 @@ func (s *Service) readOn(ctx context.Context, wid string, one *reading) error {
 		one.after, one.whole = next, len(tokens)
 	}
 	return nil
+}
+
+// parse reads the tokens of records, on several processors.
+func (s *Service) parse(ctx context.Context, records []ect.Record) []workflow.Token {
+	tokens, readable := make([]workflow.Token, len(records)), make([]bool, len(records))
+	part := max((len(records)+maxParsers-1)/maxParsers, minParsed)
+	var group sync.WaitGroup
+	for from := 0; from < len(records); from += part {
+		to := min(from+part, len(records))
+		group.Go(func() {
+			var parser ect.RecordParser
+			for i, r := range records[from:to] {
+				claims, err := parser.Parse(r.Compact)
+				if err != nil {
+					s.deps.Logger.WarnContext(ctx, "a token on record cannot be read", slog.String("jti", string(r.ID)), slog.Any("error", err))
+					continue
+				}
+				tokens[from+i], readable[from+i] = workflow.TokenOf(claims), true
+			}
+		})
+	}
+	group.Wait()
+	n := 0
+	for i := range tokens {
+		if readable[i] {
+			tokens[n] = tokens[i]
+			n++
+		}
+	}
+	return tokens[:n]
 }

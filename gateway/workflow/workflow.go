@@ -27,7 +27,7 @@ const (
 	MaxDescription = 256
 	// life is how long a record is kept after its last change: the longest that evidence of a step can be.
 	life     = 31 * 24 * time.Hour
-	pageSize = 100 // tokens of one read of the evidence store
+	pageSize = 1000 // tokens of one read of the evidence store: at most 8 MB, usually 1 MB
 )
 
 // Record is what is decided about a workflow.
