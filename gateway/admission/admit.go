@@ -145,6 +145,7 @@ type admitting struct {
 	Admitted
 
 	rules   Rules
+	errand  bool               // the gateway's own: see Errand
 	filed   []membership.Filed // tokens that are recorded when the message is permitted
 	message *canonical.Message
 	unread  error
@@ -204,6 +205,21 @@ func (s *Service) Resume(ctx context.Context, call transport.Call, message *cano
 	rules.RequireECT, rules.Constraints.MinLevel = false, 0 // what it brought was judged then
 	m := &admitting{Service: s, rules: rules, Admitted: Admitted{Call: call, Message: message}}
 	m.Holder, _ = limit.KeyOf(call.Caller, call.Address)
+	if err := m.findProtocols(ctx); err != nil {
+		return m.Admitted, err
+	}
+	m.To.Agent.Rules.RequireECT = false
+	err := m.permit(ctx)
+	return m.Admitted, err
+}
+
+// Errand permits a message of the gateway's own to an agent, in the agent's protocol. Its lists of callers are
+// about others, and no evidence is demanded; the rest of policy holds. Its errors are those of step 5.
+func (s *Service) Errand(ctx context.Context, call transport.Call, message *canonical.Message, rules Rules) (Admitted, error) {
+	call.Caller = identity.Caller{Peer: ect.Peer{ID: s.Self}}
+	rules.RequireECT, rules.Constraints.MinLevel = false, 0
+	m := &admitting{Service: s, rules: rules, errand: true, Admitted: Admitted{Call: call, Message: message}}
+	m.Holder = limit.Identity(string(s.Self))
 	if err := m.findProtocols(ctx); err != nil {
 		return m.Admitted, err
 	}

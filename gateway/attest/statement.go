@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/policy/limit"
 )
 
@@ -150,5 +151,26 @@ func (s *Service) Intent(ctx context.Context, in Intent) (ect.ID, error) {
 	token, _, err := s.sign(ctx, ect.DialectSeed, ect.Claims{
 		Act: ect.ActIntent, Audience: audience, Workflow: in.Lineage.Workflow, Parents: in.Lineage.Parents, InputHash: in.Input, Ext: ext,
 	}, in.Subject.Permit, s.filing(in.Subject, audience))
+	return token.ID(), err
+}
+
+// Heard is what an agent answered to a message of the gateway's own. It goes on to no caller: nothing is
+// translated, and both hashes are of the same bytes.
+type Heard struct {
+	Subject Subject
+	Lineage Lineage
+	Pair    Pair
+	Hash    string
+}
+
+// Heard signs and records that an agent answered, and returns the id of the token. Its errors are those of
+// [Recording], and [ect.ErrUnsignable].
+func (s *Service) Heard(ctx context.Context, h Heard) (ect.ID, error) {
+	audience := []string{string(s.self())}
+	tr := Translation{Subject: h.Subject, Direction: Reply, Pair: h.Pair}
+	token, _, err := s.sign(ctx, ect.DialectSeed, ect.Claims{
+		Act: ect.ActTranslate, Audience: audience, Workflow: h.Lineage.Workflow, Parents: h.Lineage.Parents, InputHash: h.Hash, OutputHash: h.Hash,
+		Ext: s.translationExt(Begin(), wordsOf(transport.Native), ect.DialectSeed, &tr, nil),
+	}, h.Subject.Permit, s.filing(h.Subject, audience))
 	return token.ID(), err
 }
