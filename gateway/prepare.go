@@ -200,7 +200,7 @@ func (g *Gateway) intend(ctx context.Context, x *request) error {
 	if !x.started || len(x.in.Evidence.Sources) > 0 || x.in.Call.Agent == "" {
 		return nil
 	}
-	id, err := g.attest.Intent(ctx, attest.Intent{Subject: x.subject(), Lineage: x.lineage, Input: x.in.Input})
+	id, err := g.attest.Statements().Intent(ctx, attest.Intent{Subject: x.subject(), Lineage: x.lineage, Input: x.in.Input})
 	if err == nil {
 		x.lineage.Parents = []ect.ID{id}
 	}

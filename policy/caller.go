@@ -49,9 +49,6 @@ func AdmitTo(caller ect.Identity, operation string, rules Rules) error {
 // callerMayCall is the first question of all (R2).
 func callerMayCall(r Request) error {
 	refusal := &Forbidden{Agent: r.Agent, Constraint: ConstraintCallers}
-	if r.ownErrand() {
-		return nil
-	}
 	if r.Rules.Also != nil {
 		also := r
 		also.Rules = *r.Rules.Also
@@ -83,9 +80,6 @@ func callerMayCall(r Request) error {
 
 // operations are those that the patterns for a caller name; nil: all of them.
 func operations(r Request) []string {
-	if r.ownErrand() {
-		return nil
-	}
 	if r.Rules.Also != nil {
 		also, own := r, r
 		also.Rules, own.Rules.Also = *r.Rules.Also, nil
@@ -107,9 +101,6 @@ func operations(r Request) []string {
 	}
 	return out
 }
-
-// ownErrand reports whether the gateway itself asks.
-func (r Request) ownErrand() bool { return r.Errand && r.Caller == r.Self && r.Self != "" }
 
 // both are the operations that both lists allow; nil is a list of all.
 func both(a, b []string) []string {

@@ -12,7 +12,6 @@ import (
 type Request struct {
 	Caller    ect.Identity // who was authenticated by the transport; anonymous callers have an id of their own
 	Anonymous bool         // the caller showed no credentials (R3: dev, native endpoints only)
-	Errand    bool         // the gateway sends a message of its own: the lists of callers are about others
 	Native    bool         // the message came through a native endpoint, not the translate endpoint
 
 	Agent string // directory name of the destination; empty: translate only

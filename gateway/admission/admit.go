@@ -145,7 +145,6 @@ type admitting struct {
 	Admitted
 
 	rules   Rules
-	errand  bool               // the gateway's own: see Errand
 	filed   []membership.Filed // tokens that are recorded when the message is permitted
 	message *canonical.Message
 	unread  error
@@ -169,15 +168,14 @@ func (s *Service) Admit(ctx context.Context, call transport.Call, rules Rules) (
 		return Result{Admitted: m.Admitted}, limit.ErrNoPass
 	}
 	err := firstRefusal(ctx,
-		m.findProtocols,  // step 4: a protocol or a version that is not spoken here
-		m.takeTokens,     // tokens in the body that cannot be read, or are not those of the header
-		m.verify,         // step 4a: tokens that are not valid, or not the caller's to use
-		m.reach,          // step 4b: it refuses nothing; permit decides who learns what it found
-		m.permit,         // step 5: what policy does not allow; an unknown agent
-		m.refuseNewWork,  // new work at a gateway that drains
-		m.leaveAlone,     // new work for an agent whose circuit breaker is open
-		m.judgeGraph,     // a task whose token breaks a rule of its workflow's graph, where the operator says so
-		m.waitForParents, // a task of a workflow whose parents are not done
+		m.findProtocols, // step 4: a protocol or a version that is not spoken here
+		m.takeTokens,    // tokens in the body that cannot be read, or are not those of the header
+		m.verify,        // step 4a: tokens that are not valid, or not the caller's to use
+		m.reach,         // step 4b: it refuses nothing; permit decides who learns what it found
+		m.permit,        // step 5: what policy does not allow; an unknown agent
+		m.refuseNewWork, // new work at a gateway that drains
+		m.leaveAlone,    // new work for an agent whose circuit breaker is open
+		m.judgeTasks,    // a task that breaks a rule of its workflow's graph, or whose parents are not done
 	)
 	if err != nil {
 		return Result{Admitted: m.Admitted}, err
@@ -218,12 +216,12 @@ func (s *Service) Resume(ctx context.Context, call transport.Call, message *cano
 func (s *Service) Errand(ctx context.Context, call transport.Call, message *canonical.Message, rules Rules) (Admitted, error) {
 	call.Caller = identity.Caller{Peer: ect.Peer{ID: s.Self}}
 	rules.RequireECT, rules.Constraints.MinLevel = false, 0
-	m := &admitting{Service: s, rules: rules, errand: true, Admitted: Admitted{Call: call, Message: message}}
+	m := &admitting{Service: s, rules: rules, Admitted: Admitted{Call: call, Message: message}}
 	m.Holder = limit.Identity(string(s.Self))
 	if err := m.findProtocols(ctx); err != nil {
 		return m.Admitted, err
 	}
-	m.To.Agent.Rules.RequireECT = false
+	m.To.Agent.Rules = policy.Rules{Open: true}
 	err := m.permit(ctx)
 	return m.Admitted, err
 }

@@ -34,7 +34,7 @@ func (m *admitting) permit(context.Context) error {
 		dest = string(m.To.Codec.Info().Binding)
 	}
 	permit, err := policy.Evaluate(policy.Request{
-		Caller: m.Call.Caller.ID, Errand: m.errand, Anonymous: m.Call.Caller.Anonymous, Native: m.Call.EntryPoint.Native(),
+		Caller: m.Call.Caller.ID, Anonymous: m.Call.Caller.Anonymous, Native: m.Call.EntryPoint.Native(),
 		Agent: m.To.Agent.Name, Rules: rules, Gateways: m.rules.Gateways,
 		SourceLevel: m.levelOf(m.Call.Caller), DestLevel: m.To.Agent.AssuranceLevel,
 		Source: string(m.Source.Info().Binding), Dest: dest,

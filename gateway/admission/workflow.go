@@ -62,71 +62,67 @@ func (m *admitting) audience() []string {
 	return names
 }
 
-// judgeGraph judges the tasks that a message brings by the rules of their workflows' graphs, as far as the
-// tokens that came along and those on record tell (ECT draft, "DAG Validation"). The operator decides what a
-// violation means ([policy.GraphRule]). Tokens of gateways are judged by the translation path (R1).
-func (m *admitting) judgeGraph(ctx context.Context) error {
-	if m.rules.Constraints.Graph == policy.GraphOff {
-		return nil
-	}
-	var along []dag.Node
-	for _, v := range slices.Concat(m.Evidence.Sources, m.Evidence.Parents) {
-		along = append(along, dag.NodeOf(v))
-	}
+// judgeTasks judges the tasks of agents that a message brings: by the rules of their workflow's graph, and
+// whether their parents are done. The tokens of gateways are judged by the translation path (R1).
+func (m *admitting) judgeTasks(ctx context.Context) error {
+	along := slices.Concat(m.Evidence.Sources, m.Evidence.Parents)
 	for _, v := range m.own() {
-		if v.Act().Namespaced() || len(v.Parents()) == 0 || len(v.Parents()) >= ect.MaxLookups {
-			continue
+		if v.Act().Namespaced() || len(v.Parents()) == 0 {
+			continue // it annotates, or begins
 		}
-		refs := []ect.Ref{{ID: v.ID(), Workflow: v.Workflow()}}
-		for _, id := range v.Parents() {
-			refs = append(refs, ect.Ref{ID: id, Workflow: v.Workflow()})
+		if err := m.Service.judgeGraph(ctx, m, v, along); err != nil {
+			return err
 		}
-		records, err := m.Service.Evidence.Get(ctx, refs...)
-		if err != nil {
-			return attest.Recording(err)
-		}
-		known := slices.Clone(along)
-		for _, r := range slices.Concat(records...) {
-			known = append(known, dag.NodeOfRecord(r))
-		}
-		findings := dag.Judge(dag.NodeOf(v), known)
-		for _, f := range findings {
-			m.Metrics.Verified(v.Level(), string(f.Rule.Reason()))
-		}
-		if len(findings) == 0 {
-			continue
-		}
-		if m.rules.Constraints.Graph == policy.GraphRefuse {
-			return &ect.InvalidError{Reason: findings[0].Rule.Reason(), ID: v.ID(), Claim: "par"}
-		}
-		m.Attest.Warn(ctx, findings[0].String(), v)
-	}
-	return nil
-}
-
-// waitForParents refuses a task of a workflow that has a start on record while its parents are not done (ATD,
-// Topological Order; R26). The message's tokens are not used up: it can come again. A message that was admitted
-// before goes on. Parents that came along are
-// not judged: what happened before the message reached this gateway is not on record here.
-func (m *admitting) waitForParents(ctx context.Context) error {
-	for _, v := range m.own() {
-		if v.Act().Namespaced() {
-			continue // it annotates
-		}
+		// Parents that came along are not judged: what happened before the message reached this gateway is not on
+		// record here.
 		parents := slices.DeleteFunc(v.Parents(), func(id ect.ID) bool {
 			return slices.ContainsFunc(m.Evidence.Parents, func(p ect.Verified) bool { return p.ID() == id })
 		})
-		if len(parents) == 0 {
-			continue
-		}
 		refusal := m.Gate.Ready(ctx, v.Workflow(), parents, v.Issuer())
 		if refusal == nil {
 			continue
 		}
+		// The tokens are not used up: the message can come again. One that was admitted before goes on.
 		if used, err := m.used(ctx); err != nil || used {
 			return err
 		}
 		return refusal
 	}
+	return nil
+}
+
+// judgeGraph judges a task by the rules of its workflow's graph, as far as the tokens that came along and those
+// on record tell (ECT draft, "DAG Validation"). The operator decides what a violation means ([policy.GraphRule]).
+func (s *Service) judgeGraph(ctx context.Context, m *admitting, v ect.Verified, along []ect.Verified) error {
+	rule := m.rules.Constraints.Graph
+	if rule == policy.GraphOff || len(v.Parents()) >= ect.MaxLookups {
+		return nil
+	}
+	refs := []ect.Ref{{ID: v.ID(), Workflow: v.Workflow()}}
+	for _, id := range v.Parents() {
+		refs = append(refs, ect.Ref{ID: id, Workflow: v.Workflow()})
+	}
+	records, err := s.Evidence.Get(ctx, refs...)
+	if err != nil {
+		return attest.Recording(err)
+	}
+	var known []dag.Node
+	for _, one := range along {
+		known = append(known, dag.NodeOf(one))
+	}
+	for _, r := range slices.Concat(records...) {
+		known = append(known, dag.NodeOfRecord(r))
+	}
+	findings := dag.Judge(dag.NodeOf(v), known)
+	for _, f := range findings {
+		s.Metrics.Verified(v.Level(), string(f.Rule.Reason()))
+	}
+	switch {
+	case len(findings) == 0:
+		return nil
+	case rule == policy.GraphRefuse:
+		return &ect.InvalidError{Reason: findings[0].Rule.Reason(), ID: v.ID(), Claim: "par"}
+	}
+	s.Attest.Warn(ctx, findings[0].String(), v)
 	return nil
 }

@@ -143,34 +143,36 @@ type Intent struct {
 
 // Intent signs and records the aepb:intent of a caller that brought no token (R28), and returns its id. Its
 // errors are those of [Recording], and [ect.ErrUnsignable].
-func (s *Service) Intent(ctx context.Context, in Intent) (ect.ID, error) {
-	ext := s.ext(in.Subject)
-	ext.SetString(ect.ExtGatewayID, string(s.self()))
+func (s Statements) Intent(ctx context.Context, in Intent) (ect.ID, error) {
+	service := s.service
+	ext := service.ext(in.Subject)
+	ext.SetString(ect.ExtGatewayID, string(service.self()))
 	ext.SetBool(ect.ExtSourceUnattested, true)
-	audience := []string{string(in.Subject.Caller.ID), string(s.self())}
-	token, _, err := s.sign(ctx, ect.DialectSeed, ect.Claims{
+	audience := []string{string(in.Subject.Caller.ID), string(service.self())}
+	token, _, err := service.sign(ctx, ect.DialectSeed, ect.Claims{
 		Act: ect.ActIntent, Audience: audience, Workflow: in.Lineage.Workflow, Parents: in.Lineage.Parents, InputHash: in.Input, Ext: ext,
-	}, in.Subject.Permit, s.filing(in.Subject, audience))
+	}, in.Subject.Permit, service.filing(in.Subject, audience))
 	return token.ID(), err
 }
 
-// Heard is what an agent answered to a message of the gateway's own. It goes on to no caller: nothing is
+// Answered is what an agent answered to a message of the gateway's own. It goes on to no caller: nothing is
 // translated, and both hashes are of the same bytes.
-type Heard struct {
+type Answered struct {
 	Subject Subject
 	Lineage Lineage
 	Pair    Pair
 	Hash    string
 }
 
-// Heard signs and records that an agent answered, and returns the id of the token. Its errors are those of
+// Answered signs and records that an agent answered, and returns the id of the token. Its errors are those of
 // [Recording], and [ect.ErrUnsignable].
-func (s *Service) Heard(ctx context.Context, h Heard) (ect.ID, error) {
-	audience := []string{string(s.self())}
-	tr := Translation{Subject: h.Subject, Direction: Reply, Pair: h.Pair}
-	token, _, err := s.sign(ctx, ect.DialectSeed, ect.Claims{
-		Act: ect.ActTranslate, Audience: audience, Workflow: h.Lineage.Workflow, Parents: h.Lineage.Parents, InputHash: h.Hash, OutputHash: h.Hash,
-		Ext: s.translationExt(Begin(), wordsOf(transport.Native), ect.DialectSeed, &tr, nil),
-	}, h.Subject.Permit, s.filing(h.Subject, audience))
+func (s Statements) Answered(ctx context.Context, a Answered) (ect.ID, error) {
+	service := s.service
+	audience := []string{string(service.self())}
+	tr := Translation{Subject: a.Subject, Direction: Reply, Pair: a.Pair}
+	token, _, err := service.sign(ctx, ect.DialectSeed, ect.Claims{
+		Act: ect.ActTranslate, Audience: audience, Workflow: a.Lineage.Workflow, Parents: a.Lineage.Parents, InputHash: a.Hash, OutputHash: a.Hash,
+		Ext: service.translationExt(Begin(), wordsOf(transport.Native), ect.DialectSeed, &tr, nil),
+	}, a.Subject.Permit, service.filing(a.Subject, audience))
 	return token.ID(), err
 }

@@ -71,11 +71,16 @@ func (c Config) check(say func(path, reason string)) {
 			say("$.policy.allow_losses["+strconv.Itoa(i)+"]", "no loss "+strconv.Quote(code)+" in the catalogue")
 		}
 	}
-	if c.Policy.HopScope != "" && (policy.Constraints{HopScope: policy.HopScope(c.Policy.HopScope)}).Validate() != nil {
-		say("$.policy.hop_scope", "hop scope is path or ancestry")
-	}
-	if (policy.Constraints{Graph: policy.GraphRule(c.Policy.Graph)}).Validate() != nil {
-		say("$.policy.graph", "the rule is off, warn or refuse")
+	for _, rule := range []struct {
+		is         policy.Constraints
+		path, says string
+	}{
+		{policy.Constraints{HopScope: policy.HopScope(c.Policy.HopScope)}, "$.policy.hop_scope", "hop scope is path or ancestry"},
+		{policy.Constraints{Graph: policy.GraphRule(c.Policy.Graph)}, "$.policy.graph", "the rule is off, warn or refuse"},
+	} {
+		if rule.is.Validate() != nil {
+			say(rule.path, rule.says)
+		}
 	}
 	if _, ok := policy.ParseSecurity(c.Policy.MinSecurity); c.Policy.MinSecurity != "" && !ok {
 		say("$.policy.min_protocol_security", "a minimum is tls-1.3")
