@@ -91,7 +91,6 @@ func remainder(boxes, arrows int) (lines []string) {
 // layered puts each box into the layer below the lowest of those that lead to it. Where each of those that are
 // left waits for another, the first of them goes ahead: they are on a cycle, or below one.
 func layered(boxes int, arrows []Arrow) (layers [][]int) {
-	const placed = -1
 	next, waits, depth := make([][]int, boxes), make([]int, boxes), make([]int, boxes)
 	for _, a := range arrows {
 		next[a.From] = append(next[a.From], a.To)
@@ -102,16 +101,14 @@ func layered(boxes int, arrows []Arrow) (layers [][]int) {
 		if box < 0 {
 			box = slices.IndexFunc(waits, func(n int) bool { return n > 0 })
 		}
-		waits[box] = placed
+		waits[box] = -1 // it is placed
 		for len(layers) <= depth[box] {
 			layers = append(layers, nil)
 		}
 		layers[depth[box]] = append(layers[depth[box]], box)
 		for _, to := range next[box] {
-			if waits[to] != placed {
-				depth[to] = max(depth[to], depth[box]+1)
-				waits[to]--
-			}
+			depth[to] = max(depth[to], depth[box]+1)
+			waits[to]-- // of one that is placed it stays below 0
 		}
 	}
 	for _, layer := range layers {
