@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -12,6 +13,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/task/execution"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/gateway/workflow"
 	"github.com/aepb/aepb-gateway/policy/quota"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -104,6 +106,7 @@ func (c caller) reply(ctx context.Context, tr attest.Translation, save bool) (tr
 		return transport.Answer{}, c.unsaid(ctx, m, err)
 	}
 	c.remember(ctx, dialogue)
+	c.reported(ctx, canonical.FailureOf(m))
 	if save {
 		if err := c.keepReply(ctx, m, out.Wire(), tr.Input); err != nil {
 			return transport.Answer{}, err
@@ -215,6 +218,7 @@ func (c caller) Answer(opening transport.Opened, events transport.Events) (trans
 
 // Event implements [execution.Outlet].
 func (c caller) Event(m *canonical.Message) (translators.Wire, []canonical.Loss, error) {
+	c.x.failure = cmp.Or(canonical.FailureOf(m), c.x.failure)
 	tr := c.translation(m, nil)
 	tr.Target.Stream = true
 	wire, losses, err := c.g.attest.Event(c.g.prepared(c.x, tr))
@@ -244,7 +248,17 @@ func (c caller) EncodeRefusal(cause error) (translators.Wire, bool) {
 func (c caller) Close(ctx context.Context, end attest.End) (ect.ID, []string, error) {
 	before := c.x.trail.Count()
 	id, err := c.g.attest.CloseStream(ctx, c.x.trail, c.x.stream(), end)
+	if err == nil {
+		c.reported(ctx, c.x.failure)
+	}
 	return id, c.x.trail.Tokens()[before:], err
+}
+
+// reported signs the error of a step that the agent itself says has failed; empty: it says no such thing.
+func (c caller) reported(ctx context.Context, why string) {
+	if why != "" && c.x.started && !c.x.unseen {
+		c.g.parts.Workflows.Fail(ctx, c.x.failed(c.x.lineage.Workflow, workflow.Failure{Description: why}))
+	}
 }
 
 // Closed implements [execution.Outlet].

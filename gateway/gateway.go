@@ -78,6 +78,8 @@ type Deps struct {
 	// Approver reports whether an identity may decide what waits for a human: it has
 	// the role of an approver in the operator's directory (R23). Nil: none may.
 	Approver func(ect.Identity) bool
+	// Escalate tells operators that a human is needed, and does not wait for that. Nil: the log alone says it.
+	Escalate func(context.Context, breakers.Event)
 	Shares
 }
 
@@ -181,7 +183,7 @@ func New(settings Settings, deps Deps) (*Gateway, error) {
 		Executions: g.executions, Webhooks: g.hooks, Workers: g.workers, Now: g.Now, NewID: g.NewID, Logger: g.Logger, Replica: g.instance,
 	}
 	if g.parts.Workflows, err = workflow.New(workflow.Deps{
-		Entries: deps.Entries, Evidence: g.attest.Statements(), Store: deps.Evidence, Belongs: members.Belongs, Now: deps.Now, Logger: deps.Logger,
+		Entries: deps.Entries, Evidence: g.attest.Statements(), Store: deps.Evidence, Belongs: members.Belongs, Escalate: g.escalated, Now: deps.Now, Logger: deps.Logger,
 	}); err != nil {
 		return nil, err
 	}

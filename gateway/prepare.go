@@ -186,8 +186,25 @@ func approach(ctx context.Context, g *Gateway, x *request) (along []string, err 
 		return nil, err
 	}
 	x.thread = thread
-	g.lineage(x)
+	if fresh := g.lineage(x); !fresh {
+		if _, x.started, err = g.parts.Workflows.Started(ctx, x.lineage.Workflow); err != nil {
+			return nil, attest.Recording(err)
+		}
+	}
 	return along, unnamed
+}
+
+// intend signs what a caller without a token wants of a workflow that has a start: its message is consequential
+// unless the operator says otherwise (R22, R28). The token is the parent of the request.
+func (g *Gateway) intend(ctx context.Context, x *request) error {
+	if !x.started || len(x.in.Evidence.Sources) > 0 || x.in.Call.Agent == "" {
+		return nil
+	}
+	id, err := g.attest.Intent(ctx, attest.Intent{Subject: x.subject(), Lineage: x.lineage, Input: x.in.Input})
+	if err == nil {
+		x.lineage.Parents = []ect.ID{id}
+	}
+	return err
 }
 
 // request translates, signs and seals the caller's message for the destination.
@@ -200,6 +217,9 @@ func (g *Gateway) request(ctx context.Context, x *request) (transport.Sealed, tr
 		return transport.Sealed{}, transport.Attested{}, err
 	}
 	if x.message, err = g.level(ctx, x); err != nil {
+		return transport.Sealed{}, transport.Attested{}, err
+	}
+	if err := g.intend(ctx, x); err != nil {
 		return transport.Sealed{}, transport.Attested{}, err
 	}
 	id := ect.ID(g.NewID())
@@ -248,20 +268,21 @@ func (g *Gateway) toGateway(x *request) bool {
 // lineage decides workflow and parents of leg 1 (R3, R4): the source's, or those
 // of the token that the message names, else the conversation's, else a root of a
 // fresh workflow.
-func (g *Gateway) lineage(x *request) {
+func (g *Gateway) lineage(x *request) (fresh bool) {
 	if workflow, ids := x.in.Evidence.Origins(); len(ids) > 0 {
 		x.lineage.Workflow, x.lineage.Parents = workflow, ids
-		return
+		return false
 	}
 	if x.record != nil { // more about the same work
 		x.lineage.Workflow, x.lineage.Parents = x.record.Workflow, x.parentsOf(x.record)
-		return
+		return false
 	}
 	if workflow, last, ok := x.thread.Last(); ok {
 		x.lineage.Workflow, x.lineage.Parents = workflow, []ect.ID{last}
-		return
+		return false
 	}
 	x.lineage.Workflow = g.NewID()
+	return true
 }
 
 // level sees to it that the caller hears the agent's log from the level on that it

@@ -46,6 +46,8 @@ type work struct {
 	webhook  *pushTarget    // who is to be told of changes of the task; nil: the message names no webhook
 	snapshot *snapshot      // what the reply brings that its caller can read later; nil: nothing
 	attested bool           // it began with an ECT, which is not here any more
+	started  bool           // its workflow has a start on record
+	failure  string         // that the agent reported in a stream; empty: it reported no failure
 	unseen   bool           // no caller is told: what the agent says is only saved
 	forced   bool           // the agent does it as a task or not at all
 }

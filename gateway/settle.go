@@ -10,12 +10,14 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/attest"
+	"github.com/aepb/aepb-gateway/gateway/breakers"
 	"github.com/aepb/aepb-gateway/gateway/idempotency"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/routing"
 	"github.com/aepb/aepb-gateway/gateway/task/execution"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/gateway/workflow"
 	"github.com/aepb/aepb-gateway/policy/quota"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/embedded"
@@ -41,6 +43,7 @@ func (g *Gateway) fail(ctx context.Context, x *request, answer transport.Answer,
 	} else if x.callerInside() {
 		failure.Pair.HashForm = embedded.HashForm
 	}
+	g.failStep(ctx, x, failure.Lineage.Workflow, cause)
 	answer = transport.Answer{Notice: routing.NoticeOf(x.to.Agent.Lifecycle)}
 	if g.attest.Failure(ctx, x.trail, failure) {
 		answer.Losses = x.trail.Losses()
@@ -50,6 +53,35 @@ func (g *Gateway) fail(ctx context.Context, x *request, answer transport.Answer,
 	}
 	answer.Evidence = x.trail.Proof()
 	return answer
+}
+
+// failStep signs the error of a step of a workflow that has a start (ATD, Error Signaling).
+func (g *Gateway) failStep(ctx context.Context, x *request, wid string, cause error) {
+	if x.lineage.Workflow == "" && x.in.Recorded && len(x.in.Evidence.Sources) > 0 { // it failed before its lineage was known
+		_, x.started, _ = g.parts.Workflows.Started(ctx, wid) // else the failure has evidence of its own
+	}
+	if !x.started || !x.in.Recorded {
+		return
+	}
+	p := problem.From(cause)
+	g.parts.Workflows.Fail(ctx, x.failed(wid, workflow.Failure{Code: p.Code, Next: p.NextGateway, Description: p.Detail}))
+}
+
+// failed adds to a failure what the request knows of it.
+func (x *request) failed(wid string, f workflow.Failure) workflow.Failure {
+	f.Workflow, f.Action, f.Upstream, f.Caller, f.Holder = wid, failedParents(x), x.trail.Failures(), x.in.Call.Caller.ID, x.in.Holder
+	if id := x.trail.Request(); id != "" {
+		f.Action = []ect.ID{id}
+	}
+	return f
+}
+
+// escalated tells operators of a critical error of a workflow.
+func (g *Gateway) escalated(ctx context.Context, wid, compact string) {
+	g.Logger.ErrorContext(ctx, "a step of a workflow failed critically: look after it", slog.String("wid", wid))
+	if g.Escalate != nil {
+		g.Escalate(ctx, breakers.Event{Work: wid, State: "escalated", Reason: "critical", At: g.Now(), Token: compact, Replica: g.instance})
+	}
 }
 
 func (g *Gateway) failedWorkflow(x *request) string {

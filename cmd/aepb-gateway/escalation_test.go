@@ -50,7 +50,7 @@ func TestEscalation_IsPosted(t *testing.T) {
 	var event breakers.Event
 	must(t, json.Unmarshal(<-bodies, &event))
 	token := post.Header.Get(ect.HeaderName)
-	if event.Agent != "three" || event.State != "escalated" || event.Reason != "coordinated" || event.Token != token || post.Header.Get("Content-Type") != "application/json" {
+	if event.Agent != "three" || event.State != "escalated" || event.Reason != "many_agents" || event.Token != token || post.Header.Get("Content-Type") != "application/json" {
 		t.Errorf("posted was %+v with %v", event, post.Header)
 	}
 	claims, err := b.judge.Verify(t.Context(), token, ect.Check{Purpose: ect.Parent})
@@ -58,7 +58,7 @@ func TestEscalation_IsPosted(t *testing.T) {
 		t.Errorf("its token: %v, %v", claims, err)
 	}
 	b.counts(t, `aepb_ects_issued_total{act="atd:escalate",level="L2"} 1`)
-	b.counts(t, `aepb_breaker_escalations_total{reason="coordinated"} 1`)
+	b.counts(t, `aepb_breaker_escalations_total{reason="many_agents"} 1`)
 }
 
 // TestEscalations_Waiting: what adds an escalation does not wait for its receiver; of too many

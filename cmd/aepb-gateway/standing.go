@@ -14,6 +14,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/attest"
 	"github.com/aepb/aepb-gateway/gateway/breakers"
+	"github.com/aepb/aepb-gateway/gateway/breakers/peers"
 	"github.com/aepb/aepb-gateway/gateway/config"
 	agentlife "github.com/aepb/aepb-gateway/gateway/lifecycle"
 	"github.com/aepb/aepb-gateway/gateway/transport/callback"
@@ -31,8 +32,8 @@ func (out *service) newBreakers(state stores) (*breakers.Set, error) {
 	return breakers.New(breakers.Deps{
 		Entries: state.entries, Metrics: out.metrics.Agents(), Replica: string(ect.NewID()), Now: now, Logger: out.logger,
 		Escalate: out.escalations.add,
-		Sign: func(ctx context.Context, act ect.Act, ext ect.Ext) (string, error) {
-			return out.gateway.Parts().Evidence.State(ctx, attest.Statement{Act: act, Ext: ext})
+		Sign: func(ctx context.Context, after string, act ect.Act, ext ect.Ext) (string, error) {
+			return out.gateway.Parts().Evidence.State(ctx, attest.Statement{Act: act, Ext: ext, Lineage: attest.After(after)})
 		},
 	})
 }
@@ -71,19 +72,36 @@ func (out *service) orderLives(ctx context.Context, c config.Config) {
 // version is the gateway's own (AEPB, Versioning).
 func (s settings) version() string { return cmp.Or(s.config.Version, version) }
 
-// follow keeps what is known of lifecycles fresh until the service is closed, and ends the
-// streams of those who watch breakers when it stops.
-func (out *service) follow() {
+// newPeerBreakers makes what reads how the circuit breakers of other gateways stand.
+func (out *service) newPeerBreakers() (*peers.Subscriber, error) {
+	return peers.New(peers.Deps{
+		Client: out.guards.agents, Self: out.gateway.Self(), Peers: out.directory.Peers, Opened: out.gateway.Breakers.PeerOpened, Logger: out.logger,
+		Listed: func(agent ect.Identity) bool {
+			found, ok := out.directory.Find(string(agent))
+			return ok && agent != "" && found.Name != string(agent)
+		},
+	})
+}
+
+// follow keeps what is known of lifecycles and of the breakers of other gateways fresh until the
+// service is closed, and ends the streams of those who watch breakers when it stops.
+func (out *service) follow() error {
+	subscriber, err := out.newPeerBreakers()
+	if err != nil {
+		return err
+	}
 	out.drain = append(out.drain, out.gateway.Breakers.EndWatches)
 	ctx, cancel := context.WithCancel(context.Background())
 	var group sync.WaitGroup
 	group.Go(func() { out.gateway.Lifecycle.Run(ctx) })
 	group.Go(func() { out.escalations.run(ctx) })
+	group.Go(func() { subscriber.Run(ctx) })
 	out.close = append(out.close, func() error {
 		cancel()
 		group.Wait()
 		return nil
 	})
+	return nil
 }
 
 // watches reports whether an identity may watch circuit breakers: an operator, or a

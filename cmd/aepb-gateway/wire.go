@@ -201,7 +201,6 @@ func wire(s settings) (built *service, err error) {
 	if err := out.configured(s); err != nil {
 		return nil, err
 	}
-	out.follow()
 	return out, nil
 }
 
@@ -216,7 +215,7 @@ func (out *service) addedTo(state stores) listing.Deps {
 }
 
 // configured gives the directory what is configured, looks how agents stand before the
-// first call, and begins to look after the tasks of lost replicas.
+// first call, begins to look after the tasks of lost replicas, and follows what changes.
 func (out *service) configured(s settings) error {
 	if err := out.gateway.TakeOver(); err != nil {
 		return err
@@ -231,7 +230,7 @@ func (out *service) configured(s settings) error {
 		s.logger.WarnContext(context.Background(), "the added agents, or how agents stand, is not known yet", slog.Any("error", err))
 	}
 	out.orderLives(context.Background(), s.config)
-	return nil
+	return out.follow()
 }
 
 // measure makes the metrics.
@@ -339,7 +338,7 @@ func (out *service) build(registry *translators.Registry, network *outbound.Netw
 		Registry: registry, Directory: out.directory,
 		Tokens: gateway.Tokens{Signer: out.signer, Dialects: out.dialects, Verifier: verifier, Recorder: recorder, Evidence: opened.evidence},
 		Stores: gateway.Stores{Answers: opened.answers, Conversations: opened.conversations, Entries: opened.entries, StatePlain: out.statePlain}, Limiter: out.limiter, Metrics: out.metrics,
-		Approver: out.approver,
+		Approver: out.approver, Escalate: out.escalations.add,
 		Logger:   s.logger, Now: time.Now, NewID: func() string { return string(ect.NewID()) },
 		Shares: gateway.Shares{Budget: out.publicBounds.aside, Workers: perCaller, AllWorkers: background},
 	})

@@ -132,3 +132,23 @@ func (s Statements) filing(audience []string, holder string) ect.Filing {
 		Members: s.service.deps.Members.Own(audience, ""),
 	}
 }
+
+// Intent is what a caller without a token wants to have done.
+type Intent struct {
+	Subject Subject
+	Lineage Lineage
+	Input   string // hash of the message as it came
+}
+
+// Intent signs and records the aepb:intent of a caller that brought no token (R28), and returns its id. Its
+// errors are those of [Recording], and [ect.ErrUnsignable].
+func (s *Service) Intent(ctx context.Context, in Intent) (ect.ID, error) {
+	ext := s.ext(in.Subject)
+	ext.SetString(ect.ExtGatewayID, string(s.self()))
+	ext.SetBool(ect.ExtSourceUnattested, true)
+	audience := []string{string(in.Subject.Caller.ID), string(s.self())}
+	token, _, err := s.sign(ctx, ect.DialectSeed, ect.Claims{
+		Act: ect.ActIntent, Audience: audience, Workflow: in.Lineage.Workflow, Parents: in.Lineage.Parents, InputHash: in.Input, Ext: ext,
+	}, in.Subject.Permit, s.filing(in.Subject, audience))
+	return token.ID(), err
+}

@@ -30,6 +30,7 @@ type Trail struct {
 	losses         []canonical.Loss
 	learned        []string // tokens of gateways further on, for a caller that is one
 	unbound        []string // ids of tokens that came with replies and do not testify to them (R4)
+	failures       []ect.ID // of others, that came with what an agent or a gateway answered
 }
 
 // requests are the ids of the request tokens of an execution. All its trails share them.
@@ -172,12 +173,31 @@ func (t *Trail) translated(d Direction, id ect.ID) {
 // whole only where the message came from.
 func (t *Trail) learn(sub Subject, v ect.Verified) {
 	act := v.Act()
+	if act == ect.ActError || act == ect.ActTranslateError {
+		t.fail(v.ID())
+	}
 	if !sub.Gateway || !act.Translation() && act != ect.ActTranslateError {
 		return
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.learned = append(t.learned, v.Compact())
+}
+
+// fail takes note of another's error.
+func (t *Trail) fail(id ect.ID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !slices.Contains(t.failures, id) && len(t.failures) < maxRequests {
+		t.failures = append(t.failures, id)
+	}
+}
+
+// Failures are the ids of the errors that came with answers, the nearest first as far as the answers say.
+func (t *Trail) Failures() []ect.ID {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Clip(t.failures)
 }
 
 // leaveUnbound declares a token that does not testify to a reply.

@@ -3,6 +3,7 @@ package breakers
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"log/slog"
@@ -15,7 +16,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/outbound"
 	"github.com/aepb/aepb-gateway/gateway/problem"
-	"github.com/aepb/aepb-gateway/gateway/state"
+	"github.com/aepb/aepb-gateway/gateway/record"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/lifecycle/breaker"
 	"github.com/aepb/aepb-gateway/policy"
@@ -35,16 +36,13 @@ type Metrics interface {
 }
 
 // Entries is what replicas share (R18).
-type Entries interface {
-	Get(ctx context.Context, key state.EntryKey) (state.Entry, bool, error)
-	Swap(ctx context.Context, key state.EntryKey, old uint64, value []byte, until time.Time) (revision uint64, ok bool, err error)
-}
+type Entries = record.Entries
 
 // Deps is what a Set is built from. Every field is required.
 type Deps struct {
 	Entries Entries
-	// Sign leaves evidence of a change, and returns the token.
-	Sign    func(ctx context.Context, act ect.Act, ext ect.Ext) (compact string, err error)
+	// Sign leaves evidence of a change, which follows another token of the same breaker, and returns the token.
+	Sign    func(ctx context.Context, after string, act ect.Act, ext ect.Ext) (compact string, err error)
 	Metrics Metrics
 	// Escalate tells operators that an agent needs a human, and does not wait for that.
 	Escalate func(context.Context, Event)
@@ -57,10 +55,14 @@ type Deps struct {
 type Set struct {
 	deps    Deps
 	circuit atomic.Pointer[breaker.Config]
+	records *record.Machine[breaker.Shared]
+
+	coordination coordination // openings of this gateway and of others, by agent
 
 	mu       sync.RWMutex
 	all      map[key]*destination
-	openings breaker.Openings // of agents and gateways that are listed
+	last     map[string]string // by agent: the token that was signed last here
+	openings breaker.Openings  // of agents and gateways that are listed
 	watchers map[chan Event]*quota.Grant
 	ended    bool        // watchers hear nothing more
 	watching *quota.Pool // what each identity may watch
@@ -80,9 +82,12 @@ func New(deps Deps) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Set{deps: deps, all: map[key]*destination{}, watchers: map[chan Event]*quota.Grant{}, watching: watching, named: named}
+	s := &Set{deps: deps, all: map[key]*destination{}, last: map[string]string{}, watchers: map[chan Event]*quota.Grant{}, watching: watching, named: named}
+	s.records, err = record.New(record.Kind[breaker.Shared]{
+		Encode: func(shared breaker.Shared) ([]byte, error) { return json.Marshal(shared) }, Decode: decode, Life: sharedFor,
+	}, record.Deps{Entries: deps.Entries, Now: deps.Now, Logger: deps.Logger})
 	s.Configure(policy.Circuit{})
-	return s, nil
+	return s, err
 }
 
 // Configure puts in force when breakers open from now on. A nil Set has nothing to do with it.
@@ -105,10 +110,20 @@ func (s *Set) Configure(circuit policy.Circuit) {
 
 // sign leaves evidence of what happened to a breaker; empty: it could not be recorded.
 func (s *Set) sign(ctx context.Context, agent string, act ect.Act, ext ect.Ext) string {
-	token, err := s.deps.Sign(ctx, act, ext)
+	s.mu.RLock()
+	after := s.last[agent]
+	s.mu.RUnlock()
+	token, err := s.deps.Sign(ctx, after, act, ext)
 	if err != nil {
 		s.deps.Logger.ErrorContext(ctx, "a change of a circuit breaker could not be recorded", slog.String("agent", agent), slog.String("act", string(act)), slog.Any("error", err))
+		return token
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.last) >= maxNamed {
+		clear(s.last) // what follows begins a graph of its own
+	}
+	s.last[agent] = token
 	return token
 }
 

@@ -47,7 +47,7 @@ func (e *evidence) take() []string {
 	return tokens
 }
 
-func (e *evidence) sign(_ context.Context, act ect.Act, ext ect.Ext) (string, error) {
+func (e *evidence) sign(_ context.Context, _ string, act ect.Act, ext ect.Ext) (string, error) {
 	words := []string{string(act)}
 	for _, key := range []string{"atd.downstream_agent", "atd.error_rate", "atd.window_s", "atd.cooldown_s", "atd.escalation"} {
 		if value, ok := ext[key]; ok {
@@ -650,9 +650,9 @@ func TestAttack_WatchesWithoutEnd(t *testing.T) {
 	}
 }
 
-// TestSet_Coordinated: three listed agents whose breakers open within a minute call a human; hosts that a
+// TestSet_ManyAgents: three listed agents whose breakers open within a minute call a human; hosts that a
 // caller names do not.
-func TestSet_Coordinated(t *testing.T) {
+func TestSet_ManyAgents(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		call func(i int) outbound.Call
@@ -676,7 +676,7 @@ func TestSet_Coordinated(t *testing.T) {
 				_, _ = r.sender.Send(t.Context(), c.call(i))
 			}
 		}
-		if got := slices.Contains(r.metrics.take(), "escalated coordinated"); got != c.due {
+		if got := slices.Contains(r.metrics.take(), "escalated many_agents"); got != c.due {
 			t.Errorf("%s: escalated %v", name, got)
 		}
 	}

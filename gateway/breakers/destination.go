@@ -95,8 +95,7 @@ func (d *destination) ask(ctx context.Context, caller ect.Identity, describes bo
 	case !verdict.Probe && !elsewhere:
 		d.breaker = next
 		d.mu.Unlock()
-		d.share(ctx, config, change)
-		d.tell(ctx, change, now, true)
+		d.recordAndShare(ctx, config, change, now)
 	case d.turn == leasing:
 		d.mu.Unlock()
 		verdict = breaker.Verdict{Wait: askAgain}
@@ -175,8 +174,14 @@ func (d *destination) report(ctx context.Context, caller ect.Identity, e ending)
 	if refused > 0 {
 		d.set.deps.Logger.WarnContext(ctx, "a caller is refused, since its last calls have failed", slog.String("agent", d.downstream), slog.String("caller", string(caller)), slog.Duration("cooldown", refused))
 	}
-	d.share(ctx, config, change)
+	d.recordAndShare(ctx, config, change, now)
+}
+
+// recordAndShare leaves evidence of a change that this replica has made, and then shows it to the others,
+// who record nothing for a change that they adopt: if this replica dies in between, they find out themselves.
+func (d *destination) recordAndShare(ctx context.Context, config breaker.Config, change breaker.Change, now time.Time) {
 	d.tell(ctx, change, now, true)
+	d.share(ctx, config, change)
 }
 
 // take counts how a call ended by who can have caused it, and returns for how long its caller is refused.
@@ -233,7 +238,7 @@ func (d *destination) tell(ctx context.Context, change breaker.Change, now time.
 		return
 	}
 	if breaker.Escalates(change) && d.listed { // operators are not called about what callers name
-		d.set.escalate(ctx, d.downstream, "probes")
+		d.set.escalate(ctx, d.downstream, breaker.ReasonProbes)
 	}
 	if change.From == breaker.Closed && change.To == breaker.Open && d.listed {
 		d.set.opened(ctx, d.downstream, now)

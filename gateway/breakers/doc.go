@@ -6,7 +6,10 @@
 // breakers.go is the set and its stage, destination.go one breaker with its lock, callers.go how
 // the callers of one destination fare, outcome.go what counts as a failure and whose (README.md
 // has the table), shared.go the lease of the one probe that all replicas have together, watch.go
-// what operators see.
+// what operators see, coordinated.go what breakers of several gateways mean together (package peers
+// reads those of the others).
+//
+// A change is recorded before the other replicas can see it, since who adopts a change records nothing.
 //
 // What an agent says of itself opens nothing and closes nothing: an agent that can say what it
 // is may fail at its work. Where that question is the first to come after a cool-down, the next

@@ -14,3 +14,10 @@ func (s *Set) Callers(agent string) int {
 	defer d.mu.Unlock()
 	return len(d.callers)
 }
+
+// Coordinated is of how many agents openings are remembered.
+func (s *Set) Coordinated() int {
+	s.coordination.mu.Lock()
+	defer s.coordination.mu.Unlock()
+	return len(s.coordination.agents)
+}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/attest"
+	"github.com/aepb/aepb-gateway/gateway/record"
 	"github.com/aepb/aepb-gateway/gateway/state"
 	"github.com/aepb/aepb-gateway/lifecycle/breaker"
 )
@@ -17,7 +19,6 @@ const KindBreaker = "breaker"
 const (
 	sharedFor = time.Hour   // what replicas share is of no use later
 	askAgain  = time.Second // who met the probe of another replica
-	maxWrites = 3           // tries to tell the others of a change, before what they wrote themselves
 )
 
 func (d *destination) sharedKey() state.EntryKey {
@@ -29,11 +30,16 @@ func (d *destination) read(ctx context.Context) (shared breaker.Shared, revision
 	if !d.listed {
 		return shared, 0, false, nil
 	}
-	entry, found, err := d.set.deps.Entries.Get(ctx, d.sharedKey())
-	if err != nil || !found {
-		return shared, 0, false, err
+	found, err := d.set.records.Read(ctx, d.sharedKey())
+	return found.Value, found.Revision, found.Revision != 0, err
+}
+
+// decode reads what replicas share. What cannot be read is as old as can be: it is replaced.
+func decode(value []byte) (shared breaker.Shared, err error) {
+	if json.Unmarshal(value, &shared) != nil {
+		return breaker.Shared{}, nil //nolint:nilerr // see above
 	}
-	return shared, entry.Revision, json.Unmarshal(entry.Value, &shared) == nil, nil
+	return shared, nil
 }
 
 func (d *destination) write(ctx context.Context, shared breaker.Shared, revision uint64) (first bool, err error) {
@@ -79,41 +85,36 @@ func (d *destination) lease(ctx context.Context, caller ect.Identity, config bre
 		}
 	}
 	d.mu.Unlock()
-	if !verdict.Probe { // which was shared to get it
-		d.share(ctx, config, change)
-	}
 	d.tell(ctx, adopted, now, false)
-	d.tell(ctx, change, now, true)
+	if verdict.Probe { // which was shared to get it, and has no token
+		d.tell(ctx, change, now, true)
+	} else {
+		d.recordAndShare(ctx, config, change, now)
+	}
 	return verdict
 }
 
 // share tells the other replicas of a change. What cannot be written they find out themselves.
 func (d *destination) share(ctx context.Context, config breaker.Config, change breaker.Change) {
-	if !change.Happened() {
+	if change.Happened() {
+		d.shareState(ctx, config)
+	}
+}
+
+// shareState tells the other replicas how the breaker stands, unless they know more.
+func (d *destination) shareState(ctx context.Context, config breaker.Config) {
+	if !d.listed {
 		return
 	}
-	ctx = context.WithoutCancel(ctx)
-	var err error
-	for range maxWrites {
-		theirs, revision, known, failed := d.read(ctx)
-		if err = failed; err != nil {
-			break
-		}
+	_, _, err := d.set.records.Decide(context.WithoutCancel(ctx), d.sharedKey(), func(theirs record.Found[breaker.Shared]) (breaker.Shared, *attest.Statement, error) {
 		d.mu.Lock()
-		own := d.breaker
-		if known {
-			own, _ = own.Adopt(config, d.set.deps.Now(), theirs)
+		defer d.mu.Unlock()
+		own, _ := d.breaker.Adopt(config, d.set.deps.Now(), theirs.Value)
+		if theirs.Revision != 0 && own != d.breaker { // the others know more
+			return theirs.Value, nil, record.ErrUnchanged
 		}
-		newer := own == d.breaker
-		d.mu.Unlock()
-		if !newer { // the others know more
-			return
-		}
-		var first bool
-		if first, err = d.write(ctx, own.Shared(), revision); first || err != nil {
-			break
-		}
-	}
+		return d.breaker.Shared(), nil, nil
+	})
 	if err != nil {
 		d.set.deps.Logger.WarnContext(ctx, "the state of a circuit breaker is not shared", slog.String("agent", d.downstream), slog.Any("error", err))
 	}

@@ -16,9 +16,10 @@ import (
 type Event struct {
 	Agent   string    `json:"agent"`              // SPIFFE id, else its name
 	State   string    `json:"state"`              // closed, open, half_open; escalated is no state but an event
-	Reason  string    `json:"reason,omitempty"`   // of an escalation: probes, or coordinated
+	Reason  string    `json:"reason,omitempty"`   // of an escalation: probes, coordinated or many_agents
 	At      time.Time `json:"at,omitzero"`        // of the last change
 	Token   string    `json:"ect,omitempty"`      // evidence of the change
+	Work    string    `json:"wid,omitempty"`      // workflow whose step failed critically; empty: it is about an agent
 	Replica string    `json:"instance,omitempty"` // that says so
 }
 
@@ -98,23 +99,28 @@ func (s *Set) publish(e Event) {
 	}
 }
 
-// opened escalates when the breakers of too many agents have opened in a short time (ATD,
-// Coordinated Circuit Breaking; R21). What a caller can name without end does not count.
+// opened escalates when the breakers of several agents have opened at this gateway in a short time
+// (R21), or those of several gateways for this agent. What a caller can name without end does not count.
 func (s *Set) opened(ctx context.Context, agent string, now time.Time) {
 	s.mu.Lock()
 	next, _, due := s.openings.Opened(now, agent)
 	s.openings = next
 	s.mu.Unlock()
 	if due {
-		s.escalate(ctx, agent, "coordinated")
+		s.escalate(ctx, agent, breaker.ReasonManyAgents)
 	}
+	s.openedAt(ctx, agent, ownGateway)
 }
 
-// escalate calls a human: the agent does not recover by itself.
-func (s *Set) escalate(ctx context.Context, agent, reason string) {
+// escalate calls a human: this does not recover by itself.
+func (s *Set) escalate(ctx context.Context, agent, reason string, more ...slog.Attr) {
 	act, ext := breaker.EscalationClaims(agent, reason)
 	s.deps.Metrics.BreakerEscalated(reason)
-	s.deps.Logger.ErrorContext(ctx, "an agent does not recover: look after it", slog.String("agent", agent), slog.String("reason", reason))
+	message := "an agent does not recover: look after it"
+	if reason == breaker.ReasonManyAgents {
+		message = "several agents fail at once: look after this gateway, which is probably the cause"
+	}
+	s.deps.Logger.LogAttrs(ctx, slog.LevelError, message, append(more, slog.String("agent", agent), slog.String("reason", reason))...)
 	event := Event{Agent: agent, State: "escalated", Reason: reason, At: s.deps.Now(), Token: s.sign(ctx, agent, act, ext), Replica: s.deps.Replica}
 	s.publish(event)
 	s.deps.Escalate(ctx, event)

@@ -199,7 +199,7 @@ type Policy struct {
 
 	CircuitThreshold string   `yaml:"circuit_threshold"` // Share of failed calls above which the circuit breaker of an agent opens: above 0, at most 1, three decimals. Default: 0.5.
 	CircuitWindow    Duration `yaml:"circuit_window"`    // Time in which the calls of a circuit breaker count: whole seconds, 1s to 1h. Default: 60s.
-	EscalationURL    string   `yaml:"escalation_url"`    // https URL that gets a POST (JSON) when three probes of an agent failed in a row, or the breakers of three agents opened within a minute.
+	EscalationURL    string   `yaml:"escalation_url"`    // https URL that gets a POST (JSON) when three probes of an agent failed in a row, or within a minute the breakers of three gateways opened for one agent, or those of three agents here.
 	CircuitSamples   int      `yaml:"circuit_samples"`   // Number of calls in circuit_window below which a circuit breaker stays closed, 1 to 10000. Default: 5.
 }
 

@@ -25,6 +25,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/ecttest"
+	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/breakers"
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/directory/admindoc"
@@ -32,7 +33,9 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/listing"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
+	work "github.com/aepb/aepb-gateway/gateway/workflow"
 	"github.com/aepb/aepb-gateway/lifecycle"
+	"github.com/aepb/aepb-gateway/lifecycle/workflow"
 	"github.com/aepb/aepb-gateway/policy/membership"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/a2a"
@@ -197,6 +200,38 @@ type waiting struct{}
 
 func (waiting) Await(context.Context, ect.Identity, string, string) error { return nil }
 
+// oneWorkflow is a workflow that all callers know.
+type oneWorkflow struct{}
+
+func (oneWorkflow) Begin(context.Context, identity.Caller, string, work.Plan) (wid, compact string, err error) {
+	return "w", "x.y.z", nil
+}
+
+func (oneWorkflow) Take(context.Context, identity.Caller, string, string) (string, error) {
+	return "w", nil
+}
+
+func (oneWorkflow) Complete(_ context.Context, _ identity.Caller, _, wid string, _ workflow.Status) (workflow.Status, string, error) {
+	if wid != "w" {
+		return "", "", &problem.WaitingError{Reason: "steps run"}
+	}
+	return workflow.StatusPartial, "x.y.z", nil
+}
+
+func (oneWorkflow) Report(_ context.Context, wid string, _ ect.Identity) (workflow.Report, error) {
+	if wid != "w" {
+		return workflow.Report{}, &problem.NotFoundError{What: "workflow"}
+	}
+	return workflow.Report{
+		Workflow: "w", Status: "partial", Declared: workflow.StatusPartial, Description: "why", Starter: "spiffe://x/y", Started: time.Now(), ElapsedSecs: 1, Expected: 2, Tokens: 3,
+		Steps: []workflow.StepReport{{
+			ID: "1", Planned: "node", Act: "act", Kind: workflow.KindTask, State: workflow.Failed, Caller: "spiffe://x/y", Agents: []string{"a"}, Protocol: "a → b",
+			Started: time.Now(), Seconds: 1, Losses: []string{"L05"}, Errors: []string{"error, timeout"}, After: []ect.ID{"0"},
+		}},
+		Missing: []ect.ID{"2"}, Findings: []string{"a cycle"},
+	}, nil
+}
+
 func serveAll(t *testing.T) served {
 	t.Helper()
 	registry, err := translators.NewRegistry(a2a.New(translators.Config{}), mcp.New(translators.Config{}))
@@ -217,7 +252,7 @@ func serveAll(t *testing.T) served {
 	s.public, err = httpapi.Public(httpapi.PublicDeps{
 		EvidenceDeps: httpapi.EvidenceDeps{Evidence: s.store, Members: members},
 		Capability:   httpapi.Capability{Self: self, Version: "1.2.3"},
-		Handler:      calls, Rollbacker: calls, Router: &router{}, Awaiter: waiting{}, Registry: registry,
+		Handler:      calls, Rollbacker: calls, Router: &router{}, Awaiter: waiting{}, Workflows: oneWorkflow{}, Registry: registry,
 		Breakers: httpapi.BreakerStream{Breakers: fewBreakers{}, Watches: anyone}, Endpoints: servers,
 		BaseURL: func(*http.Request) string { return "https://gw.example" }, Logger: logger,
 	})
@@ -401,6 +436,13 @@ func TestOpenAPI_SuitsTheAnswers(t *testing.T) {
 		{s.public, "GET", "/ects/x", "/ects/{jti}", "", 404},
 		{s.public, "GET", "/workflows/" + workflow, "/workflows/{wid}", "", 200},
 		{s.public, "GET", "/workflows/" + workflow + "?limit=0", "/workflows/{wid}", "", 400},
+		{s.public, "POST", "/atd/workflows", "", `{"description":"why","node_count":2}`, 201},
+		{s.public, "POST", "/atd/workflows", "", "", 201},
+		{s.public, "POST", "/atd/workflows", "", `{"nodes":2}`, 400},
+		{s.public, "GET", "/atd/workflows/w", "/atd/workflows/{wid}", "", 200},
+		{s.public, "GET", "/atd/workflows/x", "/atd/workflows/{wid}", "", 404},
+		{s.public, "POST", "/atd/workflows/w/complete", "/atd/workflows/{wid}/complete", `{"status":"partial"}`, 200},
+		{s.public, "POST", "/atd/workflows/x/complete", "/atd/workflows/{wid}/complete", "", 409},
 		{s.public, "POST", "/hitl/callbacks", "", callback, 201},
 		{s.public, "POST", "/hitl/callbacks", "", "{}", 400},
 		{s.public, "POST", "/.well-known/atd/rollback", "", "", 403},

@@ -30,8 +30,8 @@ func defineAgents(d *definitions, names *firstSeen) Agents {
 			"Many: the agent recovers and fails again.",
 			"agent", "to"),
 		escalations: d.counter("breaker_escalations_total",
-			"Agents that do not recover: three probes in a row have failed (probes), or the breakers of three agents have opened within a minute (coordinated).",
-			"Look after the agent; the log line has its name.",
+			"Calls for a human: three probes of an agent in a row have failed (probes); within a minute breakers of three gateways have opened for one agent (coordinated), or breakers of three agents at this gateway (many_agents).",
+			"Look after the agent, whose name the log line has; of many_agents, after this gateway.",
 			"reason"),
 		lifecycles: d.gaugeVec("lifecycle_state",
 			"Agents, this gateway among them, whose lifecycle was ever changed, by the state that they are in now.",
@@ -50,7 +50,7 @@ func (a Agents) BreakerChanged(agent, to string) {
 	a.transitions.WithLabelValues(agent, circuit.label(to)).Inc()
 }
 
-// BreakerEscalated counts an agent that does not recover: probes or coordinated.
+// BreakerEscalated counts a call for a human: probes, coordinated or many_agents.
 func (a Agents) BreakerEscalated(reason string) {
 	a.escalations.WithLabelValues(alarms.label(reason)).Inc()
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/lifecycle/breaker"
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -58,7 +59,7 @@ var (
 	fates   = setOf(canonical.Carried, canonical.Dropped)
 	acts    = setOf(ect.ActTranslate, ect.ActTranslateError, ect.ActCPATTranslate, ect.ActNegotiate, ect.ActCircuitOpen, ect.ActCircuitClose, ect.ActEscalate, ect.ActLifecycleChange, ect.ActShutdown)
 	circuit = setOf(circuitStates...)
-	alarms  = setOf("probes", "coordinated")
+	alarms  = setOf(breaker.ReasonProbes, breaker.ReasonCoordinated, breaker.ReasonManyAgents)
 	queries = setOf("served", "unserved", "failed")
 	scopes  = setOf(limit.Scopes()...)
 	kinds   = setOf("bare", "full")

@@ -47,6 +47,7 @@ type Deps struct {
 	Evidence attest.Statements
 	Store    ect.Store
 	Belongs  func(ctx context.Context, workflow string, who ect.Identity) (bool, error) // R14
+	Escalate func(ctx context.Context, workflow, compact string)                        // tells operators, and does not wait for that
 	Now      func() time.Time
 	Logger   *slog.Logger
 }
@@ -56,11 +57,12 @@ type Service struct {
 	deps     Deps
 	records  *record.Machine[Record]
 	readings readings
+	absent   absences
 }
 
 // New makes a service.
 func New(deps Deps) (*Service, error) {
-	if deps.Store == nil || deps.Belongs == nil {
+	if deps.Store == nil || deps.Belongs == nil || deps.Escalate == nil {
 		return nil, errors.New("workflow: incomplete Deps: every field is required")
 	}
 	records, err := record.New(record.Kind[Record]{
@@ -170,6 +172,7 @@ func (s *Service) Observe(ctx context.Context, caller ect.Identity, tokens []ect
 		if act == ect.ActWorkflowComplete {
 			step = completes(v)
 		}
+		s.absent.remove(v.Workflow())
 		if _, _, err := s.records.Decide(ctx, keyOf(v.Workflow(), caller), step); err != nil {
 			return attest.Recording(err)
 		}
@@ -201,12 +204,17 @@ func completes(v ect.Verified) record.Step[Record] {
 	}
 }
 
-// Started reports whether a workflow has a start on record. An empty workflow has none.
+// Started reports whether a workflow has a start on record. An empty workflow has none. That it has none is
+// remembered for a second, so that conversations without workflows cost a shared store little.
 func (s *Service) Started(ctx context.Context, wid string) (Record, bool, error) {
-	if s == nil || wid == "" {
+	now := s.deps.Now()
+	if wid == "" || s.absent.has(wid, now) {
 		return Record{}, false, nil
 	}
 	found, err := s.records.Read(ctx, keyOf(wid, ""))
+	if err == nil && found.Revision == 0 {
+		s.absent.add(wid, now)
+	}
 	return found.Value, found.Revision != 0, err
 }
 

@@ -143,6 +143,27 @@ func (b Breaker) Close(at time.Time) (Breaker, Change) {
 	return b, change
 }
 
+// Slow makes a breaker that is not closed wait the longest cool-down between probes until it
+// closes: several gateways have found that the agent is down (ATD, Coordinated Circuit
+// Breaking). A cool-down that runs already lasts as long, a probe under way goes on. A second
+// Slow changes nothing, so that others cannot put a probe off for ever.
+func (b Breaker) Slow(c Config, at time.Time) Breaker {
+	at = plain(at)
+	b.within(c, at)
+	if b.state == Closed || b.cooldown >= c.MaxCooldown {
+		return b
+	}
+	longer := c.MaxCooldown - b.cooldown
+	until := b.until
+	if b.state == Open {
+		until = until.Add(longer)
+	}
+	b = b.become(b.state, at)
+	b.until, b.cooldown = until, c.MaxCooldown
+	b.within(c, at)
+	return b
+}
+
 // probed judges the probe. One that taught nothing leaves the rest as it was, and the
 // next may come at once, though not faster than the least wait.
 func (b Breaker) probed(c Config, at time.Time, o Outcome) (Breaker, Change) {

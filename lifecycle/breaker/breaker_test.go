@@ -384,3 +384,66 @@ func TestClose_Answered(t *testing.T) {
 		t.Errorf("closed again: %+v", change)
 	}
 }
+
+// ATD-41: while slow, probes are as far apart as the longest cool-down, until one succeeds.
+func TestSlow(t *testing.T) {
+	t.Parallel()
+	c := breaker.Defaults()
+	open := opened(t, c)
+	half, probeAt := probing(t, c)
+	for name, row := range map[string]struct {
+		b    breaker.Breaker
+		slow time.Duration   // when it becomes slow
+		want []time.Duration // when it probes, as each probe fails at once
+	}{
+		"closed":        {breaker.Breaker{}, 0, nil},
+		"open":          {open, 10 * time.Second, []time.Duration{300 * time.Second, 600 * time.Second, 900 * time.Second}},
+		"open, and due": {open, 30 * time.Second, []time.Duration{300 * time.Second, 600 * time.Second}},
+		"its probe is under way": {half, c.Cooldown, []time.Duration{
+			probeAt.Sub(start) + c.ProbeLimit + 300*time.Second, probeAt.Sub(start) + c.ProbeLimit + 600*time.Second,
+		}},
+	} {
+		b := row.b.Slow(c, after(row.slow))
+		var got []time.Duration
+		for at := row.slow; len(got) < len(row.want); at += time.Second {
+			var v breaker.Verdict
+			b = b.Slow(c, after(at)) // said again and again, it puts nothing off
+			if b, v, _ = b.Ask(c, after(at)); v.Probe {
+				got = append(got, at)
+				b, _ = b.Report(c, after(at), breaker.Failure, true)
+			}
+			if at > time.Hour {
+				t.Fatalf("%s: probes at %v within an hour", name, got)
+			}
+		}
+		if diff := cmp.Diff(row.want, got); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+		if row.want == nil && b != (breaker.Breaker{}) {
+			t.Errorf("%s: it is %+v", name, b.Shared())
+		}
+	}
+}
+
+// TestSlow_EndsWithClosed: the cool-down after a success is the first one again.
+func TestSlow_EndsWithClosed(t *testing.T) {
+	t.Parallel()
+	c := breaker.Defaults()
+	b, at := probing(t, c)
+	b, _ = b.Slow(c, at).Report(c, at, breaker.Success, true)
+	b, change := report(c, b, at, "fffff")
+	if change.Cooldown != c.Cooldown || !b.Shared().Until.Equal(at.Add(c.Cooldown)) {
+		t.Errorf("after a success it waits %s, until %s", change.Cooldown, b.Shared().Until)
+	}
+}
+
+// TestSlow_Replicas: another replica adopts it.
+func TestSlow_Replicas(t *testing.T) {
+	t.Parallel()
+	c := breaker.Defaults()
+	b := opened(t, c)
+	slow := b.Slow(c, start)
+	if other, _ := b.Adopt(c, start, slow.Shared()); other.Shared() != slow.Shared() {
+		t.Errorf("another replica has %+v, want %+v", other.Shared(), slow.Shared())
+	}
+}

@@ -16,8 +16,10 @@
 // for all. Samples of a window are not shared. The times of shared states are ordered
 // even where clocks differ: a change is always later than what was adopted before it.
 //
-// [Openings] counts for whom an agent's breakers opened, which is a matter for a human
-// when there are several (ATD, Coordinated Circuit Breaking and ATD-to-HITL Escalation).
+// [Openings] counts distinct breakers that opened, of several gateways for one agent or of
+// several agents at one gateway, which is a matter for a human when there are several (ATD,
+// Coordinated Circuit Breaking and ATD-to-HITL Escalation). [Breaker.Slow] then spares the agent
+// the probes of each gateway.
 //
 // Read breaker.go for the states, window.go for the samples, shared.go for replicas,
 // claims.go for evidence, openings.go for escalation.

@@ -12,6 +12,13 @@ const (
 	EscalateProbes   = 3                // failed in a row (ATD, ATD-to-HITL Escalation 4)
 )
 
+// Reasons of an escalation, as its token and its event have them.
+const (
+	ReasonProbes      = "probes"      // EscalateProbes probes of one agent have failed in a row
+	ReasonCoordinated = "coordinated" // the breakers of several gateways have opened for one agent
+	ReasonManyAgents  = "many_agents" // the breakers of several agents have opened at one gateway, which is probably the cause
+)
+
 // maxOpenings bounds how many distinct breakers are remembered; the oldest goes first.
 const maxOpenings = 16
 
@@ -21,14 +28,15 @@ func Escalates(c Change) bool {
 	return c.From == HalfOpen && c.To == Open && c.Samples > 0 && c.FailedProbes == EscalateProbes
 }
 
-// Escalation says that several breakers have opened before one agent.
+// Escalation says that several distinct breakers have opened within [EscalateWithin].
 type Escalation struct {
 	Who   []string  // whose breakers, sorted
 	Since time.Time // of the first of them
 }
 
-// Openings counts for whom breakers have opened before one agent. It is an immutable
-// value; the zero value has seen nothing.
+// Openings counts distinct breakers that have opened: those of several gateways for one
+// agent, or those of several agents at one gateway. It is an immutable value; the zero value
+// has seen nothing.
 type Openings struct {
 	list   [maxOpenings]opening // in the order of their coming
 	count  int
@@ -40,9 +48,10 @@ type opening struct {
 	at  time.Time
 }
 
-// Opened counts that a breaker has opened; who is the pair of gateway and agent that
-// has it, and counts once. True: they are as many as escalate, and no escalation was
-// said within the same time before.
+// Opened counts that a breaker has opened. Who tells it from the others that are counted
+// here, and counts once: the identity of its gateway where the agent is always the same, or
+// the agent where the gateway is. True: they are as many as escalate, and there was no
+// escalation within the same time before.
 func (o Openings) Opened(at time.Time, who string) (Openings, Escalation, bool) {
 	at = plain(at)
 	list := make([]opening, 0, maxOpenings+1)
@@ -55,7 +64,7 @@ func (o Openings) Opened(at time.Time, who string) (Openings, Escalation, bool) 
 	list = list[max(0, len(list)-maxOpenings):]
 	o.list = [maxOpenings]opening{}
 	o.count = copy(o.list[:], list)
-	if o.count < EscalateOpenings || !o.raised.IsZero() && near(o.raised, at) {
+	if o.count < EscalateOpenings || o.Raised(at) {
 		return o, Escalation{}, false
 	}
 	o.raised = at
@@ -69,6 +78,9 @@ func (o Openings) Opened(at time.Time, who string) (Openings, Escalation, bool) 
 	slices.Sort(e.Who)
 	return o, e, true
 }
+
+// Raised reports whether there was an escalation within [EscalateWithin] of this time.
+func (o Openings) Raised(at time.Time) bool { return !o.raised.IsZero() && near(o.raised, plain(at)) }
 
 // near is in both directions: when a clock is set back, what it said before is as far
 // away as what is long past.

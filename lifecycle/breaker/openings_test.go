@@ -51,6 +51,23 @@ func TestOpenings(t *testing.T) {
 	}
 }
 
+// TestOpenings_Raised: for as long as no other escalation is said.
+func TestOpenings_Raised(t *testing.T) {
+	t.Parallel()
+	var o breaker.Openings
+	for _, who := range []string{"a", "b", "c"} {
+		if o.Raised(start) {
+			t.Errorf("before the opening of %s", who)
+		}
+		o, _, _ = o.Opened(start, who)
+	}
+	for at, want := range map[time.Duration]bool{-time.Minute - 1: false, -time.Minute: true, 0: true, time.Minute: true, time.Minute + 1: false} {
+		if got := o.Raised(after(at)); got != want {
+			t.Errorf("%s after it: %t, want %t", at, got, want)
+		}
+	}
+}
+
 // Sixteen at most are remembered; the value before a step stays what it was.
 func TestOpenings_Bounded(t *testing.T) {
 	t.Parallel()

@@ -153,6 +153,14 @@ func (e *episode) step() breaker.Change {
 		e.b, change = e.b.Report(e.c, e.at, o, isProbe)
 		twinChange = e.twin.report(e.at, o, isProbe)
 		e.watchReport(before, change, o, isProbe)
+	case n == 18:
+		now.name = "slow"
+		e.b = e.b.Slow(e.c, e.at)
+		e.twin.slow(e.at)
+		change = breaker.Change{From: before.State(), To: e.b.State()}
+		twinChange = change
+		e.must(!change.Happened() && e.b.Slow(e.c, e.at) == e.b, "it slows once, and the state stays")
+		e.must(e.b.State() == breaker.Closed || e.b.Shared().Cooldown == e.c.MaxCooldown, "what is slow waits longest")
 	default:
 		s := e.elsewhere()
 		now.name, now.shared = "adopt", s

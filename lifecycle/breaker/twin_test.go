@@ -24,6 +24,7 @@ const (
 	taught              // it taught nothing
 	closed              // it succeeded
 	adopted             // another replica knew more
+	slowed              // its cool-downs are the longest until it closes
 	nothing             // something was asked, and changed nothing
 )
 
@@ -52,7 +53,7 @@ func (w *twin) state() breaker.State {
 		return breaker.HalfOpen
 	case closed:
 		return breaker.Closed
-	case adopted:
+	case adopted, slowed:
 		return f.shared.State
 	default:
 		return breaker.Open
@@ -70,6 +71,8 @@ func (w *twin) run() (cooldown time.Duration, probes int) {
 			cooldown, probes = min(2*cooldown, w.c.MaxCooldown), probes+1
 		case closed:
 			cooldown, probes = 0, 0
+		case slowed:
+			cooldown = w.c.MaxCooldown
 		case adopted:
 			cooldown, probes = f.shared.Cooldown, f.shared.FailedProbes
 		default:
@@ -92,7 +95,7 @@ func (w *twin) until() time.Time {
 		return time.Time{}
 	case f.kind == taught:
 		end = f.at.Add(time.Second)
-	case f.kind == adopted:
+	case f.kind == adopted || f.kind == slowed:
 		end = f.shared.Until
 	}
 	for _, later := range w.list[i:] {
@@ -218,6 +221,20 @@ func (w *twin) report(at time.Time, o breaker.Outcome, isProbe bool) breaker.Cha
 		w.add(taught, at)
 	}
 	return change
+}
+
+// slow notes as of when the state ends after it.
+func (w *twin) slow(at time.Time) {
+	w.add(nothing, at)
+	cooldown, _ := w.run()
+	if w.state() == breaker.Closed || cooldown == w.c.MaxCooldown {
+		return
+	}
+	end := w.until()
+	if w.state() == breaker.Open {
+		end = end.Add(w.c.MaxCooldown - cooldown)
+	}
+	w.list = append(w.list, fact{kind: slowed, at: at, shared: breaker.Shared{State: w.state(), Until: end}})
 }
 
 func (w *twin) adopt(at time.Time, s breaker.Shared) breaker.Change {

@@ -43,7 +43,7 @@ var requirements = []requirement{
 	{"ATD-38", "a probe that succeeds closes: atd:circuit_close", []string{"gateway/breakers:TestStage_OpensProbesAndCloses", "lifecycle/breaker:TestReport_ProbeSucceeds"}, ""},
 	{"ATD-39", "a probe that fails doubles the cool-down, up to 300 s", []string{"gateway/breakers:TestStage_OpensProbesAndCloses", "lifecycle/breaker:TestReport_ProbesFail"}, ""},
 	{"ATD-40", "the state is published", []string{"cmd/aepb-gateway:TestBreaker_WatchedByOperators", "gateway/breakers:TestWatch_Changes"}, ""},
-	{"ATD-41", "many breakers in a short time: a human", []string{"gateway/breakers:TestSet_Coordinated", "lifecycle/breaker:TestOpenings", "cmd/aepb-gateway:TestEscalation_IsPosted"}, ""},
+	{"ATD-41", "breakers of several gateways open for one agent in a short time: a human, and no parallel probes", []string{"cmd/aepb-gateway:TestBreaker_Coordinated", "gateway/breakers:TestPeerOpened_Escalates", "gateway/breakers:TestPeerOpened_OncePerGateway", "gateway/breakers:TestPeerOpened_ProbesSeldom", "lifecycle/breaker:TestOpenings", "lifecycle/breaker:TestSlow"}, ""},
 	{"ATD-42", "threshold and window of the policy document", []string{"policy:TestDocument", "policy:TestDocumentRefuses", "gateway/breakers:TestSet_Configured"}, ""},
 	{"ATD-59", "three probes in a row that fail: a human", []string{"gateway/breakers:TestStage_OpensProbesAndCloses", "lifecycle/breaker:TestEscalates", "cmd/aepb-gateway:TestEscalation_IsPosted"}, ""},
 }

@@ -89,6 +89,6 @@ func closedBreakers() (*breakers.Set, error) {
 	}
 	return breakers.New(breakers.Deps{
 		Entries: memory.Entries(), Metrics: uncounted{}, Escalate: func(context.Context, breakers.Event) {}, Replica: "bench", Now: time.Now, Logger: slog.New(slog.DiscardHandler),
-		Sign: func(context.Context, ect.Act, ect.Ext) (string, error) { return "", nil },
+		Sign: func(context.Context, string, ect.Act, ect.Ext) (string, error) { return "", nil },
 	})
 }

@@ -1,0 +1,109 @@
+package workflow
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/attest"
+	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/lifecycle/workflow"
+)
+
+// Failure is an action of a workflow that failed.
+type Failure struct {
+	Workflow    string
+	Action      []ect.ID // the token of what failed: the request, else what its caller brought
+	Code        string   // one of [problem.Codes]; empty: the agent says itself that its action failed
+	Next        string   // code of a further gateway that refused; empty: it did not
+	Description string   // never quotes a message
+	Upstream    []ect.ID // of the errors that caused it, the nearest first
+	Caller      ect.Identity
+	Holder      string
+}
+
+// kinds says how grave a failure is and of which type, by the code of its problem (ATD, Error Signaling).
+var kinds = map[string]struct {
+	severity workflow.Severity
+	kind     workflow.ErrorType
+}{
+	"":                          {workflow.SeverityError, workflow.ErrorActionFailed},
+	problem.CodeTimeout:         {workflow.SeverityError, workflow.ErrorTimeout},
+	problem.CodeInternal:        {workflow.SeverityCritical, workflow.ErrorUnknown},
+	problem.CodeBadReply:        {workflow.SeverityError, workflow.ErrorActionFailed},
+	problem.CodeUnreachable:     {workflow.SeverityError, workflow.ErrorActionFailed},
+	problem.CodeNoPath:          {workflow.SeverityError, workflow.ErrorConstraintViolation},
+	problem.CodeSemanticLoss:    {workflow.SeverityError, workflow.ErrorConstraintViolation},
+	problem.CodePolicyViolation: {workflow.SeverityError, workflow.ErrorConstraintViolation},
+	problem.CodeForbidden:       {workflow.SeverityError, workflow.ErrorConstraintViolation},
+	problem.CodeECTRequired:     {workflow.SeverityError, workflow.ErrorConstraintViolation},
+	problem.CodeECTInvalid:      {workflow.SeverityError, workflow.ErrorConstraintViolation},
+	problem.CodeUnauthenticated: {workflow.SeverityError, workflow.ErrorConstraintViolation},
+	problem.CodeIdentityInvalid: {workflow.SeverityError, workflow.ErrorConstraintViolation},
+	problem.CodeUnknownAgent:    {workflow.SeverityError, workflow.ErrorConstraintViolation},
+	problem.CodeNoMethod:        {workflow.SeverityError, workflow.ErrorConstraintViolation},
+	problem.CodeNotAllowed:      {workflow.SeverityError, workflow.ErrorConstraintViolation},
+	problem.CodeNotFound:        {workflow.SeverityError, workflow.ErrorConstraintViolation},
+	problem.CodeMalformed:       {workflow.SeverityError, workflow.ErrorConstraintViolation},
+	problem.CodeMediaType:       {workflow.SeverityError, workflow.ErrorConstraintViolation},
+	problem.CodeRetired:         {workflow.SeverityError, workflow.ErrorConstraintViolation},
+	problem.CodeConflict:        {workflow.SeverityWarning, workflow.ErrorConstraintViolation},
+	problem.CodeInProgress:      {workflow.SeverityInfo, workflow.ErrorConstraintViolation},
+	problem.CodeTooLarge:        {workflow.SeverityError, workflow.ErrorResourceExhausted},
+	problem.CodeRateLimited:     {workflow.SeverityWarning, workflow.ErrorResourceExhausted},
+	problem.CodeDraining:        {workflow.SeverityWarning, workflow.ErrorResourceExhausted},
+	problem.CodeCircuitOpen:     {workflow.SeverityWarning, workflow.ErrorUpstreamCascade},
+}
+
+// Kind is the severity and the type of a failure.
+func (f Failure) Kind() (workflow.Severity, workflow.ErrorType) {
+	k, known := kinds[f.Code]
+	switch {
+	case !known:
+		return workflow.SeverityError, workflow.ErrorUnknown
+	case f.Next != "":
+		return k.severity, workflow.ErrorUpstreamCascade
+	}
+	return k.severity, k.kind
+}
+
+// Fail signs the atd:error of a failure, whose parent is the failed action, and for a critical one an
+// atd:escalate, whose parent is the error (ATD, Error Signaling and HITL Escalation; R22: no checkpoint, so
+// atd.checkpoint_id is null). What cannot be recorded is logged: the failure has evidence of its own.
+func (s *Service) Fail(ctx context.Context, f Failure) {
+	severity, kind := f.Kind()
+	ext := ect.Ext{}
+	ext.SetString(ect.ExtSeverity, severity.String())
+	ext.SetString(ect.ExtErrorType, string(kind))
+	ext[ect.ExtCheckpointID] = json.RawMessage("null")
+	ext.SetText(ect.ExtATDDescription, f.Description)
+	upstream := make([]string, 0, len(f.Upstream))
+	for _, id := range f.Upstream {
+		upstream = append(upstream, string(id))
+	}
+	ext.SetList(ect.ExtUpstreamErrors, upstream, 0)
+	statement := attest.Statement{
+		Act: ect.ActError, Lineage: attest.Lineage{Workflow: f.Workflow, Parents: f.Action}, Audience: []string{string(f.Caller)}, Ext: ext, Holder: f.Holder,
+	}
+	compact, err := s.deps.Evidence.State(ctx, statement)
+	if err == nil && severity.Escalates() {
+		err = s.escalate(ctx, f, compact)
+	}
+	if err != nil {
+		s.deps.Logger.ErrorContext(ctx, "the error of a step of a workflow is not recorded", slog.String("wid", f.Workflow), slog.Any("error", err))
+	}
+}
+
+// escalate calls a human to an error of a workflow.
+func (s *Service) escalate(ctx context.Context, f Failure, compact string) error {
+	ext := ect.Ext{}
+	ext.SetString(ect.ExtEscalation, "critical")
+	token, err := s.deps.Evidence.State(ctx, attest.Statement{
+		Act: ect.ActEscalate, Lineage: attest.After(compact), Audience: []string{string(f.Caller)}, Ext: ext, Holder: f.Holder,
+	})
+	if err == nil {
+		s.deps.Escalate(ctx, f.Workflow, token)
+	}
+	return err
+}
