@@ -70,7 +70,7 @@ func TestWorkflow_FromFile(t *testing.T) {
 		"a parent missing": {[]string{request}, nil, exitOK, []string{"INCOMPLETE: parent " + string(startID) + " is not among the tokens"}},
 		"a forged token":   {[]string{start, request, forged}, nil, exitFailed, []string{"\n1 running ", "\nNOT VERIFIED: token "}},
 		"below a forged":   {[]string{start, strings.Replace(request, ".", ".e", 1), reply}, nil, exitFailed, []string{"NOT VERIFIED: token "}},
-		"of another CA":    {[]string{start}, []string{"--trust-domain", "else.dev"}, exitFailed, []string{"0 of 0 steps done\nNOT VERIFIED: token " + string(startID)}},
+		"of another CA":    {[]string{start}, []string{"--trust-domain", "else.dev"}, exitFailed, []string{": running for 0 s, 0 of 0 steps done\nNOT VERIFIED: token " + string(startID)}},
 		"watched":          {[]string{start}, []string{"--watch"}, exitUsage, []string{"[file watch]"}},
 	} {
 		t.Run(name, func(t *testing.T) {
