@@ -250,6 +250,7 @@ func (v workflowView) stepLine(w io.Writer, i int, s workflow.StepReport, places
 		mark = good
 	case workflow.Failed:
 		mark = bad
+	default:
 	}
 	state := fmt.Sprintf("%-11s", word(s.State))
 	parts := []string{fmt.Sprintf("%s: %s", v.between(s), v.work(s)), duration(s.Elapsed)}
@@ -297,18 +298,17 @@ func (v workflowView) work(s workflow.StepReport) string {
 // outcome says what was lost in a step, and why it failed.
 func (v workflowView) outcome(s workflow.StepReport) string {
 	report := reportOf(s.Losses)
-	text := codesOf("kept", report.carried) + codesOf("lost", report.dropped)
+	parts := []string{codesOf("kept", report.carried) + codesOf("lost", report.dropped)}
 	for _, reason := range s.Errors {
-		text += "; " + line(reason)
+		parts = append(parts, line(reason))
 	}
-	return text
+	return strings.Join(parts, "; ")
 }
 
-// watchWorkflow shows each change of a workflow until it has ended, or its reader has seen enough: on a
-// terminal all of it in place, else the lines that changed, or one JSON value a line.
+// watchWorkflow shows each change of a workflow until it has ended, or its reader has seen enough.
 func (t *target) watchWorkflow(cmd *cobra.Command, q workflowQuery) error {
 	ctx, out := cmd.Context(), cmd.OutOrStdout()
-	shown := map[string]bool{}
+	var shown map[string]bool
 	var verdict error
 	for {
 		began := time.Now()
@@ -319,27 +319,7 @@ func (t *target) watchWorkflow(cmd *cobra.Command, q workflowQuery) error {
 		if err != nil {
 			return err
 		}
-		var changed []shownLine
-		next := map[string]bool{}
-		lines := v.lines(out)
-		for _, l := range lines {
-			if next[l.key] = true; !shown[l.key] {
-				changed = append(changed, l)
-			}
-		}
-		shown = next
-		switch {
-		case t.output == "json":
-			if changed != nil {
-				err = json.NewEncoder(out).Encode(v)
-			}
-		case isTerminal(out):
-			fmt.Fprint(out, "\x1b[H\x1b[2J")
-			err = printLines(out, lines)
-		default:
-			err = printLines(out, changed)
-		}
-		if err != nil {
+		if shown, err = v.showChanges(out, t.output, shown); err != nil {
 			return err
 		}
 		if verdict = v.verdict(); v.ended() {
@@ -351,6 +331,31 @@ func (t *target) watchWorkflow(cmd *cobra.Command, q workflowQuery) error {
 		case <-time.After(max(watchEvery, time.Since(began))):
 		}
 	}
+}
+
+// showChanges shows what changed since lines with some keys were shown, and returns the keys that are shown now:
+// on a terminal all lines in place, else those that changed; as JSON one value in a line, if any changed.
+func (v workflowView) showChanges(out io.Writer, output string, before map[string]bool) (shown map[string]bool, err error) {
+	lines := v.lines(out)
+	var changed []shownLine
+	shown = map[string]bool{}
+	for _, l := range lines {
+		if shown[l.key] = true; !before[l.key] {
+			changed = append(changed, l)
+		}
+	}
+	switch {
+	case output == "json" && changed != nil:
+		err = json.NewEncoder(out).Encode(v)
+	case output == "json":
+	case isTerminal(out):
+		if _, err = io.WriteString(out, "\x1b[H\x1b[2J"); err == nil {
+			err = printLines(out, lines)
+		}
+	default:
+		err = printLines(out, changed)
+	}
+	return shown, err
 }
 
 // picture draws the steps.

@@ -5,6 +5,7 @@ import (
 	"crypto/ecdsa"
 	"encoding/json"
 	"encoding/xml"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -154,5 +155,45 @@ func TestWorkflow_Ended(t *testing.T) {
 		if got := (workflowView{Report: tc.report}).ended(); got != tc.want {
 			t.Errorf("%s: %v, want %v", name, got, tc.want)
 		}
+	}
+}
+
+// screen is a terminal.
+type screen struct{ bytes.Buffer }
+
+func (*screen) Terminal() bool { return true }
+
+// TestWorkflow_ShowChanges: a terminal gets all lines anew, a file only those that changed, and JSON is one value a line.
+func TestWorkflow_ShowChanges(t *testing.T) {
+	t.Parallel()
+	at := func(seconds int, state workflow.State) workflowView {
+		return workflowView{Report: workflow.Report{
+			Workflow: "w", Status: "running", Elapsed: time.Duration(seconds) * time.Second,
+			Steps: []workflow.StepReport{{ID: "a", State: workflow.Done}, {ID: "b", State: state, Elapsed: time.Duration(seconds) * time.Second}},
+		}, name: word[string]}
+	}
+	var terminal screen
+	var file, values bytes.Buffer
+	for output, out := range map[string]io.Writer{"text": &file, "json": &values, "": &terminal} {
+		var shown map[string]bool
+		for _, v := range []workflowView{at(1, workflow.Running), at(2, workflow.Running), at(3, workflow.Failed)} {
+			var err error
+			if shown, err = v.showChanges(out, output, shown); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	var got []string
+	for line := range strings.Lines(file.String()) {
+		got = append(got, strings.Join(strings.Fields(line)[:2], " "))
+	}
+	if text := strings.Join(got, ", "); text != "workflow w:, 1 done, 2 running, 2 failed" {
+		t.Errorf("a file gets %s", text)
+	}
+	if n := strings.Count(terminal.String(), "\x1b[H\x1b[2Jworkflow w: running for "); n != 3 || strings.Count(terminal.String(), "\n") != 9 {
+		t.Errorf("a terminal gets %q", terminal.String())
+	}
+	if n := strings.Count(values.String(), "\n"); n != 2 || strings.Count(values.String(), `"wid":"w"`) != 2 {
+		t.Errorf("as JSON: %s", &values)
 	}
 }

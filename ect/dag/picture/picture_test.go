@@ -88,16 +88,16 @@ func TestLayout_Rows(t *testing.T) {
 		_, root := draw(t, tc.boxes, tc.arrows)
 		boxes := boxesOf(root)
 		slices.SortFunc(boxes, func(a, b element) int { return (a.Y-b.Y)*100_000 + a.X - b.X })
-		got := ""
+		var rows []string
 		for i, b := range boxes {
-			switch {
-			case i > 0 && b.Y != boxes[i-1].Y:
-				got += "|"
-			case i > 0:
-				got += " "
+			text := strings.Join(b.Texts, ",")
+			if i > 0 && b.Y == boxes[i-1].Y {
+				rows[len(rows)-1] += " " + text
+			} else {
+				rows = append(rows, text)
 			}
-			got += strings.Join(b.Texts, ",")
 		}
+		got := strings.Join(rows, "|")
 		if got != tc.want {
 			t.Errorf("%s: %s, want %s", name, got, tc.want)
 		}
