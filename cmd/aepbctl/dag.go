@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/dag/picture"
 )
 
 // evidenceFor is how long a gateway keeps evidence after its end, if it has space.
@@ -22,6 +23,7 @@ const maxAncestors = 256
 
 func dagCommand(t *target) *cobra.Command {
 	var detail bool
+	var svg string
 	cmd := &cobra.Command{
 		Use:   "dag WID|JTI",
 		Short: "Show and verify the graph of a workflow, or of one token and its ancestors",
@@ -44,11 +46,45 @@ func dagCommand(t *target) *cobra.Command {
 				return err
 			}
 			stop()
+			if svg != "" {
+				if err := writePicture(svg, pictureOf(ordered(views))); err != nil {
+					return err
+				}
+			}
 			return t.showChain(cmd, chain{views: ordered(views), detail: detail, partial: true, anchors: bundle.Anchors()})
 		},
 	}
 	cmd.Flags().BoolVarP(&detail, "verbose", "v", false, "print the tree of tokens with their ids")
+	cmd.Flags().StringVar(&svg, "svg", "", "write a picture of the graph to this file")
 	return cmd
+}
+
+// pictureOf draws tokens that were judged, and which is the parent of which.
+func pictureOf(views []tokenView) picture.Picture {
+	name := sameDomain(views)
+	boxes, at := make([]picture.Box, len(views)), map[ect.ID]int{}
+	for i, v := range views {
+		if _, there := at[v.ID]; !there { // of several with one id the first counts
+			at[v.ID] = i
+		}
+		boxes[i] = picture.Box{
+			Lines: []string{"verified", name(string(v.Issuer)), deed(v, name), v.IssuedAt.Format(time.DateTime + "Z")},
+			Title: string(v.ID) + ": " + recordLine(v, name), Tone: picture.Good,
+		}
+		if !v.Verified {
+			boxes[i].Lines[0], boxes[i].Tone = "NOT VERIFIED", picture.Bad
+			boxes[i].Title += ": " + v.Problem
+		}
+	}
+	var arrows []picture.Arrow
+	for i, v := range views {
+		for _, parent := range v.Parents {
+			if from, there := at[parent]; there {
+				arrows = append(arrows, picture.Arrow{From: from, To: i})
+			}
+		}
+	}
+	return picture.Layout(boxes, arrows)
 }
 
 // errNoRecords: there are none that we may see.

@@ -68,6 +68,9 @@ func (r Run) Report(tokens []Token, now time.Time) Report {
 	if out.Declared != "" {
 		out.Status, end = string(out.Declared), out.Started.Unix()+out.ElapsedSecs
 	}
+	if out.Started.IsZero() { // no tokens
+		end = out.Started.Unix()
+	}
 	out.Elapsed = time.Duration(max(end-out.Started.Unix(), 0)) * time.Second
 	out.ElapsedSecs = int64(out.Elapsed / time.Second)
 	for _, s := range r.steps {
@@ -138,6 +141,8 @@ func (r Run) stepReport(s Step, byID map[ect.ID][]Token, now time.Time) StepRepo
 			}
 		}
 	})
+	slices.Sort(out.Losses) // the order of tokens of one second says nothing
+	slices.Sort(out.Errors)
 	out.After = cut(r.above(s.ID))
 	out.Elapsed = time.Duration(max(until-out.Started.Unix(), 0)) * time.Second
 	out.Seconds = int64(out.Elapsed / time.Second)

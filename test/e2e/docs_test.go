@@ -33,6 +33,7 @@ var pages = map[string]string{
 		"cp document.json old.json\ncp document.json new.json\n",
 	"docs/operate.md":           freeInit,
 	"docs/sizing-and-limits.md": production,
+	"docs/workflows.md":         devGateway,
 }
 
 // given stands for what is the reader's own in a command: a server, a port, a workflow.
