@@ -339,7 +339,7 @@ func (out *service) build(registry *translators.Registry, network *outbound.Netw
 		Tokens: gateway.Tokens{Signer: out.signer, Dialects: out.dialects, Verifier: verifier, Recorder: recorder, Evidence: opened.evidence},
 		Stores: gateway.Stores{Answers: opened.answers, Conversations: opened.conversations, Entries: opened.entries, StatePlain: out.statePlain}, Limiter: out.limiter, Metrics: out.metrics,
 		Approver: out.approver, Escalate: out.escalations.add,
-		Logger:   s.logger, Now: time.Now, NewID: func() string { return string(ect.NewID()) },
+		Logger: s.logger, Now: time.Now, NewID: func() string { return string(ect.NewID()) },
 		Shares: gateway.Shares{Budget: out.publicBounds.aside, Workers: perCaller, AllWorkers: background},
 	})
 }
