@@ -43,9 +43,9 @@ func TestErrand(t *testing.T) {
 	}
 	request, reply := tokens[1], tokens[2]
 	caller, _ := request.Ext.String(ect.ExtCaller)
-	leg, _ := reply.Ext.String(ect.ExtLeg)
+	direction, _ := reply.Ext.String(ect.ExtLeg)
 	if !slices.Equal(request.Parents, []ect.ID{start.ID}) || caller != string(b.self.ID) || !slices.Equal(reply.Parents, []ect.ID{request.ID}) ||
-		leg != "reply" || !slices.Equal(ids, []ect.ID{reply.ID}) || reply.InputHash == "" {
+		direction != "reply" || !slices.Equal(ids, []ect.ID{reply.ID}) || reply.InputHash == "" {
 		t.Errorf("request %+v, reply %+v, returned %v", request, reply, ids)
 	}
 	if len(b.agent.tokens) != 1 || claims(t, b.agent.tokens[0][0]).ID != request.ID || request.OutputHash != ect.Hash(b.agent.bodies[0]) {

@@ -7,7 +7,6 @@ import (
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/attest"
-	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/task/execution"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
@@ -291,63 +290,4 @@ func (g *Gateway) followInPlace(ctx context.Context, who store.Principal, rec *s
 	}
 	g.attend(ctx, x, rec)
 	return nil
-}
-
-// Errand sends a message of the gateway's own to a listed agent, in the agent's protocol, and returns what the
-// agent answers with the ids of the tokens that testify to it: the answer's, whose parents are the request and
-// what the agent signed. The message stands in a lineage, and takes the gateway's own share of background work.
-// Its errors are *[quota.ExceededError], *[problem.UnknownAgentError], those of policy and of the way to the
-// agent, *[canonical.Error] of an agent that refuses, and those of [attest.Recording].
-func (g *Gateway) Errand(ctx context.Context, to string, m *canonical.Message, l attest.Lineage) (*canonical.Message, []ect.ID, error) {
-	grant, err := g.workers.Reserve(string(g.Self()), 0)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer grant.Release()
-	x, err := g.onErrand(ctx, to, m, l)
-	if err != nil {
-		return nil, nil, err
-	}
-	sealed, err := g.agent(x).Seal(ctx, x.message)
-	if err != nil {
-		return nil, nil, err
-	}
-	sent := x.trail.Requests(nil)
-	x.trail.Follow(sent[len(sent)-1])
-	wire, answer, parents, err := g.agent(x).acknowledged(ctx, sealed)
-	if err != nil {
-		return nil, nil, err
-	}
-	id, err := g.attest.Statements().Answered(ctx, attest.Answered{
-		Subject: x.subject(), Lineage: attest.Lineage{Workflow: x.lineage.Workflow, Parents: parents}, Pair: x.pairBack(), Hash: ect.Hash(wire.HashInput()),
-	})
-	return answer, []ect.ID{id}, err
-}
-
-// onErrand is the request of an errand, with its permit and its route.
-func (g *Gateway) onErrand(ctx context.Context, to string, m *canonical.Message, l attest.Lineage) (*request, error) {
-	agent, found := g.Directory.Find(to)
-	if !found || len(agent.Endpoints) == 0 {
-		return nil, &problem.UnknownAgentError{Agent: to}
-	}
-	settings, binding := g.settings.Load(), agent.Endpoints[0].Binding
-	message := *m
-	message.Origin = canonical.Origin{Binding: binding}
-	call := transport.Call{Agent: to, EntryPoint: transport.Native, Target: transport.Target{To: binding}, Detached: true, Wire: translators.Wire{Binding: binding}}
-	in, err := g.admission.Errand(ctx, call, &message, settings.rules)
-	if err == nil {
-		err = in.Permit.Perform(string(m.Op))
-	}
-	if err != nil {
-		return nil, err
-	}
-	if l.Workflow == "" {
-		l.Workflow = g.NewID()
-	}
-	x := &request{settings: settings, scope: &scope{began: g.Now()}, lineage: l, trail: attest.Begin()}
-	x.admit(in, in.To)
-	if err := g.choose(ctx, x); err != nil {
-		return nil, err
-	}
-	return x, in.Permit.Carry(x.route.Security(true))
 }

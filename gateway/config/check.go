@@ -71,17 +71,7 @@ func (c Config) check(say func(path, reason string)) {
 			say("$.policy.allow_losses["+strconv.Itoa(i)+"]", "no loss "+strconv.Quote(code)+" in the catalogue")
 		}
 	}
-	for _, rule := range []struct {
-		is         policy.Constraints
-		path, says string
-	}{
-		{policy.Constraints{HopScope: policy.HopScope(c.Policy.HopScope)}, "$.policy.hop_scope", "hop scope is path or ancestry"},
-		{policy.Constraints{Graph: policy.GraphRule(c.Policy.Graph)}, "$.policy.graph", "the rule is off, warn or refuse"},
-	} {
-		if rule.is.Validate() != nil {
-			say(rule.path, rule.says)
-		}
-	}
+	checkRules(c.Policy, say)
 	if _, ok := policy.ParseSecurity(c.Policy.MinSecurity); c.Policy.MinSecurity != "" && !ok {
 		say("$.policy.min_protocol_security", "a minimum is tls-1.3")
 	}
@@ -419,4 +409,19 @@ func (c Config) Serve() error {
 	}
 	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	return errors.Join(errs...)
+}
+
+// checkRules judges what has a few words to choose from.
+func checkRules(p Policy, say func(path, problem string)) {
+	for _, rule := range []struct {
+		chosen        policy.Constraints
+		path, problem string
+	}{
+		{policy.Constraints{HopScope: policy.HopScope(p.HopScope)}, "$.policy.hop_scope", "hop scope is path or ancestry"},
+		{policy.Constraints{Graph: policy.GraphRule(p.Graph)}, "$.policy.graph", "the rule is off, warn or refuse"},
+	} {
+		if rule.chosen.Validate() != nil {
+			say(rule.path, rule.problem)
+		}
+	}
 }

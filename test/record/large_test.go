@@ -84,15 +84,15 @@ func fill(b *testing.B, s stored, gateway *ecttest.Party, wid string) {
 	b.Helper()
 	parents := []ect.ID{}
 	for n := range dag.MaxNodes {
-		leg := `"request"`
+		direction := `"request"`
 		if n%2 == 1 {
-			leg = `"reply"`
+			direction = `"reply"`
 		}
 		token, err := gateway.Signer(b, time.Now).Sign(ect.Claims{
 			Audience: []string{"spiffe://example.com/agents/calculator"}, Workflow: wid, Act: ect.ActTranslate, Parents: parents,
 			InputHash: ect.Hash([]byte("in")), OutputHash: ect.Hash([]byte("out")), Ext: ect.Ext{
 				ect.ExtSourceProtocol: []byte(`"a2a-v1"`), ect.ExtDestProtocol: []byte(`"mcp-v1"`), ect.ExtGatewayID: []byte(`"` + string(gateway.ID) + `"`),
-				ect.ExtLeg: []byte(leg), ect.ExtWarnings: []byte("[]"), ect.ExtAgentVersion: []byte(`"1.0.0"`), ect.ExtCaller: []byte(`"spiffe://example.com/client"`),
+				ect.ExtLeg: []byte(direction), ect.ExtWarnings: []byte("[]"), ect.ExtAgentVersion: []byte(`"1.0.0"`), ect.ExtCaller: []byte(`"spiffe://example.com/client"`),
 			},
 		})
 		if err != nil {
