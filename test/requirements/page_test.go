@@ -87,11 +87,11 @@ func TestRequirements_Page(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	kept, err := os.ReadFile(file)
+	got, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if string(kept) != page() {
+	if string(got) != page() {
 		t.Errorf("%s is not what the rows say: run %s=1 go test ./test/requirements and read the diff", file, pageEnv)
 	}
 }

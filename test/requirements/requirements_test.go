@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -97,10 +98,8 @@ func (r row) fault() string {
 		return "is missing and has tests: it is done partly, or the tests are of another row"
 	}
 	for n, one := range r.tests {
-		for _, other := range r.tests[:n] {
-			if one == other {
-				return "names " + one + " twice"
-			}
+		if slices.Contains(r.tests[:n], one) {
+			return "names " + one + " twice"
 		}
 		if !exists(one) {
 			return "there is no " + one + ": name a test as FOLDER:NAME"
