@@ -1,87 +1,156 @@
-// Package requirements says which test proves which requirement of circuit breakers (ATD, Circuit Breaker
-// Pattern) and of lifecycles (AEPB, Agent Lifecycle Management).
+// Package requirements says for each requirement of the drafts what proves it, or what is missing, and
+// writes docs/requirements.md from that. The rows are in rows_*_test.go; TestRequirements_Proven checks
+// them, and TestRequirements_Page checks the page.
 package requirements_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
 
-// requirement is one row. It has tests, or says what is missing.
-type requirement struct {
-	id, what string
-	tests    []string // FOLDER:NAME
-	missing  string
+// status says how much of a requirement there is.
+type status string
+
+const (
+	statusDone    status = "done"
+	statusPartly  status = "partly"
+	statusMissing status = "missing"
+)
+
+// row is one requirement. Done has tests; partly has what is missing, and tests of the rest if there are any;
+// missing has what is missing alone.
+type row struct {
+	id, section, what string
+	status            status
+	missing           string
+	tests             []string // FOLDER:NAME
 }
 
-var requirements = []requirement{
-	{"AEPB-47", "a peer gateway that fails has a breaker of its own", []string{"gateway/breakers:TestStage_ApartByDestination", "gateway/breakers:TestReport_Outcomes"}, ""},
-	{"AEPB-48", "atd.cascade false: no_translation_path", nil, "the cascade of a failure is part of recovery, which is not there yet"},
-	{"AEPB-49", "atd.cascade true: the workflow's subgraph is rolled back", nil, "the cascade of a failure is part of recovery, which is not there yet"},
-	{"AEPB-50", "allowed protocols and hops restrict", []string{"policy:TestDocument", "policy:TestDocumentRefuses"}, ""},
-	{"AEPB-51", "one of four states", []string{"lifecycle:TestParseStatus_FourOnly"}, ""},
-	{"AEPB-52", "deprecated_at is set", []string{"lifecycle:TestApply_Fields"}, ""},
-	{"AEPB-53", "Deprecation and Sunset in all responses", []string{"cmd/aepb-gateway:TestLifecycle_OfAnAgent", "cmd/aepb-gateway:TestDocumentsThatAreGood"}, ""},
-	{"AEPB-54", "clients move to the successor", []string{"gateway/admission:TestAdmit_DrainingAgent"}, ""},
-	{"AEPB-55", "draining: 503 with Retry-After and Location, work under way is finished", []string{"cmd/aepb-gateway:TestLifecycle_OfAnAgent", "cmd/aepb-gateway:TestLifecycle_WorkUnderWay", "test/e2e:TestLifecycle_TwoReplicas", "test/slim:TestDrainOverSLIM"}, ""},
-	{"AEPB-56", "retired: 410 with a link to the successor", []string{"cmd/aepb-gateway:TestLifecycle_OfAnAgent", "cmd/aepb-gateway:TestLifecycle_OfTheGateway"}, ""},
-	{"AEPB-57", "every transition is an ECT", []string{"cmd/aepb-gateway:TestLifecycle_OfAnAgent", "gateway/lifecycle:TestService_EndsAtEveryStep", "lifecycle:TestClaims_OfTheDraft", "cmd/aepb-gateway:TestLifecycle_OfTheConfiguration"}, ""},
-	{"AEPB-58", "only the transitions that are drawn", []string{"lifecycle:TestApply_Table", "gateway/lifecycle:TestService_OneOfManyOrders"}, ""},
-	{"AEPB-59", "a breaking change raises the major version", []string{"lifecycle:TestCheckVersion_Breaks", "cmd/aepbctl:TestLifecycle_Check", "cmd/aepb-gateway:TestCheckConfig_Before"}, ""},
-	{"AEPB-60", "the version is semantic", []string{"lifecycle:TestCheckSemver_Grammar"}, ""},
-	{"AEPB-61", "ECTs carry aepb.agent_version", []string{"gateway/attest:TestTranslate_LevelsAndDialects"}, ""},
-	{"AEPB-62", "the graceful end, in order", []string{"lifecycle:TestNext_Order", "lifecycle:TestNext_ResumesAfterCrash", "gateway/lifecycle:TestService_GracefulEnd"}, ""},
-	{"AEPB-63", "24 hours between deprecated and draining, or force", []string{"lifecycle:TestApply_Notice", "cmd/aepb-gateway:TestLifecycle_OfAnAgent"}, ""},
-	{"AEPB-64", "the successor is the URI of a capability document", []string{"lifecycle:TestApply_OrderIsRefused"}, ""},
-	{"ATD-33", "a breaker for each downstream agent", []string{"gateway/breakers:TestStage_ApartByDestination"}, ""},
-	{"ATD-34", "sliding window, a threshold that must be exceeded", []string{"lifecycle/breaker:TestReport_Opens", "lifecycle/breaker:TestReport_WindowSlides"}, ""},
-	{"ATD-35", "open: rejected at once", []string{"gateway/breakers:TestStage_OpensProbesAndCloses", "cmd/aepb-gateway:TestBreaker_AnswersOfEveryProtocol"}, ""},
-	{"ATD-36", "atd:circuit_open", []string{"lifecycle/breaker:TestChange_Claims", "cmd/aepb-gateway:TestBreaker_WatchedByOperators"}, ""},
-	{"ATD-37", "one probe of all replicas after 30 s", []string{"gateway/breakers:TestStage_OneProbeOfAllReplicas", "lifecycle/breaker:TestAsk_OneProbe"}, ""},
-	{"ATD-38", "a probe that succeeds closes: atd:circuit_close", []string{"gateway/breakers:TestStage_OpensProbesAndCloses", "lifecycle/breaker:TestReport_ProbeSucceeds"}, ""},
-	{"ATD-39", "a probe that fails doubles the cool-down, up to 300 s", []string{"gateway/breakers:TestStage_OpensProbesAndCloses", "lifecycle/breaker:TestReport_ProbesFail"}, ""},
-	{"ATD-40", "the state is published", []string{"cmd/aepb-gateway:TestBreaker_WatchedByOperators", "gateway/breakers:TestWatch_Changes"}, ""},
-	{"ATD-41", "breakers of several gateways open for one agent in a short time: a human, and no parallel probes", []string{"cmd/aepb-gateway:TestBreaker_Coordinated", "gateway/breakers:TestPeerOpened_Escalates", "gateway/breakers:TestPeerOpened_OncePerGateway", "gateway/breakers:TestPeerOpened_ProbesSeldom", "lifecycle/breaker:TestOpenings", "lifecycle/breaker:TestSlow"}, ""},
-	{"ATD-42", "threshold and window of the policy document", []string{"policy:TestDocument", "policy:TestDocumentRefuses", "gateway/breakers:TestSet_Configured"}, ""},
-	{"ATD-59", "three probes in a row that fail: a human", []string{"gateway/breakers:TestStage_OpensProbesAndCloses", "lifecycle/breaker:TestEscalates", "cmd/aepb-gateway:TestEscalation_IsPosted"}, ""},
+func done(id, section, what string, tests ...string) row {
+	return row{id, section, what, statusDone, "", tests}
 }
 
-// TestRequirements_Proven: every row names tests that are there, or says what is missing.
+func partly(id, section, what, missing string, tests ...string) row {
+	return row{id, section, what, statusPartly, missing, tests}
+}
+
+func missing(id, section, what, missing string) row {
+	return row{id, section, what, statusMissing, missing, nil}
+}
+
+// draft is the requirements of one draft, numbered from 1 to count.
+type draft struct {
+	prefix, title string
+	format        string // of an id
+	count         int
+	rows          []row
+}
+
+var drafts = []draft{
+	{"AEPB", "Agent Ecosystem Protocol Binding", "AEPB-%02d", 81, aepbRows},
+	{"CPAT", "Cross-Protocol Agent Translation", "CPAT-%02d", 31, cpatRows},
+	{"ATD", "Agent Task DAG", "ATD-%02d", 96, atdRows},
+	{"CNS", "Multi-Agent Consensus and Capability Negotiation Protocols", "CNS-%02d", 74, cnsRows},
+	{"ECT", "Execution Context Tokens", "ECT-%d", 5, ectRows},
+}
+
+// TestRequirements_Proven: the rows of each draft are numbered without a gap, and each has what its status
+// promises: tests that exist, or what is missing.
 func TestRequirements_Proven(t *testing.T) {
 	t.Parallel()
-	sources := map[string]string{}
-	for _, row := range requirements {
-		if row.what == "" || (len(row.tests) == 0) == (row.missing == "") {
-			t.Errorf("%s: says %q, names %d tests, and %q is missing", row.id, row.what, len(row.tests), row.missing)
+	for _, d := range drafts {
+		if len(d.rows) != d.count {
+			t.Errorf("%s has %d rows, want %d: add the rows, or change the count in drafts", d.prefix, len(d.rows), d.count)
 		}
-		for _, one := range row.tests {
-			folder, name, _ := strings.Cut(one, ":")
-			if _, read := sources[folder]; !read {
-				sources[folder] = testsIn(t, folder)
-			}
-			if !strings.Contains(sources[folder], "\nfunc "+name+"(t *testing.T)") {
-				t.Errorf("%s: there is no %s", row.id, one)
-			}
+		for _, fault := range faults(d) {
+			t.Error(fault)
 		}
 	}
 }
 
-// testsIn is the text of all tests of a folder.
-func testsIn(t *testing.T, folder string) string {
-	t.Helper()
-	files, err := filepath.Glob(filepath.Join("..", "..", filepath.FromSlash(folder), "*_test.go"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("%s has no tests: %v", folder, err)
+// faults are what is wrong with the rows of a draft.
+func faults(d draft) (found []string) {
+	for n, r := range d.rows {
+		if want := fmt.Sprintf(d.format, n+1); r.id != want {
+			found = append(found, fmt.Sprintf("row %d of %s is %s, want %s: rows are sorted, each number once", n+1, d.prefix, r.id, want))
+		}
+		if fault := r.fault(); fault != "" {
+			found = append(found, r.id+": "+fault)
+		}
 	}
-	var all strings.Builder
+	return found
+}
+
+// fault says what is wrong with a row, or nothing.
+func (r row) fault() string {
+	switch {
+	case r.section == "" || r.what == "" || strings.ContainsAny(r.section+r.what+r.missing, "|\n"):
+		return "a row has a section and a text, without | and line ends"
+	case r.status == statusDone && len(r.tests) == 0:
+		return "is done without a test: name one that fails without it, or say what is missing"
+	case (r.status == statusDone) != (r.missing == ""):
+		return fmt.Sprintf("is %s, and %q is missing: one of the two is wrong", r.status, r.missing)
+	case r.status == statusMissing && len(r.tests) != 0:
+		return "is missing and has tests: it is done partly, or the tests are of another row"
+	}
+	for n, one := range r.tests {
+		if slices.Contains(r.tests[:n], one) {
+			return "names " + one + " twice"
+		}
+		if !exists(one) {
+			return "there is no " + one + ": name a test as FOLDER:NAME"
+		}
+	}
+	return ""
+}
+
+// exists reports whether there is a test FOLDER:NAME.
+func exists(test string) bool {
+	folder, name, _ := strings.Cut(test, ":")
+	files, err := filepath.Glob(filepath.Join("..", "..", filepath.FromSlash(folder), "*_test.go"))
+	if err != nil {
+		return false
+	}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
+		if err == nil && strings.Contains(string(text), "\nfunc "+name+"(t *testing.T)") {
+			return true
 		}
-		all.Write(text)
 	}
-	return all.String()
+	return false
+}
+
+// TestRequirements_FaultsAreFound: a row that promises what it does not hold is a fault, as is a gap.
+func TestRequirements_FaultsAreFound(t *testing.T) {
+	t.Parallel()
+	const here = "test/requirements:TestRequirements_FaultsAreFound"
+	for name, rows := range map[string][]row{
+		"no test":           {done("X-1", "A", "a")},
+		"no such test":      {done("X-1", "A", "a", "test/requirements:TestRequirements_None")},
+		"no such folder":    {done("X-1", "A", "a", "test/none:TestRequirements_Proven")},
+		"part of a name":    {done("X-1", "A", "a", "test/requirements:TestRequirements_Fault")},
+		"the same twice":    {done("X-1", "A", "a", here, here)},
+		"nothing missing":   {missing("X-1", "A", "a", "")},
+		"partly, all there": {partly("X-1", "A", "a", "", here)},
+		"missing, a test":   {{"X-1", "A", "a", statusMissing, "all", []string{here}}},
+		"done, a lack":      {{"X-1", "A", "a", statusDone, "much", []string{here}}},
+		"no text":           {done("X-1", "A", "", here)},
+		"no section":        {done("X-1", "", "a", here)},
+		"a bar":             {done("X-1", "A", "a|b", here)},
+		"a gap":             {done("X-1", "A", "a", here), done("X-3", "A", "a", here)},
+		"twice":             {done("X-1", "A", "a", here), done("X-1", "A", "a", here)},
+		"not sorted":        {done("X-2", "A", "a", here), done("X-1", "A", "a", here)},
+	} {
+		if got := faults(draft{format: "X-%d", rows: rows}); len(got) == 0 {
+			t.Errorf("%s: found nothing", name)
+		}
+	}
+	good := []row{done("X-1", "A", "a", here), partly("X-2", "A", "a", "much"), missing("X-3", "A", "a", "all")}
+	if got := faults(draft{format: "X-%d", rows: good}); len(got) != 0 {
+		t.Errorf("good rows: %q", got)
+	}
 }
