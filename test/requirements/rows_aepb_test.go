@@ -77,7 +77,7 @@ var aepbRows = []row{
 	done("AEPB-66", "Successor Discovery", "a successor's level is not lower", "gateway/directory:TestReachFollowsASuccessor", "gateway/directory:TestReachEndsAfterThree", "cmd/aepb-gateway:TestLifecycle_SuccessorIsChecked"),
 	done("AEPB-67", "Capability Document Integrity", "certificates are verified before documents are believed", "cmd/aepb-gateway:TestDocumentsThatAreBad", "gateway/transport/egress:TestIdentityOfServer"),
 	partly("AEPB-68", "Capability Document Integrity", "documents of high assurance are signed", "the gateway's own document is signed; a signed document of an agent is neither requested nor required, and no test reads `exp`", "gateway/httpapi:TestSignedCapabilityDocument"),
-	done("AEPB-69", "Gateway Trust", "an opaque payload passes byte for byte", "gateway:TestAStreamIsRelayedOctetByOctet", "test/interop:TestFidelity"),
+	done("AEPB-69", "Gateway Trust", "an opaque payload passes byte for byte", "gateway:TestAStreamIsRelayedOctetByOctet"),
 	partly("AEPB-70", "Gateway Trust", "the trail shows unknown gateways, changed messages and loops", noAudit, "gateway:TestHopsAndLoops", "ect:TestAHashIsNeverLeftUncompared"),
 	done("AEPB-71", "Gateway Trust", "gateways authenticate by workload identities", "cmd/aepb-gateway:TestRefusedCallers", "gateway/transport/peer:TestDial", "gateway/transport/peer:TestFailures", "gateway/directory:TestAnswersOfPeersAreKept"),
 	done("AEPB-72", "Protocol Downgrade Attacks", "`aepb.min_protocol_security` is enforced", "gateway:TestPolicyOnTheRoad", "policy:TestPermitSecurity", "policy:TestConstraintsOfTheSource"),
