@@ -31,7 +31,7 @@ const (
 	ReasonReplay              Reason = "replay"
 	ReasonUnknownParent       Reason = "unknown_parent" // a message names a token that is unknown, or not its sender's
 
-	// The rules of a workflow's graph (ECT draft, "DAG Validation").
+	// ReasonGraphDuplicate and the next ones are the rules of a workflow's graph (ECT draft, "DAG Validation").
 	ReasonGraphDuplicate Reason = "dag_duplicate"
 	ReasonGraphParent    Reason = "dag_parent_missing"
 	ReasonGraphTime      Reason = "dag_time"

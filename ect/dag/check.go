@@ -43,8 +43,9 @@ func (r Rule) Reason() ect.Reason {
 		return ect.ReasonGraphWorkflow
 	case RuleAcyclic:
 		return ect.ReasonGraphCycle
+	default:
+		return ect.ReasonGraphLimit
 	}
-	return ect.ReasonGraphLimit
 }
 
 // Finding is one violation of a rule.

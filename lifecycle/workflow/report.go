@@ -105,6 +105,7 @@ func (out *Report) boundaries(tokens []Token) {
 			if out.Declared == "" {
 				out.Declared, end = Status(t.TerminalStatus), t.Node.IssuedAt
 			}
+		default:
 		}
 	}
 	if out.Started.IsZero() && oldest > 0 {
@@ -154,8 +155,9 @@ func (t Token) ends() bool {
 	switch t.Node.Act {
 	case ect.ActError, ect.ActTranslateError, ect.ActWorkflowComplete:
 		return true
+	default:
+		return t.isCompletion() || isTask(t.Node.Act)
 	}
-	return t.isCompletion() || isTask(t.Node.Act)
 }
 
 // below visits what is reached from an id through annotations alone, up to the next steps.
@@ -211,7 +213,7 @@ func (out *StepReport) add(t Token) {
 			out.Losses = append(out.Losses, loss)
 		}
 	}
-	text := ""
+	var text string
 	switch t.Node.Act {
 	case ect.ActError:
 		text = fmt.Sprintf("%s, %s", cmp.Or(t.Severity, "unknown severity"), cmp.Or(t.ErrorType, string(ErrorUnknown)))

@@ -107,7 +107,7 @@ func (m *mortal) Keep(_ context.Context, compact string) error { return m.say("r
 
 func (m *mortal) say(what string) error {
 	m.step()
-	_, err := fmt.Println(what)
+	_, err := fmt.Fprintln(os.Stdout, what)
 	m.step()
 	return err
 }
@@ -145,7 +145,7 @@ func TestMachine_KilledAtEachStep(t *testing.T) {
 	t.Parallel()
 	server, err := redisserver.Start(t.Context(), filepath.Join(t.TempDir(), "redis"))
 	if server != nil {
-		t.Cleanup(func() { server.End(syscall.SIGKILL) })
+		t.Cleanup(func() { _ = server.End(syscall.SIGKILL) })
 	}
 	if err != nil {
 		t.Fatal(err)

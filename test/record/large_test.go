@@ -39,7 +39,7 @@ func onRedis(b *testing.B) stored {
 	b.Helper()
 	server, err := redisserver.Start(b.Context(), filepath.Join(b.TempDir(), "redis"), "--appendfsync", "no")
 	if server != nil {
-		b.Cleanup(func() { server.End(syscall.SIGKILL) })
+		b.Cleanup(func() { _ = server.End(syscall.SIGKILL) })
 	}
 	if err != nil {
 		b.Fatal(err)

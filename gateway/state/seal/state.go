@@ -11,7 +11,7 @@ import (
 )
 
 // EntryStore is a driver of entries, as [state.Entries] explains it.
-type EntryStore interface {
+type EntryStore interface { //nolint:interfacebloat // the operations of one store of entries
 	Get(ctx context.Context, key state.EntryKey) (state.Entry, bool, error)
 	Swap(ctx context.Context, key state.EntryKey, old uint64, value []byte, until time.Time) (uint64, bool, error)
 	Confirm(ctx context.Context, key state.EntryKey, revision uint64) (bool, error)

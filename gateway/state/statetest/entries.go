@@ -15,7 +15,7 @@ import (
 )
 
 // Entries is what [state.Entries] explains.
-type Entries interface {
+type Entries interface { //nolint:interfacebloat // the operations of one store of entries
 	Get(ctx context.Context, key state.EntryKey) (state.Entry, bool, error)
 	Swap(ctx context.Context, key state.EntryKey, old uint64, value []byte, until time.Time) (uint64, bool, error)
 	Confirm(ctx context.Context, key state.EntryKey, revision uint64) (bool, error)
