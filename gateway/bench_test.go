@@ -5,7 +5,9 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway"
+	work "github.com/aepb/aepb-gateway/gateway/workflow"
 	"github.com/aepb/aepb-gateway/policy"
 )
 
@@ -36,4 +38,36 @@ func BenchmarkExchange(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*batch), "ns/exchange")
+}
+
+// BenchmarkWorkflow is an exchange of a caller without tokens that names a parent: in a workflow without a
+// start, and in one with a start, where the gateway signs an intent.
+func BenchmarkWorkflow(b *testing.B) {
+	for name, begun := range map[string]bool{"without a start": false, "with a start": true} {
+		b.Run(name, func(b *testing.B) {
+			bed := newBed(b, gateway.Settings{}, policy.Rules{Open: true})
+			first, err := bed.Exchange(b.Context(), bed.call(addBody))
+			if err != nil {
+				b.Fatal(err)
+			}
+			parent := first.Evidence[len(first.Evidence)-1]
+			if begun {
+				if _, parent, err = bed.Parts().Workflows.Begin(b.Context(), identity.Caller{Peer: bed.caller.Peer()}, "", work.Plan{}); err != nil {
+					b.Fatal(err)
+				}
+			}
+			claims, _, err := ect.ParseUnverified(parent)
+			if err != nil {
+				b.Fatal(err)
+			}
+			call := bed.call(addBody)
+			call.Parent = string(claims.ID)
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := bed.Exchange(b.Context(), call); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
 }
