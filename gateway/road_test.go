@@ -35,20 +35,25 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // agent plays an MCP server at the other end of a dialer: it answers each
 // sealed call with a fixed result, and keeps what it got.
 type agent struct {
-	mu       sync.Mutex
-	more     []canonical.Capability // besides its tools
-	sole     bool                   // it has but one of these
-	result   string                 // of tools/call; empty: {"content":[…],"structuredContent":{"sum":3}}
-	evidence func(request, reply []byte) []string
-	fail     error
-	gate     chan struct{} // if set, an answer waits for it
-	entered  chan struct{}
-	bodies   [][]byte
-	tokens   [][]string
+	mu   sync.Mutex
+	more []canonical.Capability // besides its tools
+	sole bool                   // it has but one of these
+
+	undescribed error  // why it cannot be asked what it is; nil: it can
+	result      string // of tools/call; empty: {"content":[…],"structuredContent":{"sum":3}}
+	evidence    func(request, reply []byte) []string
+	fail        error
+	gate        chan struct{} // if set, an answer waits for it
+	entered     chan struct{}
+	bodies      [][]byte
+	tokens      [][]string
 }
 
 func (a *agent) Describe(_ context.Context, e transport.Endpoint) (*canonical.Description, transport.Endpoint, error) {
 	e.Version = mcp.Modern
+	if a.undescribed != nil {
+		return nil, e, a.undescribed
+	}
 	tools := []canonical.Capability{
 		{ID: "add", Profile: canonical.ProfileTyped, InputSchema: json.RawMessage(`{"type":"object","properties":{"a":{"type":"integer"},"b":{"type":"integer"}},"required":["a","b"]}`)},
 		{ID: "echo", Profile: canonical.ProfileTyped, InputSchema: json.RawMessage(`{"type":"object","properties":{"message":{"type":"string"}},"required":["message"]}`)},

@@ -34,6 +34,7 @@ func (g *Gateway) fail(ctx context.Context, x *request, answer transport.Answer,
 		return answer
 	}
 	ctx = context.WithoutCancel(ctx) // the caller may be gone; the evidence must not be
+	g.beginStep(ctx, x)
 	failure := attest.Failure{
 		Subject: x.subject(), Lineage: attest.Lineage{Workflow: g.failedWorkflow(x), Parents: failedParents(x)},
 		Cause: cause, Pair: attest.Pair{From: x.in.Call.Wire.Binding, To: x.toBinding()}, Input: x.in.Input, Unlisted: x.in.Foreign(),
@@ -55,11 +56,26 @@ func (g *Gateway) fail(ctx context.Context, x *request, answer transport.Answer,
 	return answer
 }
 
+// beginStep makes a step of a message that failed before its lineage was known, in a workflow that has a start:
+// one without a token gets the intent that it would have had. Where that fails, the failure has evidence of its
+// own.
+func (g *Gateway) beginStep(ctx context.Context, x *request) {
+	workflow, ids := x.in.Evidence.Origins()
+	if x.lineage.Workflow != "" || !x.in.Recorded || len(ids) == 0 {
+		return
+	}
+	var err error
+	if _, x.started, err = g.parts.Workflows.Started(ctx, workflow); err != nil || !x.started {
+		return
+	}
+	x.lineage.Workflow, x.lineage.Parents = workflow, ids
+	if err := g.intend(ctx, x); err != nil {
+		g.Logger.WarnContext(ctx, "the intent of a message that failed is not recorded", slog.String("wid", workflow), slog.Any("error", err))
+	}
+}
+
 // failStep signs the error of a step of a workflow that has a start (ATD, Error Signaling).
 func (g *Gateway) failStep(ctx context.Context, x *request, wid string, cause error) {
-	if x.lineage.Workflow == "" && x.in.Recorded && len(x.in.Evidence.Sources) > 0 { // it failed before its lineage was known
-		_, x.started, _ = g.parts.Workflows.Started(ctx, wid) // else the failure has evidence of its own
-	}
 	if !x.started || !x.in.Recorded {
 		return
 	}
@@ -97,8 +113,11 @@ func (g *Gateway) failedWorkflow(x *request) string {
 // failedParents returns the source ECT, as the draft demands; without one, what we signed last,
 // else the parent that the message names.
 func failedParents(x *request) []ect.ID {
-	if len(x.in.Evidence.Sources) == 0 && x.trail.Request() != "" {
+	switch without := len(x.in.Evidence.Sources) == 0; {
+	case without && x.trail.Request() != "":
 		return []ect.ID{x.trail.Request()}
+	case without && x.started && len(x.lineage.Parents) > 0:
+		return x.lineage.Parents
 	}
 	if _, ids := x.in.Evidence.Origins(); len(ids) > 0 {
 		return ids

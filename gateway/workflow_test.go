@@ -249,6 +249,7 @@ func TestWorkflow_Errors(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		fail           error
+		unknown        bool // it cannot be asked what it is, and the caller brings no token
 		result         string
 		severity, kind string
 		upstream       int
@@ -260,8 +261,9 @@ func TestWorkflow_Errors(t *testing.T) {
 			fail:     &transport.RefusedError{Agent: "calculator", Status: 403, Code: "policy_violation"},
 			severity: "error", kind: "upstream_cascade", upstream: 2,
 		},
-		"the gateway fails": {fail: errors.New("a bug"), severity: "critical", kind: "unknown", escalates: true},
-		"the tool fails":    {result: `{"resultType":"complete","isError":true,"content":[{"type":"text","text":"secret"}]}`, severity: "error", kind: "action_failed"},
+		"the gateway fails":          {fail: errors.New("a bug"), severity: "critical", kind: "unknown", escalates: true},
+		"the agent is never reached": {unknown: true, severity: "error", kind: "action_failed"},
+		"the tool fails":             {result: `{"resultType":"complete","isError":true,"content":[{"type":"text","text":"secret"}]}`, severity: "error", kind: "action_failed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -283,14 +285,24 @@ func TestWorkflow_Errors(t *testing.T) {
 					refused.Evidence = append(refused.Evidence, token.Compact())
 				}
 			}
-			_, _ = b.Exchange(t.Context(), b.call(addBody, b.task(t, wid, addBody, start.ID)))
+			call := b.call(addBody, b.task(t, wid, addBody, start.ID))
+			if tc.unknown {
+				call = b.call(addBody)
+				call.Parent = string(start.ID)
+				b.agent.undescribed = &transport.UnreachableError{Agent: "calculator"}
+			}
+			_, _ = b.Exchange(t.Context(), call)
 			tokens := b.tokensOf(t, wid)
 			at := slices.IndexFunc(tokens, func(c ect.Claims) bool { return c.Act == ect.ActError })
 			if at < 0 {
 				t.Fatalf("no error among %v", acts(tokens))
 			}
 			failed := tokens[at]
-			request := tokens[slices.IndexFunc(tokens, func(c ect.Claims) bool { return c.Act == ect.ActTranslate })]
+			action := ect.ActTranslate
+			if tc.unknown {
+				action = ect.ActIntent
+			}
+			request := tokens[slices.IndexFunc(tokens, func(c ect.Claims) bool { return c.Act == action })]
 			severity, _ := failed.Ext.String(ect.ExtSeverity)
 			kind, _ := failed.Ext.String(ect.ExtErrorType)
 			upstream, listed := failed.Ext.Strings(ect.ExtUpstreamErrors)
