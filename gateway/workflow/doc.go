@@ -11,6 +11,9 @@
 //
 // # What its bounds are worth as a weapon
 //
+// To read a large workflow costs a tenth of a second. What was read is remembered, and a caller that has large
+// workflows read one after the other rests in between, so that it takes a twentieth of a processor.
+//
 // A caller's starts count in its own share of the store. A member that fills its workflow with tokens makes
 // the states of that workflow unknown ([workflow.TooLargeError]), and with them its tasks wait: it had to be
 // let in for that, and hurts no other workflow. A start that came along with a message counts only if its

@@ -9,6 +9,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/attest"
+	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/lifecycle/workflow"
 )
 
@@ -84,14 +85,19 @@ func (r *readings) grew(wid string, one *reading, size int) {
 }
 
 // read reads a workflow from its tokens on record. lately: of a large workflow, what was found within the
-// last second is enough.
-func (s *Service) read(ctx context.Context, wid string, lately bool) (workflow.Run, []workflow.Token, error) {
+// last second is enough. A caller that had large workflows read rests for costShare times as long as that took,
+// so that it cannot have one after the other read: it gets what is remembered, or a *[problem.WaitingError].
+func (s *Service) read(ctx context.Context, wid string, who ect.Identity, lately bool) (workflow.Run, []workflow.Token, error) {
 	now := s.deps.Now()
 	one := s.readings.of(wid, now)
 	one.mu.Lock()
 	defer one.mu.Unlock()
-	if lately && len(one.tokens) >= largeFrom && now.Sub(one.at) < max(freshFor, costShare*one.cost) {
+	rests, large := s.resting.has(string(who), now), len(one.tokens) >= largeFrom
+	if lately && large && (rests || now.Sub(one.at) < max(freshFor, costShare*one.cost)) {
 		return one.run, one.tokens, one.err
+	}
+	if rests && (large || one.at.IsZero()) {
+		return workflow.Run{}, nil, &problem.WaitingError{Reason: "large workflows were read for this caller just now: try again in a moment, or split the work into smaller workflows"}
 	}
 	if err := s.readOn(ctx, wid, one); err != nil {
 		return workflow.Run{}, nil, err
@@ -103,7 +109,15 @@ func (s *Service) read(ctx context.Context, wid string, lately bool) (workflow.R
 	}
 	one.at = s.deps.Now()
 	one.cost = one.at.Sub(now)
+	s.rest(who, len(one.tokens), now)
 	return one.run, one.tokens, one.err
+}
+
+// rest has a caller rest if a large workflow was read for it, since some time.
+func (s *Service) rest(who ect.Identity, tokens int, since time.Time) {
+	if now := s.deps.Now(); tokens >= largeFrom {
+		s.resting.add(string(who), now.Add(costShare*now.Sub(since)))
+	}
 }
 
 // readOn reads the tokens of a workflow that came since.

@@ -26,8 +26,10 @@ const (
 	// MaxDescription bounds the description of a workflow, in bytes.
 	MaxDescription = 256
 	// life is how long a record is kept after its last change: the longest that evidence of a step can be.
-	life     = 31 * 24 * time.Hour
-	pageSize = 1000 // tokens of one read of the evidence store: at most 8 MB, usually 1 MB
+	life = 31 * 24 * time.Hour
+	// absentFor is how long it is remembered that a workflow has no start.
+	absentFor = time.Second
+	pageSize  = 1000 // tokens of one read of the evidence store: at most 8 MB, usually 1 MB
 )
 
 // Record is what is decided about a workflow.
@@ -57,7 +59,8 @@ type Service struct {
 	deps     Deps
 	records  *record.Machine[Record]
 	readings readings
-	absent   absences
+	absent   moments // workflows that had no start on record a moment ago
+	resting  moments // callers whose last reading cost much
 }
 
 // New makes a service.
@@ -213,7 +216,7 @@ func (s *Service) Started(ctx context.Context, wid string) (Record, bool, error)
 	}
 	found, err := s.records.Read(ctx, keyOf(wid, ""))
 	if err == nil && found.Revision == 0 {
-		s.absent.add(wid, now)
+		s.absent.add(wid, now.Add(absentFor))
 	}
 	return found.Value, found.Revision != 0, err
 }
@@ -231,7 +234,7 @@ func (s *Service) Ready(ctx context.Context, wid string, parents []ect.ID, issue
 	if !started || len(parents) == 1 && parents[0] == r.Start {
 		return nil
 	}
-	run, _, err := s.read(ctx, wid, true)
+	run, _, err := s.read(ctx, wid, issuer, true)
 	if err != nil {
 		return err
 	}
@@ -243,16 +246,20 @@ func (s *Service) Ready(ctx context.Context, wid string, parents []ect.ID, issue
 }
 
 // Report says how far a workflow is, to its members; others find no such workflow. It need not have a start.
-// Its errors are *[problem.NotFoundError], *[workflow.TooLargeError] and *[problem.RecordingError].
+// Its errors are *[problem.NotFoundError], *[workflow.TooLargeError], *[problem.WaitingError] for a caller whose last
+// readings cost much, and *[problem.RecordingError].
 func (s *Service) Report(ctx context.Context, wid string, who ect.Identity) (workflow.Report, error) {
 	if err := s.member(ctx, wid, who); err != nil {
 		return workflow.Report{}, err
 	}
-	run, tokens, err := s.read(ctx, wid, false)
+	began := s.deps.Now()
+	run, tokens, err := s.read(ctx, wid, who, false)
 	if err != nil {
 		return workflow.Report{}, err
 	}
-	return run.Report(tokens, s.deps.Now()), nil
+	report := run.Report(tokens, s.deps.Now())
+	s.rest(who, len(tokens), began)
+	return report, nil
 }
 
 func (s *Service) member(ctx context.Context, wid string, who ect.Identity) error {
@@ -278,7 +285,7 @@ func (s *Service) Complete(ctx context.Context, caller identity.Caller, holder, 
 	if declared != "" && declared != workflow.StatusFailed && declared != workflow.StatusPartial {
 		return "", "", &problem.QueryError{Reason: "status is failed or partial, for a workflow whose steps still run; without it the steps decide"}
 	}
-	run, _, err := s.read(ctx, wid, false)
+	run, _, err := s.read(ctx, wid, caller.ID, false)
 	if err != nil {
 		return "", "", err
 	}

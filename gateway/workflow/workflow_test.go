@@ -1,11 +1,18 @@
 package workflow_test
 
 import (
+	"context"
+	"log/slog"
+	"strconv"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/ecttest"
 	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/state"
 	"github.com/aepb/aepb-gateway/gateway/workflow"
 	pure "github.com/aepb/aepb-gateway/lifecycle/workflow"
 )
@@ -38,5 +45,68 @@ func TestFailure_KindOfEveryCode(t *testing.T) {
 	}
 	if _, kind := (workflow.Failure{Code: problem.CodeNoPath, Next: problem.CodeTimeout}).Kind(); kind != pure.ErrorUpstreamCascade {
 		t.Errorf("a further gateway's refusal is %s", kind)
+	}
+}
+
+// hugeStore is a store with workflows of many tokens, which counts its pages.
+type hugeStore struct {
+	ect.Store
+
+	compact []string
+	pages   int
+}
+
+func (s *hugeStore) Workflow(_ context.Context, wid, after string, limit int) (records []ect.Record, next string, err error) {
+	s.pages++
+	from, _ := strconv.Atoi(after)
+	to := min(from+limit, len(s.compact))
+	for _, compact := range s.compact[from:to] {
+		records = append(records, ect.Record{Compact: compact, Workflow: wid})
+	}
+	if to < len(s.compact) {
+		next = strconv.Itoa(to)
+	}
+	return records, next, nil
+}
+
+// TestAttack_LargeWorkflowsReadAgain: a member of many large workflows cannot have them read one after the other;
+// a workflow that is read already costs no more, and other callers do not wait.
+func TestAttack_LargeWorkflowsReadAgain(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	gateway := ecttest.NewParty(t, "spiffe://example.com/gateway")
+	store := &hugeStore{}
+	for range 1200 {
+		store.compact = append(store.compact, ecttest.Mint(t, gateway, ecttest.Recipe{Claims: ect.Claims{Workflow: string(ect.NewID()), Act: "send_task"}}))
+	}
+	memory, err := state.New(state.Config{}, state.Deps{Now: func() time.Time { return now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	service, err := workflow.New(workflow.Deps{
+		Entries: memory.Entries(), Store: store, Logger: slog.New(slog.DiscardHandler),
+		Now:      func() time.Time { now = now.Add(10 * time.Millisecond); return now }, // each look at the clock costs time
+		Belongs:  func(context.Context, string, ect.Identity) (bool, error) { return true, nil },
+		Escalate: func(context.Context, string, string) {},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := service.Report(t.Context(), "first", "member"); err != nil {
+		t.Fatal(err)
+	}
+	pages := store.pages
+	for _, wid := range []string{"second", "first"} {
+		_, err := service.Report(t.Context(), wid, "member")
+		if p := problem.From(err); p.Status != 409 || p.RetryAfter == 0 || store.pages != pages {
+			t.Errorf("%s, at once: %v, and %d pages were read", wid, err, store.pages-pages)
+		}
+	}
+	if _, err := service.Report(t.Context(), "second", "another"); err != nil {
+		t.Errorf("another caller: %v", err)
+	}
+	now = now.Add(10 * time.Second)
+	if _, err := service.Report(t.Context(), "second", "member"); err != nil {
+		t.Errorf("later: %v", err)
 	}
 }
