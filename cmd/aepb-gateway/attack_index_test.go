@@ -204,6 +204,12 @@ var attackIndex = []attackFinding{
 		"TestAttack_PeersLieAboutBreakers", "gateway/breakers:TestAttack_PeersOpenABreaker", "gateway/breakers:TestAttack_PeersFillTheMemory",
 		"gateway/breakers/peers:TestAttack_StreamOfAPeerIsSilent", "gateway/breakers/peers:TestAttack_PeerFloods",
 	}},
+	{id: "W20", what: "read or complete the workflow of others, begin one in their name, or have large ones read again and again", tests: []string{
+		"gateway:TestAttack_WorkflowsOfOthers", "gateway/workflow:TestAttack_LargeWorkflowsReadAgain",
+	}},
+	{id: "W21", what: "pass an agent's list of callers under the gateway's own name, which sends errands", tests: []string{
+		"gateway:TestAttack_CallerWithTheGatewaysName",
+	}},
 	{id: "X-M1", what: "have the gateway read more large answers than it has memory for", tests: []string{
 		"TestAttack_LargeAnswersAtOnce", "gateway/transport/inflight:TestAttack_LargeRequestsOfLongStreams",
 	}},
@@ -301,7 +307,7 @@ func findingIDs() []string {
 	for n := 1; n <= 8; n++ {
 		ids = append(ids, "H"+strconv.Itoa(n))
 	}
-	return append(ids, "F1", "F2", "F3", "F6", "F18", "F19", "N1", "N2", "N4", "N5", "N6", "N7", "N8", "W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W9", "W10", "W11", "W12", "W13", "W14", "W15", "W16", "W17", "W18", "W19", "X-M1", "X-B2", "X-B1", "X-R16", "X-W1", "X-P1", "X-M2", "X-L2", "X-L3", "X-L5", "X-L8", "X-R1", "X-K1", "X-S2", "X-S1")
+	return append(ids, "F1", "F2", "F3", "F6", "F18", "F19", "N1", "N2", "N4", "N5", "N6", "N7", "N8", "W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W9", "W10", "W11", "W12", "W13", "W14", "W15", "W16", "W17", "W18", "W19", "W20", "W21", "X-M1", "X-B2", "X-B1", "X-R16", "X-W1", "X-P1", "X-M2", "X-L2", "X-L3", "X-L5", "X-L8", "X-R1", "X-K1", "X-S2", "X-S1")
 }
 
 // attackTests are the tests of attacks in the source tree, by FOLDER:NAME.
