@@ -45,14 +45,14 @@ func BenchmarkExchange(b *testing.B) {
 func BenchmarkWorkflow(b *testing.B) {
 	for name, begun := range map[string]bool{"without a start": false, "with a start": true} {
 		b.Run(name, func(b *testing.B) {
-			bed := newBed(b, gateway.Settings{}, policy.Rules{Open: true})
-			first, err := bed.Exchange(b.Context(), bed.call(addBody))
+			env := newBed(b, gateway.Settings{}, policy.Rules{Open: true})
+			first, err := env.Exchange(b.Context(), env.call(addBody))
 			if err != nil {
 				b.Fatal(err)
 			}
 			parent := first.Evidence[len(first.Evidence)-1]
 			if begun {
-				if _, parent, err = bed.Parts().Workflows.Begin(b.Context(), identity.Caller{Peer: bed.caller.Peer()}, "", work.Plan{}); err != nil {
+				if _, parent, err = env.Parts().Workflows.Begin(b.Context(), identity.Caller{Peer: env.caller.Peer()}, "", work.Plan{}); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -60,11 +60,11 @@ func BenchmarkWorkflow(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			call := bed.call(addBody)
+			call := env.call(addBody)
 			call.Parent = string(claims.ID)
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := bed.Exchange(b.Context(), call); err != nil {
+				if _, err := env.Exchange(b.Context(), call); err != nil {
 					b.Fatal(err)
 				}
 			}
