@@ -65,7 +65,7 @@ func endedKey(task EntryKey) ect.ReplayKey {
 // continuations, push configurations. An error other than the context's is a
 // *state.FullError (nothing was written) or a *state.UnavailableError (after a Swap or a
 // Delete: it may have been written all the same; read before trying again).
-type Entries interface {
+type Entries interface { //nolint:interfacebloat // the operations of one store of entries
 	// Get finds an entry; false: there is none, or it has expired.
 	Get(ctx context.Context, key EntryKey) (Entry, bool, error)
 	// Swap writes value if the entry is still at revision old (0: there must be no
