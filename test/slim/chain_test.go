@@ -120,7 +120,7 @@ agents: {toolbox: {endpoints: [{binding: mcp-v1, through: %q}], callers: ["spiff
 
 	client, record = w.recorded(t)
 	_, err = peers.A2ACall(t.Context(), client, refused.public+"/agents/toolbox", typed("echo", `{"message":"x"}`))
-	if err == nil || !strings.Contains(err.Error(), "403 Forbidden") {
+	if err == nil || !strings.Contains(err.Error(), "no translation path: the next gateway toward toolbox refused") {
 		t.Errorf("%v, want a refusal by the hop limit", err)
 	}
 	tree = refused.ctl(t, "dag", "-v", workflow(t, record.evidence()))
