@@ -20,6 +20,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/directory/admindoc"
 	"github.com/aepb/aepb-gateway/gateway/record"
 	"github.com/aepb/aepb-gateway/gateway/state"
+	"github.com/aepb/aepb-gateway/gateway/state/seal"
 	"github.com/aepb/aepb-gateway/gateway/worker"
 )
 
@@ -160,17 +161,22 @@ func (a *Agents) Put(ctx context.Context, doc admindoc.Agent) error {
 		a.added[doc.Name] = true
 		return a.deps.Directory.Put(agent)
 	}
-	_, changed, err := a.records.Decide(ctx, keyOf(doc.Name), func(before record.Found[admindoc.Agent]) (admindoc.Agent, *attest.Statement, error) {
-		if before.Revision != 0 && !before.Known || before.Revision == 0 && a.added[doc.Name] {
-			return before.Value, nil, &directory.RaceError{Name: doc.Name}
+	return a.record(ctx, agent)
+}
+
+// record puts an agent on record, and lists it. Its errors are those of [Agents.Put].
+func (a *Agents) record(ctx context.Context, agent directory.Agent) error {
+	_, changed, err := a.records.Decide(ctx, keyOf(agent.Name), func(before record.Found[admindoc.Agent]) (admindoc.Agent, *attest.Statement, error) {
+		if before.Revision != 0 && !before.Known || before.Revision == 0 && a.added[agent.Name] {
+			return before.Value, nil, &directory.RaceError{Name: agent.Name}
 		}
 		return DocumentOf(agent), nil, nil
 	})
-	if _, unreadable := errors.AsType[*record.UnreadableError](err); unreadable {
-		return &directory.RaceError{Name: doc.Name}
+	if _, unreadable := errors.AsType[*record.UnreadableError](err); unreadable || errors.Is(err, seal.ErrBroken) || errors.Is(err, seal.ErrUnknownKey) {
+		return &directory.RaceError{Name: agent.Name}
 	}
 	if err != nil && changed { // it cannot be listed
-		return errors.Join(err, a.forget(ctx, doc.Name))
+		return errors.Join(err, a.forget(ctx, agent.Name))
 	}
 	return err
 }
