@@ -67,7 +67,10 @@ func (m *admitting) record(ctx context.Context) error {
 		}
 	}
 	m.Recorded = true
-	return m.Gate.Observe(ctx, m.Call.Caller.ID, slices.Concat(m.Evidence.Sources, m.Evidence.Parents))
+	if err := m.Gate.Observe(ctx, m.Call.Caller.ID, m.Evidence.Sources); err != nil {
+		return err
+	}
+	return m.Gate.Observe(ctx, m.Call.Caller.ID, m.Evidence.Parents)
 }
 
 // own returns the sources that the message uses up: those that the caller issued. A caller must not

@@ -65,12 +65,11 @@ func (m *admitting) audience() []string {
 // judgeTasks judges the tasks of agents that a message brings: by the rules of their workflow's graph, and
 // whether their parents are done. The tokens of gateways are judged by the translation path (R1).
 func (m *admitting) judgeTasks(ctx context.Context) error {
-	along := slices.Concat(m.Evidence.Sources, m.Evidence.Parents)
 	for _, v := range m.own() {
 		if v.Act().Namespaced() || len(v.Parents()) == 0 {
 			continue // it annotates, or begins
 		}
-		if err := m.Service.judgeGraph(ctx, m, v, along); err != nil {
+		if err := m.Service.judgeGraph(ctx, m, v); err != nil {
 			return err
 		}
 		// Parents that came along are not judged: what happened before the message reached this gateway is not on
@@ -93,7 +92,7 @@ func (m *admitting) judgeTasks(ctx context.Context) error {
 
 // judgeGraph judges a task by the rules of its workflow's graph, as far as the tokens that came along and those
 // on record tell (ECT draft, "DAG Validation"). The operator decides what a violation means ([policy.GraphRule]).
-func (s *Service) judgeGraph(ctx context.Context, m *admitting, v ect.Verified, along []ect.Verified) error {
+func (s *Service) judgeGraph(ctx context.Context, m *admitting, v ect.Verified) error {
 	rule := m.rules.Constraints.Graph
 	if rule == policy.GraphOff || len(v.Parents()) >= ect.MaxLookups {
 		return nil
@@ -107,7 +106,7 @@ func (s *Service) judgeGraph(ctx context.Context, m *admitting, v ect.Verified, 
 		return attest.Recording(err)
 	}
 	var known []dag.Node
-	for _, one := range along {
+	for _, one := range slices.Concat(m.Evidence.Sources, m.Evidence.Parents) {
 		known = append(known, dag.NodeOf(one))
 	}
 	for _, r := range slices.Concat(records...) {
