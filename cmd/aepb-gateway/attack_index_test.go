@@ -204,8 +204,9 @@ var attackIndex = []attackFinding{
 		"TestAttack_PeersLieAboutBreakers", "gateway/breakers:TestAttack_PeersOpenABreaker", "gateway/breakers:TestAttack_PeersFillTheMemory",
 		"gateway/breakers/peers:TestAttack_StreamOfAPeerIsSilent", "gateway/breakers/peers:TestAttack_PeerFloods",
 	}},
-	{id: "W20", what: "read or complete the workflow of others, begin one in their name, or have large ones read again and again", tests: []string{
+	{id: "W20", what: "read or complete the workflow of others, begin one in their name, have large ones read again and again, or spoil the steps of other members", tests: []string{
 		"gateway:TestAttack_WorkflowsOfOthers", "gateway/workflow:TestAttack_LargeWorkflowsReadAgain",
+		"lifecycle/workflow:TestAttack_MemberSpoilsTheStepsOfOthers",
 	}},
 	{id: "W21", what: "pass an agent's list of callers under the gateway's own name, which sends errands", tests: []string{
 		"gateway:TestAttack_CallerWithTheGatewaysName",

@@ -15,7 +15,9 @@
 //	         request or result, or a decision is among its parents: its caller brought no token
 //
 // An annotation belongs to each step that can be reached from it, along par, through annotations alone. A
-// parent that is not on record leads to no step.
+// parent that is not on record leads to no step. An error, an escalation, a reply, a completion and the result of a
+// rollback count only if their issuer issued one of their parents or is in its audience: another member of the
+// workflow cannot spoil a step.
 //
 // # States
 //

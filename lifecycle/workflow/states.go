@@ -79,6 +79,7 @@ func read(g dag.Graph, tokens []Token) *reading {
 		r.at[id] = i
 	}
 	r.distribute(g.Workflow(), tokens)
+	r.restore()
 	for i := range r.places {
 		r.weigh(i)
 	}
@@ -134,9 +135,28 @@ func (r *reading) place(at int, e *entry) {
 	p.request = p.request || e.token.isRequest()
 	p.signal = p.signal || isSignal(e.token.Node.Act)
 	p.start = p.start || e.token.Node.Act == ect.ActWorkflowStart
-	if e.token.Node.Act == ect.ActRollbackResult && e.token.Status == restored {
-		r.restored[e.token.Checkpoint] = true
+}
+
+// restore finds the checkpoints that were rolled back.
+func (r *reading) restore() {
+	for i := range r.places {
+		for _, e := range r.places[i].entries {
+			if e.token.Node.Act == ect.ActRollbackResult && e.token.Status == restored && r.concerns(e) {
+				r.restored[e.token.Checkpoint] = true
+			}
+		}
 	}
+}
+
+// concerns reports whether what a token is about is its issuer's business: it issued one of the parents, or is
+// in its audience. Another member of the workflow cannot say that a step of others failed or is over.
+func (r *reading) concerns(e entry) bool {
+	issuer := e.token.Node.Issuer
+	return slices.ContainsFunc(e.parents, func(parent int) bool {
+		return slices.ContainsFunc(r.places[parent].entries, func(p entry) bool {
+			return p.token.Node.Issuer == issuer || slices.Contains(p.token.Audience, string(issuer))
+		})
+	})
 }
 
 // kindOf says which kind of step a token is; empty: it annotates.
@@ -163,7 +183,9 @@ func (r *reading) weigh(at int) {
 		e.kind = r.kindOf(*e)
 		switch e.kind {
 		case "":
-			e.own = r.factsOf(e.token)
+			if e.own = r.factsOf(e.token); !r.concerns(*e) {
+				e.own.closed, e.own.failed, e.own.escalated = false, false, false
+			}
 		case KindTask:
 			e.own = facts{step: true, task: true, issuer: e.token.Node.Issuer}
 			for _, parent := range e.parents {
@@ -238,7 +260,7 @@ func (r *reading) complete() {
 				continue
 			}
 			for _, start := range e.parents {
-				if r.places[start].start {
+				if r.places[start].start && r.concerns(e) {
 					queue = append(queue, start)
 					r.completion = max(r.completion, e.token.Node.IssuedAt)
 				}

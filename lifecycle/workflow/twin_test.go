@@ -61,18 +61,25 @@ func (w twin) belonging(id ect.ID, direct bool) []workflow.Token {
 	return found
 }
 
+// concerns reports whether a parent of a token is of its issuer, or for it.
+func (w twin) concerns(t workflow.Token) bool {
+	return w.parentIs(t, func(p workflow.Token) bool {
+		return p.Node.Issuer == t.Node.Issuer || slices.Contains(p.Audience, string(t.Node.Issuer))
+	})
+}
+
 func (w twin) state(s workflow.Token) workflow.State {
 	all, direct := w.belonging(s.Node.ID, false), w.belonging(s.Node.ID, true)
 	has := func(list []workflow.Token, holds func(workflow.Token) bool) bool {
 		return slices.ContainsFunc(list, holds)
 	}
 	act := func(acts ...ect.Act) func(workflow.Token) bool {
-		return func(t workflow.Token) bool { return slices.Contains(acts, t.Node.Act) }
+		return func(t workflow.Token) bool { return slices.Contains(acts, t.Node.Act) && w.concerns(t) }
 	}
 	switch {
 	case has(all, func(t workflow.Token) bool {
 		return t.Node.Act == ect.ActCheckpoint && has(w, func(r workflow.Token) bool {
-			return r.Node.Act == ect.ActRollbackResult && r.Status == "completed" && r.Checkpoint == t.Node.ID
+			return r.Node.Act == ect.ActRollbackResult && r.Status == "completed" && r.Checkpoint == t.Node.ID && w.concerns(r)
 		})
 	}):
 		return workflow.RolledBack
@@ -81,7 +88,7 @@ func (w twin) state(s workflow.Token) workflow.State {
 	case has(all, act(ect.ActError, ect.ActTranslateError)):
 		return workflow.Failed
 	case has(direct, act(ect.ActWorkflowComplete)),
-		has(direct, func(t workflow.Token) bool { return translates(t, dag.Reply) && t.Stream != "open" }),
+		has(direct, func(t workflow.Token) bool { return translates(t, dag.Reply) && t.Stream != "open" && w.concerns(t) }),
 		has(w, func(t workflow.Token) bool { // a task node of another issuer
 			return isWork(t.Node.Act) && t.Node.Issuer != s.Node.Issuer && (slices.Contains(t.Node.Parents, s.Node.ID) ||
 				slices.ContainsFunc(all, func(a workflow.Token) bool { return slices.Contains(t.Node.Parents, a.Node.ID) }))
@@ -112,7 +119,7 @@ func (w twin) completed(s workflow.Token) bool {
 	ended, latest := false, int64(0)
 	for _, t := range w {
 		for _, start := range w {
-			if t.Node.Act == ect.ActWorkflowComplete && start.Node.Act == ect.ActWorkflowStart && slices.Contains(t.Node.Parents, start.Node.ID) {
+			if t.Node.Act == ect.ActWorkflowComplete && w.concerns(t) && start.Node.Act == ect.ActWorkflowStart && slices.Contains(t.Node.Parents, start.Node.ID) {
 				ended, latest = ended || above[start.Node.ID], max(latest, t.Node.IssuedAt)
 			}
 		}
@@ -133,6 +140,12 @@ func randomTokens(r *rand.Rand) []workflow.Token {
 		if slices.ContainsFunc(tokens, func(o workflow.Token) bool { return o.Node.ID == t.Node.ID && o.Node.Issuer == t.Node.Issuer }) {
 			continue // an issuer uses an id once
 		}
+		t.Audience = nil
+		for _, who := range []ect.Identity{gateway, agentA, agentB} {
+			if r.IntN(2) == 0 {
+				t.Audience = append(t.Audience, string(who))
+			}
+		}
 		t.Node.Leg = []dag.Leg{dag.Request, dag.Reply}[r.IntN(2)]
 		t.Stream = []string{"", "", "open", "close"}[r.IntN(4)]
 		t.Status, t.Checkpoint = []string{"completed", "failed"}[r.IntN(2)], id()
@@ -149,7 +162,7 @@ func TestRun_Twin(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(3, 9))
 	seen := map[workflow.State]int{}
-	for range 4000 {
+	for range 20_000 {
 		tokens := randomTokens(r)
 		w, got := twin(tokens), runOf(t, tokens)
 		steps := 0

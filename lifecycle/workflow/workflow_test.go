@@ -24,7 +24,10 @@ const (
 
 // token is a token of workflow w, issued at second 100.
 func token(id ect.ID, act ect.Act, issuer ect.Identity, parents ...ect.ID) workflow.Token {
-	return workflow.Token{Node: dag.Node{ID: id, Workflow: "w", Issuer: issuer, Act: act, IssuedAt: 100, Parents: parents, Leg: dag.Request}}
+	return workflow.Token{
+		Node:     dag.Node{ID: id, Workflow: "w", Issuer: issuer, Act: act, IssuedAt: 100, Parents: parents, Leg: dag.Request},
+		Audience: []string{string(gateway)},
+	}
 }
 
 func task(id ect.ID, issuer ect.Identity, parents ...ect.ID) workflow.Token {
@@ -57,13 +60,13 @@ func checkpoint(id ect.ID, reversible bool, parents ...ect.ID) workflow.Token {
 }
 
 func result(id ect.ID, status string, of ect.ID, parents ...ect.ID) workflow.Token {
-	t := token(id, ect.ActRollbackResult, agentB, parents...)
+	t := token(id, ect.ActRollbackResult, gateway, parents...)
 	t.Status, t.Checkpoint = status, of
 	return t
 }
 
 func failure(id ect.ID, parents ...ect.ID) workflow.Token {
-	return token(id, ect.ActError, agentB, parents...)
+	return token(id, ect.ActError, gateway, parents...)
 }
 
 type states map[ect.ID]workflow.State
@@ -129,7 +132,7 @@ func TestRun_States(t *testing.T) {
 		"an escalation of elsewhere": {tokens{task("t", agentA), failure("f", "t"), token("e", ect.ActEscalate, gateway)}, states{"t": failed}},
 		// Rolled back.
 		"a rollback":                           {tokens{task("t", agentA), request("q", "t"), checkpoint("c", true, "q"), failure("f", "q"), token("b", ect.ActRollbackRequest, agentA, "c"), result("x", "completed", "c", "b")}, states{"t": rolledBack}},
-		"a rollback goes before an escalation": {tokens{task("t", agentA), checkpoint("c", true, "t"), token("e", ect.ActEscalate, gateway, "t"), result("x", "completed", "c")}, states{"t": rolledBack}},
+		"a rollback goes before an escalation": {tokens{task("t", agentA), checkpoint("c", true, "t"), token("e", ect.ActEscalate, gateway, "t"), result("x", "completed", "c", "c")}, states{"t": rolledBack}},
 		"a rollback that failed":               {tokens{task("t", agentA), checkpoint("c", true, "t"), failure("f", "t"), token("b", ect.ActRollbackRequest, agentA, "c"), result("x", "failed", "c", "b")}, states{"t": failed}},
 		"a rollback in part":                   {tokens{task("t", agentA), checkpoint("c", true, "t"), result("x", "partial", "c", "c")}, states{"t": running}},
 		"a rollback of another checkpoint":     {tokens{task("t", agentA), checkpoint("c", true, "t"), task("u", agentB), checkpoint("d", true, "u"), result("x", "completed", "d", "c")}, states{"t": running, "u": rolledBack}},
@@ -304,7 +307,7 @@ func TestRun_Ready(t *testing.T) {
 		to(agentB, task("sent", agentA, "start")), request("q", "sent"),
 		task("done", agentA, "start"), reply("r", "done"),
 		task("failed", agentA, "start"), failure("f", "failed"),
-		task("undone", agentA), checkpoint("c", true, "undone"), result("x", "completed", "c"),
+		task("undone", agentA), checkpoint("c", true, "undone"), result("x", "completed", "c", "c"),
 		task("escalated", agentA), token("e", ect.ActEscalate, gateway, "escalated"),
 		task("twice", agentA), at(101, task("twice", agentC)),
 		to(agentB, request("unattested")),
@@ -466,5 +469,33 @@ func TestNew_HostileGraphsEnd(t *testing.T) {
 		} else {
 			t.Logf("%s: %s", name, took)
 		}
+	}
+}
+
+// TestAttack_MemberSpoilsTheStepsOfOthers: a member that has no part in a step can say neither that it failed nor
+// that it is over, was undone, or needs a human, nor that the workflow of others is complete.
+func TestAttack_MemberSpoilsTheStepsOfOthers(t *testing.T) {
+	t.Parallel()
+	const member = ect.Identity("spiffe://example.com/member")
+	by := func(act ect.Act, parents ...ect.ID) workflow.Token { return token("m", act, member, parents...) }
+	start, step := token("s", ect.ActWorkflowStart, agentA), task("t", agentA, "s")
+	sent := to(agentB, request("q", "t"))
+	undone := by(ect.ActRollbackResult, "c")
+	undone.Status, undone.Checkpoint = "completed", "c"
+	closed := by(ect.ActTranslate, "q")
+	closed.Node.Leg = dag.Reply
+	for name, forged := range map[string]workflow.Token{
+		"an error": by(ect.ActError, "q"), "an error of a translation": by(ect.ActTranslateError, "t"), "an escalation": by(ect.ActEscalate, "q"),
+		"a completion": by(ect.ActWorkflowComplete, "s"), "a rollback": undone, "a reply": closed,
+	} {
+		run := runOf(t, []workflow.Token{start, step, sent, checkpoint("c", true, "q"), forged})
+		if got := run.StepsOf("t")[0].State; got != workflow.Running {
+			t.Errorf("%s of a member: the step is %s, expected it to run", name, got)
+		}
+	}
+	agents := failure("f", "q")
+	agents.Node.Issuer = agentB
+	if got := runOf(t, []workflow.Token{start, step, sent, agents}).StepsOf("t")[0].State; got != workflow.Failed {
+		t.Errorf("an error of the agent that was asked: the step is %s", got)
 	}
 }
