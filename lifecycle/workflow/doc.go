@@ -56,7 +56,7 @@
 // # Several issuers of one id
 //
 // Each token is a step of its own, or annotates. Tokens below the id belong to all of them, and a task
-// that names the id as parent waits for all of them.
+// that names the id as parent waits for its issuer's own, else for all of them.
 //
 // # Alternatives considered
 //

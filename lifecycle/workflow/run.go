@@ -194,7 +194,11 @@ func (r Run) blocks(id ect.ID, issuer ect.Identity) State {
 	if len(r.graph.Find(id)) == 0 {
 		return Unknown
 	}
-	for _, s := range r.stepsOf(id) {
+	steps := r.stepsOf(id)
+	if own := slices.IndexFunc(steps, func(s Step) bool { return s.Issuer == issuer }); own >= 0 {
+		steps = steps[own : own+1] // others that use the id are not meant
+	}
+	for _, s := range steps {
 		local := s.Kind == KindTask && s.Issuer == issuer && !s.Sent
 		if s.State == Done || s.State == Running && (local || slices.Contains(s.audience, string(issuer))) {
 			continue

@@ -38,6 +38,12 @@ func (f facts) with(o facts) facts {
 	return f
 }
 
+// others are what a token adds to the work of others: not that it failed, is over, or can be or was undone.
+func (f facts) others() facts {
+	f.closed, f.failed, f.escalated, f.rolledBack, f.reversible = false, false, false, false, false
+	return f
+}
+
 // taskOfAnother reports whether there is a task node that an issuer did not sign.
 func (f facts) taskOfAnother(issuer ect.Identity) bool {
 	return f.tasksDiffer || f.task && f.issuer != issuer
@@ -50,7 +56,6 @@ type place struct {
 
 	task, intent, request, signal, start bool // one of the tokens is such a token
 
-	below     facts // that belong to a step here
 	direct    facts // of the task nodes that name the id as parent
 	completed bool  // it is a start that was completed, or below one
 }
@@ -61,6 +66,7 @@ type entry struct {
 	parents []int // places
 	kind    Kind  // empty: it annotates
 	own     facts // that it adds to a step above
+	below   facts // that belong to it, if it is a step
 }
 
 // reading is what is found out about a graph. Its places are in topological order.
@@ -148,14 +154,16 @@ func (r *reading) restore() {
 	}
 }
 
-// concerns reports whether what a token is about is its issuer's business: it issued one of the parents, or is
-// in its audience. Another member of the workflow cannot say that a step of others failed or is over.
+// concerns reports whether a token is the business of an issuer: it signed the token, or is in its audience.
+// Another member of the workflow cannot say that a step failed or is over.
+func (t *Token) concerns(issuer ect.Identity) bool {
+	return t.Node.Issuer == issuer || slices.Contains(t.Audience, string(issuer))
+}
+
+// concerns reports whether a parent of a token is its issuer's business.
 func (r *reading) concerns(e entry) bool {
-	issuer := e.token.Node.Issuer
 	return slices.ContainsFunc(e.parents, func(parent int) bool {
-		return slices.ContainsFunc(r.places[parent].entries, func(p entry) bool {
-			return p.token.Node.Issuer == issuer || slices.Contains(p.token.Audience, string(issuer))
-		})
+		return slices.ContainsFunc(r.places[parent].entries, func(p entry) bool { return p.token.concerns(e.token.Node.Issuer) })
 	})
 }
 
@@ -183,9 +191,7 @@ func (r *reading) weigh(at int) {
 		e.kind = r.kindOf(*e)
 		switch e.kind {
 		case "":
-			if e.own = r.factsOf(e.token); !r.concerns(*e) {
-				e.own.closed, e.own.failed, e.own.escalated = false, false, false
-			}
+			e.own = r.factsOf(e.token)
 		case KindTask:
 			e.own = facts{step: true, task: true, issuer: e.token.Node.Issuer}
 			for _, parent := range e.parents {
@@ -213,7 +219,8 @@ func (r *reading) factsOf(t *Token) facts {
 }
 
 // adds are the facts that a token adds to what is above it.
-func (e *entry) adds(below facts) facts {
+func (e *entry) adds() facts {
+	below := e.below
 	switch {
 	case e.kind != "":
 		return e.own
@@ -221,6 +228,21 @@ func (e *entry) adds(below facts) facts {
 		below.closed, below.sent = false, false
 	}
 	return e.own.with(below)
+}
+
+// gain adds to the tokens of a place what an issuer says below it, and reports whether that was new. Of more than
+// ect.MaxNamesakes tokens with one id the oldest gain: more are an attempt to make each state cost much.
+func (p *place) gain(adds facts, issuer ect.Identity) (news bool) {
+	for i := range p.entries[:min(len(p.entries), ect.MaxNamesakes)] {
+		above, says := &p.entries[i], adds
+		if !above.token.concerns(issuer) {
+			says = says.others()
+		}
+		if more := above.below.with(says); more != above.below {
+			above.below, news = more, true
+		}
+	}
+	return news
 }
 
 // gather collects the facts below each place, from the leaves up. A place is visited again only when
@@ -239,11 +261,10 @@ func (r *reading) gather() {
 		p := &r.places[queue[next]]
 		queued[queue[next]] = false
 		for i := range p.entries {
-			adds := p.entries[i].adds(p.below)
-			for _, parent := range p.entries[i].parents {
-				above := &r.places[parent]
-				if more := above.below.with(adds); more != above.below {
-					above.below = more
+			e := &p.entries[i]
+			adds := e.adds()
+			for _, parent := range e.parents {
+				if r.places[parent].gain(adds, e.token.Node.Issuer) {
 					add(parent)
 				}
 			}
@@ -284,7 +305,7 @@ func (r *reading) steps() []Step {
 			if e.kind != "" {
 				steps = append(steps, Step{
 					ID: e.token.Node.ID, Issuer: e.token.Node.Issuer, Act: e.token.Node.Act, Kind: e.kind, State: r.stateOf(p, e),
-					Sent: p.below.sent, Reversible: p.below.reversible, Last: !p.below.step, audience: e.token.Audience,
+					Sent: e.below.sent, Reversible: e.below.reversible, Last: !e.below.step, audience: e.token.Audience,
 				})
 			}
 		}
@@ -294,7 +315,7 @@ func (r *reading) steps() []Step {
 
 // stateOf is the state of a step (R26). Several may apply; the first counts.
 func (r *reading) stateOf(p *place, e entry) State {
-	switch f := p.below; {
+	switch f := e.below; {
 	case f.rolledBack:
 		return RolledBack
 	case f.escalated:

@@ -61,6 +61,27 @@ func (w twin) belonging(id ect.ID, direct bool) []workflow.Token {
 	return found
 }
 
+// concerning finds the annotations that belong to a step along parents that each time concern the issuer of the
+// token below; direct: not those behind signals.
+func (w twin) concerning(s workflow.Token, direct bool) (found []workflow.Token) {
+	in := make([]bool, len(w))
+	below := func(t, p workflow.Token) bool {
+		return slices.Contains(t.Node.Parents, p.Node.ID) && (p.Node.Issuer == t.Node.Issuer || slices.Contains(p.Audience, string(t.Node.Issuer)))
+	}
+	for range len(w) {
+		for i, t := range w {
+			if in[i] || w.isStep(t) {
+				continue
+			}
+			if below(t, s) || slices.ContainsFunc(found, func(p workflow.Token) bool { return below(t, p) && (!direct || !isAboutWork(p.Node.Act)) }) {
+				in[i] = true
+				found = append(found, t)
+			}
+		}
+	}
+	return found
+}
+
 // concerns reports whether a parent of a token is of its issuer, or for it.
 func (w twin) concerns(t workflow.Token) bool {
 	return w.parentIs(t, func(p workflow.Token) bool {
@@ -70,25 +91,26 @@ func (w twin) concerns(t workflow.Token) bool {
 
 func (w twin) state(s workflow.Token) workflow.State {
 	all, direct := w.belonging(s.Node.ID, false), w.belonging(s.Node.ID, true)
+	own, ownDirect := w.concerning(s, false), w.concerning(s, true)
 	has := func(list []workflow.Token, holds func(workflow.Token) bool) bool {
 		return slices.ContainsFunc(list, holds)
 	}
 	act := func(acts ...ect.Act) func(workflow.Token) bool {
-		return func(t workflow.Token) bool { return slices.Contains(acts, t.Node.Act) && w.concerns(t) }
+		return func(t workflow.Token) bool { return slices.Contains(acts, t.Node.Act) }
 	}
 	switch {
-	case has(all, func(t workflow.Token) bool {
+	case has(own, func(t workflow.Token) bool {
 		return t.Node.Act == ect.ActCheckpoint && has(w, func(r workflow.Token) bool {
 			return r.Node.Act == ect.ActRollbackResult && r.Status == "completed" && r.Checkpoint == t.Node.ID && w.concerns(r)
 		})
 	}):
 		return workflow.RolledBack
-	case has(all, act(ect.ActEscalate)):
+	case has(own, act(ect.ActEscalate)):
 		return workflow.Escalated
-	case has(all, act(ect.ActError, ect.ActTranslateError)):
+	case has(own, act(ect.ActError, ect.ActTranslateError)):
 		return workflow.Failed
-	case has(direct, act(ect.ActWorkflowComplete)),
-		has(direct, func(t workflow.Token) bool { return translates(t, dag.Reply) && t.Stream != "open" && w.concerns(t) }),
+	case has(ownDirect, act(ect.ActWorkflowComplete)),
+		has(ownDirect, func(t workflow.Token) bool { return translates(t, dag.Reply) && t.Stream != "open" }),
 		has(w, func(t workflow.Token) bool { // a task node of another issuer
 			return isWork(t.Node.Act) && t.Node.Issuer != s.Node.Issuer && (slices.Contains(t.Node.Parents, s.Node.ID) ||
 				slices.ContainsFunc(all, func(a workflow.Token) bool { return slices.Contains(t.Node.Parents, a.Node.ID) }))

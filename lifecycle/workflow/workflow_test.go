@@ -54,7 +54,7 @@ func to(agent ect.Identity, t workflow.Token) workflow.Token {
 }
 
 func checkpoint(id ect.ID, reversible bool, parents ...ect.ID) workflow.Token {
-	t := token(id, ect.ActCheckpoint, agentB, parents...)
+	t := token(id, ect.ActCheckpoint, gateway, parents...)
 	t.Reversible = reversible
 	return t
 }
@@ -329,7 +329,8 @@ func TestRun_Ready(t *testing.T) {
 		"a failed parent":                   {agentA, []ect.ID{"failed"}, "failed is failed"},
 		"an unknown parent":                 {agentA, []ect.ID{"nowhere"}, "nowhere is unknown"},
 		"the others":                        {agentA, []ect.ID{"undone", "escalated"}, "undone is rolled_back, escalated is escalated"},
-		"an id of two steps":                {agentA, []ect.ID{"twice"}, "twice is running"},
+		"an id of two steps of others":      {agentB, []ect.ID{"twice"}, "twice is running"},
+		"its own of two with one id":        {agentA, []ect.ID{"twice"}, ""},
 		"some of several":                   {agentA, []ect.ID{"done", "sent", "failed", "sent"}, "sent is running, failed is failed"},
 		"many":                              {agentA, []ect.ID{"1", "2", "3", "4", "5", "6", "7"}, "1 is unknown, 2 is unknown, 3 is unknown, 4 is unknown, 5 is unknown, 2 more"},
 	} {
@@ -473,7 +474,8 @@ func TestNew_HostileGraphsEnd(t *testing.T) {
 }
 
 // TestAttack_MemberSpoilsTheStepsOfOthers: a member that has no part in a step can say neither that it failed nor
-// that it is over, was undone, or needs a human, nor that the workflow of others is complete.
+// that it is over, was undone, or needs a human, nor that the workflow of others is complete; and a token with
+// the id of another issuer's task holds back no task that its owner names as parent.
 func TestAttack_MemberSpoilsTheStepsOfOthers(t *testing.T) {
 	t.Parallel()
 	const member = ect.Identity("spiffe://example.com/member")
@@ -497,5 +499,10 @@ func TestAttack_MemberSpoilsTheStepsOfOthers(t *testing.T) {
 	agents.Node.Issuer = agentB
 	if got := runOf(t, []workflow.Token{start, step, sent, agents}).StepsOf("t")[0].State; got != workflow.Failed {
 		t.Errorf("an error of the agent that was asked: the step is %s", got)
+	}
+	namesake := token("t", "work", member)
+	run := runOf(t, []workflow.Token{start, step, sent, reply("r", "q"), namesake, token("m2", ect.ActError, member, "t")})
+	if err := run.Ready([]ect.ID{"t"}, agentA); err != nil {
+		t.Errorf("a task after a done one whose id a member used: %v", err)
 	}
 }
