@@ -51,7 +51,7 @@ func TestErrand(t *testing.T) {
 	if len(b.agent.tokens) != 1 || claims(t, b.agent.tokens[0][0]).ID != request.ID || request.OutputHash != ect.Hash(b.agent.bodies[0]) {
 		t.Errorf("the agent got %v", b.agent.tokens)
 	}
-	if _, _, err := b.Errand(t.Context(), "nobody", call(), lineage); problem.From(err).Status != 404 {
+	if _, _, err := b.Errand(t.Context(), "unlisted", call(), lineage); problem.From(err).Status != 404 {
 		t.Errorf("an unknown agent: %v", err)
 	}
 	b.agent.fail = &transport.UnreachableError{Agent: "calculator"}

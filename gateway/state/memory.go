@@ -30,7 +30,7 @@ type Config struct {
 
 	// RecordKinds are the kinds of entries that decide something once. Other kinds together leave
 	// an eighth of the bounds of entries, in all and of each owner, to them; see [BulkShare]. A
-	// record that is larger than the reserve has no such promise. None: there is no reserve.
+	// record that is larger than the reserve has no such promise. Empty: there is no reserve.
 	RecordKinds []string
 }
 

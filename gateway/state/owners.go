@@ -110,7 +110,7 @@ func (a *accounts) isRecord(kind string) bool { return slices.Contains(a.records
 // ends is true for an entry that may be dropped before its end: no record is.
 func (a *accounts) ends(kind string, value []byte) bool { return Ended(value) && !a.isRecord(kind) }
 
-// bulk is what of an amount is no records.
+// bulk is an amount without the kinds of records.
 func (a *accounts) bulk(all amount, kinds map[string]*amount) amount {
 	for _, kind := range a.records {
 		record := amountOf(kinds, kind)
@@ -119,7 +119,7 @@ func (a *accounts) bulk(all amount, kinds map[string]*amount) amount {
 	return all
 }
 
-// ofBulk is the bound of what is no records within a bound of all. Without kinds of records there is no reserve.
+// ofBulk is the bound of all other kinds within a bound of all. Without kinds of records there is no reserve.
 func (a *accounts) ofBulk(bound amount) amount {
 	if len(a.records) == 0 {
 		return bound

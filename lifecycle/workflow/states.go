@@ -232,17 +232,17 @@ func (e *entry) adds() facts {
 
 // gain adds to the tokens of a place what an issuer says below it, and reports whether that was new. Of more than
 // ect.MaxNamesakes tokens with one id the oldest gain: more are an attempt to make each state cost much.
-func (p *place) gain(adds facts, issuer ect.Identity) (news bool) {
+func (p *place) gain(adds facts, issuer ect.Identity) (changed bool) {
 	for i := range p.entries[:min(len(p.entries), ect.MaxNamesakes)] {
 		above, says := &p.entries[i], adds
 		if !above.token.concerns(issuer) {
 			says = says.others()
 		}
 		if more := above.below.with(says); more != above.below {
-			above.below, news = more, true
+			above.below, changed = more, true
 		}
 	}
-	return news
+	return changed
 }
 
 // gather collects the facts below each place, from the leaves up. A place is visited again only when
