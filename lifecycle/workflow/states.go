@@ -230,10 +230,13 @@ func (e *entry) adds() facts {
 	return e.own.with(below)
 }
 
-// gain adds to the tokens of a place what an issuer says below it, and reports whether that was new. Of more than
-// ect.MaxNamesakes tokens with one id the oldest gain: more are an attempt to make each state cost much.
+// maxNamesakes is how many tokens with one id have states from what is below them, the oldest ones. Ids are random:
+// more are an attempt to have each state cost much.
+const maxNamesakes = 4
+
+// gain adds to the tokens of a place what an issuer says below it, and reports whether that was new.
 func (p *place) gain(adds facts, issuer ect.Identity) (changed bool) {
-	for i := range p.entries[:min(len(p.entries), ect.MaxNamesakes)] {
+	for i := range p.entries[:min(len(p.entries), maxNamesakes)] {
 		above, says := &p.entries[i], adds
 		if !above.token.concerns(issuer) {
 			says = says.others()
