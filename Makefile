@@ -77,7 +77,7 @@ build: ## both programs, into bin/
 
 .PHONY: test
 test: $(JS_READY) $(PYTHON_READY) redis $(PROMETHEUS) ## all but the long tests, in lanes: race, calm, sweeps; installs what it needs
-	@$(BUILT) $(MAKE) -k race calm sweeps
+	@$(BUILT) $(MAKE) -k race calm sweeps deploy
 
 .PHONY: quick
 quick: ## what can be tested in a minute: no race detector, no other process, nothing long
@@ -95,6 +95,10 @@ calm: # the others, without it
 sweeps: # the tests that race leaves out, without the race detector
 	@list=$$($(call lane,0)); [[ -z $$list ]] || list=$$(echo $$list | $(call having,$(SWEEPS))); \
 	[[ -z $$list ]] || { echo "== sweeps"; $(GO) test -count=1 -timeout 20m -run '^($(SWEEPS))$$' $$list; }
+
+.PHONY: deploy
+deploy: $(PROMETHEUS) # what is in deploy/: the chart, Compose, alerts, dashboards, examples; a module of its own
+	@$(if $(filter ./...,$(PKG)),echo "== deploy"; cd test/deploy && PATH="$(abspath $(BIN)):$$PATH" $(GO) test -count=1 -timeout 10m ./...)
 
 .PHONY: long
 long: $(JS_READY) ## the tests that last for minutes, and meanwhile the calm ones with the race detector
