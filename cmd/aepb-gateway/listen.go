@@ -198,7 +198,7 @@ func served(err error) error {
 func (out *service) started(ctx context.Context) {
 	s := out.settings
 	out.logger.InfoContext(ctx, "started",
-		slog.String("version", version), slog.String("commit", release.Current().Commit), slog.String("config", s.config.Hash()),
+		slog.String("version", version()), slog.String("commit", release.Current().Commit), slog.String("config", s.config.Hash()),
 		slog.String("state", out.backend), slog.String("identity", string(s.svid.ID)), slog.Time("identity_expires", s.svid.Chain[0].NotAfter))
 }
 

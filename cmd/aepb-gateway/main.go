@@ -19,7 +19,7 @@ import (
 )
 
 // version stands in the gateway's capability document and in every ECT that it signs.
-const version = release.Version
+func version() string { return release.Current().Version }
 
 // Exit codes other than 0.
 const (
@@ -73,10 +73,9 @@ func command(started *bool) *cobra.Command {
 		Args:          cobra.NoArgs,
 		// Without it, cobra takes the name of a command that does not exist for
 		// a question.
-		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-		Version: version,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.SetVersionTemplate(release.Text("aepb-gateway"))
+	release.Flag(root)
 	root.AddCommand(serveCommand(), checkConfigCommand(), trial.Command(shellWord), devCommand(), demoCommand(), versionCommand())
 	for _, cmd := range root.Commands() {
 		work := cmd.RunE
@@ -89,13 +88,25 @@ func command(started *bool) *cobra.Command {
 }
 
 func versionCommand() *cobra.Command {
-	return &cobra.Command{
+	output := "text"
+	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version, the commit and the version of Go",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := io.WriteString(cmd.OutOrStdout(), release.Text("aepb-gateway"))
+			build := release.Current()
+			text := build.Text("aepb-gateway")
+			switch output {
+			case "text":
+			case "json":
+				text = build.JSON()
+			default:
+				return fmt.Errorf("-o is text or json, not %q", output)
+			}
+			_, err := io.WriteString(cmd.OutOrStdout(), text)
 			return err
 		},
 	}
+	cmd.Flags().StringVarP(&output, "output", "o", output, "text or json")
+	return cmd
 }

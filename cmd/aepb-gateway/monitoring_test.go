@@ -59,7 +59,7 @@ func TestMetricsListener_AnswersByAnyNameAndHasNothingElse(t *testing.T) {
 		t.Error("webhooks and documents may be fetched from listen.metrics")
 	}
 	_, page := b.monitor(t, "/metrics", "")
-	if want := fmt.Sprintf("\naepb_build_info{commit=%q,version=%q} 1\n", release.Current().Commit, version); !strings.Contains(page, want) {
+	if want := fmt.Sprintf("\naepb_build_info{commit=%q,version=%q} 1\n", release.Current().Commit, release.Version); !strings.Contains(page, want) {
 		t.Errorf("missing: %s", want)
 	}
 }
@@ -136,7 +136,7 @@ func TestServe_LogsWhatIsInForce(t *testing.T) {
 	if want := fmt.Sprintf("%x", sha256.Sum256(text))[:12]; line.Config != want {
 		t.Errorf("configuration %q, want %q", line.Config, want)
 	}
-	if line.Level != "INFO" || line.Version != version || line.Commit != release.Current().Commit || line.Commit == "" || line.State != "bolt" {
+	if line.Level != "INFO" || line.Version != release.Version || line.Commit != release.Current().Commit || line.Commit == "" || line.State != "bolt" {
 		t.Errorf("got %+v", line)
 	}
 	if line.Identity != string(svid.ID) || !line.Expires.Equal(svid.Chain[0].NotAfter) {
@@ -163,14 +163,31 @@ func TestVersion_SaysTheCommit(t *testing.T) {
 			t.Errorf("got %+v, want %s", got, tc.commit)
 		}
 	}
-	for _, args := range [][]string{{"version"}, {"--version"}} {
+	text := "aepb-gateway " + release.Version + "\ncommit " + release.Current().Commit + "\n" + runtime.Version() + "\n"
+	for args, want := range map[string]string{
+		"version": text, "--version": text, "-v": text,
+		"version -o json": `{"version":"` + release.Version + `","commit":"` + release.Current().Commit + `","go":"` + runtime.Version() + `"}` + "\n",
+	} {
 		var out strings.Builder
 		cmd := command(new(bool))
-		cmd.SetArgs(args)
+		cmd.SetArgs(strings.Fields(args))
 		cmd.SetOut(&out)
 		must(t, cmd.ExecuteContext(t.Context()))
-		if want := "aepb-gateway " + version + "\ncommit " + release.Current().Commit + "\n" + runtime.Version() + "\n"; out.String() != want {
+		if out.String() != want {
 			t.Errorf("%s: got %q, want %q", args, out.String(), want)
+		}
+	}
+}
+
+func TestVersion_IsThatOfTheTag(t *testing.T) {
+	t.Parallel()
+	for stamped, want := range map[string]string{
+		"": release.Version, "(devel)": release.Version, "v0.2.0": "0.2.0", "v1.0.0-rc.1": "1.0.0-rc.1",
+		"v0.2.0+dirty": release.Version, "v0.0.0-20261128101112-0123456789ab": release.Version,
+		"v0.2.1-0.20261128101112-0123456789ab": release.Version, "v0.2.1-rc.1.0.20261128101112-0123456789ab+dirty": release.Version,
+	} {
+		if got := release.From(&debug.BuildInfo{Main: debug.Module{Version: stamped, Sum: "h1:x"}}); got.Version != want || got.Sum != "h1:x" {
+			t.Errorf("%q: got %+v, want %s", stamped, got, want)
 		}
 	}
 }

@@ -89,7 +89,7 @@ func TestOwnDocument(t *testing.T) {
 	want := map[string]string{
 		"aepb_version": `"1.0"`, "agent_id": `"spiffe://aepb.dev/gateway"`, "translation_gateways": `["` + b.at.Public + `/aepb/translate"]`,
 		"ect_assurance_level": `"L2"`, "ect_namespaces": `["aepb"]`,
-		"lifecycle": `{"status":"active","version":"` + version + `","deprecated_at":null,"sunset_at":null,"successor":null}`,
+		"lifecycle": `{"status":"active","version":"` + version() + `","deprecated_at":null,"sunset_at":null,"successor":null}`,
 	}
 	for name, value := range want {
 		if string(doc[name]) != value {

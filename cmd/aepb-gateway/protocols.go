@@ -135,13 +135,13 @@ func speakMCP(out *service, form translators.Translator) (protocol, error) {
 	}
 	dialer, err := tmcp.NewDialer(tmcp.DialerDeps{
 		Client: out.guards.agents, Form: form, Keeper: keeper{out.entries}, Programs: out.guards.programs, Logger: out.logger,
-		Self: canonical.Party{Name: "aepb-gateway", Version: version},
+		Self: canonical.Party{Name: "aepb-gateway", Version: version()},
 	})
 	if err != nil {
 		return protocol{}, err
 	}
 	server, err := tmcp.NewServer(tmcp.ServerDeps{
-		Form: form, Version: version, Keeper: keeper{out.entries}, Ours: out.settings.ours,
+		Form: form, Version: version(), Keeper: keeper{out.entries}, Ours: out.settings.ours,
 		Sessions: out.settings.config.Limits.Sessions, Streams: out.settings.config.Limits.MCPStreams(), UnderWay: out.settings.config.Limits.OldSSE(),
 		Logger: out.logger, Base: out.settings.mcpPath,
 	})
@@ -268,7 +268,7 @@ func speakAINP(out *service, form translators.Translator) (protocol, error) {
 
 // described is what the capability document of a gateway with this configuration offers.
 func described(c config.Config) lifecycle.Description {
-	d := lifecycle.Description{Version: cmp.Or(c.Version, version), Protocols: []string{string(a2a.Binding), string(mcp.Binding)}, Level: int(ect.L2)}
+	d := lifecycle.Description{Version: cmp.Or(c.Version, version()), Protocols: []string{string(a2a.Binding), string(mcp.Binding)}, Level: int(ect.L2)}
 	for protocol, spoken := range map[canonical.Binding]bool{
 		a2a.Binding + " over gRPC": c.Listen.GRPC != "", uacp.Binding: c.Listen.UACP != "", ainp.Binding: c.AINP.Key != "", slim.Binding: len(c.SLIM.Nodes) > 0,
 	} {

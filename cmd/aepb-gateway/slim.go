@@ -204,7 +204,7 @@ func speakSLIM(out *service, form translators.Translator) (protocol, error) {
 		return protocol{form: form, dialer: dialer}, err
 	}
 	listener, err := tslim.NewListener(tslim.ListenerDeps{
-		Network: network, Form: form, Agents: out.exposed, Anonymous: out.settings.anonymous(), Version: version,
+		Network: network, Form: form, Agents: out.exposed, Anonymous: out.settings.anonymous(), Version: version(),
 	})
 	return protocol{form: form, dialer: dialer, listener: listener}, err
 }

@@ -70,7 +70,7 @@ func (out *service) orderLives(ctx context.Context, c config.Config) {
 }
 
 // version is the gateway's own (AEPB, Versioning).
-func (s settings) version() string { return cmp.Or(s.config.Version, version) }
+func (s settings) version() string { return cmp.Or(s.config.Version, version()) }
 
 // newPeerBreakers makes what reads how the circuit breakers of other gateways stand.
 func (out *service) newPeerBreakers() (*peers.Subscriber, error) {

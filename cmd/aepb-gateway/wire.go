@@ -237,7 +237,7 @@ func (out *service) configured(s settings) error {
 func (out *service) measure(list []protocol, registry *translators.Registry, opened stores) (err error) {
 	if out.metrics, err = telemetry.New(telemetry.Deps{
 		Bindings: registry.Bindings(), Backend: opened.backend, BackendUp: func() bool { return opened.failing() == nil },
-		Connections: out.publicBounds.open, Ignored: opened.ignored, Refused: opened.refused, Evicted: opened.evicted.counts, Version: version, Commit: release.Current().Commit, Identity: out.expiry.current(),
+		Connections: out.publicBounds.open, Ignored: opened.ignored, Refused: opened.refused, Evicted: opened.evicted.counts, Version: version(), Commit: release.Current().Commit, Identity: out.expiry.current(),
 	}); err != nil {
 		return err
 	}

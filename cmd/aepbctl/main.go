@@ -73,11 +73,10 @@ func command(started *bool) *cobra.Command {
 			}
 			return nil
 		},
-		Args:    cobra.NoArgs,
-		RunE:    help,
-		Version: release.Version,
+		Args: cobra.NoArgs,
+		RunE: help,
 	}
-	root.SetVersionTemplate(release.Text("aepbctl"))
+	release.Flag(root)
 	flags := root.PersistentFlags()
 	flags.StringVar(&t.dir, "dir", ".aepb", "folder of a development gateway")
 	flags.StringVar(&t.gateway, "gateway", "", "public URL of the gateway (default: the one in --dir)")
@@ -115,8 +114,8 @@ func versionCommand(t *target) *cobra.Command {
 		Use: "version", Short: "Print the version, the commit and the version of Go", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			b := release.Current()
-			return t.show(cmd, map[string]string{"version": release.Version, "commit": b.Commit, "go": b.GoVersion}, func(w io.Writer) error {
-				_, err := io.WriteString(w, release.Text("aepbctl"))
+			return t.show(cmd, b, func(w io.Writer) error {
+				_, err := io.WriteString(w, b.Text("aepbctl"))
 				return err
 			})
 		},

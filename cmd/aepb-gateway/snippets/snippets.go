@@ -1,13 +1,17 @@
 package snippets
 
 import (
-	"embed"
+	_ "embed" // for the programs
 	"io"
-	"text/template"
+	"strings"
 )
 
-//go:embed a2a.txt mcp.txt
-var texts embed.FS
+var (
+	//go:embed a2a.txt
+	a2aPrograms string
+	//go:embed mcp.txt
+	mcpPrograms string
+)
 
 // Agent is the agent that the programs call.
 type Agent struct {
@@ -20,13 +24,11 @@ type Agent struct {
 
 // Print writes the programs. A2A says that they are A2A clients; else they are MCP clients.
 func Print(w io.Writer, agent Agent, a2a bool) error {
-	name := "mcp.txt"
+	programs := mcpPrograms
 	if a2a {
-		name = "a2a.txt"
+		programs = a2aPrograms
 	}
-	t, err := template.ParseFS(texts, name)
-	if err != nil {
-		return err
-	}
-	return t.Execute(w, agent)
+	_, err := strings.NewReplacer("{{Name}}", agent.Name, "{{Base}}", agent.Base, "{{CA}}", agent.CA, "{{Skill}}", agent.Skill, "{{Input}}", agent.Input).
+		WriteString(w, programs)
+	return err
 }

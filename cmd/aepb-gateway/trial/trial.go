@@ -1,7 +1,7 @@
 package trial
 
 import (
-	"embed"
+	_ "embed" // for the configuration
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,14 +13,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"text/template"
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect/identity"
 )
 
 //go:embed gateway.yaml.txt
-var texts embed.FS
+var configuration string
 
 const (
 	folderMode fs.FileMode = 0o700
@@ -152,14 +151,9 @@ func (t *Trial) write(dir string) error {
 	if err != nil {
 		return err
 	}
-	var text strings.Builder
-	parsed, err := template.New("gateway.yaml.txt").Funcs(template.FuncMap{"yaml": quoted}).ParseFS(texts, "gateway.yaml.txt")
-	if err == nil {
-		err = parsed.Execute(&text, t)
-	}
-	return errors.Join(err,
+	return errors.Join(
 		os.WriteFile(filepath.Join(dir, "addresses.json"), append(addresses, '\n'), secretMode),
-		os.WriteFile(filepath.Join(dir, "gateway.yaml"), []byte(text.String()), secretMode),
+		os.WriteFile(filepath.Join(dir, "gateway.yaml"), []byte(os.Expand(configuration, t.value)), secretMode),
 	)
 }
 
@@ -202,13 +196,31 @@ func (t *Trial) install(made string) error {
 	return os.Rename(made, t.Dir)
 }
 
+// value is what stands in the configuration for a name in ${}.
+func (t *Trial) value(name string) string {
+	kind, rest, _ := strings.Cut(name, ":")
+	switch kind {
+	case "file":
+		return quoted(t.File(rest))
+	case "id":
+		return quoted(t.ID(rest))
+	case "url": // in a comment
+		return t.PublicURL
+	case "until":
+		return t.Until
+	}
+	return quoted(map[string]string{
+		"public_url": t.PublicURL, "public": t.Public, "admin": t.Admin, "metrics": t.Metrics, "dir": t.Dir, "trust_domain": t.TrustDomain,
+	}[name])
+}
+
 // quoted is text as YAML, and JSON, have it in double quotes.
-func quoted(text string) (string, error) {
+func quoted(text string) string {
 	var out strings.Builder
 	encoder := json.NewEncoder(&out)
 	encoder.SetEscapeHTML(false)
-	err := encoder.Encode(text)
-	return strings.TrimSuffix(out.String(), "\n"), err
+	_ = encoder.Encode(text) // a text: it cannot fail
+	return strings.TrimSuffix(out.String(), "\n")
 }
 
 // File is the path of a file of the set-up.
