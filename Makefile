@@ -29,6 +29,10 @@ VULN_DB ?= https://vuln.go.dev
 # The JavaScript SDK clients of the interop tests and the real SLIM software,
 # present once installed.
 JS := $(patsubst %/package.json,%,$(wildcard test/interop/js/package.json test/slim/js/package.json test/stdio/js/package.json test/conformance/package.json))
+# What a release leaves out: the demo with its agents, and parts of libraries that the
+# programs do not use. Without them and without text/template the linker drops unused methods.
+RELEASE_TAGS := nodemo,nomsgpack,grpcnotrace
+
 JS_READY := $(JS:%=%/node_modules/.package-lock.json)
 
 # The Python SDKs, of two times: their versions exclude each other.
@@ -200,6 +204,10 @@ fuzz: ## every fuzz target for T=60s each
 .PHONY: demo
 demo: ## a gateway between a real A2A agent and a real MCP server, verified
 	$(GO) run ./cmd/aepb-gateway demo
+
+.PHONY: cluster
+cluster: redis $(PROMETHEUS) ## three replicas, Redis, two demo agents and Prometheus, as deploy/compose has them, as processes
+	$(GO) run ./test/cluster
 
 .PHONY: vectors
 vectors: ## rewrite the recorded vectors from what the code does; read the diff

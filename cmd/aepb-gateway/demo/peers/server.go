@@ -22,6 +22,9 @@ type Deps struct {
 	// TLS holds the server certificate, and the client CAs if clients are to be
 	// asked for one. It is cloned and raised to TLS 1.3.
 	TLS *tls.Config
+	// Address is the host:port to listen at, and the host of the peer's URL; empty: a
+	// free port of 127.0.0.1.
+	Address string
 	// Log receives what the SDKs and net/http have to say; nil: nothing is logged.
 	Log *slog.Logger
 }
@@ -30,9 +33,9 @@ func (d Deps) logger() *slog.Logger {
 	return cmp.Or(d.Log, slog.New(slog.DiscardHandler))
 }
 
-// server is a loopback HTTPS server that owns its one goroutine.
+// server is an HTTPS server that owns its one goroutine.
 type server struct {
-	base    string // https://127.0.0.1:PORT
+	base    string // https://HOST:PORT
 	http    *http.Server
 	journal journal
 	broken  atomic.Bool // answers a request with 500, ends its connection, and begins no other: it speaks TLS 1.2 alone
@@ -40,14 +43,14 @@ type server struct {
 	failed  error // why serving ended, if not because of stop; read after serving.Wait
 }
 
-// listen starts serving on a free loopback port. The handler is built after the
+// listen starts serving. The handler is built after the
 // port is known, because cards and endpoints name it.
 func (s *server) listen(ctx context.Context, d Deps, handler func(base string) http.Handler) error {
 	if d.TLS == nil {
 		return ErrNoTLS
 	}
 	var lc net.ListenConfig
-	ln, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
+	ln, err := lc.Listen(ctx, "tcp", cmp.Or(d.Address, "127.0.0.1:0"))
 	if err != nil {
 		return fmt.Errorf("peers: listen: %w", err)
 	}
@@ -61,7 +64,7 @@ func (s *server) listen(ctx context.Context, d Deps, handler func(base string) h
 		}
 		return nil, nil //nolint:nilnil // as it is
 	}
-	s.base = "https://" + ln.Addr().String()
+	s.base = "https://" + cmp.Or(d.Address, ln.Addr().String())
 	well := s.journal.middleware(handler(s.base))
 	s.http = &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
