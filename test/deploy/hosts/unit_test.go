@@ -22,13 +22,13 @@ const (
 	binary   = "/usr/bin/aepb-gateway"
 	// exposure is what `systemd-analyze security` may find, in tenths: 10.0 is no protection at all.
 	exposure         = 14
-	exposurePrograms = 16
+	exposurePrograms = 15
 )
 
 // unit is a systemd unit: values by "Section.Key", in their order.
 type unit map[string][]string
 
-// keysOf are the keys that a unit may have: those of systemd 249 and later that the unit needs.
+// keysOf are the keys that a unit may have: those of systemd 247 and later that the unit needs.
 var keysOf = map[string][]string{
 	"Unit": {"Description", "Documentation", "Wants", "After", "StartLimitIntervalSec"},
 	"Service": {
