@@ -150,6 +150,9 @@ func TestExamples_FederationFitsTogether(t *testing.T) {
 	if !slices.Equal(theirs.Policy.Gateways, []string{ourID}) {
 		t.Errorf("the partner lists the gateways %q, want %s", theirs.Policy.Gateways, ourID)
 	}
+	if _, listed := theirs.Peers[ourID]; !listed {
+		t.Errorf("the partner does not list %s among its peers, so its circuit breakers cannot be read", ourID)
+	}
 	if ours.Identity.Federated[theirs.Identity.TrustDomain] == "" || theirs.Identity.Federated[ours.Identity.TrustDomain] == "" {
 		t.Error("the trust domains do not know each other")
 	}

@@ -162,6 +162,9 @@ func TestUnit_AgreesWithTheProgram(t *testing.T) {
 	if got, want := u["Service.ExecReload"], []string{u.last(t, "ExecStartPre"), "/bin/kill -HUP $MAINPID"}; !slices.Equal(got, want) {
 		t.Errorf("ExecReload is %q, want %q", got, want)
 	}
+	if got := u["Install.WantedBy"]; !slices.Equal(got, []string{"multi-user.target"}) {
+		t.Errorf("WantedBy is %q, want multi-user.target", got)
+	}
 	user := "u " + u.last(t, "User") + " - \"AEPB gateway\" /var/lib/" + u.last(t, "StateDirectory") + " /usr/sbin/nologin\n"
 	if sysusers := read(t, filepath.Join(systemd, "aepb-gateway.sysusers.conf")); !strings.Contains(sysusers, "\n"+user) {
 		t.Errorf("sysusers has no line %q", user)
