@@ -103,11 +103,7 @@ func unmarshalStrict(document string, value any) error {
 
 func decodeAll(t *testing.T, r rendering) []object {
 	t.Helper()
-	var out []object
-	for _, document := range r.manifests() {
-		out = append(out, decode(t, document))
-	}
-	return out
+	return decodeText(t, strings.Join(r.manifests(), "---\n"))
 }
 
 // of are the objects of one type.
