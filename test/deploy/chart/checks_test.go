@@ -56,6 +56,7 @@ var checked = []refusal{
 	{"no quantity", "resources: {limits: {memory: much}}", `resources.limits.memory: "much" is not a quantity of memory such as 1Gi`},
 	{"little time", "terminationGracePeriodSeconds: 31", "terminationGracePeriodSeconds: 31 is too small: preStop, config.shutdown_delay, config.shutdown_grace and 2 seconds need 32: set that or more, or lower them"},
 	{"little time for more", "{terminationGracePeriodSeconds: 60, config: {shutdown_delay: 1m0.5s, shutdown_grace: 500ms}}", "terminationGracePeriodSeconds: 60 is too small: preStop, config.shutdown_delay, config.shutdown_grace and 2 seconds need 124: set that or more, or lower them"},
+	{"no grace is the default", "{terminationGracePeriodSeconds: 31, config: {shutdown_grace: 0s}}", "terminationGracePeriodSeconds: 31 is too small: preStop, config.shutdown_delay, config.shutdown_grace and 2 seconds need 32: "},
 	{"no duration", "config: {shutdown_delay: 5}", `config.shutdown_delay: "5" is not a duration such as 30s`},
 	{"negative duration", "config: {shutdown_grace: -5s}", `config.shutdown_grace: "-5s" is not a duration such as 30s`},
 }

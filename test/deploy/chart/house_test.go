@@ -344,8 +344,8 @@ func (r *release) volumes() {
 		}
 		delete(volumes, m.Name)
 		folders = append(folders, m.MountPath+"/")
-		if m.MountPath == "/etc/aepb" && m.SubPath != "" {
-			r.problem("the configuration is mounted as a single file, which does not change")
+		if m.Name == "config" && (m.MountPath != "/etc/aepb" || m.SubPath != "") {
+			r.problem("the configuration is not mounted as a folder at /etc/aepb: a single file does not change")
 		}
 	}
 	if len(volumes) > 0 {
