@@ -8,8 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/aepb/aepb-gateway/gateway/config"
 	core "k8s.io/api/core/v1"
+
+	"github.com/aepb/aepb-gateway/gateway/config"
 )
 
 // gatewayConfig is the gateway.yaml of a rendering.

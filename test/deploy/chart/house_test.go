@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/aepb/aepb-gateway/gateway/config"
 	monitoring "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	apps "k8s.io/api/apps/v1"
 	autoscaling "k8s.io/api/autoscaling/v2"
@@ -20,6 +19,8 @@ import (
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/aepb/aepb-gateway/gateway/config"
 )
 
 // release is what is rendered at once, with what the rules ask about most.

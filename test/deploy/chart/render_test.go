@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"flag"
-	"io"
-	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -27,11 +25,6 @@ const (
 )
 
 var update = flag.Bool("update", false, "write the renderings anew")
-
-func TestMain(m *testing.M) {
-	slog.SetDefault(slog.New(slog.NewTextHandler(io.Discard, nil)))
-	os.Exit(m.Run())
-}
 
 // rendering is what the chart makes of values.
 type rendering struct {
@@ -157,7 +150,7 @@ func documents(text string) []string {
 func compareGolden(t *testing.T, path, got string) {
 	t.Helper()
 	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil { //nolint:gosec // a file of the repository
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		return
@@ -233,6 +226,22 @@ func TestChart_NoFiles(t *testing.T) {
 		if object.kind == "PrometheusRule" || strings.HasSuffix(object.name, "-dashboards") {
 			t.Errorf("%s %s is rendered without files", object.kind, object.name)
 		}
+	}
+}
+
+// TestChart_Readme renders the example of the README.
+func TestChart_Readme(t *testing.T) {
+	_, rest, _ := strings.Cut(string(read(t, chartDir+"/README.md")), "```yaml\n")
+	example, _, found := strings.Cut(rest, "```")
+	if !found {
+		t.Fatal("the README has no example")
+	}
+	out, err := render(loadShippedChart(t), toMap(t, example), "gw", "agents")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := checkConfig(gatewayConfig(t, decodeAll(t, out))); err != nil {
+		t.Error(err)
 	}
 }
 
