@@ -76,6 +76,7 @@ func command(started *bool) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	release.Flag(root)
+	release.Manual(root)
 	root.AddCommand(serveCommand(), checkConfigCommand(), trial.Command(shellWord), devCommand(), demoCommand(), versionCommand())
 	for _, cmd := range root.Commands() {
 		work := cmd.RunE

@@ -103,7 +103,8 @@ func hostOf(u *url.URL) string {
 	return net.JoinHostPort(u.Hostname(), "443")
 }
 
-// ofThisMachine reports whether a host is an address of this machine.
+// ofThisMachine reports whether a host is an address of this machine; each address is,
+// if the system does not tell which are.
 func ofThisMachine(host string) bool {
 	address, err := netip.ParseAddr(host)
 	if err != nil {
@@ -113,7 +114,7 @@ func ofThisMachine(host string) bool {
 		return true
 	}
 	local, err := net.InterfaceAddrs()
-	return err == nil && slices.ContainsFunc(local, func(a net.Addr) bool {
+	return err != nil || slices.ContainsFunc(local, func(a net.Addr) bool {
 		network, ok := a.(*net.IPNet)
 		if !ok {
 			return false

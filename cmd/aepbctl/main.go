@@ -77,6 +77,7 @@ func command(started *bool) *cobra.Command {
 		RunE: help,
 	}
 	release.Flag(root)
+	release.Manual(root)
 	flags := root.PersistentFlags()
 	flags.StringVar(&t.dir, "dir", ".aepb", "folder of a development gateway")
 	flags.StringVar(&t.gateway, "gateway", "", "public URL of the gateway (default: the one in --dir)")

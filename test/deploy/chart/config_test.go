@@ -50,6 +50,15 @@ func TestConfig_Gateway(t *testing.T) {
 	}
 }
 
+// TestConfig_SameAsCompose: test/cluster runs the rendering of cluster.yaml, so it runs what
+// deploy/compose runs.
+func TestConfig_SameAsCompose(t *testing.T) {
+	compose := readValues(t, "../../../deploy/compose/gateway.yaml")
+	if values := readValues(t, "testdata/cluster.yaml"); !reflect.DeepEqual(values["config"], any(compose)) {
+		t.Errorf("config of cluster.yaml:\n%v\nwant that of deploy/compose/gateway.yaml:\n%v", values["config"], compose)
+	}
+}
+
 func TestConfig_Mistake(t *testing.T) {
 	values := readValues(t, "testdata/single.yaml")
 	values["config"].(map[string]any)["limitz"] = map[string]any{}

@@ -172,12 +172,23 @@ func firstDifference(want, got string) string {
 	return "one of them ends earlier"
 }
 
+// publicURL is config.public_url of a set of values.
+func publicURL(t *testing.T, name string) string {
+	t.Helper()
+	config, _ := readValues(t, filepath.Join("testdata", name+".yaml"))["config"].(map[string]any)
+	text, _ := config["public_url"].(string)
+	if text == "" {
+		t.Fatalf("%s has no public_url", name)
+	}
+	return text
+}
+
 func TestChart_Golden(t *testing.T) {
 	for _, name := range valueSets(t) {
 		t.Run(name, func(t *testing.T) {
 			out := renderSet(t, name)
 			compareGolden(t, filepath.Join("testdata", name+".golden.yaml"), strings.Join(out.manifests(), "---\n"))
-			if notes := out.files["NOTES.txt"]; !strings.Contains(notes, "https://gw.example.com") || strings.Contains(notes, "<no value>") {
+			if notes := out.files["NOTES.txt"]; !strings.Contains(notes, publicURL(t, name)) || strings.Contains(notes, "<no value>") {
 				t.Errorf("NOTES.txt does not name public_url: %s", notes)
 			}
 		})
