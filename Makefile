@@ -23,16 +23,16 @@ GOLANGCI_VERSION := v2.15.0
 GOLANGCI := $(BIN)/golangci-lint-$(GOLANGCI_VERSION)
 GOVULNCHECK_VERSION := v1.9.0
 GOVULNCHECK := $(BIN)/govulncheck-$(GOVULNCHECK_VERSION)
+GORELEASER_VERSION := v2.16.0
+GORELEASER := $(BIN)/goreleaser-$(GORELEASER_VERSION)
+SYFT_VERSION := v1.57.0
+SYFT := $(BIN)/syft-$(SYFT_VERSION)
 # What is known of vulnerabilities: the database of Go, or file:///FOLDER with a copy.
 VULN_DB ?= https://vuln.go.dev
 
 # The JavaScript SDK clients of the interop tests and the real SLIM software,
 # present once installed.
 JS := $(patsubst %/package.json,%,$(wildcard test/interop/js/package.json test/slim/js/package.json test/stdio/js/package.json test/conformance/package.json))
-# What a release leaves out: the demo with its agents, and parts of libraries that the
-# programs do not use. Without them and without text/template the linker drops unused methods.
-RELEASE_TAGS := nodemo,nomsgpack,grpcnotrace
-
 JS_READY := $(JS:%=%/node_modules/.package-lock.json)
 
 # The Python SDKs, of two times: their versions exclude each other.
@@ -226,6 +226,10 @@ functions: ## the functions of gateway/ that one unary message runs through, bes
 	  $(GO) tool cover -func=$(TMP)/$$k.cover | awk '$$3 != "0.0%" {print $$1, $$2}' | sort > $(TMP)/$$k.functions; done
 	@comm -13 $(TMP)/Built.functions $(TMP)/A2AToMCP.functions | grep -vE 'gateway/(state|telemetry|transport|directory)/' | tee $(TMP)/unary.functions | wc -l
 
+.PHONY: release-check
+release-check: $(GORELEASER) $(SYFT) ## a whole release into .tmp/release-check: made twice, compared, run; publishes nothing
+	GORELEASER=$(GORELEASER) SYFT=$(SYFT) OUT=$(TMP)/release-check deploy/release/check.sh
+
 .PHONY: tools
 tools: $(GOLANGCI) $(JS_READY) $(PYTHON_READY) redis $(PROMETHEUS) ## the pinned tools and test clients
 
@@ -237,6 +241,11 @@ $(GOLANGCI):
 	@mkdir -p $(BIN)
 	GOBIN=$(abspath $(BIN)) $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
 	@mv $(BIN)/golangci-lint $@
+
+$(GORELEASER) $(SYFT): $(BIN)/%:
+	@mkdir -p $(BIN)
+	GOFLAGS= GOBIN=$(abspath $(BIN)) $(GO) install $(if $(findstring syft,$*),github.com/anchore/syft/cmd/syft@$(SYFT_VERSION),github.com/goreleaser/goreleaser/v2@$(GORELEASER_VERSION))
+	@mv $(BIN)/$(firstword $(subst -, ,$*)) $@
 
 $(GOVULNCHECK):
 	@mkdir -p $(BIN)

@@ -1,0 +1,2 @@
+// Package compose tests deploy/compose and the Dockerfile that it builds.
+package compose
