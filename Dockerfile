@@ -1,5 +1,5 @@
 # Images from source. A release has the same image, assembled without an engine from the
-# binaries of its archives (deploy/release).
+# binaries of its archives (test/release).
 # The base is pinned by digest: a tag may mean another image tomorrow. Renew both together.
 FROM golang:1.26.5@sha256:3aff6657219a4d9c14e27fb1d8976c49c29fddb70ba835014f477e1c70636647 AS build
 WORKDIR /src

@@ -228,7 +228,7 @@ functions: ## the functions of gateway/ that one unary message runs through, bes
 
 .PHONY: release-check
 release-check: $(GORELEASER) $(SYFT) ## a whole release into .tmp/release-check: made twice, compared, run; publishes nothing
-	GORELEASER=$(GORELEASER) SYFT=$(SYFT) OUT=$(TMP)/release-check deploy/release/check.sh
+	GORELEASER=$(GORELEASER) SYFT=$(SYFT) OUT=$(TMP)/release-check test/release/check.sh
 
 .PHONY: tools
 tools: $(GOLANGCI) $(JS_READY) $(PYTHON_READY) redis $(PROMETHEUS) ## the pinned tools and test clients

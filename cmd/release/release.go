@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"regexp"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -38,7 +37,7 @@ func Current() Build {
 // From reads what the Go tool wrote into a program.
 func From(info *debug.BuildInfo) Build {
 	b := Build{Version: Version, Commit: "unknown", GoVersion: info.GoVersion, Sum: info.Main.Sum}
-	if tag, ok := strings.CutPrefix(info.Main.Version, "v"); ok && !untagged().MatchString(tag) {
+	if tag, ok := strings.CutPrefix(info.Main.Version, "v"); ok && tagged(tag) {
 		b.Version = tag
 	}
 	modified := ""
@@ -54,9 +53,25 @@ func From(info *debug.BuildInfo) Build {
 	return b
 }
 
-// untagged matches the versions that the Go tool makes up for a commit without a tag,
-// and for a checkout with changes.
-func untagged() *regexp.Regexp { return regexp.MustCompile(`[-.]\d{14}-[0-9a-f]{12}$|\+dirty$`) }
+// tagged reports whether a version is that of a tag. For a commit without one the Go tool
+// makes a version that ends with the time, 14 digits, and 12 digits of the commit; for a
+// checkout with changes one that ends with +dirty.
+func tagged(version string) bool {
+	rest, commit, _ := cutLast(version, "-")
+	if _, at, ok := cutLast(strings.ReplaceAll(rest, "-", "."), "."); ok && len(commit) == 12 && len(at) == 14 && strings.Trim(at, "0123456789") == "" {
+		return false
+	}
+	return !strings.HasSuffix(version, "+dirty")
+}
+
+// cutLast is strings.Cut at the last separator.
+func cutLast(text, separator string) (before, after string, found bool) {
+	i := strings.LastIndex(text, separator)
+	if i < 0 {
+		return text, "", false
+	}
+	return text[:i], text[i+len(separator):], true
+}
 
 // Text is what a program prints for its version: one line each for the program,
 // the commit and Go.
@@ -74,10 +89,10 @@ func (b Build) JSON() string {
 // the command's own work. Cobra's own flag links text/template, whose calls of methods
 // by name keep every method in the program: a third of its size.
 func Flag(root *cobra.Command) {
-	asked := root.Flags().BoolP("version", "v", false, "version for "+root.Name())
+	version := root.Flags().BoolP("version", "v", false, "version for "+root.Name())
 	work := root.RunE
 	root.RunE = func(cmd *cobra.Command, args []string) error {
-		if !*asked {
+		if !*version {
 			return work(cmd, args)
 		}
 		_, err := io.WriteString(cmd.OutOrStdout(), Current().Text(root.Name()))

@@ -2,6 +2,7 @@ package arch_test
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 )
@@ -112,9 +113,13 @@ var modules = []thirdParty{
 	{"go.uber.org/goleak", nil, true, "for tests"},
 }
 
+// thirdParties judges what enters the module; folders with a go.mod of their own are others.
 func thirdParties(t tree) []string {
 	var failures []string
 	for _, s := range t.sources {
+		if t.elsewhere(s.dir) {
+			continue
+		}
 		for _, spec := range s.tree.Imports {
 			target := importPath(spec)
 			host, _, _ := strings.Cut(target, "/")
@@ -131,6 +136,16 @@ func thirdParties(t tree) []string {
 		}
 	}
 	return failures
+}
+
+// elsewhere reports whether a folder belongs to a module below ours.
+func (t tree) elsewhere(dir string) bool {
+	for ; dir != "."; dir = path.Dir(dir) {
+		if _, ok := t.files[dir+"/go.mod"]; ok {
+			return true
+		}
+	}
+	return false
 }
 
 func moduleOf(target string) (thirdParty, bool) {

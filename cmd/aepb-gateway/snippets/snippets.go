@@ -1,17 +1,13 @@
 package snippets
 
 import (
-	_ "embed" // for the programs
+	"embed"
 	"io"
 	"strings"
 )
 
-var (
-	//go:embed a2a.txt
-	a2aPrograms string
-	//go:embed mcp.txt
-	mcpPrograms string
-)
+//go:embed a2a.txt mcp.txt
+var texts embed.FS
 
 // Agent is the agent that the programs call.
 type Agent struct {
@@ -24,11 +20,15 @@ type Agent struct {
 
 // Print writes the programs. A2A says that they are A2A clients; else they are MCP clients.
 func Print(w io.Writer, agent Agent, a2a bool) error {
-	programs := mcpPrograms
+	name := "mcp.txt"
 	if a2a {
-		programs = a2aPrograms
+		name = "a2a.txt"
 	}
-	_, err := strings.NewReplacer("{{Name}}", agent.Name, "{{Base}}", agent.Base, "{{CA}}", agent.CA, "{{Skill}}", agent.Skill, "{{Input}}", agent.Input).
-		WriteString(w, programs)
+	text, err := texts.ReadFile(name)
+	if err != nil {
+		return err
+	}
+	_, err = strings.NewReplacer("{{Name}}", agent.Name, "{{Base}}", agent.Base, "{{CA}}", agent.CA, "{{Skill}}", agent.Skill, "{{Input}}", agent.Input).
+		WriteString(w, string(text))
 	return err
 }

@@ -1,7 +1,7 @@
 package trial
 
 import (
-	_ "embed" // for the configuration
+	"embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,7 +19,7 @@ import (
 )
 
 //go:embed gateway.yaml.txt
-var configuration string
+var texts embed.FS
 
 const (
 	folderMode fs.FileMode = 0o700
@@ -151,9 +151,10 @@ func (t *Trial) write(dir string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(
+	configuration, err := texts.ReadFile("gateway.yaml.txt")
+	return errors.Join(err,
 		os.WriteFile(filepath.Join(dir, "addresses.json"), append(addresses, '\n'), secretMode),
-		os.WriteFile(filepath.Join(dir, "gateway.yaml"), []byte(os.Expand(configuration, t.value)), secretMode),
+		os.WriteFile(filepath.Join(dir, "gateway.yaml"), []byte(os.Expand(string(configuration), t.value)), secretMode),
 	)
 }
 

@@ -187,7 +187,7 @@ func TestDockerfile_FitsTheRest(t *testing.T) {
 	if got, want := one(dockerfile, `ARG TAGS=(\S+)`), strings.ReplaceAll(one(release, `(?m)^    tags: \[(.*)\]`), ", ", ","); got != want {
 		t.Errorf("the Dockerfile builds with the tags %s, a release with %s", got, want)
 	}
-	image := read(t, root+"/deploy/release/image.go")
+	image := read(t, root+"/test/release/image.go")
 	for _, both := range []string{"65532:65532", `"serve", "--config", "/etc/aepb/gateway.yaml"`, `"/aepb-gateway"`, `"/aepbctl", "healthz"`} {
 		if !strings.Contains(dockerfile, both) || !strings.Contains(image, both) {
 			t.Errorf("%s is not in both the Dockerfile and the image of a release", both)

@@ -1,4 +1,4 @@
-module github.com/aepb/aepb-gateway/deploy/release
+module github.com/aepb/aepb-gateway/test/release
 
 go 1.26.0
 

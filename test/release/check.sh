@@ -16,7 +16,7 @@ trap cleanup EXIT
 mkdir "$work/bin" && ln -s "$(realpath "$SYFT")" "$work/bin/syft"
 export PATH="$work/bin:$PATH"
 goreleaser=$(realpath "$GORELEASER")
-release() { (cd deploy/release && go run . "$@"); }
+release() { (cd test/release && go run . "$@"); }
 
 # clone makes a checkout of the commit with the tag of its version.
 clone() {
