@@ -95,7 +95,7 @@ func dashboardOf(name string, p page) dashboard {
 	}
 	if p.perAgent {
 		d.Templating.List = append(d.Templating.List, variable{
-			Name: "agent", Label: "Agent", Type: "query", Query: `label_values(` + of(upstream+"_count") + `, agent)`, Datasource: &prometheusSource,
+			Name: "agent", Label: "Agent", Type: "query", Query: `label_values({__name__=~"` + upstream + `_count|aepb_upstream_failures_total", job=~"$job"}, agent)`, Datasource: &prometheusSource,
 			Refresh: 2, Sort: 1,
 		})
 	}

@@ -89,11 +89,24 @@ func parse(t *testing.T, expr string) parser.Expr {
 	return e
 }
 
+// selectors are those of an expression; one of several names is one for each.
 func selectors(t *testing.T, expr string) (out []*parser.VectorSelector) {
 	t.Helper()
 	parser.Inspect(parse(t, expr), func(node parser.Node, _ []parser.Node) error {
-		if v, ok := node.(*parser.VectorSelector); ok {
-			out = append(out, v)
+		v, ok := node.(*parser.VectorSelector)
+		if !ok {
+			return nil
+		}
+		names := v.Name
+		for _, m := range v.LabelMatchers {
+			if m.Name == "__name__" {
+				names = m.Value
+			}
+		}
+		for name := range strings.SplitSeq(names, "|") {
+			one := *v
+			one.Name = name
+			out = append(out, &one)
 		}
 		return nil
 	})
@@ -158,18 +171,13 @@ func TestExpressions_GroupByLabelsThatExist(t *testing.T) {
 	t.Parallel()
 	known := knownMetrics(t)
 	check := func(where string, names []string, below parser.Node) {
-		parser.Inspect(below, func(node parser.Node, _ []parser.Node) error {
-			v, ok := node.(*parser.VectorSelector)
-			if !ok {
-				return nil
-			}
+		for _, v := range selectors(t, below.String()) {
 			for _, name := range names {
 				if !slices.Contains(known[v.Name].labels, name) && !slices.Contains(targetLabels, name) {
 					t.Errorf("%s: %s has no label %s", where, v.Name, name)
 				}
 			}
-			return nil
-		})
+		}
 	}
 	for where, list := range expressions(t) {
 		for _, expr := range list {

@@ -66,6 +66,8 @@ const (
 	share      = "percentunit"
 )
 
+var failed = rate("agent", "aepb_upstream_failures_total", ofAgent)
+
 // pages are the dashboards, by the names of their files.
 var pages = map[string]page{
 	"overview": {
@@ -128,9 +130,9 @@ var pages = map[string]page{
 	"agent": {
 		title: "AEPB gateway / agent", about: "One agent, as the gateway sees it.", perAgent: true,
 		panels: []panel{
-			{"Calls by protocol", "Calls that the agent answered or failed.", perSecond, false, one(rate("protocol", upstream+"_count", ofAgent), "{{protocol}}")},
+			{"Calls by protocol", "Calls on a connection to the agent.", perSecond, false, one(rate("protocol", upstream+"_count", ofAgent), "{{protocol}}")},
 			{"Failures by reason", "dns and refused: its address, or it is down; tls_* and spiffe_id: its certificate; the others: its answer.", perSecond, false, one(rate("reason", "aepb_upstream_failures_total", ofAgent), "{{reason}}")},
-			{"Failed share", "Failures of all calls, as AepbAgentFailing sees it.", share, false, one(rate("agent", "aepb_upstream_failures_total", ofAgent)+" / ("+rate("agent", upstream+"_count", ofAgent)+" > 0)", "{{agent}}")},
+			{"Failed share", "Failures of all calls, as AepbAgentFailing sees it.", share, false, one("clamp_max("+failed+" / ("+rate("agent", upstream+"_count", ofAgent)+" > 0 or "+failed+"), 1)", "{{agent}}")},
 			{"Time until it answers", "Near agents.NAME.timeout it will fail soon.", "s", false, quantiles(upstream, ofAgent, "")},
 			{"Breaker", "0 closed, 1 half open, 2 open: it is not called. No value: it never opened.", "short", false, one("max by (agent) ("+of("aepb_breaker_state", ofAgent)+")", "{{agent}}")},
 			{"Changes of its breaker", "Many: it recovers and fails again.", eventsRate, false, one(rate("to", "aepb_breaker_transitions_total", ofAgent), "{{to}}")},
