@@ -104,9 +104,11 @@ func plantedStructure() map[string]plants {
 				importing("translators/mcp/a.go", "github.com/modelcontextprotocol/go-sdk/mcp"),
 				importing("ect/a.go", "github.com/google/go-cmp/cmp"),
 				importing("ect/a.go", "example.org/unheard/of"),
+				{"test/other/go.mod": "", "test/a.go": importing("test/a.go", "example.org/unheard/of")["test/a.go"]},
 			},
 			good: []map[string]string{
 				importing("gateway/httpapi/a.go", "github.com/gin-gonic/gin"),
+				{"test/other/go.mod": "", "test/other/a/a.go": importing("test/other/a/a.go", "example.org/unheard/of")["test/other/a/a.go"]},
 				importing("ect/a_test.go", "github.com/google/go-cmp/cmp"),
 				importing("test/interop/a_test.go", "github.com/modelcontextprotocol/go-sdk/mcp", "github.com/golang-jwt/jwt/v5"),
 				importing("cmd/aepb-gateway/demo/peers/a.go", "github.com/a2aproject/a2a-go/v2/a2a"),
