@@ -376,7 +376,7 @@ func (r *release) secrets() {
 	}
 }
 
-func TestHouse_Rules(t *testing.T) {
+func TestRules_Hold(t *testing.T) {
 	for _, name := range valueSets(t) {
 		t.Run(name, func(t *testing.T) {
 			objects := decodeAll(t, renderSet(t, name))
@@ -391,8 +391,8 @@ func TestHouse_Rules(t *testing.T) {
 	}
 }
 
-// TestHouse_Broken breaks renderings, each in one place.
-func TestHouse_Broken(t *testing.T) {
+// TestRules_FindWhatIsBroken breaks renderings, each in one place.
+func TestRules_FindWhatIsBroken(t *testing.T) {
 	for _, b := range []struct{ set, old, replacement, want string }{
 		{"single", "type: Recreate", "type: RollingUpdate", "second gateway"},
 		{"single", "replicas: 1", "replicas: 2", "2 replicas without state"},
