@@ -10,6 +10,8 @@ SHELL := bash
 MAKEFLAGS += --warn-undefined-variables --no-builtin-rules --no-print-directory
 
 GO ?= go
+# Modules of their own, for tests and tools whose libraries the gateway does not need.
+MODULES := test/deploy test/release
 # How long each fuzz target runs.
 T ?= 60s
 # Packages to test, lint and cover.
@@ -102,7 +104,7 @@ sweeps: # the tests that race leaves out, without the race detector
 
 .PHONY: deploy
 deploy: $(PROMETHEUS) # what is in deploy/: the chart, Compose, alerts, dashboards, examples; a module of its own
-	@$(if $(filter ./...,$(PKG)),echo "== deploy"; cd test/deploy && PATH="$(abspath $(BIN)):$$PATH" $(GO) test -count=1 -timeout 10m ./...)
+	@$(if $(filter ./...,$(PKG)),echo "== deploy"; export PATH="$(abspath $(BIN)):$$PATH"; $(foreach dir,$(MODULES),(cd $(dir) && $(GO) test -count=1 -timeout 10m ./...) &&) true)
 
 .PHONY: long
 long: $(JS_READY) ## the tests that last for minutes, and meanwhile the calm ones with the race detector
@@ -135,6 +137,7 @@ redis: # the servers that tests of shared state start and stop
 .PHONY: lint
 lint: $(GOLANGCI) ## golangci-lint, as .golangci.yml says and why
 	$(GOLANGCI) run $(PKG)
+	@$(if $(filter ./...,$(PKG)),$(foreach dir,$(MODULES),(cd $(dir) && $(abspath $(GOLANGCI)) run --config $(abspath .golangci.yml)) &&) true)
 
 .PHONY: vet
 vet: ## go vet
@@ -166,6 +169,7 @@ vuln: $(GOVULNCHECK) ## known vulnerabilities that the code reaches; needs vuln.
 .PHONY: tidy
 tidy: ## go.mod says what the code needs, no more and no less
 	$(GO) mod tidy -diff
+	@$(foreach dir,$(MODULES),(cd $(dir) && $(GO) mod tidy -diff) &&) true
 
 .PHONY: clean-tree
 clean-tree: # nothing that a run made or changed is left behind

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -205,8 +206,8 @@ func (c *cluster) launch(ctx context.Context, at, program string, args ...string
 // close ends all parts, the newest first.
 func (c *cluster) close(ctx context.Context) error {
 	var errs []error
-	for i := len(c.stops) - 1; i >= 0; i-- {
-		errs = append(errs, c.stops[i](ctx))
+	for _, stop := range slices.Backward(c.stops) {
+		errs = append(errs, stop(ctx))
 	}
 	return errors.Join(errs...)
 }

@@ -138,7 +138,7 @@ func (r release) checkProgram(a artifact, name string, content []byte) error {
 	}
 	defer os.RemoveAll(dir) //nolint:errcheck // a temporary folder
 	path := filepath.Join(dir, name)
-	if err := os.WriteFile(path, content, 0o700); err != nil { //nolint:gosec // a program
+	if err := os.WriteFile(path, content, 0o700); err != nil {
 		return err
 	}
 	out, err := exec.Command(path, "version", "-o", "json").Output()
@@ -317,7 +317,7 @@ func unpack(dir, root string) error {
 	err = untar(content, func(h *tar.Header, content io.Reader) error {
 		path := filepath.Join(root, filepath.Clean("/"+h.Name))
 		text, err := io.ReadAll(content)
-		return errors.Join(err, os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, text, os.FileMode(h.Mode))) //nolint:gosec // an image is for all users
+		return errors.Join(err, os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, text, os.FileMode(h.Mode)))
 	})
 	return errors.Join(err, content.Close())
 }

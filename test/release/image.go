@@ -28,7 +28,7 @@ func writeImage(r release, dir string) error {
 	if err := os.RemoveAll(dir); err != nil {
 		return err
 	}
-	var index v1.ImageIndex = mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
+	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for _, arch := range []string{"amd64", "arm64"} {
 		image, err := r.image(arch)
 		if err != nil {
