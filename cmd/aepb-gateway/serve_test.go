@@ -144,7 +144,7 @@ func TestReload(t *testing.T) {
 		t.Errorf("ect.require is not in force: got %d %s", got.status, got.body)
 	}
 	text := b.send(t, letter{at: b.at.Admin + "/metrics", method: http.MethodGet})
-	for _, want := range []string{`aepb_config_reloads_total{result="applied"} 1`, `aepb_config_reloads_total{result="refused"} 4`} {
+	for _, want := range []string{`aepb_config_reloads_total{result="applied"} 1`, `aepb_config_reloads_total{result="refused"} 4`, `aepb_config_last_reload_successful 1`} {
 		if !strings.Contains(string(text.body), want) {
 			t.Errorf("%s is not among the metrics", want)
 		}

@@ -67,6 +67,7 @@ type Metrics struct {
 	failures  *prometheus.CounterVec
 	refusals  *prometheus.CounterVec
 	reloads   *prometheus.CounterVec
+	reloaded  prometheus.Gauge
 	questions *prometheus.CounterVec
 	changes   *prometheus.CounterVec
 	standing  Agents
@@ -98,7 +99,7 @@ func New(deps Deps) (*Metrics, error) {
 	}
 	m.define()
 	all := append(m.atScrape(deps),
-		m.translations, m.duration, m.losses, m.verified, m.issued, m.stored, m.limited, m.denied, m.inflight, m.upstream, m.failures, m.refusals, m.reloads, m.questions, m.changes,
+		m.translations, m.duration, m.losses, m.verified, m.issued, m.stored, m.limited, m.denied, m.inflight, m.upstream, m.failures, m.refusals, m.reloads, m.reloaded, m.questions, m.changes,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		collectors.NewBuildInfoCollector(),
 	)
@@ -233,8 +234,12 @@ func (m *Metrics) define() {
 		"result")
 	m.reloads = d.counter("config_reloads_total",
 		"Times that a changed configuration was read, by outcome: applied, or refused with the old one left in force.",
-		"Alert on refused: the log says why, and check-config where. The old configuration stays in force until the file is good.",
+		"Many of applied: something changes the file, or a file that it names, all the time.",
 		"result")
+	m.reloaded = d.gauge("config_last_reload_successful",
+		"1 if the configuration is that of the file as it was last read, 0 if that was refused and the old one is left in force.",
+		"Alert on 0: the log says why, and check-config where.", nil)
+	m.reloaded.Set(1)
 }
 
 // Handler serves the metrics in the Prometheus formats.
@@ -318,9 +323,10 @@ func (m *Metrics) Queried(result string) { m.questions.WithLabelValues(queries.l
 
 // Reloaded counts a configuration that was read again while running.
 func (m *Metrics) Reloaded(applied bool) {
-	result := "refused"
+	result, successful := "refused", 0.0
 	if applied {
-		result = "applied"
+		result, successful = "applied", 1
 	}
 	m.reloads.WithLabelValues(result).Inc()
+	m.reloaded.Set(successful)
 }
