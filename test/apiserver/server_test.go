@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"context"
 	"encoding/json"
 	"net/url"
 	"os"
@@ -17,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/discovery/cached/memory"
@@ -117,17 +119,17 @@ func (s *server) define(t *testing.T, file string) {
 	list := &unstructured.Unstructured{}
 	list.SetAPIVersion(group + "/v1")
 	list.SetKind(kind)
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
 		s.kinds.Reset()
 		resource, err := s.resource(list)
-		if err == nil {
-			if _, err = resource.List(t.Context(), metav1.ListOptions{}); err == nil {
-				return
-			}
+		if err != nil {
+			return false, nil //nolint:nilerr // not yet
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s is not served after 30 s: %v", kind, err)
-		}
+		_, err = resource.List(ctx, metav1.ListOptions{})
+		return err == nil, nil
+	})
+	if err != nil {
+		t.Fatalf("%s is not served after 30 s: %v", kind, err)
 	}
 }
 
@@ -201,7 +203,7 @@ func readObjects(t *testing.T, file string) (objects []*unstructured.Unstructure
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, document := range strings.Split("\n"+string(text), "\n---\n") {
+	for document := range strings.SplitSeq("\n"+string(text), "\n---\n") {
 		var fields map[string]any
 		if err := yaml.UnmarshalStrict([]byte(document), &fields); err != nil {
 			t.Fatalf("%s: %v", file, err)
