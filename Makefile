@@ -106,6 +106,10 @@ sweeps: # the tests that race leaves out, without the race detector
 deploy: $(PROMETHEUS) # what is in deploy/: the chart, Compose, alerts, dashboards, examples; a module of its own
 	@$(if $(filter ./...,$(PKG)),echo "== deploy"; export PATH="$(abspath $(BIN)):$$PATH"; $(foreach dir,$(MODULES),(cd $(dir) && $(GO) test -count=1 -timeout 10m ./...) &&) true)
 
+.PHONY: apiserver
+apiserver: ## a real API server of Kubernetes takes what the chart renders; compiles for some 10 minutes the first time
+	cd test/apiserver && $(GO) test -vet=off -count=1 -timeout 5m .
+
 .PHONY: long
 long: $(JS_READY) ## the tests that last for minutes, and meanwhile the calm ones with the race detector
 	@$(BUILT) $(MAKE) -k -j2 --output-sync=target minutes calm-race
