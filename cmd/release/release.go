@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"regexp"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -57,20 +58,8 @@ func From(info *debug.BuildInfo) Build {
 // makes a version that ends with the time, 14 digits, and 12 digits of the commit; for a
 // checkout with changes one that ends with +dirty.
 func tagged(version string) bool {
-	rest, commit, _ := cutLast(version, "-")
-	if _, at, ok := cutLast(strings.ReplaceAll(rest, "-", "."), "."); ok && len(commit) == 12 && len(at) == 14 && strings.Trim(at, "0123456789") == "" {
-		return false
-	}
-	return !strings.HasSuffix(version, "+dirty")
-}
-
-// cutLast is strings.Cut at the last separator.
-func cutLast(text, separator string) (before, after string, found bool) {
-	i := strings.LastIndex(text, separator)
-	if i < 0 {
-		return text, "", false
-	}
-	return text[:i], text[i+len(separator):], true
+	made, err := regexp.MatchString(`[-.]\d{14}-[0-9a-f]{12}$|\+dirty$`, version)
+	return err == nil && !made
 }
 
 // Text is what a program prints for its version: one line each for the program,

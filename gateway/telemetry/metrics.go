@@ -66,8 +66,7 @@ type Metrics struct {
 	upstream  *prometheus.HistogramVec
 	failures  *prometheus.CounterVec
 	refusals  *prometheus.CounterVec
-	reloads   *prometheus.CounterVec
-	reloaded  prometheus.Gauge
+	reloads   reloads
 	questions *prometheus.CounterVec
 	changes   *prometheus.CounterVec
 	standing  Agents
@@ -99,7 +98,7 @@ func New(deps Deps) (*Metrics, error) {
 	}
 	m.define()
 	all := append(m.atScrape(deps),
-		m.translations, m.duration, m.losses, m.verified, m.issued, m.stored, m.limited, m.denied, m.inflight, m.upstream, m.failures, m.refusals, m.reloads, m.reloaded, m.questions, m.changes,
+		m.translations, m.duration, m.losses, m.verified, m.issued, m.stored, m.limited, m.denied, m.inflight, m.upstream, m.failures, m.refusals, m.reloads.counted, m.reloads.last, m.questions, m.changes,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		collectors.NewBuildInfoCollector(),
 	)
@@ -232,14 +231,14 @@ func (m *Metrics) define() {
 		"Questions to other gateways, whether they translate a pair: served, unserved or failed.",
 		"Failed: the other gateway cannot be reached, or does not know our certificate. See peers.ID.gateway.",
 		"result")
-	m.reloads = d.counter("config_reloads_total",
+	m.reloads.counted = d.counter("config_reloads_total",
 		"Times that a changed configuration was read, by outcome: applied, or refused with the old one left in force.",
 		"Many of applied: something changes the file, or a file that it names, all the time.",
 		"result")
-	m.reloaded = d.gauge("config_last_reload_successful",
+	m.reloads.last = d.gauge("config_last_reload_successful",
 		"1 if the configuration is that of the file as it was last read, 0 if that was refused and the old one is left in force.",
 		"Alert on 0: the log says why, and check-config where.", nil)
-	m.reloaded.Set(1)
+	m.reloads.last.Set(1)
 }
 
 // Handler serves the metrics in the Prometheus formats.
@@ -321,12 +320,18 @@ func (m *Metrics) DescriptionChanged(agent string) {
 // Queried counts a question to another gateway: served, unserved or failed.
 func (m *Metrics) Queried(result string) { m.questions.WithLabelValues(queries.label(result)).Inc() }
 
+// reloads are the configurations that were read again while running.
+type reloads struct {
+	counted *prometheus.CounterVec
+	last    prometheus.Gauge // 1: applied
+}
+
 // Reloaded counts a configuration that was read again while running.
 func (m *Metrics) Reloaded(applied bool) {
 	result, successful := "refused", 0.0
 	if applied {
 		result, successful = "applied", 1
 	}
-	m.reloads.WithLabelValues(result).Inc()
-	m.reloaded.Set(successful)
+	m.reloads.counted.WithLabelValues(result).Inc()
+	m.reloads.last.Set(successful)
 }
