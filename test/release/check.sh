@@ -32,7 +32,7 @@ release check "$work/one/dist" "$work/one/image"
 
 echo "== a second build for Linux in another folder, without a cache"
 clone "$work/another/folder"
-sed 's/goos: .*/goos: [linux]/' .goreleaser.yaml >"$work/linux.yaml"
+sed 's/^    goos: .*/    goos: [linux]/' .goreleaser.yaml >"$work/linux.yaml"
 (cd "$work/another/folder" && GOCACHE="$work/cache" "$goreleaser" build --clean --config "$work/linux.yaml")
 release image "$work/another/folder/dist" "$work/another/image"
 release same "$work/one/dist" "$work/another/folder/dist"
