@@ -350,6 +350,9 @@ func TestUnsigned(t *testing.T) {
 		"without an id":     {ecttest.Raw{"jti": ``}, ect.ReasonMissingClaim},
 		"a translation":     {ecttest.Raw{"exec_act": `"aepb:translate"`}, ect.ReasonLevelTooLow},
 		"a cpat one":        {ecttest.Raw{"exec_act": `"cpat:translate"`}, ect.ReasonLevelTooLow},
+		"a vote":            {ecttest.Raw{"exec_act": `"consensus_vote"`}, ect.ReasonLevelTooLow},
+		"a proposal":        {ecttest.Raw{"exec_act": `"consensus_proposal"`}, ect.ReasonLevelTooLow},
+		"an outcome":        {ecttest.Raw{"exec_act": `"consensus_outcome"`}, ect.ReasonLevelTooLow},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

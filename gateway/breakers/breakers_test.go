@@ -596,6 +596,41 @@ func TestSet_Configured(t *testing.T) {
 	}
 }
 
+// TestSet_ConfiguredByDocument: threshold and window of a policy document open breakers (ATD, Circuit
+// Breaker Policy Configuration).
+func TestSet_ConfiguredByDocument(t *testing.T) {
+	t.Parallel()
+	for document, opens := range map[string]bool{
+		`{"constraints":{"atd.circuit_threshold":0.9,"atd.circuit_window_s":60}}`: false, // two of four
+		`{"constraints":{"atd.circuit_threshold":0.4,"atd.circuit_window_s":60}}`: true,
+		`{"constraints":{"atd.circuit_threshold":0.4,"atd.circuit_window_s":1}}`:  false, // the failures are too old
+	} {
+		t.Run(document, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				read, err := policy.ParseDocument([]byte(document))
+				if err != nil {
+					t.Fatal(err)
+				}
+				a := &agent{}
+				r := fleet(t, a, "one")[0]
+				circuit := read.Narrow(policy.Constraints{}, "spiffe://example.org/gateway").Circuit
+				circuit.Samples = 4
+				r.Configure(circuit)
+				a.is(good)
+				r.times(t, 2)
+				a.is(down)
+				r.times(t, 1)
+				time.Sleep(2 * time.Second)
+				r.times(t, 1)
+				if got := refused(r.call(t.Context(), ann)) != 0; got != opens {
+					t.Errorf("refused: %v, want %v", got, opens)
+				}
+			})
+		})
+	}
+}
+
 // TestWatch_Changes: who watches hears each change with its token, and one who does not read loses its stream.
 func TestWatch_Changes(t *testing.T) {
 	t.Parallel()

@@ -354,6 +354,11 @@ func TestIsParty_EachParentCounts(t *testing.T) {
 			t.Errorf("%s: got %v, want %v", name, got, tc.want)
 		}
 	}
+	// A sibling: another agent of the same workflow, of a step that the checkpoint does not come from.
+	w.requestFor(w.peer, w.caller, b.workflow, b.root.ID())
+	if !w.belongs(b.workflow, w.peer) || w.isParty(b.workflow, w.peer, b.checkpoint.ID()) {
+		t.Error("a sibling is party to a checkpoint that is not in its lineage")
+	}
 	if w.isParty(string(ect.NewID()), w.caller, b.checkpoint.ID()) {
 		t.Error("the caller is party in another workflow")
 	}

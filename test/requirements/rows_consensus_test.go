@@ -82,7 +82,7 @@ var cnsRows = []row{
 	missing("CNS-71", "Consensus Message Format", "the quorum of a proposal has a unit", noRounds),
 	missing("CNS-72", "Capability Negotiation Records in ECT", "the acts that carry `capability_negotiation` are fixed", noAgreements),
 	missing("CNS-73", "Capability Spoofing", "one caller alone makes no agent fail to deliver", noTrust),
-	partly("CNS-74", "Consensus exec_act Values", "acts `consensus_*` are never taken unsigned", "the gateway signs them, and no test shows an unsigned one to the verifier", "ect:TestAssert"),
+	done("CNS-74", "Consensus exec_act Values", "acts `consensus_*` are never taken unsigned", "ect:TestAssert", "ect:TestUnsigned"),
 }
 
 var ectRows = []row{

@@ -2,7 +2,7 @@ package requirements_test
 
 var cpatRows = []row{
 	done("CPAT-01", "Protocol Capability Advertisement", "the capability document is at `/.well-known/cpat`", "gateway/httpapi:TestCPATDocuments"),
-	partly("CPAT-02", "Protocol Capability Advertisement", "a document has at least one protocol", "no test reads the protocols of the gateway's own document under CPAT's name", "gateway/directory:TestParseDocumentRefuses"),
+	done("CPAT-02", "Protocol Capability Advertisement", "a document has at least one protocol", "gateway/directory:TestParseDocumentRefuses", "gateway/httpapi:TestCPATDocuments"),
 	done("CPAT-03", "Protocol Capability Advertisement", "each protocol has `id`, `version` and `endpoint`", "gateway/directory:TestParseDocumentRefuses", "gateway/directory:TestParseDocumentTakes"),
 	done("CPAT-04", "Protocol Capability Advertisement", "`ect_assurance_level` is the least that an agent takes", "policy:TestLevels", "cmd/aepb-gateway:TestAttack_LevelWithoutAnyToken"),
 	missing("CPAT-05", "Protocol Capability Advertisement", "SVCB records hold the document's URI", noAddressRecords),
@@ -18,7 +18,7 @@ var cpatRows = []row{
 	partly("CPAT-15", "Assurance Level Inheritance", "the level is the higher one of source and destination", "L3 is refused; the level of the source is known for callers of the directory alone", "policy:TestLevels", "gateway:TestLevelOfTheCaller"),
 	missing("CPAT-16", "Assurance Level Inheritance", "at L3 an ECT is in the ledger before the message is forwarded", "there is no ledger"),
 	done("CPAT-17", "DAG Continuity", "source, gateway and destination are linked", "gateway/attest:TestReceive_Bound", "cmd/aepb-gateway:TestAttack_ReplyEvidenceOfAnotherWorkflow", "cmd/aepb-gateway:TestEvidenceInTheField"),
-	partly("CPAT-18", "Translation Gateway Requirements", "the pairs are listed at `/.well-known/cpat/gateway`", "no test reads the pairs under CPAT's name", "gateway/httpapi:TestCPATDocuments"),
+	done("CPAT-18", "Translation Gateway Requirements", "the pairs are listed at `/.well-known/cpat/gateway`", "gateway/httpapi:TestCPATDocuments"),
 	done("CPAT-19", "Translation Gateway Requirements", "messages are taken by POST at the translate endpoint", "gateway/httpapi:TestCPATDocuments", "cmd/aepb-gateway:TestCPATRefuses"),
 	partly("CPAT-20", "Translation Gateway Requirements", "every translation has an ECT", noDiscoveryToken, "cmd/aepb-gateway:TestMatrix", "cmd/aepb-gateway:TestEveryPair"),
 	done("CPAT-21", "Translation Gateway Requirements", "intent, payload and metadata survive, or the message is refused", "policy:TestJudge", "cmd/aepb-gateway:TestUnsayableMessages", "test/matrix:TestMatrix"),
