@@ -59,14 +59,14 @@ YAML
 chmod -R a+rX "$root"
 chown -R 65532:65532 "$root/run/svid"
 cluster agent "$work/material" calculator 127.0.0.1:19002 &
-unshare --mount bash -c "mount --bind '$root' '$root' && mount -o remount,bind,ro '$root' && exec chroot --userspec=65532:65532 '$root' /aepb-gateway serve --config /etc/aepb/gateway.yaml" 2>"$work/log" >&2 &
+unshare --mount bash -c "mount --bind '$root' '$root' && mount -o remount,bind,ro '$root' && mount -t proc proc '$root/proc' && exec chroot --userspec=65532:65532 '$root' /aepb-gateway serve --config /etc/aepb/gateway.yaml" 2>"$work/log" >&2 &
 gateway=$!
 for _ in {1..100}; do
 	"$root/aepbctl" healthz >/dev/null 2>&1 && break
 	sleep 0.2
 done
 "$root/aepbctl" healthz || { cat "$work/log"; exit 1; }
-grep -q ' / .* ro[, ]' "/proc/$gateway/mountinfo" || { echo "the root is not read-only"; exit 1; }
+grep -q ' / ro[, ]' "/proc/$gateway/mountinfo" || { echo "the root is not read-only"; exit 1; }
 grep -qE '^Uid:\s+65532\s' "/proc/$gateway/status" || { echo "the gateway runs as another user"; exit 1; }
 "$root/aepbctl" --dir "$work/material/client" --gateway https://localhost:18443 --admin https://localhost:19443 \
 	send calculator --tool add --args '{"a": 1, "b": 2}' | tee "$work/answer"
