@@ -191,7 +191,11 @@ func (c *cluster) launch(ctx context.Context, at, program string, args ...string
 		return fmt.Errorf("%s is needed (make tools): %w", filepath.Base(program), err)
 	}
 	c.stops = append(c.stops, func(context.Context) error {
-		if err := errors.Join(cmd.Process.Signal(syscall.SIGTERM), cmd.Wait()); err != nil {
+		err := cmd.Process.Signal(syscall.SIGTERM)
+		if errors.Is(err, os.ErrProcessDone) { // the interrupt of a terminal is for all of its processes
+			err = nil
+		}
+		if err := errors.Join(err, cmd.Wait()); err != nil {
 			return fmt.Errorf("%s: %w\n%s", filepath.Base(program), err, logs.String())
 		}
 		return nil

@@ -1,7 +1,12 @@
 package main
 
 import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -71,4 +76,39 @@ func TestLoopback_RefusesWhatIsNoCluster(t *testing.T) {
 			t.Errorf("Prometheus, %s: got %v", name, err)
 		}
 	}
+}
+
+// TestSetup_LeavesNoKeyOfTheCA: who reads all that was written cannot make another identity.
+func TestSetup_LeavesNoKeyOfTheCA(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	must(t, setup(dir, "https://gateway:8443", "https://gateway:9443"))
+	ca, err := x509.ParseCertificate(first(t, filepath.Join(dir, "ca.pem")).Bytes)
+	must(t, err)
+	keys := 0
+	must(t, filepath.WalkDir(dir, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || !strings.HasSuffix(name, "key.pem") {
+			return err
+		}
+		keys++
+		key, err := x509.ParsePKCS8PrivateKey(first(t, name).Bytes)
+		must(t, err)
+		if public, ok := key.(crypto.Signer).Public().(*ecdsa.PublicKey); !ok || public.Equal(ca.PublicKey) {
+			t.Errorf("%s is the key of the CA, or none that is known", name)
+		}
+		return nil
+	}))
+	if keys != 5 {
+		t.Errorf("%d keys, want those of the gateway, Redis, two agents and the client", keys)
+	}
+}
+
+// first is the first PEM block of a file.
+func first(t *testing.T, file string) *pem.Block {
+	t.Helper()
+	block, _ := pem.Decode(read(t, file))
+	if block == nil {
+		t.Fatalf("%s is no PEM", file)
+	}
+	return block
 }

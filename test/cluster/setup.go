@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"io/fs"
 	"net"
@@ -29,7 +30,8 @@ const (
 )
 
 // setup writes to dir what the parts of the cluster prove themselves with; a folder that
-// was set up already is left as it is.
+// was set up already is left as it is. Each part reads its own folders alone. The key of the
+// CA is not written: no further identity can be made.
 //
 //	ca.pem             the CA that all of them trust
 //	svid/              cert.pem, key.pem, bundle.pem of the gateway
@@ -46,8 +48,13 @@ func setup(dir, public, admin string) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(os.MkdirAll(dir, 0o700), authority.Save(dir)); err != nil {
+	bundle, err := authority.Bundle()
+	if err != nil {
 		return err
+	}
+	var anchors []byte
+	for _, anchor := range bundle.Anchors() {
+		anchors = append(anchors, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: anchor.Raw})...)
 	}
 	for _, one := range []struct{ id, folder, cert, key string }{
 		{"/gateway", "svid", "cert.pem", "key.pem"},
@@ -66,16 +73,12 @@ func setup(dir, public, admin string) error {
 			return err
 		}
 	}
-	anchors, err := os.ReadFile(filepath.Join(dir, identity.AnchorFile))
-	if err != nil {
-		return err
-	}
 	addresses, err := json.Marshal(map[string]string{"public": public, "admin": admin})
 	if err != nil {
 		return err
 	}
 	for name, text := range map[string][]byte{
-		"svid/bundle.pem": anchors, "secrets/redis/ca.pem": anchors, "client/ca.pem": anchors,
+		"ca.pem": anchors, "svid/bundle.pem": anchors, "secrets/redis/ca.pem": anchors, "client/ca.pem": anchors,
 		"secrets/state/key": random(), "secrets/redis/password": random(),
 		"client/addresses.json": addresses,
 	} {

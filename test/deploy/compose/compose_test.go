@@ -89,6 +89,30 @@ func TestCompose_Services(t *testing.T) {
 	}
 }
 
+// TestCompose_EachReadsItsOwn: an agent reads no key but its own, and so does each other service.
+func TestCompose_EachReadsItsOwn(t *testing.T) {
+	want := map[string][]string{
+		"setup": {""}, "redis": {"redis", "secrets/redis"}, "concierge": {"concierge"}, "calculator": {"calculator"},
+		"gateway": {"svid", "secrets"}, "aepbctl": {"client"}, "prometheus": nil, "grafana": nil,
+	}
+	for name, s := range project(t).Services {
+		var parts []string
+		for _, v := range s.Volumes {
+			if v.Type != types.VolumeTypeVolume {
+				continue
+			}
+			part := ""
+			if v.Volume != nil {
+				part = v.Volume.Subpath
+			}
+			parts = append(parts, part)
+		}
+		if !slices.Equal(parts, want[name]) {
+			t.Errorf("%s reads %q, want %q", name, parts, want[name])
+		}
+	}
+}
+
 // TestCompose_FitsTheConfiguration: hosts, ports, times and sizes of gateway.yaml are those
 // that the services have.
 func TestCompose_FitsTheConfiguration(t *testing.T) {
