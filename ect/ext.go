@@ -60,6 +60,16 @@ const (
 	ExtRefusedSince     = "aepb.refused_since"     // NumericDate of the first of them
 )
 
+// Extension keys of our own, of decisions that the gateway signs for approvers, and of calls that they approved.
+const (
+	ExtApproval      = "aepb.approval"       // the approval
+	ExtApprovalState = "aepb.approval_state" // how it stands since then
+	ExtApprovalRules = "aepb.approval_rules" // hash of the rules that demanded it
+	ExtApprovalShown = "aepb.approval_shown" // hash of the text that the approver was shown
+	ExtApprover      = "aepb.approver"       // who decided: a SPIFFE id, else a name in the operator's directory
+	ExtCallDigest    = "aepb.call_digest"    // hash of what the call says
+)
+
 // The extension keys of CPAT, which its endpoint writes instead of AEPB's.
 const (
 	ExtCPATSourceProtocol = "cpat.source_protocol"

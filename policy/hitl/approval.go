@@ -36,6 +36,7 @@ const (
 	Deny    Kind = "deny"
 	Expire  Kind = "expire"
 	Proceed Kind = "proceed" // the time is over, and the rules say that the call goes on without a human
+	Raise   Kind = "raise"   // the time is over, and the rules say that operators are told once more
 	Cancel  Kind = "cancel"
 	Consume Kind = "consume"
 )
@@ -43,7 +44,7 @@ const (
 // transitions says which event leads where. A grant leads there once as many approvers as are demanded have
 // granted it.
 var transitions = map[State]map[Kind]State{
-	Pending: {Grant: Granted, Deny: Denied, Expire: Expired, Proceed: Granted, Cancel: Canceled},
+	Pending: {Grant: Granted, Deny: Denied, Expire: Expired, Proceed: Granted, Raise: Pending, Cancel: Canceled},
 	Granted: {Deny: Denied, Expire: Expired, Cancel: Canceled, Consume: Consumed},
 }
 
@@ -54,7 +55,15 @@ type Call struct {
 	Agent     string       `json:"agent"`             // its name in the directory
 	Operation string       `json:"operation"`
 	Tool      string       `json:"tool,omitempty"` // as the agent names it; empty: the agent has no tools, or the call names none
-	Input     string       `json:"inp_hash"`       // hash of the message as it came
+	Digest    string       `json:"digest"`         // hash of what the call says, whatever its message is named and numbered
+}
+
+// Owner names the owner of the call's work: callers without an identity differ by address.
+func (c Call) Owner() string {
+	if c.Address != "" {
+		return string(c.Caller) + "@" + c.Address
+	}
+	return string(c.Caller)
 }
 
 // Decision is what one approver decided.
@@ -87,12 +96,14 @@ type Approval struct {
 	Call      Call       `json:"call"`
 	Demand    Demand     `json:"demand"`
 	Workflow  string     `json:"wid"`
+	Input     string     `json:"inp_hash"`         // hash of the message as it came first: that of the gated ECT
 	Gated     ect.ID     `json:"gated"`            // the ECT of the call: its source, or the intent that the gateway signed for it
 	Before    string     `json:"before,omitempty"` // the approval of the same call before this one
 	Shown     string     `json:"shown"`            // hash of the text that approvers are shown
 	Whole     bool       `json:"whole"`            // the text shows all of the call; otherwise it can be denied alone
 	Opened    time.Time  `json:"opened"`
-	Until     time.Time  `json:"until"` // when it expires
+	Until     time.Time  `json:"until"`            // when it expires; it is granted for Demand.Wait from then
+	Raised    bool       `json:"raised,omitempty"` // operators were told once more, and it waits once more
 	Changed   time.Time  `json:"changed"`
 	Decisions []Decision `json:"decisions,omitempty"`
 	Task      string     `json:"task,omitempty"`    // the caller's task that waits; empty: its caller sends the same call again
@@ -155,7 +166,10 @@ func (a Approval) Next(e Event) (Approval, error) {
 	if e.Kind == Grant && next.grants() < a.Demand.Approvers {
 		to = Pending
 	}
-	next.State, next.Changed, next.Replica = to, e.At, e.Replica
+	if e.Kind == Raise || to == Granted {
+		next.Until = e.At.Add(a.Demand.Wait)
+	}
+	next.State, next.Changed, next.Replica, next.Raised = to, e.At, e.Replica, a.Raised || e.Kind == Raise
 	next.Term++
 	return next, nil
 }
@@ -175,12 +189,12 @@ func (a Approval) judge(e Event) error {
 		case e.Rules != "" && e.Rules != a.Demand.Hash:
 			return &RefusedError{"the rules have changed since: ask again"}
 		}
-	case Expire, Proceed:
+	case Expire, Proceed, Raise:
 		if !over {
 			return &RefusedError{"its time is not over"}
 		}
-		if e.Kind == Proceed && a.Demand.Unreachable != Continue {
-			return &RefusedError{"the rules do not let it go on without a human"}
+		if e.Kind == Proceed && a.Demand.Unreachable != Continue || e.Kind == Raise && (a.Demand.Unreachable != Escalate || a.Raised) {
+			return &RefusedError{"the rules do not say so"}
 		}
 	case Cancel:
 	}

@@ -1,0 +1,315 @@
+package approval
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/attest"
+	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/record"
+	"github.com/aepb/aepb-gateway/gateway/state"
+	"github.com/aepb/aepb-gateway/policy/hitl"
+)
+
+// The kinds of entries. Stored data names them, so they never change.
+const (
+	KindApproval = "approval" // an approval
+	KindWaiting  = "waiting"  // an approval that is not over, and when to look at it
+	KindCall     = "gated"    // the latest approval of one exact call
+	KindText     = "shown"    // what approvers are shown of a call
+)
+
+// Kinds lists them: they decide something once, so the store has a reserve for them.
+func Kinds() []string { return []string{KindApproval, KindWaiting, KindCall, KindText} }
+
+const (
+	life        = 31 * 24 * time.Hour // that an approval is kept after its last change (R23)
+	settleAfter = 10 * time.Second    // after which another replica goes on with what one began
+	interval    = 5 * time.Second     // between two looks at what waits
+	maxRaces    = 8                   // how often an approval is looked for anew because others were first
+
+	// OfOneCaller bounds the approvals of one caller that are not over, and OfAll those of all.
+	OfOneCaller = 100
+	OfAll       = 10_000
+)
+
+// Entries keeps what replicas share.
+type Entries interface {
+	record.Entries
+	Delete(ctx context.Context, key state.EntryKey) error
+}
+
+// Tasks are those of callers that wait for an approval.
+type Tasks interface {
+	// Release sends the call of a granted approval in the background, once it is consumed.
+	Release(ctx context.Context, a hitl.Approval) error
+	// End ends the task of an approval that is over, with the reason; a task that does not wait for it stays as it is.
+	End(ctx context.Context, a hitl.Approval, why string) error
+}
+
+// Deps is what a Service is built from. Every field is required.
+type Deps struct {
+	Entries  Entries
+	Evidence record.Evidence
+	Tasks    Tasks
+	Changed  func(ctx context.Context, a hitl.Approval)            // tells those who have to know, and does not wait for that
+	Alive    func(ctx context.Context, replica string) bool        // whether a replica of the gateway has a heartbeat
+	Go       func(holder string, work func(context.Context)) error // works in the background
+	Now      func() time.Time
+	NewID    func() string
+	Logger   *slog.Logger
+	Replica  string
+}
+
+// Service keeps approvals. It is safe for concurrent use.
+type Service struct {
+	deps    Deps
+	records *record.Machine[hitl.Approval]
+
+	mu      sync.Mutex
+	waiting index // as this replica knows it
+	known   bool  // it was read from the store
+}
+
+// New makes a service that does nothing by itself until Watch.
+func New(deps Deps) (*Service, error) {
+	if deps.Evidence == nil || deps.Tasks == nil || deps.Changed == nil || deps.Alive == nil || deps.Go == nil || deps.NewID == nil || deps.Replica == "" {
+		return nil, errors.New("approval: incomplete Deps: every field is required")
+	}
+	records, err := record.New(record.Kind[hitl.Approval]{
+		Encode: func(a hitl.Approval) ([]byte, error) { return json.Marshal(a) },
+		Decode: decode,
+		Life:   life,
+		Token:  func(a hitl.Approval) string { return a.Token },
+		Sealed: sealed,
+	}, record.Deps{Entries: deps.Entries, Evidence: func() record.Evidence { return deps.Evidence }, Now: deps.Now, Logger: deps.Logger})
+	return &Service{deps: deps, records: records, waiting: newIndex()}, err
+}
+
+func decode(text []byte) (a hitl.Approval, err error) {
+	if err = json.Unmarshal(text, &a); err == nil && a.Form != hitl.Form {
+		err = errForm
+	}
+	return a, err
+}
+
+var errForm = errors.New("approval: it was written by another version of the gateway")
+
+// sealed adds what the gateway signed of the last change.
+func sealed(a hitl.Approval, compact string) hitl.Approval {
+	a.Token = compact
+	claims, err := ect.ParseRecorded(compact)
+	if n := len(a.Decisions); err == nil && n > 0 && a.Decisions[n-1].Token == "" && a.Decisions[n-1].At.Equal(a.Changed) {
+		decisions := append([]hitl.Decision(nil), a.Decisions...)
+		decisions[n-1].Token = claims.ID
+		a.Decisions = decisions
+	}
+	return a
+}
+
+func keyOf(id, owner string) state.EntryKey {
+	return state.EntryKey{Kind: KindApproval, ID: id, Owner: owner}
+}
+
+// NotFoundError reports an approval that is not there.
+type NotFoundError struct{ ID string }
+
+func (e *NotFoundError) Error() string { return "there is no approval " + e.ID }
+
+// read is an approval as the store has it. Its errors are those of the store, and *[NotFoundError].
+func (s *Service) read(ctx context.Context, id string) (hitl.Approval, error) {
+	if len(id) > maxID || id == "" {
+		return hitl.Approval{}, &NotFoundError{"of this id"}
+	}
+	found, err := s.records.Read(ctx, keyOf(id, ""))
+	switch {
+	case err != nil:
+		return found.Value, attest.Recording(err)
+	case found.Revision == 0:
+		return found.Value, &NotFoundError{id}
+	}
+	return found.Value, nil
+}
+
+// maxID bounds the id of an approval, in bytes.
+const maxID = 64
+
+// Show is an approval with the text that approvers are shown. Its errors are those of the store, and
+// *[NotFoundError].
+func (s *Service) Show(ctx context.Context, id string) (View, error) {
+	a, err := s.read(ctx, id)
+	if err != nil {
+		return View{}, err
+	}
+	entry, found, err := s.deps.Entries.Get(ctx, state.EntryKey{Kind: KindText, ID: id})
+	switch {
+	case err != nil:
+		return View{}, attest.Recording(err)
+	case !found || ect.Hash(entry.Value) != a.Shown:
+		return View{Approval: a}, nil
+	}
+	return View{a, string(entry.Value)}, nil
+}
+
+// List is a page of the approvals. It looks at a hundred of them at most, so a page may be short although there
+// are more: then it has a Next. Its errors are those of the store.
+func (s *Service) List(ctx context.Context, q Query) (Page, error) {
+	if q.Limit <= 0 || q.Limit > MaxPage {
+		q.Limit = MaxPage
+	}
+	entries, err := s.deps.Entries.List(ctx, KindApproval, "", q.After, MaxPage)
+	if err != nil {
+		return Page{}, attest.Recording(err)
+	}
+	var page Page
+	for _, entry := range entries {
+		a, err := decode(entry.Value)
+		if err == nil && (q.State == "" || a.State == q.State) {
+			page.Approvals = append(page.Approvals, a)
+		}
+		if page.Next = entry.Key.ID; len(page.Approvals) == q.Limit {
+			return page, nil
+		}
+	}
+	if len(entries) < MaxPage {
+		page.Next = ""
+	}
+	return page, nil
+}
+
+// step makes an event one of the record, with what the gateway signs of it.
+func step(e hitl.Event) record.Step[hitl.Approval] {
+	return func(before record.Found[hitl.Approval]) (hitl.Approval, *attest.Statement, error) {
+		if before.Revision == 0 {
+			return before.Value, nil, &NotFoundError{before.Value.ID}
+		}
+		next, err := before.Value.Next(e)
+		switch {
+		case err != nil:
+			return before.Value, nil, err
+		case next.Term == before.Value.Term:
+			return before.Value, nil, record.ErrUnchanged
+		}
+		return next, statement(next, e), nil
+	}
+}
+
+// on applies an event to an approval. Its errors are those of [hitl.Approval.Next], of the store and of the
+// evidence, *[NotFoundError] and *[problem.ConflictError].
+func (s *Service) on(ctx context.Context, id string, e hitl.Event) (a hitl.Approval, changed bool, err error) {
+	before, err := s.read(ctx, id)
+	if err != nil {
+		return before, false, err
+	}
+	a, changed, err = s.records.Decide(ctx, keyOf(id, before.Call.Owner()), step(e))
+	if changed {
+		s.deps.Changed(ctx, a)
+	}
+	return a, changed, recording(err)
+}
+
+// recording is an error of the store as one of recording; those of a decision stay as they are.
+func recording(err error) error {
+	if err == nil {
+		return nil
+	}
+	_, state := errors.AsType[*hitl.StateError](err)
+	_, refused := errors.AsType[*hitl.RefusedError](err)
+	_, missing := errors.AsType[*NotFoundError](err)
+	_, conflict := errors.AsType[*problem.ConflictError](err)
+	if state || refused || missing || conflict {
+		return err
+	}
+	return attest.Recording(err)
+}
+
+// statement is what the gateway signs of a change: a decision that its approver did not sign, and an end of the
+// time. Nil: the change has other evidence.
+func statement(a hitl.Approval, e hitl.Event) *attest.Statement {
+	act := ect.ActApprovalDenied
+	switch e.Kind {
+	case hitl.Grant, hitl.Proceed:
+		act = ect.ActApprovalGranted
+	case hitl.Deny, hitl.Expire:
+	default:
+		return nil
+	}
+	if e.Token != "" {
+		return nil
+	}
+	ext := ect.Ext{}
+	ext.SetString(ect.ExtApproval, a.ID)
+	ext.SetString(ect.ExtApprovalState, string(a.State))
+	ext.SetString(ect.ExtApprovalRules, a.Demand.Hash)
+	ext.SetString(ect.ExtApprovalShown, a.Shown)
+	ext.SetString(ect.ExtCallDigest, a.Call.Digest)
+	ext.SetString(ect.ExtCaller, string(a.Call.Caller))
+	if e.Approver.ID != "" {
+		ext.SetString(ect.ExtApprover, string(e.Approver.ID))
+	} else if e.Approver.Name != "" {
+		ext.SetString(ect.ExtApprover, e.Approver.Name)
+	}
+	if e.Reason != "" {
+		ext.SetString(ect.ExtReason, e.Reason)
+	}
+	st := &attest.Statement{
+		Act: act, Lineage: attest.Lineage{Workflow: a.Workflow, Parents: []ect.ID{a.Gated}}, Input: a.Input, Ext: ext,
+	}
+	if a.Call.Address == "" {
+		st.Audience = []string{string(a.Call.Caller)}
+	}
+	return st
+}
+
+// Decide takes the decision of an approver. The same decision once more changes nothing. Its errors are those
+// of [hitl.Approval.Next], of the store and of the evidence, *[NotFoundError] and *[problem.ConflictError].
+func (s *Service) Decide(ctx context.Context, id string, d Decision) (hitl.Approval, error) {
+	if err := s.lookAgain(ctx, id, s.deps.Now().Add(settleAfter)); err != nil {
+		return hitl.Approval{}, err
+	}
+	e := hitl.Event{
+		Kind: hitl.Deny, At: s.deps.Now().UTC(), Approver: d.Approver, Roles: d.Roles, Reason: d.Reason, Shown: d.Shown, Token: d.Token,
+	}
+	if d.Grant {
+		e.Kind = hitl.Grant
+	}
+	a, _, err := s.on(ctx, id, e)
+	if err != nil {
+		return a, err
+	}
+	s.follow(ctx, a)
+	return a, nil
+}
+
+// Cancel ends an approval whose caller does not want it any more, or that cannot be released. One that is over
+// stays as it is. Its errors are those of the store and *[problem.ConflictError].
+func (s *Service) Cancel(ctx context.Context, id, why string) error {
+	a, _, err := s.on(ctx, id, hitl.Event{Kind: hitl.Cancel, At: s.deps.Now().UTC(), Reason: why})
+	_, over := errors.AsType[*hitl.StateError](err)
+	_, missing := errors.AsType[*NotFoundError](err)
+	if over || missing {
+		err = nil
+	}
+	if err == nil && a.State.Over() {
+		s.drop(ctx, id)
+	}
+	return err
+}
+
+// follow does what follows from a change, in the background: another replica does it a little later if this one
+// cannot.
+func (s *Service) follow(ctx context.Context, a hitl.Approval) {
+	err := s.deps.Go(string(a.Call.Caller), func(ctx context.Context) {
+		if err := s.settle(ctx, a); err != nil && ctx.Err() == nil {
+			s.deps.Logger.WarnContext(ctx, "what follows from an approval is tried again", slog.String("approval", a.ID), slog.Any("error", err))
+		}
+	})
+	if err != nil {
+		s.deps.Logger.WarnContext(ctx, "what follows from an approval is done later", slog.String("approval", a.ID), slog.Any("error", err))
+	}
+}
