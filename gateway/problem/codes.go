@@ -37,6 +37,9 @@ const (
 	CodeBadReply        = "bad_upstream_reply"
 	CodeUnreachable     = "upstream_unreachable"
 	CodeCircuitOpen     = "circuit_open"
+
+	CodeApprovalRequired = "approval_required"
+	CodeApprovalRefused  = "approval_refused"
 )
 
 // The values of aepb.error in an error ECT: these four and nothing else, ever
@@ -82,6 +85,9 @@ var kinds = map[string]kind{
 	CodeBadReply:        {http.StatusBadGateway, "The agent answered with something that is no reply", canonical.CodeBadUpstream},
 	CodeCircuitOpen:     {http.StatusServiceUnavailable, "The agent has failed too often", canonical.CodeUnavailable},
 	CodeUnreachable:     {http.StatusBadGateway, "The agent cannot be reached", canonical.CodeUnavailable},
+
+	CodeApprovalRequired: {http.StatusConflict, "A human has to approve this first", canonical.CodeUnavailable},
+	CodeApprovalRefused:  {http.StatusForbidden, "This was not approved", canonical.CodeForbidden},
 }
 
 // Codes lists every wire code, sorted. The set is closed, and so fit for a
@@ -93,6 +99,8 @@ func ectError(code string) string {
 	switch code {
 	case CodeSemanticLoss, CodeTimeout, CodePolicyViolation:
 		return code
+	case CodeApprovalRequired, CodeApprovalRefused:
+		return ECTPolicyViolation
 	case CodeNoMethod: // a message without a counterpart (R7)
 		return ECTSemanticLoss
 	default:

@@ -2,6 +2,7 @@ package problem
 
 import (
 	"cmp"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -129,6 +130,33 @@ type InProgressError struct {
 }
 
 func (e *InProgressError) Error() string { return "the same message was received before" }
+
+// ApprovalError: a call waits for the decision of a human, or was decided against (R23).
+type ApprovalError struct {
+	ID     string
+	State  string // pending, granted, denied, expired, canceled or consumed
+	URL    string // path of the approval; empty: that of its ID
+	Until  time.Time
+	Reason string // why it was denied or canceled; empty: not said
+}
+
+func (e *ApprovalError) Error() string {
+	if e.waits() {
+		return "a human decides about this call until " + e.Until.UTC().Format(time.RFC3339) + ": read " + e.url() + ", and once it is granted send the same message again"
+	}
+	text := "the approval " + e.ID + " of this call is " + e.State
+	if e.Reason != "" {
+		text += ": " + e.Reason
+	}
+	return text
+}
+
+// waits reports whether the call may still be sent.
+func (e *ApprovalError) waits() bool { return e.State == "pending" || e.State == "granted" }
+
+func (e *ApprovalError) url() string {
+	return cmp.Or(e.URL, "/hitl/approvals/"+url.PathEscape(e.ID))
+}
 
 // RecordingError: evidence has to be on record before anything else happens,
 // and cannot be recorded now (architecture section 7).

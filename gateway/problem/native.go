@@ -80,7 +80,8 @@ func details(p Problem, why Reason) []json.RawMessage {
 		Next   string `json:"successor,omitempty"` // URL of what takes its place
 		Reason Reason `json:"reason,omitempty"`    // for operators alone
 		Refuse string `json:"next_gateway,omitempty"`
-	}{typePrefix + p.Code, p.Code, p.Status, cmp.Or(p.Location, p.Successor), why, p.NextGateway})
+		Waiting
+	}{typePrefix + p.Code, p.Code, p.Status, cmp.Or(p.Location, p.Successor), why, p.NextGateway, p.Approval})
 	if err != nil {
 		return nil
 	}

@@ -43,10 +43,19 @@ type Problem struct {
 
 	NextGateway string `json:",omitempty"` // code of the next gateway that refused the message; empty: it did not
 
+	Approval Waiting `json:",omitzero"` // the approval that this depends on; zero: none
+
 	Challenge string `json:",omitempty"` // WWW-Authenticate
 	Allow     string `json:",omitempty"` // methods that would be allowed
 	Location  string `json:",omitempty"` // who takes the work instead
 	Successor string `json:",omitempty"` // Link, rel="successor-version"
+}
+
+// Waiting is an approval as the caller of the call sees it.
+type Waiting struct {
+	URL   string    `json:"approval,omitempty"`       // its path at the gateway
+	State string    `json:"approval_state,omitempty"` // one of those of policy/hitl
+	Until time.Time `json:"until,omitzero"`           // when it expires
 }
 
 // Where is where an agent was not reached or failed.

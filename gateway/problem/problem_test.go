@@ -24,6 +24,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/transport/egress"
 	"github.com/aepb/aepb-gateway/policy"
+	"github.com/aepb/aepb-gateway/policy/hitl"
 	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -51,6 +52,10 @@ var golden = []struct {
 	{"media type", &problem.MediaTypeError{Want: []string{"a/b"}}, 415, "unsupported_media_type", "internal_error", canonical.CodeUnsupportedMedia, 0},
 	{"in progress", &problem.InProgressError{}, 409, "in_progress", "internal_error", canonical.CodeUnavailable, time.Second},
 	{"in progress, longer", &problem.InProgressError{RetryAfter: time.Minute}, 409, "in_progress", "internal_error", canonical.CodeUnavailable, time.Minute},
+	{"approval pending", &problem.ApprovalError{ID: "1", State: "pending"}, 409, "approval_required", "policy_violation", canonical.CodeUnavailable, 5 * time.Second},
+	{"approval denied", &problem.ApprovalError{ID: "1", State: "denied"}, 403, "approval_refused", "policy_violation", canonical.CodeForbidden, 0},
+	{"approval in another state", &hitl.StateError{State: hitl.Denied, Kind: hitl.Grant}, 409, "conflict", "internal_error", canonical.CodeInvalidRequest, 0},
+	{"decision refused", &hitl.RefusedError{Reason: "its time is over"}, 403, "forbidden", "internal_error", canonical.CodeForbidden, 0},
 	{"recording", &problem.RecordingError{Err: errors.New("disk")}, 503, "internal_error", "internal_error", canonical.CodeUnavailable, time.Second},
 	{"unauthenticated", &problem.UnauthenticatedError{}, 401, "unauthenticated", "internal_error", canonical.CodeUnauthenticated, 0},
 	{"identity", &problem.IdentityError{Reason: "expired"}, 400, "identity_invalid", "internal_error", canonical.CodeUnauthenticated, 0},

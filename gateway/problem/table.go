@@ -20,6 +20,7 @@ import (
 	"github.com/aepb/aepb-gateway/lifecycle/breaker"
 	"github.com/aepb/aepb-gateway/lifecycle/workflow"
 	"github.com/aepb/aepb-gateway/policy"
+	"github.com/aepb/aepb-gateway/policy/hitl"
 	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/policy/quota"
 	"github.com/aepb/aepb-gateway/translators"
@@ -82,6 +83,16 @@ var table = rows(
 	say[*workflow.TooLargeError](CodeConflict),
 	as(func(e *WaitingError) Problem { return retry(of(CodeInProgress, e.Error()), 0, retrySoon) }),
 	as(func(e *InProgressError) Problem { return retry(of(CodeInProgress, e.Error()), e.RetryAfter, retrySoon) }),
+	as(func(e *ApprovalError) Problem {
+		p := of(CodeApprovalRefused, e.Error())
+		if e.waits() {
+			p = retry(of(CodeApprovalRequired, e.Error()), 0, retryDrain)
+		}
+		p.Approval = Waiting{e.url(), e.State, e.Until}
+		return p
+	}),
+	say[*hitl.StateError](CodeConflict),
+	say[*hitl.RefusedError](CodeForbidden),
 	as(func(e *RecordingError) Problem {
 		if full, ok := errors.AsType[*state.FullError](e.Err); ok {
 			return noSpace(full)

@@ -28,6 +28,7 @@ type document struct {
 	Request  string `json:"request_id,omitempty"` // also in X-Request-Id and the log
 	Reason   Reason `json:"reason,omitempty"`     // for operators alone
 	Next     string `json:"next_gateway,omitempty"`
+	Waiting
 }
 
 // Write answers a request with the problem that err is. Nothing may have been
@@ -38,7 +39,7 @@ func Write(w http.ResponseWriter, r *http.Request, err error) {
 	body, err := json.Marshal(document{
 		Type: typePrefix + p.Code, Title: p.Title, Status: p.Status, Code: p.Code, Detail: p.explained(Knows(r.Context())),
 		Instance: clean(r.URL.EscapedPath()), Request: cmp.Or(p.Request, transport.RequestID(r.Context())), Reason: p.shown(Knows(r.Context())),
-		Next: p.NextGateway,
+		Next: p.NextGateway, Waiting: p.Approval,
 	})
 	if err != nil { // a struct of strings always can be
 		w.WriteHeader(p.Status)
@@ -56,7 +57,7 @@ func Document(ctx context.Context, err error) []byte {
 	p := From(err)
 	body, err := json.Marshal(document{
 		Type: typePrefix + p.Code, Title: p.Title, Status: p.Status, Code: p.Code, Detail: p.explained(Knows(ctx)), Request: cmp.Or(p.Request, transport.RequestID(ctx)), Reason: p.shown(Knows(ctx)),
-		Next: p.NextGateway,
+		Next: p.NextGateway, Waiting: p.Approval,
 	})
 	if err != nil { // a struct of strings always can be
 		return nil

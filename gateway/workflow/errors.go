@@ -54,6 +54,9 @@ var kinds = map[string]struct {
 	problem.CodeRateLimited:     {workflow.SeverityWarning, workflow.ErrorResourceExhausted},
 	problem.CodeDraining:        {workflow.SeverityWarning, workflow.ErrorResourceExhausted},
 	problem.CodeCircuitOpen:     {workflow.SeverityWarning, workflow.ErrorUpstreamCascade},
+
+	problem.CodeApprovalRequired: {workflow.SeverityInfo, workflow.ErrorConstraintViolation},
+	problem.CodeApprovalRefused:  {workflow.SeverityError, workflow.ErrorConstraintViolation},
 }
 
 // Kind is the severity and the type of a failure.
