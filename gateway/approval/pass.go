@@ -2,7 +2,6 @@ package approval
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"time"
 
@@ -13,7 +12,6 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/record"
 	"github.com/aepb/aepb-gateway/gateway/state"
 	"github.com/aepb/aepb-gateway/policy/hitl"
-	"github.com/aepb/aepb-gateway/policy/quota"
 )
 
 // Request is a call for which the rules demand an approval.
@@ -23,6 +21,7 @@ type Request struct {
 	Input    string // inp_hash of the message
 	Text     string // what approvers are shown
 	Whole    bool   // Text shows all of the call
+	Attested bool   // the caller's own token is what is approved
 	Workflow string // that the caller names; empty: none, so the same call is meant in any
 	// Sign records what is to be approved, and says in which workflow: the source of the message, or an intent.
 	Sign func(ctx context.Context) (workflow string, gated ect.ID, err error)
@@ -41,7 +40,7 @@ func (s *Service) Pass(ctx context.Context, r Request) (hitl.Approval, error) {
 		id, before := s.deps.NewID(), ""
 		if found {
 			a, err := s.read(ctx, string(entry.Value))
-			_, lost := errors.AsType[*NotFoundError](err)
+			_, lost := errors.AsType[*problem.NotFoundError](err)
 			switch {
 			case lost: // its replica ended before it was written
 				return s.ask(ctx, string(entry.Value), "", r)
@@ -119,17 +118,24 @@ func reason(a hitl.Approval) string {
 	return a.Why
 }
 
+// Reserve books an approval in its caller's share before it is opened. If it is not opened soon, its task is ended.
+// Its errors are those of the store, and *[quota.ExceededError].
+func (s *Service) Reserve(ctx context.Context, id, task string, call hitl.Call) error {
+	now := s.deps.Now().UTC().Truncate(time.Millisecond)
+	return s.enter(ctx, id, waiting{Due: now.Add(settleAfter), Opened: now, Call: call, Task: task})
+}
+
 // Open asks humans about a call: it books the caller's share, keeps the text, has the call signed, and writes
 // the approval. task is the caller's task that waits for it; empty: its caller sends the call again. before is
 // the approval of the same call before. An approval of this id that is there already is returned. Its errors are
 // those of the store and of Request.Sign, and *[quota.ExceededError].
 func (s *Service) Open(ctx context.Context, id, task, before string, r Request) (hitl.Approval, error) {
-	now := s.deps.Now().UTC().Truncate(time.Millisecond)
-	if err := s.enter(ctx, id, waiting{Due: now.Add(settleAfter), Opened: now, Call: r.Call, Task: task}); err != nil {
+	if err := s.Reserve(ctx, id, task, r.Call); err != nil {
 		return hitl.Approval{}, err
 	}
+	now := s.deps.Now().UTC().Truncate(time.Millisecond)
 	a, err := s.write(ctx, r, hitl.Approval{
-		Form: hitl.Form, ID: id, Term: 1, State: hitl.Pending, Call: r.Call, Demand: r.Demand, Before: before, Input: r.Input,
+		Form: hitl.Form, ID: id, Term: 1, State: hitl.Pending, Call: r.Call, Demand: r.Demand, Before: before, Input: r.Input, Attested: r.Attested,
 		Shown: ect.Hash([]byte(r.Text)), Whole: r.Whole, Opened: now, Until: now.Add(r.Demand.Wait), Changed: now, Task: task,
 	})
 	if err != nil {
@@ -163,7 +169,7 @@ func (s *Service) write(ctx context.Context, r Request, first hitl.Approval) (hi
 
 // Consume takes a granted approval for one call, which may be sent then. Of all who try it one succeeds. rules is
 // the hash of the rules that demand an approval of it now; empty: none does. Its errors are those of
-// [hitl.Approval.Next] and of the store, *[NotFoundError] and *[problem.ConflictError].
+// [hitl.Approval.Next] and of the store, *[problem.NotFoundError] and *[problem.ConflictError].
 func (s *Service) Consume(ctx context.Context, id string, call hitl.Call, rules string) (hitl.Approval, error) {
 	a, changed, err := s.on(ctx, id, hitl.Event{Kind: hitl.Consume, At: s.deps.Now().UTC(), Replica: s.deps.Replica, Call: call, Rules: rules})
 	if err == nil && !changed {
@@ -174,4 +180,3 @@ func (s *Service) Consume(ctx context.Context, id string, call hitl.Call, rules 
 	}
 	return a, err
 }
-

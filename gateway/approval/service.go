@@ -46,9 +46,10 @@ type Entries interface {
 
 // Tasks are those of callers that wait for an approval.
 type Tasks interface {
-	// Release sends the call of a granted approval in the background, once it is consumed.
+	// Release consumes a granted approval and sends its call; what comes of that the task says. Its error is an
+	// *[UnsentError] where that will never be possible.
 	Release(ctx context.Context, a hitl.Approval) error
-	// End ends the task of an approval that is over, with the reason; a task that does not wait for it stays as it is.
+	// End ends the task of an approval that is over, with the reason. A task that does not wait for it stays as it is.
 	End(ctx context.Context, a hitl.Approval, why string) error
 }
 
@@ -75,6 +76,11 @@ type Service struct {
 	waiting index // as this replica knows it
 	known   bool  // it was read from the store
 }
+
+// UnsentError reports a call that was approved and cannot be sent.
+type UnsentError struct{ Reason string }
+
+func (e *UnsentError) Error() string { return "the call was approved, and cannot be sent: " + e.Reason }
 
 // New makes a service that does nothing by itself until Watch.
 func New(deps Deps) (*Service, error) {
@@ -116,22 +122,19 @@ func keyOf(id, owner string) state.EntryKey {
 	return state.EntryKey{Kind: KindApproval, ID: id, Owner: owner}
 }
 
-// NotFoundError reports an approval that is not there.
-type NotFoundError struct{ ID string }
+func notFound() error { return &problem.NotFoundError{What: "approval"} }
 
-func (e *NotFoundError) Error() string { return "there is no approval " + e.ID }
-
-// read is an approval as the store has it. Its errors are those of the store, and *[NotFoundError].
+// read is an approval as the store has it. Its errors are those of the store, and *[problem.NotFoundError].
 func (s *Service) read(ctx context.Context, id string) (hitl.Approval, error) {
 	if len(id) > maxID || id == "" {
-		return hitl.Approval{}, &NotFoundError{"of this id"}
+		return hitl.Approval{}, notFound()
 	}
 	found, err := s.records.Read(ctx, keyOf(id, ""))
 	switch {
 	case err != nil:
 		return found.Value, attest.Recording(err)
 	case found.Revision == 0:
-		return found.Value, &NotFoundError{id}
+		return found.Value, notFound()
 	}
 	return found.Value, nil
 }
@@ -140,7 +143,7 @@ func (s *Service) read(ctx context.Context, id string) (hitl.Approval, error) {
 const maxID = 64
 
 // Show is an approval with the text that approvers are shown. Its errors are those of the store, and
-// *[NotFoundError].
+// *[problem.NotFoundError].
 func (s *Service) Show(ctx context.Context, id string) (View, error) {
 	a, err := s.read(ctx, id)
 	if err != nil {
@@ -186,7 +189,7 @@ func (s *Service) List(ctx context.Context, q Query) (Page, error) {
 func step(e hitl.Event) record.Step[hitl.Approval] {
 	return func(before record.Found[hitl.Approval]) (hitl.Approval, *attest.Statement, error) {
 		if before.Revision == 0 {
-			return before.Value, nil, &NotFoundError{before.Value.ID}
+			return before.Value, nil, notFound()
 		}
 		next, err := before.Value.Next(e)
 		switch {
@@ -200,7 +203,7 @@ func step(e hitl.Event) record.Step[hitl.Approval] {
 }
 
 // on applies an event to an approval. Its errors are those of [hitl.Approval.Next], of the store and of the
-// evidence, *[NotFoundError] and *[problem.ConflictError].
+// evidence, *[problem.NotFoundError] and *[problem.ConflictError].
 func (s *Service) on(ctx context.Context, id string, e hitl.Event) (a hitl.Approval, changed bool, err error) {
 	before, err := s.read(ctx, id)
 	if err != nil {
@@ -220,7 +223,7 @@ func recording(err error) error {
 	}
 	_, state := errors.AsType[*hitl.StateError](err)
 	_, refused := errors.AsType[*hitl.RefusedError](err)
-	_, missing := errors.AsType[*NotFoundError](err)
+	_, missing := errors.AsType[*problem.NotFoundError](err)
 	_, conflict := errors.AsType[*problem.ConflictError](err)
 	if state || refused || missing || conflict {
 		return err
@@ -267,7 +270,7 @@ func statement(a hitl.Approval, e hitl.Event) *attest.Statement {
 }
 
 // Decide takes the decision of an approver. The same decision once more changes nothing. Its errors are those
-// of [hitl.Approval.Next], of the store and of the evidence, *[NotFoundError] and *[problem.ConflictError].
+// of [hitl.Approval.Next], of the store and of the evidence, *[problem.NotFoundError] and *[problem.ConflictError].
 func (s *Service) Decide(ctx context.Context, id string, d Decision) (hitl.Approval, error) {
 	if err := s.lookAgain(ctx, id, s.deps.Now().Add(settleAfter)); err != nil {
 		return hitl.Approval{}, err
@@ -291,7 +294,7 @@ func (s *Service) Decide(ctx context.Context, id string, d Decision) (hitl.Appro
 func (s *Service) Cancel(ctx context.Context, id, why string) error {
 	a, _, err := s.on(ctx, id, hitl.Event{Kind: hitl.Cancel, At: s.deps.Now().UTC(), Reason: why})
 	_, over := errors.AsType[*hitl.StateError](err)
-	_, missing := errors.AsType[*NotFoundError](err)
+	_, missing := errors.AsType[*problem.NotFoundError](err)
 	if over || missing {
 		err = nil
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/gateway/attest"
+	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/state"
 	"github.com/aepb/aepb-gateway/gateway/worker"
 	"github.com/aepb/aepb-gateway/policy/hitl"
@@ -196,7 +197,7 @@ func (s *Service) Watch(ctx context.Context) {
 // visit does what an approval needs that is due.
 func (s *Service) visit(ctx context.Context, id string) error {
 	a, err := s.read(ctx, id)
-	if _, missing := errors.AsType[*NotFoundError](err); missing {
+	if _, missing := errors.AsType[*problem.NotFoundError](err); missing {
 		return s.abandon(ctx, id)
 	}
 	if err != nil {
@@ -249,9 +250,7 @@ func (s *Service) settle(ctx context.Context, a hitl.Approval) error {
 	case a.State == hitl.Consumed && a.Task != "" && s.deps.Alive(ctx, a.Replica):
 		return s.lookAgain(ctx, a.ID, s.deps.Now().Add(settleAfter)) // that replica has it in hand
 	case a.Task != "":
-		if err := s.deps.Tasks.End(ctx, a, ended(a)); err != nil {
-			return err
-		}
+		return s.end(ctx, a, ended(a))
 	}
 	s.drop(ctx, a.ID)
 	return nil
@@ -259,19 +258,37 @@ func (s *Service) settle(ctx context.Context, a hitl.Approval) error {
 
 // release sends a granted call of which a task waits, or ends the task.
 func (s *Service) release(ctx context.Context, a hitl.Approval) error {
-	err := s.deps.Tasks.Release(ctx, a)
-	if err == nil {
+	failure := s.deps.Tasks.Release(ctx, a)
+	if failure == nil {
 		s.drop(ctx, a.ID)
 		return nil
 	}
-	now, readErr := s.read(ctx, a.ID)
-	switch {
-	case readErr != nil:
-		return errors.Join(err, readErr)
-	case now.State != hitl.Granted: // it was consumed: it is never sent again
-		return s.lookAgain(ctx, a.ID, s.deps.Now().Add(settleAfter))
+	now, err := s.read(ctx, a.ID)
+	if err != nil {
+		return errors.Join(failure, err)
 	}
-	return err
+	unsent, never := errors.AsType[*UnsentError](failure)
+	switch {
+	case now.State == hitl.Consumed && now.Replica != s.deps.Replica: // another replica was first
+		return s.lookAgain(ctx, a.ID, s.deps.Now().Add(settleAfter))
+	case now.State == hitl.Consumed: // it is never sent again
+		return s.end(ctx, now, "the call was approved, and failed: "+failure.Error())
+	case !never:
+		return errors.Join(failure, s.lookAgain(ctx, a.ID, s.deps.Now().Add(settleAfter)))
+	}
+	if now, _, err = s.on(ctx, a.ID, hitl.Event{Kind: hitl.Cancel, At: s.deps.Now().UTC(), Reason: unsent.Reason}); err != nil {
+		return err
+	}
+	return s.end(ctx, now, ended(now))
+}
+
+// end ends the task of an approval that is over.
+func (s *Service) end(ctx context.Context, a hitl.Approval, why string) error {
+	if err := s.deps.Tasks.End(ctx, a, why); err != nil {
+		return err
+	}
+	s.drop(ctx, a.ID)
+	return nil
 }
 
 // ended says to a caller why its task ends.

@@ -96,11 +96,12 @@ type Approval struct {
 	Call      Call       `json:"call"`
 	Demand    Demand     `json:"demand"`
 	Workflow  string     `json:"wid"`
-	Input     string     `json:"inp_hash"`         // hash of the message as it came first: that of the gated ECT
-	Gated     ect.ID     `json:"gated"`            // the ECT of the call: its source, or the intent that the gateway signed for it
-	Before    string     `json:"before,omitempty"` // the approval of the same call before this one
-	Shown     string     `json:"shown"`            // hash of the text that approvers are shown
-	Whole     bool       `json:"whole"`            // the text shows all of the call; otherwise it can be denied alone
+	Input     string     `json:"inp_hash"`           // hash of the message as it came first: that of the gated ECT
+	Gated     ect.ID     `json:"gated"`              // the ECT of the call: its source, or the intent that the gateway signed for it
+	Attested  bool       `json:"attested,omitempty"` // Gated is the source
+	Before    string     `json:"before,omitempty"`   // the approval of the same call before this one
+	Shown     string     `json:"shown"`              // hash of the text that approvers are shown
+	Whole     bool       `json:"whole"`              // the text shows all of the call; otherwise it can be denied alone
 	Opened    time.Time  `json:"opened"`
 	Until     time.Time  `json:"until"`            // when it expires; it is granted for Demand.Wait from then
 	Raised    bool       `json:"raised,omitempty"` // operators were told once more, and it waits once more

@@ -24,6 +24,7 @@ type Facts struct {
 	Operation string          // of the message
 	Tool      string          // as the agent names it; empty: the call names none
 	Args      json.RawMessage // the arguments of the call; nil: there are none
+	Words     bool            // the message is text, of which arguments are made later: a rule about arguments matches
 	Losses    []string        // codes of what the translation loses
 }
 
