@@ -192,7 +192,7 @@ soak: ## 600 streams a second for T=1h, then as long mixed load: memory is bound
 chaos: redis ## three replicas under load while gateways and Redis die: no caller gets a wrong answer; SHORT=1
 	$(GO) run ./test/chaos $(if $(SHORT),--time 20s)
 	AEPB_SEEDS=$(if $(SHORT),1000,10000) $(GO) test -count=1 -run Simulation ./gateway/breakers
-	AEPB_STEPS=1000000 $(GO) test -count=1 -run Twin ./lifecycle/... ./gateway/task/execution
+	AEPB_STEPS=1000000 $(GO) test -count=1 -run Twin ./lifecycle/... ./policy/hitl ./gateway/task/execution
 
 .PHONY: abuse
 abuse: redis ## all known attacks, unknown callers that stay, identities that want more than their share: a good caller is served; SHORT=1

@@ -217,7 +217,7 @@ func overdue(a hitl.Approval) hitl.Kind {
 	switch {
 	case a.State == hitl.Granted || a.Demand.Unreachable == hitl.DenyCall || a.Raised:
 		return hitl.Expire
-	case a.Demand.Unreachable == hitl.Continue:
+	case a.Demand.Unreachable == hitl.Continue && a.Whole:
 		return hitl.Proceed
 	case a.Demand.Unreachable == hitl.Escalate:
 		return hitl.Raise

@@ -1,6 +1,7 @@
 package hitl
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -140,10 +141,13 @@ func (e *StateError) Error() string {
 	return fmt.Sprintf("approval: it is %s, so there is nothing to %s", e.State, e.Kind)
 }
 
-// RefusedError reports a decision or a release that is not allowed.
-type RefusedError struct{ Reason string }
+// RefusedError reports a decision, a release or a lifting that is not allowed.
+type RefusedError struct {
+	About  string // empty: an approval
+	Reason string
+}
 
-func (e *RefusedError) Error() string { return "approval: " + e.Reason }
+func (e *RefusedError) Error() string { return cmp.Or(e.About, "approval") + ": " + e.Reason }
 
 // Next is the approval after an event. Its errors are *[StateError] and *[RefusedError]; the approval stays as
 // it is then. The same decision of the same approver once more changes nothing, and is no error.
@@ -162,15 +166,22 @@ func (a Approval) Next(e Event) (Approval, error) {
 	if e.Kind == Grant || e.Kind == Deny {
 		next.Decisions = append(slices.Clip(a.Decisions), Decision{e.Approver, e.Kind == Grant, e.Reason, e.Shown, e.At, e.Token})
 	} else {
-		next.Why = e.Reason
+		next.Why = cmp.Or(e.Reason, a.Why)
 	}
 	if e.Kind == Grant && next.grants() < a.Demand.Approvers {
 		to = Pending
 	}
-	if e.Kind == Raise || to == Granted {
+	switch e.Kind {
+	case Raise:
+		next.Until, next.Raised = e.At.Add(a.Demand.Wait), true
+	case Consume:
+		next.Replica = e.Replica
+	case Grant, Proceed, Deny, Expire, Cancel:
+	}
+	if to == Granted {
 		next.Until = e.At.Add(a.Demand.Wait)
 	}
-	next.State, next.Changed, next.Replica, next.Raised = to, e.At, e.Replica, a.Raised || e.Kind == Raise
+	next.State, next.Changed = to, e.At
 	next.Term++
 	return next, nil
 }
@@ -184,18 +195,23 @@ func (a Approval) judge(e Event) error {
 	case Consume:
 		switch {
 		case over:
-			return &RefusedError{"its time is over: ask again"}
+			return &RefusedError{Reason: "its time is over: ask again"}
 		case e.Call != a.Call:
-			return &RefusedError{"it is for another call"}
+			return &RefusedError{Reason: "it is for another call"}
 		case e.Rules != "" && e.Rules != a.Demand.Hash:
-			return &RefusedError{"the rules have changed since: ask again"}
+			return &RefusedError{Reason: "the rules have changed since: ask again"}
 		}
 	case Expire, Proceed, Raise:
 		if !over {
-			return &RefusedError{"its time is not over"}
+			return &RefusedError{Reason: "its time is not over"}
 		}
-		if e.Kind == Proceed && a.Demand.Unreachable != Continue || e.Kind == Raise && (a.Demand.Unreachable != Escalate || a.Raised) {
-			return &RefusedError{"the rules do not say so"}
+		switch {
+		case e.Kind == Proceed && a.Demand.Unreachable != Continue:
+			return &RefusedError{Reason: "the rules do not let it go on without a human"}
+		case e.Kind == Proceed && !a.Whole:
+			return &RefusedError{Reason: "the call cannot be shown whole, so it does not go on without a human"}
+		case e.Kind == Raise && (a.Demand.Unreachable != Escalate || a.Raised):
+			return &RefusedError{Reason: "the rules do not let it wait once more"}
 		}
 	case Cancel:
 	}
@@ -206,26 +222,31 @@ func (a Approval) judgeDecision(e Event, over bool) error {
 	missing := slices.IndexFunc(a.Demand.Roles, func(role string) bool { return !slices.Contains(e.Roles, role) })
 	switch {
 	case over:
-		return &RefusedError{"its time is over"}
+		return &RefusedError{Reason: "its time is over"}
 	case e.Approver == (Approver{}):
-		return &RefusedError{"a decision is of an approver with an identity"}
+		return &RefusedError{Reason: "a decision is of an approver with an identity"}
 	case e.Approver.ID != "" && e.Approver.ID == a.Call.Caller:
-		return &RefusedError{"who asks for an approval does not decide about it"}
+		return &RefusedError{Reason: "who asks for an approval does not decide about it"}
 	case missing >= 0:
-		return &RefusedError{"the role " + a.Demand.Roles[missing] + " is required to decide about it"}
+		return &RefusedError{Reason: "the role " + a.Demand.Roles[missing] + " is required to decide about it"}
 	case e.Kind == Grant && !a.Whole:
-		return &RefusedError{"the call cannot be shown whole, so it can be denied alone"}
+		return &RefusedError{Reason: "the call cannot be shown whole, so it can be denied alone"}
 	case e.Shown != a.Shown:
-		return &RefusedError{"the decision is about another text than the one that is shown: look at the approval again"}
+		return &RefusedError{Reason: "the decision is about another text than the one that is shown: look at the approval again"}
 	case e.Kind == Grant && slices.ContainsFunc(a.Decisions, func(d Decision) bool { return d.Approver.same(e.Approver) }):
-		return &RefusedError{"another approver has to grant it, too"}
+		return &RefusedError{Reason: "another approver has to grant it, too"}
 	}
 	return nil
 }
 
-// decided reports whether an approver has decided so before.
+// decided reports whether the last decision of an approver was that.
 func (a Approval) decided(who Approver, granted bool) bool {
-	return slices.ContainsFunc(a.Decisions, func(d Decision) bool { return d.Approver == who && d.Granted == granted })
+	for _, d := range slices.Backward(a.Decisions) {
+		if d.Approver == who {
+			return d.Granted == granted
+		}
+	}
+	return false
 }
 
 // grants counts the approvers that have granted it.
