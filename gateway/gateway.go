@@ -10,6 +10,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/admission"
+	"github.com/aepb/aepb-gateway/gateway/approval"
 	"github.com/aepb/aepb-gateway/gateway/attest"
 	"github.com/aepb/aepb-gateway/gateway/breakers"
 	"github.com/aepb/aepb-gateway/gateway/conversation"
@@ -30,6 +31,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/worker"
 	"github.com/aepb/aepb-gateway/gateway/workflow"
 	"github.com/aepb/aepb-gateway/policy"
+	"github.com/aepb/aepb-gateway/policy/hitl"
 	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/policy/membership"
 	"github.com/aepb/aepb-gateway/translators"
@@ -56,6 +58,7 @@ type Settings struct {
 	TaskUnchanged time.Duration
 	AnswerWait    time.Duration // how long an agent that holds its stream or its task open waits for an answer; zero: [DefaultAnswerWait]
 	Version       string        // of this gateway: aepb.agent_version
+	Approvals     hitl.Rules    // which calls humans approve (R23)
 
 	rules admission.Rules // what of that package admission judges by
 }
@@ -187,6 +190,20 @@ func New(settings Settings, deps Deps) (*Gateway, error) {
 	}); err != nil {
 		return nil, err
 	}
+	if g.parts.Approvals, err = approval.New(approval.Deps{
+		Entries: deps.Entries, Evidence: g.attest.Statements(), Tasks: waitingTasks{g}, Changed: g.approvalChanged, Alive: g.tasks.IsAlive,
+		Go:  func(holder string, work func(context.Context)) error { return g.workers.GoFor(holder, 0, work) },
+		Now: deps.Now, NewID: deps.NewID, Logger: deps.Logger, Replica: g.instance,
+	}); err != nil {
+		return nil, err
+	}
+	g.Metrics.Approvals().Uses(func() (int, time.Duration) {
+		waiting, oldest := g.parts.Approvals.Usage()
+		if waiting == 0 {
+			return 0, 0
+		}
+		return waiting, g.Now().Sub(oldest)
+	})
 	g.tasks.Failover = task.NewFailover(task.FailoverDeps{
 		Tasks: g.tasks.Store, Entries: deps.Entries, Webhooks: g.hooks, Workers: g.workers, Follow: g.followInPlace, Replica: g.instance, Now: deps.Now, Logger: deps.Logger,
 	})
@@ -305,13 +322,20 @@ type Parts struct {
 	Callbacks *webhook.Callbacks    // who is told what humans decide
 	Rollbacks *rollback.Service     // rollback requests over HTTP
 	Workflows *workflow.Service     // how far they are
+	Approvals *approval.Service     // what humans decide about
 }
 
 // Parts are those of this gateway.
 func (g *Gateway) Parts() Parts { return g.parts }
 
-// TakeOver begins to follow tasks whose replica was lost. It is called once; Close ends it.
-func (g *Gateway) TakeOver() error { return g.tasks.Begin() }
+// TakeOver begins to follow tasks whose replica was lost, and to look after approvals. It is called once; Close
+// ends it.
+func (g *Gateway) TakeOver() error {
+	if err := g.tasks.Begin(); err != nil {
+		return err
+	}
+	return g.workers.Serve(g.parts.Approvals.Watch)
+}
 
 // Decides reports whether an identity may decide what waits for a human (R23).
 func (g *Gateway) Decides(id ect.Identity) bool { return g.Approver != nil && g.Approver(id) }

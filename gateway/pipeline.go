@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 
 	"github.com/aepb/aepb-gateway/gateway/admission"
 	"github.com/aepb/aepb-gateway/gateway/attest"
@@ -112,6 +113,9 @@ func (g *Gateway) invoke(ctx context.Context, x *request) (transport.Answer, err
 	}
 	defer x.scope.releaseWorker()
 	sealed, out, err := g.request(ctx, x)
+	if waits, ok := errors.AsType[*parkedError](err); ok {
+		return g.park(ctx, x, waits.request)
+	}
 	if err != nil {
 		if answer, asks, err := g.tasks.AskArguments(ctx, g.exchange(x), err); asks {
 			return answer, err

@@ -197,7 +197,7 @@ func approach(ctx context.Context, g *Gateway, x *request) (along []string, err 
 // intend signs what a caller without a token wants of a workflow that has a start: its message is consequential
 // unless the operator says otherwise (R22, R28). The token is the parent of the request.
 func (g *Gateway) intend(ctx context.Context, x *request) error {
-	if !x.started || len(x.in.Evidence.Sources) > 0 || x.in.Call.Agent == "" {
+	if !x.started || x.intended || x.approval != "" || len(x.in.Evidence.Sources) > 0 || x.in.Call.Agent == "" {
 		return nil
 	}
 	id, err := g.attest.Statements().Intent(ctx, attest.Intent{Subject: x.subject(), Lineage: x.lineage, Input: x.in.Input})
@@ -214,6 +214,9 @@ func (g *Gateway) request(ctx context.Context, x *request) (transport.Sealed, tr
 		return transport.Sealed{}, transport.Attested{}, err
 	}
 	if x.message, err = g.await(ctx, x); err != nil {
+		return transport.Sealed{}, transport.Attested{}, err
+	}
+	if err := g.approve(ctx, x); err != nil {
 		return transport.Sealed{}, transport.Attested{}, err
 	}
 	if x.message, err = g.level(ctx, x); err != nil {

@@ -250,11 +250,16 @@ func (x *request) principal() store.Principal {
 // standIn makes a request about work on behalf of its caller, who is not connected. It fails if the
 // caller may no longer call the agent.
 func (g *Gateway) standIn(ctx context.Context, p store.Principal, rec *store.Record) (*request, error) {
+	return g.standInFor(ctx, p, rec, translators.Wire{Binding: rec.Source, Version: p.Version, Form: p.Form})
+}
+
+// standInFor makes a request of a message that its caller sent before.
+func (g *Gateway) standInFor(ctx context.Context, p store.Principal, rec *store.Record, wire translators.Wire) (*request, error) {
 	settings := g.settings.Load()
 	call := transport.Call{
 		Agent: rec.Agent, EntryPoint: transport.Native, Target: transport.Target{To: rec.Binding}, Address: p.Address, Detached: true,
 		Caller: identity.Caller{Peer: ect.Peer{ID: p.Caller}, Anonymous: p.Anonymous},
-		Wire:   translators.Wire{Binding: rec.Source, Version: p.Version, Form: p.Form},
+		Wire:   wire,
 	}
 	message := &canonical.Message{Op: canonical.OpInvoke, Origin: canonical.Origin{Binding: rec.Source, Version: p.Version}, Body: &canonical.Invoke{}}
 	in, err := g.admission.Resume(ctx, call, message, settings.rules)

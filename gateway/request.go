@@ -47,6 +47,8 @@ type work struct {
 	snapshot *snapshot      // what the reply brings that its caller can read later; nil: nothing
 	attested bool           // it began with an ECT, which is not here any more
 	started  bool           // its workflow has a start on record
+	intended bool           // the gateway signed an intent for it
+	approval string         // that releases it; empty: it came from its caller just now
 	failure  string         // that the agent reported in a stream; empty: it reported no failure
 	unseen   bool           // no caller is told: what the agent says is only saved
 	forced   bool           // the agent does it as a task or not at all

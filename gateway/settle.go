@@ -30,7 +30,7 @@ func (g *Gateway) fail(ctx context.Context, x *request, answer transport.Answer,
 	if x.in.OneOfManyRefusals {
 		return transport.Answer{Notice: routing.NoticeOf(x.to.Agent.Lifecycle)}
 	}
-	if !x.in.LeavesEvidence {
+	if _, waits := errors.AsType[*problem.ApprovalError](cause); waits || !x.in.LeavesEvidence { // what is approved is on record, and what was decided
 		return answer
 	}
 	ctx = context.WithoutCancel(ctx) // the caller may be gone; the evidence must not be

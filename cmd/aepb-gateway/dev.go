@@ -336,9 +336,9 @@ func devSettings(material *identity.Development, extra config.Config, at address
 	if err != nil {
 		return settings{}, err
 	}
-	document, err := loadPolicy(extra.Policy.Document)
+	document, approvals, err := loadPolicy(&extra)
 	if err != nil {
-		return settings{}, fmt.Errorf("config: policy.document: %w", err)
+		return settings{}, fmt.Errorf("config: policy: %w", err)
 	}
 	shared, err := loadRedis(extra.State.Redis)
 	if err != nil {
@@ -353,7 +353,7 @@ func devSettings(material *identity.Development, extra config.Config, at address
 		return settings{}, err
 	}
 	return settings{
-		files: files, source: source, svid: material.Gateway, bundle: material.Bundle, config: extra, document: document, redis: shared, stateKeys: keys,
+		files: files, source: source, svid: material.Gateway, bundle: material.Bundle, config: extra, document: document, approvals: approvals, redis: shared, stateKeys: keys,
 		publicURL: at.Public, hosts: []string{"localhost", "127.0.0.1", "::1"},
 		listens:    at.listens(),
 		adminToken: token, dev: true, logger: telemetry.NewLogger(logs, extra.LogLevel()),

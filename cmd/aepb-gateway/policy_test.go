@@ -42,7 +42,7 @@ func TestPolicyDocument(t *testing.T) {
 		t.Errorf("after a good one: got %d", got)
 	}
 	for name, path := range map[string]string{"none": filepath.Join(t.TempDir(), "none"), "empty": os.DevNull} {
-		if _, err := loadPolicy(path); err == nil {
+		if _, _, err := loadPolicy(&config.Config{Policy: config.Policy{Document: path}}); err == nil {
 			t.Errorf("%s was taken for a document", name)
 		}
 	}

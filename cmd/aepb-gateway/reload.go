@@ -139,11 +139,11 @@ func (out *service) reload(ctx context.Context, c config.Config) error {
 	next := out.settings
 	c.Version = next.config.Version // a change needs a restart
 	next.config = c
-	document, err := loadPolicy(c.Policy.Document)
+	document, approvals, err := loadPolicy(&c)
 	if err != nil {
 		return err
 	}
-	next.document = document
+	next.document, next.approvals = document, approvals
 	for _, agent := range c.Directory(next.dev) {
 		if err := out.directory.Check(agent); err != nil {
 			return err
@@ -191,5 +191,6 @@ func (s settings) gatewaySettings() gateway.Settings {
 		Constraints: s.config.Constraints(), Document: s.document, Gateways: s.config.Gateways(), RequireECT: s.config.ECT.Require,
 		Timeout: time.Duration(s.config.Timeout), TaskUnchanged: time.Duration(s.config.Limits.TaskUnchanged),
 		AnswerWait: time.Duration(s.config.Limits.AnswerWait), Version: s.version(), ECTInBody: s.config.InBody(),
+		Approvals: s.approvals,
 	}
 }

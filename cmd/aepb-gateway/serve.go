@@ -24,6 +24,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/telemetry"
 	"github.com/aepb/aepb-gateway/lifecycle"
 	"github.com/aepb/aepb-gateway/policy"
+	"github.com/aepb/aepb-gateway/policy/hitl"
 )
 
 // workloadPatience is how long a start waits for the Workload API.
@@ -163,8 +164,8 @@ func production(c config.Config, workload *identity.Workload, logger *slog.Logge
 	if s.stateKeys, err = loadStateKeys(c.State.Key); err != nil {
 		errs = append(errs, fmt.Errorf("config: state.key: %w", err))
 	}
-	if s.document, err = loadPolicy(c.Policy.Document); err != nil {
-		errs = append(errs, fmt.Errorf("config: policy.document: %w", err))
+	if s.document, s.approvals, err = loadPolicy(&c); err != nil {
+		errs = append(errs, fmt.Errorf("config: policy: %w", err))
 	}
 	if s.slim, err = readSLIM(c.SLIM); err != nil {
 		errs = append(errs, err)
@@ -227,16 +228,28 @@ func loadAnchors(file, trustDomain string) (*identity.Bundle, error) {
 	return identity.LoadBundle(file, trustDomain)
 }
 
-// loadPolicy reads a policy document; without a file there is none.
-func loadPolicy(file string) (policy.Document, error) {
-	if file == "" {
-		return policy.Document{}, nil
+// loadPolicy reads the policy document, if there is a file of one, and the rules of both it and the configuration
+// that say which calls humans approve.
+func loadPolicy(c *config.Config) (document policy.Document, approvals hitl.Rules, err error) {
+	if approvals, err = c.Approvals(); err != nil || c.Policy.Document == "" {
+		return document, approvals, err
 	}
-	data, err := os.ReadFile(file)
+	data, err := os.ReadFile(c.Policy.Document)
 	if err != nil {
-		return policy.Document{}, err
+		return document, approvals, err
 	}
-	return policy.ParseDocument(data)
+	if document, err = policy.ParseDocument(data); err != nil {
+		return document, approvals, err
+	}
+	more, err := hitl.ParseDocumentRules(data)
+	if err != nil {
+		return document, approvals, err
+	}
+	if missing := c.Unlisted(more); len(missing) > 0 {
+		return document, approvals, fmt.Errorf("document: a rule asks for %q, expected a name of admin.operators", missing[0])
+	}
+	approvals, err = hitl.Join(approvals, more)
+	return document, approvals, err
 }
 
 func loadPublic(c config.TLS) (*tls.Certificate, error) {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/approval"
 	"github.com/aepb/aepb-gateway/gateway/breakers"
 	"github.com/aepb/aepb-gateway/gateway/config"
 	"github.com/aepb/aepb-gateway/gateway/conversation"
@@ -84,7 +85,8 @@ func (e *evictions) counts() map[string]float64 {
 // recordKinds are the kinds of entries for which every driver keeps a reserve: small records of what was
 // decided, which must be writable however many tasks and sessions there are (R18).
 func recordKinds() []string {
-	return []string{agentlife.KindLifecycle, breakers.KindBreaker, store.KindDecision, listing.KindAgent, workflow.KindWorkflow}
+	kinds := []string{agentlife.KindLifecycle, breakers.KindBreaker, store.KindDecision, listing.KindAgent, workflow.KindWorkflow}
+	return append(kinds, approval.Kinds()...)
 }
 
 // openState opens what the operator named, or keeps state in memory: what was

@@ -35,6 +35,7 @@ import (
 	tainp "github.com/aepb/aepb-gateway/gateway/transport/ainp"
 	"github.com/aepb/aepb-gateway/lifecycle"
 	"github.com/aepb/aepb-gateway/policy"
+	"github.com/aepb/aepb-gateway/policy/hitl"
 	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/a2a"
@@ -52,6 +53,7 @@ type settings struct {
 	bundle     *identity.Bundle
 	config     config.Config
 	document   policy.Document // of config.Policy.Document
+	approvals  hitl.Rules      // of both
 	publicURL  string          // where callers reach us when their Host header is none of ours
 	hosts      []string
 	listening  string        // the port of the public listener, where it may differ from that of publicURL

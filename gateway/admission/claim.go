@@ -34,9 +34,14 @@ func (m *admitting) claim(ctx context.Context) (answer transport.Answer, repeate
 			m.Used = own[:i+1]
 			continue
 		}
+		replayed, ok := errors.AsType[*ect.ReplayedError](err)
+		if ok && m.waits(ctx, replayed.Key) { // for an approval, which may be granted by now
+			m.Used, m.Recorded = own, true
+			return answer, false, nil
+		}
 		// The token was used before: what is on record about that use stays as it is.
 		m.LeavesEvidence, m.Evidence = false, Evidence{}
-		if replayed, ok := errors.AsType[*ect.ReplayedError](err); ok {
+		if ok {
 			m.Used = nil
 			if err := m.mayRepeat(); err != nil {
 				return answer, false, err
@@ -48,6 +53,16 @@ func (m *admitting) claim(ctx context.Context) (answer transport.Answer, repeate
 		return answer, false, err
 	}
 	return answer, false, m.record(ctx)
+}
+
+// waits reports whether the message was answered with an approval that its caller has to wait for (R23).
+func (m *admitting) waits(ctx context.Context, key ect.ReplayKey) bool {
+	blob, ok := m.Answers.Load(ctx, key)
+	if !ok {
+		return false
+	}
+	reply, err := idempotency.Decode(blob)
+	return err == nil && reply.Problem != nil && reply.Problem.Code == problem.CodeApprovalRequired
 }
 
 // record records what came with the message.

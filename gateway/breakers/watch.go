@@ -21,6 +21,8 @@ type Event struct {
 	Token   string    `json:"ect,omitempty"`      // evidence of the change
 	Work    string    `json:"wid,omitempty"`      // workflow whose step failed critically; empty: it is about an agent
 	Replica string    `json:"instance,omitempty"` // that says so
+	// Approval is the path of an approval that humans decide about (R23); empty: the event is about a breaker.
+	Approval string `json:"approval,omitempty"`
 }
 
 const (

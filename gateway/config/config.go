@@ -202,6 +202,8 @@ type Policy struct {
 	CircuitWindow    Duration `yaml:"circuit_window"`    // Time in which the calls of a circuit breaker count: whole seconds, 1s to 1h. Default: 60s.
 	EscalationURL    string   `yaml:"escalation_url"`    // https URL that gets a POST (JSON) when three probes of an agent failed in a row, or within a minute the breakers of three gateways opened for one agent, or those of three agents here.
 	CircuitSamples   int      `yaml:"circuit_samples"`   // Number of calls in circuit_window below which a circuit breaker stays closed, 1 to 10000. Default: 5.
+
+	Approvals []Approval `yaml:"approvals"` // Rules that say which calls humans approve before they are sent, at most 256.
 }
 
 // Documents are the capability documents that callers may name as destination

@@ -93,6 +93,8 @@ func (s *Service) goOnWith(
 		return false, none, err
 	}
 	switch {
+	case rec.Resume == store.ResumeApproval:
+		return false, none, &canonical.Error{Code: canonical.CodeUnsupportedOp, Message: "a human decides about the call of this task: wait, or cancel it and send another message"}
 	case mode.Relay && rec.Resume == store.ResumeTask, mode.Relay && rec.TaskID == rec.Task.ID && rec.Resume == store.ResumeNone && invoke.State == "":
 		return false, none, nil // the agent knows best what may be said to its task, but it never made our request state
 	case rec.Task.Status.State.Terminal():

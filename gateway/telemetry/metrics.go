@@ -70,6 +70,7 @@ type Metrics struct {
 	questions *prometheus.CounterVec
 	changes   *prometheus.CounterVec
 	standing  Agents
+	approvals Approvals
 }
 
 // exchangeMetrics are those of exchanges and of their translation.
@@ -102,7 +103,7 @@ func New(deps Deps) (*Metrics, error) {
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		collectors.NewBuildInfoCollector(),
 	)
-	for _, c := range append(all, m.standing.state, m.standing.transitions, m.standing.escalations, m.standing.lifecycles) {
+	for _, c := range append(all, m.standing.state, m.standing.transitions, m.standing.escalations, m.standing.lifecycles, m.approvals.counted, m.approvals.waiting, m.approvals.oldest) {
 		if err := m.registry.Register(c); err != nil {
 			return nil, err
 		}
@@ -227,6 +228,7 @@ func (m *Metrics) define() {
 		"For a pinned agent look at what has changed, and accept it: aepbctl agents show, aepbctl agents accept.",
 		"agent")
 	m.standing = defineAgents(d, m.agents)
+	m.approvals = defineApprovals(d)
 	m.questions = d.counter("gateway_queries_total",
 		"Questions to other gateways, whether they translate a pair: served, unserved or failed.",
 		"Failed: the other gateway cannot be reached, or does not know our certificate. See peers.ID.gateway.",

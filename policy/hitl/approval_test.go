@@ -257,7 +257,7 @@ func TestAttack_Approval_OtherCallIsSent(t *testing.T) {
 	granted := next(t, pending(1), event(hitl.Grant))
 	changes := []func(*hitl.Call){
 		func(c *hitl.Call) { c.Caller += "x" }, func(c *hitl.Call) { c.Address = "192.0.2.1" }, func(c *hitl.Call) { c.Agent = "other" },
-		func(c *hitl.Call) { c.Operation = "native" }, func(c *hitl.Call) { c.Tool = "" }, func(c *hitl.Call) { c.Input = ect.Hash(nil) },
+		func(c *hitl.Call) { c.Operation = "native" }, func(c *hitl.Call) { c.Tool = "" }, func(c *hitl.Call) { c.Digest = ect.Hash(nil) },
 	}
 	if n := reflect.TypeFor[hitl.Call]().NumField(); n != len(changes) {
 		t.Errorf("a call has %d fields, %d are tried", n, len(changes))

@@ -141,7 +141,7 @@ func often[T any](r *rand.Rand, list ...T) T {
 
 func randomEvent(r *rand.Rand, a hitl.Approval) hitl.Event {
 	carol, other := hitl.Approver{Name: "carol"}, call
-	other.Input = "other"
+	other.Digest = "other"
 	return hitl.Event{
 		Kind: pick(r, hitl.Grant, hitl.Grant, hitl.Grant, hitl.Deny, hitl.Expire, hitl.Proceed, hitl.Cancel, hitl.Consume, hitl.Consume),
 		At:   often(r, opened.Add(time.Duration(r.Int64N(int64(15*time.Minute)))), a.Until, a.Until.Add(-1), a.Until.Add(time.Duration(r.Int64N(int64(time.Hour))))),

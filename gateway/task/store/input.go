@@ -84,13 +84,16 @@ const (
 	ResumeStream ResumeKind = "open"  // the answers, to the replica that has the agent's stream
 	ResumeArgs   ResumeKind = "args"  // arguments that the caller did not give (profile P3)
 	ResumeTool   ResumeKind = "tool"  // the name of the tool that the caller means
+
+	// ResumeApproval: humans decide about the call, whose approval State names. Its caller can only cancel it.
+	ResumeApproval ResumeKind = "approval"
 )
 
 // OpenInput is what the work waits for.
 type OpenInput struct {
 	Resume ResumeKind    `json:"Waits,omitempty"`
 	Round  int           `json:",omitempty"` // how many questions were answered
-	State  string        `json:",omitempty"` // with ResumeState: the agent's
+	State  string        `json:",omitempty"` // with ResumeState: the agent's; with ResumeApproval: the approval
 	Call   *SavedMessage `json:",omitempty"` // the request, to be sent again
 }
 

@@ -17,6 +17,18 @@ const RecordForm = 1
 // RecordLife is how long a record is kept after its last change.
 const RecordLife = time.Hour
 
+// approvalLife is how long the record of a call is kept that waits for humans: they have a day, and once more as
+// long where operators are told again; what they granted holds for a day.
+const approvalLife = 3*24*time.Hour + RecordLife
+
+// life is how long the record is kept from now.
+func (r *Record) life() time.Duration {
+	if r.Resume == ResumeApproval {
+		return approvalLife
+	}
+	return RecordLife
+}
+
 // ErrUnreadable: a stored record is not what this version writes.
 var ErrUnreadable = errors.New("task: a record of work is unreadable")
 

@@ -94,7 +94,7 @@ func (s *Store) Extend(ctx context.Context, rec *Record) (bool, error) {
 	if err != nil {
 		return false, ErrUnreadable
 	}
-	revision, ok, err := s.deps.Entries.Swap(ctx, rec.Key, rec.Revision, value, s.deps.Now().Add(RecordLife))
+	revision, ok, err := s.deps.Entries.Swap(ctx, rec.Key, rec.Revision, value, s.deps.Now().Add(rec.life()))
 	if err != nil {
 		return false, &problem.RecordingError{Err: err}
 	}

@@ -1,0 +1,205 @@
+package gateway_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway"
+	"github.com/aepb/aepb-gateway/gateway/approval"
+	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/policy"
+	"github.com/aepb/aepb-gateway/policy/hitl"
+)
+
+// approvalRules are rules of the configuration.
+func approvalRules(t testing.TB, rules ...hitl.Config) hitl.Rules {
+	t.Helper()
+	parsed, err := hitl.ParseRules(rules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parsed
+}
+
+var boss = hitl.Approver{ID: "spiffe://example.com/boss", Name: "boss"}
+
+// gated is a bed whose tool add needs an approval.
+func gated(t testing.TB, edits ...func(*gateway.Deps)) *bed {
+	t.Helper()
+	return newBed(t, gateway.Settings{Approvals: approvalRules(t, hitl.Config{Tool: "add"})}, policy.Rules{Open: true}, edits...)
+}
+
+// waiting is the one approval that is there in a state.
+func (b *bed) waiting(t testing.TB, state hitl.State) approval.View {
+	t.Helper()
+	page, err := b.Parts().Approvals.List(t.Context(), approval.Query{State: state})
+	if err != nil || len(page.Approvals) != 1 {
+		t.Fatalf("%d approvals are %s, expected one (%v)", len(page.Approvals), state, err)
+	}
+	view, err := b.Parts().Approvals.Show(t.Context(), page.Approvals[0].ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return view
+}
+
+func (b *bed) decide(t testing.TB, grant bool) hitl.Approval {
+	t.Helper()
+	view := b.waiting(t, hitl.Pending)
+	a, err := b.Parts().Approvals.Decide(t.Context(), view.ID, approval.Decision{Grant: grant, Approver: boss, Roles: []string{"approver"}, Shown: view.Shown, Reason: "seen"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// a2aTask is the task of an A2A answer.
+func a2aTask(t testing.TB, answer transport.Answer) (task struct {
+	ID     string
+	Status struct {
+		State   string
+		Message json.RawMessage
+	}
+	Artifacts json.RawMessage
+},
+) {
+	t.Helper()
+	var body struct{ Result json.RawMessage }
+	if err := json.Unmarshal(answer.Wire().Body, &body); err != nil {
+		t.Fatal(err)
+	}
+	var wrapped struct{ Task json.RawMessage }
+	if json.Unmarshal(body.Result, &wrapped) == nil && len(wrapped.Task) > 0 {
+		body.Result = wrapped.Task
+	}
+	if err := json.Unmarshal(body.Result, &task); err != nil {
+		t.Fatalf("%v: %s", err, answer.Wire().Body)
+	}
+	return task
+}
+
+// poll asks for a task until its state is another one.
+func (b *bed) poll(t testing.TB, id, state string) transport.Answer {
+	t.Helper()
+	for {
+		answer, err := b.Exchange(t.Context(), b.call(`{"jsonrpc":"2.0","id":8,"method":"GetTask","params":{"id":"`+id+`"}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a2aTask(t, answer).Status.State != state {
+			return answer
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// TestApproval_OfATask: a call of a caller that knows tasks waits in one, goes to the agent once when it is
+// granted, and has the decision among its parents.
+func TestApproval_OfATask(t *testing.T) {
+	t.Parallel()
+	b := gated(t)
+	t.Cleanup(func() { _ = b.Close() })
+	answer, err := b.Exchange(t.Context(), b.call(addBody))
+	if err != nil {
+		t.Fatal(err)
+	}
+	task := a2aTask(t, answer)
+	view := b.waiting(t, hitl.Pending)
+	if task.Status.State != "TASK_STATE_AUTH_REQUIRED" || !bytes.Contains(task.Status.Message, []byte("/hitl/approvals/"+view.ID)) || len(b.agent.bodies) != 0 {
+		t.Fatalf("the task is %s, %d calls were sent: %s", task.Status.State, len(b.agent.bodies), answer.Wire().Body)
+	}
+	if view.Call.Tool != "add" || view.Call.Caller != b.caller.ID || view.Task != task.ID || !view.Whole || !strings.Contains(view.Text, `"b": 2`) || ect.Hash([]byte(view.Text)) != view.Shown {
+		t.Errorf("the approval is %+v:\n%s", view.Approval, view.Text)
+	}
+	a := b.decide(t, true)
+	done := b.poll(t, task.ID, "TASK_STATE_AUTH_REQUIRED")
+	for a2aTask(t, done).Status.State == "TASK_STATE_WORKING" {
+		done = b.poll(t, task.ID, "TASK_STATE_WORKING")
+	}
+	if got := a2aTask(t, done); got.Status.State != "TASK_STATE_COMPLETED" || !bytes.Contains(got.Artifacts, []byte(`"sum":3`)) || len(b.agent.bodies) != 1 {
+		t.Errorf("released, the task is %+v, and %d calls were sent: %s", got.Status.State, len(b.agent.bodies), done.Wire().Body)
+	}
+	tokens := b.tokensOf(t, a.Workflow)
+	at := func(act ect.Act) ect.Claims { return tokens[slices.Index(acts(tokens), act)] }
+	intent, decision := at(ect.ActIntent), at(ect.ActApprovalGranted)
+	if intent.ID != a.Gated || intent.InputHash != ect.Hash([]byte(addBody)) || decision.InputHash != intent.InputHash || !slices.Equal(decision.Parents, []ect.ID{intent.ID}) {
+		t.Errorf("the intent is %+v, the decision %+v", intent, decision)
+	}
+	if who, _ := decision.Ext.String(ect.ExtApprover); who != string(boss.ID) {
+		t.Errorf("the decision is of %s", who)
+	}
+	requests := slices.DeleteFunc(slices.Clone(tokens), func(c ect.Claims) bool {
+		return c.Act != ect.ActTranslate || !slices.Equal(c.Parents, []ect.ID{intent.ID, decision.ID})
+	})
+	if len(requests) != 1 || requests[0].OutputHash != ect.Hash(b.agent.bodies[0]) || requests[0].InputHash != intent.InputHash {
+		t.Errorf("the requests behind the decision are %+v", requests)
+	}
+	if used := b.waiting(t, hitl.Consumed); used.ID != view.ID {
+		t.Errorf("consumed is %s", used.ID)
+	}
+	if waiting, _ := b.Parts().Approvals.Usage(); waiting != 0 {
+		t.Errorf("%d approvals wait", waiting)
+	}
+}
+
+// TestApproval_Denied: a denied call is never sent, and its task says so.
+func TestApproval_Denied(t *testing.T) {
+	t.Parallel()
+	b := gated(t)
+	t.Cleanup(func() { _ = b.Close() })
+	answer, err := b.Exchange(t.Context(), b.call(addBody))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.decide(t, false)
+	got := a2aTask(t, b.poll(t, a2aTask(t, answer).ID, "TASK_STATE_AUTH_REQUIRED"))
+	if got.Status.State != "TASK_STATE_REJECTED" || !bytes.Contains(got.Status.Message, []byte("denied")) || !bytes.Contains(got.Status.Message, []byte("seen")) || len(b.agent.bodies) != 0 {
+		t.Errorf("the task is %s (%s), %d calls were sent", got.Status.State, got.Status.Message, len(b.agent.bodies))
+	}
+}
+
+// TestApproval_SentAgain: a caller that knows no tasks is refused until its call is granted; the same call then
+// goes through once, under whatever number its message has, and another call does not.
+func TestApproval_SentAgain(t *testing.T) {
+	t.Parallel()
+	b := gated(t)
+	t.Cleanup(func() { _ = b.Close() })
+	send := func(id, args string) (transport.Answer, error) {
+		return b.Exchange(t.Context(), b.callTool(id, args))
+	}
+	refused := func(id, args, state string) string {
+		t.Helper()
+		_, err := send(id, args)
+		waits, ok := errors.AsType[*problem.ApprovalError](err)
+		if !ok || waits.State != state {
+			t.Fatalf("%s is answered with %v, expected an approval that is %s", args, err, state)
+		}
+		return waits.ID
+	}
+	one := refused("1", `{"a":1,"b":2}`, "pending")
+	if again := refused("2", `{"a":1,"b":2}`, "pending"); again != one {
+		t.Errorf("the same call has two approvals: %s and %s", one, again)
+	}
+	b.decide(t, true)
+	refused("3", `{"a":1,"b":3}`, "pending")
+	if answer, err := send("4", `{"a":1,"b":2}`); err != nil || !bytes.Contains(answer.Wire().Body, []byte(`"sum":3`)) {
+		t.Fatalf("the granted call: %v", err)
+	}
+	if third := refused("5", `{"a":1,"b":2}`, "pending"); third == one || len(b.agent.bodies) != 1 {
+		t.Errorf("granted once, the call was sent %d times", len(b.agent.bodies))
+	}
+}
+
+// callTool is a call of the tool add by a caller of MCP.
+func (b *bed) callTool(id, args string, tokens ...string) transport.Call {
+	c := b.call(`{"jsonrpc":"2.0","id":`+id+`,"method":"tools/call","params":{"name":"add","arguments":`+args+`,"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}`, tokens...)
+	c.Wire.Binding, c.Wire.Version = "mcp-v1", "2026-07-28"
+	return c
+}

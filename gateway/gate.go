@@ -1,0 +1,305 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"slices"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/approval"
+	"github.com/aepb/aepb-gateway/gateway/attest"
+	"github.com/aepb/aepb-gateway/gateway/breakers"
+	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/task"
+	"github.com/aepb/aepb-gateway/gateway/task/execution"
+	"github.com/aepb/aepb-gateway/gateway/task/store"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/policy/hitl"
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+)
+
+// parkedError is a message for which a human has to decide, whose caller can be told by a task.
+type parkedError struct{ request approval.Request }
+
+func (*parkedError) Error() string { return "a human decides about this call" }
+
+// approve judges whether a human has to approve the message, whose route is chosen. A message that goes on has
+// what testifies to the approval among its parents. Its errors are *[problem.ApprovalError] and *parkedError, and
+// those of [approval.Service.Pass] and [approval.Service.Consume].
+func (g *Gateway) approve(ctx context.Context, x *request) error {
+	invoke, ok := x.message.Body.(*canonical.Invoke)
+	if !ok || x.in.Call.Agent == "" || x.settings.Approvals.Empty() && x.approval == "" || x.repeats() {
+		return nil
+	}
+	call, err := x.call(invoke)
+	if err != nil {
+		return err
+	}
+	facts := x.facts(call, invoke)
+	if x.settings.Approvals.NeedsLosses(facts) {
+		if facts.Losses, err = x.foreseen(); err != nil {
+			return err
+		}
+	}
+	demand, needed := x.settings.Approvals.Match(facts)
+	if x.approval != "" {
+		a, err := g.parts.Approvals.Consume(ctx, x.approval, call, demand.Hash)
+		if err == nil {
+			x.lineage.Parents = behind(x.lineage.Parents, a)
+		}
+		return err
+	}
+	if !needed {
+		return nil
+	}
+	wanted := approval.Request{Call: call, Demand: demand, Input: x.in.Input, Sign: func(ctx context.Context) (string, ect.ID, error) { return g.gated(ctx, x) }}
+	if sources := x.in.Evidence.Sources; len(sources) > 0 {
+		wanted.Input, wanted.Attested = sources[0].Claims().InputHash, true
+	}
+	if workflow, ids := x.in.Evidence.Origins(); len(ids) > 0 {
+		wanted.Workflow = workflow
+	}
+	wanted.Text, wanted.Whole = hitl.Show(hitl.Shown{
+		Call: call, Args: facts.Args, Words: words(invoke), Demand: demand, Losses: facts.Losses, Workflow: wanted.Workflow,
+	})
+	if x.parks() {
+		return &parkedError{wanted}
+	}
+	a, err := g.parts.Approvals.Pass(ctx, wanted)
+	if err != nil {
+		return err
+	}
+	return g.follows(ctx, x, a)
+}
+
+// repeats reports whether the message makes a call once more with what its agent asked for, which was approved
+// when it was made first.
+func (x *request) repeats() bool { return x.claim != nil && x.claim.Prior.Resume == store.ResumeState }
+
+// parks reports whether the caller is told by a task that its call waits. Any other caller is refused, and sends
+// the call again.
+func (x *request) parks() bool {
+	return x.record == nil && !x.mode.Relay && (x.mode.Asking == translators.AskTask || x.mode.Insists) && len(x.in.Call.Wire.Body) <= execution.MaxRequest
+}
+
+// call is what is approved: who calls what, and a digest of all that the call says. What numbers and names a
+// message is no part of it, since a caller that sends its call again numbers it anew.
+func (x *request) call(invoke *canonical.Invoke) (hitl.Call, error) {
+	said := *invoke
+	said.Turn.ID, said.Push, said.TTL = "", nil, nil
+	if said.Call != nil {
+		said.Call = &canonical.Call{Name: said.Call.Name, Args: x.args(invoke)}
+	}
+	text, err := json.Marshal(struct {
+		Skill        string
+		Said         canonical.Invoke
+		Conversation canonical.Conversation
+		Extensions   canonical.Extensions
+	}{x.message.To.Skill, said, x.message.Conversation, x.message.Extensions})
+	if err != nil {
+		return hitl.Call{}, err
+	}
+	call := hitl.Call{
+		Caller: x.in.Call.Caller.ID, Agent: x.to.Agent.Name, Operation: string(x.message.Op), Tool: x.tool(invoke), Digest: ect.Hash(text),
+	}
+	if x.in.Call.Caller.Anonymous {
+		call.Address = x.in.Call.Address
+	}
+	return call, nil
+}
+
+// tool is what is called, as the agent names it.
+func (x *request) tool(invoke *canonical.Invoke) string {
+	switch {
+	case x.route.Capability != nil:
+		return x.route.Capability.ID
+	case x.route.Renamed && x.route.Message != nil:
+		if renamed, ok := x.route.Message.Body.(*canonical.Invoke); ok && renamed.Call != nil {
+			return renamed.Call.Name
+		}
+	case invoke.Call != nil:
+		return invoke.Call.Name
+	}
+	return x.message.To.Skill
+}
+
+// args are the arguments of the call; nil: there are none.
+func (x *request) args(invoke *canonical.Invoke) json.RawMessage {
+	if invoke.Call == nil {
+		return nil
+	}
+	return invoke.Call.Args
+}
+
+// facts are what rules are matched against.
+func (x *request) facts(call hitl.Call, invoke *canonical.Invoke) hitl.Facts {
+	return hitl.Facts{
+		Caller: call.Caller, Agent: call.Agent, Operation: call.Operation, Tool: call.Tool, Args: x.args(invoke),
+		Words: invoke.Call == nil,
+	}
+}
+
+// foreseen is what the translation will lose, by code.
+func (x *request) foreseen() ([]string, error) {
+	losses := x.message.Losses
+	if !x.verbatim() {
+		message := *x.message
+		_, more, err := x.to.Codec.Encode(&message, x.target(x.streams()))
+		if err != nil {
+			return nil, err
+		}
+		losses = slices.Concat(losses, more)
+	}
+	var codes []string
+	for _, loss := range losses {
+		codes = append(codes, string(loss.Code))
+	}
+	return codes, nil
+}
+
+// words are the texts of a message without a call.
+func words(invoke *canonical.Invoke) string {
+	if invoke.Call != nil {
+		return ""
+	}
+	text, err := json.Marshal(invoke.Turn.Parts)
+	if err != nil {
+		return "" // parts were decoded from JSON
+	}
+	return string(text)
+}
+
+// gated records what is to be approved: the caller's own token, or an intent that the gateway signs for it (R28).
+func (g *Gateway) gated(ctx context.Context, x *request) (workflow string, id ect.ID, err error) {
+	if sources := x.in.Evidence.Sources; len(sources) > 0 {
+		return x.lineage.Workflow, sources[0].ID(), nil
+	}
+	id, err = g.attest.Statements().Intent(ctx, attest.Intent{Subject: x.subject(), Lineage: x.lineage, Input: x.in.Input})
+	if err == nil {
+		x.lineage.Parents, x.intended = []ect.ID{id}, true
+	}
+	return x.lineage.Workflow, id, err
+}
+
+// follows puts a message that was sent again behind its approval. One without a token gets an intent of its own,
+// because its bytes may be others than those of the message that was approved.
+func (g *Gateway) follows(ctx context.Context, x *request, a hitl.Approval) error {
+	if len(x.in.Evidence.Sources) > 0 {
+		if x.lineage.Workflow == a.Workflow {
+			x.lineage.Parents = behind(x.lineage.Parents, a)
+		}
+		return nil
+	}
+	x.lineage.Workflow, x.lineage.Parents = a.Workflow, behind([]ect.ID{a.Gated}, a)
+	_, _, err := g.gated(ctx, x)
+	return err
+}
+
+// behind adds the decisions that an approval rests on.
+func behind(parents []ect.ID, a hitl.Approval) []ect.ID {
+	parents = slices.Clip(parents)
+	for _, d := range a.Decisions {
+		if d.Granted && d.Token != "" && !slices.Contains(parents, d.Token) {
+			parents = append(parents, d.Token)
+		}
+	}
+	return parents
+}
+
+// park answers a message that waits for a human with a task, and asks.
+func (g *Gateway) park(ctx context.Context, x *request, r approval.Request) (transport.Answer, error) {
+	workflow, gated, err := r.Sign(ctx)
+	if err != nil {
+		return transport.Answer{}, err
+	}
+	r.Sign = func(context.Context) (string, ect.ID, error) { return workflow, gated, nil }
+	id, approvals := g.NewID(), g.parts.Approvals
+	return g.tasks.Park(ctx, g.exchange(x), task.Asking{
+		Approval: id, Path: approval.Path(id),
+		Reserve: func(task string) error { return approvals.Reserve(ctx, id, task, r.Call) },
+		Open: func(task string) error {
+			_, err := approvals.Open(ctx, id, task, "", r)
+			return err
+		},
+	})
+}
+
+// waitingTasks are those of callers that wait for an approval.
+type waitingTasks struct{ *Gateway }
+
+// Release implements [approval.Tasks].
+func (w waitingTasks) Release(ctx context.Context, a hitl.Approval) error {
+	g := w.Gateway
+	if err := g.tasks.StartHeartbeat(ctx); err != nil { // else others would take what it consumes for lost
+		return err
+	}
+	rec, err := g.tasks.Parked(ctx, taskOf(a), a.ID)
+	if err != nil {
+		return err
+	}
+	if rec == nil {
+		return &approval.UnsentError{Reason: "its caller does not wait for it any more"}
+	}
+	x, err := g.released(ctx, a, rec)
+	if err == nil {
+		err = g.tasks.Release(ctx, g.exchange(x), rec)
+		_, err = g.settle(ctx, x, transport.Answer{}, err)
+	}
+	if p := problem.From(err); err != nil && p.Status < http.StatusInternalServerError {
+		err = &approval.UnsentError{Reason: p.Detail}
+	}
+	return err
+}
+
+// End implements [approval.Tasks].
+func (w waitingTasks) End(ctx context.Context, a hitl.Approval, why string) error {
+	state := canonical.StateRejected
+	if a.State == hitl.Consumed {
+		state = canonical.StateFailed
+	}
+	return w.tasks.EndParked(ctx, taskOf(a), a.ID, state, why)
+}
+
+// taskOf names the caller's task that waits for an approval.
+func taskOf(a hitl.Approval) store.EntryKey {
+	return store.TaskKey(a.Call.Owner(), a.Call.Agent, a.Task)
+}
+
+// released is the message of a task whose call was granted, as its caller sent it. Policy is asked again.
+func (g *Gateway) released(ctx context.Context, a hitl.Approval, rec *store.Record) (*request, error) {
+	first, _, err := g.tasks.First(rec)
+	if err != nil {
+		return nil, err
+	}
+	who := store.Principal{
+		Caller: a.Call.Caller, Anonymous: a.Call.Address != "", Attested: a.Attested, Address: a.Call.Address, Version: rec.Call.Version, Form: rec.Call.Form,
+	}
+	x, err := g.standInFor(ctx, who, rec, rec.Call.Wire(rec.Source, ""))
+	if err != nil {
+		return nil, err
+	}
+	x.in.Message = first
+	x.admit(x.in, x.to)
+	if err := x.in.Permit.Perform(string(first.Op)); err != nil {
+		return nil, err
+	}
+	first.From = canonical.Party{ID: string(a.Call.Caller), Name: first.From.Name, Version: first.From.Version}
+	x.original, x.approval = first.Body, a.ID
+	x.about(rec)
+	return x, nil
+}
+
+// approvalChanged tells those who have to know how an approval stands.
+func (g *Gateway) approvalChanged(ctx context.Context, a hitl.Approval) {
+	g.Metrics.Approvals().Changed(string(a.State))
+	g.Logger.InfoContext(
+		ctx, "approval", slog.String("approval", a.ID), slog.String("state", string(a.State)), slog.String("agent", a.Call.Agent),
+		slog.String("tool", a.Call.Tool), slog.String("caller", string(a.Call.Caller)), slog.String("wid", a.Workflow),
+	)
+	if g.Escalate != nil && a.State == hitl.Pending {
+		g.Escalate(ctx, breakers.Event{Agent: a.Call.Agent, State: "approval", Work: a.Workflow, At: a.Changed, Token: a.Token, Replica: g.instance, Approval: approval.Path(a.ID)})
+	}
+}

@@ -1,0 +1,119 @@
+package task
+
+import (
+	"context"
+	"errors"
+
+	"github.com/aepb/aepb-gateway/gateway/task/store"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+)
+
+// Asking asks humans about a call of which a task waits.
+type Asking struct {
+	Approval string                  // its id
+	Path     string                  // where it can be read
+	Reserve  func(task string) error // before the task is on record: where this process ends then, the task is ended
+	Open     func(task string) error // once the task is on record
+}
+
+// Park answers a message about which humans decide with a task that waits for an approval. The caller of a
+// protocol whose tasks can say so is told that it waits; to another one the task is at work. Its errors are those
+// of asking, of the store and of SaveRequest.
+func (s *Service) Park(ctx context.Context, x Exchange, ask Asking) (transport.Answer, error) {
+	work := x.Work()
+	names := s.Deps.Executions.CallerNames(work)
+	if names.TaskID == "" {
+		names.TaskID = s.Deps.NewID()
+	}
+	state := canonical.StateWorking
+	if work.Mode.Asking == translators.AskTask {
+		state = canonical.StateAuthRequired
+	}
+	task := &canonical.Task{ID: names.TaskID, ContextID: names.ContextID, Status: s.statusOf(state, "A human decides about this call: "+ask.Path)}
+	rec := work.Caller.Record(task)
+	rec.Task, rec.Saved, rec.Resume, rec.State = *task, nil, store.ResumeApproval, ask.Approval
+	if called := x.Capability(); called != nil {
+		rec.Skill = called.ID
+	}
+	if parents := x.ParentsOf(nil); len(parents) > 0 {
+		rec.Last = parents[0]
+	}
+	if err := work.Caller.SaveRequest(rec); err != nil {
+		return transport.Answer{}, err
+	}
+	if err := ask.Reserve(task.ID); err != nil {
+		return transport.Answer{}, err
+	}
+	ok, err := s.Save(ctx, rec)
+	if err == nil && !ok {
+		err = store.Conflict()
+	}
+	if err == nil {
+		err = work.Caller.Register(ctx, rec)
+	}
+	if err == nil {
+		err = ask.Open(task.ID)
+	}
+	if err != nil {
+		end := s.EndParked(context.WithoutCancel(ctx), rec.Key, ask.Approval, canonical.StateFailed, "no human could be asked: nothing was sent")
+		return transport.Answer{}, errors.Join(err, end)
+	}
+	return s.tellRecord(ctx, x, rec, work.Message.Preferences.Stream)
+}
+
+// statusOf is a status of which the gateway says why.
+func (s *Service) statusOf(state canonical.State, text string) canonical.Status {
+	return canonical.Status{State: state, At: s.Deps.Now(), Message: &canonical.Content{
+		ID: s.Deps.NewID(), Role: canonical.RoleAgent, Parts: []canonical.Part{{Kind: canonical.KindText, Text: text}},
+	}}
+}
+
+// Parked is the record of a task that waits for an approval; nil: it does not any more. Its errors are those of
+// Load.
+func (s *Service) Parked(ctx context.Context, key store.EntryKey, approval string) (*store.Record, error) {
+	rec, err := s.Load(ctx, key)
+	if err != nil || rec == nil || rec.Resume != store.ResumeApproval || rec.State != approval {
+		return nil, err
+	}
+	return rec, nil
+}
+
+// Release seals the message of a task that waits for an approval, which consumes that, and sends it. What comes
+// of it is on record.
+func (s *Service) Release(ctx context.Context, x Exchange, rec *store.Record) error {
+	x.Answer(store.NewClaim(rec))
+	sealed, err := s.sealAndClaim(ctx, x)
+	if err != nil {
+		return err
+	}
+	e := x.Start(ctx, sealed, canonical.OpInvoke)
+	if err := e.Save(ctx); err != nil {
+		e.Abort()
+		s.ReopenInput(ctx, x.Claim())
+		return err
+	}
+	e.Detach(ctx)
+	return nil
+}
+
+// EndParked ends a task that waits for an approval, says why, and posts that. A task that does not wait for it
+// stays as it is. Its errors are those of the store.
+func (s *Service) EndParked(ctx context.Context, key store.EntryKey, approval string, state canonical.State, why string) error {
+	rec, err := s.Parked(ctx, key, approval)
+	if err != nil || rec == nil {
+		return err
+	}
+	before := *rec
+	rec.Task.Status, rec.Resume, rec.State = s.statusOf(state, why), store.ResumeNone, ""
+	rec.Task.Failure = &canonical.Error{Code: canonical.CodeForbidden, Message: why}
+	ok, err := s.Save(ctx, rec)
+	if err == nil && !ok {
+		return store.Conflict()
+	}
+	if err == nil {
+		s.PostChange(ctx, &before, rec)
+	}
+	return err
+}
