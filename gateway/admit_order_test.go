@@ -321,7 +321,9 @@ func newAdmitWorld(t *testing.T) *admitWorld {
 		}
 		d.Evidence, d.Recorder, d.Limiter, d.Directory = w.store, recorder, limiter, list
 		d.Network = &outbound.Network{Agents: map[canonical.Binding]transport.Dialer{mcp.Binding: w.agent}, Peers: w.agent}
-		d.Approver = func(ect.Identity) bool { return true }
+		d.Operator = func(id ect.Identity) (policy.Operator, bool) {
+			return policy.Operator{ID: id, Roles: []policy.Role{policy.RoleApprover}}, true
+		}
 	})
 	w.agent.id = w.server.ID
 	w.others = ect.Record{

@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -302,4 +303,74 @@ func (g *Gateway) approvalChanged(ctx context.Context, a hitl.Approval) {
 	if g.Escalate != nil && a.State == hitl.Pending {
 		g.Escalate(ctx, breakers.Event{Agent: a.Call.Agent, State: "approval", Work: a.Workflow, At: a.Changed, Token: a.Token, Replica: g.instance, Approval: approval.Path(a.ID)})
 	}
+}
+
+// approvalDecided tells those who registered a callback in the workflow (AEPB, HITL Callback Registration).
+func (g *Gateway) approvalDecided(ctx context.Context, a hitl.Approval) {
+	waiting, err := g.parts.Callbacks.Of(ctx, a.Workflow)
+	if err != nil || len(waiting) == 0 {
+		return
+	}
+	token, err := g.decisionOf(ctx, a)
+	if err != nil {
+		g.Logger.WarnContext(ctx, "a decision is not told: its token is not on record", slog.String("approval", a.ID), slog.Any("error", err))
+		return
+	}
+	g.parts.Callbacks.Announce(ctx, &canonical.Signal{Approval: a.ID, Token: token}, waiting)
+}
+
+// decisionOf is the token of the decision that an approval rests on: the approver's own, or the gateway's.
+func (g *Gateway) decisionOf(ctx context.Context, a hitl.Approval) (string, error) {
+	last := a.Decisions
+	if len(last) == 0 || last[len(last)-1].Token == "" {
+		return a.Token, nil
+	}
+	d := last[len(last)-1]
+	if claims, err := ect.ParseRecorded(a.Token); err == nil && claims.ID == d.Token {
+		return a.Token, nil
+	}
+	found, err := g.Evidence.Get(ctx, ect.Ref{Workflow: a.Workflow, ID: d.Token, Issuer: d.Approver.ID})
+	if err != nil {
+		return "", err
+	}
+	if len(found) == 0 || len(found[0]) == 0 {
+		return "", errNoDecision
+	}
+	return found[0][0].Compact, nil
+}
+
+var errNoDecision = errors.New("the evidence has no token of the decision")
+
+// unwanted cancels the approval of a task that its caller has canceled.
+func (g *Gateway) unwanted(ctx context.Context, id string) {
+	if err := g.parts.Approvals.Cancel(ctx, id, "its caller has canceled the call"); err != nil {
+		g.Logger.WarnContext(ctx, "an approval of a canceled call is still listed", slog.String("approval", id), slog.Any("error", err))
+	}
+}
+
+// decideApproval takes a signed decision about an approval of the gateway's own; false: it is about none. The token
+// is bound to the gated message by its inp_hash, so it is about the text that is shown of that, unless it says
+// that its approver was shown another one.
+func (g *Gateway) decideApproval(ctx context.Context, statement *canonical.Signal, token ect.Verified) (bool, error) {
+	a, err := g.parts.Approvals.Show(ctx, statement.Approval)
+	if _, missing := errors.AsType[*problem.NotFoundError](err); missing {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	if !slices.Equal(token.Parents(), []ect.ID{a.Gated}) || token.Workflow() != a.Workflow {
+		return false, &hitl.RefusedError{Reason: "the decision is about another call"}
+	}
+	shown := a.Shown
+	if text, ok := token.Extension(ect.ExtApprovalShown); ok {
+		shown = text
+	}
+	reason, _ := token.Extension(ect.ExtReason)
+	who := g.operator(token.Issuer())
+	_, err = g.parts.Approvals.Decide(ctx, a.ID, approval.Decision{
+		Grant: token.Act() == ect.ActApprovalGranted, Approver: hitl.Approver{ID: token.Issuer(), Name: who.Name}, Roles: who.RoleNames(),
+		Reason: reason, Shown: shown, Token: token.ID(),
+	})
+	return true, err
 }

@@ -78,9 +78,9 @@ type Deps struct {
 	Logger  *slog.Logger
 	Now     func() time.Time
 	NewID   func() string // a fresh UUID
-	// Approver reports whether an identity may decide what waits for a human: it has
-	// the role of an approver in the operator's directory (R23). Nil: none may.
-	Approver func(ect.Identity) bool
+	// Operator is the operator of an identity, if there is one: who has the role of an approver decides what waits
+	// for a human (R23). Nil: there are no operators.
+	Operator func(ect.Identity) (policy.Operator, bool)
 	// Escalate tells operators that a human is needed, and does not wait for that. Nil: the log alone says it.
 	Escalate func(context.Context, breakers.Event)
 	Shares
@@ -184,6 +184,7 @@ func New(settings Settings, deps Deps) (*Gateway, error) {
 	})
 	g.tasks.Deps = task.Deps{
 		Executions: g.executions, Webhooks: g.hooks, Workers: g.workers, Now: g.Now, NewID: g.NewID, Logger: g.Logger, Replica: g.instance,
+		Unwanted: g.unwanted,
 	}
 	if g.parts.Workflows, err = workflow.New(workflow.Deps{
 		Entries: deps.Entries, Evidence: g.attest.Statements(), Store: deps.Evidence, Belongs: members.Belongs, Escalate: g.escalated, Now: deps.Now, Logger: deps.Logger,
@@ -191,7 +192,7 @@ func New(settings Settings, deps Deps) (*Gateway, error) {
 		return nil, err
 	}
 	if g.parts.Approvals, err = approval.New(approval.Deps{
-		Entries: deps.Entries, Evidence: g.attest.Statements(), Tasks: waitingTasks{g}, Changed: g.approvalChanged, Alive: g.tasks.IsAlive,
+		Entries: deps.Entries, Evidence: g.attest.Statements(), Tasks: waitingTasks{g}, Changed: g.approvalChanged, Decided: g.approvalDecided, Alive: g.tasks.IsAlive,
 		Go:  func(holder string, work func(context.Context)) error { return g.workers.GoFor(holder, 0, work) },
 		Now: deps.Now, NewID: deps.NewID, Logger: deps.Logger, Replica: g.instance,
 	}); err != nil {
@@ -338,7 +339,16 @@ func (g *Gateway) TakeOver() error {
 }
 
 // Decides reports whether an identity may decide what waits for a human (R23).
-func (g *Gateway) Decides(id ect.Identity) bool { return g.Approver != nil && g.Approver(id) }
+func (g *Gateway) Decides(id ect.Identity) bool { return g.operator(id).May(policy.RoleApprover) }
+
+// operator is the operator of an identity; without a role: there is none.
+func (g *Gateway) operator(id ect.Identity) policy.Operator {
+	if g.Operator == nil {
+		return policy.Operator{}
+	}
+	who, _ := g.Operator(id)
+	return who
+}
 
 // Self is the gateway's own identity.
 func (g *Gateway) Self() ect.Identity { return g.Signer.Issuer() }

@@ -191,6 +191,11 @@ func (g *Gateway) signal(ctx context.Context, x *request) (transport.Answer, err
 // Registration).
 func (g *Gateway) decide(ctx context.Context, x *request, token ect.Verified) (transport.Answer, error) {
 	statement, _ := x.message.Body.(*canonical.Signal)
+	if done, err := g.decideApproval(ctx, statement, token); err != nil {
+		return transport.Answer{}, err
+	} else if done {
+		return g.decided(ctx, x, token)
+	}
 	waiting, err := g.parts.Callbacks.Of(ctx, token.Workflow())
 	if err != nil {
 		return transport.Answer{}, err
@@ -210,6 +215,11 @@ func (g *Gateway) decide(ctx context.Context, x *request, token ect.Verified) (t
 	if fresh {
 		g.parts.Callbacks.Announce(ctx, statement, waiting)
 	}
+	return g.decided(ctx, x, token)
+}
+
+// decided acknowledges a decision.
+func (g *Gateway) decided(ctx context.Context, x *request, token ect.Verified) (transport.Answer, error) {
 	x.lineage.Workflow = token.Workflow()
 	m := &canonical.Message{
 		Op: x.message.Op, Phase: canonical.PhaseResponse, Body: &canonical.Done{}, Correlation: canonical.Correlation{WireID: x.in.WireID},

@@ -193,8 +193,10 @@ func newSignalBed(t *testing.T, edits ...func(*directory.Deps)) *signalBed {
 		},
 		Tokens: gateway.Tokens{Signer: b.self.Signer(t, time.Now), Dialects: dialects, Verifier: verifier, Recorder: recorder, Evidence: b.memory},
 		Stores: gateway.Stores{Answers: b.memory, Conversations: b.memory, Entries: b.memory.Entries()}, Limiter: limiter, Metrics: metrics, Logger: logger, Now: time.Now,
-		NewID:    func() string { return string(ect.NewID()) },
-		Approver: func(id ect.Identity) bool { return id == b.approver.ID || id == b.caller.ID },
+		NewID: func() string { return string(ect.NewID()) },
+		Operator: func(id ect.Identity) (policy.Operator, bool) {
+			return policy.Operator{ID: id, Roles: []policy.Role{policy.RoleApprover}}, id == b.approver.ID || id == b.caller.ID
+		},
 	}))
 	must(err)
 	return b

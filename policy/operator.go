@@ -57,3 +57,14 @@ func (o Operator) Validate() error {
 func (o Operator) May(role Role) bool {
 	return slices.Contains(o.Roles, role) || role == RoleViewer && len(o.Roles) > 0
 }
+
+// RoleNames are the operator's roles as rules demand them: each alone, and with the operator's name (R23).
+func (o Operator) RoleNames() (names []string) {
+	for _, role := range o.Roles {
+		names = append(names, string(role))
+		if o.Name != "" {
+			names = append(names, string(role)+":"+o.Name)
+		}
+	}
+	return names
+}

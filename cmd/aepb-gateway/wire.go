@@ -340,7 +340,7 @@ func (out *service) build(registry *translators.Registry, network *outbound.Netw
 		Registry: registry, Directory: out.directory,
 		Tokens: gateway.Tokens{Signer: out.signer, Dialects: out.dialects, Verifier: verifier, Recorder: recorder, Evidence: opened.evidence},
 		Stores: gateway.Stores{Answers: opened.answers, Conversations: opened.conversations, Entries: opened.entries, StatePlain: out.statePlain}, Limiter: out.limiter, Metrics: out.metrics,
-		Approver: out.approver, Escalate: out.escalations.add,
+		Operator: out.operator, Escalate: out.escalations.add,
 		Logger: s.logger, Now: time.Now, NewID: func() string { return string(ect.NewID()) },
 		Shares: gateway.Shares{Budget: out.publicBounds.aside, Workers: perCaller, AllWorkers: background},
 	})
@@ -472,12 +472,6 @@ func (out *service) mayKnow(id ect.Identity) bool {
 func (out *service) auditor(id ect.Identity) (name string, ok bool) {
 	who, ok := out.operator(id)
 	return who.Name, ok && who.May(policy.RoleAuditor)
-}
-
-// approver reports whether an identity may decide what waits for a human (R23).
-func (out *service) approver(id ect.Identity) bool {
-	who, ok := out.operator(id)
-	return ok && who.May(policy.RoleApprover)
 }
 
 // ours reports whether a host name, without its port, is one of our names.

@@ -5,8 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/attest"
@@ -58,7 +61,8 @@ type Deps struct {
 	Entries  Entries
 	Evidence record.Evidence
 	Tasks    Tasks
-	Changed  func(ctx context.Context, a hitl.Approval)            // tells those who have to know, and does not wait for that
+	Changed  func(ctx context.Context, a hitl.Approval)            // counts and logs each change, where it was made
+	Decided  func(ctx context.Context, a hitl.Approval)            // tells callers that it was granted or denied, at least once, and does not wait for that
 	Alive    func(ctx context.Context, replica string) bool        // whether a replica of the gateway has a heartbeat
 	Go       func(holder string, work func(context.Context)) error // works in the background
 	Now      func() time.Time
@@ -84,7 +88,7 @@ func (e *UnsentError) Error() string { return "the call was approved, and cannot
 
 // New makes a service that does nothing by itself until Watch.
 func New(deps Deps) (*Service, error) {
-	if deps.Evidence == nil || deps.Tasks == nil || deps.Changed == nil || deps.Alive == nil || deps.Go == nil || deps.NewID == nil || deps.Replica == "" {
+	if deps.Evidence == nil || deps.Tasks == nil || deps.Changed == nil || deps.Decided == nil || deps.Alive == nil || deps.Go == nil || deps.NewID == nil || deps.Replica == "" {
 		return nil, errors.New("approval: incomplete Deps: every field is required")
 	}
 	records, err := record.New(record.Kind[hitl.Approval]{
@@ -270,8 +274,11 @@ func statement(a hitl.Approval, e hitl.Event) *attest.Statement {
 }
 
 // Decide takes the decision of an approver. The same decision once more changes nothing. Its errors are those
-// of [hitl.Approval.Next], of the store and of the evidence, *[problem.NotFoundError] and *[problem.ConflictError].
+// of [hitl.Approval.Next], of the store and of the evidence, *[problem.NotFoundError], *[problem.QueryError] and *[problem.ConflictError].
 func (s *Service) Decide(ctx context.Context, id string, d Decision) (hitl.Approval, error) {
+	if len(d.Reason) > MaxReason || !utf8.ValidString(d.Reason) || strings.ContainsFunc(d.Reason, unicode.IsControl) {
+		return hitl.Approval{}, &problem.QueryError{Reason: "the reason of a decision is a text of at most 512 bytes without control characters"}
+	}
 	if err := s.lookAgain(ctx, id, s.deps.Now().Add(settleAfter)); err != nil {
 		return hitl.Approval{}, err
 	}

@@ -242,6 +242,9 @@ func (s *Service) abandon(ctx context.Context, id string) error {
 
 // settle does what follows from the state of an approval. It may be done again.
 func (s *Service) settle(ctx context.Context, a hitl.Approval) error {
+	if a.State == hitl.Granted || a.State == hitl.Denied {
+		s.deps.Decided(ctx, a)
+	}
 	switch {
 	case a.State == hitl.Granted && a.Task != "":
 		return s.release(ctx, a)

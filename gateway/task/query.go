@@ -235,14 +235,20 @@ func (s *Service) cancelTask(ctx context.Context, x Exchange, rec *store.Record)
 // endWaiting ends work that only waits for its caller, or returns it as another
 // request has changed it meanwhile.
 func (s *Service) endWaiting(ctx context.Context, rec *store.Record) (*store.Record, error) {
-	before := rec.Task
+	before, approval := rec.Task, ""
+	if rec.Resume == store.ResumeApproval {
+		approval = rec.State
+	}
 	rec.Task.Status, rec.Task.Inputs = canonical.Status{State: canonical.StateCanceled, At: s.Deps.Now()}, nil
-	rec.Resume, rec.Saved = store.ResumeNone, nil
+	rec.Resume, rec.State, rec.Saved = store.ResumeNone, "", nil
 	ok, err := s.Save(ctx, rec)
 	if err != nil {
 		return nil, err
 	}
 	if ok {
+		if approval != "" {
+			s.Deps.Unwanted(ctx, approval)
+		}
 		s.Deps.Webhooks.Post(ctx, rec, stream.Diff(&before, &rec.Task))
 		return rec, nil
 	}

@@ -22,6 +22,8 @@ type Deps struct {
 	NewID      func() string
 	Logger     *slog.Logger
 	Replica    string // names this process among the replicas
+	// Unwanted is told of an approval whose task was canceled.
+	Unwanted func(ctx context.Context, approval string)
 }
 
 // Service answers for the tasks of callers. It is safe for concurrent use.
