@@ -346,8 +346,10 @@ func (g *Gateway) operator(id ect.Identity) policy.Operator {
 	if g.Operator == nil {
 		return policy.Operator{}
 	}
-	who, _ := g.Operator(id)
-	return who
+	if who, ok := g.Operator(id); ok {
+		return who
+	}
+	return policy.Operator{}
 }
 
 // Self is the gateway's own identity.
