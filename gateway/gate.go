@@ -257,11 +257,10 @@ func (w waitingTasks) Release(ctx context.Context, a hitl.Approval) error {
 
 // End implements [approval.Tasks].
 func (w waitingTasks) End(ctx context.Context, a hitl.Approval, why string) error {
-	state := canonical.StateRejected
 	if a.State == hitl.Consumed {
-		state = canonical.StateFailed
+		return w.tasks.EndReleased(ctx, taskOf(a), a.ID, why)
 	}
-	return w.tasks.EndParked(ctx, taskOf(a), a.ID, state, why)
+	return w.tasks.EndParked(ctx, taskOf(a), a.ID, canonical.StateRejected, why)
 }
 
 // taskOf names the caller's task that waits for an approval.

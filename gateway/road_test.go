@@ -43,6 +43,7 @@ type agent struct {
 	result      string // of tools/call; empty: {"content":[…],"structuredContent":{"sum":3}}
 	evidence    func(request, reply []byte) []string
 	fail        error
+	gone        func() bool // whether nothing gets through to it any more; nil: it can be reached
 	gate        chan struct{} // if set, an answer waits for it
 	entered     chan struct{}
 	bodies      [][]byte
@@ -68,6 +69,9 @@ func (a *agent) Dial(ctx context.Context, _ transport.Endpoint, sealed transport
 	wire, tokens, err := sealed.Open()
 	if err != nil {
 		return transport.Reply{}, err
+	}
+	if a.gone != nil && a.gone() {
+		return transport.Reply{}, errors.New("the process has ended")
 	}
 	a.mu.Lock()
 	a.bodies, a.tokens = append(a.bodies, wire.Body), append(a.tokens, tokens)
@@ -115,6 +119,7 @@ type bed struct {
 	memory  *state.Memory
 	entries entries
 	now     time.Time
+	clock   func() time.Time // nil: it is always now
 }
 
 func newBed(t testing.TB, settings gateway.Settings, rules policy.Rules, edits ...func(*gateway.Deps)) *bed {
@@ -131,7 +136,12 @@ func newBed(t testing.TB, settings gateway.Settings, rules policy.Rules, edits .
 			t.Fatal(err)
 		}
 	}
-	clock := func() time.Time { return b.now }
+	clock := func() time.Time {
+		if b.clock != nil {
+			return b.clock()
+		}
+		return b.now
+	}
 	logger := slog.New(slog.DiscardHandler)
 	memory, err := state.New(state.Config{}, state.Deps{Now: clock})
 	must(err)

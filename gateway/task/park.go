@@ -105,6 +105,26 @@ func (s *Service) EndParked(ctx context.Context, key store.EntryKey, approval st
 	if err != nil || rec == nil {
 		return err
 	}
+	return s.endAs(ctx, rec, state, why)
+}
+
+// EndReleased ends a task whose call was released by a replica that was lost, unless a replica or its agent has the
+// task, or it waits for its caller. Its errors are those of the store.
+func (s *Service) EndReleased(ctx context.Context, key store.EntryKey, approval, why string) error {
+	rec, err := s.Load(ctx, key)
+	if err != nil || rec == nil || rec.Task.Status.State.Terminal() {
+		return err
+	}
+	parked := rec.Resume == store.ResumeApproval && rec.State == approval
+	unowned := rec.Resume == store.ResumeNone && rec.TaskID == "" && rec.Runner == "" && rec.Follower == ""
+	if !parked && !unowned {
+		return nil
+	}
+	return s.endAs(ctx, rec, canonical.StateFailed, why)
+}
+
+// endAs ends a task, and posts that.
+func (s *Service) endAs(ctx context.Context, rec *store.Record, state canonical.State, why string) error {
 	before := *rec
 	rec.Task.Status, rec.Resume, rec.State = s.statusOf(state, why), store.ResumeNone, ""
 	rec.Task.Failure = &canonical.Error{Code: canonical.CodeForbidden, Message: why}
