@@ -49,7 +49,8 @@ type condition struct {
 	value    string
 	isNumber bool // numbers alone are compared, as the kind threshold does
 
-	target  int // of inputArgument: the number of its place
+	exact   bool // a text has to be value
+	target  int  // of inputArgument: the number of its place
 	glob    glob
 	number  decimal
 	numeric bool // value is a number
@@ -58,15 +59,17 @@ type condition struct {
 // compiled is the condition with what its value means.
 func (c condition) compiled() condition {
 	c.glob = newGlob(c.value)
+	c.exact = c.op == opEqual || c.op == opMatches && c.glob.parts == nil
 	c.number, c.numeric = parseDecimal(c.value)
 	return c
 }
 
 // holds judges a text.
 func (c *condition) holds(text string) bool {
-	switch c.op {
-	case opEqual:
+	if c.exact {
 		return text == c.value
+	}
+	switch c.op {
 	case opNotEqual:
 		return text != c.value
 	case opContains:
