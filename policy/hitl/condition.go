@@ -21,6 +21,15 @@ const (
 
 var inputNames = [...]string{"atd.severity", "atd.error_type", "agent", "tool", "caller", "operation", "args", "loss"}
 
+func inputOf(name string) (input, bool) {
+	for in := inputSeverity; in <= inputLoss; in++ {
+		if inputNames[in] == name {
+			return in, true
+		}
+	}
+	return 0, false
+}
+
 // ofError reports whether it belongs to an error, not to a call.
 func (in input) ofError() bool { return in <= inputErrorType }
 
@@ -103,7 +112,7 @@ func (c *condition) holdsAt(f finding) bool {
 	}
 	switch c.op {
 	case opEqual, opNotEqual:
-		return c.holdsEqual(f, text)
+		return c.holdsEqual(text)
 	case opContains, opMatches:
 		isNumber := f.raw[0] == '-' || f.raw[0]-'0' <= 9
 		return isNumber || c.holds(text)
@@ -114,7 +123,7 @@ func (c *condition) holdsAt(f finding) bool {
 }
 
 // holdsEqual compares texts as they are, and numbers by what they are worth, also if they are in quotes.
-func (c *condition) holdsEqual(f finding, text string) bool {
+func (c *condition) holdsEqual(text string) bool {
 	number, ok := decimal{}, false
 	if c.numeric {
 		number, ok = parseDecimal(text)

@@ -174,11 +174,11 @@ func TestAttack_Show_NotWhole(t *testing.T) {
 func TestShow_AtItsLimit(t *testing.T) {
 	t.Parallel()
 	empty, _ := hitl.Show(shown(`""`))
-	room := hitl.MaxShown - len(empty)
-	if text, whole := hitl.Show(shown(`"` + strings.Repeat("x", room) + `"`)); !whole || len(text) != hitl.MaxShown {
+	left := hitl.MaxShown - len(empty)
+	if text, whole := hitl.Show(shown(`"` + strings.Repeat("x", left) + `"`)); !whole || len(text) != hitl.MaxShown {
 		t.Errorf("%d bytes, whole %t, want %d and true", len(text), whole, hitl.MaxShown)
 	}
-	if text, whole := hitl.Show(shown(`"` + strings.Repeat("x", room+1) + `"`)); whole {
+	if text, whole := hitl.Show(shown(`"` + strings.Repeat("x", left+1) + `"`)); whole {
 		t.Errorf("%d bytes are shown whole", len(text))
 	}
 }

@@ -88,10 +88,10 @@ func TestAttack_Standing_LiftedWithoutItsRoles(t *testing.T) {
 	t.Parallel()
 	other := step(hitl.Stop)
 	other.Roles = []string{"approver", "operator:oncall"}
-	held := stand(t, hitl.Standing{}, step(hitl.Pause), other)
+	blocked := stand(t, hitl.Standing{}, step(hitl.Pause), other)
 	all := []string{"approver", "operator", "operator:oncall"}
-	if !slices.Equal(held.Roles, all) {
-		t.Fatalf("it needs %q, want %q", held.Roles, all)
+	if !slices.Equal(blocked.Roles, all) {
+		t.Fatalf("it needs %q, want %q", blocked.Roles, all)
 	}
 	lift := step(hitl.Lift)
 	refuse := func(s hitl.Standing, why string) {
@@ -103,18 +103,18 @@ func TestAttack_Standing_LiftedWithoutItsRoles(t *testing.T) {
 	}
 	for i := range all {
 		lift.Roles = slices.Delete(slices.Clone(all), i, i+1)
-		refuse(held, "without "+all[i])
+		refuse(blocked, "without "+all[i])
 	}
 	lift.Roles, lift.Reason = all, ""
-	refuse(held, "without a reason")
+	refuse(blocked, "without a reason")
 	lift.Reason = strings.Repeat("a", 513)
-	refuse(held, "with a reason that is too long")
+	refuse(blocked, "with a reason that is too long")
 	lift.Reason, lift.By = "seen", ""
-	refuse(held, "by no operator")
+	refuse(blocked, "by no operator")
 	lift.By = "alice"
 	refuse(hitl.Standing{Mode: hitl.Stopped}, "though its roles are not known")
-	free := stand(t, held, lift)
-	if want := (hitl.Standing{Form: hitl.Form, Term: held.Term + 1, Mode: hitl.Running, By: "alice", At: opened, Reason: "seen"}); !reflect.DeepEqual(free, want) {
+	free := stand(t, blocked, lift)
+	if want := (hitl.Standing{Form: hitl.Form, Term: blocked.Term + 1, Mode: hitl.Running, By: "alice", At: opened, Reason: "seen"}); !reflect.DeepEqual(free, want) {
 		t.Errorf("lifted: %+v, want %+v", free, want)
 	}
 	if got := stand(t, hitl.Standing{}, hitl.StandingEvent{Step: hitl.Pause}).Roles; !slices.Equal(got, []string{"operator"}) {
@@ -161,12 +161,12 @@ func TestStanding_JSON(t *testing.T) {
 // TestStanding_DoesNotChange: what follows one standing shares no roles.
 func TestStanding_DoesNotChange(t *testing.T) {
 	t.Parallel()
-	held := stand(t, hitl.Standing{}, step(hitl.Pause))
-	held.Roles = slices.Grow(held.Roles, 8)
+	blocked := stand(t, hitl.Standing{}, step(hitl.Pause))
+	blocked.Roles = slices.Grow(blocked.Roles, 8)
 	one, other := step(hitl.Pause), step(hitl.Pause)
 	one.Roles, other.Roles = []string{"a"}, []string{"b"}
-	first, second := stand(t, held, one), stand(t, held, other)
-	if !slices.Equal(first.Roles, []string{"a", "operator"}) || !slices.Equal(second.Roles, []string{"b", "operator"}) || len(held.Roles) != 1 {
-		t.Errorf("roles are shared: %q, %q, %q", held.Roles, first.Roles, second.Roles)
+	first, second := stand(t, blocked, one), stand(t, blocked, other)
+	if !slices.Equal(first.Roles, []string{"a", "operator"}) || !slices.Equal(second.Roles, []string{"b", "operator"}) || len(blocked.Roles) != 1 {
+		t.Errorf("roles are shared: %q, %q, %q", blocked.Roles, first.Roles, second.Roles)
 	}
 }
