@@ -2,6 +2,7 @@ package hitl
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -26,7 +27,7 @@ func parsePointer(text string) ([]string, error) {
 	for i, name := range names {
 		plain := strings.NewReplacer("~0", "", "~1", "").Replace(name)
 		if strings.Contains(plain, "~") {
-			return nil, fmt.Errorf("expected 0 or 1 after each ~ of a JSON pointer")
+			return nil, errors.New("expected 0 or 1 after each ~ of a JSON pointer")
 		}
 		names[i] = strings.NewReplacer("~1", "/", "~0", "~").Replace(name)
 	}
@@ -89,7 +90,7 @@ func (p *place) find(args json.RawMessage, places int) ([]finding, bool) {
 func (s *search) value(p *place, depth int) bool {
 	first := s.peek()
 	start := s.at
-	ok := false
+	var ok bool
 	switch {
 	case p.below == nil || first != '{' && first != '[':
 		ok = s.skip(depth)

@@ -10,42 +10,57 @@ import (
 
 // glob is a pattern for a whole text: * stands for any run of characters, ? for one.
 type glob struct {
-	whole string   // the text itself: it has no wildcard
-	parts []string // between the stars
+	whole string // the text itself: it has no wildcard
+	parts []part // between the stars; nil: there is no wildcard
+}
+
+// part is a run of characters of a glob.
+type part struct {
+	text string
+	wild bool // it has a ?
 }
 
 func newGlob(pattern string) glob {
 	if !strings.ContainsAny(pattern, "*?") {
 		return glob{whole: pattern}
 	}
-	return glob{parts: strings.Split(pattern, "*")}
+	var g glob
+	for text := range strings.SplitSeq(pattern, "*") {
+		g.parts = append(g.parts, part{text, strings.Contains(text, "?")})
+	}
+	return g
 }
 
-func (g glob) matches(text string) bool {
+func (g *glob) matches(text string) bool {
 	if g.parts == nil {
 		return text == g.whole
 	}
-	rest, ok := cutStart(g.parts[0], text)
-	if len(g.parts) == 1 || !ok {
+	rest, ok := g.parts[0].cutStart(text)
+	last := len(g.parts) - 1
+	if last == 0 || !ok {
 		return ok && rest == ""
 	}
-	last := len(g.parts) - 1
-	for _, part := range g.parts[1:last] {
-		if rest, ok = cutFirst(part, rest); !ok {
+	for i := 1; i < last; i++ {
+		if rest, ok = g.parts[i].cutFirst(rest); !ok {
 			return false
 		}
 	}
-	return hasEnd(g.parts[last], rest)
+	return g.parts[last].ends(rest)
 }
 
 // cutStart returns what follows a part at the start of a text.
-func cutStart(part, text string) (rest string, ok bool) {
-	if strings.IndexByte(part, '?') < 0 {
-		return strings.CutPrefix(text, part)
+func (p *part) cutStart(text string) (rest string, ok bool) {
+	if !p.wild {
+		return strings.CutPrefix(text, p.text)
 	}
-	for _, char := range part {
-		got, size := utf8.DecodeRuneInString(text)
-		if size == 0 || char != '?' && char != got {
+	for i := range len(p.text) {
+		size := 1
+		switch {
+		case text == "":
+			return "", false
+		case p.text[i] == '?':
+			_, size = utf8.DecodeRuneInString(text)
+		case p.text[i] != text[0]:
 			return "", false
 		}
 		text = text[size:]
@@ -54,13 +69,13 @@ func cutStart(part, text string) (rest string, ok bool) {
 }
 
 // cutFirst returns what follows the first occurrence of a part.
-func cutFirst(part, text string) (rest string, ok bool) {
-	if strings.IndexByte(part, '?') < 0 {
-		_, rest, ok = strings.Cut(text, part)
+func (p *part) cutFirst(text string) (rest string, ok bool) {
+	if !p.wild {
+		_, rest, ok = strings.Cut(text, p.text)
 		return rest, ok
 	}
 	for text != "" {
-		if rest, ok = cutStart(part, text); ok {
+		if rest, ok = p.cutStart(text); ok {
 			return rest, true
 		}
 		_, size := utf8.DecodeRuneInString(text)
@@ -69,15 +84,24 @@ func cutFirst(part, text string) (rest string, ok bool) {
 	return "", false
 }
 
-// hasEnd reports whether a text ends with a part.
-func hasEnd(part, text string) bool {
-	start := len(text)
-	for range utf8.RuneCountInString(part) {
-		_, size := utf8.DecodeLastRuneInString(text[:start])
-		start -= size
+// ends reports whether a text ends with a part.
+func (p *part) ends(text string) bool {
+	if !p.wild {
+		return strings.HasSuffix(text, p.text)
 	}
-	rest, ok := cutStart(part, text[start:])
-	return ok && rest == ""
+	for i := len(p.text) - 1; i >= 0; i-- {
+		size := 1
+		switch {
+		case text == "":
+			return false
+		case p.text[i] == '?':
+			_, size = utf8.DecodeLastRuneInString(text)
+		case p.text[i] != text[len(text)-1]:
+			return false
+		}
+		text = text[:len(text)-size]
+	}
+	return true
 }
 
 // decimal is a number as it was written: 0.digits times ten to the power of exp.

@@ -21,6 +21,15 @@ const (
 
 var inputNames = [...]string{"atd.severity", "atd.error_type", "agent", "tool", "caller", "operation", "args", "loss"}
 
+func inputOf(name string) (input, bool) {
+	for in := inputSeverity; in <= inputLoss; in++ {
+		if inputNames[in] == name {
+			return in, true
+		}
+	}
+	return 0, false
+}
+
 // ofError reports whether it belongs to an error, not to a call.
 func (in input) ofError() bool { return in <= inputErrorType }
 
@@ -49,7 +58,8 @@ type condition struct {
 	value    string
 	isNumber bool // numbers alone are compared, as the kind threshold does
 
-	target  int // of inputArgument: the number of its place
+	exact   bool // a text has to be value
+	target  int  // of inputArgument: the number of its place
 	glob    glob
 	number  decimal
 	numeric bool // value is a number
@@ -58,15 +68,17 @@ type condition struct {
 // compiled is the condition with what its value means.
 func (c condition) compiled() condition {
 	c.glob = newGlob(c.value)
+	c.exact = c.op == opEqual || c.op == opMatches && c.glob.parts == nil
 	c.number, c.numeric = parseDecimal(c.value)
 	return c
 }
 
 // holds judges a text.
 func (c *condition) holds(text string) bool {
-	switch c.op {
-	case opEqual:
+	if c.exact {
 		return text == c.value
+	}
+	switch c.op {
 	case opNotEqual:
 		return text != c.value
 	case opContains:
@@ -100,7 +112,7 @@ func (c *condition) holdsAt(f finding) bool {
 	}
 	switch c.op {
 	case opEqual, opNotEqual:
-		return c.holdsEqual(f, text)
+		return c.holdsEqual(text)
 	case opContains, opMatches:
 		isNumber := f.raw[0] == '-' || f.raw[0]-'0' <= 9
 		return isNumber || c.holds(text)
@@ -111,7 +123,7 @@ func (c *condition) holdsAt(f finding) bool {
 }
 
 // holdsEqual compares texts as they are, and numbers by what they are worth, also if they are in quotes.
-func (c *condition) holdsEqual(f finding, text string) bool {
+func (c *condition) holdsEqual(text string) bool {
 	number, ok := decimal{}, false
 	if c.numeric {
 		number, ok = parseDecimal(text)

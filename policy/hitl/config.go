@@ -30,12 +30,13 @@ const (
 )
 
 var (
-	tooManyRules     = fmt.Sprintf("there are too many: expected at most %d", MaxRules)
 	severities       = []string{"info", "warning", "error", "critical"}
 	errorTypes       = []string{"action_failed", "timeout", "constraint_violation", "resource_exhausted", "upstream_cascade", "unknown"}
 	textOperators    = []operator{opEqual, opNotEqual, opContains, opMatches}
 	numericOperators = []operator{opLess, opLessEqual, opGreater, opGreaterEqual, opEqual}
 )
+
+func tooManyRules() string { return fmt.Sprintf("there are too many: expected at most %d", MaxRules) }
 
 // Config is a rule as an operator writes it. A field that is left out is no condition, or takes its default.
 type Config struct {
@@ -160,6 +161,12 @@ func (b *builder) add(field string, c condition) {
 		b.check(field, c.numeric && c.number.exp >= -maxPower && c.number.exp <= maxPower,
 			fmt.Sprintf("expected a number to compare with, with an exponent of at most %d", maxPower))
 	}
+	b.checkWords(field, c)
+	b.conditions = append(b.conditions, c)
+}
+
+// checkWords refuses values that nothing is ever equal to.
+func (b *builder) checkWords(field string, c condition) {
 	words := c.op == opEqual || c.op == opNotEqual
 	switch c.in {
 	case inputSeverity:
@@ -173,7 +180,6 @@ func (b *builder) add(field string, c condition) {
 		b.check(field, strings.Trim(c.value, "L0123456789*?") == "", "expected the code of a loss such as L17")
 	default:
 	}
-	b.conditions = append(b.conditions, c)
 }
 
 // rule is the rule, if nothing was wrong.

@@ -44,7 +44,7 @@ func documentRules(raw []byte) (list []Rule, failure *RuleError) {
 	r := jsonReader{data: raw}
 	ok := r.array(1, func(i int) bool {
 		if i == MaxRules {
-			failure = &RuleError{Index: -1, Reason: tooManyRules}
+			failure = &RuleError{Index: -1, Reason: tooManyRules()}
 			return false
 		}
 		members, reason := r.members(2)
@@ -177,10 +177,10 @@ func (d *document) trigger(raw []byte) (ofError bool) {
 	c := condition{op: operator(t.text("op", ""))}
 	kind, ref := t.text("kind", ""), t.text("input_ref", "")
 	name, pointer, below := strings.Cut(ref, "/")
-	in := slices.Index(inputNames[:], name)
-	t.check("input_ref", in >= 0 && below == (input(in) == inputArgument),
+	in, known := inputOf(name)
+	t.check("input_ref", known && below == (in == inputArgument),
 		"expected "+strings.Join(inputNames[:], ", ")+"; args is followed by a JSON pointer, such as args/path")
-	c.in = input(max(in, 0))
+	c.in = in
 	if below {
 		c.pointer = "/" + pointer
 	}

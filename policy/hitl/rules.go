@@ -86,7 +86,7 @@ type Rules struct {
 // newRules puts rules together. Its error is a *[RuleError].
 func newRules(list []Rule) (Rules, error) {
 	if len(list) > MaxRules {
-		return Rules{}, &RuleError{Index: -1, Reason: tooManyRules}
+		return Rules{}, &RuleError{Index: -1, Reason: tooManyRules()}
 	}
 	r := Rules{list: slices.Clone(list)}
 	ids := map[string]bool{}
@@ -195,7 +195,8 @@ func (r Rules) MatchError(severity, errorType string) (Reaction, bool) {
 // matchesFacts judges all conditions but those on arguments and losses.
 func (rule *Rule) matchesFacts(f *Facts) bool {
 	for i := range rule.conditions {
-		c, text := &rule.conditions[i], ""
+		c := &rule.conditions[i]
+		var text string
 		switch c.in {
 		case inputAgent:
 			text = f.Agent

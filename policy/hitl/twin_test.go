@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"reflect"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -98,20 +99,12 @@ func (w twin) judge(e hitl.Event) int {
 		return outOfState
 	}
 	inTime := e.At.Before(w.end())
-	has := func(role string) bool {
-		for _, r := range e.Roles {
-			if r == role {
-				return true
-			}
-		}
-		return false
-	}
 	var ok bool
 	switch e.Kind {
 	case hitl.Grant, hitl.Deny:
 		ok = inTime && e.Approver != (hitl.Approver{}) && e.Approver.ID != call.Caller && e.Shown == "text"
 		for _, role := range w.demand.Roles {
-			ok = ok && has(role)
+			ok = ok && slices.Contains(e.Roles, role)
 		}
 		ok = ok && (e.Kind == hitl.Deny || w.whole && !hasGranted)
 	case hitl.Expire:
