@@ -15,6 +15,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/directory/admindoc"
+	"github.com/aepb/aepb-gateway/gateway/httpapi/approvals"
 	"github.com/aepb/aepb-gateway/gateway/listing"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
@@ -81,6 +82,7 @@ type AdminDeps struct {
 	Lifecycles Lifecycles
 	Registry   *translators.Registry // for negotiation
 	Evidence   ect.Store             // for auditors; nil: it is not served here
+	Approvals  approvals.Service     // nil: none are served
 	Self       ect.Identity
 	PublicURL  string
 	// Operators are who may use /api, by client certificate: loopback is no identity (R17).
@@ -126,6 +128,9 @@ func Admin(deps AdminDeps) (http.Handler, error) {
 	api.DELETE("/agents/:name", a.remove)
 	api.POST("/agents/:name/accept", a.accept)
 	api.GET("/agents/:name/negotiation", a.negotiation)
+	if deps.Approvals != nil {
+		approvals.Admin{Service: deps.Approvals, Operator: a.whoOperates, Logger: deps.Logger}.Mount(api)
+	}
 	if deps.Evidence != nil {
 		e := evidence{store: deps.Evidence, self: deps.Self, reader: a.auditor, logger: deps.Logger}
 		api.GET("/ects/:jti", e.token)

@@ -12,6 +12,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/httpapi/approvals"
 	"github.com/aepb/aepb-gateway/gateway/httpapi/workflows"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
@@ -31,6 +32,7 @@ type PublicDeps struct {
 	Awaiter    Awaiter // nil: requests do not wait for decisions of humans
 	Rollbacker Rollbacker
 	Workflows  workflows.Service // nil: none begins here
+	Approvals  approvals.Public
 	Registry   *translators.Registry
 	Endpoints  Endpoints
 	EvidenceDeps
@@ -80,6 +82,9 @@ func Public(deps PublicDeps) (http.Handler, error) {
 	if deps.Handler == nil || deps.Rollbacker == nil || deps.Registry == nil || deps.Evidence == nil || deps.Members == nil || deps.BaseURL == nil || deps.Logger == nil {
 		return nil, errors.New("httpapi: incomplete PublicDeps")
 	}
+	if p := deps.Approvals; p.Service != nil && (p.Tokens == nil || p.Operators == nil || p.Logger == nil) {
+		return nil, errors.New("httpapi: incomplete PublicDeps.Approvals")
+	}
 	if deps.Now == nil {
 		deps.Now = time.Now
 	}
@@ -103,6 +108,9 @@ func Public(deps PublicDeps) (http.Handler, error) {
 	engine.POST(rollback.Path, rollbacks{deps}.serve)
 	if deps.Workflows != nil {
 		workflows.Mount(engine.Group("", admitted(deps)), deps.Workflows)
+	}
+	if deps.Approvals.Service != nil {
+		deps.Approvals.Mount(engine.Group("", admitted(deps)))
 	}
 	if deps.Breakers.Breakers != nil {
 		engine.GET("/atd/breakers", admitted(deps), deps.Breakers.serve)
