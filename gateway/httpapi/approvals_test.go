@@ -299,10 +299,10 @@ func TestAttack_Approvals_TokenIsNoCertificate(t *testing.T) {
 	}
 }
 
-// demand has the approval demand a role.
-func (d *deciding) demand(role string) {
+// demand has the approval demand roles.
+func (d *deciding) demand(roles ...string) {
 	view := d.views[approvalID]
-	view.Demand.Roles = []string{role}
+	view.Demand.Roles = roles
 	d.views[approvalID] = view
 }
 
@@ -577,11 +577,18 @@ func TestAttack_Approvals_Order(t *testing.T) {
 			t.Errorf("%s: got %d %s, expected %d", name, w.Code, w.Body, c.status)
 		}
 	}
+	if log := d.log.String(); !strings.Contains(log, "result=refused operator=bob") || !strings.Contains(log, "result=refused operator=auditor") {
+		t.Errorf("orders without a role are not refused before they are read: %s", log)
+	}
 	d.demand("operator:other")
 	for _, who := range []*ecttest.Party{d.oncall, d.approver} {
 		if w := d.order(who, approve); w.Code != 403 || d.state() != hitl.Pending {
 			t.Errorf("%s where another operator is demanded: %d %s", who.ID, w.Code, w.Body)
 		}
+	}
+	d.demand()
+	if w := d.order(d.oncall, approve); w.Code != 403 || d.state() != hitl.Pending {
+		t.Errorf("an operator where no role is demanded: %d %s", w.Code, w.Body)
 	}
 	d.demand("approver")
 	if w := d.order(d.approver, strings.Replace(approve, "approve", "deny", 1)); w.Code != 200 {
