@@ -11,8 +11,11 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"os"
+	"os/signal"
 	"slices"
 	"strings"
+	"syscall"
 	"text/tabwriter"
 	"time"
 
@@ -25,30 +28,37 @@ import (
 // maxApprovalPages bounds what a list reads: 100 approvals a page.
 const maxApprovalPages = 100
 
+// maxAnswer bounds what is read of an answer, in bytes.
+const maxAnswer = 64
+
 // anyState has a list show approvals of all states.
 const anyState = "all"
 
 // approvalView is what the admin API says of one.
 type approvalView struct {
-	ID          string           `json:"id"`
-	State       hitl.State       `json:"state"`
-	Rules       []string         `json:"rules"`
-	Until       time.Time        `json:"until"`
-	Workflow    string           `json:"wid"`
-	Task        string           `json:"task,omitempty"`
-	Call        hitl.Call        `json:"call"`
-	Gated       ect.ID           `json:"gated"`
-	Before      string           `json:"before,omitempty"`
+	ID        string          `json:"id"`
+	State     hitl.State      `json:"state"`
+	Rules     []string        `json:"rules"`
+	Until     time.Time       `json:"until"`
+	Workflow  string          `json:"wid"`
+	Task      string          `json:"task,omitempty"`
+	Call      hitl.Call       `json:"call"`
+	Gated     ect.ID          `json:"gated"`
+	Before    string          `json:"before,omitempty"`
+	Demand    approvalDemand  `json:"demand"`
+	Shown     string          `json:"shown"`
+	Whole     bool            `json:"whole"`
+	Opened    time.Time       `json:"opened"`
+	Decisions []hitl.Decision `json:"decisions,omitempty"`
+	Why       string          `json:"why,omitempty"`
+	Text      string          `json:"text,omitempty"`
+}
+
+// approvalDemand is what the rules demand.
+type approvalDemand struct {
 	Roles       []string         `json:"roles"`
 	Approvers   int              `json:"approvers"`
 	Unreachable hitl.Unreachable `json:"unreachable"`
-	Shown       string           `json:"shown"`
-	Whole       bool             `json:"whole"`
-	Opened      time.Time        `json:"opened"`
-	Changed     time.Time        `json:"changed"`
-	Decisions   []hitl.Decision  `json:"decisions,omitempty"`
-	Why         string           `json:"why,omitempty"`
-	Text        string           `json:"text,omitempty"`
 }
 
 func approvalsCommand(t *target) *cobra.Command {
@@ -58,7 +68,7 @@ func approvalsCommand(t *target) *cobra.Command {
 	show := &cobra.Command{
 		Use: "show ID", Short: "Show one approval, with the text that a decision is about", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			a, err := t.approval(cmd.Context(), args[0])
+			a, err := readApproval(cmd.Context(), t, args[0])
 			if err != nil {
 				return err
 			}
@@ -82,9 +92,9 @@ func approvalsList(t *target) *cobra.Command {
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if watch {
-				return t.watchApprovals(cmd, state)
+				return watchApprovals(cmd, t, state)
 			}
-			all, err := t.approvals(cmd.Context(), state)
+			all, err := approvalsIn(cmd.Context(), t, state)
 			if err != nil {
 				return err
 			}
@@ -96,8 +106,8 @@ func approvalsList(t *target) *cobra.Command {
 	return cmd
 }
 
-// approvals are those in a state, of all pages.
-func (t *target) approvals(ctx context.Context, state string) ([]approvalView, error) {
+// approvalsIn are those in a state, of all pages.
+func approvalsIn(ctx context.Context, t *target, state string) ([]approvalView, error) {
 	all, query := []approvalView{}, url.Values{}
 	if state != anyState {
 		query.Set("state", state)
@@ -123,12 +133,12 @@ func (t *target) approvals(ctx context.Context, state string) ([]approvalView, e
 }
 
 // watchApprovals shows each change of a list until its reader has seen enough.
-func (t *target) watchApprovals(cmd *cobra.Command, state string) error {
+func watchApprovals(cmd *cobra.Command, t *target, state string) error {
 	ctx, out := cmd.Context(), cmd.OutOrStdout()
 	var shown map[string]bool
 	for {
 		began := time.Now()
-		all, err := t.approvals(ctx, state)
+		all, err := approvalsIn(ctx, t, state)
 		if ctx.Err() != nil {
 			return nil //nolint:nilerr // interrupted by its reader
 		}
@@ -176,7 +186,7 @@ func (a approvalView) progress() string {
 		}
 	}
 	if a.State == hitl.Pending && granted > 0 {
-		return fmt.Sprintf("%s,%d/%d", a.State, granted, a.Approvers)
+		return fmt.Sprintf("%s,%d/%d", a.State, granted, a.Demand.Approvers)
 	}
 	return string(a.State)
 }
@@ -184,8 +194,8 @@ func (a approvalView) progress() string {
 // caller is who made the call, or its address.
 func (a approvalView) caller() string { return cmp.Or(string(a.Call.Caller), a.Call.Address) }
 
-// approval reads one. Its text is the one that shown is the hash of: what a decision is about is what was printed.
-func (t *target) approval(ctx context.Context, id string) (a approvalView, err error) {
+// readApproval reads one. Its text is the one that shown is the hash of: what a decision is about is what was printed.
+func readApproval(ctx context.Context, t *target, id string) (a approvalView, err error) {
 	got, err := t.operate(ctx, http.MethodGet, approvalPath(id), nil, http.StatusOK)
 	if err != nil {
 		return a, err
@@ -212,8 +222,8 @@ func (a approvalView) print(w io.Writer) error {
 	row("approval", word(a.ID)+" "+word(a.progress()))
 	row("call", word(a.caller())+" -> "+word(a.Call.Agent)+" "+word(cmp.Or(a.Call.Tool, a.Call.Operation)))
 	row("rules", words(a.Rules))
-	row("roles", words(a.Roles))
-	row("until", instant(a.Until)+", then "+word(a.Unreachable))
+	row("roles", words(a.Demand.Roles))
+	row("until", instant(a.Until)+", then "+word(a.Demand.Unreachable))
 	row("workflow", word(a.Workflow))
 	row("task", word(a.Task))
 	for _, d := range a.Decisions {
@@ -264,7 +274,7 @@ func approvalsApprove(t *target) *cobra.Command {
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			a, err := t.approval(cmd.Context(), args[0])
+			a, err := readApproval(cmd.Context(), t, args[0])
 			if err != nil {
 				return err
 			}
@@ -282,7 +292,7 @@ func approvalsApprove(t *target) *cobra.Command {
 					return err
 				}
 			}
-			return t.decide(cmd, a, "approve", reason)
+			return decide(cmd, t, a, "approve", reason)
 		},
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for the record: one line of at most 512 bytes")
@@ -296,11 +306,11 @@ func approvalsDeny(t *target) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "deny ID", Short: "Deny an approval: the call is not sent", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			a, err := t.approval(cmd.Context(), args[0])
+			a, err := readApproval(cmd.Context(), t, args[0])
 			if err != nil {
 				return err
 			}
-			return t.decide(cmd, a, "deny", reason)
+			return decide(cmd, t, a, "deny", reason)
 		},
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for the caller and the record: one line of at most 512 bytes")
@@ -312,28 +322,20 @@ func interactive(cmd *cobra.Command) bool {
 	return isTerminal(cmd.InOrStdin()) && isTerminal(cmd.ErrOrStderr())
 }
 
-// confirm asks whether what was printed is granted. It does not wait for an answer once the command is interrupted:
-// the read ends with the process.
+// confirm asks whether what was printed is granted. An interrupt ends the process from here on: it would not end the
+// read of an answer.
 func confirm(cmd *cobra.Command) error {
+	signal.Reset(os.Interrupt, syscall.SIGTERM)
 	fmt.Fprint(cmd.ErrOrStderr(), "grant this call? type yes: ")
-	answers := make(chan string, 1)
-	go func() {
-		text, _ := bufio.NewReader(io.LimitReader(cmd.InOrStdin(), 64)).ReadString('\n')
-		answers <- text
-	}()
-	select {
-	case <-cmd.Context().Done():
-		return cmd.Context().Err()
-	case text := <-answers:
-		if strings.TrimSpace(text) != "yes" {
-			return errors.New("not granted, and not denied: the answer was not yes")
-		}
-		return nil
+	text, err := bufio.NewReader(io.LimitReader(cmd.InOrStdin(), maxAnswer)).ReadString('\n')
+	if err != nil || strings.TrimSpace(text) != "yes" {
+		return errors.New("not granted, and not denied: the answer was not yes")
 	}
+	return nil
 }
 
 // decide posts a decision about the text of an approval, and prints how the approval stands then.
-func (t *target) decide(cmd *cobra.Command, a approvalView, decision, reason string) error {
+func decide(cmd *cobra.Command, t *target, a approvalView, decision, reason string) error {
 	body, err := json.Marshal(struct {
 		Decision string `json:"decision"`
 		Shown    string `json:"shown"`

@@ -82,9 +82,10 @@ func (s *approvalsServer) list(w http.ResponseWriter, r *http.Request) {
 
 func waitingCall(id string) approvalView {
 	return approvalView{
-		ID: id, State: hitl.Pending, Rules: []string{"approval-1"}, Roles: []string{"approver"}, Approvers: 1, Workflow: "w", Task: "task-1",
-		Call:  hitl.Call{Caller: "spiffe://example.org/caller", Agent: "files", Operation: "invoke", Tool: "delete_all"},
-		Until: time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC), Unreachable: hitl.DenyCall, Whole: true, Text: callText, Shown: ect.Hash([]byte(callText)),
+		ID: id, State: hitl.Pending, Rules: []string{"approval-1"}, Workflow: "w", Task: "task-1",
+		Demand: approvalDemand{Roles: []string{"approver"}, Approvers: 1, Unreachable: hitl.DenyCall},
+		Call:   hitl.Call{Caller: "spiffe://example.org/caller", Agent: "files", Operation: "invoke", Tool: "delete_all"},
+		Until:  time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC), Whole: true, Text: callText, Shown: ect.Hash([]byte(callText)),
 	}
 }
 
@@ -112,7 +113,7 @@ func TestApprovals_List(t *testing.T) {
 	denied := waitingCall("4")
 	denied.State = hitl.Denied
 	half := waitingCall("3")
-	half.Approvers, half.Decisions = 2, []hitl.Decision{{Granted: true}}
+	half.Demand.Approvers, half.Decisions = 2, []hitl.Decision{{Granted: true}}
 	_, flags := startApprovals(t, waitingCall("1"), waitingCall("2"), half, denied)
 	for name, c := range map[string]struct {
 		args []string
@@ -167,7 +168,7 @@ func TestApprovals_Watch(t *testing.T) {
 		case 1:
 			s.views = append(s.views, waitingCall("2"))
 		case 2:
-			s.views[0].Approvers, s.views[0].Decisions = 2, []hitl.Decision{{Granted: true}}
+			s.views[0].Demand.Approvers, s.views[0].Decisions = 2, []hitl.Decision{{Granted: true}}
 		case 4:
 			stop()
 		}
@@ -230,6 +231,7 @@ func TestApprovals_Decide(t *testing.T) {
 		"no":                        {[]string{"approve", "1"}, "no\n", exitFailed, "", "not granted"},
 		"y":                         {[]string{"approve", "1"}, "y\n", exitFailed, "", "not granted"},
 		"only a line break":         {[]string{"approve", "1"}, "\n", exitFailed, "", "not granted"},
+		"yes without its line":      {[]string{"approve", "1"}, "yes", exitFailed, "", "not granted"},
 		"end of input":              {[]string{"approve", "1"}, "\x04", exitFailed, "", "not granted"},
 		"a script":                  {[]string{"approve", "1", "--yes", "--shown", hash}, "", exitOK, `POST /api/approvals/1/decision {"decision":"approve","shown":"` + hash + `"}`, "granted"},
 		"a script without yes":      {[]string{"approve", "1", "--shown", hash}, "", exitOK, `POST /api/approvals/1/decision {"decision":"approve","shown":"` + hash + `"}`, "granted"},
@@ -258,26 +260,6 @@ func TestApprovals_Decide(t *testing.T) {
 		}
 	}
 }
-
-// TestApprovals_Interrupted: a command that waits for an answer ends when it is interrupted, and grants nothing.
-func TestApprovals_Interrupted(t *testing.T) {
-	t.Parallel()
-	s, flags := startApprovals(t, waitingCall("1"))
-	ctx, stop := context.WithCancel(t.Context())
-	typed, keys := io.Pipe()
-	var errs tty
-	answered := keyboard{readerFunc(func(p []byte) (int, error) { stop(); return typed.Read(p) })}
-	if got := run(ctx, append([]string{"approvals", "approve", "1"}, flags...), answered, io.Discard, &errs); got != exitFailed || len(s.posts) != 0 {
-		t.Errorf("exit %d, posted %q", got, s.posts)
-	}
-	if err := keys.Close(); err != nil {
-		t.Error(err)
-	}
-}
-
-type readerFunc func([]byte) (int, error)
-
-func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
 // TestAttack_Approvals_TextOfAnotherHash: a gateway that shows one text and has another decided about is found out.
 func TestAttack_Approvals_TextOfAnotherHash(t *testing.T) {

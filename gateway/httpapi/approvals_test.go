@@ -171,9 +171,9 @@ func (d *deciding) surfaces(t *testing.T, logger *slog.Logger, operators httpapi
 	calls := &road{}
 	deps := httpapi.PublicDeps{
 		EvidenceDeps: httpapi.EvidenceDeps{Evidence: store, Members: members}, Handler: calls, Rollbacker: calls, Registry: registry,
-		Approvals: approvals.Public{Service: d.memory, Tokens: tokens, Operators: operators, Logger: logger},
-		Callers:   httpapi.Callers{Authenticators: []httpapi.Authenticator{byToken}},
-		BaseURL:   func(*http.Request) string { return "https://gw.example" }, Logger: logger,
+		Humans:  httpapi.Humans{Approvals: approvals.Public{Service: d.memory, Tokens: tokens, Operators: operators, Logger: logger}},
+		Callers: httpapi.Callers{Authenticators: []httpapi.Authenticator{byToken}},
+		BaseURL: func(*http.Request) string { return "https://gw.example" }, Logger: logger,
 	}
 	handler, err := httpapi.Public(deps)
 	if err != nil {
@@ -193,7 +193,7 @@ func (d *deciding) surfaces(t *testing.T, logger *slog.Logger, operators httpapi
 	}
 	operated, err := httpapi.Admin(httpapi.AdminDeps{
 		MonitoringDeps: httpapi.MonitoringDeps{Metrics: http.NotFoundHandler(), Ready: func() error { return nil }, Logger: logger},
-		Directory:      agents, Agents: listed, Registry: registry, Operators: operators, Hosts: []string{"127.0.0.1"}, Approvals: d.memory,
+		Directory:      agents, Agents: listed, Registry: registry, Operators: operators, Hosts: []string{"127.0.0.1"}, Records: httpapi.Records{Approvals: d.memory},
 	})
 	if err != nil {
 		t.Fatal(err)

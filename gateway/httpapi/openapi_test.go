@@ -264,9 +264,9 @@ func serveAll(t *testing.T) served {
 	s.public, err = httpapi.Public(httpapi.PublicDeps{
 		EvidenceDeps: httpapi.EvidenceDeps{Evidence: s.store, Members: members},
 		Capability:   httpapi.Capability{Self: self, Version: "1.2.3"},
-		Handler:      calls, Rollbacker: calls, Router: &router{}, Awaiter: waiting{}, Workflows: oneWorkflow{}, Registry: registry,
-		Approvals: approvals.Public{Service: waits, Tokens: verified{verifier}, Operators: approver, Logger: logger},
-		Breakers:  httpapi.BreakerStream{Breakers: fewBreakers{}, Watches: anyone}, Endpoints: servers,
+		Handler:      calls, Rollbacker: calls, Router: &router{}, Workflows: oneWorkflow{}, Registry: registry,
+		Humans:   httpapi.Humans{Awaiter: waiting{}, Approvals: approvals.Public{Service: waits, Tokens: verified{verifier}, Operators: approver, Logger: logger}},
+		Breakers: httpapi.BreakerStream{Breakers: fewBreakers{}, Watches: anyone}, Endpoints: servers,
 		BaseURL: func(*http.Request) string { return "https://gw.example" }, Logger: logger,
 	})
 	if err != nil {
@@ -291,8 +291,8 @@ func serveAll(t *testing.T) served {
 		t.Fatal(err)
 	}
 	s.admin, err = httpapi.Admin(httpapi.AdminDeps{
-		MonitoringDeps: monitoring, Directory: agents, Agents: listed, Registry: registry, Evidence: s.store, Self: self, PublicURL: "https://gw.example",
-		Breakers: fewBreakers{}, Lifecycles: lifecycles{}, Approvals: waits, Token: "right", Hosts: []string{"127.0.0.1"},
+		MonitoringDeps: monitoring, Directory: agents, Agents: listed, Registry: registry, Records: httpapi.Records{Evidence: s.store, Approvals: waits}, Self: self, PublicURL: "https://gw.example",
+		Breakers: fewBreakers{}, Lifecycles: lifecycles{}, Token: "right", Hosts: []string{"127.0.0.1"},
 		Processes: func() []admindoc.Process { return []admindoc.Process{{PID: 1, Agent: "a", Caller: "spiffe://x/y"}} },
 	})
 	if err != nil {
@@ -376,7 +376,7 @@ func TestOpenAPI_HasTheMembers(t *testing.T) {
 		"Summary": reflect.TypeFor[admindoc.Summary](), "Omission": reflect.TypeFor[admindoc.Omission](), "Lifecycle": reflect.TypeFor[admindoc.Lifecycle](),
 		"Pin": reflect.TypeFor[admindoc.Pin](), "Pending": reflect.TypeFor[admindoc.Pending](), "Change": reflect.TypeFor[admindoc.Change](),
 		"ApprovalSummary": reflect.TypeFor[approvals.Summary](), "Approval": reflect.TypeFor[approvals.Full](), "ApprovalPage": reflect.TypeFor[approvals.Page](),
-		"ApprovalCall": reflect.TypeFor[hitl.Call](), "ApprovalDecision": reflect.TypeFor[hitl.Decision](), "Approver": reflect.TypeFor[hitl.Approver](),
+		"ApprovalDemand": reflect.TypeFor[approvals.Demand](), "ApprovalCall": reflect.TypeFor[hitl.Call](), "ApprovalDecision": reflect.TypeFor[hitl.Decision](), "Approver": reflect.TypeFor[hitl.Approver](),
 		"SignedDecision": reflect.TypeFor[approvals.Signed](), "DecisionOrder": reflect.TypeFor[approvals.Order](),
 		"Process": reflect.TypeFor[admindoc.Process](), "LifecycleRecord": reflect.TypeFor[lifecycle.Record](), "Breaker": reflect.TypeFor[breakers.Event](),
 	})

@@ -28,14 +28,13 @@ type Endpoints map[string]http.Handler
 // PublicDeps is what the public surface is built from.
 type PublicDeps struct {
 	Handler    transport.Handler
-	Router     Router  // nil: only our own pairs are served
-	Awaiter    Awaiter // nil: requests do not wait for decisions of humans
+	Router     Router // nil: only our own pairs are served
 	Rollbacker Rollbacker
 	Workflows  workflows.Service // nil: none begins here
-	Approvals  approvals.Public
 	Registry   *translators.Registry
 	Endpoints  Endpoints
 	EvidenceDeps
+	Humans
 	Capability
 	Callers
 	Now      func() time.Time // nil: time.Now
@@ -53,6 +52,12 @@ type EvidenceDeps struct {
 	Evidence ect.Store
 	Members  Members
 	Auditor  func(ect.Identity) (name string, ok bool) // operators who read all evidence; nil: none does
+}
+
+// Humans is how humans decide.
+type Humans struct {
+	Awaiter   Awaiter          // nil: decisions are not told
+	Approvals approvals.Public // without a service: there are none
 }
 
 // Capability is what the capability document says of this gateway, and what signs it.
@@ -82,9 +87,6 @@ func Public(deps PublicDeps) (http.Handler, error) {
 	if deps.Handler == nil || deps.Rollbacker == nil || deps.Registry == nil || deps.Evidence == nil || deps.Members == nil || deps.BaseURL == nil || deps.Logger == nil {
 		return nil, errors.New("httpapi: incomplete PublicDeps")
 	}
-	if p := deps.Approvals; p.Service != nil && (p.Tokens == nil || p.Operators == nil || p.Logger == nil) {
-		return nil, errors.New("httpapi: incomplete PublicDeps.Approvals")
-	}
 	if deps.Now == nil {
 		deps.Now = time.Now
 	}
@@ -109,8 +111,8 @@ func Public(deps PublicDeps) (http.Handler, error) {
 	if deps.Workflows != nil {
 		workflows.Mount(engine.Group("", admitted(deps)), deps.Workflows)
 	}
-	if deps.Approvals.Service != nil {
-		deps.Approvals.Mount(engine.Group("", admitted(deps)))
+	if err := deps.Approvals.Mount(engine.Group("", admitted(deps))); err != nil {
+		return nil, err
 	}
 	if deps.Breakers.Breakers != nil {
 		engine.GET("/atd/breakers", admitted(deps), deps.Breakers.serve)

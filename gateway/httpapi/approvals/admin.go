@@ -17,7 +17,7 @@ import (
 
 // Admin is what the routes of the admin listener are made from.
 type Admin struct {
-	Service  Service
+	Service  Service                                      // nil: nothing is served
 	Operator func(*http.Request) (policy.Operator, error) // who asks
 	Logger   *slog.Logger
 }
@@ -25,6 +25,9 @@ type Admin struct {
 // Mount adds the routes, below /api. Only operators reach them, and only those with the role approver or operator
 // the route of decisions.
 func (a Admin) Mount(routes gin.IRoutes) {
+	if a.Service == nil {
+		return
+	}
 	routes.GET("/approvals", a.list)
 	routes.GET("/approvals/:id", a.show)
 	routes.POST("/approvals/:id/decision", a.decide)

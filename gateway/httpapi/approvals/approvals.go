@@ -51,19 +51,23 @@ type Summary struct {
 type Full struct {
 	Summary
 
-	Call        hitl.Call        `json:"call"`
-	Gated       ect.ID           `json:"gated"`
-	Before      string           `json:"before,omitempty"`
-	Roles       []string         `json:"roles"`
+	Call      hitl.Call       `json:"call"`
+	Gated     ect.ID          `json:"gated"`
+	Before    string          `json:"before,omitempty"`
+	Demand    Demand          `json:"demand"`
+	Shown     string          `json:"shown"`
+	Whole     bool            `json:"whole"`
+	Opened    time.Time       `json:"opened"`
+	Decisions []hitl.Decision `json:"decisions,omitempty"`
+	Why       string          `json:"why,omitempty"`
+	Text      string          `json:"text,omitempty"`
+}
+
+// Demand is what the rules demand.
+type Demand struct {
+	Roles       []string         `json:"roles"` // that each approver has
 	Approvers   int              `json:"approvers"`
 	Unreachable hitl.Unreachable `json:"unreachable"`
-	Shown       string           `json:"shown"`
-	Whole       bool             `json:"whole"`
-	Opened      time.Time        `json:"opened"`
-	Changed     time.Time        `json:"changed"`
-	Decisions   []hitl.Decision  `json:"decisions,omitempty"`
-	Why         string           `json:"why,omitempty"`
-	Text        string           `json:"text,omitempty"`
 }
 
 // Page is a part of the approvals.
@@ -78,9 +82,9 @@ func summaryOf(a hitl.Approval) Summary {
 
 func fullOf(a hitl.Approval, text string) Full {
 	return Full{
-		Summary: summaryOf(a), Call: a.Call, Gated: a.Gated, Before: a.Before, Roles: append([]string{}, a.Demand.Roles...),
-		Approvers: a.Demand.Approvers, Unreachable: a.Demand.Unreachable, Shown: a.Shown, Whole: a.Whole,
-		Opened: a.Opened, Changed: a.Changed, Decisions: a.Decisions, Why: a.Why, Text: text,
+		Summary: summaryOf(a), Call: a.Call, Gated: a.Gated, Before: a.Before,
+		Demand: Demand{append([]string{}, a.Demand.Roles...), a.Demand.Approvers, a.Demand.Unreachable},
+		Shown:  a.Shown, Whole: a.Whole, Opened: a.Opened, Decisions: a.Decisions, Why: a.Why, Text: text,
 	}
 }
 

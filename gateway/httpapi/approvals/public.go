@@ -2,6 +2,7 @@ package approvals
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 
@@ -32,9 +33,16 @@ type Public struct {
 }
 
 // Mount adds the routes. Callers have an identity and are within their limit when a route is reached.
-func (p Public) Mount(routes gin.IRoutes) {
+func (p Public) Mount(routes gin.IRoutes) error {
+	switch {
+	case p.Service == nil:
+		return nil
+	case p.Tokens == nil || p.Operators == nil || p.Logger == nil:
+		return errors.New("approvals: incomplete Public")
+	}
 	routes.GET("/hitl/approvals/:id", p.show)
 	routes.POST("/hitl/approvals/:id/decision", p.decide)
+	return nil
 }
 
 // operator is the operator that a caller is; zero: none. A token is no certificate (R17).
