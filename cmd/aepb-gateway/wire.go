@@ -381,7 +381,7 @@ func (out *service) surfaces(s settings, list []protocol, registry *translators.
 	out.public, err = httpapi.Public(httpapi.PublicDeps{
 		EvidenceDeps: httpapi.EvidenceDeps{Evidence: opened.evidence, Members: pipeline.Parts().Members, Auditor: out.auditor}, Callers: callers,
 		Capability: httpapi.Capability{Self: s.svid.ID, Signer: pipeline.Signer, Lifecycle: func() lifecycle.Record { return pipeline.Lifecycle.Record("") }, Version: s.version()},
-		Handler:    pipeline, Router: pipeline.Parts().Router, Awaiter: pipeline.Parts().Callbacks, Rollbacker: pipeline.Parts().Rollbacks, Workflows: pipeline.Parts().Workflows, Registry: registry,
+		Handler:    pipeline, Router: pipeline.Parts().Router, Humans: httpapi.Humans{Awaiter: pipeline.Parts().Callbacks}, Rollbacker: pipeline.Parts().Rollbacks, Workflows: pipeline.Parts().Workflows, Registry: registry,
 		Endpoints: endpoints, Notice: pipeline.Notice, Breakers: httpapi.BreakerStream{Breakers: pipeline.Breakers, Watches: out.watches}, Answered: out.refusals[telemetry.ListenerPublic].Answered,
 		BaseURL: s.baseURL, Logger: s.logger,
 	})
@@ -394,7 +394,7 @@ func (out *service) surfaces(s settings, list []protocol, registry *translators.
 	}
 	out.admin, err = httpapi.Admin(httpapi.AdminDeps{
 		MonitoringDeps: monitoring,
-		Registry:       registry, Evidence: opened.evidence, Self: s.svid.ID, PublicURL: s.publicURL, Directory: out.directory, Agents: out.agents,
+		Registry:       registry, Records: httpapi.Records{Evidence: opened.evidence}, Self: s.svid.ID, PublicURL: s.publicURL, Directory: out.directory, Agents: out.agents,
 		Breakers: pipeline.Breakers, Lifecycles: pipeline.Lifecycle, Processes: out.processes,
 		Operators: out.operator, Token: s.adminToken, Hosts: s.hosts, Open: s.dev, Failures: failures,
 		Answered: out.refusals[telemetry.ListenerAdmin].Answered,

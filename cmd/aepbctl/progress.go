@@ -13,9 +13,10 @@ import (
 // quiet is how long a command works before it says that it does.
 const quiet = 2 * time.Second
 
-// isTerminal reports whether what is written is read by a person. What writes to several places says so itself.
-func isTerminal(w io.Writer) bool {
-	switch out := w.(type) {
+// isTerminal reports whether a person reads what is written, or types what is read. What writes to several places
+// says so itself.
+func isTerminal(stream any) bool {
+	switch out := stream.(type) {
 	case interface{ Terminal() bool }:
 		return out.Terminal()
 	case *os.File:

@@ -319,7 +319,7 @@ func (t *target) watchWorkflow(cmd *cobra.Command, q workflowQuery) error {
 		if err != nil {
 			return err
 		}
-		if shown, err = v.showChanges(out, t.output, shown); err != nil {
+		if shown, err = showChanges(out, t.output, shown, v.lines(out), v); err != nil {
 			return err
 		}
 		if verdict = v.verdict(); v.ended() {
@@ -335,8 +335,7 @@ func (t *target) watchWorkflow(cmd *cobra.Command, q workflowQuery) error {
 
 // showChanges shows what changed since lines with some keys were shown, and returns the keys that are shown now:
 // on a terminal all lines in place, else those that changed; as JSON one value in a line, if any changed.
-func (v workflowView) showChanges(out io.Writer, output string, before map[string]bool) (shown map[string]bool, err error) {
-	lines := v.lines(out)
+func showChanges(out io.Writer, output string, before map[string]bool, lines []shownLine, value any) (shown map[string]bool, err error) {
 	var changed []shownLine
 	shown = map[string]bool{}
 	for _, l := range lines {
@@ -346,7 +345,7 @@ func (v workflowView) showChanges(out io.Writer, output string, before map[strin
 	}
 	switch {
 	case output == "json" && changed != nil:
-		err = json.NewEncoder(out).Encode(v)
+		err = json.NewEncoder(out).Encode(value)
 	case output == "json":
 	case isTerminal(out):
 		if _, err = io.WriteString(out, "\x1b[H\x1b[2J"); err == nil {

@@ -178,7 +178,7 @@ func TestWorkflow_ShowChanges(t *testing.T) {
 		var shown map[string]bool
 		for _, v := range []workflowView{at(1, workflow.Running), at(2, workflow.Running), at(3, workflow.Failed)} {
 			var err error
-			if shown, err = v.showChanges(out, output, shown); err != nil {
+			if shown, err = showChanges(out, output, shown, v.lines(out), v); err != nil {
 				t.Fatal(err)
 			}
 		}

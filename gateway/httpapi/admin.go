@@ -15,6 +15,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/directory/admindoc"
+	"github.com/aepb/aepb-gateway/gateway/httpapi/approvals"
 	"github.com/aepb/aepb-gateway/gateway/listing"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
@@ -80,9 +81,9 @@ type AdminDeps struct {
 	// Lifecycles knows and changes how agents stand; nil: all are active.
 	Lifecycles Lifecycles
 	Registry   *translators.Registry // for negotiation
-	Evidence   ect.Store             // for auditors; nil: it is not served here
-	Self       ect.Identity
-	PublicURL  string
+	Records
+	Self      ect.Identity
+	PublicURL string
 	// Operators are who may use /api, by client certificate: loopback is no identity (R17).
 	Operators Operators
 	// Token makes its bearer an operator with every role: dev has one. Empty: none does.
@@ -93,6 +94,12 @@ type AdminDeps struct {
 	// Answered is told the status of every answer but those of probes; nil: it is not told to anything.
 	Answered func(r *http.Request, status int)
 	Open     bool // a development gateway: agents without callers are open to everybody (R2)
+}
+
+// Records are what operators read and decide about. What is nil is not served.
+type Records struct {
+	Evidence  ect.Store // for auditors
+	Approvals approvals.Service
 }
 
 // Admin builds the admin surface: the pages of [Monitoring], and /api.
@@ -126,6 +133,7 @@ func Admin(deps AdminDeps) (http.Handler, error) {
 	api.DELETE("/agents/:name", a.remove)
 	api.POST("/agents/:name/accept", a.accept)
 	api.GET("/agents/:name/negotiation", a.negotiation)
+	approvals.Admin{Service: deps.Approvals, Operator: a.whoOperates, Logger: deps.Logger}.Mount(api)
 	if deps.Evidence != nil {
 		e := evidence{store: deps.Evidence, self: deps.Self, reader: a.auditor, logger: deps.Logger}
 		api.GET("/ects/:jti", e.token)

@@ -7,7 +7,10 @@ import (
 )
 
 // RoleFor is the role that a request below /api needs.
-func RoleFor(method, path string) policy.Role { return roleFor(method, path) }
+func RoleFor(method, path string) policy.Role {
+	need, _ := rolesFor(method, path)
+	return need
+}
 
 // Bodies are the types of bodies that this package writes or reads itself, by their name in the OpenAPI document.
 func Bodies() map[string]reflect.Type {

@@ -26,16 +26,20 @@ import (
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/ecttest"
 	"github.com/aepb/aepb-gateway/ect/identity"
+	"github.com/aepb/aepb-gateway/gateway/approval"
 	"github.com/aepb/aepb-gateway/gateway/breakers"
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/directory/admindoc"
 	"github.com/aepb/aepb-gateway/gateway/httpapi"
+	"github.com/aepb/aepb-gateway/gateway/httpapi/approvals"
 	"github.com/aepb/aepb-gateway/gateway/listing"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	work "github.com/aepb/aepb-gateway/gateway/workflow"
 	"github.com/aepb/aepb-gateway/lifecycle"
 	"github.com/aepb/aepb-gateway/lifecycle/workflow"
+	"github.com/aepb/aepb-gateway/policy"
+	"github.com/aepb/aepb-gateway/policy/hitl"
 	"github.com/aepb/aepb-gateway/policy/membership"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/a2a"
@@ -248,11 +252,20 @@ func serveAll(t *testing.T) served {
 	for _, path := range []string{"/a2a", "/a2a/*rest", "/.well-known/agent-card.json", "/mcp", "/mcp/", "/mcp/sse", "/mcp/messages", "/ainp", "/ainp/"} {
 		servers[path] = http.NotFoundHandler()
 	}
+	waits := &memory{views: map[string]approval.View{approvalID: newApproval("spiffe://example.com/client")}}
+	approver := func(id ect.Identity) (policy.Operator, bool) {
+		return policy.Operator{Name: "ann", ID: id, Roles: policy.Roles()}, id == "spiffe://example.com/people/ann"
+	}
+	verifier, err := ect.NewVerifier(ect.VerifierDeps{Keys: ecttest.KeysOf(), Replay: ecttest.NewReplay(), Audience: []string{self}})
+	if err != nil {
+		t.Fatal(err)
+	}
 	calls, anyone := &road{}, func(ect.Identity) bool { return true }
 	s.public, err = httpapi.Public(httpapi.PublicDeps{
 		EvidenceDeps: httpapi.EvidenceDeps{Evidence: s.store, Members: members},
 		Capability:   httpapi.Capability{Self: self, Version: "1.2.3"},
-		Handler:      calls, Rollbacker: calls, Router: &router{}, Awaiter: waiting{}, Workflows: oneWorkflow{}, Registry: registry,
+		Handler:      calls, Rollbacker: calls, Router: &router{}, Workflows: oneWorkflow{}, Registry: registry,
+		Humans:   httpapi.Humans{Awaiter: waiting{}, Approvals: approvals.Public{Service: waits, Tokens: verified{verifier}, Operators: approver, Logger: logger}},
 		Breakers: httpapi.BreakerStream{Breakers: fewBreakers{}, Watches: anyone}, Endpoints: servers,
 		BaseURL: func(*http.Request) string { return "https://gw.example" }, Logger: logger,
 	})
@@ -278,7 +291,7 @@ func serveAll(t *testing.T) served {
 		t.Fatal(err)
 	}
 	s.admin, err = httpapi.Admin(httpapi.AdminDeps{
-		MonitoringDeps: monitoring, Directory: agents, Agents: listed, Registry: registry, Evidence: s.store, Self: self, PublicURL: "https://gw.example",
+		MonitoringDeps: monitoring, Directory: agents, Agents: listed, Registry: registry, Records: httpapi.Records{Evidence: s.store, Approvals: waits}, Self: self, PublicURL: "https://gw.example",
 		Breakers: fewBreakers{}, Lifecycles: lifecycles{}, Token: "right", Hosts: []string{"127.0.0.1"},
 		Processes: func() []admindoc.Process { return []admindoc.Process{{PID: 1, Agent: "a", Caller: "spiffe://x/y"}} },
 	})
@@ -362,6 +375,9 @@ func TestOpenAPI_HasTheMembers(t *testing.T) {
 		"Operator": reflect.TypeFor[admindoc.Operator](), "Agent": reflect.TypeFor[admindoc.Agent](), "Endpoint": reflect.TypeFor[admindoc.Endpoint](),
 		"Summary": reflect.TypeFor[admindoc.Summary](), "Omission": reflect.TypeFor[admindoc.Omission](), "Lifecycle": reflect.TypeFor[admindoc.Lifecycle](),
 		"Pin": reflect.TypeFor[admindoc.Pin](), "Pending": reflect.TypeFor[admindoc.Pending](), "Change": reflect.TypeFor[admindoc.Change](),
+		"ApprovalSummary": reflect.TypeFor[approvals.Summary](), "Approval": reflect.TypeFor[approvals.Full](), "ApprovalPage": reflect.TypeFor[approvals.Page](),
+		"ApprovalDemand": reflect.TypeFor[approvals.Demand](), "ApprovalCall": reflect.TypeFor[hitl.Call](), "ApprovalDecision": reflect.TypeFor[hitl.Decision](), "Approver": reflect.TypeFor[hitl.Approver](),
+		"SignedDecision": reflect.TypeFor[approvals.Signed](), "DecisionOrder": reflect.TypeFor[approvals.Order](),
 		"Process": reflect.TypeFor[admindoc.Process](), "LifecycleRecord": reflect.TypeFor[lifecycle.Record](), "Breaker": reflect.TypeFor[breakers.Event](),
 	})
 	for name, of := range types {
@@ -446,6 +462,14 @@ func TestOpenAPI_SuitsTheAnswers(t *testing.T) {
 		{s.public, "POST", "/hitl/callbacks", "", callback, 201},
 		{s.public, "POST", "/hitl/callbacks", "", "{}", 400},
 		{s.public, "POST", "/.well-known/atd/rollback", "", "", 403},
+		{s.public, "GET", "/hitl/approvals/" + approvalID, "/hitl/approvals/{id}", "", 200},
+		{s.public, "GET", "/hitl/approvals/x", "/hitl/approvals/{id}", "", 404},
+		{s.public, "POST", decisionPath, "/hitl/approvals/{id}/decision", shownBody, 403},
+		{s.admin, "GET", "/api/approvals?limit=1", "/api/approvals", "", 200},
+		{s.admin, "GET", "/api/approvals/" + approvalID, "/api/approvals/{id}", "", 200},
+		{s.admin, "POST", "/api/approvals/" + approvalID + "/decision", "/api/approvals/{id}/decision", approve, 200},
+		{s.admin, "GET", "/api/approvals/" + approvalID, "/api/approvals/{id}", "", 200},
+		{s.admin, "POST", "/api/approvals/" + approvalID + "/decision", "/api/approvals/{id}/decision", "{}", 400},
 		{s.admin, "GET", "/api/operator", "", "", 200},
 		{s.admin, "POST", "/api/agents", "", agent, 201},
 		{s.admin, "POST", "/api/agents", "", `{"nome":"x"}`, 400},

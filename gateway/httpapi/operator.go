@@ -24,36 +24,38 @@ type Operators func(ect.Identity) (policy.Operator, bool)
 type right struct {
 	below        string
 	look, change policy.Role
+	also         policy.Role // may change, too, as far as what is changed says so; empty: no other role may
 }
 
 // rights has a last row for every path: a route without a row of its own is for operators.
 var rights = []right{
-	{"/api/approvals", policy.RoleViewer, policy.RoleApprover},
-	{"/api/ledger", policy.RoleAuditor, policy.RoleAuditor},
-	{"/api/ects", policy.RoleAuditor, policy.RoleAuditor},
-	{"/api/workflows", policy.RoleAuditor, policy.RoleAuditor},
-	{"/", policy.RoleViewer, policy.RoleOperator},
+	{"/api/approvals", policy.RoleViewer, policy.RoleApprover, policy.RoleOperator},
+	{"/api/ledger", policy.RoleAuditor, policy.RoleAuditor, ""},
+	{"/api/ects", policy.RoleAuditor, policy.RoleAuditor, ""},
+	{"/api/workflows", policy.RoleAuditor, policy.RoleAuditor, ""},
+	{"/", policy.RoleViewer, policy.RoleOperator, ""},
 }
 
-func roleFor(method, path string) policy.Role {
+// rolesFor is the role that a request needs, and one that does as well; empty: none does.
+func rolesFor(method, path string) (need, also policy.Role) {
 	for _, row := range rights {
 		if path != row.below && !strings.HasPrefix(path, strings.TrimSuffix(row.below, "/")+"/") {
 			continue
 		}
 		if method == http.MethodGet || method == http.MethodHead {
-			return row.look
+			return row.look, ""
 		}
-		return row.change
+		return row.change, row.also
 	}
-	return policy.RoleOperator
+	return policy.RoleOperator, ""
 }
 
 // operator lets operators in whose role allows the request, and writes down who
 // changed what (R17).
 func (a admin) operator(c *gin.Context) {
 	who, err := a.judge(c.Request)
-	need := roleFor(c.Request.Method, c.FullPath())
-	if err == nil && !who.May(need) {
+	need, also := rolesFor(c.Request.Method, c.FullPath())
+	if err == nil && !who.May(need) && !who.May(also) {
 		err = &policy.Forbidden{Reason: "this operator lacks the role " + string(need)}
 	}
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/httpapi/approvals"
 	"github.com/aepb/aepb-gateway/gateway/httpapi/workflows"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
@@ -27,13 +28,13 @@ type Endpoints map[string]http.Handler
 // PublicDeps is what the public surface is built from.
 type PublicDeps struct {
 	Handler    transport.Handler
-	Router     Router  // nil: only our own pairs are served
-	Awaiter    Awaiter // nil: requests do not wait for decisions of humans
+	Router     Router // nil: only our own pairs are served
 	Rollbacker Rollbacker
 	Workflows  workflows.Service // nil: none begins here
 	Registry   *translators.Registry
 	Endpoints  Endpoints
 	EvidenceDeps
+	Humans
 	Capability
 	Callers
 	Now      func() time.Time // nil: time.Now
@@ -51,6 +52,12 @@ type EvidenceDeps struct {
 	Evidence ect.Store
 	Members  Members
 	Auditor  func(ect.Identity) (name string, ok bool) // operators who read all evidence; nil: none does
+}
+
+// Humans is how humans decide.
+type Humans struct {
+	Awaiter   Awaiter          // nil: decisions are not told
+	Approvals approvals.Public // without a service: there are none
 }
 
 // Capability is what the capability document says of this gateway, and what signs it.
@@ -103,6 +110,9 @@ func Public(deps PublicDeps) (http.Handler, error) {
 	engine.POST(rollback.Path, rollbacks{deps}.serve)
 	if deps.Workflows != nil {
 		workflows.Mount(engine.Group("", admitted(deps)), deps.Workflows)
+	}
+	if err := deps.Approvals.Mount(engine.Group("", admitted(deps))); err != nil {
+		return nil, err
 	}
 	if deps.Breakers.Breakers != nil {
 		engine.GET("/atd/breakers", admitted(deps), deps.Breakers.serve)

@@ -24,7 +24,7 @@ type waiting struct {
 }
 
 // TestApproval_Members: a caller sees the path, the state and the end of its approval over HTTP, in a stream, in a
-// native endpoint's error, and when a kept refusal is repeated. A call that may still be sent is asked to come again.
+// native endpoint's error, and when a stored refusal is repeated. A call that may still be sent is asked to come again.
 func TestApproval_Members(t *testing.T) {
 	t.Parallel()
 	until := time.Date(2027, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -34,9 +34,9 @@ func TestApproval_Members(t *testing.T) {
 		if state == hitl.Pending || state == hitl.Granted {
 			want.Code = "approval_required"
 		}
-		kept, marshalErr := json.Marshal(problem.From(err))
+		encoded, marshalErr := json.Marshal(problem.From(err))
 		var stored problem.Problem
-		if marshalErr != nil || json.Unmarshal(kept, &stored) != nil {
+		if marshalErr != nil || json.Unmarshal(encoded, &stored) != nil {
 			t.Fatal(marshalErr)
 		}
 		for _, err := range []error{err, &problem.StoredError{Problem: stored}} {
@@ -91,7 +91,7 @@ func rawOf(e *canonical.Error) (out [][]byte) {
 func TestApproval_URL(t *testing.T) {
 	t.Parallel()
 	p := problem.From(&problem.ApprovalError{ID: "1", State: "pending", URL: "/elsewhere/1"})
-	if p.Approval.URL != "/elsewhere/1" || !strings.Contains(p.Detail, "/elsewhere/1") {
-		t.Errorf("got %q in %q", p.Approval.URL, p.Detail)
+	if p.Where.Approval.URL != "/elsewhere/1" || !strings.Contains(p.Detail, "/elsewhere/1") {
+		t.Errorf("got %q in %q", p.Where.Approval.URL, p.Detail)
 	}
 }

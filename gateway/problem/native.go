@@ -81,7 +81,7 @@ func details(p Problem, why Reason) []json.RawMessage {
 		Reason Reason `json:"reason,omitempty"`    // for operators alone
 		Refuse string `json:"next_gateway,omitempty"`
 		Waiting
-	}{typePrefix + p.Code, p.Code, p.Status, cmp.Or(p.Location, p.Successor), why, p.NextGateway, p.Approval})
+	}{typePrefix + p.Code, p.Code, p.Status, cmp.Or(p.Location, p.Successor), why, p.NextGateway, p.Where.Approval})
 	if err != nil {
 		return nil
 	}

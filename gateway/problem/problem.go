@@ -39,11 +39,9 @@ type Problem struct {
 	Reason  Reason `json:",omitempty"` // why the agent failed, for those who may know it
 	Request string `json:",omitempty"` // id of the request that was refused first; empty: of this one
 
-	Where Where `json:"-"` // where the agent failed, for those who may know it
+	Where Where `json:",omitzero"`
 
 	NextGateway string `json:",omitempty"` // code of the next gateway that refused the message; empty: it did not
-
-	Approval Waiting `json:",omitzero"` // the approval that this depends on; zero: none
 
 	Challenge string `json:",omitempty"` // WWW-Authenticate
 	Allow     string `json:",omitempty"` // methods that would be allowed
@@ -58,10 +56,12 @@ type Waiting struct {
 	Until time.Time `json:"until,omitzero"`           // when it expires
 }
 
-// Where is where an agent was not reached or failed.
+// Where is where a message stands: where the agent was not reached or failed, for those who may know it, or the
+// approval that it depends on.
 type Where struct {
-	Program string // what became of the program that the agent is; empty: it is none
-	Address string // host and port, or URLs
+	Program  string  `json:"-"`         // what became of the program that the agent is; empty: it is none
+	Address  string  `json:"-"`         // host and port, or URLs
+	Approval Waiting `json:",omitzero"` // zero: it depends on none
 }
 
 // of makes a problem of a code. Without a detail the title has to do.

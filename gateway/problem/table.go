@@ -88,7 +88,7 @@ var table = rows(
 		if e.waits() {
 			p = retry(of(CodeApprovalRequired, e.Error()), 0, retryDrain)
 		}
-		p.Approval = Waiting{e.url(), e.State, e.Until}
+		p.Where.Approval = Waiting{e.url(), e.State, e.Until}
 		return p
 	}),
 	say[*hitl.StateError](CodeConflict),
@@ -161,7 +161,7 @@ var table = rows(
 	// Transport, directory, state.
 	as(func(e *transport.UnreachableError) Problem {
 		p := fault(of(CodeUnreachable, e.Error()))
-		p.Where = Where{stdio.Cause(e.Err), addressOf(e.Err)}
+		p.Where = Where{Program: stdio.Cause(e.Err), Address: addressOf(e.Err)}
 		return p
 	}),
 	as(func(*stdio.EndedError) Problem { return fault(of(CodeUnreachable, "the agent's program ended")) }),

@@ -39,7 +39,7 @@ func Write(w http.ResponseWriter, r *http.Request, err error) {
 	body, err := json.Marshal(document{
 		Type: typePrefix + p.Code, Title: p.Title, Status: p.Status, Code: p.Code, Detail: p.explained(Knows(r.Context())),
 		Instance: clean(r.URL.EscapedPath()), Request: cmp.Or(p.Request, transport.RequestID(r.Context())), Reason: p.shown(Knows(r.Context())),
-		Next: p.NextGateway, Waiting: p.Approval,
+		Next: p.NextGateway, Waiting: p.Where.Approval,
 	})
 	if err != nil { // a struct of strings always can be
 		w.WriteHeader(p.Status)
@@ -57,7 +57,7 @@ func Document(ctx context.Context, err error) []byte {
 	p := From(err)
 	body, err := json.Marshal(document{
 		Type: typePrefix + p.Code, Title: p.Title, Status: p.Status, Code: p.Code, Detail: p.explained(Knows(ctx)), Request: cmp.Or(p.Request, transport.RequestID(ctx)), Reason: p.shown(Knows(ctx)),
-		Next: p.NextGateway, Waiting: p.Approval,
+		Next: p.NextGateway, Waiting: p.Where.Approval,
 	})
 	if err != nil { // a struct of strings always can be
 		return nil
