@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/approval"
 	"github.com/aepb/aepb-gateway/gateway/attest"
 	"github.com/aepb/aepb-gateway/gateway/breakers"
@@ -17,6 +18,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/task/execution"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/policy/hitl"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -242,7 +244,7 @@ func (w waitingTasks) Release(ctx context.Context, a hitl.Approval) error {
 		return err
 	}
 	if rec == nil {
-		return &approval.UnsentError{Reason: "its caller does not wait for it any more"}
+		return &problem.UnsentError{Reason: "its caller does not wait for it any more"}
 	}
 	x, err := g.released(ctx, a, rec)
 	if err == nil {
@@ -250,7 +252,7 @@ func (w waitingTasks) Release(ctx context.Context, a hitl.Approval) error {
 		_, err = g.settle(ctx, x, transport.Answer{}, err)
 	}
 	if p := problem.From(err); err != nil && p.Status < http.StatusInternalServerError {
-		err = &approval.UnsentError{Reason: p.Detail}
+		err = &problem.UnsentError{Reason: p.Detail}
 	}
 	return err
 }
@@ -372,4 +374,21 @@ func (g *Gateway) decideApproval(ctx context.Context, statement *canonical.Signa
 		Reason: reason, Shown: shown, Token: token.ID(),
 	})
 	return true, err
+}
+
+// Decision verifies and records the token of a decision that an approver brings itself. Its errors are those of
+// [attest.Statements.Bring], and *[policy.Forbidden] for one that is not bound to what it decides about (R23).
+func (g *Gateway) Decision(ctx context.Context, caller identity.Caller, holder, compact string) (ect.Verified, error) {
+	token, err := g.attest.Verify(ctx, compact, ect.Check{Purpose: ect.Parent})
+	if err != nil {
+		return token, err
+	}
+	_, bound, err := g.parts.Members.Gate(ctx, token, "")
+	if err != nil {
+		return token, attest.Recording(err)
+	}
+	if !bound {
+		return token, &policy.Forbidden{Reason: "the decision is not bound to what it decides, or its approver has a part in the work"}
+	}
+	return g.parts.Evidence.Bring(ctx, compact, caller.ID, holder)
 }

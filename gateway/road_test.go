@@ -43,7 +43,7 @@ type agent struct {
 	result      string // of tools/call; empty: {"content":[…],"structuredContent":{"sum":3}}
 	evidence    func(request, reply []byte) []string
 	fail        error
-	gone        func() bool // whether nothing gets through to it any more; nil: it can be reached
+	gone        func() bool   // whether nothing gets through to it any more; nil: it can be reached
 	gate        chan struct{} // if set, an answer waits for it
 	entered     chan struct{}
 	bodies      [][]byte

@@ -24,6 +24,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/config"
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/httpapi"
+	"github.com/aepb/aepb-gateway/gateway/httpapi/approvals"
 	"github.com/aepb/aepb-gateway/gateway/listing"
 	"github.com/aepb/aepb-gateway/gateway/outbound"
 	"github.com/aepb/aepb-gateway/gateway/state"
@@ -381,7 +382,10 @@ func (out *service) surfaces(s settings, list []protocol, registry *translators.
 	out.public, err = httpapi.Public(httpapi.PublicDeps{
 		EvidenceDeps: httpapi.EvidenceDeps{Evidence: opened.evidence, Members: pipeline.Parts().Members, Auditor: out.auditor}, Callers: callers,
 		Capability: httpapi.Capability{Self: s.svid.ID, Signer: pipeline.Signer, Lifecycle: func() lifecycle.Record { return pipeline.Lifecycle.Record("") }, Version: s.version()},
-		Handler:    pipeline, Router: pipeline.Parts().Router, Humans: httpapi.Humans{Awaiter: pipeline.Parts().Callbacks}, Rollbacker: pipeline.Parts().Rollbacks, Workflows: pipeline.Parts().Workflows, Registry: registry,
+		Handler:    pipeline, Router: pipeline.Parts().Router, Rollbacker: pipeline.Parts().Rollbacks, Workflows: pipeline.Parts().Workflows, Registry: registry,
+		Humans: httpapi.Humans{
+			Awaiter: pipeline.Parts().Callbacks, Approvals: approvals.Public{Service: pipeline.Parts().Approvals, Tokens: pipeline, Operators: out.operator, Logger: s.logger},
+		},
 		Endpoints: endpoints, Notice: pipeline.Notice, Breakers: httpapi.BreakerStream{Breakers: pipeline.Breakers, Watches: out.watches}, Answered: out.refusals[telemetry.ListenerPublic].Answered,
 		BaseURL: s.baseURL, Logger: s.logger,
 	})
@@ -395,7 +399,7 @@ func (out *service) surfaces(s settings, list []protocol, registry *translators.
 	out.admin, err = httpapi.Admin(httpapi.AdminDeps{
 		MonitoringDeps: monitoring,
 		Registry:       registry, Records: httpapi.Records{Evidence: opened.evidence}, Self: s.svid.ID, PublicURL: s.publicURL, Directory: out.directory, Agents: out.agents,
-		Breakers: pipeline.Breakers, Lifecycles: pipeline.Lifecycle, Processes: out.processes,
+		Breakers: pipeline.Breakers, Lifecycles: pipeline.Lifecycle, Processes: out.processes, Approvals: pipeline.Parts().Approvals,
 		Operators: out.operator, Token: s.adminToken, Hosts: s.hosts, Open: s.dev, Failures: failures,
 		Answered: out.refusals[telemetry.ListenerAdmin].Answered,
 	})

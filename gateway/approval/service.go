@@ -50,7 +50,7 @@ type Entries interface {
 // Tasks are those of callers that wait for an approval.
 type Tasks interface {
 	// Release consumes a granted approval and sends its call; what comes of that the task says. Its error is an
-	// *[UnsentError] where that will never be possible.
+	// *[problem.UnsentError] where that will never be possible.
 	Release(ctx context.Context, a hitl.Approval) error
 	// End ends the task of an approval that is over, with the reason. A task that does not wait for it stays as it is.
 	End(ctx context.Context, a hitl.Approval, why string) error
@@ -80,11 +80,6 @@ type Service struct {
 	waiting index // as this replica knows it
 	known   bool  // it was read from the store
 }
-
-// UnsentError reports a call that was approved and cannot be sent.
-type UnsentError struct{ Reason string }
-
-func (e *UnsentError) Error() string { return "the call was approved, and cannot be sent: " + e.Reason }
 
 // New makes a service that does nothing by itself until Watch.
 func New(deps Deps) (*Service, error) {

@@ -270,7 +270,7 @@ func (s *Service) release(ctx context.Context, a hitl.Approval) error {
 	if err != nil {
 		return errors.Join(failure, err)
 	}
-	unsent, never := errors.AsType[*UnsentError](failure)
+	unsent, never := errors.AsType[*problem.UnsentError](failure)
 	switch {
 	case now.State == hitl.Consumed && now.Replica != s.deps.Replica: // another replica was first
 		return s.lookAgain(ctx, a.ID, s.deps.Now().Add(settleAfter))

@@ -158,6 +158,11 @@ func (e *ApprovalError) url() string {
 	return cmp.Or(e.URL, "/hitl/approvals/"+url.PathEscape(e.ID))
 }
 
+// UnsentError: a call was approved, and can never be sent.
+type UnsentError struct{ Reason string }
+
+func (e *UnsentError) Error() string { return "the call was approved, and cannot be sent: " + e.Reason }
+
 // RecordingError: evidence has to be on record before anything else happens,
 // and cannot be recorded now (architecture section 7).
 type RecordingError struct {

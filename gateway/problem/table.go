@@ -93,6 +93,9 @@ var table = rows(
 	}),
 	say[*hitl.StateError](CodeConflict),
 	say[*hitl.RefusedError](CodeForbidden),
+	say[*hitl.StandingError](CodeConflict),
+	say[*hitl.RuleError](CodeMalformed),
+	say[*UnsentError](CodeConflict),
 	as(func(e *RecordingError) Problem {
 		if full, ok := errors.AsType[*state.FullError](e.Err); ok {
 			return noSpace(full)

@@ -25,6 +25,9 @@ func defineApprovals(d *definitions) Approvals {
 		"Approvals of calls, each time that one came to a state: pending when it was asked for, granted, denied, expired, canceled, and consumed when its call was released.",
 		"Many expired: no approver looks at them. aepbctl approvals list shows what waits.",
 		"state")
+	for state := range approvalStates { // so that the first of a kind is an increase
+		a.counted.WithLabelValues(state)
+	}
 	a.waiting = d.gaugeFunc("approvals_waiting",
 		"Approvals that are not over: their calls wait for humans, or for their callers to send them again.",
 		"Grows: approvers are too few, or a rule matches too much.",

@@ -67,9 +67,11 @@ func TestApproval_EveryTransition(t *testing.T) {
 		in[state] = next(t, pending(1), event(kind))
 	}
 	in[hitl.Consumed] = next(t, in[hitl.Granted], event(hitl.Consume))
+	raised := pending(1)
+	raised.Demand.Unreachable = hitl.Escalate
 	want := map[hitl.State]map[hitl.Kind]hitl.State{
 		hitl.Pending: {
-			hitl.Grant: hitl.Granted, hitl.Deny: hitl.Denied, hitl.Expire: hitl.Expired, hitl.Proceed: hitl.Granted, hitl.Cancel: hitl.Canceled,
+			hitl.Grant: hitl.Granted, hitl.Deny: hitl.Denied, hitl.Expire: hitl.Expired, hitl.Proceed: hitl.Granted, hitl.Raise: hitl.Pending, hitl.Cancel: hitl.Canceled,
 		},
 		hitl.Granted: {hitl.Deny: hitl.Denied, hitl.Expire: hitl.Expired, hitl.Cancel: hitl.Canceled, hitl.Consume: hitl.Consumed},
 	}
@@ -77,10 +79,16 @@ func TestApproval_EveryTransition(t *testing.T) {
 		if got := state.Over(); got != (want[state] == nil) {
 			t.Errorf("%s: over %t", state, got)
 		}
-		for _, kind := range []hitl.Kind{hitl.Grant, hitl.Deny, hitl.Expire, hitl.Proceed, hitl.Cancel, hitl.Consume, "other"} {
+		for _, kind := range []hitl.Kind{hitl.Grant, hitl.Deny, hitl.Expire, hitl.Proceed, hitl.Raise, hitl.Cancel, hitl.Consume, "other"} {
 			e := event(kind)
 			e.Approver = bob
 			before := in[state]
+			if kind == hitl.Raise && state == hitl.Pending {
+				before = raised
+			}
+			if state == hitl.Granted && kind == hitl.Expire || kind == hitl.Raise {
+				e.At = before.Until
+			}
 			after, err := before.Next(e)
 			if before.State != state {
 				t.Fatalf("the approval is %s, want %s", before.State, state)
@@ -161,8 +169,13 @@ func TestApproval_TimeIsOverAtItsEnd(t *testing.T) {
 	refused(t, a, early)
 	refused(t, granted, early)
 	late := event(hitl.Consume)
-	late.At = until
+	late.At = granted.Until
 	refused(t, granted, late)
+	late.At = late.At.Add(-1)
+	next(t, granted, late)
+	if want := event(hitl.Grant).At.Add(a.Demand.Wait); !granted.Until.Equal(want) {
+		t.Errorf("granted, it may be sent until %s, want %s", granted.Until, want)
+	}
 }
 
 func TestApproval_RulesThatChanged(t *testing.T) {
@@ -284,5 +297,28 @@ func TestApproval_DoesNotChange(t *testing.T) {
 	other := next(t, a, e)
 	if one.Decisions[0].Approver != alice || other.Decisions[0].Approver != bob || len(a.Decisions) != 0 {
 		t.Errorf("decisions are shared: %+v, %+v", one.Decisions, other.Decisions)
+	}
+}
+
+// TestApproval_WaitsOnceMore: where operators are told again, an approval waits as long once more, and not twice.
+func TestApproval_WaitsOnceMore(t *testing.T) {
+	t.Parallel()
+	refused(t, pending(1), event(hitl.Raise))
+	a := pending(1)
+	a.Demand.Unreachable = hitl.Escalate
+	late := event(hitl.Raise)
+	late.At = a.Until
+	early := late
+	early.At = early.At.Add(-1)
+	refused(t, a, early)
+	raised := next(t, a, late)
+	if raised.State != hitl.Pending || !raised.Raised || !raised.Until.Equal(late.At.Add(a.Demand.Wait)) {
+		t.Errorf("it is %+v", raised)
+	}
+	late.At = raised.Until
+	refused(t, raised, late)
+	late.Kind = hitl.Expire
+	if got := next(t, raised, late).State; got != hitl.Expired {
+		t.Errorf("it is %s, want expired", got)
 	}
 }

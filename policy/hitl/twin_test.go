@@ -61,12 +61,17 @@ func (w twin) state() hitl.State {
 }
 
 func (w twin) end() time.Time {
+	end, grants := until, 0
 	for _, e := range w.log {
-		if e.Kind == hitl.Proceed {
-			return e.At.Add(w.demand.Wait)
+		if e.Kind == hitl.Grant {
+			grants++
+		}
+		whole := e.Kind == hitl.Grant && grants == max(w.demand.Approvers, 1)
+		if whole || e.Kind == hitl.Proceed || e.Kind == hitl.Raise {
+			end = e.At.Add(w.demand.Wait)
 		}
 	}
-	return until
+	return end
 }
 
 const (
@@ -94,7 +99,7 @@ func (w twin) judge(e hitl.Event) int {
 		return repeated
 	}
 	state := w.state()
-	if state != hitl.Pending && state != hitl.Granted || state == hitl.Granted && (e.Kind == hitl.Grant || e.Kind == hitl.Proceed) ||
+	if state != hitl.Pending && state != hitl.Granted || state == hitl.Granted && (e.Kind == hitl.Grant || e.Kind == hitl.Proceed || e.Kind == hitl.Raise) ||
 		state == hitl.Pending && e.Kind == hitl.Consume {
 		return outOfState
 	}
@@ -111,6 +116,8 @@ func (w twin) judge(e hitl.Event) int {
 		ok = !inTime
 	case hitl.Proceed:
 		ok = !inTime && w.demand.Unreachable == hitl.Continue && w.whole
+	case hitl.Raise:
+		ok = !inTime && w.demand.Unreachable == hitl.Escalate && w.count(hitl.Raise) == 0
 	case hitl.Consume:
 		ok = inTime && e.Call == call && (e.Rules == "" || e.Rules == w.demand.Hash)
 	case hitl.Cancel:
@@ -136,7 +143,7 @@ func randomEvent(r *rand.Rand, a hitl.Approval) hitl.Event {
 	carol, other := hitl.Approver{Name: "carol"}, call
 	other.Digest = "other"
 	return hitl.Event{
-		Kind: pick(r, hitl.Grant, hitl.Grant, hitl.Grant, hitl.Deny, hitl.Expire, hitl.Proceed, hitl.Cancel, hitl.Consume, hitl.Consume),
+		Kind: pick(r, hitl.Grant, hitl.Grant, hitl.Grant, hitl.Deny, hitl.Expire, hitl.Proceed, hitl.Raise, hitl.Cancel, hitl.Consume, hitl.Consume),
 		At:   often(r, opened.Add(time.Duration(r.Int64N(int64(15*time.Minute)))), a.Until, a.Until.Add(-1), a.Until.Add(time.Duration(r.Int64N(int64(time.Hour))))),
 		Approver: pick(r, alice, alice, bob, bob, carol, hitl.Approver{ID: alice.ID}, hitl.Approver{Name: "bob"},
 			hitl.Approver{ID: "spiffe://a.example/dave", Name: "alice"}, hitl.Approver{ID: call.Caller}, hitl.Approver{}),
@@ -199,7 +206,7 @@ func compare(t *testing.T, w twin, e hitl.Event, verdict int, before, after hitl
 	if verdict != accepted && !reflect.DeepEqual(before, after) {
 		t.Errorf("%+v changed what it may not: %+v", e, after)
 	}
-	if after.State != w.state() || !after.Until.Equal(w.end()) || after.Term != uint64(1+len(w.log)) ||
+	if after.Raised != (w.count(hitl.Raise) > 0) || after.State != w.state() || !after.Until.Equal(w.end()) || after.Term != uint64(1+len(w.log)) ||
 		len(after.Decisions) != w.count(hitl.Grant)+w.count(hitl.Deny) {
 		t.Errorf("%+v\nleads to %+v\nwant %s until %s", e, after, w.state(), w.end())
 	}

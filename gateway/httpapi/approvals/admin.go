@@ -119,7 +119,7 @@ func (a Admin) order(c *gin.Context, order Order) (hitl.Approval, error) {
 		return hitl.Approval{}, errNoApprover()
 	}
 	return a.Service.Decide(ctx, id, approval.Decision{
-		Grant: order.Decision == "approve", Approver: hitl.Approver{ID: who.ID, Name: who.Name}, Roles: rolesOf(who),
+		Grant: order.Decision == "approve", Approver: hitl.Approver{ID: who.ID, Name: who.Name}, Roles: who.RoleNames(),
 		Reason: order.Reason, Shown: order.Shown,
 	})
 }

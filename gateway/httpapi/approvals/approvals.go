@@ -88,20 +88,11 @@ func fullOf(a hitl.Approval, text string) Full {
 	}
 }
 
-// rolesOf are the roles of an operator, each also with the operator's name, as rules demand them.
-func rolesOf(who policy.Operator) []string {
-	var out []string
-	for _, role := range who.Roles {
-		out = append(out, string(role), string(role)+":"+who.Name)
-	}
-	return out
-}
-
 // decides reports whether an operator may read the text of an approval to decide about it: as an approver, or with
 // a role that the approval demands. Whether the decision itself is allowed is judged by the service.
 func decides(who policy.Operator, a hitl.Approval) bool {
 	has := func(role string) bool { return slices.Contains(a.Demand.Roles, role) }
-	return who.May(policy.RoleApprover) || slices.ContainsFunc(rolesOf(who), has)
+	return who.May(policy.RoleApprover) || slices.ContainsFunc(who.RoleNames(), has)
 }
 
 // find is the approval of an id. What is not there has the same problem as what others may not see.

@@ -62,7 +62,8 @@ func (p Public) visible(c *gin.Context, who policy.Operator) (approval.View, err
 	if err != nil {
 		return approval.View{}, err
 	}
-	own := view.Call.Caller == transport.CallerFrom(ctx).ID
+	caller := transport.CallerFrom(ctx)
+	own := view.Call.Caller == caller.ID && caller.Anonymous == (view.Call.Address != "") && (!caller.Anonymous || view.Call.Address == transport.AddressFrom(ctx))
 	if !own && !decides(who, view.Approval) {
 		return approval.View{}, notFound()
 	}
@@ -148,7 +149,7 @@ func (p Public) take(c *gin.Context, compact string, body Signed) (hitl.Approval
 		return hitl.Approval{}, &ect.InvalidError{Reason: ect.ReasonLevelTooLow, ID: token.ID()}
 	}
 	return p.Service.Decide(ctx, view.ID, approval.Decision{
-		Grant: token.Act() == ect.ActApprovalGranted, Approver: hitl.Approver{ID: caller.ID, Name: who.Name}, Roles: rolesOf(who),
+		Grant: token.Act() == ect.ActApprovalGranted, Approver: hitl.Approver{ID: caller.ID, Name: who.Name}, Roles: who.RoleNames(),
 		Reason: body.Reason, Shown: body.Shown, Token: token.ID(),
 	})
 }
@@ -162,7 +163,7 @@ func judge(claims ect.Claims, caller ect.Identity, who policy.Operator, a hitl.A
 		return &ect.InvalidError{Reason: ect.ReasonInvalidClaim, ID: claims.ID, Claim: "exec_act"}
 	case claims.Issuer != caller:
 		return &ect.InvalidError{Reason: ect.ReasonIssuerMismatch, ID: claims.ID}
-	case !slices.Equal(claims.Parents, []ect.ID{a.Gated}) || claims.Workflow != a.Workflow || claims.InputHash != a.Call.Input:
+	case !slices.Equal(claims.Parents, []ect.ID{a.Gated}) || claims.Workflow != a.Workflow || claims.InputHash != a.Input:
 		return &policy.Forbidden{Reason: "the decision is not bound to what it decides: par is gated of the approval alone, wid and inp_hash are those of the approval"}
 	}
 	return nil
