@@ -158,6 +158,9 @@ func TestAttack_Show_NotWhole(t *testing.T) {
 			t.Errorf("%s: whole %t, %d bytes: %.900s", name, whole, len(text), text)
 		}
 	}
+	if text, _ := hitl.Show(shown(`{"a":1`)); !strings.Contains(text, "arguments:\n\"{\\\"a\\\":1\"\nNOT SHOWN WHOLE") {
+		t.Errorf("what is no JSON is not shown as a text alone: %s", text)
+	}
 	s := shown(`{}`)
 	s.Call.Tool = strings.Repeat("x", 64<<10)
 	if text, whole := hitl.Show(s); whole || len(text) > 1024 || !strings.Contains(text, "too long") {
