@@ -66,7 +66,8 @@ func (g *Gateway) approve(ctx context.Context, x *request) error {
 		wanted.Workflow = workflow
 	}
 	wanted.Text, wanted.Whole = hitl.Show(hitl.Shown{
-		Call: call, Args: facts.Args, Words: words(invoke), Demand: demand, Losses: facts.Losses, Workflow: wanted.Workflow,
+		Call: call, Args: facts.Args, Words: x.words(invoke), Demand: demand, Losses: facts.Losses, Workflow: wanted.Workflow,
+		Until: g.Now().Add(demand.Wait),
 	})
 	if x.parks() {
 		return &parkedError{wanted}
@@ -163,14 +164,26 @@ func (x *request) foreseen() ([]string, error) {
 	return codes, nil
 }
 
-// words are the texts of a message without a call.
-func words(invoke *canonical.Invoke) string {
-	if invoke.Call != nil {
-		return ""
+// words are what a message says beside the arguments of its call, in JSON; text alone is as it is.
+func (x *request) words(invoke *canonical.Invoke) string {
+	said := struct {
+		Parts      []canonical.Part
+		Extensions []canonical.Extensions `json:",omitempty"`
+	}{Parts: invoke.Turn.Parts}
+	for _, more := range []canonical.Extensions{x.message.Extensions, invoke.Extensions, invoke.Turn.Extensions} {
+		if len(more) > 0 {
+			said.Extensions = append(said.Extensions, more)
+		}
 	}
-	text, err := json.Marshal(invoke.Turn.Parts)
+	switch {
+	case len(said.Parts) == 0 && len(said.Extensions) == 0:
+		return ""
+	case len(said.Parts) == 1 && said.Parts[0].Kind == canonical.KindText && len(said.Extensions) == 0 && len(said.Parts[0].Extensions) == 0:
+		return said.Parts[0].Text
+	}
+	text, err := json.Marshal(said)
 	if err != nil {
-		return "" // parts were decoded from JSON
+		return "" // it was decoded from JSON
 	}
 	return string(text)
 }

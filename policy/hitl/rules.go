@@ -153,7 +153,7 @@ func (r Rules) collect(textOf func(*Rule) string) (texts []string) {
 // Match is what the rules demand of a call; false: nothing. A condition on arguments that cannot be read
 // holds.
 func (r Rules) Match(f Facts) (Demand, bool) {
-	args := arguments{raw: f.Args}
+	args := arguments{raw: f.Args, done: f.Words}
 	var matching []*Rule
 	for i := range r.list {
 		if rule := &r.list[i]; rule.matchesFacts(&f) && rule.matchesArguments(&r, &args) && rule.matchesLosses(f.Losses) {
@@ -238,7 +238,7 @@ func (rule *Rule) matchesLosses(losses []string) bool {
 // arguments are those of one call, read when a rule asks for them.
 type arguments struct {
 	raw      json.RawMessage
-	done     bool
+	done     bool // they were read, or cannot be
 	found    []finding
 	readable bool
 }

@@ -16,7 +16,7 @@ const MaxShown = 64 << 10
 type Shown struct {
 	Call     Call
 	Args     json.RawMessage // of the call; empty: it has none
-	Words    string          // of a message that is no call; empty: it has none
+	Words    string          // what the message says beside the arguments, or in place of them; empty: nothing
 	Demand   Demand
 	Losses   []string // codes of what the translation loses
 	Workflow string
@@ -61,7 +61,7 @@ func (s *Shown) head(w *writer) {
 	w.line("caller", string(s.Call.Caller))
 	w.line("address", s.Call.Address)
 	w.line("workflow", s.Workflow)
-	w.line("message hash", s.Call.Digest)
+	w.line("digest of the call", s.Call.Digest)
 	for _, id := range s.Demand.Rules {
 		w.line("rule", id)
 	}
