@@ -227,6 +227,8 @@ func (a Approval) judgeDecision(e Event, over bool) error {
 		return &RefusedError{Reason: "a decision is of an approver with an identity"}
 	case e.Approver.ID != "" && e.Approver.ID == a.Call.Caller:
 		return &RefusedError{Reason: "who asks for an approval does not decide about it"}
+	case len(a.Demand.Roles) == 0:
+		return &RefusedError{Reason: "no role decides about it"}
 	case missing >= 0:
 		return &RefusedError{Reason: "the role " + a.Demand.Roles[missing] + " is required to decide about it"}
 	case e.Kind == Grant && !a.Whole:

@@ -53,6 +53,7 @@ type Full struct {
 
 	Call      hitl.Call       `json:"call"`
 	Gated     ect.ID          `json:"gated"`
+	Input     string          `json:"inp_hash"` // of the gated ECT
 	Before    string          `json:"before,omitempty"`
 	Demand    Demand          `json:"demand"`
 	Shown     string          `json:"shown"`
@@ -82,7 +83,7 @@ func summaryOf(a hitl.Approval) Summary {
 
 func fullOf(a hitl.Approval, text string) Full {
 	return Full{
-		Summary: summaryOf(a), Call: a.Call, Gated: a.Gated, Before: a.Before,
+		Summary: summaryOf(a), Call: a.Call, Gated: a.Gated, Input: a.Input, Before: a.Before,
 		Demand: Demand{append([]string{}, a.Demand.Roles...), a.Demand.Approvers, a.Demand.Unreachable},
 		Shown:  a.Shown, Whole: a.Whole, Opened: a.Opened, Decisions: a.Decisions, Why: a.Why, Text: text,
 	}
