@@ -264,7 +264,7 @@ func (w waitingTasks) Release(ctx context.Context, a hitl.Approval) error {
 		err = g.tasks.Release(ctx, g.exchange(x), rec)
 		_, err = g.settle(ctx, x, transport.Answer{}, err)
 	}
-	if p := problem.From(err); err != nil && p.Status < http.StatusInternalServerError {
+	if p := problem.From(err); err != nil && p.Status < http.StatusInternalServerError && p.Code != problem.CodePaused {
 		err = &problem.UnsentError{Reason: p.Detail}
 	}
 	return err

@@ -19,6 +19,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/idempotency"
 	"github.com/aepb/aepb-gateway/gateway/lifecycle"
 	"github.com/aepb/aepb-gateway/gateway/outbound"
+	"github.com/aepb/aepb-gateway/gateway/record"
 	"github.com/aepb/aepb-gateway/gateway/rollback"
 	"github.com/aepb/aepb-gateway/gateway/routing"
 	"github.com/aepb/aepb-gateway/gateway/sample"
@@ -187,7 +188,7 @@ func New(settings Settings, deps Deps) (*Gateway, error) {
 		Unwanted: g.unwanted,
 	}
 	if g.parts.Workflows, err = workflow.New(workflow.Deps{
-		Entries: deps.Entries, Evidence: g.attest.Statements(), Store: deps.Evidence, Belongs: members.Belongs, Escalate: g.escalated, Now: deps.Now, Logger: deps.Logger,
+		Entries: deps.Entries, Evidence: g.attest.Statements(), Store: deps.Evidence, Belongs: members.Belongs, Escalate: g.escalated, Failed: g.failed, Now: deps.Now, Logger: deps.Logger,
 	}); err != nil {
 		return nil, err
 	}
@@ -195,6 +196,11 @@ func New(settings Settings, deps Deps) (*Gateway, error) {
 		Entries: deps.Entries, Evidence: g.attest.Statements(), Tasks: waitingTasks{g}, Changed: g.approvalChanged, Decided: g.approvalDecided, Alive: g.tasks.IsAlive,
 		Go:  func(holder string, work func(context.Context)) error { return g.workers.GoFor(holder, 0, work) },
 		Now: deps.Now, NewID: deps.NewID, Logger: deps.Logger, Replica: g.instance,
+	}); err != nil {
+		return nil, err
+	}
+	if g.parts.Levels, err = approval.NewLevels(record.Deps{
+		Entries: deps.Entries, Evidence: func() record.Evidence { return g.attest.Statements() }, Now: deps.Now, Logger: deps.Logger,
 	}); err != nil {
 		return nil, err
 	}
@@ -243,6 +249,11 @@ func (g gate) CircuitOpen(caller ect.Identity, to destination.Destination) error
 // Ready implements admission.Gate.
 func (g gate) Ready(ctx context.Context, wid string, parents []ect.ID, issuer ect.Identity) error {
 	return g.parts.Workflows.Ready(ctx, wid, parents, issuer)
+}
+
+// Held implements admission.Gate.
+func (g gate) Held(ctx context.Context, wid, operation string, begins bool) error {
+	return g.parts.Levels.Refusal(ctx, wid, operation, begins)
 }
 
 // Observe implements admission.Gate.
@@ -324,6 +335,7 @@ type Parts struct {
 	Rollbacks *rollback.Service     // rollback requests over HTTP
 	Workflows *workflow.Service     // how far they are
 	Approvals *approval.Service     // what humans decide about
+	Levels    *approval.Levels      // which workflows they hold
 }
 
 // Parts are those of this gateway.
@@ -333,6 +345,9 @@ func (g *Gateway) Parts() Parts { return g.parts }
 // ends it.
 func (g *Gateway) TakeOver() error {
 	if err := g.tasks.Begin(); err != nil {
+		return err
+	}
+	if err := g.workers.Serve(g.parts.Levels.Watch); err != nil {
 		return err
 	}
 	return g.workers.Serve(g.parts.Approvals.Watch)

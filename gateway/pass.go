@@ -285,6 +285,7 @@ func (g *Gateway) outcome(ctx context.Context, x *request, statement *canonical.
 	if err := g.attest.Bound(ctx, v, reply, x.replier()); err != nil {
 		return nil, err
 	}
+	g.rolledBack(ctx, v)
 	parents = slices.DeleteFunc(parents, func(id ect.ID) bool { return id == v.ID() })
 	return append([]ect.ID{v.ID()}, parents...), nil
 }

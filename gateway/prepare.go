@@ -213,6 +213,9 @@ func (g *Gateway) request(ctx context.Context, x *request) (transport.Sealed, tr
 	if err != nil {
 		return transport.Sealed{}, transport.Attested{}, err
 	}
+	if err := g.held(ctx, x); err != nil {
+		return transport.Sealed{}, transport.Attested{}, err
+	}
 	if x.message, err = g.await(ctx, x); err != nil {
 		return transport.Sealed{}, transport.Attested{}, err
 	}

@@ -181,6 +181,7 @@ type env struct {
 	documents documents
 	decoded   atomic.Int32
 	draining  bool
+	held      bool // the workflow of every message
 	open      bool // the circuit breaker of the agent
 	decides   bool
 	now       time.Time
@@ -205,6 +206,13 @@ func (g gate) Draining() error {
 func (g gate) CircuitOpen(_ ect.Identity, to destination.Destination) error {
 	if g.e.open && to.Agent.Name == "calculator" {
 		return &problem.CircuitOpenError{Agent: to.Agent.Name, RetryAfter: 30 * time.Second}
+	}
+	return nil
+}
+
+func (g gate) Held(_ context.Context, wid, _ string, begins bool) error {
+	if g.e.held && begins {
+		return &problem.HeldError{Workflow: wid}
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect/dag"
 	"github.com/aepb/aepb-gateway/gateway/attest"
 	"github.com/aepb/aepb-gateway/policy"
+	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
 // maxSearched bounds how many tokens of a workflow, the oldest first, are searched for its work.
@@ -60,6 +61,26 @@ func (m *admitting) audience() []string {
 		names[i] = e.Audience(agent.Name)
 	}
 	return names
+}
+
+// hold refuses new work of a workflow that humans hold. Its tokens are not used up: a message of a paused workflow can
+// come again. One that was admitted before goes on.
+func (m *admitting) hold(ctx context.Context) error {
+	workflow, ids := m.Admitted.Evidence.Origins()
+	if len(ids) == 0 {
+		return nil
+	}
+	refusal := m.Gate.Held(ctx, workflow, string(canonical.OpInvoke), true)
+	if refusal == nil {
+		return nil
+	}
+	if begins, err := m.beginsWork(ctx); err != nil || !begins {
+		return err
+	}
+	if used, err := m.used(ctx); err != nil || used {
+		return err
+	}
+	return refusal
 }
 
 // judgeTasks judges the tasks of agents that a message brings: by the rules of their workflow's graph, and

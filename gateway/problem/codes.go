@@ -40,6 +40,8 @@ const (
 
 	CodeApprovalRequired = "approval_required"
 	CodeApprovalRefused  = "approval_refused"
+	CodePaused           = "paused"
+	CodeStopped          = "stopped"
 )
 
 // The values of aepb.error in an error ECT: these four and nothing else, ever
@@ -87,6 +89,8 @@ var kinds = map[string]kind{
 	CodeUnreachable:     {http.StatusBadGateway, "The agent cannot be reached", canonical.CodeUnavailable},
 
 	CodeApprovalRequired: {http.StatusConflict, "A human has to approve this first", canonical.CodeUnavailable},
+	CodePaused:           {http.StatusConflict, "The workflow is paused", canonical.CodeUnavailable},
+	CodeStopped:          {http.StatusForbidden, "The workflow is stopped", canonical.CodeForbidden},
 	CodeApprovalRefused:  {http.StatusForbidden, "This was not approved", canonical.CodeForbidden},
 }
 
@@ -99,7 +103,7 @@ func ectError(code string) string {
 	switch code {
 	case CodeSemanticLoss, CodeTimeout, CodePolicyViolation:
 		return code
-	case CodeApprovalRequired, CodeApprovalRefused:
+	case CodeApprovalRequired, CodeApprovalRefused, CodePaused, CodeStopped:
 		return ECTPolicyViolation
 	case CodeNoMethod: // a message without a counterpart (R7)
 		return ECTSemanticLoss

@@ -163,6 +163,24 @@ type UnsentError struct{ Reason string }
 
 func (e *UnsentError) Error() string { return "the call was approved, and cannot be sent: " + e.Reason }
 
+// HeldError: humans hold a workflow, so a message that begins work of it is not taken (R23).
+type HeldError struct {
+	Workflow string
+	Stopped  bool   // it is refused; otherwise it can come again
+	Reason   string // empty: not said
+}
+
+func (e *HeldError) Error() string {
+	text := "the workflow is paused: send the message again once it goes on"
+	if e.Stopped {
+		text = "the workflow is stopped: no new message of it is sent"
+	}
+	if e.Reason != "" {
+		text += "; the reason is: " + e.Reason
+	}
+	return text
+}
+
 // RecordingError: evidence has to be on record before anything else happens,
 // and cannot be recorded now (architecture section 7).
 type RecordingError struct {

@@ -91,6 +91,12 @@ var table = rows(
 		p.Where.Approval = Waiting{e.url(), e.State, e.Until}
 		return p
 	}),
+	as(func(e *HeldError) Problem {
+		if e.Stopped {
+			return of(CodeStopped, e.Error())
+		}
+		return retry(of(CodePaused, e.Error()), 0, retryDrain)
+	}),
 	say[*hitl.StateError](CodeConflict),
 	say[*hitl.RefusedError](CodeForbidden),
 	say[*hitl.StandingError](CodeConflict),

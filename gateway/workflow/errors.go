@@ -57,6 +57,8 @@ var kinds = map[string]struct {
 
 	problem.CodeApprovalRequired: {workflow.SeverityInfo, workflow.ErrorConstraintViolation},
 	problem.CodeApprovalRefused:  {workflow.SeverityError, workflow.ErrorConstraintViolation},
+	problem.CodePaused:           {workflow.SeverityInfo, workflow.ErrorConstraintViolation},
+	problem.CodeStopped:          {workflow.SeverityError, workflow.ErrorConstraintViolation},
 }
 
 // Kind is the severity and the type of a failure.
@@ -92,6 +94,9 @@ func (s *Service) Fail(ctx context.Context, f Failure) {
 	compact, err := s.deps.Evidence.State(ctx, statement)
 	if err == nil && severity.Escalates() {
 		err = s.escalate(ctx, f, compact)
+	}
+	if err == nil {
+		s.deps.Failed(ctx, f, compact)
 	}
 	if err != nil {
 		s.deps.Logger.ErrorContext(ctx, "the error of a step of a workflow is not recorded", slog.String("wid", f.Workflow), slog.Any("error", err))

@@ -50,6 +50,7 @@ type Deps struct {
 	Store    ect.Store
 	Belongs  func(ctx context.Context, workflow string, who ect.Identity) (bool, error) // R14
 	Escalate func(ctx context.Context, workflow, compact string)                        // tells operators, and does not wait for that
+	Failed   func(ctx context.Context, f Failure, compact string)                       // is told of each error that was signed
 	Now      func() time.Time
 	Logger   *slog.Logger
 }
@@ -65,7 +66,7 @@ type Service struct {
 
 // New makes a service.
 func New(deps Deps) (*Service, error) {
-	if deps.Store == nil || deps.Belongs == nil || deps.Escalate == nil {
+	if deps.Store == nil || deps.Belongs == nil || deps.Escalate == nil || deps.Failed == nil {
 		return nil, errors.New("workflow: incomplete Deps: every field is required")
 	}
 	records, err := record.New(record.Kind[Record]{
