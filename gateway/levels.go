@@ -46,6 +46,22 @@ func (g *Gateway) rolledBack(ctx context.Context, result ect.Verified) {
 	})
 }
 
+// Held are the workflows that humans hold.
+func (g *Gateway) Held() []approval.Held { return g.parts.Levels.Held() }
+
+// Hold changes how a workflow stands, for an operator. Its errors are those of [approval.Levels.Change].
+func (g *Gateway) Hold(ctx context.Context, wid string, e hitl.StandingEvent) (approval.Held, error) {
+	after := attest.Lineage{Workflow: wid}
+	began, started, err := g.parts.Workflows.Started(ctx, wid)
+	if err != nil {
+		return approval.Held{}, attest.Recording(err)
+	}
+	if started {
+		after.Parents = []ect.ID{began.Start}
+	}
+	return g.parts.Levels.Change(ctx, wid, approval.Order{Event: e, After: after})
+}
+
 // hold changes the level of a workflow for a reason of its own. What cannot be recorded is logged: operators are told of
 // the error all the same.
 func (g *Gateway) hold(ctx context.Context, wid string, o approval.Order) {

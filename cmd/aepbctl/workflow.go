@@ -69,7 +69,7 @@ func workflowCommand(t *target) *cobra.Command {
 	flags.StringVar(&q.file, "file", "", "read the tokens from this file and ask no gateway; - reads standard input")
 	flags.StringVar(&q.domain, "trust-domain", "", "with --file: the trust domain of the CA (default: the one that its certificate names)")
 	cmd.MarkFlagsMutuallyExclusive("watch", "file")
-	cmd.AddCommand(workflowBegin(t), workflowComplete(t))
+	cmd.AddCommand(append(workflowLevels(t), workflowBegin(t), workflowComplete(t))...)
 	return cmd
 }
 

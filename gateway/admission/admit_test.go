@@ -229,9 +229,9 @@ func TestAdmit_ReadOnce(t *testing.T) {
 		"held, goes on": {goOnBody, func(e *env, _ *transport.Call) {
 			e.held, e.tasks.begun = true, map[string]bool{string(e.caller.ID) + " calculator begun": true}
 		}, 1, nil},
-		"held, no work":       {getBody, func(e *env, _ *transport.Call) { e.held = true }, 1, nil},
-		"draining, no work":   {getBody, func(e *env, _ *transport.Call) { e.draining = true }, 1, nil},
-		"unreadable":          {"{", nil, 1, func(err error) bool { return err != nil }},
+		"held, no work":     {getBody, func(e *env, _ *transport.Call) { e.held = true }, 1, nil},
+		"draining, no work": {getBody, func(e *env, _ *transport.Call) { e.draining = true }, 1, nil},
+		"unreadable":        {"{", nil, 1, func(err error) bool { return err != nil }},
 		"unreadable, while draining": {"{", func(e *env, _ *transport.Call) { e.draining = true }, 1, func(err error) bool {
 			return err != nil && !is[*problem.DrainingError](err)
 		}},

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/gin-gonic/gin"
 	"github.com/go-json-experiment/json"
@@ -100,6 +101,7 @@ type AdminDeps struct {
 type Records struct {
 	Evidence  ect.Store // for auditors
 	Approvals approvals.Service
+	Levels    approvals.Levels
 }
 
 // Admin builds the admin surface: the pages of [Monitoring], and /api.
@@ -134,6 +136,7 @@ func Admin(deps AdminDeps) (http.Handler, error) {
 	api.POST("/agents/:name/accept", a.accept)
 	api.GET("/agents/:name/negotiation", a.negotiation)
 	approvals.Admin{Service: deps.Approvals, Operator: a.whoOperates, Logger: deps.Logger}.Mount(api)
+	approvals.AdminLevels{Levels: deps.Levels, Operator: a.whoOperates, Now: time.Now}.Mount(api)
 	if deps.Evidence != nil {
 		e := evidence{store: deps.Evidence, self: deps.Self, reader: a.auditor, logger: deps.Logger}
 		api.GET("/ects/:jti", e.token)

@@ -51,6 +51,27 @@ type memory struct {
 	views map[string]approval.View
 	query approval.Query
 	fails error // of each question, if not nil
+	held  map[string]approval.Held
+}
+
+func (m *memory) Held() []approval.Held {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Collect(maps.Values(m.held))
+}
+
+func (m *memory) Hold(_ context.Context, wid string, e hitl.StandingEvent) (approval.Held, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	next, err := m.held[wid].Next(e)
+	if err != nil {
+		return approval.Held{}, err
+	}
+	if m.held == nil {
+		m.held = map[string]approval.Held{}
+	}
+	m.held[wid] = approval.Held{Standing: next, Workflow: wid}
+	return m.held[wid], m.fails
 }
 
 func (m *memory) List(_ context.Context, q approval.Query) (approval.Page, error) {
@@ -194,7 +215,7 @@ func (d *deciding) surfaces(t *testing.T, logger *slog.Logger, operators httpapi
 	}
 	operated, err := httpapi.Admin(httpapi.AdminDeps{
 		MonitoringDeps: httpapi.MonitoringDeps{Metrics: http.NotFoundHandler(), Ready: func() error { return nil }, Logger: logger},
-		Directory:      agents, Agents: listed, Registry: registry, Operators: operators, Hosts: []string{"127.0.0.1"}, Records: httpapi.Records{Approvals: d.memory},
+		Directory:      agents, Agents: listed, Registry: registry, Operators: operators, Hosts: []string{"127.0.0.1"}, Records: httpapi.Records{Approvals: d.memory, Levels: d.memory},
 	})
 	if err != nil {
 		t.Fatal(err)

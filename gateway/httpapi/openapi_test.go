@@ -291,7 +291,7 @@ func serveAll(t *testing.T) served {
 		t.Fatal(err)
 	}
 	s.admin, err = httpapi.Admin(httpapi.AdminDeps{
-		MonitoringDeps: monitoring, Directory: agents, Agents: listed, Registry: registry, Records: httpapi.Records{Evidence: s.store, Approvals: waits}, Self: self, PublicURL: "https://gw.example",
+		MonitoringDeps: monitoring, Directory: agents, Agents: listed, Registry: registry, Records: httpapi.Records{Evidence: s.store, Approvals: waits, Levels: waits}, Self: self, PublicURL: "https://gw.example",
 		Breakers: fewBreakers{}, Lifecycles: lifecycles{}, Token: "right", Hosts: []string{"127.0.0.1"},
 		Processes: func() []admindoc.Process { return []admindoc.Process{{PID: 1, Agent: "a", Caller: "spiffe://x/y"}} },
 	})
@@ -377,6 +377,7 @@ func TestOpenAPI_HasTheMembers(t *testing.T) {
 		"Pin": reflect.TypeFor[admindoc.Pin](), "Pending": reflect.TypeFor[admindoc.Pending](), "Change": reflect.TypeFor[admindoc.Change](),
 		"ApprovalSummary": reflect.TypeFor[approvals.Summary](), "Approval": reflect.TypeFor[approvals.Full](), "ApprovalPage": reflect.TypeFor[approvals.Page](),
 		"ApprovalDemand": reflect.TypeFor[approvals.Demand](), "ApprovalCall": reflect.TypeFor[hitl.Call](), "ApprovalDecision": reflect.TypeFor[hitl.Decision](), "Approver": reflect.TypeFor[hitl.Approver](),
+		"Level": reflect.TypeFor[approvals.Level](), "LevelList": reflect.TypeFor[approvals.LevelList](), "LevelOrder": reflect.TypeFor[approvals.LevelOrder](),
 		"SignedDecision": reflect.TypeFor[approvals.Signed](), "DecisionOrder": reflect.TypeFor[approvals.Order](),
 		"Process": reflect.TypeFor[admindoc.Process](), "LifecycleRecord": reflect.TypeFor[lifecycle.Record](), "Breaker": reflect.TypeFor[breakers.Event](),
 	})
@@ -470,6 +471,9 @@ func TestOpenAPI_SuitsTheAnswers(t *testing.T) {
 		{s.admin, "POST", "/api/approvals/" + approvalID + "/decision", "/api/approvals/{id}/decision", approve, 200},
 		{s.admin, "GET", "/api/approvals/" + approvalID, "/api/approvals/{id}", "", 200},
 		{s.admin, "POST", "/api/approvals/" + approvalID + "/decision", "/api/approvals/{id}/decision", "{}", 400},
+		{s.admin, "GET", "/api/levels", "", "", 200},
+		{s.admin, "POST", "/api/levels/w", "/api/levels/{wid}", `{"step":"pause","reason":"why"}`, 200},
+		{s.admin, "POST", "/api/levels/w", "/api/levels/{wid}", `{"step":"go"}`, 400},
 		{s.admin, "GET", "/api/operator", "", "", 200},
 		{s.admin, "POST", "/api/agents", "", agent, 201},
 		{s.admin, "POST", "/api/agents", "", `{"nome":"x"}`, 400},

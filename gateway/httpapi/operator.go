@@ -30,6 +30,7 @@ type right struct {
 // rights has a last row for every path: a route without a row of its own is for operators.
 var rights = []right{
 	{"/api/approvals", policy.RoleViewer, policy.RoleApprover, policy.RoleOperator},
+	{"/api/levels", policy.RoleViewer, policy.RoleOperator, policy.RoleApprover},
 	{"/api/ledger", policy.RoleAuditor, policy.RoleAuditor, ""},
 	{"/api/ects", policy.RoleAuditor, policy.RoleAuditor, ""},
 	{"/api/workflows", policy.RoleAuditor, policy.RoleAuditor, ""},

@@ -53,6 +53,8 @@ var golden = []struct {
 	{"in progress", &problem.InProgressError{}, 409, "in_progress", "internal_error", canonical.CodeUnavailable, time.Second},
 	{"in progress, longer", &problem.InProgressError{RetryAfter: time.Minute}, 409, "in_progress", "internal_error", canonical.CodeUnavailable, time.Minute},
 	{"approval pending", &problem.ApprovalError{ID: "1", State: "pending"}, 409, "approval_required", "policy_violation", canonical.CodeUnavailable, 5 * time.Second},
+	{"paused", &problem.HeldError{Workflow: "w", Reason: "why"}, 409, "paused", "policy_violation", canonical.CodeUnavailable, 5 * time.Second},
+	{"held for good", &problem.HeldError{Workflow: "w", Stopped: true}, 403, "stopped", "policy_violation", canonical.CodeForbidden, 0},
 	{"approval denied", &problem.ApprovalError{ID: "1", State: "denied"}, 403, "approval_refused", "policy_violation", canonical.CodeForbidden, 0},
 	{"approval in another state", &hitl.StateError{State: hitl.Denied, Kind: hitl.Grant}, 409, "conflict", "internal_error", canonical.CodeInvalidRequest, 0},
 	{"decision refused", &hitl.RefusedError{Reason: "its time is over"}, 403, "forbidden", "internal_error", canonical.CodeForbidden, 0},

@@ -88,6 +88,7 @@ func TestAttack_LargeWorkflowsReadAgain(t *testing.T) {
 		Now:      func() time.Time { now = now.Add(10 * time.Millisecond); return now }, // each look at the clock costs time
 		Belongs:  func(context.Context, string, ect.Identity) (bool, error) { return true, nil },
 		Escalate: func(context.Context, string, string) {},
+		Failed:   func(context.Context, workflow.Failure, string) {},
 	})
 	if err != nil {
 		t.Fatal(err)

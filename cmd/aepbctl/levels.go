@@ -1,0 +1,105 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/aepb/aepb-gateway/policy/hitl"
+)
+
+// levelView is how a workflow stands, as the admin API says.
+type levelView struct {
+	Workflow string    `json:"wid"`
+	Level    hitl.Mode `json:"level"`
+	Since    time.Time `json:"since"`
+	By       string    `json:"by,omitempty"`
+	Reason   string    `json:"reason,omitempty"`
+	Roles    []string  `json:"roles,omitempty"`
+	Token    string    `json:"ect,omitempty"`
+}
+
+// levelOrder is a change.
+type levelOrder struct {
+	Step   hitl.Step `json:"step"`
+	Reason string    `json:"reason"`
+}
+
+// levelList is the workflows that are held.
+type levelList struct {
+	Levels []levelView `json:"levels"`
+}
+
+func (l levelList) print(w io.Writer) error {
+	if len(l.Levels) == 0 {
+		_, err := fmt.Fprintln(w, "no workflow is held")
+		return err
+	}
+	table := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	_, _ = fmt.Fprintln(table, "WORKFLOW\tLEVEL\tSINCE\tBY\tREASON")
+	for _, one := range l.Levels {
+		_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", word(one.Workflow), one.Level, one.Since.UTC().Format(time.RFC3339), word(one.By), word(one.Reason))
+	}
+	return table.Flush()
+}
+
+// workflowLevels are the commands by which operators hold workflows.
+func workflowLevels(t *target) []*cobra.Command {
+	held := &cobra.Command{
+		Use: "held", Short: "List the workflows that are paused or stopped", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var list levelList
+			got, err := t.operate(cmd.Context(), http.MethodGet, "/levels", nil, http.StatusOK)
+			if err == nil {
+				err = json.Unmarshal(got.body, &list)
+			}
+			if err != nil {
+				return err
+			}
+			return t.show(cmd, list, list.print)
+		},
+	}
+	return []*cobra.Command{
+		held,
+		workflowLevel(t, hitl.Pause, "Let new work of a workflow wait until the pause is lifted; after 24 hours it becomes a stop"),
+		workflowLevel(t, hitl.Stop, "Refuse new work of a workflow until the stop is lifted"),
+		workflowLevel(t, hitl.Lift, "Let a workflow go on that is paused or stopped"),
+	}
+}
+
+func workflowLevel(t *target, step hitl.Step, short string) *cobra.Command {
+	var reason string
+	cmd := &cobra.Command{
+		Use: string(step) + " WID", Short: short, Args: cobra.ExactArgs(1), Example: "  aepbctl workflow " + string(step) + " WID --reason 'checked the accounts'",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if reason == "" {
+				return &usageError{errors.New("--reason is required: say why, for the record")}
+			}
+			order, err := json.Marshal(levelOrder{step, reason})
+			if err != nil {
+				return err
+			}
+			var level levelView
+			got, err := t.operate(cmd.Context(), http.MethodPost, "/levels/"+url.PathEscape(args[0]), order, http.StatusOK)
+			if err == nil {
+				err = json.Unmarshal(got.body, &level)
+			}
+			if err != nil {
+				return err
+			}
+			return t.show(cmd, level, func(w io.Writer) error {
+				_, err := fmt.Fprintf(w, "workflow %s is %s\n", word(level.Workflow), level.Level)
+				return err
+			})
+		},
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "why, at most 512 bytes")
+	return cmd
+}
