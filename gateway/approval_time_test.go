@@ -15,7 +15,6 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/policy/hitl"
-
 )
 
 // timed is a bed in the time of its test, with a rule about the tool add.
