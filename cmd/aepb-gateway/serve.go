@@ -66,12 +66,22 @@ func checkConfigCommand() *cobra.Command {
 					fmt.Fprintf(cmd.OutOrStdout(), "warning: agents.'%s' has no callers, so every call is refused: name callers\n", name)
 				}
 			}
+			if _, rules, err := loadPolicy(&c); err == nil && len(c.Admin.Operators) > 0 && !handlesCritical(rules) {
+				fmt.Fprintln(cmd.OutOrStdout(), "warning: policy.approvals has no rule about critical errors, so workflows go on after one: add - {severity: critical, role: operator}")
+			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "ok\nmemory: at most %d MiB with these bounds\n", c.MemoryBound()>>20)
 			return err
 		},
 	}
 	cmd.Flags().StringVar(&before, "before", "", "the configuration that is in force: a protocol that FILE takes from callers needs a higher major version")
 	return cmd
+}
+
+// handlesCritical reports whether a rule says what becomes of a workflow after a critical error (ATD, HITL Escalation on
+// Error).
+func handlesCritical(rules hitl.Rules) bool {
+	_, handled := rules.MatchError("critical", "")
+	return handled
 }
 
 // checked reads a configuration for serve, and finds every mistake in it and in the files

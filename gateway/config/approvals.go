@@ -19,6 +19,8 @@ type Approval struct {
 	Operation     string            `yaml:"operation"`      // Operation of the message, such as invoke.
 	Argument      *ApprovalArgument `yaml:"argument"`       // Condition on one argument of the call. A message whose arguments cannot be told fulfils it.
 	Loss          string            `yaml:"loss"`           // Code of what the translation loses, such as L17, with * and ?.
+	Severity      string            `yaml:"severity"`       // Severity of an error of a workflow, such as critical: the workflow is held after one. Such a rule has no condition on calls.
+	Action        string            `yaml:"action"`         // With severity: pause or stop. Default: pause.
 	Role          string            `yaml:"role"`           // Role of those who decide: approver or operator, or one of them and the name of an operator, such as operator:oncall. Default: approver.
 	Approvers     int               `yaml:"approvers"`      // Number of approvers that have to agree, 1 to 5. Default: 1.
 	Wait          Duration          `yaml:"wait"`           // Time for the decision, and then for the call to be sent: 1s to 24h. Default: 15m.
@@ -39,7 +41,7 @@ func (c *Config) Approvals() (hitl.Rules, error) {
 	list := make([]hitl.Config, len(c.Policy.Approvals))
 	for i, a := range c.Policy.Approvals {
 		list[i] = hitl.Config{
-			ID: a.ID, Agent: a.Agent, Tool: a.Tool, Caller: a.Caller, Operation: a.Operation, Loss: a.Loss, Role: a.Role, Approvers: a.Approvers,
+			ID: a.ID, Agent: a.Agent, Tool: a.Tool, Caller: a.Caller, Operation: a.Operation, Loss: a.Loss, Severity: a.Severity, Action: a.Action, Role: a.Role, Approvers: a.Approvers,
 			Wait: time.Duration(a.Wait), Unreachable: hitl.Unreachable(a.Unreachable), AllowOverride: a.AllowOverride,
 		}
 		if arg := a.Argument; arg != nil {

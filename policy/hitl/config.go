@@ -47,6 +47,8 @@ type Config struct {
 	Operation     string        `yaml:"operation"`      // Operation, such as invoke.
 	Argument      *Argument     `yaml:"argument"`       // Condition on one argument of the call.
 	Loss          string        `yaml:"loss"`           // Code of a loss of the translation, such as L17, with * and ?.
+	Severity      string        `yaml:"severity"`       // Severity of an error of a workflow, such as critical, in place of all conditions on calls.
+	Action        string        `yaml:"action"`         // With severity: pause or stop the workflow. Default: pause.
 	Role          string        `yaml:"role"`           // Role that decides: approver or operator, or one of them and the name of an operator, such as operator:oncall. Default: approver.
 	Approvers     int           `yaml:"approvers"`      // Number of approvers that have to agree, 1 to 5. Default: 1.
 	Wait          time.Duration `yaml:"wait"`           // Time for the decision, 1s to 24h. Default: 15m.
@@ -125,6 +127,12 @@ func (c Config) rule() (Rule, *RuleError) {
 		b.add("argument", condition{in: inputArgument, pointer: a.Pointer, op: operator(a.Op), value: a.Value})
 	}
 	glob(inputLoss, "loss", c.Loss)
+	if c.Severity != "" {
+		b.check("severity", len(b.conditions) == 0, "expected no condition on calls in a rule about errors")
+		b.add("severity", condition{in: inputSeverity, op: opEqual, value: c.Severity})
+		b.action = cmp.Or(Action(c.Action), PauseAction)
+	}
+	b.check("action", b.action == PauseAction || b.action == StopAction || c.Severity == "" && c.Action == "", "expected pause or stop, with severity")
 	return b.rule(requirements{
 		Role: c.Role, Approvers: cmp.Or(c.Approvers, 1), Wait: cmp.Or(c.Wait, defaultWait), Unreachable: c.Unreachable, AllowOverride: c.AllowOverride,
 	})
@@ -188,7 +196,7 @@ func (b *builder) rule(q requirements) (Rule, *RuleError) {
 	role, name, named := strings.Cut(q.Role, ":")
 	known := role == string(policy.RoleApprover) || role == string(policy.RoleOperator)
 	b.check("id", isName(b.id), fmt.Sprintf("expected 1 to %d printable bytes", maxID))
-	b.check("", len(b.conditions) > 0, "it has no condition: expected at least one of agent, tool, caller, operation, argument and loss")
+	b.check("", len(b.conditions) > 0, "it has no condition: expected at least one of agent, tool, caller, operation, argument, loss and severity")
 	b.check("role", known && (!named || isName(name)), "expected approver or operator, or one of them with a name, such as operator:oncall")
 	b.check("approvers", q.Approvers >= 1 && q.Approvers <= MaxApprovers, fmt.Sprintf("expected 1 to %d", MaxApprovers))
 	b.check("approvers", !named || q.Approvers == 1, "a role with a name is that of one operator: expected 1, or a role without a name")

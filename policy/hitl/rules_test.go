@@ -337,6 +337,10 @@ func TestParseRules_Mistakes(t *testing.T) {
 		"value of Go's numbers":  {argument("/a", "gt", "0x10"), "argument"},
 		"value too large":        {argument("/a", "gt", "1e1000000001"), "argument"},
 		"value empty":            {argument("/a", "contains", ""), "argument"},
+		"severity":               {hitl.Config{Severity: "fatal"}, "severity"},
+		"severity and a tool":    {hitl.Config{Severity: "critical", Tool: "a"}, "severity"},
+		"action of a call":       {hitl.Config{Tool: "a", Action: "stop"}, "action"},
+		"action":                 {hitl.Config{Severity: "critical", Action: "escalate"}, "action"},
 	} {
 		_, err := hitl.ParseRules([]hitl.Config{{Agent: "fine"}, c.rule})
 		e, ok := errors.AsType[*hitl.RuleError](err)
@@ -395,6 +399,24 @@ func BenchmarkMatch_LargeArguments(b *testing.B) {
 	for b.Loop() {
 		if _, ok := r.Match(f); ok {
 			b.Fatal("a rule matches")
+		}
+	}
+}
+
+// TestParseRules_OfErrors: a rule of the configuration about a severity pauses or stops the workflow, and matches no call.
+func TestParseRules_OfErrors(t *testing.T) {
+	t.Parallel()
+	for action, want := range map[string]hitl.Level{"": hitl.LevelPause, "pause": hitl.LevelPause, "stop": hitl.LevelStop} {
+		r := parse(t, hitl.Config{Severity: "critical", Action: action, Role: "operator:oncall"})
+		got, ok := r.MatchError("critical", "unknown")
+		if !ok || got.Level != want || !slices.Equal(got.Roles, []string{"operator:oncall"}) {
+			t.Errorf("%q: %+v, %v", action, got, ok)
+		}
+		if _, ok := r.MatchError("error", "unknown"); ok {
+			t.Errorf("%q: it matches another severity", action)
+		}
+		if _, ok := r.Match(facts("")); ok {
+			t.Errorf("%q: it matches a call", action)
 		}
 	}
 }
