@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"sync"
 	"testing"
@@ -169,6 +170,9 @@ func TestApproval_ReplicaLostAtEachWrite(t *testing.T) {
 				case state == "TASK_STATE_COMPLETED" && sent != 1, state == "TASK_STATE_REJECTED" && sent != 0, !terminal(state):
 					t.Errorf("lost at write %d (%v): the call was sent %d times, and its task is %s", left, arrives, sent, state)
 				}
+				if open := l.open(t); open != 0 {
+					t.Errorf("lost at write %d (%v): %d tasks of the caller wait for ever", left, arrives, open)
+				}
 				ends[state]++
 				for _, b := range []*bed{l.first, l.second} {
 					_ = b.Close()
@@ -194,6 +198,29 @@ func (l *lossy) state(t *testing.T, id string) string {
 		t.Fatal(err)
 	}
 	return a2aTask(t, answer).Status.State
+}
+
+// open counts the tasks of the caller that have not ended.
+func (l *lossy) open(t *testing.T) (n int) {
+	t.Helper()
+	answer, err := l.second.Exchange(t.Context(), l.second.call(`{"jsonrpc":"2.0","id":9,"method":"ListTasks","params":{}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var body struct {
+		Result struct {
+			Tasks []struct{ Status struct{ State string } }
+		}
+	}
+	if err := json.Unmarshal(answer.Wire().Body, &body); err != nil {
+		t.Fatal(err)
+	}
+	for _, task := range body.Result.Tasks {
+		if !terminal(task.Status.State) {
+			n++
+		}
+	}
+	return n
 }
 
 // TestApproval_SentAgainWhenItsReplicaIsLost: the same for a caller that sends its call again, at the other replica.

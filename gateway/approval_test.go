@@ -203,3 +203,35 @@ func (b *bed) callTool(id, args string, tokens ...string) transport.Call {
 	c.Wire.Binding, c.Wire.Version = "mcp-v1", "2026-07-28"
 	return c
 }
+
+// TestApproval_SentAgainUnderOtherRules: a pending approval is void once the rules demand more, and a denial holds for
+// its time whatever they say.
+func TestApproval_SentAgainUnderOtherRules(t *testing.T) {
+	t.Parallel()
+	b := gated(t)
+	t.Cleanup(func() { _ = b.Close() })
+	id := func(state string) string {
+		t.Helper()
+		_, err := b.Exchange(t.Context(), b.callTool("1", `{"a":1,"b":2}`))
+		waits, ok := errors.AsType[*problem.ApprovalError](err)
+		if !ok || waits.State != state {
+			t.Fatalf("got %v, expected an approval that is %s", err, state)
+		}
+		return waits.ID
+	}
+	first := id("pending")
+	b.Apply(gateway.Settings{Approvals: approvalRules(t, hitl.Config{Tool: "add", Approvers: 2})})
+	second := id("pending")
+	if second == first {
+		t.Error("the approval under the old rules still counts")
+	}
+	b.decide(t, false)
+	b.Apply(gateway.Settings{Approvals: approvalRules(t, hitl.Config{Tool: "add"})})
+	if again := id("denied"); again != second {
+		t.Errorf("denied is %s, expected %s", again, second)
+	}
+	b.now = b.now.Add(16 * time.Minute)
+	if third := id("pending"); third == second {
+		t.Error("a denial holds for ever")
+	}
+}

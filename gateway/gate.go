@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -169,7 +170,7 @@ func (x *request) words(invoke *canonical.Invoke) string {
 	said := struct {
 		Parts      []canonical.Part
 		Extensions []canonical.Extensions `json:",omitempty"`
-	}{Parts: invoke.Turn.Parts}
+	}{Parts: slices.DeleteFunc(slices.Clone(invoke.Turn.Parts), func(p canonical.Part) bool { return isCall(p, invoke.Call) })}
 	for _, more := range []canonical.Extensions{x.message.Extensions, invoke.Extensions, invoke.Turn.Extensions} {
 		if len(more) > 0 {
 			said.Extensions = append(said.Extensions, more)
@@ -186,6 +187,19 @@ func (x *request) words(invoke *canonical.Invoke) string {
 		return "" // it was decoded from JSON
 	}
 	return string(text)
+}
+
+// isCall reports whether a part is nothing but the call, whose arguments are shown.
+func isCall(p canonical.Part, call *canonical.Call) bool {
+	if call == nil || p.Kind != canonical.KindData {
+		return false
+	}
+	more := p.Name != "" || p.Title != "" || p.Description != "" || len(p.Annotations) > 0 || len(p.Extensions) > 0
+	var said map[string]json.RawMessage
+	if more || json.Unmarshal(p.Data, &said) != nil || len(said) != 2 || said["skill"] == nil {
+		return false
+	}
+	return bytes.Equal(said["input"], call.Args)
 }
 
 // gated records what is to be approved: the caller's own token, or an intent that the gateway signs for it (R28).

@@ -13,6 +13,7 @@ import (
 // What a page needs before its first command.
 const (
 	devGateway = "gateway .aepb\n" + calculator + "exec aepbctl agents add calculator --mcp $calculator\n"
+	approving  = "exec sh -c 'echo ''policy: {approvals: [{tool: add}]}'' > rules.yaml'\ngateway .aepb --config $WORK/rules.yaml\n" + calculator + "exec aepbctl agents add calculator --mcp $calculator\n"
 	production = "domain example.com run\nexpand gateway.yaml\n"
 	freeInit   = "ports OWNPUBLIC OWNADMIN METRICS\n"
 	// calculator is an agent of the reader's, once a gateway runs.
@@ -24,6 +25,7 @@ const (
 // each needs before. A page that is not here must have no such block.
 var pages = map[string]string{
 	"README.md":                     freeInit,
+	"docs/approvals.md":             approving,
 	"docs/call-an-agent.md":         devGateway,
 	"docs/configuration.md":         production,
 	"docs/connect-an-agent.md":      "",
