@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/policy/hitl"
+	"github.com/aepb/aepb-gateway/policy/quota"
 )
 
 // approvalRules are rules of the configuration.
@@ -233,5 +235,47 @@ func TestApproval_SentAgainUnderOtherRules(t *testing.T) {
 	b.now = b.now.Add(16 * time.Minute)
 	if third := id("pending"); third == second {
 		t.Error("a denial holds for ever")
+	}
+}
+
+// TestApproval_WaitingLeavesNoFailures: a caller that looks again and again whether its call is granted leaves nothing
+// on record but the intent.
+func TestApproval_WaitingLeavesNoFailures(t *testing.T) {
+	t.Parallel()
+	b := gated(t)
+	t.Cleanup(func() { _ = b.Close() })
+	for range 5 {
+		if _, err := b.Exchange(t.Context(), b.callTool("1", `{"a":1,"b":2}`)); err == nil {
+			t.Fatal("the call was sent")
+		}
+	}
+	a := b.waiting(t, hitl.Pending)
+	if got := acts(b.tokensOf(t, a.Workflow)); !slices.Equal(got, []ect.Act{ect.ActIntent}) {
+		t.Errorf("the tokens are %v", got)
+	}
+}
+
+// TestAttack_Approvals_OfOneCaller: a caller fills its own share of approvals, and another one is asked for all the same.
+func TestAttack_Approvals_OfOneCaller(t *testing.T) {
+	t.Parallel()
+	b := gated(t)
+	t.Cleanup(func() { _ = b.Close() })
+	reserve := func(caller ect.Identity, id string) error {
+		return b.Parts().Approvals.Reserve(t.Context(), id, "", hitl.Call{Caller: caller, Agent: "calculator"})
+	}
+	for i := range approval.OfOneCaller {
+		if err := reserve(b.caller.ID, fmt.Sprint("a", i)); err != nil {
+			t.Fatal(i, err)
+		}
+	}
+	_, err := b.Exchange(t.Context(), b.callTool("1", `{"a":1,"b":2}`))
+	if over, ok := errors.AsType[*quota.ExceededError](err); !ok || !over.Own {
+		t.Errorf("one more: %v", err)
+	}
+	if err := reserve("spiffe://example.com/other", "b"); err != nil {
+		t.Errorf("of another caller: %v", err)
+	}
+	if err := b.Parts().Approvals.Cancel(t.Context(), "a0", "not wanted"); err != nil {
+		t.Error(err)
 	}
 }

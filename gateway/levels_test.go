@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
@@ -165,5 +167,54 @@ func TestLevel_FailedRollbackStops(t *testing.T) {
 		if records := b.parents(parents[0]); len(parents) != 1 || len(records) == 0 {
 			t.Errorf("the stop follows from %v", parents)
 		}
+	}
+}
+
+// TestLevel_HoldsAGrantedCall: a call that was granted while its workflow is paused is sent once that goes on; in a
+// stopped workflow it is never sent.
+func TestLevel_HoldsAGrantedCall(t *testing.T) {
+	t.Parallel()
+	for step, want := range map[hitl.Step]string{hitl.Pause: "TASK_STATE_COMPLETED", hitl.Stop: "TASK_STATE_REJECTED"} {
+		synctest.Test(t, func(t *testing.T) {
+			b := timed(t, hitl.Config{})
+			id := b.park(t)
+			wid := b.onlyApproval(t).Workflow
+			b.now = time.Now()
+			if _, err := b.change(t, wid, b.onlyApproval(t).Gated, step); err != nil {
+				t.Fatal(err)
+			}
+			b.decide(t, true)
+			time.Sleep(time.Minute)
+			if state, _ := b.taskState(t, id); len(b.agent.bodies) != 0 || step == hitl.Pause && state != "TASK_STATE_AUTH_REQUIRED" {
+				t.Errorf("%s: the task is %s, the call was sent %d times", step, state, len(b.agent.bodies))
+			}
+			if step == hitl.Pause {
+				if _, err := b.change(t, wid, b.onlyApproval(t).Gated, hitl.Lift, "operator"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			time.Sleep(time.Minute)
+			if state, why := b.taskState(t, id); state != want {
+				t.Errorf("%s: in the end the task is %s (%s), expected %s", step, state, why, want)
+			}
+		})
+	}
+}
+
+// TestLevel_OfADialogue: a message that a dialogue leads to a held workflow is held, too.
+func TestLevel_OfADialogue(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
+	body := strings.Replace(addBody, `"messageId"`, `"contextId":"talk","messageId"`, 1)
+	answer, err := b.Exchange(t.Context(), b.call(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := claims(t, answer.Evidence[0])
+	if _, err := b.change(t, first.Workflow, first.ID, hitl.Pause); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Exchange(t.Context(), b.call(body)); !heldAs(err, false) || len(b.agent.bodies) != 1 {
+		t.Errorf("the next message: %v, sent %d times", err, len(b.agent.bodies))
 	}
 }

@@ -34,41 +34,44 @@ func badFiles() map[string]badFile {
 		return strings.Replace(goodFile, old, replacement, 1)
 	}
 	return map[string]badFile{
-		"empty":                      {"", []string{"[1:1] public_url", "[1:1] identity.certificate", "[1:1] identity.key", "[1:1] identity.bundle", "[1:1] identity.trust_domain", "[1:1] admin.operators"}},
-		"no identity":                {"public_url: https://a\nadmin: {operators: {ann: {id: \"spiffe://a/b\", roles: [operator]}}}\n", []string{"identity.certificate: required", "identity.key: required", "identity.bundle: required", "identity.trust_domain: required"}},
-		"half an identity":           {swap("certificate: DIR/gateway.pem, ", ""), []string{"[3:1", "identity.certificate: required"}},
-		"lost key":                   {swap("DIR/gateway-key.pem", "DIR/lost.pem"), []string{"[3:49] identity.certificate: ", "lost.pem"}},
-		"another's key":              {swap("DIR/gateway-key.pem", "DIR/client-key.pem"), []string{"[3:49] identity.certificate: "}},
-		"lost bundle":                {swap("DIR/trust-bundle.json", "/lost"), []string{"identity.bundle: open /lost"}},
-		"plain public URL":           {swap("https://127.0.0.1:8443", "http://127.0.0.1:8443"), []string{"[1:13] public_url: "}},
-		"public URL with a path":     {swap("https://127.0.0.1:8443", "https://127.0.0.1/x"), []string{"[1:13] public_url: "}},
-		"no port":                    {swap(`public: "127.0.0.1:0"`, `public: "8777"`), []string{"[2:18] listen.public: "}},
-		"the same port twice":        {swap(`{public: "127.0.0.1:0", admin: "127.0.0.1:0"}`, `{public: "127.0.0.1:8443", admin: "127.0.0.1:8443"}`), []string{"[2:43] listen.admin: the same address as listen.public"}},
-		"an unknown role":            {swap("[operator]", "[admin]"), []string{"[4:26] admin.operators.'ann': ", "admin"}},
-		"an operator without id":     {swap(`id: "spiffe://aepb.dev/client", `, ""), []string{"admin.operators.'ann'"}},
-		"no operator":                {swap(`admin: {operators: {ann: {id: "spiffe://aepb.dev/client", roles: [operator]}}}`, "admin: {}"), []string{"[4:8] admin.operators: at least one"}},
-		"half a certificate":         {goodFile + "tls: {certificate: DIR/gateway.pem}\n", []string{"[5:6] tls: certificate and key go together"}},
-		"lost certificate":           {goodFile + "tls: {certificate: /lost, key: /lost}\n", []string{"[5:20] tls.certificate: open /lost"}},
-		"lost issuers":               {goodFile + "peers:\n  spiffe://a/b: {keys: /lost}\n", []string{"[6:24] peers.'spiffe://a/b'.keys: "}},
-		"lost state key":             {goodFile + "state: {key: /lost, path: /x}\n", []string{"[5:14] state.key: open /lost"}},
-		"lost policy":                {goodFile + "policy:\n  document: /lost\n", []string{"[6:13] policy.document: open /lost"}},
-		"lost key of AINP":           {goodFile + "ainp:\n  key: /lost\n", []string{"[6:8] ainp.key: open /lost"}},
-		"Redis without a key":        {goodFile + "state: {redis: {addresses: [\"127.0.0.1:6379\"], plaintext: loopback}}\n", []string{"[5:8] state.key: missing"}},
-		"Redis without TLS":          {goodFile + "state: {unverified: true, redis: {addresses: [\"10.0.0.1:6379\"], plaintext: loopback}}\n", []string{"[5:47] state.redis.addresses[0]"}},
-		"datagrams":                  {goodFile + "listen_: 1\n", []string{"[5:1] listen_: unknown field"}},
-		"a secret that is too short": {goodFile + "slim: {nodes: [{url: \"https://n:1\", id: \"spiffe://a/n\", shared_secret_file: DIR/admin-token-that-is-lost}]}\n", []string{"slim.nodes[0]"}},
-		"memory":                     {goodFile + "limits: {memory_mib: 10}\n", []string{"limits.memory_mib"}},
-		"a rate in words":            {goodFile + "limits: {rate: fast, burst: many}\nlog: {level: loud}\n", []string{"[5:16] limits.rate", "[5:29] limits.burst", "[6:14] log.level"}},
-		"a time without a unit":      {goodFile + "timeout: 60\n", []string{"[5:10] timeout"}},
-		"a loss that is none":        {goodFile + "policy: {allow_losses: [L01, L99]}\n", []string{"[5:30] policy.allow_losses[1]"}},
-		"an unknown binding":         {agent("    endpoints: [{binding: mcp, url: \"https://a\"}]\n"), []string{"[7:27] agents.'calc'.endpoints[0].binding"}},
-		"no endpoint":                {agent("    callers: [\"spiffe://a/*\"]\n"), []string{"agents.'calc': at least one endpoint"}},
-		"a plain URL":                {agent("    endpoints: [{binding: mcp-v1, url: \"http://a\"}]\n"), []string{"agents.'calc': the endpoint must be an https URL"}},
-		"no URL":                     {agent("    endpoints: [{binding: mcp-v1, url: \"npx server\"}]\n"), []string{"agents.'calc': the endpoint is not an absolute URL", "--stdio"}},
-		"two documents":              {goodFile + "---\nfoo: 1\n", []string{"[6:4] a second document begins here"}},
-		"a peer without an id":       {goodFile + "peers: {gw2: {}}\n", []string{"[5:14] peers.'gw2': a peer has the name of its SPIFFE id"}},
-		"no folder for the state":    {goodFile + "state: {path: /lost/state.db}\n", []string{"[5:15] state.path: the folder of the file cannot be used: stat /lost"}},
-		"an operator of strangers":   {swap("spiffe://aepb.dev/client", "spiffe://other.test/ann"), []string{"[4:31] admin.operators.'ann'.id: nothing vouches for the trust domain"}},
+		"empty":                          {"", []string{"[1:1] public_url", "[1:1] identity.certificate", "[1:1] identity.key", "[1:1] identity.bundle", "[1:1] identity.trust_domain", "[1:1] admin.operators"}},
+		"no identity":                    {"public_url: https://a\nadmin: {operators: {ann: {id: \"spiffe://a/b\", roles: [operator]}}}\n", []string{"identity.certificate: required", "identity.key: required", "identity.bundle: required", "identity.trust_domain: required"}},
+		"half an identity":               {swap("certificate: DIR/gateway.pem, ", ""), []string{"[3:1", "identity.certificate: required"}},
+		"lost key":                       {swap("DIR/gateway-key.pem", "DIR/lost.pem"), []string{"[3:49] identity.certificate: ", "lost.pem"}},
+		"another's key":                  {swap("DIR/gateway-key.pem", "DIR/client-key.pem"), []string{"[3:49] identity.certificate: "}},
+		"lost bundle":                    {swap("DIR/trust-bundle.json", "/lost"), []string{"identity.bundle: open /lost"}},
+		"plain public URL":               {swap("https://127.0.0.1:8443", "http://127.0.0.1:8443"), []string{"[1:13] public_url: "}},
+		"public URL with a path":         {swap("https://127.0.0.1:8443", "https://127.0.0.1/x"), []string{"[1:13] public_url: "}},
+		"no port":                        {swap(`public: "127.0.0.1:0"`, `public: "8777"`), []string{"[2:18] listen.public: "}},
+		"the same port twice":            {swap(`{public: "127.0.0.1:0", admin: "127.0.0.1:0"}`, `{public: "127.0.0.1:8443", admin: "127.0.0.1:8443"}`), []string{"[2:43] listen.admin: the same address as listen.public"}},
+		"an unknown role":                {swap("[operator]", "[admin]"), []string{"[4:26] admin.operators.'ann': ", "admin"}},
+		"an operator without id":         {swap(`id: "spiffe://aepb.dev/client", `, ""), []string{"admin.operators.'ann'"}},
+		"no operator":                    {swap(`admin: {operators: {ann: {id: "spiffe://aepb.dev/client", roles: [operator]}}}`, "admin: {}"), []string{"[4:8] admin.operators: at least one"}},
+		"half a certificate":             {goodFile + "tls: {certificate: DIR/gateway.pem}\n", []string{"[5:6] tls: certificate and key go together"}},
+		"lost certificate":               {goodFile + "tls: {certificate: /lost, key: /lost}\n", []string{"[5:20] tls.certificate: open /lost"}},
+		"lost issuers":                   {goodFile + "peers:\n  spiffe://a/b: {keys: /lost}\n", []string{"[6:24] peers.'spiffe://a/b'.keys: "}},
+		"lost state key":                 {goodFile + "state: {key: /lost, path: /x}\n", []string{"[5:14] state.key: open /lost"}},
+		"a role that decides nothing":    {goodFile + "policy:\n  approvals:\n    - {tool: x, role: viewer}\n", []string{"[7:23] policy.approvals[0].role: "}},
+		"an approver that is not listed": {goodFile + "policy:\n  approvals:\n    - {tool: x, role: \"operator:bob\"}\n", []string{"policy.approvals: no operator of admin.operators has the name bob"}},
+		"a rule without a condition":     {goodFile + "policy:\n  approvals:\n    - {wait: 5m}\n", []string{"policy.approvals[0]: it has no condition"}},
+		"lost policy":                    {goodFile + "policy:\n  document: /lost\n", []string{"[6:13] policy.document: open /lost"}},
+		"lost key of AINP":               {goodFile + "ainp:\n  key: /lost\n", []string{"[6:8] ainp.key: open /lost"}},
+		"Redis without a key":            {goodFile + "state: {redis: {addresses: [\"127.0.0.1:6379\"], plaintext: loopback}}\n", []string{"[5:8] state.key: missing"}},
+		"Redis without TLS":              {goodFile + "state: {unverified: true, redis: {addresses: [\"10.0.0.1:6379\"], plaintext: loopback}}\n", []string{"[5:47] state.redis.addresses[0]"}},
+		"datagrams":                      {goodFile + "listen_: 1\n", []string{"[5:1] listen_: unknown field"}},
+		"a secret that is too short":     {goodFile + "slim: {nodes: [{url: \"https://n:1\", id: \"spiffe://a/n\", shared_secret_file: DIR/admin-token-that-is-lost}]}\n", []string{"slim.nodes[0]"}},
+		"memory":                         {goodFile + "limits: {memory_mib: 10}\n", []string{"limits.memory_mib"}},
+		"a rate in words":                {goodFile + "limits: {rate: fast, burst: many}\nlog: {level: loud}\n", []string{"[5:16] limits.rate", "[5:29] limits.burst", "[6:14] log.level"}},
+		"a time without a unit":          {goodFile + "timeout: 60\n", []string{"[5:10] timeout"}},
+		"a loss that is none":            {goodFile + "policy: {allow_losses: [L01, L99]}\n", []string{"[5:30] policy.allow_losses[1]"}},
+		"an unknown binding":             {agent("    endpoints: [{binding: mcp, url: \"https://a\"}]\n"), []string{"[7:27] agents.'calc'.endpoints[0].binding"}},
+		"no endpoint":                    {agent("    callers: [\"spiffe://a/*\"]\n"), []string{"agents.'calc': at least one endpoint"}},
+		"a plain URL":                    {agent("    endpoints: [{binding: mcp-v1, url: \"http://a\"}]\n"), []string{"agents.'calc': the endpoint must be an https URL"}},
+		"no URL":                         {agent("    endpoints: [{binding: mcp-v1, url: \"npx server\"}]\n"), []string{"agents.'calc': the endpoint is not an absolute URL", "--stdio"}},
+		"two documents":                  {goodFile + "---\nfoo: 1\n", []string{"[6:4] a second document begins here"}},
+		"a peer without an id":           {goodFile + "peers: {gw2: {}}\n", []string{"[5:14] peers.'gw2': a peer has the name of its SPIFFE id"}},
+		"no folder for the state":        {goodFile + "state: {path: /lost/state.db}\n", []string{"[5:15] state.path: the folder of the file cannot be used: stat /lost"}},
+		"an operator of strangers":       {swap("spiffe://aepb.dev/client", "spiffe://other.test/ann"), []string{"[4:31] admin.operators.'ann'.id: nothing vouches for the trust domain"}},
 		"mistakes of three agents": {agent("    endpoints: [{binding: mcp-v1, url: \"https://a\", priority: high}]\n  Big: {id: x, endpoints: [{binding: mcp-v1, url: \"ftp://a\"}]}\n  third: {callers: [\"spiffe://a/*\"]}\n"), []string{
 			"[7:63] agents.calc.endpoints[0].priority", "agents.'Big': a name is", "agents.'Big': the id is not", "agents.'Big': the endpoint must be", "agents.'third': at least one endpoint",
 		}},
@@ -89,7 +92,7 @@ func badFiles() map[string]badFile {
 func TestCheckConfig_FortyBadFiles(t *testing.T) {
 	t.Parallel()
 	files := badFiles()
-	if len(files) != 45 {
+	if len(files) != 48 {
 		t.Errorf("%d files", len(files))
 	}
 	dir := t.TempDir()
@@ -119,5 +122,32 @@ func TestCheckConfig_FortyBadFiles(t *testing.T) {
 				t.Errorf("serve: %v", started)
 			}
 		})
+	}
+}
+
+// TestCheckConfig_WarnsWithoutARuleAboutCriticalErrors: where there are operators, check-config says that no rule holds a
+// workflow after a critical error (ATD, HITL Escalation on Error).
+func TestCheckConfig_WarnsWithoutARuleAboutCriticalErrors(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	_, err := identity.LoadOrCreate(dir, devTrustDomain, time.Now)
+	must(t, err)
+	for rules, warned := range map[string]bool{
+		"": true,
+		"policy:\n  approvals:\n    - {tool: x}\n":                          true,
+		"policy:\n  approvals:\n    - {severity: error}\n":                  true,
+		"policy:\n  approvals:\n    - {severity: critical}\n":               false,
+		"policy:\n  approvals:\n    - {severity: critical, action: stop}\n": false,
+	} {
+		file := filepath.Join(t.TempDir(), "gateway.yaml")
+		must(t, os.WriteFile(file, []byte(strings.ReplaceAll(goodFile, "DIR", dir)+rules), 0o600))
+		cmd := checkConfigCommand()
+		var out strings.Builder
+		cmd.SetArgs([]string{file})
+		cmd.SetOut(&out)
+		must(t, cmd.Execute())
+		if got := strings.Contains(out.String(), "no rule about critical errors"); got != warned || !strings.Contains(out.String(), "ok\n") {
+			t.Errorf("%q: %s", rules, out.String())
+		}
 	}
 }

@@ -338,7 +338,7 @@ func devSettings(material *identity.Development, extra config.Config, at address
 	}
 	document, approvals, err := loadPolicy(&extra)
 	if err != nil {
-		return settings{}, fmt.Errorf("config: policy: %w", err)
+		return settings{}, fmt.Errorf("config: policy.document: %w", err)
 	}
 	shared, err := loadRedis(extra.State.Redis)
 	if err != nil {

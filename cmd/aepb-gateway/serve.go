@@ -174,8 +174,10 @@ func production(c config.Config, workload *identity.Workload, logger *slog.Logge
 	if s.stateKeys, err = loadStateKeys(c.State.Key); err != nil {
 		errs = append(errs, fmt.Errorf("config: state.key: %w", err))
 	}
-	if s.document, s.approvals, err = loadPolicy(&c); err != nil {
-		errs = append(errs, fmt.Errorf("config: policy: %w", err))
+	if _, wrong := c.Approvals(); wrong != nil {
+		errs = append(errs, wrong) // and config.Parse says where
+	} else if s.document, s.approvals, err = loadPolicy(&c); err != nil {
+		errs = append(errs, fmt.Errorf("config: policy.document: %w", err))
 	}
 	if s.slim, err = readSLIM(c.SLIM); err != nil {
 		errs = append(errs, err)

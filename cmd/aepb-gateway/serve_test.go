@@ -39,7 +39,7 @@ func TestCheckConfig_SaysTheMemoryBound(t *testing.T) {
 	t.Parallel()
 	bounds := make([]int, 2)
 	for i, extra := range []string{"", "limits: {in_flight_mib: 16}\n"} {
-		_, file := operated(t, extra)
+		_, file := operated(t, extra+"policy: {approvals: [{severity: critical}]}\n")
 		var out strings.Builder
 		cmd := checkConfigCommand()
 		cmd.SetArgs([]string{file})

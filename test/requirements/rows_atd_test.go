@@ -4,9 +4,7 @@ package requirements_test
 const (
 	noCheckpoints = "the gateway writes no checkpoints"
 	noErrors      = "errors of tasks and their chains are being built"
-	noGates       = "no message waits for a human"
 	noRecovery    = "the gateway rolls nothing back itself"
-	noRules       = "there are no rules that open gates"
 	noRuns        = "workflows, their steps and states are being built"
 	noSchedule    = "there is no queue and no scheduler"
 	relayOnly     = "requests and results are relayed to the agent and back; the gateway rolls nothing back itself"
@@ -43,8 +41,8 @@ var atdRows = []row{
 	done("ATD-28", "Error Signaling", "four severities and six types of errors", "gateway/workflow:TestFailure_KindOfEveryCode", "lifecycle/workflow:TestSeverity", "lifecycle/workflow:TestParseErrorType"),
 	partly("ATD-29", "Error Signaling", "an error leads to a rollback or to an escalation", "critical errors are escalated; none is rolled back", "gateway:TestWorkflow_Errors"),
 	done("ATD-30", "Error Signaling", "`atd.upstream_errors` names the causes", "gateway:TestWorkflow_Errors"),
-	missing("ATD-31", "HITL Escalation on Error", "a critical error is escalated", noRules),
-	missing("ATD-32", "HITL Escalation on Error", "deployments define such a rule", noRules),
+	done("ATD-31", "HITL Escalation on Error", "a critical error is escalated", "gateway:TestWorkflow_Errors", "gateway:TestLevel_CriticalError", "gateway:TestLevel_OtherErrorsHoldNothing"),
+	done("ATD-32", "HITL Escalation on Error", "deployments define such a rule", "cmd/aepb-gateway:TestCheckConfig_WarnsWithoutARuleAboutCriticalErrors", "test/deploy/hosts:TestExamples_PassCheckConfig"),
 	done("ATD-33", "Circuit Breaker Pattern", "a breaker for each downstream agent", "gateway/breakers:TestStage_ApartByDestination"),
 	done("ATD-34", "Circuit Breaker Pattern", "sliding window, a threshold that must be exceeded", "lifecycle/breaker:TestReport_Opens", "lifecycle/breaker:TestReport_WindowSlides"),
 	done("ATD-35", "Circuit Breaker Pattern", "open: rejected at once", "gateway/breakers:TestStage_OpensProbesAndCloses", "cmd/aepb-gateway:TestBreaker_AnswersOfEveryProtocol"),
@@ -68,11 +66,11 @@ var atdRows = []row{
 	partly("ATD-53", "Rollback Timeout and Escalation", "the same `jti` gets the same result", "the bytes of the token are compared: the same `jti`, signed again, is refused", "gateway:TestTheSameRollbackIsAnsweredTheSame", "cmd/aepb-gateway:TestRollbackOverHTTP"),
 	done("ATD-54", "Rollback Authorization", "only agents of the workflow with a lineage", "gateway:TestWhoIsParty", "policy/membership:TestIsParty_EachParentCounts", "cmd/aepb-gateway:TestAttack_OwnTokenMakesAParty"),
 	done("ATD-55", "Rollback Authorization", "outside the workflow: 403", "cmd/aepb-gateway:TestRollbackOverHTTP"),
-	missing("ATD-56", "Interaction with HITL", "an error on an irreversible checkpoint: level 2", noGates),
-	missing("ATD-57", "Interaction with HITL", "a failed rollback: level 3, the workflow stops", noGates),
-	missing("ATD-58", "Interaction with HITL", "a cascade that reaches a critical node: level 1, the workflow pauses", noGates),
+	missing("ATD-56", "Interaction with HITL", "an error on an irreversible checkpoint: level 2", noCheckpoints),
+	done("ATD-57", "Interaction with HITL", "a failed rollback: level 3, the workflow stops", "gateway:TestLevel_FailedRollbackStops"),
+	missing("ATD-58", "Interaction with HITL", "a cascade that reaches a critical node: level 1, the workflow pauses", noRecovery),
 	partly("ATD-59", "Interaction with HITL", "three probes in a row that fail: level 2", "the escalation is signed and posted; it opens no approval, and nothing waits for one", "gateway/breakers:TestStage_OpensProbesAndCloses", "lifecycle/breaker:TestEscalates", "cmd/aepb-gateway:TestEscalation_IsPosted"),
-	partly("ATD-60", "Interaction with HITL", "an escalation is linked to the error and to the decision", "an escalation is linked to its error; a decision is not linked to the escalation", "gateway:TestWorkflow_Errors"),
+	done("ATD-60", "Interaction with HITL", "an escalation is linked to the error and to the decision", "gateway:TestWorkflow_Errors", "gateway:TestLevel_CriticalError", "gateway:TestLevel_OfAWorkflow"),
 	missing("ATD-61", "Priority Levels", "a priority is one of four", noSchedule),
 	missing("ATD-62", "Priority Levels", "priorities are classes of the scheduler", noSchedule),
 	missing("ATD-63", "Fair-Share Scheduling", "each workflow has an equal share, and unused shares go to high priorities", noSchedule),
@@ -82,7 +80,7 @@ var atdRows = []row{
 	missing("ATD-67", "Unsatisfiable Resource Hints", "critical work that waits for 60 s: an error and a human", noSchedule),
 	missing("ATD-68", "Unsatisfiable Resource Hints", "other work runs degraded, with a warning", noSchedule),
 	missing("ATD-69", "Optional Declarative Workflow Format", "workflows are described as `application/atd-workflow+json`", "descriptions of workflows are not read"),
-	missing("ATD-70", "Optional Declarative Workflow Format", "a node with `hitl_required` waits for an approval", noGates),
+	missing("ATD-70", "Optional Declarative Workflow Format", "a node with `hitl_required` waits for an approval", "no declared workflow is read"),
 	done("ATD-71", "Rollback Authorization (security)", "rollback requests are signed", "gateway:TestUnsignedSignalsAreRefused"),
 	done("ATD-72", "Rollback Authorization (security)", "the endpoint requires a certificate or a signed token of the workflow", "cmd/aepb-gateway:TestRollbackOverHTTP"),
 	done("ATD-73", "Rollback Authorization (security)", "only ancestors of the checkpoint", "policy/membership:TestIsParty_EachParentCounts"),
@@ -99,14 +97,14 @@ var atdRows = []row{
 	done("ATD-84", "Topological Order", "siblings whose parents are done run at once", "gateway:TestWorkflow_TasksWaitForTheirParents"),
 	done("ATD-85", "Workflow Boundary ECTs", "one run is one `wid`, and `atd.wf_id` equals it", "gateway:TestWorkflow_BegunByItsOwnToken", "gateway:TestWorkflow_OfCallersWithoutTokens"),
 	done("ATD-86", "Node States", "states have a precedence, and nodes have kinds", "lifecycle/workflow:TestRun_States", "lifecycle/workflow:TestRun_Steps", "lifecycle/workflow:TestRun_Twin"),
-	missing("ATD-87", "HITL Escalation on Error", "a rule has `trigger` with `kind`, `op`, `value` and `input_ref`", noRules),
-	missing("ATD-88", "HITL Escalation on Error", "a rule has `required_role`", noRules),
-	missing("ATD-89", "HITL Escalation on Error", "a rule has `action`", noRules),
-	missing("ATD-90", "HITL Escalation on Error", "a rule has `allow_override` with `override_action`", noRules),
-	missing("ATD-91", "HITL Escalation on Error", "an unknown kind, operator or role is refused", noRules),
-	missing("ATD-92", "HITL Escalation on Error", "the draft's roles are roles of operators", noRules),
-	missing("ATD-93", "HITL Escalation on Error", "`unreachable_human` decides at the deadline", noGates),
-	missing("ATD-94", "Interaction with HITL", "what passes under a pause and a stop, who lifts them, how long they last", noGates),
-	missing("ATD-95", "Interaction with HITL", "an escalation names the error, and a decision the escalation", noGates),
+	done("ATD-87", "HITL Escalation on Error", "a rule has `trigger` with `kind`, `op`, `value` and `input_ref`", "policy/hitl:TestParseDocumentRules_RuleOfTheDraft"),
+	done("ATD-88", "HITL Escalation on Error", "a rule has `required_role`", "policy/hitl:TestParseDocumentRules_RuleOfTheDraft", "policy/hitl:TestAttack_Approval_RoleMissing"),
+	done("ATD-89", "HITL Escalation on Error", "a rule has `action`", "policy/hitl:TestParseDocumentRules_RuleOfTheDraft", "gateway:TestLevel_CriticalError"),
+	done("ATD-90", "HITL Escalation on Error", "a rule has `allow_override` with `override_action`", "policy/hitl:TestParseDocumentRules_RuleOfTheDraft", "gateway:TestApproval_AtItsEnd"),
+	done("ATD-91", "HITL Escalation on Error", "an unknown kind, operator or role is refused", "policy/hitl:TestParseDocumentRules_Mistakes", "policy/hitl:TestParseRules_Mistakes"),
+	done("ATD-92", "HITL Escalation on Error", "the draft's roles are roles of operators", "gateway:TestLevel_CriticalError", "policy/hitl:TestRules_Names"),
+	done("ATD-93", "HITL Escalation on Error", "`unreachable_human` decides at the deadline", "gateway:TestApproval_AtItsEnd"),
+	done("ATD-94", "Interaction with HITL", "what passes under a pause and a stop, who lifts them, how long they last", "gateway:TestLevel_OfAWorkflow", "gateway:TestLevel_PauseBecomesAStop", "gateway/admission:TestAdmit_ReadOnce", "policy/hitl:TestStanding_Passes"),
+	done("ATD-95", "Interaction with HITL", "an escalation names the error, and a decision the escalation", "gateway:TestLevel_CriticalError", "gateway:TestLevel_OfAWorkflow"),
 	missing("ATD-96", "Checkpoint ECT Format", "a checkpoint is on record before the call leaves", noCheckpoints),
 }
