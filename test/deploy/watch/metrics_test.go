@@ -233,6 +233,7 @@ var counted = map[string]func(*telemetry.Metrics, string){
 	"aepb_state_usage_ratio kind": func(m *telemetry.Metrics, v string) {
 		m.Uses(func() map[string]telemetry.Use { return map[string]telemetry.Use{v: {}} })
 	},
+	"aepb_approvals_total state":     func(m *telemetry.Metrics, v string) { m.Approvals().Changed(v) },
 	"aepb_state_evicted_total scope": func(*telemetry.Metrics, string) {},
 }
 

@@ -138,6 +138,8 @@ var pages = map[string]page{
 			{"Changes of its breaker", "Many: it recovers and fails again.", eventsRate, false, one(rate("to", "aepb_breaker_transitions_total", ofAgent), "{{to}}")},
 			{"Changes of its description", "Since the start of the process.", "short", false, one("sum by (instance) ("+of("aepb_description_changes_total", ofAgent)+")", "{{instance}}")},
 			{"Calls for an operator, all agents", "Since the start of the process, by reason; the log line names the agent.", "short", false, one("sum by (reason) ("+of("aepb_breaker_escalations_total")+")", "{{reason}}")},
+			{"Approvals that wait, all agents", "Calls about which humans decide, or that their callers have not sent again yet.", "short", false, one("max("+of("aepb_approvals_waiting")+")", "waiting")},
+			{"Approvals by state, all agents", "expired: no human decided in time.", eventsRate, false, one(rate("state", "aepb_approvals_total"), "{{state}}")},
 			{"Lifecycle, all agents", "Agents whose lifecycle was ever changed, by the state that they are in.", "short", false, one("max by (state) ("+of("aepb_lifecycle_state")+")", "{{state}}")},
 		},
 	},

@@ -266,7 +266,7 @@ func TestRules_FailuresAreNotTheCallersFault(t *testing.T) {
 		problem.CodeUnauthenticated, problem.CodeForbidden, problem.CodeECTRequired, problem.CodeECTInvalid, problem.CodeUnknownAgent,
 		problem.CodeNoMethod, problem.CodeNotAllowed, problem.CodeNotFound, problem.CodeConflict, problem.CodeInProgress,
 		problem.CodeMediaType, problem.CodeTooLarge, problem.CodeRateLimited, problem.CodeDraining, problem.CodeRetired,
-		problem.CodeApprovalRequired, problem.CodeApprovalRefused,
+		problem.CodeApprovalRequired, problem.CodeApprovalRefused, problem.CodePaused, problem.CodeStopped,
 	}
 	if got := slices.Sorted(slices.Values(slices.Concat(failures, others))); !slices.Equal(got, problem.Codes()) {
 		t.Errorf("judged codes %v, and there are %v", got, problem.Codes())
