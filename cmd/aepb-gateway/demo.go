@@ -28,7 +28,10 @@ import (
 const (
 	demoTrustDomain = "demo.aepb"
 	demoLimit       = time.Minute
-	sceneFailure    = "failure" // the only scene beside the main one
+
+	// The scenes beside the main one.
+	sceneFailure  = "failure"
+	sceneApproval = "approval"
 )
 
 func demoCommand() *cobra.Command {
@@ -44,15 +47,15 @@ func demoCommand() *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON document")
 	cmd.Flags().BoolVar(&keep, "keep", false, "keep running, and print how to reach everything")
-	cmd.Flags().Func("scene", "play the scene of this `name` instead: "+sceneFailure+" (an agent breaks, recovers, and is retired)", func(name string) error {
-		if scene = name; name != sceneFailure {
+	cmd.Flags().Func("scene", "play the scene of this `name` instead: "+sceneFailure+" (an agent breaks, recovers, and is retired) or "+sceneApproval+" (calls wait for an approver)", func(name string) error {
+		if scene = name; name != sceneFailure && name != sceneApproval {
 			return errors.New("there is no such scene")
 		}
 		return nil
 	})
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		if strings.Contains(err.Error(), "--scene") {
-			return fmt.Errorf("%w; the scenes are: %s", err, sceneFailure)
+			return fmt.Errorf("%w; the scenes are: %s, %s", err, sceneFailure, sceneApproval)
 		}
 		return err
 	})
@@ -74,6 +77,9 @@ func runDemo(ctx context.Context, scene string, asJSON, keep bool, stdout, stder
 		return err
 	}
 	d := &demoGateway{material: material, dir: dir, logs: stderr}
+	if scene == sceneApproval {
+		d.approvals = []config.Approval{{Agent: "calculator", Tool: demo.ApprovalTool}}
+	}
 	if scene != "" {
 		d.recorded = make(chan string, 256)
 		d.logs = io.Discard // the scene shows what it would say
@@ -87,9 +93,13 @@ func runDemo(ctx context.Context, scene string, asJSON, keep bool, stdout, stder
 	play, cancel := context.WithTimeout(ctx, demoLimit)
 	defer cancel()
 	if scene != "" {
-		return stage.PlayFailure(play, demo.Failure{
+		with := demo.Scene{
 			Admin: d.at.Admin, Token: d.token, Ahead: func(by time.Duration) { d.ahead.Add(int64(by)) }, Recorded: d.recorded, Out: stdout,
-		})
+		}
+		if scene == sceneApproval {
+			return stage.PlayApproval(play, with)
+		}
+		return stage.PlayFailure(play, with)
 	}
 	report, failure := stage.Play(play)
 	if err := printReport(report, asJSON, stdout); err != nil {
@@ -120,15 +130,16 @@ func printReport(report demo.Report, asJSON bool, w io.Writer) error {
 
 // demoGateway is a gateway in this process.
 type demoGateway struct {
-	material *identity.Development
-	dir      string
-	logs     io.Writer
-	token    string
-	recorded chan string  // what is recorded, for a scene; nil: for the main one
-	ahead    atomic.Int64 // nanoseconds by which the clock of the circuit breakers is ahead
-	at       addresses
-	cancel   context.CancelFunc
-	done     chan error
+	material  *identity.Development
+	dir       string
+	logs      io.Writer
+	token     string
+	approvals []config.Approval
+	recorded  chan string  // what is recorded, for a scene; nil: for the main one
+	ahead     atomic.Int64 // nanoseconds by which the clock of the circuit breakers is ahead
+	at        addresses
+	cancel    context.CancelFunc
+	done      chan error
 }
 
 func (d *demoGateway) start(ctx context.Context, agents []demo.Agent) (string, error) {
@@ -141,7 +152,7 @@ func (d *demoGateway) start(ctx context.Context, agents []demo.Agent) (string, e
 		return "", errors.Join(err, public.Close())
 	}
 	d.at = addresses{Public: "https://" + public.Addr().String(), Admin: "https://" + admin.Addr().String()}
-	known := config.Config{Agents: map[string]config.Agent{}}
+	known := config.Config{Agents: map[string]config.Agent{}, Policy: config.Policy{Approvals: d.approvals}}
 	for _, a := range agents {
 		known.Agents[a.Name] = config.Agent{ID: string(a.SVID.ID), Endpoints: []config.Endpoint{{Binding: a.Binding, URL: a.URL}}}
 	}

@@ -171,9 +171,9 @@ type HeldError struct {
 }
 
 func (e *HeldError) Error() string {
-	text := "the workflow is paused: send the message again once it goes on"
+	text := "send the message again once the workflow goes on"
 	if e.Stopped {
-		text = "the workflow is stopped: no new message of it is sent"
+		text = "no new message of this workflow is sent"
 	}
 	if e.Reason != "" {
 		text += "; the reason is: " + e.Reason

@@ -14,17 +14,7 @@ import (
 func demoRetires(t *testing.T, bin string) {
 	t.Helper()
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), demoLimit)
-	defer cancel()
-	var stderr bytes.Buffer
-	cmd := exec.CommandContext(ctx, filepath.Join(bin, "aepb-gateway"), "demo", "--scene", "failure")
-	cmd.Stderr = &stderr
-	printed, err := cmd.Output()
-	if err != nil || stderr.Len() != 0 {
-		t.Fatalf("%v\n%s\n%s", err, printed, stderr.String())
-	}
-	rest := printed
-	for _, want := range []string{
+	playsScene(t, bin, "failure", []string{
 		`(?m)^1\. .*breaks`, `200 OK`,
 		`500 Internal`, `503 Service`, `503 Service`, `503 Service`, `503 Service`, `503 Service`,
 		`the breaker is open`, `● atd:circuit_open \{.*"atd.downstream_agent":"spiffe://demo.aepb/agents/calculator","atd.error_rate":1,"atd.window_s":60\}`,
@@ -43,7 +33,37 @@ func demoRetires(t *testing.T, bin string) {
 			`● aepb:shutdown .*verified\n` +
 			`● aepb:lifecycle_change .*verified\n` +
 			`All 6 ECTs`,
-	} {
+	})
+}
+
+// demoApproves: the scene shows a call that waits, what the approver reads, a grant, a denial, how both tasks end, and
+// the evidence of both decisions.
+func demoApproves(t *testing.T, bin string) {
+	t.Helper()
+	t.Parallel()
+	playsScene(t, bin, "approval", []string{
+		`(?m)^1\. `, `TASK_STATE_AUTH_REQUIRED`, `● aepb:intent \{`,
+		`(?m)^2\. `, `│ tool: "add"`, `│   "a": 3,`,
+		`(?m)^3\. `, `● hitl:approval_granted \{.*"aepb.approver":"developer"`, `TASK_STATE_COMPLETED`,
+		`(?m)^4\. `, `TASK_STATE_AUTH_REQUIRED`, `│   "a": 1000000,`, `● hitl:approval_denied \{`, `TASK_STATE_REJECTED`,
+		`(?m)^● aepb:intent .*verified\n● hitl:approval_granted .*verified\n● aepb:intent .*verified\n● hitl:approval_denied .*verified\nAll 4 ECTs`,
+	})
+}
+
+// playsScene has the demo play a scene, and finds all that is wanted in what it prints, in this order.
+func playsScene(t *testing.T, bin, scene string, wanted []string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), demoLimit)
+	defer cancel()
+	var stderr bytes.Buffer
+	cmd := exec.CommandContext(ctx, filepath.Join(bin, "aepb-gateway"), "demo", "--scene", scene)
+	cmd.Stderr = &stderr
+	printed, err := cmd.Output()
+	if err != nil || stderr.Len() != 0 {
+		t.Fatalf("%v\n%s\n%s", err, printed, stderr.String())
+	}
+	rest := printed
+	for _, want := range wanted {
 		at := regexp.MustCompile(want).FindIndex(rest)
 		if at == nil {
 			t.Fatalf("no %s in the rest of\n%s", want, printed)

@@ -6,5 +6,6 @@
 // lineage, and every hash against the bytes that were really on the wire.
 // The demo succeeds only if all of it holds.
 //
-// In the scene of an agent that fails, one of the agents breaks, recovers and is retired.
+// In the scene of an agent that fails, one of the agents breaks, recovers and is retired. In that of approvals, calls
+// wait for an approver, who grants one and denies another.
 package demo
