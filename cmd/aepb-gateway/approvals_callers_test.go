@@ -9,9 +9,11 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/ecttest"
 	tslim "github.com/aepb/aepb-gateway/gateway/transport/slim"
 	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/ainp"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/slim"
 	"github.com/aepb/aepb-gateway/translators/uacp"
@@ -74,7 +76,8 @@ func approvalCallers() map[string]approvalCaller {
 			return letter{at: "/a2a", body: textBody(spoken(n)), header: map[string]string{"A2A-Version": "1.0"}}
 		}, `"code":-3`),
 		"MCP to MCP": sendsAgain("calculator", func(n int64) letter {
-			return letter{at: "/mcp", body: modernCall("add", addArguments(n)), header: mirror("tools/call", "add")}
+			body := strings.Replace(modernCall("add", addArguments(n)), `"_meta":{`, `"_meta":{"progressToken":"`+string(ect.NewID())+`",`, 1)
+			return letter{at: "/mcp", body: body, header: mirror("tools/call", "add")}
 		}, `"code":-32`),
 		"MCP 2026-07-28": sendsAgain("concierge", func(n int64) letter {
 			return letter{at: "/mcp", body: callBody("concierge", spoken(n)), header: mirror("tools/call", "concierge")}
@@ -86,6 +89,7 @@ func approvalCallers() map[string]approvalCaller {
 		"SLIM A2A":                overSLIM(),
 		"SLIM MCP":                overSLIMCalls(),
 		"AINP HTTP":               overAINP(),
+		"AINP, a fresh ECT":       overAINPWithECT(),
 		"AINP socket":             overSocket(),
 		"translate, a task":       translatedTask(),
 		"translate, the same ECT": translated(true),
@@ -304,6 +308,21 @@ func overAINP() approvalCaller {
 		t.Helper()
 		return string(b.send(t, letter{at: "/agents/" + agent + "/ainp", body: string(signed(alice, envelopeOf(t, alice, telling(spoken(n))), ""))}).body)
 	}}
+}
+
+// overAINPWithECT is the same with a token inside, in one workflow.
+func overAINPWithECT() approvalCaller {
+	alice, c := did("alice"), overAINP()
+	c.call = func(t *testing.T, b *bed, agent string, n int64) string {
+		t.Helper()
+		body := envelopeOf(t, alice, telling(spoken(n)))
+		input, err := ainp.HashInput(body)
+		must(t, err)
+		body, err = ainpWithEvidence(body, []string{tokenIn(t, b, string(input), n)})
+		must(t, err)
+		return string(b.send(t, letter{at: "/agents/" + agent + "/ainp", body: string(signed(alice, body, ""))}).body)
+	}
+	return c
 }
 
 // overSocket is the same over a WebSocket, on a connection for each message.

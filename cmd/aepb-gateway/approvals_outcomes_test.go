@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"encoding/json"
 	"net/http"
 	"slices"
@@ -313,5 +314,35 @@ func TestApprovals_AtAnotherReplica(t *testing.T) {
 			c.succeeds(t, second, task, number)
 			second.released(t, id, number)
 		})
+	}
+}
+
+// TestApprovals_SubscribersOfAWaitingTask: a caller that subscribes to a task which waits for an approval is told of
+// its end in the stream.
+func TestApprovals_SubscribersOfAWaitingTask(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, gatedAgents())
+	c := approvalCallers()["A2A 1.0 stream"]
+	for n, decision := range map[int64]string{1000: "approve", 2000: "deny"} {
+		id, task := c.waits(t, b, c.agent, n)
+		l := letter{at: doorA2A, body: jsonRPC("SubscribeToTask", `{"id":"`+task+`"}`), header: map[string]string{"A2A-Version": "1.0"}}
+		response, err := b.client.Do(b.request(t, l))
+		must(t, err)
+		lines := bufio.NewScanner(response.Body)
+		if lines.Scan(); !strings.Contains(lines.Text(), c.words.waits) || !strings.Contains(lines.Text(), id) {
+			t.Errorf("the stream begins with %s", lines.Text())
+		}
+		if got := b.decides(t, "approver", id, decision); got.status != http.StatusOK {
+			t.Fatalf("%s: %d %s", decision, got.status, got.body)
+		}
+		var rest strings.Builder
+		for lines.Scan() {
+			rest.WriteString(lines.Text())
+		}
+		must(t, response.Body.Close())
+		end := map[string]string{"approve": "TASK_STATE_COMPLETED", "deny": c.words.rejected}[decision]
+		if !strings.Contains(rest.String(), end) || decision == "approve" && !strings.Contains(rest.String(), c.result(n)) {
+			t.Errorf("%s: the stream goes on with %s", decision, rest.String())
+		}
 	}
 }
