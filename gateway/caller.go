@@ -64,6 +64,7 @@ func (c caller) SaveRequest(rec *store.Record) error {
 		return &translators.TooLongError{Reason: "there is a question about the request, which would have to be kept until the answer: send a request of at most 65536 bytes"}
 	}
 	rec.Call = store.SaveMessage(c.x.message.Origin.Version, wire.Form, wire)
+	rec.Call.Tenanted = c.x.in.Call.Tenanted
 	return nil
 }
 

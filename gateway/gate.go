@@ -103,7 +103,7 @@ func (x *request) call(invoke *canonical.Invoke) (hitl.Call, error) {
 		Said         canonical.Invoke
 		Conversation canonical.Conversation
 		Extensions   canonical.Extensions
-	}{x.message.To.Skill, said, x.message.Conversation, x.message.Extensions})
+	}{x.message.To.Skill, said, x.message.Conversation, x.extensions()})
 	if err != nil {
 		return hitl.Call{}, err
 	}
@@ -114,6 +114,14 @@ func (x *request) call(invoke *canonical.Invoke) (hitl.Call, error) {
 		call.Address = x.in.Call.Address
 	}
 	return call, nil
+}
+
+// extensions are those of the message, without what its sender puts into each message anew.
+func (x *request) extensions() canonical.Extensions {
+	if x.in.Features.Stamper == nil {
+		return x.message.Extensions
+	}
+	return x.in.Features.Stamper.Unstamped(x.message.Extensions)
 }
 
 // tool is what is called, as the agent names it.
@@ -171,7 +179,7 @@ func (x *request) words(invoke *canonical.Invoke) string {
 		Parts      []canonical.Part
 		Extensions []canonical.Extensions `json:",omitempty"`
 	}{Parts: slices.DeleteFunc(slices.Clone(invoke.Turn.Parts), func(p canonical.Part) bool { return isCall(p, invoke.Call) })}
-	for _, more := range []canonical.Extensions{x.message.Extensions, invoke.Extensions, invoke.Turn.Extensions} {
+	for _, more := range []canonical.Extensions{x.extensions(), invoke.Extensions, invoke.Turn.Extensions} {
 		if len(more) > 0 {
 			said.Extensions = append(said.Extensions, more)
 		}
@@ -310,7 +318,9 @@ func (g *Gateway) released(ctx context.Context, a hitl.Approval, rec *store.Reco
 	if err != nil {
 		return nil, err
 	}
-	x.in.Message = first
+	if x.in.Message = first; rec.Call.Tenanted {
+		first.Conversation.Tenant = ""
+	}
 	x.admit(x.in, x.to)
 	if err := x.in.Permit.Perform(string(first.Op)); err != nil {
 		return nil, err

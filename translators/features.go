@@ -12,6 +12,7 @@ type Features struct {
 	Mirrorer  HeaderMirror
 	Namer     Namer
 	Signaler  Signaler
+	Stamper   Stamper
 	Tasker    TaskStyler
 }
 
@@ -27,6 +28,7 @@ func FeaturesOf(t Translator) *Features {
 	f.Mirrorer, _ = t.(HeaderMirror)
 	f.Namer, _ = t.(Namer)
 	f.Signaler, _ = t.(Signaler)
+	f.Stamper, _ = t.(Stamper)
 	f.Tasker, _ = t.(TaskStyler)
 	return f
 }

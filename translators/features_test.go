@@ -24,6 +24,7 @@ type able struct {
 	translators.HeaderMirror
 	translators.Namer
 	translators.Signaler
+	translators.Stamper
 	translators.TaskStyler
 }
 

@@ -165,6 +165,12 @@ type FormDetector interface {
 	FormOf(body []byte) string
 }
 
+// Stamper is implemented by a translator whose senders put a time and a signature into each message anew.
+type Stamper interface {
+	// Unstamped is what the extensions of a message say beside that.
+	Unstamped(message canonical.Extensions) canonical.Extensions
+}
+
 // Historian is implemented by a translator whose tasks say when they came to their status,
 // and what was said before.
 type Historian interface {

@@ -23,9 +23,7 @@ import (
 type attackFinding struct {
 	// id: 1 to 18 are findings of the security review (5 and 18 by their items), H1 to
 	// H8 holes that the audit of requirements tried, F1 to F19 of the trial operation.
-	// W1 to W10 were never open: they were tried when the feature was written. X- and an id
-	// are findings of the attacks on the whole gateway as it was built.
-	// W1 to W10 were never open: they were tried when the feature was written. X- stands
+	// W1 to W25 were never open: they were tried when the feature was written. X- stands
 	// before those of a later series of attacks on the built program.
 	id   string
 	what string // an attacker could do
@@ -211,6 +209,27 @@ var attackIndex = []attackFinding{
 	{id: "W21", what: "pass an agent's list of callers under the gateway's own name, which sends errands", tests: []string{
 		"gateway:TestAttack_CallerWithTheGatewaysName",
 	}},
+	{id: "W22", what: "have a call sent that no human approved: another one than was approved, the same once more, or one under another policy", tests: []string{
+		"TestAttack_ApprovalForAnotherCall", "TestAttack_ApprovalUsedTwice", "TestAttack_ApprovalUnderAnotherPolicy",
+		"TestAttack_ApprovalOfATaskThatIsAnswered", "policy/hitl:TestAttack_Approval_OtherCallIsSent",
+	}},
+	{id: "W23", what: "decide about a call without the right to, in place of a second approver, after its end, or with a decision about another", tests: []string{
+		"TestAttack_ApprovalByOneInsteadOfTwo", "TestAttack_ApprovalAfterTheEnd", "TestAttack_ApprovalOfAnotherWorkflow", "TestAttack_ApprovalWithoutARole",
+		"policy/hitl:TestAttack_Approval_CallerGrantsItsOwn", "policy/hitl:TestAttack_Approval_OneApproverForFourEyes",
+		"policy/hitl:TestAttack_Approval_RoleMissing", "policy/hitl:TestAttack_Approval_WithoutIdentity",
+		"policy/hitl:TestAttack_Standing_LiftedWithoutItsRoles", "gateway/httpapi:TestAttack_Approvals_Decide",
+		"gateway/httpapi:TestAttack_Approvals_Order", "gateway/httpapi:TestAttack_Approvals_Own", "gateway/httpapi:TestAttack_Approvals_Replay",
+		"gateway/httpapi:TestAttack_Approvals_TokenIsNoCertificate",
+	}},
+	{id: "W24", what: "fill the approvals of all, or read those of others", tests: []string{
+		"TestAttack_ApprovalsOfOneCallerFillAll", "TestAttack_ApprovalOfOthersIsRead", "gateway/httpapi:TestAttack_Approvals_StrangerLearnsNothing",
+		"cmd/aepbctl:TestAttack_Approvals_EndlessList",
+	}},
+	{id: "W25", what: "have an approver read another text than what is sent", tests: []string{
+		"TestAttack_ApprovalOfHostileText", "policy/hitl:TestAttack_Approval_OtherText", "policy/hitl:TestAttack_Show_EscapesAreNotForged",
+		"policy/hitl:TestAttack_Show_HiddenCharacters", "policy/hitl:TestAttack_Show_NotWhole",
+		"cmd/aepbctl:TestAttack_Approvals_TextOfAnotherHash", "cmd/aepbctl:TestAttack_Approvals_Terminal",
+	}},
 	{id: "X-M1", what: "have the gateway read more large answers than it has memory for", tests: []string{
 		"TestAttack_LargeAnswersAtOnce", "gateway/transport/inflight:TestAttack_LargeRequestsOfLongStreams",
 	}},
@@ -308,7 +327,7 @@ func findingIDs() []string {
 	for n := 1; n <= 8; n++ {
 		ids = append(ids, "H"+strconv.Itoa(n))
 	}
-	return append(ids, "F1", "F2", "F3", "F6", "F18", "F19", "N1", "N2", "N4", "N5", "N6", "N7", "N8", "W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W9", "W10", "W11", "W12", "W13", "W14", "W15", "W16", "W17", "W18", "W19", "W20", "W21", "X-M1", "X-B2", "X-B1", "X-R16", "X-W1", "X-P1", "X-M2", "X-L2", "X-L3", "X-L5", "X-L8", "X-R1", "X-K1", "X-S2", "X-S1")
+	return append(ids, "F1", "F2", "F3", "F6", "F18", "F19", "N1", "N2", "N4", "N5", "N6", "N7", "N8", "W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W9", "W10", "W11", "W12", "W13", "W14", "W15", "W16", "W17", "W18", "W19", "W20", "W21", "W22", "W23", "W24", "W25", "X-M1", "X-B2", "X-B1", "X-R16", "X-W1", "X-P1", "X-M2", "X-L2", "X-L3", "X-L5", "X-L8", "X-R1", "X-K1", "X-S2", "X-S1")
 }
 
 // attackTests are the tests of attacks in the source tree, by FOLDER:NAME.

@@ -302,7 +302,9 @@ func ended(a hitl.Approval) string {
 		return "the call was denied, and not sent" + because(why)
 	case hitl.Consumed:
 		return "the gateway that released the call was lost: whether the agent has got it is not known"
-	case hitl.Pending, hitl.Granted, hitl.Expired, hitl.Canceled:
+	case hitl.Canceled:
+		why = a.Why // whatever an approver said before
+	case hitl.Pending, hitl.Granted, hitl.Expired:
 	}
 	return "the call was not approved, and not sent" + because(why)
 }

@@ -200,9 +200,10 @@ func (w *subscription) message(m *canonical.Message) *canonical.Message {
 	return m
 }
 
-// Complete implements [execution.Source].
+// Complete implements [execution.Source]. Who subscribes to a task that waits for an approval waits for what comes of it.
 func (w *subscription) Complete() bool {
-	return w.known != nil && stream.Settled(w.known.Status.State)
+	waits := w.rec.Resume == store.ResumeApproval && w.work.Message.Op == canonical.OpTaskSubscribe
+	return w.known != nil && stream.Settled(w.known.Status.State) && !waits
 }
 
 // Advance implements [execution.Source].

@@ -197,6 +197,7 @@ func TestApproval_ReplicaIsThatWhichConsumes(t *testing.T) {
 	}
 }
 
+// TestAttack_Approval_CallerGrantsItsOwn: a caller grants its own call.
 func TestAttack_Approval_CallerGrantsItsOwn(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []hitl.Kind{hitl.Grant, hitl.Deny} {
@@ -206,6 +207,7 @@ func TestAttack_Approval_CallerGrantsItsOwn(t *testing.T) {
 	}
 }
 
+// TestAttack_Approval_OneApproverForFourEyes: one approver grants twice where two are demanded, also under another name.
 func TestAttack_Approval_OneApproverForFourEyes(t *testing.T) {
 	t.Parallel()
 	once := next(t, pending(2), event(hitl.Grant))
@@ -227,6 +229,7 @@ func TestAttack_Approval_OneApproverForFourEyes(t *testing.T) {
 	}
 }
 
+// TestAttack_Approval_RoleMissing: an approver without a role that is demanded decides.
 func TestAttack_Approval_RoleMissing(t *testing.T) {
 	t.Parallel()
 	a := pending(1)
@@ -243,6 +246,7 @@ func TestAttack_Approval_RoleMissing(t *testing.T) {
 	next(t, a, e)
 }
 
+// TestAttack_Approval_OtherText: a decision is about another text than the one that is shown.
 func TestAttack_Approval_OtherText(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []hitl.Kind{hitl.Grant, hitl.Deny} {
@@ -258,6 +262,7 @@ func TestAttack_Approval_OtherText(t *testing.T) {
 	next(t, a, event(hitl.Deny))
 }
 
+// TestAttack_Approval_WithoutIdentity: a decision names no approver.
 func TestAttack_Approval_WithoutIdentity(t *testing.T) {
 	t.Parallel()
 	e := event(hitl.Grant)
@@ -265,6 +270,7 @@ func TestAttack_Approval_WithoutIdentity(t *testing.T) {
 	refused(t, pending(1), e)
 }
 
+// TestAttack_Approval_OtherCallIsSent: another call is sent on an approval.
 func TestAttack_Approval_OtherCallIsSent(t *testing.T) {
 	t.Parallel()
 	granted := next(t, pending(1), event(hitl.Grant))

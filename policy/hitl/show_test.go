@@ -88,6 +88,7 @@ func hidden(char rune) bool {
 	return !unicode.In(char, unicode.L, unicode.M, unicode.N, unicode.P, unicode.S, unicode.Zs) // not assigned
 }
 
+// TestAttack_Show_HiddenCharacters: a call hides text from its approver by characters that cannot be seen.
 func TestAttack_Show_HiddenCharacters(t *testing.T) {
 	t.Parallel()
 	for name, char := range map[string]rune{
@@ -137,6 +138,7 @@ func TestAttack_Show_EscapesAreNotForged(t *testing.T) {
 	}
 }
 
+// TestAttack_Show_NotWhole: a call is granted of which a part is not shown.
 func TestAttack_Show_NotWhole(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ args, reason string }{

@@ -84,6 +84,7 @@ func TestStanding_OverdueAfterADay(t *testing.T) {
 	}
 }
 
+// TestAttack_Standing_LiftedWithoutItsRoles: a level is lifted by an operator without the roles for that.
 func TestAttack_Standing_LiftedWithoutItsRoles(t *testing.T) {
 	t.Parallel()
 	other := step(hitl.Stop)

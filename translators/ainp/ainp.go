@@ -1,9 +1,12 @@
 package ainp
 
 import (
+	"maps"
+
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/internal/envelope"
+	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
 )
 
 // Binding is AINP's protocol binding identifier.
@@ -54,6 +57,13 @@ func (t *Translator) Info() translators.Info { return t.info }
 
 // HashForm names what HashInput gives.
 func (t *Translator) HashForm() string { return translators.HashWithoutECT }
+
+// Unstamped is what the extensions of a message say beside its time and its signature.
+func (t *Translator) Unstamped(message canonical.Extensions) canonical.Extensions {
+	out := maps.Clone(message)
+	delete(out, Binding)
+	return out.With(Binding, rawjson.Without(message[Binding], "timestamp", "sig"))
+}
 
 // HashInput is the package's HashInput.
 func (t *Translator) HashInput(body []byte) ([]byte, error) { return HashInput(body) }

@@ -152,6 +152,7 @@ type SavedMessage struct {
 	Media         string `json:",omitempty"` // empty: JSON
 	Verb, Path    string `json:",omitempty"`
 	Body          []byte
+	Tenanted      bool `json:",omitempty"` // its tenant is the gateway's name for the agent
 }
 
 // SaveMessage is a wire message of a version and form as a SavedMessage.
