@@ -121,6 +121,9 @@ func (g *group) judge(ctx context.Context) (rep Report, err error) {
 	if err != nil {
 		return rep, err
 	}
+	for _, a := range of[""] {
+		say("approval", a.ID, "its text is lost", listed([]approval{a}))
+	}
 	kinds := map[string]*Kind{}
 	for _, c := range g.calls {
 		name := g.Name + " " + c.kind
