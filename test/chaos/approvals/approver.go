@@ -28,8 +28,8 @@ type approval struct {
 	} `json:"call"`
 	Opened    time.Time `json:"opened"`
 	Decisions []struct {
-		Granted bool   `json:"granted"`
-		Token   ect.ID `json:"token"`
+		Token ect.ID    `json:"token"`
+		At    time.Time `json:"at"`
 	} `json:"decisions"`
 }
 

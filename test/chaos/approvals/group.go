@@ -14,6 +14,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/gateway/state/seal"
 	"github.com/aepb/aepb-gateway/test/harness/redisserver"
+	"github.com/aepb/aepb-gateway/test/harness/wait"
 	"github.com/aepb/aepb-gateway/test/interop/devgateway"
 )
 
@@ -157,7 +158,14 @@ func (g *group) strike(ctx context.Context, p phase, replica int) error {
 	if err != nil {
 		return err
 	}
-	return g.start(ctx, g.gateways[replica])
+	if err := g.start(ctx, g.gateways[replica]); err != nil {
+		return err
+	}
+	if g.Replicas == 1 { // it does not know whether an ECT of the second in which it began was used before
+		now := time.Now()
+		wait.Pause(ctx, now.Truncate(time.Second).Add(time.Second).Sub(now))
+	}
+	return nil
 }
 
 func (g *group) stop() error {

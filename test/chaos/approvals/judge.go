@@ -151,8 +151,8 @@ func (g *group) judge(ctx context.Context) (rep Report, err error) {
 			say("approval", a.ID, "it still waits: "+a.State, "")
 		}
 	}
-	evidence, unsaved, wrong, err := g.audit(ctx, approvals)
-	rep.Evidence, rep.Unsaved = evidence, unsaved
+	var wrong []string
+	rep.Evidence, rep.Unsaved, wrong, err = g.audit(ctx, approvals)
 	for _, what := range wrong {
 		say("evidence", "", what, "")
 	}
@@ -228,7 +228,7 @@ func keyIn(text string) string {
 const auditors = 4
 
 // audit verifies the evidence of all workflows, and that each decision has one request at most.
-func (g *group) audit(ctx context.Context, approvals []approval) (evidence, unsaved int, wrong []string, err error) {
+func (g *group) audit(ctx context.Context, approvals []approval) (evidence, lost int, wrong []string, err error) {
 	verifier, err := g.verifier()
 	if err != nil {
 		return 0, 0, nil, err
@@ -245,8 +245,8 @@ func (g *group) audit(ctx context.Context, approvals []approval) (evidence, unsa
 			wrong = append(wrong, why...)
 			for _, d := range a.Decisions {
 				switch what, missing := follows(claims, d.Token); {
-				case missing && g.wasUnsaved(a):
-					unsaved++
+				case missing && g.wasUnsaved(d.At):
+					lost++
 				case what != "":
 					wrong = append(wrong, fmt.Sprintf("approval %s (%s): %s", a.ID, a.State, what))
 				}
@@ -254,7 +254,7 @@ func (g *group) audit(ctx context.Context, approvals []approval) (evidence, unsa
 			return err
 		})
 	}
-	return evidence, unsaved, wrong, all.Wait()
+	return evidence, lost, wrong, all.Wait()
 }
 
 // follows says what is wrong with what follows from a decision.
@@ -275,9 +275,12 @@ func follows(claims []ect.Claims, decision ect.ID) (what string, missing bool) {
 	return "", false
 }
 
-// wasUnsaved: a gateway over a file writes evidence every second, and was killed before that.
-func (g *group) wasUnsaved(a approval) bool {
-	return len(g.gateways) == 1 && slices.ContainsFunc(g.kills, func(k kill) bool { return k.at.After(a.Opened) && k.at.Sub(a.Opened) < 2*waits })
+// unsaved is how long a gateway over a file takes at most to write evidence.
+const unsaved = 2 * time.Second
+
+// wasUnsaved: evidence of that time went down with a gateway over a file, which writes it every second.
+func (g *group) wasUnsaved(at time.Time) bool {
+	return g.Replicas == 1 && slices.ContainsFunc(g.kills, func(k kill) bool { return k.at.After(at) && k.at.Sub(at) < unsaved })
 }
 
 func (g *group) verifier() (*ect.Verifier, error) {
