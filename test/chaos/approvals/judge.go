@@ -246,7 +246,7 @@ func (g *group) audit(ctx context.Context, approvals []approval) (evidence, lost
 	all.SetLimit(auditors)
 	for n, a := range approvals {
 		all.Go(func() error {
-			claims, why, err := g.workflow(ctx, verifier, n, a.WID)
+			claims, why := g.workflow(ctx, verifier, n, a.WID)
 			mu.Lock()
 			defer mu.Unlock()
 			evidence += len(claims)
@@ -259,7 +259,7 @@ func (g *group) audit(ctx context.Context, approvals []approval) (evidence, lost
 					wrong = append(wrong, fmt.Sprintf("approval %s (%s): %s", a.ID, a.State, what))
 				}
 			}
-			return err
+			return ctx.Err()
 		})
 	}
 	return evidence, lost, wrong, all.Wait()
@@ -304,12 +304,12 @@ func (g *group) verifier() (*ect.Verifier, error) {
 }
 
 // workflow reads and verifies the evidence of a workflow.
-func (g *group) workflow(ctx context.Context, verifier *ect.Verifier, first int, wid string) (claims []ect.Claims, wrong []string, err error) {
+func (g *group) workflow(ctx context.Context, verifier *ect.Verifier, first int, wid string) (claims []ect.Claims, wrong []string) {
 	var page struct {
 		ECTs []string `json:"ects"`
 	}
 	if err := g.anyAdmin(ctx, first, http.MethodGet, "/api/workflows/"+wid, nil, &page); err != nil {
-		return nil, []string{"workflow " + wid + ": " + err.Error()}, nil
+		return nil, []string{"workflow " + wid + ": " + err.Error()}
 	}
 	for _, compact := range page.ECTs {
 		v, err := verifier.Verify(ctx, compact, ect.Check{Purpose: ect.Parent})
@@ -319,5 +319,5 @@ func (g *group) workflow(ctx context.Context, verifier *ect.Verifier, first int,
 		}
 		claims = append(claims, v.Claims())
 	}
-	return claims, wrong, nil
+	return claims, wrong
 }
