@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -26,6 +27,8 @@ type mortal struct {
 	left    int  // writes until its end; negative: it lives
 	arrives bool // the last write does
 	writes  int
+	outage  time.Duration // after which the store can be used again; 0: never
+	until   time.Time     // when that is over
 }
 
 var errEnded = &state.UnavailableError{}
@@ -38,19 +41,32 @@ func (m *mortal) write() (arrives, lives bool) {
 	switch {
 	case m.left < 0:
 		return true, true
-	case m.left == 0:
+	case m.left == 0 && (m.until.IsZero() || time.Now().Before(m.until)):
 		return false, false
+	case m.left == 0:
+		return true, true
 	}
 	if m.left--; m.left == 0 {
+		if m.outage > 0 {
+			m.until = time.Now().Add(m.outage)
+		}
 		return m.arrives, false
 	}
 	return true, true
 }
 
+// works has the store work from now on; false: it has worked all the time.
+func (m *mortal) works() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.left = -1
+	return !m.until.IsZero()
+}
+
 func (m *mortal) ended() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.left == 0
+	return m.left == 0 && (m.until.IsZero() || time.Now().Before(m.until))
 }
 
 func (m *mortal) Swap(ctx context.Context, key store.EntryKey, old uint64, value []byte, until time.Time) (uint64, bool, error) {
@@ -142,6 +158,9 @@ func (l *lossy) grant(t *testing.T) {
 			continue
 		}
 		a := page.Approvals[0]
+		if view, err := b.Parts().Approvals.Show(t.Context(), a.ID); err == nil && view.Text == "" {
+			t.Errorf("the text of approval %s is lost", a.ID)
+		}
 		_, _ = b.Parts().Approvals.Decide(t.Context(), a.ID, approval.Decision{Grant: true, Approver: boss, Roles: []string{"approver"}, Shown: a.Shown})
 	}
 }
@@ -186,6 +205,48 @@ func TestApproval_ReplicaLostAtEachWrite(t *testing.T) {
 	}
 }
 
+// TestApproval_StoreLostAtEachWrite: the store of one gateway fails at any write, and works again later. The call
+// is sent once or never, and its task ends and says which.
+func TestApproval_StoreLostAtEachWrite(t *testing.T) {
+	t.Parallel()
+	ends := map[string]int{}
+	for _, arrives := range []bool{false, true} {
+		for left, more := 1, true; more; left++ {
+			synctest.Test(t, func(t *testing.T) {
+				m := &mortal{left: left, arrives: arrives, outage: 5 * time.Second}
+				b := gated(t, func(d *gateway.Deps) { m.Entries, d.Entries = d.Entries, m })
+				b.clock = time.Now
+				if err := b.TakeOver(); err != nil {
+					t.Fatal(err)
+				}
+				l := &lossy{b, b, m}
+				answer, err := b.Exchange(t.Context(), b.call(addBody))
+				known := err == nil
+				l.grant(t)
+				time.Sleep(10 * time.Second)
+				l.grant(t)
+				time.Sleep(2 * time.Minute)
+				more = m.works()
+				state, why := "not told", ""
+				if known {
+					state, why = l.stateOf(t, a2aTask(t, answer).ID)
+				}
+				sent := len(b.agent.bodies)
+				failed := state == "TASK_STATE_FAILED" && !strings.Contains(why, "not known") && (sent != 0 || !strings.Contains(why, "nothing was sent"))
+				if sent > 1 || state == "TASK_STATE_COMPLETED" && sent != 1 || state == "TASK_STATE_REJECTED" && sent != 0 || failed || !terminal(state) {
+					t.Errorf("failed at write %d (%v): the call was sent %d times, and its task is %s: %s", left, arrives, sent, state, why)
+				}
+				ends[state]++
+				_ = b.Close()
+			})
+		}
+	}
+	t.Log(ends)
+	if ends["TASK_STATE_COMPLETED"] == 0 || ends["TASK_STATE_FAILED"] == 0 || ends["not told"] == 0 {
+		t.Errorf("tasks ended as %v, expected some of each", ends)
+	}
+}
+
 func terminal(state string) bool {
 	return state == "TASK_STATE_COMPLETED" || state == "TASK_STATE_REJECTED" || state == "TASK_STATE_FAILED" || state == "not told"
 }
@@ -193,11 +254,18 @@ func terminal(state string) bool {
 // state is how a task stands, as the second replica tells.
 func (l *lossy) state(t *testing.T, id string) string {
 	t.Helper()
+	state, _ := l.stateOf(t, id)
+	return state
+}
+
+func (l *lossy) stateOf(t *testing.T, id string) (state, why string) {
+	t.Helper()
 	answer, err := l.second.Exchange(t.Context(), l.second.call(`{"jsonrpc":"2.0","id":8,"method":"GetTask","params":{"id":"`+id+`"}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return a2aTask(t, answer).Status.State
+	status := a2aTask(t, answer).Status
+	return status.State, string(status.Message)
 }
 
 // open counts the tasks of the caller that have not ended.

@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
@@ -9,30 +10,47 @@ import (
 	"github.com/aepb/aepb-gateway/gateway"
 	work "github.com/aepb/aepb-gateway/gateway/workflow"
 	"github.com/aepb/aepb-gateway/policy"
+	"github.com/aepb/aepb-gateway/policy/hitl"
 )
 
 // BenchmarkExchange is the pipeline without network: one ECT verified, two signed,
 // two translations.
-func BenchmarkExchange(b *testing.B) {
-	bed := newBed(b, gateway.Settings{}, policy.Rules{Open: true})
+func BenchmarkExchange(b *testing.B) { exchange(b, gateway.Settings{}) }
+
+// BenchmarkExchange_FiftyRules is the same with 50 rules that demand approvals of other calls.
+func BenchmarkExchange_FiftyRules(b *testing.B) {
+	var rules []hitl.Config
+	for i := range 50 {
+		rule := hitl.Config{Agent: "calc*", Tool: "*_all?", Argument: &hitl.Argument{Pointer: "/a", Op: "gt", Value: "100"}}
+		if i%2 == 0 {
+			rule = hitl.Config{Agent: "agent-" + strconv.Itoa(i), Argument: rule.Argument}
+		}
+		rules = append(rules, rule)
+	}
+	exchange(b, gateway.Settings{Approvals: approvalRules(b, rules...)})
+}
+
+func exchange(b *testing.B, settings gateway.Settings) {
+	b.Helper()
+	env := newBed(b, settings, policy.Rules{Open: true})
 	const batch = 512
 	for b.Loop() {
 		b.StopTimer()
 		calls := make([]string, 0, batch)
-		signer := bed.caller.Signer(b, nil)
+		signer := env.caller.Signer(b, nil)
 		for range batch {
 			token, err := signer.Sign(ect.Claims{
-				Audience: []string{string(bed.self.ID)}, Workflow: string(ect.NewID()), Act: "send_task", OutputHash: ect.Hash([]byte(addBody)),
+				Audience: []string{string(env.self.ID)}, Workflow: string(ect.NewID()), Act: "send_task", OutputHash: ect.Hash([]byte(addBody)),
 			})
 			if err != nil {
 				b.Fatal(err)
 			}
 			calls = append(calls, token.Compact())
 		}
-		bed.now = time.Now().Add(time.Duration(b.N) * time.Millisecond)
+		env.now = time.Now().Add(time.Duration(b.N) * time.Millisecond)
 		b.StartTimer()
 		for _, token := range calls {
-			if _, err := bed.Exchange(b.Context(), bed.call(addBody, token)); err != nil {
+			if _, err := env.Exchange(b.Context(), env.call(addBody, token)); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -295,7 +295,7 @@ func (w waitingTasks) Release(ctx context.Context, a hitl.Approval) error {
 // End implements [approval.Tasks].
 func (w waitingTasks) End(ctx context.Context, a hitl.Approval, why string) error {
 	if a.State == hitl.Consumed {
-		return w.tasks.EndReleased(ctx, taskOf(a), a.ID, why)
+		return w.tasks.EndReleased(ctx, taskOf(a), a.ID, why, a.Replica == w.instance)
 	}
 	return w.tasks.EndParked(ctx, taskOf(a), a.ID, canonical.StateRejected, why)
 }

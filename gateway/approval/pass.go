@@ -147,7 +147,7 @@ func (s *Service) Open(ctx context.Context, id, task, before string, r Request) 
 
 // write keeps the text of a new approval, has its call signed, and writes it.
 func (s *Service) write(ctx context.Context, r Request, first hitl.Approval) (hitl.Approval, error) {
-	text := state.EntryKey{Kind: KindText, ID: first.ID, Owner: r.Call.Owner()}
+	text := textKey(first)
 	if _, _, err := s.deps.Entries.Swap(ctx, text, 0, []byte(r.Text), first.Opened.Add(life)); err != nil {
 		return first, attest.Recording(err)
 	}

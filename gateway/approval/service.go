@@ -52,7 +52,8 @@ type Tasks interface {
 	// Release consumes a granted approval and sends its call; what comes of that the task says. Its error is an
 	// *[problem.UnsentError] where that will never be possible.
 	Release(ctx context.Context, a hitl.Approval) error
-	// End ends the task of an approval that is over, with the reason. A task that does not wait for it stays as it is.
+	// End ends the task of an approval that is over, with the reason. A task that does not wait for it stays as it is,
+	// unless this replica has consumed the approval and could not send the call.
 	End(ctx context.Context, a hitl.Approval, why string) error
 }
 
@@ -76,9 +77,10 @@ type Service struct {
 	deps    Deps
 	records *record.Machine[hitl.Approval]
 
-	mu      sync.Mutex
-	waiting index // as this replica knows it
-	known   bool  // it was read from the store
+	mu       sync.Mutex
+	waiting  index             // as this replica knows it
+	known    bool              // it was read from the store
+	releases map[string]string // that this replica has begun, by id: why it failed; empty: it goes on
 }
 
 // New makes a service that does nothing by itself until Watch.
@@ -93,7 +95,7 @@ func New(deps Deps) (*Service, error) {
 		Token:  func(a hitl.Approval) string { return a.Token },
 		Sealed: sealed,
 	}, record.Deps{Entries: deps.Entries, Evidence: func() record.Evidence { return deps.Evidence }, Now: deps.Now, Logger: deps.Logger})
-	return &Service{deps: deps, records: records, waiting: newIndex()}, err
+	return &Service{deps: deps, records: records, waiting: newIndex(), releases: map[string]string{}}, err
 }
 
 func decode(text []byte) (a hitl.Approval, err error) {
@@ -119,6 +121,12 @@ func sealed(a hitl.Approval, compact string) hitl.Approval {
 
 func keyOf(id, owner string) state.EntryKey {
 	return state.EntryKey{Kind: KindApproval, ID: id, Owner: owner}
+}
+
+// textKey names the text of an approval by its hash: an attempt to write the approval that failed may have left another
+// text.
+func textKey(a hitl.Approval) state.EntryKey {
+	return state.EntryKey{Kind: KindText, ID: a.ID + " " + a.Shown, Owner: a.Call.Owner()}
 }
 
 func notFound() error { return &problem.NotFoundError{What: "approval"} }
@@ -148,7 +156,7 @@ func (s *Service) Show(ctx context.Context, id string) (View, error) {
 	if err != nil {
 		return View{}, err
 	}
-	entry, found, err := s.deps.Entries.Get(ctx, state.EntryKey{Kind: KindText, ID: id})
+	entry, found, err := s.deps.Entries.Get(ctx, textKey(a))
 	switch {
 	case err != nil:
 		return View{}, attest.Recording(err)

@@ -103,6 +103,9 @@ func (s *Service) book(id string, w waiting) error {
 func (s *Service) forget(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.releases[id] != "" {
+		delete(s.releases, id)
+	}
 	s.waiting.remove(id)
 }
 
@@ -250,10 +253,12 @@ func (s *Service) settle(ctx context.Context, a hitl.Approval) error {
 		return s.release(ctx, a)
 	case !a.State.Over():
 		return s.lookAgain(ctx, a.ID, a.Until)
+	case a.State == hitl.Consumed && a.Task != "" && a.Replica == s.deps.Replica:
+		return s.finish(ctx, a)
 	case a.State == hitl.Consumed && a.Task != "" && s.deps.Alive(ctx, a.Replica):
 		return s.lookAgain(ctx, a.ID, s.deps.Now().Add(settleAfter)) // that replica has it in hand
 	case a.Task != "":
-		return s.end(ctx, a, ended(a))
+		return s.end(ctx, a, reasonOfEnd(a))
 	}
 	s.drop(ctx, a.ID)
 	return nil
@@ -261,7 +266,11 @@ func (s *Service) settle(ctx context.Context, a hitl.Approval) error {
 
 // release sends a granted call of which a task waits, or ends the task.
 func (s *Service) release(ctx context.Context, a hitl.Approval) error {
+	if !s.begin(a.ID) {
+		return s.lookAgain(ctx, a.ID, s.deps.Now().Add(settleAfter))
+	}
 	failure := s.deps.Tasks.Release(ctx, a)
+	s.ended(a.ID, failure)
 	if failure == nil {
 		s.drop(ctx, a.ID)
 		return nil
@@ -275,14 +284,52 @@ func (s *Service) release(ctx context.Context, a hitl.Approval) error {
 	case now.State == hitl.Consumed && now.Replica != s.deps.Replica: // another replica was first
 		return s.lookAgain(ctx, a.ID, s.deps.Now().Add(settleAfter))
 	case now.State == hitl.Consumed: // it is never sent again
-		return s.end(ctx, now, "the call was approved, and failed: "+failure.Error())
+		return s.finish(ctx, now)
 	case !never:
 		return errors.Join(failure, s.lookAgain(ctx, a.ID, s.deps.Now().Add(settleAfter)))
 	}
 	if now, _, err = s.on(ctx, a.ID, hitl.Event{Kind: hitl.Cancel, At: s.deps.Now().UTC(), Reason: unsent.Reason}); err != nil {
 		return err
 	}
-	return s.end(ctx, now, ended(now))
+	return s.end(ctx, now, reasonOfEnd(now))
+}
+
+// begin notes that this replica releases a call; false: it does so already.
+func (s *Service) begin(id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if failure, begun := s.releases[id]; begun && failure == "" {
+		return false
+	}
+	s.releases[id] = ""
+	return true
+}
+
+// ended notes how a release ended. Why one failed is kept until its task is ended.
+func (s *Service) ended(id string, failure error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.releases, id)
+	if unsent, ok := errors.AsType[*problem.UnsentError](failure); ok {
+		s.releases[id] = "the call was approved, and failed: " + unsent.Reason + ": nothing was sent"
+	} else if failure != nil {
+		s.releases[id] = "the call was approved, and failed: " + failure.Error() + ": whether the agent has got it is not known"
+	}
+}
+
+// finish ends the task of a call that this replica has consumed and could not send.
+func (s *Service) finish(ctx context.Context, a hitl.Approval) error {
+	s.mu.Lock()
+	failure, begun := s.releases[a.ID]
+	s.mu.Unlock()
+	switch {
+	case begun && failure == "":
+		return s.lookAgain(ctx, a.ID, s.deps.Now().Add(settleAfter))
+	case begun:
+		return s.end(ctx, a, failure)
+	}
+	s.drop(ctx, a.ID)
+	return nil
 }
 
 // end ends the task of an approval that is over.
@@ -294,8 +341,8 @@ func (s *Service) end(ctx context.Context, a hitl.Approval, why string) error {
 	return nil
 }
 
-// ended says to a caller why its task ends.
-func ended(a hitl.Approval) string {
+// reasonOfEnd says to a caller why its task ends.
+func reasonOfEnd(a hitl.Approval) string {
 	why := reason(a)
 	switch a.State {
 	case hitl.Denied:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators"
@@ -81,7 +82,7 @@ func (s *Service) Parked(ctx context.Context, key store.EntryKey, approval strin
 }
 
 // Release seals the message of a task that waits for an approval, which consumes that, and sends it. What comes
-// of it is on record.
+// of it is on record. Its error is a *[problem.RecordingError] if the message may have been sent.
 func (s *Service) Release(ctx context.Context, x Exchange, rec *store.Record) error {
 	x.Answer(store.NewClaim(rec))
 	sealed, err := s.sealAndClaim(ctx, x)
@@ -92,7 +93,7 @@ func (s *Service) Release(ctx context.Context, x Exchange, rec *store.Record) er
 	if err := e.Save(ctx); err != nil {
 		e.Abort()
 		s.ReopenInput(ctx, x.Claim())
-		return err
+		return &problem.RecordingError{Err: err}
 	}
 	e.Detach(ctx)
 	return nil
@@ -109,17 +110,19 @@ func (s *Service) EndParked(ctx context.Context, key store.EntryKey, approval st
 }
 
 // EndReleased ends a task whose call was released by a replica that was lost, unless a replica or its agent has the
-// task, or it waits for its caller. Its errors are those of the store.
-func (s *Service) EndReleased(ctx context.Context, key store.EntryKey, approval, why string) error {
+// task, or it waits for its caller. own: this replica has released it and could not send it, so it has no task
+// although the record may say so. Its errors are those of the store.
+func (s *Service) EndReleased(ctx context.Context, key store.EntryKey, approval, why string, own bool) error {
 	rec, err := s.Load(ctx, key)
 	if err != nil || rec == nil || rec.Task.Status.State.Terminal() {
 		return err
 	}
 	parked := rec.Resume == store.ResumeApproval && rec.State == approval
 	unowned := rec.Resume == store.ResumeNone && rec.TaskID == "" && rec.Runner == "" && rec.Follower == ""
-	if !parked && !unowned {
+	if !parked && !unowned && !own {
 		return nil
 	}
+	rec.Runner, rec.Follower = "", ""
 	return s.endAs(ctx, rec, canonical.StateFailed, why)
 }
 

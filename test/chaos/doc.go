@@ -11,9 +11,10 @@
 //	redis     Redis is restarted in the middle
 //	cluster   of three masters with a replica each one is killed, and returns later
 //	rolling   all gateways are restarted one after the other, abruptly and in order
+//	approvals gateways are killed while calls wait for humans
 //
-// The last act is stricter than the others and has a package of its own (rolling). What
-// follows is about the others.
+// The last two acts are stricter than the others and have packages of their own (rolling,
+// approvals). What follows is about the others.
 //
 // Errors are allowed, and so are connections that break visibly. Where gateways are
 // killed, the answer to a question may get lost too, since MCP clients do not send it

@@ -20,17 +20,19 @@ import (
 type act struct {
 	name  string
 	state func(ctx context.Context, dir string) ([]*redisserver.Server, error)
-	// harm goes wrong until ctx ends; then everybody is up again. nil: the act is one of
-	// its own, and brings its gateways.
+	// harm goes wrong until ctx ends; then everybody is up again.
 	harm func(ctx context.Context, r *rig, nodes []*redisserver.Server) error
+	// own plays an act that has its own gateways; nil: they are the rig's, and harm is set.
+	own func(ctx context.Context, binary, dir string, lasts time.Duration, nodes []*redisserver.Server) (report, error)
 }
 
 func acts() []act {
 	return []act{
-		{"replicas", single, killReplicas},
-		{"redis", single, restartRedis},
-		{"cluster", cluster, loseMaster},
-		{"rolling", single, nil},
+		{name: "replicas", state: single, harm: killReplicas},
+		{name: "redis", state: single, harm: restartRedis},
+		{name: "cluster", state: cluster, harm: loseMaster},
+		{name: "rolling", state: single, own: roll},
+		{name: "approvals", state: clusterAndSingle, own: approve},
 	}
 }
 
@@ -63,8 +65,11 @@ func play(ctx context.Context, a act, binary, dir string, lasts time.Duration) (
 	if err != nil {
 		return rep, err
 	}
-	if a.harm == nil {
-		return roll(ctx, rep, rolling.Setup{Binary: binary, Dir: dir, Size: sizeIn(lasts)}, nodes[0])
+	if a.own != nil {
+		began := time.Now()
+		rep, err = a.own(ctx, binary, dir, lasts, nodes)
+		rep.Act, rep.Seconds = a.name, time.Since(began).Seconds()
+		return rep, err
 	}
 	r, err := assemble(ctx, binary, dir, stateConfig(nodes))
 	defer func() { err = errors.Join(err, r.stop()) }()
@@ -100,10 +105,9 @@ func sizeIn(lasts time.Duration) rolling.Size {
 }
 
 // roll plays the rolling restart, in the words of the other acts.
-func roll(ctx context.Context, rep report, s rolling.Setup, redis *redisserver.Server) (report, error) {
-	began := time.Now()
-	found, err := rolling.Play(ctx, s, redis)
-	rep.Seconds, rep.Log = time.Since(began).Seconds(), found.Log
+func roll(ctx context.Context, binary, dir string, lasts time.Duration, nodes []*redisserver.Server) (rep report, err error) {
+	found, err := rolling.Play(ctx, rolling.Setup{Binary: binary, Dir: dir, Size: sizeIn(lasts)}, nodes[0])
+	rep.Log = found.Log
 	for _, k := range found.Kinds {
 		rep.Kinds = append(rep.Kinds, count{Kind: k.Name, Calls: k.All, Accepted: k.All, Right: k.Done, Error: k.All - k.Done - k.Failed, Broken: k.Cut, Lost: k.Failed})
 	}

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/aepb/aepb-gateway/test/chaos/approvals"
+	"github.com/aepb/aepb-gateway/test/harness/redisserver"
+	"github.com/aepb/aepb-gateway/test/harness/wait"
+)
+
+// clusterAndSingle is a cluster of Redis, and behind it a server of its own.
+func clusterAndSingle(ctx context.Context, dir string) ([]*redisserver.Server, error) {
+	nodes, err := cluster(ctx, filepath.Join(dir, "cluster"))
+	if err != nil {
+		return nodes, err
+	}
+	one, err := single(ctx, filepath.Join(dir, "single"))
+	return append(nodes, one...), err
+}
+
+// How often gateways are killed in each phase, and masters of Redis.
+const (
+	fullKills, fullMasters   = 200, 20
+	shortKills, shortMasters = 4, 1
+)
+
+// approve plays the act of calls that wait for humans, in the words of the other acts.
+func approve(ctx context.Context, binary, dir string, lasts time.Duration, nodes []*redisserver.Server) (rep report, err error) {
+	kills, masters := fullKills, fullMasters
+	if lasts < small {
+		kills, masters = shortKills, shortMasters
+	}
+	clustered, alone := nodes[:len(nodes)-1], nodes[len(nodes)-1:]
+	seed := rand.Uint64()
+	found, err := approvals.Play(ctx, approvals.Setup{Binary: binary, Dir: filepath.Join(dir, "gateways"), Seed: seed, Groups: []approvals.Group{
+		{Name: "redis", State: "redis: {plaintext: loopback, " + stateConfig(alone) + "}", Replicas: 2, Kills: kills},
+		{Name: "bbolt", State: `path: "DIR/state.db"`, Replicas: 1, Kills: kills},
+		{
+			Name: "cluster", State: "redis: {plaintext: loopback, " + stateConfig(clustered) + "}", Replicas: 2, Kills: masters,
+			Harm: func(ctx context.Context) error { return replaceMaster(ctx, clustered) },
+		},
+	}})
+	rep.Log = found.Log
+	for _, k := range found.Kinds {
+		rep.Kinds = append(rep.Kinds, count{Kind: k.Name, Calls: k.All, Accepted: k.Sent, Right: k.Done, Error: k.Refused, Broken: k.Untold, Lost: k.Failed})
+	}
+	for _, v := range found.Violations {
+		rep.Lies = append(rep.Lies, lie{What: cut(v.What), Kind: v.Kind, Key: v.Key, Why: cut(v.Why)})
+	}
+	rep.note = fmt.Sprintf("kills: %s\napprovals: %s\nfailed, and their callers were told: %s\n%d ECTs verified, %d decisions went down with a killed gateway over a file before it wrote their evidence, seed %d",
+		listed(found.Kills), listed(found.Approvals), listed(found.Failures), found.Evidence, found.Unsaved, seed)
+	return rep, err
+}
+
+// listed is counts in the order of their names.
+func listed(counts map[string]int) string {
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		all = append(all, fmt.Sprintf("%s %d", name, counts[name]))
+	}
+	return strings.Join(all, ", ")
+}
+
+var errNoMaster = errors.New("chaos: no node of the cluster is a master")
+
+// replaceMaster kills a master, and returns when its replica has taken over and it is a replica itself.
+func replaceMaster(ctx context.Context, nodes []*redisserver.Server) error {
+	for _, n := range nodes {
+		if !master(ctx, n) {
+			continue
+		}
+		if err := n.End(syscall.SIGKILL); err != nil {
+			return err
+		}
+		masters := func() (count int) {
+			for _, other := range nodes {
+				if other != n && master(ctx, other) {
+					count++
+				}
+			}
+			return count
+		}
+		if err := wait.Until(ctx, "a replica takes over", func() bool { return masters() == len(nodes)/2 }); err != nil {
+			return err
+		}
+		if err := n.Start(context.WithoutCancel(ctx)); err != nil {
+			return err
+		}
+		return wait.Until(ctx, "the cluster stands again", func() bool {
+			return !slices.ContainsFunc(nodes, func(n *redisserver.Server) bool { return !whole(ctx, n) })
+		})
+	}
+	return errNoMaster
+}
