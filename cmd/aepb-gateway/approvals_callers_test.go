@@ -222,11 +222,11 @@ func withTasks() approvalCaller {
 		},
 		ask: func(t *testing.T, b *bed, agent, task string) string {
 			t.Helper()
-			told := say(t, b, agent, jsonRPC("tasks/get", `{"taskId":"`+task+`"}`))
-			if strings.Contains(told, `"working"`) {
-				return told
+			status := say(t, b, agent, jsonRPC("tasks/get", `{"taskId":"`+task+`"}`))
+			if strings.Contains(status, `"working"`) {
+				return status
 			}
-			return told + say(t, b, agent, jsonRPC("tasks/result", `{"taskId":"`+task+`"}`))
+			return status + say(t, b, agent, jsonRPC("tasks/result", `{"taskId":"`+task+`"}`))
 		},
 		cancel: func(t *testing.T, b *bed, agent, task string) string {
 			t.Helper()

@@ -89,7 +89,7 @@ func (b *bed) callsOf(n int64) (found [][]byte) {
 	return found
 }
 
-// tokensIn are the claims of the tokens in a workflow.
+// claimsIn are the claims of the tokens in a workflow.
 func (b *bed) claimsIn(t *testing.T, wid string) (out []ect.Claims) {
 	t.Helper()
 	got := b.send(t, letter{via: b.as(t, "/staff/auditor"), method: http.MethodGet, media: "-", at: "/workflows/" + wid})
