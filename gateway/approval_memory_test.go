@@ -42,7 +42,7 @@ func parked(t *testing.T, callers, each int) (bytes int64, goroutines int) {
 		t.Fatalf("%d calls wait, expected %d", count, callers*each)
 	}
 	for deadline := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > routines+5 && time.Now().Before(deadline); {
-		time.Sleep(time.Millisecond)
+		runtime.Gosched()
 	}
 	goroutines = runtime.NumGoroutine() - routines
 	all, stores := heap(), b.memory

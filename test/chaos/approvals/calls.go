@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"regexp"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/google/uuid"
 
@@ -62,19 +62,19 @@ const (
 	endUnclear = "unclear" // an error that is not about the approval
 )
 
-var approvalPath = regexp.MustCompile(`/hitl/approvals/([A-Za-z0-9_-]+)`)
-
 // answer is what one request came to.
 type answer struct {
 	status int
 	text   string
 }
 
+// approval is the id in the path that an answer names; empty: none.
 func (a answer) approval() string {
-	if found := approvalPath.FindStringSubmatch(a.text); found != nil {
-		return found[1]
+	_, id, _ := strings.Cut(a.text, "/hitl/approvals/")
+	if end := strings.IndexFunc(id, func(r rune) bool { return r != '-' && !unicode.IsLetter(r) && !unicode.IsDigit(r) }); end >= 0 {
+		id = id[:end]
 	}
-	return ""
+	return id
 }
 
 // post sends a body to one replica.

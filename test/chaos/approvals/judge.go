@@ -139,7 +139,7 @@ func (g *group) judge(ctx context.Context) (rep Report, err error) {
 			say(c.kind, c.key, what, listed(of[c.key]))
 		}
 		if c.state == taskFailed || c.state == endUnclear {
-			rep.Failures[g.Name+" "+told(c.why)]++
+			rep.Failures[g.Name+" "+cause(c.why)]++
 		}
 	}
 	results := 0
@@ -167,8 +167,8 @@ func (g *group) judge(ctx context.Context) (rep Report, err error) {
 	return rep, err
 }
 
-// told is the part of a failure by which failures are counted.
-func told(why string) string {
+// cause is the part of a failure by which failures are counted.
+func cause(why string) string {
 	for _, words := range []string{"released the call was lost", "agent has finished is not known", neverSent, "approved, and failed", notKnown} {
 		if strings.Contains(why, words) {
 			return words
