@@ -132,10 +132,11 @@ func newLossy(t *testing.T, left int, arrives bool) *lossy {
 	})
 	l.second.caller, l.second.memory = l.first.caller, l.first.memory
 	l.first.clock, l.second.clock = time.Now, time.Now
-	for _, b := range []*bed{l.first, l.second} {
+	for _, b := range []*bed{l.second, l.first} { // the second one looks first at what is due
 		if err := b.TakeOver(); err != nil {
 			t.Fatal(err)
 		}
+		time.Sleep(time.Millisecond)
 	}
 	return l
 }
@@ -205,7 +206,7 @@ func TestApproval_ReplicaLostAtEachWrite(t *testing.T) {
 	}
 }
 
-// TestApproval_StoreLostAtEachWrite: the store of one gateway fails at any write, and works again later. The call
+// TestApproval_StoreLostAtEachWrite: the store of one of two gateways fails at any write, and works again later. The call
 // is sent once or never, and its task ends and says which.
 func TestApproval_StoreLostAtEachWrite(t *testing.T) {
 	t.Parallel()
@@ -213,31 +214,29 @@ func TestApproval_StoreLostAtEachWrite(t *testing.T) {
 	for _, arrives := range []bool{false, true} {
 		for left, more := 1, true; more; left++ {
 			synctest.Test(t, func(t *testing.T) {
-				m := &mortal{left: left, arrives: arrives, outage: 5 * time.Second}
-				b := gated(t, func(d *gateway.Deps) { m.Entries, d.Entries = d.Entries, m })
-				b.clock = time.Now
-				if err := b.TakeOver(); err != nil {
-					t.Fatal(err)
-				}
-				l := &lossy{b, b, m}
+				l := newLossy(t, left, arrives)
+				l.store.outage, l.first.agent.gone = 5*time.Second, nil // its process lives
+				b := l.first
 				answer, err := b.Exchange(t.Context(), b.call(addBody))
 				known := err == nil
 				l.grant(t)
 				time.Sleep(10 * time.Second)
 				l.grant(t)
 				time.Sleep(2 * time.Minute)
-				more = m.works()
+				more = l.store.works()
 				state, why := "not told", ""
 				if known {
 					state, why = l.stateOf(t, a2aTask(t, answer).ID)
 				}
-				sent := len(b.agent.bodies)
+				sent := l.sent()
 				failed := state == "TASK_STATE_FAILED" && !strings.Contains(why, "not known") && (sent != 0 || !strings.Contains(why, "nothing was sent"))
 				if sent > 1 || state == "TASK_STATE_COMPLETED" && sent != 1 || state == "TASK_STATE_REJECTED" && sent != 0 || failed || !terminal(state) {
 					t.Errorf("failed at write %d (%v): the call was sent %d times, and its task is %s: %s", left, arrives, sent, state, why)
 				}
 				ends[state]++
-				_ = b.Close()
+				for _, b := range []*bed{l.first, l.second} {
+					_ = b.Close()
+				}
 			})
 		}
 	}

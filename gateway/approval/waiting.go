@@ -167,7 +167,7 @@ func (s *Service) readWaiting(ctx context.Context, again bool) (due []string, er
 				continue
 			}
 			found.put(after, w)
-			if !w.Due.After(now) {
+			if !w.Due.After(now) || s.failed(after) {
 				due = append(due, after)
 			}
 		}
@@ -315,6 +315,13 @@ func (s *Service) ended(id string, failure error) {
 	} else if failure != nil {
 		s.releases[id] = "the call was approved, and failed: " + failure.Error() + ": whether the agent has got it is not known"
 	}
+}
+
+// failed reports whether this replica has a task to end: others look at it as well, and put that off.
+func (s *Service) failed(id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.releases[id] != ""
 }
 
 // finish ends the task of a call that this replica has consumed and could not send.
