@@ -185,32 +185,19 @@ func New(settings Settings, deps Deps) (*Gateway, error) {
 	})
 	g.tasks.Deps = task.Deps{
 		Executions: g.executions, Webhooks: g.hooks, Workers: g.workers, Now: g.Now, NewID: g.NewID, Logger: g.Logger, Replica: g.instance,
-		Unwanted: g.unwanted,
+		Unwanted: func(ctx context.Context, id string) { g.parts.Approvals.Unwanted(ctx, id) },
 	}
 	if g.parts.Workflows, err = workflow.New(workflow.Deps{
-		Entries: deps.Entries, Evidence: g.attest.Statements(), Store: deps.Evidence, Belongs: members.Belongs, Escalate: g.escalated, Failed: g.failed, Now: deps.Now, Logger: deps.Logger,
+		Entries: deps.Entries, Evidence: g.attest.Statements(), Store: deps.Evidence, Belongs: members.Belongs, Escalate: g.escalated, Now: deps.Now, Logger: deps.Logger,
+		Failed: func(ctx context.Context, f workflow.Failure, compact string) {
+			g.parts.Levels.Failed(ctx, g.settings.Load().Approvals, f, compact)
+		},
 	}); err != nil {
 		return nil, err
 	}
-	if g.parts.Approvals, err = approval.New(approval.Deps{
-		Entries: deps.Entries, Evidence: g.attest.Statements(), Tasks: waitingTasks{g}, Changed: g.approvalChanged, Decided: g.approvalDecided, Alive: g.tasks.IsAlive,
-		Go:  func(holder string, work func(context.Context)) error { return g.workers.GoFor(holder, 0, work) },
-		Now: deps.Now, NewID: deps.NewID, Logger: deps.Logger, Replica: g.instance,
-	}); err != nil {
+	if err := g.openApprovals(); err != nil {
 		return nil, err
 	}
-	if g.parts.Levels, err = approval.NewLevels(record.Deps{
-		Entries: deps.Entries, Evidence: func() record.Evidence { return g.attest.Statements() }, Now: deps.Now, Logger: deps.Logger,
-	}); err != nil {
-		return nil, err
-	}
-	g.Metrics.Approvals().Uses(func() (int, time.Duration) {
-		waiting, oldest := g.parts.Approvals.Usage()
-		if waiting == 0 {
-			return 0, 0
-		}
-		return waiting, g.Now().Sub(oldest)
-	})
 	g.tasks.Failover = task.NewFailover(task.FailoverDeps{
 		Tasks: g.tasks.Store, Entries: deps.Entries, Webhooks: g.hooks, Workers: g.workers, Follow: g.followInPlace, Replica: g.instance, Now: deps.Now, Logger: deps.Logger,
 	})
@@ -222,6 +209,7 @@ func New(settings Settings, deps Deps) (*Gateway, error) {
 		return nil, err
 	}
 	g.tasks.Read = g.admission.Read
+	g.parts.Decisions = g.admission
 	g.parts.Evidence, g.parts.Members, g.parts.Router = g.attest.Statements(), members, destinations
 	g.parts.Rollbacks = rollback.New(rollback.Deps{
 		Exchange: g.Exchange, Admission: g.admission, Attest: g.attest, Directory: g.Directory, Network: g.Network, Entries: g.Entries,
@@ -229,6 +217,35 @@ func New(settings Settings, deps Deps) (*Gateway, error) {
 	})
 	g.Apply(settings)
 	return g, nil
+}
+
+// openApprovals makes what humans decide about: approvals, and levels of workflows.
+func (g *Gateway) openApprovals() (err error) {
+	g.parts.Approvals, err = approval.New(approval.Deps{
+		Entries: g.Entries, Evidence: g.attest.Statements(), Tasks: approval.NewTasks(g.tasks, g.released, g.instance), Alive: g.tasks.IsAlive,
+		Go:  func(holder string, work func(context.Context)) error { return g.workers.GoFor(holder, 0, work) },
+		Now: g.Now, NewID: g.NewID, Logger: g.Logger, Replica: g.instance,
+		Notices: approval.Notices{
+			Count: g.Metrics.Approvals().Changed, Escalate: g.Escalate, Announce: g.parts.Callbacks.AnnounceIn, Find: g.Evidence.Get, Logger: g.Logger, Replica: g.instance,
+		},
+	})
+	if err != nil {
+		return err
+	}
+	g.Metrics.Approvals().Uses(func() (int, time.Duration) {
+		waiting, oldest := g.parts.Approvals.Usage()
+		if waiting == 0 {
+			return 0, 0
+		}
+		return waiting, g.Now().Sub(oldest)
+	})
+	g.parts.Levels, err = approval.NewLevels(record.Deps{
+		Entries: g.Entries, Evidence: func() record.Evidence { return g.attest.Statements() }, Now: g.Now, Logger: g.Logger,
+	}, func(ctx context.Context, wid string) (ect.ID, bool, error) {
+		began, found, err := g.parts.Workflows.Started(ctx, wid)
+		return began.Start, found, err
+	})
+	return err
 }
 
 // gate is what admission asks before it takes new work.
@@ -251,8 +268,8 @@ func (g gate) Ready(ctx context.Context, wid string, parents []ect.ID, issuer ec
 	return g.parts.Workflows.Ready(ctx, wid, parents, issuer)
 }
 
-// Held implements admission.Gate.
-func (g gate) Held(ctx context.Context, wid, operation string, begins bool) error {
+// Level implements admission.Gate.
+func (g gate) Level(ctx context.Context, wid, operation string, begins bool) error {
 	return g.parts.Levels.Refusal(ctx, wid, operation, begins)
 }
 
@@ -336,6 +353,7 @@ type Parts struct {
 	Workflows *workflow.Service     // how far they are
 	Approvals *approval.Service     // what humans decide about
 	Levels    *approval.Levels      // which workflows they hold
+	Decisions *admission.Service    // judges tokens of approvers
 }
 
 // Parts are those of this gateway.

@@ -19,7 +19,7 @@ import (
 )
 
 // change orders a level of a workflow.
-func (b *bed) change(t testing.TB, wid string, start ect.ID, step hitl.Step, roles ...string) (approval.Held, error) {
+func (b *bed) change(t testing.TB, wid string, start ect.ID, step hitl.Step, roles ...string) (approval.Level, error) {
 	t.Helper()
 	return b.Parts().Levels.Change(t.Context(), wid, approval.Order{
 		Event: hitl.StandingEvent{Step: step, At: b.now, By: "boss", Reason: "seen", Roles: roles},
@@ -27,9 +27,9 @@ func (b *bed) change(t testing.TB, wid string, start ect.ID, step hitl.Step, rol
 	})
 }
 
-func heldAs(err error, stopped bool) bool {
-	held, ok := errors.AsType[*problem.HeldError](err)
-	return ok && held.Stopped == stopped
+func isAtLevel(err error, stopped bool) bool {
+	level, ok := errors.AsType[*problem.LevelError](err)
+	return ok && level.Stopped == stopped
 }
 
 // TestLevel_OfAWorkflow: new work of a paused workflow waits and can come again, other work goes on; that of a stopped
@@ -44,7 +44,7 @@ func TestLevel_OfAWorkflow(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if _, err := b.Exchange(t.Context(), b.call(addBody, token)); !heldAs(err, false) || problem.From(err).Code != problem.CodePaused {
+		if _, err := b.Exchange(t.Context(), b.call(addBody, token)); !isAtLevel(err, false) || problem.From(err).Code != problem.CodePaused {
 			t.Fatalf("while it is paused: %v", err)
 		}
 	}
@@ -69,11 +69,11 @@ func TestLevel_OfAWorkflow(t *testing.T) {
 	if _, err := b.change(t, wid, start.ID, hitl.Stop); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.Exchange(t.Context(), b.call(addBody, b.task(t, wid, addBody, start.ID))); !heldAs(err, true) || problem.From(err).Code != problem.CodeStopped {
+	if _, err := b.Exchange(t.Context(), b.call(addBody, b.task(t, wid, addBody, start.ID))); !isAtLevel(err, true) || problem.From(err).Code != problem.CodeStopped {
 		t.Errorf("while it is stopped: %v", err)
 	}
-	if held := b.Parts().Levels.Held(); len(held) != 1 || held[0].Workflow != wid {
-		t.Errorf("held are %+v", held)
+	if levels := b.Parts().Levels.List(); len(levels) != 1 || levels[0].Workflow != wid {
+		t.Errorf("held are %+v", levels)
 	}
 }
 
@@ -95,7 +95,7 @@ func TestLevel_PauseBecomesAStop(t *testing.T) {
 		t.Errorf("a second before: %s", got)
 	}
 	b.now = b.now.Add(time.Second)
-	if _, err := b.Exchange(t.Context(), b.call(addBody, b.task(t, wid, addBody, start.ID))); !heldAs(err, true) {
+	if _, err := b.Exchange(t.Context(), b.call(addBody, b.task(t, wid, addBody, start.ID))); !isAtLevel(err, true) {
 		t.Errorf("a day later: %v", err)
 	}
 	if h, err := b.change(t, wid, start.ID, hitl.Lift, "operator"); err != nil || h.Mode != hitl.Running {
@@ -116,11 +116,11 @@ func TestLevel_CriticalError(t *testing.T) {
 		b.agent.fail = errors.New("a bug")
 		_, _ = b.Exchange(t.Context(), b.call(addBody, b.task(t, wid, addBody, start.ID)))
 		b.agent.fail = nil
-		if _, err := b.Exchange(t.Context(), b.call(addBody, b.task(t, wid, addBody, start.ID))); !heldAs(err, stopped) {
+		if _, err := b.Exchange(t.Context(), b.call(addBody, b.task(t, wid, addBody, start.ID))); !isAtLevel(err, stopped) {
 			t.Errorf("%s: %v", action, err)
 		}
-		held := b.Parts().Levels.Of(wid)
-		failed := claims(t, held.Token).Parents[0]
+		level := b.Parts().Levels.Of(wid)
+		failed := claims(t, level.Token).Parents[0]
 		tokens := b.tokensOf(t, wid)
 		if at := slices.IndexFunc(tokens, func(c ect.Claims) bool { return c.ID == failed }); at < 0 || tokens[at].Act != ect.ActError {
 			t.Errorf("%s: what holds the workflow follows from %s, expected the error", action, failed)
@@ -141,8 +141,8 @@ func TestLevel_OtherErrorsHoldNothing(t *testing.T) {
 	wid, start := b.begin(t)
 	b.agent.fail = errors.New("a bug")
 	_, _ = b.Exchange(t.Context(), b.call(addBody, b.task(t, wid, addBody, start.ID)))
-	if held := b.Parts().Levels.Held(); len(held) != 0 {
-		t.Errorf("held are %+v", held)
+	if levels := b.Parts().Levels.List(); len(levels) != 0 {
+		t.Errorf("held are %+v", levels)
 	}
 }
 
@@ -156,14 +156,14 @@ func TestLevel_FailedRollbackStops(t *testing.T) {
 		if _, err := b.Exchange(t.Context(), b.say(b.caller, b.rollback(b.caller, wid, checkpoint))); err != nil {
 			t.Fatal(err)
 		}
-		held := b.Parts().Levels.Of(wid)
-		if (held.Mode == hitl.Stopped) != stopped {
-			t.Errorf("a rollback that is %s: %+v", status, held)
+		level := b.Parts().Levels.Of(wid)
+		if (level.Mode == hitl.Stopped) != stopped {
+			t.Errorf("a rollback that is %s: %+v", status, level)
 		}
 		if !stopped {
 			continue
 		}
-		parents := claims(t, held.Token).Parents
+		parents := claims(t, level.Token).Parents
 		if records := b.parents(parents[0]); len(parents) != 1 || len(records) == 0 {
 			t.Errorf("the stop follows from %v", parents)
 		}
@@ -214,7 +214,7 @@ func TestLevel_OfADialogue(t *testing.T) {
 	if _, err := b.change(t, first.Workflow, first.ID, hitl.Pause); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.Exchange(t.Context(), b.call(body)); !heldAs(err, false) || len(b.agent.bodies) != 1 {
+	if _, err := b.Exchange(t.Context(), b.call(body)); !isAtLevel(err, false) || len(b.agent.bodies) != 1 {
 		t.Errorf("the next message: %v, sent %d times", err, len(b.agent.bodies))
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/aepb/aepb-gateway/gateway/admission"
+	"github.com/aepb/aepb-gateway/gateway/approval"
 	"github.com/aepb/aepb-gateway/gateway/attest"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -113,8 +114,8 @@ func (g *Gateway) invoke(ctx context.Context, x *request) (transport.Answer, err
 	}
 	defer x.scope.releaseWorker()
 	sealed, out, err := g.request(ctx, x)
-	if waits, ok := errors.AsType[*parkedError](err); ok {
-		return g.park(ctx, x, waits.request)
+	if parked, ok := errors.AsType[*approval.ParkedError](err); ok {
+		return g.tasks.Park(ctx, g.exchange(x), g.parts.Approvals.Asking(ctx, parked.Request))
 	}
 	if err != nil {
 		if answer, asks, err := g.tasks.AskArguments(ctx, g.exchange(x), err); asks {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/admission"
+	"github.com/aepb/aepb-gateway/gateway/approval"
 	"github.com/aepb/aepb-gateway/gateway/attest"
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/mcpbridge"
@@ -16,6 +17,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/task/execution"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/policy/hitl"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/embedded"
@@ -207,13 +209,67 @@ func (g *Gateway) intend(ctx context.Context, x *request) error {
 	return err
 }
 
+// judgeLevel refuses new work of a workflow that humans hold. Admission has judged messages whose tokens name their
+// workflow; this is for those that a dialogue leads there, and for calls that were approved meanwhile.
+func (g *Gateway) judgeLevel(ctx context.Context, x *request) error {
+	if x.message.Op != canonical.OpInvoke || x.in.Call.Agent == "" {
+		return nil
+	}
+	return g.parts.Levels.Refusal(ctx, x.lineage.Workflow, string(x.message.Op), x.record == nil || x.approval != "")
+}
+
+// approve judges whether humans have to approve the message, whose route is chosen. A call that is made once more with
+// what its agent asked for was approved when it was made first. Its errors are those of [approval.Service.Gate].
+func (g *Gateway) approve(ctx context.Context, x *request) error {
+	repeats := x.claim != nil && x.claim.Prior.Resume == store.ResumeState
+	if x.message.Op != canonical.OpInvoke || x.in.Call.Agent == "" || x.settings.Approvals.Empty() && x.approval == "" || repeats {
+		return nil
+	}
+	m := approval.Message{
+		Call:    hitl.Call{Caller: x.in.Call.Caller.ID, Agent: x.to.Agent.Name, Operation: string(x.message.Op), Tool: x.route.Called(x.message)},
+		Content: x.message, Extensions: x.message.Extensions, Losses: x.foreseen, Subject: x.subject(), Lineage: x.lineage, Input: x.in.Input,
+		Sources: x.in.Evidence.Sources, Released: x.approval,
+		Parks: x.record == nil && !x.mode.Relay && (x.mode.Asking == translators.AskTask || x.mode.Insists) && len(x.in.Call.Wire.Body) <= execution.MaxRequest,
+	}
+	if x.in.Call.Caller.Anonymous {
+		m.Call.Address = x.in.Call.Address
+	}
+	if x.in.Features.Stamper != nil {
+		m.Extensions = x.in.Features.Stamper.Unstamped(m.Extensions)
+	}
+	if workflow, ids := x.in.Evidence.Origins(); len(ids) > 0 {
+		m.Workflow = workflow
+	}
+	gated, err := g.parts.Approvals.Gate(ctx, x.settings.Approvals, m)
+	x.lineage, x.intended = gated.Lineage, gated.Intended
+	return err
+}
+
+// foreseen is what the translation will lose, by code.
+func (x *request) foreseen() ([]string, error) {
+	losses := x.message.Losses
+	if !x.verbatim() {
+		message := *x.message
+		_, more, err := x.to.Codec.Encode(&message, x.target(x.streams()))
+		if err != nil {
+			return nil, err
+		}
+		losses = slices.Concat(losses, more)
+	}
+	var codes []string
+	for _, loss := range losses {
+		codes = append(codes, string(loss.Code))
+	}
+	return codes, nil
+}
+
 // request translates, signs and seals the caller's message for the destination.
 func (g *Gateway) request(ctx context.Context, x *request) (transport.Sealed, transport.Attested, error) {
 	along, err := approach(ctx, g, x)
 	if err != nil {
 		return transport.Sealed{}, transport.Attested{}, err
 	}
-	if err := g.held(ctx, x); err != nil {
+	if err := g.judgeLevel(ctx, x); err != nil {
 		return transport.Sealed{}, transport.Attested{}, err
 	}
 	if x.message, err = g.await(ctx, x); err != nil {
@@ -412,32 +468,4 @@ func (x *request) label(m *canonical.Message) {
 	}
 	named.Task, m.Body = &task, &named
 	x.snapshot = &snapshot{id, result.Task.Artifacts}
-}
-
-// await registers the callback of a request. The gateway posts decisions to it, and passes it on to
-// an agent whose protocol has a place for it. Without an approver there are no decisions.
-func (g *Gateway) await(ctx context.Context, x *request) (*canonical.Message, error) {
-	m := x.message
-	if m.Callback == "" {
-		return m, nil
-	}
-	if x.in.Call.Agent != "" {
-		if err := g.parts.Callbacks.Await(ctx, x.in.Call.Caller.ID, x.lineage.Workflow, m.Callback); err != nil {
-			return m, err
-		}
-	}
-	if !signalling(x.to.Features.Signaler, m.Op, x.route.Endpoint.Version, x.route.Endpoint.Form) {
-		copied := *m
-		copied.Callback = ""
-		copied.Losses = append(slices.Clip(copied.Losses),
-			canonical.Loss{Code: canonical.LossCallback, Path: "/callback", Fate: canonical.Dropped})
-		return &copied, nil
-	}
-	return m, nil
-}
-
-// signalling reports whether a protocol has a form for a signal or, with OpInvoke, for the callback
-// of a request.
-func signalling(s translators.Signaler, op canonical.Op, version, wire string) bool {
-	return s != nil && s.Signals(op, translators.Target{Version: version, Form: wire})
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/attest"
+	"github.com/aepb/aepb-gateway/gateway/task"
 	"github.com/aepb/aepb-gateway/gateway/task/execution"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
@@ -295,4 +296,33 @@ func (g *Gateway) followInPlace(ctx context.Context, who store.Principal, rec *s
 	}
 	g.attend(ctx, x, rec)
 	return nil
+}
+
+// released is the message of a task whose call was granted, as its caller sent it. Policy is asked again.
+func (g *Gateway) released(ctx context.Context, who store.Principal, rec *store.Record, approval string) (task.Exchange, func(error), error) {
+	first, _, err := g.tasks.First(rec)
+	if err != nil {
+		return nil, nil, err
+	}
+	x, err := g.standInFor(ctx, who, rec, rec.Call.Wire(rec.Source, ""))
+	if err != nil {
+		return nil, nil, err
+	}
+	if x.in.Message = first; rec.Call.Tenanted {
+		first.Conversation.Tenant = ""
+	}
+	x.admit(x.in, x.to)
+	if err := x.in.Permit.Perform(string(first.Op)); err != nil {
+		return nil, nil, err
+	}
+	first.From = canonical.Party{ID: string(who.Caller), Name: first.From.Name, Version: first.From.Version}
+	x.original, x.approval = first.Body, approval
+	x.about(rec)
+	return exchange{g, x}, func(err error) {
+		if err != nil {
+			g.tasks.ReopenInput(ctx, x.claim)
+			g.fail(ctx, x, transport.Answer{}, err)
+		}
+		g.finish(context.WithoutCancel(ctx), x, err)
+	}, nil
 }

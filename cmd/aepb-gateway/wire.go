@@ -384,7 +384,7 @@ func (out *service) surfaces(s settings, list []protocol, registry *translators.
 		Capability: httpapi.Capability{Self: s.svid.ID, Signer: pipeline.Signer, Lifecycle: func() lifecycle.Record { return pipeline.Lifecycle.Record("") }, Version: s.version()},
 		Handler:    pipeline, Router: pipeline.Parts().Router, Rollbacker: pipeline.Parts().Rollbacks, Workflows: pipeline.Parts().Workflows, Registry: registry,
 		Humans: httpapi.Humans{
-			Awaiter: pipeline.Parts().Callbacks, Approvals: approvals.Public{Service: pipeline.Parts().Approvals, Tokens: pipeline, Operators: out.operator, Logger: s.logger},
+			Awaiter: pipeline.Parts().Callbacks, Approvals: approvals.Public{Service: pipeline.Parts().Approvals, Tokens: pipeline.Parts().Decisions, Operators: out.operator, Logger: s.logger},
 		},
 		Endpoints: endpoints, Notice: pipeline.Notice, Breakers: httpapi.BreakerStream{Breakers: pipeline.Breakers, Watches: out.watches}, Answered: out.refusals[telemetry.ListenerPublic].Answered,
 		BaseURL: s.baseURL, Logger: s.logger,
@@ -398,7 +398,7 @@ func (out *service) surfaces(s settings, list []protocol, registry *translators.
 	}
 	out.admin, err = httpapi.Admin(httpapi.AdminDeps{
 		MonitoringDeps: monitoring,
-		Registry:       registry, Records: httpapi.Records{Evidence: opened.evidence, Approvals: pipeline.Parts().Approvals, Levels: pipeline}, Self: s.svid.ID, PublicURL: s.publicURL, Directory: out.directory, Agents: out.agents,
+		Registry:       registry, Records: httpapi.Records{Evidence: opened.evidence, Approvals: pipeline.Parts().Approvals, Levels: pipeline.Parts().Levels}, Self: s.svid.ID, PublicURL: s.publicURL, Directory: out.directory, Agents: out.agents,
 		Breakers: pipeline.Breakers, Lifecycles: pipeline.Lifecycle, Processes: out.processes,
 		Operators: out.operator, Token: s.adminToken, Hosts: s.hosts, Open: s.dev, Failures: failures,
 		Answered: out.refusals[telemetry.ListenerAdmin].Answered,

@@ -44,8 +44,8 @@ type Gate interface {
 	// Ready is about a task of a workflow that has a start on record, whose parents are not done: a
 	// *[problem.WaitingError] (R26).
 	Ready(ctx context.Context, workflow string, parents []ect.ID, issuer ect.Identity) error
-	// Held is about a message of a workflow that humans hold, if it begins work: *[problem.HeldError] (R23).
-	Held(ctx context.Context, workflow, operation string, begins bool) error
+	// Level is about a message of a workflow that humans hold, if it begins work: *[problem.LevelError] (R23).
+	Level(ctx context.Context, workflow, operation string, begins bool) error
 	// Observe is told what a caller brought, which is on record: it may begin or complete a workflow.
 	Observe(ctx context.Context, caller ect.Identity, tokens []ect.Verified) error
 }
@@ -177,7 +177,7 @@ func (s *Service) Admit(ctx context.Context, call transport.Call, rules Rules) (
 		m.permit,        // step 5: what policy does not allow; an unknown agent
 		m.refuseNewWork, // new work at a gateway that drains
 		m.leaveAlone,    // new work for an agent whose circuit breaker is open
-		m.hold,          // new work of a workflow that humans hold
+		m.judgeLevel,    // new work of a workflow that humans hold
 		m.judgeTasks,    // a task that breaks a rule of its workflow's graph, or whose parents are not done
 	)
 	if err != nil {

@@ -120,7 +120,7 @@ func TestAdmit_ErrorLeaves(t *testing.T) {
 			l.decoded = 1
 			return l
 		}()},
-		"held": {addBody, func(e *env, _ *transport.Call) { e.held = true }, is[*problem.HeldError], func() leftovers {
+		"paused": {addBody, func(e *env, _ *transport.Call) { e.paused = true }, is[*problem.LevelError], func() leftovers {
 			l := permitted
 			l.decoded = 1
 			return l
@@ -226,10 +226,10 @@ func TestAdmit_ReadOnce(t *testing.T) {
 			e.open, e.tasks.begun = true, map[string]bool{string(e.caller.ID) + " calculator begun": true}
 		}, 1, nil},
 		"left alone, no work": {getBody, func(e *env, _ *transport.Call) { e.open = true }, 1, nil},
-		"held, goes on": {goOnBody, func(e *env, _ *transport.Call) {
-			e.held, e.tasks.begun = true, map[string]bool{string(e.caller.ID) + " calculator begun": true}
+		"paused, goes on": {goOnBody, func(e *env, _ *transport.Call) {
+			e.paused, e.tasks.begun = true, map[string]bool{string(e.caller.ID) + " calculator begun": true}
 		}, 1, nil},
-		"held, no work":     {getBody, func(e *env, _ *transport.Call) { e.held = true }, 1, nil},
+		"paused, no work":   {getBody, func(e *env, _ *transport.Call) { e.paused = true }, 1, nil},
 		"draining, no work": {getBody, func(e *env, _ *transport.Call) { e.draining = true }, 1, nil},
 		"unreadable":        {"{", nil, 1, func(err error) bool { return err != nil }},
 		"unreadable, while draining": {"{", func(e *env, _ *transport.Call) { e.draining = true }, 1, func(err error) bool {

@@ -181,7 +181,7 @@ type env struct {
 	documents documents
 	decoded   atomic.Int32
 	draining  bool
-	held      bool // the workflow of every message
+	paused    bool // the workflow of every message
 	open      bool // the circuit breaker of the agent
 	decides   bool
 	now       time.Time
@@ -210,9 +210,9 @@ func (g gate) CircuitOpen(_ ect.Identity, to destination.Destination) error {
 	return nil
 }
 
-func (g gate) Held(_ context.Context, wid, _ string, begins bool) error {
-	if g.e.held && begins {
-		return &problem.HeldError{Workflow: wid}
+func (g gate) Level(_ context.Context, wid, _ string, begins bool) error {
+	if g.e.paused && begins {
+		return &problem.LevelError{Workflow: wid}
 	}
 	return nil
 }

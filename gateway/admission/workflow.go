@@ -63,14 +63,14 @@ func (m *admitting) audience() []string {
 	return names
 }
 
-// hold refuses new work of a workflow that humans hold. Its tokens are not used up: a message of a paused workflow can
+// judgeLevel refuses new work of a workflow that humans hold. Its tokens are not used up: a message of a paused workflow can
 // come again. One that was admitted before goes on.
-func (m *admitting) hold(ctx context.Context) error {
+func (m *admitting) judgeLevel(ctx context.Context) error {
 	workflow, ids := m.Admitted.Evidence.Origins()
 	if len(ids) == 0 {
 		return nil
 	}
-	refusal := m.Gate.Held(ctx, workflow, string(canonical.OpInvoke), true)
+	refusal := m.Gate.Level(ctx, workflow, string(canonical.OpInvoke), true)
 	if refusal == nil {
 		return nil
 	}

@@ -162,7 +162,7 @@ func (s *Service) write(ctx context.Context, r Request, first hitl.Approval) (hi
 		return first, nil, nil
 	})
 	if opened {
-		s.deps.Changed(ctx, a)
+		s.deps.Notices.changed(ctx, a)
 	}
 	return a, recording(err)
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/record"
 	"github.com/aepb/aepb-gateway/gateway/state"
+	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/policy/hitl"
 )
 
@@ -36,9 +38,10 @@ const (
 	interval    = 5 * time.Second     // between two looks at what waits
 	maxRaces    = 8                   // how often an approval is looked for anew because others were first
 
-	// OfOneCaller bounds the approvals of one caller that are not over, and OfAll those of all.
+	// OfOneCaller bounds the approvals of one caller that are not over.
 	OfOneCaller = 100
-	OfAll       = 10_000
+	// OfAll bounds the approvals of all callers that are not over.
+	OfAll = 10_000
 )
 
 // Entries keeps what replicas share.
@@ -60,10 +63,9 @@ type Tasks interface {
 // Deps is what a Service is built from. Every field is required.
 type Deps struct {
 	Entries  Entries
-	Evidence record.Evidence
+	Evidence attest.Statements
 	Tasks    Tasks
-	Changed  func(ctx context.Context, a hitl.Approval)            // counts and logs each change, where it was made
-	Decided  func(ctx context.Context, a hitl.Approval)            // tells callers that it was granted or denied, at least once, and does not wait for that
+	Notices  Notices
 	Alive    func(ctx context.Context, replica string) bool        // whether a replica of the gateway has a heartbeat
 	Go       func(holder string, work func(context.Context)) error // works in the background
 	Now      func() time.Time
@@ -85,7 +87,7 @@ type Service struct {
 
 // New makes a service that does nothing by itself until Watch.
 func New(deps Deps) (*Service, error) {
-	if deps.Evidence == nil || deps.Tasks == nil || deps.Changed == nil || deps.Decided == nil || deps.Alive == nil || deps.Go == nil || deps.NewID == nil || deps.Replica == "" {
+	if deps.Tasks == nil || deps.Notices.Count == nil || deps.Notices.Announce == nil || deps.Notices.Find == nil || deps.Alive == nil || deps.Go == nil || deps.NewID == nil || deps.Replica == "" {
 		return nil, errors.New("approval: incomplete Deps: every field is required")
 	}
 	records, err := record.New(record.Kind[hitl.Approval]{
@@ -218,7 +220,7 @@ func (s *Service) on(ctx context.Context, id string, e hitl.Event) (a hitl.Appro
 	}
 	a, changed, err = s.records.Decide(ctx, keyOf(id, before.Call.Owner()), step(e))
 	if changed {
-		s.deps.Changed(ctx, a)
+		s.deps.Notices.changed(ctx, a)
 	}
 	return a, changed, recording(err)
 }
@@ -299,6 +301,32 @@ func (s *Service) Decide(ctx context.Context, id string, d Decision) (hitl.Appro
 	return a, nil
 }
 
+// DecideBy takes a signed decision about an approval, whose token was judged; false: it is about none. The token is
+// bound to the gated message by its inp_hash, so it is about the text that is shown of that, unless it says that its
+// approver was shown another one. Its errors are those of Decide.
+func (s *Service) DecideBy(ctx context.Context, id string, token ect.Verified, who policy.Operator) (bool, error) {
+	a, err := s.read(ctx, id)
+	if _, missing := errors.AsType[*problem.NotFoundError](err); missing {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	if !slices.Equal(token.Parents(), []ect.ID{a.Gated}) || token.Workflow() != a.Workflow {
+		return false, &hitl.RefusedError{Reason: "the decision is about another call"}
+	}
+	d := Decision{
+		Grant: token.Act() == ect.ActApprovalGranted, Approver: hitl.Approver{ID: token.Issuer(), Name: who.Name}, Roles: who.RoleNames(),
+		Shown: a.Shown, Token: token.ID(),
+	}
+	if shown, ok := token.Extension(ect.ExtApprovalShown); ok {
+		d.Shown = shown
+	}
+	d.Reason, _ = token.Extension(ect.ExtReason)
+	_, err = s.Decide(ctx, a.ID, d)
+	return true, err
+}
+
 // Cancel ends an approval whose caller does not want it any more, or that cannot be released. One that is over
 // stays as it is. Its errors are those of the store and *[problem.ConflictError].
 func (s *Service) Cancel(ctx context.Context, id, why string) error {
@@ -312,6 +340,13 @@ func (s *Service) Cancel(ctx context.Context, id, why string) error {
 		s.drop(ctx, id)
 	}
 	return err
+}
+
+// Unwanted cancels the approval of a task that its caller has canceled.
+func (s *Service) Unwanted(ctx context.Context, id string) {
+	if err := s.Cancel(ctx, id, "its caller has canceled the call"); err != nil {
+		s.deps.Logger.WarnContext(ctx, "an approval of a canceled call is still listed", slog.String("approval", id), slog.Any("error", err))
+	}
 }
 
 // follow does what follows from a change, in the background: another replica does it a little later if this one

@@ -246,7 +246,7 @@ func (s *Service) abandon(ctx context.Context, id string) error {
 // settle does what follows from the state of an approval. It may be done again.
 func (s *Service) settle(ctx context.Context, a hitl.Approval) error {
 	if a.State == hitl.Granted || a.State == hitl.Denied {
-		s.deps.Decided(ctx, a)
+		s.deps.Notices.decided(ctx, a)
 	}
 	switch {
 	case a.State == hitl.Granted && a.Task != "":

@@ -47,31 +47,31 @@ const (
 
 // memory keeps approvals in memory, by the machine of package hitl.
 type memory struct {
-	mu    sync.Mutex
-	views map[string]approval.View
-	query approval.Query
-	fails error // of each question, if not nil
-	held  map[string]approval.Held
+	mu     sync.Mutex
+	views  map[string]approval.View
+	query  approval.Query
+	fails  error // of each question, if not nil
+	levels map[string]approval.Level
 }
 
-func (m *memory) Held() []approval.Held {
+func (m *memory) Levels() []approval.Level {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return slices.Collect(maps.Values(m.held))
+	return slices.Collect(maps.Values(m.levels))
 }
 
-func (m *memory) Hold(_ context.Context, wid string, e hitl.StandingEvent) (approval.Held, error) {
+func (m *memory) Set(_ context.Context, wid string, e hitl.StandingEvent) (approval.Level, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	next, err := m.held[wid].Next(e)
+	next, err := m.levels[wid].Next(e)
 	if err != nil {
-		return approval.Held{}, err
+		return approval.Level{}, err
 	}
-	if m.held == nil {
-		m.held = map[string]approval.Held{}
+	if m.levels == nil {
+		m.levels = map[string]approval.Level{}
 	}
-	m.held[wid] = approval.Held{Standing: next, Workflow: wid}
-	return m.held[wid], m.fails
+	m.levels[wid] = approval.Level{Standing: next, Workflow: wid}
+	return m.levels[wid], m.fails
 }
 
 func (m *memory) List(_ context.Context, q approval.Query) (approval.Page, error) {
@@ -215,7 +215,7 @@ func (d *deciding) surfaces(t *testing.T, logger *slog.Logger, operators httpapi
 	}
 	operated, err := httpapi.Admin(httpapi.AdminDeps{
 		MonitoringDeps: httpapi.MonitoringDeps{Metrics: http.NotFoundHandler(), Ready: func() error { return nil }, Logger: logger},
-		Directory:      agents, Agents: listed, Registry: registry, Operators: operators, Hosts: []string{"127.0.0.1"}, Records: httpapi.Records{Approvals: d.memory, Levels: d.memory},
+		Directory:      agents, Agents: listed, Registry: registry, Operators: operators, Hosts: []string{"127.0.0.1"}, Records: httpapi.Records{Approvals: d.memory, Levels: levels{d.memory}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -641,3 +641,8 @@ func TestApprovals_ServiceFails(t *testing.T) {
 		}
 	}
 }
+
+// levels are those of a memory.
+type levels struct{ *memory }
+
+func (l levels) List() []approval.Level { return l.Levels() }

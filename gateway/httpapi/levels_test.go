@@ -62,7 +62,7 @@ func TestAttack_Levels(t *testing.T) {
 		"a reason of 513 bytes":         {d.oncall, strings.Replace(lift, "let me through", strings.Repeat("x", 513), 1), 403},
 		"a reason of 10,000 characters": {d.oncall, strings.Replace(lift, "let me through", strings.Repeat("x", 10_000), 1), 413},
 	} {
-		if w := d.level(c.from, c.body); w.Code != c.status || len(d.Held()) != 1 || d.Held()[0].Mode != "stopped" {
+		if w := d.level(c.from, c.body); w.Code != c.status || len(d.Levels()) != 1 || d.Levels()[0].Mode != "stopped" {
 			t.Errorf("%s: %d %s, expected %d", name, w.Code, w.Body, c.status)
 		}
 	}

@@ -163,14 +163,14 @@ type UnsentError struct{ Reason string }
 
 func (e *UnsentError) Error() string { return "the call was approved, and cannot be sent: " + e.Reason }
 
-// HeldError: humans hold a workflow, so a message that begins work of it is not taken (R23).
-type HeldError struct {
+// LevelError: humans hold a workflow, so a message that begins work of it is not taken (R23).
+type LevelError struct {
 	Workflow string
 	Stopped  bool   // it is refused; otherwise it can come again
 	Reason   string // empty: not said
 }
 
-func (e *HeldError) Error() string {
+func (e *LevelError) Error() string {
 	text := "send the message again once the workflow goes on"
 	if e.Stopped {
 		text = "no new message of this workflow is sent"

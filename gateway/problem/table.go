@@ -91,7 +91,7 @@ var table = rows(
 		p.Where.Approval = Waiting{e.url(), e.State, e.Until}
 		return p
 	}),
-	as(func(e *HeldError) Problem {
+	as(func(e *LevelError) Problem {
 		if e.Stopped {
 			return of(CodeStopped, e.Error())
 		}

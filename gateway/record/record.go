@@ -142,7 +142,9 @@ func (m *Machine[V]) Decide(ctx context.Context, key state.EntryKey, step Step[V
 		ctx := context.WithoutCancel(ctx) // what was begun is announced
 		var first bool
 		if err == nil {
-			next, first, err = m.write(ctx, key, next, before.Revision, st)
+			if err = m.keep(ctx, key, before); err == nil {
+				next, first, err = m.write(ctx, key, next, before.Revision, st)
+			}
 		} else {
 			next, first, err = before.Value, true, nil
 			if before.Revision != 0 {
@@ -157,6 +159,19 @@ func (m *Machine[V]) Decide(ctx context.Context, key state.EntryKey, step Step[V
 		}
 	}
 	return v, false, &problem.ConflictError{Reason: "this record is being changed by others all the time: look at it, and try again"}
+}
+
+// keep records the evidence of a value that is about to be written over, unless the value was announced here: the
+// process that wrote it may have ended, or lost the evidence store, before it recorded that.
+func (m *Machine[V]) keep(ctx context.Context, key state.EntryKey, before Found[V]) error {
+	if m.kind.Token == nil || before.Revision == 0 || before.Known {
+		return nil
+	}
+	compact := m.kind.Token(before.Value)
+	if compact == "" {
+		return nil
+	}
+	return m.recorded(ctx, key, m.deps.Evidence().Keep(ctx, compact))
 }
 
 // write signs a value, swaps it in, records its evidence and announces it, in this order. false: another

@@ -49,6 +49,21 @@ func (r Route) Capable() *canonical.Capability {
 	return r.Marks
 }
 
+// Called is what of the agent a message calls, as the agent names it; empty: the message does not say.
+func (r Route) Called(m *canonical.Message) string {
+	if r.Renamed && r.Message != nil {
+		m = r.Message
+	}
+	invoke, ok := m.Body.(*canonical.Invoke)
+	switch {
+	case r.Capability != nil:
+		return r.Capability.ID
+	case ok && invoke.Call != nil:
+		return invoke.Call.Name
+	}
+	return m.To.Skill
+}
+
 // Security is how the way to the destination is protected. Callers come over
 // TLS 1.3 or not at all; and so do answers when nothing is forwarded.
 func (r Route) Security(forwarded bool) policy.Security {

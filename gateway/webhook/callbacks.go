@@ -133,6 +133,15 @@ func (c *Callbacks) Announce(ctx context.Context, decision *canonical.Signal, wa
 	}
 }
 
+// AnnounceIn tells a decision to all who wait for it in a workflow, in the background.
+func (c *Callbacks) AnnounceIn(ctx context.Context, workflow string, decision *canonical.Signal) {
+	waiting, err := c.Of(ctx, workflow)
+	if err != nil {
+		c.deps.Logger.WarnContext(ctx, "a decision is not told", slog.String("approval", decision.Approval), slog.Any("error", err))
+	}
+	c.Announce(ctx, decision, waiting)
+}
+
 // Decide writes down what was decided. The same again is no news (false), and another
 // decision about the same is refused (R23), a *[problem.ConflictError]. Its other errors are
 // *[canonical.Error] and *[problem.RecordingError].

@@ -17,10 +17,10 @@ import (
 
 // Levels knows which workflows are held, and changes that.
 type Levels interface {
-	// Held are the workflows that are paused or stopped.
-	Held() []approval.Held
-	// Hold changes how a workflow stands. Its errors are also *[hitl.StandingError] and *[hitl.RefusedError].
-	Hold(ctx context.Context, wid string, e hitl.StandingEvent) (approval.Held, error)
+	// List is the workflows that are paused or stopped.
+	List() []approval.Level
+	// Set changes how a workflow stands. Its errors are also *[hitl.StandingError] and *[hitl.RefusedError].
+	Set(ctx context.Context, wid string, e hitl.StandingEvent) (approval.Level, error)
 }
 
 // AdminLevels is what the routes of levels are made from.
@@ -51,7 +51,7 @@ type Level struct {
 	Token    string    `json:"ect,omitempty"`
 }
 
-func levelOf(h approval.Held) Level {
+func levelOf(h approval.Level) Level {
 	reason := h.Reason
 	if reason == "" {
 		reason = h.Why
@@ -66,7 +66,7 @@ type LevelList struct {
 
 func (a AdminLevels) list(c *gin.Context) {
 	list := LevelList{Levels: []Level{}}
-	for _, h := range a.Levels.Held() {
+	for _, h := range a.Levels.List() {
 		list.Levels = append(list.Levels, levelOf(h))
 	}
 	slices.SortFunc(list.Levels, func(a, b Level) int { return strings.Compare(a.Workflow, b.Workflow) })
@@ -90,13 +90,13 @@ func (a AdminLevels) change(c *gin.Context) {
 	if err == nil {
 		who, err = a.Operator(c.Request)
 	}
-	var held approval.Held
+	var level approval.Level
 	if err == nil {
 		e := hitl.StandingEvent{Step: step, At: a.Now().UTC(), By: who.Name, Reason: order.Reason}
 		if step == hitl.Lift {
 			e.Roles = who.RoleNames()
 		}
-		held, err = a.Levels.Hold(c.Request.Context(), c.Param("wid"), e)
+		level, err = a.Levels.Set(c.Request.Context(), c.Param("wid"), e)
 	}
-	write(c, levelOf(held), err)
+	write(c, levelOf(level), err)
 }
