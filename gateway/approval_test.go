@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
@@ -87,27 +88,15 @@ func a2aTask(t testing.TB, answer transport.Answer) (task struct {
 	return task
 }
 
-// poll asks for a task until its state is another one.
-func (b *bed) poll(t testing.TB, id, state string) transport.Answer {
-	t.Helper()
-	for {
-		answer, err := b.Exchange(t.Context(), b.call(`{"jsonrpc":"2.0","id":8,"method":"GetTask","params":{"id":"`+id+`"}}`))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if a2aTask(t, answer).Status.State != state {
-			return answer
-		}
-		time.Sleep(time.Millisecond)
-	}
-}
-
 // TestApproval_OfATask: a call of a caller that knows tasks waits in one, goes to the agent once when it is
 // granted, and has the decision among its parents.
 func TestApproval_OfATask(t *testing.T) {
 	t.Parallel()
-	b := gated(t)
-	t.Cleanup(func() { _ = b.Close() })
+	synctest.Test(t, releaseOfATask)
+}
+
+func releaseOfATask(t *testing.T) {
+	b := timed(t, hitl.Config{})
 	answer, err := b.Exchange(t.Context(), b.call(addBody))
 	if err != nil {
 		t.Fatal(err)
@@ -121,17 +110,18 @@ func TestApproval_OfATask(t *testing.T) {
 		t.Errorf("the approval is %+v:\n%s", view.Approval, view.Text)
 	}
 	a := b.decide(t, true)
-	done := b.poll(t, task.ID, "TASK_STATE_AUTH_REQUIRED")
-	for a2aTask(t, done).Status.State == "TASK_STATE_WORKING" {
-		done = b.poll(t, task.ID, "TASK_STATE_WORKING")
+	synctest.Wait()
+	done, err := b.Exchange(t.Context(), b.call(`{"jsonrpc":"2.0","id":8,"method":"GetTask","params":{"id":"`+task.ID+`"}}`))
+	if err != nil {
+		t.Fatal(err)
 	}
 	if got := a2aTask(t, done); got.Status.State != "TASK_STATE_COMPLETED" || !bytes.Contains(got.Artifacts, []byte(`"sum":3`)) || len(b.agent.bodies) != 1 {
 		t.Errorf("released, the task is %+v, and %d calls were sent: %s", got.Status.State, len(b.agent.bodies), done.Wire().Body)
 	}
-	tokens := b.tokensOf(t, a.Workflow)
+	tokens := b.tokensOf(t, a.Origin.Workflow)
 	at := func(act ect.Act) ect.Claims { return tokens[slices.Index(acts(tokens), act)] }
 	intent, decision := at(ect.ActIntent), at(ect.ActApprovalGranted)
-	if intent.ID != a.Gated || intent.InputHash != ect.Hash([]byte(addBody)) || decision.InputHash != intent.InputHash || !slices.Equal(decision.Parents, []ect.ID{intent.ID}) {
+	if intent.ID != a.Origin.Gated || intent.InputHash != ect.Hash([]byte(addBody)) || decision.InputHash != intent.InputHash || !slices.Equal(decision.Parents, []ect.ID{intent.ID}) {
 		t.Errorf("the intent is %+v, the decision %+v", intent, decision)
 	}
 	if who, _ := decision.Ext.String(ect.ExtApprover); who != string(boss.ID) {
@@ -154,17 +144,16 @@ func TestApproval_OfATask(t *testing.T) {
 // TestApproval_Denied: a denied call is never sent, and its task says so.
 func TestApproval_Denied(t *testing.T) {
 	t.Parallel()
-	b := gated(t)
-	t.Cleanup(func() { _ = b.Close() })
-	answer, err := b.Exchange(t.Context(), b.call(addBody))
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.decide(t, false)
-	got := a2aTask(t, b.poll(t, a2aTask(t, answer).ID, "TASK_STATE_AUTH_REQUIRED"))
-	if got.Status.State != "TASK_STATE_REJECTED" || !bytes.Contains(got.Status.Message, []byte("denied")) || !bytes.Contains(got.Status.Message, []byte("seen")) || len(b.agent.bodies) != 0 {
-		t.Errorf("the task is %s (%s), %d calls were sent", got.Status.State, got.Status.Message, len(b.agent.bodies))
-	}
+	synctest.Test(t, func(t *testing.T) {
+		b := timed(t, hitl.Config{})
+		id := b.park(t)
+		b.decide(t, false)
+		synctest.Wait()
+		state, why := b.taskState(t, id)
+		if state != "TASK_STATE_REJECTED" || !bytes.Contains(why, []byte("denied")) || !bytes.Contains(why, []byte("seen")) || len(b.agent.bodies) != 0 {
+			t.Errorf("the task is %s (%s), %d calls were sent", state, why, len(b.agent.bodies))
+		}
+	})
 }
 
 // TestApproval_SentAgain: a caller that knows no tasks is refused until its call is granted; the same call then
@@ -250,7 +239,7 @@ func TestApproval_WaitingLeavesNoFailures(t *testing.T) {
 		}
 	}
 	a := b.waiting(t, hitl.Pending)
-	if got := acts(b.tokensOf(t, a.Workflow)); !slices.Equal(got, []ect.Act{ect.ActIntent}) {
+	if got := acts(b.tokensOf(t, a.Origin.Workflow)); !slices.Equal(got, []ect.Act{ect.ActIntent}) {
 		t.Errorf("the tokens are %v", got)
 	}
 }

@@ -63,7 +63,7 @@ func TestApproval_AtItsEnd(t *testing.T) {
 		rule   hitl.Config
 		states []string // after each wait
 		sent   int
-		told   int // operators
+		posts  int // to operators
 	}{
 		"denied":   {hitl.Config{}, []string{"TASK_STATE_REJECTED"}, 0, 1},
 		"raised":   {hitl.Config{Unreachable: hitl.Escalate}, []string{"TASK_STATE_AUTH_REQUIRED", "TASK_STATE_REJECTED"}, 0, 2},
@@ -72,12 +72,12 @@ func TestApproval_AtItsEnd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				told := 0
+				posted := 0
 				c.rule.Wait = wait
 				b := timed(t, c.rule, func(d *gateway.Deps) {
 					d.Escalate = func(_ context.Context, e breakers.Event) {
 						if e.State == "approval" {
-							told++
+							posted++
 						}
 					}
 				})
@@ -95,13 +95,13 @@ func TestApproval_AtItsEnd(t *testing.T) {
 						t.Errorf("after %d waits: %s (%s), expected %s", i+1, state, why, want)
 					}
 				}
-				if len(b.agent.bodies) != c.sent || told != c.told {
-					t.Errorf("sent %d times, operators were told %d times, expected %d and %d", len(b.agent.bodies), told, c.sent, c.told)
+				if len(b.agent.bodies) != c.sent || posted != c.posts {
+					t.Errorf("sent %d times, operators were told %d times, expected %d and %d", len(b.agent.bodies), posted, c.sent, c.posts)
 				}
 				if waiting, _ := b.Parts().Approvals.Usage(); waiting != 0 {
 					t.Errorf("%d approvals wait", waiting)
 				}
-				tokens := b.tokensOf(t, b.onlyApproval(t).Workflow)
+				tokens := b.tokensOf(t, b.onlyApproval(t).Origin.Workflow)
 				want := map[bool]ect.Act{true: ect.ActApprovalGranted, false: ect.ActApprovalDenied}[c.sent == 1]
 				if !containsAct(tokens, want) {
 					t.Errorf("the tokens are %v, expected %s", acts(tokens), want)
@@ -222,8 +222,8 @@ func TestApproval_RepeatedWithItsToken(t *testing.T) {
 		}
 	}
 	a := b.decide(t, true)
-	if a.Gated != claims(t, call.Evidence[0]).ID {
-		t.Errorf("gated is %s, expected the caller's own token", a.Gated)
+	if a.Origin.Gated != claims(t, call.Evidence[0]).ID {
+		t.Errorf("gated is %s, expected the caller's own token", a.Origin.Gated)
 	}
 	first, err := b.Exchange(t.Context(), call)
 	if err != nil {

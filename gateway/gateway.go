@@ -209,7 +209,7 @@ func New(settings Settings, deps Deps) (*Gateway, error) {
 		return nil, err
 	}
 	g.tasks.Read = g.admission.Read
-	g.parts.Decisions = g.admission
+	g.parts.Decisions = approval.Tokens{Attest: g.attest, Members: members}
 	g.parts.Evidence, g.parts.Members, g.parts.Router = g.attest.Statements(), members, destinations
 	g.parts.Rollbacks = rollback.New(rollback.Deps{
 		Exchange: g.Exchange, Admission: g.admission, Attest: g.attest, Directory: g.Directory, Network: g.Network, Entries: g.Entries,
@@ -353,7 +353,7 @@ type Parts struct {
 	Workflows *workflow.Service     // how far they are
 	Approvals *approval.Service     // what humans decide about
 	Levels    *approval.Levels      // which workflows they hold
-	Decisions *admission.Service    // judges tokens of approvers
+	Decisions approval.Tokens       // of approvers
 }
 
 // Parts are those of this gateway.

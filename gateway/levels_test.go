@@ -178,9 +178,9 @@ func TestLevel_HoldsAGrantedCall(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := timed(t, hitl.Config{})
 			id := b.park(t)
-			wid := b.onlyApproval(t).Workflow
+			wid := b.onlyApproval(t).Origin.Workflow
 			b.now = time.Now()
-			if _, err := b.change(t, wid, b.onlyApproval(t).Gated, step); err != nil {
+			if _, err := b.change(t, wid, b.onlyApproval(t).Origin.Gated, step); err != nil {
 				t.Fatal(err)
 			}
 			b.decide(t, true)
@@ -189,7 +189,7 @@ func TestLevel_HoldsAGrantedCall(t *testing.T) {
 				t.Errorf("%s: the task is %s, the call was sent %d times", step, state, len(b.agent.bodies))
 			}
 			if step == hitl.Pause {
-				if _, err := b.change(t, wid, b.onlyApproval(t).Gated, hitl.Lift, "operator"); err != nil {
+				if _, err := b.change(t, wid, b.onlyApproval(t).Origin.Gated, hitl.Lift, "operator"); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -2,6 +2,8 @@ package gateway
 
 import (
 	"cmp"
+	"context"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -450,4 +452,32 @@ func label(a directory.Agent) string {
 		return "document"
 	}
 	return a.Name
+}
+
+// await registers the callback of a request. The gateway posts decisions to it, and passes it on to
+// an agent whose protocol has a place for it. Without an approver there are no decisions.
+func (g *Gateway) await(ctx context.Context, x *request) (*canonical.Message, error) {
+	m := x.message
+	if m.Callback == "" {
+		return m, nil
+	}
+	if x.in.Call.Agent != "" {
+		if err := g.parts.Callbacks.Await(ctx, x.in.Call.Caller.ID, x.lineage.Workflow, m.Callback); err != nil {
+			return m, err
+		}
+	}
+	if !signalling(x.to.Features.Signaler, m.Op, x.route.Endpoint.Version, x.route.Endpoint.Form) {
+		copied := *m
+		copied.Callback = ""
+		copied.Losses = append(slices.Clip(copied.Losses),
+			canonical.Loss{Code: canonical.LossCallback, Path: "/callback", Fate: canonical.Dropped})
+		return &copied, nil
+	}
+	return m, nil
+}
+
+// signalling reports whether a protocol has a form for a signal or, with OpInvoke, for the callback
+// of a request.
+func signalling(s translators.Signaler, op canonical.Op, version, wire string) bool {
+	return s != nil && s.Signals(op, translators.Target{Version: version, Form: wire})
 }

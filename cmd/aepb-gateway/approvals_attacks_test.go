@@ -161,7 +161,7 @@ func (b *bed) decision(t *testing.T, who, id string, edit func(*ect.Claims)) let
 	a := b.approval(t, id)
 	svid := b.svid(t, "/staff/"+who)
 	claims := ect.Claims{
-		Act: ect.ActApprovalGranted, Audience: []string{b.self()}, Workflow: a.Workflow, Parents: []ect.ID{a.Gated}, InputHash: a.Input,
+		Act: ect.ActApprovalGranted, Audience: []string{b.self()}, Workflow: a.Workflow, Parents: []ect.ID{a.Gated}, InputHash: a.Call.Input,
 	}
 	edit(&claims)
 	return letter{
@@ -180,12 +180,12 @@ func TestAttack_ApprovalOfAnotherWorkflow(t *testing.T) {
 	id := b.pending(t, good)
 	for name, edit := range map[string]func(*ect.Claims){
 		"all": func(c *ect.Claims) {
-			c.Workflow, c.Parents, c.InputHash = other.Workflow, []ect.ID{other.Gated}, other.Input
+			c.Workflow, c.Parents, c.InputHash = other.Workflow, []ect.ID{other.Gated}, other.Call.Input
 		},
 		"workflow": func(c *ect.Claims) { c.Workflow = other.Workflow },
 		"parent":   func(c *ect.Claims) { c.Parents = []ect.ID{other.Gated} },
 		"both":     func(c *ect.Claims) { c.Parents = append(c.Parents, other.Gated) },
-		"input":    func(c *ect.Claims) { c.InputHash = other.Input },
+		"input":    func(c *ect.Claims) { c.InputHash = other.Call.Input },
 	} {
 		if got := b.send(t, b.decision(t, "approver", id, edit)); got.status != http.StatusForbidden {
 			t.Errorf("a decision about another call (%s): %d %s", name, got.status, got.body)

@@ -174,7 +174,7 @@ func production(c config.Config, workload *identity.Workload, logger *slog.Logge
 	if s.stateKeys, err = loadStateKeys(c.State.Key); err != nil {
 		errs = append(errs, fmt.Errorf("config: state.key: %w", err))
 	}
-	if _, wrong := c.Approvals(); wrong != nil {
+	if _, wrong := c.Policy.ApprovalRules(); wrong != nil {
 		errs = append(errs, wrong) // and config.Parse says where
 	} else if s.document, s.approvals, err = loadPolicy(&c); err != nil {
 		errs = append(errs, fmt.Errorf("config: policy.document: %w", err))
@@ -243,7 +243,7 @@ func loadAnchors(file, trustDomain string) (*identity.Bundle, error) {
 // loadPolicy reads the policy document, if there is a file of one, and the rules of both it and the configuration
 // that say which calls humans approve.
 func loadPolicy(c *config.Config) (document policy.Document, approvals hitl.Rules, err error) {
-	if approvals, err = c.Approvals(); err != nil || c.Policy.Document == "" {
+	if approvals, err = c.Policy.ApprovalRules(); err != nil || c.Policy.Document == "" {
 		return document, approvals, err
 	}
 	data, err := os.ReadFile(c.Policy.Document)
@@ -257,7 +257,7 @@ func loadPolicy(c *config.Config) (document policy.Document, approvals hitl.Rule
 	if err != nil {
 		return document, approvals, err
 	}
-	if missing := c.Unlisted(more); len(missing) > 0 {
+	if missing := c.Admin.Unlisted(more); len(missing) > 0 {
 		return document, approvals, fmt.Errorf("document: a rule asks for %q, expected a name of admin.operators", missing[0])
 	}
 	approvals, err = hitl.Join(approvals, more)

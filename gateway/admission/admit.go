@@ -177,7 +177,7 @@ func (s *Service) Admit(ctx context.Context, call transport.Call, rules Rules) (
 		m.permit,        // step 5: what policy does not allow; an unknown agent
 		m.refuseNewWork, // new work at a gateway that drains
 		m.leaveAlone,    // new work for an agent whose circuit breaker is open
-		m.judgeLevel,    // new work of a workflow that humans hold
+		m.judgeWorkflow, // new work of a workflow that humans hold
 		m.judgeTasks,    // a task that breaks a rule of its workflow's graph, or whose parents are not done
 	)
 	if err != nil {

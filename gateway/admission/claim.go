@@ -35,7 +35,7 @@ func (m *admitting) claim(ctx context.Context) (answer transport.Answer, repeate
 			continue
 		}
 		replayed, ok := errors.AsType[*ect.ReplayedError](err)
-		if ok && m.waits(ctx, replayed.Key) { // for an approval, which may be granted by now
+		if ok && waits(ctx, m.Answers, replayed.Key) { // for an approval, which may be granted by now
 			m.Used, m.Recorded = own, true
 			return answer, false, nil
 		}
@@ -56,8 +56,8 @@ func (m *admitting) claim(ctx context.Context) (answer transport.Answer, repeate
 }
 
 // waits reports whether the message was answered with an approval that its caller has to wait for (R23).
-func (m *admitting) waits(ctx context.Context, key ect.ReplayKey) bool {
-	blob, ok := m.Answers.Load(ctx, key)
+func waits(ctx context.Context, answers idempotency.Store, key ect.ReplayKey) bool {
+	blob, ok := answers.Load(ctx, key)
 	if !ok {
 		return false
 	}

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/aepb/aepb-gateway/ect"
-	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/attest"
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/policy/membership"
@@ -83,21 +82,4 @@ func (s *Service) mayDecide(ctx context.Context, a Admitted, token ect.Verified)
 		}
 	}
 	return nil
-}
-
-// Decision verifies and records the token of a decision that an approver brings itself. Its errors are those of
-// [attest.Statements.Bring], and *[policy.Forbidden] for one that is not bound to what it decides about (R23).
-func (s *Service) Decision(ctx context.Context, caller identity.Caller, holder, compact string) (ect.Verified, error) {
-	token, err := s.Attest.Verify(ctx, compact, ect.Check{Purpose: ect.Parent})
-	if err != nil {
-		return token, err
-	}
-	_, bound, err := s.Members.Gate(ctx, token, "")
-	if err != nil {
-		return token, attest.Recording(err)
-	}
-	if !bound {
-		return token, &policy.Forbidden{Reason: "the decision is not bound to what it decides, or its approver has a part in the work"}
-	}
-	return s.Attest.Statements().Bring(ctx, compact, caller.ID, holder)
 }

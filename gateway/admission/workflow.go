@@ -63,9 +63,9 @@ func (m *admitting) audience() []string {
 	return names
 }
 
-// judgeLevel refuses new work of a workflow that humans hold. Its tokens are not used up: a message of a paused workflow can
+// judgeWorkflow judges a message by its workflow: it refuses new work of one that humans hold. Its tokens are not used up: a message of a paused workflow can
 // come again. One that was admitted before goes on.
-func (m *admitting) judgeLevel(ctx context.Context) error {
+func (m *admitting) judgeWorkflow(ctx context.Context) error {
 	workflow, ids := m.Admitted.Evidence.Origins()
 	if len(ids) == 0 {
 		return nil

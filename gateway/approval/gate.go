@@ -172,12 +172,12 @@ func (s *Service) parked(ctx context.Context, r Request) error {
 func (s *Service) behind(ctx context.Context, m Message, a hitl.Approval) (Gated, error) {
 	gated := Gated{Lineage: m.Lineage}
 	if len(m.Sources) > 0 {
-		if gated.Lineage.Workflow == a.Workflow {
+		if gated.Lineage.Workflow == a.Origin.Workflow {
 			gated.Lineage.Parents = behind(gated.Lineage.Parents, a)
 		}
 		return gated, nil
 	}
-	gated.Lineage = attest.Lineage{Workflow: a.Workflow, Parents: behind([]ect.ID{a.Gated}, a)}
+	gated.Lineage = attest.Lineage{Workflow: a.Origin.Workflow, Parents: behind([]ect.ID{a.Origin.Gated}, a)}
 	_, _, err := s.gate(ctx, &m, &gated)
 	return gated, err
 }

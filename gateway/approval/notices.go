@@ -26,10 +26,10 @@ func (n Notices) changed(ctx context.Context, a hitl.Approval) {
 	n.Count(string(a.State))
 	n.Logger.InfoContext(
 		ctx, "approval", slog.String("approval", a.ID), slog.String("state", string(a.State)), slog.String("agent", a.Call.Agent),
-		slog.String("tool", a.Call.Tool), slog.String("caller", string(a.Call.Caller)), slog.String("wid", a.Workflow),
+		slog.String("tool", a.Call.Tool), slog.String("caller", string(a.Call.Caller)), slog.String("wid", a.Origin.Workflow),
 	)
 	if n.Escalate != nil && a.State == hitl.Pending {
-		n.Escalate(ctx, breakers.Event{Agent: a.Call.Agent, State: "approval", Work: a.Workflow, At: a.Changed, Token: a.Token, Replica: n.Replica, Approval: Path(a.ID)})
+		n.Escalate(ctx, breakers.Event{Agent: a.Call.Agent, State: "approval", Work: a.Origin.Workflow, At: a.Changed, Token: a.Token, Replica: n.Replica, Approval: Path(a.ID)})
 	}
 }
 
@@ -40,7 +40,7 @@ func (n Notices) decided(ctx context.Context, a hitl.Approval) {
 		n.Logger.WarnContext(ctx, "a decision is not told: its token is not on record", slog.String("approval", a.ID), slog.Any("error", err))
 		return
 	}
-	n.Announce(ctx, a.Workflow, &canonical.Signal{Approval: a.ID, Token: token})
+	n.Announce(ctx, a.Origin.Workflow, &canonical.Signal{Approval: a.ID, Token: token})
 }
 
 // decisionOf is the token of the decision that an approval rests on: the approver's own, or the gateway's.
@@ -53,7 +53,7 @@ func (n Notices) decisionOf(ctx context.Context, a hitl.Approval) (string, error
 	if claims, err := ect.ParseRecorded(a.Token); err == nil && claims.ID == d.Token {
 		return a.Token, nil
 	}
-	found, err := n.Find(ctx, ect.Ref{Workflow: a.Workflow, ID: d.Token, Issuer: d.Approver.ID})
+	found, err := n.Find(ctx, ect.Ref{Workflow: a.Origin.Workflow, ID: d.Token, Issuer: d.Approver.ID})
 	if err != nil {
 		return "", err
 	}

@@ -115,14 +115,14 @@ func reason(a hitl.Approval) string {
 	if n := len(a.Decisions); n > 0 && a.Decisions[n-1].Reason != "" {
 		return a.Decisions[n-1].Reason
 	}
-	return a.Why
+	return a.End.Why
 }
 
 // Reserve books an approval in its caller's share before it is opened. If it is not opened soon, its task is ended.
 // Its errors are those of the store, and *[quota.ExceededError].
 func (s *Service) Reserve(ctx context.Context, id, task string, call hitl.Call) error {
 	now := s.deps.Now().UTC().Truncate(time.Millisecond)
-	return s.enter(ctx, id, waiting{Due: now.Add(settleAfter), Opened: now, Call: call, Task: task})
+	return s.agenda.enter(ctx, id, waiting{Due: now.Add(settleAfter), Opened: now, Call: call, Task: task})
 }
 
 // Open asks humans about a call: it books the caller's share, keeps the text, has the call signed, and writes
@@ -135,14 +135,14 @@ func (s *Service) Open(ctx context.Context, id, task, before string, r Request) 
 	}
 	now := s.deps.Now().UTC().Truncate(time.Millisecond)
 	a, err := s.write(ctx, r, hitl.Approval{
-		Form: hitl.Form, ID: id, Term: 1, State: hitl.Pending, Call: r.Call, Demand: r.Demand, Before: before, Input: r.Input, Attested: r.Attested,
+		Form: hitl.Form, ID: id, Term: 1, State: hitl.Pending, Call: r.Call, Demand: r.Demand, Origin: hitl.Origin{Input: r.Input, Attested: r.Attested, Before: before},
 		Shown: ect.Hash([]byte(r.Text)), Whole: r.Whole, Opened: now, Until: now.Add(r.Demand.Wait), Changed: now, Task: task,
 	})
 	if err != nil {
-		s.drop(context.WithoutCancel(ctx), id)
+		s.agenda.drop(context.WithoutCancel(ctx), id)
 		return a, err
 	}
-	return a, s.lookAgain(ctx, id, a.Until)
+	return a, s.agenda.lookAgain(ctx, id, a.Until)
 }
 
 // write keeps the text of a new approval, has its call signed, and writes it.
@@ -152,7 +152,7 @@ func (s *Service) write(ctx context.Context, r Request, first hitl.Approval) (hi
 		return first, attest.Recording(err)
 	}
 	var err error
-	if first.Workflow, first.Gated, err = r.Sign(ctx); err != nil {
+	if first.Origin.Workflow, first.Origin.Gated, err = r.Sign(ctx); err != nil {
 		return first, err
 	}
 	a, opened, err := s.records.Decide(ctx, keyOf(first.ID, r.Call.Owner()), func(found record.Found[hitl.Approval]) (hitl.Approval, *attest.Statement, error) {
@@ -173,7 +173,7 @@ func (s *Service) write(ctx context.Context, r Request, first hitl.Approval) (hi
 func (s *Service) Consume(ctx context.Context, id string, call hitl.Call, rules string) (hitl.Approval, error) {
 	a, _, err := s.on(ctx, id, hitl.Event{Kind: hitl.Consume, At: s.deps.Now().UTC(), Replica: s.deps.Replica, Call: call, Rules: rules})
 	if err == nil && a.Task == "" {
-		s.drop(ctx, id)
+		s.agenda.drop(ctx, id)
 	}
 	return a, err
 }

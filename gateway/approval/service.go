@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -78,11 +77,7 @@ type Deps struct {
 type Service struct {
 	deps    Deps
 	records *record.Machine[hitl.Approval]
-
-	mu       sync.Mutex
-	waiting  index             // as this replica knows it
-	known    bool              // it was read from the store
-	releases map[string]string // that this replica has begun, by id: why it failed; empty: it goes on
+	agenda  *agenda
 }
 
 // New makes a service that does nothing by itself until Watch.
@@ -97,7 +92,7 @@ func New(deps Deps) (*Service, error) {
 		Token:  func(a hitl.Approval) string { return a.Token },
 		Sealed: sealed,
 	}, record.Deps{Entries: deps.Entries, Evidence: func() record.Evidence { return deps.Evidence }, Now: deps.Now, Logger: deps.Logger})
-	return &Service{deps: deps, records: records, waiting: newIndex(), releases: map[string]string{}}, err
+	return &Service{deps, records, newAgenda(deps)}, err
 }
 
 func decode(text []byte) (a hitl.Approval, err error) {
@@ -150,6 +145,9 @@ func (s *Service) read(ctx context.Context, id string) (hitl.Approval, error) {
 
 // maxID bounds the id of an approval, in bytes.
 const maxID = 64
+
+// Usage says how many approvals wait, and since when the oldest does; the zero time: none does.
+func (s *Service) Usage() (count int, oldest time.Time) { return s.agenda.usage() }
 
 // Show is an approval with the text that approvers are shown. Its errors are those of the store, and
 // *[problem.NotFoundError].
@@ -270,7 +268,7 @@ func statement(a hitl.Approval, e hitl.Event) *attest.Statement {
 		ext.SetString(ect.ExtReason, e.Reason)
 	}
 	st := &attest.Statement{
-		Act: act, Lineage: attest.Lineage{Workflow: a.Workflow, Parents: []ect.ID{a.Gated}}, Input: a.Input, Ext: ext,
+		Act: act, Lineage: attest.Lineage{Workflow: a.Origin.Workflow, Parents: []ect.ID{a.Origin.Gated}}, Input: a.Origin.Input, Ext: ext,
 	}
 	if a.Call.Address == "" {
 		st.Audience = []string{string(a.Call.Caller)}
@@ -284,7 +282,7 @@ func (s *Service) Decide(ctx context.Context, id string, d Decision) (hitl.Appro
 	if len(d.Reason) > MaxReason || !utf8.ValidString(d.Reason) || strings.ContainsFunc(d.Reason, unicode.IsControl) {
 		return hitl.Approval{}, &problem.QueryError{Reason: "the reason of a decision is a text of at most 512 bytes without control characters"}
 	}
-	if err := s.lookAgain(ctx, id, s.deps.Now().Add(settleAfter)); err != nil {
+	if err := s.agenda.lookAgain(ctx, id, s.deps.Now().Add(settleAfter)); err != nil {
 		return hitl.Approval{}, err
 	}
 	e := hitl.Event{
@@ -312,7 +310,7 @@ func (s *Service) DecideBy(ctx context.Context, id string, token ect.Verified, w
 	if err != nil {
 		return false, err
 	}
-	if !slices.Equal(token.Parents(), []ect.ID{a.Gated}) || token.Workflow() != a.Workflow {
+	if !slices.Equal(token.Parents(), []ect.ID{a.Origin.Gated}) || token.Workflow() != a.Origin.Workflow {
 		return false, &hitl.RefusedError{Reason: "the decision is about another call"}
 	}
 	d := Decision{
@@ -337,7 +335,7 @@ func (s *Service) Cancel(ctx context.Context, id, why string) error {
 		err = nil
 	}
 	if err == nil && a.State.Over() {
-		s.drop(ctx, id)
+		s.agenda.drop(ctx, id)
 	}
 	return err
 }

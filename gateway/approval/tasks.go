@@ -32,7 +32,7 @@ func (t taskPart) Release(ctx context.Context, a hitl.Approval) error {
 	if err := t.tasks.StartHeartbeat(ctx); err != nil { // else others would take what it consumes for lost
 		return err
 	}
-	rec, err := t.tasks.Parked(ctx, taskOf(a), a.ID)
+	rec, err := t.tasks.Parking().Parked(ctx, taskOf(a), a.ID)
 	if err != nil {
 		return err
 	}
@@ -48,13 +48,13 @@ func (t taskPart) Release(ctx context.Context, a hitl.Approval) error {
 
 func (t taskPart) send(ctx context.Context, a hitl.Approval, rec *store.Record) error {
 	who := store.Principal{
-		Caller: a.Call.Caller, Anonymous: a.Call.Address != "", Attested: a.Attested, Address: a.Call.Address, Version: rec.Call.Version, Form: rec.Call.Form,
+		Caller: a.Call.Caller, Anonymous: a.Call.Address != "", Attested: a.Origin.Attested, Address: a.Call.Address, Version: rec.Call.Version, Form: rec.Call.Form,
 	}
 	x, end, err := t.resume(ctx, who, rec, a.ID)
 	if err != nil {
 		return err
 	}
-	err = t.tasks.Release(ctx, x, rec)
+	err = t.tasks.Parking().Release(ctx, x, rec)
 	end(err)
 	return err
 }
@@ -62,9 +62,9 @@ func (t taskPart) send(ctx context.Context, a hitl.Approval, rec *store.Record) 
 // End implements Tasks.
 func (t taskPart) End(ctx context.Context, a hitl.Approval, why string) error {
 	if a.State == hitl.Consumed {
-		return t.tasks.EndReleased(ctx, taskOf(a), a.ID, why, a.Replica == t.replica)
+		return t.tasks.Parking().EndReleased(ctx, taskOf(a), a.ID, why, a.End.Replica == t.replica)
 	}
-	return t.tasks.EndParked(ctx, taskOf(a), a.ID, canonical.StateRejected, why)
+	return t.tasks.Parking().EndParked(ctx, taskOf(a), a.ID, canonical.StateRejected, why)
 }
 
 // taskOf names the caller's task that waits for an approval.

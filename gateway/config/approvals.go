@@ -35,11 +35,11 @@ type ApprovalArgument struct {
 	Value   string `yaml:"value"`   // What the argument is compared with.
 }
 
-// Approvals are the rules of the section policy that say which calls humans approve. Its error is a
+// ApprovalRules are those of the section that say which calls humans approve. Its error is a
 // *[hitl.RuleError], or several.
-func (c *Config) Approvals() (hitl.Rules, error) {
-	list := make([]hitl.Config, len(c.Policy.Approvals))
-	for i, a := range c.Policy.Approvals {
+func (p Policy) ApprovalRules() (hitl.Rules, error) {
+	list := make([]hitl.Config, len(p.Approvals))
+	for i, a := range p.Approvals {
 		list[i] = hitl.Config{
 			ID: a.ID, Agent: a.Agent, Tool: a.Tool, Caller: a.Caller, Operation: a.Operation, Loss: a.Loss, Severity: a.Severity, Action: a.Action, Role: a.Role, Approvers: a.Approvers,
 			Wait: time.Duration(a.Wait), Unreachable: hitl.Unreachable(a.Unreachable), AllowOverride: a.AllowOverride,
@@ -52,8 +52,8 @@ func (c *Config) Approvals() (hitl.Rules, error) {
 }
 
 // checkApprovals finds rules that cannot be followed, and roles of operators that are not listed.
-func (c *Config) checkApprovals(say func(path, reason string)) {
-	rules, err := c.Approvals()
+func (p Policy) checkApprovals(operators Admin, say func(path, reason string)) {
+	rules, err := p.ApprovalRules()
 	for _, one := range each(err) {
 		path, reason := "$.policy.approvals", one.Error()
 		if rule, ok := errors.AsType[*hitl.RuleError](one); ok && rule.Index >= 0 {
@@ -64,15 +64,15 @@ func (c *Config) checkApprovals(say func(path, reason string)) {
 		}
 		say(path, reason)
 	}
-	if missing := c.Unlisted(rules); len(missing) > 0 {
+	if missing := operators.Unlisted(rules); len(missing) > 0 {
 		say("$.policy.approvals", "no operator of admin.operators has the name "+strings.Join(missing, " or "))
 	}
 }
 
 // Unlisted are the operators that rules name and that are not listed.
-func (c *Config) Unlisted(rules hitl.Rules) (names []string) {
+func (a Admin) Unlisted(rules hitl.Rules) (names []string) {
 	for _, name := range rules.Names() {
-		if _, listed := c.Admin.Operators[name]; !listed {
+		if _, listed := a.Operators[name]; !listed {
 			names = append(names, name)
 		}
 	}

@@ -82,7 +82,7 @@ func (c Config) check(say func(path, reason string)) {
 		say("$.policy.min_level", "a minimum level is L1 or L2")
 	}
 	c.Policy.checkCircuit(say)
-	c.checkApprovals(say)
+	c.Policy.checkApprovals(c.Admin, say)
 	for i, id := range c.Policy.Gateways {
 		if err := (policy.Rules{Callers: []string{id}}).Validate(); err != nil {
 			say("$.policy.gateways["+strconv.Itoa(i)+"]", err.Error())

@@ -142,9 +142,9 @@ type deciding struct {
 
 func newApproval(caller ect.Identity) approval.View {
 	return approval.View{Text: approvalText, Approval: hitl.Approval{
-		Form: hitl.Form, ID: approvalID, Term: 1, State: hitl.Pending, Workflow: approvalWID, Gated: gatedID, Shown: shownHash, Whole: true, Task: "task-1",
+		Form: hitl.Form, ID: approvalID, Term: 1, State: hitl.Pending, Shown: shownHash, Whole: true, Task: "task-1",
 		Call:   hitl.Call{Caller: caller, Agent: "files", Operation: "invoke", Tool: "delete_all", Digest: ect.Hash([]byte("message"))},
-		Input:  ect.Hash([]byte("message")),
+		Origin: hitl.Origin{Workflow: approvalWID, Gated: gatedID, Input: ect.Hash([]byte("message"))},
 		Demand: hitl.Demand{Rules: []string{"approval-1"}, Roles: []string{"approver"}, Approvers: 1, Wait: time.Hour, Unreachable: hitl.DenyCall},
 		Opened: time.Now(), Changed: time.Now(), Until: time.Now().Add(time.Hour),
 	}}
@@ -228,7 +228,7 @@ func (d *deciding) token(t *testing.T, from *ecttest.Party, change func(*ect.Cla
 	t.Helper()
 	a := d.views[approvalID].Approval
 	claims := ect.Claims{
-		Audience: []string{"spiffe://example.com/gateway"}, Workflow: a.Workflow, Act: ect.ActApprovalGranted, Parents: []ect.ID{a.Gated}, InputHash: a.Input,
+		Audience: []string{"spiffe://example.com/gateway"}, Workflow: a.Origin.Workflow, Act: ect.ActApprovalGranted, Parents: []ect.ID{a.Origin.Gated}, InputHash: a.Origin.Input,
 	}
 	if change != nil {
 		change(&claims)
@@ -455,7 +455,7 @@ func TestAttack_Approvals_Decide(t *testing.T) {
 	unsigned := func(from *ecttest.Party) string {
 		a := d.views[approvalID].Approval
 		return ecttest.MintUnsigned(t, from, ecttest.Recipe{Claims: ect.Claims{
-			Audience: []string{"spiffe://example.com/gateway"}, Workflow: a.Workflow, Act: ect.ActApprovalGranted, Parents: []ect.ID{a.Gated}, InputHash: a.Input,
+			Audience: []string{"spiffe://example.com/gateway"}, Workflow: a.Origin.Workflow, Act: ect.ActApprovalGranted, Parents: []ect.ID{a.Origin.Gated}, InputHash: a.Origin.Input,
 		}})
 	}
 	good := d.token(t, approver, nil)

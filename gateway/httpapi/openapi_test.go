@@ -376,7 +376,7 @@ func TestOpenAPI_HasTheMembers(t *testing.T) {
 		"Summary": reflect.TypeFor[admindoc.Summary](), "Omission": reflect.TypeFor[admindoc.Omission](), "Lifecycle": reflect.TypeFor[admindoc.Lifecycle](),
 		"Pin": reflect.TypeFor[admindoc.Pin](), "Pending": reflect.TypeFor[admindoc.Pending](), "Change": reflect.TypeFor[admindoc.Change](),
 		"ApprovalSummary": reflect.TypeFor[approvals.Summary](), "Approval": reflect.TypeFor[approvals.Full](), "ApprovalPage": reflect.TypeFor[approvals.Page](),
-		"ApprovalDemand": reflect.TypeFor[approvals.Demand](), "ApprovalCall": reflect.TypeFor[hitl.Call](), "ApprovalDecision": reflect.TypeFor[hitl.Decision](), "Approver": reflect.TypeFor[hitl.Approver](),
+		"ApprovalDemand": reflect.TypeFor[approvals.Demand](), "ApprovalCall": reflect.TypeFor[approvals.Call](), "ApprovalDecision": reflect.TypeFor[hitl.Decision](), "Approver": reflect.TypeFor[hitl.Approver](),
 		"Level": reflect.TypeFor[approvals.Level](), "LevelList": reflect.TypeFor[approvals.LevelList](), "LevelOrder": reflect.TypeFor[approvals.LevelOrder](),
 		"SignedDecision": reflect.TypeFor[approvals.Signed](), "DecisionOrder": reflect.TypeFor[approvals.Order](),
 		"Process": reflect.TypeFor[admindoc.Process](), "LifecycleRecord": reflect.TypeFor[lifecycle.Record](), "Breaker": reflect.TypeFor[breakers.Event](),

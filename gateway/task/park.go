@@ -58,7 +58,7 @@ func (s *Service) Park(ctx context.Context, x Exchange, ask Asking) (transport.A
 		err = ask.Open(task.ID)
 	}
 	if err != nil {
-		end := s.EndParked(context.WithoutCancel(ctx), rec.Key, ask.Approval, canonical.StateFailed, "no human could be asked: nothing was sent")
+		end := s.Parking().EndParked(context.WithoutCancel(ctx), rec.Key, ask.Approval, canonical.StateFailed, "no human could be asked: nothing was sent")
 		return transport.Answer{}, errors.Join(err, end)
 	}
 	return s.tellRecord(ctx, x, rec, work.Message.Preferences.Stream)
@@ -71,10 +71,16 @@ func (s *Service) statusOf(state canonical.State, text string) canonical.Status 
 	}}
 }
 
+// Parking is the part of a service that has to do with tasks that wait for approvals.
+type Parking struct{ service *Service }
+
+// Parking is that part.
+func (s *Service) Parking() Parking { return Parking{s} }
+
 // Parked is the record of a task that waits for an approval; nil: it does not any more. Its errors are those of
 // Load.
-func (s *Service) Parked(ctx context.Context, key store.EntryKey, approval string) (*store.Record, error) {
-	rec, err := s.Load(ctx, key)
+func (p Parking) Parked(ctx context.Context, key store.EntryKey, approval string) (*store.Record, error) {
+	rec, err := p.service.Load(ctx, key)
 	if err != nil || rec == nil || rec.Resume != store.ResumeApproval || rec.State != approval {
 		return nil, err
 	}
@@ -83,16 +89,16 @@ func (s *Service) Parked(ctx context.Context, key store.EntryKey, approval strin
 
 // Release seals the message of a task that waits for an approval, which consumes that, and sends it. What comes
 // of it is on record. Its error is a *[problem.RecordingError] if the message may have been sent.
-func (s *Service) Release(ctx context.Context, x Exchange, rec *store.Record) error {
+func (p Parking) Release(ctx context.Context, x Exchange, rec *store.Record) error {
 	x.Answer(store.NewClaim(rec))
-	sealed, err := s.sealAndClaim(ctx, x)
+	sealed, err := p.service.sealAndClaim(ctx, x)
 	if err != nil {
 		return err
 	}
 	e := x.Start(ctx, sealed, canonical.OpInvoke)
 	if err := e.Save(ctx); err != nil {
 		e.Abort()
-		s.ReopenInput(ctx, x.Claim())
+		p.service.ReopenInput(ctx, x.Claim())
 		return &problem.RecordingError{Err: err}
 	}
 	e.Detach(ctx)
@@ -101,19 +107,19 @@ func (s *Service) Release(ctx context.Context, x Exchange, rec *store.Record) er
 
 // EndParked ends a task that waits for an approval, says why, and posts that. A task that does not wait for it
 // stays as it is. Its errors are those of the store.
-func (s *Service) EndParked(ctx context.Context, key store.EntryKey, approval string, state canonical.State, why string) error {
-	rec, err := s.Parked(ctx, key, approval)
+func (p Parking) EndParked(ctx context.Context, key store.EntryKey, approval string, state canonical.State, why string) error {
+	rec, err := p.Parked(ctx, key, approval)
 	if err != nil || rec == nil {
 		return err
 	}
-	return s.endAs(ctx, rec, state, why)
+	return p.endAs(ctx, rec, state, why)
 }
 
 // EndReleased ends a task whose call was released by a replica that was lost, unless a replica or its agent has the
 // task, or it waits for its caller. own: this replica has released it and could not send it, so it has no task
 // although the record may say so. Its errors are those of the store.
-func (s *Service) EndReleased(ctx context.Context, key store.EntryKey, approval, why string, own bool) error {
-	rec, err := s.Load(ctx, key)
+func (p Parking) EndReleased(ctx context.Context, key store.EntryKey, approval, why string, own bool) error {
+	rec, err := p.service.Load(ctx, key)
 	if err != nil || rec == nil || rec.Task.Status.State.Terminal() {
 		return err
 	}
@@ -123,20 +129,20 @@ func (s *Service) EndReleased(ctx context.Context, key store.EntryKey, approval,
 		return nil
 	}
 	rec.Runner, rec.Follower = "", ""
-	return s.endAs(ctx, rec, canonical.StateFailed, why)
+	return p.endAs(ctx, rec, canonical.StateFailed, why)
 }
 
 // endAs ends a task, and posts that.
-func (s *Service) endAs(ctx context.Context, rec *store.Record, state canonical.State, why string) error {
+func (p Parking) endAs(ctx context.Context, rec *store.Record, state canonical.State, why string) error {
 	before := *rec
-	rec.Task.Status, rec.Resume, rec.State = s.statusOf(state, why), store.ResumeNone, ""
+	rec.Task.Status, rec.Resume, rec.State = p.service.statusOf(state, why), store.ResumeNone, ""
 	rec.Task.Failure = &canonical.Error{Code: canonical.CodeForbidden, Message: why}
-	ok, err := s.Save(ctx, rec)
+	ok, err := p.service.Save(ctx, rec)
 	if err == nil && !ok {
 		return store.Conflict()
 	}
 	if err == nil {
-		s.PostChange(ctx, &before, rec)
+		p.service.PostChange(ctx, &before, rec)
 	}
 	return err
 }

@@ -41,7 +41,7 @@ func defineAgents(d *definitions, names *firstSeen) Agents {
 }
 
 // Agents are the metrics of how agents stand.
-func (m *Metrics) Agents() Agents { return m.standing }
+func (m *Metrics) Agents() Agents { return m.standing.agents }
 
 // BreakerChanged notes that the circuit breaker of an agent became closed, half_open or open.
 func (a Agents) BreakerChanged(agent, to string) {

@@ -55,4 +55,4 @@ func (a Approvals) Changed(state string) {
 }
 
 // Approvals are the metrics of calls about which humans decide.
-func (m *Metrics) Approvals() Approvals { return m.approvals }
+func (m *Metrics) Approvals() Approvals { return m.standing.approvals }

@@ -69,7 +69,12 @@ type Metrics struct {
 	reloads   reloads
 	questions *prometheus.CounterVec
 	changes   *prometheus.CounterVec
-	standing  Agents
+	standing  standing
+}
+
+// standing are the metrics of how agents and calls stand.
+type standing struct {
+	agents    Agents
 	approvals Approvals
 }
 
@@ -103,7 +108,7 @@ func New(deps Deps) (*Metrics, error) {
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		collectors.NewBuildInfoCollector(),
 	)
-	for _, c := range append(all, m.standing.state, m.standing.transitions, m.standing.escalations, m.standing.lifecycles, m.approvals.counted, m.approvals.waiting, m.approvals.oldest) {
+	for _, c := range append(all, m.standing.agents.state, m.standing.agents.transitions, m.standing.agents.escalations, m.standing.agents.lifecycles, m.standing.approvals.counted, m.standing.approvals.waiting, m.standing.approvals.oldest) {
 		if err := m.registry.Register(c); err != nil {
 			return nil, err
 		}
@@ -227,8 +232,7 @@ func (m *Metrics) define() {
 		"Changes of the description that an agent gives of itself.",
 		"For a pinned agent look at what has changed, and accept it: aepbctl agents show, aepbctl agents accept.",
 		"agent")
-	m.standing = defineAgents(d, m.agents)
-	m.approvals = defineApprovals(d)
+	m.standing = standing{defineAgents(d, m.agents), defineApprovals(d)}
 	m.questions = d.counter("gateway_queries_total",
 		"Questions to other gateways, whether they translate a pair: served, unserved or failed.",
 		"Failed: the other gateway cannot be reached, or does not know our certificate. See peers.ID.gateway.",

@@ -88,6 +88,21 @@ func (a Approver) same(b Approver) bool {
 	return a.ID != "" && a.ID == b.ID || a.Name != "" && a.Name == b.Name
 }
 
+// Origin is where an approval comes from.
+type Origin struct {
+	Workflow string `json:"wid"`
+	Gated    ect.ID `json:"gated"`              // the ECT of the call: its source, or the intent that the gateway signed for it
+	Input    string `json:"inp_hash"`           // hash of the message as it came first: that of the gated ECT
+	Attested bool   `json:"attested,omitempty"` // Gated is the source
+	Before   string `json:"before,omitempty"`   // the approval of the same call before this one
+}
+
+// End is how an approval ended where no approver decided.
+type End struct {
+	Why     string `json:"why,omitempty"`
+	Replica string `json:"replica,omitempty"` // that consumed it
+}
+
 // Approval is a call that waits for humans, or did. It does not change: Next makes the next one.
 type Approval struct {
 	Form      int        `json:"form"`
@@ -96,22 +111,16 @@ type Approval struct {
 	State     State      `json:"state"`
 	Call      Call       `json:"call"`
 	Demand    Demand     `json:"demand"`
-	Workflow  string     `json:"wid"`
-	Input     string     `json:"inp_hash"`           // hash of the message as it came first: that of the gated ECT
-	Gated     ect.ID     `json:"gated"`              // the ECT of the call: its source, or the intent that the gateway signed for it
-	Attested  bool       `json:"attested,omitempty"` // Gated is the source
-	Before    string     `json:"before,omitempty"`   // the approval of the same call before this one
-	Shown     string     `json:"shown"`              // hash of the text that approvers are shown
-	Whole     bool       `json:"whole"`              // the text shows all of the call; otherwise it can be denied alone
+	Origin    Origin     `json:"origin"`
+	Shown     string     `json:"shown"` // hash of the text that approvers are shown
+	Whole     bool       `json:"whole"` // the text shows all of the call; otherwise it can be denied alone
 	Opened    time.Time  `json:"opened"`
-	Until     time.Time  `json:"until"`            // when it expires; it is granted for Demand.Wait from then
-	Raised    bool       `json:"raised,omitempty"` // operators were told once more, and it waits once more
+	Until     time.Time  `json:"until"` // when it expires; it is granted for Demand.Wait from then
 	Changed   time.Time  `json:"changed"`
 	Decisions []Decision `json:"decisions,omitempty"`
-	Task      string     `json:"task,omitempty"`    // the caller's task that waits; empty: its caller sends the same call again
-	Replica   string     `json:"replica,omitempty"` // that consumed it
-	Why       string     `json:"why,omitempty"`     // of an end that no approver decided
-	Token     string     `json:"token,omitempty"`   // what the gateway signed of it last
+	Task      string     `json:"task,omitempty"` // the caller's task that waits; empty: its caller sends the same call again
+	End       End        `json:"end,omitzero"`
+	Token     string     `json:"token,omitempty"` // what the gateway signed of it last
 }
 
 // Form is the version of the JSON of stored approvals.
@@ -162,28 +171,31 @@ func (a Approval) Next(e Event) (Approval, error) {
 	if err := a.judge(e); err != nil {
 		return a, err
 	}
+	return a.after(e, to), nil
+}
+
+// after is the approval once an event that is allowed has happened.
+func (a Approval) after(e Event, to State) Approval {
 	next := a
-	if e.Kind == Grant || e.Kind == Deny {
+	switch e.Kind {
+	case Grant, Deny:
 		next.Decisions = append(slices.Clip(a.Decisions), Decision{e.Approver, e.Kind == Grant, e.Reason, e.Shown, e.At, e.Token})
-	} else {
-		next.Why = cmp.Or(e.Reason, a.Why)
+	case Raise: // once
+		next.Until, next.Demand.Unreachable = e.At.Add(a.Demand.Wait), DenyCall
+	case Consume:
+		next.End.Replica = e.Replica
+	case Proceed, Expire, Cancel:
+		next.End.Why = cmp.Or(e.Reason, a.End.Why)
 	}
 	if e.Kind == Grant && next.grants() < a.Demand.Approvers {
 		to = Pending
-	}
-	switch e.Kind {
-	case Raise:
-		next.Until, next.Raised = e.At.Add(a.Demand.Wait), true
-	case Consume:
-		next.Replica = e.Replica
-	case Grant, Proceed, Deny, Expire, Cancel:
 	}
 	if to == Granted {
 		next.Until = e.At.Add(a.Demand.Wait)
 	}
 	next.State, next.Changed = to, e.At
 	next.Term++
-	return next, nil
+	return next
 }
 
 // judge says why an event is not allowed; nil: it is.
@@ -202,18 +214,23 @@ func (a Approval) judge(e Event) error {
 			return &RefusedError{Reason: "the rules have changed since: ask again"}
 		}
 	case Expire, Proceed, Raise:
-		if !over {
-			return &RefusedError{Reason: "its time is not over"}
-		}
-		switch {
-		case e.Kind == Proceed && a.Demand.Unreachable != Continue:
-			return &RefusedError{Reason: "the rules do not let it go on without a human"}
-		case e.Kind == Proceed && !a.Whole:
-			return &RefusedError{Reason: "the call cannot be shown whole, so it does not go on without a human"}
-		case e.Kind == Raise && (a.Demand.Unreachable != Escalate || a.Raised):
-			return &RefusedError{Reason: "the rules do not let it wait once more"}
-		}
+		return a.judgeOverdue(e, over)
 	case Cancel:
+	}
+	return nil
+}
+
+// judgeOverdue says why an event that follows from the end of the time is not allowed.
+func (a Approval) judgeOverdue(e Event, over bool) error {
+	switch {
+	case !over:
+		return &RefusedError{Reason: "its time is not over"}
+	case e.Kind == Proceed && a.Demand.Unreachable != Continue:
+		return &RefusedError{Reason: "the rules do not let it go on without a human"}
+	case e.Kind == Proceed && !a.Whole:
+		return &RefusedError{Reason: "the call cannot be shown whole, so it does not go on without a human"}
+	case e.Kind == Raise && a.Demand.Unreachable != Escalate:
+		return &RefusedError{Reason: "the rules do not let it wait once more"}
 	}
 	return nil
 }

@@ -131,7 +131,7 @@ func TestApproval_ProceedCanBeSent(t *testing.T) {
 	send := event(hitl.Consume)
 	send.At = until.Add(time.Second)
 	sent := next(t, a, send)
-	if sent.State != hitl.Consumed || sent.Why != "no human decided" || sent.Replica != "r1" {
+	if sent.State != hitl.Consumed || sent.End.Why != "no human decided" || sent.End.Replica != "r1" {
 		t.Errorf("sent: %+v", sent)
 	}
 	send.At = a.Until
@@ -192,7 +192,7 @@ func TestApproval_RulesThatChanged(t *testing.T) {
 
 func TestApproval_ReplicaIsThatWhichConsumes(t *testing.T) {
 	t.Parallel()
-	if got := next(t, pending(1), event(hitl.Grant)).Replica; got != "" {
+	if got := next(t, pending(1), event(hitl.Grant)).End.Replica; got != "" {
 		t.Errorf("granted by replica %q, want none", got)
 	}
 }
@@ -318,7 +318,7 @@ func TestApproval_WaitsOnceMore(t *testing.T) {
 	early.At = early.At.Add(-1)
 	refused(t, a, early)
 	raised := next(t, a, late)
-	if raised.State != hitl.Pending || !raised.Raised || !raised.Until.Equal(late.At.Add(a.Demand.Wait)) {
+	if raised.State != hitl.Pending || raised.Demand.Unreachable != hitl.DenyCall || !raised.Until.Equal(late.At.Add(a.Demand.Wait)) {
 		t.Errorf("it is %+v", raised)
 	}
 	late.At = raised.Until

@@ -206,7 +206,7 @@ func compare(t *testing.T, w twin, e hitl.Event, verdict int, before, after hitl
 	if verdict != accepted && !reflect.DeepEqual(before, after) {
 		t.Errorf("%+v changed what it may not: %+v", e, after)
 	}
-	if after.Raised != (w.count(hitl.Raise) > 0) || after.State != w.state() || !after.Until.Equal(w.end()) || after.Term != uint64(1+len(w.log)) ||
+	if (after.Demand.Unreachable == hitl.DenyCall) != (w.demand.Unreachable == hitl.DenyCall || w.count(hitl.Raise) > 0) || after.State != w.state() || !after.Until.Equal(w.end()) || after.Term != uint64(1+len(w.log)) ||
 		len(after.Decisions) != w.count(hitl.Grant)+w.count(hitl.Deny) {
 		t.Errorf("%+v\nleads to %+v\nwant %s until %s", e, after, w.state(), w.end())
 	}
@@ -226,7 +226,7 @@ func watchConsumed(t *testing.T, w twin, a hitl.Approval) {
 		}
 		names[d.Approver.Name], ids[string(d.Approver.ID)] = true, true
 	}
-	if w.count(hitl.Proceed) == 0 && len(a.Decisions) < a.Demand.Approvers || w.count(hitl.Consume) != 1 || a.Replica == "" {
+	if w.count(hitl.Proceed) == 0 && len(a.Decisions) < a.Demand.Approvers || w.count(hitl.Consume) != 1 || a.End.Replica == "" {
 		t.Errorf("sent without its demand: %+v", a)
 	}
 }

@@ -51,9 +51,8 @@ type Summary struct {
 type Full struct {
 	Summary
 
-	Call      hitl.Call       `json:"call"`
+	Call      Call            `json:"call"`
 	Gated     ect.ID          `json:"gated"`
-	Input     string          `json:"inp_hash"` // of the gated ECT
 	Before    string          `json:"before,omitempty"`
 	Demand    Demand          `json:"demand"`
 	Shown     string          `json:"shown"`
@@ -62,6 +61,13 @@ type Full struct {
 	Decisions []hitl.Decision `json:"decisions,omitempty"`
 	Why       string          `json:"why,omitempty"`
 	Text      string          `json:"text,omitempty"`
+}
+
+// Call is what is approved, with the inp_hash of its gated ECT.
+type Call struct {
+	hitl.Call
+
+	Input string `json:"inp_hash"`
 }
 
 // Demand is what the rules demand.
@@ -78,14 +84,14 @@ type Page struct {
 }
 
 func summaryOf(a hitl.Approval) Summary {
-	return Summary{a.ID, a.State, append([]string{}, a.Demand.Rules...), a.Until, a.Workflow, a.Task}
+	return Summary{a.ID, a.State, append([]string{}, a.Demand.Rules...), a.Until, a.Origin.Workflow, a.Task}
 }
 
 func fullOf(a hitl.Approval, text string) Full {
 	return Full{
-		Summary: summaryOf(a), Call: a.Call, Gated: a.Gated, Input: a.Input, Before: a.Before,
+		Summary: summaryOf(a), Call: Call{a.Call, a.Origin.Input}, Gated: a.Origin.Gated, Before: a.Origin.Before,
 		Demand: Demand{append([]string{}, a.Demand.Roles...), a.Demand.Approvers, a.Demand.Unreachable},
-		Shown:  a.Shown, Whole: a.Whole, Opened: a.Opened, Decisions: a.Decisions, Why: a.Why, Text: text,
+		Shown:  a.Shown, Whole: a.Whole, Opened: a.Opened, Decisions: a.Decisions, Why: a.End.Why, Text: text,
 	}
 }
 
@@ -137,7 +143,7 @@ func check(shown, reason string) error {
 // record logs that an operator read the text of an approval.
 func record(c *gin.Context, logger *slog.Logger, who policy.Operator, a hitl.Approval) {
 	logger.InfoContext(c.Request.Context(), "text of an approval read", slog.String("operator", who.Name),
-		slog.String("id", string(who.ID)), slog.String("approval", a.ID), slog.String("wid", a.Workflow), slog.String("path", c.Request.URL.Path))
+		slog.String("id", string(who.ID)), slog.String("approval", a.ID), slog.String("wid", a.Origin.Workflow), slog.String("path", c.Request.URL.Path))
 }
 
 // write answers with a body, or with the problem that err is.

@@ -163,7 +163,7 @@ func judge(claims ect.Claims, caller ect.Identity, who policy.Operator, a hitl.A
 		return &ect.InvalidError{Reason: ect.ReasonInvalidClaim, ID: claims.ID, Claim: "exec_act"}
 	case claims.Issuer != caller:
 		return &ect.InvalidError{Reason: ect.ReasonIssuerMismatch, ID: claims.ID}
-	case !slices.Equal(claims.Parents, []ect.ID{a.Gated}) || claims.Workflow != a.Workflow || claims.InputHash != a.Input:
+	case !slices.Equal(claims.Parents, []ect.ID{a.Origin.Gated}) || claims.Workflow != a.Origin.Workflow || claims.InputHash != a.Origin.Input:
 		return &policy.Forbidden{Reason: "the decision is not bound to what it decides: par is gated of the approval alone, wid and inp_hash are those of the approval"}
 	}
 	return nil

@@ -1,0 +1,243 @@
+package approval
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/aepb/aepb-gateway/gateway/attest"
+	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/state"
+	"github.com/aepb/aepb-gateway/policy/hitl"
+	"github.com/aepb/aepb-gateway/policy/quota"
+)
+
+// agenda says which approvals are not over, when each is to be looked at, and which this replica releases.
+type agenda struct {
+	entries Entries
+	now     func() time.Time
+	logger  *slog.Logger
+
+	mu       sync.Mutex
+	waiting  index             // as this replica knows it
+	known    bool              // it was read from the store
+	releases map[string]string // that this replica has begun, by id: why it failed; empty: it goes on
+}
+
+func newAgenda(deps Deps) *agenda {
+	return &agenda{entries: deps.Entries, now: deps.Now, logger: deps.Logger, waiting: newIndex(), releases: map[string]string{}}
+}
+
+// find is what is known here of an approval that is not over.
+func (a *agenda) find(id string) waiting {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.waiting.all[id]
+}
+
+// failure is why the release of an approval failed that this replica has begun; begun: it has.
+func (a *agenda) failure(id string) (why string, begun bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	why, begun = a.releases[id]
+	return why, begun
+}
+
+// waiting is an approval that is not over, as the index has it.
+type waiting struct {
+	Due    time.Time // when to look at it
+	Opened time.Time
+	Call   hitl.Call
+	Task   string `json:",omitempty"`
+}
+
+func waitingKey(id string, c hitl.Call) state.EntryKey {
+	return state.EntryKey{Kind: KindWaiting, ID: id, Owner: c.Owner()}
+}
+
+// index is what is known here of all approvals that are not over.
+type index struct {
+	all   map[string]waiting // by the id of the approval
+	owned map[string]int     // how many of them a caller has
+}
+
+func newIndex() index { return index{map[string]waiting{}, map[string]int{}} }
+
+func (i index) put(id string, w waiting) {
+	if _, there := i.all[id]; !there {
+		i.owned[w.Call.Owner()]++
+	}
+	i.all[id] = w
+}
+
+func (i index) remove(id string) {
+	w, there := i.all[id]
+	if !there {
+		return
+	}
+	delete(i.all, id)
+	if owner := w.Call.Owner(); i.owned[owner] > 1 {
+		i.owned[owner]--
+	} else {
+		delete(i.owned, owner)
+	}
+}
+
+// usage says how many approvals wait, and since when the oldest does; the zero time: none does.
+func (a *agenda) usage() (count int, oldest time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, w := range a.waiting.all {
+		if oldest.IsZero() || w.Opened.Before(oldest) {
+			oldest = w.Opened
+		}
+	}
+	return len(a.waiting.all), oldest
+}
+
+// enter books an approval in its caller's share and writes that it is not over. Its errors are those of the
+// store, and *[quota.ExceededError].
+func (a *agenda) enter(ctx context.Context, id string, w waiting) error {
+	if _, err := a.readWaiting(ctx, false); err != nil {
+		return err
+	}
+	if err := a.book(id, w); err != nil {
+		return err
+	}
+	value, err := json.Marshal(w)
+	if err == nil {
+		_, _, err = a.entries.Swap(ctx, waitingKey(id, w.Call), 0, value, w.Opened.Add(life))
+	}
+	if err != nil {
+		a.forget(id)
+		return attest.Recording(err)
+	}
+	return nil
+}
+
+func (a *agenda) book(id string, w waiting) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if _, there := a.waiting.all[id]; !there {
+		own := a.waiting.owned[w.Call.Owner()] >= OfOneCaller
+		if own || len(a.waiting.all) >= OfAll {
+			return &quota.ExceededError{Resource: "approvals that wait", Own: own}
+		}
+	}
+	a.waiting.put(id, w)
+	return nil
+}
+
+func (a *agenda) forget(id string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.releases[id] != "" {
+		delete(a.releases, id)
+	}
+	a.waiting.remove(id)
+}
+
+// lookAgain has each replica look at an approval at a time. Its errors are those of the store.
+func (a *agenda) lookAgain(ctx context.Context, id string, due time.Time) error {
+	for range maxRaces {
+		entry, found, err := a.entries.Get(ctx, state.EntryKey{Kind: KindWaiting, ID: id})
+		if err != nil {
+			return attest.Recording(err)
+		}
+		var w waiting
+		if !found || json.Unmarshal(entry.Value, &w) != nil {
+			return nil // it is over
+		}
+		w.Due = due
+		value, err := json.Marshal(w)
+		if err != nil {
+			return err
+		}
+		_, first, err := a.entries.Swap(ctx, waitingKey(id, w.Call), entry.Revision, value, w.Opened.Add(life))
+		if err != nil {
+			return attest.Recording(err)
+		}
+		if first {
+			a.mu.Lock()
+			a.waiting.put(id, w)
+			a.mu.Unlock()
+			return nil
+		}
+	}
+	return nil // others look at it
+}
+
+// drop says that an approval is over. Where that fails, the next look at it does.
+func (a *agenda) drop(ctx context.Context, id string) {
+	a.forget(id)
+	if err := a.entries.Delete(ctx, state.EntryKey{Kind: KindWaiting, ID: id}); err != nil {
+		a.logger.WarnContext(ctx, "an approval that is over is looked at once more", slog.String("approval", id), slog.Any("error", err))
+	}
+}
+
+// readWaiting reads the index, unless it was read before and again is false, and returns the ids that are due.
+func (a *agenda) readWaiting(ctx context.Context, again bool) (due []string, err error) {
+	a.mu.Lock()
+	known := a.known
+	a.mu.Unlock()
+	if known && !again {
+		return nil, nil
+	}
+	now, found := a.now(), newIndex()
+	for after := ""; ; {
+		entries, err := a.entries.List(ctx, KindWaiting, "", after, MaxPage)
+		if err != nil {
+			return nil, attest.Recording(err)
+		}
+		for _, entry := range entries {
+			var w waiting
+			if after = entry.Key.ID; json.Unmarshal(entry.Value, &w) != nil {
+				continue
+			}
+			found.put(after, w)
+			if !w.Due.After(now) || a.failed(after) {
+				due = append(due, after)
+			}
+		}
+		if len(entries) < MaxPage {
+			break
+		}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.waiting, a.known = found, true
+	return due, nil
+}
+
+// failed reports whether this replica has a task to end: others look at it as well, and put that off.
+func (a *agenda) failed(id string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.releases[id] != ""
+}
+
+// begin notes that this replica releases a call; false: it does so already.
+func (a *agenda) begin(id string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if failure, begun := a.releases[id]; begun && failure == "" {
+		return false
+	}
+	a.releases[id] = ""
+	return true
+}
+
+// ended notes how a release ended. Why one failed is kept until its task is ended.
+func (a *agenda) ended(id string, failure error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.releases, id)
+	if unsent, ok := errors.AsType[*problem.UnsentError](failure); ok {
+		a.releases[id] = "the call was approved, and failed: " + unsent.Reason + ": nothing was sent"
+	} else if failure != nil {
+		a.releases[id] = "the call was approved, and failed: " + failure.Error() + ": whether the agent has got it is not known"
+	}
+}
