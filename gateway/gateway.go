@@ -189,9 +189,7 @@ func New(settings Settings, deps Deps) (*Gateway, error) {
 	}
 	if g.parts.Workflows, err = workflow.New(workflow.Deps{
 		Entries: deps.Entries, Evidence: g.attest.Statements(), Store: deps.Evidence, Belongs: members.Belongs, Escalate: g.escalated, Now: deps.Now, Logger: deps.Logger,
-		Failed: func(ctx context.Context, f workflow.Failure, compact string) {
-			g.parts.Levels.Failed(ctx, g.settings.Load().Approvals, f, compact)
-		},
+		Failed: g.stepFailed,
 	}); err != nil {
 		return nil, err
 	}
@@ -246,6 +244,11 @@ func (g *Gateway) openApprovals() (err error) {
 		return began.Start, found, err
 	})
 	return err
+}
+
+// stepFailed is told of an error of a workflow.
+func (g *Gateway) stepFailed(ctx context.Context, f workflow.Failure, compact string) {
+	g.parts.Levels.Failed(ctx, g.settings.Load().Approvals, f, compact)
 }
 
 // gate is what admission asks before it takes new work.

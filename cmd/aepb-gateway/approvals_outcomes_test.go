@@ -122,7 +122,7 @@ func (b *bed) released(t *testing.T, id string, n int64) {
 		if c.Act == ect.ActIntent && slices.Contains(c.Parents, after[0]) {
 			after = append(after, c.ID)
 		}
-		if c.ID == after[0] && (c.Act != ect.ActApprovalGranted || !slices.Equal(c.Parents, []ect.ID{a.Gated}) || c.InputHash != a.Input) {
+		if c.ID == after[0] && (c.Act != ect.ActApprovalGranted || !slices.Equal(c.Parents, []ect.ID{a.Gated}) || c.InputHash != a.Call.Input) {
 			t.Errorf("the decision is %+v", c)
 		}
 	}

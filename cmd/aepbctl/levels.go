@@ -52,22 +52,22 @@ func (l levelList) print(w io.Writer) error {
 
 // workflowLevels are the commands by which operators hold workflows.
 func workflowLevels(t *target) []*cobra.Command {
-	held := &cobra.Command{
+	list := &cobra.Command{
 		Use: "held", Short: "List the workflows that are paused or stopped", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var list levelList
+			var all levelList
 			got, err := t.operate(cmd.Context(), http.MethodGet, "/levels", nil, http.StatusOK)
 			if err == nil {
-				err = json.Unmarshal(got.body, &list)
+				err = json.Unmarshal(got.body, &all)
 			}
 			if err != nil {
 				return err
 			}
-			return t.show(cmd, list, list.print)
+			return t.show(cmd, all, all.print)
 		},
 	}
 	return []*cobra.Command{
-		held,
+		list,
 		workflowLevel(t, hitl.Pause, "Let new work of a workflow wait until the pause is lifted; after 24 hours it becomes a stop"),
 		workflowLevel(t, hitl.Stop, "Refuse new work of a workflow until the stop is lifted"),
 		workflowLevel(t, hitl.Lift, "Let a workflow go on that is paused or stopped"),

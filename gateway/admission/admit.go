@@ -177,8 +177,8 @@ func (s *Service) Admit(ctx context.Context, call transport.Call, rules Rules) (
 		m.permit,        // step 5: what policy does not allow; an unknown agent
 		m.refuseNewWork, // new work at a gateway that drains
 		m.leaveAlone,    // new work for an agent whose circuit breaker is open
-		m.judgeWorkflow, // new work of a workflow that humans hold
-		m.judgeTasks,    // a task that breaks a rule of its workflow's graph, or whose parents are not done
+		func(ctx context.Context) error { return judgeWorkflow(ctx, m) }, // new work of a workflow that humans hold
+		m.judgeTasks, // a task that breaks a rule of its workflow's graph, or whose parents are not done
 	)
 	if err != nil {
 		return Result{Admitted: m.Admitted}, err

@@ -65,7 +65,7 @@ func (m *admitting) audience() []string {
 
 // judgeWorkflow judges a message by its workflow: it refuses new work of one that humans hold. Its tokens are not used up: a message of a paused workflow can
 // come again. One that was admitted before goes on.
-func (m *admitting) judgeWorkflow(ctx context.Context) error {
+func judgeWorkflow(ctx context.Context, m *admitting) error {
 	workflow, ids := m.Admitted.Evidence.Origins()
 	if len(ids) == 0 {
 		return nil

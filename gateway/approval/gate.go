@@ -96,7 +96,7 @@ func (m *Message) digest(invoke *canonical.Invoke) (string, error) {
 	content.Turn.ID, content.Push, content.TTL = "", nil, nil
 	text, err := json.Marshal(struct {
 		Skill        string
-		Said         canonical.Invoke
+		Content      canonical.Invoke
 		Conversation canonical.Conversation
 		Extensions   canonical.Extensions
 	}{m.Content.To.Skill, content, m.Content.Conversation, m.Extensions})

@@ -40,9 +40,9 @@ func (s *Service) Pass(ctx context.Context, r Request) (hitl.Approval, error) {
 		id, before := s.deps.NewID(), ""
 		if found {
 			a, err := s.read(ctx, string(entry.Value))
-			_, lost := errors.AsType[*problem.NotFoundError](err)
+			_, missing := errors.AsType[*problem.NotFoundError](err)
 			switch {
-			case lost: // its replica ended before it was written
+			case missing: // its replica ended before it was written
 				return s.ask(ctx, string(entry.Value), "", r)
 			case err != nil:
 				return a, err

@@ -10,7 +10,7 @@ import (
 	"github.com/aepb/aepb-gateway/policy/hitl"
 )
 
-// Watch looks at what is due from now on: it ends what nobody decides in time, and goes on where another replica
+// Watch looks at what is due from now on: it ends what no human decides in time, and goes on where another replica
 // ended. It returns when ctx ends.
 func (s *Service) Watch(ctx context.Context) {
 	for worker.Pause(ctx, interval) {

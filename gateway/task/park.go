@@ -32,7 +32,7 @@ func (s *Service) Park(ctx context.Context, x Exchange, ask Asking) (transport.A
 	if work.Mode.Asking == translators.AskTask {
 		state = canonical.StateAuthRequired
 	}
-	task := &canonical.Task{ID: names.TaskID, ContextID: names.ContextID, Status: s.statusOf(state, "A human decides about this call: "+ask.Path)}
+	task := &canonical.Task{ID: names.TaskID, ContextID: names.ContextID, Status: s.Parking().statusOf(state, "A human decides about this call: "+ask.Path)}
 	rec := work.Caller.Record(task)
 	rec.Task, rec.Saved, rec.Resume, rec.State = *task, nil, store.ResumeApproval, ask.Approval
 	if called := x.Capability(); called != nil {
@@ -65,9 +65,9 @@ func (s *Service) Park(ctx context.Context, x Exchange, ask Asking) (transport.A
 }
 
 // statusOf is a status of which the gateway says why.
-func (s *Service) statusOf(state canonical.State, text string) canonical.Status {
-	return canonical.Status{State: state, At: s.Deps.Now(), Message: &canonical.Content{
-		ID: s.Deps.NewID(), Role: canonical.RoleAgent, Parts: []canonical.Part{{Kind: canonical.KindText, Text: text}},
+func (p Parking) statusOf(state canonical.State, text string) canonical.Status {
+	return canonical.Status{State: state, At: p.service.Deps.Now(), Message: &canonical.Content{
+		ID: p.service.Deps.NewID(), Role: canonical.RoleAgent, Parts: []canonical.Part{{Kind: canonical.KindText, Text: text}},
 	}}
 }
 
@@ -135,7 +135,7 @@ func (p Parking) EndReleased(ctx context.Context, key store.EntryKey, approval, 
 // endAs ends a task, and posts that.
 func (p Parking) endAs(ctx context.Context, rec *store.Record, state canonical.State, why string) error {
 	before := *rec
-	rec.Task.Status, rec.Resume, rec.State = p.service.statusOf(state, why), store.ResumeNone, ""
+	rec.Task.Status, rec.Resume, rec.State = p.statusOf(state, why), store.ResumeNone, ""
 	rec.Task.Failure = &canonical.Error{Code: canonical.CodeForbidden, Message: why}
 	ok, err := p.service.Save(ctx, rec)
 	if err == nil && !ok {
