@@ -132,7 +132,7 @@ func TestAttack_ApprovalByOneInsteadOfTwo(t *testing.T) {
 // TestAttack_ApprovalAfterTheEnd: an approver grants what was denied, what is over, and what was sent.
 func TestAttack_ApprovalAfterTheEnd(t *testing.T) {
 	t.Parallel()
-	b := newGatedBed(t, gatedAgents())
+	b := newApprovalGateway(t, gatedAgents())
 	brief := toolCall("brief-calculator", "add", `{"a":3000,"b":1}`)
 	late := b.pending(t, brief)
 	denied, task := b.parked(t, 2000)

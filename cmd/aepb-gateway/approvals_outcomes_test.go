@@ -32,8 +32,8 @@ func gatedAgents() plan {
 	}}
 }
 
-// newGatedBed is a gateway of such agents, on a node of SLIM.
-func newGatedBed(t *testing.T, p plan) *bed {
+// newApprovalGateway is a gateway of such agents, on a node of SLIM.
+func newApprovalGateway(t *testing.T, p plan) *bed {
 	t.Helper()
 	net := newSLIMNet(t, &p)
 	b := newBed(t, p)
@@ -201,7 +201,7 @@ func (c approvalCaller) result(n int64) string {
 // call, and how that ends. What was approved is sent once; all else is never sent.
 func TestApprovals_OfEveryCaller(t *testing.T) {
 	t.Parallel()
-	b := newGatedBed(t, gatedAgents())
+	b := newApprovalGateway(t, gatedAgents())
 	number, late := int64(1000), map[string]func(*testing.T){}
 	for name, c := range approvalCallers() {
 		number += 10
@@ -219,6 +219,7 @@ func TestApprovals_OfEveryCaller(t *testing.T) {
 }
 
 func (b *bed) goesOn(t *testing.T, c approvalCaller, n int64) {
+	t.Helper()
 	id, task := c.waits(t, b, c.agent, n)
 	b.approves(t, id)
 	c.succeeds(t, b, task, n)
@@ -241,6 +242,7 @@ func (c approvalCaller) succeeds(t *testing.T, b *bed, task string, n int64) {
 }
 
 func (b *bed) isDenied(t *testing.T, c approvalCaller, n int64) {
+	t.Helper()
 	id, task := c.waits(t, b, c.agent, n)
 	if got := b.decides(t, "approver", id, "deny"); got.status != http.StatusOK {
 		t.Fatalf("denying: %d %s", got.status, got.body)
@@ -257,6 +259,7 @@ func (b *bed) isDenied(t *testing.T, c approvalCaller, n int64) {
 
 // isCanceled cancels a call that waits, where the protocol can.
 func (b *bed) isCanceled(t *testing.T, c approvalCaller, n int64) {
+	t.Helper()
 	if c.cancel == nil {
 		return
 	}
@@ -276,6 +279,7 @@ func (b *bed) expires(t *testing.T, c approvalCaller, n int64) func(*testing.T) 
 	agent := "brief-" + c.agent
 	id, task := c.waits(t, b, agent, n)
 	return func(t *testing.T) {
+		t.Helper()
 		within(t, patience, "it expires", func() bool { return b.approval(t, id).State == hitl.Expired })
 		if c.ask == nil {
 			if again, _ := c.waits(t, b, agent, n); again == id {
@@ -294,7 +298,7 @@ func TestApprovals_AtAnotherReplica(t *testing.T) {
 	t.Parallel()
 	p := gatedAgents()
 	p.config.State = newRedis(t).state()
-	first := newGatedBed(t, p)
+	first := newApprovalGateway(t, p)
 	p.config.Agents = first.settings.config.Agents
 	nodes := newSLIMNet(t, &p)
 	second := first.besides(t, "gateway", p)

@@ -243,10 +243,11 @@ func loadAnchors(file, trustDomain string) (*identity.Bundle, error) {
 // loadPolicy reads the policy document, if there is a file of one, and the rules of both it and the configuration
 // that say which calls humans approve.
 func loadPolicy(c *config.Config) (document policy.Document, approvals hitl.Rules, err error) {
-	if approvals, err = c.Policy.ApprovalRules(); err != nil || c.Policy.Document == "" {
+	file := c.Policy.Document
+	if approvals, err = c.Policy.ApprovalRules(); err != nil || file == "" {
 		return document, approvals, err
 	}
-	data, err := os.ReadFile(c.Policy.Document)
+	data, err := os.ReadFile(filepath.Clean(file))
 	if err != nil {
 		return document, approvals, err
 	}

@@ -148,8 +148,11 @@ func (a *agenda) lookAgain(ctx context.Context, id string, due time.Time) error 
 			return attest.Recording(err)
 		}
 		var w waiting
-		if !found || json.Unmarshal(entry.Value, &w) != nil {
+		if !found {
 			return nil // it is over
+		}
+		if err := json.Unmarshal(entry.Value, &w); err != nil {
+			return err
 		}
 		w.Due = due
 		value, err := json.Marshal(w)

@@ -59,7 +59,7 @@ func (s *Service) Gate(ctx context.Context, rules hitl.Rules, m Message) (Gated,
 	case !needed:
 		return gated, nil
 	}
-	r := m.request(demand, facts.Losses, invoke)
+	r := m.request(demand)
 	r.Text, r.Whole = hitl.Show(hitl.Shown{
 		Call: m.Call, Args: facts.Args, Words: m.words(invoke), Demand: demand, Losses: facts.Losses, Workflow: m.Workflow, Until: s.deps.Now().Add(demand.Wait),
 	})
@@ -103,7 +103,7 @@ func (m *Message) digest(invoke *canonical.Invoke) (string, error) {
 	return ect.Hash(text), err
 }
 
-func (m *Message) request(demand hitl.Demand, losses []string, invoke *canonical.Invoke) Request {
+func (m *Message) request(demand hitl.Demand) Request {
 	r := Request{Call: m.Call, Demand: demand, Input: m.Input, Workflow: m.Workflow}
 	if len(m.Sources) > 0 {
 		r.Input, r.Attested = m.Sources[0].Claims().InputHash, true

@@ -171,7 +171,7 @@ func (s *Service) write(ctx context.Context, r Request, first hitl.Approval) (hi
 // the hash of the rules that demand an approval of it now; empty: none does. Its errors are those of
 // [hitl.Approval.Next] and of the store, *[problem.NotFoundError] and *[problem.ConflictError].
 func (s *Service) Consume(ctx context.Context, id string, call hitl.Call, rules string) (hitl.Approval, error) {
-	a, _, err := s.on(ctx, id, hitl.Event{Kind: hitl.Consume, At: s.deps.Now().UTC(), Replica: s.deps.Replica, Call: call, Rules: rules})
+	a, err := s.on(ctx, id, hitl.Event{Kind: hitl.Consume, At: s.deps.Now().UTC(), Replica: s.deps.Replica, Call: call, Rules: rules})
 	if err == nil && a.Task == "" {
 		s.agenda.drop(ctx, id)
 	}

@@ -211,16 +211,16 @@ func step(e hitl.Event) record.Step[hitl.Approval] {
 
 // on applies an event to an approval. Its errors are those of [hitl.Approval.Next], of the store and of the
 // evidence, *[problem.NotFoundError] and *[problem.ConflictError].
-func (s *Service) on(ctx context.Context, id string, e hitl.Event) (a hitl.Approval, changed bool, err error) {
+func (s *Service) on(ctx context.Context, id string, e hitl.Event) (hitl.Approval, error) {
 	before, err := s.read(ctx, id)
 	if err != nil {
-		return before, false, err
+		return before, err
 	}
-	a, changed, err = s.records.Decide(ctx, keyOf(id, before.Call.Owner()), step(e))
+	a, changed, err := s.records.Decide(ctx, keyOf(id, before.Call.Owner()), step(e))
 	if changed {
 		s.deps.Notices.changed(ctx, a)
 	}
-	return a, changed, recording(err)
+	return a, recording(err)
 }
 
 // recording is an error of the store as one of recording; those of a decision stay as they are.
@@ -291,7 +291,7 @@ func (s *Service) Decide(ctx context.Context, id string, d Decision) (hitl.Appro
 	if d.Grant {
 		e.Kind = hitl.Grant
 	}
-	a, _, err := s.on(ctx, id, e)
+	a, err := s.on(ctx, id, e)
 	if err != nil {
 		return a, err
 	}
@@ -328,7 +328,7 @@ func (s *Service) DecideBy(ctx context.Context, id string, token ect.Verified, w
 // Cancel ends an approval whose caller does not want it any more, or that cannot be released. One that is over
 // stays as it is. Its errors are those of the store and *[problem.ConflictError].
 func (s *Service) Cancel(ctx context.Context, id, why string) error {
-	a, _, err := s.on(ctx, id, hitl.Event{Kind: hitl.Cancel, At: s.deps.Now().UTC(), Reason: why})
+	a, err := s.on(ctx, id, hitl.Event{Kind: hitl.Cancel, At: s.deps.Now().UTC(), Reason: why})
 	_, over := errors.AsType[*hitl.StateError](err)
 	_, missing := errors.AsType[*problem.NotFoundError](err)
 	if over || missing {

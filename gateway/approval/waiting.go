@@ -37,7 +37,7 @@ func (s *Service) visit(ctx context.Context, id string) error {
 	}
 	now := s.deps.Now()
 	if late := !now.Before(a.Until); late && (a.State == hitl.Pending || a.State == hitl.Granted) {
-		if a, _, err = s.on(ctx, id, hitl.Event{Kind: overdue(a), At: now.UTC(), Reason: "no human decided in time"}); err != nil {
+		if a, err = s.on(ctx, id, hitl.Event{Kind: overdue(a), At: now.UTC(), Reason: "no human decided in time"}); err != nil {
 			return err
 		}
 	}
@@ -115,7 +115,7 @@ func (s *Service) release(ctx context.Context, a hitl.Approval) error {
 	case !never:
 		return errors.Join(failure, s.agenda.lookAgain(ctx, a.ID, s.deps.Now().Add(settleAfter)))
 	}
-	if now, _, err = s.on(ctx, a.ID, hitl.Event{Kind: hitl.Cancel, At: s.deps.Now().UTC(), Reason: unsent.Reason}); err != nil {
+	if now, err = s.on(ctx, a.ID, hitl.Event{Kind: hitl.Cancel, At: s.deps.Now().UTC(), Reason: unsent.Reason}); err != nil {
 		return err
 	}
 	return s.end(ctx, now, reasonOfEnd(now))

@@ -81,7 +81,7 @@ func (a Admin) Unlisted(rules hitl.Rules) (names []string) {
 
 // each are the errors that were joined.
 func each(err error) []error {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // errors.Join alone makes it
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		return joined.Unwrap()
 	}
 	if err == nil {

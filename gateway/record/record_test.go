@@ -427,3 +427,55 @@ func TestNew_Incomplete(t *testing.T) {
 		t.Error("a machine without anything was made")
 	}
 }
+
+// forgetful is evidence that is away when the first statement is to be recorded.
+type forgetful struct {
+	statements int
+	recorded   []string
+}
+
+func (f *forgetful) Sign(context.Context, attest.Statement) (attest.Signed, error) {
+	f.statements++
+	return attest.Signed{}, nil
+}
+
+func (f *forgetful) Record(context.Context, attest.Signed) error {
+	if f.statements == 1 {
+		return &problem.RecordingError{Err: errUnconfirmed}
+	}
+	return nil
+}
+
+func (f *forgetful) Keep(_ context.Context, compact string) error {
+	f.recorded = append(f.recorded, compact)
+	return nil
+}
+
+// TestMachine_KeepsEvidenceBeforeItIsWrittenOver: evidence that could not be recorded when its value was written is
+// recorded before the next value takes its place.
+func TestMachine_KeepsEvidenceBeforeItIsWrittenOver(t *testing.T) {
+	t.Parallel()
+	evidence := &forgetful{}
+	m, err := record.New(record.Kind[round]{
+		Encode: encode, Decode: decode, Life: time.Hour, Token: token,
+		Sealed: func(r round, _ string) round { return sealed(r, fmt.Sprintf("token-%d", evidence.statements)) },
+	}, record.Deps{
+		Entries: newFailingStore(), Evidence: func() record.Evidence { return evidence }, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := func(before record.Found[round]) (round, *attest.Statement, error) {
+		return round{Term: before.Value.Term + 1, Outcome: "more"}, statement("more"), nil
+	}
+	key := roundKey("one")
+	if _, _, err := m.Decide(t.Context(), key, next); err == nil {
+		t.Fatal("evidence that is not recorded is no error")
+	}
+	if _, _, err := m.Decide(t.Context(), key, next); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(evidence.recorded, []string{"token-1"}) {
+		t.Errorf("recorded later are %v, expected the token of the first value", evidence.recorded)
+	}
+}
