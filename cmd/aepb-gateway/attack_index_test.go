@@ -217,12 +217,12 @@ var attackIndex = []attackFinding{
 		"TestAttack_ApprovalByOneInsteadOfTwo", "TestAttack_ApprovalAfterTheEnd", "TestAttack_ApprovalOfAnotherWorkflow", "TestAttack_ApprovalWithoutARole",
 		"policy/hitl:TestAttack_Approval_CallerGrantsItsOwn", "policy/hitl:TestAttack_Approval_OneApproverForFourEyes",
 		"policy/hitl:TestAttack_Approval_RoleMissing", "policy/hitl:TestAttack_Approval_WithoutIdentity",
-		"policy/hitl:TestAttack_Standing_LiftedWithoutItsRoles", "gateway/httpapi:TestAttack_Approvals_Decide",
+		"policy/hitl:TestAttack_Standing_LiftedWithoutItsRoles", "gateway/httpapi:TestAttack_Levels", "gateway/httpapi:TestAttack_Approvals_Decide",
 		"gateway/httpapi:TestAttack_Approvals_Order", "gateway/httpapi:TestAttack_Approvals_Own", "gateway/httpapi:TestAttack_Approvals_Replay",
 		"gateway/httpapi:TestAttack_Approvals_TokenIsNoCertificate",
 	}},
 	{id: "W24", what: "fill the approvals of all, or read those of others", tests: []string{
-		"TestAttack_ApprovalsOfOneCallerFillAll", "TestAttack_ApprovalOfOthersIsRead", "gateway/httpapi:TestAttack_Approvals_StrangerLearnsNothing",
+		"TestAttack_ApprovalsOfOneCallerFillAll", "gateway:TestAttack_Approvals_OfOneCaller", "TestAttack_ApprovalOfOthersIsRead", "gateway/httpapi:TestAttack_Approvals_StrangerLearnsNothing",
 		"cmd/aepbctl:TestAttack_Approvals_EndlessList",
 	}},
 	{id: "W25", what: "have an approver read another text than what is sent", tests: []string{
