@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"context"
-	"errors"
 
 	"github.com/aepb/aepb-gateway/gateway/admission"
 	"github.com/aepb/aepb-gateway/gateway/approval"
@@ -114,8 +113,8 @@ func (g *Gateway) invoke(ctx context.Context, x *request) (transport.Answer, err
 	}
 	defer x.scope.releaseWorker()
 	sealed, out, err := g.request(ctx, x)
-	if parked, ok := errors.AsType[*approval.ParkedError](err); ok {
-		return g.tasks.Park(ctx, g.exchange(x), g.parts.Approvals.Asking(ctx, parked.Request))
+	if waits, parked := approval.Parked(err); parked {
+		return g.tasks.Park(ctx, g.exchange(x), g.parts.Approvals.Asking(ctx, waits))
 	}
 	if err != nil {
 		if answer, asks, err := g.tasks.AskArguments(ctx, g.exchange(x), err); asks {

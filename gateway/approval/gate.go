@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 
 	"github.com/aepb/aepb-gateway/ect"
@@ -33,13 +34,22 @@ type Gated struct {
 	Intended bool           // the gateway signed an intent for it
 }
 
-// ParkedError is a message that waits for humans, whose caller is to be told so by a task.
-type ParkedError struct{ Request Request }
+// parkedError is a message that waits for humans, whose caller is to be told so by a task.
+type parkedError struct{ request Request }
 
-func (*ParkedError) Error() string { return "a human decides about this call" }
+func (*parkedError) Error() string { return "a human decides about this call" }
 
-// Gate judges whether humans have to approve a message. Its errors are *[problem.ApprovalError] and *[ParkedError],
-// those of [Service.Pass] and [Service.Consume], and that of Message.Losses.
+// Parked is what a message waits for that [Service.Gate] parked; false: the error is another one.
+func Parked(err error) (Request, bool) {
+	parked, ok := errors.AsType[*parkedError](err)
+	if !ok {
+		return Request{}, false
+	}
+	return parked.request, true
+}
+
+// Gate judges whether humans have to approve a message. Its errors are *[problem.ApprovalError], one that
+// [Parked] knows, those of [Service.Pass] and [Service.Consume], and that of Message.Losses.
 func (s *Service) Gate(ctx context.Context, rules hitl.Rules, m Message) (Gated, error) {
 	gated := Gated{Lineage: m.Lineage}
 	invoke, ok := m.Content.Body.(*canonical.Invoke)
@@ -164,7 +174,7 @@ func (s *Service) parked(ctx context.Context, r Request) error {
 		return err
 	}
 	r.Sign = func(context.Context) (string, ect.ID, error) { return workflow, id, nil }
-	return &ParkedError{r}
+	return &parkedError{r}
 }
 
 // behind puts a message that was sent again behind its approval. One without a token gets an intent of its own,
