@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -266,5 +267,32 @@ func TestAttack_Approvals_OfOneCaller(t *testing.T) {
 	}
 	if err := b.Parts().Approvals.Cancel(t.Context(), "a0", "not wanted"); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestApprovals_ListOfThoseThatWait: those that wait are listed however many are over.
+func TestApprovals_ListOfThoseThatWait(t *testing.T) {
+	t.Parallel()
+	b := gated(t)
+	t.Cleanup(func() { _ = b.Close() })
+	approvals := b.Parts().Approvals
+	for i := range approval.MaxPage + 20 {
+		call := hitl.Call{Caller: b.caller.ID, Agent: "calculator", Digest: fmt.Sprint(i)}
+		a, err := approvals.Open(t.Context(), string(ect.NewID()), "", "", approval.Request{
+			Call: call, Demand: hitl.Demand{Wait: time.Hour}, Sign: func(context.Context) (string, ect.ID, error) { return "w", "gated", nil },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i%40 == 0 {
+			continue
+		}
+		if err := approvals.Cancel(t.Context(), a.ID, "not wanted"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	page, err := approvals.List(t.Context(), approval.Query{State: hitl.Pending})
+	if err != nil || len(page.Approvals) != 3 || page.Next != "" {
+		t.Errorf("%d approvals wait, and more behind %q, expected 3 (%v)", len(page.Approvals), page.Next, err)
 	}
 }

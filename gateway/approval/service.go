@@ -167,19 +167,27 @@ func (s *Service) Show(ctx context.Context, id string) (View, error) {
 }
 
 // List is a page of the approvals. It looks at a hundred of them at most, so a page may be short although there
-// are more: then it has a Next. Its errors are those of the store.
+// are more: then it has a Next. Those that wait are found among those that are not over. Its errors are those of the
+// store.
 func (s *Service) List(ctx context.Context, q Query) (Page, error) {
 	if q.Limit <= 0 || q.Limit > MaxPage {
 		q.Limit = MaxPage
 	}
-	entries, err := s.deps.Entries.List(ctx, KindApproval, "", q.After, MaxPage)
+	kind := KindApproval
+	if q.State == hitl.Pending || q.State == hitl.Granted {
+		kind = KindWaiting
+	}
+	entries, err := s.deps.Entries.List(ctx, kind, "", q.After, MaxPage)
 	if err != nil {
 		return Page{}, attest.Recording(err)
 	}
 	var page Page
 	for _, entry := range entries {
-		a, err := decode(entry.Value)
-		if err == nil && (q.State == "" || a.State == q.State) {
+		a, err := s.listed(ctx, entry)
+		if err != nil {
+			return Page{}, err
+		}
+		if a.ID != "" && (q.State == "" || a.State == q.State) {
 			page.Approvals = append(page.Approvals, a)
 		}
 		if page.Next = entry.Key.ID; len(page.Approvals) == q.Limit {
@@ -190,6 +198,21 @@ func (s *Service) List(ctx context.Context, q Query) (Page, error) {
 		page.Next = ""
 	}
 	return page, nil
+}
+
+// listed is the approval of an entry that was listed; without an id: it is unreadable, or not written yet.
+func (s *Service) listed(ctx context.Context, entry state.Entry) (hitl.Approval, error) {
+	if entry.Key.Kind == KindApproval {
+		if a, err := decode(entry.Value); err == nil {
+			return a, nil
+		}
+		return hitl.Approval{}, nil
+	}
+	a, err := s.read(ctx, entry.Key.ID)
+	if _, missing := errors.AsType[*problem.NotFoundError](err); missing {
+		return hitl.Approval{}, nil
+	}
+	return a, err
 }
 
 // step makes an event one of the record, with what the gateway signs of it.
