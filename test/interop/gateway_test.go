@@ -30,6 +30,7 @@ func TestThroughGateway(t *testing.T) {
 	t.Run("MCP servers that forget their sessions", func(t *testing.T) { mcpForgets(t, g) })
 	t.Run("MCP, all of it", func(t *testing.T) { mcpFeatures(t, g) })
 	t.Run("A2A without JSON-RPC", func(t *testing.T) { a2aOverHTTP(t, g) })
+	t.Run("approvals", func(t *testing.T) { approvals(t, g) })
 	t.Run("A2A streams", func(t *testing.T) { a2aStreams(t, g) })
 	t.Run("A2A, all of it", func(t *testing.T) { a2aFeatures(t, g) })
 	t.Run("A2A webhooks of five steps", func(t *testing.T) { fiveSteps(t, g) })
@@ -56,7 +57,7 @@ func startGateway(t *testing.T) *gw {
 		t.Fatal(err)
 	}
 	config := filepath.Join(dir, "gateway.yaml")
-	if err := os.WriteFile(config, []byte("listen:\n  grpc: 127.0.0.1:0\n"), 0o600); err != nil {
+	if err := os.WriteFile(config, []byte("listen:\n  grpc: 127.0.0.1:0\npolicy: {approvals: [{agent: \"guarded-*\"}]}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	process, err := devgateway.Start(t.Context(), devgateway.Deps{

@@ -115,6 +115,7 @@ func jsData(data string) []jsPart { return []jsPart{{Data: json.RawMessage(data)
 type jsA2AJob struct {
 	Base     string     `json:"base"`
 	Messages [][]jsPart `json:"messages"`
+	Tasks    []string   `json:"tasks,omitempty"` // that are read after the messages
 }
 
 // jsError is what an SDK raised.
@@ -131,6 +132,7 @@ type jsA2AReport struct {
 	} `json:"card"`
 	Results []struct {
 		Kind  string            `json:"kind"`
+		ID    string            `json:"id"` // of the task
 		State string            `json:"state"`
 		Text  string            `json:"text"`
 		Data  []json.RawMessage `json:"data"`

@@ -1,4 +1,4 @@
-// Usage: node a2a-client.mjs '{"base": URL, "messages": [[part, …], …], "stream": BOOLEAN}'
+// Usage: node a2a-client.mjs '{"base": URL, "messages": [[part, …], …], "stream": BOOLEAN, "tasks": [ID, …]}'
 // A part is {"text": …} or {"data": …}. Prints one JSON line:
 // {"card", "results": [{kind, state, text, data} | {error}], "exchanges"}. Of a
 // stream kind is that of every event, state the last one, and text all of it.
@@ -24,6 +24,9 @@ const results = [];
 for (const parts of job.messages) {
   results.push(await attempt(async () => (job.stream ? heard(request(parts)) : summary(await client.sendMessage(request(parts))))));
 }
+for (const id of job.tasks ?? []) {
+  results.push(await attempt(async () => summary(await client.getTask({ tenant: '', id, historyLength: undefined }))));
+}
 const out = {
   card: { name: card.name, skills: card.skills.map((skill) => skill.id) },
   results,
@@ -38,6 +41,7 @@ function summary(result) {
     : result.parts;
   return {
     kind: task ? 'task' : 'message',
+    id: task ? result.id : '',
     state: task ? stateOf(result) : '',
     text: values(parts, 'text').join('\n'),
     data: values(parts, 'data'),

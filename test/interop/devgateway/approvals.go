@@ -1,0 +1,43 @@
+package devgateway
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+)
+
+// Approval is one that the admin API lists.
+type Approval struct {
+	ID    string `json:"id"`
+	Shown string `json:"shown"`
+	Task  string `json:"task"`
+	Call  struct {
+		Agent string `json:"agent"`
+	} `json:"call"`
+}
+
+// Pending are the approvals that wait for an approver.
+func (p *Process) Pending(ctx context.Context) ([]Approval, error) {
+	page, err := p.admin(ctx, http.MethodGet, "/api/approvals?state=pending", nil)
+	if err != nil {
+		return nil, err
+	}
+	var list struct {
+		Approvals []Approval `json:"approvals"`
+	}
+	if err := json.Unmarshal(page, &list); err != nil {
+		return nil, fmt.Errorf("devgateway: %w", err)
+	}
+	return list.Approvals, nil
+}
+
+// Decide approves or denies one.
+func (p *Process) Decide(ctx context.Context, a Approval, decision, reason string) error {
+	body, err := json.Marshal(map[string]string{"decision": decision, "shown": a.Shown, "reason": reason})
+	if err != nil {
+		return fmt.Errorf("devgateway: %w", err)
+	}
+	_, err = p.admin(ctx, http.MethodPost, "/api/approvals/"+a.ID+"/decision", body)
+	return err
+}
