@@ -110,7 +110,7 @@ func runBeside(ctx context.Context, interpreter, ca string, args ...string) (see
 }
 
 // gateway starts a development gateway that has the server at a URL as agent "peers".
-func gateway(t *testing.T, binding, url string) (g *devgateway.Process, ca string) {
+func gateway(t *testing.T, binding, url string, flags ...string) (g *devgateway.Process, ca string) {
 	t.Helper()
 	dir := t.TempDir()
 	binary, err := devgateway.Build(t.Context(), dir)
@@ -118,7 +118,7 @@ func gateway(t *testing.T, binding, url string) (g *devgateway.Process, ca strin
 		t.Fatal(err)
 	}
 	home := filepath.Join(dir, ".aepb")
-	if g, err = devgateway.Start(t.Context(), devgateway.Deps{Binary: binary, Dir: home}); err != nil {
+	if g, err = devgateway.Start(t.Context(), devgateway.Deps{Binary: binary, Dir: home, Args: flags}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
