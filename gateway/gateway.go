@@ -224,7 +224,7 @@ func (g *Gateway) openApprovals() (err error) {
 		Go:  func(holder string, work func(context.Context)) error { return g.workers.GoFor(holder, 0, work) },
 		Now: g.Now, NewID: g.NewID, Logger: g.Logger, Replica: g.instance,
 		Notices: approval.Notices{
-			Count: g.Metrics.Approvals().Changed, Escalate: g.Escalate, Announce: g.parts.Callbacks.AnnounceIn, Find: g.Evidence.Get, Logger: g.Logger, Replica: g.instance,
+			Count: g.Metrics.Approvals().Changed, Escalate: g.Escalate, Announce: g.parts.Callbacks.AnnounceIn, Registered: g.parts.Callbacks.URIs, Find: g.Evidence.Get, Logger: g.Logger, Replica: g.instance,
 		},
 	})
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect/ecttest"
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway"
+	"github.com/aepb/aepb-gateway/gateway/approval"
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/outbound"
 	"github.com/aepb/aepb-gateway/gateway/problem"
@@ -23,6 +24,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/transport/egress"
 	"github.com/aepb/aepb-gateway/policy"
+	"github.com/aepb/aepb-gateway/policy/hitl"
 	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/a2a"
@@ -575,5 +577,49 @@ func TestACallbackTowardAProtocolWithoutOne(t *testing.T) {
 	}
 	if !slices.ContainsFunc(answer.Losses, func(l canonical.Loss) bool { return l.Code == canonical.LossCallback }) {
 		t.Errorf("losses: %v", answer.Losses)
+	}
+}
+
+// TestApproval_ShowsWhoIsTold: the approval of a call shows the callback that its message registered, and those that
+// were registered in its workflow while it waits; both are told the decision (AEPB, HITL Callback Registration).
+func TestApproval_ShowsWhoIsTold(t *testing.T) {
+	t.Parallel()
+	b := newSignalBed(t)
+	rules, err := hitl.ParseRules([]hitl.Config{{Agent: "undoer"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Apply(gateway.Settings{Approvals: rules})
+	_, err = b.Exchange(t.Context(), b.say(b.caller, &canonical.Message{
+		Op: canonical.OpInvoke, Callback: "https://example.com/first",
+		Body: &canonical.Invoke{Turn: canonical.Content{Role: canonical.RoleCaller, Parts: []canonical.Part{{Kind: canonical.KindText, Text: "go"}}}},
+	}))
+	waits, ok := errors.AsType[*problem.ApprovalError](err)
+	if !ok {
+		t.Fatal(err)
+	}
+	approvals := b.Parts().Approvals
+	view, err := approvals.Show(t.Context(), waits.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Parts().Callbacks.Await(t.Context(), b.caller.ID, view.Origin.Workflow, "https://example.com/second"); err != nil {
+		t.Fatal(err)
+	}
+	if view, err = approvals.Show(t.Context(), waits.ID); err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(view.Callbacks)
+	if want := []string{"https://example.com/first", "https://example.com/second"}; !slices.Equal(view.Callbacks, want) {
+		t.Errorf("the approval shows %v, expected %v", view.Callbacks, want)
+	}
+	if _, err := approvals.Decide(t.Context(), waits.ID, approval.Decision{
+		Grant: true, Approver: hitl.Approver{ID: b.approver.ID}, Roles: []string{"approver"}, Shown: view.Shown,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	b.Drain(t.Context()) // what is told is told in the background
+	if got := len(b.told.list); got != 2 {
+		t.Errorf("%d callbacks were told, expected 2", got)
 	}
 }

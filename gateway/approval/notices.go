@@ -13,12 +13,14 @@ import (
 
 // Notices tell others how approvals stand. Every field but Escalate is required.
 type Notices struct {
-	Count    func(state string)                                                             // counts each change
-	Escalate func(context.Context, breakers.Event)                                          // tells operators, and does not wait for that; nil: the log alone says it
-	Announce func(ctx context.Context, workflow string, decision *canonical.Signal)         // tells who registered a callback in a workflow, in the background (AEPB, HITL Callback Registration)
-	Find     func(ctx context.Context, refs ...ect.Ref) (records [][]ect.Record, err error) // reads evidence
-	Logger   *slog.Logger
-	Replica  string
+	Count    func(state string)                                                     // counts each change
+	Escalate func(context.Context, breakers.Event)                                  // tells operators, and does not wait for that; nil: the log alone says it
+	Announce func(ctx context.Context, workflow string, decision *canonical.Signal) // tells who registered a callback in a workflow, in the background (AEPB, HITL Callback Registration)
+	// Registered are the URIs that Announce tells.
+	Registered func(ctx context.Context, workflow string) ([]string, error)
+	Find       func(ctx context.Context, refs ...ect.Ref) (records [][]ect.Record, err error) // reads evidence
+	Logger     *slog.Logger
+	Replica    string
 }
 
 // changed counts and logs a change, and tells operators of an approval that begins to wait.

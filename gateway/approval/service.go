@@ -82,7 +82,7 @@ type Service struct {
 
 // New makes a service that does nothing by itself until Watch.
 func New(deps Deps) (*Service, error) {
-	if deps.Tasks == nil || deps.Notices.Count == nil || deps.Notices.Announce == nil || deps.Notices.Find == nil || deps.Alive == nil || deps.Go == nil || deps.NewID == nil || deps.Replica == "" {
+	if deps.Tasks == nil || deps.Notices.Count == nil || deps.Notices.Announce == nil || deps.Notices.Registered == nil || deps.Notices.Find == nil || deps.Alive == nil || deps.Go == nil || deps.NewID == nil || deps.Replica == "" {
 		return nil, errors.New("approval: incomplete Deps: every field is required")
 	}
 	records, err := record.New(record.Kind[hitl.Approval]{
@@ -156,14 +156,18 @@ func (s *Service) Show(ctx context.Context, id string) (View, error) {
 	if err != nil {
 		return View{}, err
 	}
-	entry, found, err := s.deps.Entries.Get(ctx, textKey(a))
-	switch {
-	case err != nil:
-		return View{}, attest.Recording(err)
-	case !found || ect.Hash(entry.Value) != a.Shown:
-		return View{Approval: a}, nil
+	view := View{Approval: a}
+	if view.Callbacks, err = s.deps.Notices.Registered(ctx, a.Origin.Workflow); err != nil {
+		return View{}, err
 	}
-	return View{a, string(entry.Value)}, nil
+	entry, found, err := s.deps.Entries.Get(ctx, textKey(a))
+	if err != nil {
+		return View{}, attest.Recording(err)
+	}
+	if found && ect.Hash(entry.Value) == a.Shown {
+		view.Text = string(entry.Value)
+	}
+	return view, nil
 }
 
 // List is a page of the approvals. It looks at a hundred of them at most, so a page may be short although there

@@ -9,7 +9,8 @@ import (
 type View struct {
 	hitl.Approval
 
-	Text string // what is shown: hitl.Approval.Shown is its hash
+	Text      string   // what is shown: hitl.Approval.Shown is its hash
+	Callbacks []string // URIs that are told the decision, registered in its workflow in any binding
 }
 
 // Query says which approvals are wanted.

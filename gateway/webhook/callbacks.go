@@ -133,6 +133,16 @@ func (c *Callbacks) Announce(ctx context.Context, decision *canonical.Signal, wa
 	}
 }
 
+// URIs are those of the callbacks of a workflow. Its errors are those of Of.
+func (c *Callbacks) URIs(ctx context.Context, workflow string) ([]string, error) {
+	list, err := c.Of(ctx, workflow)
+	uris := make([]string, len(list))
+	for i := range list {
+		uris[i] = list[i].URL
+	}
+	return uris, err
+}
+
 // AnnounceIn tells a decision to all who wait for it in a workflow, in the background.
 func (c *Callbacks) AnnounceIn(ctx context.Context, workflow string, decision *canonical.Signal) {
 	waiting, err := c.Of(ctx, workflow)

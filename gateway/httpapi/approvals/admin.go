@@ -79,7 +79,7 @@ func (a Admin) show(c *gin.Context) {
 		text = view.Text
 		record(c, a.Logger, who, view.Approval)
 	}
-	write(c, fullOf(view.Approval, text), err)
+	write(c, shownOf(view, text), err)
 }
 
 // Order is the body of an operator's decision.

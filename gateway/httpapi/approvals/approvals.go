@@ -63,11 +63,12 @@ type Full struct {
 	Text      string          `json:"text,omitempty"`
 }
 
-// Call is what is approved, with the inp_hash of its gated ECT.
+// Call is what is approved, with the inp_hash of its gated ECT, and who is told the decision.
 type Call struct {
 	hitl.Call
 
-	Input string `json:"inp_hash"`
+	Input     string   `json:"inp_hash"`
+	Callbacks []string `json:"callbacks,omitempty"` // URIs that are told the decision
 }
 
 // Demand is what the rules demand.
@@ -89,7 +90,7 @@ func summaryOf(a hitl.Approval) Summary {
 
 func fullOf(a hitl.Approval, text string) Full {
 	return Full{
-		Summary: summaryOf(a), Call: Call{a.Call, a.Origin.Input}, Gated: a.Origin.Gated, Before: a.Origin.Before,
+		Summary: summaryOf(a), Call: Call{a.Call, a.Origin.Input, nil}, Gated: a.Origin.Gated, Before: a.Origin.Before,
 		Demand: Demand{append([]string{}, a.Demand.Roles...), a.Demand.Approvers, a.Demand.Unreachable},
 		Shown:  a.Shown, Whole: a.Whole, Opened: a.Opened, Decisions: a.Decisions, Why: a.End.Why, Text: text,
 	}
@@ -154,4 +155,11 @@ func write(c *gin.Context, body any, err error) {
 	}
 	c.Header("Cache-Control", "private, no-store")
 	c.JSON(http.StatusOK, body)
+}
+
+// shownOf is an approval as those who decide about it see it.
+func shownOf(view approval.View, text string) Full {
+	full := fullOf(view.Approval, text)
+	full.Call.Callbacks = view.Callbacks
+	return full
 }

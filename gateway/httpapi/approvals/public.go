@@ -78,7 +78,7 @@ func (p Public) show(c *gin.Context) {
 		return
 	}
 	record(c, p.Logger, who, view.Approval)
-	write(c, fullOf(view.Approval, view.Text), nil)
+	write(c, shownOf(view, view.Text), nil)
 }
 
 // Signed is the body of a decision whose token says what was decided.
