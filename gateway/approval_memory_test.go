@@ -24,6 +24,7 @@ func heap() int64 {
 func parked(t *testing.T, callers, each int) (bytes int64, goroutines int) {
 	t.Helper()
 	b := gated(t)
+	advance := b.advance()
 	if err := b.TakeOver(); err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +33,7 @@ func parked(t *testing.T, callers, each int) (bytes int64, goroutines int) {
 	for caller := range callers {
 		call.Caller.ID = ect.Identity("spiffe://example.com/client/" + string(rune('a'+caller)))
 		for range each {
-			b.now = b.now.Add(20 * time.Millisecond) // within the caller's rate
+			advance(20 * time.Millisecond) // within the caller's rate
 			if _, err := b.Exchange(t.Context(), call); err != nil {
 				t.Fatal(err)
 			}

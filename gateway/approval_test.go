@@ -201,6 +201,7 @@ func (b *bed) callTool(id, args string, tokens ...string) transport.Call {
 func TestApproval_SentAgainUnderOtherRules(t *testing.T) {
 	t.Parallel()
 	b := gated(t)
+	advance := b.advance()
 	t.Cleanup(func() { _ = b.Close() })
 	id := func(state string) string {
 		t.Helper()
@@ -222,7 +223,7 @@ func TestApproval_SentAgainUnderOtherRules(t *testing.T) {
 	if again := id("denied"); again != second {
 		t.Errorf("denied is %s, expected %s", again, second)
 	}
-	b.now = b.now.Add(16 * time.Minute)
+	advance(16 * time.Minute)
 	if third := id("pending"); third == second {
 		t.Error("a denial holds for ever")
 	}

@@ -176,15 +176,22 @@ func TestLevel_HoldsAGrantedCall(t *testing.T) {
 	t.Parallel()
 	for step, want := range map[hitl.Step]string{hitl.Pause: "TASK_STATE_COMPLETED", hitl.Stop: "TASK_STATE_REJECTED"} {
 		synctest.Test(t, func(t *testing.T) {
-			b := timed(t, hitl.Config{})
+			callbacks := &told{}
+			b := timed(t, hitl.Config{}, func(d *gateway.Deps) { d.Network.Callbacks = callbacks })
 			id := b.park(t)
 			wid := b.onlyApproval(t).Origin.Workflow
 			b.now = time.Now()
 			if _, err := b.change(t, wid, b.onlyApproval(t).Origin.Gated, step); err != nil {
 				t.Fatal(err)
 			}
+			if err := b.Parts().Callbacks.Await(t.Context(), b.caller.ID, wid, "https://example.com/hook"); err != nil {
+				t.Fatal(err)
+			}
 			b.decide(t, true)
 			time.Sleep(time.Minute)
+			if count := callbacks.count(); count != 1 {
+				t.Errorf("%s: the decision was told %d times while the call waits, expected once", step, count)
+			}
 			if state, _ := b.taskState(t, id); len(b.agent.bodies) != 0 || step == hitl.Pause && state != "TASK_STATE_AUTH_REQUIRED" {
 				t.Errorf("%s: the task is %s, the call was sent %d times", step, state, len(b.agent.bodies))
 			}

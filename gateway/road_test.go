@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -185,6 +186,15 @@ func newBed(t testing.TB, settings gateway.Settings, rules policy.Rules, edits .
 	must(err)
 	b.CheckExecutions(func(wrong string) { t.Error(wrong) })
 	return b
+}
+
+// advance makes the time of the bed one that moves on only when advance is called, which background work may read
+// meanwhile. It is made before there is such work.
+func (b *bed) advance() (advance func(time.Duration)) {
+	var ahead atomic.Int64
+	start := b.now
+	b.clock = func() time.Time { return start.Add(time.Duration(ahead.Load())) }
+	return func(by time.Duration) { ahead.Add(int64(by)) }
 }
 
 // chained are those with a chain to their network.

@@ -118,6 +118,13 @@ func (c *told) Check(url string) error {
 	return nil
 }
 
+// count is how often one was told a decision.
+func (c *told) count() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.list)
+}
+
 func (c *told) Tell(_ context.Context, _ ect.Identity, d transport.Decision) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -619,7 +626,7 @@ func TestApproval_ShowsWhoIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.Drain(t.Context()) // what is told is told in the background
-	if got := len(b.told.list); got != 2 {
+	if got := b.told.count(); got != 2 {
 		t.Errorf("%d callbacks were told, expected 2", got)
 	}
 }

@@ -21,10 +21,21 @@ type agenda struct {
 	now     func() time.Time
 	logger  *slog.Logger
 
+	reads sync.Mutex // is taken for as long as the index is read
+
 	mu       sync.Mutex
 	waiting  index             // as this replica knows it
 	known    bool              // it was read from the store
+	changed  map[string]bool   // the approvals that were put into it or taken out while it is read; nil: it is not read
 	releases map[string]string // that this replica has begun, by id: why it failed; empty: it goes on
+}
+
+// put notes an approval that is not over. The agenda is locked.
+func (a *agenda) put(id string, w waiting) {
+	a.waiting.put(id, w)
+	if a.changed != nil {
+		a.changed[id] = true
+	}
 }
 
 func newAgenda(deps Deps) *agenda {
@@ -36,6 +47,20 @@ func (a *agenda) find(id string) waiting {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.waiting.all[id]
+}
+
+// announces reports whether the decision of an approval is to be told, and notes that it is: it is told once, and
+// once more where a replica ends before that is noted.
+func (a *agenda) announces(id string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	w, there := a.waiting.all[id]
+	if !there || w.Announced {
+		return !there
+	}
+	w.Announced = true
+	a.put(id, w)
+	return true
 }
 
 // failure is why the release of an approval failed that this replica has begun; begun: it has.
@@ -52,6 +77,8 @@ type waiting struct {
 	Opened time.Time
 	Call   hitl.Call
 	Task   string `json:",omitempty"`
+
+	Announced bool `json:",omitempty"` // its decision was told to callbacks
 }
 
 func waitingKey(id string, c hitl.Call) state.EntryKey {
@@ -127,7 +154,7 @@ func (a *agenda) book(id string, w waiting) error {
 			return &quota.ExceededError{Resource: "approvals that wait", Own: own}
 		}
 	}
-	a.waiting.put(id, w)
+	a.put(id, w)
 	return nil
 }
 
@@ -138,6 +165,9 @@ func (a *agenda) forget(id string) {
 		delete(a.releases, id)
 	}
 	a.waiting.remove(id)
+	if a.changed != nil {
+		a.changed[id] = true
+	}
 }
 
 // lookAgain has each replica look at an approval at a time. Its errors are those of the store.
@@ -154,7 +184,7 @@ func (a *agenda) lookAgain(ctx context.Context, id string, due time.Time) error 
 		if err := json.Unmarshal(entry.Value, &w); err != nil {
 			return err
 		}
-		w.Due = due
+		w.Due, w.Announced = due, w.Announced || a.find(id).Announced
 		value, err := json.Marshal(w)
 		if err != nil {
 			return err
@@ -165,7 +195,7 @@ func (a *agenda) lookAgain(ctx context.Context, id string, due time.Time) error 
 		}
 		if first {
 			a.mu.Lock()
-			a.waiting.put(id, w)
+			a.put(id, w)
 			a.mu.Unlock()
 			return nil
 		}
@@ -181,14 +211,28 @@ func (a *agenda) drop(ctx context.Context, id string) {
 	}
 }
 
+func (a *agenda) isKnown() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.known
+}
+
+// watchChanges has changes noted in a set; nil: no more.
+func (a *agenda) watchChanges(changed map[string]bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.changed = changed
+}
+
 // readWaiting reads the index, unless it was read before and again is false, and returns the ids that are due.
 func (a *agenda) readWaiting(ctx context.Context, again bool) (due []string, err error) {
-	a.mu.Lock()
-	known := a.known
-	a.mu.Unlock()
-	if known && !again {
+	if !again && a.isKnown() {
 		return nil, nil
 	}
+	a.reads.Lock()
+	defer a.reads.Unlock()
+	a.watchChanges(map[string]bool{})
+	defer a.watchChanges(nil)
 	now, found := a.now(), newIndex()
 	for after := ""; ; {
 		entries, err := a.entries.List(ctx, KindWaiting, "", after, MaxPage)
@@ -210,8 +254,15 @@ func (a *agenda) readWaiting(ctx context.Context, again bool) (due []string, err
 		}
 	}
 	a.mu.Lock()
-	defer a.mu.Unlock()
+	for id := range a.changed { // since the reading began, so what was read of it may be old
+		if w, there := a.waiting.all[id]; there {
+			found.put(id, w)
+		} else {
+			found.remove(id)
+		}
+	}
 	a.waiting, a.known = found, true
+	a.mu.Unlock()
 	return due, nil
 }
 

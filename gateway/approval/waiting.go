@@ -72,7 +72,7 @@ func (s *Service) abandon(ctx context.Context, id string) error {
 
 // settle does what follows from the state of an approval. It may be done again.
 func (s *Service) settle(ctx context.Context, a hitl.Approval) error {
-	if a.State == hitl.Granted || a.State == hitl.Denied {
+	if (a.State == hitl.Granted || a.State == hitl.Denied) && s.agenda.announces(a.ID) {
 		s.deps.Notices.decided(ctx, a)
 	}
 	switch {
