@@ -21,7 +21,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
-	agentTimeout = 2 * time.Second  // of every agent, as configured
+	agentTimeout = 4 * time.Second  // of every agent, as configured
 	patience     = 5 * time.Second  // over that, until a caller has its error on a slow machine
 	stopTimeout  = 40 * time.Second // for the gateway and its agents to end in
 )
