@@ -21,7 +21,8 @@ func (s *Service) watch(ctx context.Context, x Exchange, rec *store.Record, stre
 	if streaming && work.Mode.CallerStreams == translators.StreamsTask { // others have no words for a task in a stream
 		return s.tellRecord(ctx, x, rec, true)
 	}
-	if rec.Converted && work.Message.Op == canonical.OpTaskResult {
+	unsent := rec.Resume == store.ResumeApproval || rec.Resume == store.ResumeNone && rec.TaskID == "" && !rec.IsActive() // to be approved, or just approved
+	if work.Message.Op == canonical.OpTaskResult && (rec.Converted || unsent) {
 		return s.outcomeOf(ctx, x, rec)
 	}
 	answered, round := rec.Resume == store.ResumeStream && (work.Message.Op == canonical.OpInvoke || rec.Method != ""), rec.Round

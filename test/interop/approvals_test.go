@@ -109,24 +109,29 @@ func approveA2AGo(t *testing.T, g *gw) {
 
 func approveA2AJS(t *testing.T, g *gw) {
 	t.Helper()
-	job := jsA2AJob{Base: g.agentURL("guarded-tools") + "/", Messages: [][]jsPart{{{Data: json.RawMessage(`{"skill":"echo","input":{"message":"good evening"}}`)}}}}
-	var first jsA2AReport
-	newJavascript(t).run(t, g.CAFile(), "a2a-client.mjs", job, &first)
-	if len(first.Results) != 1 || first.Results[0].State != "TASK_STATE_AUTH_REQUIRED" || !strings.Contains(first.Results[0].Text, "/hitl/approvals/") {
-		t.Fatalf("%+v", first.Results)
-	}
-	g.decide(t, "approve")
-	job.Messages, job.Tasks = [][]jsPart{}, []string{first.Results[0].ID}
-	state, text := ended(t, func() (string, string) {
-		var later jsA2AReport
-		newJavascript(t).run(t, g.CAFile(), "a2a-client.mjs", job, &later)
-		if len(later.Results) != 1 || later.Results[0].Error != nil {
-			t.Fatalf("%+v", later.Results)
+	use := func(job jsA2AJob) (report jsA2AReport) {
+		job.Base = g.agentURL("guarded-tools") + "/"
+		newJavascript(t).run(t, g.CAFile(), "a2a-client.mjs", job, &report)
+		if len(report.Results) != 1 || report.Results[0].Error != nil {
+			t.Fatalf("%+v", report.Results)
 		}
-		return later.Results[0].State, later.Results[0].Text
-	})
-	if state != "TASK_STATE_COMPLETED" || !strings.Contains(text, "good evening") {
-		t.Errorf("the task is %s, %q", state, text)
+		return report
+	}
+	for decision, want := range map[string]struct{ state, text string }{
+		"approve": {"TASK_STATE_COMPLETED", "good evening"}, "deny": {"TASK_STATE_REJECTED", "seen"},
+	} {
+		first := use(jsA2AJob{Messages: [][]jsPart{jsData(`{"skill":"echo","input":{"message":"good evening"}}`)}}).Results[0]
+		if first.State != "TASK_STATE_AUTH_REQUIRED" || !strings.Contains(first.Text, "/hitl/approvals/") {
+			t.Fatalf("%+v", first)
+		}
+		g.decide(t, decision)
+		state, text := ended(t, func() (string, string) {
+			later := use(jsA2AJob{Messages: [][]jsPart{}, Tasks: []string{first.ID}}).Results[0]
+			return later.State, later.Text
+		})
+		if state != want.state || !strings.Contains(text, want.text) {
+			t.Errorf("%s: the task is %s, %q", decision, state, text)
+		}
 	}
 }
 

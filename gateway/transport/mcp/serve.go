@@ -367,6 +367,9 @@ func status(err error, p problem.Problem, protocol int) int {
 	if refused, ok := errors.AsType[*admissionError](err); ok {
 		return refused.status
 	}
+	if p.Code == problem.CodeApprovalRefused { // one call failed: some clients end their session when they get 403
+		return protocol
+	}
 	switch p.Status {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType,
 		http.StatusTooManyRequests, http.StatusRequestHeaderFieldsTooLarge, http.StatusServiceUnavailable, http.StatusGatewayTimeout, http.StatusGone:

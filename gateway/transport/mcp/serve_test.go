@@ -353,6 +353,8 @@ func TestFailuresOfTheRoad(t *testing.T) {
 		"draining":        {&problem.DrainingError{}, 503, [2]string{"Retry-After", ""}},
 		"timeout":         {&transport.TimeoutError{Agent: "chef", After: time.Second}, 504, [2]string{}},
 		"unreachable":     {&transport.UnreachableError{Agent: "chef", Err: errors.New("secret detail")}, 200, [2]string{}},
+		"to be approved":  {&problem.ApprovalError{ID: "1", State: "pending"}, 200, [2]string{"Retry-After", ""}},
+		"denied":          {&problem.ApprovalError{ID: "1", State: "denied"}, 200, [2]string{}},
 		"anything else":   {errors.New("secret detail"), 200, [2]string{}},
 	} {
 		t.Run(name, func(t *testing.T) {
