@@ -21,8 +21,7 @@ func (s *Service) watch(ctx context.Context, x Exchange, rec *store.Record, stre
 	if streaming && work.Mode.CallerStreams == translators.StreamsTask { // others have no words for a task in a stream
 		return s.tellRecord(ctx, x, rec, true)
 	}
-	unsent := rec.Resume == store.ResumeApproval || rec.Resume == store.ResumeNone && rec.TaskID == "" && !rec.IsActive() // to be approved, or just approved
-	if work.Message.Op == canonical.OpTaskResult && (rec.Converted || unsent) {
+	if work.Message.Op == canonical.OpTaskResult && (rec.Converted || isUnsent(rec)) {
 		return s.outcomeOf(ctx, x, rec)
 	}
 	answered, round := rec.Resume == store.ResumeStream && (work.Message.Op == canonical.OpInvoke || rec.Method != ""), rec.Round
@@ -318,6 +317,11 @@ func (s *Service) outcomeOf(ctx context.Context, x Exchange, rec *store.Record) 
 		return s.tellRecord(ctx, x, rec, false)
 	}
 	return s.subscription(x, rec).begin(ctx, false)
+}
+
+// isUnsent tells whether the work waits for an approval, or was approved and did not yet reach the agent.
+func isUnsent(rec *store.Record) bool {
+	return rec.Resume == store.ResumeApproval || rec.Resume == store.ResumeNone && rec.TaskID == "" && !rec.IsActive()
 }
 
 // interview asks what is open and was not asked yet, else waits for what happens;
