@@ -261,7 +261,7 @@ const (
 )
 
 // TestApprovals_Read: a caller sees how its approval stands and no text; approvers see all, and each read is logged;
-// for others there is no approval, in the same words as where there is none.
+// others get 404, in the same words as where there is none.
 func TestApprovals_Read(t *testing.T) {
 	t.Parallel()
 	d := newDeciding(t)
