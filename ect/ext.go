@@ -99,7 +99,13 @@ const (
 	ExtErrorType      = "atd.error_type"      // of an error
 	ExtCheckpointID   = "atd.checkpoint_id"   // of an error and a rollback result: the checkpoint
 	ExtReversible     = "atd.reversible"      // of a checkpoint: true if the action can be undone
+	ExtRollbackURI    = "atd.rollback_uri"    // of a checkpoint: where a rollback to it is requested
+	ExtTTL            = "atd.ttl"             // of a checkpoint: seconds for which it is stored
+	ExtTarget         = "atd.target"          // of a checkpoint: what is changed
+	ExtATDReason      = "atd.reason"          // of a rollback request
+	ExtCascade        = "atd.cascade"         // of a rollback request: what depends on it is undone, too
 	ExtStatus         = "atd.status"          // of a rollback result
+	ExtCascaded       = "atd.cascaded"        // of a rollback result: the status of each agent
 )
 
 const (
