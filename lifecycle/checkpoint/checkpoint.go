@@ -138,19 +138,18 @@ const (
 
 // Budget is how many checkpoints one caller may have made in one workflow now. The zero value is a full one.
 type Budget struct {
-	spent float64 // of the burst
-	at    time.Time
+	full time.Time // when it is full again
 }
 
 // Admit takes one checkpoint out of the budget; false: it is used up, and after wait there is one again.
 func (b Budget) Admit(now time.Time) (left Budget, wait time.Duration, ok bool) {
-	if passed := now.Sub(b.at); passed > 0 {
-		b.spent = max(0, b.spent-Rate*passed.Seconds())
-		b.at = now
+	const interval = time.Second / Rate
+	if now.After(b.full) {
+		b.full = now
 	}
-	if b.spent+1 > Burst {
-		return b, time.Duration((b.spent + 1 - Burst) / Rate * float64(time.Second)), false
+	next := b.full.Add(interval)
+	if wait := next.Sub(now) - Burst*interval; wait > 0 {
+		return b, wait, false
 	}
-	b.spent++
-	return b, 0, true
+	return Budget{next}, 0, true
 }

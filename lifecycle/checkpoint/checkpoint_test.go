@@ -107,7 +107,7 @@ func TestBudget_Admit(t *testing.T) {
 		for {
 			left, wait, ok := b.Admit(now)
 			if b = left; !ok {
-				if _, _, again := b.Admit(now.Add(wait + time.Microsecond)); !again {
+				if _, _, again := b.Admit(now.Add(wait)); !again {
 					t.Errorf("after %s there is none", wait)
 				}
 				return n
