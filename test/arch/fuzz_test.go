@@ -23,6 +23,8 @@ var targets = []struct{ reader, dir, name string }{
 	{"answer of another gateway", "gateway/transport/peer", "FuzzAnswer"},
 	{"configuration", "gateway/config", "FuzzParse"},
 	{"lifecycle record", "lifecycle", "FuzzDecode"},
+	{"rule that says how a call is undone", "lifecycle/compensation", "FuzzParseRule"},
+	{"values that such a rule reads", "lifecycle/compensation", "FuzzFill"},
 	{"approval rules of a policy document", "policy/hitl", "FuzzParseDocumentRules"},
 	{"arguments that approval rules read", "policy/hitl", "FuzzArguments"},
 	{"call that approvers are shown", "policy/hitl", "FuzzShow"},
