@@ -1,0 +1,135 @@
+package rollback
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strconv"
+
+	"github.com/aepb/aepb-gateway/ect"
+)
+
+const (
+	maxName   = 2048                               // bytes of an agent's name, an identity or an id
+	maxRecord = MaxSteps*(maxToken+16<<10) + 1<<20 // bytes of an encoded journal
+	maxTerm   = 1 << 53                            // beyond it a store's scripts would round
+)
+
+// Encode writes a journal as JSON, equal journals as equal bytes. A journal that [Begin] and [Journal.Next] cannot make
+// is a [*RecordError].
+func (j Journal) Encode() ([]byte, error) {
+	j.Accepted, j.By, j.Ended = instant(j.Accepted), instant(j.By), instant(j.Ended)
+	if problem := j.check(); problem != "" {
+		return nil, &RecordError{problem}
+	}
+	text, err := json.Marshal(j)
+	if err != nil {
+		return nil, &RecordError{"a time is outside the years 1 to 9999"} // all else can be written
+	}
+	return text, nil
+}
+
+// Decode reads what [Journal.Encode] writes, and nothing else: the text is written again and compared, so that no
+// member is unknown, stands twice, or is written otherwise. Its error is a [*RecordError].
+func Decode(text []byte) (Journal, error) {
+	if len(text) > maxRecord {
+		return Journal{}, &RecordError{"longer than " + strconv.Itoa(maxRecord) + " bytes"}
+	}
+	var j Journal
+	if err := json.Unmarshal(text, &j); err != nil {
+		return Journal{}, &RecordError{"not one JSON object, or a member is not of its type"}
+	}
+	again, err := j.Encode()
+	if err != nil {
+		return Journal{}, err
+	}
+	if !bytes.Equal(again, text) {
+		return Journal{}, &RecordError{"a member is unknown, stands twice, or is not written as this program writes it"}
+	}
+	j.Accepted, j.By, j.Ended = instant(j.Accepted), instant(j.By), instant(j.Ended)
+	return j, nil
+}
+
+// check says what is wrong with a journal; empty: nothing.
+func (j Journal) check() string {
+	switch {
+	case j.Version != Version:
+		return "version is not " + strconv.Itoa(Version)
+	case j.Term == 0 || j.Term > maxTerm:
+		return "term is zero or too high"
+	case !isName(j.Workflow, maxName) || !isName(string(j.From), maxName) || !isName(string(j.Issuer), maxName) || !isName(string(j.Request), maxName):
+		return "workflow, from, issuer or request is empty, longer than 2048 bytes, or has control characters"
+	case !isName(j.Runner, maxRunner):
+		return "runner is empty, longer than 256 bytes, or has control characters"
+	case j.Accepted.IsZero() || j.By.Before(j.Accepted):
+		return "accepted is missing, or by is before it"
+	case j.Steps == nil || len(j.Steps) > MaxSteps:
+		return "steps are missing, or more than " + strconv.Itoa(MaxSteps)
+	}
+	if problem := j.checkSteps(); problem != "" {
+		return problem
+	}
+	return j.checkEnd()
+}
+
+// checkSteps checks each step, that they were undone one after the other, and each checkpoint once.
+func (j Journal) checkSteps() string {
+	seen := make(map[ect.ID]bool, len(j.Steps))
+	begun := true // the steps before this one have ended
+	for i, p := range j.Steps {
+		switch problem := p.check(); {
+		case problem != "":
+			return "step " + strconv.Itoa(i) + ": " + problem
+		case seen[p.Checkpoint]:
+			return "step " + strconv.Itoa(i) + ": its checkpoint stands twice"
+		case !begun && p.Request != "":
+			return "step " + strconv.Itoa(i) + ": it began before its turn"
+		}
+		seen[p.Checkpoint] = true
+		begun = begun && p.State.ended() && p.State != StepFailed
+	}
+	return ""
+}
+
+// check says what is wrong with a step; empty: nothing.
+func (p Progress) check() string {
+	sent := slices.Contains([]StepState{StepSent, StepCompleted, StepFailed}, p.State)
+	overdue := p.State == StepEscalated && p.How.sends()
+	switch {
+	case !isName(string(p.Checkpoint), maxName) || !isName(string(p.Action), maxName) || len(p.Agent) > maxName:
+		return "checkpoint, action or agent is empty, too long, or has control characters"
+	case p.How != Nothing && p.How != Never && !p.How.sends():
+		return "how is not agent, compensation, nothing or irreversible"
+	case p.How == Nothing && p.State != StepSkipped || p.How == Never && p.State != StepEscalated:
+		return "its state does not fit how it is undone"
+	case p.How.sends() && p.State != StepWaiting && !sent && !overdue:
+		return "state is not waiting, sent, completed, failed or escalated"
+	case p.Request != "" && !isToken(p.Request) || sent && p.Request == "" || !sent && !overdue && p.Request != "":
+		return "request is missing, is there too early, or is no compact token"
+	case p.Tries < 0 || p.Tries > MaxTries || (p.Tries > 0) != (p.Request != ""):
+		return "tries do not fit request"
+	case p.Restored != "" && (p.State != StepCompleted || !isHash(p.Restored)):
+		return "restored is no hash, or the step is not completed"
+	case p.Reason != text(p.Reason) || p.Reason != "" && p.State != StepFailed && p.State != StepEscalated:
+		return "reason is too long, or the step neither failed nor is escalated"
+	}
+	return ""
+}
+
+// checkEnd holds the tokens and the end against the steps.
+func (j Journal) checkEnd() string {
+	_, open := j.current()
+	overdue := slices.ContainsFunc(j.Steps, func(p Progress) bool { return p.State == StepEscalated && p.How.sends() })
+	ended := j.Status != ""
+	switch {
+	case j.Error != "" && !isToken(j.Error) || overdue != (j.Error != ""):
+		return "error is no compact token, or does not fit the steps"
+	case j.Escalation != "" && (!isToken(j.Escalation) || open || !j.needsHuman()):
+		return "escalation is no compact token, or does not fit the steps"
+	case j.Result != "" && !isToken(j.Result) || ended != (j.Result != "") || ended == j.Ended.IsZero():
+		return "result, status and ended do not fit each other"
+	case ended && (open || j.Status != j.Outcome() || j.needsHuman() && j.Escalation == ""):
+		return "status does not fit the steps"
+	}
+	return ""
+}
