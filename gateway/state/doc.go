@@ -15,6 +15,8 @@
 //   - [Entries] holds small records that are changed by compare-and-swap and
 //     outlive a request: tasks, native sessions, continuations, push configs.
 //     Full, it drops tasks that have ended, and then refuses.
+//   - [Blobs] keeps larger values that are written once: the contents of checkpoints.
+//     Full, it refuses.
 //
 // Read bounded_map.go first: it holds the bounded, expiring map of answers and conversations.
 // expiring.go is the map under the entries, which change. Both drop a few expired pieces with every

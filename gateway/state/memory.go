@@ -32,9 +32,11 @@ type Config struct {
 	// an eighth of the bounds of entries, in all and of each owner, to them; see [BulkShare]. A
 	// record that is larger than the reserve has no such promise. Empty: there is no reserve.
 	RecordKinds []string
+
+	Blobs BlobBounds // contents of checkpoints
 }
 
-// Defaults of a Config. Full, they hold about 450 MiB, for which the collector
+// Defaults of a Config. Full, they hold about 510 MiB, 64 of them blobs, for which the collector
 // takes up to twice that.
 const (
 	DefaultMaxTokens            = 1 << 18
@@ -67,6 +69,7 @@ func (c Config) WithDefaults() Config {
 	orDefault(&c.MaxEntriesPerOwner, max(1, c.MaxEntries/16))
 	orDefault(&c.MaxEntriesBytesPerOwner, min(c.MaxEntriesBytes, max(c.MaxEntriesBytes/16, 2*int64(c.MaxEntryBytes+2*bookkeeping))))
 	orDefault(&c.MaxAnswersBytesPerOwner, min(c.MaxAnswersBytes, max(c.MaxAnswersBytes/4, 2*int64(c.MaxAnswerBytes+2*bookkeeping))))
+	c.Blobs = c.Blobs.WithDefaults()
 	return c
 }
 
@@ -86,7 +89,7 @@ func (c Config) Validate() error {
 			return errors.New("state: a bound must not be negative")
 		}
 	}
-	return nil
+	return c.Blobs.Validate()
 }
 
 // Deps is what the drivers need.
@@ -135,6 +138,7 @@ type Memory struct {
 	*Answers
 	*Conversations
 	entries *Entries
+	blobs   *MemoryBlobs
 	epoch   time.Time
 	bounds  Config
 }
@@ -179,6 +183,7 @@ func New(config Config, deps Deps) (m *Memory, err error) {
 		Answers:       newAnswers(config, deps),
 		Conversations: newConversations(config, deps),
 		entries:       newEntries(config, deps),
+		blobs:         newMemoryBlobs(config.Blobs, deps.Now),
 		epoch:         deps.Epoch,
 		bounds:        config,
 	}, nil
@@ -189,6 +194,9 @@ func (m *Memory) Epoch() time.Time { return m.epoch }
 
 // Entries are kept beside the rest: their methods have names of their own kind.
 func (m *Memory) Entries() *Entries { return m.entries }
+
+// Blobs are kept beside the rest, as entries are.
+func (m *Memory) Blobs() *MemoryBlobs { return m.blobs }
 
 // UsageOf says how full one kind of state is; zero for an unknown kind.
 func (m *Memory) UsageOf(kind Kind) Usage {
@@ -243,6 +251,7 @@ func (m *Memory) Sweep(most int) {
 	m.Answers.sweep(most)
 	m.Conversations.sweep(most)
 	m.entries.sweep(most)
+	m.blobs.sweep(most)
 }
 
 // FullError says that a store is full of what must not be dropped. It passes with time.

@@ -52,11 +52,16 @@
 // that points back to itself, which no panic tells, ends the process: "bbolt check" of
 // bbolt's own program finds such a file.
 //
+// Blobs have two buckets: what there is, which a start reads into memory, and the bytes, which are
+// read when they are asked for. A blob is written in a transaction of its own and not queued. The
+// goroutine that writes makes both in turn, so no write of a blob waits in the queue behind others,
+// and a blob of 1 MiB delays a group commit by one transaction.
+//
 // # How to read it
 //
 // store.go is what callers see, owner.go the goroutine that writes, queue.go
-// what lies between them; file.go and write.go are everything about bbolt, and evidence.go
-// how it reads and writes evidence.
+// what lies between them; file.go and write.go are everything about bbolt, evidence.go
+// how it reads and writes evidence, and blobs.go and blob_file.go how blobs.
 //
 // # Alternatives considered
 //

@@ -2,6 +2,7 @@ package bolt
 
 import (
 	"os"
+	"testing"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -77,3 +78,36 @@ func (q *queue) fill(s *Stats) {
 // Unclean is true if uses of tokens may be unknown: the process before ended
 // without closing the file, or left more than there is room for now.
 func (s *Store) Unclean() bool { return s.unclean }
+
+// BlobsOnDisk counts the records of blobs and the values in the file.
+func (s *Store) BlobsOnDisk(tb testing.TB) (counts [2]int) {
+	tb.Helper()
+	err := s.owner.file.view(func(tx *bbolt.Tx) error {
+		for i, name := range []string{blobBucket, blobBytesBucket} {
+			counts[i] = tx.Bucket([]byte(name)).Stats().KeyN
+		}
+		return nil
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return counts
+}
+
+// Occupy has the owner do nothing until release is closed, as with a disk that hangs.
+func (s *Store) Occupy(release <-chan struct{}) {
+	s.owner.works <- work{func() error { <-release; return nil }, make(chan error, 1)}
+}
+
+// FailBlobs has each transaction of blobs fail from now on; nil: no more.
+func (s *Store) FailBlobs(err error) {
+	done := make(chan error, 1)
+	s.owner.works <- work{func() error {
+		s.blobs.update = s.blobs.file.update
+		if err != nil {
+			s.blobs.update = func(func(*bbolt.Tx) error) error { return err }
+		}
+		return nil
+	}, done}
+	<-done
+}

@@ -59,7 +59,7 @@ type meta struct {
 	epoch time.Time
 }
 
-// file is a bbolt file of ours. It is not safe for concurrent use.
+// file is a bbolt file of ours. One goroutine writes to it; view is safe for concurrent use.
 type file struct {
 	path    string
 	db      *bbolt.DB
@@ -234,7 +234,7 @@ func (f *file) begin(epoch time.Time) error {
 		return err
 	}
 	return f.update(func(tx *bbolt.Tx) error {
-		var names [][]byte
+		names := [][]byte{[]byte(blobBucket), []byte(blobBytesBucket)}
 		for _, kind := range ownBuckets() {
 			names = append(names, []byte(kind.String()))
 		}

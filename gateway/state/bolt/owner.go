@@ -28,16 +28,25 @@ type owner struct {
 	every   time.Duration
 	logger  *slog.Logger
 	flushes chan chan<- error // each has a buffer for its answer
-	stop    chan struct{}     // closed by Store.Close
-	done    chan struct{}     // closed at the end of run
-	ended   error             // how it ended; read after done
+	works   chan work
+	sweep   func()        // deletes expired blobs
+	stop    chan struct{} // closed by Store.Close
+	done    chan struct{} // closed at the end of run
+	ended   error         // how it ended; read after done
 
 	batch []state.Change // taken from the queue and not yet on disk
 	stale []mark         // on disk and of no use since the start
 }
 
-func newOwner(config Config, logger *slog.Logger, memory *state.Memory, q *queue, f *file, stale []mark) *owner {
+// work is a change that has a transaction of its own, beside the queue.
+type work struct {
+	do    func() error
+	reply chan<- error // has a buffer for the answer
+}
+
+func newOwner(config Config, logger *slog.Logger, memory *state.Memory, q *queue, f *file, stale []mark, sweep func()) *owner {
 	return &owner{
+		works: make(chan work), sweep: sweep,
 		memory: memory, queue: q, file: f, every: config.FlushEvery, logger: logger, stale: stale,
 		batch:   make([]state.Change, 0, min(config.Queue, DefaultQueue)),
 		flushes: make(chan chan<- error), stop: make(chan struct{}), done: make(chan struct{}),
@@ -73,10 +82,13 @@ func (o *owner) run() {
 			return
 		case reply := <-o.flushes:
 			o.flush(reply)
+		case one := <-o.works:
+			one.reply <- one.do()
 		case <-kick:
 			_ = o.commit(false) // Failing tells
 		case <-timer.C:
 			_ = o.commit(false) // Failing tells
+			o.sweep()
 		}
 	}
 }

@@ -28,12 +28,15 @@ const (
 	MaxFlushEvery     = time.Second
 	DefaultQueue      = 1 << 14
 	DefaultQueueBytes = 16 << 20
+	// DefaultMaxBlobsBytes is how many bytes of blobs there may be in the file.
+	DefaultMaxBlobsBytes = 1 << 30
 )
 
 // WithDefaults fills the zero fields.
 func (c Config) WithDefaults() Config {
 	c.FlushEvery = cmp.Or(c.FlushEvery, DefaultFlushEvery)
 	c.Queue, c.QueueBytes = cmp.Or(c.Queue, DefaultQueue), cmp.Or(c.QueueBytes, DefaultQueueBytes)
+	c.Bounds.Blobs.MaxBytes = cmp.Or(c.Bounds.Blobs.MaxBytes, DefaultMaxBlobsBytes)
 	c.Bounds = c.Bounds.WithDefaults()
 	return c
 }
@@ -59,6 +62,7 @@ type Deps = state.DriverDeps
 // It is safe for concurrent use.
 type Store struct {
 	*state.Memory
+	blobs   *Blobs
 	queue   *queue
 	owner   *owner
 	now     func() time.Time
@@ -107,12 +111,15 @@ func start(config Config, deps Deps, f *file) (*Store, error) {
 		stale, _, err = s.restore(config, deps, f, epoch)
 	}
 	if err == nil {
+		s.blobs, err = newBlobs(s, config, f)
+	}
+	if err == nil {
 		err = f.begin(epoch)
 	}
 	if err != nil {
 		return nil, f.openError(err)
 	}
-	s.owner = newOwner(config, deps.Logger, s.Memory, s.queue, f, stale)
+	s.owner = newOwner(config, deps.Logger, s.Memory, s.queue, f, stale, s.blobs.sweep)
 	s.owner.settled.Store(f.settled)
 	s.owner.logOpened(s.unclean, epoch, s.Memory)
 	return s, nil

@@ -36,7 +36,7 @@ type Config struct {
 	Fleeting []string      // kinds of entries that need not outlive a master: no waiting for replicas
 	Keys     [][]byte      // of 32 bytes, the same for all replicas: what they vouch for is believed, the first vouches; none: all that Redis holds is believed
 	Prefix   string        // of every key and channel
-	Bounds   state.Config  // what is kept; bounds in all are Redis's own (maxmemory), but for evidence and, unless it is a cluster, entries
+	Bounds   state.Config  // what is kept; bounds in all are Redis's own (maxmemory), but for evidence and, unless it is a cluster, entries and blobs
 }
 
 // Defaults of a Config.
@@ -48,6 +48,8 @@ const (
 	// a quarter of Redis's maxmemory is less.
 	DefaultMaxTokenBytes = 1 << 30
 	DefaultPrefix        = "aepb:"
+	// DefaultMaxBlobsBytes is how many bytes of blobs there may be.
+	DefaultMaxBlobsBytes = 256 << 20
 )
 
 // Crowded is the part of maxmemory beyond which entries begin only in the place of ended ones, but for records
@@ -58,6 +60,7 @@ const Crowded = 0.875
 func (c Config) WithDefaults() Config {
 	c.Timeout, c.Prefix = cmp.Or(c.Timeout, DefaultTimeout), cmp.Or(c.Prefix, DefaultPrefix)
 	c.Bounds.MaxTokenBytes = cmp.Or(c.Bounds.MaxTokenBytes, DefaultMaxTokenBytes)
+	c.Bounds.Blobs.MaxBytes = cmp.Or(c.Bounds.Blobs.MaxBytes, DefaultMaxBlobsBytes)
 	c.Bounds = c.Bounds.WithDefaults()
 	return c
 }

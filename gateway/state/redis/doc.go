@@ -10,7 +10,7 @@
 // while Redis is known to be away it is refused at once with a [state.UnavailableError], and by
 // itself taken again when Redis is back.
 //
-// Entries of durable kinds count when Config.Wait replicas have acknowledged
+// Entries of durable kinds, and blobs, count when Config.Wait replicas have acknowledged
 // them, asked on the connection that wrote. Reading does not wait for that: who
 // reads may see what is not confirmed yet. What is left to chance is that a master
 // and all those replicas are lost before any of them has it on disk.
@@ -28,7 +28,7 @@
 // # How to read it
 //
 // store.go is the frame, watch.go the looking at Redis; replays.go, tokens.go,
-// answers.go, entries.go and lease.go are one kind of state each, with its
+// answers.go, entries.go, blobs.go and lease.go are one kind of state each, with its
 // scripts; await.go is how those learn of a change who wait for one.
 //
 // # Alternatives considered

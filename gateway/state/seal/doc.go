@@ -1,10 +1,10 @@
 // Package seal encrypts what a driver of state writes where others may read it:
 // in a file, its backups, or Redis. Entries hold what callers entrust to the
-// gateway (credentials of webhooks, requests that wait for an answer), and so
-// does a stored answer that repeats such credentials.
+// gateway (credentials of webhooks, requests that wait for an answer), blobs the contents of
+// checkpoints, and a stored answer may repeat such credentials.
 //
 // A [Box] has the keys: the first seals, all of them open, so a key is rotated
-// by putting a new one before it. [Entries] and [Answers] stand between the
+// by putting a new one before it. [Entries], [Answers] and [Blobs] stand between the
 // gateway and a driver, which never sees a value in the clear. A value that was not
 // sealed is not believed: a program that can write there, and has no key, can remove
 // values and put back older ones of the same entry, and not make any.
@@ -19,7 +19,8 @@
 //
 // The cipher's key is derived from key and salt (HKDF with SHA-256), its nonce is
 // the count: neither repeats, however many values a key seals. The name of the
-// entry is additional data: a value that is moved to another entry does not open.
+// entry is additional data: a value that is moved to another entry does not open. A blob is
+// sealed for its end, too.
 //
 // Alternatives considered: random nonces under one key, which are safe for 2^32
 // values, about ten days of a busy gateway; encryption of the credentials alone,

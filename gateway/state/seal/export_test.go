@@ -1,0 +1,4 @@
+package seal
+
+// Driver is what the sealed blobs are in.
+func (b *Blobs) Driver() BlobStore { return b.driver }
