@@ -170,7 +170,17 @@ func Hash(data []byte) string {
 func NewID() ID {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // documented never to fail
-	b[6] = b[6]&0x0f | 0x40
+	return uuid(b, 4)
+}
+
+// DerivedID is an id that follows from a text: always the same one (RFC 9562, UUID version 8).
+func DerivedID(text string) ID {
+	sum := sha256.Sum256([]byte(text))
+	return uuid([16]byte(sum[:16]), 8)
+}
+
+func uuid(b [16]byte, version byte) ID {
+	b[6] = b[6]&0x0f | version<<4
 	b[8] = b[8]&0x3f | 0x80
 	var text [36]byte
 	hex.Encode(text[0:8], b[0:4])

@@ -209,6 +209,25 @@ func (r *Recorder) Record(ctx context.Context, t Token, f Filing) (Receipt, erro
 	return Receipt{id: t.claims.ID, output: t.claims.OutputHash, compact: t.compact}, nil
 }
 
+// Find is the receipt of a token of ours that was recorded before; false: there is no such token, or none any more.
+func (r *Recorder) Find(ctx context.Context, ref Ref) (Receipt, bool, error) {
+	found, err := r.store.Get(ctx, ref)
+	if err != nil {
+		return Receipt{}, false, fmt.Errorf("ect: record: %w", err)
+	}
+	for _, one := range found[0] {
+		if !one.Own || one.Issuer != ref.Issuer || one.Workflow != ref.Workflow {
+			continue
+		}
+		claims, err := ParseRecorded(one.Compact)
+		if err != nil {
+			return Receipt{}, false, err
+		}
+		return Receipt{id: one.ID, output: claims.OutputHash, compact: one.Compact}, true, nil
+	}
+	return Receipt{}, false, nil
+}
+
 // Keep stores a verified token of another issuer, so that it can be found as an
 // ancestor. It issues no receipt: that token covers no message of this gateway.
 func (r *Recorder) Keep(ctx context.Context, v Verified, f Filing) error {

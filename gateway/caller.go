@@ -108,6 +108,8 @@ func (c caller) reply(ctx context.Context, tr attest.Translation, save bool) (tr
 	}
 	c.remember(ctx, dialogue)
 	c.reported(ctx, canonical.FailureOf(m))
+	c.x.made.hears(m)
+	c.g.ended(ctx, c.x)
 	if save {
 		if err := c.keepReply(ctx, m, out.Wire(), tr.Input); err != nil {
 			return transport.Answer{}, err
@@ -220,6 +222,7 @@ func (c caller) Answer(opening transport.Opened, events transport.Events) (trans
 // Event implements [execution.Outlet].
 func (c caller) Event(m *canonical.Message) (translators.Wire, []canonical.Loss, error) {
 	c.x.failure = cmp.Or(canonical.FailureOf(m), c.x.failure)
+	c.x.made.hears(m)
 	tr := c.translation(m, nil)
 	tr.Target.Stream = true
 	wire, losses, err := c.g.attest.Event(c.g.prepared(c.x, tr))
@@ -251,6 +254,7 @@ func (c caller) Close(ctx context.Context, end attest.End) (ect.ID, []string, er
 	id, err := c.g.attest.CloseStream(ctx, c.x.trail, c.x.stream(), end)
 	if err == nil {
 		c.reported(ctx, c.x.failure)
+		c.g.ended(ctx, c.x)
 	}
 	return id, c.x.trail.Tokens()[before:], err
 }

@@ -29,13 +29,13 @@ func TestErrand(t *testing.T) {
 		}}
 	}
 	lineage := attest.Lineage{Workflow: wid, Parents: []ect.ID{start.ID}}
-	answer, ids, err := b.Errand(t.Context(), "calculator", call(), lineage)
+	answer, err := b.Errand(t.Context(), gateway.Errand{Agent: "calculator", Message: call(), Lineage: lineage})
 	if err != nil {
 		t.Fatal(err)
 	}
-	result, ok := answer.Body.(*canonical.Result)
+	result, ok := answer.Message.Body.(*canonical.Result)
 	if !ok || result.Output == nil || string(result.Output.Structured) != `{"sum":3}` {
-		t.Errorf("the answer is %+v", answer.Body)
+		t.Errorf("the answer is %+v", answer.Message.Body)
 	}
 	tokens := b.tokensOf(t, wid)
 	if !slices.Equal(acts(tokens), []ect.Act{ect.ActWorkflowStart, ect.ActTranslate, ect.ActTranslate}) {
@@ -45,22 +45,22 @@ func TestErrand(t *testing.T) {
 	caller, _ := request.Ext.String(ect.ExtCaller)
 	direction, _ := reply.Ext.String(ect.ExtLeg)
 	if !slices.Equal(request.Parents, []ect.ID{start.ID}) || caller != string(b.self.ID) || !slices.Equal(reply.Parents, []ect.ID{request.ID}) ||
-		direction != "reply" || !slices.Equal(ids, []ect.ID{reply.ID}) || reply.InputHash == "" {
-		t.Errorf("request %+v, reply %+v, returned %v", request, reply, ids)
+		direction != "reply" || answer.ID != reply.ID || reply.InputHash == "" {
+		t.Errorf("request %+v, reply %+v, returned %v", request, reply, answer.ID)
 	}
 	if len(b.agent.tokens) != 1 || claims(t, b.agent.tokens[0][0]).ID != request.ID || request.OutputHash != ect.Hash(b.agent.bodies[0]) {
 		t.Errorf("the agent got %v", b.agent.tokens)
 	}
-	if _, _, err := b.Errand(t.Context(), "unlisted", call(), lineage); problem.From(err).Status != 404 {
+	if _, err := b.Errand(t.Context(), gateway.Errand{Agent: "unlisted", Message: call(), Lineage: lineage}); problem.From(err).Status != 404 {
 		t.Errorf("an unknown agent: %v", err)
 	}
 	b.agent.fail = &transport.UnreachableError{Agent: "calculator"}
-	if _, _, err := b.Errand(t.Context(), "calculator", call(), lineage); !errors.As(err, new(*transport.UnreachableError)) {
+	if _, err := b.Errand(t.Context(), gateway.Errand{Agent: "calculator", Message: call(), Lineage: lineage}); !errors.As(err, new(*transport.UnreachableError)) {
 		t.Errorf("an agent that is not reached: %v", err)
 	}
 	b.agent.fail = nil
 	b.Apply(gateway.Settings{Constraints: policy.Constraints{RestrictDest: true, AllowedDest: []string{string(a2a.Binding)}}})
-	if _, _, err := b.Errand(t.Context(), "calculator", call(), lineage); !errors.As(err, new(*policy.Denied)) {
+	if _, err := b.Errand(t.Context(), gateway.Errand{Agent: "calculator", Message: call(), Lineage: lineage}); !errors.As(err, new(*policy.Denied)) {
 		t.Errorf("a protocol that policy forbids: %v", err)
 	}
 }

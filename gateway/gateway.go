@@ -13,6 +13,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/approval"
 	"github.com/aepb/aepb-gateway/gateway/attest"
 	"github.com/aepb/aepb-gateway/gateway/breakers"
+	"github.com/aepb/aepb-gateway/gateway/checkpoint"
 	"github.com/aepb/aepb-gateway/gateway/conversation"
 	"github.com/aepb/aepb-gateway/gateway/destination"
 	"github.com/aepb/aepb-gateway/gateway/directory"
@@ -31,6 +32,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/webhook"
 	"github.com/aepb/aepb-gateway/gateway/worker"
 	"github.com/aepb/aepb-gateway/gateway/workflow"
+	pure "github.com/aepb/aepb-gateway/lifecycle/checkpoint"
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/policy/hitl"
 	"github.com/aepb/aepb-gateway/policy/limit"
@@ -60,6 +62,7 @@ type Settings struct {
 	AnswerWait    time.Duration // how long an agent that holds its stream or its task open waits for an answer; zero: [DefaultAnswerWait]
 	Version       string        // of this gateway: aepb.agent_version
 	Approvals     hitl.Rules    // which calls humans approve (R23)
+	CheckpointTTL time.Duration // how long a checkpoint is kept; zero: [pure.DefaultTTL]
 
 	rules admission.Rules // what of that package admission judges by
 }
@@ -68,6 +71,7 @@ type Settings struct {
 type Deps struct {
 	Registry  *translators.Registry
 	Directory *directory.Directory
+	PublicURL string // where callers reach this gateway: https, without a path
 	Network   *outbound.Network
 	Sender    outbound.Sender    // the chain that ends in Network
 	Breakers  *breakers.Set      // are told what replies say; nil: there are none
@@ -109,6 +113,7 @@ type Stores struct {
 	Answers       idempotency.Store
 	Conversations conversation.Store
 	Entries       store.Entries
+	Blobs         checkpoint.Blobs
 	StatePlain    bool // entries are stored as they are, where others may read them: webhooks with credentials are refused
 }
 
@@ -140,7 +145,7 @@ func New(settings Settings, deps Deps) (*Gateway, error) {
 	for _, missing := range []bool{
 		deps.Registry == nil, deps.Directory == nil, deps.Network == nil, deps.Sender == nil, deps.Signer == nil, deps.Dialects == nil,
 		deps.Verifier == nil, deps.Recorder == nil, deps.Evidence == nil, deps.Answers == nil,
-		deps.Conversations == nil, deps.Entries == nil, deps.Limiter == nil, deps.Metrics == nil, deps.Logger == nil,
+		deps.Conversations == nil, deps.Entries == nil, deps.Blobs == nil, deps.Limiter == nil, deps.Metrics == nil, deps.Logger == nil,
 		deps.Now == nil, deps.NewID == nil,
 	} {
 		if missing {
@@ -209,12 +214,31 @@ func New(settings Settings, deps Deps) (*Gateway, error) {
 	g.tasks.Read = g.admission.Read
 	g.parts.Decisions = approval.Tokens{Attest: g.attest, Members: members}
 	g.parts.Evidence, g.parts.Members, g.parts.Router = g.attest.Statements(), members, destinations
-	g.parts.Rollbacks = rollback.New(rollback.Deps{
-		Exchange: g.Exchange, Admission: g.admission, Attest: g.attest, Directory: g.Directory, Network: g.Network, Entries: g.Entries,
-		Now: g.Now, Logger: g.Logger, Self: g.Self(),
-	})
+	if err := g.openRollbacks(); err != nil {
+		return nil, err
+	}
 	g.Apply(settings)
 	return g, nil
+}
+
+// openRollbacks makes what keeps checkpoints, and what rolls back to them.
+func (g *Gateway) openRollbacks() (err error) {
+	g.parts.Checkpoints, err = checkpoint.New(checkpoint.Deps{
+		Blobs: g.Blobs, Evidence: g.attest.Statements(), Find: g.Evidence.Get, Belongs: g.parts.Members.Belongs, Place: g.PublicURL + pure.Path,
+		Count: g.Metrics.Undo().Made, Now: g.Now, Logger: g.Logger,
+	})
+	if err != nil {
+		return err
+	}
+	g.parts.Rollbacks, err = rollback.New(rollback.Deps{
+		Exchange: g.Exchange, Admission: g.admission, Attest: g.attest, Directory: g.Directory, Network: g.Network, Entries: g.Entries,
+		Checkpoints: g.parts.Checkpoints, Agents: undoing{g}, Read: g.parts.Workflows.Read, Find: g.Evidence.Get,
+		Patience: func() time.Duration { return g.settings.Load().Timeout + time.Minute }, Escalate: g.escalated, Hold: g.parts.Levels.Hold,
+		Count: g.Metrics.Undo().RolledBack, Alive: g.tasks.IsAlive,
+		Go:  func(holder string, work func(context.Context)) error { return g.workers.GoFor(holder, 0, work) },
+		Now: g.Now, Logger: g.Logger, Self: g.Self(), Replica: g.instance,
+	})
+	return err
 }
 
 // openApprovals makes what humans decide about: approvals, and levels of workflows.
@@ -352,11 +376,13 @@ type Parts struct {
 	Members   *membership.Register  // who belongs to a workflow
 	Router    *destination.Resolver // which pairs are served here
 	Callbacks *webhook.Callbacks    // who is told what humans decide
-	Rollbacks *rollback.Service     // rollback requests over HTTP
-	Workflows *workflow.Service     // how far they are
-	Approvals *approval.Service     // what humans decide about
-	Levels    *approval.Levels      // which workflows they hold
-	Decisions approval.Tokens       // of approvers
+	Rollbacks *rollback.Service     // rollback requests, and what becomes of them
+	// Checkpoints are kept here for rollbacks.
+	Checkpoints *checkpoint.Service
+	Workflows   *workflow.Service // how far they are
+	Approvals   *approval.Service // what humans decide about
+	Levels      *approval.Levels  // which workflows they hold
+	Decisions   approval.Tokens   // of approvers
 }
 
 // Parts are those of this gateway.
@@ -369,6 +395,9 @@ func (g *Gateway) TakeOver() error {
 		return err
 	}
 	if err := g.workers.Serve(g.parts.Levels.Watch); err != nil {
+		return err
+	}
+	if err := g.workers.Serve(g.parts.Rollbacks.Watch); err != nil {
 		return err
 	}
 	return g.workers.Serve(g.parts.Approvals.Watch)

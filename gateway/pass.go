@@ -10,13 +10,12 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/mcpbridge"
 	"github.com/aepb/aepb-gateway/gateway/outbound"
 	"github.com/aepb/aepb-gateway/gateway/problem"
+	undo "github.com/aepb/aepb-gateway/gateway/rollback"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/policy"
-	"github.com/aepb/aepb-gateway/policy/membership"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
-	"github.com/aepb/aepb-gateway/translators/rollback"
 )
 
 // pass carries what only one protocol has, and what answers or stops what is
@@ -157,16 +156,6 @@ func unquoted(raw json.RawMessage) string {
 	return id
 }
 
-// undoing puts the form of rollbacks over HTTP in place of a protocol that has
-// none of its own, where the agent can be asked that way.
-func (g *Gateway) undoing(x *request) {
-	if x.message.Op != canonical.OpRollback || x.to.Codec == nil || x.to.Via != nil || g.Network.Rollbacks[x.to.Codec.Info().Binding] == nil {
-		return
-	}
-	x.to.Codec = rollback.Over(x.to.Codec)
-	x.to.Features = translators.FeaturesOf(x.to.Codec)
-}
-
 // asksIn reports whether the agent, which can be reached, asks in its replies, or else
 // in streams, where it may say something without being asked.
 func (g *Gateway) asksIn(ctx context.Context, x *request, replies bool) bool {
@@ -182,6 +171,9 @@ func (g *Gateway) signal(ctx context.Context, x *request) (transport.Answer, err
 	}
 	if x.message.Op == canonical.OpDecision {
 		return g.decide(ctx, x, token)
+	}
+	if answer, done, err := g.rollBack(ctx, x, token); done || err != nil {
+		return answer, err
 	}
 	return g.relaySignal(ctx, x, token)
 }
@@ -220,22 +212,48 @@ func (g *Gateway) decide(ctx context.Context, x *request, token ect.Verified) (t
 
 // decided acknowledges a decision.
 func (g *Gateway) decided(ctx context.Context, x *request, token ect.Verified) (transport.Answer, error) {
-	x.lineage.Workflow = token.Workflow()
-	m := &canonical.Message{
-		Op: x.message.Op, Phase: canonical.PhaseResponse, Body: &canonical.Done{}, Correlation: canonical.Correlation{WireID: x.in.WireID},
-	}
 	if x.in.WireID == nil {
+		x.lineage.Workflow = token.Workflow()
 		return transport.Answer{}, nil
 	}
-	out, err := g.translate(ctx, x, g.caller(x).translation(m, []ect.ID{token.ID()}))
+	return g.replySignal(ctx, x, token.Workflow(), token.ID(), &canonical.Done{})
+}
+
+// replySignal answers a signal itself. parent testifies to the answer.
+func (g *Gateway) replySignal(ctx context.Context, x *request, workflow string, parent ect.ID, body canonical.Body) (transport.Answer, error) {
+	x.lineage.Workflow = workflow
+	m := &canonical.Message{Op: x.message.Op, Phase: canonical.PhaseResponse, Body: body, Correlation: canonical.Correlation{WireID: x.in.WireID}}
+	out, err := g.translate(ctx, x, g.caller(x).translation(m, []ect.ID{parent}))
 	return x.answer(out), err
+}
+
+// rollBack carries out a rollback to a checkpoint that is kept here; false: it is not, so its agent is asked.
+func (g *Gateway) rollBack(ctx context.Context, x *request, token ect.Verified) (answer transport.Answer, done bool, err error) {
+	order, _ := undo.OrderOf(token) // it has a parent
+	if kept, err := g.parts.Rollbacks.IsKept(ctx, order.Workflow, order.From); err != nil || !kept {
+		return answer, false, err
+	}
+	if len(token.Parents()) > 1 {
+		return answer, true, &problem.QueryError{Reason: "a rollback request has one parent, the checkpoint: send a request for each"}
+	}
+	order.Owner, order.Holder = x.owner(), x.in.Holder
+	result, err := g.parts.Rollbacks.Undo(ctx, order)
+	if err != nil {
+		return answer, true, err
+	}
+	claims, err := ect.ParseRecorded(result.Compact)
+	if err != nil {
+		return answer, true, err
+	}
+	answer, err = g.replySignal(ctx, x, order.Workflow, claims.ID, &canonical.Signal{Token: result.Compact})
+	return answer, true, err
 }
 
 // relaySignal says a signal to the agent, in its protocol's form for that. A
 // protocol without one cannot be told: L36.
 func (g *Gateway) relaySignal(ctx context.Context, x *request, token ect.Verified) (transport.Answer, error) {
 	if x.in.Call.Agent != "" {
-		g.undoing(x)
+		g.rollbackForm(x)
 		if err := g.choose(ctx, x); err != nil {
 			return transport.Answer{}, err
 		}
@@ -264,90 +282,16 @@ func (g *Gateway) relaySignal(ctx context.Context, x *request, token ect.Verifie
 		return transport.Answer{}, err
 	}
 	if statement, ok := message.Body.(*canonical.Signal); ok {
-		if parents, err = g.outcome(ctx, x, statement, token, parents); err != nil {
+		v, err := g.outcome(ctx, x, statement.Token, token.Claims())
+		if err != nil {
 			return transport.Answer{}, err
 		}
+		g.parts.Levels.RolledBack(ctx, v)
+		parents = slices.DeleteFunc(parents, func(id ect.ID) bool { return id == v.ID() })
+		parents = append([]ect.ID{v.ID()}, parents...) // it comes before all else that the reply is proven by
 	}
 	return g.caller(x).Relay(ctx, reply.Wire, message, parents)
 }
 
-// outcome verifies and keeps the token with which an agent answers a rollback
-// request (ATD, Basic Rollback). It comes before all else that the reply is
-// proven by.
-func (g *Gateway) outcome(ctx context.Context, x *request, statement *canonical.Signal, request ect.Verified, parents []ect.ID) ([]ect.ID, error) {
-	v, err := g.attest.Verify(ctx, statement.Token, ect.Check{Purpose: ect.Parent})
-	bad := v.Act() != ect.ActRollbackResult || v.Level() < ect.L2 || v.Workflow() != request.Workflow() ||
-		!slices.Contains(v.Parents(), request.ID()) || x.to.Agent.ID != "" && v.Issuer() != x.to.Agent.ID
-	if err != nil || bad {
-		return nil, &transport.BadReplyError{Agent: x.to.Agent.Name, Reason: "its rollback result is not to be believed"}
-	}
-	reply := membership.Reply{Workflow: request.Workflow(), Requests: []ect.ID{request.ID()}, Agent: x.to.Agent.ID, Gateway: x.settings.rules.IsGateway}
-	if err := g.attest.Bound(ctx, v, reply, x.replier()); err != nil {
-		return nil, err
-	}
-	g.parts.Levels.RolledBack(ctx, v)
-	parents = slices.DeleteFunc(parents, func(id ect.ID) bool { return id == v.ID() })
-	return append([]ect.ID{v.ID()}, parents...), nil
-}
-
 // signal: the operation is one.
 func signal(op canonical.Op) bool { return op == canonical.OpRollback || op == canonical.OpDecision }
-
-// Errand sends a message of the gateway's own to a listed agent, in the agent's protocol, and returns what the
-// agent answers with the ids of the tokens that testify to it: the answer's, whose parents are the request and
-// what the agent signed. The message stands in a lineage, and takes the gateway's own share of background work.
-// Its errors are *[quota.ExceededError], *[problem.UnknownAgentError], those of policy and of the way to the
-// agent, *[canonical.Error] of an agent that refuses, and those of [attest.Recording].
-func (g *Gateway) Errand(ctx context.Context, to string, m *canonical.Message, l attest.Lineage) (*canonical.Message, []ect.ID, error) {
-	grant, err := g.workers.Reserve(string(g.Self()), 0)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer grant.Release()
-	x, err := g.onErrand(ctx, to, m, l)
-	if err != nil {
-		return nil, nil, err
-	}
-	sealed, err := g.agent(x).Seal(ctx, x.message)
-	if err != nil {
-		return nil, nil, err
-	}
-	sent := x.trail.Requests(nil)
-	x.trail.Follow(sent[len(sent)-1])
-	wire, answer, parents, err := g.agent(x).acknowledged(ctx, sealed)
-	if err != nil {
-		return nil, nil, err
-	}
-	id, err := g.attest.Statements().Answered(ctx, attest.Answered{
-		Subject: x.subject(), Lineage: attest.Lineage{Workflow: x.lineage.Workflow, Parents: parents}, Pair: x.pairBack(), Hash: ect.Hash(wire.HashInput()),
-	})
-	return answer, []ect.ID{id}, err
-}
-
-// onErrand is the request of an errand, with its permit and its route.
-func (g *Gateway) onErrand(ctx context.Context, to string, m *canonical.Message, l attest.Lineage) (*request, error) {
-	agent, found := g.Directory.Find(to)
-	if !found || len(agent.Endpoints) == 0 {
-		return nil, &problem.UnknownAgentError{Agent: to}
-	}
-	settings, binding := g.settings.Load(), agent.Endpoints[0].Binding
-	message := *m
-	message.Origin = canonical.Origin{Binding: binding}
-	call := transport.Call{Agent: to, EntryPoint: transport.Native, Target: transport.Target{To: binding}, Detached: true, Wire: translators.Wire{Binding: binding}}
-	in, err := g.admission.Errand(ctx, call, &message, settings.rules)
-	if err == nil {
-		err = in.Permit.Perform(string(m.Op))
-	}
-	if err != nil {
-		return nil, err
-	}
-	if l.Workflow == "" {
-		l.Workflow = g.NewID()
-	}
-	x := &request{settings: settings, scope: &scope{began: g.Now()}, lineage: l, trail: attest.Begin()}
-	x.admit(in, in.To)
-	if err := g.choose(ctx, x); err != nil {
-		return nil, err
-	}
-	return x, in.Permit.Carry(x.route.Security(true))
-}

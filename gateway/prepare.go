@@ -53,9 +53,9 @@ func (g *Gateway) prepared(x *request, tr attest.Translation) attest.Translation
 func (g *Gateway) stamp(x *request, tr *attest.Translation) translators.Addressing {
 	stamper := g.Network.Stamper(tr.Pair.To)
 	if stamper == nil {
-		return translators.Addressing{Token: string(tr.ID), At: execution.Milliseconds(g.Now())}
+		return translators.Addressing{Token: string(tr.ID), At: execution.Milliseconds(g.sentAt(x))}
 	}
-	out := translators.Addressing{From: stamper.Self(), To: x.in.Call.Program.Sender, At: g.Now(), Token: string(tr.ID)}
+	out := translators.Addressing{From: stamper.Self(), To: x.in.Call.Program.Sender, At: g.sentAt(x), Token: string(tr.ID)}
 	if tr.Direction == attest.Request {
 		out.To = stamper.Receiver(x.to.Agent.Name)
 	}
@@ -306,6 +306,9 @@ func (g *Gateway) request(ctx context.Context, x *request) (transport.Sealed, tr
 	if err != nil || x.in.Call.Agent == "" && x.to.Via == nil {
 		return transport.Sealed{}, out, err
 	}
+	if err := g.protect(ctx, x); err != nil {
+		return transport.Sealed{}, transport.Attested{}, err
+	}
 	g.negotiated(ctx, x)
 	sealed, err := x.seal(out, along...)
 	return sealed, out, err
@@ -390,7 +393,7 @@ func (g *Gateway) turnUp(ctx context.Context, x *request, asking *canonical.Nati
 // Seal implements [execution.Agent]: a message that the caller did not send in these words.
 func (a agent) Seal(ctx context.Context, m *canonical.Message) (transport.Sealed, error) {
 	x := a.x
-	tr := attest.Translation{Direction: attest.Request, ID: ect.ID(a.g.NewID()), Internal: true}
+	tr := attest.Translation{Direction: attest.Request, ID: ect.ID(cmp.Or(string(x.errand.ID), a.g.NewID())), Internal: true, Again: x.errand.ID != ""}
 	tr.Codec, tr.Pair = x.to.Codec, x.pair()
 	tr.Target = x.target(m.Op == canonical.OpTaskSubscribe || m.Op == canonical.OpInvoke && x.streams())
 	tr.Lineage.Parents = x.afterRequest()

@@ -50,6 +50,8 @@ type work struct {
 	intended bool           // the gateway signed an intent for it
 	approval string         // that releases it; empty: it came from its caller just now
 	failure  string         // that the agent reported in a stream; empty: it reported no failure
+	made     *made          // the checkpoint of the message; nil: it needs none
+	errand   Errand         // what the gateway itself sends; the zero value: it is a caller's message
 	unseen   bool           // no caller is told: what the agent says is only saved
 	forced   bool           // the agent does it as a task or not at all
 }

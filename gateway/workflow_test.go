@@ -90,7 +90,7 @@ func TestWorkflow_OfCallersWithoutTokens(t *testing.T) {
 		t.Fatal(err)
 	}
 	tokens := b.tokensOf(t, wid)
-	if diff := cmp.Diff([]ect.Act{ect.ActWorkflowStart, ect.ActIntent, ect.ActTranslate, ect.ActTranslate}, acts(tokens)); diff != "" {
+	if diff := cmp.Diff([]ect.Act{ect.ActWorkflowStart, ect.ActIntent, ect.ActTranslate, ect.ActCheckpoint, ect.ActTranslate}, acts(tokens)); diff != "" {
 		t.Fatalf("tokens of the workflow (-want +got):\n%s", diff)
 	}
 	intent, request := tokens[1], tokens[2]

@@ -12,6 +12,7 @@ import (
 const (
 	constraintCircuitThreshold Constraint = "atd.circuit_threshold"
 	constraintCircuitWindow    Constraint = "atd.circuit_window_s"
+	constraintCheckpoint       Constraint = "atd.checkpoint" // "required"; our own name in the name space of the draft (R22)
 )
 
 // Bounds of circuit breakers.

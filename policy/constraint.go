@@ -45,6 +45,7 @@ type Constraints struct {
 	MinLevel       ect.Level // of the ECTs that callers bring, and then they must bring one; 0: no rule
 	AllowLosses    []string  // codes of losses that may happen although they change the meaning (R7)
 	Circuit        Circuit   // when the breaker of an agent opens
+	Checkpoint     bool      // a checkpoint precedes every message that begins work, in a workflow or not (R22)
 }
 
 // Validate reports what an operator cannot have meant.

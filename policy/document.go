@@ -228,6 +228,9 @@ func ruleOf(name Constraint, value json.RawMessage) (r rule, known, ok bool) {
 	case constraintCircuitWindow:
 		window, ok := parseCircuitWindow(value)
 		return func(c *Constraints) { c.Circuit.Window = stricter(c.Circuit.Window, window) }, true, ok
+	case constraintCheckpoint:
+		word, isText := unquote(value)
+		return func(c *Constraints) { c.Checkpoint = true }, true, isText && word == "required"
 	default:
 		return nil, false, false
 	}

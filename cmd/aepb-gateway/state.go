@@ -22,6 +22,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/idempotency"
 	agentlife "github.com/aepb/aepb-gateway/gateway/lifecycle"
 	"github.com/aepb/aepb-gateway/gateway/listing"
+	"github.com/aepb/aepb-gateway/gateway/rollback"
 	"github.com/aepb/aepb-gateway/gateway/state"
 	"github.com/aepb/aepb-gateway/gateway/state/bolt"
 	"github.com/aepb/aepb-gateway/gateway/state/redis"
@@ -48,6 +49,8 @@ type stores struct {
 	answers       idempotency.Store
 	conversations conversation.Store
 	entries       store.Entries
+	blobs         state.Blobs
+	unsealed      seal.BlobStore // blobs as the driver has them
 	limits        limit.Bucket // nil: every process has its own
 	failing       func() error
 	close         func() error
@@ -86,7 +89,7 @@ func (e *evictions) counts() map[string]float64 {
 // decided, which must be writable however many tasks and sessions there are (R18).
 func recordKinds() []string {
 	kinds := []string{agentlife.KindLifecycle, breakers.KindBreaker, store.KindDecision, listing.KindAgent, workflow.KindWorkflow}
-	return append(append(kinds, approval.KindLevel), approval.Kinds()...)
+	return append(append(kinds, approval.KindLevel, rollback.KindUndo, store.KindRollback), approval.Kinds()...)
 }
 
 // openState opens what the operator named, or keeps state in memory: what was
@@ -105,7 +108,7 @@ func openState(s settings) (stores, error) {
 		if err != nil {
 			return stores{}, err
 		}
-		return stores{"redis", store, store, store, store, store.Entries(), store, store.Failing, store.Close, func() map[string]telemetry.Use {
+		return stores{"redis", store, store, store, store, store.Entries(), store.Blobs(), store.Blobs(), store, store.Failing, store.Close, func() map[string]telemetry.Use {
 			return map[string]telemetry.Use{"memory": {Bytes: -1, Ratio: store.Filled()}}
 		}, gone, nil, store.Ignored}, nil
 	case path != "":
@@ -113,7 +116,7 @@ func openState(s settings) (stores, error) {
 		if err != nil {
 			return stores{}, err
 		}
-		return stores{"bolt", store, store, store, store, store.Entries(), nil, store.Failing, store.Close, usageOf(store.Memory), gone, store.Memory.Refused, nil}, nil
+		return stores{"bolt", store, store, store, store, store.Entries(), store.Blobs(), store.Blobs(), nil, store.Failing, store.Close, usageOf(store.Memory), gone, store.Memory.Refused, nil}, nil
 	}
 	if s.epoch.IsZero() { // a token of the second before may have been used by the process before
 		s.epoch = time.Now().Truncate(time.Second).Add(time.Second)
@@ -124,7 +127,7 @@ func openState(s settings) (stores, error) {
 		return stores{}, err
 	}
 	always := func() error { return nil }
-	return stores{"memory", memory, memory, memory, memory, memory.Entries(), nil, always, always, usageOf(memory), gone, memory.Refused, nil}, nil
+	return stores{"memory", memory, memory, memory, memory, memory.Entries(), memory.Blobs(), memory.Blobs(), nil, always, always, usageOf(memory), gone, memory.Refused, nil}, nil
 }
 
 // Writing sweeps what has ended. After a load there are no writes, and all of it would stay.
@@ -295,7 +298,12 @@ func (k stores) sealed(s settings) (out stores, plain bool, err error) {
 			return k, false, fmt.Errorf("the key of the state: %w", err)
 		}
 	case len(keys) == 0 && s.config.State.Unverified:
-		s.logger.WarnContext(context.Background(), "state in redis is not sealed: what any program writes there is believed, and webhooks with credentials are refused; configure state.key, the same for all replicas, instead of state.unverified")
+		s.logger.WarnContext(context.Background(), "state in redis is not sealed: what any program writes there is believed, webhooks with credentials are refused, and checkpoints are kept in memory by each replica for itself; configure state.key, the same for all replicas, instead of state.unverified")
+		own, err := state.New(s.config.StateBounds(), state.Deps{Now: time.Now})
+		if err != nil {
+			return k, true, err
+		}
+		k.blobs = own.Blobs()
 		return k, true, nil
 	case len(keys) == 0:
 		return k, false, errNoStateKey
@@ -311,7 +319,7 @@ func (k stores) sealed(s settings) (out stores, plain bool, err error) {
 		}
 		return ignored() + box.Refused()
 	}
-	k.entries = seal.NewEntries(k.entries, box)
+	k.entries, k.blobs = seal.NewEntries(k.entries, box), seal.NewBlobs(k.unsealed, box)
 	if shared, ok := k.answers.(seal.SharedStore); ok {
 		k.answers = seal.NewSharedAnswers(shared, box)
 	} else {

@@ -197,6 +197,7 @@ func wire(s settings) (built *service, err error) {
 	if out.gateway, err = out.build(registry, network, chain, parts{set, lives}, opened); err != nil {
 		return nil, err
 	}
+	out.metrics.Undo().Uses(func() float64 { return float64(opened.blobs.Usage().Entries) })
 	out.close = append(out.close, out.gateway.Close, func() error { return out.gateway.Flush(context.Background()) })
 	if err := out.surfaces(s, list, registry, opened); err != nil {
 		return nil, err
@@ -338,9 +339,9 @@ func (out *service) build(registry *translators.Registry, network *outbound.Netw
 	background, perCaller := s.config.Limits.Background()
 	return gateway.New(s.gatewaySettings(), gateway.Deps{
 		Network: network, Sender: sender, Breakers: parts.breakers, Lifecycle: parts.lives,
-		Registry: registry, Directory: out.directory,
+		Registry: registry, Directory: out.directory, PublicURL: s.publicURL,
 		Tokens: gateway.Tokens{Signer: out.signer, Dialects: out.dialects, Verifier: verifier, Recorder: recorder, Evidence: opened.evidence},
-		Stores: gateway.Stores{Answers: opened.answers, Conversations: opened.conversations, Entries: opened.entries, StatePlain: out.statePlain}, Limiter: out.limiter, Metrics: out.metrics,
+		Stores: gateway.Stores{Answers: opened.answers, Conversations: opened.conversations, Entries: opened.entries, Blobs: opened.blobs, StatePlain: out.statePlain}, Limiter: out.limiter, Metrics: out.metrics,
 		Operator: out.operator, Escalate: out.escalations.add,
 		Logger: s.logger, Now: time.Now, NewID: func() string { return string(ect.NewID()) },
 		Shares: gateway.Shares{Budget: out.publicBounds.aside, Workers: perCaller, AllWorkers: background},

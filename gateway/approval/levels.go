@@ -233,10 +233,12 @@ func (l *Levels) RolledBack(ctx context.Context, result ect.Verified) {
 	if status, _ := result.Extension(ect.ExtStatus); status != "failed" {
 		return
 	}
-	l.order(ctx, result.Workflow(), Order{
-		Event: hitl.StandingEvent{Step: hitl.Stop, At: l.now().UTC(), Why: "a rollback failed"},
-		After: attest.Lineage{Workflow: result.Workflow(), Parents: []ect.ID{result.ID()}},
-	})
+	l.Hold(ctx, hitl.Stop, "a rollback failed", attest.Lineage{Workflow: result.Workflow(), Parents: []ect.ID{result.ID()}})
+}
+
+// Hold pauses or stops the workflow of a lineage, for a reason of the gateway's own.
+func (l *Levels) Hold(ctx context.Context, step hitl.Step, why string, after attest.Lineage) {
+	l.order(ctx, after.Workflow, Order{Event: hitl.StandingEvent{Step: step, At: l.now().UTC(), Why: why}, After: after})
 }
 
 // order changes a level for a reason of the gateway's own. What cannot be recorded is logged: operators are told of the

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/transport"
@@ -22,6 +23,8 @@ type Statement struct {
 	Output   string   // out_hash
 	Ext      ect.Ext
 	Holder   string // in whose share of the store it counts, a key of policy/limit; empty: the gateway's own
+	// HoldUntil has its record kept at least until then, as [ect.Filing] says; zero: as long as usual.
+	HoldUntil time.Time
 }
 
 // After is the lineage of what follows a token of the gateway's own: the same workflow, and that token as
@@ -79,7 +82,9 @@ func (s Statements) Sign(_ context.Context, st Statement) (Signed, error) {
 		claims.Parents = []ect.ID{}
 	}
 	token, err := s.service.make(ect.DialectSeed, claims)
-	return Signed{token, s.filing(claims.Audience, st.Holder)}, err
+	filing := s.filing(claims.Audience, st.Holder)
+	filing.HoldUntil = st.HoldUntil
+	return Signed{token, filing}, err
 }
 
 // Record records a statement. Its errors are those of [Recording].

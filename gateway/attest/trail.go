@@ -158,6 +158,9 @@ func (t *Trail) issued(compact string, id ect.ID, losses []canonical.Loss) {
 	t.losses = append(t.losses, losses...)
 }
 
+// Add notes a token of ours that covers no message, and that goes back with the answer.
+func (t *Trail) Add(compact string, id ect.ID) { t.issued(compact, id, nil) }
+
 // translated notes the token of a request or a reply.
 func (t *Trail) translated(d Direction, id ect.ID) {
 	t.mu.Lock()

@@ -50,6 +50,7 @@ type Translation struct {
 	Reader    ect.Identity // in whose dialect the token is written
 	Ext       ect.Ext      // what else the token says
 	Internal  bool         // a message of the gateway's own about the work: its caller is not told of its token
+	Again     bool         // it may have been sent before: the token on record with its ID covers it then
 }
 
 // Translate encodes a message, judges what that loses, signs and records. Its errors are
@@ -60,6 +61,13 @@ func (s *Service) Translate(ctx context.Context, t *Trail, tr Translation) (tran
 		return transport.Attested{}, err
 	}
 	words, dialect := wordsOf(tr.Subject.EntryPoint), s.deps.Dialects.For(tr.Reader)
+	if tr.Again {
+		receipt, found, err := s.deps.Recorder.Find(ctx, ect.Ref{ID: tr.ID, Workflow: tr.Lineage.Workflow, Issuer: s.self()})
+		if err != nil || found {
+			t.requested(tr.ID)
+			return attested(receipt, wire, err)
+		}
+	}
 	token, receipt, err := s.sign(ctx, dialect, ect.Claims{
 		ID: tr.ID, Act: words.act, Audience: tr.Audience, Workflow: tr.Lineage.Workflow, Parents: tr.Lineage.Parents,
 		InputHash: tr.Input, OutputHash: ect.Hash(wire.HashInput()), Ext: s.translationExt(t, words, dialect, &tr, losses),
@@ -73,6 +81,14 @@ func (s *Service) Translate(ctx context.Context, t *Trail, tr Translation) (tran
 	if !tr.Internal {
 		t.translated(tr.Direction, tr.ID)
 		t.issued(token.Compact(), token.ID(), losses)
+	}
+	return transport.Attest(receipt, wire)
+}
+
+// attested is a message with the receipt of a token that was on record before.
+func attested(receipt ect.Receipt, wire translators.Wire, err error) (transport.Attested, error) {
+	if err != nil {
+		return transport.Attested{}, Recording(err)
 	}
 	return transport.Attest(receipt, wire)
 }

@@ -7,19 +7,24 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/admission"
 	"github.com/aepb/aepb-gateway/gateway/attest"
+	"github.com/aepb/aepb-gateway/gateway/checkpoint"
 	"github.com/aepb/aepb-gateway/gateway/destination"
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/outbound"
 	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/record"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/lifecycle/workflow"
 	"github.com/aepb/aepb-gateway/policy"
+	"github.com/aepb/aepb-gateway/policy/hitl"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	form "github.com/aepb/aepb-gateway/translators/rollback"
@@ -32,41 +37,60 @@ const (
 
 // Deps is what a Service is built from. Every field is required.
 type Deps struct {
-	Exchange  func(context.Context, transport.Call) (transport.Answer, error) // carries the request to the agent
-	Admission *admission.Service
-	Attest    *attest.Service
-	Directory *directory.Directory
-	Network   *outbound.Network
-	Entries   store.Entries
-	Now       func() time.Time
-	Logger    *slog.Logger
-	Self      ect.Identity
+	Exchange    func(context.Context, transport.Call) (transport.Answer, error) // carries a request that came over HTTP
+	Admission   *admission.Service
+	Attest      *attest.Service
+	Directory   *directory.Directory
+	Network     *outbound.Network
+	Checkpoints *checkpoint.Service
+	Agents      Agents
+	Read        func(ctx context.Context, wid string, who ect.Identity) (workflow.Run, []workflow.Token, error) // a workflow, from its tokens
+	Find        func(ctx context.Context, refs ...ect.Ref) ([][]ect.Record, error)                              // of the evidence store
+	Patience    func() time.Duration                                                                            // how long the longest call may take
+	Escalate    func(ctx context.Context, wid, compact string)                                                  // calls operators, and does not wait for that
+	Hold        func(ctx context.Context, step hitl.Step, why string, after attest.Lineage)                     // pauses or stops a workflow
+	Count       func(status string)
+	Alive       func(ctx context.Context, replica string) bool        // whether a replica of the gateway has a heartbeat
+	Go          func(holder string, work func(context.Context)) error // works in the background
+	Entries     store.Entries
+	Now         func() time.Time
+	Logger      *slog.Logger
+	Self        ect.Identity
+	Replica     string
 }
 
-// Service takes rollback requests. It is safe for concurrent use.
-type Service struct{ deps Deps }
+// Service takes rollback requests, and carries out those to checkpoints that are kept here. It is safe for concurrent use.
+type Service struct {
+	deps     Deps
+	journals *record.Machine[underWay]
+
+	mu   sync.Mutex
+	runs map[string]bool // workflows whose rollback goes on at this replica
+}
 
 // New makes a service.
-func New(deps Deps) *Service { return &Service{deps} }
+func New(deps Deps) (*Service, error) {
+	made, err := journals(record.Deps{
+		Entries: deps.Entries, Evidence: func() record.Evidence { return deps.Attest.Statements() }, Now: deps.Now, Logger: deps.Logger,
+	})
+	return &Service{deps: deps, journals: made, runs: map[string]bool{}}, err
+}
 
 // Rollback takes a rollback request that came over HTTP apart from every agent's
 // endpoint (ATD, Basic Rollback): token is the request, and Evidence of the call has it
 // too. The pipeline carries it to the agent that the checkpoint concerns, in that
-// agent's protocol. The same request of the same caller gets the same result for 30
-// days, also when its token is no longer valid (R6); while the first is under way it
-// is refused as in progress. Errors are those of Exchange.
+// agent's protocol, or the gateway rolls back itself. The same request gets the same result for 30
+// days, also when its token is no longer valid (R6); other bytes under its jti are refused. Errors are those of Exchange.
 func (s *Service) Rollback(ctx context.Context, call transport.Call, token string) (transport.Answer, error) {
 	request, _, err := ect.ParseUnverified(token)
 	if err != nil {
 		return transport.Answer{}, err
 	}
-	key := store.EntryKey{Kind: store.KindRollback, Group: request.Workflow, ID: ect.Hash([]byte(string(call.Caller.ID) + "\x00" + token)), Owner: admission.Owner(call.Caller, call.Address)}
-	entry, done, err := s.deps.Entries.Get(ctx, key)
-	switch {
-	case err != nil:
-		return transport.Answer{}, &problem.RecordingError{Err: err}
-	case done:
-		return s.answerAgain(call.Caller, entry.Value)
+	o := Order{
+		Workflow: request.Workflow, Issuer: call.Caller.ID, Request: request.ID, Digest: ect.Hash([]byte(token)), Owner: admission.Owner(call.Caller, call.Address),
+	}
+	if answer, done, err := s.again(ctx, call, o); done || err != nil {
+		return answer, err
 	}
 	if err := s.address(ctx, &call, request); err != nil {
 		return transport.Answer{}, err
@@ -75,45 +99,73 @@ func (s *Service) Rollback(ctx context.Context, call transport.Call, token strin
 	if err != nil {
 		return answer, err
 	}
-	s.save(ctx, key, call.Agent, answer)
+	s.save(ctx, o, call.Agent, answer)
 	return answer, nil
 }
 
-// result is the answer to a rollback as it is kept: with its tokens, which may be
-// gone from the record when the request comes again.
-type result struct {
-	Agent   string // directory name
-	Binding canonical.Binding
-	Media   string
-	Result  string // compact
-	Body    []byte
-	Ours    []string // compact
+// again answers a request that was taken before; false: it was not. One whose rollback goes on waits for it.
+func (s *Service) again(ctx context.Context, call transport.Call, o Order) (transport.Answer, bool, error) {
+	k, done, err := s.result(ctx, o.Workflow, o.Issuer, o.Request)
+	if err == nil && !done {
+		u, running, failed := s.begun(ctx, o.Workflow)
+		if err = failed; err != nil || !running || u.Issuer != o.Issuer || u.Request != o.Request {
+			return transport.Answer{}, false, err
+		}
+		if u.Digest != o.Digest {
+			return transport.Answer{}, true, conflicting(o.Request)
+		}
+		if _, err := s.await(ctx, o); err != nil {
+			return transport.Answer{}, true, err
+		}
+		k, _, err = s.result(ctx, o.Workflow, o.Issuer, o.Request)
+	}
+	switch {
+	case err != nil:
+		return transport.Answer{}, true, err
+	case k.Digest != o.Digest:
+		return transport.Answer{}, true, conflicting(o.Request)
+	}
+	answer, err := s.answerAgain(call.Caller, k)
+	return answer, true, err
+}
+
+// readKept reads a result that was kept.
+func readKept(value []byte) (k kept, err error) {
+	if json.Unmarshal(value, &k) != nil || k.Result == "" {
+		return k, store.ErrUnreadable
+	}
+	return k, nil
 }
 
 // save keeps an answer. What cannot be kept is known at least for as long as
 // the request's token lives.
-func (s *Service) save(ctx context.Context, key store.EntryKey, agent string, answer transport.Answer) {
+func (s *Service) save(ctx context.Context, o Order, agent string, answer transport.Answer) {
 	wire := answer.Wire()
-	value, err := json.Marshal(result{
-		agent, wire.Binding, wire.Media, wire.Header.Get(form.Field), wire.Body, answer.Evidence,
+	value, err := json.Marshal(kept{
+		Digest: o.Digest, Agent: agent, Binding: string(wire.Binding), Media: wire.Media, Result: wire.Header.Get(form.Field), Body: wire.Body, Ours: answer.Evidence,
 	})
-	if err == nil {
-		_, _, err = s.deps.Entries.Swap(context.WithoutCancel(ctx), key, 0, value, s.deps.Now().Add(resultLife))
+	if err == nil { // the result of a rollback of the gateway's own is kept by now
+		_, _, err = s.deps.Entries.Swap(context.WithoutCancel(ctx), resultKey(o.Workflow, o.Issuer, o.Request, o.Owner), 0, value, s.deps.Now().Add(resultLife))
 	}
 	if err != nil {
 		s.deps.Logger.WarnContext(ctx, "the answer to a rollback is kept only while its token lives", slog.Any("error", err))
 	}
 }
 
-// answerAgain is an answer that was kept, for a caller who may call the agent now (R6).
-func (s *Service) answerAgain(caller identity.Caller, value []byte) (transport.Answer, error) {
-	var r result
-	if json.Unmarshal(value, &r) != nil {
-		return transport.Answer{}, store.ErrUnreadable
+// answerAgain is an answer that was kept, for a caller who may call the agent now (R6). A result of the gateway's own is for the caller
+// whose request it answers.
+func (s *Service) answerAgain(caller identity.Caller, k kept) (transport.Answer, error) {
+	wire := translators.Wire{
+		Binding: canonical.Binding(k.Binding), Form: form.Name, Media: k.Media, Header: http.Header{form.Field: {k.Result}}, Body: k.Body,
+		Re: canonical.OpRollback,
 	}
-	agent, ok := s.deps.Directory.Find(r.Agent)
+	if k.Status != "" {
+		wire.Media, wire.Body = form.Media, form.Body(k.Result)
+		return s.deps.Admission.AnswerAgain(wire, k.Ours)
+	}
+	agent, ok := s.deps.Directory.Find(k.Agent)
 	if !ok {
-		return transport.Answer{}, &problem.UnknownAgentError{Agent: r.Agent}
+		return transport.Answer{}, &problem.UnknownAgentError{Agent: k.Agent}
 	}
 	if err := destination.MayCall(caller, agent.Rules); err != nil {
 		return transport.Answer{}, err
@@ -121,10 +173,7 @@ func (s *Service) answerAgain(caller identity.Caller, value []byte) (transport.A
 	if err := policy.AdmitTo(caller.ID, string(canonical.OpRollback), agent.Rules); err != nil {
 		return transport.Answer{}, err
 	}
-	return s.deps.Admission.AnswerAgain(translators.Wire{
-		Binding: r.Binding, Form: form.Name, Media: r.Media, Header: http.Header{form.Field: {r.Result}}, Body: r.Body,
-		Re: canonical.OpRollback,
-	}, r.Ours)
+	return s.deps.Admission.AnswerAgain(wire, k.Ours)
 }
 
 // address finds whom a rollback request is for, and in which protocol its caller

@@ -76,6 +76,7 @@ type Metrics struct {
 type standing struct {
 	agents    Agents
 	approvals Approvals
+	undo      Undo
 }
 
 // exchangeMetrics are those of exchanges and of their translation.
@@ -108,7 +109,8 @@ func New(deps Deps) (*Metrics, error) {
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		collectors.NewBuildInfoCollector(),
 	)
-	for _, c := range append(all, m.standing.agents.state, m.standing.agents.transitions, m.standing.agents.escalations, m.standing.agents.lifecycles, m.standing.approvals.counted, m.standing.approvals.waiting, m.standing.approvals.oldest) {
+	for _, c := range append(all, m.standing.agents.state, m.standing.agents.transitions, m.standing.agents.escalations, m.standing.agents.lifecycles, m.standing.approvals.counted, m.standing.approvals.waiting, m.standing.approvals.oldest,
+		m.standing.undo.made, m.standing.undo.kept, m.standing.undo.rollbacks, m.standing.undo.refused) {
 		if err := m.registry.Register(c); err != nil {
 			return nil, err
 		}
@@ -232,7 +234,7 @@ func (m *Metrics) define() {
 		"Changes of the description that an agent gives of itself.",
 		"For a pinned agent look at what has changed, and accept it: aepbctl agents show, aepbctl agents accept.",
 		"agent")
-	m.standing = standing{defineAgents(d, m.agents), defineApprovals(d)}
+	m.standing = standing{defineAgents(d, m.agents), defineApprovals(d), defineUndo(d)}
 	m.questions = d.counter("gateway_queries_total",
 		"Questions to other gateways, whether they translate a pair: served, unserved or failed.",
 		"Failed: the other gateway cannot be reached, or does not know our certificate. See peers.ID.gateway.",

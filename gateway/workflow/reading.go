@@ -113,6 +113,12 @@ func (s *Service) read(ctx context.Context, wid string, who ect.Identity, lately
 	return one.run, one.tokens, one.err
 }
 
+// Read is a workflow as its tokens on record say it is, and these, for a caller that asks for it. Its errors are
+// *[workflow.TooLargeError], *[problem.WaitingError] for a caller whose last readings cost much, and *[problem.RecordingError].
+func (s *Service) Read(ctx context.Context, wid string, who ect.Identity) (workflow.Run, []workflow.Token, error) {
+	return s.read(ctx, wid, who, false)
+}
+
 // rest has a caller rest if a large workflow was read for it, since some time.
 func (s *Service) rest(who ect.Identity, tokens int, since time.Time) {
 	if now := s.deps.Now(); tokens >= largeFrom {

@@ -43,6 +43,9 @@ type Request struct {
 	From    ect.ID // the checkpoint
 	Cascade bool   // what depends on it is undone as well (ATD, Basic Rollback)
 	At      time.Time
+	// Patience is how long a call may take. Work whose checkpoint is older does not run any more, whatever its tokens say: the
+	// process that waited for its answer has ended. Zero: there is no such time.
+	Patience time.Duration
 }
 
 // Plan says which checkpoints are undone, and in which order.
@@ -94,7 +97,7 @@ func Make(run workflow.Run, held map[ect.ID]Held, r Request) (Plan, error) {
 	for _, id := range p.sorted(chosen) {
 		steps = append(steps, p.step(id, r.At))
 	}
-	if running := p.running(steps); len(running) > 0 {
+	if running := p.running(steps, r); len(running) > 0 {
 		return Plan{}, &RunningError{dependants(running)}
 	}
 	free := p.free(below, chosen)
@@ -225,10 +228,11 @@ func (p *planner) downstream(tokens map[ect.ID]bool) (found []ect.ID) {
 }
 
 // running are the steps of the workflow that would be undone and still run. Their effect is not known yet.
-func (p *planner) running(steps []Step) []workflow.Step {
+func (p *planner) running(steps []Step, r Request) []workflow.Step {
 	var ids []ect.ID
 	for _, s := range steps {
-		if s.How.sends() {
+		lost := r.Patience > 0 && r.At.Sub(p.held[s.Checkpoint].At) > r.Patience
+		if s.How.sends() && !lost {
 			ids = append(ids, s.Checkpoint)
 		}
 	}

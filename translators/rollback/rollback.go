@@ -121,6 +121,9 @@ func (f *Form) Encode(m *canonical.Message, _ translators.Target) (translators.W
 	return wire, losses, nil
 }
 
+// Body is the body that goes with a token; nil: it is not a compact token.
+func Body(token string) []byte { return claims(token) }
+
 // claims are those of a compact token, as its issuer wrote them; nil: it is none.
 // Whether they hold shows elsewhere.
 func claims(token string) []byte {

@@ -1,0 +1,143 @@
+package rollback
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/attest"
+	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/record"
+	"github.com/aepb/aepb-gateway/gateway/state"
+	undo "github.com/aepb/aepb-gateway/lifecycle/rollback"
+)
+
+// KindUndo is a rollback that is under way, among the kinds of entries: there is one of a workflow at a time.
+const KindUndo = "undo"
+
+// underWay is a rollback that is under way, as replicas share it.
+type underWay struct {
+	undo.Journal
+
+	Digest string // of the bytes of the request
+	Owner  string // whose share of the store it takes
+	Holder string // in whose share its evidence counts
+	Reason string // that the request gives
+	Token  string // what the gateway signed of it last
+
+	event undo.Event // that takes the journal further once its token is signed; not stored
+}
+
+// written is how it is stored.
+type written struct {
+	Journal json.RawMessage `json:"journal"`
+	Digest  string          `json:"digest"`
+	Owner   string          `json:"owner,omitempty"`
+	Holder  string          `json:"holder,omitempty"`
+	Reason  string          `json:"reason,omitempty"`
+	Token   string          `json:"token,omitempty"`
+}
+
+func encode(u underWay) ([]byte, error) {
+	journal, err := u.Encode()
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(written{journal, u.Digest, u.Owner, u.Holder, u.Reason, u.Token})
+}
+
+func decode(text []byte) (u underWay, err error) {
+	var w written
+	if err := json.Unmarshal(text, &w); err != nil {
+		return u, err
+	}
+	u = underWay{Digest: w.Digest, Owner: w.Owner, Holder: w.Holder, Reason: w.Reason, Token: w.Token}
+	u.Journal, err = undo.Decode(w.Journal)
+	return u, err
+}
+
+func keyOf(workflow, owner string) state.EntryKey {
+	return state.EntryKey{Kind: KindUndo, ID: workflow, Owner: owner}
+}
+
+// journals decides how rollbacks go on.
+func journals(deps record.Deps) (*record.Machine[underWay], error) {
+	return record.New(record.Kind[underWay]{
+		Encode: encode,
+		Decode: decode,
+		Life:   resultLife,
+		Token:  func(u underWay) string { return u.Token },
+		Sealed: func(u underWay, compact string) underWay {
+			u.event.Token, u.Token = compact, compact
+			u.Journal, _ = u.Next(u.event) // it was tried before it was signed
+			return u
+		},
+	}, deps)
+}
+
+// errOver reports a rollback that another replica has ended.
+var errOver = errors.New("rollback: it is over")
+
+// advance takes the rollback of a workflow one step further, with what is signed of that; nil: nothing is. Its errors are
+// errOver, *[undo.StateError] for an event that others were first with, and those of [record.Machine.Decide].
+func (s *Service) advance(ctx context.Context, workflow string, request ect.ID, e undo.Event, st *attest.Statement) (underWay, error) {
+	u, _, err := s.journals.Decide(ctx, keyOf(workflow, ""), func(before record.Found[underWay]) (underWay, *attest.Statement, error) {
+		now := before.Value
+		if before.Revision == 0 || now.Request != request {
+			return now, nil, errOver
+		}
+		trial := e
+		if st != nil {
+			trial.Token = "signed"
+		}
+		next, err := now.Next(trial)
+		if err != nil {
+			return now, nil, err
+		}
+		if now.event = e; st == nil {
+			now.Journal = next
+		}
+		return now, st, nil
+	})
+	return u, err
+}
+
+// begun is the rollback of a workflow that is under way; false: there is no such rollback.
+func (s *Service) begun(ctx context.Context, workflow string) (underWay, bool, error) {
+	found, err := s.journals.Read(ctx, keyOf(workflow, ""))
+	if err != nil {
+		return underWay{}, false, attest.Recording(err)
+	}
+	return found.Value, found.Revision != 0, nil
+}
+
+// begin writes the plan of a rollback before its first step. Its errors are *[problem.WaitingError] while another rollback of the
+// workflow is under way, and those of [record.Machine.Decide].
+func (s *Service) begin(ctx context.Context, u underWay) error {
+	_, _, err := s.journals.Decide(ctx, keyOf(u.Workflow, u.Owner), func(before record.Found[underWay]) (underWay, *attest.Statement, error) {
+		switch {
+		case before.Revision == 0:
+			return u, nil, nil
+		case before.Value.Issuer == u.Issuer && before.Value.Request == u.Request:
+			return before.Value, nil, record.ErrUnchanged
+		}
+		return before.Value, nil, &problem.WaitingError{Reason: "another rollback of this workflow is under way: ask again when it is over"}
+	})
+	return err
+}
+
+// kept is the result of a rollback, for the same request that comes again.
+type kept struct {
+	Digest  string          // of the bytes of the request; empty: it was kept by an earlier version, under a key with the digest
+	Result  string          // compact
+	Status  undo.Status     `json:",omitempty"` // of a rollback of the gateway's own; empty: an agent's result was relayed
+	Agent   string          `json:",omitempty"` // directory name of the agent whose result was relayed
+	Binding string          `json:",omitempty"`
+	Media   string          `json:",omitempty"`
+	Body    []byte          `json:",omitempty"`
+	Ours    []string        `json:",omitempty"` // compact
+	Steps   []undo.Progress `json:",omitempty"`
+	At      time.Time       `json:",omitzero"`
+}

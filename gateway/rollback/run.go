@@ -1,0 +1,298 @@
+package rollback
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/attest"
+	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/gateway/worker"
+	undo "github.com/aepb/aepb-gateway/lifecycle/rollback"
+	"github.com/aepb/aepb-gateway/policy/hitl"
+)
+
+const (
+	lookInterval = time.Second      // between two looks at what other replicas left
+	pageSize     = 100              // rollbacks of one read
+	longestPause = 30 * time.Second // between two tries of one step
+)
+
+// Agents are asked to undo their work.
+type Agents interface {
+	// Call sends a compensating call. The same id is the same call: its bytes are the same, and so is its token. It returns the hash
+	// of the answer. An agent that says that the call failed is an error, as one that refuses is.
+	Call(ctx context.Context, c Call) (hash string, err error)
+	// Ask has an agent roll back itself, with a request that the gateway signed, and returns the result that it signed.
+	Ask(ctx context.Context, c Call) (ect.Verified, error)
+}
+
+// Call is what is sent to an agent in a step of a rollback.
+type Call struct {
+	Agent     string
+	Tool      string          // that undoes; of Call alone
+	Arguments json.RawMessage // of Call alone
+	Token     string          // the gateway's own request for the step
+	Request   ect.Claims      // its claims
+	ID        ect.ID          // of what is sent: the same for ever
+	At        time.Time
+}
+
+// Watch goes on with rollbacks whose replica has ended, until ctx ends.
+func (s *Service) Watch(ctx context.Context) {
+	for worker.Pause(ctx, lookInterval) {
+		if err := s.look(ctx); err != nil && ctx.Err() == nil {
+			s.deps.Logger.WarnContext(ctx, "rollbacks that are under way are not known anew", slog.Any("error", err))
+		}
+	}
+}
+
+// look takes over the rollbacks of replicas that are gone.
+func (s *Service) look(ctx context.Context) error {
+	for after := ""; ; {
+		entries, err := s.deps.Entries.List(ctx, KindUndo, "", after, pageSize)
+		if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			after = e.Key.ID
+			u, running, err := s.begun(ctx, after)
+			if err != nil || !running {
+				continue
+			}
+			if by := u.Runner; by == s.deps.Replica || !s.deps.Alive(ctx, by) {
+				s.start(ctx, after, u.Request, u.Holder)
+			}
+		}
+		if len(entries) < pageSize {
+			return nil
+		}
+	}
+}
+
+// start goes on with a rollback in the background, once at this replica. Where there is no space for that now, the next look starts it.
+func (s *Service) start(ctx context.Context, workflow string, request ect.ID, holder string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.runs[workflow] {
+		return
+	}
+	err := s.deps.Go(holder, func(life context.Context) {
+		defer func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			delete(s.runs, workflow)
+		}()
+		if err := s.run(life, workflow, request); err != nil && life.Err() == nil && !errors.Is(err, errOver) {
+			s.deps.Logger.WarnContext(life, "a rollback is interrupted: it goes on", slog.String("wid", workflow), slog.Any("error", err))
+		}
+	})
+	if err != nil {
+		s.deps.Logger.WarnContext(ctx, "a rollback waits for space", slog.String("wid", workflow), slog.Any("error", err))
+		return
+	}
+	s.runs[workflow] = true
+}
+
+// run does what a rollback has to do next, until it is over.
+func (s *Service) run(ctx context.Context, workflow string, request ect.ID) error {
+	u, running, err := s.begun(ctx, workflow)
+	if err != nil || !running || u.Request != request {
+		return err
+	}
+	if u.Runner != s.deps.Replica && u.Status == "" {
+		if u, err = s.advance(ctx, workflow, request, undo.Event{Kind: undo.Took, At: s.deps.Now(), Runner: s.deps.Replica}, nil); err != nil {
+			return err
+		}
+	}
+	for ctx.Err() == nil {
+		effect := u.Due(s.deps.Now())
+		if effect.Kind == undo.Done {
+			return s.finish(ctx, u)
+		}
+		next, err := s.take(ctx, u, effect)
+		if _, others := errors.AsType[*undo.StateError](err); others { // another replica was first with it
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if next.Runner != s.deps.Replica {
+			return nil
+		}
+		u = next
+	}
+	return ctx.Err()
+}
+
+// take does one effect and writes what came of it.
+func (s *Service) take(ctx context.Context, u underWay, effect undo.Effect) (underWay, error) {
+	j := u.Journal
+	event := undo.Event{Step: effect.Step, At: s.deps.Now()}
+	switch effect.Kind {
+	case undo.Sign:
+		event.Kind = undo.Sent
+		return s.advance(ctx, j.Workflow, j.Request, event, s.stepRequest(u, effect.Step))
+	case undo.Send:
+		event, statement := s.send(ctx, u, effect.Step)
+		if ctx.Err() != nil {
+			return u, ctx.Err() // the process ends: whether the agent has got it is found out by the next one
+		}
+		next, err := s.advance(ctx, j.Workflow, j.Request, event, statement)
+		if err == nil && event.Kind == undo.Lost {
+			worker.Pause(ctx, min(time.Second<<min(next.Steps[effect.Step].Tries, 5), longestPause))
+		}
+		return next, err
+	case undo.Report:
+		event.Kind = undo.Overdue
+		return s.advance(ctx, j.Workflow, j.Request, event, s.overdue(u))
+	case undo.Escalate:
+		event.Kind = undo.Escalated
+		next, err := s.advance(ctx, j.Workflow, j.Request, event, s.escalation(u))
+		if err == nil {
+			s.deps.Escalate(ctx, j.Workflow, next.Token)
+		}
+		return next, err
+	default:
+		event.Kind = undo.Ended
+		return s.advance(ctx, j.Workflow, j.Request, event, s.ending(u))
+	}
+}
+
+// send asks the agent of a step to undo, and says what came of it, with what is signed of that.
+func (s *Service) send(ctx context.Context, u underWay, at int) (undo.Event, *attest.Statement) {
+	step := u.Steps[at]
+	event := undo.Event{Step: at}
+	restored, err := s.ask(ctx, u, step)
+	event.At = s.deps.Now()
+	switch {
+	case err == nil:
+		event.Kind, event.Restored = undo.Undone, restored
+	case isLost(err):
+		event.Kind, event.Reason = undo.Lost, problem.From(err).Detail
+	default:
+		event.Kind, event.Reason = undo.Failed, problem.From(err).Detail
+	}
+	if err != nil {
+		s.deps.Logger.WarnContext(ctx, "a step of a rollback did not succeed", slog.String("wid", u.Workflow), slog.String("agent", step.Agent),
+			slog.String("checkpoint", string(step.Checkpoint)), slog.Any("error", err))
+		return event, nil
+	}
+	if step.How != undo.ByCall {
+		return event, nil // the agent has signed its result
+	}
+	return event, s.stepResult(u, step, restored)
+}
+
+// isLost reports whether it is not known if an agent has got a message.
+func isLost(err error) bool {
+	if _, late := errors.AsType[*transport.TimeoutError](err); late {
+		return true
+	}
+	if _, unreachable := errors.AsType[*transport.UnreachableError](err); unreachable {
+		return true
+	}
+	if _, open := errors.AsType[*problem.CircuitOpenError](err); open {
+		return true
+	}
+	_, store := errors.AsType[*problem.RecordingError](err)
+	return store
+}
+
+// ask has the work behind a checkpoint undone, and returns the hash of what was restored.
+func (s *Service) ask(ctx context.Context, u underWay, step undo.Progress) (restored string, err error) {
+	request, err := ect.ParseRecorded(step.Request)
+	if err != nil {
+		return "", err
+	}
+	c := Call{
+		Agent: step.Agent, Token: step.Request, Request: request, ID: derived(request.ID), At: time.Unix(request.IssuedAt, 0).UTC(),
+	}
+	if step.How == undo.ByCall {
+		k, err := s.deps.Checkpoints.Find(ctx, u.Workflow, step.Checkpoint)
+		if err != nil {
+			return "", err
+		}
+		if c.Tool, c.Arguments, err = k.Call(); err != nil {
+			return "", err
+		}
+		return s.deps.Agents.Call(ctx, c)
+	}
+	v, err := s.deps.Agents.Ask(ctx, c)
+	if err != nil {
+		return "", err
+	}
+	return s.judge(ctx, u, step, v)
+}
+
+// judge judges the result of an agent as a whole: that it is about the checkpoint, that it is completed, and that the restored state is that of
+// the checkpoint (ATD, Checkpoint ECT Format).
+func (s *Service) judge(ctx context.Context, u underWay, step undo.Progress, v ect.Verified) (string, error) {
+	bad := func(reason string) error { return &transport.BadReplyError{Agent: step.Agent, Reason: reason} }
+	result, err := undo.ParseResult(v.Claims())
+	switch {
+	case err != nil:
+		return "", bad("its rollback result is not as the draft has it: " + err.Error())
+	case result.Checkpoint != step.Checkpoint:
+		return "", bad("its rollback result is about another checkpoint")
+	case result.Status != undo.StatusCompleted:
+		return "", bad("its rollback ended as " + string(result.Status))
+	}
+	made, err := s.deps.Checkpoints.Find(ctx, u.Workflow, step.Checkpoint)
+	if _, missing := errors.AsType[*problem.NotFoundError](err); missing || err == nil && made.Plan != nil {
+		return result.OutHash, nil // the state is the agent's own, and its hash is not known here
+	}
+	if err == nil {
+		err = result.Restores(made.Checkpoint)
+	}
+	if err != nil {
+		return "", bad(err.Error())
+	}
+	return result.OutHash, nil
+}
+
+// finish keeps the result of a rollback, tells of it, and makes room for the next one of the workflow.
+func (s *Service) finish(ctx context.Context, u underWay) error {
+	j := u.Journal
+	value, err := json.Marshal(kept{Digest: u.Digest, Result: j.Result, Status: j.Status, Steps: brief(j.Steps), At: j.Ended})
+	if err != nil {
+		return err
+	}
+	if _, first, err := s.deps.Entries.Swap(ctx, resultKey(j.Workflow, j.Issuer, j.Request, u.Owner), 0, value, s.deps.Now().Add(resultLife)); err != nil {
+		return attest.Recording(err)
+	} else if first {
+		s.deps.Count(string(j.Status))
+		s.deps.Logger.InfoContext(ctx, "a rollback is over", slog.String("wid", j.Workflow), slog.String("checkpoint", string(j.From)), slog.String("status", string(j.Status)))
+	}
+	s.hold(ctx, u)
+	return recording(s.deps.Entries.Delete(ctx, keyOf(j.Workflow, "")))
+}
+
+// hold stops the workflow of a rollback in which a step failed, and pauses one in which a human has to deal with a step (ATD,
+// Interaction with HITL).
+func (s *Service) hold(ctx context.Context, u underWay) {
+	in := func(state undo.StepState) bool {
+		return slices.ContainsFunc(u.Steps, func(p undo.Progress) bool { return p.State == state })
+	}
+	switch {
+	case in(undo.StepFailed):
+		s.deps.Hold(ctx, hitl.Stop, "a rollback failed", attest.After(u.Result))
+	case in(undo.StepEscalated):
+		s.deps.Hold(ctx, hitl.Pause, "a rollback could not undo everything", attest.After(u.Result))
+	}
+}
+
+// brief is steps without their tokens, which are on record.
+func brief(steps []undo.Progress) []undo.Progress {
+	out := make([]undo.Progress, len(steps))
+	for i, step := range steps {
+		out[i] = step
+		out[i].Request = ""
+	}
+	return out
+}

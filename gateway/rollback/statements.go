@@ -1,0 +1,102 @@
+package rollback
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/attest"
+	undo "github.com/aepb/aepb-gateway/lifecycle/rollback"
+	"github.com/aepb/aepb-gateway/lifecycle/workflow"
+)
+
+// stepRequest asks for one step (ATD, Basic Rollback). Its parents are the checkpoint and the request that the rollback follows. It does not
+// cascade: what depends on the step was undone before it.
+func (s *Service) stepRequest(u underWay, at int) *attest.Statement {
+	step := u.Steps[at]
+	ext := ect.Ext{}
+	ext.SetText(ect.ExtATDReason, reasonOf(u))
+	ext.SetBool(ect.ExtCascade, false)
+	return s.statement(u, ect.ActRollbackRequest, ext, s.audience(step.Agent), step.Checkpoint, u.Request)
+}
+
+func reasonOf(u underWay) string {
+	if u.Reason != "" {
+		return u.Reason
+	}
+	return "a rollback of the workflow was requested"
+}
+
+// stepResult says that a compensating call succeeded.
+func (s *Service) stepResult(u underWay, step undo.Progress, restored string) *attest.Statement {
+	request, err := ect.ParseRecorded(step.Request)
+	if err != nil {
+		return nil // it was read before
+	}
+	ext := ect.Ext{}
+	ext.SetString(ect.ExtStatus, string(undo.StatusCompleted))
+	ext.SetString(ect.ExtCheckpointID, string(step.Checkpoint))
+	ext[ect.ExtCascaded] = json.RawMessage("[]")
+	st := s.statement(u, ect.ActRollbackResult, ext, nil, request.ID)
+	st.Output = restored
+	return st
+}
+
+// overdue is the error of a rollback that took longer than it may (ATD, Rollback Timeout and Escalation).
+func (s *Service) overdue(u underWay) *attest.Statement {
+	ext := ect.Ext{}
+	ext.SetString(ect.ExtSeverity, workflow.SeverityCritical.String())
+	ext.SetString(ect.ExtErrorType, string(workflow.ErrorTimeout))
+	ext.SetString(ect.ExtCheckpointID, string(u.From))
+	ext.SetText(ect.ExtATDDescription, "rollback timeout: it was not over by "+u.By.UTC().Format(time.RFC3339))
+	ext.SetList(ect.ExtUpstreamErrors, []string{}, 0)
+	return s.statement(u, ect.ActError, ext, nil, u.Request)
+}
+
+// escalation calls a human: behind the error where the time is over, else behind the request, because something cannot be undone.
+func (s *Service) escalation(u underWay) *attest.Statement {
+	ext, reason := ect.Ext{}, "irreversible"
+	if u.Error != "" {
+		reason = "rollback_timeout"
+	}
+	ext.SetString(ect.ExtEscalation, reason)
+	st := s.statement(u, ect.ActEscalate, ext, nil, u.Request)
+	if u.Error != "" {
+		st.Lineage = attest.After(u.Error)
+	}
+	return st
+}
+
+// ending is the result of the whole rollback (ATD, Basic Rollback).
+func (s *Service) ending(u underWay) *attest.Statement {
+	j := u.Journal
+	st := s.statement(u, ect.ActRollbackResult, j.Ext(), nil, j.Request)
+	st.Output = j.OutHash()
+	return st
+}
+
+func (s *Service) statement(u underWay, act ect.Act, ext ect.Ext, audience []string, parents ...ect.ID) *attest.Statement {
+	if u.Issuer != s.deps.Self {
+		audience = append(audience, string(u.Issuer))
+	}
+	return &attest.Statement{
+		Act: act, Lineage: attest.Lineage{Workflow: u.Workflow, Parents: parents}, Audience: audience, Ext: ext, Holder: u.Holder,
+	}
+}
+
+// audience is how tokens name an agent.
+func (s *Service) audience(name string) []string {
+	agent, found := s.deps.Directory.Find(name)
+	switch {
+	case !found:
+		return nil
+	case agent.ID != "":
+		return []string{string(agent.ID)}
+	case len(agent.Endpoints) > 0:
+		return []string{agent.Endpoints[0].Audience(agent.Name)}
+	}
+	return nil
+}
+
+// derived is the id of what is sent for a request of the gateway's own: always the same one.
+func derived(request ect.ID) ect.ID { return ect.DerivedID("rollback step " + string(request)) }
