@@ -82,6 +82,7 @@ func (c Config) check(say func(path, reason string)) {
 		say("$.policy.min_level", "a minimum level is L1 or L2")
 	}
 	c.Policy.checkCircuit(say)
+	c.Policy.checkCheckpoints(say)
 	c.Policy.checkApprovals(c.Admin, say)
 	for i, id := range c.Policy.Gateways {
 		if err := (policy.Rules{Callers: []string{id}}).Validate(); err != nil {
@@ -296,6 +297,7 @@ func (a Agent) check(path string, say func(path, reason string)) {
 		}
 	}
 	a.checkRevision(path+".revision", say)
+	a.checkUndo(path, say)
 	if _, ok := levels[a.Level]; !ok {
 		say(path+".ect_assurance_level", "a level is L1, L2 or L3")
 	}

@@ -203,6 +203,8 @@ type Policy struct {
 	EscalationURL    string   `yaml:"escalation_url"`    // https URL that gets a POST (JSON) when three probes of an agent failed in a row, or within a minute the breakers of three gateways opened for one agent, or those of three agents here.
 	CircuitSamples   int      `yaml:"circuit_samples"`   // Number of calls in circuit_window below which a circuit breaker stays closed, 1 to 10000. Default: 5.
 
+	CheckpointTTL Duration `yaml:"checkpoint_ttl"` // Time for which a checkpoint is kept, and twice the time that a rollback may take: whole seconds, 1m to 720h. Default: 24h.
+
 	Approvals []Approval `yaml:"approvals"` // Rules that say which calls humans approve before they are sent, at most 256.
 }
 
@@ -243,6 +245,10 @@ type Agent struct {
 	RequireECT bool       `yaml:"require_ect"`         // true: messages for this agent without an ECT are refused. Default: false.
 	Timeout    Duration   `yaml:"timeout"`             // Longest duration of one call. Default: the gateway's timeout.
 	Life       Life       `yaml:"lifecycle"`           // Lifecycle of the agent.
+
+	ReadOnly   []string                `yaml:"read_only"`  // Tools that change nothing, so that no checkpoint is written before them; "*": all tools. Default: no tool.
+	Rollback   string                  `yaml:"rollback"`   // own: the agent rolls back itself, when it is asked in its protocol or at /.well-known/atd/rollback of its host. Default: it does not.
+	Compensate map[string]Compensation `yaml:"compensate"` // How calls are undone, by tool, at most 256; of a tool that stands here the agent is not asked to roll back. Default: no tool.
 }
 
 // Endpoint is one way to reach an agent.
@@ -394,7 +400,7 @@ func (c Config) Directory(dev bool) []directory.Agent {
 	for name, a := range c.Agents {
 		agent := directory.Agent{
 			Name: name, ID: ect.Identity(a.ID), Timeout: time.Duration(a.Timeout), AssuranceLevel: levels[a.Level],
-			Capability: a.Capability, Pin: a.Pin, Expose: a.Expose,
+			Capability: a.Capability, Pin: a.Pin, Expose: a.Expose, Undo: a.undo(),
 			Rules: policy.Rules{Callers: a.Callers, RequireECT: a.RequireECT, Open: dev && len(a.Callers) == 0},
 		}
 		for _, e := range a.Endpoints {

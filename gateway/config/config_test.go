@@ -231,6 +231,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte("agents: {a: {endpoints: [{binding: a2a-v1, url: x}]}}"))
 	f.Add([]byte("a: &a [*a]"))
 	f.Add([]byte("policy: {hop_scope: sideways, gateways: [x]}\npeers: {\"a'b\": {dialect: 9}}\n"))
+	f.Add([]byte(inAgent(undoing)))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		c, err := config.Parse(data)
 		if err != nil {
@@ -244,6 +245,11 @@ func FuzzParse(f *testing.F) {
 		_, _, _, _ = c.Constraints(), c.Gateways(), c.LogLevel(), c.Limit()
 		if len(c.Directory(true)) != len(c.Agents) {
 			t.Error("agents got lost")
+		}
+		for _, agent := range c.Directory(true) {
+			if len(agent.Undo.Compensate) != len(c.Agents[agent.Name].Compensate) {
+				t.Errorf("rules of %s got lost", agent.Name)
+			}
 		}
 	})
 }

@@ -93,20 +93,25 @@ func rules() map[string]object {
 		"agents.NAME.endpoints[].did":                pattern("^did:(key|web):"),
 		"agents.NAME.endpoints[].signature":          enum("draft", "jcs-raw", "none"),
 		"agents.NAME.endpoints[].program.memory_mib": between(0, 64<<10),
-		"ainp.did":                     pattern("^did:(key|web):"),
-		"ainp.callers":                 pattern("^spiffe://[^*#]+$"),
-		"ainp.callers#":                pattern("^did:(key|web):"),
-		"slim.nodes":                   {"required": []string{"url", "organization", "namespace"}},
-		"slim.nodes[].url":             pattern("^https?://[^/?#@]+/?$"),
-		"slim.nodes[].organization":    pattern("^[a-zA-Z0-9._-]{1,63}$"),
-		"slim.nodes[].namespace":       pattern("^[a-zA-Z0-9._-]{1,63}$"),
-		"slim.nodes[].groups":          between(-1, 1024),
-		"slim.nodes[].jwt":             {"required": []string{"key", "keys", "issuer"}},
-		"slim.nodes[].jwt.callers":     pattern("^spiffe://[^*#]+$"),
-		"agents.NAME.lifecycle":        {"dependentRequired": object{"status": []string{"reason"}}},
-		"agents.NAME.lifecycle.status": enum("active", "deprecated", "draining"),
-		"lifecycle":                    {"dependentRequired": object{"status": []string{"reason"}}},
-		"lifecycle.status":             enum("active", "deprecated", "draining"),
+		"ainp.did":                           pattern("^did:(key|web):"),
+		"ainp.callers":                       pattern("^spiffe://[^*#]+$"),
+		"ainp.callers#":                      pattern("^did:(key|web):"),
+		"slim.nodes":                         {"required": []string{"url", "organization", "namespace"}},
+		"slim.nodes[].url":                   pattern("^https?://[^/?#@]+/?$"),
+		"slim.nodes[].organization":          pattern("^[a-zA-Z0-9._-]{1,63}$"),
+		"slim.nodes[].namespace":             pattern("^[a-zA-Z0-9._-]{1,63}$"),
+		"slim.nodes[].groups":                between(-1, 1024),
+		"slim.nodes[].jwt":                   {"required": []string{"key", "keys", "issuer"}},
+		"slim.nodes[].jwt.callers":           pattern("^spiffe://[^*#]+$"),
+		"agents.NAME.lifecycle":              {"dependentRequired": object{"status": []string{"reason"}}},
+		"agents.NAME.lifecycle.status":       enum("active", "deprecated", "draining"),
+		"agents.NAME.rollback":               enum("own"),
+		"agents.NAME.read_only":              {"minLength": 1, "maxLength": 128},
+		"agents.NAME.compensate#":            {"minLength": 1, "maxLength": 128, "not": object{"const": "*"}},
+		"agents.NAME.compensate":             {"required": []string{"tool"}},
+		"agents.NAME.compensate.NAME.before": {"required": []string{"tool"}},
+		"lifecycle":                          {"dependentRequired": object{"status": []string{"reason"}}},
+		"lifecycle.status":                   enum("active", "deprecated", "draining"),
 	}
 	for _, name := range []string{"connections", "connections_per_address", "requests", "streams", "in_flight_mib", "share"} {
 		all["limits."+name] = between(0, mostOfLimit)
@@ -162,6 +167,8 @@ func valueOf(k key, rules map[string]object) object {
 		value["type"] = "number"
 	case "Duration":
 		value = durations()
+	case "Arguments":
+		value["type"] = []string{"object", "null"}
 	default:
 		value = schemaOf(k.keys, rules)
 	}
@@ -440,6 +447,12 @@ func TestSchema_RefusesWhatTheParserRefuses(t *testing.T) {
 		"operator, no id":      "admin: {operators: {ann: {roles: [viewer]}}}",
 		"node, no namespace":   `slim: {nodes: [{url: "https://n", organization: o, shared_secret_file: s}]}`,
 		"JWT, no issuer":       `slim: {nodes: [{url: "https://n", organization: o, namespace: n, jwt: {key: k, keys: k}}]}`,
+		"rule, no tool":        inAgent("compensate: {book: {arguments: {}}}"),
+		"rule, unknown key":    inAgent("compensate: {book: {tool: cancel, args: {}}}"),
+		"rule for all tools":   inAgent(`compensate: {"*": {tool: cancel}}`),
+		"reading, no tool":     inAgent("compensate: {book: {tool: cancel, before: {arguments: {}}}}"),
+		"list of arguments":    inAgent("compensate: {book: {tool: cancel, arguments: [1]}}"),
+		"tool without a name":  inAgent(`read_only: [""]`),
 		"status, no reason":    "lifecycle: {status: deprecated}",
 		"secret in the file":   "admin: {token: x}",
 	} {
@@ -460,6 +473,7 @@ func TestSchema_AcceptsWhatTheParserAccepts(t *testing.T) {
 		`agents: {a: {endpoints: [{binding: other-v1, through: "spiffe://x/y"}]}}` + "\n" + `peers: {"spiffe://x/y": {gateway: "https://gw.example/aepb/translate"}}`,
 		"slim: {nodes: [" + goodNode + "]}",
 		`slim: {nodes: [{url: "https://b.example", organization: o, namespace: n, jwt_svid: {}}]}` + "\n" + `identity: {workload_api: "unix:///run/a.sock"}`,
+		inAgent(undoing), inAgent("compensate: {book: {tool: cancel, arguments: , before: }}"), "policy: {checkpoint_ttl: 720h}",
 		"lifecycle: {status: deprecated, reason: old, sunset_at: 2027-01-31T00:00:00Z}",
 	} {
 		if parser, editor := serves(text), accepts(schema, text); parser != nil || editor != nil {

@@ -3,6 +3,7 @@ package directory
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net"
 	"net/url"
 	"slices"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/transport/stdio"
+	"github.com/aepb/aepb-gateway/lifecycle/compensation"
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
@@ -45,6 +47,7 @@ type Agent struct {
 	// Expose is what of an MCP server callers of other protocols see besides its
 	// tools: ExposePrompts, ExposeResources. ExposeTools says nothing more.
 	Expose []string
+	Undo   Undo // of the configuration; zero for agents that are added at run time
 
 	// From the capability document; zero without one.
 	Lifecycle Lifecycle
@@ -53,6 +56,26 @@ type Agent struct {
 	// named by a caller describes: it is called as one of them, or not at all.
 	Listings []string
 	Beyond   []canonical.Binding // protocols that are not spoken here, preferred first: another gateway may
+}
+
+// Undo is what an operator says of how the work of an agent is undone (R22). It is immutable.
+type Undo struct {
+	ReadOnly   []string                     // tools that change nothing, so that no checkpoint precedes them; [AllTools]: all
+	Own        bool                         // the agent rolls back itself, when it is asked in its protocol or at /.well-known/atd/rollback of its host
+	Compensate map[string]compensation.Rule // by tool; a tool of ReadOnly has no rule, and rules count before Own
+}
+
+// AllTools stands in Undo.ReadOnly for every tool.
+const AllTools = "*"
+
+// IsReadOnly reports whether an operator says that a tool changes nothing.
+func (u Undo) IsReadOnly(tool string) bool {
+	return slices.Contains(u.ReadOnly, tool) || slices.Contains(u.ReadOnly, AllTools)
+}
+
+// clone is an Undo that shares no list or map.
+func (u Undo) clone() Undo {
+	return Undo{ReadOnly: slices.Clone(u.ReadOnly), Own: u.Own, Compensate: maps.Clone(u.Compensate)}
 }
 
 // Listed reports whether an operator gave the agent its name. Those that a

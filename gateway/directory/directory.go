@@ -134,7 +134,7 @@ func (d *Directory) Put(agent Agent) error {
 		return &InvalidAgentError{Name: agent.Name, Reason: "the directory is full"}
 	}
 	d.drop(agent.Name)
-	agent.Endpoints, agent.Expose = slices.Clone(agent.Endpoints), slices.Clone(agent.Expose)
+	agent.Endpoints, agent.Expose, agent.Undo = slices.Clone(agent.Endpoints), slices.Clone(agent.Expose), agent.Undo.clone()
 	d.agents[agent.Name] = agent
 	if agent.Capability != "" { // an operator who lists an agent again wants it asked again
 		document := agent.Capability + " " + string(agent.ID)

@@ -127,6 +127,27 @@ func TestAgents_ConfigurationIsAbove(t *testing.T) {
 	}
 }
 
+// An agent that was added has no undo; one of the configuration has what the last configuration says.
+func TestAgents_UndoIsOfTheConfiguration(t *testing.T) {
+	t.Parallel()
+	r := newReplica(t, newEntries(t))
+	must(t, r.Put(t.Context(), agent("extra", "added")))
+	for _, want := range []string{"search", "list"} {
+		configured := listing.AgentOf(agent("extra", "configured"), false)
+		configured.Undo.ReadOnly = []string{want}
+		must(t, r.Configure([]directory.Agent{configured}))
+		must(t, r.Look(t.Context()))
+		if got, _ := r.directory.Find("extra"); !got.Undo.IsReadOnly(want) || len(got.Undo.ReadOnly) != 1 {
+			t.Errorf("read-only are %v, expected %s", got.Undo.ReadOnly, want)
+		}
+	}
+	must(t, r.Configure(nil))
+	must(t, r.Look(t.Context()))
+	if got, ok := r.directory.Find("extra"); !ok || got.Undo.ReadOnly != nil {
+		t.Errorf("the added agent has %+v", got.Undo)
+	}
+}
+
 // A record that does not hold what an operator could add is logged once and left out.
 func TestAgents_BadRecordsAreLeftOut(t *testing.T) {
 	t.Parallel()

@@ -1,11 +1,14 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 	"time"
 
+	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/policy/hitl"
 )
 
@@ -88,4 +91,41 @@ func each(err error) []error {
 		return nil
 	}
 	return []error{err}
+}
+
+// checkCircuit finds what no circuit breaker can follow (ATD, Circuit Breaker Policy Configuration).
+func (p Policy) checkCircuit(say func(path, reason string)) {
+	if _, ok := policy.ParseThreshold(p.CircuitThreshold); p.CircuitThreshold != "" && !ok {
+		say("$.policy.circuit_threshold", "a rate above 0 and at most 1 with up to three decimals, such as 0.5")
+	}
+	window := time.Duration(p.CircuitWindow)
+	if window != 0 && (window < time.Second || window > policy.MaxCircuitWindow || window%time.Second != 0) {
+		say("$.policy.circuit_window", "whole seconds between 1s and 1h")
+	}
+	if u, err := url.Parse(p.EscalationURL); p.EscalationURL != "" && (err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil) {
+		say("$.policy.escalation_url", "a URL that begins with https:// and has no user")
+	}
+	if p.CircuitSamples < 0 || p.CircuitSamples > policy.MaxCircuitSamples {
+		say("$.policy.circuit_samples", "must be between 1 and 10000")
+	}
+}
+
+// Bounds of policy.checkpoint_ttl, and its default.
+const (
+	leastCheckpointTTL   = time.Minute
+	mostCheckpointTTL    = 30 * 24 * time.Hour
+	defaultCheckpointTTL = 24 * time.Hour
+)
+
+// CheckpointLifetime is CheckpointTTL or its default: how long a checkpoint is kept, in whole seconds. A rollback may
+// take half as long (ATD, Rollback Timeout and Escalation).
+func (p Policy) CheckpointLifetime() time.Duration {
+	return cmp.Or(time.Duration(p.CheckpointTTL), defaultCheckpointTTL)
+}
+
+func (p Policy) checkCheckpoints(say func(path, reason string)) {
+	ttl := time.Duration(p.CheckpointTTL)
+	if ttl != 0 && (ttl < leastCheckpointTTL || ttl > mostCheckpointTTL || ttl%time.Second != 0) {
+		say("$.policy.checkpoint_ttl", "whole seconds between 1m and 720h")
+	}
 }
