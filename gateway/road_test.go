@@ -40,8 +40,9 @@ type agent struct {
 	more []canonical.Capability // besides its tools
 	sole bool                   // it has but one of these
 
-	undescribed error  // why it cannot be asked what it is; nil: it can
-	result      string // of tools/call; empty: {"content":[…],"structuredContent":{"sum":3}}
+	undescribed error                                                              // why it cannot be asked what it is; nil: it can
+	result      string                                                             // of tools/call; empty: {"content":[…],"structuredContent":{"sum":3}}
+	called      func(tool string, args json.RawMessage) (result string, err error) // in place of result
 	evidence    func(request, reply []byte) []string
 	fail        error
 	gone        func() bool   // whether nothing gets through to it any more; nil: it can be reached
@@ -88,11 +89,22 @@ func (a *agent) Dial(ctx context.Context, _ transport.Endpoint, sealed transport
 	if a.fail != nil {
 		return transport.Reply{}, a.fail
 	}
-	var request struct{ ID json.RawMessage }
+	var request struct {
+		ID     json.RawMessage
+		Params struct {
+			Name      string
+			Arguments json.RawMessage
+		}
+	}
 	if err := json.Unmarshal(wire.Body, &request); err != nil {
 		return transport.Reply{}, err
 	}
 	result := a.result
+	if a.called != nil {
+		if result, err = a.called(request.Params.Name, request.Params.Arguments); err != nil {
+			return transport.Reply{}, err
+		}
+	}
 	if result == "" {
 		result = `{"resultType":"complete","content":[{"type":"text","text":"{\"sum\":3}"}],"structuredContent":{"sum":3}}`
 	}

@@ -87,7 +87,7 @@ type Made struct {
 
 	workflow, owner string
 	until           time.Time
-	result          bool // the plan needs the result
+	own, result     bool // the agent rolls back itself; the plan needs the result
 }
 
 // Make makes the checkpoint of a call and returns when it lasts: the call may leave then. Its errors are
@@ -142,7 +142,7 @@ func (s *Service) make(ctx context.Context, a Action) (Made, error) {
 	}
 	return Made{
 		ID: signed.ID(), Compact: signed.Compact(), Reversible: made.Reversible, workflow: a.Workflow, owner: a.Owner, until: until,
-		result: plan.Undo != nil,
+		own: plan.Own, result: plan.Undo != nil && plan.Undo.Result,
 	}, nil
 }
 
@@ -203,7 +203,7 @@ func recording(err error) error {
 // Ended stores what came of a call, as far as its plan needs it. What cannot be stored is logged: a rollback finds that it is not
 // known.
 func (s *Service) Ended(ctx context.Context, m Made, o Outcome) {
-	if !m.result {
+	if m.own || !m.result && !o.Failed {
 		return
 	}
 	if o.Version = version; len(o.Result) > maxKept {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/attest"
-	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/record"
 	"github.com/aepb/aepb-gateway/gateway/state"
 	undo "github.com/aepb/aepb-gateway/lifecycle/rollback"
@@ -113,7 +112,7 @@ func (s *Service) begun(ctx context.Context, workflow string) (underWay, bool, e
 	return found.Value, found.Revision != 0, nil
 }
 
-// begin writes the plan of a rollback before its first step. Its errors are *[problem.WaitingError] while another rollback of the
+// begin writes the plan of a rollback before its first step. Its errors are errAnother while another rollback of the
 // workflow is under way, and those of [record.Machine.Decide].
 func (s *Service) begin(ctx context.Context, u underWay) error {
 	_, _, err := s.journals.Decide(ctx, keyOf(u.Workflow, u.Owner), func(before record.Found[underWay]) (underWay, *attest.Statement, error) {
@@ -123,7 +122,7 @@ func (s *Service) begin(ctx context.Context, u underWay) error {
 		case before.Value.Issuer == u.Issuer && before.Value.Request == u.Request:
 			return before.Value, nil, record.ErrUnchanged
 		}
-		return before.Value, nil, &problem.WaitingError{Reason: "another rollback of this workflow is under way: ask again when it is over"}
+		return before.Value, nil, errAnother
 	})
 	return err
 }

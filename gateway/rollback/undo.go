@@ -76,31 +76,42 @@ func (s *Service) Undo(ctx context.Context, o Order) (Result, error) {
 	if r, done, err := s.done(ctx, o); done || err != nil {
 		return r, err
 	}
+	if err := s.open(ctx, o); err != nil {
+		return Result{}, err
+	}
+	return s.await(ctx, o)
+}
+
+// open begins a rollback, or goes on with it.
+func (s *Service) open(ctx context.Context, o Order) error {
 	u, running, err := s.begun(ctx, o.Workflow)
 	if err != nil {
-		return Result{}, err
+		return err
 	}
 	if !running {
 		plan, err := s.plan(ctx, o)
 		if err != nil {
-			return Result{}, err
+			return err
 		}
 		u = underWay{
 			Journal: undo.Begin(plan, o.Workflow, o.Issuer, o.Request, s.deps.Replica), Digest: o.Digest, Owner: o.Owner, Holder: o.Holder, Reason: o.Reason,
 		}
 	}
 	if err := s.begin(ctx, u); err != nil {
-		return Result{}, err
+		return err
 	}
 	switch {
 	case u.Issuer != o.Issuer || u.Request != o.Request:
-		return Result{}, &problem.WaitingError{Reason: "another rollback of this workflow is under way: ask again when it is over"}
+		return errAnother
 	case u.Digest != o.Digest:
-		return Result{}, conflicting(o.Request)
+		return conflicting(o.Request)
 	}
 	s.start(ctx, o.Workflow, o.Request, o.Holder)
-	return s.await(ctx, o)
+	return nil
 }
+
+// errAnother refuses a second rollback of a workflow beside one that is under way.
+var errAnother = &problem.WaitingError{Reason: "another rollback of this workflow is under way: ask again when it is over"}
 
 // conflicting refuses another request under the jti of an earlier one.
 func conflicting(id ect.ID) error {
