@@ -258,7 +258,7 @@ func (g *Gateway) onErrand(ctx context.Context, e Errand) (*request, error) {
 	}
 	settings, binding := g.settings.Load(), agent.Endpoints[0].Binding
 	message := *e.Message
-	message.Origin = canonical.Origin{Binding: binding}
+	message.Origin = canonical.Origin{} // it came in no protocol
 	if invoke, ok := message.Body.(*canonical.Invoke); ok && e.ID != "" {
 		own := *invoke
 		own.Turn.ID = string(e.ID)

@@ -248,7 +248,7 @@ func (s *Service) judge(ctx context.Context, u underWay, step undo.Progress, v e
 	switch {
 	case err != nil:
 		return "", bad("its rollback result is not as the draft has it: " + err.Error())
-	case result.Checkpoint != step.Checkpoint:
+	case result.Checkpoint != u.known(step):
 		return "", bad("its rollback result is about another checkpoint")
 	case result.Status != undo.StatusCompleted:
 		return "", bad("its rollback ended as " + string(result.Status))

@@ -17,7 +17,7 @@ func (s *Service) stepRequest(u underWay, at int) *attest.Statement {
 	ext := ect.Ext{}
 	ext.SetText(ect.ExtATDReason, reasonOf(u))
 	ext.SetBool(ect.ExtCascade, false)
-	return s.statement(u, ect.ActRollbackRequest, ext, s.audience(step.Agent), step.Checkpoint, u.Request)
+	return s.statement(u, ect.ActRollbackRequest, ext, s.audience(step.Agent), u.known(step), u.Request)
 }
 
 func reasonOf(u underWay) string {
