@@ -284,7 +284,7 @@ func (g *Gateway) relaySignal(ctx context.Context, x *request, token ect.Verifie
 		return transport.Answer{}, err
 	}
 	if statement, ok := message.Body.(*canonical.Signal); ok {
-		v, err := g.outcome(ctx, x, statement.Token, token.Claims())
+		v, err := g.outcome(ctx, x, statement.Token, token.Claims(), func(ect.Verified) error { return nil })
 		if err != nil {
 			return transport.Answer{}, err
 		}

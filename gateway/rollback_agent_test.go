@@ -188,7 +188,10 @@ func TestDeposit_RolledBackTo(t *testing.T) {
 	if result := b.result(made); statusOf(result) != "failed" {
 		t.Errorf("another state: %s", statusOf(result))
 	}
-	b.agent.spoil = func(c *ect.Claims) { c.Ext.SetString(ect.ExtCheckpointID, string(made)); c.OutputHash = ect.Hash(state) }
+	b.agent.spoil = func(c *ect.Claims) {
+		c.Ext.SetString(ect.ExtCheckpointID, string(made))
+		c.OutputHash = ect.Hash(state)
+	}
 	if result := b.result(made); statusOf(result) != "completed" || result.OutputHash != ect.Hash(state) {
 		t.Errorf("its state: %s", statusOf(result))
 	}
