@@ -10,9 +10,11 @@ import (
 )
 
 const (
-	maxName   = 2048                               // bytes of an agent's name, an identity or an id
-	maxRecord = MaxSteps*(maxToken+16<<10) + 1<<20 // bytes of an encoded journal
-	maxTerm   = 1 << 53                            // beyond it a store's scripts would round
+	maxName   = 2048                                   // bytes of an identity or a name
+	maxID     = 128                                    // bytes of an id
+	maxStep   = maxToken + 32<<10                      // bytes of an encoded step
+	maxRecord = MaxSteps*maxStep + 3*maxToken + 64<<10 // bytes of an encoded journal
+	maxTerm   = 1 << 53                                // beyond it a store's scripts would round
 )
 
 // Encode writes a journal as JSON, equal journals as equal bytes. A journal that [Begin] and [Journal.Next] cannot make
@@ -57,8 +59,8 @@ func (j Journal) check() string {
 		return "version is not " + strconv.Itoa(Version)
 	case j.Term == 0 || j.Term > maxTerm:
 		return "term is zero or too high"
-	case !isName(j.Workflow, maxName) || !isName(string(j.From), maxName) || !isName(string(j.Issuer), maxName) || !isName(string(j.Request), maxName):
-		return "workflow, from, issuer or request is empty, longer than 2048 bytes, or has control characters"
+	case !isName(j.Workflow, maxID) || !isName(string(j.From), maxID) || !isName(string(j.Request), maxID) || !isName(string(j.Issuer), maxName):
+		return "workflow, from, request or issuer is empty, too long, or has control characters"
 	case !isName(j.Runner, maxRunner):
 		return "runner is empty, longer than 256 bytes, or has control characters"
 	case j.Accepted.IsZero() || j.By.Before(j.Accepted):
@@ -96,7 +98,7 @@ func (p Progress) check() string {
 	sent := slices.Contains([]StepState{StepSent, StepCompleted, StepFailed}, p.State)
 	overdue := p.State == StepEscalated && p.How.sends()
 	switch {
-	case !isName(string(p.Checkpoint), maxName) || !isName(string(p.Action), maxName) || len(p.Agent) > maxName:
+	case !isName(string(p.Checkpoint), maxID) || !isName(string(p.Action), maxID) || p.Agent != "" && !isName(p.Agent, maxName):
 		return "checkpoint, action or agent is empty, too long, or has control characters"
 	case p.How != Nothing && p.How != Never && !p.How.sends():
 		return "how is not agent, compensation, nothing or irreversible"
