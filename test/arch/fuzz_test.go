@@ -23,6 +23,8 @@ var targets = []struct{ reader, dir, name string }{
 	{"answer of another gateway", "gateway/transport/peer", "FuzzAnswer"},
 	{"configuration", "gateway/config", "FuzzParse"},
 	{"lifecycle record", "lifecycle", "FuzzDecode"},
+	{"journal of a rollback", "lifecycle/rollback", "FuzzDecode"},
+	{"result of a rollback", "lifecycle/rollback", "FuzzParseResult"},
 	{"approval rules of a policy document", "policy/hitl", "FuzzParseDocumentRules"},
 	{"arguments that approval rules read", "policy/hitl", "FuzzArguments"},
 	{"call that approvers are shown", "policy/hitl", "FuzzShow"},
