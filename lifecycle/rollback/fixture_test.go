@@ -64,8 +64,8 @@ func exchange(n int, parents ...ect.ID) []workflow.Token {
 	}
 }
 
-// held is a checkpoint of agent b that lasts a day.
-func held(id ect.ID, parents ...ect.ID) rollback.Held {
+// checkpointOf is a checkpoint of agent b that lasts a day.
+func checkpointOf(id ect.ID, parents ...ect.ID) rollback.Held {
 	return rollback.Held{
 		Checkpoint: checkpoint.Checkpoint{ID: id, Issuer: gateway, Workflow: "w", Parents: parents, TTL: 24 * time.Hour, At: noon, State: ect.Hash([]byte(id))},
 		Agent:      "b", Acts: []ect.Identity{agentB}, How: rollback.ByCall,

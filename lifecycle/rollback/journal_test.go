@@ -30,14 +30,14 @@ func begin(ways ...rollback.How) rollback.Journal {
 
 // The events of the tests, in time.
 var (
-	sent      = rollback.Event{Kind: rollback.Sent, At: noon, Token: "request.a.b"}
-	lost      = rollback.Event{Kind: rollback.Lost, At: noon}
-	undone    = rollback.Event{Kind: rollback.Undone, At: noon, Restored: ect.Hash([]byte("state"))}
-	failed    = rollback.Event{Kind: rollback.Failed, At: noon, Reason: "the booking is paid"}
-	took      = rollback.Event{Kind: rollback.Took, At: noon, Runner: "runner 2"}
-	overdue   = rollback.Event{Kind: rollback.Overdue, At: noon.Add(time.Hour), Token: "error.a.b"}
-	escalated = rollback.Event{Kind: rollback.Escalated, At: noon, Token: "escalate.a.b"}
-	ended     = rollback.Event{Kind: rollback.Ended, At: noon, Token: "result.a.b"}
+	sent       = rollback.Event{Kind: rollback.Sent, At: noon, Token: "request.a.b"}
+	unanswered = rollback.Event{Kind: rollback.Lost, At: noon}
+	undone     = rollback.Event{Kind: rollback.Undone, At: noon, Restored: ect.Hash([]byte("state"))}
+	failed     = rollback.Event{Kind: rollback.Failed, At: noon, Reason: "the booking is paid"}
+	took       = rollback.Event{Kind: rollback.Took, At: noon, Runner: "runner 2"}
+	overdue    = rollback.Event{Kind: rollback.Overdue, At: noon.Add(time.Hour), Token: "error.a.b"}
+	escalated  = rollback.Event{Kind: rollback.Escalated, At: noon, Token: "escalate.a.b"}
+	ended      = rollback.Event{Kind: rollback.Ended, At: noon, Token: "result.a.b"}
 )
 
 func of(step int, e rollback.Event) rollback.Event { e.Step = step; return e }
@@ -89,8 +89,8 @@ func TestJournal_Rows(t *testing.T) {
 		"took":               {[]rollback.How{rollback.ByCall}, []rollback.Event{took}, "waiting 0; ", effect{Kind: rollback.Sign}},
 		"took what is sent":  {[]rollback.How{rollback.ByCall}, []rollback.Event{sent, took}, "sent 1; ", effect{Kind: rollback.Send}},
 		"sent":               {[]rollback.How{rollback.ByCall}, []rollback.Event{sent}, "sent 1; ", effect{Kind: rollback.Send}},
-		"lost":               {[]rollback.How{rollback.ByCall}, []rollback.Event{sent, lost, lost}, "sent 3; ", effect{Kind: rollback.Send}},
-		"lost too often":     {[]rollback.How{rollback.ByCall}, append([]rollback.Event{sent}, times(10, lost)...), "failed 10; ", effect{Kind: rollback.End}},
+		"lost":               {[]rollback.How{rollback.ByCall}, []rollback.Event{sent, unanswered, unanswered}, "sent 3; ", effect{Kind: rollback.Send}},
+		"lost too often":     {[]rollback.How{rollback.ByCall}, append([]rollback.Event{sent}, times(10, unanswered)...), "failed 10; ", effect{Kind: rollback.End}},
 		"undone":             {[]rollback.How{rollback.ByCall, rollback.ByCall}, []rollback.Event{sent, undone}, "completed 1, waiting 0; ", effect{Kind: rollback.Sign, Step: 1}},
 		"the next is sent":   {[]rollback.How{rollback.ByCall, rollback.ByCall}, []rollback.Event{sent, undone, of(1, sent)}, "completed 1, sent 1; ", effect{Kind: rollback.Send, Step: 1}},
 		"failed":             {[]rollback.How{rollback.ByCall, rollback.ByCall}, []rollback.Event{sent, failed}, "failed 1, waiting 0; ", effect{Kind: rollback.End}},
@@ -141,7 +141,7 @@ func TestJournal_Misfits(t *testing.T) {
 		"sent without a token":             {one, nil, with("", sent), "it needs the compact token that was signed, of at most 16 KiB"},
 		"sent with something else":         {one, nil, with("a b", sent), "it needs the compact token that was signed, of at most 16 KiB"},
 		"sent with too much":               {one, nil, with(strings.Repeat("a", 16<<10+1), sent), "it needs the compact token that was signed, of at most 16 KiB"},
-		"lost before it is sent":           {one, nil, lost, "its request is not signed yet"},
+		"lost before it is sent":           {one, nil, unanswered, "its request is not signed yet"},
 		"undone before it is sent":         {one, nil, undone, "its request is not signed yet"},
 		"failed before it is sent":         {one, nil, failed, "its request is not signed yet"},
 		"undone twice":                     {two, []rollback.Event{sent, undone}, undone, "this is not the step that is undone now"},
@@ -166,7 +166,7 @@ func TestJournal_Misfits(t *testing.T) {
 		"an unknown kind":                  {one, nil, rollback.Event{Kind: "undo"}, "there is no such kind of event"},
 		"undone what had nothing to undo":  {[]rollback.How{rollback.Nothing}, nil, undone, "this is not the step that is undone now"},
 		"sent what cannot be undone":       {[]rollback.How{rollback.Never}, nil, sent, "this is not the step that is undone now"},
-		"lost after the last try":          {one, append([]rollback.Event{sent}, times(10, lost)...), lost, "this is not the step that is undone now"},
+		"lost after the last try":          {one, append([]rollback.Event{sent}, times(10, unanswered)...), unanswered, "this is not the step that is undone now"},
 		"overdue after a failure":          {two, []rollback.Event{sent, failed}, overdue, "no step is left to undo"},
 		"escalated after a failure":        {two, []rollback.Event{sent, failed}, escalated, "steps are left to undo, or no step needs a human, or it was escalated before"},
 		"took by a runner with a line end": {one, nil, by("a\nb"), "it needs the name of the runner, of 1 to 256 bytes"},
@@ -210,7 +210,7 @@ func TestJournal_Reasons(t *testing.T) {
 		"failed":         {after(t, two, sent, failed).Steps[0], "the booking is paid"},
 		"left":           {after(t, two, sent, failed).Steps[1], ""},
 		"a long one":     {after(t, two, sent, long).Steps[0], strings.Repeat("ä ", 170) + "ä"},
-		"no answer":      {after(t, two, append([]rollback.Event{sent}, times(10, lost)...)...).Steps[0], "no answer came: it is not known whether the agent undid it"},
+		"no answer":      {after(t, two, append([]rollback.Event{sent}, times(10, unanswered)...)...).Steps[0], "no answer came: it is not known whether the agent undid it"},
 		"overdue":        {after(t, two, sent, overdue).Steps[0], "the time for the rollback is over: no answer came: it is not known whether the agent undid it"},
 		"overdue, later": {after(t, two, sent, overdue).Steps[1], "the time for the rollback is over"},
 		"no way":         {begin(rollback.Never).Steps[0], "the action cannot be undone, or its checkpoint has ended"},
@@ -226,11 +226,7 @@ func TestJournal_Outcome(t *testing.T) {
 	t.Parallel()
 	state := ect.Hash([]byte("state"))
 	lines := func(ids ...string) string {
-		text := ""
-		for _, id := range ids {
-			text += id + " " + state + "\n"
-		}
-		return ect.Hash([]byte(text))
+		return ect.Hash([]byte(strings.Join(ids, " "+state+"\n") + " " + state + "\n"))
 	}
 	group := func(j rollback.Journal) rollback.Journal { j.From = "g"; return j }
 	const call, none, never = rollback.ByCall, rollback.Nothing, rollback.Never

@@ -80,7 +80,7 @@ func (w journalTwin) runner() string {
 // fits reports whether an event is possible now.
 func (w journalTwin) fits(e rollback.Event) bool {
 	over := !e.At.Before(noon.Add(time.Hour))
-	turn, human, told := w.turn(), w.number(rollback.StepEscalated) > 0, w.count(rollback.Escalated, -1) > 0
+	turn, human, informed := w.turn(), w.number(rollback.StepEscalated) > 0, w.count(rollback.Escalated, -1) > 0
 	if w.count(rollback.Ended, -1) > 0 {
 		return false
 	}
@@ -96,9 +96,9 @@ func (w journalTwin) fits(e rollback.Event) bool {
 	case rollback.Overdue:
 		return e.Token != "" && turn >= 0 && over
 	case rollback.Escalated:
-		return e.Token != "" && turn < 0 && human && !told
+		return e.Token != "" && turn < 0 && human && !informed
 	case rollback.Ended:
-		return e.Token != "" && turn < 0 && (told || !human)
+		return e.Token != "" && turn < 0 && (informed || !human)
 	default:
 		return false
 	}
@@ -177,6 +177,7 @@ func randomEvent(r *rand.Rand, j rollback.Journal, n int) rollback.Event {
 			e.Kind = rollback.Escalated
 		case rollback.End:
 			e.Kind = rollback.Ended
+		default:
 		}
 	}
 	if r.IntN(20) == 0 {
@@ -252,7 +253,7 @@ func TestJournal_Twin(t *testing.T) {
 			w.ways = append(w.ways, ways[random.IntN(len(ways))])
 		}
 		j := begin(w.ways...)
-		for n := range 5 + random.IntN(25) {
+		for n := range random.IntN(16) {
 			e := randomEvent(random, j, n)
 			next, err := j.Next(e)
 			if fits := w.fits(e); fits != (err == nil) {
@@ -275,6 +276,9 @@ func TestJournal_Twin(t *testing.T) {
 		seen["status "+string(j.Status)]++
 		if err := finish(j); err != nil {
 			t.Fatalf("%v: after %+v of %v", err, w.log, w.ways)
+		}
+		if random.IntN(5) > 0 {
+			continue
 		}
 		text, err := j.Encode()
 		if again, errAgain := rollback.Decode(text); err != nil || errAgain != nil || !reflect.DeepEqual(again, j) {

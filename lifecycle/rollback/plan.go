@@ -66,12 +66,12 @@ type Step struct {
 	How        How    `json:"how"`
 }
 
-// Make plans a rollback to a checkpoint, as the package documentation says. held has the checkpoints of the run's
+// Make plans a rollback to a checkpoint, as the package documentation says. checkpoints has those of the run's
 // workflow, by their ids. It takes time and memory that are linear in tokens, parents and checkpoints, but for sorting.
 //
 // Its error is an [*UnknownError], an [*ExpiredError], a [*RunningError], a [*DependsError] or a [*TooManyError].
-func Make(run workflow.Run, held map[ect.ID]Held, r Request) (Plan, error) {
-	from, known := held[r.From]
+func Make(run workflow.Run, checkpoints map[ect.ID]Held, r Request) (Plan, error) {
+	from, known := checkpoints[r.From]
 	if !known {
 		return Plan{}, &UnknownError{r.From}
 	}
@@ -79,7 +79,7 @@ func Make(run workflow.Run, held map[ect.ID]Held, r Request) (Plan, error) {
 		return Plan{}, &ExpiredError{r.From, from.Ends()}
 	}
 	plan := Plan{From: r.From, Cascade: r.Cascade, At: r.At, By: r.At.Add(from.Within())}
-	p := newPlanner(run, held)
+	p := newPlanner(run, checkpoints)
 	targets := p.targets(r.From)
 	if from.How == Never && len(targets) == 1 && len(p.groups[r.From]) == 0 {
 		return plan.with([]Step{p.step(r.From, r.At)}), nil // nothing else is undone: a human decides
@@ -106,10 +106,9 @@ func Make(run workflow.Run, held map[ect.ID]Held, r Request) (Plan, error) {
 		return Plan{}, &TooManyError{len(steps)}
 	}
 	for _, s := range free {
-		if n := len(plan.Stale); n == 0 || plan.Stale[n-1] != s.ID { // steps of one id stand together
-			plan.Stale = append(plan.Stale, s.ID)
-		}
+		plan.Stale = append(plan.Stale, s.ID)
 	}
+	plan.Stale = slices.Compact(plan.Stale) // steps of one id stand together
 	return plan.with(steps), nil
 }
 
@@ -133,16 +132,16 @@ type planner struct {
 	graph   dag.Graph
 	order   []ect.ID       // of all tokens, parents first
 	place   map[ect.ID]int // in order
-	held    map[ect.ID]Held
+	known   map[ect.ID]Held
 	ids     []ect.ID            // of all checkpoints, the last one first, then those that are not in the graph
 	actions map[ect.ID][]ect.ID // of a checkpoint: the tokens whose work it holds, which are no held checkpoints
 	groups  map[ect.ID][]ect.ID // of a checkpoint: the held checkpoints that it groups
 }
 
-func newPlanner(run workflow.Run, held map[ect.ID]Held) *planner {
+func newPlanner(run workflow.Run, checkpoints map[ect.ID]Held) *planner {
 	p := &planner{
-		run: run, graph: run.Graph(), held: held, ids: slices.Sorted(maps.Keys(held)),
-		actions: make(map[ect.ID][]ect.ID, len(held)), groups: map[ect.ID][]ect.ID{},
+		run: run, graph: run.Graph(), known: checkpoints, ids: slices.Sorted(maps.Keys(checkpoints)),
+		actions: make(map[ect.ID][]ect.ID, len(checkpoints)), groups: map[ect.ID][]ect.ID{},
 	}
 	p.order = p.graph.Order()
 	p.place = make(map[ect.ID]int, len(p.order))
@@ -151,8 +150,8 @@ func newPlanner(run workflow.Run, held map[ect.ID]Held) *planner {
 	}
 	slices.SortStableFunc(p.ids, func(a, b ect.ID) int { return cmp.Compare(p.placeOf(b), p.placeOf(a)) })
 	for _, id := range p.ids {
-		for _, parent := range held[id].Parents {
-			if _, is := held[parent]; is {
+		for _, parent := range checkpoints[id].Parents {
+			if _, is := checkpoints[parent]; is {
 				p.groups[id] = append(p.groups[id], parent)
 			} else {
 				p.actions[id] = append(p.actions[id], parent)
@@ -172,7 +171,7 @@ func (p *planner) placeOf(id ect.ID) int {
 
 // step is what is done about a checkpoint.
 func (p *planner) step(id ect.ID, at time.Time) Step {
-	c := p.held[id]
+	c := p.known[id]
 	s := Step{Checkpoint: id, Action: p.actions[id][0], Agent: c.Agent, How: c.How}
 	if !at.Before(c.Ends()) {
 		s.How = Never
@@ -184,7 +183,7 @@ func (p *planner) step(id ect.ID, at time.Time) Step {
 // what it groups (ATD, Hierarchical Checkpoints).
 func (p *planner) targets(from ect.ID) (targets []ect.ID) {
 	walk([]ect.ID{from}, func(id ect.ID) []ect.ID {
-		if !p.held[id].Undone && len(p.actions[id]) > 0 {
+		if !p.known[id].Undone && len(p.actions[id]) > 0 {
 			targets = append(targets, id)
 		}
 		return p.groups[id]
@@ -215,7 +214,7 @@ func (p *planner) actionsOf(ids []ect.ID) map[ect.ID]bool {
 // downstream are the checkpoints that are not undone and whose action is among tokens.
 func (p *planner) downstream(tokens map[ect.ID]bool) (found []ect.ID) {
 	for _, id := range p.ids {
-		if !p.held[id].Undone && slices.ContainsFunc(p.actions[id], func(action ect.ID) bool { return tokens[action] }) {
+		if !p.known[id].Undone && slices.ContainsFunc(p.actions[id], func(action ect.ID) bool { return tokens[action] }) {
 			found = append(found, id)
 		}
 	}
@@ -239,7 +238,7 @@ func (p *planner) running(steps []Step) []workflow.Step {
 func (p *planner) free(tokens, chosen map[ect.ID]bool) []workflow.Step {
 	var gone, left []ect.ID
 	for _, id := range p.ids {
-		if chosen[id] || p.held[id].Undone {
+		if chosen[id] || p.known[id].Undone {
 			gone = append(gone, id)
 		}
 	}
@@ -290,7 +289,7 @@ func (p *planner) own(ids []ect.ID) map[author]bool {
 	found, signs, children := map[author]bool{}, map[author]bool{}, map[ect.ID]bool{}
 	for _, id := range ids {
 		for _, action := range p.actions[id] {
-			for _, issuer := range p.held[id].Acts {
+			for _, issuer := range p.known[id].Acts {
 				signs[author{action, issuer}] = p.placeOf(action) >= 0
 			}
 		}

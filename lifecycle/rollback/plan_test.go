@@ -19,7 +19,7 @@ import (
 // chain is three exchanges one after the other, each with a checkpoint.
 func chain() ([]workflow.Token, []rollback.Held) {
 	tokens := slices.Concat(exchange(1), exchange(2, "p1"), exchange(3, "p2"))
-	return tokens, []rollback.Held{held("c1", "r1"), held("c2", "r2"), held("c3", "r3")}
+	return tokens, []rollback.Held{checkpointOf("c1", "r1"), checkpointOf("c2", "r2"), checkpointOf("c3", "r3")}
 }
 
 // shown is a plan in one line: checkpoints, agents, checkpoints for humans, steps that used what is undone.
@@ -45,7 +45,7 @@ func TestMake_Steps(t *testing.T) {
 	reader := slices.Concat(exchange(1), exchange(2, "p1"))
 	for name, c := range map[string]struct {
 		tokens  []workflow.Token
-		held    []rollback.Held
+		list    []rollback.Held
 		from    ect.ID
 		cascade bool
 		want    string
@@ -62,17 +62,17 @@ func TestMake_Steps(t *testing.T) {
 		"itself cannot be undone":         {linear, []rollback.Held{never(c1), c2, c3}, "c1", true, "[c1:irreversible] [b] [c1] []"},
 		"a sibling is not downstream":     {siblings, []rollback.Held{c1, c2}, "c1", true, "[c1:compensation] [b] [] []"},
 		"a step without a checkpoint":     {reader, []rollback.Held{c1}, "c1", true, "[c1:compensation] [b] [] [t2 w2]"},
-		"a group":                         {linear, []rollback.Held{c1, c2, c3, held("g", "c2", "c3")}, "g", false, "[c3:compensation c2:compensation] [b] [] []"},
-		"a group in a group":              {linear, []rollback.Held{c1, c2, c3, held("g", "h", "c1"), held("h", "c2", "c3")}, "g", false, "[c3:compensation c2:compensation c1:compensation] [b] [] []"},
-		"a group of itself":               {linear, []rollback.Held{c3, held("g", "h", "c3"), held("h", "g")}, "g", false, "[c3:compensation] [b] [] []"},
-		"a group that was undone before":  {linear, []rollback.Held{c1, undone(c2), undone(c3), held("g", "c2", "c3")}, "g", true, "[] [] [] []"},
-		"one of a group cannot be undone": {linear, []rollback.Held{c1, c2, never(c3), held("g", "c2", "c3")}, "g", false, "[c3:irreversible c2:compensation] [b] [c3] []"},
-		"of several actions":              {two, []rollback.Held{held("c1", "r1", "r6"), c2}, "c1", true, "[c2:compensation c1:compensation] [b] [] []"},
-		"that depend on each other":       {linear, []rollback.Held{held("c1", "r1", "r3"), c2}, "c1", true, "[c1:compensation c2:compensation] [b] [] []"},
+		"a group":                         {linear, []rollback.Held{c1, c2, c3, checkpointOf("g", "c2", "c3")}, "g", false, "[c3:compensation c2:compensation] [b] [] []"},
+		"a group in a group":              {linear, []rollback.Held{c1, c2, c3, checkpointOf("g", "h", "c1"), checkpointOf("h", "c2", "c3")}, "g", false, "[c3:compensation c2:compensation c1:compensation] [b] [] []"},
+		"a group of itself":               {linear, []rollback.Held{c3, checkpointOf("g", "h", "c3"), checkpointOf("h", "g")}, "g", false, "[c3:compensation] [b] [] []"},
+		"a group that was undone before":  {linear, []rollback.Held{c1, undone(c2), undone(c3), checkpointOf("g", "c2", "c3")}, "g", true, "[] [] [] []"},
+		"one of a group cannot be undone": {linear, []rollback.Held{c1, c2, never(c3), checkpointOf("g", "c2", "c3")}, "g", false, "[c3:irreversible c2:compensation] [b] [c3] []"},
+		"of several actions":              {two, []rollback.Held{checkpointOf("c1", "r1", "r6"), c2}, "c1", true, "[c2:compensation c1:compensation] [b] [] []"},
+		"that depend on each other":       {linear, []rollback.Held{checkpointOf("c1", "r1", "r3"), c2}, "c1", true, "[c1:compensation c2:compensation] [b] [] []"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := rollback.Make(runOf(t, c.tokens...), byID(c.held...), rollback.Request{From: c.from, Cascade: c.cascade, At: later})
+			got, err := rollback.Make(runOf(t, c.tokens...), byID(c.list...), rollback.Request{From: c.from, Cascade: c.cascade, At: later})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -117,7 +117,7 @@ func TestMake_Refusals(t *testing.T) {
 			"steps depend on what would be undone: t3 of spiffe://example.com/a is done, w3 of spiffe://example.com/b is done: roll back with atd.cascade, or start at a later checkpoint",
 		},
 		"others that run depend on it": {
-			made(underWay, []rollback.Held{held("c1", "r1"), held("c2", "r2")}, "c1", false, noon),
+			made(underWay, []rollback.Held{checkpointOf("c1", "r1"), checkpointOf("c2", "r2")}, "c1", false, noon),
 			"steps depend on what would be undone: t2 of spiffe://example.com/a is running: roll back with atd.cascade, or start at a later checkpoint",
 		},
 		"a task of another agent": {
@@ -129,15 +129,15 @@ func TestMake_Refusals(t *testing.T) {
 			"steps depend on what would be undone: y of spiffe://example.com/b is running: roll back with atd.cascade, or start at a later checkpoint",
 		},
 		"it runs": {
-			made(running, []rollback.Held{held("c1", "r1")}, "c1", false, noon),
+			made(running, []rollback.Held{checkpointOf("c1", "r1")}, "c1", false, noon),
 			"steps that would be undone still run: t1 of spiffe://example.com/a is running: roll back when they are done or failed, or cancel them",
 		},
 		"it runs, and is found through annotations": {
-			made(running, []rollback.Held{held("c1", "x")}, "c1", false, noon),
+			made(running, []rollback.Held{checkpointOf("c1", "x")}, "c1", false, noon),
 			"steps that would be undone still run: t1 of spiffe://example.com/a is running: roll back when they are done or failed, or cancel them",
 		},
 		"one downstream runs": {
-			made(underWay, []rollback.Held{held("c1", "r1"), held("c2", "r2")}, "c1", true, noon),
+			made(underWay, []rollback.Held{checkpointOf("c1", "r1"), checkpointOf("c2", "r2")}, "c1", true, noon),
 			"steps that would be undone still run: t2 of spiffe://example.com/a is running: roll back when they are done or failed, or cancel them",
 		},
 	} {
@@ -145,7 +145,7 @@ func TestMake_Refusals(t *testing.T) {
 			t.Errorf("%s: got  %v\nwant %s", name, c.err, c.want)
 		}
 	}
-	depends, ok := errors.AsType[*rollback.DependsError](made(many, []rollback.Held{held("c1", "r1")}, "c1", false, noon))
+	depends, ok := errors.AsType[*rollback.DependsError](made(many, []rollback.Held{checkpointOf("c1", "r1")}, "c1", false, noon))
 	if !ok || len(depends.Steps) != 100 || depends.More != 2*len(names)-100 || !strings.Contains(depends.Error(), ", 151 more: roll back with") {
 		t.Errorf("many: %v", depends)
 	}
@@ -156,7 +156,7 @@ func TestMake_Refusals(t *testing.T) {
 func TestMake_OwnTask(t *testing.T) {
 	t.Parallel()
 	twice := append(exchange(1), token("w1", "work", agentA, "r1"))
-	c := held("c1", "r1")
+	c := checkpointOf("c1", "r1")
 	_, err := rollback.Make(runOf(t, twice...), byID(c), rollback.Request{From: "c1", At: noon})
 	if depends, ok := errors.AsType[*rollback.DependsError](err); !ok || len(depends.Steps) != 1 || depends.Steps[0].Who != agentA {
 		t.Errorf("a token of another issuer: %v", err)
@@ -172,12 +172,12 @@ func TestMake_OwnTask(t *testing.T) {
 func TestMake_SharedTask(t *testing.T) {
 	t.Parallel()
 	tokens := slices.Concat(exchange(1), exchange(2, "p1"), []workflow.Token{request("r4", "t2"), reply("p4", "r4")})
-	group := []rollback.Held{held("c1", "r1"), held("c2", "r2"), held("g", "c1", "c2")}
+	group := []rollback.Held{checkpointOf("c1", "r1"), checkpointOf("c2", "r2"), checkpointOf("g", "c1", "c2")}
 	plan, err := rollback.Make(runOf(t, tokens...), byID(group...), rollback.Request{From: "g", At: noon})
 	if err != nil || len(plan.Steps) != 2 {
 		t.Errorf("the other request changed nothing: %+v, %v", plan, err)
 	}
-	_, err = rollback.Make(runOf(t, tokens...), byID(append(group, held("c4", "r4"))...), rollback.Request{From: "g", At: noon})
+	_, err = rollback.Make(runOf(t, tokens...), byID(append(group, checkpointOf("c4", "r4"))...), rollback.Request{From: "g", At: noon})
 	if depends, ok := errors.AsType[*rollback.DependsError](err); !ok || !cmp.Equal(depends.Steps, []rollback.Dependant{{ID: "t2", Who: agentA, State: workflow.Done}}) {
 		t.Errorf("work of the other request stays: %v", err)
 	}
@@ -185,11 +185,11 @@ func TestMake_SharedTask(t *testing.T) {
 
 func TestMake_TooMany(t *testing.T) {
 	t.Parallel()
-	tokens, list := exchange(0), []rollback.Held{held("c0", "r0")}
+	tokens, list := exchange(0), []rollback.Held{checkpointOf("c0", "r0")}
 	for n := 1; n <= rollback.MaxSteps; n++ {
 		id := ect.ID(fmt.Sprint("r", n))
 		tokens = append(tokens, request(id, "p0"), reply("p"+id, id))
-		list = append(list, held("c"+id, id))
+		list = append(list, checkpointOf("c"+id, id))
 	}
 	_, err := rollback.Make(runOf(t, tokens...), byID(list...), rollback.Request{From: "c0", Cascade: true, At: noon})
 	if tooMany, ok := errors.AsType[*rollback.TooManyError](err); !ok || tooMany.Steps != 1001 ||
@@ -214,7 +214,7 @@ func long(tb testing.TB) (workflow.Run, map[ect.ID]rollback.Held) {
 			tokens = append(tokens, token(ect.ID(fmt.Sprint("x", n, "-", i)), "read", agentA, ect.ID(fmt.Sprint("p", n))))
 		}
 		id := ect.ID(fmt.Sprint("c", n))
-		all[id] = held(id, ect.ID(fmt.Sprint("r", n)))
+		all[id] = checkpointOf(id, ect.ID(fmt.Sprint("r", n)))
 	}
 	return runOf(tb, tokens...), all
 }
@@ -240,7 +240,7 @@ func BenchmarkMake_10000Dense(b *testing.B) {
 			t.Node.Parents = append(t.Node.Parents, ect.ID(fmt.Sprint("n", (n+dag.MaxNodes-1-i*i)%dag.MaxNodes)))
 		}
 		tokens = append(tokens, t)
-		c := held(ect.ID(fmt.Sprint("c", n)), t.Node.Parents[:10]...)
+		c := checkpointOf(ect.ID(fmt.Sprint("c", n)), t.Node.Parents[:10]...)
 		c.Undone = n >= rollback.MaxSteps
 		all[c.ID] = c
 	}

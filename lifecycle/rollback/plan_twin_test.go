@@ -20,7 +20,7 @@ import (
 type planTwin struct {
 	tokens []workflow.Token
 	run    workflow.Run
-	held   map[ect.ID]rollback.Held
+	known  map[ect.ID]rollback.Held
 	at     time.Time
 	led    map[ect.ID]map[ect.ID]bool // by token: what descends from it
 }
@@ -30,7 +30,7 @@ func (w planTwin) String() string {
 	for _, t := range w.tokens {
 		fmt.Fprintln(&text, t.Node.ID, t.Node.Issuer, t.Node.Act, t.Node.Leg, t.Node.Parents)
 	}
-	for id, c := range w.held {
+	for id, c := range w.known {
 		fmt.Fprintln(&text, id, c.Parents, c.How, c.Undone, c.TTL, c.Acts)
 	}
 	return text.String()
@@ -89,8 +89,8 @@ func (w planTwin) descends(id, from ect.ID) bool {
 }
 
 func (w planTwin) actions(c ect.ID) (ids []ect.ID) {
-	for _, parent := range w.held[c].Parents {
-		if _, is := w.held[parent]; !is {
+	for _, parent := range w.known[c].Parents {
+		if _, is := w.known[parent]; !is {
 			ids = append(ids, parent)
 		}
 	}
@@ -107,15 +107,15 @@ func (w planTwin) ledTo(from, c ect.ID) bool {
 // targets are a checkpoint and what it groups, if there is work to undo.
 func (w planTwin) targets(from ect.ID) (ids []ect.ID) {
 	group := grow(map[ect.ID]bool{from: true}, func(c ect.ID) (in []ect.ID) {
-		for _, parent := range w.held[c].Parents {
-			if _, is := w.held[parent]; is {
+		for _, parent := range w.known[c].Parents {
+			if _, is := w.known[parent]; is {
 				in = append(in, parent)
 			}
 		}
 		return in
 	})
 	for _, id := range keys(group) {
-		if !w.held[id].Undone && len(w.actions(id)) > 0 {
+		if !w.known[id].Undone && len(w.actions(id)) > 0 {
 			ids = append(ids, id)
 		}
 	}
@@ -124,7 +124,7 @@ func (w planTwin) targets(from ect.ID) (ids []ect.ID) {
 
 // downstream reports whether a checkpoint that was not undone was made as a consequence of one of the targets.
 func (w planTwin) downstream(c ect.ID, targets []ect.ID) bool {
-	return !w.held[c].Undone && slices.ContainsFunc(targets, func(t ect.ID) bool { return w.ledTo(t, c) })
+	return !w.known[c].Undone && slices.ContainsFunc(targets, func(t ect.ID) bool { return w.ledTo(t, c) })
 }
 
 // nearest are the first steps at a token or above it.
@@ -146,15 +146,15 @@ func (w planTwin) nearest(id ect.ID) map[ect.ID]bool {
 // belongs reports whether a step is undone with a checkpoint; own: as the agent's task node, too.
 func (w planTwin) belongs(s workflow.Step, c ect.ID, own bool) bool {
 	return slices.ContainsFunc(w.actions(c), func(action ect.ID) bool {
-		return w.nearest(action)[s.ID] || own && slices.Contains(w.held[c].Acts, s.Issuer) && slices.ContainsFunc(w.tokens, func(t workflow.Token) bool {
+		return w.nearest(action)[s.ID] || own && slices.Contains(w.known[c].Acts, s.Issuer) && slices.ContainsFunc(w.tokens, func(t workflow.Token) bool {
 			return t.Node.ID == s.ID && t.Node.Issuer == s.Issuer && slices.Contains(t.Node.Parents, action) && slices.Contains(w.childrenOf(action), s.ID)
 		})
 	})
 }
 
 func (w planTwin) how(c ect.ID) rollback.How {
-	if w.at.Before(w.held[c].At.Add(w.held[c].TTL)) {
-		return w.held[c].How
+	if w.at.Before(w.known[c].At.Add(w.known[c].TTL)) {
+		return w.known[c].How
 	}
 	return rollback.Never
 }
@@ -168,7 +168,7 @@ type expected struct {
 }
 
 func (w planTwin) expect(r rollback.Request) (e expected) {
-	from, known := w.held[r.From]
+	from, known := w.known[r.From]
 	targets := w.targets(r.From)
 	switch {
 	case !known:
@@ -180,7 +180,7 @@ func (w planTwin) expect(r rollback.Request) (e expected) {
 	}
 	in := func(c ect.ID) bool { return slices.Contains(targets, c) || r.Cascade && w.downstream(c, targets) }
 	var all []ect.ID
-	for id := range w.held {
+	for id := range w.known {
 		all = append(all, id)
 		if in(id) {
 			e.steps = append(e.steps, id)
@@ -198,7 +198,7 @@ func (w planTwin) expect(r rollback.Request) (e expected) {
 		depends := slices.ContainsFunc(targets, func(c ect.ID) bool {
 			return slices.ContainsFunc(w.actions(c), func(action ect.ID) bool { return w.descends(s.ID, action) })
 		})
-		goes := slices.ContainsFunc(all, func(c ect.ID) bool { return (in(c) || w.held[c].Undone) && w.belongs(s, c, true) })
+		goes := slices.ContainsFunc(all, func(c ect.ID) bool { return (in(c) || w.known[c].Undone) && w.belongs(s, c, true) })
 		stays := slices.ContainsFunc(all, func(c ect.ID) bool { return !in(c) && w.downstream(c, targets) && w.belongs(s, c, true) })
 		if depends && (!goes || stays) && (s.State == workflow.Done || s.State == workflow.Running) {
 			free = append(free, s.ID)
@@ -245,7 +245,7 @@ func (w planTwin) promises(r rollback.Request, plan rollback.Plan) string {
 	targets := w.targets(r.From)
 	seen, agents := map[ect.ID]bool{}, map[string]bool{}
 	for _, s := range plan.Steps {
-		c := w.held[s.Checkpoint]
+		c := w.known[s.Checkpoint]
 		switch {
 		case seen[s.Checkpoint]:
 			return "undone twice: " + string(s.Checkpoint)
@@ -319,7 +319,7 @@ func randomCase(t *testing.T, r *rand.Rand) planTwin {
 		}
 		return ect.ID(fmt.Sprint("t", i))
 	}
-	w := planTwin{held: map[ect.ID]rollback.Held{}, at: noon.Add(time.Hour), led: map[ect.ID]map[ect.ID]bool{}}
+	w := planTwin{known: map[ect.ID]rollback.Held{}, at: noon.Add(time.Hour), led: map[ect.ID]map[ect.ID]bool{}}
 	for i := range n {
 		tok := token(ect.ID(fmt.Sprint("t", i)), acts[r.IntN(len(acts))], []ect.Identity{gateway, agentA, agentB}[r.IntN(3)])
 		if tok.Node.IssuedAt += int64(i); r.IntN(12) == 0 { // the id of another one
@@ -338,7 +338,7 @@ func randomCase(t *testing.T, r *rand.Rand) planTwin {
 		w.tokens = append(w.tokens, tok)
 		if tok.Node.Act == ect.ActCheckpoint || r.IntN(3) == 0 {
 			c := randomHeld(r, near, i)
-			w.held[c.ID] = c
+			w.known[c.ID] = c
 		}
 	}
 	w.run = runOf(t, w.tokens...)
@@ -376,12 +376,12 @@ func TestMake_Twin(t *testing.T) {
 	for range steps(t) {
 		w := randomCase(t, random)
 		ids := []ect.ID{"c0"}
-		for id := range w.held {
+		for id := range w.known {
 			ids = append(ids, id)
 		}
 		slices.Sort(ids)
 		r := rollback.Request{From: ids[random.IntN(len(ids))], Cascade: random.IntN(2) == 0, At: w.at}
-		plan, err := rollback.Make(w.run, w.held, r)
+		plan, err := rollback.Make(w.run, w.known, r)
 		if problem := w.compare(r, plan, err); problem != "" {
 			t.Fatalf("%s\n%+v\n%s", problem, r, w)
 		}

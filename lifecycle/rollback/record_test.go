@@ -3,6 +3,7 @@ package rollback_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -59,7 +60,7 @@ func TestDecode_Mistakes(t *testing.T) {
 		"a checkpoint twice":  {`"checkpoint":"c1"`, `"checkpoint":"c2"`, "step 1: its checkpoint stands twice"},
 		"another way":         {`"how":"compensation"`, `"how":"magic"`, "step 0: how is not agent, compensation, nothing or irreversible"},
 		"a way without state": {`"how":"compensation"`, `"how":"nothing"`, "step 0: its state does not fit how it is undone"},
-		"another state":       {`"state":"waiting"`, `"state":"asleep"`, "step 1: state is not waiting, sent, completed, failed or escalated"},
+		"another state":       {`"state":"waiting"`, `"state":"asleep"`, "step 1: its state does not fit how it is undone"},
 		"before its turn":     {`"completed"`, `"sent"`, "step 0: restored is no hash, or the step is not completed"},
 		"no request":          {`"request":"request.a.b",`, ``, "step 0: request is missing, is there too early, or is no compact token"},
 		"no tries":            {`"tries":1,`, ``, "step 0: tries do not fit request"},
@@ -83,33 +84,41 @@ func TestDecode_Mistakes(t *testing.T) {
 	}
 }
 
-// TestJournal_FitsItsBound: the largest journal can be stored.
+// TestJournal_FitsItsBound: the largest journal can be stored, since each of its steps fits.
 func TestJournal_FitsItsBound(t *testing.T) {
 	t.Parallel()
-	plan := planOf(make([]rollback.How, rollback.MaxSteps)...)
-	for i := range plan.Steps {
-		plan.Steps[i].How, plan.Steps[i].Agent = rollback.ByCall, strings.Repeat("<", 2048)
+	size := func(n int) int {
+		plan := planOf(make([]rollback.How, n)...)
+		for i := range plan.Steps {
+			plan.Steps[i].How, plan.Steps[i].Agent = rollback.ByCall, strings.Repeat("<", 2048)
+			plan.Steps[i].Checkpoint, plan.Steps[i].Action = ect.ID(fmt.Sprint(strings.Repeat("<", 127), i)), ect.ID(strings.Repeat("<", 128))
+		}
+		j := rollback.Begin(plan, strings.Repeat("<", 128), ect.Identity(strings.Repeat("<", 2048)), ect.ID(strings.Repeat("<", 128)), strings.Repeat("<", 256))
+		token := strings.Repeat("a", 16<<10)
+		for i := range j.Steps {
+			p := &j.Steps[i]
+			p.State, p.Tries, p.Request, p.Reason = rollback.StepEscalated, 10, token, strings.Repeat("<", 512)
+		}
+		j.Error, j.Escalation, j.Result, j.Status, j.Ended = token, token, token, rollback.StatusEscalated, noon
+		text, err := j.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := rollback.Decode(text); err != nil {
+			t.Errorf("%d bytes: %v", len(text), err)
+		}
+		return len(text)
 	}
-	j := rollback.Begin(plan, "w", agentA, "request", "runner")
-	token := strings.Repeat("a", 16<<10)
-	for i := range j.Steps {
-		j.Steps[i].State, j.Steps[i].Tries, j.Steps[i].Request = rollback.StepCompleted, 1, token
-	}
-	last := &j.Steps[len(j.Steps)-1]
-	last.State, last.Reason = rollback.StepFailed, strings.Repeat("<", 512)
-	text, err := j.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := rollback.Decode(text); err != nil {
-		t.Errorf("%d bytes: %v", len(text), err)
+	one, two := size(1), size(2)
+	if whole := one + (two-one)*(rollback.MaxSteps-1); whole > rollback.MaxRecord {
+		t.Errorf("the largest journal has %d bytes, at most %d are read", whole, rollback.MaxRecord)
 	}
 }
 
 func FuzzDecode(f *testing.F) {
 	for _, j := range []rollback.Journal{
 		begin(), begin(rollback.ByCall, rollback.Never),
-		after(f, begin(rollback.ByCall, rollback.ByAgent), sent, lost, undone, of(1, sent), of(1, failed), ended),
+		after(f, begin(rollback.ByCall, rollback.ByAgent), sent, unanswered, undone, of(1, sent), of(1, failed), ended),
 		after(f, begin(rollback.ByCall), sent, overdue, escalated, ended),
 	} {
 		text, err := j.Encode()
