@@ -43,7 +43,7 @@ type Held struct {
 type Request struct {
 	From    ect.ID // the checkpoint
 	Cascade bool   // what depends on it is undone as well (ATD, Basic Rollback)
-	At      time.Time
+	At      time.Time // when it was accepted
 }
 
 // Plan says which checkpoints are undone, and in which order.

@@ -38,6 +38,8 @@ func TestDecode_Mistakes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	second := `{"checkpoint":"c1","action":"r1","agent":"agent1","how":"compensation","state":`
+	both := `"completed","tries":1,"request":"request.a.b","restored":"` + ect.Hash([]byte("state")) + `"},` + second + `"waiting"}]}`
 	const form = "a member is unknown, stands twice, or is not written as this program writes it"
 	for name, c := range map[string]struct{ old, with, want string }{
 		"no object":           {`{"version"`, `["version"`, "not one JSON object, or a member is not of its type"},
@@ -61,7 +63,9 @@ func TestDecode_Mistakes(t *testing.T) {
 		"another way":         {`"how":"compensation"`, `"how":"magic"`, "step 0: how is not agent, compensation, nothing or irreversible"},
 		"a way without state": {`"how":"compensation"`, `"how":"nothing"`, "step 0: its state does not fit how it is undone"},
 		"another state":       {`"state":"waiting"`, `"state":"asleep"`, "step 1: its state does not fit how it is undone"},
-		"before its turn":     {`"completed"`, `"sent"`, "step 0: restored is no hash, or the step is not completed"},
+		"before its turn":     {both, `"waiting"},` + second + `"sent","tries":1,"request":"a"}]}`, "step 1: it began before its turn"},
+		"an error too early":  {both, `"escalated","reason":"x"},` + second + `"waiting"}],"error":"a"}`, "error is no compact token, or does not fit the steps"},
+		"restored too early":  {`"completed"`, `"sent"`, "step 0: restored is no hash, or the step is not completed"},
 		"no request":          {`"request":"request.a.b",`, ``, "step 0: request is missing, is there too early, or is no compact token"},
 		"no tries":            {`"tries":1,`, ``, "step 0: tries do not fit request"},
 		"many tries":          {`"tries":1,`, `"tries":11,`, "step 0: tries do not fit request"},
