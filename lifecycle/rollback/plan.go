@@ -41,8 +41,8 @@ type Held struct {
 
 // Request is what is asked for.
 type Request struct {
-	From    ect.ID // the checkpoint
-	Cascade bool   // what depends on it is undone as well (ATD, Basic Rollback)
+	From    ect.ID    // the checkpoint
+	Cascade bool      // what depends on it is undone as well (ATD, Basic Rollback)
 	At      time.Time // when it was accepted
 }
 
