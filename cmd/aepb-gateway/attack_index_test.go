@@ -230,6 +230,15 @@ var attackIndex = []attackFinding{
 		"policy/hitl:TestAttack_Show_HiddenCharacters", "policy/hitl:TestAttack_Show_NotWhole",
 		"cmd/aepbctl:TestAttack_Approvals_TextOfAnotherHash", "cmd/aepbctl:TestAttack_Approvals_Terminal",
 	}},
+	{id: "W26", what: "have work undone that is not one's own, read a state that another agent deposited, or deposit one in the workflow of others", tests: []string{
+		"gateway:TestAttack_OutsiderRollsBack", "gateway:TestAttack_GroupOverOthers", "gateway:TestAttack_StateOfAnotherAgent",
+	}},
+	{id: "W27", what: "fill the checkpoints of a workflow, so that the consequential steps of others are refused", tests: []string{
+		"gateway:TestAttack_CheckpointsOfOneMember",
+	}},
+	{id: "W28", what: "report errors of steps that are not one's own, so that they fail or are undone", tests: []string{
+		"gateway:TestAttack_FalseErrors",
+	}},
 	{id: "X-M1", what: "have the gateway read more large answers than it has memory for", tests: []string{
 		"TestAttack_LargeAnswersAtOnce", "gateway/transport/inflight:TestAttack_LargeRequestsOfLongStreams",
 	}},

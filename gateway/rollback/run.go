@@ -239,6 +239,16 @@ func (s *Service) ask(ctx context.Context, u underWay, step undo.Progress) (rest
 	return v.Claims().OutputHash, []ect.ID{v.ID()}, err
 }
 
+// Judge judges the result that an agent signed for a caller's request: it is as the draft has it, and about one of the checkpoints that the request names
+// (ATD, Basic Rollback).
+func Judge(v ect.Verified, named []ect.ID) error {
+	result, err := undo.ParseResult(v.Claims())
+	if err == nil && !slices.Contains(named, result.Checkpoint) {
+		err = errors.New("it is about another checkpoint")
+	}
+	return err
+}
+
 // judge judges the result of an agent as a whole: that it is about the checkpoint, that it is completed, and that the restored state is the one that the agent
 // deposited (ATD, Checkpoint ECT Format).
 func judge(v ect.Verified, agent string, id ect.ID, kept checkpoint.Kept) error {
