@@ -33,6 +33,21 @@ var exempt = map[string]string{
 	module + "gateway/transport/slim/link.RefusedError":            "met by the link itself, and by the operator at the start",
 	module + "gateway/transport/slim/session.BrokenError":          "the dialer says it in transport's words: unreachable, or no answer in time",
 	module + "gateway/transport/slim/rpc.StatusError":              "an agent's failure is a reply, not an error of ours",
+
+	module + "gateway/checkpoint.AlteredError":     "the paths of checkpoints call it a conflict, a rollback leaves the checkpoint out, and the log has its text",
+	module + "gateway/state.BlobTakenError":        "package checkpoint says that another token has the id",
+	module + "lifecycle/compensation.RuleError":    "met at the start or a reload, by the operator",
+	module + "lifecycle/compensation.MissingError": "a rollback tells a human that the call cannot be undone",
+	module + "lifecycle/compensation.ValueError":   "a rollback tells a human that the call cannot be undone",
+	module + "lifecycle/compensation.SizeError":    "a rollback tells a human that the call cannot be undone",
+	module + "lifecycle/rollback.UnknownError":     "package rollback says that there is no such checkpoint",
+	module + "lifecycle/rollback.ExpiredError":     "package rollback calls it a conflict",
+	module + "lifecycle/rollback.TooManyError":     "package rollback calls it a conflict",
+	module + "lifecycle/rollback.DependsError":     "package rollback calls it a conflict",
+	module + "lifecycle/rollback.RunningError":     "package rollback says that work goes on",
+	module + "lifecycle/rollback.StateError":       "a mistake of ours that changes nothing: tests see it",
+	module + "lifecycle/rollback.RecordError":      "a record of another version in the store: an internal error, and the log has its text",
+	module + "lifecycle/rollback.ResultError":      "an agent's bad reply: the step of the rollback fails and says so",
 }
 
 // Every exported error type of the project has a row in the table

@@ -18,6 +18,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport/stdio"
 	"github.com/aepb/aepb-gateway/lifecycle"
 	"github.com/aepb/aepb-gateway/lifecycle/breaker"
+	"github.com/aepb/aepb-gateway/lifecycle/checkpoint"
 	"github.com/aepb/aepb-gateway/lifecycle/workflow"
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/policy/hitl"
@@ -137,6 +138,7 @@ var table = rows(
 	// Evidence.
 	say[*ect.InvalidError](CodeECTInvalid),
 	say[*ect.ConflictError](CodeECTInvalid),
+	say[*checkpoint.InvalidError](CodeECTInvalid),
 	say[*ect.ForeignRootError](CodeECTInvalid),
 	as(func(e *ect.MalformedError) Problem {
 		return status(of(CodeECTInvalid, e.Error()), http.StatusBadRequest)
