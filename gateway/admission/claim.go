@@ -55,14 +55,15 @@ func (m *admitting) claim(ctx context.Context) (answer transport.Answer, repeate
 	return answer, false, m.record(ctx)
 }
 
-// waits reports whether the message was answered with an approval that its caller has to wait for (R23).
+// waits reports whether the message was answered with an approval that its caller has to wait for (R23), or with a rollback that goes
+// on: nothing else is in progress once its tokens are used.
 func waits(ctx context.Context, answers idempotency.Store, key ect.ReplayKey) bool {
 	blob, ok := answers.Load(ctx, key)
 	if !ok {
 		return false
 	}
 	reply, err := idempotency.Decode(blob)
-	return err == nil && reply.Problem != nil && reply.Problem.Code == problem.CodeApprovalRequired
+	return err == nil && reply.Problem != nil && (reply.Problem.Code == problem.CodeApprovalRequired || reply.Problem.Code == problem.CodeInProgress)
 }
 
 // record records what came with the message.

@@ -3,6 +3,7 @@ package rollback
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -125,8 +126,43 @@ func (s *Service) again(ctx context.Context, call transport.Call, o Order) (tran
 	case k.Digest != o.Digest:
 		return transport.Answer{}, true, conflicting(o.Request)
 	}
+	if k.Status != "" && len(k.Ours) == 0 {
+		if err := s.cover(ctx, o, &k); err != nil {
+			return transport.Answer{}, true, err
+		}
+	}
 	answer, err := s.answerAgain(call.Caller, k)
 	return answer, true, err
+}
+
+// cover signs the answer to a request whose caller has not heard the result so far, and keeps both.
+func (s *Service) cover(ctx context.Context, o Order, k *kept) error {
+	k.Body, k.Media = form.Body(k.Result), form.Media
+	ext := ect.Ext{}
+	ext.SetString(ect.ExtLeg, string(attest.Reply))
+	ext.SetString(ect.ExtCaller, string(o.Issuer))
+	compact, err := s.deps.Attest.Statements().State(ctx, attest.Statement{
+		Act: ect.ActTranslate, Lineage: attest.After(k.Result), Audience: []string{string(o.Issuer)}, Output: ect.Hash(k.Body), Ext: ext, Holder: o.Holder,
+	})
+	if err != nil {
+		return err
+	}
+	k.Ours = []string{compact}
+	s.keep(ctx, o, *k)
+	return nil
+}
+
+// keep adds to a result that is kept how its caller was told. What cannot be kept is made again.
+func (s *Service) keep(ctx context.Context, o Order, k kept) {
+	key := resultKey(o.Workflow, o.Issuer, o.Request, o.Owner)
+	entry, found, err := s.deps.Entries.Get(ctx, key)
+	value, failed := json.Marshal(k)
+	if err = errors.Join(err, failed); err == nil && found {
+		_, _, err = s.deps.Entries.Swap(context.WithoutCancel(ctx), key, entry.Revision, value, entry.Until)
+	}
+	if err != nil {
+		s.deps.Logger.WarnContext(ctx, "the answer to a rollback is not kept", slog.Any("error", err))
+	}
 }
 
 // readKept reads a result that was kept.
@@ -144,7 +180,12 @@ func (s *Service) save(ctx context.Context, o Order, agent string, answer transp
 	value, err := json.Marshal(kept{
 		Digest: o.Digest, Agent: agent, Binding: string(wire.Binding), Media: wire.Media, Result: wire.Header.Get(form.Field), Body: wire.Body, Ours: answer.Evidence,
 	})
-	if err == nil { // the result of a rollback of the gateway's own is kept by now
+	if k, done, _ := s.result(ctx, o.Workflow, o.Issuer, o.Request); done { // a rollback of the gateway's own
+		k.Media, k.Body, k.Ours = wire.Media, wire.Body, answer.Evidence
+		s.keep(ctx, o, k)
+		return
+	}
+	if err == nil {
 		_, _, err = s.deps.Entries.Swap(context.WithoutCancel(ctx), resultKey(o.Workflow, o.Issuer, o.Request, o.Owner), 0, value, s.deps.Now().Add(resultLife))
 	}
 	if err != nil {
@@ -160,7 +201,6 @@ func (s *Service) answerAgain(caller identity.Caller, k kept) (transport.Answer,
 		Re: canonical.OpRollback,
 	}
 	if k.Status != "" {
-		wire.Media, wire.Body = form.Media, form.Body(k.Result)
 		return s.deps.Admission.AnswerAgain(wire, k.Ours)
 	}
 	agent, ok := s.deps.Directory.Find(k.Agent)

@@ -11,6 +11,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/attest"
 	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/state"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/worker"
 	undo "github.com/aepb/aepb-gateway/lifecycle/rollback"
@@ -144,6 +145,9 @@ func (s *Service) take(ctx context.Context, u underWay, effect undo.Effect) (und
 			return u, ctx.Err() // the process ends: whether the agent has got it is found out by the next one
 		}
 		next, err := s.advance(ctx, j.Workflow, j.Request, event, statement)
+		for isRecording(err) && worker.Pause(ctx, time.Second) { // else an agent that has undone its work would be asked again
+			next, err = s.advance(ctx, j.Workflow, j.Request, event, statement)
+		}
 		if err == nil && event.Kind == undo.Lost {
 			worker.Pause(ctx, min(time.Second<<min(next.Steps[effect.Step].Tries, 5), longestPause))
 		}
@@ -200,8 +204,14 @@ func isLost(err error) bool {
 	if _, open := errors.AsType[*problem.CircuitOpenError](err); open {
 		return true
 	}
-	_, store := errors.AsType[*problem.RecordingError](err)
-	return store
+	return isRecording(err)
+}
+
+// isRecording reports whether the store could not be used.
+func isRecording(err error) bool {
+	_, recording := errors.AsType[*problem.RecordingError](err)
+	_, away := errors.AsType[*state.UnavailableError](err)
+	return recording || away
 }
 
 // ask has the work behind a checkpoint undone, and returns the hash of what was restored.

@@ -203,8 +203,15 @@ type MemoryBlobs struct {
 
 var _ Blobs = (*MemoryBlobs)(nil)
 
-func newMemoryBlobs(bounds BlobBounds, now func() time.Time) *MemoryBlobs {
-	return &MemoryBlobs{now: now, index: NewBlobIndex[[]byte](bounds)}
+// NewMemoryBlobs makes an empty store; now is nil for time.Now. It fails for bounds that bound nothing.
+func NewMemoryBlobs(bounds BlobBounds, now func() time.Time) (*MemoryBlobs, error) {
+	if err := bounds.Validate(); err != nil {
+		return nil, err
+	}
+	if now == nil {
+		now = time.Now
+	}
+	return &MemoryBlobs{now: now, index: NewBlobIndex[[]byte](bounds)}, nil
 }
 
 // Put writes once, as [Blobs] explains it.

@@ -12,7 +12,11 @@ import (
 
 func memoryWithBlobs(t testing.TB, bounds state.BlobBounds) *state.Memory {
 	t.Helper()
-	m, err := state.New(state.Config{Blobs: bounds}, state.Deps{})
+	blobs, err := state.NewMemoryBlobs(bounds, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := state.New(state.Config{}, state.Deps{Blobs: blobs})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +44,7 @@ func TestMemoryBlobs_Swept(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		m := memoryWithBlobs(t, state.BlobBounds{})
-		for _, id := range strings.Split("abcdefgh", "") {
+		for id := range strings.SplitSeq("abcdefgh", "") {
 			if err := m.Blobs().Put(t.Context(), state.BlobKey{Group: "w", ID: id}, []byte(id), time.Now().Add(time.Second)); err != nil {
 				t.Fatal(err)
 			}
@@ -60,7 +64,7 @@ func TestMemoryBlobs_Swept(t *testing.T) {
 func TestBlobBounds_Validate(t *testing.T) {
 	t.Parallel()
 	for _, bounds := range []state.BlobBounds{{MaxBlobs: -1}, {MaxBytes: -1}, {MaxBytesPerOwner: -1}} {
-		if _, err := state.New(state.Config{Blobs: bounds}, state.Deps{}); err == nil {
+		if _, err := state.NewMemoryBlobs(bounds, nil); err == nil {
 			t.Errorf("%+v is taken", bounds)
 		}
 	}

@@ -32,8 +32,6 @@ type Config struct {
 	// an eighth of the bounds of entries, in all and of each owner, to them; see [BulkShare]. A
 	// record that is larger than the reserve has no such promise. Empty: there is no reserve.
 	RecordKinds []string
-
-	Blobs BlobBounds // contents of checkpoints
 }
 
 // Defaults of a Config. Full, they hold about 510 MiB, 64 of them blobs, for which the collector
@@ -69,7 +67,6 @@ func (c Config) WithDefaults() Config {
 	orDefault(&c.MaxEntriesPerOwner, max(1, c.MaxEntries/16))
 	orDefault(&c.MaxEntriesBytesPerOwner, min(c.MaxEntriesBytes, max(c.MaxEntriesBytes/16, 2*int64(c.MaxEntryBytes+2*bookkeeping))))
 	orDefault(&c.MaxAnswersBytesPerOwner, min(c.MaxAnswersBytes, max(c.MaxAnswersBytes/4, 2*int64(c.MaxAnswerBytes+2*bookkeeping))))
-	c.Blobs = c.Blobs.WithDefaults()
 	return c
 }
 
@@ -89,7 +86,7 @@ func (c Config) Validate() error {
 			return errors.New("state: a bound must not be negative")
 		}
 	}
-	return c.Blobs.Validate()
+	return nil
 }
 
 // Deps is what the drivers need.
@@ -106,6 +103,8 @@ type Deps struct {
 	Evicted func(own bool)
 	// Tokens is where evidence is; nil: in memory.
 	Tokens *Tokens
+	// Blobs is where blobs are; nil: in memory, with the default bounds.
+	Blobs *MemoryBlobs
 	// Journal is told of every change, for a driver that keeps it somewhere
 	// safer; nil: there is no such driver.
 	Journal Journal
@@ -177,13 +176,18 @@ func New(config Config, deps Deps) (m *Memory, err error) {
 			return nil, err
 		}
 	}
+	if deps.Blobs == nil {
+		if deps.Blobs, err = NewMemoryBlobs(BlobBounds{}, deps.Now); err != nil {
+			return nil, err
+		}
+	}
 	return &Memory{
 		Tokens:        deps.Tokens,
 		Replays:       newReplays(config, deps),
 		Answers:       newAnswers(config, deps),
 		Conversations: newConversations(config, deps),
 		entries:       newEntries(config, deps),
-		blobs:         newMemoryBlobs(config.Blobs, deps.Now),
+		blobs:         deps.Blobs,
 		epoch:         deps.Epoch,
 		bounds:        config,
 	}, nil

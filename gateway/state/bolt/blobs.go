@@ -23,9 +23,8 @@ type Blobs struct {
 	now   func() time.Time
 
 	// The owner's alone.
-	update func(do func(*bbolt.Tx) error) error // makes a transaction
-	serial uint64                               // of the latest blob
-	unsure bool                                 // a transaction failed, and parts of it may be there all the same
+	serial uint64 // of the latest blob
+	unsure bool   // a transaction failed, and parts of it may be there all the same
 
 	mu    sync.RWMutex // the owner alone writes
 	index *state.BlobIndex[uint64]
@@ -46,7 +45,7 @@ const (
 // newBlobs reads which blobs there are. It trusts the file beyond the bounds: those may have become
 // smaller, and no blob leaves before its end.
 func newBlobs(s *Store, config Config, f *file) (*Blobs, error) {
-	b := &Blobs{store: s, file: f, now: s.now, update: f.update, index: state.NewBlobIndex[uint64](config.Bounds.Blobs)}
+	b := &Blobs{store: s, file: f, now: s.now, index: state.NewBlobIndex[uint64](config.Blobs)}
 	err := f.loadBlobs(func(info state.BlobInfo, serial uint64) {
 		b.serial = max(b.serial, serial)
 		b.index.Add(info, serial)
@@ -251,7 +250,7 @@ func (b *Blobs) remove(key state.BlobKey) error {
 // write makes one transaction. What failed may be on disk, and is found there by the next change of
 // the same blob, or by the next start.
 func (b *Blobs) write(do func(*bbolt.Tx) error) error {
-	if err := b.update(do); err != nil {
+	if err := b.file.update(do); err != nil {
 		b.unsure = true
 		if errors.Is(err, berrors.ErrDatabaseNotOpen) {
 			err = ErrClosed

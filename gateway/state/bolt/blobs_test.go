@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"strconv"
 	"strings"
@@ -57,7 +56,7 @@ func TestBlobs_KeepTheContract(t *testing.T) {
 				Overhead: overhead,
 				Open: func(t testing.TB, bounds state.BlobBounds) state.Blobs {
 					t.Helper()
-					return openBlobs(t, bolt.Config{Path: filePath(t), Bounds: state.Config{Blobs: bounds}}, overhead > 0)
+					return openBlobs(t, bolt.Config{Path: filePath(t), Blobs: bounds}, overhead > 0)
 				},
 				Reopen: func(t testing.TB, b state.Blobs) state.Blobs {
 					t.Helper()
@@ -148,7 +147,7 @@ func TestBlobs_FileWithoutBuckets(t *testing.T) {
 		closed(t, s)
 		edit(t, config.Path, func(tx *bbolt.Tx) error {
 			var errs []error
-			for _, name := range strings.Split(missing, ",") {
+			for name := range strings.SplitSeq(missing, ",") {
 				errs = append(errs, tx.DeleteBucket([]byte(name)))
 			}
 			return errors.Join(errs...)
@@ -253,23 +252,6 @@ func TestBlobs_DiskHangs(t *testing.T) {
 	})
 }
 
-// A transaction that fails leaves things as they were: no blob, no space taken, and the next works.
-func TestBlobs_FailedTransaction(t *testing.T) {
-	t.Parallel()
-	s := open(t, bolt.Config{Path: filePath(t)})
-	s.FailBlobs(errors.New("no space left on device"))
-	if err := s.Blobs().Put(t.Context(), blobKey("1"), []byte("x"), hence()); !errors.As(err, new(*state.UnavailableError)) {
-		t.Errorf("got %v", err)
-	}
-	if _, _, found, err := s.Blobs().Get(t.Context(), blobKey("1")); found || err != nil || s.Blobs().Usage() != (state.Usage{}) {
-		t.Errorf("after a failure: %v, %v, %+v", found, err, s.Blobs().Usage())
-	}
-	s.FailBlobs(nil)
-	if err := s.Blobs().Put(t.Context(), blobKey("1"), []byte("y"), hence()); err != nil {
-		t.Error(err)
-	}
-}
-
 // The clear bytes of sealed blobs are nowhere in the file.
 func TestBlobs_SealedInTheFile(t *testing.T) {
 	t.Parallel()
@@ -277,7 +259,7 @@ func TestBlobs_SealedInTheFile(t *testing.T) {
 	path := filePath(t)
 	for _, sealed := range []bool{true, false} {
 		b := openBlobs(t, bolt.Config{Path: path}, sealed)
-		if err := b.Put(t.Context(), blobKey(fmt.Sprint(sealed)), []byte(strings.Repeat(word, 1000)), hence()); err != nil {
+		if err := b.Put(t.Context(), blobKey(strconv.FormatBool(sealed)), []byte(strings.Repeat(word, 1000)), hence()); err != nil {
 			t.Fatal(err)
 		}
 		closed(t, b.store)
@@ -289,7 +271,7 @@ func TestBlobs_SealedInTheFile(t *testing.T) {
 }
 
 func BenchmarkBlobs_Put64K(b *testing.B) {
-	blobs := openBlobs(b, bolt.Config{Path: filePath(b), Bounds: benchBounds()}, true)
+	blobs := openBlobs(b, bolt.Config{Path: filePath(b), Blobs: benchBounds()}, true)
 	value, until := make([]byte, 64<<10), hence()
 	b.SetBytes(int64(len(value)))
 	n := 0
@@ -303,7 +285,7 @@ func BenchmarkBlobs_Put64K(b *testing.B) {
 }
 
 func BenchmarkBlobs_Get64K(b *testing.B) {
-	blobs := openBlobs(b, bolt.Config{Path: filePath(b), Bounds: benchBounds()}, true)
+	blobs := openBlobs(b, bolt.Config{Path: filePath(b), Blobs: benchBounds()}, true)
 	const many = 64
 	for n := range many {
 		if err := blobs.Put(b.Context(), blobKey(strconv.Itoa(n)), make([]byte, 64<<10), hence()); err != nil {
@@ -320,6 +302,6 @@ func BenchmarkBlobs_Get64K(b *testing.B) {
 	}
 }
 
-func benchBounds() state.Config {
-	return state.Config{Blobs: state.BlobBounds{MaxBytes: 1 << 40, MaxBytesPerGroup: 1 << 30}}
+func benchBounds() state.BlobBounds {
+	return state.BlobBounds{MaxBytes: 1 << 40, MaxBytesPerGroup: 1 << 30}
 }

@@ -2,6 +2,7 @@ package bolt_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/ecttest"
+	"github.com/aepb/aepb-gateway/gateway/state"
 	"github.com/aepb/aepb-gateway/gateway/state/bolt"
 )
 
@@ -43,6 +45,10 @@ func crashing(path string, out io.Writer) int {
 		}
 		if err := crashSwap(s, n); err != nil {
 			fmt.Fprintln(out, "swap:", err)
+			return 1
+		}
+		if err := s.Blobs().Put(context.Background(), crashKey(n), crashValue(n), time.Now().Add(time.Hour)); err != nil {
+			fmt.Fprintln(out, "put a blob:", err)
 			return 1
 		}
 		fmt.Fprintln(out, n)
@@ -83,6 +89,13 @@ func crashSwap(s *bolt.Store, n int) error {
 	return err
 }
 
+// crashKey names a blob: a hundred of them are in one group.
+func crashKey(n int) state.BlobKey {
+	return state.BlobKey{Group: strconv.Itoa(n / 1700), ID: strconv.Itoa(n), Owner: strconv.Itoa(n / 1700)}
+}
+
+func crashValue(n int) []byte { return bytes.Repeat(strconv.AppendInt(nil, int64(n), 10), 1000) }
+
 // written is what one process said it had flushed, from the first to the last number.
 type written struct{ from, to int }
 
@@ -111,6 +124,9 @@ func TestCrash(t *testing.T) {
 		}
 		wantTurns(t, s, w)
 		wantSwapped(t, s, w)
+		for _, w := range all {
+			wantBlobsLeft(t, s, w)
+		}
 		if round%2 == 0 { // the next process finds a clean end, else an unclean one
 			closed(t, s)
 		} else if err := os.Rename(powerCut(t, path), path); err != nil {
@@ -182,6 +198,22 @@ func wantSwapped(t *testing.T, s *bolt.Store, w written) {
 	got, ok, err := s.Entries().Get(t.Context(), entryKey(0))
 	if at, _ := strconv.Atoi(string(got.Value)); w.to >= w.from && (!ok || err != nil || at < w.to) {
 		t.Fatalf("the entry stands at %q, %v, not at %d", got.Value, err, w.to)
+	}
+}
+
+// wantBlobsLeft: every blob that was acknowledged is there, and no more space is taken than by what is there.
+func wantBlobsLeft(t *testing.T, s *bolt.Store, w written) {
+	t.Helper()
+	for n := w.from; n <= w.to; n++ {
+		if n%17 != 0 {
+			continue
+		}
+		if got, _, found, err := s.Blobs().Get(t.Context(), crashKey(n)); err != nil || !found || !bytes.Equal(got, crashValue(n)) {
+			t.Fatalf("blob %d of %v is lost: %d bytes, %v, %v", n, w, len(got), found, err)
+		}
+	}
+	if counts := s.BlobsOnDisk(t); counts[0] != counts[1] || counts[0] != s.Blobs().Usage().Entries {
+		t.Fatalf("records and values on disk: %v, in the index: %+v", counts, s.Blobs().Usage())
 	}
 }
 

@@ -98,16 +98,3 @@ func (s *Store) BlobsOnDisk(tb testing.TB) (counts [2]int) {
 func (s *Store) Occupy(release <-chan struct{}) {
 	s.owner.works <- work{func() error { <-release; return nil }, make(chan error, 1)}
 }
-
-// FailBlobs has each transaction of blobs fail from now on; nil: no more.
-func (s *Store) FailBlobs(err error) {
-	done := make(chan error, 1)
-	s.owner.works <- work{func() error {
-		s.blobs.update = s.blobs.file.update
-		if err != nil {
-			s.blobs.update = func(func(*bbolt.Tx) error) error { return err }
-		}
-		return nil
-	}, done}
-	<-done
-}

@@ -253,3 +253,46 @@ func TestCloseAmongWriters(t *testing.T) {
 		}
 	}
 }
+
+// Where the disk is full no blob begins or leaves, each stays as it was, and what expired keeps its space. All
+// of it works again when there is room.
+func TestBlobs_DiskFull(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		path := filePath(t)
+		s := open(t, bolt.Config{Path: path})
+		b, until := s.Blobs(), hence()
+		for id, end := range map[string]time.Time{"stays": until, "expires": time.Now().Add(time.Second)} {
+			if err := b.Put(t.Context(), blobKey(id), []byte("x"), end); err != nil {
+				t.Fatal(err)
+			}
+		}
+		free := fullDisk(t, s)
+		wantUnavailable(t, b.Put(t.Context(), blobKey("new"), []byte("x"), until), syscall.ENOSPC)
+		wantUnavailable(t, b.Put(t.Context(), blobKey("stays"), []byte("x"), until.Add(time.Minute)), syscall.ENOSPC)
+		wantUnavailable(t, b.Delete(t.Context(), blobKey("stays")), syscall.ENOSPC)
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		if _, _, found, err := b.Get(t.Context(), blobKey("new")); found || err != nil || b.Usage().Entries != 2 {
+			t.Errorf("after failures: %v, %v, %+v", found, err, b.Usage())
+		}
+		if value, end, found, err := b.Get(t.Context(), blobKey("stays")); string(value) != "x" || !found || err != nil || !end.Equal(until) {
+			t.Errorf("what stays: %q until %v, %v, %v", value, end, found, err)
+		}
+		free()
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if b.Usage().Entries != 1 {
+			t.Errorf("what expired is still there: %+v", b.Usage())
+		}
+		if err := b.Put(t.Context(), blobKey("new"), []byte("other bytes"), until); err != nil {
+			t.Error(err)
+		}
+		if err := b.Delete(t.Context(), blobKey("stays")); err != nil {
+			t.Error(err)
+		}
+		if got := s.BlobsOnDisk(t); got != [2]int{1, 1} {
+			t.Errorf("records and values on disk: %v", got)
+		}
+	})
+}

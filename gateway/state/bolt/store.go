@@ -15,11 +15,12 @@ import (
 // Config is where state is kept, and how much of it. A zero field takes its
 // default; Path has none.
 type Config struct {
-	Path       string        // the file; its folder exists. Read and written by its owner alone
-	FlushEvery time.Duration // how long an accepted change may be in memory only, at most; up to a second
-	Queue      int           // changes that may wait for the disk before writers do
-	QueueBytes int64         // the same in bytes, about
-	Bounds     state.Config  // what is kept
+	Path       string           // the file; its folder exists. Read and written by its owner alone
+	FlushEvery time.Duration    // how long an accepted change may be in memory only, at most; up to a second
+	Queue      int              // changes that may wait for the disk before writers do
+	QueueBytes int64            // the same in bytes, about
+	Bounds     state.Config     // what is kept
+	Blobs      state.BlobBounds // of the contents of checkpoints, which are in the file alone
 }
 
 // Defaults of a Config, and the most that FlushEvery may be (architecture section 6).
@@ -36,7 +37,8 @@ const (
 func (c Config) WithDefaults() Config {
 	c.FlushEvery = cmp.Or(c.FlushEvery, DefaultFlushEvery)
 	c.Queue, c.QueueBytes = cmp.Or(c.Queue, DefaultQueue), cmp.Or(c.QueueBytes, DefaultQueueBytes)
-	c.Bounds.Blobs.MaxBytes = cmp.Or(c.Bounds.Blobs.MaxBytes, DefaultMaxBlobsBytes)
+	c.Blobs.MaxBytes = cmp.Or(c.Blobs.MaxBytes, DefaultMaxBlobsBytes)
+	c.Blobs = c.Blobs.WithDefaults()
 	c.Bounds = c.Bounds.WithDefaults()
 	return c
 }
@@ -51,7 +53,7 @@ func (c Config) Validate() error {
 	case c.Queue < 0 || c.QueueBytes < 0:
 		return errors.New("state: a queue must not be negative")
 	default:
-		return c.Bounds.Validate()
+		return errors.Join(c.Bounds.Validate(), c.Blobs.Validate())
 	}
 }
 

@@ -137,7 +137,7 @@ func (b *Blobs) Put(ctx context.Context, key state.BlobKey, value []byte, until 
 
 // Replace is Put that also takes the place of was, as [state.MemoryBlobs.Replace] does.
 func (b *Blobs) Replace(ctx context.Context, key state.BlobKey, was, value []byte, until time.Time) error {
-	bounds := b.store.config.Bounds.Blobs
+	bounds := b.store.config.Blobs
 	if err := bounds.CheckSize(key, len(value)); err != nil {
 		return err
 	}

@@ -3,9 +3,9 @@ package redis_test
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -57,7 +57,7 @@ func blobContract(t *testing.T, config redis.Config, sealed bool) {
 		Open: func(t testing.TB, bounds state.BlobBounds) state.Blobs {
 			t.Helper()
 			own := apart(config)
-			own.Bounds.Blobs = bounds
+			own.Blobs = bounds
 			return openBlobs(t, own, sealed)
 		},
 		Reopen: again, Replica: again, Elsewhere: true, Scattered: len(config.Addresses) > 1,
@@ -89,8 +89,8 @@ func blobKey(id string) state.BlobKey { return state.BlobKey{Group: "w", ID: id,
 func TestBlobs_Unconfirmed(t *testing.T) {
 	t.Parallel()
 	server, key, until := serve(t), blobKey("1"), hence()
-	s := open(t, redis.Config{Addresses: []string{server.address}, Wait: 1, Timeout: time.Second})
-	b := seal.NewBlobs(s.Blobs(), box(t))
+	config := redis.Config{Addresses: []string{server.address}, Wait: 1, Timeout: time.Second}
+	b := seal.NewBlobs(open(t, config).Blobs(), box(t))
 	put := func() error { return b.Put(t.Context(), key, []byte("x"), until) }
 	remove := func() error { return b.Delete(t.Context(), key) }
 	for _, change := range []func() error{put, put, remove, remove, put} {
@@ -105,7 +105,7 @@ func TestBlobs_Unconfirmed(t *testing.T) {
 	if value, _, found, err := b.Get(t.Context(), key); string(value) != "x" || !found || err != nil {
 		t.Errorf("what is not confirmed is read: %q, %v, %v", value, found, err)
 	}
-	replica := follow(t, server)
+	follower, replica := follow(t, server)
 	eventually(t, soon, "the same again is confirmed", func() bool { return put() == nil })
 	wantKeys := func(want int64) {
 		t.Helper()
@@ -123,18 +123,32 @@ func TestBlobs_Unconfirmed(t *testing.T) {
 		}
 		wantKeys(0)
 	}
+	follower.signal(syscall.SIGSTOP) // it acknowledges nothing, also not what it had before
+	again := open(t, config).Blobs() // on connections that wrote nothing
+	for n, change := range []func() error{
+		put, func() error { return seal.NewBlobs(again, box(t)).Put(t.Context(), key, []byte("x"), until) },
+		remove, func() error { return open(t, config).Blobs().Delete(t.Context(), key) },
+	} {
+		if err := change(); !errors.Is(err, redis.ErrUnconfirmed) {
+			t.Errorf("change %d while the replica stands still: %v", n, err)
+		}
+	}
+	follower.signal(syscall.SIGCONT)
+	eventually(t, soon, "the same again is confirmed", func() bool { return put() == nil })
+	wantKeys(1)
 }
 
-// follow starts a replica of a server, and is a client of it.
-func follow(t *testing.T, master *server) *goredis.Client {
+// follow starts a replica of a server.
+func follow(t *testing.T, master *server) (*server, *goredis.Client) {
 	t.Helper()
 	_, port, _ := strings.Cut(master.address, ":")
-	replica := serve(t, "--replicaof", "127.0.0.1 "+port).client(goredis.Options{})
+	follower := serve(t, "--replicaof", "127.0.0.1 "+port)
+	replica := follower.client(goredis.Options{})
 	eventually(t, soon, "the replica follows", func() bool {
 		info, err := replica.Info(t.Context(), "replication").Result()
 		return err == nil && strings.Contains(info, "master_link_status:up")
 	})
-	return replica
+	return follower, replica
 }
 
 // Nothing of blobs stays in Redis after their end, and no expired blob is on an account after the next write.
@@ -173,6 +187,13 @@ func TestBlobs_AccountsBalance(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	// A blob that another program deleted is counted once when it is written again.
+	if err := client.Del(t.Context(), redis.DefaultPrefix+"b:{"+redis.DigestOf("w")+"}:1").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Put(t.Context(), blobKey("1"), []byte("x"), hence()); err != nil {
+		t.Fatal(err)
+	}
 	for n := range 4 {
 		if err := b.Delete(t.Context(), blobKey(strconv.Itoa(n))); err != nil {
 			t.Fatal(err)
@@ -191,7 +212,7 @@ func TestBlobs_SealedInRedis(t *testing.T) {
 	client := server.client(goredis.Options{})
 	for _, sealed := range []bool{true, false} {
 		b := openBlobs(t, redis.Config{Addresses: []string{server.address}}, sealed)
-		if err := b.Put(t.Context(), blobKey(fmt.Sprint(sealed)), []byte(word), hence()); err != nil {
+		if err := b.Put(t.Context(), blobKey(strconv.FormatBool(sealed)), []byte(word), hence()); err != nil {
 			t.Fatal(err)
 		}
 		seen, dumps := false, 0
@@ -294,6 +315,6 @@ func BenchmarkBlobs_Get64K(b *testing.B) {
 func benchBlobs(b *testing.B) state.Blobs {
 	b.Helper()
 	config := redis.Config{Addresses: []string{serve(b, "--appendfsync", "everysec").address}, Timeout: 5 * time.Second}
-	config.Bounds.Blobs = state.BlobBounds{MaxBytes: 1 << 40, MaxBytesPerGroup: 1 << 30}
+	config.Blobs = state.BlobBounds{MaxBytes: 1 << 40, MaxBytesPerGroup: 1 << 30}
 	return openBlobs(b, config, true)
 }

@@ -29,14 +29,15 @@ type Config struct {
 	SentinelUsername string
 	SentinelPassword string
 
-	TLS      *tls.Config   // nil: in the clear, which is good for loopback addresses alone
-	Wait     int           // replicas that must have a durable entry before it counts (R18); never discovered
-	Timeout  time.Duration // of one operation
-	Assert   bool          // the operator vouches for durability: a master without appendonly is taken
-	Fleeting []string      // kinds of entries that need not outlive a master: no waiting for replicas
-	Keys     [][]byte      // of 32 bytes, the same for all replicas: what they vouch for is believed, the first vouches; none: all that Redis holds is believed
-	Prefix   string        // of every key and channel
-	Bounds   state.Config  // what is kept; bounds in all are Redis's own (maxmemory), but for evidence and, unless it is a cluster, entries and blobs
+	TLS      *tls.Config      // nil: in the clear, which is good for loopback addresses alone
+	Wait     int              // replicas that must have a durable entry before it counts (R18); never discovered
+	Timeout  time.Duration    // of one operation
+	Assert   bool             // the operator vouches for durability: a master without appendonly is taken
+	Fleeting []string         // kinds of entries that need not outlive a master: no waiting for replicas
+	Keys     [][]byte         // of 32 bytes, the same for all replicas: what they vouch for is believed, the first vouches; none: all that Redis holds is believed
+	Prefix   string           // of every key and channel
+	Bounds   state.Config     // what is kept; bounds in all are Redis's own (maxmemory), but for evidence and, unless it is a cluster, entries
+	Blobs    state.BlobBounds // of the contents of checkpoints; in a cluster those of groups alone
 }
 
 // Defaults of a Config.
@@ -60,7 +61,8 @@ const Crowded = 0.875
 func (c Config) WithDefaults() Config {
 	c.Timeout, c.Prefix = cmp.Or(c.Timeout, DefaultTimeout), cmp.Or(c.Prefix, DefaultPrefix)
 	c.Bounds.MaxTokenBytes = cmp.Or(c.Bounds.MaxTokenBytes, DefaultMaxTokenBytes)
-	c.Bounds.Blobs.MaxBytes = cmp.Or(c.Bounds.Blobs.MaxBytes, DefaultMaxBlobsBytes)
+	c.Blobs.MaxBytes = cmp.Or(c.Blobs.MaxBytes, DefaultMaxBlobsBytes)
+	c.Blobs = c.Blobs.WithDefaults()
 	c.Bounds = c.Bounds.WithDefaults()
 	return c
 }
@@ -85,7 +87,7 @@ func (c Config) Validate() error {
 			return fmt.Errorf("state: redis: %s is not a loopback address, so it needs TLS", address)
 		}
 	}
-	return c.Bounds.Validate()
+	return errors.Join(c.Bounds.Validate(), c.Blobs.Validate())
 }
 
 // loopback is true for an address of this very machine. Names are not looked up.

@@ -20,7 +20,7 @@ func TestBlobs_KeepTheContract(t *testing.T) {
 		Overhead: seal.Overhead,
 		Open: func(t testing.TB, bounds state.BlobBounds) state.Blobs {
 			t.Helper()
-			return seal.NewBlobs(memory(t, state.Config{Blobs: bounds}).Blobs(), box(t, key(1)))
+			return seal.NewBlobs(memoryBlobs(t, bounds), box(t, key(1)))
 		},
 		// Another process has a salt of its own.
 		Replica: func(t testing.TB, b state.Blobs) state.Blobs {
@@ -32,6 +32,15 @@ func TestBlobs_KeepTheContract(t *testing.T) {
 			return seal.NewBlobs(before.Driver(), box(t, key(1)))
 		},
 	})
+}
+
+func memoryBlobs(t testing.TB, bounds state.BlobBounds) *state.MemoryBlobs {
+	t.Helper()
+	b, err := state.NewMemoryBlobs(bounds, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
 }
 
 func blobKey(id string) state.BlobKey { return state.BlobKey{Group: "w", ID: id, Owner: "owner"} }
@@ -51,7 +60,7 @@ func wantRefused(t *testing.T, b *seal.Blobs, of state.BlobKey, want error) {
 // Each of the former keys of a ring opens what it sealed; without it the error says so.
 func TestBlobs_KeyRotatedTwice(t *testing.T) {
 	t.Parallel()
-	driver, until := memory(t, state.Config{}).Blobs(), time.Now().Add(time.Hour)
+	driver, until := memoryBlobs(t, state.BlobBounds{}), time.Now().Add(time.Hour)
 	rings := [][][]byte{{key(1)}, {key(2), key(1)}, {key(3), key(2), key(1)}}
 	ids := []string{"first", "second", "third"}
 	for i, ring := range rings {
@@ -84,7 +93,7 @@ func TestBlobs_KeyRotatedTwice(t *testing.T) {
 // What was changed, moved or never sealed does not open, and an end cannot be changed.
 func TestBlobs_Tampered(t *testing.T) {
 	t.Parallel()
-	driver, until := memory(t, state.Config{}).Blobs(), time.Now().Add(time.Hour)
+	driver, until := memoryBlobs(t, state.BlobBounds{}), time.Now().Add(time.Hour)
 	b := seal.NewBlobs(driver, box(t, key(1)))
 	if err := b.Put(t.Context(), blobKey("1"), []byte("hush"), until); err != nil {
 		t.Fatal(err)
@@ -136,7 +145,7 @@ func (overtaken) Put(_ context.Context, key state.BlobKey, _ []byte, _ time.Time
 // A Put that others overtake each time ends, and says that it can be made again.
 func TestBlobs_OvertakenEndsAsUnavailable(t *testing.T) {
 	t.Parallel()
-	b := seal.NewBlobs(overtaken{memory(t, state.Config{}).Blobs()}, box(t, key(1)))
+	b := seal.NewBlobs(overtaken{memoryBlobs(t, state.BlobBounds{})}, box(t, key(1)))
 	if err := b.Put(t.Context(), blobKey("1"), nil, time.Now().Add(time.Hour)); !errors.As(err, new(*state.UnavailableError)) {
 		t.Errorf("got %v", err)
 	}

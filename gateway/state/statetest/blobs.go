@@ -294,8 +294,14 @@ func blobLists(t *testing.T, h BlobsHarness) {
 func blobNames(t *testing.T, h BlobsHarness) {
 	b, until := h.Open(t, state.BlobBounds{}), soon()
 	keys := []state.BlobKey{
-		{Group: "a", ID: "bc"}, {Group: "ab", ID: "c"}, {Group: "a:b", ID: "c"}, {Group: "a", ID: "b:c"}, {Group: "a\x00b", ID: "c\x00\xff}{"},
-		{Group: "a", ID: "bytes"}, {Group: "a", ID: "/b \n", Owner: "o w\x00\xff"}, {Group: "", ID: "x"},
+		{Group: "a", ID: "bc"},
+		{Group: "ab", ID: "c"},
+		{Group: "a:b", ID: "c"},
+		{Group: "a", ID: "b:c"},
+		{Group: "a\x00b", ID: "c\x00\xff}{"},
+		{Group: "a", ID: "bytes"},
+		{Group: "a", ID: "/b \n", Owner: "o w\x00\xff"},
+		{Group: "", ID: "x"},
 	}
 	for i, key := range keys {
 		putBlob(t, b, key, fmt.Sprint(i), until)
