@@ -231,7 +231,7 @@ var attackIndex = []attackFinding{
 		"cmd/aepbctl:TestAttack_Approvals_TextOfAnotherHash", "cmd/aepbctl:TestAttack_Approvals_Terminal",
 	}},
 	{id: "W26", what: "deposit a state into the workflow of others, read the state of another agent, or have work undone without the right to", tests: []string{
-		"TestAttack_Checkpoints_OutsiderDeposits", "TestAttack_Checkpoints_StateOfAnother", "TestAttack_Rollbacks_WithoutTheRole",
+		"TestAttack_Checkpoints_OutsiderDeposits", "TestAttack_Checkpoints_StateOfAnother", "TestAttack_Rollbacks_WithoutTheRole", "gateway:TestAttack_OutsiderRollsBack",
 	}},
 	{id: "X-M1", what: "have the gateway read more large answers than it has memory for", tests: []string{
 		"TestAttack_LargeAnswersAtOnce", "gateway/transport/inflight:TestAttack_LargeRequestsOfLongStreams",
