@@ -232,6 +232,7 @@ var attackIndex = []attackFinding{
 	}},
 	{id: "W26", what: "deposit a state into the workflow of others, read the state of another agent, or have work undone without the right to", tests: []string{
 		"TestAttack_Checkpoints_OutsiderDeposits", "TestAttack_Checkpoints_StateOfAnother", "TestAttack_Rollbacks_WithoutTheRole", "gateway:TestAttack_OutsiderRollsBack",
+		"cmd/aepbctl:TestAttack_Checkpoints_EndlessList",
 	}},
 	{id: "X-M1", what: "have the gateway read more large answers than it has memory for", tests: []string{
 		"TestAttack_LargeAnswersAtOnce", "gateway/transport/inflight:TestAttack_LargeRequestsOfLongStreams",
