@@ -173,8 +173,10 @@ func TestAttack_Checkpoints_EndlessList(t *testing.T) {
 
 func threeSteps() []rollback.Step {
 	return []rollback.Step{
-		{Checkpoint: "c3", Action: "a3", Agent: "printer", How: rollback.Never}, {Checkpoint: "c2", Action: "a2", Agent: "concierge", How: rollback.ByAgent},
-		{Checkpoint: "c1", Action: "a1", Agent: "files", How: rollback.Nothing}, {Checkpoint: "c", Action: "a", Agent: "files", How: rollback.ByCall},
+		{Checkpoint: "c3", Action: "a3", Agent: "printer", How: rollback.Never},
+		{Checkpoint: "c2", Action: "a2", Agent: "concierge", How: rollback.ByAgent},
+		{Checkpoint: "c1", Action: "a1", Agent: "files", How: rollback.Nothing},
+		{Checkpoint: "c", Action: "a", Agent: "files", How: rollback.ByCall},
 	}
 }
 
@@ -249,22 +251,29 @@ func TestRollback_Steps(t *testing.T) {
 		want  string
 	}{
 		"completed": {
-			[]rollbackView{undone("", completed, sent, skipped, waits), undone("", completed, sent, skipped, waits), undone(rollback.StatusCompleted, completed, completed, skipped, completed)}, exitOK,
+			[]rollbackView{
+				undone("", completed, sent, skipped, waits), undone("", completed, sent, skipped, waits),
+				undone(rollback.StatusCompleted, completed, completed, skipped, completed),
+			},
+			exitOK,
 			head + "1 completed " + printer + "2 sent      " + asked + "\n" + none + "4 waiting   " + called + "\n" +
 				"2 completed " + asked + "\n4 completed " + called + "\ncompleted: all is undone\n",
 		},
 		"partial": {
-			[]rollbackView{undone(rollback.StatusPartial, escalated, completed, skipped, rollback.StepFailed)}, exitFailed,
+			[]rollbackView{undone(rollback.StatusPartial, escalated, completed, skipped, rollback.StepFailed)},
+			exitFailed,
 			head + "1 escalated " + printer + "2 completed " + asked + "\n" + none + "4 failed    " + called + `, try 3: no\x1b answer` +
 				"\npartial: some of it is undone, and some is not; undo by hand what is not completed" + lift,
 		},
 		"escalated": {
-			[]rollbackView{undone(rollback.StatusEscalated, escalated, skipped, skipped, skipped)}, exitFailed,
+			[]rollbackView{undone(rollback.StatusEscalated, escalated, skipped, skipped, skipped)},
+			exitFailed,
 			head + "1 escalated " + printer + "2 skipped   " + asked + "\n" + none + "4 skipped   " + called +
 				"\nescalated: the gateway cannot undo this; undo by hand what is escalated" + lift,
 		},
 		"failed": {
-			[]rollbackView{undone(rollback.StatusFailed, escalated, rollback.StepFailed, skipped, waits)}, exitFailed,
+			[]rollbackView{undone(rollback.StatusFailed, escalated, rollback.StepFailed, skipped, waits)},
+			exitFailed,
 			head + "1 escalated " + printer + "2 failed    " + asked + `, try 3: no\x1b answer` + "\n" + none + "4 waiting   " + called +
 				"\nfailed: nothing is undone; correct what the reasons name and roll back again, or undo it by hand" + lift,
 		},

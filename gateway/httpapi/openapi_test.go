@@ -294,7 +294,7 @@ func serveAll(t *testing.T) served {
 		t.Fatal(err)
 	}
 	s.admin, err = httpapi.Admin(httpapi.AdminDeps{
-		MonitoringDeps: monitoring, Directory: agents, Agents: listed, Registry: registry, Records: httpapi.Records{Evidence: s.store, Approvals: waits, Levels: levels{waits}, Undo: checkpoints.Records{Kept: oneCheckpoint{}, Rollbacks: oneCheckpoint{}}}, Self: self, PublicURL: "https://gw.example",
+		MonitoringDeps: monitoring, Directory: agents, Agents: listed, Registry: registry, Records: httpapi.Records{Evidence: s.store, Approvals: waits, Levels: levels{waits}, Undo: checkpoints.Records{Checkpoints: oneCheckpoint{}, Rollbacks: oneCheckpoint{}}}, Self: self, PublicURL: "https://gw.example",
 		Breakers: fewBreakers{}, Lifecycles: lifecycles{}, Token: "right", Hosts: []string{"127.0.0.1"},
 		Processes: func() []admindoc.Process { return []admindoc.Process{{PID: 1, Agent: "a", Caller: "spiffe://x/y"}} },
 	})

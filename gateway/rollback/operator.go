@@ -47,11 +47,11 @@ func (s *Service) Locate(ctx context.Context, wid string, id ect.ID) (string, er
 		if r.Act != ect.ActCheckpoint || wid != "" && r.Workflow != wid || slices.Contains(at, r.Workflow) {
 			continue
 		}
-		kept, err := s.IsKept(ctx, r.Workflow, id)
+		is, err := s.IsKept(ctx, r.Workflow, id)
 		if err != nil {
 			return "", err
 		}
-		if kept {
+		if is {
 			at = append(at, r.Workflow)
 		}
 	}

@@ -27,8 +27,8 @@ const (
 	maxPage   = 100     // checkpoints
 )
 
-// Kept finds checkpoints. It is a [checkpoint.Service].
-type Kept interface {
+// Checkpoints finds what is kept. It is a [checkpoint.Service].
+type Checkpoints interface {
 	Find(ctx context.Context, workflow string, id ect.ID) (checkpoint.Kept, error)
 	Page(ctx context.Context, workflow, after string, limit int) (page []checkpoint.Kept, next string, err error)
 }
@@ -43,8 +43,8 @@ type Rollbacks interface {
 
 // Records is what operators see and roll back to. Both are there, or nothing is served.
 type Records struct {
-	Kept      Kept
-	Rollbacks Rollbacks
+	Checkpoints Checkpoints
+	Rollbacks   Rollbacks
 }
 
 // Admin is what the routes of the admin listener are made from.
@@ -57,7 +57,7 @@ type Admin struct {
 // Mount adds the routes, below /api. Only operators reach them, and only those with the role operator the route that
 // begins rollbacks.
 func (a Admin) Mount(routes gin.IRoutes) {
-	if a.Kept == nil || a.Rollbacks == nil {
+	if a.Checkpoints == nil || a.Rollbacks == nil {
 		return
 	}
 	routes.GET("/checkpoints", a.list)
@@ -141,12 +141,12 @@ type Page struct {
 
 func (a Admin) list(c *gin.Context) {
 	wid, limit, err := queryOf(c)
-	var kept []checkpoint.Kept
+	var found []checkpoint.Kept
 	out := Page{Checkpoints: []View{}}
 	if err == nil {
-		kept, out.Next, err = a.Kept.Page(c.Request.Context(), wid, c.Query("after"), limit)
+		found, out.Next, err = a.Checkpoints.Page(c.Request.Context(), wid, c.Query("after"), limit)
 	}
-	for _, k := range kept {
+	for _, k := range found {
 		out.Checkpoints = append(out.Checkpoints, viewOf(k))
 	}
 	if err == nil && out.Next != "" {
@@ -176,7 +176,7 @@ func (a Admin) show(c *gin.Context) {
 	var k checkpoint.Kept
 	wid, err := a.Rollbacks.Locate(ctx, c.Query("wid"), id)
 	if err == nil {
-		k, err = a.Kept.Find(ctx, wid, id)
+		k, err = a.Checkpoints.Find(ctx, wid, id)
 	}
 	if err != nil {
 		write(c, 0, nil, err)

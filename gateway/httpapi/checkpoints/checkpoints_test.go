@@ -41,8 +41,8 @@ const (
 	hidden   = "an-argument-of-the-call"
 )
 
-// kept is a service of checkpoints over memory, its blobs, and what was logged.
-type kept struct {
+// recorded is a service of checkpoints over memory, its blobs, and what was logged.
+type recorded struct {
 	*checkpoint.Service
 
 	blobs *state.MemoryBlobs
@@ -78,9 +78,9 @@ func (r *rollbacks) Look(_ context.Context, wid string, request ect.ID) (rollbac
 	return rollback.View{Workflow: wid, Request: request}, r.fails
 }
 
-func newKept(t *testing.T) *kept {
+func newRecorded(t *testing.T) *recorded {
 	t.Helper()
-	k := &kept{agent: ecttest.NewParty(t, "spiffe://example.com/agent")}
+	k := &recorded{agent: ecttest.NewParty(t, "spiffe://example.com/agent")}
 	var err error
 	if k.blobs, err = state.NewMemoryBlobs(state.BlobBounds{}, time.Now); err != nil {
 		t.Fatal(err)
@@ -97,7 +97,7 @@ func newKept(t *testing.T) *kept {
 }
 
 // put keeps a checkpoint of a state, and what is known of its outcome; spoil changes the state after it was hashed.
-func (k *kept) put(t *testing.T, id ect.ID, reversible bool, content, outcome string, deposit, spoil bool) {
+func (k *recorded) put(t *testing.T, id ect.ID, reversible bool, content, outcome string, deposit, spoil bool) {
 	t.Helper()
 	made := pure.Checkpoint{Reversible: reversible, RollbackURI: "https://gw.example" + pure.Path, TTL: time.Hour}
 	token, err := k.agent.Signer(t, time.Now).Sign(ect.Claims{
@@ -126,10 +126,10 @@ func (k *kept) put(t *testing.T, id ect.ID, reversible bool, content, outcome st
 func idOf(n int) ect.ID { return ect.ID(fmt.Sprintf("00000000-0000-4000-8000-%012d", n)) }
 
 // serve asks the routes of the admin listener, in the name of ann.
-func (k *kept) serve(method, target, body string) *httptest.ResponseRecorder {
+func (k *recorded) serve(method, target, body string) *httptest.ResponseRecorder {
 	engine := gin.New()
 	checkpoints.Admin{
-		Records:  checkpoints.Records{Kept: k, Rollbacks: &k.rollbacks},
+		Records:  checkpoints.Records{Checkpoints: k, Rollbacks: &k.rollbacks},
 		Operator: func(*http.Request) (policy.Operator, error) { return policy.Operator{Name: "ann"}, nil },
 	}.Mount(engine)
 	w, r := httptest.NewRecorder(), httptest.NewRequest(method, target, strings.NewReader(body))
@@ -149,7 +149,7 @@ const (
 // What was altered is left out and logged.
 func TestList_Ways(t *testing.T) {
 	t.Parallel()
-	k := newKept(t)
+	k := newRecorded(t)
 	k.put(t, idOf(1), true, byCall, "", false, false)
 	k.put(t, idOf(2), true, byAfter, "", false, false)
 	k.put(t, idOf(3), true, byAfter, `{"v":1,"result":"`+hidden+`"}`, false, false)
@@ -197,7 +197,7 @@ func TestList_Ways(t *testing.T) {
 // and the last page names no next one, even if it is full.
 func TestList_Pages(t *testing.T) {
 	t.Parallel()
-	k := newKept(t)
+	k := newRecorded(t)
 	const all = 120
 	for n := range all {
 		k.put(t, idOf(n), true, byAfter, `{"v":1}`, false, false)
@@ -240,7 +240,7 @@ func TestList_Pages(t *testing.T) {
 // begins nothing.
 func TestRollbacks_Orders(t *testing.T) {
 	t.Parallel()
-	k := newKept(t)
+	k := newRecorded(t)
 	w := k.serve(http.MethodPost, "/rollbacks", `{"checkpoint":"c","wid":"w","cascade":true,"reason":"why"}`)
 	if w.Code != http.StatusAccepted || w.Header().Get("Location") != "/api/rollbacks/"+workflow+"/the%2Frequest" || !strings.Contains(w.Body.String(), `"steps":[]`) {
 		t.Errorf("begun: %d %s at %s", w.Code, w.Body, w.Header().Get("Location"))
@@ -262,7 +262,7 @@ func TestRollbacks_Orders(t *testing.T) {
 // TestRollbacks_Mistakes: what is no order begins nothing, and errors of planning are told with their codes.
 func TestRollbacks_Mistakes(t *testing.T) {
 	t.Parallel()
-	k := newKept(t)
+	k := newRecorded(t)
 	for name, c := range map[string]struct {
 		body   string
 		status int

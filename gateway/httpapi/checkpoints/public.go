@@ -103,12 +103,12 @@ func state(c *gin.Context) ([]byte, error) {
 
 func (h handler) fetch(c *gin.Context) {
 	ctx := c.Request.Context()
-	kept, content, err := h.deposits.Fetch(ctx, transport.CallerFrom(ctx).ID, ect.ID(c.Param("jti")))
+	found, content, err := h.deposits.Fetch(ctx, transport.CallerFrom(ctx).ID, ect.ID(c.Param("jti")))
 	if err != nil {
 		write(c, 0, nil, err)
 		return
 	}
-	transport.AddEvidence(c.Writer.Header(), []string{kept.Compact})
+	transport.AddEvidence(c.Writer.Header(), []string{found.Compact})
 	c.Header("Cache-Control", "private, no-store")
 	c.Data(http.StatusOK, mediaState, content)
 }
