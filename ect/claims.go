@@ -77,6 +77,10 @@ func (a Act) Translation() bool { return a == ActTranslate || a == ActCPATTransl
 // drafts are the name spaces of the acts that the drafts register. Such acts annotate the work of agents (R26).
 var drafts = [...]string{"aepb:", "cpat:", "atd:", "hitl:", "consensus_"}
 
+// ofState reports whether the out_hash of an act is that of a state, and not that of the message that the token comes with (ATD, Checkpoint ECT
+// Format, Basic Rollback).
+func (a Act) ofState() bool { return a == ActCheckpoint || a == ActRollbackResult }
+
 // Namespaced reports whether an act is of a name space of the drafts, and so no task of an agent (R26).
 func (a Act) Namespaced() bool {
 	return slices.ContainsFunc(drafts[:], func(prefix string) bool { return strings.HasPrefix(string(a), prefix) })

@@ -230,9 +230,11 @@ func (g *Gateway) replySignal(ctx context.Context, x *request, workflow string, 
 // rollBack carries out a rollback to a checkpoint that is kept here; false: it is not, so its agent is asked.
 func (g *Gateway) rollBack(ctx context.Context, x *request, token ect.Verified) (answer transport.Answer, done bool, err error) {
 	order, _ := undo.OrderOf(token) // it has a parent
-	if kept, err := g.parts.Rollbacks.IsKept(ctx, order.Workflow, order.From); err != nil || !kept {
+	from, kept, err := g.parts.Rollbacks.Concerns(ctx, order.Workflow, order.From, order.Issuer)
+	if err != nil || !kept {
 		return answer, false, err
 	}
+	order.From = from
 	if len(token.Parents()) > 1 {
 		return answer, true, &problem.QueryError{Reason: "a rollback request has one parent, the checkpoint: send a request for each"}
 	}
@@ -282,7 +284,12 @@ func (g *Gateway) relaySignal(ctx context.Context, x *request, token ect.Verifie
 		return transport.Answer{}, err
 	}
 	if statement, ok := message.Body.(*canonical.Signal); ok {
-		v, err := g.outcome(ctx, x, statement.Token, token.Claims())
+		v, err := g.outcome(ctx, x, statement.Token, token.Claims(), func(v ect.Verified) error {
+			if err := undo.Judge(v, token.Parents()); err != nil {
+				return &transport.BadReplyError{Agent: x.to.Agent.Name, Reason: "its rollback result is not to be believed: " + err.Error()}
+			}
+			return nil
+		})
 		if err != nil {
 			return transport.Answer{}, err
 		}

@@ -220,7 +220,7 @@ func (s *Service) Ended(ctx context.Context, m Made, o Outcome) {
 }
 
 // Find is a checkpoint that is kept here. *[problem.NotFoundError]: there is no such checkpoint, or none any more. Its other errors are
-// *[AlteredError] and those of the store.
+// *[checkpoint.AlteredError] and those of the store.
 func (s *Service) Find(ctx context.Context, workflow string, id ect.ID) (Kept, error) {
 	text, _, found, err := s.deps.Blobs.Get(ctx, state.BlobKey{Group: workflow, ID: string(id)})
 	switch {

@@ -23,7 +23,6 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/state"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/transport/egress"
-	"github.com/aepb/aepb-gateway/lifecycle/checkpoint"
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/policy/hitl"
 	"github.com/aepb/aepb-gateway/policy/limit"
@@ -71,7 +70,6 @@ var golden = []struct {
 	{"ECT malformed", &ect.MalformedError{Reason: "no"}, 400, "ect_invalid", "internal_error", canonical.CodeForbidden, 0},
 	{"ECT too large", &ect.TooLargeError{What: "token", Limit: 1}, 431, "ect_invalid", "internal_error", canonical.CodeForbidden, 0},
 	{"ancestors too large", &problem.AncestorsTooLargeError{Size: 2, Limit: 1}, 431, "ect_invalid", "internal_error", canonical.CodeForbidden, 0},
-	{"no checkpoint", &checkpoint.InvalidError{ID: "x", Claim: "par", Expected: "a parent"}, 403, "ect_invalid", "internal_error", canonical.CodeForbidden, 0},
 	{"ECT conflict", &ect.ConflictError{ID: "x"}, 403, "ect_invalid", "internal_error", canonical.CodeForbidden, 0},
 	{"ECT repeated", &ect.ReplayedError{}, 409, "in_progress", "internal_error", canonical.CodeUnavailable, time.Second},
 	{"ECT required", fmt.Errorf("here: %w", ect.ErrRequired), 403, "ect_required", "internal_error", canonical.CodeForbidden, 0},

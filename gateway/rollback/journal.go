@@ -25,6 +25,8 @@ type underWay struct {
 	Holder string // in whose share its evidence counts
 	Reason string // that the request gives
 	Token  string // what the gateway signed of it last
+	// Natives are the checkpoints by which agents that roll back themselves know those of the steps.
+	Natives map[ect.ID]ect.ID
 
 	event undo.Event // that takes the journal further once its token is signed; not stored
 }
@@ -37,6 +39,8 @@ type written struct {
 	Holder  string          `json:"holder,omitempty"`
 	Reason  string          `json:"reason,omitempty"`
 	Token   string          `json:"token,omitempty"`
+
+	Natives map[ect.ID]ect.ID `json:"natives,omitempty"`
 }
 
 func encode(u underWay) ([]byte, error) {
@@ -44,7 +48,7 @@ func encode(u underWay) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return json.Marshal(written{journal, u.Digest, u.Owner, u.Holder, u.Reason, u.Token})
+	return json.Marshal(written{journal, u.Digest, u.Owner, u.Holder, u.Reason, u.Token, u.Natives})
 }
 
 func decode(text []byte) (u underWay, err error) {
@@ -52,9 +56,17 @@ func decode(text []byte) (u underWay, err error) {
 	if err := json.Unmarshal(text, &w); err != nil {
 		return u, err
 	}
-	u = underWay{Digest: w.Digest, Owner: w.Owner, Holder: w.Holder, Reason: w.Reason, Token: w.Token}
+	u = underWay{Digest: w.Digest, Owner: w.Owner, Holder: w.Holder, Reason: w.Reason, Token: w.Token, Natives: w.Natives}
 	u.Journal, err = undo.Decode(w.Journal)
 	return u, err
+}
+
+// known is the checkpoint of a step as its agent knows it.
+func (u underWay) known(step undo.Progress) ect.ID {
+	if native, there := u.Natives[step.Checkpoint]; there {
+		return native
+	}
+	return step.Checkpoint
 }
 
 func keyOf(workflow, owner string) state.EntryKey {

@@ -74,7 +74,7 @@ func (s *Service) Foresee(ctx context.Context, c Command) (wid string, plan undo
 	if wid, err = s.Locate(ctx, c.Workflow, c.From); err != nil {
 		return "", plan, err
 	}
-	plan, err = s.plan(ctx, Order{Workflow: wid, From: c.From, Issuer: s.deps.Self, Cascade: c.Cascade})
+	plan, _, err = s.plan(ctx, Order{Workflow: wid, From: c.From, Issuer: s.deps.Self, Cascade: c.Cascade})
 	return wid, plan, err
 }
 
@@ -111,17 +111,18 @@ func (s *Service) Begin(ctx context.Context, c Command) (View, error) {
 func (s *Service) Look(ctx context.Context, wid string, request ect.ID) (View, error) {
 	k, done, err := s.result(ctx, wid, s.deps.Self, request)
 	if err == nil && done {
-		from := ect.ID("")
-		if claims, err := ect.ParseRecorded(k.Result); err == nil {
-			text, _ := claims.Ext.String(ect.ExtCheckpointID)
-			from = ect.ID(text)
-		}
-		return View{Workflow: wid, From: from, Request: request, Status: k.Status, Ended: k.At, Steps: k.Steps, Result: k.Result}, nil
+		return ended(wid, request, k), nil
 	}
 	var u underWay
 	running := false
 	if err == nil {
 		u, running, err = s.begun(ctx, wid)
+	}
+	if err == nil && !running { // it may have ended just now
+		k, done, err = s.result(ctx, wid, s.deps.Self, request)
+	}
+	if err == nil && done {
+		return ended(wid, request, k), nil
 	}
 	switch {
 	case err != nil:
@@ -130,4 +131,14 @@ func (s *Service) Look(ctx context.Context, wid string, request ect.ID) (View, e
 		return View{}, &problem.NotFoundError{What: "rollback"}
 	}
 	return View{Workflow: wid, From: u.From, Request: request, Accepted: u.Accepted, By: u.By, Steps: brief(u.Steps)}, nil
+}
+
+// ended is a rollback that is over.
+func ended(wid string, request ect.ID, k kept) View {
+	v := View{Workflow: wid, Request: request, Status: k.Status, Ended: k.At, Steps: k.Steps, Result: k.Result}
+	if claims, err := ect.ParseRecorded(k.Result); err == nil {
+		of, _ := claims.Ext.String(ect.ExtCheckpointID)
+		v.From = ect.ID(of)
+	}
+	return v
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/dag"
 	"github.com/aepb/aepb-gateway/gateway/attest"
 	"github.com/aepb/aepb-gateway/gateway/checkpoint"
 	"github.com/aepb/aepb-gateway/gateway/problem"
@@ -57,20 +58,77 @@ type Result struct {
 	Steps   []undo.Progress
 }
 
-// IsKept reports whether a checkpoint is one that the gateway itself rolls back to. Its errors are those of the store.
+// Concerns is the checkpoint that is kept here and that a request means: the one that it names, or the one of the same action that the gateway
+// made, where it names that of an agent that rolls back itself. False: there is no such checkpoint. Its errors are those of the store.
+func (s *Service) Concerns(ctx context.Context, wid string, id ect.ID, who ect.Identity) (ect.ID, bool, error) {
+	kept, err := s.IsKept(ctx, wid, id)
+	if kept || err != nil {
+		return id, kept, err
+	}
+	all, err := s.deps.Checkpoints.All(ctx, wid)
+	if err != nil || len(all) == 0 {
+		return "", false, err
+	}
+	_, tokens, err := s.deps.Read(ctx, wid, who)
+	if err != nil {
+		return "", false, err
+	}
+	for ours, theirs := range s.natives(all, tokens) {
+		if theirs == id {
+			return ours, true, nil
+		}
+	}
+	return "", false, nil
+}
+
+// IsKept reports whether a checkpoint is kept here. Its errors are those of the store.
 func (s *Service) IsKept(ctx context.Context, wid string, id ect.ID) (bool, error) {
 	_, err := s.deps.Checkpoints.Find(ctx, wid, id)
 	if _, missing := errors.AsType[*problem.NotFoundError](err); missing {
 		return false, nil
 	}
-	if _, failed := errors.AsType[*problem.RecordingError](err); failed {
+	if isRecording(err) {
 		return false, err
 	}
 	return true, nil
 }
 
+// natives are the checkpoints that agents which roll back themselves made of the actions of checkpoints that are kept here, by these: an agent knows
+// its own. Its checkpoint is that of the request, or of its own task that follows from the request.
+func (s *Service) natives(all []checkpoint.Kept, tokens []workflow.Token) map[ect.ID]ect.ID {
+	nodes := map[ect.ID]dag.Node{}
+	for _, t := range tokens {
+		nodes[t.Node.ID] = t.Node
+	}
+	own := map[string]ect.ID{} // by agent and action
+	for _, k := range all {
+		if k.Plan != nil && k.Plan.Own {
+			agent, _ := s.deps.Directory.Find(k.Plan.Agent)
+			own[string(agent.ID)+" "+string(k.Parents[0])] = k.ID
+		}
+	}
+	natives := map[ect.ID]ect.ID{}
+	for _, t := range tokens {
+		if t.Node.Act != ect.ActCheckpoint || !t.Reversible {
+			continue
+		}
+		actions := slices.Clone(t.Node.Parents)
+		for _, id := range t.Node.Parents {
+			if task := nodes[id]; task.Issuer == t.Node.Issuer {
+				actions = append(actions, task.Parents...)
+			}
+		}
+		for _, action := range actions {
+			if ours, there := own[string(t.Node.Issuer)+" "+string(action)]; there {
+				natives[ours] = t.Node.ID
+			}
+		}
+	}
+	return natives
+}
+
 // Undo rolls back to a checkpoint, and returns when that is over. The same request gets the same result. Its errors are
-// *[ect.InvalidError] for other bytes under the same jti; *[problem.NotFoundError], *[problem.ConflictError] and
+// *[ect.InvalidError] for other bytes under the same jti; *[problem.NotFoundError], those of [undo.Make] and
 // *[problem.WaitingError] for what cannot be rolled back, or not now; and those of the stores.
 func (s *Service) Undo(ctx context.Context, o Order) (Result, error) {
 	if r, done, err := s.done(ctx, o); done || err != nil {
@@ -89,12 +147,13 @@ func (s *Service) open(ctx context.Context, o Order) error {
 		return err
 	}
 	if !running {
-		plan, err := s.plan(ctx, o)
+		plan, natives, err := s.plan(ctx, o)
 		if err != nil {
 			return err
 		}
 		u = underWay{
 			Journal: undo.Begin(plan, o.Workflow, o.Issuer, o.Request, s.deps.Replica), Digest: o.Digest, Owner: o.Owner, Holder: o.Holder, Reason: o.Reason,
+			Natives: natives,
 		}
 	}
 	if err := s.begin(ctx, u); err != nil {
@@ -144,49 +203,26 @@ func (s *Service) await(ctx context.Context, o Order) (Result, error) {
 	}
 }
 
-// plan says what a rollback would do now.
-func (s *Service) plan(ctx context.Context, o Order) (undo.Plan, error) {
+// plan says what a rollback would do now, and which checkpoints agents know by other names.
+func (s *Service) plan(ctx context.Context, o Order) (undo.Plan, map[ect.ID]ect.ID, error) {
 	if _, err := s.deps.Checkpoints.Find(ctx, o.Workflow, o.From); err != nil {
-		return undo.Plan{}, err
+		return undo.Plan{}, nil, err
 	}
 	run, tokens, err := s.deps.Read(ctx, o.Workflow, o.Issuer)
 	if err != nil {
-		return undo.Plan{}, err
+		return undo.Plan{}, nil, err
 	}
-	held, err := s.held(ctx, o.Workflow, tokens)
+	held, natives, err := s.held(ctx, o.Workflow, tokens)
 	if err != nil {
-		return undo.Plan{}, err
+		return undo.Plan{}, nil, err
 	}
 	plan, err := undo.Make(run, held, undo.Request{From: o.From, Cascade: o.Cascade, At: s.deps.Now(), Patience: s.deps.Patience()})
-	return plan, refusal(err)
-}
-
-// Preview says what a rollback would do, to whom, and by when. Nothing is recorded. Its errors are those of [Service.Undo].
-func (s *Service) Preview(ctx context.Context, o Order) (undo.Plan, error) { return s.plan(ctx, o) }
-
-// refusal says for callers why there is no plan.
-func refusal(err error) error {
-	if depends, ok := errors.AsType[*undo.DependsError](err); ok {
-		return &problem.ConflictError{Reason: depends.Error()}
-	}
-	if running, ok := errors.AsType[*undo.RunningError](err); ok {
-		return &problem.WaitingError{Reason: running.Error()}
-	}
-	if expired, ok := errors.AsType[*undo.ExpiredError](err); ok {
-		return &problem.ConflictError{Reason: expired.Error()}
-	}
-	if tooMany, ok := errors.AsType[*undo.TooManyError](err); ok {
-		return &problem.ConflictError{Reason: tooMany.Error()}
-	}
-	if _, unknown := errors.AsType[*undo.UnknownError](err); unknown {
-		return &problem.NotFoundError{What: "checkpoint"}
-	}
-	return err
+	return plan, natives, err
 }
 
 // held is what is known of the checkpoints of a workflow whose tokens are on record: those that are kept here, and those
 // that agents signed and keep themselves.
-func (s *Service) held(ctx context.Context, wid string, tokens []workflow.Token) (map[ect.ID]undo.Held, error) {
+func (s *Service) held(ctx context.Context, wid string, tokens []workflow.Token) (map[ect.ID]undo.Held, map[ect.ID]ect.ID, error) {
 	recorded, undone := map[ect.ID]ect.Identity{}, map[ect.ID][]ect.Identity{}
 	for _, t := range tokens {
 		switch t.Node.Act {
@@ -200,23 +236,33 @@ func (s *Service) held(ctx context.Context, wid string, tokens []workflow.Token)
 	}
 	all, err := s.deps.Checkpoints.All(ctx, wid)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	held := map[ect.ID]undo.Held{}
+	held, natives := map[ect.ID]undo.Held{}, s.natives(all, tokens)
 	for _, k := range all {
 		if recorded[k.ID] == k.Issuer { // else its action did not leave
 			held[k.ID] = s.ours(k)
 			delete(recorded, k.ID)
 		}
 	}
+	for ours, id := range natives {
+		if _, deposited := held[id]; deposited { // it is held by itself: ours stands for it
+			h := held[ours]
+			h.Parents = []ect.ID{id}
+			held[ours] = h
+			delete(natives, ours)
+		}
+		delete(recorded, id)
+	}
 	if err := s.theirs(ctx, wid, recorded, held); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for id, h := range held {
-		h.Undone = slices.Contains(undone[id], s.deps.Self) || slices.Contains(undone[id], h.Issuer)
+		_, theirs := recorded[id]
+		h.Undone = slices.Contains(undone[id], s.deps.Self) || theirs && slices.Contains(undone[id], h.Issuer)
 		held[id] = h
 	}
-	return held, nil
+	return held, natives, nil
 }
 
 // ours is a checkpoint that is kept here.

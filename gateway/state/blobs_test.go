@@ -61,6 +61,27 @@ func TestMemoryBlobs_Swept(t *testing.T) {
 	})
 }
 
+// A blob that got a later end leaves after those that ended before it.
+func TestMemoryBlobs_SweptByTheLaterEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := memoryWithBlobs(t, state.BlobBounds{})
+		for _, one := range []struct {
+			id   string
+			life time.Duration
+		}{{"prolonged", time.Second}, {"brief", 2 * time.Second}, {"brief too", 3 * time.Second}, {"prolonged", time.Hour}} {
+			if err := m.Blobs().Put(t.Context(), state.BlobKey{Group: "w", ID: one.id}, []byte("x"), time.Now().Add(one.life)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Minute)
+		m.Sweep(100)
+		if found, err := m.Blobs().List(t.Context(), "w", "", 10); err != nil || len(found) != 1 || found[0].Key.ID != "prolonged" || m.Blobs().Usage().Entries != 1 {
+			t.Errorf("left is %+v, %v, %+v", found, err, m.Blobs().Usage())
+		}
+	})
+}
+
 func TestBlobBounds_Validate(t *testing.T) {
 	t.Parallel()
 	for _, bounds := range []state.BlobBounds{{MaxBlobs: -1}, {MaxBytes: -1}, {MaxBytesPerOwner: -1}} {

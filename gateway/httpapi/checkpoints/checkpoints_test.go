@@ -314,7 +314,7 @@ func (d *deposited) Deposit(_ context.Context, who checkpoint.Depositor, _ strin
 }
 
 func (d *deposited) Fetch(context.Context, ect.Identity, ect.ID) (checkpoint.Kept, []byte, error) {
-	return checkpoint.Kept{}, nil, &checkpoint.AlteredError{ID: "c"}
+	return checkpoint.Kept{}, nil, &pure.AlteredError{ID: "c"}
 }
 
 // unread is a body that must not be read.

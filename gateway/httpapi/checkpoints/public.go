@@ -9,7 +9,6 @@ package checkpoints
 
 import (
 	"context"
-	"errors"
 	"io"
 	"net/http"
 	"net/url"
@@ -119,12 +118,8 @@ func mediaOf(r *http.Request) string {
 	return strings.ToLower(strings.TrimSpace(media))
 }
 
-// write answers with a body, or with the problem that err is. A state that was altered is told to those who asked for
-// it: sending the request again would not help them.
+// write answers with a body, or with the problem that err is.
 func write(c *gin.Context, status int, body any, err error) {
-	if altered, ok := errors.AsType[*checkpoint.AlteredError](err); ok {
-		err = &problem.ConflictError{Reason: altered.Error()}
-	}
 	if err != nil {
 		problem.Write(c.Writer, c.Request, err)
 		return

@@ -111,10 +111,11 @@ func blobExpiredSpace(t *testing.T, h BlobsHarness) {
 	}
 	wantNoSpace(t, b, ofOwner("owner", "w", 99), 1, true)
 	after(time.Until(until) + 50*time.Millisecond)
-	for n := range 16 {
-		putBlob(t, b, ofOwner("owner", "w", 100+n), strings.Repeat("x", 10<<10), soon())
+	putBlob(t, b, ofOwner("owner", "w", 100), strings.Repeat("x", 200<<10), soon()) // in the place of most of them
+	wantNoSpace(t, b, ofOwner("owner", "w", 101), 100<<10, true)
+	for n := range 4 {
+		putBlob(t, b, ofOwner("owner", "w", 102+n), strings.Repeat("x", 10<<10), soon())
 	}
-	wantNoSpace(t, b, ofOwner("owner", "w", 99), 1, true)
 }
 
 // The same bytes again are no new blob, whatever is full.
@@ -183,8 +184,9 @@ func blobRestart(t *testing.T, h BlobsHarness) {
 	if err := b.Delete(t.Context(), blobKey("w", "3")); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 {
+	for n := range 2 {
 		b = h.Reopen(t, b)
+		putBlob(t, b, blobKey("u", fmt.Sprint(n)), "after a restart", until)
 		after(250 * time.Millisecond)
 		wantBlob(t, b, blobKey("w", "1"), "one", until.Add(time.Minute))
 		wantBlob(t, b, blobKey("w", "2"), large, until)

@@ -1,0 +1,275 @@
+package gateway_test
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/ecttest"
+	"github.com/aepb/aepb-gateway/ect/identity"
+	"github.com/aepb/aepb-gateway/gateway/checkpoint"
+	"github.com/aepb/aepb-gateway/gateway/directory"
+	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	work "github.com/aepb/aepb-gateway/gateway/workflow"
+	pure "github.com/aepb/aepb-gateway/lifecycle/checkpoint"
+	"github.com/aepb/aepb-gateway/policy"
+	"github.com/aepb/aepb-gateway/policy/hitl"
+	"github.com/aepb/aepb-gateway/policy/limit"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/mcp"
+	"github.com/aepb/aepb-gateway/translators/rollback"
+)
+
+// ownBed is a signal bed whose agent rolls back itself, in a workflow that has a start.
+type ownBed struct {
+	*signalBed
+	workflow string
+	start    ect.ID
+}
+
+func newOwnBed(t *testing.T) *ownBed {
+	t.Helper()
+	b := &ownBed{signalBed: newSignalBed(t)}
+	b.Network.Rollbacks = map[canonical.Binding]transport.Dialer{mcp.Binding: nil}
+	agent, _ := b.Directory.Find("undoer")
+	agent.Undo = directory.Undo{Own: true}
+	if err := b.Directory.Put(agent); err != nil {
+		t.Fatal(err)
+	}
+	b.agent.mark = func(c *ect.Claims) {
+		c.OutputHash = ect.Hash([]byte("as it was"))
+		c.Ext = pure.Checkpoint{Reversible: true, RollbackURI: "https://undoer.example" + pure.Path, TTL: time.Hour}.Ext()
+	}
+	b.agent.spoil = func(c *ect.Claims) {
+		c.Ext.SetString(ect.ExtCheckpointID, string(b.agent.chkpoint))
+	}
+	wid, compact, err := b.Parts().Workflows.Begin(t.Context(), identity.Caller{Peer: b.caller.Peer()}, "", work.Plan{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.workflow, b.start = wid, claims(t, compact).ID
+	return b
+}
+
+// goes has the agent do something, and returns the tokens of the exchange.
+func (b *ownBed) goes() []ect.Claims {
+	b.t.Helper()
+	call := b.say(b.caller, &canonical.Message{
+		Op: canonical.OpInvoke, Body: &canonical.Invoke{Turn: canonical.Content{Role: canonical.RoleCaller, Parts: []canonical.Part{{Kind: canonical.KindText, Text: "go"}}}},
+	})
+	call.Parent = string(b.start)
+	answer, err := b.Exchange(b.t.Context(), call)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	var out []ect.Claims
+	for _, compact := range answer.Evidence {
+		out = append(out, claims(b.t, compact))
+	}
+	return out
+}
+
+// request is a rollback request of the caller's, as it comes over HTTP.
+func (b *ownBed) request(to ect.ID) string {
+	return b.rollback(b.caller, b.workflow, to).Body.(*canonical.Signal).Token
+}
+
+// result posts a rollback request to a checkpoint.
+func (b *ownBed) result(to ect.ID) ect.Claims {
+	b.t.Helper()
+	answer, err := b.undo(b.caller, b.request(to))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return claims(b.t, answer.Wire().Header.Get(rollback.Field))
+}
+
+// TestRollback_AgentsOwn: an agent that rolls back itself is asked in its protocol, by the checkpoint that it made itself, with a token of the gateway's own; the
+// caller can name that checkpoint or the gateway's.
+func TestRollback_AgentsOwn(t *testing.T) {
+	t.Parallel()
+	for name, own := range map[string]bool{"by the gateway's checkpoint": false, "by the agent's checkpoint": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newOwnBed(t)
+			tokens := b.goes()
+			if len(tokens) != 3 || tokens[1].Act != ect.ActCheckpoint {
+				t.Fatalf("the tokens are %v", acts(tokens))
+			}
+			to := tokens[1].ID
+			if own {
+				to = b.agent.chkpoint
+			}
+			result := b.result(to)
+			if statusOf(result) != "completed" || result.Issuer != b.self.ID || result.OutputHash != ect.Hash([]byte("as it was")) {
+				t.Errorf("the result is %+v", result)
+			}
+			heard := b.agent.heard[len(b.agent.heard)-1]
+			said, ok := heard.Body.(*canonical.Signal)
+			if !ok {
+				t.Fatalf("the agent heard %+v", heard.Body)
+			}
+			request := claims(t, said.Token)
+			if request.Issuer != b.self.ID || request.Parents[0] != b.agent.chkpoint || !slices.Equal(request.Parents[1:], result.Parents) || !slices.Contains(request.Audience, string(b.server.ID)) {
+				t.Errorf("the agent was asked with %+v", request)
+			}
+			if again := b.result(to); statusOf(again) != "completed" || b.agent.heard[len(b.agent.heard)-1] != heard {
+				t.Errorf("what was undone was undone again: %s", statusOf(again))
+			}
+		})
+	}
+}
+
+// TestRollback_AgentsResultIsJudged: a result that is about something else, or that is not completed, fails, and the workflow stops (ATD, Basic
+// Rollback).
+func TestRollback_AgentsResultIsJudged(t *testing.T) {
+	t.Parallel()
+	for name, spoil := range map[string]func(b *ownBed, c *ect.Claims){
+		"another checkpoint": func(_ *ownBed, c *ect.Claims) { c.Ext.SetString(ect.ExtCheckpointID, string(ect.NewID())) },
+		"no checkpoint":      func(_ *ownBed, c *ect.Claims) { delete(c.Ext, ect.ExtCheckpointID) },
+		"failed":             func(_ *ownBed, c *ect.Claims) { c.Ext.SetString(ect.ExtStatus, "failed") },
+		"partial":            func(_ *ownBed, c *ect.Claims) { c.Ext.SetString(ect.ExtStatus, "partial") },
+		"a fifth status":     func(_ *ownBed, c *ect.Claims) { c.Ext.SetString(ect.ExtStatus, "done") },
+		"another issuer":     func(b *ownBed, _ *ect.Claims) { b.agent.by = b.outsider },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newOwnBed(t)
+			made := b.goes()[1]
+			right := b.agent.spoil
+			b.agent.spoil = func(c *ect.Claims) { right(c); spoil(b, c) }
+			if result := b.result(made.ID); statusOf(result) != "failed" {
+				t.Errorf("the result is %s", statusOf(result))
+			}
+			if level := b.Parts().Levels.Of(b.workflow); level.Mode != hitl.Stopped {
+				t.Errorf("the workflow is %s", level.Mode)
+			}
+		})
+	}
+}
+
+// deposit has a party deposit a state.
+func (b *ownBed) deposit(who *ecttest.Party, c ect.Claims, state []byte) (string, error) {
+	b.t.Helper()
+	compact := b.mint(who, c)
+	key := limit.Identity(string(who.ID))
+	_, err := b.Parts().Checkpoints.Deposit(b.t.Context(), checkpoint.Depositor{ID: who.ID, Owner: key, Holder: key}, compact, state)
+	return compact, err
+}
+
+// deposited is a checkpoint of a state that an agent made after a request.
+func (b *ownBed) deposited(request ect.ID, state []byte) ect.Claims {
+	return ect.Claims{
+		Act: ect.ActCheckpoint, Audience: []string{string(b.self.ID)}, Workflow: b.workflow, Parents: []ect.ID{request}, OutputHash: ect.Hash(state),
+		Ext: pure.Checkpoint{Reversible: true, RollbackURI: "https://undoer.example" + pure.Path, TTL: time.Hour}.Ext(),
+	}
+}
+
+// TestDeposit_RolledBackTo: an agent deposits its state, reads it again, and is asked to restore it; a result with another hash is not believed
+// (ATD, Checkpoint ECT Format).
+func TestDeposit_RolledBackTo(t *testing.T) {
+	t.Parallel()
+	b := newOwnBed(t)
+	leg := b.goes()[0]
+	state := []byte("the state of the agent, sealed by itself")
+	compact, err := b.deposit(b.server, b.deposited(leg.ID, state), state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := claims(t, compact).ID
+	if _, got, err := b.Parts().Checkpoints.Fetch(t.Context(), b.server.ID, made); err != nil || string(got) != string(state) {
+		t.Errorf("%v: it reads %q", err, got)
+	}
+	b.agent.spoil = func(c *ect.Claims) { c.Ext.SetString(ect.ExtCheckpointID, string(made)) }
+	if result := b.result(made); statusOf(result) != "failed" {
+		t.Errorf("another state: %s", statusOf(result))
+	}
+	b.agent.spoil = func(c *ect.Claims) {
+		c.Ext.SetString(ect.ExtCheckpointID, string(made))
+		c.OutputHash = ect.Hash(state)
+	}
+	if result := b.result(made); statusOf(result) != "completed" || result.OutputHash != ect.Hash(state) {
+		t.Errorf("its state: %s", statusOf(result))
+	}
+}
+
+// TestDeposit_Refusals: a deposit has the agent's own token of a workflow that it belongs to, with the hash of the state.
+func TestDeposit_Refusals(t *testing.T) {
+	t.Parallel()
+	b := newOwnBed(t)
+	leg, state := b.goes()[0], []byte("state")
+	for name, c := range map[string]struct {
+		spoil  func(*ect.Claims)
+		status int
+	}{
+		"another state":    {func(c *ect.Claims) { c.OutputHash = ect.Hash([]byte("other")) }, http.StatusForbidden},
+		"no ttl":           {func(c *ect.Claims) { delete(c.Ext, ect.ExtTTL) }, http.StatusForbidden},
+		"another path":     {func(c *ect.Claims) { c.Ext.SetString(ect.ExtRollbackURI, "https://undoer.example/other") }, http.StatusForbidden},
+		"another workflow": {func(c *ect.Claims) { c.Workflow = string(ect.NewID()) }, http.StatusForbidden},
+		"another act":      {func(c *ect.Claims) { c.Act = ect.ActError }, http.StatusForbidden},
+	} {
+		made := b.deposited(leg.ID, state)
+		c.spoil(&made)
+		if _, err := b.deposit(b.server, made, state); problem.From(err).Status != c.status {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := b.deposit(b.server, b.deposited(leg.ID, state), state); err != nil {
+		t.Errorf("as it should be: %v", err)
+	}
+	if _, err := b.deposit(b.server, b.deposited(leg.ID, nil), make([]byte, checkpoint.MaxDeposit+1)); problem.From(err).Status != http.StatusRequestEntityTooLarge {
+		t.Errorf("too large: %v", err)
+	}
+}
+
+// TestAttack_StateOfAnotherAgent: a state that an agent deposited is for that agent alone, and an identity without a part in a workflow deposits
+// nothing there.
+func TestAttack_StateOfAnotherAgent(t *testing.T) {
+	t.Parallel()
+	b := newOwnBed(t)
+	leg, state := b.goes()[0], []byte("secret")
+	compact, err := b.deposit(b.server, b.deposited(leg.ID, state), state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var missing *problem.NotFoundError
+	for _, who := range []ect.Identity{b.caller.ID, b.outsider.ID, b.self.ID} {
+		if _, got, err := b.Parts().Checkpoints.Fetch(t.Context(), who, claims(t, compact).ID); !errors.As(err, &missing) || got != nil {
+			t.Errorf("%s got %q, %v", who, got, err)
+		}
+	}
+	var forbidden *policy.Forbidden
+	if _, err := b.deposit(b.outsider, b.deposited(leg.ID, state), state); !errors.As(err, &forbidden) {
+		t.Errorf("an outsider deposits: %v", err)
+	}
+}
+
+// TestAttack_CheckpointsOfOneMember: a member that has its share of a workflow's checkpoints made is refused, before its call is sent, and others go
+// on.
+func TestAttack_CheckpointsOfOneMember(t *testing.T) {
+	t.Parallel()
+	b := newOwnBed(t)
+	leg := b.goes()[0]
+	var refused *limit.ExceededError
+	for i := range pure.Burst + 1 {
+		made := b.deposited(leg.ID, nil)
+		made.OutputHash = ect.Hash([]byte{byte(i)})
+		_, err := b.deposit(b.server, made, []byte{byte(i)})
+		if errors.As(err, &refused) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if refused == nil || refused.RetryAfter <= 0 {
+		t.Fatalf("a burst of %d is not refused", pure.Burst+1)
+	}
+	if tokens := b.goes(); len(tokens) != 3 {
+		t.Errorf("the caller's step has %d tokens", len(tokens))
+	}
+}
