@@ -192,8 +192,8 @@ func TestMake_TooMany(t *testing.T) {
 		list = append(list, checkpointOf("c"+id, id))
 	}
 	_, err := rollback.Make(runOf(t, tokens...), byID(list...), rollback.Request{From: "c0", Cascade: true, At: noon})
-	if tooMany, ok := errors.AsType[*rollback.TooManyError](err); !ok || tooMany.Steps != 1001 ||
-		err.Error() != "the rollback has 1001 steps, and at most 1000 are allowed: roll back to a later checkpoint first" {
+	if tooMany, ok := errors.AsType[*rollback.TooManyError](err); !ok || tooMany.Steps != 501 ||
+		err.Error() != "the rollback has 501 steps, and at most 500 are allowed: roll back to a later checkpoint first" {
 		t.Errorf("got %v", err)
 	}
 	plan, err := rollback.Make(runOf(t, tokens...), byID(list[:rollback.MaxSteps]...), rollback.Request{From: "c0", Cascade: true, At: noon})
