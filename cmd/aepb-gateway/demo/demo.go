@@ -10,7 +10,6 @@ import (
 	"net/http"
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
-
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/aepb/aepb-gateway/cmd/aepb-gateway/demo/peers"

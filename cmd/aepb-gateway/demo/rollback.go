@@ -82,7 +82,7 @@ func (o *office) cancel(in map[string]string) (string, bool) {
 func (o *office) list(map[string]string) (string, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	text, err := json.Marshal(map[string][]string{"bookings": slices.Sorted(maps.Keys(o.booked))})
+	text, err := json.Marshal(map[string][]string{"bookings": append([]string{}, slices.Sorted(maps.Keys(o.booked))...)})
 	return string(text), err != nil
 }
 
