@@ -71,7 +71,6 @@ type Settings struct {
 type Deps struct {
 	Registry  *translators.Registry
 	Directory *directory.Directory
-	PublicURL string // where callers reach this gateway: https, without a path
 	Network   *outbound.Network
 	Sender    outbound.Sender    // the chain that ends in Network
 	Breakers  *breakers.Set      // are told what replies say; nil: there are none
@@ -114,7 +113,8 @@ type Stores struct {
 	Conversations conversation.Store
 	Entries       store.Entries
 	Blobs         checkpoint.Blobs
-	StatePlain    bool // entries are stored as they are, where others may read them: webhooks with credentials are refused
+	Place         string // the URL at which rollbacks to what Blobs has are requested: https, and the path of ATD
+	StatePlain    bool   // entries are stored as they are, where others may read them: webhooks with credentials are refused
 }
 
 // Gateway is the pipeline. It is safe for concurrent use.
@@ -224,7 +224,7 @@ func New(settings Settings, deps Deps) (*Gateway, error) {
 // openRollbacks makes what keeps checkpoints, and what rolls back to them.
 func (g *Gateway) openRollbacks() (err error) {
 	g.parts.Checkpoints, err = checkpoint.New(checkpoint.Deps{
-		Blobs: g.Blobs, Evidence: g.attest.Statements(), Find: g.Evidence.Get, Belongs: g.parts.Members.Belongs, Place: g.PublicURL + pure.Path,
+		Blobs: g.Blobs, Evidence: g.attest.Statements(), Find: g.Evidence.Get, Belongs: g.parts.Members.Belongs, Place: g.Place, Read: g.readState,
 		Count: g.Metrics.Undo().Made, Now: g.Now, Logger: g.Logger,
 	})
 	if err != nil {
@@ -233,10 +233,12 @@ func (g *Gateway) openRollbacks() (err error) {
 	g.parts.Rollbacks, err = rollback.New(rollback.Deps{
 		Exchange: g.Exchange, Admission: g.admission, Attest: g.attest, Directory: g.Directory, Network: g.Network, Entries: g.Entries,
 		Checkpoints: g.parts.Checkpoints, Agents: undoing{g}, Read: g.parts.Workflows.Read, Find: g.Evidence.Get,
-		Patience: func() time.Duration { return g.settings.Load().Timeout + time.Minute }, Escalate: g.escalated, Hold: g.parts.Levels.Hold,
-		Count: g.Metrics.Undo().RolledBack, Alive: g.tasks.IsAlive,
-		Go:  func(holder string, work func(context.Context)) error { return g.workers.GoFor(holder, 0, work) },
-		Now: g.Now, Logger: g.Logger, Self: g.Self(), Replica: g.instance,
+		Patience: func() time.Duration { return g.settings.Load().Timeout + time.Minute },
+		Notices:  rollback.Notices{Escalate: g.escalated, Hold: g.parts.Levels.Hold, Count: g.Metrics.Undo().RolledBack},
+		Replicas: rollback.Replicas{
+			Self: g.instance, Alive: g.tasks.IsAlive, Go: func(holder string, work func(context.Context)) error { return g.workers.GoFor(holder, 0, work) },
+		},
+		Now: g.Now, Logger: g.Logger, Self: g.Self(),
 	})
 	return err
 }

@@ -56,6 +56,14 @@ type work struct {
 	forced   bool           // the agent does it as a task or not at all
 }
 
+// sentAt is when a message is sent that says so.
+func (x *request) sentAt(now time.Time) time.Time {
+	if at := x.errand.At; !at.IsZero() {
+		return at
+	}
+	return now
+}
+
 // admit takes what admission has found out of the message.
 func (x *request) admit(in admission.Admitted, to destination.Destination) {
 	x.in, x.to, x.message = in, to, in.Message

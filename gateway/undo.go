@@ -2,26 +2,13 @@ package gateway
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
-	"log/slog"
-	"slices"
-	"time"
 
-	"github.com/aepb/aepb-gateway/ect"
-	"github.com/aepb/aepb-gateway/gateway/attest"
 	keep "github.com/aepb/aepb-gateway/gateway/checkpoint"
-	"github.com/aepb/aepb-gateway/gateway/problem"
-	undo "github.com/aepb/aepb-gateway/gateway/rollback"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
-	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/lifecycle/checkpoint"
-	"github.com/aepb/aepb-gateway/lifecycle/compensation"
-	"github.com/aepb/aepb-gateway/policy/membership"
-	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
-	"github.com/aepb/aepb-gateway/translators/rollback"
 )
 
 // made is the checkpoint of a message, and what was heard of its outcome so far. All methods of a nil one do nothing.
@@ -32,9 +19,9 @@ type made struct {
 	over    bool // the outcome is known
 }
 
-// protect makes the checkpoint of a message that may change something, which is signed and not sent (R22). A message that goes on with
+// protect makes the checkpoint of a message that may change something, which is signed and not sent (R22). agent is how tokens name its agent. A message that goes on with
 // work that is under way has none: that of the work covers it.
-func (g *Gateway) protect(ctx context.Context, x *request) error {
+func (g *Gateway) protect(ctx context.Context, x *request, agent string) error {
 	if x.in.Call.Agent == "" || x.message.Op != canonical.OpInvoke || !x.started && !x.settings.Constraints.Checkpoint {
 		return nil
 	}
@@ -48,14 +35,11 @@ func (g *Gateway) protect(ctx context.Context, x *request) error {
 		return nil
 	}
 	action := keep.Action{
-		Workflow: x.lineage.Workflow, Request: x.trail.Request(), Audience: []string{g.audience(x)[0], string(x.in.Call.Caller.ID)},
+		Workflow: x.lineage.Workflow, Request: x.trail.Request(), Audience: []string{agent, string(x.in.Call.Caller.ID)},
 		Agent: x.to.Agent.Name, Tool: tool, Undo: way, TTL: x.settings.CheckpointTTL, Owner: x.owner(), Holder: x.in.Holder,
 	}
 	if invoke, ok := x.message.Body.(*canonical.Invoke); ok && invoke.Call != nil {
 		action.Call = invoke.Call.Args
-	}
-	if rule, there := way.Compensate[tool]; there && rule.Before != nil {
-		action.Before = g.readBefore(ctx, x, *rule.Before, action.Call)
 	}
 	m, err := g.parts.Checkpoints.Make(ctx, action)
 	if err != nil {
@@ -75,30 +59,6 @@ func destroys(c *canonical.Capability) bool {
 		Destructive bool `json:"destructiveHint"`
 	}
 	return json.Unmarshal(c.Annotations, &hints) == nil && hints.Destructive
-}
-
-// readBefore reads the state that a call will change, with a call of the gateway's own; nil: it cannot be read, so the
-// call cannot be undone.
-func (g *Gateway) readBefore(ctx context.Context, x *request, r compensation.Reading, call json.RawMessage) json.RawMessage {
-	args, err := r.Arguments.Fill(compensation.Values{Call: call})
-	var answer Answered
-	if err == nil {
-		answer, err = g.Errand(ctx, Errand{Agent: x.to.Agent.Name, Message: callOf(r.Tool, args)})
-	}
-	if err == nil && canonical.FailureOf(answer.Message) != "" {
-		err = &problem.UnsentError{Reason: canonical.FailureOf(answer.Message)}
-	}
-	if err != nil {
-		g.Logger.WarnContext(ctx, "the state before a call is not known: the call cannot be undone",
-			slog.String("agent", x.to.Agent.Name), slog.String("wid", x.lineage.Workflow), slog.Any("error", err))
-		return nil
-	}
-	return resultOf(answer.Message)
-}
-
-// callOf is a call of a tool.
-func callOf(tool string, args json.RawMessage) *canonical.Message {
-	return &canonical.Message{Op: canonical.OpInvoke, Phase: canonical.PhaseRequest, Body: &canonical.Invoke{Call: &canonical.Call{Name: tool, Args: args}}}
 }
 
 // hears notes what a reply, or an event, says of the outcome.
@@ -187,156 +147,4 @@ func valueOf(structured json.RawMessage, parts []canonical.Part) json.RawMessage
 	}
 	quoted, _ := json.Marshal(text)
 	return quoted
-}
-
-// Errand is a message of the gateway's own to a listed agent.
-type Errand struct {
-	Agent   string // directory name
-	Message *canonical.Message
-	Lineage attest.Lineage // where it stands; zero: it begins a workflow of its own
-	// ID is that of the token of the request. What is sent again under the same id, with the same At, has the same bytes and the same
-	// token: the agent can tell that it has got it before. Empty: it is sent once, under a fresh id.
-	ID ect.ID
-	At time.Time // when it was sent first; zero: now
-}
-
-// Answered is what an agent answered to an errand.
-type Answered struct {
-	Message *canonical.Message
-	ID      ect.ID // of the token that testifies to it: its parents are the request and what the agent signed
-	Hash    string // of its bytes
-}
-
-// Errand sends a message of the gateway's own, in the agent's protocol. It takes the gateway's own share of background work.
-// Its errors are *[quota.ExceededError], *[problem.UnknownAgentError], those of policy and of the way to the
-// agent, *[canonical.Error] of an agent that refuses, and those of [attest.Recording].
-func (g *Gateway) Errand(ctx context.Context, e Errand) (Answered, error) {
-	x, wire, answer, parents, err := g.send(ctx, e)
-	if err != nil {
-		return Answered{}, err
-	}
-	out := Answered{Message: answer, Hash: ect.Hash(wire.HashInput())}
-	out.ID, err = g.attest.Statements().Answered(ctx, attest.Answered{
-		Subject: x.subject(), Lineage: attest.Lineage{Workflow: x.lineage.Workflow, Parents: parents}, Pair: x.pairBack(), Hash: out.Hash,
-	})
-	return out, err
-}
-
-// send sends an errand and returns what testifies to its answer.
-func (g *Gateway) send(ctx context.Context, e Errand) (x *request, wire translators.Wire, answer *canonical.Message, parents []ect.ID, err error) {
-	grant, err := g.workers.Reserve(string(g.Self()), 0)
-	if err != nil {
-		return nil, wire, nil, nil, err
-	}
-	defer grant.Release()
-	if x, err = g.onErrand(ctx, e); err != nil {
-		return nil, wire, nil, nil, err
-	}
-	sealed, err := g.agent(x).Seal(ctx, x.message)
-	if err != nil {
-		return nil, wire, nil, nil, err
-	}
-	sent := x.trail.Requests(nil)
-	x.trail.Follow(sent[len(sent)-1])
-	wire, answer, parents, err = g.agent(x).acknowledged(ctx, sealed)
-	return x, wire, answer, parents, err
-}
-
-// sentAt is when a message is sent that says so.
-func (g *Gateway) sentAt(x *request) time.Time {
-	if at := x.errand.At; !at.IsZero() {
-		return at
-	}
-	return g.Now()
-}
-
-// onErrand is the request of an errand, with its permit and its route.
-func (g *Gateway) onErrand(ctx context.Context, e Errand) (*request, error) {
-	agent, found := g.Directory.Find(e.Agent)
-	if !found || len(agent.Endpoints) == 0 {
-		return nil, &problem.UnknownAgentError{Agent: e.Agent}
-	}
-	settings, binding := g.settings.Load(), agent.Endpoints[0].Binding
-	message := *e.Message
-	message.Origin = canonical.Origin{} // it came in no protocol
-	if invoke, ok := message.Body.(*canonical.Invoke); ok && e.ID != "" {
-		own := *invoke
-		own.Turn.ID = string(e.ID)
-		message.Body, message.Correlation.MessageID = &own, string(e.ID)
-	}
-	call := transport.Call{Agent: e.Agent, EntryPoint: transport.Native, Target: transport.Target{To: binding}, Detached: true, Wire: translators.Wire{Binding: binding}}
-	in, err := g.admission.Errand(ctx, call, &message, settings.rules)
-	if err == nil {
-		err = in.Permit.Perform(string(message.Op))
-	}
-	if err != nil {
-		return nil, err
-	}
-	e.Lineage.Workflow = cmp.Or(e.Lineage.Workflow, g.NewID())
-	x := &request{settings: settings, scope: &scope{began: g.Now()}, lineage: e.Lineage, trail: attest.Begin(), work: work{errand: e}}
-	x.admit(in, in.To)
-	g.rollbackForm(x)
-	if err := g.choose(ctx, x); err != nil {
-		return nil, err
-	}
-	return x, in.Permit.Carry(x.route.Security(true))
-}
-
-// rollbackForm puts the form of rollbacks over HTTP in place of a protocol that has
-// none of its own, where the agent can be asked that way.
-func (g *Gateway) rollbackForm(x *request) {
-	if x.message.Op != canonical.OpRollback || x.to.Codec == nil || x.to.Via != nil || g.Network.Rollbacks[x.to.Codec.Info().Binding] == nil {
-		return
-	}
-	x.to.Codec = rollback.Over(x.to.Codec)
-	x.to.Features = translators.FeaturesOf(x.to.Codec)
-}
-
-// undoing asks agents to undo their work, for rollbacks.
-type undoing struct{ g *Gateway }
-
-func errandOf(c undo.Call, m *canonical.Message) Errand {
-	return Errand{Agent: c.Agent, Message: m, Lineage: attest.Lineage{Workflow: c.Request.Workflow, Parents: []ect.ID{c.Request.ID}}, ID: c.ID, At: c.At}
-}
-
-// Call implements [undo.Agents].
-func (u undoing) Call(ctx context.Context, c undo.Call) (string, error) {
-	answer, err := u.g.Errand(ctx, errandOf(c, callOf(c.Tool, c.Arguments)))
-	if err != nil {
-		return "", err
-	}
-	if failure := canonical.FailureOf(answer.Message); failure != "" {
-		return "", &transport.BadReplyError{Agent: c.Agent, Reason: failure}
-	}
-	return answer.Hash, nil
-}
-
-// Ask implements [undo.Agents].
-func (u undoing) Ask(ctx context.Context, c undo.Call, judge func(ect.Verified) error) (ect.Verified, error) {
-	m := &canonical.Message{Op: canonical.OpRollback, Phase: canonical.PhaseRequest, Body: &canonical.Signal{Token: c.Token}}
-	x, _, answer, _, err := u.g.send(ctx, errandOf(c, m))
-	if err != nil {
-		return ect.Verified{}, err
-	}
-	statement, ok := answer.Body.(*canonical.Signal)
-	if !ok {
-		return ect.Verified{}, &transport.BadReplyError{Agent: c.Agent, Reason: "it answers a rollback without a result"}
-	}
-	return u.g.outcome(ctx, x, statement.Token, c.Request, judge)
-}
-
-// outcome verifies the token with which an agent answers a rollback
-// request (ATD, Basic Rollback), and keeps it if it is accepted.
-func (g *Gateway) outcome(ctx context.Context, x *request, token string, request ect.Claims, accept func(ect.Verified) error) (ect.Verified, error) {
-	v, err := g.attest.Verify(ctx, token, ect.Check{Purpose: ect.Parent})
-	bad := v.Act() != ect.ActRollbackResult || v.Level() < ect.L2 || v.Workflow() != request.Workflow ||
-		!slices.Contains(v.Parents(), request.ID) || x.to.Agent.ID != "" && v.Issuer() != x.to.Agent.ID
-	if err != nil || bad {
-		return v, &transport.BadReplyError{Agent: x.to.Agent.Name, Reason: "its rollback result is not to be believed"}
-	}
-	if err := accept(v); err != nil {
-		return v, err
-	}
-	reply := membership.Reply{Workflow: request.Workflow, Requests: []ect.ID{request.ID}, Agent: x.to.Agent.ID, Gateway: x.settings.rules.IsGateway}
-	return v, g.attest.Bound(ctx, v, reply, x.replier())
 }
