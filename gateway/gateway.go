@@ -32,7 +32,6 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/webhook"
 	"github.com/aepb/aepb-gateway/gateway/worker"
 	"github.com/aepb/aepb-gateway/gateway/workflow"
-	pure "github.com/aepb/aepb-gateway/lifecycle/checkpoint"
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/policy/hitl"
 	"github.com/aepb/aepb-gateway/policy/limit"
@@ -62,7 +61,7 @@ type Settings struct {
 	AnswerWait    time.Duration // how long an agent that holds its stream or its task open waits for an answer; zero: [DefaultAnswerWait]
 	Version       string        // of this gateway: aepb.agent_version
 	Approvals     hitl.Rules    // which calls humans approve (R23)
-	CheckpointTTL time.Duration // how long a checkpoint is kept; zero: [pure.DefaultTTL]
+	CheckpointTTL time.Duration // how long a checkpoint is kept; zero: 24 hours
 
 	rules admission.Rules // what of that package admission judges by
 }
