@@ -23,7 +23,7 @@ import (
 type attackFinding struct {
 	// id: 1 to 18 are findings of the security review (5 and 18 by their items), H1 to
 	// H8 holes that the audit of requirements tried, F1 to F19 of the trial operation.
-	// W1 to W26 were never open: they were tried when the feature was written. X- stands
+	// W1 to W28 were never open: they were tried when the feature was written. X- stands
 	// before those of a later series of attacks on the built program.
 	id   string
 	what string // an attacker could do
