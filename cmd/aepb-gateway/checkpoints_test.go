@@ -354,3 +354,26 @@ func TestAttack_Rollbacks_WithoutTheRole(t *testing.T) {
 		}
 	}
 }
+
+// TestAttack_Rollbacks_IDOfACheckpoint: an agent signs a checkpoint of its own under the id of the one that the gateway made
+// of its call, and puts it on record in the same workflow. The call is undone all the same.
+func TestAttack_Rollbacks_IDOfACheckpoint(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{config: staff(), noToken: true})
+	b.addsAndTakesAway(t)
+	wid, start := b.begun(t)
+	call := toolCall("calculator", "add", `{"a":41000,"b":1}`)
+	call.header["Aepb-Parent-Jti"] = string(start)
+	b.right(t, b.send(t, call), `"sum":41001`)
+	list := answered[checkpoints.Page](t, b.send(t, letter{via: b.as(t, "/staff/viewer"), method: http.MethodGet, at: b.at.Admin + "/api/checkpoints?wid=" + wid}), http.StatusOK)
+	made := list.Checkpoints[0]
+	svid := b.svid(t, "/calculator")
+	same := b.checkpointOf(t, b.party(t, svid), wid, start, func(c *ect.Claims) { c.ID, c.Ext[ect.ExtReversible] = made.ID, json.RawMessage("false") })
+	if got := b.send(t, deposit(b.caller(t, svid), same)); got.status != http.StatusForbidden {
+		t.Fatalf("deposited: %d %s", got.status, got.body)
+	}
+	ahead := answered[checkpoints.Plan](t, b.ordered(t, "operator", `{"checkpoint":"`+string(made.ID)+`","wid":"`+wid+`","plan":true}`), http.StatusOK)
+	if len(ahead.Steps) != 1 || ahead.Steps[0].How != undo.ByCall || ahead.Steps[0].Agent != "calculator" {
+		t.Errorf("planned is %+v", ahead)
+	}
+}

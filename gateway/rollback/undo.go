@@ -223,11 +223,11 @@ func (s *Service) plan(ctx context.Context, o Order) (undo.Plan, map[ect.ID]ect.
 // held is what is known of the checkpoints of a workflow whose tokens are on record: those that are kept here, and those
 // that agents signed and keep themselves.
 func (s *Service) held(ctx context.Context, wid string, tokens []workflow.Token) (map[ect.ID]undo.Held, map[ect.ID]ect.ID, error) {
-	recorded, undone := map[ect.ID]ect.Identity{}, map[ect.ID][]ect.Identity{}
+	recorded, undone := map[ect.ID][]ect.Identity{}, map[ect.ID][]ect.Identity{}
 	for _, t := range tokens {
 		switch t.Node.Act {
 		case ect.ActCheckpoint:
-			recorded[t.Node.ID] = t.Node.Issuer
+			recorded[t.Node.ID] = append(recorded[t.Node.ID], t.Node.Issuer)
 		case ect.ActRollbackResult:
 			if t.Status == string(undo.StatusCompleted) {
 				undone[t.Checkpoint] = append(undone[t.Checkpoint], t.Node.Issuer)
@@ -240,7 +240,7 @@ func (s *Service) held(ctx context.Context, wid string, tokens []workflow.Token)
 	}
 	held, natives := map[ect.ID]undo.Held{}, s.natives(all, tokens)
 	for _, k := range all {
-		if recorded[k.ID] == k.Issuer { // else its action did not leave
+		if slices.Contains(recorded[k.ID], k.Issuer) { // else its action did not leave; others may have used its id
 			held[k.ID] = s.ours(k)
 			delete(recorded, k.ID)
 		}
@@ -292,12 +292,13 @@ func (s *Service) ours(k checkpoint.Kept) undo.Held {
 	return h
 }
 
-// theirs adds the checkpoints that agents signed and keep themselves, as their tokens say. One that is not as the draft has it is left out.
-func (s *Service) theirs(ctx context.Context, wid string, recorded map[ect.ID]ect.Identity, held map[ect.ID]undo.Held) error {
+// theirs adds the checkpoints that agents signed and keep themselves, as their tokens say. One that is not as the draft has it is left out; of
+// several under one id the first one counts.
+func (s *Service) theirs(ctx context.Context, wid string, recorded map[ect.ID][]ect.Identity, held map[ect.ID]undo.Held) error {
 	refs := make([]ect.Ref, 0, len(recorded))
-	for id, issuer := range recorded {
-		if issuer != s.deps.Self {
-			refs = append(refs, ect.Ref{ID: id, Workflow: wid, Issuer: issuer})
+	for id, issuers := range recorded {
+		if !slices.Contains(issuers, s.deps.Self) { // ours is over: a token of another issuer does not stand for it
+			refs = append(refs, ect.Ref{ID: id, Workflow: wid, Issuer: issuers[0]})
 		}
 	}
 	for page := range slices.Chunk(refs, ect.MaxLookups) {
