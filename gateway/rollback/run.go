@@ -139,7 +139,7 @@ func (s *Service) take(ctx context.Context, u underWay, effect undo.Effect) (und
 	switch effect.Kind {
 	case undo.Sign:
 		event.Kind = undo.Sent
-		return s.advance(ctx, j.Workflow, j.Request, event, s.stepRequest(u, effect.Step))
+		return s.advance(ctx, j.Workflow, j.Request, event, s.says.stepRequest(u, effect.Step))
 	case undo.Send:
 		event, statement := s.send(ctx, u, effect.Step)
 		if ctx.Err() != nil {
@@ -155,17 +155,17 @@ func (s *Service) take(ctx context.Context, u underWay, effect undo.Effect) (und
 		return next, err
 	case undo.Report:
 		event.Kind = undo.Overdue
-		return s.advance(ctx, j.Workflow, j.Request, event, s.overdue(u))
+		return s.advance(ctx, j.Workflow, j.Request, event, s.says.overdue(u))
 	case undo.Escalate:
 		event.Kind = undo.Escalated
-		next, err := s.advance(ctx, j.Workflow, j.Request, event, s.escalation(u))
+		next, err := s.advance(ctx, j.Workflow, j.Request, event, s.says.escalation(u))
 		if err == nil {
 			s.deps.Notices.Escalate(ctx, j.Workflow, next.Token)
 		}
 		return next, err
 	default:
 		event.Kind = undo.Ended
-		return s.advance(ctx, j.Workflow, j.Request, event, s.ending(u))
+		return s.advance(ctx, j.Workflow, j.Request, event, s.says.ending(u))
 	}
 }
 
@@ -188,7 +188,7 @@ func (s *Service) send(ctx context.Context, u underWay, at int) (undo.Event, *at
 			slog.String("checkpoint", string(step.Checkpoint)), slog.Any("error", err))
 		return event, nil
 	}
-	return event, s.stepResult(u, step, restored, by)
+	return event, s.says.stepResult(u, step, restored, by)
 }
 
 // isLost reports whether it is not known if an agent has got a message.

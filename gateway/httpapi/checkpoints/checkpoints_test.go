@@ -226,6 +226,10 @@ func TestList_Pages(t *testing.T) {
 			t.Errorf("pages of %d list %d checkpoints", limit, len(ids))
 		}
 	}
+	var most checkpoints.Page
+	if w := k.serve(http.MethodGet, "/checkpoints?limit=99999&wid="+workflow, ""); json.Unmarshal(w.Body.Bytes(), &most) != nil || len(most.Checkpoints) != 100 {
+		t.Errorf("a page of at most 99999 has %d checkpoints, expected 100", len(most.Checkpoints))
+	}
 	if w := k.serve(http.MethodGet, "/checkpoints?wid=another", ""); w.Code != http.StatusOK || strings.TrimSpace(w.Body.String()) != `{"checkpoints":[]}` {
 		t.Errorf("of a workflow without checkpoints: %d %s", w.Code, w.Body)
 	}
