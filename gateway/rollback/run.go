@@ -268,7 +268,7 @@ func judge(v ect.Verified, agent string, id ect.ID, saved checkpoint.Saved) erro
 	return &transport.BadReplyError{Agent: agent, Reason: "its rollback result is not to be believed: " + err.Error()}
 }
 
-// finish keeps the result of a rollback, tells of it, and makes room for the next one of the workflow.
+// finish keeps the result of a rollback, tells of it, and lets the next one of the workflow begin.
 func (s *Service) finish(ctx context.Context, u underWay) error {
 	j := u.Journal
 	value, err := json.Marshal(saved{Digest: u.Digest, Result: j.Result, Status: j.Status, Steps: brief(j.Steps), At: j.Ended})
