@@ -170,7 +170,7 @@ func TestRollback_AgentFails(t *testing.T) {
 	b := newBookings(t, gateway.Settings{}).opened(t)
 	first := b.does(t, "create_booking", `{"guest":"Ada"}`)
 	b.does(t, "rename_guest", `{"id":"b1","guest":"Grace"}`)
-	b.hotel.fail = func(tool string) error {
+	b.hotel.fail = func(string) error {
 		delete(b.hotel.booked, "b1") // it is gone, so that it cannot be renamed
 		return nil
 	}
@@ -193,7 +193,7 @@ func TestRollback_LostAnswer(t *testing.T) {
 		b.opened(t)
 		made := b.does(t, "create_booking", `{"guest":"Ada"}`)
 		unanswered := 2
-		b.hotel.fail = func(tool string) error {
+		b.hotel.fail = func(string) error {
 			if unanswered--; unanswered >= 0 {
 				return &transport.TimeoutError{Agent: "calculator"}
 			}
