@@ -36,6 +36,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport/accept"
 	tainp "github.com/aepb/aepb-gateway/gateway/transport/ainp"
 	"github.com/aepb/aepb-gateway/lifecycle"
+	"github.com/aepb/aepb-gateway/lifecycle/checkpoint"
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/policy/hitl"
 	"github.com/aepb/aepb-gateway/policy/limit"
@@ -340,9 +341,9 @@ func (out *service) build(registry *translators.Registry, network *outbound.Netw
 	background, perCaller := s.config.Limits.Background()
 	return gateway.New(s.gatewaySettings(), gateway.Deps{
 		Network: network, Sender: sender, Breakers: parts.breakers, Lifecycle: parts.lives,
-		Registry: registry, Directory: out.directory, PublicURL: s.publicURL,
+		Registry: registry, Directory: out.directory,
 		Tokens: gateway.Tokens{Signer: out.signer, Dialects: out.dialects, Verifier: verifier, Recorder: recorder, Evidence: opened.evidence},
-		Stores: gateway.Stores{Answers: opened.answers, Conversations: opened.conversations, Entries: opened.entries, Blobs: opened.blobs, StatePlain: out.statePlain}, Limiter: out.limiter, Metrics: out.metrics,
+		Stores: gateway.Stores{Answers: opened.answers, Conversations: opened.conversations, Entries: opened.entries, Blobs: opened.blobs, Place: s.publicURL + checkpoint.Path, StatePlain: out.statePlain}, Limiter: out.limiter, Metrics: out.metrics,
 		Operator: out.operator, Escalate: out.escalations.add,
 		Logger: s.logger, Now: time.Now, NewID: func() string { return string(ect.NewID()) },
 		Shares: gateway.Shares{Budget: out.publicBounds.aside, Workers: perCaller, AllWorkers: background},

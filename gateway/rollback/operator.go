@@ -134,7 +134,7 @@ func (s *Service) Look(ctx context.Context, wid string, request ect.ID) (View, e
 }
 
 // ended is a rollback that is over.
-func ended(wid string, request ect.ID, k kept) View {
+func ended(wid string, request ect.ID, k saved) View {
 	v := View{Workflow: wid, Request: request, Status: k.Status, Ended: k.At, Steps: k.Steps, Result: k.Result}
 	if claims, err := ect.ParseRecorded(k.Result); err == nil {
 		of, _ := claims.Ext.String(ect.ExtCheckpointID)

@@ -48,19 +48,29 @@ type Deps struct {
 	Read        func(ctx context.Context, wid string, who ect.Identity) (workflow.Run, []workflow.Token, error) // a workflow, from its tokens
 	Find        func(ctx context.Context, refs ...ect.Ref) ([][]ect.Record, error)                              // of the evidence store
 	Patience    func() time.Duration                                                                            // how long the longest call may take
-	Escalate    func(ctx context.Context, wid, compact string)                                                  // calls operators, and does not wait for that
-	Hold        func(ctx context.Context, step hitl.Step, why string, after attest.Lineage)                     // pauses or stops a workflow
-	Count       func(status string)
-	Alive       func(ctx context.Context, replica string) bool        // whether a replica of the gateway has a heartbeat
-	Go          func(holder string, work func(context.Context)) error // works in the background
+	Notices     Notices
+	Replicas    Replicas
 	Entries     store.Entries
 	Now         func() time.Time
 	Logger      *slog.Logger
 	Self        ect.Identity
-	Replica     string
 }
 
-// Service takes rollback requests, and carries out those to checkpoints that are kept here. It is safe for concurrent use.
+// Notices are told how rollbacks go on.
+type Notices struct {
+	Escalate func(ctx context.Context, wid, compact string)                              // calls operators, and does not wait for that
+	Hold     func(ctx context.Context, step hitl.Step, why string, after attest.Lineage) // pauses or stops a workflow
+	Count    func(status string)
+}
+
+// Replicas are the processes of this gateway that carry out rollbacks.
+type Replicas struct {
+	Self  string                                                // the name of this one
+	Alive func(ctx context.Context, replica string) bool        // whether one has a heartbeat
+	Go    func(holder string, work func(context.Context)) error // works in the background
+}
+
+// Service takes rollback requests, and carries out those to checkpoints that are saved here. It is safe for concurrent use.
 type Service struct {
 	deps     Deps
 	journals *record.Machine[underWay]
@@ -136,7 +146,7 @@ func (s *Service) again(ctx context.Context, call transport.Call, o Order) (tran
 }
 
 // cover signs the answer to a request whose caller has not heard the result so far, and keeps both.
-func (s *Service) cover(ctx context.Context, o Order, k *kept) error {
+func (s *Service) cover(ctx context.Context, o Order, k *saved) error {
 	k.Body, k.Media = form.Body(k.Result), form.Media
 	ext := ect.Ext{}
 	ext.SetString(ect.ExtLeg, string(attest.Reply))
@@ -152,8 +162,8 @@ func (s *Service) cover(ctx context.Context, o Order, k *kept) error {
 	return nil
 }
 
-// keep adds to a result that is kept how its caller was told. What cannot be kept is made again.
-func (s *Service) keep(ctx context.Context, o Order, k kept) {
+// keep adds to a result that is saved how its caller was told. What cannot be saved is made again.
+func (s *Service) keep(ctx context.Context, o Order, k saved) {
 	key := resultKey(o.Workflow, o.Issuer, o.Request, o.Owner)
 	entry, found, err := s.deps.Entries.Get(ctx, key)
 	value, failed := json.Marshal(k)
@@ -161,23 +171,23 @@ func (s *Service) keep(ctx context.Context, o Order, k kept) {
 		_, _, err = s.deps.Entries.Swap(context.WithoutCancel(ctx), key, entry.Revision, value, entry.Until)
 	}
 	if err != nil {
-		s.deps.Logger.WarnContext(ctx, "the answer to a rollback is not kept", slog.Any("error", err))
+		s.deps.Logger.WarnContext(ctx, "the answer to a rollback is not saved", slog.Any("error", err))
 	}
 }
 
-// readKept reads a result that was kept.
-func readKept(value []byte) (k kept, err error) {
+// readResult reads a result that was saved.
+func readResult(value []byte) (k saved, err error) {
 	if json.Unmarshal(value, &k) != nil || k.Result == "" {
 		return k, store.ErrUnreadable
 	}
 	return k, nil
 }
 
-// save keeps an answer. What cannot be kept is known at least for as long as
+// save keeps an answer. What cannot be saved is known at least for as long as
 // the request's token lives.
 func (s *Service) save(ctx context.Context, o Order, agent string, answer transport.Answer) {
 	wire := answer.Wire()
-	value, err := json.Marshal(kept{
+	value, err := json.Marshal(saved{
 		Digest: o.Digest, Agent: agent, Binding: string(wire.Binding), Media: wire.Media, Result: wire.Header.Get(form.Field), Body: wire.Body, Ours: answer.Evidence,
 	})
 	if k, done, _ := s.result(ctx, o.Workflow, o.Issuer, o.Request); done { // a rollback of the gateway's own
@@ -189,13 +199,13 @@ func (s *Service) save(ctx context.Context, o Order, agent string, answer transp
 		_, _, err = s.deps.Entries.Swap(context.WithoutCancel(ctx), resultKey(o.Workflow, o.Issuer, o.Request, o.Owner), 0, value, s.deps.Now().Add(resultLife))
 	}
 	if err != nil {
-		s.deps.Logger.WarnContext(ctx, "the answer to a rollback is kept only while its token lives", slog.Any("error", err))
+		s.deps.Logger.WarnContext(ctx, "the answer to a rollback is saved only while its token lives", slog.Any("error", err))
 	}
 }
 
-// answerAgain is an answer that was kept, for a caller who may call the agent now (R6). A result of the gateway's own is for the caller
+// answerAgain is an answer that was saved, for a caller who may call the agent now (R6). A result of the gateway's own is for the caller
 // whose request it answers.
-func (s *Service) answerAgain(caller identity.Caller, k kept) (transport.Answer, error) {
+func (s *Service) answerAgain(caller identity.Caller, k saved) (transport.Answer, error) {
 	wire := translators.Wire{
 		Binding: canonical.Binding(k.Binding), Form: form.Name, Media: k.Media, Header: http.Header{form.Field: {k.Result}}, Body: k.Body,
 		Re: canonical.OpRollback,

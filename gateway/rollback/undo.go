@@ -24,7 +24,7 @@ const (
 	pollEach = 100 * time.Millisecond // between two looks at whether it is over
 )
 
-// Order is a request to roll back to a checkpoint that is kept here.
+// Order is a request to roll back to a checkpoint that is saved here.
 type Order struct {
 	Workflow string
 	From     ect.ID // the checkpoint
@@ -58,12 +58,12 @@ type Result struct {
 	Steps   []undo.Progress
 }
 
-// Concerns is the checkpoint that is kept here and that a request means: the one that it names, or the one of the same action that the gateway
+// Concerns is the checkpoint that is saved here and that a request means: the one that it names, or the one of the same action that the gateway
 // made, where it names that of an agent that rolls back itself. False: there is no such checkpoint. Its errors are those of the store.
 func (s *Service) Concerns(ctx context.Context, wid string, id ect.ID, who ect.Identity) (ect.ID, bool, error) {
-	kept, err := s.IsKept(ctx, wid, id)
-	if kept || err != nil {
-		return id, kept, err
+	saved, err := s.IsKept(ctx, wid, id)
+	if saved || err != nil {
+		return id, saved, err
 	}
 	all, err := s.deps.Checkpoints.All(ctx, wid)
 	if err != nil || len(all) == 0 {
@@ -81,7 +81,7 @@ func (s *Service) Concerns(ctx context.Context, wid string, id ect.ID, who ect.I
 	return "", false, nil
 }
 
-// IsKept reports whether a checkpoint is kept here. Its errors are those of the store.
+// IsKept reports whether a checkpoint is saved here. Its errors are those of the store.
 func (s *Service) IsKept(ctx context.Context, wid string, id ect.ID) (bool, error) {
 	_, err := s.deps.Checkpoints.Find(ctx, wid, id)
 	if _, missing := errors.AsType[*problem.NotFoundError](err); missing {
@@ -93,9 +93,9 @@ func (s *Service) IsKept(ctx context.Context, wid string, id ect.ID) (bool, erro
 	return true, nil
 }
 
-// natives are the checkpoints that agents which roll back themselves made of the actions of checkpoints that are kept here, by these: an agent knows
+// natives are the checkpoints that agents which roll back themselves made of the actions of checkpoints that are saved here, by these: an agent knows
 // its own. Its checkpoint is that of the request, or of its own task that follows from the request.
-func (s *Service) natives(all []checkpoint.Kept, tokens []workflow.Token) map[ect.ID]ect.ID {
+func (s *Service) natives(all []checkpoint.Saved, tokens []workflow.Token) map[ect.ID]ect.ID {
 	nodes := map[ect.ID]dag.Node{}
 	for _, t := range tokens {
 		nodes[t.Node.ID] = t.Node
@@ -152,7 +152,7 @@ func (s *Service) open(ctx context.Context, o Order) error {
 			return err
 		}
 		u = underWay{
-			Journal: undo.Begin(plan, o.Workflow, o.Issuer, o.Request, s.deps.Replica), Digest: o.Digest, Owner: o.Owner, Holder: o.Holder, Reason: o.Reason,
+			Journal: undo.Begin(plan, o.Workflow, o.Issuer, o.Request, s.deps.Replicas.Self), Digest: o.Digest, Owner: o.Owner, Holder: o.Holder, Reason: o.Reason,
 			Natives: natives,
 		}
 	}
@@ -212,17 +212,17 @@ func (s *Service) plan(ctx context.Context, o Order) (undo.Plan, map[ect.ID]ect.
 	if err != nil {
 		return undo.Plan{}, nil, err
 	}
-	held, natives, err := s.held(ctx, o.Workflow, tokens)
+	known, natives, err := s.known(ctx, o.Workflow, tokens)
 	if err != nil {
 		return undo.Plan{}, nil, err
 	}
-	plan, err := undo.Make(run, held, undo.Request{From: o.From, Cascade: o.Cascade, At: s.deps.Now(), Patience: s.deps.Patience()})
+	plan, err := undo.Make(run, known, undo.Request{From: o.From, Cascade: o.Cascade, At: s.deps.Now(), Patience: s.deps.Patience()})
 	return plan, natives, err
 }
 
-// held is what is known of the checkpoints of a workflow whose tokens are on record: those that are kept here, and those
+// known is what is known of the checkpoints of a workflow whose tokens are on record: those that are saved here, and those
 // that agents signed and keep themselves.
-func (s *Service) held(ctx context.Context, wid string, tokens []workflow.Token) (map[ect.ID]undo.Held, map[ect.ID]ect.ID, error) {
+func (s *Service) known(ctx context.Context, wid string, tokens []workflow.Token) (map[ect.ID]undo.Known, map[ect.ID]ect.ID, error) {
 	recorded, undone := map[ect.ID][]ect.Identity{}, map[ect.ID][]ect.Identity{}
 	for _, t := range tokens {
 		switch t.Node.Act {
@@ -238,36 +238,36 @@ func (s *Service) held(ctx context.Context, wid string, tokens []workflow.Token)
 	if err != nil {
 		return nil, nil, err
 	}
-	held, natives := map[ect.ID]undo.Held{}, s.natives(all, tokens)
+	known, natives := map[ect.ID]undo.Known{}, s.natives(all, tokens)
 	for _, k := range all {
 		if slices.Contains(recorded[k.ID], k.Issuer) { // else its action did not leave; others may have used its id
-			held[k.ID] = s.ours(k)
+			known[k.ID] = s.ours(k)
 			delete(recorded, k.ID)
 		}
 	}
 	for ours, id := range natives {
-		if _, deposited := held[id]; deposited { // it is held by itself: ours stands for it
-			h := held[ours]
+		if _, deposited := known[id]; deposited { // it is known by itself: ours stands for it
+			h := known[ours]
 			h.Parents = []ect.ID{id}
-			held[ours] = h
+			known[ours] = h
 			delete(natives, ours)
 		}
 		delete(recorded, id)
 	}
-	if err := s.theirs(ctx, wid, recorded, held); err != nil {
+	if err := s.theirs(ctx, wid, recorded, known); err != nil {
 		return nil, nil, err
 	}
-	for id, h := range held {
+	for id, h := range known {
 		_, theirs := recorded[id]
 		h.Undone = slices.Contains(undone[id], s.deps.Self) || theirs && slices.Contains(undone[id], h.Issuer)
-		held[id] = h
+		known[id] = h
 	}
-	return held, natives, nil
+	return known, natives, nil
 }
 
-// ours is a checkpoint that is kept here.
-func (s *Service) ours(k checkpoint.Kept) undo.Held {
-	h := undo.Held{Checkpoint: k.Checkpoint, How: undo.Never}
+// ours is a checkpoint that is saved here.
+func (s *Service) ours(k checkpoint.Saved) undo.Known {
+	h := undo.Known{Checkpoint: k.Checkpoint, How: undo.Never}
 	if k.Plan == nil {
 		agent, listed := s.deps.Directory.Find(string(k.Issuer))
 		if h.Agent, h.Acts = agent.Name, []ect.Identity{k.Issuer}; listed && k.Reversible {
@@ -294,7 +294,7 @@ func (s *Service) ours(k checkpoint.Kept) undo.Held {
 
 // theirs adds the checkpoints that agents signed and keep themselves, as their tokens say. One that is not as the draft has it is left out; of
 // several under one id the first one counts.
-func (s *Service) theirs(ctx context.Context, wid string, recorded map[ect.ID][]ect.Identity, held map[ect.ID]undo.Held) error {
+func (s *Service) theirs(ctx context.Context, wid string, recorded map[ect.ID][]ect.Identity, known map[ect.ID]undo.Known) error {
 	refs := make([]ect.Ref, 0, len(recorded))
 	for id, issuers := range recorded {
 		if !slices.Contains(issuers, s.deps.Self) { // ours is over: a token of another issuer does not stand for it
@@ -321,11 +321,11 @@ func (s *Service) theirs(ctx context.Context, wid string, recorded map[ect.ID][]
 					continue
 				}
 				agent, listed := s.deps.Directory.Find(string(c.Issuer))
-				h := undo.Held{Checkpoint: c, Agent: agent.Name, Acts: []ect.Identity{c.Issuer}, How: undo.Never}
+				h := undo.Known{Checkpoint: c, Agent: agent.Name, Acts: []ect.Identity{c.Issuer}, How: undo.Never}
 				if listed && c.Reversible {
 					h.How = undo.ByAgent
 				}
-				held[c.ID] = h
+				known[c.ID] = h
 			}
 		}
 	}
@@ -333,12 +333,12 @@ func (s *Service) theirs(ctx context.Context, wid string, recorded map[ect.ID][]
 }
 
 // result reads the result of a rollback; false: there is no such result.
-func (s *Service) result(ctx context.Context, wid string, issuer ect.Identity, request ect.ID) (kept, bool, error) {
+func (s *Service) result(ctx context.Context, wid string, issuer ect.Identity, request ect.ID) (saved, bool, error) {
 	entry, found, err := s.deps.Entries.Get(ctx, resultKey(wid, issuer, request, ""))
 	if err != nil || !found {
-		return kept{}, false, recording(err)
+		return saved{}, false, recording(err)
 	}
-	k, err := readKept(entry.Value)
+	k, err := readResult(entry.Value)
 	return k, true, err
 }
 

@@ -30,8 +30,8 @@ type office struct {
 	booked map[string]string // names, by the id of the booking
 }
 
-// Bookings adds the tools of a booking office to an MCP server.
-func Bookings(s *mcp.Server) {
+// addBookings adds the tools of a booking office to an MCP server.
+func addBookings(s *mcp.Server) {
 	o := &office{booked: map[string]string{}}
 	schema := func(members string) json.RawMessage {
 		return json.RawMessage(`{"type":"object","properties":{` + members + `},"additionalProperties":false}`)

@@ -317,8 +317,8 @@ func (d *deposited) Deposit(_ context.Context, who checkpoint.Depositor, _ strin
 	return pure.Checkpoint{ID: "c", Workflow: workflow}, nil
 }
 
-func (d *deposited) Fetch(context.Context, ect.Identity, ect.ID) (checkpoint.Kept, []byte, error) {
-	return checkpoint.Kept{}, nil, &pure.AlteredError{ID: "c"}
+func (d *deposited) Fetch(context.Context, ect.Identity, ect.ID) (checkpoint.Saved, []byte, error) {
+	return checkpoint.Saved{}, nil, &pure.AlteredError{ID: "c"}
 }
 
 // unread is a body that must not be read.
