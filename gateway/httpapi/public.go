@@ -31,8 +31,7 @@ type PublicDeps struct {
 	Handler    transport.Handler
 	Router     Router // nil: only our own pairs are served
 	Rollbacker Rollbacker
-	Workflows  workflows.Service    // nil: none begins here
-	Deposits   checkpoints.Deposits // nil: agents deposit no state here
+	Workflows  workflows.Service // nil: none begins here
 	Registry   *translators.Registry
 	Endpoints  Endpoints
 	EvidenceDeps
@@ -49,9 +48,10 @@ type PublicDeps struct {
 	Logger   *slog.Logger
 }
 
-// EvidenceDeps is where execution context tokens are stored, and who may read them.
+// EvidenceDeps is where execution context tokens, and the states of checkpoints, are stored, and who may read them.
 type EvidenceDeps struct {
 	Evidence ect.Store
+	Deposits checkpoints.Deposits // nil: agents deposit no state here
 	Members  Members
 	Auditor  func(ect.Identity) (name string, ok bool) // operators who read all evidence; nil: none does
 }
