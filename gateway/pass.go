@@ -234,8 +234,8 @@ func (g *Gateway) replySignal(ctx context.Context, x *request, workflow string, 
 // rollBack carries out a rollback to a checkpoint that is kept here; false: it is not, so its agent is asked.
 func (g *Gateway) rollBack(ctx context.Context, x *request, token ect.Verified) (answer transport.Answer, done bool, err error) {
 	order, _ := undo.OrderOf(token) // it has a parent
-	from, kept, err := g.parts.Rollbacks.Concerns(ctx, order.Workflow, order.From, order.Issuer)
-	if err != nil || !kept {
+	from, ours, err := g.parts.Rollbacks.Concerns(ctx, order.Workflow, order.From, order.Issuer)
+	if err != nil || !ours {
 		return answer, false, err
 	}
 	order.From = from

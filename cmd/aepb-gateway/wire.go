@@ -383,9 +383,9 @@ func (out *service) surfaces(s settings, list []protocol, registry *translators.
 		return err
 	}
 	out.public, err = httpapi.Public(httpapi.PublicDeps{
-		EvidenceDeps: httpapi.EvidenceDeps{Evidence: opened.evidence, Deposits: pipeline.Parts().Checkpoints, Members: pipeline.Parts().Members, Auditor: out.auditor}, Callers: callers,
+		EvidenceDeps: httpapi.EvidenceDeps{Evidence: opened.evidence, Members: pipeline.Parts().Members, Auditor: out.auditor}, Callers: callers,
 		Capability: httpapi.Capability{Self: s.svid.ID, Signer: pipeline.Signer, Lifecycle: func() lifecycle.Record { return pipeline.Lifecycle.Record("") }, Version: s.version()},
-		Handler:    pipeline, Router: pipeline.Parts().Router, Rollbacker: pipeline.Parts().Rollbacks, Workflows: pipeline.Parts().Workflows, Registry: registry,
+		Handler:    pipeline, Router: pipeline.Parts().Router, Undo: httpapi.Undo{Rollbacker: pipeline.Parts().Rollbacks, Deposits: pipeline.Parts().Checkpoints}, Workflows: pipeline.Parts().Workflows, Registry: registry,
 		Humans: httpapi.Humans{
 			Awaiter: pipeline.Parts().Callbacks, Approvals: approvals.Public{Service: pipeline.Parts().Approvals, Tokens: pipeline.Parts().Decisions, Operators: out.operator, Logger: s.logger},
 		},

@@ -74,7 +74,7 @@ func (s *Service) Foresee(ctx context.Context, c Command) (wid string, plan undo
 	if wid, err = s.Locate(ctx, c.Workflow, c.From); err != nil {
 		return "", plan, err
 	}
-	plan, _, err = s.plan(ctx, Order{Workflow: wid, From: c.From, Issuer: s.deps.Self, Cascade: c.Cascade})
+	plan, _, err = planner{s.deps}.plan(ctx, Order{Workflow: wid, From: c.From, Issuer: s.deps.Self, Cascade: c.Cascade})
 	return wid, plan, err
 }
 

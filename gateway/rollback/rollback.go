@@ -74,6 +74,7 @@ type Replicas struct {
 type Service struct {
 	deps     Deps
 	journals *record.Machine[underWay]
+	says     statements
 
 	mu   sync.Mutex
 	runs map[string]bool // workflows whose rollback goes on at this replica
@@ -84,7 +85,7 @@ func New(deps Deps) (*Service, error) {
 	made, err := journals(record.Deps{
 		Entries: deps.Entries, Evidence: func() record.Evidence { return deps.Attest.Statements() }, Now: deps.Now, Logger: deps.Logger,
 	})
-	return &Service{deps: deps, journals: made, runs: map[string]bool{}}, err
+	return &Service{deps: deps, journals: made, says: statements{deps.Self, deps.Directory}, runs: map[string]bool{}}, err
 }
 
 // Rollback takes a rollback request that came over HTTP apart from every agent's
@@ -103,7 +104,7 @@ func (s *Service) Rollback(ctx context.Context, call transport.Call, token strin
 	if answer, done, err := s.again(ctx, call, o); done || err != nil {
 		return answer, err
 	}
-	if err := s.address(ctx, &call, request); err != nil {
+	if err := (finder{s.deps}).address(ctx, &call, request); err != nil {
 		return transport.Answer{}, err
 	}
 	answer, err := s.deps.Exchange(ctx, call)
@@ -226,17 +227,20 @@ func (s *Service) answerAgain(caller identity.Caller, k saved) (transport.Answer
 	return s.deps.Admission.AnswerAgain(wire, k.Ours)
 }
 
+// finder finds out whom requests are for.
+type finder struct{ deps Deps }
+
 // address finds whom a rollback request is for, and in which protocol its caller
 // asked for the work: on record, behind the checkpoint. A workflow that is not
 // known here has no members.
-func (s *Service) address(ctx context.Context, call *transport.Call, request ect.Claims) error {
+func (f finder) address(ctx context.Context, call *transport.Call, request ect.Claims) error {
 	queue, seen := request.Parents, map[ect.ID]bool{}
 	for i := 0; i < len(queue) && i < maxBehind && (call.Agent == "" || call.Wire.Binding == ""); i++ {
 		if seen[queue[i]] {
 			continue
 		}
 		seen[queue[i]] = true
-		records, err := s.deps.Attest.Named(ctx, ect.Ref{ID: queue[i], Workflow: request.Workflow})
+		records, err := f.deps.Attest.Named(ctx, ect.Ref{ID: queue[i], Workflow: request.Workflow})
 		if err != nil {
 			return attest.Recording(err)
 		}
@@ -244,40 +248,40 @@ func (s *Service) address(ctx context.Context, call *transport.Call, request ect
 			if r.Workflow != request.Workflow {
 				continue
 			}
-			if agent, ok := s.concerned(r, call.Caller.ID); ok && call.Agent == "" {
+			if agent, ok := f.concerned(r, call.Caller.ID); ok && call.Agent == "" {
 				call.Agent = agent.Name
 			}
 			if call.Wire.Binding == "" {
-				call.Wire.Binding = s.protocolOf(r, call.Caller.ID)
+				call.Wire.Binding = f.protocolOf(r, call.Caller.ID)
 			}
 			queue = append(queue, r.Parents...)
 		}
 	}
-	if call.Agent == "" || len(s.deps.Network.Rollbacks) == 0 {
+	if call.Agent == "" || len(f.deps.Network.Rollbacks) == 0 {
 		return &policy.Forbidden{Reason: "the caller has no part in this workflow"}
 	}
 	if call.Wire.Binding == "" { // it asked in a protocol that is not HTTP, or another asked
-		call.Wire.Binding = slices.Min(slices.Collect(maps.Keys(s.deps.Network.Rollbacks)))
+		call.Wire.Binding = slices.Min(slices.Collect(maps.Keys(f.deps.Network.Rollbacks)))
 	}
 	return nil
 }
 
 // concerned is the agent that made a token, or that a token of ours was made for.
-func (s *Service) concerned(r ect.Record, caller ect.Identity) (directory.Agent, bool) {
-	if r.Issuer != s.deps.Self {
+func (f finder) concerned(r ect.Record, caller ect.Identity) (directory.Agent, bool) {
+	if r.Issuer != f.deps.Self {
 		if r.Issuer == caller {
 			return directory.Agent{}, false
 		}
-		return s.deps.Directory.Find(string(r.Issuer))
+		return f.deps.Directory.Find(string(r.Issuer))
 	}
 	for _, who := range r.Audience {
-		if who == string(s.deps.Self) || who == string(caller) {
+		if who == string(f.deps.Self) || who == string(caller) {
 			continue
 		}
-		if agent, ok := s.deps.Directory.Find(who); ok {
+		if agent, ok := f.deps.Directory.Find(who); ok {
 			return agent, true
 		}
-		for _, agent := range s.deps.Directory.List() { // one without an identity
+		for _, agent := range f.deps.Directory.List() { // one without an identity
 			if slices.ContainsFunc(agent.Endpoints, func(e directory.Endpoint) bool { return e.Audience(agent.Name) == who }) {
 				return agent, true
 			}
@@ -288,8 +292,8 @@ func (s *Service) concerned(r ect.Record, caller ect.Identity) (directory.Agent,
 
 // protocolOf is the protocol in which this identity asked for what a token of ours is
 // about, if it is one with rollbacks over HTTP.
-func (s *Service) protocolOf(r ect.Record, who ect.Identity) canonical.Binding {
-	if r.Issuer != s.deps.Self {
+func (f finder) protocolOf(r ect.Record, who ect.Identity) canonical.Binding {
+	if r.Issuer != f.deps.Self {
 		return ""
 	}
 	claims, _, err := ect.ParseUnverified(r.Compact) // ours
@@ -299,7 +303,7 @@ func (s *Service) protocolOf(r ect.Record, who ect.Identity) canonical.Binding {
 	caller, _ := claims.Ext.String(ect.ExtCaller)
 	direction, _ := claims.Ext.String(ect.ExtLeg)
 	source, _ := claims.Ext.String(ect.ExtSourceProtocol)
-	if _, ok := s.deps.Network.Rollbacks[canonical.Binding(source)]; !ok || caller != string(who) || attest.Direction(direction) != attest.Request {
+	if _, ok := f.deps.Network.Rollbacks[canonical.Binding(source)]; !ok || caller != string(who) || attest.Direction(direction) != attest.Request {
 		return ""
 	}
 	return canonical.Binding(source)

@@ -139,7 +139,7 @@ func (s *Service) take(ctx context.Context, u underWay, effect undo.Effect) (und
 	switch effect.Kind {
 	case undo.Sign:
 		event.Kind = undo.Sent
-		return s.advance(ctx, j.Workflow, j.Request, event, s.stepRequest(u, effect.Step))
+		return s.advance(ctx, j.Workflow, j.Request, event, s.says.stepRequest(u, effect.Step))
 	case undo.Send:
 		event, statement := s.send(ctx, u, effect.Step)
 		if ctx.Err() != nil {
@@ -155,17 +155,17 @@ func (s *Service) take(ctx context.Context, u underWay, effect undo.Effect) (und
 		return next, err
 	case undo.Report:
 		event.Kind = undo.Overdue
-		return s.advance(ctx, j.Workflow, j.Request, event, s.overdue(u))
+		return s.advance(ctx, j.Workflow, j.Request, event, s.says.overdue(u))
 	case undo.Escalate:
 		event.Kind = undo.Escalated
-		next, err := s.advance(ctx, j.Workflow, j.Request, event, s.escalation(u))
+		next, err := s.advance(ctx, j.Workflow, j.Request, event, s.says.escalation(u))
 		if err == nil {
 			s.deps.Notices.Escalate(ctx, j.Workflow, next.Token)
 		}
 		return next, err
 	default:
 		event.Kind = undo.Ended
-		return s.advance(ctx, j.Workflow, j.Request, event, s.ending(u))
+		return s.advance(ctx, j.Workflow, j.Request, event, s.says.ending(u))
 	}
 }
 
@@ -188,7 +188,7 @@ func (s *Service) send(ctx context.Context, u underWay, at int) (undo.Event, *at
 			slog.String("checkpoint", string(step.Checkpoint)), slog.Any("error", err))
 		return event, nil
 	}
-	return event, s.stepResult(u, step, restored, by)
+	return event, s.says.stepResult(u, step, restored, by)
 }
 
 // isLost reports whether it is not known if an agent has got a message.
@@ -268,7 +268,7 @@ func judge(v ect.Verified, agent string, id ect.ID, saved checkpoint.Saved) erro
 	return &transport.BadReplyError{Agent: agent, Reason: "its rollback result is not to be believed: " + err.Error()}
 }
 
-// finish keeps the result of a rollback, tells of it, and makes room for the next one of the workflow.
+// finish keeps the result of a rollback, tells of it, and lets the next one of the workflow begin.
 func (s *Service) finish(ctx context.Context, u underWay) error {
 	j := u.Journal
 	value, err := json.Marshal(saved{Digest: u.Digest, Result: j.Result, Status: j.Status, Steps: brief(j.Steps), At: j.Ended})

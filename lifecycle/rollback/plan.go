@@ -228,8 +228,8 @@ func (p *planner) downstream(tokens map[ect.ID]bool) (found []ect.ID) {
 func (p *planner) running(steps []Step, r Request) []workflow.Step {
 	var ids []ect.ID
 	for _, s := range steps {
-		lost := r.Patience > 0 && r.At.Sub(p.known[s.Checkpoint].At) > r.Patience
-		if s.How.sends() && !lost {
+		over := r.Patience > 0 && r.At.Sub(p.known[s.Checkpoint].At) > r.Patience
+		if s.How.sends() && !over {
 			ids = append(ids, s.Checkpoint)
 		}
 	}

@@ -92,6 +92,9 @@ func newRecorded(t *testing.T) *recorded {
 			return nil, errors.New("not asked")
 		},
 		Belongs: func(context.Context, string, ect.Identity) (bool, error) { return false, nil },
+		Read: func(context.Context, string, string, json.RawMessage) (json.RawMessage, error) {
+			return nil, errors.New("not asked")
+		},
 	})
 	if err != nil {
 		t.Fatal(err)
