@@ -281,7 +281,7 @@ func TestAnAgentsEvidenceIsOfThisAnswer(t *testing.T) {
 		mark  func(*ect.Claims)
 		calls int // that are answered before it is refused
 	}{
-		"of another answer": {mark: func(c *ect.Claims) { c.OutputHash = ect.Hash([]byte("another")) }},
+		"of another answer": {mark: func(c *ect.Claims) { c.Act, c.OutputHash = "send_task", ect.Hash([]byte("another")) }},
 		"for somebody else": {mark: func(c *ect.Claims) { c.Audience = []string{"spiffe://example.com/else"} }},
 		"run out":           {mark: func(c *ect.Claims) { c.IssuedAt, c.Expires = now-7200, now-3600 }},
 		"not yet":           {mark: func(c *ect.Claims) { c.IssuedAt, c.Expires = now+3600, now+7200 }},

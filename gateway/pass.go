@@ -284,7 +284,12 @@ func (g *Gateway) relaySignal(ctx context.Context, x *request, token ect.Verifie
 		return transport.Answer{}, err
 	}
 	if statement, ok := message.Body.(*canonical.Signal); ok {
-		v, err := g.outcome(ctx, x, statement.Token, token.Claims())
+		v, err := g.outcome(ctx, x, statement.Token, token.Claims(), func(v ect.Verified) error {
+			if err := undo.Judge(v, token.Parents()); err != nil {
+				return &transport.BadReplyError{Agent: x.to.Agent.Name, Reason: "its rollback result is not to be believed: " + err.Error()}
+			}
+			return nil
+		})
 		if err != nil {
 			return transport.Answer{}, err
 		}

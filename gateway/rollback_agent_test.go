@@ -188,7 +188,10 @@ func TestDeposit_RolledBackTo(t *testing.T) {
 	if result := b.result(made); statusOf(result) != "failed" {
 		t.Errorf("another state: %s", statusOf(result))
 	}
-	b.agent.spoil = func(c *ect.Claims) { c.Ext.SetString(ect.ExtCheckpointID, string(made)); c.OutputHash = ect.Hash(state) }
+	b.agent.spoil = func(c *ect.Claims) {
+		c.Ext.SetString(ect.ExtCheckpointID, string(made))
+		c.OutputHash = ect.Hash(state)
+	}
 	if result := b.result(made); statusOf(result) != "completed" || result.OutputHash != ect.Hash(state) {
 		t.Errorf("its state: %s", statusOf(result))
 	}
@@ -268,5 +271,63 @@ func TestAttack_CheckpointsOfOneMember(t *testing.T) {
 	}
 	if tokens := b.goes(); len(tokens) != 3 {
 		t.Errorf("the caller's step has %d tokens", len(tokens))
+	}
+}
+
+// TestAttack_GroupOverOthers: an agent that deposits a checkpoint which groups those of others has no part in these, and cannot have them rolled back.
+func TestAttack_GroupOverOthers(t *testing.T) {
+	t.Parallel()
+	b := newOwnBed(t)
+	made := b.goes()[1]
+	group := b.deposited(made.ID, []byte("group"))
+	compact, err := b.deposit(b.server, group, []byte("group"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	heard := len(b.agent.heard)
+	if _, err := b.undo(b.outsider, b.rollback(b.outsider, b.workflow, claims(t, compact).ID).Body.(*canonical.Signal).Token); problem.From(err).Status != http.StatusForbidden {
+		t.Errorf("an outsider rolls back a group: %v", err)
+	}
+	if len(b.agent.heard) != heard {
+		t.Error("the agent was asked")
+	}
+	if result := b.result(claims(t, compact).ID); statusOf(result) != "completed" || len(b.agent.heard) != heard+1 {
+		t.Errorf("who asked for the work rolls it back by the group: %s", statusOf(result))
+	}
+}
+
+// TestAttack_FalseErrors: an error about a step that its issuer has no part in is refused, undoes nothing, and is counted; one about an own step is
+// taken (ATD, False Error Injection).
+func TestAttack_FalseErrors(t *testing.T) {
+	t.Parallel()
+	b := newOwnBed(t)
+	leg := b.goes()[0]
+	report := func(who *ecttest.Party, workflow string, about ect.ID) error {
+		ext := ect.Ext{}
+		ext.SetString(ect.ExtSeverity, "critical")
+		ext.SetString(ect.ExtErrorType, "action_failed")
+		compact := b.mint(who, ect.Claims{Act: ect.ActError, Audience: []string{string(b.self.ID)}, Workflow: workflow, Parents: []ect.ID{about}, Ext: ext})
+		_, err := b.Exchange(t.Context(), b.say(who, text("it failed"), compact))
+		return err
+	}
+	for name, c := range map[string]struct {
+		who      *ecttest.Party
+		workflow string
+		about    ect.ID
+	}{
+		"an outsider about another's step": {b.outsider, b.workflow, leg.ID},
+		"about a step of another workflow": {b.caller, string(ect.NewID()), leg.ID},
+		"about a step that is not there":   {b.caller, b.workflow, ect.NewID()},
+	} {
+		if err := report(c.who, c.workflow, c.about); problem.From(err).Status != http.StatusForbidden {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	steps, err := b.Parts().Workflows.Report(t.Context(), b.workflow, b.caller.ID)
+	if err != nil || len(steps.Steps) == 0 || steps.Steps[0].State != "done" {
+		t.Errorf("%v: the steps are %+v", err, steps.Steps)
+	}
+	if err := report(b.caller, b.workflow, leg.ID); problem.From(err).Status == http.StatusForbidden {
+		t.Errorf("about its own step: %v", err)
 	}
 }

@@ -13,11 +13,11 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway"
-	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	undo "github.com/aepb/aepb-gateway/gateway/rollback"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/lifecycle/checkpoint"
+	pure "github.com/aepb/aepb-gateway/lifecycle/rollback"
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/policy/hitl"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -126,10 +126,10 @@ func TestRollback_Dependants(t *testing.T) {
 	b.last = start
 	b.does(t, "create_booking", `{"guest":"Alan"}`)
 	_, err := b.rollBack(t, b.caller, b.request(t, b.caller, first.ID, false))
-	var conflict *problem.ConflictError
+	var depends *pure.DependsError
 	tokens := b.tokensOf(t, b.wid)
-	if !errors.As(err, &conflict) || !slices.ContainsFunc(tokens, func(c ect.Claims) bool {
-		return c.Act == ect.ActIntent && strings.Contains(conflict.Reason, string(c.ID))
+	if !errors.As(err, &depends) || !slices.ContainsFunc(tokens, func(c ect.Claims) bool {
+		return c.Act == ect.ActIntent && strings.Contains(depends.Error(), string(c.ID))
 	}) {
 		t.Errorf("got %v, expected a refusal that names the step", err)
 	}
@@ -417,5 +417,3 @@ func TestRollback_ReplicaLostAtEachWrite(t *testing.T) {
 		}
 	}
 }
-
-var _ = directory.Undo{}

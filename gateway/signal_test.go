@@ -77,7 +77,7 @@ func (u *undoer) Dial(_ context.Context, _ transport.Endpoint, sealed transport.
 			request := claims(u.t, body.Token)
 			c := ect.Claims{
 				Act: ect.ActRollbackResult, Audience: []string{string(u.self.ID), string(request.Issuer)}, Workflow: request.Workflow,
-				Parents: []ect.ID{request.ID}, OutputHash: ect.Hash([]byte("as it was")), Ext: ect.Ext{"atd.status": json.RawMessage(`"completed"`)},
+				Parents: []ect.ID{request.ID}, OutputHash: ect.Hash([]byte("as it was")), Ext: ect.Ext{"atd.status": json.RawMessage(`"completed"`), "atd.checkpoint_id": json.RawMessage(`"` + string(request.Parents[0]) + `"`)},
 			}
 			if u.spoil != nil {
 				u.spoil(&c)

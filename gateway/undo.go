@@ -312,7 +312,7 @@ func (u undoing) Call(ctx context.Context, c undo.Call) (string, error) {
 }
 
 // Ask implements [undo.Agents].
-func (u undoing) Ask(ctx context.Context, c undo.Call) (ect.Verified, error) {
+func (u undoing) Ask(ctx context.Context, c undo.Call, judge func(ect.Verified) error) (ect.Verified, error) {
 	m := &canonical.Message{Op: canonical.OpRollback, Phase: canonical.PhaseRequest, Body: &canonical.Signal{Token: c.Token}}
 	x, _, answer, _, err := u.g.send(ctx, errandOf(c, m))
 	if err != nil {
@@ -322,17 +322,20 @@ func (u undoing) Ask(ctx context.Context, c undo.Call) (ect.Verified, error) {
 	if !ok {
 		return ect.Verified{}, &transport.BadReplyError{Agent: c.Agent, Reason: "it answers a rollback without a result"}
 	}
-	return u.g.outcome(ctx, x, statement.Token, c.Request)
+	return u.g.outcome(ctx, x, statement.Token, c.Request, judge)
 }
 
-// outcome verifies and keeps the token with which an agent answers a rollback
-// request (ATD, Basic Rollback).
-func (g *Gateway) outcome(ctx context.Context, x *request, token string, request ect.Claims) (ect.Verified, error) {
+// outcome verifies the token with which an agent answers a rollback
+// request (ATD, Basic Rollback), and keeps it if it is accepted.
+func (g *Gateway) outcome(ctx context.Context, x *request, token string, request ect.Claims, accept func(ect.Verified) error) (ect.Verified, error) {
 	v, err := g.attest.Verify(ctx, token, ect.Check{Purpose: ect.Parent})
 	bad := v.Act() != ect.ActRollbackResult || v.Level() < ect.L2 || v.Workflow() != request.Workflow ||
 		!slices.Contains(v.Parents(), request.ID) || x.to.Agent.ID != "" && v.Issuer() != x.to.Agent.ID
 	if err != nil || bad {
 		return v, &transport.BadReplyError{Agent: x.to.Agent.Name, Reason: "its rollback result is not to be believed"}
+	}
+	if err := accept(v); err != nil {
+		return v, err
 	}
 	reply := membership.Reply{Workflow: request.Workflow, Requests: []ect.ID{request.ID}, Agent: x.to.Agent.ID, Gateway: x.settings.rules.IsGateway}
 	return v, g.attest.Bound(ctx, v, reply, x.replier())

@@ -68,7 +68,7 @@ func (f *careful) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			}
 			reply.Body = &canonical.Signal{Token: f.mint(ect.Claims{
 				Act: ect.ActRollbackResult, Audience: []string{f.b.self(), string(asked.Issuer)}, Workflow: asked.Workflow, Parents: []ect.ID{asked.ID},
-				OutputHash: ect.Hash([]byte("as it was")), Ext: ect.Ext{"atd.status": json.RawMessage(`"completed"`)},
+				OutputHash: ect.Hash([]byte("as it was")), Ext: restored(asked),
 			})}
 		}
 	default:

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -191,7 +190,7 @@ func TestAttack_RollbackResultOfAnotherIssuer(t *testing.T) {
 		}
 		w.Header().Set(ect.HeaderName, signing(t, helper, ect.Claims{
 			Act: ect.ActRollbackResult, Audience: []string{string(request.Issuer), string(a.party.ID)}, Workflow: request.Workflow, Parents: []ect.ID{request.ID},
-			OutputHash: ect.Hash([]byte("as it was")), Ext: ect.Ext{"atd.status": json.RawMessage(`"completed"`)},
+			OutputHash: ect.Hash([]byte("as it was")), Ext: restored(request),
 		}))
 	}
 	if got := b.send(t, letter{at: "/agents/undo/a2a", body: textBody("go"), header: map[string]string{"A2A-Version": "1.0"}}); got.status != http.StatusOK {

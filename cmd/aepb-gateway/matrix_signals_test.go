@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"strings"
 
@@ -34,7 +33,7 @@ func (p *part) undone(request string) string {
 	}
 	return strings.Join(p.sign(ect.Claims{
 		Act: ect.ActRollbackResult, Audience: []string{p.troupe.stage.self()}, Workflow: asked.Workflow, Parents: []ect.ID{asked.ID},
-		OutputHash: ect.Hash([]byte("as it was")), Ext: ect.Ext{"atd.status": json.RawMessage(`"completed"`)},
+		OutputHash: ect.Hash([]byte("as it was")), Ext: restored(asked),
 	}), "")
 }
 

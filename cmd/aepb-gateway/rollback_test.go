@@ -86,7 +86,7 @@ func (u *undoable) undo(t *testing.T, w http.ResponseWriter, r *http.Request) {
 	}
 	result := signing(t, u.who, ect.Claims{
 		Act: ect.ActRollbackResult, Audience: []string{string(request.Issuer)}, Workflow: request.Workflow, Parents: []ect.ID{request.ID},
-		OutputHash: ect.Hash([]byte("as it was")), Ext: ect.Ext{"atd.status": json.RawMessage(`"completed"`)},
+		OutputHash: ect.Hash([]byte("as it was")), Ext: restored(request),
 	})
 	if u.other != nil {
 		u.other(w, tokens[0], result)

@@ -13,6 +13,14 @@ import (
 	"github.com/aepb/aepb-gateway/translators/uacp"
 )
 
+// restored is what an agent says of a rollback that it completed.
+func restored(request ect.Claims) ect.Ext {
+	ext := ect.Ext{}
+	ext.SetString(ect.ExtStatus, "completed")
+	ext.SetString(ect.ExtCheckpointID, string(request.Parents[0]))
+	return ext
+}
+
 // undoes lets a fake set checkpoints, and go back to them.
 func (b *bed) undoes(t *testing.T, f *uacpFake) func(string) string {
 	t.Helper()
@@ -23,7 +31,7 @@ func (b *bed) undoes(t *testing.T, f *uacpFake) func(string) string {
 		}
 		c := ect.Claims{Audience: []string{b.self()}, Workflow: asked.Workflow, Parents: []ect.ID{asked.ID}, Act: "atd:checkpoint"}
 		if asked.Act == ect.ActRollbackRequest {
-			c.Act, c.OutputHash = ect.ActRollbackResult, ect.Hash([]byte("as it was"))
+			c.Act, c.OutputHash, c.Ext = ect.ActRollbackResult, ect.Hash([]byte("as it was")), restored(asked)
 		}
 		return ecttest.Mint(t, f.who, ecttest.Recipe{Claims: c})
 	}

@@ -48,7 +48,7 @@ func TestRollbackOverSLIM(t *testing.T) {
 		}
 		return signing(t, agent, ect.Claims{
 			Act: ect.ActRollbackResult, Audience: []string{b.self(), string(request.Issuer)}, Workflow: request.Workflow,
-			Parents: []ect.ID{request.ID}, Ext: ect.Ext{"atd.status": json.RawMessage(`"completed"`)},
+			Parents: []ect.ID{request.ID}, Ext: restored(request),
 		})
 	}
 	caller := net.join(t, "org/callers/alice", nil)

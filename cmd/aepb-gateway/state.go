@@ -51,7 +51,7 @@ type stores struct {
 	entries       store.Entries
 	blobs         state.Blobs
 	unsealed      seal.BlobStore // blobs as the driver has them
-	limits        limit.Bucket // nil: every process has its own
+	limits        limit.Bucket   // nil: every process has its own
 	failing       func() error
 	close         func() error
 	usage         func() map[string]telemetry.Use // what each kind of state takes

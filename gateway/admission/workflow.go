@@ -111,6 +111,72 @@ func (m *admitting) judgeTasks(ctx context.Context) error {
 	return nil
 }
 
+// judgeErrors judges the errors that a caller brings and signed itself: each is about steps of its own workflow, and its issuer signed one of these or
+// is in the audience of one (ATD, False Error Injection). Another one would have the work of others fail.
+func (m *admitting) judgeErrors(ctx context.Context) error {
+	submitted := slices.Concat(m.Evidence.Sources, m.Evidence.Parents)
+	for _, v := range submitted {
+		if v.Act() != ect.ActError || v.Issuer() != m.Call.Caller.ID {
+			continue
+		}
+		concerned, err := m.Service.concerned(ctx, v, submitted)
+		if err != nil {
+			return err
+		}
+		if !concerned {
+			m.Metrics.FalseError()
+			return &ect.InvalidError{Reason: ect.ReasonUnknownParent, ID: v.ID(), Claim: "par"}
+		}
+	}
+	return nil
+}
+
+// concerned reports whether the parents of a token are in its workflow, and one of them is its issuer's business.
+func (s *Service) concerned(ctx context.Context, v ect.Verified, submitted []ect.Verified) (bool, error) {
+	parents := v.Parents()
+	if v.Workflow() == "" || len(parents) == 0 || len(parents) > ect.MaxLookups {
+		return false, nil
+	}
+	refs := make([]ect.Ref, len(parents))
+	for i, id := range parents {
+		refs[i] = ect.Ref{ID: id, Workflow: v.Workflow()}
+	}
+	found, err := s.Evidence.Get(ctx, refs...)
+	if err != nil {
+		return false, attest.Recording(err)
+	}
+	business := false
+	for i, id := range parents {
+		known := false
+		for _, r := range found[i] {
+			if r.Workflow == v.Workflow() {
+				known = true
+				business = business || r.Issuer == v.Issuer() || slices.Contains(r.Audience, string(v.Issuer())) || s.asked(r, v.Issuer())
+			}
+		}
+		for _, one := range submitted {
+			if one.ID() == id && one.Workflow() == v.Workflow() {
+				known = true
+				business = business || one.Issuer() == v.Issuer() || slices.Contains(one.Audience(), string(v.Issuer()))
+			}
+		}
+		if !known {
+			return false, nil
+		}
+	}
+	return business, nil
+}
+
+// asked reports whether a token of ours is about a message of a caller's.
+func (s *Service) asked(r ect.Record, who ect.Identity) bool {
+	if r.Issuer != s.Self {
+		return false
+	}
+	claims, _, err := ect.ParseUnverified(r.Compact) // our own
+	caller, _ := claims.Ext.String(ect.ExtCaller)
+	return err == nil && caller == string(who)
+}
+
 // judgeGraph judges a task by the rules of its workflow's graph, as far as the tokens that came along and those
 // on record tell (ECT draft, "DAG Validation"). The operator decides what a violation means ([policy.GraphRule]).
 func (s *Service) judgeGraph(ctx context.Context, m *admitting, v ect.Verified) error {

@@ -192,10 +192,14 @@ func (s *Service) put(ctx context.Context, key state.BlobKey, value any, until t
 	return recording(s.deps.Blobs.Put(ctx, key, text, until))
 }
 
-// recording is an error of the store: a share that is used up is its owner's, all else is trouble of the store.
+// recording is an error of the store: a share that is used up is its owner's, other bytes under the same id are the
+// caller's mistake, all else is trouble of the store.
 func recording(err error) error {
 	if err == nil {
 		return nil
+	}
+	if taken, ok := errors.AsType[*state.BlobTakenError](err); ok {
+		return &ect.ConflictError{ID: ect.ID(taken.Key.ID)}
 	}
 	return attest.Recording(err)
 }
@@ -216,7 +220,7 @@ func (s *Service) Ended(ctx context.Context, m Made, o Outcome) {
 }
 
 // Find is a checkpoint that is kept here. *[problem.NotFoundError]: there is no such checkpoint, or none any more. Its other errors are
-// *[AlteredError] and those of the store.
+// *[checkpoint.AlteredError] and those of the store.
 func (s *Service) Find(ctx context.Context, workflow string, id ect.ID) (Kept, error) {
 	text, _, found, err := s.deps.Blobs.Get(ctx, state.BlobKey{Group: workflow, ID: string(id)})
 	switch {
@@ -241,34 +245,59 @@ func (s *Service) Find(ctx context.Context, workflow string, id ect.ID) (Kept, e
 	return k, nil
 }
 
-// All are the checkpoints of a workflow, in the order of their ids. Its errors are those of the store; a checkpoint that cannot be read is
-// logged and left out.
-func (s *Service) All(ctx context.Context, workflow string) ([]Kept, error) {
-	var all []Kept
-	for after := ""; ; {
-		page, err := s.deps.Blobs.List(ctx, workflow, after, pageSize)
-		if err != nil {
-			return nil, recording(err)
+// All are the checkpoints of a workflow, in the order of their ids. Its errors are those of [Service.Page].
+func (s *Service) All(ctx context.Context, workflow string) (all []Kept, err error) {
+	for next, more := "", true; more; {
+		var page []Kept
+		if page, next, err = s.Page(ctx, workflow, next, pageSize); err != nil {
+			return nil, err
 		}
-		for _, info := range page {
-			if after = info.Key.ID; strings.HasSuffix(after, outcomeOf) {
+		all, more = append(all, page...), next != ""
+	}
+	return all, nil
+}
+
+// Page are up to limit checkpoints of a workflow whose ids follow after, in the order of their ids, without the states that
+// agents deposited. next is what the next page follows; empty: there are no more. Its errors are those of the store; a
+// checkpoint that cannot be read is logged and left out.
+func (s *Service) Page(ctx context.Context, workflow, after string, limit int) (page []Kept, next string, err error) {
+	for {
+		infos, err := s.deps.Blobs.List(ctx, workflow, after, pageSize)
+		if err != nil {
+			return nil, "", recording(err)
+		}
+		for _, info := range infos {
+			id := info.Key.ID
+			if strings.HasSuffix(id, outcomeOf) {
 				continue
 			}
-			k, err := s.Find(ctx, workflow, ect.ID(after))
-			_, gone := errors.AsType[*problem.NotFoundError](err)
-			_, failed := errors.AsType[*problem.RecordingError](err)
-			switch {
-			case failed:
-				return nil, err
-			case gone:
-			case err != nil:
-				s.deps.Logger.ErrorContext(ctx, "a checkpoint cannot be read", slog.String("checkpoint", after), slog.Any("error", err))
-			default:
-				all = append(all, k)
+			if len(page) == limit {
+				return page, after, nil
+			}
+			k, found, err := s.listed(ctx, workflow, ect.ID(id))
+			if err != nil {
+				return nil, "", err
+			}
+			if after = id; found {
+				page = append(page, k)
 			}
 		}
-		if len(page) < pageSize {
-			return all, nil
+		if len(infos) < pageSize {
+			return page, "", nil
 		}
+		after = infos[len(infos)-1].Key.ID
 	}
+}
+
+// listed is a checkpoint of a list; false: it is gone, or cannot be read.
+func (s *Service) listed(ctx context.Context, workflow string, id ect.ID) (Kept, bool, error) {
+	k, err := s.Find(ctx, workflow, id)
+	if _, failed := errors.AsType[*problem.RecordingError](err); failed {
+		return Kept{}, false, err
+	}
+	if _, gone := errors.AsType[*problem.NotFoundError](err); err != nil && !gone {
+		s.deps.Logger.ErrorContext(ctx, "a checkpoint cannot be read", slog.String("checkpoint", string(id)), slog.Any("error", err))
+	}
+	k.state = nil
+	return k, err == nil, nil
 }

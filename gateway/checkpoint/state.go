@@ -92,7 +92,7 @@ func keptOf(text []byte) (Kept, error) {
 		return Kept{}, err
 	}
 	if ect.Hash(s.State) != made.State {
-		return Kept{}, &AlteredError{made.ID}
+		return Kept{}, &checkpoint.AlteredError{ID: made.ID}
 	}
 	k := Kept{Checkpoint: made, Compact: s.Token, Size: len(s.State), state: s.State}
 	if s.Deposit {
@@ -104,13 +104,6 @@ func keptOf(text []byte) (Kept, error) {
 	}
 	k.Plan = &plan
 	return k, nil
-}
-
-// AlteredError reports a state that is not the one whose hash its checkpoint has.
-type AlteredError struct{ ID ect.ID }
-
-func (e *AlteredError) Error() string {
-	return "checkpoint " + string(e.ID) + ": the stored state does not have the hash of its token: it was altered, and nothing is restored from it"
 }
 
 // Call is the compensating call. Its errors are *[compensation.MissingError] where the plan lacks what it needs.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/httpapi/approvals"
+	"github.com/aepb/aepb-gateway/gateway/httpapi/checkpoints"
 	"github.com/aepb/aepb-gateway/gateway/httpapi/workflows"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
@@ -30,7 +31,8 @@ type PublicDeps struct {
 	Handler    transport.Handler
 	Router     Router // nil: only our own pairs are served
 	Rollbacker Rollbacker
-	Workflows  workflows.Service // nil: none begins here
+	Workflows  workflows.Service    // nil: none begins here
+	Deposits   checkpoints.Deposits // nil: agents deposit no state here
 	Registry   *translators.Registry
 	Endpoints  Endpoints
 	EvidenceDeps
@@ -111,6 +113,7 @@ func Public(deps PublicDeps) (http.Handler, error) {
 	if deps.Workflows != nil {
 		workflows.Mount(engine.Group("", admitted(deps)), deps.Workflows)
 	}
+	checkpoints.Mount(engine.Group("", admitted(deps)), deps.Deposits)
 	if err := deps.Approvals.Mount(engine.Group("", admitted(deps))); err != nil {
 		return nil, err
 	}

@@ -19,6 +19,8 @@ import (
 	"github.com/aepb/aepb-gateway/lifecycle"
 	"github.com/aepb/aepb-gateway/lifecycle/breaker"
 	"github.com/aepb/aepb-gateway/lifecycle/checkpoint"
+	"github.com/aepb/aepb-gateway/lifecycle/compensation"
+	"github.com/aepb/aepb-gateway/lifecycle/rollback"
 	"github.com/aepb/aepb-gateway/lifecycle/workflow"
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/policy/hitl"
@@ -82,6 +84,15 @@ var table = rows(
 		return p
 	}),
 	say[*workflow.TooLargeError](CodeConflict),
+	say[*checkpoint.AlteredError](CodeConflict),
+	say[*rollback.UnknownError](CodeNotFound),
+	say[*rollback.ExpiredError](CodeConflict),
+	say[*rollback.TooManyError](CodeConflict),
+	say[*rollback.DependsError](CodeConflict),
+	as(func(e *rollback.RunningError) Problem { return retry(of(CodeInProgress, e.Error()), 0, retrySoon) }),
+	say[*compensation.MissingError](CodeConflict),
+	say[*compensation.ValueError](CodeConflict),
+	say[*compensation.SizeError](CodeConflict),
 	as(func(e *WaitingError) Problem { return retry(of(CodeInProgress, e.Error()), 0, retrySoon) }),
 	as(func(e *InProgressError) Problem { return retry(of(CodeInProgress, e.Error()), e.RetryAfter, retrySoon) }),
 	as(func(e *ApprovalError) Problem {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/attest"
+	"github.com/aepb/aepb-gateway/gateway/checkpoint"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/state"
 	"github.com/aepb/aepb-gateway/gateway/transport"
@@ -29,8 +30,8 @@ type Agents interface {
 	// Call sends a compensating call. The same id is the same call: its bytes are the same, and so is its token. It returns the hash
 	// of the answer. An agent that says that the call failed is an error, as one that refuses is.
 	Call(ctx context.Context, c Call) (hash string, err error)
-	// Ask has an agent roll back itself, with a request that the gateway signed, and returns the result that it signed.
-	Ask(ctx context.Context, c Call) (ect.Verified, error)
+	// Ask has an agent roll back itself, with a request that the gateway signed, and returns the result that it signed, which judge accepts.
+	Ask(ctx context.Context, c Call, judge func(ect.Verified) error) (ect.Verified, error)
 }
 
 // Call is what is sent to an agent in a step of a rollback.
@@ -172,7 +173,7 @@ func (s *Service) take(ctx context.Context, u underWay, effect undo.Effect) (und
 func (s *Service) send(ctx context.Context, u underWay, at int) (undo.Event, *attest.Statement) {
 	step := u.Steps[at]
 	event := undo.Event{Step: at}
-	restored, err := s.ask(ctx, u, step)
+	restored, by, err := s.ask(ctx, u, step)
 	event.At = s.deps.Now()
 	switch {
 	case err == nil:
@@ -187,10 +188,7 @@ func (s *Service) send(ctx context.Context, u underWay, at int) (undo.Event, *at
 			slog.String("checkpoint", string(step.Checkpoint)), slog.Any("error", err))
 		return event, nil
 	}
-	if step.How != undo.ByCall {
-		return event, nil // the agent has signed its result
-	}
-	return event, s.stepResult(u, step, restored)
+	return event, s.stepResult(u, step, restored, by)
 }
 
 // isLost reports whether it is not known if an agent has got a message.
@@ -214,56 +212,60 @@ func isRecording(err error) bool {
 	return recording || away
 }
 
-// ask has the work behind a checkpoint undone, and returns the hash of what was restored.
-func (s *Service) ask(ctx context.Context, u underWay, step undo.Progress) (restored string, err error) {
+// ask has the work behind a checkpoint undone. It returns the hash of what was restored, and the ids of the tokens that testify to it.
+func (s *Service) ask(ctx context.Context, u underWay, step undo.Progress) (restored string, by []ect.ID, err error) {
 	request, err := ect.ParseRecorded(step.Request)
 	if err != nil {
-		return "", err
+		return "", nil, err
+	}
+	kept, err := s.deps.Checkpoints.Find(ctx, u.Workflow, step.Checkpoint)
+	if _, missing := errors.AsType[*problem.NotFoundError](err); missing && step.How == undo.ByAgent {
+		err = nil // the agent keeps it itself
+	}
+	if err != nil {
+		return "", nil, err
 	}
 	c := Call{
 		Agent: step.Agent, Token: step.Request, Request: request, ID: derived(request.ID), At: time.Unix(request.IssuedAt, 0).UTC(),
 	}
 	if step.How == undo.ByCall {
-		k, err := s.deps.Checkpoints.Find(ctx, u.Workflow, step.Checkpoint)
-		if err != nil {
-			return "", err
+		if c.Tool, c.Arguments, err = kept.Call(); err != nil {
+			return "", nil, err
 		}
-		if c.Tool, c.Arguments, err = k.Call(); err != nil {
-			return "", err
-		}
-		return s.deps.Agents.Call(ctx, c)
+		restored, err = s.deps.Agents.Call(ctx, c)
+		return restored, nil, err
 	}
-	v, err := s.deps.Agents.Ask(ctx, c)
-	if err != nil {
-		return "", err
-	}
-	return s.judge(ctx, u, step, v)
+	v, err := s.deps.Agents.Ask(ctx, c, func(v ect.Verified) error { return judge(v, step.Agent, u.known(step), kept) })
+	return v.Claims().OutputHash, []ect.ID{v.ID()}, err
 }
 
-// judge judges the result of an agent as a whole: that it is about the checkpoint, that it is completed, and that the restored state is that of
-// the checkpoint (ATD, Checkpoint ECT Format).
-func (s *Service) judge(ctx context.Context, u underWay, step undo.Progress, v ect.Verified) (string, error) {
-	bad := func(reason string) error { return &transport.BadReplyError{Agent: step.Agent, Reason: reason} }
+// Judge judges the result that an agent signed for a caller's request: it is as the draft has it, and about one of the checkpoints that the request names
+// (ATD, Basic Rollback).
+func Judge(v ect.Verified, named []ect.ID) error {
+	result, err := undo.ParseResult(v.Claims())
+	if err == nil && !slices.Contains(named, result.Checkpoint) {
+		err = errors.New("it is about another checkpoint")
+	}
+	return err
+}
+
+// judge judges the result of an agent as a whole: that it is about the checkpoint, that it is completed, and that the restored state is the one that the agent
+// deposited (ATD, Checkpoint ECT Format).
+func judge(v ect.Verified, agent string, id ect.ID, kept checkpoint.Kept) error {
 	result, err := undo.ParseResult(v.Claims())
 	switch {
 	case err != nil:
-		return "", bad("its rollback result is not as the draft has it: " + err.Error())
-	case result.Checkpoint != u.known(step):
-		return "", bad("its rollback result is about another checkpoint")
+	case result.Checkpoint != id:
+		err = errors.New("it is about another checkpoint")
 	case result.Status != undo.StatusCompleted:
-		return "", bad("its rollback ended as " + string(result.Status))
-	}
-	made, err := s.deps.Checkpoints.Find(ctx, u.Workflow, step.Checkpoint)
-	if _, missing := errors.AsType[*problem.NotFoundError](err); missing || err == nil && made.Plan != nil {
-		return result.OutHash, nil // the state is the agent's own, and its hash is not known here
+		err = errors.New("it ended as " + string(result.Status))
+	case kept.ID == id && kept.Plan == nil:
+		err = result.Restores(kept.Checkpoint)
 	}
 	if err == nil {
-		err = result.Restores(made.Checkpoint)
+		return nil
 	}
-	if err != nil {
-		return "", bad(err.Error())
-	}
-	return result.OutHash, nil
+	return &transport.BadReplyError{Agent: agent, Reason: "its rollback result is not to be believed: " + err.Error()}
 }
 
 // finish keeps the result of a rollback, tells of it, and makes room for the next one of the workflow.

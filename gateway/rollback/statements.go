@@ -27,8 +27,8 @@ func reasonOf(u underWay) string {
 	return "a rollback of the workflow was requested"
 }
 
-// stepResult says that a compensating call succeeded.
-func (s *Service) stepResult(u underWay, step undo.Progress, restored string) *attest.Statement {
+// stepResult says that a step is undone. by are the tokens of the agent that say so.
+func (s *Service) stepResult(u underWay, step undo.Progress, restored string, by []ect.ID) *attest.Statement {
 	request, err := ect.ParseRecorded(step.Request)
 	if err != nil {
 		return nil // it was read before
@@ -37,7 +37,7 @@ func (s *Service) stepResult(u underWay, step undo.Progress, restored string) *a
 	ext.SetString(ect.ExtStatus, string(undo.StatusCompleted))
 	ext.SetString(ect.ExtCheckpointID, string(step.Checkpoint))
 	ext[ect.ExtCascaded] = json.RawMessage("[]")
-	st := s.statement(u, ect.ActRollbackResult, ext, nil, request.ID)
+	st := s.statement(u, ect.ActRollbackResult, ext, nil, append([]ect.ID{request.ID}, by...)...)
 	st.Output = restored
 	return st
 }

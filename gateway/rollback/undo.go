@@ -128,7 +128,7 @@ func (s *Service) natives(all []checkpoint.Kept, tokens []workflow.Token) map[ec
 }
 
 // Undo rolls back to a checkpoint, and returns when that is over. The same request gets the same result. Its errors are
-// *[ect.InvalidError] for other bytes under the same jti; *[problem.NotFoundError], *[problem.ConflictError] and
+// *[ect.InvalidError] for other bytes under the same jti; *[problem.NotFoundError], those of [undo.Make] and
 // *[problem.WaitingError] for what cannot be rolled back, or not now; and those of the stores.
 func (s *Service) Undo(ctx context.Context, o Order) (Result, error) {
 	if r, done, err := s.done(ctx, o); done || err != nil {
@@ -217,27 +217,7 @@ func (s *Service) plan(ctx context.Context, o Order) (undo.Plan, map[ect.ID]ect.
 		return undo.Plan{}, nil, err
 	}
 	plan, err := undo.Make(run, held, undo.Request{From: o.From, Cascade: o.Cascade, At: s.deps.Now(), Patience: s.deps.Patience()})
-	return plan, natives, refusal(err)
-}
-
-// refusal says for callers why there is no plan.
-func refusal(err error) error {
-	if depends, ok := errors.AsType[*undo.DependsError](err); ok {
-		return &problem.ConflictError{Reason: depends.Error()}
-	}
-	if running, ok := errors.AsType[*undo.RunningError](err); ok {
-		return &problem.WaitingError{Reason: running.Error()}
-	}
-	if expired, ok := errors.AsType[*undo.ExpiredError](err); ok {
-		return &problem.ConflictError{Reason: expired.Error()}
-	}
-	if tooMany, ok := errors.AsType[*undo.TooManyError](err); ok {
-		return &problem.ConflictError{Reason: tooMany.Error()}
-	}
-	if _, unknown := errors.AsType[*undo.UnknownError](err); unknown {
-		return &problem.NotFoundError{What: "checkpoint"}
-	}
-	return err
+	return plan, natives, err
 }
 
 // held is what is known of the checkpoints of a workflow whose tokens are on record: those that are kept here, and those
@@ -278,8 +258,8 @@ func (s *Service) held(ctx context.Context, wid string, tokens []workflow.Token)
 		return nil, nil, err
 	}
 	for id, h := range held {
-		by := slices.Concat(undone[id], undone[natives[id]])
-		h.Undone = slices.ContainsFunc(append([]ect.Identity{s.deps.Self, h.Issuer}, h.Acts...), func(who ect.Identity) bool { return slices.Contains(by, who) })
+		_, theirs := recorded[id]
+		h.Undone = slices.Contains(undone[id], s.deps.Self) || theirs && slices.Contains(undone[id], h.Issuer)
 		held[id] = h
 	}
 	return held, natives, nil

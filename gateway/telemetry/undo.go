@@ -69,3 +69,6 @@ func (u Undo) FalseError() { u.refused.WithLabelValues().Inc() }
 
 // Undo are the metrics of checkpoints and rollbacks.
 func (m *Metrics) Undo() Undo { return m.standing.undo }
+
+// FalseError counts an error that was refused.
+func (m *Metrics) FalseError() { m.standing.undo.FalseError() }

@@ -46,6 +46,13 @@ func (e *InvalidError) Error() string {
 	return fmt.Sprintf("checkpoint %s: %s is missing or wrong: expected %s", e.ID, e.Claim, e.Expected)
 }
 
+// AlteredError reports a state that is not the one whose hash its checkpoint has.
+type AlteredError struct{ ID ect.ID }
+
+func (e *AlteredError) Error() string {
+	return "checkpoint " + string(e.ID) + ": the stored state does not have the hash of its token: it was altered, and nothing is restored from it"
+}
+
 // Parse reads the claims of an atd:checkpoint that was verified, or that is on record. Its error is an *InvalidError:
 // a claim that the draft requires is not there, or a bound is not kept (ATD, Checkpoint exec_act Table).
 func Parse(c ect.Claims) (Checkpoint, error) {

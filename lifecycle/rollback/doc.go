@@ -1,2 +1,57 @@
-// Package rollback plans rollbacks and keeps their journals (ATD, Rollback Protocol; R22, R26).
+// Package rollback plans rollbacks to checkpoints, and says how far each one is (ATD, Rollback Protocol; R22, R26). It is
+// pure: [Make] plans, [Journal] is a rollback under way, and [ParseResult] reads what an agent answers. Its caller signs,
+// sends and stores.
+//
+// # What is undone
+//
+//	target      the checkpoint that the request names; if it groups others, those too, and what these group
+//	action      a parent of a checkpoint that is no held checkpoint; a checkpoint without one has nothing to undo
+//	downstream  a checkpoint with an action that descends from an action of a target
+//
+// Targets are undone, and with atd.cascade what is downstream. What was undone before is left out. A checkpoint that has
+// ended is for a human, as one that cannot be undone. If the request names one checkpoint that cannot be undone, that is
+// the whole plan: a human decides.
+//
+// The order is that of the actions, backwards: what was built on an action is undone before it.
+//
+// # What is in the way
+//
+// A step of the workflow (R26) is undone with a checkpoint if it is the first at or above its action, or if it is the
+// agent's own task node for the action: a token of one of Held.Acts that names the action as parent. It is not undone if
+// a checkpoint downstream stays that holds its work, too.
+//
+//	a step that would be undone still runs                           RunningError
+//	a step below a target, done or running, is not undone            DependsError; with atd.cascade it is in Plan.Stale
+//
+// # The journal
+//
+// One step is undone at a time, in order. After a step that failed nothing more is sent: what is left is what the failed
+// step was built on. Each row is an event; what the table does not have is a [StateError].
+//
+//	event      where it fits                                     what it changes
+//	took       by another runner                                 the runner
+//	sent       the step is the next one, waiting, and in time    sent, with its request, first try
+//	lost       the step is sent, fewer than 10 tries             one more try, with the same request
+//	lost       the step is sent, 10 tries                        failed: what the agent did is not known
+//	undone     the step is sent                                  completed
+//	failed     the step is sent                                  failed
+//	overdue    a step is left, and By has passed                 the atd:error; each step that is left is escalated
+//	escalated  no step is left, one is for a human, first time   the atd:escalate
+//	ended      no step is left, and a human knows if one has to  the result, the status and the time: the end
+//
+// A step with nothing to undo begins as skipped, and one that cannot be undone as escalated. An answer that comes after By
+// counts if it comes before overdue. At the end nothing fits any more. [Journal.Due] says what is next.
+//
+// The status is the first that applies.
+//
+//	completed  every step is completed or skipped
+//	partial    a step is completed
+//	failed     a step failed
+//	escalated  otherwise
+//
+// # Alternatives considered
+//
+// Going on with other branches after a failure would undo more, and leave a state that no order explains: a human who
+// looks at a failure finds everything below it undone and everything above it as it was. Sending several steps at once
+// would be faster, and an answer that is lost would then leave more than one step unknown.
 package rollback

@@ -97,7 +97,11 @@ type StateError struct {
 }
 
 func (e *StateError) Error() string {
-	return fmt.Sprintf("rollback: event %q of step %d is not possible: %s", e.Kind, e.Step, e.because)
+	of := ""
+	if e.State != "" {
+		of = fmt.Sprintf(" about step %d, which is %s,", e.Step, e.State)
+	}
+	return fmt.Sprintf("rollback: event %q%s does not fit: %s", e.Kind, of, e.because)
 }
 
 // RecordError says that a text is no journal, or that a journal is none that [Journal.Next] makes.

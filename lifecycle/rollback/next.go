@@ -103,12 +103,8 @@ func (j *Journal) apply(e Event) (problem string) {
 // apply changes the step that is undone now.
 func (p *Progress) apply(e Event, by time.Time) (problem string) {
 	switch {
-	case e.Kind == Sent && p.State != StepWaiting:
-		return "its request is signed already: send that one"
-	case e.Kind == Sent && !e.At.Before(by):
-		return reasonOverdue
 	case e.Kind == Sent:
-		p.State, p.Request, p.Tries = StepSent, e.Token, 1
+		return p.send(e, by)
 	case p.State != StepSent:
 		return "its request is not signed yet"
 	case e.Kind == Undone && e.Restored != "" && !isHash(e.Restored):
@@ -122,6 +118,17 @@ func (p *Progress) apply(e Event, by time.Time) (problem string) {
 	default:
 		p.Tries++
 	}
+	return ""
+}
+
+func (p *Progress) send(e Event, by time.Time) (problem string) {
+	switch {
+	case p.State != StepWaiting:
+		return "its request is signed already: send that one"
+	case !e.At.Before(by):
+		return reasonOverdue
+	}
+	p.State, p.Request, p.Tries = StepSent, e.Token, 1
 	return ""
 }
 

@@ -1,6 +1,7 @@
 package rollback
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -12,7 +13,7 @@ import (
 )
 
 // MaxSteps bounds the steps of a plan, so that its journal stays a record and does not become a database.
-const MaxSteps = 1000
+const MaxSteps = 500
 
 // How says how the work behind a checkpoint is undone (R22).
 type How string
@@ -40,9 +41,9 @@ type Held struct {
 
 // Request is what is asked for.
 type Request struct {
-	From    ect.ID // the checkpoint
-	Cascade bool   // what depends on it is undone as well (ATD, Basic Rollback)
-	At      time.Time
+	From    ect.ID    // the checkpoint
+	Cascade bool      // what depends on it is undone as well (ATD, Basic Rollback)
+	At      time.Time // when it was accepted
 	// Patience is how long a call may take. Work whose checkpoint is older does not run any more, whatever its tokens say: the
 	// process that waited for its answer has ended. Zero: there is no such time.
 	Patience time.Duration
@@ -68,12 +69,12 @@ type Step struct {
 	How        How    `json:"how"`
 }
 
-// Make plans a rollback to a checkpoint, as the package documentation says. held has the checkpoints of the run's
+// Make plans a rollback to a checkpoint, as the package documentation says. checkpoints has those of the run's
 // workflow, by their ids. It takes time and memory that are linear in tokens, parents and checkpoints, but for sorting.
 //
 // Its error is an [*UnknownError], an [*ExpiredError], a [*RunningError], a [*DependsError] or a [*TooManyError].
-func Make(run workflow.Run, held map[ect.ID]Held, r Request) (Plan, error) {
-	from, known := held[r.From]
+func Make(run workflow.Run, checkpoints map[ect.ID]Held, r Request) (Plan, error) {
+	from, known := checkpoints[r.From]
 	if !known {
 		return Plan{}, &UnknownError{r.From}
 	}
@@ -81,9 +82,9 @@ func Make(run workflow.Run, held map[ect.ID]Held, r Request) (Plan, error) {
 		return Plan{}, &ExpiredError{r.From, from.Ends()}
 	}
 	plan := Plan{From: r.From, Cascade: r.Cascade, At: r.At, By: r.At.Add(from.Within())}
-	p := newPlanner(run, held)
+	p := newPlanner(run, checkpoints)
 	targets := p.targets(r.From)
-	if from.How == Never && len(targets) == 1 && targets[0] == r.From && len(p.children(from)) == 0 {
+	if from.How == Never && len(targets) == 1 && len(p.groups[r.From]) == 0 {
 		return plan.with([]Step{p.step(r.From, r.At)}), nil // nothing else is undone: a human decides
 	}
 	below := p.below(targets)
@@ -108,10 +109,9 @@ func Make(run workflow.Run, held map[ect.ID]Held, r Request) (Plan, error) {
 		return Plan{}, &TooManyError{len(steps)}
 	}
 	for _, s := range free {
-		if n := len(plan.Stale); n == 0 || plan.Stale[n-1] != s.ID { // steps of one id stand together
-			plan.Stale = append(plan.Stale, s.ID)
-		}
+		plan.Stale = append(plan.Stale, s.ID)
 	}
+	plan.Stale = slices.Compact(plan.Stale) // steps of one id stand together
 	return plan.with(steps), nil
 }
 
@@ -131,54 +131,51 @@ func (p Plan) with(steps []Step) Plan {
 
 // planner knows the run and the checkpoints that are held.
 type planner struct {
-	run   workflow.Run
-	graph dag.Graph
-	order []ect.ID // of all tokens, parents first
-	held  map[ect.ID]Held
-	at    map[ect.ID][]ect.ID // by action: its checkpoints, the last one first
-	ids   []ect.ID            // of all checkpoints, the last one first, then those that are not in the graph
+	run     workflow.Run
+	graph   dag.Graph
+	order   []ect.ID       // of all tokens, parents first
+	place   map[ect.ID]int // in order
+	known   map[ect.ID]Held
+	ids     []ect.ID            // of all checkpoints, the last one first, then those that are not in the graph
+	actions map[ect.ID][]ect.ID // of a checkpoint: the tokens whose work it holds, which are no held checkpoints
+	groups  map[ect.ID][]ect.ID // of a checkpoint: the held checkpoints that it groups
 }
 
-func newPlanner(run workflow.Run, held map[ect.ID]Held) *planner {
-	p := &planner{run: run, graph: run.Graph(), held: held, at: map[ect.ID][]ect.ID{}, ids: slices.Sorted(maps.Keys(held))}
-	p.order = p.graph.Order()
-	place := make(map[ect.ID]int, len(p.order))
-	for i, id := range p.order {
-		place[id] = i + 1
+func newPlanner(run workflow.Run, checkpoints map[ect.ID]Held) *planner {
+	p := &planner{
+		run: run, graph: run.Graph(), known: checkpoints, ids: slices.Sorted(maps.Keys(checkpoints)),
+		actions: make(map[ect.ID][]ect.ID, len(checkpoints)), groups: map[ect.ID][]ect.ID{},
 	}
-	slices.SortStableFunc(p.ids, func(a, b ect.ID) int { return place[b] - place[a] })
+	p.order = p.graph.Order()
+	p.place = make(map[ect.ID]int, len(p.order))
+	for i, id := range p.order {
+		p.place[id] = i
+	}
+	slices.SortStableFunc(p.ids, func(a, b ect.ID) int { return cmp.Compare(p.placeOf(b), p.placeOf(a)) })
 	for _, id := range p.ids {
-		for _, action := range p.actions(id) {
-			p.at[action] = append(p.at[action], id)
+		for _, parent := range checkpoints[id].Parents {
+			if _, is := checkpoints[parent]; is {
+				p.groups[id] = append(p.groups[id], parent)
+			} else {
+				p.actions[id] = append(p.actions[id], parent)
+			}
 		}
 	}
 	return p
 }
 
-// actions are the tokens whose work a checkpoint holds: those of its parents that are no held checkpoints.
-func (p *planner) actions(id ect.ID) []ect.ID {
-	return p.parents(id, false)
-}
-
-// children are the checkpoints that a checkpoint groups.
-func (p *planner) children(c Held) []ect.ID {
-	return p.parents(c.ID, true)
-}
-
-// parents are those of a checkpoint's parents that are held, or those that are not, each once.
-func (p *planner) parents(id ect.ID, held bool) (found []ect.ID) {
-	for _, parent := range p.held[id].Parents {
-		if _, is := p.held[parent]; is == held && !slices.Contains(found, parent) {
-			found = append(found, parent)
-		}
+// placeOf is the place of a token in order; -1: it is not on record.
+func (p *planner) placeOf(id ect.ID) int {
+	if at, known := p.place[id]; known {
+		return at
 	}
-	return found
+	return -1
 }
 
 // step is what is done about a checkpoint.
 func (p *planner) step(id ect.ID, at time.Time) Step {
-	c := p.held[id]
-	s := Step{Checkpoint: id, Action: p.actions(id)[0], Agent: c.Agent, How: c.How}
+	c := p.known[id]
+	s := Step{Checkpoint: id, Action: p.actions[id][0], Agent: c.Agent, How: c.How}
 	if !at.Before(c.Ends()) {
 		s.How = Never
 	}
@@ -189,10 +186,10 @@ func (p *planner) step(id ect.ID, at time.Time) Step {
 // what it groups (ATD, Hierarchical Checkpoints).
 func (p *planner) targets(from ect.ID) (targets []ect.ID) {
 	walk([]ect.ID{from}, func(id ect.ID) []ect.ID {
-		if !p.held[id].Undone && len(p.actions(id)) > 0 {
+		if !p.known[id].Undone && len(p.actions[id]) > 0 {
 			targets = append(targets, id)
 		}
-		return p.children(p.held[id])
+		return p.groups[id]
 	})
 	return targets
 }
@@ -210,7 +207,7 @@ func (p *planner) below(targets []ect.ID) map[ect.ID]bool {
 func (p *planner) actionsOf(ids []ect.ID) map[ect.ID]bool {
 	actions := map[ect.ID]bool{}
 	for _, id := range ids {
-		for _, action := range p.actions(id) {
+		for _, action := range p.actions[id] {
 			actions[action] = true
 		}
 	}
@@ -220,7 +217,7 @@ func (p *planner) actionsOf(ids []ect.ID) map[ect.ID]bool {
 // downstream are the checkpoints that are not undone and whose action is among tokens.
 func (p *planner) downstream(tokens map[ect.ID]bool) (found []ect.ID) {
 	for _, id := range p.ids {
-		if !p.held[id].Undone && slices.ContainsFunc(p.actions(id), func(action ect.ID) bool { return tokens[action] }) {
+		if !p.known[id].Undone && slices.ContainsFunc(p.actions[id], func(action ect.ID) bool { return tokens[action] }) {
 			found = append(found, id)
 		}
 	}
@@ -231,7 +228,7 @@ func (p *planner) downstream(tokens map[ect.ID]bool) (found []ect.ID) {
 func (p *planner) running(steps []Step, r Request) []workflow.Step {
 	var ids []ect.ID
 	for _, s := range steps {
-		lost := r.Patience > 0 && r.At.Sub(p.held[s.Checkpoint].At) > r.Patience
+		lost := r.Patience > 0 && r.At.Sub(p.known[s.Checkpoint].At) > r.Patience
 		if s.How.sends() && !lost {
 			ids = append(ids, s.Checkpoint)
 		}
@@ -245,7 +242,7 @@ func (p *planner) running(steps []Step, r Request) []workflow.Step {
 func (p *planner) free(tokens, chosen map[ect.ID]bool) []workflow.Step {
 	var gone, left []ect.ID
 	for _, id := range p.ids {
-		if chosen[id] || p.held[id].Undone {
+		if chosen[id] || p.known[id].Undone {
 			gone = append(gone, id)
 		}
 	}
@@ -291,23 +288,25 @@ type author struct {
 	issuer ect.Identity
 }
 
-// own are the agents' own task nodes for the actions of checkpoints: they name the action as parent.
+// own are the agents' own task nodes for the actions of checkpoints: they name the action, which is on record, as parent.
 func (p *planner) own(ids []ect.ID) map[author]bool {
-	found := map[author]bool{}
-	signs := map[author]bool{} // of an action
+	found, signs, children := map[author]bool{}, map[author]bool{}, map[ect.ID]bool{}
 	for _, id := range ids {
-		for _, action := range p.actions(id) {
-			for _, issuer := range p.held[id].Acts {
-				signs[author{action, issuer}] = true
+		for _, action := range p.actions[id] {
+			for _, issuer := range p.known[id].Acts {
+				signs[author{action, issuer}] = p.placeOf(action) >= 0
 			}
 		}
 	}
 	for action := range p.actionsOf(ids) {
 		for _, child := range p.graph.Children(action) {
-			for _, n := range p.graph.Find(child) {
-				if signs[author{action, n.Issuer}] && slices.Contains(n.Parents, action) {
-					found[author{child, n.Issuer}] = true
-				}
+			children[child] = true
+		}
+	}
+	for child := range children {
+		for _, n := range p.graph.Find(child) {
+			if slices.ContainsFunc(n.Parents, func(parent ect.ID) bool { return signs[author{parent, n.Issuer}] }) {
+				found[author{child, n.Issuer}] = true
 			}
 		}
 	}

@@ -2,6 +2,7 @@ package rollback
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strconv"
@@ -10,9 +11,11 @@ import (
 )
 
 const (
-	maxName   = 2048                               // bytes of an agent's name, an identity or an id
-	maxRecord = MaxSteps*(maxToken+16<<10) + 1<<20 // bytes of an encoded journal
-	maxTerm   = 1 << 53                            // beyond it a store's scripts would round
+	maxName   = 2048                                   // bytes of an identity or a name
+	maxID     = 128                                    // bytes of an id
+	maxStep   = maxToken + 32<<10                      // bytes of an encoded step
+	maxRecord = MaxSteps*maxStep + 3*maxToken + 64<<10 // bytes of an encoded journal
+	maxTerm   = 1 << 53                                // beyond it a store's scripts would round
 )
 
 // Encode writes a journal as JSON, equal journals as equal bytes. A journal that [Begin] and [Journal.Next] cannot make
@@ -52,13 +55,14 @@ func Decode(text []byte) (Journal, error) {
 
 // check says what is wrong with a journal; empty: nothing.
 func (j Journal) check() string {
+	named := isName(j.Workflow, maxID) && isName(string(j.From), maxID) && isName(string(j.Request), maxID) && isName(string(j.Issuer), maxName)
 	switch {
 	case j.Version != Version:
 		return "version is not " + strconv.Itoa(Version)
 	case j.Term == 0 || j.Term > maxTerm:
 		return "term is zero or too high"
-	case !isName(j.Workflow, maxName) || !isName(string(j.From), maxName) || !isName(string(j.Issuer), maxName) || !isName(string(j.Request), maxName):
-		return "workflow, from, issuer or request is empty, longer than 2048 bytes, or has control characters"
+	case !named:
+		return "workflow, from, request or issuer is empty, too long, or has control characters"
 	case !isName(j.Runner, maxRunner):
 		return "runner is empty, longer than 256 bytes, or has control characters"
 	case j.Accepted.IsZero() || j.By.Before(j.Accepted):
@@ -66,10 +70,7 @@ func (j Journal) check() string {
 	case j.Steps == nil || len(j.Steps) > MaxSteps:
 		return "steps are missing, or more than " + strconv.Itoa(MaxSteps)
 	}
-	if problem := j.checkSteps(); problem != "" {
-		return problem
-	}
-	return j.checkEnd()
+	return cmp.Or(j.checkSteps(), j.checkTokens(), j.checkEnd())
 }
 
 // checkSteps checks each step, that they were undone one after the other, and each checkpoint once.
@@ -77,13 +78,16 @@ func (j Journal) checkSteps() string {
 	seen := make(map[ect.ID]bool, len(j.Steps))
 	begun := true // the steps before this one have ended
 	for i, p := range j.Steps {
-		switch problem := p.check(); {
+		problem := cmp.Or(p.checkWay(), p.checkRequest(), p.checkAnswer())
+		switch {
 		case problem != "":
-			return "step " + strconv.Itoa(i) + ": " + problem
 		case seen[p.Checkpoint]:
-			return "step " + strconv.Itoa(i) + ": its checkpoint stands twice"
+			problem = "its checkpoint stands twice"
 		case !begun && p.Request != "":
-			return "step " + strconv.Itoa(i) + ": it began before its turn"
+			problem = "it began before its turn"
+		}
+		if problem != "" {
+			return "step " + strconv.Itoa(i) + ": " + problem
 		}
 		seen[p.Checkpoint] = true
 		begun = begun && p.State.ended() && p.State != StepFailed
@@ -91,23 +95,52 @@ func (j Journal) checkSteps() string {
 	return ""
 }
 
-// check says what is wrong with a step; empty: nothing.
-func (p Progress) check() string {
-	sent := slices.Contains([]StepState{StepSent, StepCompleted, StepFailed}, p.State)
-	overdue := p.State == StepEscalated && p.How.sends()
+// states are those that a step can have, by how it is undone.
+func (h How) states() []StepState {
+	switch h {
+	case ByAgent, ByCall:
+		return []StepState{StepWaiting, StepSent, StepCompleted, StepFailed, StepEscalated}
+	case Nothing:
+		return []StepState{StepSkipped}
+	case Never:
+		return []StepState{StepEscalated}
+	default:
+		return nil
+	}
+}
+
+// checkWay says what is wrong with what is undone, how, and how far it is; empty: nothing.
+func (p Progress) checkWay() string {
 	switch {
-	case !isName(string(p.Checkpoint), maxName) || !isName(string(p.Action), maxName) || len(p.Agent) > maxName:
+	case !isName(string(p.Checkpoint), maxID) || !isName(string(p.Action), maxID) || p.Agent != "" && !isName(p.Agent, maxName):
 		return "checkpoint, action or agent is empty, too long, or has control characters"
-	case p.How != Nothing && p.How != Never && !p.How.sends():
+	case p.How.states() == nil:
 		return "how is not agent, compensation, nothing or irreversible"
-	case p.How == Nothing && p.State != StepSkipped || p.How == Never && p.State != StepEscalated:
+	case !slices.Contains(p.How.states(), p.State):
 		return "its state does not fit how it is undone"
-	case p.How.sends() && p.State != StepWaiting && !sent && !overdue:
-		return "state is not waiting, sent, completed, failed or escalated"
-	case p.Request != "" && !isToken(p.Request) || sent && p.Request == "" || !sent && !overdue && p.Request != "":
+	}
+	return ""
+}
+
+// checkRequest says what is wrong with the request of a step; empty: nothing.
+func (p Progress) checkRequest() string {
+	needed := slices.Contains([]StepState{StepSent, StepCompleted, StepFailed}, p.State)
+	allowed := needed || p.isOverdue()
+	switch {
+	case p.Request == "" && needed || p.Request != "" && !(allowed && isToken(p.Request)):
 		return "request is missing, is there too early, or is no compact token"
 	case p.Tries < 0 || p.Tries > MaxTries || (p.Tries > 0) != (p.Request != ""):
 		return "tries do not fit request"
+	}
+	return ""
+}
+
+// isOverdue reports whether the time was over before the step ended.
+func (p Progress) isOverdue() bool { return p.State == StepEscalated && p.How.sends() }
+
+// checkAnswer says what is wrong with what became of a step; empty: nothing.
+func (p Progress) checkAnswer() string {
+	switch {
 	case p.Restored != "" && (p.State != StepCompleted || !isHash(p.Restored)):
 		return "restored is no hash, or the step is not completed"
 	case p.Reason != text(p.Reason) || p.Reason != "" && p.State != StepFailed && p.State != StepEscalated:
@@ -116,17 +149,25 @@ func (p Progress) check() string {
 	return ""
 }
 
-// checkEnd holds the tokens and the end against the steps.
-func (j Journal) checkEnd() string {
+// checkTokens holds the tokens about the time and for a human against the steps.
+func (j Journal) checkTokens() string {
 	_, open := j.current()
-	overdue := slices.ContainsFunc(j.Steps, func(p Progress) bool { return p.State == StepEscalated && p.How.sends() })
-	ended := j.Status != ""
+	overdue := slices.ContainsFunc(j.Steps, Progress.isOverdue)
 	switch {
-	case j.Error != "" && !isToken(j.Error) || overdue != (j.Error != ""):
+	case j.Error != "" && !isToken(j.Error) || overdue != (j.Error != "") || overdue && open:
 		return "error is no compact token, or does not fit the steps"
 	case j.Escalation != "" && (!isToken(j.Escalation) || open || !j.needsHuman()):
 		return "escalation is no compact token, or does not fit the steps"
-	case j.Result != "" && !isToken(j.Result) || ended != (j.Result != "") || ended == j.Ended.IsZero():
+	}
+	return ""
+}
+
+// checkEnd holds the end against the steps.
+func (j Journal) checkEnd() string {
+	_, open := j.current()
+	ended := j.Status != ""
+	switch {
+	case ended != isToken(j.Result) || !ended && j.Result != "" || ended == j.Ended.IsZero():
 		return "result, status and ended do not fit each other"
 	case ended && (open || j.Status != j.Outcome() || j.needsHuman() && j.Escalation == ""):
 		return "status does not fit the steps"

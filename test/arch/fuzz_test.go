@@ -25,6 +25,8 @@ var targets = []struct{ reader, dir, name string }{
 	{"lifecycle record", "lifecycle", "FuzzDecode"},
 	{"rule that says how a call is undone", "lifecycle/compensation", "FuzzParseRule"},
 	{"values that such a rule reads", "lifecycle/compensation", "FuzzFill"},
+	{"journal of a rollback", "lifecycle/rollback", "FuzzDecode"},
+	{"result of a rollback", "lifecycle/rollback", "FuzzParseResult"},
 	{"approval rules of a policy document", "policy/hitl", "FuzzParseDocumentRules"},
 	{"arguments that approval rules read", "policy/hitl", "FuzzArguments"},
 	{"call that approvers are shown", "policy/hitl", "FuzzShow"},

@@ -11,6 +11,8 @@ import (
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
 
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
 	"github.com/aepb/aepb-gateway/cmd/aepb-gateway/demo/peers"
 	"github.com/aepb/aepb-gateway/ect/identity"
 )
@@ -26,6 +28,7 @@ type Agent struct {
 type Deps struct {
 	Development *identity.Development
 	Start       func(context.Context, []Agent) (publicURL string, err error)
+	Also        func(*mcp.Server) // adds to the tools of the MCP server; nil: nothing is added
 }
 
 // Exchange is one message and all that is known about it.
@@ -71,7 +74,7 @@ func Open(ctx context.Context, deps Deps) (*Stage, error) {
 	if s.agent, err = peers.NewA2AAgent(ctx, peers.Deps{TLS: config(concierge)}); err != nil {
 		return nil, err
 	}
-	s.tools, err = peers.NewMCPServer(ctx, peers.MCPDeps{Deps: peers.Deps{TLS: config(calculator)}, Stateless: true, ID: string(calculator.ID)})
+	s.tools, err = peers.NewMCPServer(ctx, peers.MCPDeps{Deps: peers.Deps{TLS: config(calculator)}, Stateless: true, ID: string(calculator.ID), Also: deps.Also})
 	if err != nil {
 		return nil, errors.Join(err, s.agent.Stop(ctx))
 	}

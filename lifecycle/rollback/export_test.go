@@ -1,0 +1,4 @@
+package rollback
+
+// MaxRecord bounds an encoded journal, in bytes.
+const MaxRecord = maxRecord
