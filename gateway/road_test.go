@@ -215,7 +215,7 @@ func newBed(t testing.TB, settings gateway.Settings, rules policy.Rules, edits .
 	deps := gateway.Deps{
 		Registry: registry, Directory: list, Network: &outbound.Network{Agents: map[canonical.Binding]transport.Dialer{mcp.Binding: b.agent}},
 		Tokens: gateway.Tokens{Signer: b.self.Signer(t, clock), Dialects: dialects, Verifier: verifier, Recorder: recorder, Evidence: memory},
-		Stores: gateway.Stores{Answers: memory, Conversations: memory, Entries: &b.entries, Blobs: memory.Blobs()}, PublicURL: "https://gateway.example.com", Limiter: limiter, Metrics: metrics, Logger: logger, Now: clock,
+		Stores: gateway.Stores{Answers: memory, Conversations: memory, Entries: &b.entries, Blobs: memory.Blobs(), Place: "https://gateway.example.com/.well-known/atd/rollback"}, Limiter: limiter, Metrics: metrics, Logger: logger, Now: clock,
 		NewID: func() string { return string(ect.NewID()) },
 	}
 	for _, edit := range edits {

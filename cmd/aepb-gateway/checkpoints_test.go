@@ -217,6 +217,40 @@ func TestAttack_Checkpoints_StateOfAnother(t *testing.T) {
 	}
 }
 
+// TestAttack_Checkpoints_IDOfAnother: a member of a workflow deposits a state under the id of a checkpoint that another
+// member deposited there. It is told that the id is taken, and the first state stays as it was.
+func TestAttack_Checkpoints_IDOfAnother(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{})
+	wid, start := b.begun(t)
+	call := toolCall("calculator", "add", `{"a":41000,"b":1}`)
+	call.header["Aepb-Parent-Jti"] = string(start)
+	b.right(t, b.send(t, call), `"sum":41001`)
+	token := b.checkpointOf(t, b.me, wid, start, nil)
+	claims, _, err := ect.ParseUnverified(token)
+	must(t, err)
+	if got := b.send(t, deposit(nil, token)); got.status != http.StatusCreated {
+		t.Fatalf("%d %s", got.status, got.body)
+	}
+	svid := b.svid(t, "/calculator")
+	member := b.caller(t, svid)
+	fresh := b.checkpointOf(t, b.party(t, svid), wid, start, nil)
+	if got := b.send(t, deposit(member, fresh)); got.status != http.StatusCreated {
+		t.Fatalf("under an id of its own: %d %s", got.status, got.body)
+	}
+	taken := b.checkpointOf(t, b.party(t, svid), wid, start, func(c *ect.Claims) { c.ID = claims.ID })
+	if got := b.send(t, deposit(member, taken)); got.status != http.StatusForbidden || !bytes.Contains(got.body, []byte(`"ect_invalid"`)) {
+		t.Errorf("under the id of another: %d %s", got.status, got.body)
+	}
+	at := depositsAt + "/" + string(claims.ID)
+	if got := b.send(t, letter{via: member, method: http.MethodGet, at: at, media: "-"}); got.status != http.StatusNotFound {
+		t.Errorf("it reads the state of another: %d %s", got.status, got.body)
+	}
+	if got := b.send(t, letter{method: http.MethodGet, at: at, media: "-"}); string(got.body) != stateText || got.header.Get(ect.HeaderName) != token {
+		t.Errorf("the first state became %d %q", got.status, got.body)
+	}
+}
+
 // addsAndTakesAway has the sum of a call be undone by a call that takes one away from it.
 func (b *bed) addsAndTakesAway(t *testing.T) {
 	t.Helper()
@@ -318,5 +352,28 @@ func TestAttack_Rollbacks_WithoutTheRole(t *testing.T) {
 		if got := b.send(t, letter{method: http.MethodGet, at: b.at.Admin + path}); got.status != http.StatusForbidden {
 			t.Errorf("a caller reads %s: %d %s", path, got.status, got.body)
 		}
+	}
+}
+
+// TestAttack_Rollbacks_IDOfACheckpoint: an agent signs a checkpoint of its own under the id of the one that the gateway made
+// of its call, and puts it on record in the same workflow. The call is undone all the same.
+func TestAttack_Rollbacks_IDOfACheckpoint(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{config: staff(), noToken: true})
+	b.addsAndTakesAway(t)
+	wid, start := b.begun(t)
+	call := toolCall("calculator", "add", `{"a":41000,"b":1}`)
+	call.header["Aepb-Parent-Jti"] = string(start)
+	b.right(t, b.send(t, call), `"sum":41001`)
+	list := answered[checkpoints.Page](t, b.send(t, letter{via: b.as(t, "/staff/viewer"), method: http.MethodGet, at: b.at.Admin + "/api/checkpoints?wid=" + wid}), http.StatusOK)
+	made := list.Checkpoints[0]
+	svid := b.svid(t, "/calculator")
+	same := b.checkpointOf(t, b.party(t, svid), wid, start, func(c *ect.Claims) { c.ID, c.Ext[ect.ExtReversible] = made.ID, json.RawMessage("false") })
+	if got := b.send(t, deposit(b.caller(t, svid), same)); got.status != http.StatusForbidden {
+		t.Fatalf("deposited: %d %s", got.status, got.body)
+	}
+	ahead := answered[checkpoints.Plan](t, b.ordered(t, "operator", `{"checkpoint":"`+string(made.ID)+`","wid":"`+wid+`","plan":true}`), http.StatusOK)
+	if len(ahead.Steps) != 1 || ahead.Steps[0].How != undo.ByCall || ahead.Steps[0].Agent != "calculator" {
+		t.Errorf("planned is %+v", ahead)
 	}
 }

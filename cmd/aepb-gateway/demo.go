@@ -16,7 +16,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/spf13/cobra"
 
 	"github.com/aepb/aepb-gateway/cmd/aepb-gateway/demo"
@@ -82,18 +81,17 @@ func runDemo(ctx context.Context, scene string, asJSON, keep bool, stdout, stder
 	if scene == sceneApproval {
 		d.approvals = []config.Approval{{Agent: "calculator", Tool: demo.ApprovalTool}}
 	}
-	also := func(*mcp.Server) {}
 	if scene == sceneRollback {
-		d.compensate, also = map[string]config.Compensation{demo.BookTool: {
+		d.compensate = map[string]config.Compensation{demo.BookTool: {
 			Tool: demo.CancelTool, Arguments: config.Arguments(`{"booking":{"result":"/booking"}}`),
-		}}, demo.Bookings
+		}}
 	}
 	if scene != "" {
 		d.recorded = make(chan string, 256)
 		d.logs = io.Discard // the scene shows what it would say
 	}
 	defer func() { err = errors.Join(err, d.stop()) }()
-	stage, err := demo.Open(ctx, demo.Deps{Development: material, Start: d.start, Also: also})
+	stage, err := demo.Open(ctx, demo.Deps{Development: material, Start: d.start, Bookings: scene == sceneRollback})
 	if err != nil {
 		return err
 	}

@@ -182,7 +182,7 @@ func threeSteps() []rollback.Step {
 
 const planText = `rollback to checkpoint c of workflow w, until 2030-01-02T03:04:05Z at most:
 1 printer: action a3 cannot be undone, and a human is told (checkpoint c3)
-2 concierge: the agent is asked to roll back action a2 (checkpoint c2)
+2 concierge: the agent is toAgent to roll back action a2 (checkpoint c2)
 3 files: nothing to undo, because action a1 failed (checkpoint c1)
 4 files: a call undoes action a (checkpoint c)
 agents whose work is undone: concierge, files, printer
@@ -244,7 +244,7 @@ func TestRollback_Steps(t *testing.T) {
 	t.Parallel()
 	lift := ", then let the workflow go on: aepbctl workflow lift w --reason TEXT\n"
 	const head, printer, none = "rollback r of workflow w to checkpoint c\n", "printer: action a3 cannot be undone, and a human is told (checkpoint c3)\n", "3 skipped   files: nothing to undo, because action a1 failed (checkpoint c1)\n"
-	const asked, called = "concierge: the agent is asked to roll back action a2 (checkpoint c2)", "files: a call undoes action a (checkpoint c)"
+	const toAgent, called = "concierge: the agent is asked to roll back action a2 (checkpoint c2)", "files: a call undoes action a (checkpoint c)"
 	for name, c := range map[string]struct {
 		looks []rollbackView
 		code  int
@@ -256,25 +256,25 @@ func TestRollback_Steps(t *testing.T) {
 				undone(rollback.StatusCompleted, completed, completed, skipped, completed),
 			},
 			exitOK,
-			head + "1 completed " + printer + "2 sent      " + asked + "\n" + none + "4 waiting   " + called + "\n" +
-				"2 completed " + asked + "\n4 completed " + called + "\ncompleted: all is undone\n",
+			head + "1 completed " + printer + "2 sent      " + toAgent + "\n" + none + "4 waiting   " + called + "\n" +
+				"2 completed " + toAgent + "\n4 completed " + called + "\ncompleted: all is undone\n",
 		},
 		"partial": {
 			[]rollbackView{undone(rollback.StatusPartial, escalated, completed, skipped, rollback.StepFailed)},
 			exitFailed,
-			head + "1 escalated " + printer + "2 completed " + asked + "\n" + none + "4 failed    " + called + `, try 3: no\x1b answer` +
+			head + "1 escalated " + printer + "2 completed " + toAgent + "\n" + none + "4 failed    " + called + `, try 3: no\x1b answer` +
 				"\npartial: some of it is undone, and some is not; undo by hand what is not completed" + lift,
 		},
 		"escalated": {
 			[]rollbackView{undone(rollback.StatusEscalated, escalated, skipped, skipped, skipped)},
 			exitFailed,
-			head + "1 escalated " + printer + "2 skipped   " + asked + "\n" + none + "4 skipped   " + called +
+			head + "1 escalated " + printer + "2 skipped   " + toAgent + "\n" + none + "4 skipped   " + called +
 				"\nescalated: the gateway cannot undo this; undo by hand what is escalated" + lift,
 		},
 		"failed": {
 			[]rollbackView{undone(rollback.StatusFailed, escalated, rollback.StepFailed, skipped, waits)},
 			exitFailed,
-			head + "1 escalated " + printer + "2 failed    " + asked + `, try 3: no\x1b answer` + "\n" + none + "4 waiting   " + called +
+			head + "1 escalated " + printer + "2 failed    " + toAgent + `, try 3: no\x1b answer` + "\n" + none + "4 waiting   " + called +
 				"\nfailed: nothing is undone; correct what the reasons name and roll back again, or undo it by hand" + lift,
 		},
 	} {

@@ -21,24 +21,24 @@ func (oneCheckpoint) Deposit(context.Context, checkpoint.Depositor, string, []by
 	return pure.Checkpoint{ID: "c", Workflow: "w"}, nil
 }
 
-func (o oneCheckpoint) Fetch(ctx context.Context, _ ect.Identity, id ect.ID) (checkpoint.Kept, []byte, error) {
+func (o oneCheckpoint) Fetch(ctx context.Context, _ ect.Identity, id ect.ID) (checkpoint.Saved, []byte, error) {
 	k, err := o.Find(ctx, "w", id)
 	return k, []byte("state"), err
 }
 
-func (oneCheckpoint) Find(_ context.Context, _ string, id ect.ID) (checkpoint.Kept, error) {
+func (oneCheckpoint) Find(_ context.Context, _ string, id ect.ID) (checkpoint.Saved, error) {
 	if id != "c" {
-		return checkpoint.Kept{}, missing("checkpoint")
+		return checkpoint.Saved{}, missing("checkpoint")
 	}
-	return checkpoint.Kept{
+	return checkpoint.Saved{
 		Checkpoint: pure.Checkpoint{ID: "c", Workflow: "w", Parents: []ect.ID{"a"}, Reversible: true, At: time.Unix(1_800_000_000, 0), TTL: time.Hour}, Compact: "x.y.z", Size: 5,
 		Plan: &checkpoint.Plan{Agent: "files", Tool: "write", Undo: &checkpoint.Undo{Tool: "restore", Result: true}},
 	}, nil
 }
 
-func (o oneCheckpoint) Page(ctx context.Context, workflow, _ string, _ int) ([]checkpoint.Kept, string, error) {
+func (o oneCheckpoint) Page(ctx context.Context, workflow, _ string, _ int) ([]checkpoint.Saved, string, error) {
 	k, err := o.Find(ctx, workflow, "c")
-	return []checkpoint.Kept{k}, "c", err
+	return []checkpoint.Saved{k}, "c", err
 }
 
 func (oneCheckpoint) Locate(_ context.Context, _ string, id ect.ID) (string, error) {

@@ -267,7 +267,7 @@ func serveAll(t *testing.T) served {
 	s.public, err = httpapi.Public(httpapi.PublicDeps{
 		EvidenceDeps: httpapi.EvidenceDeps{Evidence: s.store, Members: members},
 		Capability:   httpapi.Capability{Self: self, Version: "1.2.3"},
-		Handler:      calls, Rollbacker: calls, Router: &router{}, Workflows: oneWorkflow{}, Deposits: oneCheckpoint{}, Registry: registry,
+		Handler:      calls, Undo: httpapi.Undo{Rollbacker: calls, Deposits: oneCheckpoint{}}, Router: &router{}, Workflows: oneWorkflow{}, Registry: registry,
 		Humans:   httpapi.Humans{Awaiter: waiting{}, Approvals: approvals.Public{Service: waits, Tokens: verified{verifier}, Operators: approver, Logger: logger}},
 		Breakers: httpapi.BreakerStream{Breakers: fewBreakers{}, Watches: anyone}, Endpoints: servers,
 		BaseURL: func(*http.Request) string { return "https://gw.example" }, Logger: logger,

@@ -74,7 +74,7 @@ func (s *Service) Foresee(ctx context.Context, c Command) (wid string, plan undo
 	if wid, err = s.Locate(ctx, c.Workflow, c.From); err != nil {
 		return "", plan, err
 	}
-	plan, _, err = s.plan(ctx, Order{Workflow: wid, From: c.From, Issuer: s.deps.Self, Cascade: c.Cascade})
+	plan, _, err = planner{s.deps}.plan(ctx, Order{Workflow: wid, From: c.From, Issuer: s.deps.Self, Cascade: c.Cascade})
 	return wid, plan, err
 }
 
@@ -134,7 +134,7 @@ func (s *Service) Look(ctx context.Context, wid string, request ect.ID) (View, e
 }
 
 // ended is a rollback that is over.
-func ended(wid string, request ect.ID, k kept) View {
+func ended(wid string, request ect.ID, k saved) View {
 	v := View{Workflow: wid, Request: request, Status: k.Status, Ended: k.At, Steps: k.Steps, Result: k.Result}
 	if claims, err := ect.ParseRecorded(k.Result); err == nil {
 		of, _ := claims.Ext.String(ect.ExtCheckpointID)

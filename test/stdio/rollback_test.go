@@ -33,7 +33,7 @@ func filesProgram(t *testing.T, dir string) []string {
 // was there before stays, although a call named it.
 func TestRollback_MemoryServer(t *testing.T) {
 	t.Parallel()
-	b := newUndoBed(t, map[string][]string{memoryCommand: memoryProgram(t, `{"type":"entity","name":"Ada","entityType":"person","observations":["counts"]}`)})
+	b := newRuleGateway(t, map[string][]string{memoryCommand: memoryProgram(t, `{"type":"entity","name":"Ada","entityType":"person","observations":["counts"]}`)})
 	before := b.reads(t, "memory", "read_graph", `{}`)
 	f := b.begin(t)
 	first := f.does(t, "memory", "create_entities", `{"entities": [{"name": "Ada", "entityType": "person", "observations": []}, {"name": "Grace", "entityType": "person", "observations": ["writes"]}]}`)
@@ -61,7 +61,7 @@ func TestRollback_FilesystemServer(t *testing.T) {
 		}
 	}
 	in := func(name string) string { return strconv.Quote(filepath.Join(dir, name)) }
-	b := newUndoBed(t, map[string][]string{filesCommand: filesProgram(t, dir)})
+	b := newRuleGateway(t, map[string][]string{filesCommand: filesProgram(t, dir)})
 	before := folder(t, dir)
 	f := b.begin(t)
 	first := f.does(t, "files", "write_file", `{"path": `+in("plan.txt")+`, "content": "one\ntwo\n"}`)
@@ -85,7 +85,7 @@ func TestRollback_FilesystemServer(t *testing.T) {
 func TestRollback_CannotUndo(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	b := newUndoBed(t, map[string][]string{filesCommand: filesProgram(t, dir)})
+	b := newRuleGateway(t, map[string][]string{filesCommand: filesProgram(t, dir)})
 	f := b.begin(t)
 	input := `{"path": ` + strconv.Quote(filepath.Join(dir, "new.txt")) + `, "content": "new"}`
 	expectEscalated(t, f, f.does(t, "files", "write_file", input), "files", "write_file", input)

@@ -30,8 +30,8 @@ type office struct {
 	booked map[string]string // names, by the id of the booking
 }
 
-// Bookings adds the tools of a booking office to an MCP server.
-func Bookings(s *mcp.Server) {
+// addBookings adds the tools of a booking office to an MCP server.
+func addBookings(s *mcp.Server) {
 	o := &office{booked: map[string]string{}}
 	schema := func(members string) json.RawMessage {
 		return json.RawMessage(`{"type":"object","properties":{` + members + `},"additionalProperties":false}`)
@@ -82,7 +82,7 @@ func (o *office) cancel(in map[string]string) (string, bool) {
 func (o *office) list(map[string]string) (string, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	text, err := json.Marshal(map[string][]string{"bookings": slices.Sorted(maps.Keys(o.booked))})
+	text, err := json.Marshal(map[string][]string{"bookings": append([]string{}, slices.Sorted(maps.Keys(o.booked))...)})
 	return string(text), err != nil
 }
 

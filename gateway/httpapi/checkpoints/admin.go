@@ -29,8 +29,8 @@ const (
 
 // Checkpoints finds what is kept. It is a [checkpoint.Service].
 type Checkpoints interface {
-	Find(ctx context.Context, workflow string, id ect.ID) (checkpoint.Kept, error)
-	Page(ctx context.Context, workflow, after string, limit int) (page []checkpoint.Kept, next string, err error)
+	Find(ctx context.Context, workflow string, id ect.ID) (checkpoint.Saved, error)
+	Page(ctx context.Context, workflow, after string, limit int) (page []checkpoint.Saved, next string, err error)
 }
 
 // Rollbacks plans rollbacks, begins them and says how they stand. It is a [rollback.Service].
@@ -100,7 +100,7 @@ type View struct {
 	Outcome    string    `json:"outcome,omitempty"` // known, failed or unknown; empty: undoing does not need it
 }
 
-func viewOf(k checkpoint.Kept) View {
+func viewOf(k checkpoint.Saved) View {
 	v := View{
 		ID: k.ID, Workflow: k.Workflow, Parents: k.Parents, Agent: string(k.Issuer), Reversible: k.Reversible, How: Irreversible,
 		Made: k.At, Expires: k.Ends(), Size: k.Size, Outcome: outcomeOf(k),
@@ -120,7 +120,7 @@ func viewOf(k checkpoint.Kept) View {
 	return v
 }
 
-func outcomeOf(k checkpoint.Kept) string {
+func outcomeOf(k checkpoint.Saved) string {
 	switch {
 	case k.Outcome != nil && k.Outcome.Failed:
 		return outcomeFailed
@@ -141,7 +141,7 @@ type Page struct {
 
 func (a Admin) list(c *gin.Context) {
 	wid, limit, err := queryOf(c)
-	var found []checkpoint.Kept
+	var found []checkpoint.Saved
 	out := Page{Checkpoints: []View{}}
 	if err == nil {
 		found, out.Next, err = a.Checkpoints.Page(c.Request.Context(), wid, c.Query("after"), limit)
@@ -173,7 +173,7 @@ func queryOf(c *gin.Context) (wid string, limit int, err error) {
 
 func (a Admin) show(c *gin.Context) {
 	ctx, id := c.Request.Context(), ect.ID(c.Param("jti"))
-	var k checkpoint.Kept
+	var k checkpoint.Saved
 	wid, err := a.Rollbacks.Locate(ctx, c.Query("wid"), id)
 	if err == nil {
 		k, err = a.Checkpoints.Find(ctx, wid, id)

@@ -89,6 +89,9 @@ func newRecorded(t *testing.T) *recorded {
 		Blobs: k.blobs, Place: "https://gw.example" + pure.Path, Count: func(string) {}, Now: time.Now, Logger: slog.New(slog.NewTextHandler(&k.log, nil)),
 		Find:    func(context.Context, ...ect.Ref) ([][]ect.Record, error) { return nil, errors.New("not asked") },
 		Belongs: func(context.Context, string, ect.Identity) (bool, error) { return false, nil },
+		Read: func(context.Context, string, string, json.RawMessage) (json.RawMessage, error) {
+			return nil, errors.New("not asked")
+		},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -226,6 +229,10 @@ func TestList_Pages(t *testing.T) {
 			t.Errorf("pages of %d list %d checkpoints", limit, len(ids))
 		}
 	}
+	var most checkpoints.Page
+	if w := k.serve(http.MethodGet, "/checkpoints?limit=99999&wid="+workflow, ""); json.Unmarshal(w.Body.Bytes(), &most) != nil || len(most.Checkpoints) != 100 {
+		t.Errorf("a page of at most 99999 has %d checkpoints, expected 100", len(most.Checkpoints))
+	}
 	if w := k.serve(http.MethodGet, "/checkpoints?wid=another", ""); w.Code != http.StatusOK || strings.TrimSpace(w.Body.String()) != `{"checkpoints":[]}` {
 		t.Errorf("of a workflow without checkpoints: %d %s", w.Code, w.Body)
 	}
@@ -313,8 +320,8 @@ func (d *deposited) Deposit(_ context.Context, who checkpoint.Depositor, _ strin
 	return pure.Checkpoint{ID: "c", Workflow: workflow}, nil
 }
 
-func (d *deposited) Fetch(context.Context, ect.Identity, ect.ID) (checkpoint.Kept, []byte, error) {
-	return checkpoint.Kept{}, nil, &pure.AlteredError{ID: "c"}
+func (d *deposited) Fetch(context.Context, ect.Identity, ect.ID) (checkpoint.Saved, []byte, error) {
+	return checkpoint.Saved{}, nil, &pure.AlteredError{ID: "c"}
 }
 
 // unread is a body that must not be read.

@@ -32,7 +32,7 @@ const mediaState = "application/octet-stream"
 // Deposits keeps the states of agents. It is a [checkpoint.Service].
 type Deposits interface {
 	Deposit(ctx context.Context, who checkpoint.Depositor, compact string, content []byte) (pure.Checkpoint, error)
-	Fetch(ctx context.Context, who ect.Identity, id ect.ID) (checkpoint.Kept, []byte, error)
+	Fetch(ctx context.Context, who ect.Identity, id ect.ID) (checkpoint.Saved, []byte, error)
 }
 
 // Mount adds the routes of the public listener. Callers have an identity and are within their limit when a route is

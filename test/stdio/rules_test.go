@@ -46,25 +46,25 @@ func exampleAgents(t *testing.T, programs map[string][]string) string {
 	return "agents:\n" + agents
 }
 
-// undoBed is a gateway with the agents of the example.
-type undoBed struct {
+// ruleGateway is a gateway with the agents of the example.
+type ruleGateway struct {
 	*devgateway.Process
 
 	ctl string // aepbctl
 }
 
-func newUndoBed(t *testing.T, programs map[string][]string) *undoBed {
+func newRuleGateway(t *testing.T, programs map[string][]string) *ruleGateway {
 	t.Helper()
 	g := startGateway(t, "limits: {programs: 16, share: 1}\n"+exampleAgents(t, programs))
 	folder, err := devgateway.BuildAll(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &undoBed{Process: g, ctl: filepath.Join(folder, "aepbctl")}
+	return &ruleGateway{Process: g, ctl: filepath.Join(folder, "aepbctl")}
 }
 
 // run runs aepbctl, which has to succeed.
-func (b *undoBed) run(t *testing.T, input []byte, args ...string) []byte {
+func (b *ruleGateway) run(t *testing.T, input []byte, args ...string) []byte {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), b.ctl, args...)
 	var errs bytes.Buffer
@@ -77,7 +77,7 @@ func (b *undoBed) run(t *testing.T, input []byte, args ...string) []byte {
 }
 
 // reads is the text that a tool answers outside of every workflow.
-func (b *undoBed) reads(t *testing.T, agent, tool, input string) string {
+func (b *ruleGateway) reads(t *testing.T, agent, tool, input string) string {
 	t.Helper()
 	client := b.Client(b.ClientSVID())
 	defer client.CloseIdleConnections()
@@ -91,18 +91,18 @@ func (b *undoBed) reads(t *testing.T, agent, tool, input string) string {
 // undoFlow is a workflow of the development client, which calls tools with an unmodified A2A client. As the [http.RoundTripper] of that
 // client it puts the header that names a parent into each call.
 type undoFlow struct {
-	bed    *undoBed
-	client *http.Client
-	wid    string
-	last   ect.ID // what the next call names as its parent
+	gateway *ruleGateway
+	client  *http.Client
+	wid     string
+	last    ect.ID // what the next call names as its parent
 
 	tokens []ect.Claims // of the last answer to a call
 }
 
 // begin begins a workflow.
-func (b *undoBed) begin(t *testing.T) *undoFlow {
+func (b *ruleGateway) begin(t *testing.T) *undoFlow {
 	t.Helper()
-	f := &undoFlow{bed: b, client: b.Client(b.ClientSVID())}
+	f := &undoFlow{gateway: b, client: b.Client(b.ClientSVID())}
 	t.Cleanup(f.client.CloseIdleConnections)
 	status, body, _ := f.post(t, "/atd/workflows", "", "{}")
 	var begun struct {
@@ -119,7 +119,7 @@ func (b *undoBed) begin(t *testing.T) *undoFlow {
 // post sends JSON to the gateway, with a token unless that is empty.
 func (f *undoFlow) post(t *testing.T, path, token, body string) (int, []byte, []ect.Claims) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, f.bed.Public+path, strings.NewReader(body))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, f.gateway.Public+path, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +179,7 @@ func (f *undoFlow) calls(t *testing.T, agent, tool, input string) (ect.ID, a2a.T
 	t.Helper()
 	part := a2a.NewDataPart(map[string]any{"skill": tool, "input": json.RawMessage(input)})
 	part.MediaType = "application/json"
-	reply, err := peers.A2ACall(t.Context(), &http.Client{Transport: f}, f.bed.Public+"/agents/"+agent+"/", a2a.NewMessage(a2a.MessageRoleUser, part))
+	reply, err := peers.A2ACall(t.Context(), &http.Client{Transport: f}, f.gateway.Public+"/agents/"+agent+"/", a2a.NewMessage(a2a.MessageRoleUser, part))
 	if err != nil {
 		return "", "", err
 	}
@@ -213,7 +213,7 @@ func (f *undoFlow) fails(t *testing.T, agent, tool, input string) {
 // signs signs a token of the workflow as the development client.
 func (f *undoFlow) signs(t *testing.T, c devgateway.Claims) (compact string) {
 	t.Helper()
-	minter, err := f.bed.NewMinter()
+	minter, err := f.gateway.NewMinter()
 	if err == nil {
 		c.Workflow = f.wid
 		compact, err = minter.Sign(c)
@@ -245,9 +245,9 @@ func (f *undoFlow) rollsBack(t *testing.T, to ect.ID) string {
 // verified has aepbctl verify all tokens of the workflow with the trust anchor alone, and counts them by act.
 func (f *undoFlow) verified(t *testing.T) map[ect.Act]int {
 	t.Helper()
-	tokens := f.bed.run(t, nil, "dag", f.wid, "--dir", f.bed.Dir, "-o", "json")
+	tokens := f.gateway.run(t, nil, "dag", f.wid, "--dir", f.gateway.Dir, "-o", "json")
 	noGateway := t.TempDir()
-	out := f.bed.run(t, tokens, "ect", "verify", "--dir", noGateway, "--ca", f.bed.CAFile(), "-o", "json")
+	out := f.gateway.run(t, tokens, "ect", "verify", "--dir", noGateway, "--ca", f.gateway.CAFile(), "-o", "json")
 	var views []struct {
 		Act ect.Act `json:"exec_act"`
 	}
