@@ -3,6 +3,7 @@ package gateway_test
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strconv"
@@ -231,4 +232,23 @@ func TestRollback_CompensatesInReverse(t *testing.T) {
 func statusOf(result ect.Claims) string {
 	status, _ := result.Ext.String(ect.ExtStatus)
 	return status
+}
+
+// TestRollback_AgentThatStreams: an agent that logs in a stream before each reply is undone as any other: what its calls returned, and what was
+// read before them, comes from the replies in the streams.
+func TestRollback_AgentThatStreams(t *testing.T) {
+	t.Parallel()
+	b := newBookings(t, gateway.Settings{}).opened(t)
+	b.agent.stream = func(reply translators.Wire) transport.Events {
+		log := translators.Wire{Media: reply.Media, Body: []byte(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":"slow"}}`)}
+		return &events{left: []transport.Event{{Wire: log}, {Wire: reply}}, end: io.EOF}
+	}
+	first := b.does(t, "create_booking", `{"guest":"Ada"}`)
+	b.does(t, "rename_guest", `{"id":"b1","guest":"Grace"}`)
+	if result := b.undoes(t, first.ID, true); statusOf(result) != "completed" || len(b.hotel.booked) != 0 {
+		t.Errorf("the result is %+v, booked is %v", result, b.hotel.booked)
+	}
+	if renamed := `rename_guest {"guest":"Ada","id":"b1"}`; !slices.Contains(b.hotel.calls, renamed) {
+		t.Errorf("the agent got %q, expected %q among them", b.hotel.calls, renamed)
+	}
 }
