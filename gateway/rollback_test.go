@@ -170,7 +170,7 @@ func TestRollback_AgentFails(t *testing.T) {
 	b := newBookings(t, gateway.Settings{}).opened(t)
 	first := b.does(t, "create_booking", `{"guest":"Ada"}`)
 	b.does(t, "rename_guest", `{"id":"b1","guest":"Grace"}`)
-	b.hotel.fail = func(tool string) error {
+	b.hotel.fail = func(string) error {
 		delete(b.hotel.booked, "b1") // it is gone, so that it cannot be renamed
 		return nil
 	}
@@ -193,7 +193,7 @@ func TestRollback_LostAnswer(t *testing.T) {
 		b.opened(t)
 		made := b.does(t, "create_booking", `{"guest":"Ada"}`)
 		unanswered := 2
-		b.hotel.fail = func(tool string) error {
+		b.hotel.fail = func(string) error {
 			if unanswered--; unanswered >= 0 {
 				return &transport.TimeoutError{Agent: "calculator"}
 			}
@@ -244,6 +244,9 @@ func TestRollback_Overdue(t *testing.T) {
 			return c.Act == ect.ActEscalate && slices.Equal(c.Parents, []ect.ID{tokens[at].ID})
 		}) {
 			t.Errorf("the error is %s about %s, on record are %v", kind, of, acts(tokens))
+		}
+		if text, err := json.Marshal(tokens); err != nil || strings.Contains(string(text), "Ada") {
+			t.Errorf("%v: a token has what the checkpoint keeps: %s", err, text)
 		}
 	})
 }

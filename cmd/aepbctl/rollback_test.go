@@ -182,7 +182,7 @@ func threeSteps() []rollback.Step {
 
 const planText = `rollback to checkpoint c of workflow w, until 2030-01-02T03:04:05Z at most:
 1 printer: action a3 cannot be undone, and a human is told (checkpoint c3)
-2 concierge: the agent is toAgent to roll back action a2 (checkpoint c2)
+2 concierge: the agent is asked to roll back action a2 (checkpoint c2)
 3 files: nothing to undo, because action a1 failed (checkpoint c1)
 4 files: a call undoes action a (checkpoint c)
 agents whose work is undone: concierge, files, printer

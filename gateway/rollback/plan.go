@@ -39,13 +39,11 @@ func (p planner) plan(ctx context.Context, o Order) (undo.Plan, map[ect.ID]ect.I
 func (p planner) known(ctx context.Context, wid string, tokens []workflow.Token) (map[ect.ID]undo.Known, map[ect.ID]ect.ID, error) {
 	recorded, undone := map[ect.ID][]ect.Identity{}, map[ect.ID][]ect.Identity{}
 	for _, t := range tokens {
-		switch t.Node.Act {
-		case ect.ActCheckpoint:
+		switch {
+		case t.Node.Act == ect.ActCheckpoint:
 			recorded[t.Node.ID] = append(recorded[t.Node.ID], t.Node.Issuer)
-		case ect.ActRollbackResult:
-			if t.Status == string(undo.StatusCompleted) {
-				undone[t.Checkpoint] = append(undone[t.Checkpoint], t.Node.Issuer)
-			}
+		case t.Node.Act == ect.ActRollbackResult && t.Status == string(undo.StatusCompleted):
+			undone[t.Checkpoint] = append(undone[t.Checkpoint], t.Node.Issuer)
 		}
 	}
 	all, err := p.deps.Checkpoints.All(ctx, wid)

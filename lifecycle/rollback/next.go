@@ -28,14 +28,14 @@ type EventKind string
 
 // The kinds of events.
 const (
-	Took      EventKind = "took"      // another runner goes on
-	Sent      EventKind = "sent"      // the request of a step is signed: send it
-	Unanswered      EventKind = "lost"      // no answer came: it is sent again
-	Undone    EventKind = "undone"    // the agent undid the step
-	Failed    EventKind = "failed"    // the agent refused, or answered wrongly
-	Overdue   EventKind = "overdue"   // By has passed, and the atd:error is signed
-	Escalated EventKind = "escalated" // the atd:escalate is signed
-	Ended     EventKind = "ended"     // the atd:rollback_result is signed
+	Took       EventKind = "took"      // another runner goes on
+	Sent       EventKind = "sent"      // the request of a step is signed: send it
+	Unanswered EventKind = "lost"      // no answer came: it is sent again
+	Undone     EventKind = "undone"    // the agent undid the step
+	Failed     EventKind = "failed"    // the agent refused, or answered wrongly
+	Overdue    EventKind = "overdue"   // By has passed, and the atd:error is signed
+	Escalated  EventKind = "escalated" // the atd:escalate is signed
+	Ended      EventKind = "ended"     // the atd:rollback_result is signed
 )
 
 // Event is something that happened.
