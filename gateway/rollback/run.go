@@ -271,6 +271,7 @@ func judge(v ect.Verified, agent string, id ect.ID, saved checkpoint.Saved) erro
 // finish keeps the result of a rollback, tells of it, and lets the next one of the workflow begin.
 func (s *Service) finish(ctx context.Context, u underWay) error {
 	j := u.Journal
+	s.hold(ctx, u) // before its caller hears of the end
 	value, err := json.Marshal(saved{Digest: u.Digest, Result: j.Result, Status: j.Status, Steps: brief(j.Steps), At: j.Ended})
 	if err != nil {
 		return err
@@ -281,7 +282,6 @@ func (s *Service) finish(ctx context.Context, u underWay) error {
 		s.deps.Notices.Count(string(j.Status))
 		s.deps.Logger.InfoContext(ctx, "a rollback is over", slog.String("wid", j.Workflow), slog.String("checkpoint", string(j.From)), slog.String("status", string(j.Status)))
 	}
-	s.hold(ctx, u)
 	return recording(s.deps.Entries.Delete(ctx, keyOf(j.Workflow, "")))
 }
 
