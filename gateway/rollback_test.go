@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -459,4 +460,33 @@ func TestRollback_ContentIsOver(t *testing.T) {
 			t.Errorf("the workflow is %s", level.Mode)
 		}
 	})
+}
+
+// TestCheckpoint_RefusedIsNotSent: a call whose checkpoint is refused does not leave, and its caller is told when to try again; a call that needs no
+// checkpoint goes on.
+func TestCheckpoint_RefusedIsNotSent(t *testing.T) {
+	t.Parallel()
+	b := newBookings(t, gateway.Settings{}).opened(t)
+	start := b.last
+	for range checkpoint.Burst {
+		b.last = start
+		b.does(t, "create_booking", `{"guest":"Ada"}`)
+		b.now = b.now.Add(10 * time.Millisecond) // within the limit of calls
+	}
+	b.last = start
+	call := b.call(`{"jsonrpc":"2.0","id":7,"method":"SendMessage","params":{"message":{"messageId":"m1","role":"ROLE_USER","parts":[{"data":{"skill":"create_booking","input":{"guest":"Ada"}}}]}}}`)
+	call.Parent = string(start)
+	refused := 0
+	for range 50 {
+		if _, err := b.Exchange(t.Context(), call); err != nil {
+			if p := problem.From(err); p.Status != http.StatusTooManyRequests || p.RetryAfter <= 0 {
+				t.Fatalf("got %v", err)
+			}
+			refused++
+		}
+	}
+	if booked := b.hotel.count("create_booking"); refused < 25 || booked != checkpoint.Burst+50-refused {
+		t.Errorf("%d refused, the agent got %d calls", refused, booked)
+	}
+	b.does(t, "get_booking", `{"id":"b1"}`)
 }
