@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"slices"
 	"time"
@@ -79,6 +80,89 @@ func (a agent) acknowledged(ctx context.Context, sealed transport.Sealed) (wire 
 		}
 	}
 	return reply.Wire, m, parents, err
+}
+
+// concluded sends a message and returns the reply to it, with what testifies to that. Many MCP servers tell of progress, or log, in a stream
+// before they reply: that is left out, for no caller waits for it. Its errors are those of [agent.acknowledged], and
+// *[transport.TimeoutError] for a stream without a reply in time.
+func (a agent) concluded(ctx context.Context, sealed transport.Sealed) (wire translators.Wire, m *canonical.Message, parents []ect.ID, err error) {
+	limit := a.x.route.Endpoint.Timeout
+	reply, err := a.Send(ctx, sealed, limit)
+	defer outbound.CloseReply(reply)
+	if err != nil {
+		return wire, nil, nil, err
+	}
+	m, parents, err = a.hear(ctx, reply)
+	if wire = reply.Wire; err == nil && m == nil {
+		within, cancel := context.WithTimeout(ctx, limit)
+		defer cancel()
+		var own []ect.ID
+		wire, m, own, err = a.replyIn(within, reply.Events)
+		if parents = slices.Concat(own, parents); err != nil && ctx.Err() == nil && within.Err() != nil {
+			err = &transport.TimeoutError{Agent: a.x.to.Agent.Name, After: limit}
+		}
+	}
+	if err == nil {
+		if refusal, ok := m.Body.(*canonical.Error); ok {
+			err = refusal
+		}
+	}
+	return wire, m, parents, err
+}
+
+// replyIn reads a stream to the reply in it, and the tokens of the agent in it. A question in it is refused: it would wait for an answer.
+func (a agent) replyIn(ctx context.Context, events transport.Events) (wire translators.Wire, m *canonical.Message, parents []ect.ID, err error) {
+	bad := func(reason string) error { return &transport.BadReplyError{Agent: a.x.to.Agent.Name, Reason: reason} }
+	var whole ect.StreamHash
+	for {
+		event, err := events.Next(ctx)
+		if errors.Is(err, io.EOF) || err == nil && len(event.Wire.Body) == 0 {
+			err = bad("its stream ended without a reply")
+		}
+		if err != nil {
+			return wire, nil, nil, err
+		}
+		event.Wire.Event = true
+		got, err := a.Read(ctx, event.Wire, a.x.message.Op)
+		if _, unread := errors.AsType[*translators.UnreadableNoticeError](err); err != nil && !unread {
+			return wire, nil, nil, err
+		}
+		whole.Add(got.Wire.HashInput())
+		check := ect.Check{Purpose: ect.Parent}
+		replied := got.Message != nil && got.Message.Phase != canonical.PhaseEvent
+		if replied {
+			check = ect.Check{Purpose: ect.Reply, Body: whole.Sum()}
+			got.Tokens = append(got.Tokens, closing(ctx, events)...)
+		} else if got.Message != nil && asks(got.Message) {
+			return wire, nil, nil, bad("it asks a question, which a call of the gateway's own cannot answer")
+		}
+		if len(got.Tokens) > 0 {
+			own, err := a.Verify(ctx, got.Tokens, check)
+			if err != nil {
+				return wire, nil, nil, err
+			}
+			parents = append(parents, own...)
+		}
+		if replied {
+			return got.Wire, got.Message, parents, nil
+		}
+	}
+}
+
+// asks reports whether an event asks the caller something.
+func asks(m *canonical.Message) bool {
+	event, ok := m.Body.(*canonical.Event)
+	return ok && event.Ask != nil
+}
+
+// closing are the tokens that close a stream whose reply came. An agent that keeps its stream open gives none.
+func closing(ctx context.Context, events transport.Events) []string {
+	ctx, cancel := context.WithTimeout(ctx, execution.FirstEventWait)
+	defer cancel()
+	if event, err := events.Next(ctx); err == nil && len(event.Wire.Body) == 0 {
+		return event.Evidence
+	}
+	return nil
 }
 
 // hear reads the reply to the request: its evidence, and its message if it is not a stream. An

@@ -3,6 +3,7 @@ package gateway_test
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strconv"
@@ -98,17 +99,17 @@ func (h *hotel) count(tool string) (n int) {
 	return n
 }
 
-// bookingBed is a bed whose agent is a hotel.
-type bookingBed struct {
+// bookingGateway is a bed whose agent is a hotel.
+type bookingGateway struct {
 	*bed
 	hotel *hotel
 	wid   string
 	last  ect.ID // what the next call names as its parent
 }
 
-func newBookingBed(t testing.TB, settings gateway.Settings, edits ...func(*gateway.Deps)) *bookingBed {
+func newBookings(t testing.TB, settings gateway.Settings, edits ...func(*gateway.Deps)) *bookingGateway {
 	t.Helper()
-	b := &bookingBed{hotel: &hotel{booked: map[string]string{}}}
+	b := &bookingGateway{hotel: &hotel{booked: map[string]string{}}}
 	b.bed = newBed(t, settings, policy.Rules{Open: true}, append(edits, func(d *gateway.Deps) {
 		agent, _ := d.Directory.Find("calculator")
 		agent.Undo = undoRules(t)
@@ -125,7 +126,7 @@ func newBookingBed(t testing.TB, settings gateway.Settings, edits ...func(*gatew
 }
 
 // opened begins a workflow.
-func (b *bookingBed) opened(t *testing.T) *bookingBed {
+func (b *bookingGateway) opened(t *testing.T) *bookingGateway {
 	t.Helper()
 	wid, start := b.begin(t)
 	b.wid, b.last = wid, start.ID
@@ -133,7 +134,7 @@ func (b *bookingBed) opened(t *testing.T) *bookingBed {
 }
 
 // does has the caller call a tool, after what it did before, and returns the checkpoint of the call.
-func (b *bookingBed) does(t *testing.T, tool, input string) ect.Claims {
+func (b *bookingGateway) does(t *testing.T, tool, input string) ect.Claims {
 	t.Helper()
 	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":7,"method":"SendMessage","params":{"message":{"messageId":%q,"role":"ROLE_USER","parts":[{"data":{"skill":%q,"input":%s}}]}}}`, ect.NewID(), tool, input)
 	call := b.call(body)
@@ -154,7 +155,7 @@ func (b *bookingBed) does(t *testing.T, tool, input string) ect.Claims {
 }
 
 // request signs a rollback request to a checkpoint.
-func (b *bookingBed) request(t *testing.T, who *ecttest.Party, to ect.ID, cascade bool) string {
+func (b *bookingGateway) request(t *testing.T, who *ecttest.Party, to ect.ID, cascade bool) string {
 	t.Helper()
 	ext := ect.Ext{}
 	ext.SetString(ect.ExtATDReason, "the trip is off")
@@ -169,7 +170,7 @@ func (b *bookingBed) request(t *testing.T, who *ecttest.Party, to ect.ID, cascad
 }
 
 // rollBack posts a rollback request.
-func (b *bookingBed) rollBack(t *testing.T, who *ecttest.Party, token string) (transport.Answer, error) {
+func (b *bookingGateway) rollBack(t *testing.T, who *ecttest.Party, token string) (transport.Answer, error) {
 	t.Helper()
 	caller := identity.Caller{Peer: who.Peer()}
 	pass, err := b.Limit(t.Context(), transport.CallInfo{Caller: caller, Address: "127.0.0.1"})
@@ -185,7 +186,7 @@ func (b *bookingBed) rollBack(t *testing.T, who *ecttest.Party, token string) (t
 }
 
 // undoes rolls back and returns the result.
-func (b *bookingBed) undoes(t *testing.T, to ect.ID, cascade bool) ect.Claims {
+func (b *bookingGateway) undoes(t *testing.T, to ect.ID, cascade bool) ect.Claims {
 	t.Helper()
 	answer, err := b.rollBack(t, b.caller, b.request(t, b.caller, to, cascade))
 	if err != nil {
@@ -199,7 +200,7 @@ func (b *bookingBed) undoes(t *testing.T, to ect.ID, cascade bool) ect.Claims {
 // token that names the checkpoint (ATD, Basic Rollback; R22).
 func TestRollback_CompensatesInReverse(t *testing.T) {
 	t.Parallel()
-	b := newBookingBed(t, gateway.Settings{}).opened(t)
+	b := newBookings(t, gateway.Settings{}).opened(t)
 	first := b.does(t, "create_booking", `{"guest":"Ada"}`)
 	second := b.does(t, "rename_guest", `{"id":"b1","guest":"Grace"}`)
 	failed := b.does(t, "pay", `{"amount":100}`)
@@ -231,4 +232,23 @@ func TestRollback_CompensatesInReverse(t *testing.T) {
 func statusOf(result ect.Claims) string {
 	status, _ := result.Ext.String(ect.ExtStatus)
 	return status
+}
+
+// TestRollback_AgentThatStreams: an agent that logs in a stream before each reply is undone as any other: what its calls returned, and what was
+// read before them, comes from the replies in the streams.
+func TestRollback_AgentThatStreams(t *testing.T) {
+	t.Parallel()
+	b := newBookings(t, gateway.Settings{}).opened(t)
+	b.agent.stream = func(reply translators.Wire) transport.Events {
+		log := translators.Wire{Media: reply.Media, Body: []byte(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":"slow"}}`)}
+		return &events{left: []transport.Event{{Wire: log}, {Wire: reply}}, end: io.EOF}
+	}
+	first := b.does(t, "create_booking", `{"guest":"Ada"}`)
+	b.does(t, "rename_guest", `{"id":"b1","guest":"Grace"}`)
+	if result := b.undoes(t, first.ID, true); statusOf(result) != "completed" || len(b.hotel.booked) != 0 {
+		t.Errorf("the result is %+v, booked is %v", result, b.hotel.booked)
+	}
+	if renamed := `rename_guest {"guest":"Ada","id":"b1"}`; !slices.Contains(b.hotel.calls, renamed) {
+		t.Errorf("the agent got %q, expected %q among them", b.hotel.calls, renamed)
+	}
 }

@@ -3,8 +3,12 @@ package gateway_test
 import (
 	"encoding/json"
 	"errors"
+	"io"
 	"slices"
+	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway"
@@ -12,8 +16,10 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/policy"
+	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/a2a"
 	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/mcp"
 )
 
 // TestErrand: the gateway has an agent do something on its own account, in the agent's protocol, though the
@@ -23,11 +29,7 @@ func TestErrand(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, gateway.Settings{}, policy.Rules{Callers: []string{"spiffe://example.com/client"}})
 	wid, start := b.begin(t)
-	call := func() *canonical.Message {
-		return &canonical.Message{Op: canonical.OpInvoke, Phase: canonical.PhaseRequest, Body: &canonical.Invoke{
-			Call: &canonical.Call{Name: "add", Args: json.RawMessage(`{"a":1,"b":2}`)},
-		}}
-	}
+	call := addition
 	lineage := attest.Lineage{Workflow: wid, Parents: []ect.ID{start.ID}}
 	answer, err := b.Errand(t.Context(), gateway.Errand{Agent: "calculator", Message: call(), Lineage: lineage})
 	if err != nil {
@@ -75,4 +77,91 @@ func TestAttack_CallerWithTheGatewaysName(t *testing.T) {
 	if _, err := b.Exchange(t.Context(), call); !errors.As(err, new(*policy.Forbidden)) {
 		t.Errorf("got %v, expected it to be refused", err)
 	}
+}
+
+// TestErrand_ReplyInStream: an agent may tell of progress and log before it replies, as MCP servers do. The reply is taken, with the token that
+// closes the stream; a stream without a reply, with a question, or with a token of another stream is an error.
+func TestErrand_ReplyInStream(t *testing.T) {
+	t.Parallel()
+	progress := transport.Event{Wire: translators.Wire{Media: "application/json", Body: []byte(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"p","progress":1}}`)}}
+	logged := transport.Event{Wire: translators.Wire{Media: "application/json", Body: []byte(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":"x"}}`)}}
+	odd := transport.Event{Wire: translators.Wire{Media: "application/json", Body: []byte(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1}}`)}}
+	asks := transport.Event{Wire: translators.Wire{Media: "application/json", Body: []byte(`{"jsonrpc":"2.0","id":9,"method":"elicitation/create","params":{"message":"which?","requestedSchema":{"type":"object","properties":{}}}}`)}}
+	for name, c := range map[string]struct {
+		before  []transport.Event
+		silent  bool // it does not reply
+		end     error
+		closing string // the stream whose hash the closing token has: this, another; empty: there is no such token
+		want    string // the error
+	}{
+		"progress and logs":        {before: []transport.Event{progress, logged}, end: io.EOF},
+		"a notice that is wrong":   {before: []transport.Event{odd}, end: io.EOF},
+		"a token that closes it":   {before: []transport.Event{progress}, end: io.EOF, closing: "this"},
+		"a stream that goes on":    {before: []transport.Event{progress}},
+		"a token of another":       {before: []transport.Event{progress}, end: io.EOF, closing: "another", want: "its ECT does not verify"},
+		"no reply":                 {before: []transport.Event{progress}, silent: true, end: io.EOF, want: "its stream ended without a reply"},
+		"no reply, a token":        {silent: true, closing: "this", want: "its stream ended without a reply"},
+		"no reply in time":         {before: []transport.Event{progress}, silent: true, want: "did not answer within 5m0s"},
+		"a stream that breaks off": {before: []transport.Event{progress}, silent: true, end: &transport.UnreachableError{Agent: "calculator"}, want: "calculator"},
+		"a question":               {before: []transport.Event{asks}, end: io.EOF, want: "it asks a question"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
+				b.agent.version = mcp.Legacy // whose servers may ask in a stream
+				wid, start := b.begin(t)
+				var closes ect.ID
+				b.agent.stream = func(reply translators.Wire) transport.Events {
+					all := slices.Clone(c.before)
+					if !c.silent {
+						all = append(all, transport.Event{Wire: reply})
+					}
+					if c.closing != "" {
+						var whole ect.StreamHash
+						for _, e := range all {
+							whole.Add(e.Wire.Body)
+						}
+						if c.closing == "another" {
+							whole.Add([]byte("more"))
+						}
+						request := claims(t, b.agent.tokens[len(b.agent.tokens)-1][0])
+						token, err := b.server.Signer(t, func() time.Time { return b.now }).Sign(ect.Claims{
+							Audience: []string{string(b.self.ID)}, Workflow: wid, Act: "add", Parents: []ect.ID{request.ID}, OutputHash: whole.Sum(),
+						})
+						if err != nil {
+							t.Error(err)
+						}
+						closes = token.Claims().ID
+						all = append(all, transport.Event{Evidence: []string{token.Compact()}})
+					}
+					return &events{left: all, end: c.end}
+				}
+				answer, err := b.Errand(t.Context(), gateway.Errand{Agent: "calculator", Message: addition(), Lineage: attest.Lineage{Workflow: wid, Parents: []ect.ID{start.ID}}})
+				if c.want != "" {
+					if err == nil || !strings.Contains(err.Error(), c.want) {
+						t.Errorf("the error is %v, expected %q", err, c.want)
+					}
+					return
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				if result, ok := answer.Message.Body.(*canonical.Result); !ok || string(result.Output.Structured) != `{"sum":3}` {
+					t.Errorf("the answer is %+v", answer.Message.Body)
+				}
+				tokens := b.tokensOf(t, wid)
+				if last := tokens[len(tokens)-1]; last.ID != answer.ID || last.InputHash != answer.Hash || slices.Contains(last.Parents, closes) != (closes != "") {
+					t.Errorf("the last token is %+v, the closing one %q", last, closes)
+				}
+			})
+		})
+	}
+}
+
+// addition is a message that adds two numbers.
+func addition() *canonical.Message {
+	return &canonical.Message{Op: canonical.OpInvoke, Phase: canonical.PhaseRequest, Body: &canonical.Invoke{
+		Call: &canonical.Call{Name: "add", Args: json.RawMessage(`{"a":1,"b":2}`)},
+	}}
 }

@@ -32,7 +32,6 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/webhook"
 	"github.com/aepb/aepb-gateway/gateway/worker"
 	"github.com/aepb/aepb-gateway/gateway/workflow"
-	pure "github.com/aepb/aepb-gateway/lifecycle/checkpoint"
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/policy/hitl"
 	"github.com/aepb/aepb-gateway/policy/limit"
@@ -62,7 +61,7 @@ type Settings struct {
 	AnswerWait    time.Duration // how long an agent that holds its stream or its task open waits for an answer; zero: [DefaultAnswerWait]
 	Version       string        // of this gateway: aepb.agent_version
 	Approvals     hitl.Rules    // which calls humans approve (R23)
-	CheckpointTTL time.Duration // how long a checkpoint is kept; zero: [pure.DefaultTTL]
+	CheckpointTTL time.Duration // how long a checkpoint is kept; zero: 24 hours
 
 	rules admission.Rules // what of that package admission judges by
 }
@@ -71,7 +70,6 @@ type Settings struct {
 type Deps struct {
 	Registry  *translators.Registry
 	Directory *directory.Directory
-	PublicURL string // where callers reach this gateway: https, without a path
 	Network   *outbound.Network
 	Sender    outbound.Sender    // the chain that ends in Network
 	Breakers  *breakers.Set      // are told what replies say; nil: there are none
@@ -114,7 +112,8 @@ type Stores struct {
 	Conversations conversation.Store
 	Entries       store.Entries
 	Blobs         checkpoint.Blobs
-	StatePlain    bool // entries are stored as they are, where others may read them: webhooks with credentials are refused
+	Place         string // the URL at which rollbacks to what Blobs has are requested: https, and the path of ATD
+	StatePlain    bool   // entries are stored as they are, where others may read them: webhooks with credentials are refused
 }
 
 // Gateway is the pipeline. It is safe for concurrent use.
@@ -224,7 +223,7 @@ func New(settings Settings, deps Deps) (*Gateway, error) {
 // openRollbacks makes what keeps checkpoints, and what rolls back to them.
 func (g *Gateway) openRollbacks() (err error) {
 	g.parts.Checkpoints, err = checkpoint.New(checkpoint.Deps{
-		Blobs: g.Blobs, Evidence: g.attest.Statements(), Find: g.Evidence.Get, Belongs: g.parts.Members.Belongs, Place: g.PublicURL + pure.Path,
+		Blobs: g.Blobs, Evidence: g.attest.Statements(), Find: g.Evidence.Get, Belongs: g.parts.Members.Belongs, Place: g.Place, Read: g.readState,
 		Count: g.Metrics.Undo().Made, Now: g.Now, Logger: g.Logger,
 	})
 	if err != nil {
@@ -233,10 +232,12 @@ func (g *Gateway) openRollbacks() (err error) {
 	g.parts.Rollbacks, err = rollback.New(rollback.Deps{
 		Exchange: g.Exchange, Admission: g.admission, Attest: g.attest, Directory: g.Directory, Network: g.Network, Entries: g.Entries,
 		Checkpoints: g.parts.Checkpoints, Agents: undoing{g}, Read: g.parts.Workflows.Read, Find: g.Evidence.Get,
-		Patience: func() time.Duration { return g.settings.Load().Timeout + time.Minute }, Escalate: g.escalated, Hold: g.parts.Levels.Hold,
-		Count: g.Metrics.Undo().RolledBack, Alive: g.tasks.IsAlive,
-		Go:  func(holder string, work func(context.Context)) error { return g.workers.GoFor(holder, 0, work) },
-		Now: g.Now, Logger: g.Logger, Self: g.Self(), Replica: g.instance,
+		Patience: func() time.Duration { return g.settings.Load().Timeout + time.Minute },
+		Notices:  rollback.Notices{Escalate: g.escalated, Hold: g.parts.Levels.Hold, Count: g.Metrics.Undo().RolledBack},
+		Replicas: rollback.Replicas{
+			Self: g.instance, Alive: g.tasks.IsAlive, Go: func(holder string, work func(context.Context)) error { return g.workers.GoFor(holder, 0, work) },
+		},
+		Now: g.Now, Logger: g.Logger, Self: g.Self(),
 	})
 	return err
 }

@@ -1,9 +1,11 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"slices"
+	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/attest"
@@ -14,8 +16,10 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/policy"
+	"github.com/aepb/aepb-gateway/policy/membership"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/rollback"
 )
 
 // pass carries what only one protocol has, and what answers or stops what is
@@ -230,8 +234,8 @@ func (g *Gateway) replySignal(ctx context.Context, x *request, workflow string, 
 // rollBack carries out a rollback to a checkpoint that is kept here; false: it is not, so its agent is asked.
 func (g *Gateway) rollBack(ctx context.Context, x *request, token ect.Verified) (answer transport.Answer, done bool, err error) {
 	order, _ := undo.OrderOf(token) // it has a parent
-	from, kept, err := g.parts.Rollbacks.Concerns(ctx, order.Workflow, order.From, order.Issuer)
-	if err != nil || !kept {
+	from, ours, err := g.parts.Rollbacks.Concerns(ctx, order.Workflow, order.From, order.Issuer)
+	if err != nil || !ours {
 		return answer, false, err
 	}
 	order.From = from
@@ -302,3 +306,164 @@ func (g *Gateway) relaySignal(ctx context.Context, x *request, token ect.Verifie
 
 // signal: the operation is one.
 func signal(op canonical.Op) bool { return op == canonical.OpRollback || op == canonical.OpDecision }
+
+// Errand is a message of the gateway's own to a listed agent.
+type Errand struct {
+	Agent   string // directory name
+	Message *canonical.Message
+	Lineage attest.Lineage // where it stands; zero: it begins a workflow of its own
+	// ID is that of the token of the request. What is sent again under the same id, with the same At, has the same bytes and the same
+	// token: the agent can tell that it has got it before. Empty: it is sent once, under a fresh id.
+	ID ect.ID
+	At time.Time // when it was sent first; zero: now
+}
+
+// Answered is what an agent answered to an errand.
+type Answered struct {
+	Message *canonical.Message
+	ID      ect.ID // of the token that testifies to it: its parents are the request and what the agent signed
+	Hash    string // of its bytes
+}
+
+// Errand sends a message of the gateway's own, in the agent's protocol. It takes the gateway's own share of background work.
+// Its errors are *[quota.ExceededError], *[problem.UnknownAgentError], those of policy and of the way to the
+// agent, *[canonical.Error] of an agent that refuses, and those of [attest.Recording].
+func (g *Gateway) Errand(ctx context.Context, e Errand) (Answered, error) {
+	x, wire, answer, parents, err := g.send(ctx, e)
+	if err != nil {
+		return Answered{}, err
+	}
+	out := Answered{Message: answer, Hash: ect.Hash(wire.HashInput())}
+	out.ID, err = g.attest.Statements().Answered(ctx, attest.Answered{
+		Subject: x.subject(), Lineage: attest.Lineage{Workflow: x.lineage.Workflow, Parents: parents}, Pair: x.pairBack(), Hash: out.Hash,
+	})
+	return out, err
+}
+
+// send sends an errand and returns what testifies to its answer.
+func (g *Gateway) send(ctx context.Context, e Errand) (x *request, wire translators.Wire, answer *canonical.Message, parents []ect.ID, err error) {
+	grant, err := g.workers.Reserve(string(g.Self()), 0)
+	if err != nil {
+		return nil, wire, nil, nil, err
+	}
+	defer grant.Release()
+	if x, err = g.onErrand(ctx, e); err != nil {
+		return nil, wire, nil, nil, err
+	}
+	sealed, err := g.agent(x).Seal(ctx, x.message)
+	if err != nil {
+		return nil, wire, nil, nil, err
+	}
+	sent := x.trail.Requests(nil)
+	x.trail.Follow(sent[len(sent)-1])
+	wire, answer, parents, err = g.agent(x).concluded(ctx, sealed)
+	return x, wire, answer, parents, err
+}
+
+// onErrand is the request of an errand, with its permit and its route.
+func (g *Gateway) onErrand(ctx context.Context, e Errand) (*request, error) {
+	agent, found := g.Directory.Find(e.Agent)
+	if !found || len(agent.Endpoints) == 0 {
+		return nil, &problem.UnknownAgentError{Agent: e.Agent}
+	}
+	settings, binding := g.settings.Load(), agent.Endpoints[0].Binding
+	message := *e.Message
+	message.Origin = canonical.Origin{} // it came in no protocol
+	if invoke, ok := message.Body.(*canonical.Invoke); ok && e.ID != "" {
+		own := *invoke
+		own.Turn.ID = string(e.ID)
+		message.Body, message.Correlation.MessageID = &own, string(e.ID)
+	}
+	call := transport.Call{Agent: e.Agent, EntryPoint: transport.Native, Target: transport.Target{To: binding}, Detached: true, Wire: translators.Wire{Binding: binding}}
+	in, err := g.admission.Errand(ctx, call, &message, settings.rules)
+	if err == nil {
+		err = in.Permit.Perform(string(message.Op))
+	}
+	if err != nil {
+		return nil, err
+	}
+	e.Lineage.Workflow = cmp.Or(e.Lineage.Workflow, g.NewID())
+	x := &request{settings: settings, scope: &scope{began: g.Now()}, lineage: e.Lineage, trail: attest.Begin(), work: work{errand: e}}
+	x.admit(in, in.To)
+	g.rollbackForm(x)
+	if err := g.choose(ctx, x); err != nil {
+		return nil, err
+	}
+	return x, in.Permit.Carry(x.route.Security(true))
+}
+
+// rollbackForm puts the form of rollbacks over HTTP in place of a protocol that has
+// none of its own, where the agent can be asked that way.
+func (g *Gateway) rollbackForm(x *request) {
+	if x.message.Op != canonical.OpRollback || x.to.Codec == nil || x.to.Via != nil || g.Network.Rollbacks[x.to.Codec.Info().Binding] == nil {
+		return
+	}
+	x.to.Codec = rollback.Over(x.to.Codec)
+	x.to.Features = translators.FeaturesOf(x.to.Codec)
+}
+
+// undoing asks agents to undo their work, for rollbacks.
+type undoing struct{ g *Gateway }
+
+func errandOf(c undo.Call, m *canonical.Message) Errand {
+	return Errand{Agent: c.Agent, Message: m, Lineage: attest.Lineage{Workflow: c.Request.Workflow, Parents: []ect.ID{c.Request.ID}}, ID: c.ID, At: c.At}
+}
+
+// Call implements [undo.Agents].
+func (u undoing) Call(ctx context.Context, c undo.Call) (string, error) {
+	answer, err := u.g.Errand(ctx, errandOf(c, callOf(c.Tool, c.Arguments)))
+	if err != nil {
+		return "", err
+	}
+	if failure := canonical.FailureOf(answer.Message); failure != "" {
+		return "", &transport.BadReplyError{Agent: c.Agent, Reason: failure}
+	}
+	return answer.Hash, nil
+}
+
+// Ask implements [undo.Agents].
+func (u undoing) Ask(ctx context.Context, c undo.Call, judge func(ect.Verified) error) (ect.Verified, error) {
+	m := &canonical.Message{Op: canonical.OpRollback, Phase: canonical.PhaseRequest, Body: &canonical.Signal{Token: c.Token}}
+	x, _, answer, _, err := u.g.send(ctx, errandOf(c, m))
+	if err != nil {
+		return ect.Verified{}, err
+	}
+	statement, ok := answer.Body.(*canonical.Signal)
+	if !ok {
+		return ect.Verified{}, &transport.BadReplyError{Agent: c.Agent, Reason: "it answers a rollback without a result"}
+	}
+	return u.g.outcome(ctx, x, statement.Token, c.Request, judge)
+}
+
+// outcome verifies the token with which an agent answers a rollback
+// request (ATD, Basic Rollback), and keeps it if it is accepted.
+func (g *Gateway) outcome(ctx context.Context, x *request, token string, request ect.Claims, accept func(ect.Verified) error) (ect.Verified, error) {
+	v, err := g.attest.Verify(ctx, token, ect.Check{Purpose: ect.Parent})
+	bad := v.Act() != ect.ActRollbackResult || v.Level() < ect.L2 || v.Workflow() != request.Workflow ||
+		!slices.Contains(v.Parents(), request.ID) || x.to.Agent.ID != "" && v.Issuer() != x.to.Agent.ID
+	if err != nil || bad {
+		return v, &transport.BadReplyError{Agent: x.to.Agent.Name, Reason: "its rollback result is not to be believed"}
+	}
+	if err := accept(v); err != nil {
+		return v, err
+	}
+	reply := membership.Reply{Workflow: request.Workflow, Requests: []ect.ID{request.ID}, Agent: x.to.Agent.ID, Gateway: x.settings.rules.IsGateway}
+	return v, g.attest.Bound(ctx, v, reply, x.replier())
+}
+
+// callOf is a call of a tool.
+func callOf(tool string, args json.RawMessage) *canonical.Message {
+	return &canonical.Message{Op: canonical.OpInvoke, Phase: canonical.PhaseRequest, Body: &canonical.Invoke{Call: &canonical.Call{Name: tool, Args: args}}}
+}
+
+// readState calls a tool of an agent that reads a state, for a checkpoint. An agent that says that it failed is an error.
+func (g *Gateway) readState(ctx context.Context, agent, tool string, args json.RawMessage) (json.RawMessage, error) {
+	answer, err := g.Errand(ctx, Errand{Agent: agent, Message: callOf(tool, args)})
+	if err != nil {
+		return nil, err
+	}
+	if failure := canonical.FailureOf(answer.Message); failure != "" {
+		return nil, &transport.BadReplyError{Agent: agent, Reason: failure}
+	}
+	return resultOf(answer.Message), nil
+}

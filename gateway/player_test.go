@@ -428,7 +428,7 @@ func (s *stage) replica(t *testing.T) limiting {
 			Pushers: map[canonical.Binding]transport.Pusher{a2a.Binding: s.posts},
 		},
 		Tokens: gateway.Tokens{Signer: s.self.Signer(t, time.Now), Dialects: dialects, Verifier: verifier, Recorder: recorder, Evidence: s.memory},
-		Stores: gateway.Stores{Answers: answers, Conversations: s.memory, Entries: kept, Blobs: s.memory.Blobs()}, PublicURL: "https://gateway.example.com", Limiter: limiter, Metrics: metrics, Logger: logger, Now: time.Now, Shares: gateway.Shares{Workers: s.workers},
+		Stores: gateway.Stores{Answers: answers, Conversations: s.memory, Entries: kept, Blobs: s.memory.Blobs(), Place: "https://gateway.example.com/.well-known/atd/rollback"}, Limiter: limiter, Metrics: metrics, Logger: logger, Now: time.Now, Shares: gateway.Shares{Workers: s.workers},
 		NewID: func() string {
 			id := string(ect.NewID())
 			if first { // it names itself first

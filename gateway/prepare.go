@@ -53,9 +53,9 @@ func (g *Gateway) prepared(x *request, tr attest.Translation) attest.Translation
 func (g *Gateway) stamp(x *request, tr *attest.Translation) translators.Addressing {
 	stamper := g.Network.Stamper(tr.Pair.To)
 	if stamper == nil {
-		return translators.Addressing{Token: string(tr.ID), At: execution.Milliseconds(g.sentAt(x))}
+		return translators.Addressing{Token: string(tr.ID), At: execution.Milliseconds(x.sentAt(g.Now()))}
 	}
-	out := translators.Addressing{From: stamper.Self(), To: x.in.Call.Program.Sender, At: g.sentAt(x), Token: string(tr.ID)}
+	out := translators.Addressing{From: stamper.Self(), To: x.in.Call.Program.Sender, At: x.sentAt(g.Now()), Token: string(tr.ID)}
 	if tr.Direction == attest.Request {
 		out.To = stamper.Receiver(x.to.Agent.Name)
 	}
@@ -306,12 +306,17 @@ func (g *Gateway) request(ctx context.Context, x *request) (transport.Sealed, tr
 	if err != nil || x.in.Call.Agent == "" && x.to.Via == nil {
 		return transport.Sealed{}, out, err
 	}
-	if err := g.protect(ctx, x); err != nil {
-		return transport.Sealed{}, transport.Attested{}, err
+	sealed, err := g.leave(ctx, x, out, along)
+	return sealed, out, err
+}
+
+// leave makes what has to be on record before a request leaves, and seals it.
+func (g *Gateway) leave(ctx context.Context, x *request, out transport.Attested, along []string) (transport.Sealed, error) {
+	if err := g.protect(ctx, x, g.audience(x)[0]); err != nil {
+		return transport.Sealed{}, err
 	}
 	g.negotiated(ctx, x)
-	sealed, err := x.seal(out, along...)
-	return sealed, out, err
+	return x.seal(out, along...)
 }
 
 // along returns the ancestors of a request. A next gateway judges the message by them. If they do

@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -40,9 +41,11 @@ type agent struct {
 	more []canonical.Capability // besides its tools
 	sole bool                   // it has but one of these
 
+	version     string                                                             // that it speaks; empty: the newest
 	undescribed error                                                              // why it cannot be asked what it is; nil: it can
 	result      string                                                             // of tools/call; empty: {"content":[…],"structuredContent":{"sum":3}}
 	called      func(tool string, args json.RawMessage) (result string, err error) // in place of result
+	stream      func(reply translators.Wire) transport.Events                      // what it sends in place of a single reply; nil: the reply
 	evidence    func(request, reply []byte) []string
 	fail        error
 	gone        func() bool   // whether nothing gets through to it any more; nil: it can be reached
@@ -53,7 +56,7 @@ type agent struct {
 }
 
 func (a *agent) Describe(_ context.Context, e transport.Endpoint) (*canonical.Description, transport.Endpoint, error) {
-	e.Version = mcp.Modern
+	e.Version = cmp.Or(a.version, mcp.Modern)
 	if a.undescribed != nil {
 		return nil, e, a.undescribed
 	}
@@ -114,8 +117,32 @@ func (a *agent) Dial(ctx context.Context, _ transport.Endpoint, sealed transport
 	if a.evidence != nil {
 		reply.Evidence = a.evidence(wire.Body, reply.Wire.Body)
 	}
+	if a.stream != nil {
+		reply.Wire, reply.Events = translators.Wire{}, a.stream(reply.Wire)
+	}
 	return reply, nil
 }
+
+// events is a stream of these messages, which ends with an error; nil: it stays open.
+type events struct {
+	left []transport.Event
+	end  error
+}
+
+func (e *events) Next(ctx context.Context) (transport.Event, error) {
+	switch {
+	case len(e.left) > 0:
+		next := e.left[0]
+		e.left = e.left[1:]
+		return next, nil
+	case e.end == nil:
+		<-ctx.Done()
+		return transport.Event{}, ctx.Err()
+	}
+	return transport.Event{}, e.end
+}
+
+func (*events) Close() error { return nil }
 
 type closed struct{}
 
@@ -188,7 +215,7 @@ func newBed(t testing.TB, settings gateway.Settings, rules policy.Rules, edits .
 	deps := gateway.Deps{
 		Registry: registry, Directory: list, Network: &outbound.Network{Agents: map[canonical.Binding]transport.Dialer{mcp.Binding: b.agent}},
 		Tokens: gateway.Tokens{Signer: b.self.Signer(t, clock), Dialects: dialects, Verifier: verifier, Recorder: recorder, Evidence: memory},
-		Stores: gateway.Stores{Answers: memory, Conversations: memory, Entries: &b.entries, Blobs: memory.Blobs()}, PublicURL: "https://gateway.example.com", Limiter: limiter, Metrics: metrics, Logger: logger, Now: clock,
+		Stores: gateway.Stores{Answers: memory, Conversations: memory, Entries: &b.entries, Blobs: memory.Blobs(), Place: "https://gateway.example.com/.well-known/atd/rollback"}, Limiter: limiter, Metrics: metrics, Logger: logger, Now: clock,
 		NewID: func() string { return string(ect.NewID()) },
 	}
 	for _, edit := range edits {

@@ -24,16 +24,16 @@ import (
 	"github.com/aepb/aepb-gateway/translators/rollback"
 )
 
-// ownBed is a signal bed whose agent rolls back itself, in a workflow that has a start.
-type ownBed struct {
+// undoerGateway is a signal bed whose agent rolls back itself, in a workflow that has a start.
+type undoerGateway struct {
 	*signalBed
 	workflow string
 	start    ect.ID
 }
 
-func newOwnBed(t *testing.T) *ownBed {
+func newUndoer(t *testing.T) *undoerGateway {
 	t.Helper()
-	b := &ownBed{signalBed: newSignalBed(t)}
+	b := &undoerGateway{signalBed: newSignalBed(t)}
 	b.Network.Rollbacks = map[canonical.Binding]transport.Dialer{mcp.Binding: nil}
 	agent, _ := b.Directory.Find("undoer")
 	agent.Undo = directory.Undo{Own: true}
@@ -56,7 +56,7 @@ func newOwnBed(t *testing.T) *ownBed {
 }
 
 // goes has the agent do something, and returns the tokens of the exchange.
-func (b *ownBed) goes() []ect.Claims {
+func (b *undoerGateway) goes() []ect.Claims {
 	b.t.Helper()
 	call := b.say(b.caller, &canonical.Message{
 		Op: canonical.OpInvoke, Body: &canonical.Invoke{Turn: canonical.Content{Role: canonical.RoleCaller, Parts: []canonical.Part{{Kind: canonical.KindText, Text: "go"}}}},
@@ -74,12 +74,12 @@ func (b *ownBed) goes() []ect.Claims {
 }
 
 // request is a rollback request of the caller's, as it comes over HTTP.
-func (b *ownBed) request(to ect.ID) string {
+func (b *undoerGateway) request(to ect.ID) string {
 	return b.rollback(b.caller, b.workflow, to).Body.(*canonical.Signal).Token
 }
 
 // result posts a rollback request to a checkpoint.
-func (b *ownBed) result(to ect.ID) ect.Claims {
+func (b *undoerGateway) result(to ect.ID) ect.Claims {
 	b.t.Helper()
 	answer, err := b.undo(b.caller, b.request(to))
 	if err != nil {
@@ -95,7 +95,7 @@ func TestRollback_AgentsOwn(t *testing.T) {
 	for name, own := range map[string]bool{"by the gateway's checkpoint": false, "by the agent's checkpoint": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newOwnBed(t)
+			b := newUndoer(t)
 			tokens := b.goes()
 			if len(tokens) != 3 || tokens[1].Act != ect.ActCheckpoint {
 				t.Fatalf("the tokens are %v", acts(tokens))
@@ -108,16 +108,16 @@ func TestRollback_AgentsOwn(t *testing.T) {
 			if statusOf(result) != "completed" || result.Issuer != b.self.ID || result.OutputHash != ect.Hash([]byte("as it was")) {
 				t.Errorf("the result is %+v", result)
 			}
-			heard := b.agent.heard[len(b.agent.heard)-1]
-			said, ok := heard.Body.(*canonical.Signal)
+			message := b.agent.heard[len(b.agent.heard)-1]
+			signal, ok := message.Body.(*canonical.Signal)
 			if !ok {
-				t.Fatalf("the agent heard %+v", heard.Body)
+				t.Fatalf("the agent got %+v", message.Body)
 			}
-			request := claims(t, said.Token)
+			request := claims(t, signal.Token)
 			if request.Issuer != b.self.ID || request.Parents[0] != b.agent.chkpoint || !slices.Equal(request.Parents[1:], result.Parents) || !slices.Contains(request.Audience, string(b.server.ID)) {
 				t.Errorf("the agent was asked with %+v", request)
 			}
-			if again := b.result(to); statusOf(again) != "completed" || b.agent.heard[len(b.agent.heard)-1] != heard {
+			if again := b.result(to); statusOf(again) != "completed" || b.agent.heard[len(b.agent.heard)-1] != message {
 				t.Errorf("what was undone was undone again: %s", statusOf(again))
 			}
 		})
@@ -128,17 +128,17 @@ func TestRollback_AgentsOwn(t *testing.T) {
 // Rollback).
 func TestRollback_AgentsResultIsJudged(t *testing.T) {
 	t.Parallel()
-	for name, spoil := range map[string]func(b *ownBed, c *ect.Claims){
-		"another checkpoint": func(_ *ownBed, c *ect.Claims) { c.Ext.SetString(ect.ExtCheckpointID, string(ect.NewID())) },
-		"no checkpoint":      func(_ *ownBed, c *ect.Claims) { delete(c.Ext, ect.ExtCheckpointID) },
-		"failed":             func(_ *ownBed, c *ect.Claims) { c.Ext.SetString(ect.ExtStatus, "failed") },
-		"partial":            func(_ *ownBed, c *ect.Claims) { c.Ext.SetString(ect.ExtStatus, "partial") },
-		"a fifth status":     func(_ *ownBed, c *ect.Claims) { c.Ext.SetString(ect.ExtStatus, "done") },
-		"another issuer":     func(b *ownBed, _ *ect.Claims) { b.agent.by = b.outsider },
+	for name, spoil := range map[string]func(b *undoerGateway, c *ect.Claims){
+		"another checkpoint": func(_ *undoerGateway, c *ect.Claims) { c.Ext.SetString(ect.ExtCheckpointID, string(ect.NewID())) },
+		"no checkpoint":      func(_ *undoerGateway, c *ect.Claims) { delete(c.Ext, ect.ExtCheckpointID) },
+		"failed":             func(_ *undoerGateway, c *ect.Claims) { c.Ext.SetString(ect.ExtStatus, "failed") },
+		"partial":            func(_ *undoerGateway, c *ect.Claims) { c.Ext.SetString(ect.ExtStatus, "partial") },
+		"a fifth status":     func(_ *undoerGateway, c *ect.Claims) { c.Ext.SetString(ect.ExtStatus, "done") },
+		"another issuer":     func(b *undoerGateway, _ *ect.Claims) { b.agent.by = b.outsider },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newOwnBed(t)
+			b := newUndoer(t)
 			made := b.goes()[1]
 			right := b.agent.spoil
 			b.agent.spoil = func(c *ect.Claims) { right(c); spoil(b, c) }
@@ -153,7 +153,7 @@ func TestRollback_AgentsResultIsJudged(t *testing.T) {
 }
 
 // deposit has a party deposit a state.
-func (b *ownBed) deposit(who *ecttest.Party, c ect.Claims, state []byte) (string, error) {
+func (b *undoerGateway) deposit(who *ecttest.Party, c ect.Claims, state []byte) (string, error) {
 	b.t.Helper()
 	compact := b.mint(who, c)
 	key := limit.Identity(string(who.ID))
@@ -162,7 +162,7 @@ func (b *ownBed) deposit(who *ecttest.Party, c ect.Claims, state []byte) (string
 }
 
 // deposited is a checkpoint of a state that an agent made after a request.
-func (b *ownBed) deposited(request ect.ID, state []byte) ect.Claims {
+func (b *undoerGateway) deposited(request ect.ID, state []byte) ect.Claims {
 	return ect.Claims{
 		Act: ect.ActCheckpoint, Audience: []string{string(b.self.ID)}, Workflow: b.workflow, Parents: []ect.ID{request}, OutputHash: ect.Hash(state),
 		Ext: pure.Checkpoint{Reversible: true, RollbackURI: "https://undoer.example" + pure.Path, TTL: time.Hour}.Ext(),
@@ -173,10 +173,10 @@ func (b *ownBed) deposited(request ect.ID, state []byte) ect.Claims {
 // (ATD, Checkpoint ECT Format).
 func TestDeposit_RolledBackTo(t *testing.T) {
 	t.Parallel()
-	b := newOwnBed(t)
-	leg := b.goes()[0]
+	b := newUndoer(t)
+	request := b.goes()[0]
 	state := []byte("the state of the agent, sealed by itself")
-	compact, err := b.deposit(b.server, b.deposited(leg.ID, state), state)
+	compact, err := b.deposit(b.server, b.deposited(request.ID, state), state)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,8 +200,8 @@ func TestDeposit_RolledBackTo(t *testing.T) {
 // TestDeposit_Refusals: a deposit has the agent's own token of a workflow that it belongs to, with the hash of the state.
 func TestDeposit_Refusals(t *testing.T) {
 	t.Parallel()
-	b := newOwnBed(t)
-	leg, state := b.goes()[0], []byte("state")
+	b := newUndoer(t)
+	request, state := b.goes()[0], []byte("state")
 	for name, c := range map[string]struct {
 		spoil  func(*ect.Claims)
 		status int
@@ -212,16 +212,16 @@ func TestDeposit_Refusals(t *testing.T) {
 		"another workflow": {func(c *ect.Claims) { c.Workflow = string(ect.NewID()) }, http.StatusForbidden},
 		"another act":      {func(c *ect.Claims) { c.Act = ect.ActError }, http.StatusForbidden},
 	} {
-		made := b.deposited(leg.ID, state)
+		made := b.deposited(request.ID, state)
 		c.spoil(&made)
 		if _, err := b.deposit(b.server, made, state); problem.From(err).Status != c.status {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := b.deposit(b.server, b.deposited(leg.ID, state), state); err != nil {
+	if _, err := b.deposit(b.server, b.deposited(request.ID, state), state); err != nil {
 		t.Errorf("as it should be: %v", err)
 	}
-	if _, err := b.deposit(b.server, b.deposited(leg.ID, nil), make([]byte, checkpoint.MaxDeposit+1)); problem.From(err).Status != http.StatusRequestEntityTooLarge {
+	if _, err := b.deposit(b.server, b.deposited(request.ID, nil), make([]byte, checkpoint.MaxDeposit+1)); problem.From(err).Status != http.StatusRequestEntityTooLarge {
 		t.Errorf("too large: %v", err)
 	}
 }
@@ -230,9 +230,9 @@ func TestDeposit_Refusals(t *testing.T) {
 // nothing there.
 func TestAttack_StateOfAnotherAgent(t *testing.T) {
 	t.Parallel()
-	b := newOwnBed(t)
-	leg, state := b.goes()[0], []byte("secret")
-	compact, err := b.deposit(b.server, b.deposited(leg.ID, state), state)
+	b := newUndoer(t)
+	request, state := b.goes()[0], []byte("secret")
+	compact, err := b.deposit(b.server, b.deposited(request.ID, state), state)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -243,7 +243,7 @@ func TestAttack_StateOfAnotherAgent(t *testing.T) {
 		}
 	}
 	var forbidden *policy.Forbidden
-	if _, err := b.deposit(b.outsider, b.deposited(leg.ID, state), state); !errors.As(err, &forbidden) {
+	if _, err := b.deposit(b.outsider, b.deposited(request.ID, state), state); !errors.As(err, &forbidden) {
 		t.Errorf("an outsider deposits: %v", err)
 	}
 }
@@ -252,11 +252,11 @@ func TestAttack_StateOfAnotherAgent(t *testing.T) {
 // on.
 func TestAttack_CheckpointsOfOneMember(t *testing.T) {
 	t.Parallel()
-	b := newOwnBed(t)
-	leg := b.goes()[0]
+	b := newUndoer(t)
+	request := b.goes()[0]
 	var refused *limit.ExceededError
 	for i := range pure.Burst + 1 {
-		made := b.deposited(leg.ID, nil)
+		made := b.deposited(request.ID, nil)
 		made.OutputHash = ect.Hash([]byte{byte(i)})
 		_, err := b.deposit(b.server, made, []byte{byte(i)})
 		if errors.As(err, &refused) {
@@ -277,21 +277,21 @@ func TestAttack_CheckpointsOfOneMember(t *testing.T) {
 // TestAttack_GroupOverOthers: an agent that deposits a checkpoint which groups those of others has no part in these, and cannot have them rolled back.
 func TestAttack_GroupOverOthers(t *testing.T) {
 	t.Parallel()
-	b := newOwnBed(t)
+	b := newUndoer(t)
 	made := b.goes()[1]
 	group := b.deposited(made.ID, []byte("group"))
 	compact, err := b.deposit(b.server, group, []byte("group"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	heard := len(b.agent.heard)
+	before := len(b.agent.heard)
 	if _, err := b.undo(b.outsider, b.rollback(b.outsider, b.workflow, claims(t, compact).ID).Body.(*canonical.Signal).Token); problem.From(err).Status != http.StatusForbidden {
 		t.Errorf("an outsider rolls back a group: %v", err)
 	}
-	if len(b.agent.heard) != heard {
+	if len(b.agent.heard) != before {
 		t.Error("the agent was asked")
 	}
-	if result := b.result(claims(t, compact).ID); statusOf(result) != "completed" || len(b.agent.heard) != heard+1 {
+	if result := b.result(claims(t, compact).ID); statusOf(result) != "completed" || len(b.agent.heard) != before+1 {
 		t.Errorf("who asked for the work rolls it back by the group: %s", statusOf(result))
 	}
 }
@@ -300,8 +300,8 @@ func TestAttack_GroupOverOthers(t *testing.T) {
 // taken (ATD, False Error Injection).
 func TestAttack_FalseErrors(t *testing.T) {
 	t.Parallel()
-	b := newOwnBed(t)
-	leg := b.goes()[0]
+	b := newUndoer(t)
+	request := b.goes()[0]
 	report := func(who *ecttest.Party, workflow string, about ect.ID) error {
 		ext := ect.Ext{}
 		ext.SetString(ect.ExtSeverity, "critical")
@@ -315,8 +315,8 @@ func TestAttack_FalseErrors(t *testing.T) {
 		workflow string
 		about    ect.ID
 	}{
-		"an outsider about another's step": {b.outsider, b.workflow, leg.ID},
-		"about a step of another workflow": {b.caller, string(ect.NewID()), leg.ID},
+		"an outsider about another's step": {b.outsider, b.workflow, request.ID},
+		"about a step of another workflow": {b.caller, string(ect.NewID()), request.ID},
 		"about a step that is not there":   {b.caller, b.workflow, ect.NewID()},
 	} {
 		if err := report(c.who, c.workflow, c.about); problem.From(err).Status != http.StatusForbidden {
@@ -327,7 +327,7 @@ func TestAttack_FalseErrors(t *testing.T) {
 	if err != nil || len(steps.Steps) == 0 || steps.Steps[0].State != "done" {
 		t.Errorf("%v: the steps are %+v", err, steps.Steps)
 	}
-	if err := report(b.caller, b.workflow, leg.ID); problem.From(err).Status == http.StatusForbidden {
+	if err := report(b.caller, b.workflow, request.ID); problem.From(err).Status == http.StatusForbidden {
 		t.Errorf("about its own step: %v", err)
 	}
 }

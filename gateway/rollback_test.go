@@ -28,7 +28,7 @@ import (
 // its parent, the hash of what is stored, and the three claims of the draft (ATD, Checkpoint ECT Format; R22).
 func TestCheckpoint_PrecedesTheCall(t *testing.T) {
 	t.Parallel()
-	b := newBookingBed(t, gateway.Settings{CheckpointTTL: time.Hour}).opened(t)
+	b := newBookings(t, gateway.Settings{CheckpointTTL: time.Hour}).opened(t)
 	var seen []ect.Act
 	b.hotel.fail = func(string) error { seen = acts(b.tokensOf(t, b.wid)); return nil }
 	made := b.does(t, "create_booking", `{"guest":"Ada"}`)
@@ -40,9 +40,9 @@ func TestCheckpoint_PrecedesTheCall(t *testing.T) {
 	if err != nil || !c.Reversible || c.TTL != time.Hour || c.RollbackURI != "https://gateway.example.com/.well-known/atd/rollback" || !slices.Equal(c.Parents, []ect.ID{tokens[2].ID}) {
 		t.Errorf("%v: the checkpoint is %+v", err, c)
 	}
-	kept, err := b.Parts().Checkpoints.Find(t.Context(), b.wid, made.ID)
-	if err != nil || kept.Plan == nil || kept.Plan.Tool != "create_booking" || kept.Outcome == nil || string(kept.Outcome.Result) != `{"id":"b1"}` {
-		t.Errorf("%v: kept is %+v", err, kept)
+	saved, err := b.Parts().Checkpoints.Find(t.Context(), b.wid, made.ID)
+	if err != nil || saved.Plan == nil || saved.Plan.Tool != "create_booking" || saved.Outcome == nil || string(saved.Outcome.Result) != `{"id":"b1"}` {
+		t.Errorf("%v: saved is %+v", err, saved)
 	}
 	for _, token := range b.tokensOf(t, b.wid) {
 		text, err := json.Marshal(token)
@@ -56,7 +56,7 @@ func TestCheckpoint_PrecedesTheCall(t *testing.T) {
 // same, and without a start on record only policy demands one.
 func TestCheckpoint_Placement(t *testing.T) {
 	t.Parallel()
-	b := newBookingBed(t, gateway.Settings{}).opened(t)
+	b := newBookings(t, gateway.Settings{}).opened(t)
 	b.does(t, "create_booking", `{"guest":"Ada"}`)
 	if made := b.does(t, "get_booking", `{"id":"b1"}`); made.Act != "" {
 		t.Error("a read has a checkpoint")
@@ -84,7 +84,7 @@ func TestCheckpoint_Placement(t *testing.T) {
 func TestRollback_SameRequest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := newBookingBed(t, gateway.Settings{})
+		b := newBookings(t, gateway.Settings{})
 		b.clock = time.Now
 		b.opened(t)
 		made := b.does(t, "create_booking", `{"guest":"Ada"}`)
@@ -119,7 +119,7 @@ func TestRollback_SameRequest(t *testing.T) {
 // (ATD, Partial Rollback and Blast Radius Containment).
 func TestRollback_Dependants(t *testing.T) {
 	t.Parallel()
-	b := newBookingBed(t, gateway.Settings{}).opened(t)
+	b := newBookings(t, gateway.Settings{}).opened(t)
 	start := b.last
 	first := b.does(t, "create_booking", `{"guest":"Ada"}`)
 	second := b.does(t, "rename_guest", `{"id":"b1","guest":"Grace"}`)
@@ -145,7 +145,7 @@ func TestRollback_Dependants(t *testing.T) {
 // Checkpoint ECT Format; Interaction with HITL).
 func TestRollback_Irreversible(t *testing.T) {
 	t.Parallel()
-	b := newBookingBed(t, gateway.Settings{}).opened(t)
+	b := newBookings(t, gateway.Settings{}).opened(t)
 	made := b.does(t, "send_mail", `{"to":"Ada"}`)
 	if reversible, ok := made.Ext.Bool(ect.ExtReversible); reversible || !ok {
 		t.Error("a mail can be undone")
@@ -167,10 +167,10 @@ func TestRollback_Irreversible(t *testing.T) {
 // TestRollback_AgentFails: an agent that does not undo its work stops the workflow, and nothing that it was built upon is undone.
 func TestRollback_AgentFails(t *testing.T) {
 	t.Parallel()
-	b := newBookingBed(t, gateway.Settings{}).opened(t)
+	b := newBookings(t, gateway.Settings{}).opened(t)
 	first := b.does(t, "create_booking", `{"guest":"Ada"}`)
 	b.does(t, "rename_guest", `{"id":"b1","guest":"Grace"}`)
-	b.hotel.fail = func(tool string) error {
+	b.hotel.fail = func(string) error {
 		delete(b.hotel.booked, "b1") // it is gone, so that it cannot be renamed
 		return nil
 	}
@@ -183,18 +183,18 @@ func TestRollback_AgentFails(t *testing.T) {
 	}
 }
 
-// TestRollback_LostAnswer: a compensating call whose answer is lost is sent again with the same bytes and the same token, so that an agent
+// TestRollback_LostAnswer: a compensating call whose answer is unanswered is sent again with the same bytes and the same token, so that an agent
 // can tell that it has got it before.
 func TestRollback_LostAnswer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := newBookingBed(t, gateway.Settings{})
+		b := newBookings(t, gateway.Settings{})
 		b.clock = time.Now
 		b.opened(t)
 		made := b.does(t, "create_booking", `{"guest":"Ada"}`)
-		lost := 2
-		b.hotel.fail = func(tool string) error {
-			if lost--; lost >= 0 {
+		unanswered := 2
+		b.hotel.fail = func(string) error {
+			if unanswered--; unanswered >= 0 {
 				return &transport.TimeoutError{Agent: "calculator"}
 			}
 			return nil
@@ -216,7 +216,7 @@ func TestRollback_LostAnswer(t *testing.T) {
 func TestRollback_Overdue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := newBookingBed(t, gateway.Settings{CheckpointTTL: 2 * time.Minute})
+		b := newBookings(t, gateway.Settings{CheckpointTTL: 2 * time.Minute})
 		b.clock = time.Now
 		b.opened(t)
 		made := b.does(t, "create_booking", `{"guest":"Ada"}`)
@@ -251,7 +251,7 @@ func TestRollback_Overdue(t *testing.T) {
 // TestAttack_OutsiderRollsBack: an identity without a part in what a checkpoint is about rolls nothing back, though it knows workflow and checkpoint.
 func TestAttack_OutsiderRollsBack(t *testing.T) {
 	t.Parallel()
-	b := newBookingBed(t, gateway.Settings{}).opened(t)
+	b := newBookings(t, gateway.Settings{}).opened(t)
 	made := b.does(t, "create_booking", `{"guest":"Ada"}`)
 	var forbidden *policy.Forbidden
 	if _, err := b.rollBack(t, b.server, b.request(t, b.server, made.ID, true)); !errors.As(err, &forbidden) {
@@ -267,7 +267,7 @@ func TestAttack_OutsiderRollsBack(t *testing.T) {
 func TestRollback_Operator(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := newBookingBed(t, gateway.Settings{})
+		b := newBookings(t, gateway.Settings{})
 		b.clock = time.Now
 		b.opened(t)
 		made := b.does(t, "create_booking", `{"guest":"Ada"}`)
@@ -296,14 +296,14 @@ func TestRollback_Operator(t *testing.T) {
 func TestRollback_OneAtATime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := newBookingBed(t, gateway.Settings{})
+		b := newBookings(t, gateway.Settings{})
 		b.clock = time.Now
 		b.opened(t)
 		start := b.last
 		first := b.does(t, "create_booking", `{"guest":"Ada"}`)
 		b.last = start
 		second := b.does(t, "create_booking", `{"guest":"Grace"}`)
-		other := &bookingBed{bed: b.bed, hotel: b.hotel}
+		other := &bookingGateway{bed: b.bed, hotel: b.hotel}
 		third := other.opened(t).does(t, "create_booking", `{"guest":"Alan"}`)
 		hold := make(chan struct{})
 		b.agent.called = func(tool string, args json.RawMessage) (string, error) {
@@ -336,19 +336,19 @@ func TestRollback_OneAtATime(t *testing.T) {
 }
 
 // newLossyBooking are two replicas with one store, of which the first ends at a write.
-func newLossyBooking(t *testing.T, left int, arrives bool) (first, second *bookingBed, store *mortal) {
+func newLossyBooking(t *testing.T, left int, arrives bool) (first, second *bookingGateway, store *mortal) {
 	t.Helper()
 	store = &mortal{left: -1, arrives: arrives}
-	first = newBookingBed(t, gateway.Settings{}, func(d *gateway.Deps) { store.Entries, d.Entries = d.Entries, store })
+	first = newBookings(t, gateway.Settings{}, func(d *gateway.Deps) { store.Entries, d.Entries = d.Entries, store })
 	first.agent.gone = store.ended
-	second = newBookingBed(t, gateway.Settings{}, func(d *gateway.Deps) {
+	second = newBookings(t, gateway.Settings{}, func(d *gateway.Deps) {
 		d.Entries, d.Signer, d.Verifier, d.Blobs = store.Entries, first.Signer, first.Verifier, first.Blobs
 		d.Recorder, d.Evidence, d.Answers, d.Conversations = first.Recorder, first.Evidence, first.Answers, first.Conversations
 	})
 	second.caller, second.memory, second.self = first.caller, first.memory, first.self
 	second.hotel, second.agent.called = first.hotel, first.hotel.call
 	first.clock, second.clock = time.Now, time.Now
-	for _, b := range []*bookingBed{second, first} {
+	for _, b := range []*bookingGateway{second, first} {
 		if err := b.TakeOver(); err != nil {
 			t.Fatal(err)
 		}
@@ -390,7 +390,7 @@ func TestRollback_ReplicaLostAtEachWrite(t *testing.T) {
 				time.Sleep(2 * time.Minute)
 				second.now = time.Now()
 				_, err := second.rollBack(t, second.caller, token)
-				if err != nil { // the request itself was lost, or its token is used up by now: the caller signs another one
+				if err != nil { // the request itself was unanswered, or its token is used up by now: the caller signs another one
 					_, err = second.rollBack(t, second.caller, second.request(t, second.caller, made.ID, true))
 				}
 				if err != nil || len(first.hotel.booked) != 0 {

@@ -30,9 +30,9 @@ func (g *Gateway) fail(ctx context.Context, x *request, answer transport.Answer,
 	if x.in.OneOfManyRefusals {
 		return transport.Answer{Notice: routing.NoticeOf(x.to.Agent.Lifecycle)}
 	}
-	_, asked := errors.AsType[*problem.ApprovalError](cause) // what is approved is on record, and what was decided
+	_, approved := errors.AsType[*problem.ApprovalError](cause) // what is approved is on record, and what was decided
 	_, waits := errors.AsType[*problem.WaitingError](cause)
-	if asked || waits && x.message != nil && x.message.Op == canonical.OpRollback || !x.in.LeavesEvidence { // nothing has failed so far
+	if approved || waits && x.message != nil && x.message.Op == canonical.OpRollback || !x.in.LeavesEvidence { // nothing has failed so far
 		return answer
 	}
 	ctx = context.WithoutCancel(ctx) // the caller may be gone; the evidence must not be

@@ -201,7 +201,7 @@ func newSignalBed(t *testing.T, edits ...func(*directory.Deps)) *signalBed {
 			Agents: map[canonical.Binding]transport.Dialer{uacp.Binding: b.agent, mcp.Binding: calculator}, Callbacks: b.told,
 		},
 		Tokens: gateway.Tokens{Signer: b.self.Signer(t, time.Now), Dialects: dialects, Verifier: verifier, Recorder: recorder, Evidence: b.memory},
-		Stores: gateway.Stores{Answers: b.memory, Conversations: b.memory, Entries: b.memory.Entries(), Blobs: b.memory.Blobs()}, PublicURL: "https://gateway.example.com", Limiter: limiter, Metrics: metrics, Logger: logger, Now: time.Now,
+		Stores: gateway.Stores{Answers: b.memory, Conversations: b.memory, Entries: b.memory.Entries(), Blobs: b.memory.Blobs(), Place: "https://gateway.example.com/.well-known/atd/rollback"}, Limiter: limiter, Metrics: metrics, Logger: logger, Now: time.Now,
 		NewID: func() string { return string(ect.NewID()) },
 		Operator: func(id ect.Identity) (policy.Operator, bool) {
 			return policy.Operator{ID: id, Roles: []policy.Role{policy.RoleApprover}}, id == b.approver.ID || id == b.caller.ID

@@ -232,6 +232,7 @@ var attackIndex = []attackFinding{
 	}},
 	{id: "W26", what: "have work undone that is not one's own, read a state that another agent deposited, or deposit one in the workflow of others", tests: []string{
 		"gateway:TestAttack_OutsiderRollsBack", "gateway:TestAttack_GroupOverOthers", "gateway:TestAttack_StateOfAnotherAgent",
+		"TestAttack_Checkpoints_OutsiderDeposits", "TestAttack_Checkpoints_StateOfAnother", "TestAttack_Checkpoints_IDOfAnother", "TestAttack_Rollbacks_WithoutTheRole", "TestAttack_Rollbacks_IDOfACheckpoint", "cmd/aepbctl:TestAttack_Checkpoints_EndlessList",
 	}},
 	{id: "W27", what: "fill the checkpoints of a workflow, so that the consequential steps of others are refused", tests: []string{
 		"gateway:TestAttack_CheckpointsOfOneMember",

@@ -32,6 +32,7 @@ const (
 	// The scenes beside the main one.
 	sceneFailure  = "failure"
 	sceneApproval = "approval"
+	sceneRollback = "rollback"
 )
 
 func demoCommand() *cobra.Command {
@@ -47,15 +48,15 @@ func demoCommand() *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON document")
 	cmd.Flags().BoolVar(&keep, "keep", false, "keep running, and print how to reach everything")
-	cmd.Flags().Func("scene", "play the scene of this `name` instead: "+sceneFailure+" (an agent breaks, recovers, and is retired) or "+sceneApproval+" (calls wait for an approver)", func(name string) error {
-		if scene = name; name != sceneFailure && name != sceneApproval {
+	cmd.Flags().Func("scene", "play the scene of this `name` instead: "+sceneFailure+" (an agent breaks, recovers, and is retired), "+sceneApproval+" (calls wait for an approver) or "+sceneRollback+" (a booking is undone)", func(name string) error {
+		if scene = name; name != sceneFailure && name != sceneApproval && name != sceneRollback {
 			return errors.New("there is no such scene")
 		}
 		return nil
 	})
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		if strings.Contains(err.Error(), "--scene") {
-			return fmt.Errorf("%w; the scenes are: %s, %s", err, sceneFailure, sceneApproval)
+			return fmt.Errorf("%w; the scenes are: %s, %s, %s", err, sceneFailure, sceneApproval, sceneRollback)
 		}
 		return err
 	})
@@ -80,12 +81,17 @@ func runDemo(ctx context.Context, scene string, asJSON, keep bool, stdout, stder
 	if scene == sceneApproval {
 		d.approvals = []config.Approval{{Agent: "calculator", Tool: demo.ApprovalTool}}
 	}
+	if scene == sceneRollback {
+		d.compensate = map[string]config.Compensation{demo.BookTool: {
+			Tool: demo.CancelTool, Arguments: config.Arguments(`{"booking":{"result":"/booking"}}`),
+		}}
+	}
 	if scene != "" {
 		d.recorded = make(chan string, 256)
 		d.logs = io.Discard // the scene shows what it would say
 	}
 	defer func() { err = errors.Join(err, d.stop()) }()
-	stage, err := demo.Open(ctx, demo.Deps{Development: material, Start: d.start})
+	stage, err := demo.Open(ctx, demo.Deps{Development: material, Start: d.start, Bookings: scene == sceneRollback})
 	if err != nil {
 		return err
 	}
@@ -96,8 +102,11 @@ func runDemo(ctx context.Context, scene string, asJSON, keep bool, stdout, stder
 		with := demo.Scene{
 			Admin: d.at.Admin, Token: d.token, Ahead: func(by time.Duration) { d.ahead.Add(int64(by)) }, Recorded: d.recorded, Out: stdout,
 		}
-		if scene == sceneApproval {
+		switch scene {
+		case sceneApproval:
 			return stage.PlayApproval(play, with)
+		case sceneRollback:
+			return stage.PlayRollback(play, with)
 		}
 		return stage.PlayFailure(play, with)
 	}
@@ -135,11 +144,13 @@ type demoGateway struct {
 	logs      io.Writer
 	token     string
 	approvals []config.Approval
-	recorded  chan string  // what is recorded, for a scene; nil: for the main one
-	ahead     atomic.Int64 // nanoseconds by which the clock of the circuit breakers is ahead
-	at        addresses
-	cancel    context.CancelFunc
-	done      chan error
+	// compensate says how the calls of the calculator are undone.
+	compensate map[string]config.Compensation
+	recorded   chan string  // what is recorded, for a scene; nil: for the main one
+	ahead      atomic.Int64 // nanoseconds by which the clock of the circuit breakers is ahead
+	at         addresses
+	cancel     context.CancelFunc
+	done       chan error
 }
 
 func (d *demoGateway) start(ctx context.Context, agents []demo.Agent) (string, error) {
@@ -154,7 +165,11 @@ func (d *demoGateway) start(ctx context.Context, agents []demo.Agent) (string, e
 	d.at = addresses{Public: "https://" + public.Addr().String(), Admin: "https://" + admin.Addr().String()}
 	known := config.Config{Agents: map[string]config.Agent{}, Policy: config.Policy{Approvals: d.approvals}}
 	for _, a := range agents {
-		known.Agents[a.Name] = config.Agent{ID: string(a.SVID.ID), Endpoints: []config.Endpoint{{Binding: a.Binding, URL: a.URL}}}
+		agent := config.Agent{ID: string(a.SVID.ID), Endpoints: []config.Endpoint{{Binding: a.Binding, URL: a.URL}}}
+		if a.Name == "calculator" {
+			agent.Compensate = d.compensate
+		}
+		known.Agents[a.Name] = agent
 	}
 	d.token = rand.Text()
 	s, err := devSettings(d.material, known, d.at, d.token, d.logs)

@@ -180,7 +180,7 @@ func (tr *troupe) build(t *testing.T) {
 	tr.public, err = httpapi.Public(httpapi.PublicDeps{
 		EvidenceDeps: httpapi.EvidenceDeps{Evidence: state.evidence, Members: members},
 		Capability:   httpapi.Capability{Self: s.svid.ID, Version: version()}, Callers: httpapi.Callers{Anonymous: s.anonymous()},
-		Handler: tr.agents, Rollbacker: tr.agents, Registry: registry,
+		Handler: tr.agents, Undo: httpapi.Undo{Rollbacker: tr.agents}, Registry: registry,
 		Endpoints: doors, BaseURL: s.baseURL, Logger: s.logger,
 	})
 	must(t, err)

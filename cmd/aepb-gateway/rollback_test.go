@@ -150,16 +150,16 @@ func (b *bed) rollsBack(t *testing.T, agent *undoable, from, to canonical.Bindin
 	if got.status != http.StatusOK || len(tokens) != 3 {
 		t.Fatalf("%s to %s: %d, %d tokens: %s", from, to, got.status, len(tokens), short(got.body))
 	}
-	if heard := agent.asked[before]; heard[0] != asks.tokens[0] || !slices.Contains(heard, tokens[1]) {
-		t.Errorf("%s to %s: the agent heard %d tokens, not the request first and ours after it", from, to, len(heard))
+	if got := agent.asked[before]; got[0] != asks.tokens[0] || !slices.Contains(got, tokens[1]) {
+		t.Errorf("%s to %s: the agent heard %d tokens, not the request first and ours after it", from, to, len(got))
 	}
 	request, _, err := ect.ParseUnverified(asks.tokens[0])
 	must(t, err)
 	result, _, err := ect.ParseUnverified(tokens[0])
 	must(t, err)
-	legs := b.legsOf(t, tokens[1:])
-	source, _ := legs[0].Ext.String(ect.ExtSourceProtocol)
-	dest, _ := legs[0].Ext.String(ect.ExtDestProtocol)
+	translated := b.legsOf(t, tokens[1:])
+	source, _ := translated[0].Ext.String(ect.ExtSourceProtocol)
+	dest, _ := translated[0].Ext.String(ect.ExtDestProtocol)
 	var said struct {
 		Act ect.Act  `json:"exec_act"`
 		Par []ect.ID `json:"par"`
@@ -168,8 +168,8 @@ func (b *bed) rollsBack(t *testing.T, agent *undoable, from, to canonical.Bindin
 	for what, ok := range map[string]bool{
 		"the result answers the request": result.Act == ect.ActRollbackResult && slices.Equal(result.Parents, []ect.ID{request.ID}) && result.Issuer == agent.who.ID,
 		"the body repeats it":            said.Act == result.Act && slices.Equal(said.Par, result.Parents),
-		"leg 1 is about the request":     slices.Equal(legs[0].Parents, []ect.ID{request.ID}),
-		"leg 2 is about the result":      legs[1].Parents[0] == result.ID && legs[1].OutputHash == ect.Hash(got.body),
+		"leg 1 is about the request":     slices.Equal(translated[0].Parents, []ect.ID{request.ID}),
+		"leg 2 is about the result":      translated[1].Parents[0] == result.ID && translated[1].OutputHash == ect.Hash(got.body),
 		"between both protocols":         source == string(from) && dest == string(to),
 	} {
 		if !ok {

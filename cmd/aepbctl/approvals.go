@@ -288,7 +288,7 @@ func approvalsApprove(t *target) *cobra.Command {
 				return errors.New("--shown is the hash of another text: read it again with aepbctl approvals show")
 			}
 			if interactive(cmd) && !how.yes {
-				if err := confirm(cmd); err != nil {
+				if err := confirm(cmd, "grant this call?", "not granted, and not denied: the answer was not yes"); err != nil {
 					return err
 				}
 			}
@@ -322,14 +322,14 @@ func interactive(cmd *cobra.Command) bool {
 	return isTerminal(cmd.InOrStdin()) && isTerminal(cmd.ErrOrStderr())
 }
 
-// confirm asks whether what was printed is granted. An interrupt ends the process from here on: it would not end the
-// read of an answer.
-func confirm(cmd *cobra.Command) error {
+// confirm asks about what was printed; refused is its error unless the answer is yes. An interrupt ends the process
+// from here on: it would not end the read of an answer.
+func confirm(cmd *cobra.Command, question, refused string) error {
 	signal.Reset(os.Interrupt, syscall.SIGTERM)
-	fmt.Fprint(cmd.ErrOrStderr(), "grant this call? type yes: ")
+	fmt.Fprint(cmd.ErrOrStderr(), question+" type yes: ")
 	text, err := bufio.NewReader(io.LimitReader(cmd.InOrStdin(), maxAnswer)).ReadString('\n')
 	if err != nil || strings.TrimSpace(text) != "yes" {
-		return errors.New("not granted, and not denied: the answer was not yes")
+		return errors.New(refused)
 	}
 	return nil
 }

@@ -86,7 +86,7 @@ func command(started *bool) *cobra.Command {
 	flags.StringVar(&t.key, "key", "", "our private key, PEM (default: client-key.pem in --dir)")
 	flags.StringVar(&t.ca, "ca", "", "trust anchors, PEM (default: ca.pem in --dir)")
 	flags.StringVarP(&t.output, "output", "o", "text", "text or json")
-	root.AddCommand(agentsCommand(&t), processesCommand(&t), negotiateCommand(&t), sendCommand(&t), translateCommand(&t), ectCommand(&t), dagCommand(&t), workflowCommand(&t), bindingsCommand(&t), healthzCommand(&t), doctorCommand(&t), breakersCommand(&t), lifecycleCommand(&t), approvalsCommand(&t),
+	root.AddCommand(agentsCommand(&t), processesCommand(&t), negotiateCommand(&t), sendCommand(&t), translateCommand(&t), ectCommand(&t), dagCommand(&t), workflowCommand(&t), bindingsCommand(&t), healthzCommand(&t), doctorCommand(&t), breakersCommand(&t), lifecycleCommand(&t), approvalsCommand(&t), checkpointsCommand(&t), rollbackCommand(&t),
 		lossesCommand(&t), versionCommand(&t))
 	mark(root, started)
 	return root

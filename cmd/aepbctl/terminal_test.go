@@ -1,9 +1,79 @@
 package main
 
 import (
+	"bytes"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/spf13/cobra"
 )
+
+// tty is a terminal.
+type tty struct{ bytes.Buffer }
+
+func (*tty) Terminal() bool { return true }
+
+// TestProgress_OnTerminalsAfterTwoSeconds: who waits sees for what; a script sees nothing, and neither does
+// who does not wait.
+func TestProgress_OnTerminalsAfterTwoSeconds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var screen tty
+		var file bytes.Buffer
+		cmd := &cobra.Command{}
+		wait := func(d time.Duration) {
+			stop := progress(cmd, "waiting for\x1b[8m the agent")
+			time.Sleep(d)
+			stop()
+			stop()
+		}
+		cmd.SetErr(&file)
+		wait(time.Minute)
+		if file.Len() > 0 {
+			t.Errorf("a script reads %q", &file)
+		}
+		cmd.SetErr(&screen)
+		wait(1900 * time.Millisecond)
+		if screen.Len() > 0 {
+			t.Errorf("before two seconds: %q", &screen)
+		}
+		wait(3500 * time.Millisecond)
+		const want = "\r\x1b[Kwaiting for\\x1b[8m the agent … 2 s\r\x1b[Kwaiting for\\x1b[8m the agent … 3 s\r\x1b[K"
+		if screen.String() != want {
+			t.Errorf("got %q, want %q", &screen, want)
+		}
+	})
+}
+
+// TestColour_OnTerminalsAlone: and not where its reader wants none.
+func TestColour_OnTerminalsAlone(t *testing.T) {
+	t.Setenv("NO_COLOR", "")
+	t.Setenv("TERM", "xterm")
+	var screen tty
+	views := []tokenView{{ID: "a", Issuer: "spiffe://x/a", Verified: true}, {ID: "b", Issuer: "spiffe://x/b", Problem: "no"}}
+	colours := func() int {
+		screen.Reset()
+		if err := printRecords(&screen, views); err != nil {
+			t.Fatal(err)
+		}
+		printVerdict(&screen, views, chain{})
+		return strings.Count(screen.String(), "\x1b[")
+	}
+	if got := colours(); got != 6 { // ok, NOT VERIFIED and NOT PROVEN, each on and off
+		t.Errorf("%d changes of colour: %q", got, &screen)
+	}
+	t.Setenv("NO_COLOR", "1")
+	if got := colours(); got != 0 {
+		t.Errorf("%d changes of colour that nobody wants: %q", got, &screen)
+	}
+	var file bytes.Buffer
+	t.Setenv("NO_COLOR", "")
+	if err := printRecords(&file, views); err != nil || strings.Contains(file.String(), "\x1b") {
+		t.Errorf("a file gets %q", &file)
+	}
+}
 
 func TestDuration_IsForPeople(t *testing.T) {
 	t.Parallel()

@@ -179,8 +179,8 @@ func (s *Service) Admit(ctx context.Context, call transport.Call, rules Rules) (
 		m.refuseNewWork, // new work at a gateway that drains
 		m.leaveAlone,    // new work for an agent whose circuit breaker is open
 		func(ctx context.Context) error { return judgeWorkflow(ctx, m) }, // new work of a workflow that humans hold
-		m.judgeErrors, // an error that is not its issuer's business
-		m.judgeTasks,  // a task that breaks a rule of its workflow's graph, or whose parents are not done
+		func(ctx context.Context) error { return judgeErrors(ctx, m) },   // an error that is not its issuer's business
+		m.judgeTasks, // a task that breaks a rule of its workflow's graph, or whose parents are not done
 	)
 	if err != nil {
 		return Result{Admitted: m.Admitted}, err

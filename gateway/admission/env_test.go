@@ -112,7 +112,7 @@ type counts struct {
 }
 
 func (c *counts) Denied(constraint policy.Constraint) { c.denied = append(c.denied, constraint) }
-func (c *counts) FalseError() { c.results = append(c.results, "false_error") }
+func (c *counts) FalseError()                         { c.results = append(c.results, "false_error") }
 
 func (c *counts) Verified(_ ect.Level, result string) { c.results = append(c.results, result) }
 

@@ -113,7 +113,7 @@ func (m *admitting) judgeTasks(ctx context.Context) error {
 
 // judgeErrors judges the errors that a caller brings and signed itself: each is about steps of its own workflow, and its issuer signed one of these or
 // is in the audience of one (ATD, False Error Injection). Another one would have the work of others fail.
-func (m *admitting) judgeErrors(ctx context.Context) error {
+func judgeErrors(ctx context.Context, m *admitting) error {
 	submitted := slices.Concat(m.Evidence.Sources, m.Evidence.Parents)
 	for _, v := range submitted {
 		if v.Act() != ect.ActError || v.Issuer() != m.Call.Caller.ID {
@@ -147,28 +147,25 @@ func (s *Service) concerned(ctx context.Context, v ect.Verified, submitted []ect
 	}
 	business := false
 	for i, id := range parents {
-		known := false
-		for _, r := range found[i] {
-			if r.Workflow == v.Workflow() {
-				known = true
-				business = business || r.Issuer == v.Issuer() || slices.Contains(r.Audience, string(v.Issuer())) || s.asked(r, v.Issuer())
-			}
-		}
 		for _, one := range submitted {
-			if one.ID() == id && one.Workflow() == v.Workflow() {
-				known = true
-				business = business || one.Issuer() == v.Issuer() || slices.Contains(one.Audience(), string(v.Issuer()))
+			if one.ID() == id {
+				found[i] = append(found[i], ect.Record{Workflow: one.Workflow(), Issuer: one.Issuer(), Audience: one.Audience()})
 			}
 		}
-		if !known {
+		elsewhere := func(r ect.Record) bool { return r.Workflow != v.Workflow() }
+		if found[i] = slices.DeleteFunc(found[i], elsewhere); len(found[i]) == 0 {
 			return false, nil
 		}
+		business = business || slices.ContainsFunc(found[i], func(r ect.Record) bool { return s.isBusinessOf(r, v.Issuer()) })
 	}
 	return business, nil
 }
 
-// asked reports whether a token of ours is about a message of a caller's.
-func (s *Service) asked(r ect.Record, who ect.Identity) bool {
+// isBusinessOf reports whether an identity signed a token, or is in its audience, or is the caller whose message a token of ours is about.
+func (s *Service) isBusinessOf(r ect.Record, who ect.Identity) bool {
+	if r.Issuer == who || slices.Contains(r.Audience, string(who)) {
+		return true
+	}
 	if r.Issuer != s.Self {
 		return false
 	}

@@ -69,11 +69,11 @@ func (s *Service) Deposit(ctx context.Context, who Depositor, compact string, co
 }
 
 // Fetch is the state that an agent deposited, for that agent alone. *[problem.NotFoundError]: there is no such deposit of this agent.
-func (s *Service) Fetch(ctx context.Context, who ect.Identity, id ect.ID) (Kept, []byte, error) {
+func (s *Service) Fetch(ctx context.Context, who ect.Identity, id ect.ID) (Saved, []byte, error) {
 	missing := &problem.NotFoundError{What: "checkpoint"}
 	found, err := s.deps.Find(ctx, ect.Ref{ID: id, Issuer: who})
 	if err != nil {
-		return Kept{}, nil, attest.Recording(err)
+		return Saved{}, nil, attest.Recording(err)
 	}
 	for _, r := range found[0] {
 		if r.Issuer != who || r.Act != ect.ActCheckpoint {
@@ -81,11 +81,11 @@ func (s *Service) Fetch(ctx context.Context, who ect.Identity, id ect.ID) (Kept,
 		}
 		k, err := s.Find(ctx, r.Workflow, id)
 		if err != nil {
-			return Kept{}, nil, err
+			return Saved{}, nil, err
 		}
 		if k.Plan == nil && k.Issuer == who {
 			return k, k.state, nil
 		}
 	}
-	return Kept{}, nil, missing
+	return Saved{}, nil, missing
 }

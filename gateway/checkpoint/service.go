@@ -16,6 +16,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/state"
 	"github.com/aepb/aepb-gateway/lifecycle/checkpoint"
+	"github.com/aepb/aepb-gateway/lifecycle/compensation"
 	"github.com/aepb/aepb-gateway/policy/limit"
 )
 
@@ -40,10 +41,12 @@ type Deps struct {
 	Evidence attest.Statements
 	Find     func(ctx context.Context, refs ...ect.Ref) ([][]ect.Record, error) // of the evidence store
 	Belongs  func(ctx context.Context, workflow string, who ect.Identity) (bool, error)
-	Place    string            // the URL at which this gateway takes rollback requests
-	Count    func(kind string) // of checkpoints: reversible, irreversible, deposited or refused
-	Now      func() time.Time
-	Logger   *slog.Logger
+	// Read calls a tool of an agent that reads a state before it is changed.
+	Read   func(ctx context.Context, agent, tool string, args json.RawMessage) (json.RawMessage, error)
+	Place  string            // the URL at which this gateway takes rollback requests
+	Count  func(kind string) // of checkpoints: reversible, irreversible, deposited or refused
+	Now    func() time.Time
+	Logger *slog.Logger
 }
 
 // Service makes and keeps checkpoints. It is safe for concurrent use.
@@ -58,7 +61,7 @@ type budgetKey struct{ workflow, owner string }
 
 // New makes a service.
 func New(deps Deps) (*Service, error) {
-	if deps.Blobs == nil || deps.Find == nil || deps.Belongs == nil || !checkpoint.IsRollbackURI(deps.Place) || deps.Count == nil || deps.Now == nil || deps.Logger == nil {
+	if deps.Blobs == nil || deps.Find == nil || deps.Belongs == nil || deps.Read == nil || !checkpoint.IsRollbackURI(deps.Place) || deps.Count == nil || deps.Now == nil || deps.Logger == nil {
 		return nil, errors.New("checkpoint: incomplete Deps: every field is required, and Place is an https URL with the path " + checkpoint.Path)
 	}
 	return &Service{deps: deps, budgets: map[budgetKey]checkpoint.Budget{}}, nil
@@ -73,7 +76,6 @@ type Action struct {
 	Tool     string
 	Undo     directory.Undo  // how the operator says that the agent's work is undone
 	Call     json.RawMessage // the arguments of the call
-	Before   json.RawMessage // what was read before it; nil: nothing was
 	TTL      time.Duration
 	Owner    string // whose share of the store it takes
 	Holder   string // in whose share its evidence counts
@@ -114,7 +116,7 @@ func (s *Service) make(ctx context.Context, a Action) (Made, error) {
 	if err := s.admit(a.Workflow, a.Owner); err != nil {
 		return Made{}, err
 	}
-	plan := planOf(a)
+	plan := planOf(a, s.before(ctx, a))
 	text, err := json.Marshal(plan)
 	if err != nil {
 		return Made{}, err
@@ -146,8 +148,26 @@ func (s *Service) make(ctx context.Context, a Action) (Made, error) {
 	}, nil
 }
 
+// before is the state that a call will change; nil: it needs not be known, or cannot be read, so that the call cannot be undone.
+func (s *Service) before(ctx context.Context, a Action) json.RawMessage {
+	rule, there := a.Undo.Compensate[a.Tool]
+	if !there || rule.Before == nil {
+		return nil
+	}
+	args, err := rule.Before.Arguments.Fill(compensation.Values{Call: a.Call})
+	var read json.RawMessage
+	if err == nil {
+		read, err = s.deps.Read(ctx, a.Agent, rule.Before.Tool, args)
+	}
+	if err != nil {
+		s.deps.Logger.WarnContext(ctx, "the state before a call is not known: the call cannot be undone",
+			slog.String("agent", a.Agent), slog.String("wid", a.Workflow), slog.Any("error", err))
+	}
+	return read
+}
+
 // planOf is how a call is undone: by the compensating call of its tool, else by the agent's own rollback.
-func planOf(a Action) Plan {
+func planOf(a Action, before json.RawMessage) Plan {
 	plan := Plan{Version: version, Agent: a.Agent, Tool: a.Tool, Own: a.Undo.Own}
 	rule, there := a.Undo.Compensate[a.Tool]
 	if !there {
@@ -159,9 +179,9 @@ func planOf(a Action) Plan {
 		undo.Call = a.Call
 	}
 	if uses.Before {
-		undo.Before = a.Before
+		undo.Before = before
 	}
-	if len(undo.Call)+len(undo.Before) > maxKept || uses.Before && a.Before == nil {
+	if len(undo.Call)+len(undo.Before) > maxKept || uses.Before && before == nil {
 		return plan // what it needs is not there
 	}
 	plan.Own, plan.Undo = false, undo
@@ -192,10 +212,14 @@ func (s *Service) put(ctx context.Context, key state.BlobKey, value any, until t
 	return recording(s.deps.Blobs.Put(ctx, key, text, until))
 }
 
-// recording is an error of the store: a share that is used up is its owner's, all else is trouble of the store.
+// recording is an error of the store: a share that is used up is its owner's, other bytes under the same id are the
+// caller's mistake, all else is trouble of the store.
 func recording(err error) error {
 	if err == nil {
 		return nil
+	}
+	if taken, ok := errors.AsType[*state.BlobTakenError](err); ok {
+		return &ect.ConflictError{ID: ect.ID(taken.Key.ID)}
 	}
 	return attest.Recording(err)
 }
@@ -217,15 +241,15 @@ func (s *Service) Ended(ctx context.Context, m Made, o Outcome) {
 
 // Find is a checkpoint that is kept here. *[problem.NotFoundError]: there is no such checkpoint, or none any more. Its other errors are
 // *[checkpoint.AlteredError] and those of the store.
-func (s *Service) Find(ctx context.Context, workflow string, id ect.ID) (Kept, error) {
+func (s *Service) Find(ctx context.Context, workflow string, id ect.ID) (Saved, error) {
 	text, _, found, err := s.deps.Blobs.Get(ctx, state.BlobKey{Group: workflow, ID: string(id)})
 	switch {
 	case err != nil:
-		return Kept{}, recording(err)
+		return Saved{}, recording(err)
 	case !found || strings.HasSuffix(string(id), outcomeOf):
-		return Kept{}, &problem.NotFoundError{What: "checkpoint"}
+		return Saved{}, &problem.NotFoundError{What: "checkpoint"}
 	}
-	k, err := keptOf(text)
+	k, err := savedOf(text)
 	if err != nil {
 		return k, err
 	}
@@ -241,34 +265,59 @@ func (s *Service) Find(ctx context.Context, workflow string, id ect.ID) (Kept, e
 	return k, nil
 }
 
-// All are the checkpoints of a workflow, in the order of their ids. Its errors are those of the store; a checkpoint that cannot be read is
-// logged and left out.
-func (s *Service) All(ctx context.Context, workflow string) ([]Kept, error) {
-	var all []Kept
-	for after := ""; ; {
-		page, err := s.deps.Blobs.List(ctx, workflow, after, pageSize)
-		if err != nil {
-			return nil, recording(err)
+// All are the checkpoints of a workflow, in the order of their ids. Its errors are those of [Service.Page].
+func (s *Service) All(ctx context.Context, workflow string) (all []Saved, err error) {
+	for next, more := "", true; more; {
+		var page []Saved
+		if page, next, err = s.Page(ctx, workflow, next, pageSize); err != nil {
+			return nil, err
 		}
-		for _, info := range page {
-			if after = info.Key.ID; strings.HasSuffix(after, outcomeOf) {
+		all, more = append(all, page...), next != ""
+	}
+	return all, nil
+}
+
+// Page are up to limit checkpoints of a workflow whose ids follow after, in the order of their ids, without the states that
+// agents deposited. next is what the next page follows; empty: there are no more. Its errors are those of the store; a
+// checkpoint that cannot be read is logged and left out.
+func (s *Service) Page(ctx context.Context, workflow, after string, limit int) (page []Saved, next string, err error) {
+	for {
+		infos, err := s.deps.Blobs.List(ctx, workflow, after, pageSize)
+		if err != nil {
+			return nil, "", recording(err)
+		}
+		for _, info := range infos {
+			id := info.Key.ID
+			if strings.HasSuffix(id, outcomeOf) {
 				continue
 			}
-			k, err := s.Find(ctx, workflow, ect.ID(after))
-			_, gone := errors.AsType[*problem.NotFoundError](err)
-			_, failed := errors.AsType[*problem.RecordingError](err)
-			switch {
-			case failed:
-				return nil, err
-			case gone:
-			case err != nil:
-				s.deps.Logger.ErrorContext(ctx, "a checkpoint cannot be read", slog.String("checkpoint", after), slog.Any("error", err))
-			default:
-				all = append(all, k)
+			if len(page) == limit {
+				return page, after, nil
+			}
+			k, found, err := s.listed(ctx, workflow, ect.ID(id))
+			if err != nil {
+				return nil, "", err
+			}
+			if after = id; found {
+				page = append(page, k)
 			}
 		}
-		if len(page) < pageSize {
-			return all, nil
+		if len(infos) < pageSize {
+			return page, "", nil
 		}
+		after = infos[len(infos)-1].Key.ID
 	}
+}
+
+// listed is a checkpoint of a list; false: it is gone, or cannot be read.
+func (s *Service) listed(ctx context.Context, workflow string, id ect.ID) (Saved, bool, error) {
+	k, err := s.Find(ctx, workflow, id)
+	if _, failed := errors.AsType[*problem.RecordingError](err); failed {
+		return Saved{}, false, err
+	}
+	if _, gone := errors.AsType[*problem.NotFoundError](err); err != nil && !gone {
+		s.deps.Logger.ErrorContext(ctx, "a checkpoint cannot be read", slog.String("checkpoint", string(id)), slog.Any("error", err))
+	}
+	k.state = nil
+	return k, err == nil, nil
 }

@@ -65,8 +65,8 @@ func read(text []byte, into any) error {
 	return nil
 }
 
-// Kept is a checkpoint that is kept here.
-type Kept struct {
+// Saved is a checkpoint that is kept here.
+type Saved struct {
 	checkpoint.Checkpoint
 
 	Compact string
@@ -77,37 +77,37 @@ type Kept struct {
 	state []byte
 }
 
-// keptOf reads a stored checkpoint, and compares its state with the hash in its token.
-func keptOf(text []byte) (Kept, error) {
+// savedOf reads a stored checkpoint, and compares its state with the hash in its token.
+func savedOf(text []byte) (Saved, error) {
 	var s stored
 	if err := read(text, &s); err != nil {
-		return Kept{}, err
+		return Saved{}, err
 	}
 	claims, err := ect.ParseRecorded(s.Token)
 	if err != nil || s.Version != version {
-		return Kept{}, errForm
+		return Saved{}, errForm
 	}
 	made, err := checkpoint.Parse(claims)
 	if err != nil {
-		return Kept{}, err
+		return Saved{}, err
 	}
 	if ect.Hash(s.State) != made.State {
-		return Kept{}, &checkpoint.AlteredError{ID: made.ID}
+		return Saved{}, &checkpoint.AlteredError{ID: made.ID}
 	}
-	k := Kept{Checkpoint: made, Compact: s.Token, Size: len(s.State), state: s.State}
+	k := Saved{Checkpoint: made, Compact: s.Token, Size: len(s.State), state: s.State}
 	if s.Deposit {
 		return k, nil
 	}
 	var plan Plan
 	if err := read(s.State, &plan); err != nil || plan.Version != version {
-		return Kept{}, errForm
+		return Saved{}, errForm
 	}
 	k.Plan = &plan
 	return k, nil
 }
 
 // Call is the compensating call. Its errors are *[compensation.MissingError] where the plan lacks what it needs.
-func (k Kept) Call() (tool string, args json.RawMessage, err error) {
+func (k Saved) Call() (tool string, args json.RawMessage, err error) {
 	values := compensation.Values{Call: k.Plan.Undo.Call, Before: k.Plan.Undo.Before}
 	if k.Outcome != nil {
 		values.Result = k.Outcome.Result

@@ -17,6 +17,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/directory/admindoc"
 	"github.com/aepb/aepb-gateway/gateway/httpapi/approvals"
+	"github.com/aepb/aepb-gateway/gateway/httpapi/checkpoints"
 	"github.com/aepb/aepb-gateway/gateway/listing"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
@@ -102,6 +103,7 @@ type Records struct {
 	Evidence  ect.Store // for auditors
 	Approvals approvals.Service
 	Levels    approvals.Levels
+	Undo      checkpoints.Records // what operators roll back to
 }
 
 // Admin builds the admin surface: the pages of [Monitoring], and /api.
@@ -137,6 +139,7 @@ func Admin(deps AdminDeps) (http.Handler, error) {
 	api.GET("/agents/:name/negotiation", a.negotiation)
 	approvals.Admin{Service: deps.Approvals, Operator: a.whoOperates, Logger: deps.Logger}.Mount(api)
 	approvals.AdminLevels{Levels: deps.Levels, Operator: a.whoOperates, Now: time.Now}.Mount(api)
+	checkpoints.Admin{Records: deps.Undo, Operator: a.whoOperates}.Mount(api)
 	if deps.Evidence != nil {
 		e := evidence{store: deps.Evidence, self: deps.Self, reader: a.auditor, logger: deps.Logger}
 		api.GET("/ects/:jti", e.token)

@@ -192,7 +192,7 @@ func (d *deciding) surfaces(t *testing.T, logger *slog.Logger, operators httpapi
 	}
 	calls := &road{}
 	deps := httpapi.PublicDeps{
-		EvidenceDeps: httpapi.EvidenceDeps{Evidence: store, Members: members}, Handler: calls, Rollbacker: calls, Registry: registry,
+		EvidenceDeps: httpapi.EvidenceDeps{Evidence: store, Members: members}, Handler: calls, Undo: httpapi.Undo{Rollbacker: calls}, Registry: registry,
 		Humans:  httpapi.Humans{Approvals: approvals.Public{Service: d.memory, Tokens: tokens, Operators: operators, Logger: logger}},
 		Callers: httpapi.Callers{Authenticators: []httpapi.Authenticator{byToken}},
 		BaseURL: func(*http.Request) string { return "https://gw.example" }, Logger: logger,

@@ -120,7 +120,7 @@ func newSurface(t *testing.T, anonymous ect.Identity, authenticators ...httpapi.
 		EvidenceDeps: httpapi.EvidenceDeps{Evidence: s.store, Members: members, Auditor: func(id ect.Identity) (string, bool) { return "auditor", id == auditorID }},
 		Capability:   httpapi.Capability{Self: "spiffe://example.com/gateway", Signer: signer, Version: "1.2.3"},
 		Callers:      httpapi.Callers{Authenticators: authenticators, Anonymous: anonymous}, Now: func() time.Time { return s.now },
-		Handler: s.road, Rollbacker: s.road, Router: s.router, Registry: registry,
+		Handler: s.road, Undo: httpapi.Undo{Rollbacker: s.road}, Router: s.router, Registry: registry,
 		Endpoints: httpapi.Endpoints{"/a2a": door, "/a2a/*rest": door, "/.well-known/agent-card.json": door, "/mcp": door, "/mcp/": door},
 		BaseURL:   func(*http.Request) string { return "https://gw.example" }, Logger: slog.New(slog.DiscardHandler),
 	})

@@ -32,11 +32,14 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/directory/admindoc"
 	"github.com/aepb/aepb-gateway/gateway/httpapi"
 	"github.com/aepb/aepb-gateway/gateway/httpapi/approvals"
+	"github.com/aepb/aepb-gateway/gateway/httpapi/checkpoints"
 	"github.com/aepb/aepb-gateway/gateway/listing"
 	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/rollback"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	work "github.com/aepb/aepb-gateway/gateway/workflow"
 	"github.com/aepb/aepb-gateway/lifecycle"
+	undo "github.com/aepb/aepb-gateway/lifecycle/rollback"
 	"github.com/aepb/aepb-gateway/lifecycle/workflow"
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/policy/hitl"
@@ -264,7 +267,7 @@ func serveAll(t *testing.T) served {
 	s.public, err = httpapi.Public(httpapi.PublicDeps{
 		EvidenceDeps: httpapi.EvidenceDeps{Evidence: s.store, Members: members},
 		Capability:   httpapi.Capability{Self: self, Version: "1.2.3"},
-		Handler:      calls, Rollbacker: calls, Router: &router{}, Workflows: oneWorkflow{}, Registry: registry,
+		Handler:      calls, Undo: httpapi.Undo{Rollbacker: calls, Deposits: oneCheckpoint{}}, Router: &router{}, Workflows: oneWorkflow{}, Registry: registry,
 		Humans:   httpapi.Humans{Awaiter: waiting{}, Approvals: approvals.Public{Service: waits, Tokens: verified{verifier}, Operators: approver, Logger: logger}},
 		Breakers: httpapi.BreakerStream{Breakers: fewBreakers{}, Watches: anyone}, Endpoints: servers,
 		BaseURL: func(*http.Request) string { return "https://gw.example" }, Logger: logger,
@@ -291,7 +294,7 @@ func serveAll(t *testing.T) served {
 		t.Fatal(err)
 	}
 	s.admin, err = httpapi.Admin(httpapi.AdminDeps{
-		MonitoringDeps: monitoring, Directory: agents, Agents: listed, Registry: registry, Records: httpapi.Records{Evidence: s.store, Approvals: waits, Levels: levels{waits}}, Self: self, PublicURL: "https://gw.example",
+		MonitoringDeps: monitoring, Directory: agents, Agents: listed, Registry: registry, Records: httpapi.Records{Evidence: s.store, Approvals: waits, Levels: levels{waits}, Undo: checkpoints.Records{Checkpoints: oneCheckpoint{}, Rollbacks: oneCheckpoint{}}}, Self: self, PublicURL: "https://gw.example",
 		Breakers: fewBreakers{}, Lifecycles: lifecycles{}, Token: "right", Hosts: []string{"127.0.0.1"},
 		Processes: func() []admindoc.Process { return []admindoc.Process{{PID: 1, Agent: "a", Caller: "spiffe://x/y"}} },
 	})
@@ -379,6 +382,9 @@ func TestOpenAPI_HasTheMembers(t *testing.T) {
 		"ApprovalDemand": reflect.TypeFor[approvals.Demand](), "ApprovalCall": reflect.TypeFor[approvals.Call](), "ApprovalDecision": reflect.TypeFor[hitl.Decision](), "Approver": reflect.TypeFor[hitl.Approver](),
 		"Level": reflect.TypeFor[approvals.Level](), "LevelList": reflect.TypeFor[approvals.LevelList](), "LevelOrder": reflect.TypeFor[approvals.LevelOrder](),
 		"SignedDecision": reflect.TypeFor[approvals.Signed](), "DecisionOrder": reflect.TypeFor[approvals.Order](),
+		"DepositedCheckpoint": reflect.TypeFor[checkpoints.Deposited](), "Checkpoint": reflect.TypeFor[checkpoints.View](), "CheckpointPage": reflect.TypeFor[checkpoints.Page](),
+		"RollbackOrder": reflect.TypeFor[checkpoints.Order](), "RollbackPlan": reflect.TypeFor[checkpoints.Plan](), "RollbackStep": reflect.TypeFor[undo.Step](),
+		"Rollback": reflect.TypeFor[rollback.View](), "RollbackProgress": reflect.TypeFor[undo.Progress](),
 		"Process": reflect.TypeFor[admindoc.Process](), "LifecycleRecord": reflect.TypeFor[lifecycle.Record](), "Breaker": reflect.TypeFor[breakers.Event](),
 	})
 	for name, of := range types {
@@ -474,6 +480,18 @@ func TestOpenAPI_SuitsTheAnswers(t *testing.T) {
 		{s.admin, "GET", "/api/levels", "", "", 200},
 		{s.admin, "POST", "/api/levels/w", "/api/levels/{wid}", `{"step":"pause","reason":"why"}`, 200},
 		{s.admin, "POST", "/api/levels/w", "/api/levels/{wid}", `{"step":"go"}`, 400},
+		{s.public, "GET", "/atd/checkpoints/c", "/atd/checkpoints/{jti}", "", 200},
+		{s.public, "GET", "/atd/checkpoints/x", "/atd/checkpoints/{jti}", "", 404},
+		{s.public, "POST", "/atd/checkpoints", "", "state", 403},
+		{s.admin, "GET", "/api/checkpoints?wid=w&limit=1", "/api/checkpoints", "", 200},
+		{s.admin, "GET", "/api/checkpoints", "", "", 400},
+		{s.admin, "GET", "/api/checkpoints/c", "/api/checkpoints/{jti}", "", 200},
+		{s.admin, "GET", "/api/checkpoints/x", "/api/checkpoints/{jti}", "", 404},
+		{s.admin, "POST", "/api/rollbacks", "", `{"checkpoint":"c","plan":true}`, 200},
+		{s.admin, "POST", "/api/rollbacks", "", `{"checkpoint":"c","reason":"why"}`, 202},
+		{s.admin, "POST", "/api/rollbacks", "", `{"checkpoint":"c"}`, 400},
+		{s.admin, "GET", "/api/rollbacks/w/r", "/api/rollbacks/{wid}/{request}", "", 200},
+		{s.admin, "GET", "/api/rollbacks/w/x", "/api/rollbacks/{wid}/{request}", "", 404},
 		{s.admin, "GET", "/api/operator", "", "", 200},
 		{s.admin, "POST", "/api/agents", "", agent, 201},
 		{s.admin, "POST", "/api/agents", "", `{"nome":"x"}`, 400},

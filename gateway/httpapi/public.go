@@ -13,6 +13,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/httpapi/approvals"
+	"github.com/aepb/aepb-gateway/gateway/httpapi/checkpoints"
 	"github.com/aepb/aepb-gateway/gateway/httpapi/workflows"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
@@ -27,12 +28,12 @@ type Endpoints map[string]http.Handler
 
 // PublicDeps is what the public surface is built from.
 type PublicDeps struct {
-	Handler    transport.Handler
-	Router     Router // nil: only our own pairs are served
-	Rollbacker Rollbacker
-	Workflows  workflows.Service // nil: none begins here
-	Registry   *translators.Registry
-	Endpoints  Endpoints
+	Handler   transport.Handler
+	Router    Router // nil: only our own pairs are served
+	Undo      Undo
+	Workflows workflows.Service // nil: none begins here
+	Registry  *translators.Registry
+	Endpoints Endpoints
 	EvidenceDeps
 	Humans
 	Capability
@@ -45,6 +46,12 @@ type PublicDeps struct {
 	Answered func(r *http.Request, status int)
 	BaseURL  func(*http.Request) string // where callers reach us, no trailing slash
 	Logger   *slog.Logger
+}
+
+// Undo is how work is undone.
+type Undo struct {
+	Rollbacker Rollbacker
+	Deposits   checkpoints.Deposits // nil: agents deposit no state here
 }
 
 // EvidenceDeps is where execution context tokens are stored, and who may read them.
@@ -84,7 +91,7 @@ func Quiet() { gin.SetMode(gin.ReleaseMode) }
 
 // Public builds the public surface.
 func Public(deps PublicDeps) (http.Handler, error) {
-	if deps.Handler == nil || deps.Rollbacker == nil || deps.Registry == nil || deps.Evidence == nil || deps.Members == nil || deps.BaseURL == nil || deps.Logger == nil {
+	if deps.Handler == nil || deps.Undo.Rollbacker == nil || deps.Registry == nil || deps.Evidence == nil || deps.Members == nil || deps.BaseURL == nil || deps.Logger == nil {
 		return nil, errors.New("httpapi: incomplete PublicDeps")
 	}
 	if deps.Now == nil {
@@ -111,6 +118,7 @@ func Public(deps PublicDeps) (http.Handler, error) {
 	if deps.Workflows != nil {
 		workflows.Mount(engine.Group("", admitted(deps)), deps.Workflows)
 	}
+	checkpoints.Mount(engine.Group("", admitted(deps)), deps.Undo.Deposits)
 	if err := deps.Approvals.Mount(engine.Group("", admitted(deps))); err != nil {
 		return nil, err
 	}

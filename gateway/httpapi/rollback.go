@@ -35,7 +35,7 @@ func (h rollbacks) serve(c *gin.Context) {
 		problem.Write(c.Writer, c.Request, err)
 		return
 	}
-	answer, err := h.deps.Rollbacker.Rollback(c.Request.Context(), call, token)
+	answer, err := h.deps.Undo.Rollbacker.Rollback(c.Request.Context(), call, token)
 	transport.AddEvidence(c.Writer.Header(), append(slices.Clone(answer.Wire().Header.Values(rollback.Field)), answer.Evidence...))
 	if err != nil {
 		problem.Write(c.Writer, c.Request, err)

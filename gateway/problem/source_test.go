@@ -28,7 +28,7 @@ var exempt = map[string]string{
 	module + "gateway/transport/slim/internal/frame.Error":         "a stranger's message is dropped; of ours the dialer says that it cannot be sent",
 	module + "gateway/transport/slim/internal/frame.TooLargeError": "the dialer says it in transport's words",
 	module + "gateway/task/execution.ImpossibleError":              "a mistake of ours that changes nothing: tests see it",
-	module + "gateway/state.BlobTakenError":                        "ids are fresh and blobs are written once: another one of that id is a mistake of ours",
+	module + "gateway/state.BlobTakenError":                        "package checkpoint says that another token has the id",
 	module + "lifecycle/compensation.RuleError":                    "the operator gets it at the start",
 	module + "lifecycle/rollback.StateError":                       "met by what carries out rollbacks: another replica was first",
 	module + "lifecycle/rollback.RecordError":                      "a record of another version in the store: an internal error, and the log has its text",

@@ -139,9 +139,9 @@ func (s *Service) begin(ctx context.Context, u underWay) error {
 	return err
 }
 
-// kept is the result of a rollback, for the same request that comes again.
-type kept struct {
-	Digest  string          // of the bytes of the request; empty: it was kept by an earlier version, under a key with the digest
+// saved is the result of a rollback, for the same request that comes again.
+type saved struct {
+	Digest  string          // of the bytes of the request; empty: it was saved by an earlier version, under a key with the digest
 	Result  string          // compact
 	Status  undo.Status     `json:",omitempty"` // of a rollback of the gateway's own; empty: an agent's result was relayed
 	Agent   string          `json:",omitempty"` // directory name of the agent whose result was relayed

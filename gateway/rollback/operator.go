@@ -2,6 +2,8 @@ package rollback
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
@@ -12,6 +14,7 @@ import (
 
 // Command is a rollback that an operator asks for. The gateway signs the request and names the operator in it.
 type Command struct {
+	Workflow string // empty: that of the checkpoint, if no other workflow has one of the same id
 	From     ect.ID // the checkpoint
 	Cascade  bool
 	Reason   string // free text
@@ -31,29 +34,47 @@ type View struct {
 	Result   string          `json:"ect,omitempty"` // the atd:rollback_result
 }
 
-// Locate finds the workflow of a checkpoint. *[problem.NotFoundError]: there is no such checkpoint, or none any more.
-func (s *Service) Locate(ctx context.Context, id ect.ID) (wid string, err error) {
-	found, err := s.deps.Find(ctx, ect.Ref{ID: id})
+// Locate finds the workflow of a checkpoint; wid is the only one that is looked at, unless it is empty. A member of one
+// workflow can give a token of its own in another the same id, so that an id does not decide which one is meant.
+// *[problem.NotFoundError]: there is no such checkpoint, or none any more. *[problem.ConflictError]: several workflows have one.
+func (s *Service) Locate(ctx context.Context, wid string, id ect.ID) (string, error) {
+	found, err := s.deps.Find(ctx, ect.Ref{ID: id, Workflow: wid})
 	if err != nil {
 		return "", attest.Recording(err)
 	}
+	var at []string
 	for _, r := range found[0] {
-		if r.Act != ect.ActCheckpoint {
+		if r.Act != ect.ActCheckpoint || wid != "" && r.Workflow != wid || slices.Contains(at, r.Workflow) {
 			continue
 		}
-		if kept, err := s.IsKept(ctx, r.Workflow, id); err != nil || kept {
-			return r.Workflow, err
+		is, err := s.IsKept(ctx, r.Workflow, id)
+		if err != nil {
+			return "", err
+		}
+		if is {
+			at = append(at, r.Workflow)
 		}
 	}
-	return "", &problem.NotFoundError{What: "checkpoint"}
+	switch len(at) {
+	case 0:
+		return "", &problem.NotFoundError{What: "checkpoint"}
+	case 1:
+		return at[0], nil
+	default:
+		slices.Sort(at)
+		return "", &problem.ConflictError{Reason: "several workflows have a checkpoint of this id: say which one with wid: " + strings.Join(at[:min(len(at), maxWorkflows)], ", ")}
+	}
 }
+
+// maxWorkflows bounds the workflows that an error names.
+const maxWorkflows = 5
 
 // Foresee says what a rollback that an operator asks for would do. Nothing is recorded. Its errors are those of [Service.Undo].
 func (s *Service) Foresee(ctx context.Context, c Command) (wid string, plan undo.Plan, err error) {
-	if wid, err = s.Locate(ctx, c.From); err != nil {
+	if wid, err = s.Locate(ctx, c.Workflow, c.From); err != nil {
 		return "", plan, err
 	}
-	plan, _, err = s.plan(ctx, Order{Workflow: wid, From: c.From, Issuer: s.deps.Self, Cascade: c.Cascade})
+	plan, _, err = planner{s.deps}.plan(ctx, Order{Workflow: wid, From: c.From, Issuer: s.deps.Self, Cascade: c.Cascade})
 	return wid, plan, err
 }
 
@@ -113,7 +134,7 @@ func (s *Service) Look(ctx context.Context, wid string, request ect.ID) (View, e
 }
 
 // ended is a rollback that is over.
-func ended(wid string, request ect.ID, k kept) View {
+func ended(wid string, request ect.ID, k saved) View {
 	v := View{Workflow: wid, Request: request, Status: k.Status, Ended: k.At, Steps: k.Steps, Result: k.Result}
 	if claims, err := ect.ParseRecorded(k.Result); err == nil {
 		of, _ := claims.Ext.String(ect.ExtCheckpointID)

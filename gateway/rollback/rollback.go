@@ -48,22 +48,33 @@ type Deps struct {
 	Read        func(ctx context.Context, wid string, who ect.Identity) (workflow.Run, []workflow.Token, error) // a workflow, from its tokens
 	Find        func(ctx context.Context, refs ...ect.Ref) ([][]ect.Record, error)                              // of the evidence store
 	Patience    func() time.Duration                                                                            // how long the longest call may take
-	Escalate    func(ctx context.Context, wid, compact string)                                                  // calls operators, and does not wait for that
-	Hold        func(ctx context.Context, step hitl.Step, why string, after attest.Lineage)                     // pauses or stops a workflow
-	Count       func(status string)
-	Alive       func(ctx context.Context, replica string) bool        // whether a replica of the gateway has a heartbeat
-	Go          func(holder string, work func(context.Context)) error // works in the background
+	Notices     Notices
+	Replicas    Replicas
 	Entries     store.Entries
 	Now         func() time.Time
 	Logger      *slog.Logger
 	Self        ect.Identity
-	Replica     string
 }
 
-// Service takes rollback requests, and carries out those to checkpoints that are kept here. It is safe for concurrent use.
+// Notices are told how rollbacks go on.
+type Notices struct {
+	Escalate func(ctx context.Context, wid, compact string)                              // calls operators, and does not wait for that
+	Hold     func(ctx context.Context, step hitl.Step, why string, after attest.Lineage) // pauses or stops a workflow
+	Count    func(status string)
+}
+
+// Replicas are the processes of this gateway that carry out rollbacks.
+type Replicas struct {
+	Self  string                                                // the name of this one
+	Alive func(ctx context.Context, replica string) bool        // whether one has a heartbeat
+	Go    func(holder string, work func(context.Context)) error // works in the background
+}
+
+// Service takes rollback requests, and carries out those to checkpoints that are saved here. It is safe for concurrent use.
 type Service struct {
 	deps     Deps
 	journals *record.Machine[underWay]
+	says     statements
 
 	mu   sync.Mutex
 	runs map[string]bool // workflows whose rollback goes on at this replica
@@ -74,7 +85,7 @@ func New(deps Deps) (*Service, error) {
 	made, err := journals(record.Deps{
 		Entries: deps.Entries, Evidence: func() record.Evidence { return deps.Attest.Statements() }, Now: deps.Now, Logger: deps.Logger,
 	})
-	return &Service{deps: deps, journals: made, runs: map[string]bool{}}, err
+	return &Service{deps: deps, journals: made, says: statements{deps.Self, deps.Directory}, runs: map[string]bool{}}, err
 }
 
 // Rollback takes a rollback request that came over HTTP apart from every agent's
@@ -93,7 +104,7 @@ func (s *Service) Rollback(ctx context.Context, call transport.Call, token strin
 	if answer, done, err := s.again(ctx, call, o); done || err != nil {
 		return answer, err
 	}
-	if err := s.address(ctx, &call, request); err != nil {
+	if err := (finder{s.deps}).address(ctx, &call, request); err != nil {
 		return transport.Answer{}, err
 	}
 	answer, err := s.deps.Exchange(ctx, call)
@@ -136,7 +147,7 @@ func (s *Service) again(ctx context.Context, call transport.Call, o Order) (tran
 }
 
 // cover signs the answer to a request whose caller has not heard the result so far, and keeps both.
-func (s *Service) cover(ctx context.Context, o Order, k *kept) error {
+func (s *Service) cover(ctx context.Context, o Order, k *saved) error {
 	k.Body, k.Media = form.Body(k.Result), form.Media
 	ext := ect.Ext{}
 	ext.SetString(ect.ExtLeg, string(attest.Reply))
@@ -152,8 +163,8 @@ func (s *Service) cover(ctx context.Context, o Order, k *kept) error {
 	return nil
 }
 
-// keep adds to a result that is kept how its caller was told. What cannot be kept is made again.
-func (s *Service) keep(ctx context.Context, o Order, k kept) {
+// keep adds to a result that is saved how its caller was told. What cannot be saved is made again.
+func (s *Service) keep(ctx context.Context, o Order, k saved) {
 	key := resultKey(o.Workflow, o.Issuer, o.Request, o.Owner)
 	entry, found, err := s.deps.Entries.Get(ctx, key)
 	value, failed := json.Marshal(k)
@@ -161,23 +172,23 @@ func (s *Service) keep(ctx context.Context, o Order, k kept) {
 		_, _, err = s.deps.Entries.Swap(context.WithoutCancel(ctx), key, entry.Revision, value, entry.Until)
 	}
 	if err != nil {
-		s.deps.Logger.WarnContext(ctx, "the answer to a rollback is not kept", slog.Any("error", err))
+		s.deps.Logger.WarnContext(ctx, "the answer to a rollback is not saved", slog.Any("error", err))
 	}
 }
 
-// readKept reads a result that was kept.
-func readKept(value []byte) (k kept, err error) {
+// readResult reads a result that was saved.
+func readResult(value []byte) (k saved, err error) {
 	if json.Unmarshal(value, &k) != nil || k.Result == "" {
 		return k, store.ErrUnreadable
 	}
 	return k, nil
 }
 
-// save keeps an answer. What cannot be kept is known at least for as long as
+// save keeps an answer. What cannot be saved is known at least for as long as
 // the request's token lives.
 func (s *Service) save(ctx context.Context, o Order, agent string, answer transport.Answer) {
 	wire := answer.Wire()
-	value, err := json.Marshal(kept{
+	value, err := json.Marshal(saved{
 		Digest: o.Digest, Agent: agent, Binding: string(wire.Binding), Media: wire.Media, Result: wire.Header.Get(form.Field), Body: wire.Body, Ours: answer.Evidence,
 	})
 	if k, done, _ := s.result(ctx, o.Workflow, o.Issuer, o.Request); done { // a rollback of the gateway's own
@@ -189,13 +200,13 @@ func (s *Service) save(ctx context.Context, o Order, agent string, answer transp
 		_, _, err = s.deps.Entries.Swap(context.WithoutCancel(ctx), resultKey(o.Workflow, o.Issuer, o.Request, o.Owner), 0, value, s.deps.Now().Add(resultLife))
 	}
 	if err != nil {
-		s.deps.Logger.WarnContext(ctx, "the answer to a rollback is kept only while its token lives", slog.Any("error", err))
+		s.deps.Logger.WarnContext(ctx, "the answer to a rollback is saved only while its token lives", slog.Any("error", err))
 	}
 }
 
-// answerAgain is an answer that was kept, for a caller who may call the agent now (R6). A result of the gateway's own is for the caller
+// answerAgain is an answer that was saved, for a caller who may call the agent now (R6). A result of the gateway's own is for the caller
 // whose request it answers.
-func (s *Service) answerAgain(caller identity.Caller, k kept) (transport.Answer, error) {
+func (s *Service) answerAgain(caller identity.Caller, k saved) (transport.Answer, error) {
 	wire := translators.Wire{
 		Binding: canonical.Binding(k.Binding), Form: form.Name, Media: k.Media, Header: http.Header{form.Field: {k.Result}}, Body: k.Body,
 		Re: canonical.OpRollback,
@@ -216,17 +227,20 @@ func (s *Service) answerAgain(caller identity.Caller, k kept) (transport.Answer,
 	return s.deps.Admission.AnswerAgain(wire, k.Ours)
 }
 
+// finder finds out whom requests are for.
+type finder struct{ deps Deps }
+
 // address finds whom a rollback request is for, and in which protocol its caller
 // asked for the work: on record, behind the checkpoint. A workflow that is not
 // known here has no members.
-func (s *Service) address(ctx context.Context, call *transport.Call, request ect.Claims) error {
+func (f finder) address(ctx context.Context, call *transport.Call, request ect.Claims) error {
 	queue, seen := request.Parents, map[ect.ID]bool{}
 	for i := 0; i < len(queue) && i < maxBehind && (call.Agent == "" || call.Wire.Binding == ""); i++ {
 		if seen[queue[i]] {
 			continue
 		}
 		seen[queue[i]] = true
-		records, err := s.deps.Attest.Named(ctx, ect.Ref{ID: queue[i], Workflow: request.Workflow})
+		records, err := f.deps.Attest.Named(ctx, ect.Ref{ID: queue[i], Workflow: request.Workflow})
 		if err != nil {
 			return attest.Recording(err)
 		}
@@ -234,40 +248,40 @@ func (s *Service) address(ctx context.Context, call *transport.Call, request ect
 			if r.Workflow != request.Workflow {
 				continue
 			}
-			if agent, ok := s.concerned(r, call.Caller.ID); ok && call.Agent == "" {
+			if agent, ok := f.concerned(r, call.Caller.ID); ok && call.Agent == "" {
 				call.Agent = agent.Name
 			}
 			if call.Wire.Binding == "" {
-				call.Wire.Binding = s.protocolOf(r, call.Caller.ID)
+				call.Wire.Binding = f.protocolOf(r, call.Caller.ID)
 			}
 			queue = append(queue, r.Parents...)
 		}
 	}
-	if call.Agent == "" || len(s.deps.Network.Rollbacks) == 0 {
+	if call.Agent == "" || len(f.deps.Network.Rollbacks) == 0 {
 		return &policy.Forbidden{Reason: "the caller has no part in this workflow"}
 	}
 	if call.Wire.Binding == "" { // it asked in a protocol that is not HTTP, or another asked
-		call.Wire.Binding = slices.Min(slices.Collect(maps.Keys(s.deps.Network.Rollbacks)))
+		call.Wire.Binding = slices.Min(slices.Collect(maps.Keys(f.deps.Network.Rollbacks)))
 	}
 	return nil
 }
 
 // concerned is the agent that made a token, or that a token of ours was made for.
-func (s *Service) concerned(r ect.Record, caller ect.Identity) (directory.Agent, bool) {
-	if r.Issuer != s.deps.Self {
+func (f finder) concerned(r ect.Record, caller ect.Identity) (directory.Agent, bool) {
+	if r.Issuer != f.deps.Self {
 		if r.Issuer == caller {
 			return directory.Agent{}, false
 		}
-		return s.deps.Directory.Find(string(r.Issuer))
+		return f.deps.Directory.Find(string(r.Issuer))
 	}
 	for _, who := range r.Audience {
-		if who == string(s.deps.Self) || who == string(caller) {
+		if who == string(f.deps.Self) || who == string(caller) {
 			continue
 		}
-		if agent, ok := s.deps.Directory.Find(who); ok {
+		if agent, ok := f.deps.Directory.Find(who); ok {
 			return agent, true
 		}
-		for _, agent := range s.deps.Directory.List() { // one without an identity
+		for _, agent := range f.deps.Directory.List() { // one without an identity
 			if slices.ContainsFunc(agent.Endpoints, func(e directory.Endpoint) bool { return e.Audience(agent.Name) == who }) {
 				return agent, true
 			}
@@ -278,8 +292,8 @@ func (s *Service) concerned(r ect.Record, caller ect.Identity) (directory.Agent,
 
 // protocolOf is the protocol in which this identity asked for what a token of ours is
 // about, if it is one with rollbacks over HTTP.
-func (s *Service) protocolOf(r ect.Record, who ect.Identity) canonical.Binding {
-	if r.Issuer != s.deps.Self {
+func (f finder) protocolOf(r ect.Record, who ect.Identity) canonical.Binding {
+	if r.Issuer != f.deps.Self {
 		return ""
 	}
 	claims, _, err := ect.ParseUnverified(r.Compact) // ours
@@ -289,7 +303,7 @@ func (s *Service) protocolOf(r ect.Record, who ect.Identity) canonical.Binding {
 	caller, _ := claims.Ext.String(ect.ExtCaller)
 	direction, _ := claims.Ext.String(ect.ExtLeg)
 	source, _ := claims.Ext.String(ect.ExtSourceProtocol)
-	if _, ok := s.deps.Network.Rollbacks[canonical.Binding(source)]; !ok || caller != string(who) || attest.Direction(direction) != attest.Request {
+	if _, ok := f.deps.Network.Rollbacks[canonical.Binding(source)]; !ok || caller != string(who) || attest.Direction(direction) != attest.Request {
 		return ""
 	}
 	return canonical.Binding(source)

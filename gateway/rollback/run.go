@@ -67,7 +67,7 @@ func (s *Service) look(ctx context.Context) error {
 			if err != nil || !running {
 				continue
 			}
-			if by := u.Runner; by == s.deps.Replica || !s.deps.Alive(ctx, by) {
+			if by := u.Runner; by == s.deps.Replicas.Self || !s.deps.Replicas.Alive(ctx, by) {
 				s.start(ctx, after, u.Request, u.Holder)
 			}
 		}
@@ -84,7 +84,7 @@ func (s *Service) start(ctx context.Context, workflow string, request ect.ID, ho
 	if s.runs[workflow] {
 		return
 	}
-	err := s.deps.Go(holder, func(life context.Context) {
+	err := s.deps.Replicas.Go(holder, func(life context.Context) {
 		defer func() {
 			s.mu.Lock()
 			defer s.mu.Unlock()
@@ -107,8 +107,8 @@ func (s *Service) run(ctx context.Context, workflow string, request ect.ID) erro
 	if err != nil || !running || u.Request != request {
 		return err
 	}
-	if u.Runner != s.deps.Replica && u.Status == "" {
-		if u, err = s.advance(ctx, workflow, request, undo.Event{Kind: undo.Took, At: s.deps.Now(), Runner: s.deps.Replica}, nil); err != nil {
+	if u.Runner != s.deps.Replicas.Self && u.Status == "" {
+		if u, err = s.advance(ctx, workflow, request, undo.Event{Kind: undo.Took, At: s.deps.Now(), Runner: s.deps.Replicas.Self}, nil); err != nil {
 			return err
 		}
 	}
@@ -124,7 +124,7 @@ func (s *Service) run(ctx context.Context, workflow string, request ect.ID) erro
 		if err != nil {
 			return err
 		}
-		if next.Runner != s.deps.Replica {
+		if next.Runner != s.deps.Replicas.Self {
 			return nil
 		}
 		u = next
@@ -139,7 +139,7 @@ func (s *Service) take(ctx context.Context, u underWay, effect undo.Effect) (und
 	switch effect.Kind {
 	case undo.Sign:
 		event.Kind = undo.Sent
-		return s.advance(ctx, j.Workflow, j.Request, event, s.stepRequest(u, effect.Step))
+		return s.advance(ctx, j.Workflow, j.Request, event, s.says.stepRequest(u, effect.Step))
 	case undo.Send:
 		event, statement := s.send(ctx, u, effect.Step)
 		if ctx.Err() != nil {
@@ -149,23 +149,23 @@ func (s *Service) take(ctx context.Context, u underWay, effect undo.Effect) (und
 		for isRecording(err) && worker.Pause(ctx, time.Second) { // else an agent that has undone its work would be asked again
 			next, err = s.advance(ctx, j.Workflow, j.Request, event, statement)
 		}
-		if err == nil && event.Kind == undo.Lost {
+		if err == nil && event.Kind == undo.Unanswered {
 			worker.Pause(ctx, min(time.Second<<min(next.Steps[effect.Step].Tries, 5), longestPause))
 		}
 		return next, err
 	case undo.Report:
 		event.Kind = undo.Overdue
-		return s.advance(ctx, j.Workflow, j.Request, event, s.overdue(u))
+		return s.advance(ctx, j.Workflow, j.Request, event, s.says.overdue(u))
 	case undo.Escalate:
 		event.Kind = undo.Escalated
-		next, err := s.advance(ctx, j.Workflow, j.Request, event, s.escalation(u))
+		next, err := s.advance(ctx, j.Workflow, j.Request, event, s.says.escalation(u))
 		if err == nil {
-			s.deps.Escalate(ctx, j.Workflow, next.Token)
+			s.deps.Notices.Escalate(ctx, j.Workflow, next.Token)
 		}
 		return next, err
 	default:
 		event.Kind = undo.Ended
-		return s.advance(ctx, j.Workflow, j.Request, event, s.ending(u))
+		return s.advance(ctx, j.Workflow, j.Request, event, s.says.ending(u))
 	}
 }
 
@@ -179,7 +179,7 @@ func (s *Service) send(ctx context.Context, u underWay, at int) (undo.Event, *at
 	case err == nil:
 		event.Kind, event.Restored = undo.Undone, restored
 	case isLost(err):
-		event.Kind, event.Reason = undo.Lost, problem.From(err).Detail
+		event.Kind, event.Reason = undo.Unanswered, problem.From(err).Detail
 	default:
 		event.Kind, event.Reason = undo.Failed, problem.From(err).Detail
 	}
@@ -188,7 +188,7 @@ func (s *Service) send(ctx context.Context, u underWay, at int) (undo.Event, *at
 			slog.String("checkpoint", string(step.Checkpoint)), slog.Any("error", err))
 		return event, nil
 	}
-	return event, s.stepResult(u, step, restored, by)
+	return event, s.says.stepResult(u, step, restored, by)
 }
 
 // isLost reports whether it is not known if an agent has got a message.
@@ -218,7 +218,7 @@ func (s *Service) ask(ctx context.Context, u underWay, step undo.Progress) (rest
 	if err != nil {
 		return "", nil, err
 	}
-	kept, err := s.deps.Checkpoints.Find(ctx, u.Workflow, step.Checkpoint)
+	saved, err := s.deps.Checkpoints.Find(ctx, u.Workflow, step.Checkpoint)
 	if _, missing := errors.AsType[*problem.NotFoundError](err); missing && step.How == undo.ByAgent {
 		err = nil // the agent keeps it itself
 	}
@@ -229,13 +229,13 @@ func (s *Service) ask(ctx context.Context, u underWay, step undo.Progress) (rest
 		Agent: step.Agent, Token: step.Request, Request: request, ID: derived(request.ID), At: time.Unix(request.IssuedAt, 0).UTC(),
 	}
 	if step.How == undo.ByCall {
-		if c.Tool, c.Arguments, err = kept.Call(); err != nil {
+		if c.Tool, c.Arguments, err = saved.Call(); err != nil {
 			return "", nil, err
 		}
 		restored, err = s.deps.Agents.Call(ctx, c)
 		return restored, nil, err
 	}
-	v, err := s.deps.Agents.Ask(ctx, c, func(v ect.Verified) error { return judge(v, step.Agent, u.known(step), kept) })
+	v, err := s.deps.Agents.Ask(ctx, c, func(v ect.Verified) error { return judge(v, step.Agent, u.known(step), saved) })
 	return v.Claims().OutputHash, []ect.ID{v.ID()}, err
 }
 
@@ -251,7 +251,7 @@ func Judge(v ect.Verified, named []ect.ID) error {
 
 // judge judges the result of an agent as a whole: that it is about the checkpoint, that it is completed, and that the restored state is the one that the agent
 // deposited (ATD, Checkpoint ECT Format).
-func judge(v ect.Verified, agent string, id ect.ID, kept checkpoint.Kept) error {
+func judge(v ect.Verified, agent string, id ect.ID, saved checkpoint.Saved) error {
 	result, err := undo.ParseResult(v.Claims())
 	switch {
 	case err != nil:
@@ -259,8 +259,8 @@ func judge(v ect.Verified, agent string, id ect.ID, kept checkpoint.Kept) error 
 		err = errors.New("it is about another checkpoint")
 	case result.Status != undo.StatusCompleted:
 		err = errors.New("it ended as " + string(result.Status))
-	case kept.ID == id && kept.Plan == nil:
-		err = result.Restores(kept.Checkpoint)
+	case saved.ID == id && saved.Plan == nil:
+		err = result.Restores(saved.Checkpoint)
 	}
 	if err == nil {
 		return nil
@@ -268,17 +268,17 @@ func judge(v ect.Verified, agent string, id ect.ID, kept checkpoint.Kept) error 
 	return &transport.BadReplyError{Agent: agent, Reason: "its rollback result is not to be believed: " + err.Error()}
 }
 
-// finish keeps the result of a rollback, tells of it, and makes room for the next one of the workflow.
+// finish keeps the result of a rollback, tells of it, and lets the next one of the workflow begin.
 func (s *Service) finish(ctx context.Context, u underWay) error {
 	j := u.Journal
-	value, err := json.Marshal(kept{Digest: u.Digest, Result: j.Result, Status: j.Status, Steps: brief(j.Steps), At: j.Ended})
+	value, err := json.Marshal(saved{Digest: u.Digest, Result: j.Result, Status: j.Status, Steps: brief(j.Steps), At: j.Ended})
 	if err != nil {
 		return err
 	}
 	if _, first, err := s.deps.Entries.Swap(ctx, resultKey(j.Workflow, j.Issuer, j.Request, u.Owner), 0, value, s.deps.Now().Add(resultLife)); err != nil {
 		return attest.Recording(err)
 	} else if first {
-		s.deps.Count(string(j.Status))
+		s.deps.Notices.Count(string(j.Status))
 		s.deps.Logger.InfoContext(ctx, "a rollback is over", slog.String("wid", j.Workflow), slog.String("checkpoint", string(j.From)), slog.String("status", string(j.Status)))
 	}
 	s.hold(ctx, u)
@@ -293,9 +293,9 @@ func (s *Service) hold(ctx context.Context, u underWay) {
 	}
 	switch {
 	case in(undo.StepFailed):
-		s.deps.Hold(ctx, hitl.Stop, "a rollback failed", attest.After(u.Result))
+		s.deps.Notices.Hold(ctx, hitl.Stop, "a rollback failed", attest.After(u.Result))
 	case in(undo.StepEscalated):
-		s.deps.Hold(ctx, hitl.Pause, "a rollback could not undo everything", attest.After(u.Result))
+		s.deps.Notices.Hold(ctx, hitl.Pause, "a rollback could not undo everything", attest.After(u.Result))
 	}
 }
 

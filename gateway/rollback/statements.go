@@ -6,13 +6,20 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/attest"
+	"github.com/aepb/aepb-gateway/gateway/directory"
 	undo "github.com/aepb/aepb-gateway/lifecycle/rollback"
 	"github.com/aepb/aepb-gateway/lifecycle/workflow"
 )
 
+// statements says what is signed of a rollback.
+type statements struct {
+	self      ect.Identity
+	directory *directory.Directory
+}
+
 // stepRequest asks for one step (ATD, Basic Rollback). Its parents are the checkpoint and the request that the rollback follows. It does not
 // cascade: what depends on the step was undone before it.
-func (s *Service) stepRequest(u underWay, at int) *attest.Statement {
+func (s statements) stepRequest(u underWay, at int) *attest.Statement {
 	step := u.Steps[at]
 	ext := ect.Ext{}
 	ext.SetText(ect.ExtATDReason, reasonOf(u))
@@ -28,7 +35,7 @@ func reasonOf(u underWay) string {
 }
 
 // stepResult says that a step is undone. by are the tokens of the agent that say so.
-func (s *Service) stepResult(u underWay, step undo.Progress, restored string, by []ect.ID) *attest.Statement {
+func (s statements) stepResult(u underWay, step undo.Progress, restored string, by []ect.ID) *attest.Statement {
 	request, err := ect.ParseRecorded(step.Request)
 	if err != nil {
 		return nil // it was read before
@@ -43,7 +50,7 @@ func (s *Service) stepResult(u underWay, step undo.Progress, restored string, by
 }
 
 // overdue is the error of a rollback that took longer than it may (ATD, Rollback Timeout and Escalation).
-func (s *Service) overdue(u underWay) *attest.Statement {
+func (s statements) overdue(u underWay) *attest.Statement {
 	ext := ect.Ext{}
 	ext.SetString(ect.ExtSeverity, workflow.SeverityCritical.String())
 	ext.SetString(ect.ExtErrorType, string(workflow.ErrorTimeout))
@@ -54,7 +61,7 @@ func (s *Service) overdue(u underWay) *attest.Statement {
 }
 
 // escalation calls a human: behind the error where the time is over, else behind the request, because something cannot be undone.
-func (s *Service) escalation(u underWay) *attest.Statement {
+func (s statements) escalation(u underWay) *attest.Statement {
 	ext, reason := ect.Ext{}, "irreversible"
 	if u.Error != "" {
 		reason = "rollback_timeout"
@@ -68,15 +75,15 @@ func (s *Service) escalation(u underWay) *attest.Statement {
 }
 
 // ending is the result of the whole rollback (ATD, Basic Rollback).
-func (s *Service) ending(u underWay) *attest.Statement {
+func (s statements) ending(u underWay) *attest.Statement {
 	j := u.Journal
 	st := s.statement(u, ect.ActRollbackResult, j.Ext(), nil, j.Request)
 	st.Output = j.OutHash()
 	return st
 }
 
-func (s *Service) statement(u underWay, act ect.Act, ext ect.Ext, audience []string, parents ...ect.ID) *attest.Statement {
-	if u.Issuer != s.deps.Self {
+func (s statements) statement(u underWay, act ect.Act, ext ect.Ext, audience []string, parents ...ect.ID) *attest.Statement {
+	if u.Issuer != s.self {
 		audience = append(audience, string(u.Issuer))
 	}
 	return &attest.Statement{
@@ -85,8 +92,8 @@ func (s *Service) statement(u underWay, act ect.Act, ext ect.Ext, audience []str
 }
 
 // audience is how tokens name an agent.
-func (s *Service) audience(name string) []string {
-	agent, found := s.deps.Directory.Find(name)
+func (s statements) audience(name string) []string {
+	agent, found := s.directory.Find(name)
 	switch {
 	case !found:
 		return nil

@@ -3,20 +3,14 @@ package rollback
 import (
 	"context"
 	"errors"
-	"log/slog"
-	"slices"
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
-	"github.com/aepb/aepb-gateway/ect/dag"
 	"github.com/aepb/aepb-gateway/gateway/attest"
-	"github.com/aepb/aepb-gateway/gateway/checkpoint"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/worker"
-	pure "github.com/aepb/aepb-gateway/lifecycle/checkpoint"
 	undo "github.com/aepb/aepb-gateway/lifecycle/rollback"
-	"github.com/aepb/aepb-gateway/lifecycle/workflow"
 )
 
 const (
@@ -24,7 +18,7 @@ const (
 	pollEach = 100 * time.Millisecond // between two looks at whether it is over
 )
 
-// Order is a request to roll back to a checkpoint that is kept here.
+// Order is a request to roll back to a checkpoint that is saved here.
 type Order struct {
 	Workflow string
 	From     ect.ID // the checkpoint
@@ -58,12 +52,12 @@ type Result struct {
 	Steps   []undo.Progress
 }
 
-// Concerns is the checkpoint that is kept here and that a request means: the one that it names, or the one of the same action that the gateway
+// Concerns is the checkpoint that is saved here and that a request means: the one that it names, or the one of the same action that the gateway
 // made, where it names that of an agent that rolls back itself. False: there is no such checkpoint. Its errors are those of the store.
 func (s *Service) Concerns(ctx context.Context, wid string, id ect.ID, who ect.Identity) (ect.ID, bool, error) {
-	kept, err := s.IsKept(ctx, wid, id)
-	if kept || err != nil {
-		return id, kept, err
+	saved, err := s.IsKept(ctx, wid, id)
+	if saved || err != nil {
+		return id, saved, err
 	}
 	all, err := s.deps.Checkpoints.All(ctx, wid)
 	if err != nil || len(all) == 0 {
@@ -73,7 +67,7 @@ func (s *Service) Concerns(ctx context.Context, wid string, id ect.ID, who ect.I
 	if err != nil {
 		return "", false, err
 	}
-	for ours, theirs := range s.natives(all, tokens) {
+	for ours, theirs := range (planner{s.deps}).natives(all, tokens) {
 		if theirs == id {
 			return ours, true, nil
 		}
@@ -81,7 +75,7 @@ func (s *Service) Concerns(ctx context.Context, wid string, id ect.ID, who ect.I
 	return "", false, nil
 }
 
-// IsKept reports whether a checkpoint is kept here. Its errors are those of the store.
+// IsKept reports whether a checkpoint is saved here. Its errors are those of the store.
 func (s *Service) IsKept(ctx context.Context, wid string, id ect.ID) (bool, error) {
 	_, err := s.deps.Checkpoints.Find(ctx, wid, id)
 	if _, missing := errors.AsType[*problem.NotFoundError](err); missing {
@@ -91,40 +85,6 @@ func (s *Service) IsKept(ctx context.Context, wid string, id ect.ID) (bool, erro
 		return false, err
 	}
 	return true, nil
-}
-
-// natives are the checkpoints that agents which roll back themselves made of the actions of checkpoints that are kept here, by these: an agent knows
-// its own. Its checkpoint is that of the request, or of its own task that follows from the request.
-func (s *Service) natives(all []checkpoint.Kept, tokens []workflow.Token) map[ect.ID]ect.ID {
-	nodes := map[ect.ID]dag.Node{}
-	for _, t := range tokens {
-		nodes[t.Node.ID] = t.Node
-	}
-	own := map[string]ect.ID{} // by agent and action
-	for _, k := range all {
-		if k.Plan != nil && k.Plan.Own {
-			agent, _ := s.deps.Directory.Find(k.Plan.Agent)
-			own[string(agent.ID)+" "+string(k.Parents[0])] = k.ID
-		}
-	}
-	natives := map[ect.ID]ect.ID{}
-	for _, t := range tokens {
-		if t.Node.Act != ect.ActCheckpoint || !t.Reversible {
-			continue
-		}
-		actions := slices.Clone(t.Node.Parents)
-		for _, id := range t.Node.Parents {
-			if task := nodes[id]; task.Issuer == t.Node.Issuer {
-				actions = append(actions, task.Parents...)
-			}
-		}
-		for _, action := range actions {
-			if ours, there := own[string(t.Node.Issuer)+" "+string(action)]; there {
-				natives[ours] = t.Node.ID
-			}
-		}
-	}
-	return natives
 }
 
 // Undo rolls back to a checkpoint, and returns when that is over. The same request gets the same result. Its errors are
@@ -147,12 +107,12 @@ func (s *Service) open(ctx context.Context, o Order) error {
 		return err
 	}
 	if !running {
-		plan, natives, err := s.plan(ctx, o)
+		plan, natives, err := planner{s.deps}.plan(ctx, o)
 		if err != nil {
 			return err
 		}
 		u = underWay{
-			Journal: undo.Begin(plan, o.Workflow, o.Issuer, o.Request, s.deps.Replica), Digest: o.Digest, Owner: o.Owner, Holder: o.Holder, Reason: o.Reason,
+			Journal: undo.Begin(plan, o.Workflow, o.Issuer, o.Request, s.deps.Replicas.Self), Digest: o.Digest, Owner: o.Owner, Holder: o.Holder, Reason: o.Reason,
 			Natives: natives,
 		}
 	}
@@ -203,141 +163,13 @@ func (s *Service) await(ctx context.Context, o Order) (Result, error) {
 	}
 }
 
-// plan says what a rollback would do now, and which checkpoints agents know by other names.
-func (s *Service) plan(ctx context.Context, o Order) (undo.Plan, map[ect.ID]ect.ID, error) {
-	if _, err := s.deps.Checkpoints.Find(ctx, o.Workflow, o.From); err != nil {
-		return undo.Plan{}, nil, err
-	}
-	run, tokens, err := s.deps.Read(ctx, o.Workflow, o.Issuer)
-	if err != nil {
-		return undo.Plan{}, nil, err
-	}
-	held, natives, err := s.held(ctx, o.Workflow, tokens)
-	if err != nil {
-		return undo.Plan{}, nil, err
-	}
-	plan, err := undo.Make(run, held, undo.Request{From: o.From, Cascade: o.Cascade, At: s.deps.Now(), Patience: s.deps.Patience()})
-	return plan, natives, err
-}
-
-// held is what is known of the checkpoints of a workflow whose tokens are on record: those that are kept here, and those
-// that agents signed and keep themselves.
-func (s *Service) held(ctx context.Context, wid string, tokens []workflow.Token) (map[ect.ID]undo.Held, map[ect.ID]ect.ID, error) {
-	recorded, undone := map[ect.ID]ect.Identity{}, map[ect.ID][]ect.Identity{}
-	for _, t := range tokens {
-		switch t.Node.Act {
-		case ect.ActCheckpoint:
-			recorded[t.Node.ID] = t.Node.Issuer
-		case ect.ActRollbackResult:
-			if t.Status == string(undo.StatusCompleted) {
-				undone[t.Checkpoint] = append(undone[t.Checkpoint], t.Node.Issuer)
-			}
-		}
-	}
-	all, err := s.deps.Checkpoints.All(ctx, wid)
-	if err != nil {
-		return nil, nil, err
-	}
-	held, natives := map[ect.ID]undo.Held{}, s.natives(all, tokens)
-	for _, k := range all {
-		if recorded[k.ID] == k.Issuer { // else its action did not leave
-			held[k.ID] = s.ours(k)
-			delete(recorded, k.ID)
-		}
-	}
-	for ours, id := range natives {
-		if _, deposited := held[id]; deposited { // it is held by itself: ours stands for it
-			h := held[ours]
-			h.Parents = []ect.ID{id}
-			held[ours] = h
-			delete(natives, ours)
-		}
-		delete(recorded, id)
-	}
-	if err := s.theirs(ctx, wid, recorded, held); err != nil {
-		return nil, nil, err
-	}
-	for id, h := range held {
-		_, theirs := recorded[id]
-		h.Undone = slices.Contains(undone[id], s.deps.Self) || theirs && slices.Contains(undone[id], h.Issuer)
-		held[id] = h
-	}
-	return held, natives, nil
-}
-
-// ours is a checkpoint that is kept here.
-func (s *Service) ours(k checkpoint.Kept) undo.Held {
-	h := undo.Held{Checkpoint: k.Checkpoint, How: undo.Never}
-	if k.Plan == nil {
-		agent, listed := s.deps.Directory.Find(string(k.Issuer))
-		if h.Agent, h.Acts = agent.Name, []ect.Identity{k.Issuer}; listed && k.Reversible {
-			h.How = undo.ByAgent
-		}
-		return h
-	}
-	h.Agent = k.Plan.Agent
-	if agent, listed := s.deps.Directory.Find(k.Plan.Agent); listed && agent.ID != "" {
-		h.Acts = []ect.Identity{agent.ID}
-	}
-	switch {
-	case k.Outcome != nil && k.Outcome.Failed:
-		h.How = undo.Nothing
-	case k.Plan.Own:
-		h.How = undo.ByAgent
-	case k.Plan.Undo != nil:
-		if _, _, err := k.Call(); err == nil {
-			h.How = undo.ByCall
-		}
-	}
-	return h
-}
-
-// theirs adds the checkpoints that agents signed and keep themselves, as their tokens say. One that is not as the draft has it is left out.
-func (s *Service) theirs(ctx context.Context, wid string, recorded map[ect.ID]ect.Identity, held map[ect.ID]undo.Held) error {
-	refs := make([]ect.Ref, 0, len(recorded))
-	for id, issuer := range recorded {
-		if issuer != s.deps.Self {
-			refs = append(refs, ect.Ref{ID: id, Workflow: wid, Issuer: issuer})
-		}
-	}
-	for page := range slices.Chunk(refs, ect.MaxLookups) {
-		found, err := s.deps.Find(ctx, page...)
-		if err != nil {
-			return attest.Recording(err)
-		}
-		for i, ref := range page {
-			for _, r := range found[i] {
-				if r.Issuer != ref.Issuer || r.Workflow != wid {
-					continue
-				}
-				claims, err := ect.ParseRecorded(r.Compact)
-				if err != nil {
-					continue
-				}
-				c, err := pure.Parse(claims)
-				if err != nil {
-					s.deps.Logger.WarnContext(ctx, "a checkpoint of an agent is left out", slog.String("wid", wid), slog.Any("error", err))
-					continue
-				}
-				agent, listed := s.deps.Directory.Find(string(c.Issuer))
-				h := undo.Held{Checkpoint: c, Agent: agent.Name, Acts: []ect.Identity{c.Issuer}, How: undo.Never}
-				if listed && c.Reversible {
-					h.How = undo.ByAgent
-				}
-				held[c.ID] = h
-			}
-		}
-	}
-	return nil
-}
-
 // result reads the result of a rollback; false: there is no such result.
-func (s *Service) result(ctx context.Context, wid string, issuer ect.Identity, request ect.ID) (kept, bool, error) {
+func (s *Service) result(ctx context.Context, wid string, issuer ect.Identity, request ect.ID) (saved, bool, error) {
 	entry, found, err := s.deps.Entries.Get(ctx, resultKey(wid, issuer, request, ""))
 	if err != nil || !found {
-		return kept{}, false, recording(err)
+		return saved{}, false, recording(err)
 	}
-	k, err := readKept(entry.Value)
+	k, err := readResult(entry.Value)
 	return k, true, err
 }
 

@@ -110,7 +110,7 @@ func New(deps Deps) (*Metrics, error) {
 		collectors.NewBuildInfoCollector(),
 	)
 	for _, c := range append(all, m.standing.agents.state, m.standing.agents.transitions, m.standing.agents.escalations, m.standing.agents.lifecycles, m.standing.approvals.counted, m.standing.approvals.waiting, m.standing.approvals.oldest,
-		m.standing.undo.made, m.standing.undo.kept, m.standing.undo.rollbacks, m.standing.undo.refused) {
+		m.standing.undo.made, m.standing.undo.stored, m.standing.undo.rollbacks, m.standing.undo.refused) {
 		if err := m.registry.Register(c); err != nil {
 			return nil, err
 		}

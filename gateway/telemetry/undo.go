@@ -15,7 +15,7 @@ var (
 // Undo are the metrics of checkpoints and rollbacks.
 type Undo struct {
 	made      *prometheus.CounterVec
-	kept      prometheus.Collector
+	stored    prometheus.Collector
 	rollbacks *prometheus.CounterVec
 	refused   *prometheus.CounterVec
 	usage     *atomic.Pointer[func() float64]
@@ -27,7 +27,7 @@ func defineUndo(d *definitions) Undo {
 		"Checkpoints, by what came of them: reversible, irreversible, deposited by an agent, or refused because a share is used up. A call whose checkpoint is refused is not sent.",
 		"Many irreversible: say in the configuration how those tools are undone. refused: a caller fills its share.",
 		"kind")
-	u.kept = d.gaugeFunc("checkpoints",
+	u.stored = d.gaugeFunc("checkpoints",
 		"Blobs of the store of checkpoints: a checkpoint has one, and one more for the outcome of its call.",
 		"Near the bound of the store new consequential calls are refused.",
 		nil, func() float64 {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"strconv"
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/transport/egress"
@@ -20,12 +21,31 @@ type Client interface {
 
 var _ Client = (*egress.Guard)(nil)
 
-// AddEvidence puts compact ECTs into a header.
+// FieldReversible is the header field of an answer that says whether what was done can be undone: true or false. It follows from the atd:checkpoint
+// in Execution-Context (ATD, Checkpoint ECT Format; R22). Without a checkpoint it is absent.
+const FieldReversible = "Aepb-Reversible"
+
+// AddEvidence puts compact ECTs into a header, and says what a checkpoint among them says.
 func AddEvidence(h http.Header, tokens []string) {
 	for _, token := range tokens {
 		h.Add(ect.HeaderName, token)
 	}
+	if len(tokens) < withCheckpoint {
+		return
+	}
+	for _, token := range tokens {
+		claims, _, err := ect.ParseUnverified(token) // ours
+		if err != nil || claims.Act != ect.ActCheckpoint {
+			continue
+		}
+		if reversible, ok := claims.Ext.Bool(ect.ExtReversible); ok {
+			h.Set(FieldReversible, strconv.FormatBool(reversible))
+		}
+	}
 }
+
+// withCheckpoint is how many tokens an answer has at least that has a checkpoint: those of request, checkpoint and reply.
+const withCheckpoint = 3
 
 // BrokenError is what it means that a request or its answer broke off: an
 // *egress.DeniedError, a *[TimeoutError], the context's error or an *[UnreachableError].

@@ -5,7 +5,7 @@
 // # What is undone
 //
 //	target      the checkpoint that the request names; if it groups others, those too, and what these group
-//	action      a parent of a checkpoint that is no held checkpoint; a checkpoint without one has nothing to undo
+//	action      a parent of a checkpoint that is no known checkpoint; a checkpoint without one has nothing to undo
 //	downstream  a checkpoint with an action that descends from an action of a target
 //
 // Targets are undone, and with atd.cascade what is downstream. What was undone before is left out. A checkpoint that has
@@ -17,7 +17,7 @@
 // # What is in the way
 //
 // A step of the workflow (R26) is undone with a checkpoint if it is the first at or above its action, or if it is the
-// agent's own task node for the action: a token of one of Held.Acts that names the action as parent. It is not undone if
+// agent's own task node for the action: a token of one of Known.Acts that names the action as parent. It is not undone if
 // a checkpoint downstream stays that holds its work, too.
 //
 //	a step that would be undone still runs                           RunningError

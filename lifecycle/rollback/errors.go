@@ -14,11 +14,11 @@ const (
 	maxShown = 5   // of them in its text
 )
 
-// UnknownError says that no such checkpoint is held.
+// UnknownError says that no such checkpoint is known.
 type UnknownError struct{ Checkpoint ect.ID }
 
 func (e *UnknownError) Error() string {
-	return fmt.Sprintf("checkpoint %s is unknown in this workflow, or is held no longer: name one of its checkpoints", e.Checkpoint)
+	return fmt.Sprintf("checkpoint %s is unknown in this workflow, or is known no longer: name one of its checkpoints", e.Checkpoint)
 }
 
 // ExpiredError says that the time of a checkpoint is over.

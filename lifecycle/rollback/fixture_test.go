@@ -65,15 +65,15 @@ func exchange(n int, parents ...ect.ID) []workflow.Token {
 }
 
 // checkpointOf is a checkpoint of agent b that lasts a day.
-func checkpointOf(id ect.ID, parents ...ect.ID) rollback.Held {
-	return rollback.Held{
+func checkpointOf(id ect.ID, parents ...ect.ID) rollback.Known {
+	return rollback.Known{
 		Checkpoint: checkpoint.Checkpoint{ID: id, Issuer: gateway, Workflow: "w", Parents: parents, TTL: 24 * time.Hour, At: noon, State: ect.Hash([]byte(id))},
 		Agent:      "b", Acts: []ect.Identity{agentB}, How: rollback.ByCall,
 	}
 }
 
-func byID(list ...rollback.Held) map[ect.ID]rollback.Held {
-	all := map[ect.ID]rollback.Held{}
+func byID(list ...rollback.Known) map[ect.ID]rollback.Known {
+	all := map[ect.ID]rollback.Known{}
 	for _, c := range list {
 		all[c.ID] = c
 	}

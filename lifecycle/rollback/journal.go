@@ -102,7 +102,7 @@ type EffectKind string
 // The effects, each with the events that tell the journal about it.
 const (
 	Sign     EffectKind = "sign"     // sign the request of a step; Sent
-	Send     EffectKind = "send"     // send the request of a step; Undone, Failed or Lost
+	Send     EffectKind = "send"     // send the request of a step; Undone, Failed or Unanswered
 	Report   EffectKind = "report"   // the time is over: sign the atd:error; Overdue
 	Escalate EffectKind = "escalate" // sign the atd:escalate; Escalated
 	End      EffectKind = "end"      // sign the atd:rollback_result; Ended

@@ -31,7 +31,7 @@ func begin(ways ...rollback.How) rollback.Journal {
 // The events of the tests, in time.
 var (
 	sent       = rollback.Event{Kind: rollback.Sent, At: noon, Token: "request.a.b"}
-	unanswered = rollback.Event{Kind: rollback.Lost, At: noon}
+	unanswered = rollback.Event{Kind: rollback.Unanswered, At: noon}
 	undone     = rollback.Event{Kind: rollback.Undone, At: noon, Restored: ect.Hash([]byte("state"))}
 	failed     = rollback.Event{Kind: rollback.Failed, At: noon, Reason: "the booking is paid"}
 	took       = rollback.Event{Kind: rollback.Took, At: noon, Runner: "runner 2"}

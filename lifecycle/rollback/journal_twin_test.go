@@ -37,7 +37,7 @@ func (w journalTwin) state(step int) rollback.StepState {
 		return rollback.StepEscalated
 	case w.count(rollback.Undone, step) > 0:
 		return rollback.StepCompleted
-	case w.count(rollback.Failed, step) > 0, w.count(rollback.Lost, step) == rollback.MaxTries:
+	case w.count(rollback.Failed, step) > 0, w.count(rollback.Unanswered, step) == rollback.MaxTries:
 		return rollback.StepFailed
 	case w.count(rollback.Overdue, -1) > 0:
 		return rollback.StepEscalated
@@ -89,7 +89,7 @@ func (w journalTwin) fits(e rollback.Event) bool {
 		return e.Runner != "" && e.Runner != w.runner()
 	case rollback.Sent:
 		return e.Token != "" && turn >= 0 && e.Step == turn && w.state(turn) == rollback.StepWaiting && !over
-	case rollback.Lost, rollback.Failed:
+	case rollback.Unanswered, rollback.Failed:
 		return turn >= 0 && e.Step == turn && w.state(turn) == rollback.StepSent
 	case rollback.Undone:
 		return turn >= 0 && e.Step == turn && w.state(turn) == rollback.StepSent && (e.Restored == "" || len(e.Restored) == 43)
@@ -127,7 +127,7 @@ func (w journalTwin) shown() journalShown {
 	}
 	for step := range w.ways {
 		s.states = append(s.states, w.state(step))
-		s.tries = append(s.tries, min(w.count(rollback.Sent, step)*(1+w.count(rollback.Lost, step)), rollback.MaxTries))
+		s.tries = append(s.tries, min(w.count(rollback.Sent, step)*(1+w.count(rollback.Unanswered, step)), rollback.MaxTries))
 		s.tokens = append(s.tokens, token(rollback.Sent, step))
 	}
 	s.tokens = append(s.tokens, token(rollback.Overdue, -1), token(rollback.Escalated, -1), token(rollback.Ended, -1))
@@ -158,7 +158,7 @@ func shownOf(j rollback.Journal) journalShown {
 // randomEvent is an event that often fits.
 func randomEvent(r *rand.Rand, j rollback.Journal, n int) rollback.Event {
 	kinds := []rollback.EventKind{
-		rollback.Took, rollback.Sent, rollback.Lost, rollback.Undone, rollback.Failed, rollback.Overdue, rollback.Escalated, rollback.Ended, "",
+		rollback.Took, rollback.Sent, rollback.Unanswered, rollback.Undone, rollback.Failed, rollback.Overdue, rollback.Escalated, rollback.Ended, "",
 	}
 	e := rollback.Event{
 		Kind: kinds[r.IntN(len(kinds))], Step: r.IntN(len(j.Steps)+2) - 1, At: noon.Add(time.Duration(r.IntN(61)) * time.Minute), Token: fmt.Sprint("token-", n),
@@ -170,7 +170,7 @@ func randomEvent(r *rand.Rand, j rollback.Journal, n int) rollback.Event {
 		case rollback.Sign:
 			e.Kind = rollback.Sent
 		case rollback.Send:
-			e.Kind = []rollback.EventKind{rollback.Lost, rollback.Lost, rollback.Lost, rollback.Undone, rollback.Undone, rollback.Failed}[r.IntN(6)]
+			e.Kind = []rollback.EventKind{rollback.Unanswered, rollback.Unanswered, rollback.Unanswered, rollback.Undone, rollback.Undone, rollback.Failed}[r.IntN(6)]
 		case rollback.Report:
 			e.Kind = rollback.Overdue
 		case rollback.Escalate:
@@ -188,7 +188,7 @@ func randomEvent(r *rand.Rand, j rollback.Journal, n int) rollback.Event {
 
 // journalPromises checks in words what holds of each change.
 func journalPromises(was, is rollback.Journal, e rollback.Event) string {
-	if _, err := is.Next(e); err == nil && e.Kind != rollback.Lost {
+	if _, err := is.Next(e); err == nil && e.Kind != rollback.Unanswered {
 		return "the same event has a second effect"
 	}
 	sent := 0

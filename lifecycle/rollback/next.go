@@ -28,20 +28,20 @@ type EventKind string
 
 // The kinds of events.
 const (
-	Took      EventKind = "took"      // another runner goes on
-	Sent      EventKind = "sent"      // the request of a step is signed: send it
-	Lost      EventKind = "lost"      // no answer came: it is sent again
-	Undone    EventKind = "undone"    // the agent undid the step
-	Failed    EventKind = "failed"    // the agent refused, or answered wrongly
-	Overdue   EventKind = "overdue"   // By has passed, and the atd:error is signed
-	Escalated EventKind = "escalated" // the atd:escalate is signed
-	Ended     EventKind = "ended"     // the atd:rollback_result is signed
+	Took       EventKind = "took"      // another runner goes on
+	Sent       EventKind = "sent"      // the request of a step is signed: send it
+	Unanswered EventKind = "lost"      // no answer came: it is sent again
+	Undone     EventKind = "undone"    // the agent undid the step
+	Failed     EventKind = "failed"    // the agent refused, or answered wrongly
+	Overdue    EventKind = "overdue"   // By has passed, and the atd:error is signed
+	Escalated  EventKind = "escalated" // the atd:escalate is signed
+	Ended      EventKind = "ended"     // the atd:rollback_result is signed
 )
 
 // Event is something that happened.
 type Event struct {
 	Kind     EventKind
-	Step     int       // of Sent, Lost, Undone and Failed: its place in Steps
+	Step     int       // of Sent, Unanswered, Undone and Failed: its place in Steps
 	At       time.Time // required
 	Token    string    // of Sent, Overdue, Escalated and Ended: the compact token that was signed, at most 16 KiB
 	Restored string    // of Undone: the out_hash of the answer; empty: it had no such claim
@@ -67,7 +67,7 @@ func (j Journal) Next(e Event) (Journal, error) {
 
 // aboutStep reports whether an event is about one step.
 func (e Event) aboutStep() bool {
-	return slices.Contains([]EventKind{Sent, Lost, Undone, Failed}, e.Kind)
+	return slices.Contains([]EventKind{Sent, Unanswered, Undone, Failed}, e.Kind)
 }
 
 // signs reports whether an event brings a token.
@@ -113,7 +113,7 @@ func (p *Progress) apply(e Event, by time.Time) (problem string) {
 		p.State, p.Restored = StepCompleted, e.Restored
 	case e.Kind == Failed:
 		p.State, p.Reason = StepFailed, text(e.Reason)
-	case p.Tries == MaxTries: // Lost
+	case p.Tries == MaxTries: // Unanswered
 		p.State, p.Reason = StepFailed, reasonUnknown
 	default:
 		p.Tries++

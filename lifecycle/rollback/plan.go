@@ -29,8 +29,8 @@ const (
 // sends reports whether undoing the work means to send the agent something.
 func (h How) sends() bool { return h == ByAgent || h == ByCall }
 
-// Held is a checkpoint that can be rolled back to, with what is known of it.
-type Held struct {
+// Known is a checkpoint that can be rolled back to, with what is known of it.
+type Known struct {
 	checkpoint.Checkpoint
 
 	Agent  string         // directory name of the agent whose work it is; shown, and recorded as the agent of atd.cascaded
@@ -73,7 +73,7 @@ type Step struct {
 // workflow, by their ids. It takes time and memory that are linear in tokens, parents and checkpoints, but for sorting.
 //
 // Its error is an [*UnknownError], an [*ExpiredError], a [*RunningError], a [*DependsError] or a [*TooManyError].
-func Make(run workflow.Run, checkpoints map[ect.ID]Held, r Request) (Plan, error) {
+func Make(run workflow.Run, checkpoints map[ect.ID]Known, r Request) (Plan, error) {
 	from, known := checkpoints[r.From]
 	if !known {
 		return Plan{}, &UnknownError{r.From}
@@ -129,19 +129,19 @@ func (p Plan) with(steps []Step) Plan {
 	return p
 }
 
-// planner knows the run and the checkpoints that are held.
+// planner knows the run and the checkpoints that are known.
 type planner struct {
 	run     workflow.Run
 	graph   dag.Graph
 	order   []ect.ID       // of all tokens, parents first
 	place   map[ect.ID]int // in order
-	known   map[ect.ID]Held
+	known   map[ect.ID]Known
 	ids     []ect.ID            // of all checkpoints, the last one first, then those that are not in the graph
-	actions map[ect.ID][]ect.ID // of a checkpoint: the tokens whose work it holds, which are no held checkpoints
-	groups  map[ect.ID][]ect.ID // of a checkpoint: the held checkpoints that it groups
+	actions map[ect.ID][]ect.ID // of a checkpoint: the tokens whose work it holds, which are no known checkpoints
+	groups  map[ect.ID][]ect.ID // of a checkpoint: the known checkpoints that it groups
 }
 
-func newPlanner(run workflow.Run, checkpoints map[ect.ID]Held) *planner {
+func newPlanner(run workflow.Run, checkpoints map[ect.ID]Known) *planner {
 	p := &planner{
 		run: run, graph: run.Graph(), known: checkpoints, ids: slices.Sorted(maps.Keys(checkpoints)),
 		actions: make(map[ect.ID][]ect.ID, len(checkpoints)), groups: map[ect.ID][]ect.ID{},
@@ -228,8 +228,8 @@ func (p *planner) downstream(tokens map[ect.ID]bool) (found []ect.ID) {
 func (p *planner) running(steps []Step, r Request) []workflow.Step {
 	var ids []ect.ID
 	for _, s := range steps {
-		lost := r.Patience > 0 && r.At.Sub(p.known[s.Checkpoint].At) > r.Patience
-		if s.How.sends() && !lost {
+		over := r.Patience > 0 && r.At.Sub(p.known[s.Checkpoint].At) > r.Patience
+		if s.How.sends() && !over {
 			ids = append(ids, s.Checkpoint)
 		}
 	}

@@ -17,9 +17,9 @@ import (
 )
 
 // chain is three exchanges one after the other, each with a checkpoint.
-func chain() ([]workflow.Token, []rollback.Held) {
+func chain() ([]workflow.Token, []rollback.Known) {
 	tokens := slices.Concat(exchange(1), exchange(2, "p1"), exchange(3, "p2"))
-	return tokens, []rollback.Held{checkpointOf("c1", "r1"), checkpointOf("c2", "r2"), checkpointOf("c3", "r3")}
+	return tokens, []rollback.Known{checkpointOf("c1", "r1"), checkpointOf("c2", "r2"), checkpointOf("c3", "r3")}
 }
 
 // shown is a plan in one line: checkpoints, agents, checkpoints for humans, steps that used what is undone.
@@ -34,10 +34,10 @@ func shown(p rollback.Plan) string {
 func TestMake_Steps(t *testing.T) {
 	t.Parallel()
 	later := noon.Add(time.Hour)
-	over := func(c rollback.Held) rollback.Held { c.TTL = time.Hour; return c }
-	never := func(c rollback.Held) rollback.Held { c.How = rollback.Never; return c }
-	undone := func(c rollback.Held) rollback.Held { c.Undone = true; return c }
-	of := func(agent string, c rollback.Held) rollback.Held { c.Agent = agent; return c }
+	over := func(c rollback.Known) rollback.Known { c.TTL = time.Hour; return c }
+	never := func(c rollback.Known) rollback.Known { c.How = rollback.Never; return c }
+	undone := func(c rollback.Known) rollback.Known { c.Undone = true; return c }
+	of := func(agent string, c rollback.Known) rollback.Known { c.Agent = agent; return c }
 	linear, three := chain()
 	c1, c2, c3 := three[0], three[1], three[2]
 	siblings := slices.Concat(exchange(1), []workflow.Token{request("r2", "t1"), reply("p2", "r2")})
@@ -45,7 +45,7 @@ func TestMake_Steps(t *testing.T) {
 	reader := slices.Concat(exchange(1), exchange(2, "p1"))
 	for name, c := range map[string]struct {
 		tokens  []workflow.Token
-		list    []rollback.Held
+		list    []rollback.Known
 		from    ect.ID
 		cascade bool
 		want    string
@@ -53,22 +53,22 @@ func TestMake_Steps(t *testing.T) {
 		"the last one":                    {linear, three, "c3", false, "[c3:compensation] [b] [] []"},
 		"all, backwards":                  {linear, three, "c1", true, "[c3:compensation c2:compensation c1:compensation] [b] [] []"},
 		"from the middle":                 {linear, three, "c2", true, "[c3:compensation c2:compensation] [b] [] []"},
-		"agents, each once":               {linear, []rollback.Held{of("x", c1), of("a", c2), of("x", c3)}, "c1", true, "[c3:compensation c2:compensation c1:compensation] [a x] [] []"},
-		"one was undone before":           {linear, []rollback.Held{c1, undone(c2), c3}, "c1", true, "[c3:compensation c1:compensation] [b] [] []"},
-		"itself was undone before":        {linear, []rollback.Held{c1, c2, undone(c3)}, "c3", true, "[] [] [] []"},
-		"the others were undone before":   {linear, []rollback.Held{c1, undone(c2), undone(c3)}, "c1", false, "[c1:compensation] [b] [] []"},
-		"one has ended":                   {linear, []rollback.Held{c1, over(c2), c3}, "c1", true, "[c3:compensation c2:irreversible c1:compensation] [b] [c2] []"},
-		"one cannot be undone":            {linear, []rollback.Held{c1, c2, never(c3)}, "c1", true, "[c3:irreversible c2:compensation c1:compensation] [b] [c3] []"},
-		"itself cannot be undone":         {linear, []rollback.Held{never(c1), c2, c3}, "c1", true, "[c1:irreversible] [b] [c1] []"},
-		"a sibling is not downstream":     {siblings, []rollback.Held{c1, c2}, "c1", true, "[c1:compensation] [b] [] []"},
-		"a step without a checkpoint":     {reader, []rollback.Held{c1}, "c1", true, "[c1:compensation] [b] [] [t2 w2]"},
-		"a group":                         {linear, []rollback.Held{c1, c2, c3, checkpointOf("g", "c2", "c3")}, "g", false, "[c3:compensation c2:compensation] [b] [] []"},
-		"a group in a group":              {linear, []rollback.Held{c1, c2, c3, checkpointOf("g", "h", "c1"), checkpointOf("h", "c2", "c3")}, "g", false, "[c3:compensation c2:compensation c1:compensation] [b] [] []"},
-		"a group of itself":               {linear, []rollback.Held{c3, checkpointOf("g", "h", "c3"), checkpointOf("h", "g")}, "g", false, "[c3:compensation] [b] [] []"},
-		"a group that was undone before":  {linear, []rollback.Held{c1, undone(c2), undone(c3), checkpointOf("g", "c2", "c3")}, "g", true, "[] [] [] []"},
-		"one of a group cannot be undone": {linear, []rollback.Held{c1, c2, never(c3), checkpointOf("g", "c2", "c3")}, "g", false, "[c3:irreversible c2:compensation] [b] [c3] []"},
-		"of several actions":              {two, []rollback.Held{checkpointOf("c1", "r1", "r6"), c2}, "c1", true, "[c2:compensation c1:compensation] [b] [] []"},
-		"that depend on each other":       {linear, []rollback.Held{checkpointOf("c1", "r1", "r3"), c2}, "c1", true, "[c1:compensation c2:compensation] [b] [] []"},
+		"agents, each once":               {linear, []rollback.Known{of("x", c1), of("a", c2), of("x", c3)}, "c1", true, "[c3:compensation c2:compensation c1:compensation] [a x] [] []"},
+		"one was undone before":           {linear, []rollback.Known{c1, undone(c2), c3}, "c1", true, "[c3:compensation c1:compensation] [b] [] []"},
+		"itself was undone before":        {linear, []rollback.Known{c1, c2, undone(c3)}, "c3", true, "[] [] [] []"},
+		"the others were undone before":   {linear, []rollback.Known{c1, undone(c2), undone(c3)}, "c1", false, "[c1:compensation] [b] [] []"},
+		"one has ended":                   {linear, []rollback.Known{c1, over(c2), c3}, "c1", true, "[c3:compensation c2:irreversible c1:compensation] [b] [c2] []"},
+		"one cannot be undone":            {linear, []rollback.Known{c1, c2, never(c3)}, "c1", true, "[c3:irreversible c2:compensation c1:compensation] [b] [c3] []"},
+		"itself cannot be undone":         {linear, []rollback.Known{never(c1), c2, c3}, "c1", true, "[c1:irreversible] [b] [c1] []"},
+		"a sibling is not downstream":     {siblings, []rollback.Known{c1, c2}, "c1", true, "[c1:compensation] [b] [] []"},
+		"a step without a checkpoint":     {reader, []rollback.Known{c1}, "c1", true, "[c1:compensation] [b] [] [t2 w2]"},
+		"a group":                         {linear, []rollback.Known{c1, c2, c3, checkpointOf("g", "c2", "c3")}, "g", false, "[c3:compensation c2:compensation] [b] [] []"},
+		"a group in a group":              {linear, []rollback.Known{c1, c2, c3, checkpointOf("g", "h", "c1"), checkpointOf("h", "c2", "c3")}, "g", false, "[c3:compensation c2:compensation c1:compensation] [b] [] []"},
+		"a group of itself":               {linear, []rollback.Known{c3, checkpointOf("g", "h", "c3"), checkpointOf("h", "g")}, "g", false, "[c3:compensation] [b] [] []"},
+		"a group that was undone before":  {linear, []rollback.Known{c1, undone(c2), undone(c3), checkpointOf("g", "c2", "c3")}, "g", true, "[] [] [] []"},
+		"one of a group cannot be undone": {linear, []rollback.Known{c1, c2, never(c3), checkpointOf("g", "c2", "c3")}, "g", false, "[c3:irreversible c2:compensation] [b] [c3] []"},
+		"of several actions":              {two, []rollback.Known{checkpointOf("c1", "r1", "r6"), c2}, "c1", true, "[c2:compensation c1:compensation] [b] [] []"},
+		"that depend on each other":       {linear, []rollback.Known{checkpointOf("c1", "r1", "r3"), c2}, "c1", true, "[c1:compensation c2:compensation] [b] [] []"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -91,7 +91,7 @@ func TestMake_Refusals(t *testing.T) {
 	linear, three := chain()
 	underWay := slices.Concat(exchange(1), exchange(2, "p1")[:2]) // t2 runs
 	running := append(slices.Clone(exchange(1)[:2]), token("x", ect.ActNegotiate, gateway, "t1"))
-	made := func(tokens []workflow.Token, list []rollback.Held, from ect.ID, cascade bool, at time.Time) error {
+	made := func(tokens []workflow.Token, list []rollback.Known, from ect.ID, cascade bool, at time.Time) error {
 		_, err := rollback.Make(runOf(t, tokens...), byID(list...), rollback.Request{From: from, Cascade: cascade, At: at})
 		return err
 	}
@@ -106,7 +106,7 @@ func TestMake_Refusals(t *testing.T) {
 	}{
 		"unknown": {
 			made(linear, three, "c9", false, noon),
-			"checkpoint c9 is unknown in this workflow, or is held no longer: name one of its checkpoints",
+			"checkpoint c9 is unknown in this workflow, or is known no longer: name one of its checkpoints",
 		},
 		"ended": {
 			made(linear, three, "c1", true, noon.Add(24*time.Hour)),
@@ -117,7 +117,7 @@ func TestMake_Refusals(t *testing.T) {
 			"steps depend on what would be undone: t3 of spiffe://example.com/a is done, w3 of spiffe://example.com/b is done: roll back with atd.cascade, or start at a later checkpoint",
 		},
 		"others that run depend on it": {
-			made(underWay, []rollback.Held{checkpointOf("c1", "r1"), checkpointOf("c2", "r2")}, "c1", false, noon),
+			made(underWay, []rollback.Known{checkpointOf("c1", "r1"), checkpointOf("c2", "r2")}, "c1", false, noon),
 			"steps depend on what would be undone: t2 of spiffe://example.com/a is running: roll back with atd.cascade, or start at a later checkpoint",
 		},
 		"a task of another agent": {
@@ -129,15 +129,15 @@ func TestMake_Refusals(t *testing.T) {
 			"steps depend on what would be undone: y of spiffe://example.com/b is running: roll back with atd.cascade, or start at a later checkpoint",
 		},
 		"it runs": {
-			made(running, []rollback.Held{checkpointOf("c1", "r1")}, "c1", false, noon),
+			made(running, []rollback.Known{checkpointOf("c1", "r1")}, "c1", false, noon),
 			"steps that would be undone still run: t1 of spiffe://example.com/a is running: roll back when they are done or failed, or cancel them",
 		},
 		"it runs, and is found through annotations": {
-			made(running, []rollback.Held{checkpointOf("c1", "x")}, "c1", false, noon),
+			made(running, []rollback.Known{checkpointOf("c1", "x")}, "c1", false, noon),
 			"steps that would be undone still run: t1 of spiffe://example.com/a is running: roll back when they are done or failed, or cancel them",
 		},
 		"one downstream runs": {
-			made(underWay, []rollback.Held{checkpointOf("c1", "r1"), checkpointOf("c2", "r2")}, "c1", true, noon),
+			made(underWay, []rollback.Known{checkpointOf("c1", "r1"), checkpointOf("c2", "r2")}, "c1", true, noon),
 			"steps that would be undone still run: t2 of spiffe://example.com/a is running: roll back when they are done or failed, or cancel them",
 		},
 	} {
@@ -145,7 +145,7 @@ func TestMake_Refusals(t *testing.T) {
 			t.Errorf("%s: got  %v\nwant %s", name, c.err, c.want)
 		}
 	}
-	depends, ok := errors.AsType[*rollback.DependsError](made(many, []rollback.Held{checkpointOf("c1", "r1")}, "c1", false, noon))
+	depends, ok := errors.AsType[*rollback.DependsError](made(many, []rollback.Known{checkpointOf("c1", "r1")}, "c1", false, noon))
 	if !ok || len(depends.Steps) != 100 || depends.More != 2*len(names)-100 || !strings.Contains(depends.Error(), ", 151 more: roll back with") {
 		t.Errorf("many: %v", depends)
 	}
@@ -172,7 +172,7 @@ func TestMake_OwnTask(t *testing.T) {
 func TestMake_SharedTask(t *testing.T) {
 	t.Parallel()
 	tokens := slices.Concat(exchange(1), exchange(2, "p1"), []workflow.Token{request("r4", "t2"), reply("p4", "r4")})
-	group := []rollback.Held{checkpointOf("c1", "r1"), checkpointOf("c2", "r2"), checkpointOf("g", "c1", "c2")}
+	group := []rollback.Known{checkpointOf("c1", "r1"), checkpointOf("c2", "r2"), checkpointOf("g", "c1", "c2")}
 	plan, err := rollback.Make(runOf(t, tokens...), byID(group...), rollback.Request{From: "g", At: noon})
 	if err != nil || len(plan.Steps) != 2 {
 		t.Errorf("the other request changed nothing: %+v, %v", plan, err)
@@ -185,7 +185,7 @@ func TestMake_SharedTask(t *testing.T) {
 
 func TestMake_TooMany(t *testing.T) {
 	t.Parallel()
-	tokens, list := exchange(0), []rollback.Held{checkpointOf("c0", "r0")}
+	tokens, list := exchange(0), []rollback.Known{checkpointOf("c0", "r0")}
 	for n := 1; n <= rollback.MaxSteps; n++ {
 		id := ect.ID(fmt.Sprint("r", n))
 		tokens = append(tokens, request(id, "p0"), reply("p"+id, id))
@@ -203,10 +203,10 @@ func TestMake_TooMany(t *testing.T) {
 }
 
 // long is a run of 10,000 tokens with a checkpoint for each of its exchanges.
-func long(tb testing.TB) (workflow.Run, map[ect.ID]rollback.Held) {
+func long(tb testing.TB) (workflow.Run, map[ect.ID]rollback.Known) {
 	tb.Helper()
 	var tokens []workflow.Token
-	all := map[ect.ID]rollback.Held{}
+	all := map[ect.ID]rollback.Known{}
 	for n := range dag.MaxNodes / 10 {
 		last := ect.ID(fmt.Sprint("p", n-1))
 		tokens = append(tokens, exchange(n, last)...)
@@ -233,7 +233,7 @@ func BenchmarkMake_10000(b *testing.B) {
 // BenchmarkMake_10000Dense has as many parents per token as fit, one circle, and checkpoints that share actions.
 func BenchmarkMake_10000Dense(b *testing.B) {
 	var tokens []workflow.Token
-	all := map[ect.ID]rollback.Held{}
+	all := map[ect.ID]rollback.Known{}
 	for n := range dag.MaxNodes {
 		t := token(ect.ID(fmt.Sprint("n", n)), ect.ActNegotiate, gateway)
 		for i := range 50 {

@@ -20,7 +20,7 @@ import (
 type planTwin struct {
 	tokens []workflow.Token
 	run    workflow.Run
-	known  map[ect.ID]rollback.Held
+	known  map[ect.ID]rollback.Known
 	at     time.Time
 	led    map[ect.ID]map[ect.ID]bool // by token: what descends from it
 }
@@ -254,7 +254,7 @@ func (w planTwin) promises(r rollback.Request, plan rollback.Plan) string {
 		case !slices.Contains(targets, s.Checkpoint) && !w.downstream(s.Checkpoint, targets):
 			return "the work did not follow from what is undone: " + string(s.Checkpoint)
 		case !slices.Contains(c.Parents, s.Action) || s.Agent != c.Agent || s.How != w.how(s.Checkpoint):
-			return fmt.Sprintf("not as it is held: %+v", s)
+			return fmt.Sprintf("not as it is known: %+v", s)
 		case slices.Contains(plan.Escalate, s.Checkpoint) != (s.How == rollback.Never):
 			return "a human is told wrongly about " + string(s.Checkpoint)
 		}
@@ -319,7 +319,7 @@ func randomCase(t *testing.T, r *rand.Rand) planTwin {
 		}
 		return ect.ID(fmt.Sprint("t", i))
 	}
-	w := planTwin{known: map[ect.ID]rollback.Held{}, at: noon.Add(time.Hour), led: map[ect.ID]map[ect.ID]bool{}}
+	w := planTwin{known: map[ect.ID]rollback.Known{}, at: noon.Add(time.Hour), led: map[ect.ID]map[ect.ID]bool{}}
 	for i := range n {
 		tok := token(ect.ID(fmt.Sprint("t", i)), acts[r.IntN(len(acts))], []ect.Identity{gateway, agentA, agentB}[r.IntN(3)])
 		if tok.Node.IssuedAt += int64(i); r.IntN(12) == 0 { // the id of another one
@@ -346,8 +346,8 @@ func randomCase(t *testing.T, r *rand.Rand) planTwin {
 }
 
 // randomHeld is a checkpoint about a random token, or a group of random ones.
-func randomHeld(r *rand.Rand, near func(int) ect.ID, i int) rollback.Held {
-	c := rollback.Held{
+func randomHeld(r *rand.Rand, near func(int) ect.ID, i int) rollback.Known {
+	c := rollback.Known{
 		Checkpoint: checkpoint.Checkpoint{ID: ect.ID(fmt.Sprint("c", i)), At: noon, TTL: 24 * time.Hour},
 		Agent:      []string{"a", "b", "c"}[r.IntN(3)], Acts: [][]ect.Identity{nil, {agentB}, {agentA, agentB}}[r.IntN(3)],
 		How: []rollback.How{rollback.ByAgent, rollback.ByCall, rollback.ByCall, rollback.ByCall, rollback.Nothing, rollback.Never}[r.IntN(6)], Undone: r.IntN(6) == 0,

@@ -55,7 +55,7 @@ func TestDecode_Mistakes(t *testing.T) {
 		"a space":             {`{"version"`, ` {"version"`, form},
 		"another zone":        {`09:00:00Z`, `10:00:00+01:00`, form},
 		"in a step":           {`"how":"compensation"`, `"how":"compensation","why":"x"`, form},
-		"no steps":            {`"steps":[`, `"steps":null,"x":[`, "steps are missing, or more than 1000"},
+		"no steps":            {`"steps":[`, `"steps":null,"x":[`, "steps are missing, or more than 500"},
 		"no workflow":         {`"workflow":"w"`, `"workflow":""`, "workflow, from, request or issuer is empty, too long, or has control characters"},
 		"no runner":           {`"runner 1"`, `""`, "runner is empty, longer than 256 bytes, or has control characters"},
 		"by before accepted":  {`T09:00:00Z`, `T07:00:00Z`, "accepted is missing, or by is before it"},

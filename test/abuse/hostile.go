@@ -140,7 +140,7 @@ func (a *attacker) store(ctx context.Context, n int, source devgateway.Claims, p
 func (a *attacker) bulky(end *jwt.NumericDate) devgateway.Claims {
 	return devgateway.Claims{
 		RegisteredClaims: jwt.RegisteredClaims{ID: uuid.NewString(), IssuedAt: jwt.NewNumericDate(time.Now()), ExpiresAt: end},
-		Workflow:         a.hoard, Ext: map[string]string{"k": strings.Repeat("x", largestExt)},
+		Workflow:         a.hoard, Ext: map[string]any{"k": strings.Repeat("x", largestExt)},
 	}
 }
 

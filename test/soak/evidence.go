@@ -267,7 +267,7 @@ func (c *streamer) files(dir string) ([]string, error) {
 func (e *evidence) undone(ctx context.Context) error {
 	caller := e.callers[0]
 	asks, err := caller.minter.Sign(devgateway.Claims{
-		Act: string(ect.ActRollbackRequest), Workflow: e.first, Parents: []string{string(e.point)}, Ext: map[string]string{"atd.reason": "it went wrong"},
+		Act: string(ect.ActRollbackRequest), Workflow: e.first, Parents: []string{string(e.point)}, Ext: map[string]any{"atd.reason": "it went wrong"},
 	})
 	if err != nil {
 		return err

@@ -9,8 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
 
 	"github.com/aepb/aepb-gateway/gateway/transport/stdio"
@@ -78,18 +76,6 @@ func TestInterop_MoreServers(t *testing.T) {
 	if len(servers) != 15 {
 		t.Errorf("%d servers", len(servers))
 	}
-}
-
-// absolute has the path of a script of this folder.
-func absolute(t *testing.T, command []string) []string {
-	t.Helper()
-	out := slices.Clone(command)
-	for i, word := range out {
-		if at, err := filepath.Abs(word); err == nil && strings.Contains(word, "/") && !filepath.IsAbs(word) {
-			out[i] = at
-		}
-	}
-	return out
 }
 
 // servePage serves a page on this machine, and returns its URL.

@@ -103,3 +103,15 @@ func call(ctx context.Context, g *devgateway.Process, agent, tool, input string)
 	part.MediaType = "application/json"
 	return peers.A2ACall(ctx, client, g.Public+"/agents/"+agent+"/", a2a.NewMessage(a2a.MessageRoleUser, part))
 }
+
+// absolute has the path of a script of this folder.
+func absolute(t *testing.T, command []string) []string {
+	t.Helper()
+	out := slices.Clone(command)
+	for i, word := range out {
+		if at, err := filepath.Abs(word); err == nil && strings.Contains(word, "/") && !filepath.IsAbs(word) {
+			out[i] = at
+		}
+	}
+	return out
+}

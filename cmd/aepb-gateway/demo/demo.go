@@ -10,6 +10,7 @@ import (
 	"net/http"
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/aepb/aepb-gateway/cmd/aepb-gateway/demo/peers"
 	"github.com/aepb/aepb-gateway/ect/identity"
@@ -26,6 +27,7 @@ type Agent struct {
 type Deps struct {
 	Development *identity.Development
 	Start       func(context.Context, []Agent) (publicURL string, err error)
+	Bookings    bool // the MCP server has the tools of a booking office, too
 }
 
 // Exchange is one message and all that is known about it.
@@ -71,7 +73,11 @@ func Open(ctx context.Context, deps Deps) (*Stage, error) {
 	if s.agent, err = peers.NewA2AAgent(ctx, peers.Deps{TLS: config(concierge)}); err != nil {
 		return nil, err
 	}
-	s.tools, err = peers.NewMCPServer(ctx, peers.MCPDeps{Deps: peers.Deps{TLS: config(calculator)}, Stateless: true, ID: string(calculator.ID)})
+	also := func(*mcp.Server) {}
+	if deps.Bookings {
+		also = addBookings
+	}
+	s.tools, err = peers.NewMCPServer(ctx, peers.MCPDeps{Deps: peers.Deps{TLS: config(calculator)}, Stateless: true, ID: string(calculator.ID), Also: also})
 	if err != nil {
 		return nil, errors.Join(err, s.agent.Stop(ctx))
 	}

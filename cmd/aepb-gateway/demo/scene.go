@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"strings"
 	"time"
@@ -43,6 +44,11 @@ func (f *scene) say(format string, args ...any) {
 
 // send is a request that must be answered with the status.
 func (f *scene) send(ctx context.Context, method, url, body string, status int) (answer []byte, header http.Header) {
+	return f.sendWith(ctx, method, url, body, status, nil)
+}
+
+// sendWith is send with more header fields.
+func (f *scene) sendWith(ctx context.Context, method, url, body string, status int, more http.Header) (answer []byte, header http.Header) {
 	if f.err != nil {
 		return nil, nil
 	}
@@ -50,6 +56,7 @@ func (f *scene) send(ctx context.Context, method, url, body string, status int) 
 	if f.err = err; err != nil {
 		return nil, nil
 	}
+	maps.Copy(r.Header, more)
 	r.Header.Set("Content-Type", "application/json")
 	if strings.HasPrefix(url, f.Admin) {
 		r.Header.Set("Authorization", "Bearer "+f.Token)

@@ -67,6 +67,12 @@ var purposes = map[string]func(t *testing.T, c config.Config){
 		t.Helper()
 		check(t, !c.Agents["files"].Endpoints[0].Program.Shared && c.Agents["tickets"].Endpoints[0].Program.Shared, "a program for each caller, and a shared one")
 	},
+	"rollback": func(t *testing.T, c config.Config) {
+		t.Helper()
+		for name, rules := range map[string]int{"memory": 2, "files": 3, "repository": 1, "database": 0} {
+			check(t, len(c.Agents[name].Compensate) == rules && len(c.Agents[name].ReadOnly) > 0, "the rules of "+name)
+		}
+	},
 }
 
 func check(t *testing.T, ok bool, want string) {
@@ -122,6 +128,8 @@ func TestExamples_MistakesAreRefused(t *testing.T) {
 		"plain HTTP at loopback": {"sidecar", "https://127.0.0.1:8000", "http://127.0.0.1:8000", "https"},
 		"too little memory":      {"sidecar", "memory_mib: 256", "memory_mib: 100", "limits.memory_mib"},
 		"share above the whole":  {"balancer", "per_address: 128          #", "per_address: 129          #", "listen.uacp_connections.per_address"},
+		"two ways for a tool":    {"rollback", "read_only: [read_graph,", "read_only: [create_entities, read_graph,", "create_entities"},
+		"no place in a call":     {"rollback", "{source: {call: /destination}", "{source: {call: destination}", "arguments"},
 		"program is missing":     {"stdio", "mcp-server-tickets]", "mcp-server-lost]", "mcp-server-lost"},
 	} {
 		t.Run(name, func(t *testing.T) {

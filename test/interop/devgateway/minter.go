@@ -24,11 +24,11 @@ type Minter struct {
 // time of issue, an end of a day later, and the act send_task.
 type Claims struct {
 	jwt.RegisteredClaims
-	Workflow   string            `json:"wid,omitempty"`
-	Act        string            `json:"exec_act"`
-	Parents    []string          `json:"par"`
-	OutputHash string            `json:"out_hash,omitempty"`
-	Ext        map[string]string `json:"ext,omitempty"`
+	Workflow   string         `json:"wid,omitempty"`
+	Act        string         `json:"exec_act"`
+	Parents    []string       `json:"par"`
+	OutputHash string         `json:"out_hash,omitempty"`
+	Ext        map[string]any `json:"ext,omitempty"`
 }
 
 // NewMinter signs as the development client of this trust domain, for its gateway.

@@ -1,0 +1,179 @@
+package rollback
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/dag"
+	"github.com/aepb/aepb-gateway/gateway/attest"
+	"github.com/aepb/aepb-gateway/gateway/checkpoint"
+	pure "github.com/aepb/aepb-gateway/lifecycle/checkpoint"
+	undo "github.com/aepb/aepb-gateway/lifecycle/rollback"
+	"github.com/aepb/aepb-gateway/lifecycle/workflow"
+)
+
+// planner plans rollbacks from what is on record.
+type planner struct{ deps Deps }
+
+// plan says what a rollback would do now, and which checkpoints agents know by other names.
+func (p planner) plan(ctx context.Context, o Order) (undo.Plan, map[ect.ID]ect.ID, error) {
+	if _, err := p.deps.Checkpoints.Find(ctx, o.Workflow, o.From); err != nil {
+		return undo.Plan{}, nil, err
+	}
+	run, tokens, err := p.deps.Read(ctx, o.Workflow, o.Issuer)
+	if err != nil {
+		return undo.Plan{}, nil, err
+	}
+	known, natives, err := p.known(ctx, o.Workflow, tokens)
+	if err != nil {
+		return undo.Plan{}, nil, err
+	}
+	plan, err := undo.Make(run, known, undo.Request{From: o.From, Cascade: o.Cascade, At: p.deps.Now(), Patience: p.deps.Patience()})
+	return plan, natives, err
+}
+
+// known is what is known of the checkpoints of a workflow whose tokens are on record: those that are saved here, and those
+// that agents signed and keep themselves.
+func (p planner) known(ctx context.Context, wid string, tokens []workflow.Token) (map[ect.ID]undo.Known, map[ect.ID]ect.ID, error) {
+	recorded, undone := map[ect.ID][]ect.Identity{}, map[ect.ID][]ect.Identity{}
+	for _, t := range tokens {
+		switch {
+		case t.Node.Act == ect.ActCheckpoint:
+			recorded[t.Node.ID] = append(recorded[t.Node.ID], t.Node.Issuer)
+		case t.Node.Act == ect.ActRollbackResult && t.Status == string(undo.StatusCompleted):
+			undone[t.Checkpoint] = append(undone[t.Checkpoint], t.Node.Issuer)
+		}
+	}
+	all, err := p.deps.Checkpoints.All(ctx, wid)
+	if err != nil {
+		return nil, nil, err
+	}
+	known, natives := map[ect.ID]undo.Known{}, p.natives(all, tokens)
+	for _, k := range all {
+		if slices.Contains(recorded[k.ID], k.Issuer) { // else its action did not leave; others may have used its id
+			known[k.ID] = p.ours(k)
+			delete(recorded, k.ID)
+		}
+	}
+	for ours, id := range natives {
+		if _, deposited := known[id]; deposited { // it is known by itself: ours stands for it
+			h := known[ours]
+			h.Parents = []ect.ID{id}
+			known[ours] = h
+			delete(natives, ours)
+		}
+		delete(recorded, id)
+	}
+	if err := p.theirs(ctx, wid, recorded, known); err != nil {
+		return nil, nil, err
+	}
+	for id, h := range known {
+		_, theirs := recorded[id]
+		h.Undone = slices.Contains(undone[id], p.deps.Self) || theirs && slices.Contains(undone[id], h.Issuer)
+		known[id] = h
+	}
+	return known, natives, nil
+}
+
+// ours is a checkpoint that is saved here.
+func (p planner) ours(k checkpoint.Saved) undo.Known {
+	h := undo.Known{Checkpoint: k.Checkpoint, How: undo.Never}
+	if k.Plan == nil {
+		agent, listed := p.deps.Directory.Find(string(k.Issuer))
+		if h.Agent, h.Acts = agent.Name, []ect.Identity{k.Issuer}; listed && k.Reversible {
+			h.How = undo.ByAgent
+		}
+		return h
+	}
+	h.Agent = k.Plan.Agent
+	if agent, listed := p.deps.Directory.Find(k.Plan.Agent); listed && agent.ID != "" {
+		h.Acts = []ect.Identity{agent.ID}
+	}
+	switch {
+	case k.Outcome != nil && k.Outcome.Failed:
+		h.How = undo.Nothing
+	case k.Plan.Own:
+		h.How = undo.ByAgent
+	case k.Plan.Undo != nil:
+		if _, _, err := k.Call(); err == nil {
+			h.How = undo.ByCall
+		}
+	}
+	return h
+}
+
+// theirs adds the checkpoints that agents signed and keep themselves, as their tokens say. One that is not as the draft has it is left out; of
+// several under one id the first one counts.
+func (p planner) theirs(ctx context.Context, wid string, recorded map[ect.ID][]ect.Identity, known map[ect.ID]undo.Known) error {
+	refs := make([]ect.Ref, 0, len(recorded))
+	for id, issuers := range recorded {
+		if !slices.Contains(issuers, p.deps.Self) { // ours is over: a token of another issuer does not stand for it
+			refs = append(refs, ect.Ref{ID: id, Workflow: wid, Issuer: issuers[0]})
+		}
+	}
+	for page := range slices.Chunk(refs, ect.MaxLookups) {
+		found, err := p.deps.Find(ctx, page...)
+		if err != nil {
+			return attest.Recording(err)
+		}
+		for i, ref := range page {
+			for _, r := range found[i] {
+				if r.Issuer != ref.Issuer || r.Workflow != wid {
+					continue
+				}
+				claims, err := ect.ParseRecorded(r.Compact)
+				if err != nil {
+					continue
+				}
+				c, err := pure.Parse(claims)
+				if err != nil {
+					p.deps.Logger.WarnContext(ctx, "a checkpoint of an agent is left out", slog.String("wid", wid), slog.Any("error", err))
+					continue
+				}
+				agent, listed := p.deps.Directory.Find(string(c.Issuer))
+				h := undo.Known{Checkpoint: c, Agent: agent.Name, Acts: []ect.Identity{c.Issuer}, How: undo.Never}
+				if listed && c.Reversible {
+					h.How = undo.ByAgent
+				}
+				known[c.ID] = h
+			}
+		}
+	}
+	return nil
+}
+
+// natives are the checkpoints that agents which roll back themselves made of the actions of checkpoints that are saved here, by these: an agent knows
+// its own. Its checkpoint is that of the request, or of its own task that follows from the request.
+func (p planner) natives(all []checkpoint.Saved, tokens []workflow.Token) map[ect.ID]ect.ID {
+	nodes := map[ect.ID]dag.Node{}
+	for _, t := range tokens {
+		nodes[t.Node.ID] = t.Node
+	}
+	own := map[string]ect.ID{} // by agent and action
+	for _, k := range all {
+		if k.Plan != nil && k.Plan.Own {
+			agent, _ := p.deps.Directory.Find(k.Plan.Agent)
+			own[string(agent.ID)+" "+string(k.Parents[0])] = k.ID
+		}
+	}
+	natives := map[ect.ID]ect.ID{}
+	for _, t := range tokens {
+		if t.Node.Act != ect.ActCheckpoint || !t.Reversible {
+			continue
+		}
+		actions := slices.Clone(t.Node.Parents)
+		for _, id := range t.Node.Parents {
+			if task := nodes[id]; task.Issuer == t.Node.Issuer {
+				actions = append(actions, task.Parents...)
+			}
+		}
+		for _, action := range actions {
+			if ours, there := own[string(t.Node.Issuer)+" "+string(action)]; there {
+				natives[ours] = t.Node.ID
+			}
+		}
+	}
+	return natives
+}
