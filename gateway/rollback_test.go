@@ -245,6 +245,9 @@ func TestRollback_Overdue(t *testing.T) {
 		}) {
 			t.Errorf("the error is %s about %s, on record are %v", kind, of, acts(tokens))
 		}
+		if text, err := json.Marshal(tokens); err != nil || strings.Contains(string(text), "Ada") {
+			t.Errorf("%v: a token has what the checkpoint keeps: %s", err, text)
+		}
 	})
 }
 
