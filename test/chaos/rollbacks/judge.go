@@ -262,11 +262,12 @@ func (t *trip) read() (rollback.Result, []string) {
 
 // said is what the caller of a trip was told, for a violation.
 func (t *trip) said() string {
-	text := fmt.Sprintf("from step %d (cascade %t), %d requests, refusal %q", t.from, t.cascade, t.requests, t.refusal)
+	var b strings.Builder
+	fmt.Fprintf(&b, "from step %d (cascade %t), %d requests, refusal %q", t.from, t.cascade, t.requests, t.refusal)
 	for i, s := range t.steps {
-		text += fmt.Sprintf("; step %d: %d done, %d undone, %s", i, len(s.deeds), len(s.undone), s.why)
+		fmt.Fprintf(&b, "; step %d: %d done, %d undone, recorded %t, %s", i, len(s.deeds), len(s.undone), s.recorded, s.why)
 	}
-	return text
+	return b.String()
 }
 
 // cause is the part of a refusal by which refusals are counted.
@@ -313,10 +314,10 @@ func (t *trip) place(tokens []string) (whole bool) {
 		if whole = whole || claims.ID == t.start; err != nil || len(claims.Parents) == 0 {
 			continue
 		}
-		switch claims.Act {
-		case ect.ActTranslate:
+		if claims.Act == ect.ActTranslate {
 			legs[claims.Parents[0]] = claims.ID
-		case ect.ActCheckpoint:
+		}
+		if claims.Act == ect.ActCheckpoint {
 			checkpoints[claims.Parents[0]] = claims.ID
 		}
 	}

@@ -194,8 +194,8 @@ func (t *trip) comes(d deed, r *round) {
 // reached is the step from which the trip is rolled back: the one that is wanted, or the last one before with a checkpoint
 // that the caller knows. Without a cascade it is the last one of all.
 func (t *trip) reached() int {
-	for i := len(t.steps) - 1; i >= 0; i-- {
-		if t.steps[i].checkpoint != "" && (!t.cascade || i <= t.want) {
+	for i, s := range slices.Backward(t.steps) {
+		if s.checkpoint != "" && (!t.cascade || i <= t.want) {
 			return i
 		}
 	}
