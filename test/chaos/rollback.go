@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/aepb/aepb-gateway/test/chaos/fleet"
 	"github.com/aepb/aepb-gateway/test/chaos/rollbacks"
 	"github.com/aepb/aepb-gateway/test/harness/redisserver"
 )
@@ -26,11 +27,11 @@ func rollBack(ctx context.Context, binary, dir string, lasts time.Duration, node
 	}
 	clustered, alone := nodes[:len(nodes)-1], nodes[len(nodes)-1:]
 	seed := rand.Uint64()
-	found, err := rollbacks.Play(ctx, rollbacks.Setup{Binary: binary, Dir: filepath.Join(dir, "gateways"), Seed: seed, Groups: []rollbacks.Group{
-		{Name: "redis", State: "redis: {plaintext: loopback, " + stateConfig(alone) + "}", Replicas: 2, Kills: kills, Waits: waits},
-		{Name: "bbolt", State: `path: "DIR/state.db"`, Replicas: 1, Kills: kills, Waits: waits},
+	found, err := rollbacks.Play(ctx, rollbacks.Setup{Binary: binary, Dir: filepath.Join(dir, "gateways"), Seed: seed, Waits: waits, Groups: []fleet.Group{
+		{Name: "redis", State: "redis: {plaintext: loopback, " + stateConfig(alone) + "}", Replicas: 2, Kills: kills},
+		{Name: "bbolt", State: `path: "DIR/state.db"`, Replicas: 1, Kills: kills},
 		{
-			Name: "cluster", State: "redis: {plaintext: loopback, " + stateConfig(clustered) + "}", Replicas: 2, Kills: masters, Waits: waits,
+			Name: "cluster", State: "redis: {plaintext: loopback, " + stateConfig(clustered) + "}", Replicas: 2, Kills: masters,
 			Harm: func(ctx context.Context) error { return replaceMaster(ctx, clustered) },
 		},
 	}})

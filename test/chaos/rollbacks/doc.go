@@ -22,7 +22,7 @@
 // nothing is undone whose workflow was not rolled back. A compensating call that comes again comes with the same token
 // and the same bytes. The evidence verifies, and the results are on record.
 //
-// How to read it: play.go has the course of the act, group.go the gateways, hotel.go the agent; trip.go is what callers
+// How to read it: play.go has the course of the act, hotel.go the agent; package fleet runs the gateways; trip.go is what callers
 // do; judge.go decides.
 //
 // Alternative considered: a store that fails at each write (gateway/rollback_test.go). It reaches each write, and nothing

@@ -9,13 +9,11 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
-	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/lifecycle/rollback"
 	"github.com/aepb/aepb-gateway/test/harness/wait"
 )
@@ -176,11 +174,8 @@ const enough = 1
 
 // judge judges what the callers and the hotel of a group lived through.
 func (g *group) judge(ctx context.Context) (rep Report, err error) {
-	rep.Kills, rep.Results, rep.Calls = map[string]int{}, map[string]int{}, map[string]int{}
-	for _, k := range g.kills {
-		rep.Kills[g.Name+" "+string(k.phase)]++
-	}
-	verifier, err := g.verifier()
+	rep.Kills, rep.Results, rep.Calls = g.Struck(), map[string]int{}, map[string]int{}
+	verifier, err := g.Verifier()
 	if err != nil {
 		return rep, err
 	}
@@ -192,8 +187,8 @@ func (g *group) judge(ctx context.Context) (rep Report, err error) {
 		whole := t.place(tokens)
 		result, why := t.read()
 		wrong = append(append(wrong, why...), t.judge()...)
-		differs := append(t.compare(result, bookings), t.doubt(g.Waits)...)
-		if len(differs) > 0 && !whole && g.wasUnsaved(t.began, t.called) {
+		differs := append(t.compare(result, bookings), t.doubt(g.waits)...)
+		if len(differs) > 0 && !whole && g.WasUnsaved(t.began, t.called) {
 			kind.Unsaved++ // what a call did whose checkpoint is lost cannot be undone
 		} else {
 			wrong = append(wrong, differs...)
@@ -294,18 +289,6 @@ func (k *Kind) count(t *trip, result rollback.Result) {
 	}
 }
 
-func (g *group) verifier() (*ect.Verifier, error) {
-	bundle, err := identity.LoadBundle(filepath.Join(filepath.Dir(g.gateways[0].config), "ca.pem"), g.trust.TrustDomain())
-	if err != nil {
-		return nil, err
-	}
-	keys, err := identity.NewKeyRing(identity.KeyRingDeps{Bundle: bundle})
-	if err != nil {
-		return nil, err
-	}
-	return ect.NewVerifier(ect.VerifierDeps{Keys: keys, Now: time.Now})
-}
-
 // place finds the checkpoints of the steps in the evidence. False: one that its caller was told of is not there, or the start is not.
 func (t *trip) place(tokens []string) (whole bool) {
 	legs, checkpoints := map[ect.ID]ect.ID{}, map[ect.ID]ect.ID{} // by the first parent
@@ -337,7 +320,7 @@ func (g *group) audit(ctx context.Context, verifier *ect.Verifier, first int, t 
 		return nil, nil
 	}
 	tokens, err := g.evidence(ctx, first, t.workflow)
-	if err != nil && !(errors.Is(err, errNoWorkflow) && g.wasUnsaved(t.began, t.called)) {
+	if err != nil && !(errors.Is(err, errNoWorkflow) && g.WasUnsaved(t.began, t.called)) {
 		return nil, []string{err.Error()}
 	}
 	for _, compact := range tokens {
@@ -345,7 +328,7 @@ func (g *group) audit(ctx context.Context, verifier *ect.Verifier, first int, t 
 			wrong = append(wrong, "a token does not verify: "+err.Error())
 		}
 	}
-	if t.result != "" && !slices.Contains(tokens, t.result) && !g.wasUnsaved(t.called, t.ended) {
+	if t.result != "" && !slices.Contains(tokens, t.result) && !g.WasUnsaved(t.called, t.ended) {
 		wrong = append(wrong, "the result is not on record")
 	}
 	return tokens, wrong
@@ -356,7 +339,7 @@ func (g *group) evidence(ctx context.Context, first int, wid string) (tokens []s
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for n := first; ; n++ {
-		if tokens, err = g.page(ctx, n%len(g.gateways), wid); err == nil || errors.Is(err, errNoWorkflow) {
+		if tokens, err = g.page(ctx, n, wid); err == nil || errors.Is(err, errNoWorkflow) {
 			return tokens, err
 		}
 		if !wait.Pause(ctx, retryEvery) {
@@ -371,7 +354,7 @@ var (
 )
 
 func (g *group) page(ctx context.Context, replica int, wid string) ([]string, error) {
-	base := g.gateways[replica].admin()
+	base := g.Admin(replica)
 	if base == "" {
 		return nil, errStopped
 	}
@@ -379,7 +362,7 @@ func (g *group) page(ctx context.Context, replica int, wid string) ([]string, er
 	if err != nil {
 		return nil, err
 	}
-	resp, err := g.boss.Do(req)
+	resp, err := g.Boss.Do(req)
 	if err != nil {
 		return nil, err
 	}

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/test/chaos/fleet"
 	"github.com/aepb/aepb-gateway/test/harness/wait"
 	"github.com/aepb/aepb-gateway/test/interop/devgateway"
 )
@@ -42,7 +43,40 @@ var phases = []struct {
 type Setup struct {
 	Binary, Dir string // of the gateway; for what it writes
 	Seed        uint64 // of the times at which kills come
-	Groups      []Group
+	Groups      []fleet.Group
+	// Waits is how long a caller sends a rollback request again. A call that was lost can be undone after a minute.
+	Waits time.Duration
+}
+
+// group is gateways, their callers and their hotel.
+type group struct {
+	*fleet.Fleet
+
+	hotel  *hotel
+	signer *ect.Signer // of callers
+	waits  time.Duration
+
+	mu    sync.Mutex
+	trips []*trip
+}
+
+// configOf is the configuration of the auditor and the hotel.
+func configOf(hotel string) string {
+	return strings.ReplaceAll(`
+admin: {operators: {boss: {id: "spiffe://DOMAIN/caller/boss", roles: [auditor]}}}
+timeout: 5s
+agents:
+  hotel:
+    callers: ["spiffe://DOMAIN/client"]
+    endpoints: [{binding: mcp-v1, url: "HOTEL"}]
+    read_only: [get_booking]
+    compensate:
+      create_booking: {tool: cancel_booking, arguments: {id: {result: /id}}}
+      rename_guest:
+        before: {tool: get_booking, arguments: {id: {call: /id}}}
+        tool: rename_guest
+        arguments: {id: {call: /id}, guest: {before: /guest}}
+`, "HOTEL", hotel)
 }
 
 // roundLimit is how long it takes at most until a workflow of a round reaches its phase.
@@ -69,10 +103,6 @@ func Play(ctx context.Context, s Setup) (rep Report, err error) {
 	if err != nil {
 		return rep, err
 	}
-	boss, err := trust.SVID("boss")
-	if err != nil {
-		return rep, err
-	}
 	signer, err := signerOf(trust.ClientSVID())
 	if err != nil {
 		return rep, err
@@ -86,16 +116,19 @@ func Play(ctx context.Context, s Setup) (rep Report, err error) {
 	var mu sync.Mutex
 	for i, one := range s.Groups {
 		all.Go(func() (err error) {
-			g := &group{
-				Group: one, binary: s.Binary, trust: trust, hotel: h, signer: signer, http: trust.Client(trust.ClientSVID()), boss: trust.Client(boss),
+			g := &group{hotel: h, signer: signer, waits: s.Waits}
+			g.Fleet, err = fleet.Launch(ctx, one, fleet.Deps{Binary: s.Binary, Dir: filepath.Join(s.Dir, one.Name), Trust: trust, Config: configOf(h.server.URL)})
+			if g.Fleet == nil {
+				return err
 			}
 			defer func() {
-				err = errors.Join(err, g.stop())
+				printed, failed := g.Stop()
+				err = errors.Join(err, failed)
 				mu.Lock()
 				defer mu.Unlock()
-				rep.Log += strings.Join(g.log, "\n")
+				rep.Log += printed
 			}()
-			if err := launch(ctx, g, filepath.Join(s.Dir, g.Name), h.server.URL); err != nil {
+			if err != nil {
 				return err
 			}
 			if err := g.play(ctx, rand.New(rand.NewPCG(s.Seed, uint64(i)))); err != nil {
@@ -132,7 +165,7 @@ func (g *group) play(ctx context.Context, chance *rand.Rand) error {
 	for n := range g.Kills * len(phases) {
 		p := phases[n%len(phases)]
 		// The other replica lives for half of a batch, so that it goes on with what the first one began.
-		r := &round{phase: p.phase, replica: n / (batch / 2) % len(g.gateways), reached: make(chan struct{})}
+		r := &round{phase: p.phase, replica: n / (batch / 2) % g.Replicas, reached: make(chan struct{})}
 		for range atOnce {
 			t := chosen(chance)
 			g.mu.Lock()
@@ -177,5 +210,5 @@ func (g *group) within(ctx context.Context, r *round, delay time.Duration) error
 		return ctx.Err()
 	}
 	wait.Pause(ctx, delay)
-	return g.strike(ctx, r.phase, r.replica)
+	return g.Strike(ctx, string(r.phase), r.replica)
 }

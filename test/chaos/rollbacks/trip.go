@@ -24,6 +24,7 @@ const (
 	patience   = 40 * time.Second // until one of the replicas answers
 	retryEvery = 200 * time.Millisecond
 	callsFor   = 4 * time.Second // how long a call is sent again
+	endsIn     = 3 * time.Minute // a rollback
 	takenFor   = 5 * time.Second // how long a request is sent again that a lost replica took; then another one is signed
 )
 
@@ -100,7 +101,7 @@ func (a answer) ids() (ids []ect.ID) {
 func (g *group) post(ctx context.Context, replica int, path, token string, body []byte) (answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, sendTime)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+g.gateways[replica%len(g.gateways)].address+path, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, g.Public(replica)+path, bytes.NewReader(body))
 	if err != nil {
 		return answer{}, err
 	}
@@ -108,7 +109,7 @@ func (g *group) post(ctx context.Context, replica int, path, token string, body 
 	if token != "" {
 		req.Header.Set(ect.HeaderName, token)
 	}
-	resp, err := g.http.Do(req)
+	resp, err := g.HTTP.Do(req)
 	if err != nil {
 		return answer{}, err
 	}
@@ -123,18 +124,21 @@ func (g *group) post(ctx context.Context, replica int, path, token string, body 
 	return a, err
 }
 
-// again reports whether a request that got this answer is sent again: the replica was lost, or says that it can come again.
-func again(a answer, err error) bool {
-	return err != nil || a.status >= http.StatusInternalServerError || a.status == http.StatusTooManyRequests || strings.Contains(a.text, `"in_progress"`)
+// away reports whether a request that got this answer is sent again: the replica was lost, or cannot do it now.
+func away(a answer, err error) bool {
+	return err != nil || a.status >= http.StatusInternalServerError || a.status == http.StatusTooManyRequests
 }
 
-// insist sends a request to one replica after the other until one answers it, for at most a time.
+// busy reports whether the same request is asked about again later.
+func (a answer) busy() bool { return strings.Contains(a.text, `"in_progress"`) }
+
+// insist sends a request to one replica after the other until one answers it, for at most a time. It returns the last answer.
 func (g *group) insist(ctx context.Context, first int, limit time.Duration, path, token string, body []byte) (a answer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for n := first; ; n++ {
 		got, err := g.post(ctx, n, path, token, body)
-		if !again(got, err) {
+		if !away(got, err) && !(got.busy() && path != rollbackPath) {
 			return got, nil
 		}
 		if err == nil {
@@ -214,7 +218,7 @@ func (g *group) call(ctx context.Context, t *trip, s *step, r *round, parent ect
 		return
 	}
 	token, err := g.signer.Sign(ect.Claims{
-		Audience: []string{g.trust.GatewayID()}, Workflow: t.workflow, Act: "send_task", Parents: []ect.ID{parent}, OutputHash: ect.Hash(body),
+		Audience: []string{g.Trust.GatewayID()}, Workflow: t.workflow, Act: "send_task", Parents: []ect.ID{parent}, OutputHash: ect.Hash(body),
 	})
 	if err != nil {
 		t.failure = err.Error()
@@ -265,7 +269,7 @@ func (g *group) requestOf(t *trip) (string, error) {
 	ext.SetString(ect.ExtATDReason, "the trip is off")
 	ext.SetBool(ect.ExtCascade, t.cascade)
 	token, err := g.signer.Sign(ect.Claims{
-		Audience: []string{g.trust.GatewayID()}, Workflow: t.workflow, Act: ect.ActRollbackRequest,
+		Audience: []string{g.Trust.GatewayID()}, Workflow: t.workflow, Act: ect.ActRollbackRequest,
 		Parents: []ect.ID{t.steps[t.from].checkpoint}, Ext: ext,
 	})
 	if err != nil {
@@ -286,22 +290,30 @@ const (
 // ask sends a rollback request until it has a result, and then to each replica. errUsedUp: the gateway does not know it, and
 // does not take its token any more.
 func (g *group) ask(ctx context.Context, t *trip, r *round, token string) error {
-	a, err := g.insist(ctx, r.replica, takenFor, rollbackPath, token, nil)
-	if err != nil && !strings.Contains(a.text, wordsTaken) {
-		a, err = g.insist(ctx, r.replica, g.Waits, rollbackPath, token, nil)
+	var a answer
+	for began := time.Now(); ; {
+		var err error
+		if a, err = g.insist(ctx, r.replica, endsIn, rollbackPath, token, nil); err != nil {
+			return err
+		}
+		took, isTaken, runs := time.Since(began), strings.Contains(a.text, wordsTaken), strings.Contains(a.text, wordsRunning)
+		if isTaken && took > takenFor || a.status == http.StatusForbidden && strings.Contains(a.text, "ect_") {
+			return errUsedUp
+		}
+		if !a.busy() || runs && took > g.waits {
+			break
+		}
+		if took > endsIn || !wait.Pause(ctx, retryEvery) {
+			return fmt.Errorf("the rollback did not end within %s: %d %.300s", endsIn, a.status, a.text)
+		}
 	}
-	switch {
-	case strings.Contains(a.text, wordsTaken), a.status == http.StatusForbidden && strings.Contains(a.text, "ect_"):
-		return errUsedUp
-	case err != nil && !strings.Contains(a.text, wordsRunning):
-		return err
-	case a.status != http.StatusOK || len(a.tokens) == 0:
+	if a.status != http.StatusOK || len(a.tokens) == 0 {
 		t.refusal = fmt.Sprintf("%d %.400s", a.status, a.text)
 		return nil
 	}
-	t.ended = time.Now()
 	t.result = a.tokens[0]
-	for n := range g.gateways {
+	t.ended = time.Now()
+	for n := range g.Replicas {
 		other, err := g.insist(ctx, n, patience, rollbackPath, token, nil)
 		if err != nil {
 			return err
