@@ -64,28 +64,9 @@ func (a agent) Acknowledge(ctx context.Context, op canonical.Op, sealed transpor
 }
 
 // acknowledged sends a message that has one reply, and returns that with what testifies to it. An
-// error of the agent is one here.
+// error of the agent is one here. What an MCP server tells before its reply, in a stream, is left out:
+// there is no caller who waits for it.
 func (a agent) acknowledged(ctx context.Context, sealed transport.Sealed) (wire translators.Wire, m *canonical.Message, parents []ect.ID, err error) {
-	reply, err := a.Send(ctx, sealed, a.x.route.Endpoint.Timeout)
-	defer outbound.CloseReply(reply)
-	if err != nil {
-		return wire, nil, nil, err
-	}
-	if m, parents, err = a.hear(ctx, reply); err == nil && m == nil {
-		err = &transport.BadReplyError{Agent: a.x.to.Agent.Name, Reason: "it answers with a stream"}
-	}
-	if err == nil {
-		if refusal, ok := m.Body.(*canonical.Error); ok {
-			err = refusal
-		}
-	}
-	return reply.Wire, m, parents, err
-}
-
-// concluded sends a message and returns the reply to it, with what testifies to that. Many MCP servers tell of progress, or log, in a stream
-// before they reply: that is left out, for no caller waits for it. Its errors are those of [agent.acknowledged], and
-// *[transport.TimeoutError] for a stream without a reply in time.
-func (a agent) concluded(ctx context.Context, sealed transport.Sealed) (wire translators.Wire, m *canonical.Message, parents []ect.ID, err error) {
 	limit := a.x.route.Endpoint.Timeout
 	reply, err := a.Send(ctx, sealed, limit)
 	defer outbound.CloseReply(reply)
@@ -94,12 +75,12 @@ func (a agent) concluded(ctx context.Context, sealed transport.Sealed) (wire tra
 	}
 	m, parents, err = a.hear(ctx, reply)
 	if wire = reply.Wire; err == nil && m == nil {
-		within, cancel := context.WithTimeout(ctx, limit)
+		within, cancel := context.WithTimeoutCause(ctx, limit, &transport.TimeoutError{Agent: a.x.to.Agent.Name, After: limit})
 		defer cancel()
 		var own []ect.ID
 		wire, m, own, err = a.replyIn(within, reply.Events)
 		if parents = slices.Concat(own, parents); err != nil && ctx.Err() == nil && within.Err() != nil {
-			err = &transport.TimeoutError{Agent: a.x.to.Agent.Name, After: limit}
+			err = context.Cause(within)
 		}
 	}
 	if err == nil {
@@ -110,11 +91,11 @@ func (a agent) concluded(ctx context.Context, sealed transport.Sealed) (wire tra
 	return wire, m, parents, err
 }
 
-// replyIn reads a stream to the reply in it, and the tokens of the agent in it. A question in it is refused: it would wait for an answer.
+// replyIn reads a stream to the reply in it, with the tokens of the agent. A question is refused: it would wait for an answer.
 func (a agent) replyIn(ctx context.Context, events transport.Events) (wire translators.Wire, m *canonical.Message, parents []ect.ID, err error) {
 	bad := func(reason string) error { return &transport.BadReplyError{Agent: a.x.to.Agent.Name, Reason: reason} }
 	var whole ect.StreamHash
-	for {
+	for m == nil || m.Phase == canonical.PhaseEvent {
 		event, err := events.Next(ctx)
 		if errors.Is(err, io.EOF) || err == nil && len(event.Wire.Body) == 0 {
 			err = bad("its stream ended without a reply")
@@ -129,11 +110,10 @@ func (a agent) replyIn(ctx context.Context, events transport.Events) (wire trans
 		}
 		whole.Add(got.Wire.HashInput())
 		check := ect.Check{Purpose: ect.Parent}
-		replied := got.Message != nil && got.Message.Phase != canonical.PhaseEvent
-		if replied {
+		if wire, m = got.Wire, got.Message; m != nil && m.Phase != canonical.PhaseEvent {
 			check = ect.Check{Purpose: ect.Reply, Body: whole.Sum()}
 			got.Tokens = append(got.Tokens, closing(ctx, events)...)
-		} else if got.Message != nil && asks(got.Message) {
+		} else if asks(m) {
 			return wire, nil, nil, bad("it asks a question, which a call of the gateway's own cannot answer")
 		}
 		if len(got.Tokens) > 0 {
@@ -143,14 +123,15 @@ func (a agent) replyIn(ctx context.Context, events transport.Events) (wire trans
 			}
 			parents = append(parents, own...)
 		}
-		if replied {
-			return got.Wire, got.Message, parents, nil
-		}
 	}
+	return wire, m, parents, nil
 }
 
-// asks reports whether an event asks the caller something.
+// asks reports whether a message asks the caller something; nil asks nothing.
 func asks(m *canonical.Message) bool {
+	if m == nil {
+		return false
+	}
 	event, ok := m.Body.(*canonical.Event)
 	return ok && event.Ask != nil
 }

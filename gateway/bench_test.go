@@ -8,6 +8,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway"
+	"github.com/aepb/aepb-gateway/gateway/state"
 	work "github.com/aepb/aepb-gateway/gateway/workflow"
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/policy/hitl"
@@ -86,6 +87,45 @@ func BenchmarkWorkflow(b *testing.B) {
 					b.Fatal(err)
 				}
 			}
+		})
+	}
+}
+
+// BenchmarkCheckpoint is a call of a workflow that has a start, of a tool that only reads and of one that has a checkpoint, with state in memory.
+func BenchmarkCheckpoint(b *testing.B) {
+	for name, tool := range map[string]string{"without": "get_booking", "with": "create_booking"} {
+		b.Run(name, func(b *testing.B) {
+			env := newBookings(b, gateway.Settings{}, func(d *gateway.Deps) {
+				blobs, err := state.NewMemoryBlobs(state.BlobBounds{MaxBytes: 8 << 30}, d.Now)
+				if err != nil {
+					b.Fatal(err)
+				}
+				d.Blobs = blobs
+			})
+			env.now = time.Now()
+			const batch = 100 // as many as one caller may have made in a workflow at once
+			for b.Loop() {
+				b.StopTimer()
+				wid, compact, err := env.Parts().Workflows.Begin(b.Context(), identity.Caller{Peer: env.caller.Peer()}, "", work.Plan{})
+				if err != nil {
+					b.Fatal(err)
+				}
+				start, err := ect.ParseRecorded(compact)
+				if err != nil || start.Workflow != wid {
+					b.Fatal(err)
+				}
+				body := `{"jsonrpc":"2.0","id":7,"method":"SendMessage","params":{"message":{"messageId":"m1","role":"ROLE_USER","parts":[{"data":{"skill":"` + tool + `","input":{"id":"b1","guest":"Ada"}}}]}}}`
+				env.now = env.now.Add(time.Minute)
+				b.StartTimer()
+				for range batch {
+					call := env.call(body)
+					call.Parent = string(start.ID)
+					if _, err := env.Exchange(b.Context(), call); err != nil {
+						b.Fatal(err)
+					}
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*batch), "ns/call")
 		})
 	}
 }

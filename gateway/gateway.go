@@ -232,7 +232,7 @@ func (g *Gateway) openRollbacks() (err error) {
 	g.parts.Rollbacks, err = rollback.New(rollback.Deps{
 		Exchange: g.Exchange, Admission: g.admission, Attest: g.attest, Directory: g.Directory, Network: g.Network, Entries: g.Entries,
 		Checkpoints: g.parts.Checkpoints, Agents: undoing{g}, Read: g.parts.Workflows.Read, Find: g.Evidence.Get,
-		Patience: func() time.Duration { return g.settings.Load().Timeout + time.Minute },
+		Patience: g.longestCall,
 		Notices:  rollback.Notices{Escalate: g.escalated, Hold: g.parts.Levels.Hold, Count: g.Metrics.Undo().RolledBack},
 		Replicas: rollback.Replicas{
 			Self: g.instance, Alive: g.tasks.IsAlive, Go: func(holder string, work func(context.Context)) error { return g.workers.GoFor(holder, 0, work) },
@@ -240,6 +240,15 @@ func (g *Gateway) openRollbacks() (err error) {
 		Now: g.Now, Logger: g.Logger, Self: g.Self(),
 	})
 	return err
+}
+
+// longestCall is how long a call of any agent may take, and a minute.
+func (g *Gateway) longestCall() time.Duration {
+	longest := g.settings.Load().Timeout
+	for _, agent := range g.Directory.List() {
+		longest = max(longest, agent.Timeout)
+	}
+	return longest + time.Minute
 }
 
 // openApprovals makes what humans decide about: approvals, and levels of workflows.

@@ -356,7 +356,7 @@ func (g *Gateway) send(ctx context.Context, e Errand) (x *request, wire translat
 	}
 	sent := x.trail.Requests(nil)
 	x.trail.Follow(sent[len(sent)-1])
-	wire, answer, parents, err = g.agent(x).concluded(ctx, sealed)
+	wire, answer, parents, err = g.agent(x).acknowledged(ctx, sealed)
 	return x, wire, answer, parents, err
 }
 

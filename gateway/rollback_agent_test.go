@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
@@ -252,26 +253,28 @@ func TestAttack_StateOfAnotherAgent(t *testing.T) {
 // on.
 func TestAttack_CheckpointsOfOneMember(t *testing.T) {
 	t.Parallel()
-	b := newUndoer(t)
-	request := b.goes()[0]
-	var refused *limit.ExceededError
-	for i := range pure.Burst + 1 {
-		made := b.deposited(request.ID, nil)
-		made.OutputHash = ect.Hash([]byte{byte(i)})
-		_, err := b.deposit(b.server, made, []byte{byte(i)})
-		if errors.As(err, &refused) {
-			break
+	synctest.Test(t, func(t *testing.T) {
+		b := newUndoer(t)
+		request := b.goes()[0]
+		var refused *limit.ExceededError
+		for i := range pure.Burst + 1 {
+			made := b.deposited(request.ID, nil)
+			made.OutputHash = ect.Hash([]byte{byte(i)})
+			_, err := b.deposit(b.server, made, []byte{byte(i)})
+			if errors.As(err, &refused) {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
 		}
-		if err != nil {
-			t.Fatal(err)
+		if refused == nil || refused.RetryAfter <= 0 {
+			t.Fatalf("a burst of %d is not refused", pure.Burst+1)
 		}
-	}
-	if refused == nil || refused.RetryAfter <= 0 {
-		t.Fatalf("a burst of %d is not refused", pure.Burst+1)
-	}
-	if tokens := b.goes(); len(tokens) != 3 {
-		t.Errorf("the caller's step has %d tokens", len(tokens))
-	}
+		if tokens := b.goes(); len(tokens) != 3 {
+			t.Errorf("the caller's step has %d tokens", len(tokens))
+		}
+	})
 }
 
 // TestAttack_GroupOverOthers: an agent that deposits a checkpoint which groups those of others has no part in these, and cannot have them rolled back.

@@ -420,3 +420,20 @@ func TestRollback_ReplicaLostAtEachWrite(t *testing.T) {
 		}
 	}
 }
+
+// TestCheckpoint_InTheBody: a caller that wants its evidence in the body finds the checkpoint there, which says whether the call can be undone.
+func TestCheckpoint_InTheBody(t *testing.T) {
+	t.Parallel()
+	b := newBookings(t, gateway.Settings{}).opened(t)
+	b.Apply(gateway.Settings{ECTInBody: map[ect.Identity]bool{b.caller.ID: true}})
+	call := b.call(`{"jsonrpc":"2.0","id":7,"method":"SendMessage","params":{"message":{"messageId":"m1","role":"ROLE_USER","parts":[{"data":{"skill":"send_mail","input":{"to":"Ada"}}}]}}}`)
+	call.Parent = string(b.last)
+	answer, err := b.Exchange(t.Context(), call)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := slices.IndexFunc(answer.Evidence, func(compact string) bool { return claims(t, compact).Act == ect.ActCheckpoint })
+	if at < 0 || !strings.Contains(string(answer.Wire().Body), answer.Evidence[at]) {
+		t.Errorf("the answer is %s", answer.Wire().Body)
+	}
+}

@@ -93,26 +93,26 @@ var errOver = errors.New("rollback: it is over")
 
 // advance takes the rollback of a workflow one step further, with what is signed of that; nil: nothing is. Its errors are
 // errOver, *[undo.StateError] for an event that others were first with, and those of [record.Machine.Decide].
-func (s *Service) advance(ctx context.Context, workflow string, request ect.ID, e undo.Event, st *attest.Statement) (underWay, error) {
-	u, _, err := s.journals.Decide(ctx, keyOf(workflow, ""), func(before record.Found[underWay]) (underWay, *attest.Statement, error) {
+func (s *Service) advance(ctx context.Context, u underWay, e undo.Event, st *attest.Statement) (underWay, error) {
+	next, _, err := s.journals.Decide(ctx, keyOf(u.Workflow, u.Owner), func(before record.Found[underWay]) (underWay, *attest.Statement, error) {
 		now := before.Value
-		if before.Revision == 0 || now.Request != request {
+		if before.Revision == 0 || now.Request != u.Request {
 			return now, nil, errOver
 		}
 		trial := e
 		if st != nil {
 			trial.Token = "signed"
 		}
-		next, err := now.Next(trial)
+		following, err := now.Next(trial)
 		if err != nil {
 			return now, nil, err
 		}
 		if now.event = e; st == nil {
-			now.Journal = next
+			now.Journal = following
 		}
 		return now, st, nil
 	})
-	return u, err
+	return next, err
 }
 
 // begun is the rollback of a workflow that is under way; false: there is no such rollback.

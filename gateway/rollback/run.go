@@ -108,7 +108,7 @@ func (s *Service) run(ctx context.Context, workflow string, request ect.ID) erro
 		return err
 	}
 	if u.Runner != s.deps.Replicas.Self && u.Status == "" {
-		if u, err = s.advance(ctx, workflow, request, undo.Event{Kind: undo.Took, At: s.deps.Now(), Runner: s.deps.Replicas.Self}, nil); err != nil {
+		if u, err = s.advance(ctx, u, undo.Event{Kind: undo.Took, At: s.deps.Now(), Runner: s.deps.Replicas.Self}, nil); err != nil {
 			return err
 		}
 	}
@@ -139,15 +139,15 @@ func (s *Service) take(ctx context.Context, u underWay, effect undo.Effect) (und
 	switch effect.Kind {
 	case undo.Sign:
 		event.Kind = undo.Sent
-		return s.advance(ctx, j.Workflow, j.Request, event, s.says.stepRequest(u, effect.Step))
+		return s.advance(ctx, u, event, s.says.stepRequest(u, effect.Step))
 	case undo.Send:
 		event, statement := s.send(ctx, u, effect.Step)
 		if ctx.Err() != nil {
 			return u, ctx.Err() // the process ends: whether the agent has got it is found out by the next one
 		}
-		next, err := s.advance(ctx, j.Workflow, j.Request, event, statement)
+		next, err := s.advance(ctx, u, event, statement)
 		for isRecording(err) && worker.Pause(ctx, time.Second) { // else an agent that has undone its work would be asked again
-			next, err = s.advance(ctx, j.Workflow, j.Request, event, statement)
+			next, err = s.advance(ctx, u, event, statement)
 		}
 		if err == nil && event.Kind == undo.Unanswered {
 			worker.Pause(ctx, min(time.Second<<min(next.Steps[effect.Step].Tries, 5), longestPause))
@@ -155,17 +155,17 @@ func (s *Service) take(ctx context.Context, u underWay, effect undo.Effect) (und
 		return next, err
 	case undo.Report:
 		event.Kind = undo.Overdue
-		return s.advance(ctx, j.Workflow, j.Request, event, s.says.overdue(u))
+		return s.advance(ctx, u, event, s.says.overdue(u))
 	case undo.Escalate:
 		event.Kind = undo.Escalated
-		next, err := s.advance(ctx, j.Workflow, j.Request, event, s.says.escalation(u))
+		next, err := s.advance(ctx, u, event, s.says.escalation(u))
 		if err == nil {
 			s.deps.Notices.Escalate(ctx, j.Workflow, next.Token)
 		}
 		return next, err
 	default:
 		event.Kind = undo.Ended
-		return s.advance(ctx, j.Workflow, j.Request, event, s.says.ending(u))
+		return s.advance(ctx, u, event, s.says.ending(u))
 	}
 }
 
@@ -271,18 +271,31 @@ func judge(v ect.Verified, agent string, id ect.ID, saved checkpoint.Saved) erro
 // finish keeps the result of a rollback, tells of it, and lets the next one of the workflow begin.
 func (s *Service) finish(ctx context.Context, u underWay) error {
 	j := u.Journal
+	s.hold(ctx, u) // before its caller hears of the end
 	value, err := json.Marshal(saved{Digest: u.Digest, Result: j.Result, Status: j.Status, Steps: brief(j.Steps), At: j.Ended})
 	if err != nil {
 		return err
 	}
-	if _, first, err := s.deps.Entries.Swap(ctx, resultKey(j.Workflow, j.Issuer, j.Request, u.Owner), 0, value, s.deps.Now().Add(resultLife)); err != nil {
+	first, err := s.keepResult(ctx, u, value)
+	if err != nil {
 		return attest.Recording(err)
-	} else if first {
+	}
+	if first {
 		s.deps.Notices.Count(string(j.Status))
 		s.deps.Logger.InfoContext(ctx, "a rollback is over", slog.String("wid", j.Workflow), slog.String("checkpoint", string(j.From)), slog.String("status", string(j.Status)))
 	}
-	s.hold(ctx, u)
 	return recording(s.deps.Entries.Delete(ctx, keyOf(j.Workflow, "")))
+}
+
+// keepResult keeps the result of a rollback in its caller's share of the store or, where that is full, in one of the workflow: else the rollback would not
+// end. first: it was not kept before.
+func (s *Service) keepResult(ctx context.Context, u underWay, value []byte) (first bool, err error) {
+	until := s.deps.Now().Add(resultLife)
+	_, first, err = s.deps.Entries.Swap(ctx, resultKey(u.Workflow, u.Issuer, u.Request, u.Owner), 0, value, until)
+	if full, ok := errors.AsType[*state.FullError](err); ok && full.Own {
+		_, first, err = s.deps.Entries.Swap(ctx, resultKey(u.Workflow, u.Issuer, u.Request, ""), 0, value, until)
+	}
+	return first, err
 }
 
 // hold stops the workflow of a rollback in which a step failed, and pauses one in which a human has to deal with a step (ATD,

@@ -104,7 +104,7 @@ func (k BlobKey) own() BlobKey {
 //   - MaxBlobs, MaxBytes: a full store refuses new checkpoints. It takes nothing from entries, evidence
 //     or replays, which have bounds of their own, and drops no blob.
 type BlobBounds struct {
-	MaxBlobs     int   // in all; default: one for each 16 KiB of MaxBytes
+	MaxBlobs     int   // in all; default: one for each 4 KiB of MaxBytes
 	MaxBytes     int64 // in all; default: 64 MiB in memory, 1 GiB in a file, 256 MiB in Redis
 	MaxBlobBytes int   // bytes of one value, as it is stored; default: 1 MiB and MaxSealedOverhead
 
@@ -129,7 +129,7 @@ const (
 // WithDefaults fills the zero fields.
 func (b BlobBounds) WithDefaults() BlobBounds {
 	orDefault(&b.MaxBytes, DefaultMaxBlobsBytes)
-	orDefault(&b.MaxBlobs, max(1, int(b.MaxBytes>>14)))
+	orDefault(&b.MaxBlobs, max(1, int(b.MaxBytes>>12)))
 	orDefault(&b.MaxBlobBytes, DefaultMaxBlobBytes)
 	orDefault(&b.MaxPerGroup, DefaultMaxBlobsPerGroup)
 	orDefault(&b.MaxBytesPerGroup, DefaultMaxBlobGroupBytes)

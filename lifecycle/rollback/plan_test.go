@@ -214,7 +214,9 @@ func long(tb testing.TB) (workflow.Run, map[ect.ID]rollback.Known) {
 			tokens = append(tokens, token(ect.ID(fmt.Sprint("x", n, "-", i)), "read", agentA, ect.ID(fmt.Sprint("p", n))))
 		}
 		id := ect.ID(fmt.Sprint("c", n))
-		all[id] = checkpointOf(id, ect.ID(fmt.Sprint("r", n)))
+		c := checkpointOf(id, ect.ID(fmt.Sprint("r", n)))
+		c.Undone = n >= rollback.MaxSteps
+		all[id] = c
 	}
 	return runOf(tb, tokens...), all
 }
