@@ -30,17 +30,17 @@ import (
 	"github.com/aepb/aepb-gateway/lifecycle/compensation"
 )
 
-// rooms is an MCP server that books rooms and knows nothing of rollback. What it returns of a booking has the guest in it.
-type rooms struct {
+// bookings is an MCP server that books rooms and knows nothing of rollback. What it returns of a booking has the guest in it.
+type bookings struct {
 	url string
 
 	mu    sync.Mutex
 	calls []string // tool and arguments
 }
 
-func newRooms(t *testing.T, b *bed) *rooms {
+func newBookings(t *testing.T, b *bed) *bookings {
 	t.Helper()
-	r := &rooms{}
+	r := &bookings{}
 	s := mcp.NewServer(&mcp.Implementation{Name: "rooms", Version: "1.0.0"}, nil)
 	for _, tool := range []string{"book", "cancel"} {
 		s.AddTool(&mcp.Tool{Name: tool, InputSchema: json.RawMessage(`{"type":"object"}`)}, func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
@@ -63,14 +63,14 @@ func newRooms(t *testing.T, b *bed) *rooms {
 	return r
 }
 
-func (r *rooms) heard() []string {
+func (r *bookings) received() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.calls)
 }
 
 // offers lists the rooms at a gateway, with the call that undoes a booking.
-func (b *bed) offers(t *testing.T, r *rooms) {
+func (b *bed) offers(t *testing.T, r *bookings) {
 	t.Helper()
 	b.list(t, "rooms", "mcp-v1", r.url, host{})
 	agent, _ := b.directory.Find("rooms")
@@ -120,23 +120,23 @@ func callBodyOf(tool, arguments string) string {
 }
 
 // cancels rolls a booking back and expects that it is canceled once.
-func (b *bed) cancels(t *testing.T, r *rooms, of booking) {
+func (b *bed) cancels(t *testing.T, r *bookings, of booking) {
 	t.Helper()
-	before := len(r.heard())
+	before := len(r.received())
 	got := b.send(t, b.rollback(t, b.me, of.wid, of.checkpoint))
 	if got.status != http.StatusOK || !strings.Contains(string(got.body), `"completed"`) {
 		t.Fatalf("the rollback: %d %s", got.status, got.body)
 	}
 	want := `cancel {"guest":"` + of.guest + `","id":"room of ` + of.guest + `"}`
-	if now := r.heard()[before:]; !slices.Equal(now, []string{want}) {
+	if now := r.received()[before:]; !slices.Equal(now, []string{want}) {
 		t.Errorf("the agent got %q, expected %q once", now, want)
 	}
 }
 
 // doesNotCancel expects that a rollback is refused with words, that the log says why, and that nothing is sent.
-func (b *bed) doesNotCancel(t *testing.T, r *rooms, of booking, words, why string) {
+func (b *bed) doesNotCancel(t *testing.T, r *bookings, of booking, words, why string) {
 	t.Helper()
-	before := len(r.heard())
+	before := len(r.received())
 	got := b.send(t, b.rollback(t, b.me, of.wid, of.checkpoint))
 	if got.status == http.StatusOK || !strings.Contains(string(got.body), words) || strings.Contains(string(got.body), of.guest) {
 		t.Errorf("the rollback: %d %s, expected a refusal with the words %q", got.status, got.body, words)
@@ -144,7 +144,7 @@ func (b *bed) doesNotCancel(t *testing.T, r *rooms, of booking, words, why strin
 	if !strings.Contains(b.logs.String(), why) {
 		t.Errorf("the log does not say %q", why)
 	}
-	if now := r.heard()[before:]; len(now) != 0 {
+	if now := r.received()[before:]; len(now) != 0 {
 		t.Errorf("the agent got %q", now)
 	}
 }
@@ -157,8 +157,8 @@ type keptIn struct {
 	values func(t *testing.T) map[string][]byte
 	// flip changes one octet of the content of every blob. The gateway does not run.
 	flip func(t *testing.T)
-	// Without the key the caller is told lost. The log says damage of an octet that was changed.
-	lost, damage string
+	// Without the key the caller is told withoutKey. The log says damage of an octet that was changed.
+	withoutKey, damage string
 }
 
 const notOpened = "the checkpoint cannot be opened: what is stored of it was changed, or this gateway does not have its key"
@@ -175,7 +175,7 @@ func inFile(t *testing.T) keptIn {
 		must(t, errors.Join(db.Update(do), db.Close()))
 	}
 	return keptIn{
-		state: config.State{Path: file, Key: filepath.Join(folder, "state-key")}, folder: folder, lost: notOpened, damage: "a checksum is wrong",
+		state: config.State{Path: file, Key: filepath.Join(folder, "state-key")}, folder: folder, withoutKey: notOpened, damage: "a checksum is wrong",
 		values: func(t *testing.T) map[string][]byte {
 			t.Helper()
 			found := map[string][]byte{}
@@ -209,8 +209,8 @@ func inRedis(t *testing.T) keptIn {
 	t.Cleanup(func() { _ = client.Close() })
 	return keptIn{
 		state: server.state(), folder: filepath.Dir(server.key),
-		lost:   "the caller has no part in this workflow", // its evidence does not open either
-		damage: "changed or moved by another program",
+		withoutKey: "the caller has no part in this workflow", // its evidence does not open either
+		damage:     "changed or moved by another program",
 		values: func(t *testing.T) map[string][]byte {
 			t.Helper()
 			found := map[string][]byte{}
@@ -374,50 +374,50 @@ func TestCheckpoints_Contents(t *testing.T) {
 	for name, open := range map[string]func(*testing.T) keptIn{"in a file": inFile, "in Redis": inRedis} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			kept := open(t)
+			at := open(t)
 			first, second, third := seal.NewKey(), seal.NewKey(), seal.NewKey()
-			kept.rotate(t, first)
-			b := newBed(t, plan{config: config.Config{State: kept.state, Log: config.Log{Level: "debug"}}})
-			rooms := newRooms(t, b)
-			b.offers(t, rooms)
+			at.rotate(t, first)
+			b := newBed(t, plan{config: config.Config{State: at.state, Log: config.Log{Level: "debug"}}})
+			server := newBookings(t, b)
+			b.offers(t, server)
 			within(t, patience, "tokens are taken", func() bool {
 				return b.send(t, b.sealed(t, letter{body: addBody(1)})).status == http.StatusOK
 			})
 			private := "guest-" + rand.Text()
-			undone, older, lost := b.books(t, private), b.books(t, private), b.books(t, private)
-			b.cancels(t, rooms, undone)
+			undone, older, sealed := b.books(t, private), b.books(t, private), b.books(t, private)
+			b.cancels(t, server, undone)
 			if isIn(b.recordOf(t, undone.wid), private) {
 				t.Error("it is in the evidence")
 			}
 			b.stop()
-			kept.hides(t, private, b.logs)
+			at.hides(t, private, b.logs)
 
-			kept.rotate(t, second, first)
-			b = b.reopened(t, rooms, kept.state)
+			at.rotate(t, second, first)
+			b = b.reopened(t, server, at.state)
 			newer := b.books(t, private)
 			b.stop()
-			kept.rotate(t, third, second, first)
-			b = b.reopened(t, rooms, kept.state)
-			b.cancels(t, rooms, older)
+			at.rotate(t, third, second, first)
+			b = b.reopened(t, server, at.state)
+			b.cancels(t, server, older)
 			b.stop()
 
-			kept.rotate(t, third, second)
-			b = b.reopened(t, rooms, kept.state)
-			b.doesNotCancel(t, rooms, lost, kept.lost, "a key that is not")
+			at.rotate(t, third, second)
+			b = b.reopened(t, server, at.state)
+			b.doesNotCancel(t, server, sealed, at.withoutKey, "a key that is not")
 			b.stop()
 
-			kept.rotate(t, third, second, first)
-			kept.flip(t)
-			b = b.reopened(t, rooms, kept.state)
-			b.doesNotCancel(t, rooms, newer, notOpened, kept.damage)
+			at.rotate(t, third, second, first)
+			at.flip(t)
+			b = b.reopened(t, server, at.state)
+			b.doesNotCancel(t, server, newer, notOpened, at.damage)
 			b.stop()
-			kept.hides(t, private, b.logs)
+			at.hides(t, private, b.logs)
 		})
 	}
 }
 
 // reopened is a gateway over the state of one that has stopped.
-func (b *bed) reopened(t *testing.T, r *rooms, s config.State) *bed {
+func (b *bed) reopened(t *testing.T, r *bookings, s config.State) *bed {
 	t.Helper()
 	next := b.besides(t, "gateway", plan{config: config.Config{State: s, Log: config.Log{Level: "debug"}}})
 	next.offers(t, r)

@@ -61,7 +61,7 @@ func sum(a, b map[string]int) map[string]int {
 type fate string
 
 const (
-	kept    fate = "kept"
+	inPlace fate = "in place"
 	undone  fate = "undone"
 	unknown fate = "unknown"
 )
@@ -70,7 +70,7 @@ const (
 func (t *trip) fates(result rollback.Result) (fates []fate, wrong string) {
 	fates = make([]fate, len(t.steps))
 	for i := range fates {
-		fates[i] = kept
+		fates[i] = inPlace
 	}
 	if t.result == "" {
 		return fates, ""
@@ -194,7 +194,7 @@ func (g *group) judge(ctx context.Context) (rep Report, err error) {
 			wrong = append(wrong, differs...)
 		}
 		for _, what := range wrong {
-			rep.Violations = append(rep.Violations, Violation{g.Name, t.workflow, what, t.said()})
+			rep.Violations = append(rep.Violations, Violation{g.Name, t.workflow, what, t.description()})
 		}
 		kind.count(t, result)
 		switch {
@@ -255,8 +255,8 @@ func (t *trip) read() (rollback.Result, []string) {
 	return result, nil
 }
 
-// said is what the caller of a trip was told, for a violation.
-func (t *trip) said() string {
+// description says what the caller of a trip was told, for a violation.
+func (t *trip) description() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "from step %d (cascade %t), %d requests, refusal %q", t.from, t.cascade, t.requests, t.refusal)
 	for i, s := range t.steps {
@@ -291,21 +291,21 @@ func (k *Kind) count(t *trip, result rollback.Result) {
 
 // place finds the checkpoints of the steps in the evidence. False: one that its caller was told of is not there, or the start is not.
 func (t *trip) place(tokens []string) (whole bool) {
-	legs, checkpoints := map[ect.ID]ect.ID{}, map[ect.ID]ect.ID{} // by the first parent
+	requests, checkpoints := map[ect.ID]ect.ID{}, map[ect.ID]ect.ID{} // by the first parent
 	for _, compact := range tokens {
 		claims, _, err := ect.ParseUnverified(compact)
 		if whole = whole || claims.ID == t.start; err != nil || len(claims.Parents) == 0 {
 			continue
 		}
 		if claims.Act == ect.ActTranslate {
-			legs[claims.Parents[0]] = claims.ID
+			requests[claims.Parents[0]] = claims.ID
 		}
 		if claims.Act == ect.ActCheckpoint {
 			checkpoints[claims.Parents[0]] = claims.ID
 		}
 	}
 	for _, s := range t.steps {
-		found, there := checkpoints[legs[s.task]]
+		found, there := checkpoints[requests[s.task]]
 		whole = whole && (there || s.checkpoint == "")
 		if s.recorded = there; there {
 			s.checkpoint = found

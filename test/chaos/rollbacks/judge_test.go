@@ -54,7 +54,7 @@ func TestJudge(t *testing.T) {
 		}, "step 2 is undone"},
 		"undone, and the result says failed": {func(_ *trip, r *rollback.Result, _ map[string]booking) {
 			r.Status, r.Cascaded[1].Status = rollback.StatusPartial, rollback.StatusFailed
-		}, "step 2 is kept"},
+		}, "step 2 is in place"},
 		"completed, and a step is not": {func(_ *trip, r *rollback.Result, _ map[string]booking) { r.Cascaded[1].Status = rollback.StatusFailed }, "a step of it is not"},
 		"a step is missing":            {func(_ *trip, r *rollback.Result, _ map[string]booking) { r.Cascaded = r.Cascaded[:1] }, "names 1 steps"},
 		"no end":                       {func(t *trip, _ *rollback.Result, _ map[string]booking) { t.failure = "no replica answers" }, "no replica answers"},
