@@ -437,3 +437,26 @@ func TestCheckpoint_InTheBody(t *testing.T) {
 		t.Errorf("the answer is %s", answer.Wire().Body)
 	}
 }
+
+// TestRollback_ContentIsOver: a step below whose checkpoint is over cannot be undone any more. A cascade says so, and leaves it to a human, instead of
+// passing it over.
+func TestRollback_ContentIsOver(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBookings(t, gateway.Settings{CheckpointTTL: time.Hour})
+		b.clock = time.Now
+		b.opened(t)
+		first := b.does(t, "create_booking", `{"guest":"Ada"}`)
+		b.Apply(gateway.Settings{CheckpointTTL: time.Minute})
+		b.does(t, "rename_guest", `{"id":"b1","guest":"Grace"}`)
+		time.Sleep(10 * time.Minute)
+		b.now = time.Now()
+		result := b.undoes(t, first.ID, true)
+		if statusOf(result) != "partial" || string(result.Ext[ect.ExtCascaded]) != `[{"agent":"calculator","status":"escalated"}]` || len(b.hotel.booked) != 0 {
+			t.Errorf("the result is %s with %s, booked %v", statusOf(result), result.Ext[ect.ExtCascaded], b.hotel.booked)
+		}
+		if level := b.Parts().Levels.Of(b.wid); level.Mode != hitl.Paused {
+			t.Errorf("the workflow is %s", level.Mode)
+		}
+	})
+}

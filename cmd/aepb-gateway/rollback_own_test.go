@@ -37,11 +37,11 @@ func (b *bed) rollsBackItself(t *testing.T, name, body string) {
 	view, err := rollbacks.Begin(t.Context(), rollback.Command{From: made, Reason: "wrong"})
 	must(t, err)
 	wid := view.Workflow
-	for view.Status == "" {
-		time.Sleep(10 * time.Millisecond)
+	within(t, 10*time.Second, "the end of the rollback", func() bool {
 		view, err = rollbacks.Look(t.Context(), wid, view.Request)
 		must(t, err)
-	}
+		return view.Status != ""
+	})
 	if view.Status != "completed" || len(view.Steps) != 1 || view.Steps[0].How != "agent" {
 		t.Errorf("%s: the rollback is %+v", name, view)
 	}

@@ -104,14 +104,16 @@ func (p planner) ours(k checkpoint.Saved) undo.Known {
 	return h
 }
 
-// theirs adds the checkpoints that agents signed and keep themselves, as their tokens say. One that is not as the draft has it is left out; of
-// several under one id the first one counts.
+// theirs adds the checkpoints that agents signed and keep themselves, as their tokens say, and those of the gateway whose content is over: a human
+// has to deal with these. One that is not as the draft has it is left out; of several under one id the first one counts.
 func (p planner) theirs(ctx context.Context, wid string, recorded map[ect.ID][]ect.Identity, known map[ect.ID]undo.Known) error {
 	refs := make([]ect.Ref, 0, len(recorded))
 	for id, issuers := range recorded {
-		if !slices.Contains(issuers, p.deps.Self) { // ours is over: a token of another issuer does not stand for it
-			refs = append(refs, ect.Ref{ID: id, Workflow: wid, Issuer: issuers[0]})
+		ref := ect.Ref{ID: id, Workflow: wid, Issuer: issuers[0]}
+		if slices.Contains(issuers, p.deps.Self) { // a token of another issuer does not stand for ours
+			ref.Issuer = p.deps.Self
 		}
+		refs = append(refs, ref)
 	}
 	for page := range slices.Chunk(refs, ect.MaxLookups) {
 		found, err := p.deps.Find(ctx, page...)
@@ -120,28 +122,36 @@ func (p planner) theirs(ctx context.Context, wid string, recorded map[ect.ID][]e
 		}
 		for i, ref := range page {
 			for _, r := range found[i] {
-				if r.Issuer != ref.Issuer || r.Workflow != wid {
-					continue
+				if r.Issuer == ref.Issuer && r.Workflow == wid {
+					p.addRecorded(ctx, r, known)
 				}
-				claims, err := ect.ParseRecorded(r.Compact)
-				if err != nil {
-					continue
-				}
-				c, err := pure.Parse(claims)
-				if err != nil {
-					p.deps.Logger.WarnContext(ctx, "a checkpoint of an agent is left out", slog.String("wid", wid), slog.Any("error", err))
-					continue
-				}
-				agent, listed := p.deps.Directory.Find(string(c.Issuer))
-				h := undo.Known{Checkpoint: c, Agent: agent.Name, Acts: []ect.Identity{c.Issuer}, How: undo.Never}
-				if listed && c.Reversible {
-					h.How = undo.ByAgent
-				}
-				known[c.ID] = h
 			}
 		}
 	}
 	return nil
+}
+
+// addRecorded adds a checkpoint of which the token alone is here.
+func (p planner) addRecorded(ctx context.Context, r ect.Record, known map[ect.ID]undo.Known) {
+	claims, err := ect.ParseRecorded(r.Compact)
+	if err != nil {
+		return
+	}
+	c, err := pure.Parse(claims)
+	if err != nil {
+		p.deps.Logger.WarnContext(ctx, "a checkpoint of an agent is left out", slog.String("wid", r.Workflow), slog.Any("error", err))
+		return
+	}
+	if c.Issuer == p.deps.Self {
+		known[c.ID] = undo.Known{Checkpoint: c, Agent: c.Target, How: undo.Never}
+		return
+	}
+	agent, listed := p.deps.Directory.Find(string(c.Issuer))
+	k := undo.Known{Checkpoint: c, Agent: agent.Name, Acts: []ect.Identity{c.Issuer}, How: undo.Never}
+	if listed && c.Reversible {
+		k.How = undo.ByAgent
+	}
+	known[c.ID] = k
 }
 
 // natives are the checkpoints that agents which roll back themselves made of the actions of checkpoints that are saved here, by these: an agent knows
