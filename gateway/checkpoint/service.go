@@ -242,10 +242,10 @@ func (s *Service) Ended(ctx context.Context, m Made, o Outcome) {
 // Find is a checkpoint that is kept here. *[problem.NotFoundError]: there is no such checkpoint, or none any more. Its other errors are
 // *[checkpoint.AlteredError] and those of the store.
 func (s *Service) Find(ctx context.Context, workflow string, id ect.ID) (Saved, error) {
-	text, _, found, err := s.deps.Blobs.Get(ctx, state.BlobKey{Group: workflow, ID: string(id)})
+	text, found, err := s.get(ctx, state.BlobKey{Group: workflow, ID: string(id)})
 	switch {
 	case err != nil:
-		return Saved{}, recording(err)
+		return Saved{}, err
 	case !found || strings.HasSuffix(string(id), outcomeOf):
 		return Saved{}, &problem.NotFoundError{What: "checkpoint"}
 	}
@@ -253,9 +253,9 @@ func (s *Service) Find(ctx context.Context, workflow string, id ect.ID) (Saved, 
 	if err != nil {
 		return k, err
 	}
-	text, _, found, err = s.deps.Blobs.Get(ctx, state.BlobKey{Group: workflow, ID: string(id) + outcomeOf})
+	text, found, err = s.get(ctx, state.BlobKey{Group: workflow, ID: string(id) + outcomeOf})
 	if err != nil || !found {
-		return k, recording(err)
+		return k, err
 	}
 	var o Outcome
 	if err := read(text, &o); err != nil || o.Version != version {
@@ -263,6 +263,16 @@ func (s *Service) Find(ctx context.Context, workflow string, id ect.ID) (Saved, 
 	}
 	k.Outcome = &o
 	return k, nil
+}
+
+// get reads what is stored of a checkpoint. Where that is there and cannot be opened, the log has the cause.
+func (s *Service) get(ctx context.Context, key state.BlobKey) (text []byte, found bool, err error) {
+	text, _, found, err = s.deps.Blobs.Get(ctx, key)
+	if closed, ok := errors.AsType[*state.UnavailableError](err); ok && closed.Lacks == "" {
+		s.deps.Logger.ErrorContext(ctx, "a checkpoint cannot be opened: look at the state and its keys", slog.String("checkpoint", key.ID), slog.Any("error", closed.Err))
+		err = &state.UnavailableError{Err: closed.Err, RetryAfter: closed.RetryAfter, Lacks: state.LacksCheckpoint}
+	}
+	return text, found, recording(err)
 }
 
 // All are the checkpoints of a workflow, in the order of their ids. Its errors are those of [Service.Page].

@@ -119,7 +119,7 @@ var golden = []struct {
 // Whoever is refused because a store is away is told which guarantee that costs it.
 func TestFrom_NamesTheGuaranteeThatIsLacking(t *testing.T) {
 	t.Parallel()
-	for _, lacks := range []state.Guarantee{state.LacksRecording, state.LacksReading, state.LacksReplay, state.LacksShared} {
+	for _, lacks := range []state.Guarantee{state.LacksRecording, state.LacksReading, state.LacksReplay, state.LacksShared, state.LacksCheckpoint} {
 		away := &state.UnavailableError{Err: errors.New("secret"), Lacks: lacks, RetryAfter: 1500 * time.Millisecond}
 		for _, err := range []error{away, fmt.Errorf("ect: %w", away), &problem.RecordingError{Err: fmt.Errorf("ect: %w", away)}} {
 			want := string(lacks) + "; try again in 2 s"

@@ -281,6 +281,8 @@ const (
 	LacksReading   Guarantee = "evidence on record cannot be read now, so that the part of a message in its workflow is not known"
 	LacksReplay    Guarantee = "a replay cannot be excluded now"
 	LacksShared    Guarantee = "shared state, such as tasks, sessions, questions and dialogues, cannot be read or written now"
+	// LacksCheckpoint: what is stored is damaged, or sealed with a key that this gateway does not have.
+	LacksCheckpoint Guarantee = "the checkpoint cannot be opened: what is stored of it was changed, or this gateway does not have its key"
 )
 
 // UnavailableError: what has to be kept cannot be kept now, so nothing may

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/test/chaos/approvals"
+	"github.com/aepb/aepb-gateway/test/chaos/fleet"
 	"github.com/aepb/aepb-gateway/test/harness/redisserver"
 	"github.com/aepb/aepb-gateway/test/harness/wait"
 )
@@ -41,7 +42,7 @@ func approve(ctx context.Context, binary, dir string, lasts time.Duration, nodes
 	}
 	clustered, alone := nodes[:len(nodes)-1], nodes[len(nodes)-1:]
 	seed := rand.Uint64()
-	found, err := approvals.Play(ctx, approvals.Setup{Binary: binary, Dir: filepath.Join(dir, "gateways"), Seed: seed, Groups: []approvals.Group{
+	found, err := approvals.Play(ctx, approvals.Setup{Binary: binary, Dir: filepath.Join(dir, "gateways"), Seed: seed, Groups: []fleet.Group{
 		{Name: "redis", State: "redis: {plaintext: loopback, " + stateConfig(alone) + "}", Replicas: 2, Kills: kills},
 		{Name: "bbolt", State: `path: "DIR/state.db"`, Replicas: 1, Kills: kills},
 		{

@@ -12,9 +12,10 @@
 //	cluster   of three masters with a replica each one is killed, and returns later
 //	rolling   all gateways are restarted one after the other, abruptly and in order
 //	approvals gateways are killed while calls wait for humans
+//	rollbacks gateways are killed while work is undone
 //
-// The last two acts are stricter than the others and have packages of their own (rolling,
-// approvals). What follows is about the others.
+// The last three acts are stricter than the others and have packages of their own (rolling,
+// approvals, rollbacks). What follows is about the others.
 //
 // Errors are allowed, and so are connections that break visibly. Where gateways are
 // killed, the answer to a question may get lost too, since MCP clients do not send it

@@ -52,7 +52,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags := flag.NewFlagSet("chaos", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.DurationVar(&o.time, "time", 5*time.Minute, "how long the load of each act lasts")
-	flags.StringVar(&o.act, "act", "", "play only this one: replicas, redis, cluster, rolling or approvals")
+	flags.StringVar(&o.act, "act", "", "play only this one: replicas, redis, cluster, rolling, approvals or rollbacks")
 	flags.BoolVar(&o.log, "log", false, "print every call that did not end right, and what the gateways say")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {

@@ -33,6 +33,7 @@ func acts() []act {
 		{name: "cluster", state: cluster, harm: loseMaster},
 		{name: "rolling", state: single, own: roll},
 		{name: "approvals", state: clusterAndSingle, own: approve},
+		{name: "rollbacks", state: clusterAndSingle, own: rollBack},
 	}
 }
 

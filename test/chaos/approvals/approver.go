@@ -44,7 +44,7 @@ var errAnswer = errors.New("the admin API refuses")
 
 // admin asks one replica.
 func (g *group) admin(ctx context.Context, replica int, method, path string, body []byte, into any) error {
-	base := g.gateways[replica].admin()
+	base := g.Admin(replica)
 	if base == "" {
 		return errors.New("the replica does not run")
 	}
@@ -55,7 +55,7 @@ func (g *group) admin(ctx context.Context, replica int, method, path string, bod
 		return err
 	}
 	req.Header.Set("Content-Type", "application/json")
-	resp, err := g.boss.Do(req)
+	resp, err := g.Boss.Do(req)
 	if err != nil {
 		return err
 	}
@@ -77,7 +77,7 @@ func (g *group) anyAdmin(ctx context.Context, first int, method, path string, bo
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for n := first; ; n++ {
-		err := g.admin(ctx, n%len(g.gateways), method, path, body, into)
+		err := g.admin(ctx, n%g.Replicas, method, path, body, into)
 		if err == nil || errors.Is(err, errAnswer) {
 			return err
 		}

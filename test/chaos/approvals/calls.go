@@ -81,7 +81,7 @@ func (a answer) approval() string {
 func (g *group) post(ctx context.Context, replica int, path string, fields map[string]string, body []byte) (answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, sendTime)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+g.gateways[replica].address+path, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, g.Public(replica)+path, bytes.NewReader(body))
 	if err != nil {
 		return answer{}, err
 	}
@@ -90,7 +90,7 @@ func (g *group) post(ctx context.Context, replica int, path string, fields map[s
 	for name, value := range fields {
 		req.Header.Set(name, value)
 	}
-	resp, err := g.http.Do(req)
+	resp, err := g.HTTP.Do(req)
 	if err != nil {
 		return answer{}, err
 	}
@@ -170,7 +170,7 @@ func (g *group) run(ctx context.Context, c *call, r *round) {
 			if c.failure = g.approve(ctx, c, r); c.failure != "" {
 				return
 			}
-			n = r.replica - 1 + len(g.gateways) // it is sent again to that replica
+			n = r.replica - 1 + g.Replicas // it is sent again to that replica
 			r.reach(releasing)
 		}
 		if strings.HasPrefix(c.key, wantLeave) && c.approval != "" {
@@ -181,7 +181,7 @@ func (g *group) run(ctx context.Context, c *call, r *round) {
 			c.failure = fmt.Sprintf("it did not end in %s: %d %.300s %v", endsIn, a.status, a.text, err)
 			return
 		}
-		a, err = g.send(ctx, c, (n+1)%len(g.gateways))
+		a, err = g.send(ctx, c, (n+1)%g.Replicas)
 	}
 }
 
@@ -214,7 +214,7 @@ func (g *group) runTask(ctx context.Context, c *call, r *round, a answer, err er
 	}
 	r.reach(releasing)
 	for n := r.replica; ; n++ {
-		a, err = g.a2a(ctx, n%len(g.gateways), "GetTask", map[string]any{"id": c.task})
+		a, err = g.a2a(ctx, n%g.Replicas, "GetTask", map[string]any{"id": c.task})
 		if err == nil && t.read(a.text) {
 			c.state, c.why = t.state, t.why
 			if t.state == taskDone && !strings.Contains(a.text, done(c.key)) {

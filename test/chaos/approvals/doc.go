@@ -21,7 +21,7 @@
 // waits longer than its rule says and a replica that is lost takes to be known as lost. The evidence of all workflows
 // verifies, and each decision is the parent of one request at most.
 //
-// How to read it: play.go has the course of the act, group.go the gateways, agent.go the agent; calls.go is what
+// How to read it: play.go has the course of the act, agent.go the agent; package fleet runs the gateways; calls.go is what
 // callers do, approver.go what approvers do; judge.go decides.
 //
 // Alternative considered: a simulated store that fails at each write (gateway/approval_lost_test.go). It reaches

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -15,7 +14,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/aepb/aepb-gateway/ect"
-	"github.com/aepb/aepb-gateway/ect/identity"
 )
 
 // Kind is how the calls of one kind went in one group.
@@ -109,10 +107,7 @@ const enough = 20
 
 // judge judges what the callers, the approvers and the agent of a group lived through.
 func (g *group) judge(ctx context.Context) (rep Report, err error) {
-	rep.Kills, rep.Approvals, rep.Failures = map[string]int{}, map[string]int{}, map[string]int{}
-	for _, k := range g.kills {
-		rep.Kills[g.Name+" "+string(k.phase)]++
-	}
+	rep.Kills, rep.Approvals, rep.Failures = g.Struck(), map[string]int{}, map[string]int{}
 	approvals, err := g.list(ctx, 0, "")
 	if err != nil {
 		return rep, err
@@ -237,7 +232,7 @@ const auditors = 4
 
 // audit verifies the evidence of all workflows, and that each decision has one request at most.
 func (g *group) audit(ctx context.Context, approvals []approval) (evidence, lost int, wrong []string, err error) {
-	verifier, err := g.verifier()
+	verifier, err := g.Verifier()
 	if err != nil {
 		return 0, 0, nil, err
 	}
@@ -253,7 +248,7 @@ func (g *group) audit(ctx context.Context, approvals []approval) (evidence, lost
 			wrong = append(wrong, why...)
 			for _, d := range a.Decisions {
 				switch what, missing := follows(claims, d.Token); {
-				case missing && g.wasUnsaved(d.At):
+				case missing && g.WasUnsaved(d.At, d.At):
 					lost++
 				case what != "":
 					wrong = append(wrong, fmt.Sprintf("approval %s (%s): %s", a.ID, a.State, what))
@@ -281,26 +276,6 @@ func follows(claims []ect.Claims, decision ect.ID) (what string, missing bool) {
 		return fmt.Sprintf("%d requests follow from its decision %s", requests, decision), false
 	}
 	return "", false
-}
-
-// unsaved is how long a gateway over a file takes at most to write evidence.
-const unsaved = 2 * time.Second
-
-// wasUnsaved: evidence of that time went down with a gateway over a file, which writes it every second.
-func (g *group) wasUnsaved(at time.Time) bool {
-	return g.Replicas == 1 && slices.ContainsFunc(g.kills, func(k kill) bool { return k.at.After(at) && k.at.Sub(at) < unsaved })
-}
-
-func (g *group) verifier() (*ect.Verifier, error) {
-	bundle, err := identity.LoadBundle(filepath.Join(filepath.Dir(g.gateways[0].config), "ca.pem"), g.trust.TrustDomain())
-	if err != nil {
-		return nil, err
-	}
-	keys, err := identity.NewKeyRing(identity.KeyRingDeps{Bundle: bundle})
-	if err != nil {
-		return nil, err
-	}
-	return ect.NewVerifier(ect.VerifierDeps{Keys: keys, Now: time.Now})
 }
 
 // workflow reads and verifies the evidence of a workflow.

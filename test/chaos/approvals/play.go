@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/aepb/aepb-gateway/test/chaos/fleet"
 	"github.com/aepb/aepb-gateway/test/harness/wait"
 	"github.com/aepb/aepb-gateway/test/interop/devgateway"
 )
@@ -37,7 +38,32 @@ var phases = []struct {
 type Setup struct {
 	Binary, Dir string // of the gateway; for what it writes
 	Seed        uint64 // of the times at which kills come
-	Groups      []Group
+	Groups      []fleet.Group
+}
+
+// group is gateways, their callers and their approvers.
+type group struct {
+	*fleet.Fleet
+
+	journal *journal
+	minter  *devgateway.Minter
+
+	mu    sync.Mutex
+	calls []*call
+}
+
+// waits is how long a call waits for its approval, and then for its release.
+const waits = 20 * time.Second
+
+// configOf is the configuration of the approver, the rule and the agent.
+func configOf(agent string) string {
+	return strings.NewReplacer("AGENT", agent, "WAITS", waits.String()).Replace(`
+admin: {operators: {boss: {id: "spiffe://DOMAIN/caller/boss", roles: [approver, auditor]}}}
+policy: {approvals: [{tool: work, wait: WAITS}]}
+timeout: 10s
+agents:
+  agent: {callers: ["spiffe://DOMAIN/client"], endpoints: [{binding: mcp-v1, url: "AGENT"}]}
+`)
 }
 
 // roundLimit is how long it takes at most until a call of a round reaches its phase.
@@ -66,10 +92,6 @@ func Play(ctx context.Context, s Setup) (rep Report, err error) {
 	if err != nil {
 		return rep, err
 	}
-	boss, err := trust.SVID("boss")
-	if err != nil {
-		return rep, err
-	}
 	j := newJournal()
 	a, err := serveAgent(trust, j)
 	if err != nil {
@@ -80,17 +102,22 @@ func Play(ctx context.Context, s Setup) (rep Report, err error) {
 	var mu sync.Mutex
 	for i, one := range s.Groups {
 		all.Go(func() (err error) {
-			g := &group{Group: one, binary: s.Binary, trust: trust, journal: j, http: trust.Client(trust.ClientSVID()), boss: trust.Client(boss)}
+			g := &group{journal: j}
 			if g.minter, err = trust.NewMinter(); err != nil {
 				return err
 			}
+			g.Fleet, err = fleet.Launch(ctx, one, fleet.Deps{Binary: s.Binary, Dir: filepath.Join(s.Dir, one.Name), Trust: trust, Config: configOf(a.server.URL)})
+			if g.Fleet == nil {
+				return err
+			}
 			defer func() {
-				err = errors.Join(err, g.stop())
+				printed, failed := g.Stop()
+				err = errors.Join(err, failed)
 				mu.Lock()
 				defer mu.Unlock()
-				rep.Log += strings.Join(g.log, "\n")
+				rep.Log += printed
 			}()
-			if err := launch(ctx, g, filepath.Join(s.Dir, g.Name), a.server.URL); err != nil {
+			if err != nil {
 				return err
 			}
 			if err := g.play(ctx, rand.New(rand.NewPCG(s.Seed, uint64(i)))); err != nil {
@@ -120,7 +147,7 @@ func (g *group) play(ctx context.Context, chance *rand.Rand) error {
 	for n := range g.Kills * len(phases) {
 		p := phases[n%len(phases)]
 		// The other replica lives for half of a batch, so that it goes on with what the first one began.
-		r := &round{phase: p.phase, replica: n / (batch / 2) % len(g.gateways), reached: make(chan struct{})}
+		r := &round{phase: p.phase, replica: n / (batch / 2) % g.Replicas, reached: make(chan struct{})}
 		for _, kind := range []string{kindA2A, kindA2A, kindMCP, kindTranslate} {
 			c := &call{kind: kind, key: want(chance) + uuid.NewString(), workflow: uuid.NewString()}
 			g.mu.Lock()
@@ -150,7 +177,7 @@ func (g *group) within(ctx context.Context, r *round, delay time.Duration) error
 		return ctx.Err()
 	}
 	wait.Pause(ctx, delay)
-	return g.strike(ctx, r.phase, r.replica)
+	return g.Strike(ctx, string(r.phase), r.replica)
 }
 
 // want says what becomes of the next call.

@@ -1,0 +1,429 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	goredis "github.com/redis/go-redis/v9"
+	"go.etcd.io/bbolt"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/config"
+	"github.com/aepb/aepb-gateway/gateway/directory"
+	"github.com/aepb/aepb-gateway/gateway/state/seal"
+	"github.com/aepb/aepb-gateway/lifecycle/compensation"
+)
+
+// bookings is an MCP server that books rooms and knows nothing of rollback. What it returns of a booking has the guest in it.
+type bookings struct {
+	url string
+
+	mu    sync.Mutex
+	calls []string // tool and arguments
+}
+
+func newBookings(t *testing.T, b *bed) *bookings {
+	t.Helper()
+	r := &bookings{}
+	s := mcp.NewServer(&mcp.Implementation{Name: "rooms", Version: "1.0.0"}, nil)
+	for _, tool := range []string{"book", "cancel"} {
+		s.AddTool(&mcp.Tool{Name: tool, InputSchema: json.RawMessage(`{"type":"object"}`)}, func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.calls = append(r.calls, tool+" "+string(req.Params.Arguments))
+			var in struct{ Guest string }
+			if err := json.Unmarshal(req.Params.Arguments, &in); err != nil {
+				return nil, err
+			}
+			return &mcp.CallToolResult{StructuredContent: map[string]any{"id": "room of " + in.Guest}}, nil
+		})
+	}
+	server := httptest.NewUnstartedServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, &mcp.StreamableHTTPOptions{Stateless: true}))
+	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug)
+	server.TLS = serving(b.svid(t, "/rooms"))
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	r.url = server.URL
+	return r
+}
+
+func (r *bookings) received() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.calls)
+}
+
+// offers lists the rooms at a gateway, with the call that undoes a booking.
+func (b *bed) offers(t *testing.T, r *bookings) {
+	t.Helper()
+	b.list(t, "rooms", "mcp-v1", r.url, host{})
+	agent, _ := b.directory.Find("rooms")
+	rule, err := compensation.ParseRule(json.RawMessage(`{"tool":"cancel","arguments":{"id":{"result":"/id"},"guest":{"call":"/guest"}}}`))
+	must(t, err)
+	agent.Undo = directory.Undo{Compensate: map[string]compensation.Rule{"book": rule}}
+	must(t, b.directory.Put(agent))
+}
+
+// booking is a workflow with one call.
+type booking struct {
+	wid        string
+	checkpoint ect.ID
+	guest      string
+}
+
+// books books a room in a workflow of its own.
+func (b *bed) books(t *testing.T, guest string) booking {
+	t.Helper()
+	var start struct {
+		WID string
+		JTI ect.ID
+	}
+	began := b.send(t, letter{at: "/atd/workflows"})
+	must(t, json.Unmarshal(began.body, &start))
+	l := letter{at: "/aepb/translate?from=a2a-v1&dest=rooms", body: callBodyOf("book", `{"guest":"`+guest+`"}`)}
+	l.tokens = []string{signing(t, b.me, ect.Claims{
+		Act: "send_task", Audience: []string{b.self()}, Workflow: start.WID, Parents: []ect.ID{start.JTI}, OutputHash: ect.Hash([]byte(l.body)),
+	})}
+	got := b.send(t, l)
+	made := booking{wid: start.WID, guest: guest}
+	for _, compact := range got.header.Values(ect.HeaderName) {
+		if claims, _, err := ect.ParseUnverified(compact); err == nil && claims.Act == ect.ActCheckpoint {
+			made.checkpoint = claims.ID
+		}
+	}
+	if got.status != http.StatusOK || made.checkpoint == "" {
+		t.Fatalf("the booking: %d %s", got.status, got.body)
+	}
+	return made
+}
+
+// callBodyOf calls a tool with arguments, in A2A.
+func callBodyOf(tool, arguments string) string {
+	return `{"jsonrpc":"2.0","id":"1","method":"SendMessage","params":{"message":{"messageId":"` + string(ect.NewID()) +
+		`","role":"ROLE_USER","parts":[{"data":{"skill":"` + tool + `","input":` + arguments + `},"mediaType":"application/json"}]}}}`
+}
+
+// cancels rolls a booking back and expects that it is canceled once.
+func (b *bed) cancels(t *testing.T, r *bookings, of booking) {
+	t.Helper()
+	before := len(r.received())
+	got := b.send(t, b.rollback(t, b.me, of.wid, of.checkpoint))
+	if got.status != http.StatusOK || !strings.Contains(string(got.body), `"completed"`) {
+		t.Fatalf("the rollback: %d %s", got.status, got.body)
+	}
+	want := `cancel {"guest":"` + of.guest + `","id":"room of ` + of.guest + `"}`
+	if now := r.received()[before:]; !slices.Equal(now, []string{want}) {
+		t.Errorf("the agent got %q, expected %q once", now, want)
+	}
+}
+
+// doesNotCancel expects that a rollback is refused with words, that the log says why, and that nothing is sent.
+func (b *bed) doesNotCancel(t *testing.T, r *bookings, of booking, words, why string) {
+	t.Helper()
+	before := len(r.received())
+	got := b.send(t, b.rollback(t, b.me, of.wid, of.checkpoint))
+	if got.status == http.StatusOK || !strings.Contains(string(got.body), words) || strings.Contains(string(got.body), of.guest) {
+		t.Errorf("the rollback: %d %s, expected a refusal with the words %q", got.status, got.body, words)
+	}
+	if !strings.Contains(b.logs.String(), why) {
+		t.Errorf("the log does not say %q", why)
+	}
+	if now := r.received()[before:]; len(now) != 0 {
+		t.Errorf("the agent got %q", now)
+	}
+}
+
+// keptIn is where checkpoints are kept, for a test that looks into it.
+type keptIn struct {
+	state  config.State
+	folder string // of all files of the state and of its key
+	// values are all that is there now, by names. The gateway does not run.
+	values func(t *testing.T) map[string][]byte
+	// flip changes one octet of the content of every blob. The gateway does not run.
+	flip func(t *testing.T)
+	// Without the key the caller is told withoutKey. The log says damage of an octet that was changed.
+	withoutKey, damage string
+}
+
+const notOpened = "the checkpoint cannot be opened: what is stored of it was changed, or this gateway does not have its key"
+
+// inFile is a file of bbolt.
+func inFile(t *testing.T) keptIn {
+	t.Helper()
+	folder := t.TempDir()
+	file := filepath.Join(folder, "state.db")
+	open := func(t *testing.T, do func(tx *bbolt.Tx) error) {
+		t.Helper()
+		db, err := bbolt.Open(file, 0o600, nil)
+		must(t, err)
+		must(t, errors.Join(db.Update(do), db.Close()))
+	}
+	return keptIn{
+		state: config.State{Path: file, Key: filepath.Join(folder, "state-key")}, folder: folder, withoutKey: notOpened, damage: "a checksum is wrong",
+		values: func(t *testing.T) map[string][]byte {
+			t.Helper()
+			found := map[string][]byte{}
+			open(t, func(tx *bbolt.Tx) error {
+				return tx.ForEach(func(bucket []byte, values *bbolt.Bucket) error {
+					return values.ForEach(func(name, value []byte) error {
+						found[string(bucket)+" "+string(name)] = slices.Concat(name, []byte(" "), value)
+						return nil
+					})
+				})
+			})
+			return found
+		},
+		flip: func(t *testing.T) {
+			t.Helper()
+			open(t, func(tx *bbolt.Tx) error {
+				values := tx.Bucket([]byte("blob bytes"))
+				return values.ForEach(func(name, value []byte) error {
+					return values.Put(name, flipped(value))
+				})
+			})
+		},
+	}
+}
+
+// inRedis is a server of Redis that writes each command to a file.
+func inRedis(t *testing.T) keptIn {
+	t.Helper()
+	server := newRedis(t)
+	client := goredis.NewClient(&goredis.Options{Addr: server.address})
+	t.Cleanup(func() { _ = client.Close() })
+	return keptIn{
+		state: server.state(), folder: filepath.Dir(server.key),
+		withoutKey: "the caller has no part in this workflow", // its evidence does not open either
+		damage:     "changed or moved by another program",
+		values: func(t *testing.T) map[string][]byte {
+			t.Helper()
+			found := map[string][]byte{}
+			keys, err := client.Keys(t.Context(), "*").Result()
+			must(t, err)
+			for _, key := range keys {
+				dump, err := client.Dump(t.Context(), key).Result() // strings that are long may be compressed in it
+				must(t, err)
+				found[key] = []byte(key + " " + dump + " " + strings.Join(valuesOf(t, client, key), " "))
+			}
+			return found
+		},
+		flip: func(t *testing.T) {
+			t.Helper()
+			keys, err := client.Keys(t.Context(), "*b:{*").Result()
+			must(t, err)
+			for _, key := range keys {
+				value, err := client.HGet(t.Context(), key, "value").Bytes()
+				if errors.Is(err, goredis.Nil) {
+					continue
+				}
+				must(t, err)
+				must(t, client.HSet(t.Context(), key, "value", flipped(value)).Err())
+			}
+		},
+	}
+}
+
+// valuesOf are the values of a key of Redis, of whatever type it is.
+func valuesOf(t *testing.T, client *goredis.Client, key string) []string {
+	t.Helper()
+	kind, err := client.Type(t.Context(), key).Result()
+	must(t, err)
+	var found []string
+	switch kind {
+	case "string":
+		value, failed := client.Get(t.Context(), key).Result()
+		found, err = []string{value}, failed
+	case "hash":
+		var fields map[string]string
+		fields, err = client.HGetAll(t.Context(), key).Result()
+		for name, value := range fields {
+			found = append(found, name, value)
+		}
+	case "list":
+		found, err = client.LRange(t.Context(), key, 0, -1).Result()
+	case "set":
+		found, err = client.SMembers(t.Context(), key).Result()
+	case "zset":
+		found, err = client.ZRange(t.Context(), key, 0, -1).Result()
+	default:
+		t.Fatalf("a key of the type %q, expected one that this test reads", kind)
+	}
+	must(t, err)
+	return found
+}
+
+// flipped is a value with one octet changed, in its middle.
+func flipped(value []byte) []byte {
+	value = slices.Clone(value)
+	value[len(value)/2] ^= 1
+	return value
+}
+
+// writtenForms are a text, and what is left of it in hexadecimal and in base64 wherever it stands in what is encoded.
+func writtenForms(text string) [][]byte {
+	forms := [][]byte{[]byte(text), []byte(hex.EncodeToString([]byte(text))), []byte(strings.ToUpper(hex.EncodeToString([]byte(text))))}
+	for before := range 3 {
+		for _, coding := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
+			form := coding.EncodeToString([]byte(strings.Repeat("-", before) + text))
+			form = form[(before*8+5)/6:]                      // the letters before have bits of what stands before
+			forms = append(forms, []byte(form[:len(form)-1])) // the last letter may have bits of what stands behind
+		}
+	}
+	return forms
+}
+
+// isIn reports whether a text is in what was written, in one of its forms.
+func isIn(written []byte, text string) bool {
+	return slices.ContainsFunc(writtenForms(text), func(form []byte) bool { return bytes.Contains(written, form) })
+}
+
+// TestWrittenForms_Find: each form is found wherever the text stands.
+func TestWrittenForms_Find(t *testing.T) {
+	t.Parallel()
+	const text = "Ada Lovelace-5b1c"
+	for before := range 6 {
+		whole := []byte(strings.Repeat("x", before) + text + "yz")
+		for _, written := range []string{
+			string(whole), hex.EncodeToString(whole), strings.ToUpper(hex.EncodeToString(whole)), base64.StdEncoding.EncodeToString(whole),
+			base64.RawURLEncoding.EncodeToString(whole), base64.StdEncoding.EncodeToString(whole[:len(whole)-2]),
+		} {
+			if !isIn([]byte(written), text) {
+				t.Errorf("%q is not found in %q", text, written)
+			}
+		}
+	}
+	if isIn([]byte("Ada Byron"), text) {
+		t.Error("another text is found")
+	}
+}
+
+// recordOf are the tokens of a workflow, each with its claims in clear.
+func (b *bed) recordOf(t *testing.T, wid string) []byte {
+	t.Helper()
+	got := b.send(t, letter{method: http.MethodGet, at: "/workflows/" + wid})
+	var page struct{ ECTs []string }
+	must(t, json.Unmarshal(got.body, &page))
+	if len(page.ECTs) < 4 {
+		t.Errorf("of the workflow %d tokens are on record", len(page.ECTs))
+	}
+	written := got.body
+	for _, compact := range page.ECTs {
+		for part := range strings.SplitSeq(compact, ".") {
+			text, err := base64.RawURLEncoding.DecodeString(part)
+			must(t, err)
+			written = slices.Concat(written, []byte(" "), text)
+		}
+	}
+	return written
+}
+
+// hides expects that a text is in none of the files, values and logs.
+func (k keptIn) hides(t *testing.T, text string, logs *journal) {
+	t.Helper()
+	count := 0
+	must(t, filepath.WalkDir(k.folder, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		written, err := os.ReadFile(path)
+		if count += len(written); isIn(written, text) {
+			t.Errorf("it is in the file %s", path)
+		}
+		return err
+	}))
+	values := k.values(t)
+	for name, value := range values {
+		if isIn(value, text) {
+			t.Errorf("it is in the value of %q", name)
+		}
+	}
+	if count < 1000 || len(values) < 10 {
+		t.Errorf("in %d octets and %d values, expected more", count, len(values))
+	}
+	if log := logs.String(); isIn([]byte(log), text) || !strings.Contains(log, `"DEBUG"`) {
+		t.Error("it is in the log, or the log is not that of the level debug")
+	}
+}
+
+// rotate writes the key file anew.
+func (k keptIn) rotate(t *testing.T, keys ...[]byte) {
+	t.Helper()
+	must(t, os.WriteFile(k.state.Key, bytes.Join(keys, nil), 0o600))
+}
+
+// TestCheckpoints_Contents: what a checkpoint keeps of a call is nowhere in clear. It is read after the key was exchanged twice, and not without
+// the key with which it was sealed, nor when an octet of it was changed: the refusal says so, and nothing is sent to the agent.
+func TestCheckpoints_Contents(t *testing.T) {
+	t.Parallel()
+	for name, open := range map[string]func(*testing.T) keptIn{"in a file": inFile, "in Redis": inRedis} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			at := open(t)
+			first, second, third := seal.NewKey(), seal.NewKey(), seal.NewKey()
+			at.rotate(t, first)
+			b := newBed(t, plan{config: config.Config{State: at.state, Log: config.Log{Level: "debug"}}})
+			server := newBookings(t, b)
+			b.offers(t, server)
+			within(t, patience, "tokens are taken", func() bool {
+				return b.send(t, b.sealed(t, letter{body: addBody(1)})).status == http.StatusOK
+			})
+			private := "guest-" + rand.Text()
+			undone, older, sealed := b.books(t, private), b.books(t, private), b.books(t, private)
+			b.cancels(t, server, undone)
+			if isIn(b.recordOf(t, undone.wid), private) {
+				t.Error("it is in the evidence")
+			}
+			b.stop()
+			at.hides(t, private, b.logs)
+
+			at.rotate(t, second, first)
+			b = b.reopened(t, server, at.state)
+			newer := b.books(t, private)
+			b.stop()
+			at.rotate(t, third, second, first)
+			b = b.reopened(t, server, at.state)
+			b.cancels(t, server, older)
+			b.stop()
+
+			at.rotate(t, third, second)
+			b = b.reopened(t, server, at.state)
+			b.doesNotCancel(t, server, sealed, at.withoutKey, "a key that is not")
+			b.stop()
+
+			at.rotate(t, third, second, first)
+			at.flip(t)
+			b = b.reopened(t, server, at.state)
+			b.doesNotCancel(t, server, newer, notOpened, at.damage)
+			b.stop()
+			at.hides(t, private, b.logs)
+		})
+	}
+}
+
+// reopened is a gateway over the state of one that has stopped.
+func (b *bed) reopened(t *testing.T, r *bookings, s config.State) *bed {
+	t.Helper()
+	next := b.besides(t, "gateway", plan{config: config.Config{State: s, Log: config.Log{Level: "debug"}}})
+	next.offers(t, r)
+	within(t, patience, "tokens are taken", func() bool {
+		body := callBodyOf("book", `{"guest":"any"}`)
+		return next.send(t, next.sealed(t, letter{at: "/aepb/translate?from=a2a-v1&dest=rooms", body: body})).status == http.StatusOK
+	})
+	return next
+}
