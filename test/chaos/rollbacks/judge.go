@@ -9,6 +9,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -334,15 +335,18 @@ func (g *group) audit(ctx context.Context, verifier *ect.Verifier, first int, t 
 	return tokens, wrong
 }
 
-// evidence reads the tokens of a workflow at one replica after the other until one answers.
+// evidence reads the tokens of a workflow, each page at one replica after the other until one answers.
 func (g *group) evidence(ctx context.Context, first int, wid string) (tokens []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	for n := first; ; n++ {
-		if tokens, err = g.page(ctx, n, wid); err == nil || errors.Is(err, errNoWorkflow) {
-			return tokens, err
-		}
-		if !wait.Pause(ctx, retryEvery) {
+	for n, after := first, ""; ; n++ {
+		page, next, err := g.page(ctx, n, wid, after)
+		switch {
+		case errors.Is(err, errNoWorkflow), err == nil && next == "":
+			return append(tokens, page...), err
+		case err == nil:
+			tokens, after = append(tokens, page...), next
+		case !wait.Pause(ctx, retryEvery):
 			return nil, fmt.Errorf("no replica has the evidence of workflow %s: %w", wid, err)
 		}
 	}
@@ -353,32 +357,33 @@ var (
 	errNoWorkflow = errors.New("the workflow is not on record")
 )
 
-func (g *group) page(ctx context.Context, replica int, wid string) ([]string, error) {
+func (g *group) page(ctx context.Context, replica int, wid, after string) (tokens []string, next string, err error) {
 	base := g.Admin(replica)
 	if base == "" {
-		return nil, errStopped
+		return nil, "", errStopped
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/api/workflows/"+wid, http.NoBody)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/api/workflows/"+wid+"?after="+url.QueryEscape(after), http.NoBody)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	resp, err := g.Boss.Do(req)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	defer func() { _ = resp.Body.Close() }()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxBody))
 	if err == nil && resp.StatusCode == http.StatusNotFound {
-		return nil, fmt.Errorf("replica %d: %w", replica, errNoWorkflow)
+		return nil, "", fmt.Errorf("replica %d: %w", replica, errNoWorkflow)
 	}
 	if err == nil && resp.StatusCode != http.StatusOK {
 		err = fmt.Errorf("replica %d: %d %.300s", replica, resp.StatusCode, text)
 	}
 	var page struct {
 		ECTs []string `json:"ects"`
+		Next string   `json:"next"`
 	}
 	if err == nil {
 		err = json.Unmarshal(text, &page)
 	}
-	return page.ECTs, err
+	return page.ECTs, page.Next, err
 }
