@@ -1,11 +1,13 @@
 package gateway_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -164,4 +166,51 @@ func addition() *canonical.Message {
 	return &canonical.Message{Op: canonical.OpInvoke, Phase: canonical.PhaseRequest, Body: &canonical.Invoke{
 		Call: &canonical.Call{Name: "add", Args: json.RawMessage(`{"a":1,"b":2}`)},
 	}}
+}
+
+// lateStore hides what it has from one read, as a store does into which another replica writes at that moment.
+type lateStore struct {
+	ect.Store
+	hides atomic.Bool
+}
+
+func (s *lateStore) Get(ctx context.Context, refs ...ect.Ref) ([][]ect.Record, error) {
+	if s.hides.Swap(false) {
+		return make([][]ect.Record, len(refs)), nil
+	}
+	return s.Store.Get(ctx, refs...)
+}
+
+// TestErrand_SentAgain: what is sent again under its id has the token that it had, also where another replica records that between the look for it
+// and the record of a new one.
+func TestErrand_SentAgain(t *testing.T) {
+	t.Parallel()
+	late := &lateStore{}
+	b := newBed(t, gateway.Settings{}, policy.Rules{Open: true}, func(d *gateway.Deps) {
+		late.Store = d.Evidence
+		recorder, err := ect.NewRecorder(ect.RecorderDeps{Store: late})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.Recorder = recorder
+	})
+	wid, start := b.begin(t)
+	e := gateway.Errand{
+		Agent: "calculator", Lineage: attest.Lineage{Workflow: wid, Parents: []ect.ID{start.ID}}, ID: ect.NewID(), At: b.now,
+		Message: &canonical.Message{Op: canonical.OpInvoke, Phase: canonical.PhaseRequest, Body: &canonical.Invoke{
+			Call: &canonical.Call{Name: "add", Args: json.RawMessage(`{"a":1,"b":2}`)},
+		}},
+	}
+	for _, hides := range []bool{false, false, true} {
+		late.hides.Store(hides)
+		if _, err := b.Errand(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+		b.now = b.now.Add(time.Second)
+	}
+	for i, tokens := range b.agent.tokens {
+		if tokens[0] != b.agent.tokens[0][0] || string(b.agent.bodies[i]) != string(b.agent.bodies[0]) || claims(t, tokens[0]).ID != e.ID {
+			t.Errorf("the agent got another message or token the %d. time", i+1)
+		}
+	}
 }

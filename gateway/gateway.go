@@ -112,8 +112,9 @@ type Stores struct {
 	Conversations conversation.Store
 	Entries       store.Entries
 	Blobs         checkpoint.Blobs
-	Place         string // the URL at which rollbacks to what Blobs has are requested: https, and the path of ATD
-	StatePlain    bool   // entries are stored as they are, where others may read them: webhooks with credentials are refused
+	Lasts         func(context.Context) error // returns when all evidence that was recorded before lasts; nil: it lasts at once
+	Place         string                      // the URL at which rollbacks to what Blobs has are requested: https, and the path of ATD
+	StatePlain    bool                        // entries are stored as they are, where others may read them: webhooks with credentials are refused
 }
 
 // Gateway is the pipeline. It is safe for concurrent use.
@@ -223,7 +224,7 @@ func New(settings Settings, deps Deps) (*Gateway, error) {
 // openRollbacks makes what keeps checkpoints, and what rolls back to them.
 func (g *Gateway) openRollbacks() (err error) {
 	g.parts.Checkpoints, err = checkpoint.New(checkpoint.Deps{
-		Blobs: g.Blobs, Evidence: g.attest.Statements(), Find: g.Evidence.Get, Belongs: g.parts.Members.Belongs, Place: g.Place, Read: g.readState,
+		Blobs: g.Blobs, Evidence: g.attest.Statements(), Find: g.Evidence.Get, Belongs: g.parts.Members.Belongs, Place: g.Place, Lasts: g.Lasts, Read: g.readState,
 		Count: g.Metrics.Undo().Made, Now: g.Now, Logger: g.Logger,
 	})
 	if err != nil {

@@ -50,8 +50,9 @@ type stores struct {
 	conversations conversation.Store
 	entries       store.Entries
 	blobs         state.Blobs
-	unsealed      seal.BlobStore // blobs as the driver has them
-	limits        limit.Bucket   // nil: every process has its own
+	unsealed      seal.BlobStore              // blobs as the driver has them
+	lasts         func(context.Context) error // returns when all evidence that was recorded before lasts; nil: it lasts at once
+	limits        limit.Bucket                // nil: every process has its own
 	failing       func() error
 	close         func() error
 	usage         func() map[string]telemetry.Use // what each kind of state takes
@@ -108,7 +109,7 @@ func openState(s settings) (stores, error) {
 		if err != nil {
 			return stores{}, err
 		}
-		return stores{"redis", store, store, store, store, store.Entries(), store.Blobs(), store.Blobs(), store, store.Failing, store.Close, func() map[string]telemetry.Use {
+		return stores{"redis", store, store, store, store, store.Entries(), store.Blobs(), store.Blobs(), nil, store, store.Failing, store.Close, func() map[string]telemetry.Use {
 			return map[string]telemetry.Use{"memory": {Bytes: -1, Ratio: store.Filled()}}
 		}, gone, nil, store.Ignored}, nil
 	case path != "":
@@ -116,7 +117,7 @@ func openState(s settings) (stores, error) {
 		if err != nil {
 			return stores{}, err
 		}
-		return stores{"bolt", store, store, store, store, store.Entries(), store.Blobs(), store.Blobs(), nil, store.Failing, store.Close, usageOf(store.Memory), gone, store.Memory.Refused, nil}, nil
+		return stores{"bolt", store, store, store, store, store.Entries(), store.Blobs(), store.Blobs(), store.Flush, nil, store.Failing, store.Close, usageOf(store.Memory), gone, store.Memory.Refused, nil}, nil
 	}
 	if s.epoch.IsZero() { // a token of the second before may have been used by the process before
 		s.epoch = time.Now().Truncate(time.Second).Add(time.Second)
@@ -127,7 +128,7 @@ func openState(s settings) (stores, error) {
 		return stores{}, err
 	}
 	always := func() error { return nil }
-	return stores{"memory", memory, memory, memory, memory, memory.Entries(), memory.Blobs(), memory.Blobs(), nil, always, always, usageOf(memory), gone, memory.Refused, nil}, nil
+	return stores{"memory", memory, memory, memory, memory, memory.Entries(), memory.Blobs(), memory.Blobs(), nil, nil, always, always, usageOf(memory), gone, memory.Refused, nil}, nil
 }
 
 // Writing sweeps what has ended. After a load there are no writes, and all of it would stay.

@@ -343,7 +343,7 @@ func (out *service) build(registry *translators.Registry, network *outbound.Netw
 		Network: network, Sender: sender, Breakers: parts.breakers, Lifecycle: parts.lives,
 		Registry: registry, Directory: out.directory,
 		Tokens: gateway.Tokens{Signer: out.signer, Dialects: out.dialects, Verifier: verifier, Recorder: recorder, Evidence: opened.evidence},
-		Stores: gateway.Stores{Answers: opened.answers, Conversations: opened.conversations, Entries: opened.entries, Blobs: opened.blobs, Place: s.publicURL + checkpoint.Path, StatePlain: out.statePlain}, Limiter: out.limiter, Metrics: out.metrics,
+		Stores: gateway.Stores{Answers: opened.answers, Conversations: opened.conversations, Entries: opened.entries, Blobs: opened.blobs, Lasts: opened.lasts, Place: s.publicURL + checkpoint.Path, StatePlain: out.statePlain}, Limiter: out.limiter, Metrics: out.metrics,
 		Operator: out.operator, Escalate: out.escalations.add,
 		Logger: s.logger, Now: time.Now, NewID: func() string { return string(ect.NewID()) },
 		Shares: gateway.Shares{Budget: out.publicBounds.aside, Workers: perCaller, AllWorkers: background},

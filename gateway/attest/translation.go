@@ -2,6 +2,7 @@ package attest
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 
@@ -62,16 +63,18 @@ func (s *Service) Translate(ctx context.Context, t *Trail, tr Translation) (tran
 	}
 	words, dialect := wordsOf(tr.Subject.EntryPoint), s.deps.Dialects.For(tr.Reader)
 	if tr.Again {
-		receipt, found, err := s.deps.Recorder.Find(ctx, ect.Ref{ID: tr.ID, Workflow: tr.Lineage.Workflow, Issuer: s.self()})
-		if err != nil || found {
-			t.requested(tr.ID)
-			return attested(receipt, wire, err)
+		if out, found, err := s.sentBefore(ctx, t, &tr, wire); found || err != nil {
+			return out, err
 		}
 	}
 	token, receipt, err := s.sign(ctx, dialect, ect.Claims{
 		ID: tr.ID, Act: words.act, Audience: tr.Audience, Workflow: tr.Lineage.Workflow, Parents: tr.Lineage.Parents,
 		InputHash: tr.Input, OutputHash: ect.Hash(wire.HashInput()), Ext: s.translationExt(t, words, dialect, &tr, losses),
 	}, tr.Subject.Permit, s.filing(tr.Subject, tr.Audience))
+	if _, taken := errors.AsType[*ect.ConflictError](err); taken && tr.Again { // another replica was first with it
+		out, _, err := s.sentBefore(ctx, t, &tr, wire)
+		return out, err
+	}
 	if err != nil {
 		return transport.Attested{}, err
 	}
@@ -85,12 +88,18 @@ func (s *Service) Translate(ctx context.Context, t *Trail, tr Translation) (tran
 	return transport.Attest(receipt, wire)
 }
 
-// attested is a message with the receipt of a token that was on record before.
-func attested(receipt ect.Receipt, wire translators.Wire, err error) (transport.Attested, error) {
+// sentBefore is a message with the receipt of the token that was signed for it before; false: there is no such token.
+func (s *Service) sentBefore(ctx context.Context, t *Trail, tr *Translation, wire translators.Wire) (out transport.Attested, found bool, err error) {
+	receipt, found, err := s.deps.Recorder.Find(ctx, ect.Ref{ID: tr.ID, Workflow: tr.Lineage.Workflow, Issuer: s.self()})
 	if err != nil {
-		return transport.Attested{}, Recording(err)
+		return out, false, Recording(err)
 	}
-	return transport.Attest(receipt, wire)
+	if !found {
+		return out, false, nil
+	}
+	t.requested(tr.ID)
+	out, err = transport.Attest(receipt, wire)
+	return out, true, err
 }
 
 // Event encodes an event of a stream and judges what that loses. The token that closes the

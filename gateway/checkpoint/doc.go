@@ -6,7 +6,7 @@
 //
 //	sign      the atd:checkpoint, whose parent is the token of the action
 //	store     token and state, sealed, in a store of their own; returns when they last
-//	record    the token
+//	record    the token, and wait until it lasts
 //	          now the action may leave
 //	outcome   what of the call's result the plan needs, when the agent has answered
 //

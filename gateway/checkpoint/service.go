@@ -41,6 +41,8 @@ type Deps struct {
 	Evidence attest.Statements
 	Find     func(ctx context.Context, refs ...ect.Ref) ([][]ect.Record, error) // of the evidence store
 	Belongs  func(ctx context.Context, workflow string, who ect.Identity) (bool, error)
+	// Lasts returns when all evidence that was recorded before lasts. Nil: it lasts at once.
+	Lasts func(context.Context) error
 	// Read calls a tool of an agent that reads a state before it is changed.
 	Read   func(ctx context.Context, agent, tool string, args json.RawMessage) (json.RawMessage, error)
 	Place  string            // the URL at which this gateway takes rollback requests
@@ -141,6 +143,11 @@ func (s *Service) make(ctx context.Context, a Action) (Made, error) {
 	}
 	if err := s.deps.Evidence.Record(ctx, signed); err != nil {
 		return Made{}, err
+	}
+	if s.deps.Lasts != nil { // a call that leaves before its token lasts could not be undone after a crash
+		if err := s.deps.Lasts(ctx); err != nil {
+			return Made{}, recording(err)
+		}
 	}
 	return Made{
 		ID: signed.ID(), Compact: signed.Compact(), Reversible: made.Reversible, workflow: a.Workflow, owner: a.Owner, until: until,
