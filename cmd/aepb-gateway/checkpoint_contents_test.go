@@ -2,12 +2,10 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"io/fs"
 	"log/slog"
 	"net/http"
@@ -19,14 +17,13 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/modelcontextprotocol/go-sdk/mcp"
-	goredis "github.com/redis/go-redis/v9"
-	"go.etcd.io/bbolt"
 
+	"github.com/aepb/aepb-gateway/cmd/aepb-gateway/demo/toolstest"
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/config"
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/state/seal"
+	"github.com/aepb/aepb-gateway/gateway/state/statetest/contents"
 	"github.com/aepb/aepb-gateway/lifecycle/compensation"
 )
 
@@ -41,20 +38,11 @@ type bookings struct {
 func newBookings(t *testing.T, b *bed) *bookings {
 	t.Helper()
 	r := &bookings{}
-	s := mcp.NewServer(&mcp.Implementation{Name: "rooms", Version: "1.0.0"}, nil)
-	for _, tool := range []string{"book", "cancel"} {
-		s.AddTool(&mcp.Tool{Name: tool, InputSchema: json.RawMessage(`{"type":"object"}`)}, func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			r.calls = append(r.calls, tool+" "+string(req.Params.Arguments))
-			var in struct{ Guest string }
-			if err := json.Unmarshal(req.Params.Arguments, &in); err != nil {
-				return nil, err
-			}
-			return &mcp.CallToolResult{StructuredContent: map[string]any{"id": "room of " + in.Guest}}, nil
-		})
-	}
-	server := httptest.NewUnstartedServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, &mcp.StreamableHTTPOptions{Stateless: true}))
+	server := httptest.NewUnstartedServer(toolstest.Rooms(func(tool, arguments string) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.calls = append(r.calls, tool+" "+arguments)
+	}))
 	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug)
 	server.TLS = serving(b.svid(t, "/rooms"))
 	server.StartTLS()
@@ -153,10 +141,8 @@ func (b *bed) doesNotCancel(t *testing.T, r *bookings, of booking, words, why st
 type keptIn struct {
 	state  config.State
 	folder string // of all files of the state and of its key
-	// values are all that is there now, by names. The gateway does not run.
-	values func(t *testing.T) map[string][]byte
-	// flip changes one octet of the content of every blob. The gateway does not run.
-	flip func(t *testing.T)
+	contents.Store // while the gateway does not run
+
 	// Without the key the caller is told withoutKey. The log says damage of an octet that was changed.
 	withoutKey, damage string
 }
@@ -168,36 +154,9 @@ func inFile(t *testing.T) keptIn {
 	t.Helper()
 	folder := t.TempDir()
 	file := filepath.Join(folder, "state.db")
-	open := func(t *testing.T, do func(tx *bbolt.Tx) error) {
-		t.Helper()
-		db, err := bbolt.Open(file, 0o600, nil)
-		must(t, err)
-		must(t, errors.Join(db.Update(do), db.Close()))
-	}
 	return keptIn{
 		state: config.State{Path: file, Key: filepath.Join(folder, "state-key")}, folder: folder, withoutKey: notOpened, damage: "a checksum is wrong",
-		values: func(t *testing.T) map[string][]byte {
-			t.Helper()
-			found := map[string][]byte{}
-			open(t, func(tx *bbolt.Tx) error {
-				return tx.ForEach(func(bucket []byte, values *bbolt.Bucket) error {
-					return values.ForEach(func(name, value []byte) error {
-						found[string(bucket)+" "+string(name)] = slices.Concat(name, []byte(" "), value)
-						return nil
-					})
-				})
-			})
-			return found
-		},
-		flip: func(t *testing.T) {
-			t.Helper()
-			open(t, func(tx *bbolt.Tx) error {
-				values := tx.Bucket([]byte("blob bytes"))
-				return values.ForEach(func(name, value []byte) error {
-					return values.Put(name, flipped(value))
-				})
-			})
-		},
+		Store: contents.InFile(file),
 	}
 }
 
@@ -205,74 +164,11 @@ func inFile(t *testing.T) keptIn {
 func inRedis(t *testing.T) keptIn {
 	t.Helper()
 	server := newRedis(t)
-	client := goredis.NewClient(&goredis.Options{Addr: server.address})
-	t.Cleanup(func() { _ = client.Close() })
 	return keptIn{
 		state: server.state(), folder: filepath.Dir(server.key),
 		withoutKey: "the caller has no part in this workflow", // its evidence does not open either
-		damage:     "changed or moved by another program",
-		values: func(t *testing.T) map[string][]byte {
-			t.Helper()
-			found := map[string][]byte{}
-			keys, err := client.Keys(t.Context(), "*").Result()
-			must(t, err)
-			for _, key := range keys {
-				dump, err := client.Dump(t.Context(), key).Result() // strings that are long may be compressed in it
-				must(t, err)
-				found[key] = []byte(key + " " + dump + " " + strings.Join(valuesOf(t, client, key), " "))
-			}
-			return found
-		},
-		flip: func(t *testing.T) {
-			t.Helper()
-			keys, err := client.Keys(t.Context(), "*b:{*").Result()
-			must(t, err)
-			for _, key := range keys {
-				value, err := client.HGet(t.Context(), key, "value").Bytes()
-				if errors.Is(err, goredis.Nil) {
-					continue
-				}
-				must(t, err)
-				must(t, client.HSet(t.Context(), key, "value", flipped(value)).Err())
-			}
-		},
+		damage:     "changed or moved by another program", Store: contents.InRedis(t, server.address),
 	}
-}
-
-// valuesOf are the values of a key of Redis, of whatever type it is.
-func valuesOf(t *testing.T, client *goredis.Client, key string) []string {
-	t.Helper()
-	kind, err := client.Type(t.Context(), key).Result()
-	must(t, err)
-	var found []string
-	switch kind {
-	case "string":
-		value, failed := client.Get(t.Context(), key).Result()
-		found, err = []string{value}, failed
-	case "hash":
-		var fields map[string]string
-		fields, err = client.HGetAll(t.Context(), key).Result()
-		for name, value := range fields {
-			found = append(found, name, value)
-		}
-	case "list":
-		found, err = client.LRange(t.Context(), key, 0, -1).Result()
-	case "set":
-		found, err = client.SMembers(t.Context(), key).Result()
-	case "zset":
-		found, err = client.ZRange(t.Context(), key, 0, -1).Result()
-	default:
-		t.Fatalf("a key of the type %q, expected one that this test reads", kind)
-	}
-	must(t, err)
-	return found
-}
-
-// flipped is a value with one octet changed, in its middle.
-func flipped(value []byte) []byte {
-	value = slices.Clone(value)
-	value[len(value)/2] ^= 1
-	return value
 }
 
 // writtenForms are a text, and what is left of it in hexadecimal and in base64 wherever it stands in what is encoded.
@@ -347,7 +243,7 @@ func (k keptIn) hides(t *testing.T, text string, logs *journal) {
 		}
 		return err
 	}))
-	values := k.values(t)
+	values := k.Values(t)
 	for name, value := range values {
 		if isIn(value, text) {
 			t.Errorf("it is in the value of %q", name)
@@ -407,7 +303,7 @@ func TestCheckpoints_Contents(t *testing.T) {
 			b.stop()
 
 			at.rotate(t, third, second, first)
-			at.flip(t)
+			at.Flip(t)
 			b = b.reopened(t, server, at.state)
 			b.doesNotCancel(t, server, newer, notOpened, at.damage)
 			b.stop()
