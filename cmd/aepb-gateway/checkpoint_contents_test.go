@@ -17,7 +17,6 @@ import (
 	"sync"
 	"testing"
 
-
 	"github.com/aepb/aepb-gateway/cmd/aepb-gateway/demo/toolstest"
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/config"
@@ -139,9 +138,9 @@ func (b *bed) doesNotCancel(t *testing.T, r *bookings, of booking, words, why st
 
 // keptIn is where checkpoints are kept, for a test that looks into it.
 type keptIn struct {
-	state  config.State
-	folder string // of all files of the state and of its key
-	contents.Store // while the gateway does not run
+	state          config.State
+	folder         string // of all files of the state and of its key
+	contents.Store        // while the gateway does not run
 
 	// Without the key the caller is told withoutKey. The log says damage of an octet that was changed.
 	withoutKey, damage string

@@ -39,12 +39,12 @@ func (b *bed) undoable(t *testing.T, name string, binding canonical.Binding) *un
 	svid := b.svid(t, "/"+name)
 	u := &undoable{who: b.party(t, svid)}
 	u.conduct = func(w http.ResponseWriter, r *http.Request, good []byte) {
-		leg, _, err := ect.ParseUnverified(r.Header.Get(ect.HeaderName))
+		sent, _, err := ect.ParseUnverified(r.Header.Get(ect.HeaderName))
 		if err != nil {
 			w.WriteHeader(http.StatusBadRequest)
 			return
 		}
-		checkpoint := signing(t, u.who, ect.Claims{Act: "atd:checkpoint", Audience: []string{b.self()}, Workflow: leg.Workflow, Parents: []ect.ID{leg.ID}})
+		checkpoint := signing(t, u.who, ect.Claims{Act: "atd:checkpoint", Audience: []string{b.self()}, Workflow: sent.Workflow, Parents: []ect.ID{sent.ID}})
 		w.Header().Set(ect.HeaderName, checkpoint)
 		u.tell(func() { u.last, _, err = ect.ParseUnverified(checkpoint) })
 		well(w, r, good)
