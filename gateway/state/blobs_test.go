@@ -90,8 +90,8 @@ func TestBlobBounds_Validate(t *testing.T) {
 		}
 	}
 	want := state.BlobBounds{
-		MaxBlobs: 4096, MaxBytes: 64 << 20, MaxBlobBytes: 1<<20 + 64, MaxPerGroup: 1024, MaxBytesPerGroup: 64 << 20,
-		MaxPerMember: 256, MaxBytesPerMember: 16 << 20, MaxPerOwner: 256, MaxBytesPerOwner: 4 << 20,
+		MaxBlobs: 16384, MaxBytes: 64 << 20, MaxBlobBytes: 1<<20 + 64, MaxPerGroup: 1024, MaxBytesPerGroup: 64 << 20,
+		MaxPerMember: 256, MaxBytesPerMember: 16 << 20, MaxPerOwner: 1024, MaxBytesPerOwner: 4 << 20,
 	}
 	if got := (state.BlobBounds{}).WithDefaults(); got != want {
 		t.Errorf("defaults %+v, want %+v", got, want)
