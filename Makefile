@@ -182,6 +182,7 @@ clean-tree: # nothing that a run made or changed is left behind
 .PHONY: bench
 bench: ## what a translation costs
 	$(if $(wildcard test/bench/*.go),$(GO) run ./test/bench,$(GO) test -run '^$$' -bench . -benchmem $(PKG))
+	$(GO) test -run '^$$' -bench 'Blobs_|Checkpoint$$|Make_10000$$' ./gateway/state/bolt ./gateway ./lifecycle/rollback
 
 .PHONY: soak
 soak: T = 1h
