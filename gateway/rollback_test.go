@@ -193,12 +193,16 @@ func TestRollback_LostAnswer(t *testing.T) {
 		b.clock = time.Now
 		b.opened(t)
 		made := b.does(t, "create_booking", `{"guest":"Ada"}`)
-		unanswered := 2
+		failures := []error{
+			&transport.TimeoutError{Agent: "calculator"}, &transport.RefusedError{Agent: "calculator", Status: http.StatusTooManyRequests, Code: problem.CodeRateLimited},
+		}
 		b.hotel.fail = func(string) error {
-			if unanswered--; unanswered >= 0 {
-				return &transport.TimeoutError{Agent: "calculator"}
+			if len(failures) == 0 {
+				return nil
 			}
-			return nil
+			err := failures[0]
+			failures = failures[1:]
+			return err
 		}
 		before := len(b.agent.bodies)
 		b.now = time.Now()

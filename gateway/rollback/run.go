@@ -191,15 +191,11 @@ func (s *Service) send(ctx context.Context, u underWay, at int) (undo.Event, *at
 	return event, s.says.stepResult(u, step, restored, by)
 }
 
-// isLost reports whether it is not known if an agent has got a message.
+// isLost reports whether it is not known if an agent has got a message, or whether it did not get it because it, or this gateway, has too much to do
+// now.
 func isLost(err error) bool {
-	if _, late := errors.AsType[*transport.TimeoutError](err); late {
-		return true
-	}
-	if _, unreachable := errors.AsType[*transport.UnreachableError](err); unreachable {
-		return true
-	}
-	if _, open := errors.AsType[*problem.CircuitOpenError](err); open {
+	switch problem.From(err).Code {
+	case problem.CodeTimeout, problem.CodeUnreachable, problem.CodeCircuitOpen, problem.CodeRateLimited, problem.CodeDraining:
 		return true
 	}
 	return isRecording(err)
