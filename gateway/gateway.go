@@ -224,7 +224,7 @@ func New(settings Settings, deps Deps) (*Gateway, error) {
 // openRollbacks makes what keeps checkpoints, and what rolls back to them.
 func (g *Gateway) openRollbacks() (err error) {
 	g.parts.Checkpoints, err = checkpoint.New(checkpoint.Deps{
-		Blobs: g.Blobs, Evidence: g.attest.Statements(), Find: g.Evidence.Get, Belongs: g.parts.Members.Belongs, Place: g.Place, Lasts: g.Lasts, Read: g.readState,
+		Blobs: g.Blobs, Evidence: g.attest.Statements(), Belongs: g.parts.Members.Belongs, Place: g.Place, Lasts: g.Lasts, Read: g.readState,
 		Count: g.Metrics.Undo().Made, Now: g.Now, Logger: g.Logger,
 	})
 	if err != nil {

@@ -198,6 +198,30 @@ func TestDeposit_RolledBackTo(t *testing.T) {
 	}
 }
 
+// TestDeposit_OutlivesEvidence: a deposit is there for as long as its ttl says, also when no token of its workflow is on record any more.
+func TestDeposit_OutlivesEvidence(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newUndoer(t)
+		made := b.deposited(b.goes()[0].ID, []byte("state"))
+		made.Ext.SetInt(ect.ExtTTL, int64(30*24*time.Hour/time.Second))
+		compact, err := b.deposit(b.server, made, []byte("state"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		id := claims(t, compact).ID
+		time.Sleep(29 * 24 * time.Hour)
+		if _, got, err := b.Parts().Checkpoints.Fetch(t.Context(), b.server.ID, id); err != nil || string(got) != "state" {
+			t.Errorf("after 29 days: %v, %q", err, got)
+		}
+		time.Sleep(2 * 24 * time.Hour)
+		var missing *problem.NotFoundError
+		if _, got, err := b.Parts().Checkpoints.Fetch(t.Context(), b.server.ID, id); !errors.As(err, &missing) || got != nil {
+			t.Errorf("after its end: %v, %q", err, got)
+		}
+	})
+}
+
 // TestDeposit_Refusals: a deposit has the agent's own token of a workflow that it belongs to, with the hash of the state.
 func TestDeposit_Refusals(t *testing.T) {
 	t.Parallel()

@@ -494,3 +494,23 @@ func TestCheckpoint_RefusedIsNotSent(t *testing.T) {
 	}
 	b.does(t, "get_booking", `{"id":"b1"}`)
 }
+
+// TestRollback_TokensAreOver: where tokens of the workflow are not on record any more, what depends on a checkpoint is not known, so nothing is undone.
+func TestRollback_TokensAreOver(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBookings(t, gateway.Settings{CheckpointTTL: 30 * 24 * time.Hour})
+		b.clock = time.Now
+		b.opened(t)
+		made := b.does(t, "create_booking", `{"guest":"Ada"}`)
+		b.does(t, "send_mail", `{"to":"Ada"}`)
+		time.Sleep(20 * 24 * time.Hour)
+		var over *pure.ForgottenError
+		if _, err := b.Parts().Rollbacks.Begin(t.Context(), undo.Command{From: made.ID, Cascade: true}); !errors.As(err, &over) || b.hotel.count("cancel_booking") != 0 {
+			t.Errorf("got %v", err)
+		}
+		if tokens := b.tokensOf(t, b.wid); !slices.ContainsFunc(tokens, func(c ect.Claims) bool { return c.ID == made.ID }) {
+			t.Errorf("the checkpoint is not on record any more: %v", acts(tokens))
+		}
+	})
+}

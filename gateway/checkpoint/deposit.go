@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/aepb/aepb-gateway/ect"
-	"github.com/aepb/aepb-gateway/gateway/attest"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/state"
 	"github.com/aepb/aepb-gateway/lifecycle/checkpoint"
@@ -64,28 +63,36 @@ func (s *Service) Deposit(ctx context.Context, who Depositor, compact string, co
 	if err := s.put(ctx, key, stored{Version: version, Token: compact, State: content, Deposit: true}, made.Ends()); err != nil {
 		return made, err
 	}
+	at := depositKey(who.ID, made.ID)
+	at.Owner = who.Owner
+	if err := recording(s.deps.Blobs.Put(ctx, at, []byte(made.Workflow), made.Ends())); err != nil {
+		return made, err
+	}
 	s.deps.Count("deposited")
 	return made, nil
 }
 
 // Fetch is the state that an agent deposited, for that agent alone. *[problem.NotFoundError]: there is no such deposit of this agent.
 func (s *Service) Fetch(ctx context.Context, who ect.Identity, id ect.ID) (Saved, []byte, error) {
-	missing := &problem.NotFoundError{What: "checkpoint"}
-	found, err := s.deps.Find(ctx, ect.Ref{ID: id, Issuer: who})
+	workflow, _, found, err := s.deps.Blobs.Get(ctx, depositKey(who, id))
 	if err != nil {
-		return Saved{}, nil, attest.Recording(err)
+		return Saved{}, nil, recording(err)
 	}
-	for _, r := range found[0] {
-		if r.Issuer != who || r.Act != ect.ActCheckpoint {
-			continue
-		}
-		k, err := s.Find(ctx, r.Workflow, id)
-		if err != nil {
-			return Saved{}, nil, err
-		}
-		if k.Plan == nil && k.Issuer == who {
-			return k, k.state, nil
-		}
+	if !found {
+		return Saved{}, nil, &problem.NotFoundError{What: "checkpoint"}
 	}
-	return Saved{}, nil, missing
+	k, err := s.Find(ctx, string(workflow), id)
+	switch {
+	case err != nil:
+		return Saved{}, nil, err
+	case k.Plan != nil || k.Issuer != who:
+		return Saved{}, nil, &problem.NotFoundError{What: "checkpoint"}
+	}
+	return k, k.state, nil
+}
+
+// depositKey is where the workflow of a deposit is stored, which its agent needs not name. Evidence may end before the deposit does. An agent has many
+// such groups, so that their bound is not one of its deposits.
+func depositKey(who ect.Identity, id ect.ID) state.BlobKey {
+	return state.BlobKey{Group: "deposits of " + string(who) + " " + string(id[:min(len(id), 2)]), ID: string(id)}
 }

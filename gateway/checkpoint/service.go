@@ -39,7 +39,6 @@ type Blobs interface {
 type Deps struct {
 	Blobs    Blobs
 	Evidence attest.Statements
-	Find     func(ctx context.Context, refs ...ect.Ref) ([][]ect.Record, error) // of the evidence store
 	Belongs  func(ctx context.Context, workflow string, who ect.Identity) (bool, error)
 	// Lasts returns when all evidence that was recorded before lasts. Nil: it lasts at once.
 	Lasts func(context.Context) error
@@ -63,7 +62,7 @@ type budgetKey struct{ workflow, owner string }
 
 // New makes a service.
 func New(deps Deps) (*Service, error) {
-	if deps.Blobs == nil || deps.Find == nil || deps.Belongs == nil || deps.Read == nil || !checkpoint.IsRollbackURI(deps.Place) || deps.Count == nil || deps.Now == nil || deps.Logger == nil {
+	if deps.Blobs == nil || deps.Belongs == nil || deps.Read == nil || !checkpoint.IsRollbackURI(deps.Place) || deps.Count == nil || deps.Now == nil || deps.Logger == nil {
 		return nil, errors.New("checkpoint: incomplete Deps: every field is required, and Place is an https URL with the path " + checkpoint.Path)
 	}
 	return &Service{deps: deps, budgets: map[budgetKey]checkpoint.Budget{}}, nil

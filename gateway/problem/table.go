@@ -87,6 +87,7 @@ var table = rows(
 	say[*checkpoint.AlteredError](CodeConflict),
 	say[*rollback.UnknownError](CodeNotFound),
 	say[*rollback.ExpiredError](CodeConflict),
+	say[*rollback.ForgottenError](CodeConflict),
 	say[*rollback.TooManyError](CodeConflict),
 	say[*rollback.DependsError](CodeConflict),
 	as(func(e *rollback.RunningError) Problem { return retry(of(CodeInProgress, e.Error()), 0, retrySoon) }),

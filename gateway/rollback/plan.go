@@ -30,7 +30,9 @@ func (p planner) plan(ctx context.Context, o Order) (undo.Plan, map[ect.ID]ect.I
 	if err != nil {
 		return undo.Plan{}, nil, err
 	}
-	plan, err := undo.Make(run, known, undo.Request{From: o.From, Cascade: o.Cascade, At: p.deps.Now(), Patience: p.deps.Patience()})
+	plan, err := undo.Make(run, known, undo.Request{
+		From: o.From, Cascade: o.Cascade, At: p.deps.Now(), Patience: p.deps.Patience(), Retention: ect.DefaultRetention,
+	})
 	return plan, natives, err
 }
 

@@ -31,6 +31,13 @@ func (e *ExpiredError) Error() string {
 	return fmt.Sprintf("checkpoint %s ended at %s, and a rollback is possible until then: a human has to undo the work", e.Checkpoint, e.Ended.UTC().Format(time.RFC3339))
 }
 
+// ForgottenError says that tokens of the workflow are not on record any more, so that what depends on a checkpoint is not known.
+type ForgottenError struct{ Checkpoint ect.ID }
+
+func (e *ForgottenError) Error() string {
+	return fmt.Sprintf("tokens of the workflow of checkpoint %s are not on record any more, so what depends on it is not known: undo it by hand", e.Checkpoint)
+}
+
 // TooManyError says that a rollback would have more than MaxSteps steps.
 type TooManyError struct{ Steps int }
 

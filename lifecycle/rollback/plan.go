@@ -47,6 +47,8 @@ type Request struct {
 	// Patience is how long a call may take. Work whose checkpoint is older does not run any more, whatever its tokens say: the
 	// process that waited for its answer has ended. Zero: there is no such time.
 	Patience time.Duration
+	// Retention is how long all tokens are on record at least. Of an older checkpoint some may be missing. Zero: none ever is.
+	Retention time.Duration
 }
 
 // Plan says which checkpoints are undone, and in which order.
@@ -72,7 +74,7 @@ type Step struct {
 // Make plans a rollback to a checkpoint, as the package documentation says. checkpoints has those of the run's
 // workflow, by their ids. It takes time and memory that are linear in tokens, parents and checkpoints, but for sorting.
 //
-// Its error is an [*UnknownError], an [*ExpiredError], a [*RunningError], a [*DependsError] or a [*TooManyError].
+// Its error is an [*UnknownError], an [*ExpiredError], a [*ForgottenError], a [*RunningError], a [*DependsError] or a [*TooManyError].
 func Make(run workflow.Run, checkpoints map[ect.ID]Known, r Request) (Plan, error) {
 	from, known := checkpoints[r.From]
 	if !known {
@@ -83,6 +85,9 @@ func Make(run workflow.Run, checkpoints map[ect.ID]Known, r Request) (Plan, erro
 	}
 	plan := Plan{From: r.From, Cascade: r.Cascade, At: r.At, By: r.At.Add(from.Within())}
 	p := newPlanner(run, checkpoints)
+	if r.Retention > 0 && r.At.Sub(from.At) > r.Retention && len(run.Graph().Missing()) > 0 {
+		return Plan{}, &ForgottenError{r.From}
+	}
 	targets := p.targets(r.From)
 	if from.How == Never && len(targets) == 1 && len(p.groups[r.From]) == 0 {
 		return plan.with([]Step{p.step(r.From, r.At)}), nil // nothing else is undone: a human decides

@@ -87,7 +87,6 @@ func newRecorded(t *testing.T) *recorded {
 	}
 	k.Service, err = checkpoint.New(checkpoint.Deps{
 		Blobs: k.blobs, Place: "https://gw.example" + pure.Path, Count: func(string) {}, Now: time.Now, Logger: slog.New(slog.NewTextHandler(&k.log, nil)),
-		Find:    func(context.Context, ...ect.Ref) ([][]ect.Record, error) { return nil, errors.New("not asked") },
 		Belongs: func(context.Context, string, ect.Identity) (bool, error) { return false, nil },
 		Read: func(context.Context, string, string, json.RawMessage) (json.RawMessage, error) {
 			return nil, errors.New("not asked")
