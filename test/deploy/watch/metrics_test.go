@@ -234,6 +234,7 @@ var counted = map[string]func(*telemetry.Metrics, string){
 		m.Uses(func() map[string]telemetry.Use { return map[string]telemetry.Use{v: {}} })
 	},
 	"aepb_approvals_total state":     func(m *telemetry.Metrics, v string) { m.Approvals().Changed(v) },
+	"aepb_rollbacks_total status":    func(m *telemetry.Metrics, v string) { m.Undo().RolledBack(v) },
 	"aepb_state_evicted_total scope": func(*telemetry.Metrics, string) {},
 }
 

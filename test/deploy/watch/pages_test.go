@@ -140,6 +140,8 @@ var pages = map[string]page{
 			{"Calls for an operator, all agents", "Since the start of the process, by reason; the log line names the agent.", "short", false, one("sum by (reason) ("+of("aepb_breaker_escalations_total")+")", "{{reason}}")},
 			{"Approvals that wait, all agents", "Calls about which humans decide, or that their callers have not sent again yet.", "short", false, one("max("+of("aepb_approvals_waiting")+")", "waiting")},
 			{"Approvals by state, all agents", "expired: no human decided in time.", eventsRate, false, one(rate("state", "aepb_approvals_total"), "{{state}}")},
+			{"Checkpoints, all agents", "irreversible: a rollback to them is left to a person; refused: a share is used up.", eventsRate, false, one(rate("kind", "aepb_checkpoints_total"), "{{kind}}")},
+			{"Rollbacks, all agents", "Since the start of the process, by how they ended.", "short", false, one("sum by (status) ("+of("aepb_rollbacks_total")+")", "{{status}}")},
 			{"Lifecycle, all agents", "Agents whose lifecycle was ever changed, by the state that they are in.", "short", false, one("max by (state) ("+of("aepb_lifecycle_state")+")", "{{state}}")},
 		},
 	},
