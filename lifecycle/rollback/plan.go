@@ -76,18 +76,12 @@ type Step struct {
 //
 // Its error is an [*UnknownError], an [*ExpiredError], a [*ForgottenError], a [*RunningError], a [*DependsError] or a [*TooManyError].
 func Make(run workflow.Run, checkpoints map[ect.ID]Known, r Request) (Plan, error) {
-	from, known := checkpoints[r.From]
-	if !known {
-		return Plan{}, &UnknownError{r.From}
+	if err := possible(run, checkpoints, r); err != nil {
+		return Plan{}, err
 	}
-	if !r.At.Before(from.Ends()) {
-		return Plan{}, &ExpiredError{r.From, from.Ends()}
-	}
+	from := checkpoints[r.From]
 	plan := Plan{From: r.From, Cascade: r.Cascade, At: r.At, By: r.At.Add(from.Within())}
 	p := newPlanner(run, checkpoints)
-	if r.Retention > 0 && r.At.Sub(from.At) > r.Retention && len(run.Graph().Missing()) > 0 {
-		return Plan{}, &ForgottenError{r.From}
-	}
 	targets := p.targets(r.From)
 	if from.How == Never && len(targets) == 1 && len(p.groups[r.From]) == 0 {
 		return plan.with([]Step{p.step(r.From, r.At)}), nil // nothing else is undone: a human decides
@@ -118,6 +112,20 @@ func Make(run workflow.Run, checkpoints map[ect.ID]Known, r Request) (Plan, erro
 	}
 	plan.Stale = slices.Compact(plan.Stale) // steps of one id stand together
 	return plan.with(steps), nil
+}
+
+// possible reports whether a checkpoint can be rolled back to as far as itself and the record are concerned.
+func possible(run workflow.Run, checkpoints map[ect.ID]Known, r Request) error {
+	from, known := checkpoints[r.From]
+	switch {
+	case !known:
+		return &UnknownError{r.From}
+	case !r.At.Before(from.Ends()):
+		return &ExpiredError{r.From, from.Ends()}
+	case r.Retention > 0 && r.At.Sub(from.At) > r.Retention && len(run.Graph().Missing()) > 0:
+		return &ForgottenError{r.From}
+	}
+	return nil
 }
 
 // with adds the steps, and what follows from them.
