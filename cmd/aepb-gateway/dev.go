@@ -84,10 +84,11 @@ func dev(ctx context.Context, flags devFlags, stdout, stderr io.Writer) error {
 		hangup = signals
 	}
 	httpapi.Quiet()
-	extra, err := readConfig(flags.config)
+	from, err := load(flags.config)
 	if err != nil {
 		return err
 	}
+	extra := from.config
 	if err := flags.private(extra); err != nil {
 		return err
 	}
@@ -136,7 +137,7 @@ func dev(ctx context.Context, flags devFlags, stdout, stderr io.Writer) error {
 		return errors.Join(err, ports.close())
 	}
 	if flags.config != "" {
-		service.watch = service.watcher(flags.config, hangup)
+		service.watch = service.watcher(from, hangup)
 	}
 	at.announce(stdout, flags.dir)
 	announceGRPC(stdout, s.grpc)
@@ -358,21 +359,6 @@ func devSettings(material *identity.Development, extra config.Config, at address
 		listens:    at.listens(),
 		adminToken: token, dev: true, logger: telemetry.NewLogger(logs, extra.LogLevel()),
 	}, nil
-}
-
-func readConfig(file string) (config.Config, error) {
-	if file == "" {
-		return config.Config{}, nil
-	}
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return config.Config{}, err
-	}
-	c, err := config.Parse(data)
-	if err != nil {
-		return config.Config{}, fmt.Errorf("%s: %w", file, err)
-	}
-	return c, nil
 }
 
 // addresses is where a development gateway listens; aepbctl --dir reads them.

@@ -15,7 +15,6 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/ect/identity/workloadtest"
-	"github.com/aepb/aepb-gateway/gateway/config"
 	"github.com/aepb/aepb-gateway/gateway/telemetry"
 )
 
@@ -57,16 +56,16 @@ func newTimed(t *testing.T, byAPI bool, edit func(dir, text string) string) *tim
 		workload, err = identity.OpenWorkload(t.Context(), identity.WorkloadDeps{Address: v.agent.Address, Dial: v.agent.Dial, Failed: failed})
 		must(t, err)
 	}
-	c, err := config.Parse(text)
+	from, err := load(v.file)
 	must(t, err)
-	s, err := production(c, workload, logger)
+	s, err := production(from.config, workload, logger)
 	must(t, err)
 	v.service, err = wire(s)
 	must(t, err)
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	var running sync.WaitGroup
 	running.Go(func() { must(t, v.expiry.run(ctx)) })
-	running.Go(func() { must(t, v.watcher(v.file, nil).run(ctx)) })
+	running.Go(func() { must(t, v.watcher(from, nil).run(ctx)) })
 	t.Cleanup(func() {
 		stop()
 		running.Wait()

@@ -220,9 +220,9 @@ func TestServe_SoftMemoryLimit(t *testing.T) {
 		p.told(t, time.Hour)
 		p.ready(t)
 		if want == 0 {
-			c, err := readConfig(p.file)
+			from, err := load(p.file)
 			must(t, err)
-			m, err := memoryOf(c.MemoryBound(), memlimit.FromCgroup)
+			m, err := memoryOf(from.config.MemoryBound(), memlimit.FromCgroup)
 			must(t, err)
 			want = float64(m.soft)
 		}

@@ -46,9 +46,10 @@ func hangups() (signals <-chan os.Signal, stop func()) {
 	return hangup, func() { signal.Stop(hangup) }
 }
 
-func (out *service) watcher(file string, hangup <-chan os.Signal) *watcher {
+// watcher watches the file of a configuration that the service was made from.
+func (out *service) watcher(from loaded, hangup <-chan os.Signal) *watcher {
 	w := &watcher{
-		file: file, hangup: hangup, named: out.settings.config.Files(),
+		file: from.file, hangup: hangup, named: from.config.Files(), seen: from.sum,
 		apply: out.reload, keep: out.keepIdentity, count: out.metrics.Reloaded, logger: out.logger,
 	}
 	if out.settings.workload != nil {
@@ -61,7 +62,6 @@ func (out *service) watcher(file string, hangup <-chan os.Signal) *watcher {
 func (w *watcher) run(ctx context.Context) error {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
-	w.seen, _, _ = w.print()
 	for {
 		select {
 		case <-ctx.Done():
@@ -76,24 +76,47 @@ func (w *watcher) run(ctx context.Context) error {
 	}
 }
 
-// print is the fingerprint of all files, and the configuration itself. A named
-// file that is not there is a state like any other.
-func (w *watcher) print() (sum [sha256.Size]byte, data []byte, err error) {
+// loaded is a configuration, and the fingerprint of its file and of those that it names, taken before any of them was
+// used: what changes from then on differs from it.
+type loaded struct {
+	file   string
+	config config.Config
+	sum    [sha256.Size]byte
+}
+
+// load reads a configuration; an empty name is the empty one.
+func load(file string) (loaded, error) {
+	if file == "" {
+		return loaded{}, nil
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return loaded{}, err
+	}
+	c, err := config.Parse(data)
+	if err != nil {
+		return loaded{}, fmt.Errorf("%s: %w", file, err)
+	}
+	return loaded{file: file, config: c, sum: fingerprint(data, c.Files())}, nil
+}
+
+// fingerprint is that of a configuration and of the files that it names. One that is not there is a state like any other.
+func fingerprint(data []byte, named []string) [sha256.Size]byte {
 	all := sha256.New()
-	data, err = os.ReadFile(w.file)
 	all.Write(data)
-	for _, file := range w.named {
-		content, err := os.ReadFile(file)
+	for _, file := range named {
+		content, err := os.ReadFile(file) //nolint:gosec // the operator names the files
 		one := sha256.Sum256(content)
 		all.Write(one[:])
 		fmt.Fprintf(all, "%t %q", err == nil, file)
 	}
-	return [sha256.Size]byte(all.Sum(nil)), data, err
+	return [sha256.Size]byte(all.Sum(nil))
 }
 
 // look applies the configuration if a file changed, or anyway.
 func (w *watcher) look(ctx context.Context, anyway bool) {
-	now, data, err := w.print()
+	data, err := os.ReadFile(w.file)
+	now := fingerprint(data, w.named)
 	again := !anyway && now == w.seen
 	if err == nil && again && !w.refused {
 		return
@@ -110,7 +133,7 @@ func (w *watcher) look(ctx context.Context, anyway bool) {
 	if err == nil {
 		if named := c.Files(); !slices.Equal(named, w.named) {
 			w.named = named
-			w.seen, _, _ = w.print()
+			w.seen = fingerprint(data, named)
 		}
 		err = w.apply(ctx, c)
 	}

@@ -223,6 +223,38 @@ func TestWatcherSeesNamedFiles(t *testing.T) {
 	}
 }
 
+// What changes while a gateway starts is seen by the first look.
+func TestWatcher_ChangedWhileStarting(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file, named := filepath.Join(dir, "c.yaml"), filepath.Join(dir, "cert.pem")
+	write := func(file, text string) { must(t, os.WriteFile(file, []byte(text), 0o600)) }
+	text := "timeout: 5s\nidentity: {certificate: " + named + "}\n"
+	for name, one := range map[string]struct {
+		change func()
+		want   int
+	}{
+		"nothing":           {func() {}, 0},
+		"the file":          {func() { write(file, strings.Replace(text, "5s", "6s", 1)) }, 1},
+		"one that it names": {func() { write(named, "b") }, 1},
+	} {
+		write(file, text)
+		write(named, "a")
+		from, err := load(file)
+		must(t, err)
+		one.change()
+		b := newBed(t, plan{})
+		w := b.watcher(from, nil)
+		applied := 0
+		w.apply = func(context.Context, config.Config) error { applied++; return nil }
+		w.look(t.Context(), false)
+		w.look(t.Context(), false)
+		if applied != one.want {
+			t.Errorf("%s changed: applied %d times, want %d", name, applied, one.want)
+		}
+	}
+}
+
 // A gateway that asks the Workload API who it is serves with what it is told, and
 // follows.
 func TestServeByWorkloadAPI(t *testing.T) {

@@ -104,11 +104,11 @@ func checked(file string) (config.Config, error) {
 
 // mayFollow says whether a configuration may come after another one (AEPB, Versioning).
 func mayFollow(file string, after config.Config) error {
-	before, err := readConfig(file)
+	before, err := load(file)
 	if err != nil {
 		return err
 	}
-	if err := lifecycle.CheckVersion(described(before), described(after)); err != nil {
+	if err := lifecycle.CheckVersion(described(before.config), described(after)); err != nil {
 		return fmt.Errorf("version: %w", err)
 	}
 	return nil
@@ -118,11 +118,12 @@ func serve(ctx context.Context, file string, stdout, stderr io.Writer) (err erro
 	hangup, deaf := hangups()
 	defer deaf()
 	httpapi.Quiet()
-	c, err := readConfig(file)
+	from, err := load(file)
 	if err != nil {
 		_, err = checked(file) // which finds the other mistakes too
 		return err
 	}
+	c := from.config
 	logger := telemetry.NewLogger(stderr, c.LogLevel())
 	limitMemory(ctx, c, memlimit.FromCgroup, logger)
 	workload, err := openWorkload(ctx, c.Identity, logger)
@@ -151,7 +152,7 @@ func serve(ctx context.Context, file string, stdout, stderr io.Writer) (err erro
 	}
 	ports.addresses().ready(stdout)
 	announceGRPC(stdout, s.grpc)
-	service.watch = service.watcher(file, hangup)
+	service.watch = service.watcher(from, hangup)
 	service.started(ctx)
 	return service.run(ctx, ports.public, ports.admin)
 }

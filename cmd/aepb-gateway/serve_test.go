@@ -106,7 +106,7 @@ func TestReload(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, plan{})
 	file := filepath.Join(b.dir, "extra.yaml")
-	w := b.watcher(file, nil)
+	w := b.watcher(loaded{file: file}, nil)
 	write := func(text string) {
 		must(t, os.WriteFile(file, []byte(text), 0o600))
 		w.look(t.Context(), false)
