@@ -370,7 +370,7 @@ func newLossyBooking(t *testing.T, left int, arrives bool) (first, second *booki
 }
 
 // TestRollback_ReplicaLostAtEachWrite: whichever write a replica ends at, the other one finishes the rollback: each step is undone, in order, and a
-// compensating call that came twice came with one token (R18).
+// compensating call that came twice came with one token (R18), and the result is on record.
 func TestRollback_ReplicaLostAtEachWrite(t *testing.T) {
 	t.Parallel()
 	for left := 1; ; left++ {
@@ -397,9 +397,15 @@ func TestRollback_ReplicaLostAtEachWrite(t *testing.T) {
 				ends++
 				time.Sleep(2 * time.Minute)
 				second.now = time.Now()
-				_, err := second.rollBack(t, second.caller, token)
+				answer, err := second.rollBack(t, second.caller, token)
 				if err != nil { // the request itself was unanswered, or its token is used up by now: the caller signs another one
-					_, err = second.rollBack(t, second.caller, second.request(t, second.caller, made.ID, true))
+					answer, err = second.rollBack(t, second.caller, second.request(t, second.caller, made.ID, true))
+				}
+				if err == nil {
+					result := claims(t, answer.Wire().Header.Get(rollback.Field)).ID
+					if !slices.ContainsFunc(second.tokensOf(t, second.wid), func(c ect.Claims) bool { return c.ID == result }) {
+						t.Errorf("it ended at write %d (%t): the result is not on record", left, arrives)
+					}
 				}
 				if err != nil || len(first.hotel.booked) != 0 {
 					t.Errorf("it ended at write %d (%t): %v, booked %v", left, arrives, err, first.hotel.booked)

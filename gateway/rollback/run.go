@@ -267,6 +267,9 @@ func judge(v ect.Verified, agent string, id ect.ID, saved checkpoint.Saved) erro
 // finish keeps the result of a rollback, tells of it, and lets the next one of the workflow begin.
 func (s *Service) finish(ctx context.Context, u underWay) error {
 	j := u.Journal
+	if err := s.settle(ctx, u); err != nil {
+		return err
+	}
 	s.hold(ctx, u) // before its caller hears of the end
 	value, err := json.Marshal(saved{Digest: u.Digest, Result: j.Result, Status: j.Status, Steps: brief(j.Steps), At: j.Ended})
 	if err != nil {
