@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"slices"
 	"syscall"
 	"time"
 
@@ -106,9 +105,7 @@ func fingerprint(data []byte, named []string) [sha256.Size]byte {
 	all.Write(data)
 	for _, file := range named {
 		content, err := os.ReadFile(file) //nolint:gosec // the operator names the files
-		one := sha256.Sum256(content)
-		all.Write(one[:])
-		fmt.Fprintf(all, "%t %q", err == nil, file)
+		fmt.Fprintf(all, "%x %t %q", sha256.Sum256(content), err == nil, file)
 	}
 	return [sha256.Size]byte(all.Sum(nil))
 }
@@ -131,10 +128,8 @@ func (w *watcher) look(ctx context.Context, anyway bool) {
 		c, err = config.Parse(data)
 	}
 	if err == nil {
-		if named := c.Files(); !slices.Equal(named, w.named) {
-			w.named = named
-			w.seen = fingerprint(data, named)
-		}
+		w.named = c.Files()
+		w.seen = fingerprint(data, w.named)
 		err = w.apply(ctx, c)
 	}
 	w.refused = err != nil

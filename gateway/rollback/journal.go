@@ -115,18 +115,6 @@ func (s *Service) advance(ctx context.Context, u underWay, e undo.Event, st *att
 	return next, err
 }
 
-// settle records what was signed of a rollback last: the replica that wrote its end may have been lost before it did. errOver: another replica has
-// ended it.
-func (s *Service) settle(ctx context.Context, u underWay) error {
-	_, _, err := s.journals.Decide(ctx, keyOf(u.Workflow, u.Owner), func(before record.Found[underWay]) (underWay, *attest.Statement, error) {
-		if before.Revision == 0 || before.Value.Request != u.Request {
-			return before.Value, nil, errOver
-		}
-		return before.Value, nil, record.ErrUnchanged
-	})
-	return err
-}
-
 // begun is the rollback of a workflow that is under way; false: there is no such rollback.
 func (s *Service) begun(ctx context.Context, workflow string) (underWay, bool, error) {
 	found, err := s.journals.Read(ctx, keyOf(workflow, ""))

@@ -12,6 +12,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/attest"
 	"github.com/aepb/aepb-gateway/gateway/checkpoint"
 	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/record"
 	"github.com/aepb/aepb-gateway/gateway/state"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/worker"
@@ -267,7 +268,14 @@ func judge(v ect.Verified, agent string, id ect.ID, saved checkpoint.Saved) erro
 // finish keeps the result of a rollback, tells of it, and lets the next one of the workflow begin.
 func (s *Service) finish(ctx context.Context, u underWay) error {
 	j := u.Journal
-	if err := s.settle(ctx, u); err != nil {
+	// The replica that wrote the end may have been lost before it recorded the result.
+	_, _, err := s.journals.Decide(ctx, keyOf(j.Workflow, u.Owner), func(before record.Found[underWay]) (underWay, *attest.Statement, error) {
+		if before.Revision == 0 || before.Value.Request != j.Request {
+			return before.Value, nil, errOver
+		}
+		return before.Value, nil, record.ErrUnchanged
+	})
+	if err != nil {
 		return err
 	}
 	s.hold(ctx, u) // before its caller hears of the end
