@@ -361,7 +361,7 @@ func TestAttack_ApprovalOfOthersIsRead(t *testing.T) {
 	if own.status != http.StatusOK || !strings.Contains(string(own.body), `"state":"pending"`) || strings.Contains(string(own.body), strconv.Itoa(1000)) {
 		t.Errorf("its caller reads %d %s", own.status, own.body)
 	}
-	for name, via := range map[string]*http.Client{"another": b.as(t, "/mallory"), "an agent": b.as(t, "/calculator"), "without a certificate": b.nobody, "a viewer": b.as(t, "/staff/viewer")} {
+	for name, via := range map[string]*http.Client{"another": b.as(t, "/mallory"), "an agent": b.as(t, "/calculator"), "without a certificate": b.anonymous, "a viewer": b.as(t, "/staff/viewer")} {
 		l := read
 		l.via = via
 		absent := l

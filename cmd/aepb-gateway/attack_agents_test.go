@@ -110,7 +110,7 @@ func TestAttack_StrangerMakesUsFetchInternalAddress(t *testing.T) {
 		{DID: "did:example:mallory", Key: did("mallory").Key},
 	} {
 		for _, agent := range []string{"members", "internal", "does-not-exist"} {
-			got := b.send(t, letter{via: b.nobody, at: "/agents/" + agent + "/ainp", body: addressedTo(t, who, b.settings.ainp.DID, 1)})
+			got := b.send(t, letter{via: b.anonymous, at: "/agents/" + agent + "/ainp", body: addressedTo(t, who, b.settings.ainp.DID, 1)})
 			var said struct {
 				Payload struct {
 					Message string `json:"error_message"`
@@ -136,7 +136,7 @@ func TestAttack_StrangerMakesUsFetchInternalAddress(t *testing.T) {
 	changed.AINP.Callers = map[string]string{victim.DID: memberID("victim")}
 	b.operate(changed)
 	n := b.number()
-	b.right(t, b.send(t, letter{via: b.nobody, at: "/agents/members/ainp", body: addressedTo(t, victim, b.settings.ainp.DID, n)}), strconv.FormatInt(n+1, 10))
+	b.right(t, b.send(t, letter{via: b.anonymous, at: "/agents/members/ainp", body: addressedTo(t, victim, b.settings.ainp.DID, n)}), strconv.FormatInt(n+1, 10))
 	if seen := host.seen(); len(seen) != 1 || seen[0] != "GET /victim/did.json without a certificate" {
 		t.Errorf("for a configured caller the gateway sent %q", seen)
 	}
@@ -181,12 +181,12 @@ func TestAttack_EnvelopeWithoutRecipientIsReplayed(t *testing.T) {
 		return b.send(t, letter{via: via, at: "/agents/members/ainp", body: addressedTo(t, alice, recipient, n)})
 	}
 	calls := len(b.tools.Received())
-	b.refusedAINP(t, post(b.nobody, "", 1), http.StatusForbidden, "UNAUTHORIZED")
+	b.refusedAINP(t, post(b.anonymous, "", 1), http.StatusForbidden, "UNAUTHORIZED")
 	if len(b.tools.Received()) != calls {
 		t.Error("the agent was called in the name of Alice")
 	}
 	n := b.number()
-	b.right(t, post(b.nobody, b.settings.ainp.DID, n), strconv.FormatInt(n+1, 10))
+	b.right(t, post(b.anonymous, b.settings.ainp.DID, n), strconv.FormatInt(n+1, 10))
 	n = b.number()
 	b.right(t, post(b.caller(t, b.svid(t, "/alice")), "", n), strconv.FormatInt(n+1, 10)) // only she has her certificate
 }

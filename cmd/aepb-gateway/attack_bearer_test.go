@@ -80,7 +80,7 @@ func TestAttack_BearerTokenBesideACertificate(t *testing.T) {
 		return got
 	}
 	good := key.token(t, listed, b.self(), time.Minute)
-	if got := ask(b.nobody, "closed", good); got.status != http.StatusOK || !strings.Contains(string(got.body), `"sum":`) {
+	if got := ask(b.anonymous, "closed", good); got.status != http.StatusOK || !strings.Contains(string(got.body), `"sum":`) {
 		t.Fatalf("the token that is to be stolen is not good: %d %s", got.status, got.body)
 	}
 	elsewhere := key.token(t, "auth0|123", "https://api.example.com", time.Minute)
@@ -101,8 +101,8 @@ func TestAttack_BearerTokenBesideACertificate(t *testing.T) {
 		"foreign":                   {b.client, []string{elsewhere}, 403, 200},
 		"opaque":                    {b.client, []string{"abc"}, 403, 200},
 		"its header is spoiled":     {b.client, []string{"*" + good}, 403, 200},
-		"foreign, no certificate":   {b.nobody, []string{elsewhere}, 401, 401},
-		"opaque, no certificate":    {b.nobody, []string{"abc"}, 401, 401},
+		"foreign, no certificate":   {b.anonymous, []string{elsewhere}, 401, 401},
+		"opaque, no certificate":    {b.anonymous, []string{"abc"}, 401, 401},
 	} {
 		if got := ask(tc.via, "closed", tc.lines...); got.status != tc.status {
 			t.Errorf("%s: at an agent for the other: got %d %s, want %d", name, got.status, got.body, tc.status)
@@ -125,9 +125,9 @@ func TestAttack_FailedBearersLockOutTheirAddress(t *testing.T) {
 	forger.PrivateKey, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	must(t, err)
 	ask := func(token string) reply {
-		request := b.request(t, letter{via: b.nobody, at: "/agents/members/a2a", body: addBody(b.number())})
+		request := b.request(t, letter{via: b.anonymous, at: "/agents/members/a2a", body: addBody(b.number())})
 		request.Header.Set("Authorization", "Bearer "+token)
-		got, err := receive(b.nobody, request)
+		got, err := receive(b.anonymous, request)
 		must(t, err)
 		return got
 	}

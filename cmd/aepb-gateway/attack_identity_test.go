@@ -164,7 +164,7 @@ func TestAttack_StreamOutlivesItsToken(t *testing.T) {
 			end := time.Now().Truncate(time.Second).Add(4 * time.Second)
 			token := caller.tokenUntil(end.Add(-credential.DefaultSkew)) // accepted until end
 			show := func(l letter) letter {
-				l.via, l.header = b.nobody, maps.Clone(l.header)
+				l.via, l.header = b.anonymous, maps.Clone(l.header)
 				maps.Copy(l.header, caller.fields(token, b.at.Public+l.at))
 				return l
 			}

@@ -216,16 +216,16 @@ func TestAttack_FailedAuthenticationsAreFree(t *testing.T) {
 	}
 	for name, ask := range map[string]func(*testing.T, *bed) func(*testing.T) (int, string){
 		"without identity": func(_ *testing.T, b *bed) func(*testing.T) (int, string) {
-			return stranger(b, letter{via: b.nobody, at: "/agents/members/a2a", body: addBody(1)})
+			return stranger(b, letter{via: b.anonymous, at: "/agents/members/a2a", body: addBody(1)})
 		},
 		"at the translate endpoint": func(_ *testing.T, b *bed) func(*testing.T) (int, string) {
-			return stranger(b, letter{via: b.nobody, at: "/aepb/translate?from=a2a-v1&dest=members", body: addBody(1)})
+			return stranger(b, letter{via: b.anonymous, at: "/aepb/translate?from=a2a-v1&dest=members", body: addBody(1)})
 		},
 		"with a broken bearer token": func(_ *testing.T, b *bed) func(*testing.T) (int, string) {
-			return stranger(b, letter{via: b.nobody, at: "/agents/members/mcp", body: "{}", header: map[string]string{"Authorization": "Bearer abc"}})
+			return stranger(b, letter{via: b.anonymous, at: "/agents/members/mcp", body: "{}", header: map[string]string{"Authorization": "Bearer abc"}})
 		},
 		"with a broken bearer token, at no resource": func(_ *testing.T, b *bed) func(*testing.T) (int, string) {
-			return stranger(b, letter{via: b.nobody, method: http.MethodGet, at: "/.well-known/aepb", header: map[string]string{"Authorization": "Bearer abc"}})
+			return stranger(b, letter{via: b.anonymous, method: http.MethodGet, at: "/.well-known/aepb", header: map[string]string{"Authorization": "Bearer abc"}})
 		},
 		"at the admin listener": func(_ *testing.T, b *bed) func(*testing.T) (int, string) {
 			return stranger(b, b.operator(http.MethodGet, "/api/agents", "", map[string]string{"Authorization": "Bearer abc"}))
@@ -276,7 +276,7 @@ func TestAttack_FailuresRefuseGoodTokensAtTheSameAddress(t *testing.T) {
 	token := victim.token()
 	known := victim.fields(token, b.at.Public+at)
 	ask := func(header map[string]string) int {
-		return b.send(t, letter{via: b.nobody, method: http.MethodGet, at: at, media: "-", header: header}).status
+		return b.send(t, letter{via: b.anonymous, method: http.MethodGet, at: at, media: "-", header: header}).status
 	}
 	if got := ask(known); got != http.StatusOK {
 		t.Fatalf("a good token: %d", got)
@@ -412,7 +412,7 @@ func TestAttack_HostPortGetsIntoSignedDocument(t *testing.T) {
 		public.Host, "127.0.0.1", "127.0.0.1:0", "127.0.0.1:443", "127.0.0.1:6666", "localhost:6666", "[::1]:6666", "127.0.0.1:0" + public.Port(),
 		"127.0.0.1:" + public.Port() + "0", "evil.example", "evil.example:" + public.Port(),
 	} {
-		got := b.send(t, letter{via: b.nobody, method: http.MethodGet, at: "/.well-known/aepb", media: "-", host: host, header: map[string]string{"Accept": "application/jwt"}})
+		got := b.send(t, letter{via: b.anonymous, method: http.MethodGet, at: "/.well-known/aepb", media: "-", host: host, header: map[string]string{"Accept": "application/jwt"}})
 		parts := strings.Split(string(got.body), ".")
 		if got.status != http.StatusOK || len(parts) != 3 {
 			t.Fatalf("%s: %d %s", host, got.status, short(got.body))
@@ -431,7 +431,7 @@ func TestAttack_HostPortGetsIntoSignedDocument(t *testing.T) {
 	if len(documents) != 1 {
 		t.Errorf("%d documents were signed, want one", len(documents))
 	}
-	name := b.send(t, letter{via: b.nobody, method: http.MethodGet, at: "/.well-known/aepb", media: "-", host: "localhost:" + public.Port()})
+	name := b.send(t, letter{via: b.anonymous, method: http.MethodGet, at: "/.well-known/aepb", media: "-", host: "localhost:" + public.Port()})
 	if want := "https://localhost:" + public.Port() + "/aepb/translate"; !strings.Contains(string(name.body), want) {
 		t.Errorf("our own name at our own port is not in the document: %s", name.body)
 	}
@@ -494,15 +494,15 @@ func TestAttack_ProofForAnotherPortIsTaken(t *testing.T) {
 	victim := newWITCaller(t, &c)
 	b := newBed(t, plan{config: c})
 	n := b.number()
-	good := letter{via: b.nobody, at: doorA2A, body: addBody(n), header: victim.fields(victim.token(), b.at.Public+doorA2A)}
+	good := letter{via: b.anonymous, at: doorA2A, body: addBody(n), header: victim.fields(victim.token(), b.at.Public+doorA2A)}
 	b.right(t, b.send(t, good), `"sum":`+strconv.FormatInt(n+1, 10))
 	for _, host := range []string{"127.0.0.1:6666", "localhost:6666", "127.0.0.1"} {
-		got := b.send(t, letter{via: b.nobody, at: doorA2A, body: addBody(n), host: host, header: victim.fields(victim.token(), "https://"+host+doorA2A)})
+		got := b.send(t, letter{via: b.anonymous, at: doorA2A, body: addBody(n), host: host, header: victim.fields(victim.token(), "https://"+host+doorA2A)})
 		if got.status == http.StatusOK {
 			t.Errorf("a proof for https://%s is taken", host)
 		}
 	}
 	n = b.number()
-	good = letter{via: b.nobody, at: doorA2A, body: addBody(n), header: victim.fields(victim.token(), b.at.Public+doorA2A)}
+	good = letter{via: b.anonymous, at: doorA2A, body: addBody(n), header: victim.fields(victim.token(), b.at.Public+doorA2A)}
 	b.right(t, b.send(t, good), `"sum":`+strconv.FormatInt(n+1, 10))
 }

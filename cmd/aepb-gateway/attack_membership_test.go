@@ -212,7 +212,7 @@ func TestAttack_StoredAnswerGoesToAnotherCaller(t *testing.T) {
 	if again.status != http.StatusOK || string(again.body) != string(first.body) {
 		t.Errorf("the caller's own repetition got %d %s", again.status, short(again.body))
 	}
-	for name, via := range map[string]*http.Client{"another caller": a.client, "a stranger": b.nobody} {
+	for name, via := range map[string]*http.Client{"another caller": a.client, "a stranger": b.anonymous} {
 		if got := b.send(t, letter{via: via, at: at, body: body, tokens: []string{token}}); got.status == http.StatusOK || strings.Contains(string(got.body), "sum") {
 			t.Errorf("%s got the stored answer: %d %s", name, got.status, short(got.body))
 		}

@@ -39,7 +39,7 @@ func TestAttack_IssuersFillTheMemoryOfUsedTokens(t *testing.T) {
 		n := b.number()
 		b.right(t, b.send(t, b.sealed(t, letter{body: addBody(n)})), `"sum":`+strconv.FormatInt(n+1, 10))
 		n = b.number()
-		proof := letter{via: b.nobody, at: doorA2A, body: addBody(n), header: prover.fields(prover.token(), b.at.Public+doorA2A)}
+		proof := letter{via: b.anonymous, at: doorA2A, body: addBody(n), header: prover.fields(prover.token(), b.at.Public+doorA2A)}
 		b.right(t, b.send(t, proof), `"sum":`+strconv.FormatInt(n+1, 10))
 	}
 	via, mallory := b.clientOf(t, "/mallory")
@@ -72,7 +72,7 @@ func TestAttack_IssuersFillTheMemoryOfUsedTokens(t *testing.T) {
 	}
 	proofs := ect.Identity(prover.id)
 	b.usesOf(t, proofs)
-	got := b.send(t, letter{via: b.nobody, at: doorA2A, body: addBody(1), header: prover.fields(prover.token(), b.at.Public+doorA2A)})
+	got := b.send(t, letter{via: b.anonymous, at: doorA2A, body: addBody(1), header: prover.fields(prover.token(), b.at.Public+doorA2A)})
 	if got.status != http.StatusTooManyRequests || !strings.Contains(string(got.body), "share") {
 		t.Errorf("a proof of an issuer at its share: %d %s", got.status, got.body)
 	}

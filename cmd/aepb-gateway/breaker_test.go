@@ -174,7 +174,7 @@ func TestAttack_BreakersShowTheHealthOfAgents(t *testing.T) {
 		status int
 	}{
 		"a caller":                       {letter{method: http.MethodGet, at: "/atd/breakers"}, http.StatusForbidden},
-		"a stranger":                     {letter{via: b.nobody, method: http.MethodGet, at: "/atd/breakers"}, http.StatusUnauthorized},
+		"a stranger":                     {letter{via: b.anonymous, method: http.MethodGet, at: "/atd/breakers"}, http.StatusUnauthorized},
 		"a caller at the admin listener": {letter{method: http.MethodGet, at: b.at.Admin + "/api/breakers"}, http.StatusForbidden},
 	} {
 		if got := b.send(t, c.call); got.status != c.status {

@@ -147,7 +147,7 @@ func TestWebhooksOfHTTPCallers(t *testing.T) {
 			code   string
 		}{
 			"a stranger":       {register(stranger, wid, hook.server.URL), 404, "not_found"},
-			"nobody":           {register(b.nobody, wid, hook.server.URL), 401, "unauthenticated"},
+			"nobody":           {register(b.anonymous, wid, hook.server.URL), 401, "unauthenticated"},
 			"another workflow": {register(b.client, string(ect.NewID()), hook.server.URL), 404, "not_found"},
 			"no webhook":       {register(b.client, wid, "gopher://x"), 403, "policy_violation"},
 			"plain HTTP":       {register(b.client, wid, "http://192.0.2.1/"), 403, "policy_violation"},

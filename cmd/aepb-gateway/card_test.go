@@ -178,7 +178,7 @@ func TestExtendedCard_Relayed(t *testing.T) {
 		if len(b.proofs(t, got)) != 2 || len(got.header.Values(ect.HeaderName)) != 2 {
 			t.Errorf("%s: %d ECTs, want one of each leg", name, len(got.header.Values(ect.HeaderName)))
 		}
-		l.via = b.nobody
+		l.via = b.anonymous
 		if got := b.send(t, l); got.status != http.StatusUnauthorized || strings.Contains(string(got.body), "secret") {
 			t.Errorf("%s: a caller without credentials got %d %s", name, got.status, got.body)
 		}

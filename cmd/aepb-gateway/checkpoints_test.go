@@ -122,7 +122,7 @@ func TestCheckpoints_Mistakes(t *testing.T) {
 		"no time to live":    {with(func(c *ect.Claims) { delete(c.Ext, ect.ExtTTL) }), 403, "ect_invalid"},
 		"no workflow":        {with(func(c *ect.Claims) { c.Workflow = "" }), 403, "ect_invalid"},
 		"another token's id": {deposit(nil, b.otherToken(t, wid, start)), 403, "ect_invalid"},
-		"no caller":          {deposit(b.nobody, good), 401, "unauthenticated"},
+		"no caller":          {deposit(b.anonymous, good), 401, "unauthenticated"},
 		"of another caller":  {deposit(b.as(t, "/concierge"), good), 403, "forbidden"},
 	} {
 		got := b.send(t, c.letter)
@@ -189,7 +189,7 @@ func TestAttack_Checkpoints_StateOfAnother(t *testing.T) {
 	if got := fetch(mallory); got.status != http.StatusNotFound || got.header.Get(ect.HeaderName) != "" {
 		t.Errorf("another caller: %d %s", got.status, got.body)
 	}
-	if got := fetch(b.nobody); got.status != http.StatusUnauthorized {
+	if got := fetch(b.anonymous); got.status != http.StatusUnauthorized {
 		t.Errorf("a caller without an identity: %d %s", got.status, got.body)
 	}
 	began := answered[struct {

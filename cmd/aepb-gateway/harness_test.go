@@ -68,10 +68,10 @@ type bed struct {
 	end        context.CancelFunc // begins the stop of the service
 	stop       func()             // ends the service and waits for that
 
-	me     *ecttest.Party // the development client
-	client *http.Client   // shows its SVID
-	nobody *http.Client   // shows no certificate
-	judge  *ect.Verifier  // verifies what the gateway signed
+	me        *ecttest.Party // the development client
+	client    *http.Client   // shows its SVID
+	anonymous *http.Client   // shows no certificate
+	judge     *ect.Verifier  // verifies what the gateway signed
 
 	tools   *peers.MCPServer // "calculator", and "forecast" with the one tool weather
 	talker  *peers.A2AAgent  // "concierge"
@@ -110,7 +110,7 @@ func newBed(t *testing.T, p plan) *bed {
 	b.start(t, p)
 	b.me = b.party(t, b.dev.Client)
 	b.client = b.caller(t, b.dev.Client)
-	b.nobody = b.caller(t, nil)
+	b.anonymous = b.caller(t, nil)
 	keys, err := identity.NewKeyRing(identity.KeyRingDeps{Bundle: b.dev.Bundle})
 	must(t, err)
 	b.judge, err = ect.NewVerifier(ect.VerifierDeps{Keys: keys})

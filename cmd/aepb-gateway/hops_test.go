@@ -23,7 +23,7 @@ func (b *bed) beside(t *testing.T, name string, c config.Config) *bed {
 func (b *bed) besides(t *testing.T, name string, p plan) *bed {
 	t.Helper()
 	other := &bed{
-		logs: &journal{}, adminToken: b.adminToken, dir: b.dir, me: b.me, client: b.client, nobody: b.nobody, judge: b.judge,
+		logs: &journal{}, adminToken: b.adminToken, dir: b.dir, me: b.me, client: b.client, anonymous: b.anonymous, judge: b.judge,
 		dev: &identity.Development{Authority: b.dev.Authority, Gateway: b.svid(t, "/"+name), Client: b.dev.Client, Bundle: b.dev.Bundle},
 	}
 	other.start(t, p)

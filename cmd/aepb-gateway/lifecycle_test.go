@@ -429,7 +429,7 @@ func TestLifecycle_GatewayIsDeprecated(t *testing.T) {
 		"document":            {method: http.MethodGet, at: "/.well-known/aepb"},
 		"CPAT document":       {method: http.MethodGet, at: "/.well-known/cpat"},
 		"pairs":               {method: http.MethodGet, at: "/.well-known/aepb/gateway"},
-		"without an identity": {via: b.nobody, method: http.MethodGet, at: "/atd/breakers"},
+		"without an identity": {via: b.anonymous, method: http.MethodGet, at: "/atd/breakers"},
 		"rollback":            {at: "/atd/rollback", body: "{}"},
 		"a token":             {method: http.MethodGet, at: "/ects/none"},
 		"a workflow":          {method: http.MethodGet, at: "/workflows/none"},
@@ -452,7 +452,7 @@ func TestLifecycle_GatewayIsDeprecated(t *testing.T) {
 func TestAttack_LifecycleWithoutTheRole(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, plan{serve: true, noToken: true, config: config.Config{Admin: config.Admin{Operators: operators()}}})
-	for name, via := range map[string]*http.Client{"a caller": b.client, "a stranger": b.nobody, "a viewer": b.caller(t, b.svid(t, approverPath))} {
+	for name, via := range map[string]*http.Client{"a caller": b.client, "a stranger": b.anonymous, "a viewer": b.caller(t, b.svid(t, approverPath))} {
 		for _, path := range []string{"/api/lifecycle", "/api/agents/calculator/lifecycle"} {
 			got := b.send(t, letter{via: via, at: b.at.Admin + path, body: `{"to":"retired","reason":"because"}`})
 			if got.status != http.StatusForbidden && got.status != http.StatusUnauthorized {

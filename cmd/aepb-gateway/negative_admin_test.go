@@ -13,7 +13,7 @@ import (
 // operator is a request to the admin listener with the operator's token. value
 // overrides a header field; "": without it.
 func (b *bed) operator(method, path, body string, header map[string]string) letter {
-	l := letter{via: b.nobody, method: method, at: b.at.Admin + path, body: body, header: map[string]string{
+	l := letter{via: b.anonymous, method: method, at: b.at.Admin + path, body: body, header: map[string]string{
 		"Authorization": "Bearer " + b.adminToken,
 	}}
 	for name, value := range header {

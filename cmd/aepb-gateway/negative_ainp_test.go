@@ -178,7 +178,7 @@ func TestAINPRepetition(t *testing.T) {
 	l := letter{at: "/agents/calculator/ainp", body: string(signed(did("alice"), envelopeOf(t, did("alice"), addition(n)), ainp.SigDraft))}
 	b.right(t, b.send(t, l), strconv.FormatInt(n+1, 10))
 	b.refusedAINP(t, b.send(t, l), http.StatusBadRequest, "DUPLICATE_INTENT")
-	l.via = b.nobody
+	l.via = b.anonymous
 	b.refusedAINP(t, b.send(t, l), http.StatusBadRequest, "DUPLICATE_INTENT")
 }
 
@@ -197,8 +197,8 @@ func TestDIDStandsForWorkload(t *testing.T) {
 	post := func(via *http.Client, who string) reply {
 		return b.send(t, letter{via: via, at: "/agents/alices/ainp", body: addressedTo(t, did(who), b.settings.ainp.DID, 1)})
 	}
-	b.right(t, post(b.nobody, "alice"), `"sum":2`)
-	b.refusedAINP(t, post(b.nobody, "bob"), http.StatusForbidden, "UNAUTHORIZED")
+	b.right(t, post(b.anonymous, "alice"), `"sum":2`)
+	b.refusedAINP(t, post(b.anonymous, "bob"), http.StatusForbidden, "UNAUTHORIZED")
 	b.refusedAINP(t, post(b.client, "alice"), http.StatusBadRequest, "INVALID_SIGNATURE")
 	b.right(t, post(b.caller(t, b.svid(t, "/alice")), "alice"), `"sum":2`)
 }

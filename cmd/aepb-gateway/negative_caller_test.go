@@ -57,31 +57,31 @@ func TestRefusedCallers(t *testing.T) {
 		at("an agent for others, its tools", letter{at: "/agents/closed/mcp", body: mcpBody("tools/list", ""), header: mirror("tools/list", "")}, quiet(rpc(forbidden, -32600))),
 		at("an agent for others, discovery", letter{at: "/agents/closed/mcp", body: mcpBody("server/discover", ""), header: mirror("server/discover", "")}, quiet(rpc(forbidden, -32600))),
 		at("an agent for others, its card", letter{method: "GET", at: "/agents/closed/.well-known/agent-card.json"}, quiet(forbidden)),
-		at("no certificate at an agent for members", letter{via: b.nobody, at: "/agents/members/a2a", body: body}, rpc(forbidden, -31403)),
-		at("no certificate at an agent for members, MCP", via(letter{at: "/agents/members/mcp", body: call.body, header: call.header}, b.nobody), rpc(forbidden, -32600)),
-		at("no certificate at an agent for members, card", letter{via: b.nobody, method: "GET", at: "/agents/members/a2a/.well-known/agent-card.json"}, quiet(forbidden)),
-		at("no certificate at the translate endpoint", letter{via: b.nobody, body: body}, unknown),
-		at("a bearer token of nobody", letter{via: b.nobody, body: body, header: map[string]string{"Authorization": "Bearer abc"}}, unknown),
-		at("a bearer token that is no JWT, at a native endpoint", letter{via: b.nobody, at: doorA2A, body: body, header: map[string]string{"Authorization": "Bearer abc"}}, rpc(unknown, -31401)),
-		at("an ECT as a bearer token", letter{via: b.nobody, body: body, header: map[string]string{"Authorization": "Bearer " + ours[0]}}, unknown),
-		at("another scheme", letter{via: b.nobody, body: body, header: map[string]string{"Authorization": "Basic YTpi"}}, unknown),
-		at("a workload identity token of an issuer that nobody named", letter{via: b.nobody, body: body, header: map[string]string{"Workload-Identity-Token": "abc", "Workload-Proof-Token": "abc"}}, unknown),
-		at("an identity in a header", letter{via: b.nobody, body: body, header: map[string]string{
+		at("no certificate at an agent for members", letter{via: b.anonymous, at: "/agents/members/a2a", body: body}, rpc(forbidden, -31403)),
+		at("no certificate at an agent for members, MCP", via(letter{at: "/agents/members/mcp", body: call.body, header: call.header}, b.anonymous), rpc(forbidden, -32600)),
+		at("no certificate at an agent for members, card", letter{via: b.anonymous, method: "GET", at: "/agents/members/a2a/.well-known/agent-card.json"}, quiet(forbidden)),
+		at("no certificate at the translate endpoint", letter{via: b.anonymous, body: body}, unknown),
+		at("a bearer token of nobody", letter{via: b.anonymous, body: body, header: map[string]string{"Authorization": "Bearer abc"}}, unknown),
+		at("a bearer token that is no JWT, at a native endpoint", letter{via: b.anonymous, at: doorA2A, body: body, header: map[string]string{"Authorization": "Bearer abc"}}, rpc(unknown, -31401)),
+		at("an ECT as a bearer token", letter{via: b.anonymous, body: body, header: map[string]string{"Authorization": "Bearer " + ours[0]}}, unknown),
+		at("another scheme", letter{via: b.anonymous, body: body, header: map[string]string{"Authorization": "Basic YTpi"}}, unknown),
+		at("a workload identity token of an issuer that nobody named", letter{via: b.anonymous, body: body, header: map[string]string{"Workload-Identity-Token": "abc", "Workload-Proof-Token": "abc"}}, unknown),
+		at("an identity in a header", letter{via: b.anonymous, body: body, header: map[string]string{
 			"X-Forwarded-Client-Cert": "URI=spiffe://aepb.dev/client", "X-SPIFFE-ID": "spiffe://aepb.dev/client",
 		}}, unknown),
-		posted("a good token and no certificate", letter{via: b.nobody, body: body}, unknown),
-		posted("a token of another caller at a native endpoint, without a certificate", letter{via: b.nobody, at: doorA2A, body: body},
+		posted("a good token and no certificate", letter{via: b.anonymous, body: body}, unknown),
+		posted("a token of another caller at a native endpoint, without a certificate", letter{via: b.anonymous, at: doorA2A, body: body},
 			want{status: 403, code: "ect_invalid", rpc: -31403, reason: "issuer_mismatch", proof: "internal_error"}),
 		posted("a token of one caller over the connection of another", letter{via: second, body: body},
 			want{status: 403, code: "ect_invalid", reason: "issuer_mismatch (iss)", proof: "internal_error"}),
-		at("an ECT without a certificate", letter{via: b.nobody, method: "GET", at: "/ects/" + string(claims.ID)}, unknown),
+		at("an ECT without a certificate", letter{via: b.anonymous, method: "GET", at: "/ects/" + string(claims.ID)}, unknown),
 		at("an ECT of others", letter{via: second, method: "GET", at: "/ects/" + string(claims.ID)}, want{status: 404, code: "not_found", reason: "no such ECT"}),
 		at("an ECT that there is not", letter{method: "GET", at: "/ects/" + string(ect.NewID())}, want{status: 404, code: "not_found", reason: "no such ECT"}),
 		at("an ECT whose id is none", letter{method: "GET", at: "/ects/..%2f..%2fetc"}, want{status: 404, code: "not_found"}),
 	})
 	t.Run("the nameless may call open agents at native endpoints", func(t *testing.T) {
 		n := b.number()
-		b.right(t, b.send(t, letter{via: b.nobody, at: doorA2A, body: addBody(n)}), `"sum":`+strconv.FormatInt(n+1, 10))
+		b.right(t, b.send(t, letter{via: b.anonymous, at: doorA2A, body: addBody(n)}), `"sum":`+strconv.FormatInt(n+1, 10))
 	})
 	t.Run("another member is let in", func(t *testing.T) { b.worksFor(t, second, other) })
 }
@@ -99,11 +99,11 @@ func TestServeRefuses(t *testing.T) {
 	forbidden := want{status: 403, code: "forbidden", proof: "internal_error"}
 	members := "/aepb/translate?from=a2a-v1&dest=members"
 	cases := []refusal{
-		sent("no certificate at the A2A endpoint", letter{via: b.nobody, at: "/agents/members/a2a", body: addBody(1)}, rpc(unknown, -31401)),
-		sent("no certificate at the MCP door", letter{via: b.nobody, at: "/agents/members/mcp", body: callBody("echo", "x"), header: mirror("tools/call", "echo")}, rpc(unknown, -32600)),
-		sent("no certificate at a card", letter{via: b.nobody, method: "GET", at: "/agents/members/.well-known/agent-card.json"}, unknown),
-		sent("no certificate at an agent that there is not", letter{via: b.nobody, at: "/agents/nobody/a2a", body: addBody(1)}, rpc(unknown, -31401)),
-		sent("no certificate at the translate endpoint", letter{via: b.nobody, at: members, body: addBody(1)}, unknown),
+		sent("no certificate at the A2A endpoint", letter{via: b.anonymous, at: "/agents/members/a2a", body: addBody(1)}, rpc(unknown, -31401)),
+		sent("no certificate at the MCP door", letter{via: b.anonymous, at: "/agents/members/mcp", body: callBody("echo", "x"), header: mirror("tools/call", "echo")}, rpc(unknown, -32600)),
+		sent("no certificate at a card", letter{via: b.anonymous, method: "GET", at: "/agents/members/.well-known/agent-card.json"}, unknown),
+		sent("no certificate at an agent that there is not", letter{via: b.anonymous, at: "/agents/nobody/a2a", body: addBody(1)}, rpc(unknown, -31401)),
+		sent("no certificate at the translate endpoint", letter{via: b.anonymous, at: members, body: addBody(1)}, unknown),
 		posted("an agent without callers", letter{body: addBody(1)}, forbidden),
 		sent("an agent without callers, at its door", letter{at: doorA2A, body: addBody(1)}, want{status: 403, code: "forbidden", rpc: -31403, proof: "internal_error"}),
 	}
@@ -239,7 +239,7 @@ func (b *bed) refusesPlain(t *testing.T) {
 	for _, at := range []string{b.at.Public, b.at.Admin} {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, strings.Replace(at, "https", "http", 1)+"/healthz", http.NoBody)
 		must(t, err)
-		response, err := b.nobody.Do(request)
+		response, err := b.anonymous.Do(request)
 		if err != nil {
 			continue
 		}
@@ -282,7 +282,7 @@ func TestRateLimits(t *testing.T) {
 	if floods[http.StatusNotFound] != burst || floods[http.StatusTooManyRequests] != 2*burst {
 		t.Errorf("a flood of %d with a burst of %d got %v", 3*burst, burst, floods)
 	}
-	floods = b.flood(t, letter{via: b.nobody, at: "/agents/nobody/a2a", body: addBody(1)}, 2*burst)
+	floods = b.flood(t, letter{via: b.anonymous, at: "/agents/nobody/a2a", body: addBody(1)}, 2*burst)
 	if floods[http.StatusNotFound] != burst || floods[http.StatusTooManyRequests] != burst {
 		t.Errorf("a nameless flood got %v", floods)
 	}
@@ -291,7 +291,7 @@ func TestRateLimits(t *testing.T) {
 	rpc := limited
 	rpc.rpc = -32603
 	call := letter{at: doorMCP, body: callBody("concierge", secret), header: mirror("tools/call", "concierge")}
-	for name, via := range map[string]*http.Client{"with a certificate": client, "without": b.nobody} {
+	for name, via := range map[string]*http.Client{"with a certificate": client, "without": b.anonymous} {
 		for _, c := range []refusal{
 			sent("A2A", letter{at: doorA2A, body: addBody(1)}, answering(rpc, "null")),
 			sent("MCP", call, rpc),

@@ -231,7 +231,7 @@ func TestCPATRefuses(t *testing.T) {
 	known, door := addBody(5), at("&dest=calculator")
 	refusals(t, b, []refusal{
 		sent("no token", letter{at: door, body: known}, want{status: 403, code: "ect_required", proof: "internal_error"}),
-		sent("no certificate", letter{via: b.nobody, at: door, body: known}, want{status: 401, code: "unauthenticated", header: challenge}),
+		sent("no certificate", letter{via: b.anonymous, at: door, body: known}, want{status: 401, code: "unauthenticated", header: challenge}),
 		sent("GET", letter{method: "GET", at: door}, want{status: 405, code: "method_not_allowed", header: map[string]string{"Allow": "POST"}}),
 		sent("POST the capability document", letter{at: "/.well-known/cpat"}, want{status: 405, code: "method_not_allowed", header: map[string]string{"Allow": "GET"}}),
 		sent("garbage for a token", letter{at: door, body: known, tokens: []string{"%%%"}}, malformed("outside base64url")),

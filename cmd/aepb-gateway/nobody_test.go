@@ -137,7 +137,7 @@ func TestTranslationsThatNobodyMakes(t *testing.T) {
 	if got := first.send(t, letter{at: intoAINP, body: body}); got.status != http.StatusForbidden || problemCode(t, got) != "ect_required" {
 		t.Errorf("without an ECT: %d %s", got.status, short(got.body))
 	}
-	if got := first.send(t, letter{at: intoAINP, body: body, via: first.nobody, tokens: []string{first.token(t, body)}}); got.status != http.StatusNotFound && got.status != http.StatusUnauthorized {
+	if got := first.send(t, letter{at: intoAINP, body: body, via: first.anonymous, tokens: []string{first.token(t, body)}}); got.status != http.StatusNotFound && got.status != http.StatusUnauthorized {
 		t.Errorf("without a name: %d %s", got.status, short(got.body))
 	}
 	first.works(t)

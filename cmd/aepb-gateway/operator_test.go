@@ -47,7 +47,7 @@ func TestOperatorsByCertificate(t *testing.T) {
 		sent("a stranger looks", certified("/client", "GET", "/api/agents", ""), forbidden),
 		sent("a stranger asks who it is", certified("/client", "GET", "/api/operator", ""), forbidden),
 		sent("an operator of a lower path", certified("/staff/operator/x", "GET", "/api/agents", ""), forbidden),
-		sent("nobody looks", letter{via: b.nobody, method: "GET", at: b.at.Admin + "/api/agents"}, forbidden),
+		sent("nobody looks", letter{via: b.anonymous, method: "GET", at: b.at.Admin + "/api/agents"}, forbidden),
 		sent("a token where there is none", b.operator("GET", "/api/agents", "", nil), forbidden),
 	)
 	withToken := certified("/staff/operator", "GET", "/api/agents", "")
@@ -132,7 +132,7 @@ func TestOperator_AuditorWithoutACertificate(t *testing.T) {
 	legs, key := b.work(t), b.newTokenKey(t)
 	bearer := map[string]string{"Authorization": "Bearer " + key.token(t, "spiffe://"+devTrustDomain+"/staff/auditor", b.self(), time.Minute)}
 	for _, path := range []string{"/workflows/" + legs[0].Workflow, "/ects/" + string(legs[0].ID)} {
-		if got := b.send(t, letter{via: b.nobody, method: http.MethodGet, media: "-", at: path, header: bearer}); got.status != http.StatusNotFound {
+		if got := b.send(t, letter{via: b.anonymous, method: http.MethodGet, media: "-", at: path, header: bearer}); got.status != http.StatusNotFound {
 			t.Errorf("with a token: %s got %d, want 404", path, got.status)
 		}
 		if got := b.send(t, letter{via: b.as(t, "/staff/auditor"), method: http.MethodGet, media: "-", at: path}); got.status != http.StatusOK {

@@ -351,11 +351,11 @@ func TestParentsAtTheTranslator(t *testing.T) {
 	if got := b.send(t, l); !strings.Contains(string(got.body), "required") {
 		t.Errorf("where a token is required: got %d %s", got.status, short(got.body))
 	}
-	l.at, l.via = "/agents/abacus/a2a", b.nobody
+	l.at, l.via = "/agents/abacus/a2a", b.anonymous
 	if got := b.send(t, l); !strings.Contains(string(got.body), "unknown_parent") {
 		t.Errorf("of nobody in particular: got %d %s", got.status, short(got.body))
 	}
-	asked, _ := b.began(t, b.nobody)
+	asked, _ := b.began(t, b.anonymous)
 	l.header["Aepb-Parent-Jti"] = string(asked.ID)
 	if got := b.send(t, l); !strings.Contains(string(got.body), "unknown_parent") {
 		t.Errorf("the nameless are not told apart: got %d %s", got.status, short(got.body))

@@ -45,7 +45,7 @@ func TestRefused_AtTheDoor(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, plan{serve: true, noToken: true})
 	stranger := b.initialization()
-	stranger.via, stranger.at = b.nobody, "/agents/calculator/mcp"
+	stranger.via, stranger.at = b.anonymous, "/agents/calculator/mcp"
 	unlisted := b.initialization()
 	unlisted.at = "/agents/closed/mcp"
 	visitor := letter{method: http.MethodGet, at: b.at.Admin + "/api/agents"}
@@ -240,7 +240,7 @@ func TestRefused_Flood(t *testing.T) {
 	const all = 80
 	b := newBed(t, plan{serve: true, noToken: true})
 	for range all {
-		b.send(t, letter{via: b.nobody, at: doorA2A, body: addBody(b.number())})
+		b.send(t, letter{via: b.anonymous, at: doorA2A, body: addBody(b.number())})
 	}
 	b.counts(t, `aepb_refused_total{listener="public",reason="unauthenticated"} 80`)
 	lines, told := b.refusalLines("refused at the listener"), 0
@@ -266,7 +266,7 @@ func TestRequestID_OfAnswerAndLog(t *testing.T) {
 		"good":              {letter{at: doorA2A, body: addBody(b.number())}, ""},
 		"failed":            {b.sealed(t, letter{at: "/aepb/translate?from=a2a-v1&dest=away", body: addBody(b.number())}), "exchange"},
 		"failed at a door":  {letter{at: "/agents/away/a2a", body: addBody(b.number())}, "exchange"},
-		"unauthenticated":   {letter{via: b.nobody, at: doorA2A, body: addBody(b.number())}, "refused at the listener"},
+		"unauthenticated":   {letter{via: b.anonymous, at: doorA2A, body: addBody(b.number())}, "refused at the listener"},
 		"refused operator":  {letter{method: http.MethodGet, at: b.at.Admin + "/api/agents"}, "operator"},
 		"no such resource":  {letter{method: http.MethodGet, at: "/nowhere"}, ""},
 		"the caller's own":  {letter{method: http.MethodGet, at: "/nowhere", header: map[string]string{"X-Request-Id": "chosen"}}, ""},

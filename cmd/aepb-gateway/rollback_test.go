@@ -192,7 +192,7 @@ func (b *bed) refusesRollbacks(t *testing.T, agent *undoable) {
 	stranger := b.rollback(t, b.party(t, svid), wid, par)
 	stranger.via = b.caller(t, svid)
 	nobody, borrowed := b.rollback(t, b.me, wid, par), b.rollback(t, b.me, wid, par)
-	nobody.via, borrowed.via = b.nobody, stranger.via
+	nobody.via, borrowed.via = b.anonymous, stranger.via
 	bare, text, long := b.rollback(t, b.me, wid, par), b.rollback(t, b.me, wid, par), b.rollback(t, b.me, wid, par)
 	bare.tokens, text.media, long.body = nil, "text/plain", string(make([]byte, 65<<10))
 	for name, c := range map[string]struct {

@@ -66,7 +66,7 @@ func TestColour_OnTerminalsAlone(t *testing.T) {
 	}
 	t.Setenv("NO_COLOR", "1")
 	if got := colours(); got != 0 {
-		t.Errorf("%d changes of colour that nobody wants: %q", got, &screen)
+		t.Errorf("%d unexpected changes of colour: %q", got, &screen)
 	}
 	var file bytes.Buffer
 	t.Setenv("NO_COLOR", "")
