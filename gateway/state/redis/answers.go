@@ -28,19 +28,12 @@ func (s *Store) Finish(ctx context.Context, key ect.ReplayKey, answer []byte, un
 // Redis as configured have it (R18). [state.UnavailableError]: fewer have, or
 // Redis is away. One that is too large is not kept, and no error.
 func (s *Store) Confirm(ctx context.Context, key ect.ReplayKey, answer []byte, until time.Time) error {
-	if len(answer) > s.config.Bounds.MaxAnswerBytes || !until.After(s.now()) {
+	keys, args, ok := s.answer(key, answer, until)
+	if !ok || len(answer) > s.config.Bounds.MaxAnswerBytes || !until.After(s.now()) {
 		return nil
 	}
-	return s.within(ctx, "answers", func(bounded context.Context) (err error) {
-		switch keys, args, ok := s.answer(key, answer, until); {
-		case !ok:
-		case s.config.Wait == 0:
-			_, err = s.script(setLua).Run(bounded, s.client, keys, args...).Slice()
-		default:
-			_, err = s.confirmed(bounded, s.script(setLua), keys, args)
-		}
-		return err
-	})
+	_, err := s.lasting(ctx, "answers", s.script(setLua), keys, args...)
+	return err
 }
 
 // setLua: KEYS answer, its owner's answers by their end, what each takes; ARGV what

@@ -174,15 +174,7 @@ func (b *Blobs) Delete(ctx context.Context, key state.BlobKey) error {
 
 // write runs a script that changes a blob, and waits for replicas if it has to.
 func (b *Blobs) write(ctx context.Context, lua string, key state.BlobKey, args ...any) (reply []any, err error) {
-	s, keys := b.store, []string{b.key(key.Group) + key.ID}
-	if s.config.Wait == 0 {
-		return s.run(ctx, "blobs", s.script(lua), keys, args...)
-	}
-	err = s.within(ctx, "blobs", func(bounded context.Context) (err error) {
-		reply, err = s.confirmed(bounded, s.script(lua), keys, args)
-		return err
-	})
-	return reply, err
+	return b.store.lasting(ctx, "blobs", b.store.script(lua), []string{b.key(key.Group) + key.ID}, args...)
 }
 
 // Get finds a blob, as [state.Blobs] explains it.

@@ -293,6 +293,31 @@ func TestUnconfirmed(t *testing.T) {
 	})
 }
 
+// The token of a checkpoint counts when a replica has it, under its own key and in its workflow: the call that it stands for is sent then. Other evidence
+// does not wait (R18).
+func TestUnconfirmed_OnHold(t *testing.T) {
+	t.Parallel()
+	server := serve(t)
+	s := open(t, redis.Config{Addresses: []string{server.address}, Wait: 1, Timeout: time.Second})
+	put := func(id ect.ID, onHold bool) error {
+		return s.Put(t.Context(), ect.Record{
+			Compact: "c", ID: id, Workflow: "w", Issuer: "spiffe://x/g", Holder: "h", Parents: []ect.ID{"p"}, Until: hence(), Own: true, OnHold: onHold,
+		})
+	}
+	if err := put("1", false); err != nil {
+		t.Errorf("usual evidence: %v", err)
+	}
+	wantUnavailable(t, soon, func() error {
+		err := put("2", true)
+		if !errors.Is(err, redis.ErrUnconfirmed) {
+			t.Errorf("got %v", err)
+		}
+		return err
+	})
+	follow(t, server)
+	eventually(t, soon, "it is confirmed", func() bool { return put("3", true) == nil })
+}
+
 // An answer that is confirmed is found by the replica that takes over.
 func TestConfirmed(t *testing.T) {
 	t.Parallel()

@@ -106,9 +106,21 @@ return {'ok'}
 // maxRewrites bounds how often a record is put again because others changed it meanwhile.
 const maxRewrites = 32
 
+// step is one step of putting a record. What is on hold lasts then: a call leaves upon it.
+func (s *Store) step(ctx context.Context, r *ect.Record, c call) (reply []any, err error) {
+	run := s.run
+	if r.OnHold {
+		run = s.lasting
+	}
+	if reply, err = run(ctx, tokens, s.script(c.lua), c.keys, c.args...); err == nil {
+		err = taken(r, reply)
+	}
+	return reply, err
+}
+
 // keep puts the record itself under its key, or apart.
 func (s *Store) keep(ctx context.Context, r *ect.Record, put call) (reply []any, apart bool, err error) {
-	run := func() { reply, err = s.run(ctx, tokens, s.script(put.lua), put.keys, put.args...) }
+	run := func() { reply, err = s.step(ctx, r, put) }
 	if run(); err == nil && word(reply, 0) == "more" {
 		apart, put.keys = true, []string{s.apartKey(issuerField(r.Issuer), r.ID)}
 		run()

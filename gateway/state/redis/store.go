@@ -183,6 +183,18 @@ func (s *Store) run(ctx context.Context, what string, script *goredis.Script, ke
 	return reply, err
 }
 
+// lasting runs a script as run does, and returns when as many replicas as configured have what it wrote (R18).
+func (s *Store) lasting(ctx context.Context, what string, script *goredis.Script, keys []string, args ...any) (reply []any, err error) {
+	if s.config.Wait == 0 {
+		return s.run(ctx, what, script, keys, args...)
+	}
+	err = s.within(ctx, what, func(bounded context.Context) (err error) {
+		reply, err = s.confirmed(bounded, script, keys, args)
+		return err
+	})
+	return reply, err
+}
+
 // Quiet keeps the client from writing to standard error by itself: what it says
 // there comes back as errors, too. It is for the start of a process, before any
 // Store is opened.

@@ -164,28 +164,24 @@ func (s *Store) putOnce(ctx context.Context, r *ect.Record, replaces string) (ex
 // putInSteps puts a record, and notes after that what it says of its workflow.
 func (s *Store) putInSteps(ctx context.Context, r *ect.Record, put call, size int) (existing []any, err error) {
 	if r.IsRoot() || r.Begins {
-		begin := s.beginning(r)
-		reply, err := s.run(ctx, tokens, s.script(begin.lua), begin.keys, begin.args...)
-		if err == nil {
-			err = taken(r, reply)
-		}
-		if err != nil {
+		if _, err := s.step(ctx, r, s.beginning(r)); err != nil {
 			return nil, err
 		}
 	}
 	reply, apart, err := s.keep(ctx, r, put)
-	if err == nil {
-		err = taken(r, reply)
-	}
 	if err != nil || word(reply, 0) == "held" {
 		return reply, err
 	}
 	calls := []call{s.accounting(r, r.Holder, len(r.Compact)+size)}
-	if r.Workflow != "" {
-		calls = append(calls, s.listing(r))
+	if r.OnHold && r.Workflow != "" {
+		if _, err := s.step(ctx, r, s.listing(r)); err != nil { // once more it does nothing
+			return nil, err
+		}
 	}
-	if apart && r.Workflow != "" {
-		calls = append(calls, s.noting(r))
+	if r.Workflow != "" {
+		if calls = append(calls, s.listing(r)); apart {
+			calls = append(calls, s.noting(r))
+		}
 	}
 	replies, err := s.together(ctx, tokens, calls...)
 	if err != nil {
