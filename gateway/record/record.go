@@ -18,6 +18,8 @@ const (
 	pageSize = 100 // records of one read of a group
 )
 
+var errRaces = &problem.ConflictError{Reason: "this record is being changed by others all the time: look at it, and try again"}
+
 // ErrUnchanged is what a step returns that leaves the record as it is.
 var ErrUnchanged = errors.New("record: the record stays as it is")
 
@@ -158,7 +160,7 @@ func (m *Machine[V]) Decide(ctx context.Context, key state.EntryKey, step Step[V
 			return next, first, err
 		}
 	}
-	return v, false, &problem.ConflictError{Reason: "this record is being changed by others all the time: look at it, and try again"}
+	return v, false, errRaces
 }
 
 // keep records the evidence of a value that is about to be written over, unless the value was announced here: the
@@ -269,13 +271,7 @@ func (m *Machine[V]) Look(ctx context.Context, kind, group string) error {
 			if m.known(entry) {
 				continue
 			}
-			found, err := m.found(entry)
-			if err == nil {
-				_, err = m.adopt(ctx, entry.Key, found)
-			} else {
-				m.setKnown(entry.Key, entry.Value)
-			}
-			if err != nil && ctx.Err() == nil {
+			if err := m.lookAt(ctx, entry); err != nil && ctx.Err() == nil {
 				m.deps.Logger.WarnContext(ctx, "a record is left out", slog.String("kind", kind), slog.String("id", after), slog.Any("error", err))
 			}
 		}
@@ -284,6 +280,26 @@ func (m *Machine[V]) Look(ctx context.Context, kind, group string) error {
 			return nil
 		}
 	}
+}
+
+// lookAt adopts a record as it was listed, or as it is by now if others change it meanwhile: a replica that
+// starts must know of it after one Look.
+func (m *Machine[V]) lookAt(ctx context.Context, entry state.Entry) error {
+	for range maxRaces {
+		found, err := m.found(entry)
+		if err != nil {
+			m.setKnown(entry.Key, entry.Value)
+			return err
+		}
+		if adopted, err := m.adopt(ctx, entry.Key, found); err != nil || adopted {
+			return err
+		}
+		var there bool
+		if entry, there, err = m.deps.Entries.Get(ctx, entry.Key); err != nil || !there {
+			return err
+		}
+	}
+	return errRaces
 }
 
 // gone forgets what was announced of a group and is not there any more.

@@ -420,6 +420,53 @@ func TestMachine_Races(t *testing.T) {
 	}
 }
 
+// overtaken is a store in which other replicas change the record a few times between a list and the confirmation.
+type overtaken struct {
+	*failingStore
+	changes uint64
+}
+
+func (o *overtaken) Confirm(ctx context.Context, key state.EntryKey, revision uint64) (bool, error) {
+	if o.changes > 0 {
+		o.changes--
+		before, _, _ := o.failingStore.Get(ctx, key)
+		r, _ := decode(before.Value)
+		r.Term++
+		value, _ := encode(r)
+		if _, _, err := o.Swap(ctx, key, before.Revision, value, time.Now().Add(time.Hour)); err != nil {
+			return false, err
+		}
+	}
+	return o.failingStore.Confirm(ctx, key, revision)
+}
+
+// TestMachine_LookWhileOthersChangeIt: one Look makes a record known that other replicas take further meanwhile.
+func TestMachine_LookWhileOthersChangeIt(t *testing.T) {
+	t.Parallel()
+	store, key := &overtaken{newFailingStore(), 3}, roundKey("round")
+	value, err := encode(round{Term: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := store.Swap(t.Context(), key, 0, value, time.Now().Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	var told []round
+	m, err := record.New(record.Kind[round]{Encode: encode, Decode: decode, Life: time.Hour, Announce: func(_ context.Context, _ state.EntryKey, r round) error {
+		told = append(told, r)
+		return nil
+	}}, record.Deps{Entries: store, Now: time.Now, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Look(t.Context(), "round", "rounds"); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(told, []round{{Term: 4}}) {
+		t.Errorf("after one Look is known %+v, expected the record at term 4", told)
+	}
+}
+
 // TestNew_Incomplete: a machine that could not do its work is refused when it is made.
 func TestNew_Incomplete(t *testing.T) {
 	t.Parallel()
