@@ -53,6 +53,8 @@ type signing struct {
 	alg     string
 	headers [types]string // the encoded header and its dot, by typ: the same for every token
 	notes   string        // the encoded header and its dot of a Statement
+	kid     string
+	chain   []*x509.Certificate
 }
 
 // NewSigner checks that key, chain and issuer belong together.
@@ -95,7 +97,7 @@ func (s *Signer) Renew(key crypto.Signer, chain []*x509.Certificate) error {
 	if err := checkLeaf(key, chain, s.issuer); err != nil {
 		return err
 	}
-	s.own.Store(&signing{key: key, alg: alg, notes: encodeHeader(alg, "JWT", kid, chain), headers: [types]string{
+	s.own.Store(&signing{key: key, alg: alg, kid: kid, chain: chain, notes: encodeHeader(alg, "JWT", kid, chain), headers: [types]string{
 		typeExec:  encodeHeader(alg, mediaExec, kid, chain),
 		typeWIMSE: encodeHeader(alg, mediaWIMSE, kid, chain),
 	}})
@@ -181,7 +183,7 @@ func (s *Signer) Assert(d Dialect, c Claims) (Assertion, error) {
 	}
 	compact := base64.RawURLEncoding.EncodeToString(payload)
 	if len(compact) > s.maxToken {
-		return Assertion{}, s.tooLarge()
+		return Assertion{}, tooLarge(s.maxToken)
 	}
 	return Assertion{compact: compact, id: c.ID}, nil
 }
@@ -229,11 +231,15 @@ func (s *Signer) complete(c Claims) Claims {
 }
 
 func (s *Signer) sign(own *signing, header string, payload []byte) (string, error) {
+	return sign(own, header, payload, s.maxToken)
+}
+
+func sign(own *signing, header string, payload []byte, limit int) (string, error) {
 	enc := base64.RawURLEncoding
 	size := len(header) + enc.EncodedLen(len(payload))
 	const signature = 1 + 86 // a dot and 64 bytes, with either algorithm
-	if size+signature > s.maxToken {
-		return "", s.tooLarge()
+	if size+signature > limit {
+		return "", tooLarge(limit)
 	}
 	var space [4 << 10]byte // for most tokens: what is given out is a copy anyway
 	out := append(space[:0], header...)
@@ -246,8 +252,8 @@ func (s *Signer) sign(own *signing, header string, payload []byte) (string, erro
 	return string(enc.AppendEncode(out, sig)), nil
 }
 
-func (s *Signer) tooLarge() error {
-	return fmt.Errorf("%w: the token would exceed %d bytes", ErrUnsignable, s.maxToken)
+func tooLarge(limit int) error {
+	return fmt.Errorf("%w: the token would exceed %d bytes", ErrUnsignable, limit)
 }
 
 // Token is a token of ours. Only Sign makes one.
