@@ -40,6 +40,10 @@ const (
 	ActRollbackResult  Act = "atd:rollback_result"
 	ActApprovalGranted Act = "hitl:approval_granted"
 	ActApprovalDenied  Act = "hitl:approval_denied"
+
+	ActConsensusPropose Act = "consensus_propose"
+	ActConsensusVote    Act = "consensus_vote"
+	ActConsensusCommit  Act = "consensus_commit"
 )
 
 // The acts of a workflow (ATD, Workflow Boundary ECTs, Checkpoint ECT Format and Error Signaling).

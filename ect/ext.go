@@ -108,6 +108,25 @@ const (
 	ExtCascaded       = "atd.cascaded"        // of a rollback result: the status of each agent
 )
 
+// The extension keys of consensus rounds (draft-nennemann-agent-consensus-00, "Consensus Evidence in ECT Nodes").
+const (
+	ExtProposal         = "consensus.proposal_id"
+	ExtProposer         = "consensus.proposer"
+	ExtRound            = "consensus.round_id"
+	ExtSubject          = "consensus.subject"   // of a proposal: its summary
+	ExtMechanism        = "consensus.mechanism" // of a proposal
+	ExtWeights          = "consensus.weights_hash"
+	ExtRules            = "consensus.rules_hash"
+	ExtVoter            = "consensus.voter"
+	ExtDecision         = "consensus.decision"
+	ExtRationale        = "consensus.rationale"
+	ExtOutcome          = "consensus.outcome" // commit or abort
+	ExtOutcomeReason    = "consensus.reason"
+	ExtTally            = "consensus.tally"
+	ExtOutcomeSignature = "consensus.signature" // of an outcome: the last part of the signed outcome
+	ExtAnomalies        = "consensus.anomalies" // patterns of votes that may come of collusion
+)
+
 const (
 	suffixOmitted = "_omitted"
 	suffixHash    = "_hash"

@@ -14,6 +14,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/attest"
 	"github.com/aepb/aepb-gateway/gateway/breakers"
 	"github.com/aepb/aepb-gateway/gateway/checkpoint"
+	"github.com/aepb/aepb-gateway/gateway/consensus"
 	"github.com/aepb/aepb-gateway/gateway/conversation"
 	"github.com/aepb/aepb-gateway/gateway/destination"
 	"github.com/aepb/aepb-gateway/gateway/directory"
@@ -33,6 +34,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/worker"
 	"github.com/aepb/aepb-gateway/gateway/workflow"
 	"github.com/aepb/aepb-gateway/policy"
+	agreed "github.com/aepb/aepb-gateway/policy/consensus"
 	"github.com/aepb/aepb-gateway/policy/hitl"
 	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/policy/membership"
@@ -58,10 +60,11 @@ type Settings struct {
 	// TaskUnchanged is how long an agent may go on answering that a task is at work,
 	// without any change, before it is not asked any more. Zero: no limit.
 	TaskUnchanged time.Duration
-	AnswerWait    time.Duration // how long an agent that holds its stream or its task open waits for an answer; zero: [DefaultAnswerWait]
-	Version       string        // of this gateway: aepb.agent_version
-	Approvals     hitl.Rules    // which calls humans approve (R23)
-	CheckpointTTL time.Duration // how long a checkpoint is kept; zero: 24 hours
+	AnswerWait    time.Duration  // how long an agent that holds its stream or its task open waits for an answer; zero: [DefaultAnswerWait]
+	Version       string         // of this gateway: aepb.agent_version
+	Approvals     hitl.Rules     // which calls humans approve (R23)
+	CheckpointTTL time.Duration  // how long a checkpoint is kept; zero: 24 hours
+	Groups        []agreed.Group // of agents that decide together
 
 	rules admission.Rules // what of that package admission judges by
 }
@@ -112,9 +115,10 @@ type Stores struct {
 	Conversations conversation.Store
 	Entries       store.Entries
 	Blobs         checkpoint.Blobs
-	Lasts         func(context.Context) error // returns when all evidence that was recorded before lasts; nil: it lasts at once
-	Place         string                      // the URL at which rollbacks to what Blobs has are requested: https, and the path of ATD
-	StatePlain    bool                        // entries are stored as they are, where others may read them: webhooks with credentials are refused
+	Lasts         func(context.Context) error              // returns when all evidence that was recorded before lasts; nil: it lasts at once
+	Place         string                                   // the URL at which rollbacks to what Blobs has are requested: https, and the path of ATD
+	Clock         func(context.Context) (time.Time, error) // of the store; nil: the clock of this process
+	StatePlain    bool                                     // entries are stored as they are, where others may read them: webhooks with credentials are refused
 }
 
 // Gateway is the pipeline. It is safe for concurrent use.
@@ -214,7 +218,7 @@ func New(settings Settings, deps Deps) (*Gateway, error) {
 	g.tasks.Read = g.admission.Read
 	g.parts.Decisions = approval.Tokens{Attest: g.attest, Members: members}
 	g.parts.Evidence, g.parts.Members, g.parts.Router = g.attest.Statements(), members, destinations
-	if err := g.openRollbacks(); err != nil {
+	if err := errors.Join(g.openRollbacks(), g.openConsensus()); err != nil {
 		return nil, err
 	}
 	g.Apply(settings)
@@ -239,6 +243,20 @@ func (g *Gateway) openRollbacks() (err error) {
 			Self: g.instance, Alive: g.tasks.IsAlive, Go: func(holder string, work func(context.Context)) error { return g.workers.GoFor(holder, 0, work) },
 		},
 		Now: g.Now, Logger: g.Logger, Self: g.Self(),
+	})
+	return err
+}
+
+// openConsensus makes the coordinator of rounds in which agents decide together.
+func (g *Gateway) openConsensus() (err error) {
+	clock := g.Clock
+	if clock == nil {
+		clock = func(context.Context) (time.Time, error) { return g.Now(), nil }
+	}
+	g.parts.Consensus, err = consensus.New(consensus.Deps{
+		Entries: g.Entries, Evidence: g.attest.Statements(), Signer: func() *ect.Signer { return g.Signer }, Verifier: g.Verifier, Belongs: g.parts.Members.Belongs,
+		Agents: agreeing{g}, Humans: agreeing{g}, Metrics: g.Metrics.Consensus(), Clock: clock, Now: g.Now, Logger: g.Logger, Replica: g.instance,
+		Go: func(holder string, work func(context.Context)) error { return g.workers.GoFor(holder, 0, work) },
 	})
 	return err
 }
@@ -378,6 +396,7 @@ func (g *Gateway) Apply(settings Settings) {
 		Constraints: settings.Constraints, Gateways: settings.Gateways, RequireECT: settings.RequireECT, ECTInBody: settings.ECTInBody,
 	}
 	g.Breakers.Configure(settings.Constraints.Circuit)
+	g.parts.Consensus.Configure(settings.Groups)
 	g.settings.Store(&settings)
 }
 
@@ -390,10 +409,11 @@ type Parts struct {
 	Rollbacks *rollback.Service     // rollback requests, and what becomes of them
 	// Checkpoints are kept here for rollbacks.
 	Checkpoints *checkpoint.Service
-	Workflows   *workflow.Service // how far they are
-	Approvals   *approval.Service // what humans decide about
-	Levels      *approval.Levels  // which workflows they hold
-	Decisions   approval.Tokens   // of approvers
+	Consensus   *consensus.Service // rounds in which agents decide together
+	Workflows   *workflow.Service  // how far they are
+	Approvals   *approval.Service  // what humans decide about
+	Levels      *approval.Levels   // which workflows they hold
+	Decisions   approval.Tokens    // of approvers
 }
 
 // Parts are those of this gateway.
@@ -409,6 +429,9 @@ func (g *Gateway) TakeOver() error {
 		return err
 	}
 	if err := g.workers.Serve(g.parts.Rollbacks.Watch); err != nil {
+		return err
+	}
+	if err := g.workers.Serve(g.parts.Consensus.Run); err != nil {
 		return err
 	}
 	return g.workers.Serve(g.parts.Approvals.Watch)

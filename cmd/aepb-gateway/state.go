@@ -18,6 +18,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/approval"
 	"github.com/aepb/aepb-gateway/gateway/breakers"
 	"github.com/aepb/aepb-gateway/gateway/config"
+	"github.com/aepb/aepb-gateway/gateway/consensus"
 	"github.com/aepb/aepb-gateway/gateway/conversation"
 	"github.com/aepb/aepb-gateway/gateway/idempotency"
 	agentlife "github.com/aepb/aepb-gateway/gateway/lifecycle"
@@ -57,8 +58,9 @@ type stores struct {
 	close         func() error
 	usage         func() map[string]telemetry.Use // what each kind of state takes
 	evicted       *evictions
-	refused       func() uint64 // uses of tokens that could not be remembered; nil: there is no bound
-	ignored       func() uint64 // what was found and not believed; nil: that cannot be
+	refused       func() uint64                            // uses of tokens that could not be remembered; nil: there is no bound
+	ignored       func() uint64                            // what was found and not believed; nil: that cannot be
+	clock         func(context.Context) (time.Time, error) // that all replicas see; nil: the clock of this process
 }
 
 // evictions counts the evidence that leaves before its end, and says so in the log, at
@@ -90,7 +92,7 @@ func (e *evictions) counts() map[string]float64 {
 // decided, which must be writable however many tasks and sessions there are (R18).
 func recordKinds() []string {
 	kinds := []string{agentlife.KindLifecycle, breakers.KindBreaker, store.KindDecision, listing.KindAgent, workflow.KindWorkflow}
-	return append(append(kinds, approval.KindLevel, rollback.KindUndo, store.KindRollback), approval.Kinds()...)
+	return append(append(kinds, approval.KindLevel, rollback.KindUndo, store.KindRollback), append(approval.Kinds(), consensus.Kinds()...)...)
 }
 
 // openState opens what the operator named, or keeps state in memory: what was
@@ -111,13 +113,13 @@ func openState(s settings) (stores, error) {
 		}
 		return stores{"redis", store, store, store, store, store.Entries(), store.Blobs(), store.Blobs(), nil, store, store.Failing, store.Close, func() map[string]telemetry.Use {
 			return map[string]telemetry.Use{"memory": {Bytes: -1, Ratio: store.Filled()}}
-		}, gone, nil, store.Ignored}, nil
+		}, gone, nil, store.Ignored, store.Time}, nil
 	case path != "":
 		store, err := bolt.Open(bolt.Config{Path: path, Bounds: bounds}, bolt.Deps{Now: time.Now, Logger: s.logger, Evicted: gone.note})
 		if err != nil {
 			return stores{}, err
 		}
-		return stores{"bolt", store, store, store, store, store.Entries(), store.Blobs(), store.Blobs(), store.Flush, nil, store.Failing, store.Close, usageOf(store.Memory), gone, store.Memory.Refused, nil}, nil
+		return stores{"bolt", store, store, store, store, store.Entries(), store.Blobs(), store.Blobs(), store.Flush, nil, store.Failing, store.Close, usageOf(store.Memory), gone, store.Memory.Refused, nil, nil}, nil
 	}
 	if s.epoch.IsZero() { // a token of the second before may have been used by the process before
 		s.epoch = time.Now().Truncate(time.Second).Add(time.Second)
@@ -128,7 +130,7 @@ func openState(s settings) (stores, error) {
 		return stores{}, err
 	}
 	always := func() error { return nil }
-	return stores{"memory", memory, memory, memory, memory, memory.Entries(), memory.Blobs(), memory.Blobs(), nil, nil, always, always, usageOf(memory), gone, memory.Refused, nil}, nil
+	return stores{"memory", memory, memory, memory, memory, memory.Entries(), memory.Blobs(), memory.Blobs(), nil, nil, always, always, usageOf(memory), gone, memory.Refused, nil, nil}, nil
 }
 
 // Writing sweeps what has ended. After a load there are no writes, and all of it would stay.

@@ -343,7 +343,7 @@ func (out *service) build(registry *translators.Registry, network *outbound.Netw
 		Network: network, Sender: sender, Breakers: parts.breakers, Lifecycle: parts.lives,
 		Registry: registry, Directory: out.directory,
 		Tokens: gateway.Tokens{Signer: out.signer, Dialects: out.dialects, Verifier: verifier, Recorder: recorder, Evidence: opened.evidence},
-		Stores: gateway.Stores{Answers: opened.answers, Conversations: opened.conversations, Entries: opened.entries, Blobs: opened.blobs, Lasts: opened.lasts, Place: s.publicURL + checkpoint.Path, StatePlain: out.statePlain}, Limiter: out.limiter, Metrics: out.metrics,
+		Stores: gateway.Stores{Answers: opened.answers, Conversations: opened.conversations, Entries: opened.entries, Blobs: opened.blobs, Lasts: opened.lasts, Clock: opened.clock, Place: s.publicURL + checkpoint.Path, StatePlain: out.statePlain}, Limiter: out.limiter, Metrics: out.metrics,
 		Operator: out.operator, Escalate: out.escalations.add,
 		Logger: s.logger, Now: time.Now, NewID: func() string { return string(ect.NewID()) },
 		Shares: gateway.Shares{Budget: out.publicBounds.aside, Workers: perCaller, AllWorkers: background},
@@ -385,7 +385,7 @@ func (out *service) surfaces(s settings, list []protocol, registry *translators.
 	out.public, err = httpapi.Public(httpapi.PublicDeps{
 		EvidenceDeps: httpapi.EvidenceDeps{Evidence: opened.evidence, Members: pipeline.Parts().Members, Auditor: out.auditor}, Callers: callers,
 		Capability: httpapi.Capability{Self: s.svid.ID, Signer: pipeline.Signer, Lifecycle: func() lifecycle.Record { return pipeline.Lifecycle.Record("") }, Version: s.version()},
-		Handler:    pipeline, Router: pipeline.Parts().Router, Undo: httpapi.Undo{Rollbacker: pipeline.Parts().Rollbacks, Deposits: pipeline.Parts().Checkpoints}, Workflows: pipeline.Parts().Workflows, Registry: registry,
+		Handler:    pipeline, Router: pipeline.Parts().Router, Undo: httpapi.Undo{Rollbacker: pipeline.Parts().Rollbacks, Deposits: pipeline.Parts().Checkpoints}, Workflows: pipeline.Parts().Workflows, Consensus: pipeline.Parts().Consensus, Registry: registry,
 		Humans: httpapi.Humans{
 			Awaiter: pipeline.Parts().Callbacks, Approvals: approvals.Public{Service: pipeline.Parts().Approvals, Tokens: pipeline.Parts().Decisions, Operators: out.operator, Logger: s.logger},
 		},
@@ -401,7 +401,7 @@ func (out *service) surfaces(s settings, list []protocol, registry *translators.
 	}
 	out.admin, err = httpapi.Admin(httpapi.AdminDeps{
 		MonitoringDeps: monitoring,
-		Registry:       registry, Records: httpapi.Records{Evidence: opened.evidence, Approvals: pipeline.Parts().Approvals, Levels: pipeline.Parts().Levels, Undo: checkpoints.Records{Checkpoints: pipeline.Parts().Checkpoints, Rollbacks: pipeline.Parts().Rollbacks}}, Self: s.svid.ID, PublicURL: s.publicURL, Directory: out.directory, Agents: out.agents,
+		Registry:       registry, Records: httpapi.Records{Evidence: opened.evidence, Approvals: pipeline.Parts().Approvals, Levels: pipeline.Parts().Levels, Consensus: pipeline.Parts().Consensus, Undo: checkpoints.Records{Checkpoints: pipeline.Parts().Checkpoints, Rollbacks: pipeline.Parts().Rollbacks}}, Self: s.svid.ID, PublicURL: s.publicURL, Directory: out.directory, Agents: out.agents,
 		Breakers: pipeline.Breakers, Lifecycles: pipeline.Lifecycle, Processes: out.processes,
 		Operators: out.operator, Token: s.adminToken, Hosts: s.hosts, Open: s.dev, Failures: failures,
 		Answered: out.refusals[telemetry.ListenerAdmin].Answered,

@@ -22,7 +22,9 @@ type Statement struct {
 	Input    string   // inp_hash; empty: it is about no bytes
 	Output   string   // out_hash
 	Ext      ect.Ext
-	Holder   string // in whose share of the store it counts, a key of policy/limit; empty: the gateway's own
+	Holder   string         // in whose share of the store it counts, a key of policy/limit; empty: the gateway's own
+	ID       ect.ID         // empty: a fresh one
+	Members  []ect.Identity // whom it makes members of its workflow beside Audience
 	// HoldUntil has its record kept at least until then, as [ect.Filing] says; zero: as long as usual.
 	HoldUntil time.Time
 }
@@ -76,14 +78,14 @@ func (s Statements) Sign(_ context.Context, st Statement) (Signed, error) {
 	st.Ext.SetString(ect.ExtGatewayID, own)
 	claims := ect.Claims{
 		Act: st.Act, Audience: append(slices.Clone(st.Audience), own), Workflow: st.Lineage.Workflow, Parents: st.Lineage.Parents,
-		InputHash: st.Input, OutputHash: st.Output, Ext: st.Ext,
+		InputHash: st.Input, OutputHash: st.Output, Ext: st.Ext, ID: st.ID,
 	}
 	if claims.Parents == nil {
 		claims.Parents = []ect.ID{}
 	}
 	token, err := s.service.make(ect.DialectSeed, claims)
 	filing := s.filing(claims.Audience, st.Holder)
-	filing.HoldUntil = st.HoldUntil
+	filing.HoldUntil, filing.Members = st.HoldUntil, append(filing.Members, st.Members...)
 	return Signed{token, filing}, err
 }
 

@@ -27,6 +27,7 @@ type Config struct {
 	Log       Log             `yaml:"log"`         // What is logged, as JSON, to standard error.
 	Limits    Limits          `yaml:"limits"`      // Limits of each caller and of the process. A caller is an identity, or a network address if it shows no identity.
 	Policy    Policy          `yaml:"policy"`      // Translation policy and circuit breakers.
+	Consensus Consensus       `yaml:"consensus"`   // Which agents decide together, and how.
 	ECT       ECT             `yaml:"ect"`         // Evidence (ECTs) that callers must send.
 	Peers     map[string]Peer `yaml:"peers"`       // Settings of single senders and readers of ECTs, and other gateways, by SPIFFE ID.
 	Documents Documents       `yaml:"documents"`   // Capability documents that callers may name as destination at the translate endpoint, instead of a listed agent.

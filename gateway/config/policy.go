@@ -4,11 +4,16 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/policy"
+	"github.com/aepb/aepb-gateway/policy/consensus"
 	"github.com/aepb/aepb-gateway/policy/hitl"
 )
 
@@ -127,5 +132,81 @@ func (p Policy) checkCheckpoints(say func(path, reason string)) {
 	ttl := time.Duration(p.CheckpointTTL)
 	if ttl != 0 && (ttl < leastCheckpointTTL || ttl > mostCheckpointTTL || ttl%time.Second != 0) {
 		say("$.policy.checkpoint_ttl", "whole seconds between 1m and 720h")
+	}
+}
+
+// Consensus says which agents decide together (draft Agent Consensus).
+type Consensus struct {
+	Groups map[string]Group `yaml:"groups"` // Groups of agents that decide together, by name.
+}
+
+// Group is a group of agents that decide together.
+type Group struct {
+	Members    []Voter        `yaml:"members"`    // Agents that vote, 1 to 500.
+	Proposers  map[string]int `yaml:"proposers"`  // SPIFFE IDs of callers that may propose, each with its authority, 0 to 3: of competing proposals the one with more goes first. Required.
+	Mechanisms []string       `yaml:"mechanisms"` // How the group may decide: majority, weighted, leader and optimistic. Default: majority.
+	Leader     string         `yaml:"leader"`     // SPIFFE ID of who decides under leader. Default: the members in turns, an hour each.
+	Threshold  int            `yaml:"threshold"`  // Under weighted, the percentage of the total weight that the approving weight must exceed, 1 to 99. Default: 50.
+	MaxFaulty  int            `yaml:"max_faulty"` // Number f of members that may be faulty: at least 2f+1 votes are needed. Default: 0.
+	Deadlock   string         `yaml:"deadlock"`   // What breaks a deadlock: escalate (a human decides), oldest (the oldest proposal goes first) or random (a draw says which does). Default: escalate.
+	Longest    Duration       `yaml:"longest"`    // Longest time of a round, 1s to 168h. Default: 24h.
+}
+
+// Voter is a member of a group.
+type Voter struct {
+	ID     string `yaml:"id"`     // SPIFFE ID of the agent. Required.
+	Weight int64  `yaml:"weight"` // Weight of its vote under weighted, 1 to 1000000. Default: 1.
+}
+
+const mostRound = 7 * 24 * time.Hour
+
+// ConsensusGroups are the groups in the words of package consensus, in the order of their names.
+func (c Config) ConsensusGroups() []consensus.Group {
+	var out []consensus.Group
+	for _, name := range slices.Sorted(maps.Keys(c.Consensus.Groups)) {
+		g := c.Consensus.Groups[name]
+		group := consensus.Group{
+			Name: name, Proposers: map[ect.Identity]int{}, Leader: ect.Identity(g.Leader), Threshold: g.Threshold, MaxFaulty: g.MaxFaulty,
+			Deadlock: consensus.Strategy(g.Deadlock), Longest: time.Duration(g.Longest), Mechanisms: []consensus.Mechanism{consensus.Majority},
+		}
+		if len(g.Mechanisms) > 0 {
+			group.Mechanisms = nil
+		}
+		for _, m := range g.Mechanisms {
+			group.Mechanisms = append(group.Mechanisms, consensus.Mechanism(m))
+		}
+		for _, m := range g.Members {
+			group.Members = append(group.Members, consensus.Member{ID: ect.Identity(m.ID), Weight: cmp.Or(m.Weight, 1)})
+		}
+		for id, authority := range g.Proposers {
+			group.Proposers[ect.Identity(id)] = authority
+		}
+		out = append(out, group)
+	}
+	return out
+}
+
+// checkConsensus finds groups that cannot decide.
+func (c Config) checkConsensus(say func(path, reason string)) {
+	for _, g := range c.ConsensusGroups() {
+		path := "$.consensus.groups." + g.Name
+		if err := g.Check(); err != nil {
+			say(path, err.Error())
+		}
+		if g.Longest != 0 && (g.Longest < time.Second || g.Longest > mostRound) {
+			say(path+".longest", "must be between 1s and 168h")
+		}
+		ids := slices.Collect(maps.Keys(g.Proposers))
+		for _, m := range g.Members {
+			ids = append(ids, m.ID)
+		}
+		if g.Leader != "" {
+			ids = append(ids, g.Leader)
+		}
+		for _, id := range ids {
+			if (policy.Rules{Callers: []string{string(id)}}).Validate() != nil || strings.ContainsAny(string(id), "*#") {
+				say(path, "members, proposers and the leader are SPIFFE ids such as spiffe://example.com/agent: "+strconv.Quote(string(id))+" is none")
+			}
+		}
 	}
 }

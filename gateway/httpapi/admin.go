@@ -18,6 +18,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/directory/admindoc"
 	"github.com/aepb/aepb-gateway/gateway/httpapi/approvals"
 	"github.com/aepb/aepb-gateway/gateway/httpapi/checkpoints"
+	"github.com/aepb/aepb-gateway/gateway/httpapi/consensus"
 	"github.com/aepb/aepb-gateway/gateway/listing"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
@@ -104,6 +105,7 @@ type Records struct {
 	Approvals approvals.Service
 	Levels    approvals.Levels
 	Undo      checkpoints.Records // what operators roll back to
+	Consensus consensus.Reader
 }
 
 // Admin builds the admin surface: the pages of [Monitoring], and /api.
@@ -140,6 +142,7 @@ func Admin(deps AdminDeps) (http.Handler, error) {
 	approvals.Admin{Service: deps.Approvals, Operator: a.whoOperates, Logger: deps.Logger}.Mount(api)
 	approvals.AdminLevels{Levels: deps.Levels, Operator: a.whoOperates, Now: time.Now}.Mount(api)
 	checkpoints.Admin{Records: deps.Undo, Operator: a.whoOperates}.Mount(api)
+	consensus.Admin{Rounds: deps.Consensus}.Mount(api)
 	if deps.Evidence != nil {
 		e := evidence{store: deps.Evidence, self: deps.Self, reader: a.auditor, logger: deps.Logger}
 		api.GET("/ects/:jti", e.token)

@@ -14,6 +14,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/httpapi/approvals"
 	"github.com/aepb/aepb-gateway/gateway/httpapi/checkpoints"
+	"github.com/aepb/aepb-gateway/gateway/httpapi/consensus"
 	"github.com/aepb/aepb-gateway/gateway/httpapi/workflows"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
@@ -32,6 +33,7 @@ type PublicDeps struct {
 	Router    Router // nil: only our own pairs are served
 	Undo      Undo
 	Workflows workflows.Service // nil: none begins here
+	Consensus consensus.Rounds  // nil: agents do not decide together here
 	Registry  *translators.Registry
 	Endpoints Endpoints
 	EvidenceDeps
@@ -119,6 +121,7 @@ func Public(deps PublicDeps) (http.Handler, error) {
 		workflows.Mount(engine.Group("", admitted(deps)), deps.Workflows)
 	}
 	checkpoints.Mount(engine.Group("", admitted(deps)), deps.Undo.Deposits)
+	consensus.Mount(engine.Group("", admitted(deps)), deps.Consensus)
 	if err := deps.Approvals.Mount(engine.Group("", admitted(deps))); err != nil {
 		return nil, err
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/aepb/aepb-gateway/lifecycle/rollback"
 	"github.com/aepb/aepb-gateway/lifecycle/workflow"
 	"github.com/aepb/aepb-gateway/policy"
+	"github.com/aepb/aepb-gateway/policy/consensus"
 	"github.com/aepb/aepb-gateway/policy/hitl"
 	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/policy/quota"
@@ -90,6 +91,17 @@ var table = rows(
 	say[*rollback.ForgottenError](CodeConflict),
 	say[*rollback.TooManyError](CodeConflict),
 	say[*rollback.DependsError](CodeConflict),
+	say[*consensus.InvalidError](CodeMalformed),
+	say[*consensus.StateError](CodeConflict),
+	as(func(e *consensus.RefusedError) Problem {
+		switch {
+		case e.Again > 0:
+			return retry(of(CodeConflict, e.Error()), e.Again, retrySoon)
+		case e.Late:
+			return of(CodeConflict, e.Error())
+		}
+		return of(CodePolicyViolation, e.Error())
+	}),
 	as(func(e *rollback.RunningError) Problem { return retry(of(CodeInProgress, e.Error()), 0, retrySoon) }),
 	say[*compensation.MissingError](CodeConflict),
 	say[*compensation.ValueError](CodeConflict),

@@ -57,7 +57,8 @@ var (
 	stages  = setOf(StageSend, StageTotal)
 	results = setOf(append(problem.Codes(), resultOK)...)
 	fates   = setOf(canonical.Carried, canonical.Dropped)
-	acts    = setOf(ect.ActTranslate, ect.ActTranslateError, ect.ActCPATTranslate, ect.ActNegotiate, ect.ActCircuitOpen, ect.ActCircuitClose, ect.ActEscalate, ect.ActLifecycleChange, ect.ActShutdown)
+	acts    = setOf(ect.ActTranslate, ect.ActTranslateError, ect.ActCPATTranslate, ect.ActNegotiate, ect.ActCircuitOpen, ect.ActCircuitClose, ect.ActEscalate, ect.ActLifecycleChange, ect.ActShutdown,
+		ect.ActConsensusPropose, ect.ActConsensusVote, ect.ActConsensusCommit)
 	circuit = setOf(circuitStates...)
 	alarms  = setOf(breaker.ReasonProbes, breaker.ReasonCoordinated, breaker.ReasonManyAgents)
 	queries = setOf("served", "unserved", "failed")

@@ -77,6 +77,7 @@ type standing struct {
 	agents    Agents
 	approvals Approvals
 	undo      Undo
+	consensus Consensus
 }
 
 // exchangeMetrics are those of exchanges and of their translation.
@@ -110,7 +111,7 @@ func New(deps Deps) (*Metrics, error) {
 		collectors.NewBuildInfoCollector(),
 	)
 	for _, c := range append(all, m.standing.agents.state, m.standing.agents.transitions, m.standing.agents.escalations, m.standing.agents.lifecycles, m.standing.approvals.counted, m.standing.approvals.waiting, m.standing.approvals.oldest,
-		m.standing.undo.made, m.standing.undo.stored, m.standing.undo.rollbacks, m.standing.undo.refused) {
+		m.standing.undo.made, m.standing.undo.stored, m.standing.undo.rollbacks, m.standing.undo.refused, m.standing.consensus.rounds, m.standing.consensus.duration, m.standing.consensus.anomalies) {
 		if err := m.registry.Register(c); err != nil {
 			return nil, err
 		}
@@ -234,7 +235,7 @@ func (m *Metrics) define() {
 		"Changes of the description that an agent gives of itself.",
 		"For a pinned agent look at what has changed, and accept it: aepbctl agents show, aepbctl agents accept.",
 		"agent")
-	m.standing = standing{defineAgents(d, m.agents), defineApprovals(d), defineUndo(d)}
+	m.standing = standing{defineAgents(d, m.agents), defineApprovals(d), defineUndo(d), defineConsensus(d)}
 	m.questions = d.counter("gateway_queries_total",
 		"Questions to other gateways, whether they translate a pair: served, unserved or failed.",
 		"Failed: the other gateway cannot be reached, or does not know our certificate. See peers.ID.gateway.",

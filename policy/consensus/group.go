@@ -1,6 +1,7 @@
 package consensus
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -89,6 +90,14 @@ func (g Group) Check() error {
 		return bad("%q breaks no deadlock, expected oldest, random or escalate", g.Deadlock)
 	}
 	return nil
+}
+
+// WithDefaults is the group with what it does not say.
+func (g Group) WithDefaults() Group {
+	g.Threshold = cmp.Or(g.Threshold, DefaultThreshold)
+	g.Deadlock = cmp.Or(g.Deadlock, Escalate)
+	g.Longest = cmp.Or(g.Longest, DefaultLongest)
+	return g
 }
 
 // How long identities are new.
@@ -182,15 +191,10 @@ func (g Group) Floor(m Mechanism, table []Member) int64 {
 
 // freeze makes the rules of a round out of a proposal that was judged.
 func (g Group) freeze(p Proposal, table []Member, now time.Time) Rules {
+	g = g.WithDefaults()
 	r := Rules{
 		Members: table, Quorum: max(p.Quorum, g.Floor(p.Mechanism, table)), Connected: max(len(table)/2+1, 2*g.MaxFaulty+1),
-		Threshold: DefaultThreshold, Deadlock: g.Deadlock, Authority: g.Proposers[p.Proposer],
-	}
-	if g.Threshold > 0 {
-		r.Threshold = int64(g.Threshold)
-	}
-	if r.Deadlock == "" {
-		r.Deadlock = Escalate
+		Threshold: int64(g.Threshold), Deadlock: g.Deadlock, Authority: g.Proposers[p.Proposer],
 	}
 	if p.Mechanism == Leader {
 		r.Leader = g.LeaderAt(now)

@@ -58,10 +58,7 @@ func specificity(action []byte) int { return min(1+bytes.Count(action, []byte(`"
 func (o Opening) judge(table []Member) error {
 	refused := func(format string, args ...any) error { return &RefusedError{Reason: fmt.Sprintf(format, args...)} }
 	p, g := o.Proposal, o.Group
-	longest := g.Longest
-	if longest == 0 {
-		longest = DefaultLongest
-	}
+	longest := g.WithDefaults().Longest
 	end := p.Timeout.Time
 	if !p.RevealBy.IsZero() {
 		end = p.RevealBy.Time

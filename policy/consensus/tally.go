@@ -131,6 +131,36 @@ func (r Round) Admits(v Vote, received time.Time) error {
 	return nil
 }
 
+// AdmitsAck says why an acknowledgement that came at a time is not taken; nil: it is. Its error is a *[RefusedError].
+func (r Round) AdmitsAck(a Ack, received time.Time) error {
+	refused := func(reason string) error { return &RefusedError{Reason: reason} }
+	switch {
+	case !r.concerns(a.Proposal, a.Round):
+		return refused("the acknowledgement is about another round")
+	case a.Kind == NonceOpen && !slices.ContainsFunc(r.Deadlock.Candidates, func(c Candidate) bool { return c.Proposer == a.Participant }):
+		return refused("nonces are opened by the proposers of deadlocked proposals alone")
+	case a.Kind == NonceOpen && (r.Phase != Drawing || received.After(r.Deadlock.Until)):
+		return refused("there is no draw in this round now")
+	case a.Kind == NonceOpen:
+		return nil
+	case !r.Rules.IsMember(a.Participant) && a.Participant != r.Rules.Leader:
+		return refused("the sender is no participant of this round")
+	case a.Kind == Sealed && (r.Proposal.RevealBy.IsZero() || received.After(r.Proposal.Timeout.Time)):
+		return &RefusedError{Reason: "votes of this round are not committed to now", Late: true}
+	case (a.Kind == Received || a.Kind == Sealed) && (r.Phase.Decided() || r.Phase == Escalated):
+		return &RefusedError{Reason: "the round is " + string(r.Phase), Late: true}
+	case a.Kind != Received && a.Kind != Sealed && !r.Phase.Decided():
+		return refused("the round has no outcome yet")
+	}
+	return nil
+}
+
+// Overrides reports whether a leader decides against most of the votes without a rationale.
+func (r Round) Overrides(b Box) bool {
+	c := r.count(b)
+	return c.led && c.lead.Rationale == "" && c.lead.Decision == Approve && c.tally.Reject > c.tally.Approve
+}
+
 // judge is how the votes decide, whatever the connectivity: Accepted, or why they do not.
 func (r Round) judge(c count) Reason {
 	votes, t := c.tally.Approve+c.tally.Reject, c.tally

@@ -155,6 +155,15 @@ local function lives(key, til)
 end
 `
 
+// Time is the time of the server, which all replicas of a gateway see; in a cluster, that of one of its nodes.
+func (s *Store) Time(ctx context.Context) (now time.Time, err error) {
+	err = s.within(ctx, "time", func(bounded context.Context) (err error) {
+		now, err = s.client.Time(bounded).Result()
+		return err
+	})
+	return now, err
+}
+
 // script is a script by its text: the server knows it by its hash.
 func (s *Store) script(lua string) *goredis.Script {
 	if known, ok := s.scripts.Load(lua); ok {

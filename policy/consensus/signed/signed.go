@@ -128,6 +128,9 @@ func split(text []byte) (rest []byte, compact string, err error) {
 	return rest, compact, err
 }
 
+// Issued is who has to have signed the message, and when that was, as it says.
+func (m Message[M]) Issued() (ect.Identity, time.Time) { return consensus.Signer(m.Content) }
+
 // Verify verifies that who the message says has signed it. Its errors are *[ect.InvalidError] and those of the key source.
 func (m Message[M]) Verify(ctx context.Context, v Verifier) error {
 	issuer, at := consensus.Signer(m.Content)

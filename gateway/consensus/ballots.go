@@ -1,0 +1,246 @@
+package consensus
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/policy"
+	"github.com/aepb/aepb-gateway/policy/consensus"
+	"github.com/aepb/aepb-gateway/policy/consensus/signed"
+)
+
+// Vote takes a vote and returns its hash. The same vote once more changes nothing; another one of the same voter is kept as
+// evidence, and then neither counts (R24). Its errors are *[consensus.InvalidError], *[consensus.RefusedError],
+// *[policy.Forbidden] for a vote of others, *[ect.InvalidError] for its signature, *[problem.NotFoundError], and those of the
+// store.
+func (s *Service) Vote(ctx context.Context, who ect.Identity, round string, text []byte) (hash string, err error) {
+	m, err := signed.Parse[consensus.Vote](text)
+	if err != nil {
+		return "", err
+	}
+	r, now, err := s.taking(ctx, who, round)
+	if err != nil {
+		return "", err
+	}
+	if err := s.authentic(ctx, m, who, now); err != nil {
+		return "", err
+	}
+	if r.Phase != consensus.Voting {
+		return m.Hash, s.counted(ctx, r, m.Hash)
+	}
+	if err := r.Admits(m.Content, now); err != nil {
+		return "", err
+	}
+	if err := s.judgeLead(ctx, r, m, now); err != nil {
+		return "", err
+	}
+	kept, err := s.keep(ctx, round, stored{kindVote, m.Compact, now.UTC()}, who, maxSlots)
+	if err != nil {
+		return "", err
+	}
+	if !kept {
+		return "", &consensus.RefusedError{Reason: "several different votes of this voter are on record: none of them counts"}
+	}
+	return m.Hash, s.came(ctx, r, m.Hash)
+}
+
+// taking is a round in which a caller takes part, and the store's time.
+func (s *Service) taking(ctx context.Context, who ect.Identity, round string) (consensus.Round, time.Time, error) {
+	r, err := s.read(ctx, round)
+	if err != nil {
+		return r, time.Time{}, err
+	}
+	if !concerns(r, who) {
+		return r, time.Time{}, &policy.Forbidden{Reason: "the caller is no participant of this round"}
+	}
+	now, err := s.deps.Clock(ctx)
+	return r, now, recording(err)
+}
+
+// counted is nil for a message that the outcome rests on; else it came too late.
+func (s *Service) counted(_ context.Context, r consensus.Round, hash string) error {
+	if slices.Contains(r.Counted, hash) {
+		return nil
+	}
+	return &consensus.RefusedError{Reason: "the round is " + string(r.Phase) + ": the time for votes is over", Late: true}
+}
+
+// came looks at a round for which a vote was written. A vote that was written while the round ended may not count.
+func (s *Service) came(ctx context.Context, r consensus.Round, hash string) error {
+	if len(r.Rules.Members) <= smallRound {
+		if err := s.visit(ctx, r.Proposal.Round); err != nil {
+			s.touch(r.Proposal.Round)
+		}
+	} else {
+		s.touch(r.Proposal.Round)
+	}
+	now, err := s.read(ctx, r.Proposal.Round)
+	if err != nil {
+		return err
+	}
+	if now.Phase == consensus.Voting {
+		return nil
+	}
+	return s.counted(ctx, now, hash)
+}
+
+// judgeLead refuses a decision of the leader that would have to be explained and is not.
+func (s *Service) judgeLead(ctx context.Context, r consensus.Round, m signed.Message[consensus.Vote], now time.Time) error {
+	if r.Rules.Leader != m.Content.Voter || r.Rules.Leader == "" {
+		return nil
+	}
+	box, err := s.box(ctx, r.Proposal.Round)
+	if err != nil {
+		return err
+	}
+	box.Ballots = append(box.Ballots, consensus.Ballot{Vote: m.Content, Hash: m.Hash, Received: now})
+	if r.Overrides(box) {
+		return &consensus.RefusedError{Reason: "most votes say otherwise: the leader needs a rationale to decide against them"}
+	}
+	return nil
+}
+
+// Acknowledge takes an acknowledgement and returns its hash. Its errors are those of Vote.
+func (s *Service) Acknowledge(ctx context.Context, who ect.Identity, round string, text []byte) (hash string, err error) {
+	m, err := signed.Parse[consensus.Ack](text)
+	if err != nil {
+		return "", err
+	}
+	r, now, err := s.taking(ctx, who, round)
+	if err != nil {
+		return "", err
+	}
+	a := m.Content
+	if err := s.authentic(ctx, m, who, now); err != nil {
+		return "", err
+	}
+	if err := r.AdmitsAck(a, now); err != nil {
+		return "", err
+	}
+	slots := 1
+	if a.Kind == consensus.Sealed || a.Kind == consensus.Disputed {
+		slots = maxSlots
+	}
+	kept, err := s.keep(ctx, round, stored{string(a.Kind), m.Compact, now.UTC()}, who, slots)
+	if err != nil {
+		return "", err
+	}
+	switch {
+	case !kept && (a.Kind == consensus.Received || a.Kind == consensus.Executed):
+		return m.Hash, nil // one says it
+	case !kept:
+		return "", &consensus.RefusedError{Reason: "an acknowledgement of this kind that says something else is on record"}
+	case a.Kind == consensus.Disputed || a.Kind == consensus.Refuses:
+		s.disputed(ctx, r, a)
+	}
+	s.touch(round)
+	return m.Hash, nil
+}
+
+// Message is a signed message of a round, as it may be told.
+type Message struct {
+	Kind     string // vote or ack
+	Compact  string
+	Received time.Time
+}
+
+// JSON is the message as it was sent.
+func (m Message) JSON() ([]byte, error) {
+	if m.Kind == kindVote {
+		v, err := signed.Take[consensus.Vote](m.Compact)
+		if err != nil {
+			return nil, err
+		}
+		return v.MarshalJSON()
+	}
+	a, err := signed.Take[consensus.Ack](m.Compact)
+	if err != nil {
+		return nil, err
+	}
+	return a.MarshalJSON()
+}
+
+// Messages is a page of the signed messages of a round: before the tally the caller's own alone, to the leader of a round also the votes
+// that it decides with; after it those that the outcome rests on. Without an identity, for operators: none before the tally. Its
+// errors are those of [Service.Show].
+func (s *Service) Messages(ctx context.Context, round string, who ect.Identity, after, limit int) (page []Message, more bool, err error) {
+	r, err := s.Show(ctx, round, who)
+	if err != nil {
+		return nil, false, err
+	}
+	all, err := s.messages(ctx, round)
+	if err != nil {
+		return nil, false, err
+	}
+	for _, m := range all {
+		told, err := mayRead(r, m, who)
+		if err != nil {
+			return nil, false, err
+		}
+		if !told {
+			continue
+		}
+		if after--; after >= 0 {
+			continue
+		}
+		if len(page) == limit {
+			return page, true, nil
+		}
+		kind := kindVote
+		if m.Kind != kindVote {
+			kind = "ack"
+		}
+		page = append(page, Message{kind, m.Compact, m.Received})
+	}
+	return page, false, nil
+}
+
+func mayRead(r consensus.Round, m stored, who ect.Identity) (bool, error) {
+	hash := ect.Hash([]byte(m.Compact))
+	if r.Phase.Decided() && slices.Contains(r.Counted, hash) {
+		return true, nil
+	}
+	if r.Rules.Leader == who && who != "" && r.Proposal.Mechanism == consensus.Leader && m.Kind == kindVote {
+		return true, nil
+	}
+	if m.Kind == kindVote {
+		v, err := signed.Take[consensus.Vote](m.Compact)
+		return err == nil && who != "" && v.Content.Voter == who, err
+	}
+	a, err := signed.Take[consensus.Ack](m.Compact)
+	return err == nil && who != "" && a.Content.Participant == who, err
+}
+
+// box is all that was received for a round. The signatures were verified when they came.
+func (s *Service) box(ctx context.Context, round string) (b consensus.Box, err error) {
+	all, err := s.messages(ctx, round)
+	if err != nil {
+		return b, err
+	}
+	for _, m := range all {
+		if m.Kind == kindVote {
+			v, err := signed.Take[consensus.Vote](m.Compact)
+			if err != nil {
+				return b, err
+			}
+			b.Ballots = append(b.Ballots, consensus.Ballot{Vote: v.Content, Hash: v.Hash, Received: m.Received})
+			continue
+		}
+		a, err := signed.Take[consensus.Ack](m.Compact)
+		if err != nil {
+			return b, err
+		}
+		b.Receipts = append(b.Receipts, consensus.Receipt{Ack: a.Content, Hash: a.Hash, Received: m.Received})
+	}
+	return b, nil
+}
+
+// isMissing reports whether a round is not there.
+func isMissing(err error) bool {
+	_, missing := errors.AsType[*problem.NotFoundError](err)
+	return missing
+}

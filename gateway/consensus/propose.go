@@ -1,0 +1,205 @@
+package consensus
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/attest"
+	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/record"
+	"github.com/aepb/aepb-gateway/gateway/state"
+	"github.com/aepb/aepb-gateway/policy"
+	"github.com/aepb/aepb-gateway/policy/consensus"
+	"github.com/aepb/aepb-gateway/policy/consensus/signed"
+	"github.com/aepb/aepb-gateway/policy/quota"
+)
+
+// Propose opens a round. The same signed proposal once more returns its round as it stands. Its errors are
+// *[consensus.InvalidError], *[consensus.RefusedError], *[ect.InvalidError] for a signature, *[policy.Forbidden] for a workflow of
+// others, *[quota.ExceededError], *[problem.ConflictError] for ids that are taken, and those of the store.
+func (s *Service) Propose(ctx context.Context, who ect.Identity, text []byte) (consensus.Round, error) {
+	m, err := signed.Parse[consensus.Proposal](text)
+	if err != nil {
+		return consensus.Round{}, err
+	}
+	now, err := s.deps.Clock(ctx)
+	if err != nil {
+		return consensus.Round{}, recording(err)
+	}
+	p := m.Content
+	if before, err := s.read(ctx, p.Round); err == nil {
+		return s.again(ctx, before, m, who)
+	}
+	if err := s.authentic(ctx, m, who, now); err != nil {
+		return consensus.Round{}, err
+	}
+	g, _, _, err := s.Group(ctx, p.Group, who)
+	if err != nil {
+		return consensus.Round{}, err
+	}
+	workflow, err := s.workflowOf(ctx, p, who)
+	if err != nil {
+		return consensus.Round{}, err
+	}
+	since, err := s.ages(ctx, g, now)
+	if err != nil {
+		return consensus.Round{}, err
+	}
+	related, err := s.related(ctx, p)
+	if err != nil {
+		return consensus.Round{}, err
+	}
+	r, err := consensus.Open(consensus.Opening{Proposal: p, Signed: m.Compact, Group: g, Since: since, Related: related, Workflow: workflow, Now: now.UTC()})
+	if err != nil {
+		return r, err
+	}
+	return s.open(ctx, r, m)
+}
+
+// again is the round of a proposal that came before.
+func (s *Service) again(ctx context.Context, before consensus.Round, m signed.Message[consensus.Proposal], who ect.Identity) (consensus.Round, error) {
+	if before.Signed != m.Compact || before.Proposal.Proposer != who {
+		return consensus.Round{}, &problem.ConflictError{Reason: "consensus_round_id is that of another round: choose a fresh UUID"}
+	}
+	return s.Show(ctx, before.Proposal.Round, who)
+}
+
+// authentic verifies that a caller itself signed a message, just now.
+func (s *Service) authentic(ctx context.Context, m interface {
+	Verify(context.Context, signed.Verifier) error
+	Issued() (ect.Identity, time.Time)
+}, who ect.Identity, now time.Time) error {
+	issuer, at := m.Issued()
+	switch age := now.Sub(at); {
+	case issuer != who:
+		return &policy.Forbidden{Reason: "the message is of " + string(issuer) + ", and the caller is " + string(who) + ": each participant sends its own"}
+	case age > Freshness || age < -Freshness:
+		return &consensus.RefusedError{Reason: "the message was signed more than 5 minutes before or after now: look at the clock, and sign it anew"}
+	}
+	return m.Verify(ctx, s.deps.Verifier)
+}
+
+// workflowOf is the workflow in which a round stands: one of the proposer's, else its own.
+func (s *Service) workflowOf(ctx context.Context, p consensus.Proposal, who ect.Identity) (string, error) {
+	if p.Workflow == "" {
+		return string(ect.NewID()), nil
+	}
+	member, err := s.deps.Belongs(ctx, p.Workflow, who)
+	switch {
+	case err != nil:
+		return "", recording(err)
+	case !member:
+		return "", &policy.Forbidden{Reason: "the proposer has no part in the workflow of the proposal"}
+	}
+	return p.Workflow, nil
+}
+
+// open writes a round: first what finds it, then the round itself.
+func (s *Service) open(ctx context.Context, r consensus.Round, m signed.Message[consensus.Proposal]) (consensus.Round, error) {
+	p, end := r.Proposal, r.Opened.Add(life)
+	if err := s.own(ctx, p, end); err != nil {
+		return r, err
+	}
+	if err := s.book(ctx, r); err != nil {
+		return r, err
+	}
+	at, err := r.Opened.MarshalText()
+	if err != nil {
+		return r, err
+	}
+	topic := state.EntryKey{Kind: KindTopic, Group: p.Topic(), ID: p.Round, Owner: string(p.Proposer)}
+	if _, err := s.put(ctx, topic, at, r.Deadline().Add(life)); err != nil {
+		return r, err
+	}
+	opened, first, err := s.records.Decide(ctx, roundKey(p.Round, p.Proposer), func(found record.Found[consensus.Round]) (consensus.Round, *attest.Statement, error) {
+		if found.Revision != 0 {
+			return found.Value, nil, record.ErrUnchanged
+		}
+		return r, proposed(r, m.Hash), nil
+	})
+	switch {
+	case err != nil:
+		return opened, recording(err)
+	case opened.Signed != r.Signed:
+		return opened, &problem.ConflictError{Reason: "consensus_round_id is that of another round: choose a fresh UUID"}
+	}
+	if first {
+		s.deps.Logger.InfoContext(ctx, "consensus round", slog.String("round", p.Round), slog.String("phase", string(opened.Phase)), slog.String("group", p.Group),
+			slog.String("mechanism", string(p.Mechanism)), slog.String("proposer", string(p.Proposer)), slog.String("wid", opened.Workflow))
+	}
+	return opened, nil
+}
+
+// own notes whose an id of a proposal is.
+func (s *Service) own(ctx context.Context, p consensus.Proposal, until time.Time) error {
+	key := state.EntryKey{Kind: KindProposal, ID: p.ID, Owner: string(p.Proposer)}
+	value, err := json.Marshal([]string{string(p.Proposer), p.Topic()})
+	if err != nil {
+		return err
+	}
+	first, err := s.put(ctx, key, value, until)
+	if err != nil || first {
+		return err
+	}
+	entry, found, err := s.deps.Entries.Get(ctx, key)
+	if err != nil {
+		return recording(err)
+	}
+	if found && string(entry.Value) != string(value) {
+		return &problem.ConflictError{Reason: "proposal_id is that of a proposal of another proposer, or about something else: choose a fresh UUID"}
+	}
+	return nil
+}
+
+// book takes a round into the share of its proposer, and into the index of rounds with which something is left to do.
+func (s *Service) book(ctx context.Context, r consensus.Round) error {
+	all, own := 0, 0
+	err := s.each(ctx, KindOpen, "", func(entry state.Entry) error {
+		var o open
+		if err := json.Unmarshal(entry.Value, &o); err != nil {
+			return err
+		}
+		if all++; o.Proposer == r.Proposal.Proposer {
+			own++
+		}
+		return nil
+	})
+	switch {
+	case err != nil:
+		return err
+	case own >= OfOneProposer || all >= OfAll:
+		return &quota.ExceededError{Resource: "consensus rounds that are not over", Own: own >= OfOneProposer}
+	}
+	value, err := json.Marshal(open{Due: r.Due(), Proposer: r.Proposal.Proposer})
+	if err != nil {
+		return err
+	}
+	_, err = s.put(ctx, openKey(r.Proposal.Round, r.Proposal.Proposer), value, r.Deadline().Add(life))
+	return err
+}
+
+// proposed is what the gateway signs of a round that opens.
+func proposed(r consensus.Round, hash string) *attest.Statement {
+	p, ext := r.Proposal, ect.Ext{}
+	ext.SetString(ect.ExtProposal, p.ID)
+	ext.SetString(ect.ExtRound, p.Round)
+	ext.SetString(ect.ExtProposer, string(p.Proposer))
+	ext.SetText(ect.ExtSubject, p.Subject)
+	ext.SetString(ect.ExtMechanism, string(p.Mechanism))
+	ext.SetString(ect.ExtWeights, consensus.WeightsHash(r.Rules.Members))
+	ext.SetString(ect.ExtRules, r.Rules.Hash())
+	st := &attest.Statement{
+		Act: ect.ActConsensusPropose, Lineage: attest.Lineage{Workflow: r.Workflow}, Input: hash, Ext: ext,
+		Audience: []string{string(p.Proposer)}, HoldUntil: r.Deadline().Add(life),
+	}
+	for _, m := range r.Rules.Members {
+		st.Members = append(st.Members, m.ID)
+	}
+	if r.Rules.Leader != "" && !r.Rules.IsMember(r.Rules.Leader) {
+		st.Members = append(st.Members, r.Rules.Leader)
+	}
+	return st
+}

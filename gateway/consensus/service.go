@@ -1,0 +1,303 @@
+package consensus
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/attest"
+	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/record"
+	"github.com/aepb/aepb-gateway/gateway/worker"
+	"github.com/aepb/aepb-gateway/policy/consensus"
+	"github.com/aepb/aepb-gateway/policy/consensus/signed"
+)
+
+const (
+	// OfOneProposer bounds the rounds of one proposer that are not over.
+	OfOneProposer = 50
+	// OfAll bounds those of all proposers.
+	OfAll = 1000
+	// Freshness is how far the time of a signed message may be from the coordinator's.
+	Freshness = 5 * time.Minute
+
+	lookInterval = 250 * time.Millisecond // between two looks at rounds for which something came here
+	scanInterval = time.Second            // between two looks at all rounds that are due
+	smallRound   = 16                     // participants of a round that is looked at with each vote
+)
+
+// Agents are where an agreed action is sent (R24).
+type Agents interface {
+	// Find is the directory name of an agent by its identity.
+	Find(id ect.Identity) (name string, ok bool)
+	// Send sends an action. The same id is the same message: its bytes are the same, and so is its token.
+	Send(ctx context.Context, o Order) error
+}
+
+// Order is an agreed action for one agent.
+type Order struct {
+	Agent   string
+	Action  json.RawMessage
+	Lineage attest.Lineage
+	ID      ect.ID
+	At      time.Time
+}
+
+// Humans decide rounds that participants cannot.
+type Humans interface {
+	// Ask asks humans to decide; what was asked before under the same id stays as it is.
+	Ask(ctx context.Context, q Question) error
+	// Answer is what humans decided; over is false while they have not.
+	Answer(ctx context.Context, id string) (granted, over bool, err error)
+}
+
+// Question is a round that humans decide: a grant commits, all else aborts.
+type Question struct {
+	ID       string
+	Proposer ect.Identity
+	Workflow string
+	Gated    ect.ID // the consensus_propose
+	Input    string
+	Subject  string
+	Content  json.RawMessage // proposal, votes and the reason
+}
+
+// Metrics counts rounds that ended here.
+type Metrics interface {
+	Ended(mechanism, outcome string, took time.Duration)
+	Anomaly(kind string)
+}
+
+// Deps is what a Service is built from. Every field is required.
+type Deps struct {
+	Entries  Entries
+	Evidence attest.Statements
+	Signer   func() *ect.Signer
+	Verifier signed.Verifier
+	Belongs  func(ctx context.Context, workflow string, who ect.Identity) (bool, error)
+	Agents   Agents
+	Humans   Humans
+	Metrics  Metrics
+	Clock    func(context.Context) (time.Time, error)              // of the store: all replicas see the same
+	Now      func() time.Time                                      // of this replica; it decides nothing
+	Go       func(holder string, work func(context.Context)) error // works in the background
+	Logger   *slog.Logger
+	Replica  string
+}
+
+// Service coordinates rounds. It is safe for concurrent use.
+type Service struct {
+	deps    Deps
+	records *record.Machine[consensus.Round]
+
+	mu      sync.Mutex
+	groups  map[string]consensus.Group
+	touched map[string]bool            // rounds for which something came here since the last look
+	known   map[ect.Identity]time.Time // since when identities are known
+	watches map[ect.Identity]int       // streams
+	seized  map[string]time.Time       // until when this replica does what follows from a round
+}
+
+// New makes a service without groups.
+func New(deps Deps) (*Service, error) {
+	if deps.Entries == nil || deps.Signer == nil || deps.Verifier == nil || deps.Belongs == nil || deps.Agents == nil || deps.Humans == nil ||
+		deps.Metrics == nil || deps.Clock == nil || deps.Now == nil || deps.Go == nil || deps.Logger == nil || deps.Replica == "" {
+		return nil, errors.New("consensus: incomplete Deps: every field is required")
+	}
+	records, err := record.New(record.Kind[consensus.Round]{
+		Encode: func(r consensus.Round) ([]byte, error) { return json.Marshal(r) },
+		Decode: decode, Life: life,
+		Token:  func(r consensus.Round) string { return r.Token },
+		Sealed: sealed,
+	}, record.Deps{Entries: deps.Entries, Evidence: func() record.Evidence { return deps.Evidence }, Now: deps.Now, Logger: deps.Logger})
+	return &Service{deps: deps, records: records, touched: map[string]bool{}, known: map[ect.Identity]time.Time{}, seized: map[string]time.Time{}, watches: map[ect.Identity]int{}}, err
+}
+
+func decode(text []byte) (r consensus.Round, err error) {
+	if err = json.Unmarshal(text, &r); err == nil && r.Form != consensus.Form {
+		err = errForm
+	}
+	return r, err
+}
+
+var errForm = errors.New("consensus: the round was written by another version of the gateway")
+
+// sealed adds what the gateway signed of the last change.
+func sealed(r consensus.Round, compact string) consensus.Round {
+	r.Token = compact
+	if claims, err := ect.ParseRecorded(compact); err == nil && claims.Act == ect.ActConsensusPropose {
+		r.Proposed = claims.ID
+	}
+	return r
+}
+
+// Configure puts groups in force. Rounds that are open keep the rules that they were opened with.
+func (s *Service) Configure(groups []consensus.Group) {
+	named := make(map[string]consensus.Group, len(groups))
+	for _, g := range groups {
+		named[g.Name] = g
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.groups = named
+}
+
+// Group is a configured group, its table of weights now, and who would lead a round now. *[problem.NotFoundError]: there is none
+// of that name in which the caller takes part.
+func (s *Service) Group(ctx context.Context, name string, who ect.Identity) (consensus.Group, []consensus.Member, ect.Identity, error) {
+	s.mu.Lock()
+	g, found := s.groups[name]
+	s.mu.Unlock()
+	if !found || !takesPart(g, who) {
+		return g, nil, "", &problem.NotFoundError{What: "group"}
+	}
+	now, err := s.deps.Clock(ctx)
+	if err != nil {
+		return g, nil, "", recording(err)
+	}
+	since, err := s.ages(ctx, g, now)
+	return g, g.Weigh(since, now), g.LeaderAt(now), err
+}
+
+func takesPart(g consensus.Group, who ect.Identity) bool {
+	if _, proposes := g.Proposers[who]; proposes || g.Leader == who {
+		return true
+	}
+	for _, m := range g.Members {
+		if m.ID == who {
+			return true
+		}
+	}
+	return false
+}
+
+// ages says since when the members of a group are known, and makes known those that are not.
+func (s *Service) ages(ctx context.Context, g consensus.Group, now time.Time) (func(ect.Identity) time.Time, error) {
+	for _, m := range g.Members {
+		s.mu.Lock()
+		_, there := s.known[m.ID]
+		s.mu.Unlock()
+		if there {
+			continue
+		}
+		text, err := now.UTC().MarshalText()
+		if err != nil {
+			return nil, err
+		}
+		if _, err := s.put(ctx, knownKey(m.ID), text, now.Add(knownFor)); err != nil {
+			return nil, err
+		}
+		entry, _, err := s.deps.Entries.Get(ctx, knownKey(m.ID))
+		var since time.Time
+		if err == nil {
+			err = since.UnmarshalText(entry.Value)
+		}
+		if err != nil {
+			return nil, recording(err)
+		}
+		s.mu.Lock()
+		s.known[m.ID] = since
+		s.mu.Unlock()
+	}
+	return func(id ect.Identity) time.Time {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.known[id]
+	}, nil
+}
+
+// Run takes rounds further until ctx ends.
+func (s *Service) Run(ctx context.Context) {
+	var scanned time.Time
+	for worker.Pause(ctx, lookInterval) {
+		for _, id := range s.takeTouched() {
+			s.visitLogged(ctx, id)
+		}
+		if now := s.deps.Now(); now.Sub(scanned) >= scanInterval || now.Before(scanned) {
+			scanned = now
+			if err := s.scan(ctx); err != nil && ctx.Err() == nil {
+				s.deps.Logger.WarnContext(ctx, "consensus rounds are not looked at: the store is away", slog.Any("error", err))
+			}
+		}
+	}
+}
+
+func (s *Service) takeTouched() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ids := make([]string, 0, len(s.touched))
+	for id := range s.touched {
+		ids = append(ids, id)
+	}
+	clear(s.touched)
+	return ids
+}
+
+func (s *Service) touch(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.touched[id] = true
+}
+
+// read is a round as the store has it. *[problem.NotFoundError]: there is none.
+func (s *Service) read(ctx context.Context, id string) (consensus.Round, error) {
+	if len(id) != 36 {
+		return consensus.Round{}, &problem.NotFoundError{What: "round"}
+	}
+	found, err := s.records.Read(ctx, roundKey(id, ""))
+	switch {
+	case err != nil:
+		return found.Value, recording(err)
+	case found.Revision == 0:
+		return found.Value, &problem.NotFoundError{What: "round"}
+	}
+	return found.Value, nil
+}
+
+// Show is a round as it may be told: what is not confirmed yet is not. Without an identity anything is shown, for operators;
+// else to those alone that take part. Its errors are *[problem.NotFoundError], *[problem.ConflictError] and those of the store.
+func (s *Service) Show(ctx context.Context, id string, who ect.Identity) (consensus.Round, error) {
+	r, err := s.read(ctx, id)
+	if err != nil {
+		return r, err
+	}
+	if who != "" && !concerns(r, who) {
+		return r, &problem.NotFoundError{What: "round"}
+	}
+	r, _, err = s.records.Decide(ctx, roundKey(id, r.Proposal.Proposer), func(found record.Found[consensus.Round]) (consensus.Round, *attest.Statement, error) {
+		return found.Value, nil, record.ErrUnchanged
+	})
+	return r, recording(err)
+}
+
+func concerns(r consensus.Round, who ect.Identity) bool {
+	opens := func(c consensus.Candidate) bool { return c.Proposer == who } // a nonce of a draw
+	return r.Proposal.Proposer == who || r.Rules.Leader == who || r.Rules.IsMember(who) || slices.ContainsFunc(r.Deadlock.Candidates, opens)
+}
+
+// List is a page of the rounds in which an identity takes part, in the order of their ids; without an identity of all. It looks at a
+// hundred rounds, so a page may be short although there are more: then next is not empty.
+func (s *Service) List(ctx context.Context, who ect.Identity, after string, limit int) (page []consensus.Round, next string, err error) {
+	entries, err := s.deps.Entries.List(ctx, KindRound, "", after, pageSize)
+	if err != nil {
+		return nil, "", recording(err)
+	}
+	for _, entry := range entries {
+		r, err := decode(entry.Value)
+		if next = entry.Key.ID; err != nil || who != "" && !concerns(r, who) {
+			continue
+		}
+		if page = append(page, r); len(page) == limit {
+			return page, next, nil
+		}
+	}
+	if len(entries) < pageSize {
+		next = ""
+	}
+	return page, next, nil
+}

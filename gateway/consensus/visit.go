@@ -1,0 +1,271 @@
+package consensus
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/attest"
+	"github.com/aepb/aepb-gateway/gateway/record"
+	"github.com/aepb/aepb-gateway/gateway/state"
+	"github.com/aepb/aepb-gateway/policy/consensus"
+	"github.com/aepb/aepb-gateway/policy/consensus/signed"
+)
+
+const (
+	// unwritten is how long the index may name a round that is not written: its replica ended in between.
+	unwritten = time.Minute
+	// humanPause is between two looks at whether a human has decided.
+	humanPause = 2 * time.Second
+)
+
+// scan visits all rounds that are due.
+func (s *Service) scan(ctx context.Context) error {
+	now, err := s.deps.Clock(ctx)
+	if err != nil {
+		return err
+	}
+	var due []string
+	err = s.each(ctx, KindOpen, "", func(entry state.Entry) error {
+		var o open
+		if err := json.Unmarshal(entry.Value, &o); err != nil {
+			return err
+		}
+		if !o.Due.After(now) {
+			due = append(due, entry.Key.ID)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, id := range due {
+		s.visitLogged(ctx, id)
+	}
+	return nil
+}
+
+func (s *Service) visitLogged(ctx context.Context, id string) {
+	if err := s.visit(ctx, id); err != nil && ctx.Err() == nil {
+		s.deps.Logger.WarnContext(ctx, "a consensus round is looked at again later", slog.String("round", id), slog.Any("error", err))
+	}
+}
+
+// visit takes a round as far as it goes now.
+func (s *Service) visit(ctx context.Context, id string) error {
+	r, err := s.read(ctx, id)
+	if isMissing(err) {
+		return s.abandon(ctx, id)
+	}
+	if err != nil {
+		return err
+	}
+	if r.Phase == consensus.Escalated {
+		r, err = s.ask(ctx, r)
+	} else if !r.Phase.Over() {
+		r, err = s.look(ctx, r)
+	}
+	if err != nil {
+		return err
+	}
+	if r.Phase.Decided() {
+		return s.follow(ctx, r)
+	}
+	if r.Phase == consensus.Escalated {
+		return s.lookAgain(ctx, r, humanPause)
+	}
+	return nil
+}
+
+// abandon takes a round out of the index that was never written.
+func (s *Service) abandon(ctx context.Context, id string) error {
+	entry, found, err := s.deps.Entries.Get(ctx, openKey(id, ""))
+	if err != nil || !found {
+		return recording(err)
+	}
+	var o open
+	if err := json.Unmarshal(entry.Value, &o); err != nil {
+		return err
+	}
+	now, err := s.deps.Clock(ctx)
+	if err != nil || now.Before(o.Due.Add(unwritten)) {
+		return recording(err)
+	}
+	return recording(s.deps.Entries.Delete(ctx, openKey(id, o.Proposer)))
+}
+
+// look takes a round one step further with what was received for it.
+func (s *Service) look(ctx context.Context, r consensus.Round) (consensus.Round, error) {
+	box, err := s.box(ctx, r.Proposal.Round)
+	if err != nil {
+		return r, err
+	}
+	related, err := s.related(ctx, r.Proposal)
+	if err != nil {
+		return r, err
+	}
+	now, err := s.deps.Clock(ctx)
+	if err != nil {
+		return r, recording(err)
+	}
+	return s.decide(ctx, r, consensus.Event{Kind: consensus.Look, At: now.UTC(), Box: box, Related: related})
+}
+
+// decide writes a round after an event. What ends it is signed before.
+func (s *Service) decide(ctx context.Context, r consensus.Round, e consensus.Event) (consensus.Round, error) {
+	p := r.Proposal
+	next, changed, err := s.records.Decide(ctx, roundKey(p.Round, p.Proposer), func(found record.Found[consensus.Round]) (consensus.Round, *attest.Statement, error) {
+		next, err := found.Value.Next(e)
+		if _, over := errors.AsType[*consensus.StateError](err); over || err == nil && next.Term == found.Value.Term {
+			return found.Value, nil, record.ErrUnchanged
+		}
+		if next.Phase == consensus.Escalated {
+			next.Approval = p.Round
+		}
+		if err != nil || !next.Phase.Decided() || next.Signature != "" {
+			return next, nil, err
+		}
+		next.Outcome.Coordinator = s.deps.Signer().Issuer()
+		m, err := signed.Sign(s.deps.Signer(), next.Outcome)
+		next.Signature = m.Compact
+		return next, s.ended(next), err
+	})
+	if changed {
+		s.tell(ctx, next)
+	}
+	return next, recording(err)
+}
+
+// tell logs and counts a change that this replica made.
+func (s *Service) tell(ctx context.Context, r consensus.Round) {
+	p := r.Proposal
+	s.deps.Logger.InfoContext(ctx, "consensus round", slog.String("round", p.Round), slog.String("phase", string(r.Phase)), slog.String("group", p.Group),
+		slog.String("mechanism", string(p.Mechanism)), slog.String("outcome", string(r.Outcome.Result)), slog.String("reason", string(r.Outcome.Reason)),
+		slog.String("wid", r.Workflow))
+	if r.Phase.Decided() && r.Outcome.Decided.Equal(r.Changed) {
+		s.deps.Metrics.Ended(string(p.Mechanism), string(r.Outcome.Result), r.Changed.Sub(r.Opened))
+	}
+	if r.Phase.Decided() || r.Phase == consensus.Escalated {
+		for _, kind := range r.Anomalies {
+			s.deps.Metrics.Anomaly(string(kind))
+			s.deps.Logger.WarnContext(ctx, "votes of a consensus round look alike: look at them", slog.String("round", p.Round), slog.String("pattern", string(kind)))
+		}
+	}
+}
+
+// ended is what the gateway signs of an outcome (R25).
+func (s *Service) ended(r consensus.Round) *attest.Statement {
+	o, ext := r.Outcome, ect.Ext{}
+	ext.SetString(ect.ExtProposal, o.Proposal)
+	ext.SetString(ect.ExtRound, o.Round)
+	ext.SetString(ect.ExtOutcome, string(o.Result))
+	ext.SetString(ect.ExtOutcomeReason, string(o.Reason))
+	ext.SetString(ect.ExtRules, o.Rules)
+	ext.SetString(ect.ExtOutcomeSignature, signaturePart(r.Signature))
+	if tally, err := json.Marshal(o.Tally); err == nil {
+		ext[ect.ExtTally] = tally
+	}
+	if o.Approval != "" {
+		ext.SetString(ect.ExtApproval, o.Approval)
+	}
+	if len(r.Anomalies) > 0 {
+		if kinds, err := json.Marshal(r.Anomalies); err == nil {
+			ext[ect.ExtAnomalies] = kinds
+		}
+	}
+	return &attest.Statement{
+		Act: ect.ActConsensusCommit, Lineage: attest.Lineage{Workflow: r.Workflow, Parents: []ect.ID{r.Proposed}}, Input: o.Votes,
+		Output: ect.Hash([]byte(r.Signature)), Ext: ext, Audience: []string{string(r.Proposal.Proposer)}, HoldUntil: r.Changed.Add(life),
+	}
+}
+
+// signaturePart is the last part of a JWS.
+func signaturePart(compact string) string {
+	for i := len(compact) - 1; i >= 0; i-- {
+		if compact[i] == '.' {
+			return compact[i+1:]
+		}
+	}
+	return ""
+}
+
+// ask has humans decide a round, and ends it as they did (Escalation to Human Operator).
+func (s *Service) ask(ctx context.Context, r consensus.Round) (consensus.Round, error) {
+	granted, over, err := s.deps.Humans.Answer(ctx, r.Approval)
+	if isMissing(err) {
+		return r, s.escalate(ctx, r)
+	}
+	if err != nil || !over {
+		return r, err
+	}
+	now, err := s.deps.Clock(ctx)
+	if err != nil {
+		return r, recording(err)
+	}
+	return s.decide(ctx, r, consensus.Event{Kind: consensus.Decide, At: now.UTC(), Granted: granted})
+}
+
+// escalate shows humans the proposal, all votes and the reason.
+func (s *Service) escalate(ctx context.Context, r consensus.Round) error {
+	box, err := s.box(ctx, r.Proposal.Round)
+	if err != nil {
+		return err
+	}
+	votes := []consensus.Vote{}
+	for _, b := range box.Ballots {
+		votes = append(votes, b.Vote)
+	}
+	content, err := json.Marshal(struct {
+		Reason   consensus.Reason      `json:"reason"`
+		Tally    consensus.Tally       `json:"tally"`
+		Proposal consensus.Proposal    `json:"proposal"`
+		Votes    []consensus.Vote      `json:"votes"`
+		Deadlock []consensus.Candidate `json:"deadlocked_proposals,omitempty"`
+	}{r.Why, r.Outcome.Tally, r.Proposal, votes, r.Deadlock.Candidates})
+	if err != nil {
+		return err
+	}
+	return s.deps.Humans.Ask(ctx, Question{
+		ID: r.Approval, Proposer: r.Proposal.Proposer, Workflow: r.Workflow, Gated: r.Proposed, Input: ect.Hash([]byte(r.Signed)),
+		Subject: r.Proposal.Subject, Content: content,
+	})
+}
+
+// lookAgain has each replica look at a round after a pause.
+func (s *Service) lookAgain(ctx context.Context, r consensus.Round, pause time.Duration) error {
+	now, err := s.deps.Clock(ctx)
+	if err != nil {
+		return recording(err)
+	}
+	_, err = s.index(ctx, r, func(o open) (open, bool) {
+		o.Due = now.Add(pause)
+		return o, true
+	})
+	return err
+}
+
+// index changes the entry of a round in the index; false: it is not there, or change did not want to, or another replica was first.
+func (s *Service) index(ctx context.Context, r consensus.Round, change func(open) (open, bool)) (bool, error) {
+	key := openKey(r.Proposal.Round, r.Proposal.Proposer)
+	entry, found, err := s.deps.Entries.Get(ctx, key)
+	if err != nil || !found {
+		return false, recording(err)
+	}
+	var o open
+	if err := json.Unmarshal(entry.Value, &o); err != nil {
+		return false, err
+	}
+	next, wanted := change(o)
+	if !wanted {
+		return false, nil
+	}
+	value, err := json.Marshal(next)
+	if err != nil {
+		return false, err
+	}
+	_, first, err := s.deps.Entries.Swap(ctx, key, entry.Revision, value, r.Deadline().Add(life))
+	return first, recording(err)
+}
