@@ -67,6 +67,12 @@ type Question struct {
 	Content  json.RawMessage // proposal, votes and the reason
 }
 
+// Evidence signs and records what happens in rounds. It is an [attest.Statements].
+type Evidence interface {
+	record.Evidence
+	State(ctx context.Context, st attest.Statement) (compact string, err error)
+}
+
 // Metrics counts rounds that ended here.
 type Metrics interface {
 	Ended(mechanism, outcome string, took time.Duration)
@@ -76,7 +82,7 @@ type Metrics interface {
 // Deps is what a Service is built from. Every field is required.
 type Deps struct {
 	Entries  Entries
-	Evidence attest.Statements
+	Evidence Evidence
 	Signer   func() *ect.Signer
 	Verifier signed.Verifier
 	Belongs  func(ctx context.Context, workflow string, who ect.Identity) (bool, error)
@@ -105,7 +111,7 @@ type Service struct {
 
 // New makes a service without groups.
 func New(deps Deps) (*Service, error) {
-	if deps.Entries == nil || deps.Signer == nil || deps.Verifier == nil || deps.Belongs == nil || deps.Agents == nil || deps.Humans == nil ||
+	if deps.Entries == nil || deps.Evidence == nil || deps.Signer == nil || deps.Verifier == nil || deps.Belongs == nil || deps.Agents == nil || deps.Humans == nil ||
 		deps.Metrics == nil || deps.Clock == nil || deps.Now == nil || deps.Go == nil || deps.Logger == nil || deps.Replica == "" {
 		return nil, errors.New("consensus: incomplete Deps: every field is required")
 	}
