@@ -2,6 +2,7 @@ package consensus
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"slices"
 	"time"
@@ -35,7 +36,7 @@ func (s *Service) Vote(ctx context.Context, who ect.Identity, round string, text
 	if err := r.Admits(m.Content, now); err != nil {
 		return "", err
 	}
-	if err := s.judgeLead(ctx, r, m, now); err != nil {
+	if err := errors.Join(s.judgeLead(ctx, r, m, now), s.judgeSealed(ctx, r, m)); err != nil {
 		return "", err
 	}
 	kept, err := s.keep(ctx, round, stored{kindVote, m.Compact, now.UTC()}, who, maxSlots)
@@ -102,6 +103,43 @@ func (s *Service) judgeLead(ctx context.Context, r consensus.Round, m signed.Mes
 		return &consensus.RefusedError{Reason: "most votes say otherwise: the leader needs a rationale to decide against them"}
 	}
 	return nil
+}
+
+// judgeSealed refuses a vote to which its voter has not committed, where votes are committed to first.
+func (s *Service) judgeSealed(ctx context.Context, r consensus.Round, m signed.Message[consensus.Vote]) error {
+	if r.Proposal.RevealBy.IsZero() {
+		return nil
+	}
+	promised := 0
+	for slot := range maxSlots {
+		entry, found, err := s.deps.Entries.Get(ctx, messageKey(r.Proposal.Round, string(consensus.Sealed), m.Content.Voter, slot))
+		if err != nil {
+			return recording(err)
+		}
+		if !found {
+			break
+		}
+		ack, err := ackOf(entry.Value)
+		if err != nil {
+			return err
+		}
+		if promised++; ack.Vote != m.Hash {
+			return &consensus.RefusedError{Reason: "the voter has committed to another vote"}
+		}
+	}
+	if promised == 0 {
+		return &consensus.RefusedError{Reason: "the voter has committed to no vote in time"}
+	}
+	return nil
+}
+
+func ackOf(value []byte) (consensus.Ack, error) {
+	var m stored
+	if err := json.Unmarshal(value, &m); err != nil {
+		return consensus.Ack{}, err
+	}
+	a, err := signed.Take[consensus.Ack](m.Compact)
+	return a.Content, err
 }
 
 // Acknowledge takes an acknowledgement and returns its hash. Its errors are those of Vote.

@@ -36,7 +36,7 @@ func (s *Service) Propose(ctx context.Context, who ect.Identity, text []byte) (c
 	if err := s.authentic(ctx, m, who, now); err != nil {
 		return consensus.Round{}, err
 	}
-	g, _, _, err := s.Group(ctx, p.Group, who)
+	g, err := s.group(p.Group, who)
 	if err != nil {
 		return consensus.Round{}, err
 	}
@@ -140,15 +140,11 @@ func (s *Service) own(ctx context.Context, p consensus.Proposal, until time.Time
 	if err != nil {
 		return err
 	}
-	first, err := s.put(ctx, key, value, until)
-	if err != nil || first {
+	there, err := s.put(ctx, key, value, until)
+	if err != nil {
 		return err
 	}
-	entry, found, err := s.deps.Entries.Get(ctx, key)
-	if err != nil {
-		return recording(err)
-	}
-	if found && string(entry.Value) != string(value) {
+	if string(there) != string(value) {
 		return &problem.ConflictError{Reason: "proposal_id is that of a proposal of another proposer, or about something else: choose a fresh UUID"}
 	}
 	return nil

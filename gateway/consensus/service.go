@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -156,18 +157,29 @@ func (s *Service) Configure(groups []consensus.Group) {
 // Group is a configured group, its table of weights now, and who would lead a round now. *[problem.NotFoundError]: there is none
 // of that name in which the caller takes part.
 func (s *Service) Group(ctx context.Context, name string, who ect.Identity) (consensus.Group, []consensus.Member, ect.Identity, error) {
-	s.mu.Lock()
-	g, found := s.groups[name]
-	s.mu.Unlock()
-	if !found || !takesPart(g, who) {
-		return g, nil, "", &problem.NotFoundError{What: "group"}
+	g, err := s.group(name, who)
+	if err != nil {
+		return g, nil, "", err
 	}
 	now, err := s.deps.Clock(ctx)
 	if err != nil {
 		return g, nil, "", recording(err)
 	}
 	since, err := s.ages(ctx, g, now)
-	return g, g.Weigh(since, now), g.LeaderAt(now), err
+	if err != nil {
+		return g, nil, "", err
+	}
+	return g, g.Weigh(since, now), g.LeaderAt(now), nil
+}
+
+func (s *Service) group(name string, who ect.Identity) (consensus.Group, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g, found := s.groups[name]
+	if !found || !takesPart(g, who) {
+		return g, &problem.NotFoundError{What: "group"}
+	}
+	return g, nil
 }
 
 func takesPart(g consensus.Group, who ect.Identity) bool {
@@ -195,16 +207,13 @@ func (s *Service) ages(ctx context.Context, g consensus.Group, now time.Time) (f
 		if err != nil {
 			return nil, err
 		}
-		if _, err := s.put(ctx, knownKey(m.ID), text, now.Add(knownFor)); err != nil {
+		text, err = s.put(ctx, knownKey(m.ID), text, now.Add(knownFor))
+		if err != nil {
 			return nil, err
 		}
-		entry, _, err := s.deps.Entries.Get(ctx, knownKey(m.ID))
 		var since time.Time
-		if err == nil {
-			err = since.UnmarshalText(entry.Value)
-		}
-		if err != nil {
-			return nil, recording(err)
+		if err := since.UnmarshalText(text); err != nil {
+			return nil, err
 		}
 		s.mu.Lock()
 		s.known[m.ID] = since
@@ -219,27 +228,29 @@ func (s *Service) ages(ctx context.Context, g consensus.Group, now time.Time) (f
 
 // Run takes rounds further until ctx ends.
 func (s *Service) Run(ctx context.Context) {
-	var scanned time.Time
-	for worker.Pause(ctx, lookInterval) {
-		for _, id := range s.takeTouched() {
-			s.visitLogged(ctx, id)
-		}
-		if now := s.deps.Now(); now.Sub(scanned) >= scanInterval || now.Before(scanned) {
-			scanned = now
-			if err := s.scan(ctx); err != nil && ctx.Err() == nil {
-				s.deps.Logger.WarnContext(ctx, "consensus rounds are not looked at: the store is away", slog.Any("error", err))
-			}
-		}
+	const scanEach = int(scanInterval / lookInterval)
+	for n := 0; worker.Pause(ctx, lookInterval); n++ {
+		s.turn(ctx, n%scanEach == 0)
+	}
+}
+
+// turn takes rounds further for which something came here, and with scan all that are due.
+func (s *Service) turn(ctx context.Context, scan bool) {
+	for _, id := range s.takeTouched() {
+		s.visitLogged(ctx, id)
+	}
+	if !scan {
+		return
+	}
+	if err := s.scan(ctx); err != nil && ctx.Err() == nil {
+		s.deps.Logger.WarnContext(ctx, "consensus rounds are not looked at: the store is away", slog.Any("error", err))
 	}
 }
 
 func (s *Service) takeTouched() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	ids := make([]string, 0, len(s.touched))
-	for id := range s.touched {
-		ids = append(ids, id)
-	}
+	ids := slices.Sorted(maps.Keys(s.touched))
 	clear(s.touched)
 	return ids
 }

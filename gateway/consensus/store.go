@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
@@ -38,6 +39,7 @@ const (
 	maxTopic  = 64 // rounds about the same that are looked at, the latest ones
 	maxSlots  = 2  // messages of one kind and one participant that are kept
 	maxSeized = 30 * time.Second
+	maxRaces  = 5
 )
 
 // Entries keeps what replicas share.
@@ -75,18 +77,32 @@ type stored struct {
 
 const kindVote = "vote"
 
-// messageID names a message of a participant: of each kind the first and, as evidence, one that contradicts it.
-func messageID(kind string, who ect.Identity, slot int) string {
-	return kind + " " + ect.Hash([]byte(who)) + " " + string(rune('0'+slot))
+// messageKey names a message of a participant: of each kind the first and, as evidence, one that contradicts it.
+func messageKey(round, kind string, who ect.Identity, slot int) state.EntryKey {
+	return state.EntryKey{Kind: KindMessage, Group: round, ID: kind + " " + ect.Hash([]byte(who)) + " " + strconv.Itoa(slot), Owner: string(who)}
 }
 
-// put writes an entry that is not there yet; false: it is.
-func (s *Service) put(ctx context.Context, key state.EntryKey, value []byte, until time.Time) (bool, error) {
-	_, first, err := s.deps.Entries.Swap(ctx, key, 0, value, until)
-	if err != nil {
-		return false, recording(err)
+// put writes an entry unless it is there already, and returns what is there then, once that lasts: a write that was not confirmed
+// can be found, and forgotten by a failover.
+func (s *Service) put(ctx context.Context, key state.EntryKey, value []byte, until time.Time) ([]byte, error) {
+	for range maxRaces {
+		_, first, err := s.deps.Entries.Swap(ctx, key, 0, value, until)
+		if err != nil || first {
+			return value, recording(err)
+		}
+		entry, found, err := s.deps.Entries.Get(ctx, key)
+		if err != nil {
+			return nil, recording(err)
+		}
+		if !found {
+			continue
+		}
+		same, err := s.deps.Entries.Confirm(ctx, key, entry.Revision)
+		if err != nil || same {
+			return entry.Value, recording(err)
+		}
 	}
-	return first, nil
+	return nil, &problem.ConflictError{Reason: "this is being changed by others all the time: try again"}
 }
 
 // keep keeps a signed message in the first slot that is free, unless it is there already; false: there is no slot.
@@ -96,20 +112,16 @@ func (s *Service) keep(ctx context.Context, round string, m stored, who ect.Iden
 		return false, err
 	}
 	for slot := range slots {
-		key := state.EntryKey{Kind: KindMessage, Group: round, ID: messageID(m.Kind, who, slot), Owner: string(who)}
-		first, err := s.put(ctx, key, value, m.Received.Add(life))
-		if err != nil || first {
-			return first, err
-		}
-		entry, found, err := s.deps.Entries.Get(ctx, key)
-		var before stored
-		if err == nil && found {
-			err = json.Unmarshal(entry.Value, &before)
-		}
+		key := messageKey(round, m.Kind, who, slot)
+		there, err := s.put(ctx, key, value, m.Received.Add(life))
 		if err != nil {
-			return false, recording(err)
+			return false, err
 		}
-		if before.Compact == m.Compact {
+		var kept stored
+		if err := json.Unmarshal(there, &kept); err != nil {
+			return false, err
+		}
+		if kept.Compact == m.Compact {
 			return true, nil
 		}
 	}
@@ -147,6 +159,26 @@ func (s *Service) messages(ctx context.Context, round string) (all []stored, err
 	})
 	return all, err
 }
+
+// confirm returns when the messages with these hashes last.
+func (s *Service) confirm(ctx context.Context, round string, hashes []string) error {
+	return s.each(ctx, KindMessage, round, func(entry state.Entry) error {
+		var m stored
+		if err := json.Unmarshal(entry.Value, &m); err != nil {
+			return err
+		}
+		if !slices.Contains(hashes, ect.Hash([]byte(m.Compact))) {
+			return nil
+		}
+		same, err := s.deps.Entries.Confirm(ctx, entry.Key, entry.Revision)
+		if err == nil && !same {
+			err = errGone
+		}
+		return recording(err)
+	})
+}
+
+var errGone = errors.New("consensus: a message that was received is gone: the round is looked at again")
 
 // related are the rounds about the same, the latest ones.
 func (s *Service) related(ctx context.Context, p consensus.Proposal) ([]consensus.Related, error) {

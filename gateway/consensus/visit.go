@@ -72,6 +72,9 @@ func (s *Service) visit(ctx context.Context, id string) error {
 		return err
 	}
 	if r.Phase.Decided() {
+		if r, err = s.Show(ctx, id, ""); err != nil { // only what lasts is acted on
+			return err
+		}
 		return s.follow(ctx, r)
 	}
 	if r.Phase == consensus.Escalated {
@@ -111,7 +114,15 @@ func (s *Service) look(ctx context.Context, r consensus.Round) (consensus.Round,
 	if err != nil {
 		return r, recording(err)
 	}
-	return s.decide(ctx, r, consensus.Event{Kind: consensus.Look, At: now.UTC(), Box: box, Related: related})
+	e := consensus.Event{Kind: consensus.Look, At: now.UTC(), Box: box, Related: related}
+	next, err := r.Next(e)
+	if err == nil && next.Term == r.Term {
+		return r, nil
+	}
+	if err := s.confirm(ctx, r.Proposal.Round, next.Counted); err != nil { // an outcome rests on what lasts
+		return r, err
+	}
+	return s.decide(ctx, r, e)
 }
 
 // decide writes a round after an event. What ends it is signed before.
