@@ -117,22 +117,12 @@ func New(deps Deps) (*Service, error) {
 		return nil, errors.New("consensus: incomplete Deps: every field is required")
 	}
 	records, err := record.New(record.Kind[consensus.Round]{
-		Encode: func(r consensus.Round) ([]byte, error) { return json.Marshal(r) },
-		Decode: decode, Life: life,
+		Encode: consensus.Round.Encode, Decode: consensus.DecodeRound, Life: life,
 		Token:  func(r consensus.Round) string { return r.Token },
 		Sealed: sealed,
 	}, record.Deps{Entries: deps.Entries, Evidence: func() record.Evidence { return deps.Evidence }, Now: deps.Now, Logger: deps.Logger})
 	return &Service{deps: deps, records: records, touched: map[string]bool{}, known: map[ect.Identity]time.Time{}, seized: map[string]time.Time{}, watches: map[ect.Identity]int{}}, err
 }
-
-func decode(text []byte) (r consensus.Round, err error) {
-	if err = json.Unmarshal(text, &r); err == nil && r.Form != consensus.Form {
-		err = errForm
-	}
-	return r, err
-}
-
-var errForm = errors.New("consensus: the round was written by another version of the gateway")
 
 // sealed adds what the gateway signed of the last change.
 func sealed(r consensus.Round, compact string) consensus.Round {
@@ -305,7 +295,7 @@ func (s *Service) List(ctx context.Context, who ect.Identity, after string, limi
 		return nil, "", recording(err)
 	}
 	for _, entry := range entries {
-		r, err := decode(entry.Value)
+		r, err := consensus.DecodeRound(entry.Value)
 		if next = entry.Key.ID; err != nil || who != "" && !concerns(r, who) {
 			continue
 		}

@@ -91,7 +91,7 @@ func number(name string, otherwise int) int {
 func (w *world) play() {
 	begin := time.Now()
 	stormy, calm := begin.Add(2*time.Minute), begin.Add(50*time.Hour)
-	w.turns(250*time.Millisecond, stormy)
+	w.turns(500*time.Millisecond, stormy)
 	w.faults(stormy)
 	for range roundsOfWorld {
 		w.after(time.Duration(w.rng.IntN(60_000))*time.Millisecond, w.propose)
@@ -104,7 +104,7 @@ func (w *world) play() {
 	for i := range w.replicas {
 		w.replicas[i] = w.start(fmt.Sprintf("replica-%d", i))
 	}
-	w.turns(250*time.Millisecond, stormy.Add(3*time.Minute))
+	w.turns(2*time.Second, stormy.Add(3*time.Minute))
 	w.run(stormy.Add(3 * time.Minute))
 	w.turns(20*time.Minute, calm)
 	w.run(calm)

@@ -377,7 +377,7 @@ func (w *world) turns(each time.Duration, until time.Time) {
 			if w.replicas[i].left == 0 {
 				w.replicas[i] = w.start(fmt.Sprintf("replica-%d", i))
 			}
-			w.replicas[i].svc.turn(w.t.Context(), n%4 == 0)
+			w.replicas[i].svc.turn(w.t.Context(), n%2 == 0 || w.calm)
 			if n++; time.Now().Add(each).Before(until) {
 				w.after(each, turn)
 			}

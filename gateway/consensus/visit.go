@@ -18,8 +18,8 @@ import (
 const (
 	// unwritten is how long the index may name a round that is not written: its replica ended in between.
 	unwritten = time.Minute
-	// humanPause is between two looks at whether a human has decided.
-	humanPause = 2 * time.Second
+	// pause is between two looks at a round that waits for a human, for others about the same, or for participants.
+	pause = 2 * time.Second
 )
 
 // scan visits all rounds that are due.
@@ -77,10 +77,10 @@ func (s *Service) visit(ctx context.Context, id string) error {
 		}
 		return s.follow(ctx, r)
 	}
-	if r.Phase == consensus.Escalated {
-		return s.lookAgain(ctx, r, humanPause)
+	if r.Phase == consensus.Voting {
+		return nil
 	}
-	return nil
+	return s.lookAgain(ctx, r, pause)
 }
 
 // abandon takes a round out of the index that was never written.
@@ -106,15 +106,17 @@ func (s *Service) look(ctx context.Context, r consensus.Round) (consensus.Round,
 	if err != nil {
 		return r, err
 	}
-	related, err := s.related(ctx, r.Proposal)
-	if err != nil {
-		return r, err
-	}
 	now, err := s.deps.Clock(ctx)
 	if err != nil {
 		return r, recording(err)
 	}
-	e := consensus.Event{Kind: consensus.Look, At: now.UTC(), Box: box, Related: related}
+	e := consensus.Event{Kind: consensus.Look, At: now.UTC(), Box: box}
+	if next, err := r.Next(e); err == nil && next.Term == r.Term { // it waits for more, whatever others are about the same
+		return r, nil
+	}
+	if e.Related, err = s.related(ctx, r.Proposal); err != nil {
+		return r, err
+	}
 	next, err := r.Next(e)
 	if err == nil && next.Term == r.Term {
 		return r, nil

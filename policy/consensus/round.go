@@ -2,9 +2,12 @@ package consensus
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 	"strings"
 	"time"
+
+	json2 "github.com/go-json-experiment/json"
 
 	"github.com/aepb/aepb-gateway/ect"
 )
@@ -168,6 +171,20 @@ type Round struct {
 
 // Form is the version of the JSON of stored rounds.
 const Form = 1
+
+// Encode writes a round as it is stored, equal rounds as equal bytes.
+func (r Round) Encode() ([]byte, error) { return json2.Marshal(r, json2.Deterministic(true)) }
+
+// DecodeRound reads a stored round. Its error is [ErrForm] for one of another version.
+func DecodeRound(text []byte) (r Round, err error) {
+	if err = json2.Unmarshal(text, &r); err == nil && r.Form != Form {
+		err = ErrForm
+	}
+	return r, err
+}
+
+// ErrForm reports a round that another version of this program has written.
+var ErrForm = errors.New("consensus: the round was written by another version of the gateway")
 
 // Event is what happens to a round.
 type Event struct {
