@@ -59,7 +59,7 @@ lane = $(GO) list -f '{{.ImportPath}} {{.Dir}} {{join .Imports " "}} ' $(PKG) | 
 # detector: they do without. A test of this name anywhere is one of them.
 SWEEPS := TestMatrix|TestConsent_Matrix|TestDamaged|TestManyTools_.*|TestAdmit_Order|FuzzConsent_.*|TestTaskUnchanged_KeepsItsPlaceOnLists
 SWEEPS := $(SWEEPS)|TestSlowReply_IsTold|TestNames_EveryPair|TestOneAfterAnother|TestFile_HoldsWhatTheMemoryHolds
-SWEEPS := $(SWEEPS)|TestEvidence_BusyCallerKeepsAll|TestAttack_OneIssuerFillsRedis|TestNames_PromptsAsSkills
+SWEEPS := $(SWEEPS)|TestSimulation_ManyRounds|TestEvidence_BusyCallerKeepsAll|TestAttack_OneIssuerFillsRedis|TestNames_PromptsAsSkills
 # Packages that need no program but themselves.
 QUICK := ./cmd/aepbctl ./ect/... ./gateway/... ./lifecycle/... ./policy/... ./translators/... ./test/arch
 # What tests are called that last for a minute or more: they have a lane of their own.

@@ -14,12 +14,14 @@ import (
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/attest"
 	"github.com/aepb/aepb-gateway/gateway/state"
-	"github.com/aepb/aepb-gateway/gateway/worker"
 	"github.com/aepb/aepb-gateway/policy/consensus"
 )
 
-// sendTries is how often an agreed action is sent to an agent that does not take it; the pause doubles from a second.
-const sendTries = 5
+// sendFor is how long an agreed action is sent again to an agent that does not take it. The pauses grow from a second to five minutes.
+const (
+	sendFor      = time.Hour
+	longestPause = 5 * time.Minute
+)
 
 // follow does what follows from an outcome, at one replica and in the background: another one does it if this one ends.
 func (s *Service) follow(ctx context.Context, r consensus.Round) error {
@@ -46,24 +48,27 @@ func (s *Service) follow(ctx context.Context, r consensus.Round) error {
 	})
 }
 
-// finish records the votes, sends what was agreed, and takes the round out of the index.
+// finish records the votes, sends what was agreed, and takes the round out of the index once nothing is left to do.
 func (s *Service) finish(ctx context.Context, r consensus.Round) error {
 	if err := s.recordVotes(ctx, r); err != nil {
 		return err
 	}
+	due := r.Due() // of a draw
 	if r.Phase == consensus.Committed {
-		if err := s.sendAll(ctx, r); err != nil {
+		left, err := s.sendAll(ctx, r)
+		if err != nil {
 			return err
 		}
+		due = left
 	}
-	if !r.Phase.Over() { // a draw goes on
-		_, err := s.index(ctx, r, func(o open) (open, bool) {
-			o.Runner, o.Until, o.Due = "", time.Time{}, r.Due()
-			return o, true
-		})
-		return err
+	if due.IsZero() {
+		return recording(s.deps.Entries.Delete(ctx, openKey(r.Proposal.Round, r.Proposal.Proposer)))
 	}
-	return recording(s.deps.Entries.Delete(ctx, openKey(r.Proposal.Round, r.Proposal.Proposer)))
+	_, err := s.index(ctx, r, func(o open) (open, bool) {
+		o.Runner, o.Until, o.Due = "", time.Time{}, due
+		return o, true
+	})
+	return err
 }
 
 // recordVotes records a consensus_vote for each vote that the outcome rests on. Before the tally no evidence has them (R25). The same
@@ -151,63 +156,64 @@ func (s *Service) renew(ctx context.Context, r consensus.Round) error {
 
 var errSeized = errors.New("consensus: another replica does what follows from this round")
 
-// sendAll sends the agreed action to each participant that is a listed agent, once.
-func (s *Service) sendAll(ctx context.Context, r consensus.Round) error {
+// sendAll sends the agreed action to each participant that is a listed agent and has not taken it, and returns when to send it again; the
+// zero time: nothing is left to send. One that is no listed agent is told the outcome alone.
+func (s *Service) sendAll(ctx context.Context, r consensus.Round) (again time.Time, err error) {
 	claims, err := ect.ParseRecorded(r.Token)
 	if err != nil {
-		return err
+		return again, err
 	}
+	now, err := s.deps.Clock(ctx)
+	if err != nil {
+		return again, recording(err)
+	}
+	passed := now.Sub(r.Changed)
 	for _, m := range r.Rules.Members {
 		name, listed := s.deps.Agents.Find(m.ID)
 		if !listed {
-			continue // it is told the outcome
+			continue
 		}
 		key := state.EntryKey{Kind: KindAgreed, Group: r.Proposal.Round, ID: ect.Hash([]byte(m.ID)), Owner: string(r.Proposal.Proposer)}
 		_, sent, err := s.deps.Entries.Get(ctx, key)
+		if err == nil && !sent {
+			err = s.renew(ctx, r)
+		}
 		if err != nil {
-			return recording(err)
+			return again, recording(err)
 		}
 		if sent {
 			continue
 		}
-		result := s.send(ctx, r, Order{
+		failed := s.deps.Agents.Send(ctx, Order{
 			Agent: name, Action: r.Proposal.Action, Lineage: attest.Lineage{Workflow: r.Workflow, Parents: []ect.ID{claims.ID}},
 			ID: stableID("agreed", r.Proposal.Round, string(m.ID)), At: r.Changed,
 		})
-		if ctx.Err() != nil {
-			return ctx.Err()
+		if failed != nil {
+			s.deps.Logger.WarnContext(ctx, "an agent does not take what was agreed", slog.String("round", r.Proposal.Round), slog.String("agent", name), slog.Any("error", failed))
+			if passed < sendFor {
+				again = now.Add(min(max(passed/4, time.Second), longestPause))
+				continue
+			}
 		}
-		value, err := json.Marshal(result)
-		if err != nil {
-			return err
-		}
-		if _, err := s.put(ctx, key, value, s.deps.Now().Add(life)); err != nil {
-			return err
+		if err := s.delivered(ctx, key, failed); err != nil {
+			return again, err
 		}
 	}
-	return nil
+	return again, nil
 }
 
 // delivery is what became of an agreed action at one participant.
 type delivery struct {
-	Failed string `json:"failed,omitempty"` // empty: the agent took it
+	Failed bool `json:"failed,omitempty"` // the agent did not take it in time
 }
 
-func (s *Service) send(ctx context.Context, r consensus.Round, o Order) delivery {
-	var err error
-	for try := range sendTries {
-		if try > 0 && !worker.Pause(ctx, time.Second<<(try-1)) {
-			break
-		}
-		if err = s.renew(ctx, r); err != nil {
-			continue
-		}
-		if err = s.deps.Agents.Send(ctx, o); err == nil {
-			return delivery{}
-		}
+func (s *Service) delivered(ctx context.Context, key state.EntryKey, failed error) error {
+	value, err := json.Marshal(delivery{failed != nil})
+	if err != nil {
+		return err
 	}
-	s.deps.Logger.WarnContext(ctx, "an agent did not take what was agreed", slog.String("round", r.Proposal.Round), slog.String("agent", o.Agent), slog.Any("error", err))
-	return delivery{Failed: "the agent did not take it"}
+	_, err = s.put(ctx, key, value, s.deps.Now().Add(life))
+	return err
 }
 
 // disputed tells operators of a participant that does not accept an outcome, or has got two.
