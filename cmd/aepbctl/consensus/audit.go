@@ -94,7 +94,7 @@ func (a *audit) run(ctx context.Context, round []byte, pages [][]byte) {
 func (a *audit) signed(ctx context.Context) bool {
 	var err error
 	if a.proposal, err = signed.Parse[consensus.Proposal](a.view.Proposal); err != nil {
-		a.fail("proposal", "%v", err)
+		a.fail("proposal", "%s", reason(err))
 		return false
 	}
 	p := a.proposal.Content
@@ -108,7 +108,7 @@ func (a *audit) signed(ctx context.Context) bool {
 		return false
 	}
 	if a.outcome, err = signed.Parse[consensus.Outcome](a.view.Outcome); err != nil {
-		a.fail("outcome", "%v", err)
+		a.fail("outcome", "%s", reason(err))
 		return false
 	}
 	o := a.outcome.Content
@@ -162,7 +162,7 @@ func (a *audit) message(ctx context.Context, e entry) {
 	case "vote":
 		m, err := signed.Parse[consensus.Vote](e.Message)
 		if err != nil {
-			a.fail("vote", "%v", err)
+			a.fail("vote", "%s", reason(err))
 			return
 		}
 		why := ""
@@ -175,7 +175,7 @@ func (a *audit) message(ctx context.Context, e entry) {
 	case "ack":
 		m, err := signed.Parse[consensus.Ack](e.Message)
 		if err != nil {
-			a.fail("ack", "%v", err)
+			a.fail("ack", "%s", reason(err))
 			return
 		}
 		c, p := m.Content, a.proposal.Content
@@ -210,15 +210,18 @@ func reasonOf(err error, by ect.Identity) string {
 	if err == nil {
 		return ""
 	}
-	return fmt.Sprintf("that of %s does not count: %s", by, strings.TrimPrefix(err.Error(), "consensus: "))
+	return fmt.Sprintf("that of %s does not count: %s", by, reason(err))
 }
+
+// reason is an error without the name of the package that it comes from.
+func reason(err error) string { return strings.TrimPrefix(err.Error(), "consensus: ") }
 
 // count computes the outcome anew.
 func (a *audit) count() {
 	o, r := a.outcome.Content, a.round()
 	end, err := r.Next(consensus.Event{Kind: consensus.Look, At: r.Deadline().Add(consensus.Patience), Box: a.box})
 	if err != nil {
-		a.fail("tally", "%v", err)
+		a.fail("tally", "%s", reason(err))
 		return
 	}
 	again := end.Outcome
@@ -247,7 +250,7 @@ func (a *audit) result() {
 	o := a.outcome.Content
 	err := consensus.Check(consensus.Record{Proposal: a.proposal.Content, Signed: a.proposal.Compact, Rules: a.view.Rules, Box: a.box, Outcome: o})
 	if err != nil {
-		a.fail("result", "%s", strings.TrimPrefix(err.Error(), "consensus: "))
+		a.fail("result", "%s", reason(err))
 		return
 	}
 	a.ok("result", "%s, %s", o.Result, o.Reason)

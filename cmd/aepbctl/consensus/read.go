@@ -242,7 +242,7 @@ func (d Deps) follow(cmd *cobra.Command, id string, last *shown) (n int, err err
 
 // change is a round as one line.
 func (v roundView) change(d Deps) string {
-	text := stamp(v.Changed) + " " + d.Word(string(v.Phase))
+	text := strings.TrimSpace(stamp(v.Changed) + " " + d.Word(string(v.Phase)))
 	if v.Why != "" {
 		text += ", " + d.Word(string(v.Why))
 	}
