@@ -184,7 +184,7 @@ func (d Deps) dispute(ctx context.Context, a *consensus.Ack, flags acking) error
 
 // openNonce takes the nonce that was kept.
 func (d Deps) openNonce(a *consensus.Ack, v roundView, file string) error {
-	m, err := kept[consensus.Ack](file)
+	m, err := readKept[consensus.Ack](file)
 	if err != nil {
 		return err
 	}

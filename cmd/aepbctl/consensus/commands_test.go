@@ -310,7 +310,7 @@ func TestList_AllPages(t *testing.T) {
 	s.fails("no operator", "a", "list", "--operator")
 }
 
-func TestShow_SavesOctetForOctet(t *testing.T) {
+func TestShow_SavesBytesAsTheyCame(t *testing.T) {
 	t.Parallel()
 	s, id := committed(t)
 	contains(t, s.does("a", "show", id), "commit, accepted, by spiffe://example.org/gateway", "2 approve, 1 reject, 0 abstain, of 3", "subject       restart")

@@ -229,8 +229,8 @@ func keep[M signed.Content](file string, m signed.Message[M]) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// kept reads a message that was kept.
-func kept[M signed.Content](file string) (signed.Message[M], error) {
+// readKept reads a message that was kept.
+func readKept[M signed.Content](file string) (signed.Message[M], error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return signed.Message[M]{}, err

@@ -155,7 +155,7 @@ func showCommand(d Deps) *cobra.Command {
 	return cmd
 }
 
-// save writes the round and the pages of its messages into a new folder, octet for octet.
+// save writes the round and the pages of its messages into a new folder.
 func (d Deps) save(ctx context.Context, v roundView, body []byte, dir string) error {
 	if !v.decided() {
 		return fmt.Errorf("the round is %s and has no outcome: it is saved once it is decided", v.Phase)

@@ -212,7 +212,7 @@ func (b *ballot) sign() (signed.Message[consensus.Vote], error) {
 		Timestamp: b.Now(), Weights: b.proposal.Weights,
 	}
 	if b.keep != "" {
-		m, err := kept[consensus.Vote](b.keep)
+		m, err := readKept[consensus.Vote](b.keep)
 		switch c := m.Content; {
 		case errors.Is(err, fs.ErrNotExist):
 		case err != nil:
