@@ -232,6 +232,12 @@ func TestVerify_Tampering(t *testing.T) {
 			v.round["rules"], v.round["rules_hash"] = r, r.Hash()
 		},
 		"the quorum is 1, expected at least 2": func(v *saved) { v.rules(func(r *consensus.Rules) { r.Quorum = 1 }, nothing) },
+		"the quorum is 0, expected at least 2": func(v *saved) { // which the proposal allows, and the draft does not
+			p := v.rounds[0].round.Proposal
+			p.Quorum = 0
+			v.round["proposal"] = signs(v.setup, "a", p)
+			v.rules(func(r *consensus.Rules) { r.Quorum = 0 }, nothing)
+		},
 		"they name the leader":                 func(v *saved) { v.rules(func(r *consensus.Rules) { r.Leader = idOf("c") }, nothing) },
 		"the rules ask for less":               func(v *saved) { v.rules(func(r *consensus.Rules) { r.Connected = 1 }, nothing) },
 		"the members are not the participants": func(v *saved) { v.rules(func(r *consensus.Rules) { r.Members = r.Members[:2] }, nothing) },

@@ -54,8 +54,8 @@ func voteCommand(d Deps) *cobra.Command {
 
 // ballot is a round, and us in it.
 type ballot struct {
-	Deps
-	voting
+	d     Deps
+	flags voting
 
 	round    roundView
 	proposal consensus.Proposal
@@ -112,7 +112,7 @@ func (d Deps) vote(cmd *cobra.Command, id string, flags voting) error {
 	if err != nil {
 		return err
 	}
-	b := &ballot{Deps: d, voting: flags, round: v, proposal: m.Content}
+	b := &ballot{d: d, flags: flags, round: v, proposal: m.Content}
 	if b.signer, b.self, err = d.Signer(); err != nil {
 		return err
 	}
@@ -139,7 +139,7 @@ func (b *ballot) report(cmd *cobra.Command, done sent, err error) error {
 	if err != nil {
 		return err
 	}
-	return b.Show(cmd, done, done.print(b.Deps))
+	return b.d.Show(cmd, done, done.print(b.d))
 }
 
 // may finds what keeps us from voting.
@@ -149,8 +149,8 @@ func (b *ballot) may() error {
 		return fmt.Errorf("the round is %s: votes are not received any more", b.round.Phase)
 	case !slices.Contains(b.proposal.Participants, b.self) && b.round.Rules.Leader != b.self:
 		return fmt.Errorf("%s is not a participant of this round: name another certificate with --cert and --key", b.self)
-	case !b.proposal.RevealBy.IsZero() && b.keep == "":
-		return b.Misuse(errors.New("--keep is required: votes of this round are committed to first, and the vote has to be kept in a file until it can be sent"))
+	case !b.proposal.RevealBy.IsZero() && b.flags.keep == "":
+		return b.d.Misuse(errors.New("--keep is required: votes of this round are committed to first, and the vote has to be kept in a file until it can be sent"))
 	}
 	return nil
 }
@@ -158,7 +158,7 @@ func (b *ballot) may() error {
 // before is our vote that the gateway has already.
 func (b *ballot) before() (sent, error) {
 	for _, m := range b.own.votes {
-		if m.Content.Decision != b.decision {
+		if m.Content.Decision != b.flags.decision {
 			return sent{}, fmt.Errorf("a vote of ours to %s is with the gateway: a second vote would make both void", m.Content.Decision)
 		}
 		return sent{b.round.Round, "vote", m.Hash, "it was there before, and no second one was sent"}, nil
@@ -168,12 +168,12 @@ func (b *ballot) before() (sent, error) {
 
 func (b *ballot) acknowledge(ctx context.Context, kind consensus.AckKind, vote string) error {
 	m, err := signed.Sign(b.signer, consensus.Ack{
-		Proposal: b.proposal.ID, Round: b.proposal.Round, Participant: b.self, Kind: kind, Vote: vote, Timestamp: b.Now(),
+		Proposal: b.proposal.ID, Round: b.proposal.Round, Participant: b.self, Kind: kind, Vote: vote, Timestamp: b.d.Now(),
 	})
 	if err != nil {
 		return err
 	}
-	return deliver(ctx, b.Deps, roundPath(b.round.Round)+"/ack", m)
+	return deliver(ctx, b.d, roundPath(b.round.Round)+"/ack", m)
 }
 
 // cast sends the vote, or commits to it first.
@@ -189,7 +189,7 @@ func (b *ballot) cast(cmd *cobra.Command) (sent, error) {
 		if err != nil {
 			return done, err
 		}
-		if !over && b.noWait {
+		if !over && b.flags.noWait {
 			done.Kind, done.Note = string(consensus.Sealed), "send the vote between "+stamp(b.proposal.Timeout.Time)+" and "+stamp(b.proposal.RevealBy.Time)+" with the same command"
 			return done, nil
 		}
@@ -199,7 +199,7 @@ func (b *ballot) cast(cmd *cobra.Command) (sent, error) {
 			}
 		}
 	}
-	if err := deliver(ctx, b.Deps, roundPath(b.round.Round)+"/votes", m); err != nil {
+	if err := deliver(ctx, b.d, roundPath(b.round.Round)+"/votes", m); err != nil {
 		return done, fmt.Errorf("%w; the same command sends the vote again, and no second one", err)
 	}
 	return done, nil
@@ -208,26 +208,26 @@ func (b *ballot) cast(cmd *cobra.Command) (sent, error) {
 // sign signs the vote, or takes the one that was kept: another signature would be another vote.
 func (b *ballot) sign() (signed.Message[consensus.Vote], error) {
 	vote := consensus.Vote{
-		Proposal: b.proposal.ID, Round: b.proposal.Round, Voter: b.self, Decision: b.decision, Rationale: b.rationale,
-		Timestamp: b.Now(), Weights: b.proposal.Weights,
+		Proposal: b.proposal.ID, Round: b.proposal.Round, Voter: b.self, Decision: b.flags.decision, Rationale: b.flags.rationale,
+		Timestamp: b.d.Now(), Weights: b.proposal.Weights,
 	}
-	if b.keep != "" {
-		m, err := readKept[consensus.Vote](b.keep)
+	if b.flags.keep != "" {
+		m, err := readKept[consensus.Vote](b.flags.keep)
 		switch c := m.Content; {
 		case errors.Is(err, fs.ErrNotExist):
 		case err != nil:
 			return m, err
 		case c.Proposal != vote.Proposal || c.Round != vote.Round || c.Voter != vote.Voter:
-			return m, fmt.Errorf("%s holds a vote of %s on round %s: name another file with --keep", b.keep, c.Voter, c.Round)
+			return m, fmt.Errorf("%s holds a vote of %s on round %s: name another file with --keep", b.flags.keep, c.Voter, c.Round)
 		case c.Decision != vote.Decision:
-			return m, fmt.Errorf("%s holds a vote to %s: repeat that, or remove the file if it was not committed to", b.keep, c.Decision)
+			return m, fmt.Errorf("%s holds a vote to %s: repeat that, or remove the file if it was not committed to", b.flags.keep, c.Decision)
 		default:
 			return m, nil
 		}
 	}
 	m, err := signed.Sign(b.signer, vote)
-	if err == nil && b.keep != "" {
-		err = keep(b.keep, m)
+	if err == nil && b.flags.keep != "" {
+		err = keep(b.flags.keep, m)
 	}
 	return m, err
 }
@@ -236,14 +236,14 @@ func (b *ballot) sign() (signed.Message[consensus.Vote], error) {
 func (b *ballot) commit(ctx context.Context, m signed.Message[consensus.Vote]) (over bool, err error) {
 	for _, a := range b.own.acks {
 		if a.Content.Kind == consensus.Sealed && a.Content.Vote != m.Hash {
-			return false, fmt.Errorf("the hash of another vote is with the gateway: name its file with --keep; a second hash would make both void (%s holds a vote with hash %s)", b.keep, m.Hash)
+			return false, fmt.Errorf("the hash of another vote is with the gateway: name its file with --keep; a second hash would make both void (%s holds a vote with hash %s)", b.flags.keep, m.Hash)
 		}
 	}
-	over = b.Now().After(b.ready())
+	over = b.d.Now().After(b.ready())
 	switch {
 	case b.own.has(consensus.Sealed):
 		return over, nil
-	case b.Now().After(b.proposal.Timeout.Time):
+	case b.d.Now().After(b.proposal.Timeout.Time):
 		return false, fmt.Errorf("votes of this round were committed to until %s: it is too late", stamp(b.proposal.Timeout.Time))
 	}
 	return over, b.acknowledge(ctx, consensus.Sealed, m.Hash)
@@ -260,8 +260,8 @@ func (b *ballot) ready() time.Time {
 
 func (b *ballot) await(cmd *cobra.Command) error {
 	until := b.ready().Add(time.Millisecond)
-	fmt.Fprintf(cmd.ErrOrStderr(), "the vote is committed to, kept in %s, and sent at %s\n", b.Word(b.keep), stamp(until))
-	if err := b.Wait(cmd.Context(), until); err != nil {
+	fmt.Fprintf(cmd.ErrOrStderr(), "the vote is committed to, kept in %s, and sent at %s\n", b.d.Word(b.flags.keep), stamp(until))
+	if err := b.d.Wait(cmd.Context(), until); err != nil {
 		return fmt.Errorf("the vote was not sent: the same command sends it until %s: %w", stamp(b.proposal.RevealBy.Time), err)
 	}
 	return nil
