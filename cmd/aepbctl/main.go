@@ -6,13 +6,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/aepb/aepb-gateway/cmd/aepbctl/consensus"
 	"github.com/aepb/aepb-gateway/cmd/release"
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/identity"
+	"github.com/aepb/aepb-gateway/policy/consensus/signed"
 )
 
 // The exit codes of the contract.
@@ -85,7 +91,7 @@ func command(started *bool) *cobra.Command {
 	flags.StringVar(&t.key, "key", "", "our private key, PEM (default: client-key.pem in --dir)")
 	flags.StringVar(&t.ca, "ca", "", "trust anchors, PEM (default: ca.pem in --dir)")
 	flags.StringVarP(&t.output, "output", "o", "text", "text or json")
-	root.AddCommand(agentsCommand(&t), processesCommand(&t), negotiateCommand(&t), sendCommand(&t), translateCommand(&t), ectCommand(&t), dagCommand(&t), workflowCommand(&t), bindingsCommand(&t), healthzCommand(&t), doctorCommand(&t), breakersCommand(&t), lifecycleCommand(&t), approvalsCommand(&t), checkpointsCommand(&t), rollbackCommand(&t),
+	root.AddCommand(agentsCommand(&t), processesCommand(&t), negotiateCommand(&t), sendCommand(&t), translateCommand(&t), ectCommand(&t), dagCommand(&t), workflowCommand(&t), bindingsCommand(&t), healthzCommand(&t), doctorCommand(&t), breakersCommand(&t), lifecycleCommand(&t), approvalsCommand(&t), checkpointsCommand(&t), rollbackCommand(&t), consensus.Command(t.consensus()),
 		lossesCommand(&t), versionCommand(&t))
 	mark(root, started)
 	return root
@@ -119,5 +125,50 @@ func versionCommand(t *target) *cobra.Command {
 				return err
 			})
 		},
+	}
+}
+
+// consensus is what the commands of consensus rounds use of this program.
+func (t *target) consensus() consensus.Deps {
+	return consensus.Deps{
+		Public: t.public,
+		Operator: func(ctx context.Context, path string) ([]byte, error) {
+			got, err := t.operate(ctx, http.MethodGet, path, nil, http.StatusOK)
+			return got.body, err
+		},
+		Stream: t.stream,
+		Signer: func() (*ect.Signer, ect.Identity, error) {
+			svid, err := t.svid()
+			if err != nil {
+				return nil, "", err
+			}
+			signer, err := t.signer()
+			return signer, svid.ID, err
+		},
+		Verifier: func(file, domain string) (signed.Verifier, error) {
+			bundle, err := t.anchors(file, domain)
+			if err != nil {
+				return nil, err
+			}
+			keys, err := identity.NewKeyRing(identity.KeyRingDeps{Bundle: bundle})
+			if err != nil {
+				return nil, err
+			}
+			return ect.NewVerifier(ect.VerifierDeps{Keys: keys, Now: time.Now})
+		},
+		Show: t.show, Misuse: func(err error) error { return &usageError{err} }, Refused: errRefused,
+		Word: word[string], Line: line, Span: duration, Now: time.Now, Wait: waitUntil,
+	}
+}
+
+// waitUntil returns at a moment, or earlier with the error of the context.
+func waitUntil(ctx context.Context, at time.Time) error {
+	timer := time.NewTimer(time.Until(at))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
 	}
 }

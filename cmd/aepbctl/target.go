@@ -201,6 +201,50 @@ func (t *target) administer(ctx context.Context, method, path string, body []byt
 	return t.call(ctx, method, base+"/api"+path, header, body)
 }
 
+// public calls the public listener, which answers with the status want or refuses. A nil body is not sent.
+func (t *target) public(ctx context.Context, method, path string, body []byte, want int) ([]byte, error) {
+	base, err := t.base(t.gateway, "public")
+	if err != nil {
+		return nil, err
+	}
+	header := http.Header{}
+	if body != nil {
+		header.Set("Content-Type", "application/json")
+	}
+	got, err := t.call(ctx, method, base+path, header, body)
+	if err == nil && got.status != want {
+		err = got.refusal()
+	}
+	return got.body, err
+}
+
+// stream reads events from the public listener, for as long as they come.
+func (t *target) stream(ctx context.Context, path string) (io.ReadCloser, error) {
+	base, err := t.base(t.gateway, "public")
+	if err != nil {
+		return nil, err
+	}
+	client, err := t.client()
+	if err != nil {
+		return nil, err
+	}
+	client.Timeout = 0
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, base+path, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Accept", "text/event-stream")
+	response, err := client.Do(request)
+	if err != nil {
+		return nil, unanswered(request.URL.Host, err)
+	}
+	if response.StatusCode == http.StatusOK {
+		return response.Body, nil
+	}
+	data, err := io.ReadAll(io.LimitReader(response.Body, maxReply))
+	return nil, errors.Join(err, response.Body.Close(), answer{response.StatusCode, response.Header, data}.refusal())
+}
+
 // refusal turns an error answer into one line.
 func (a answer) refusal() error {
 	var p problem
