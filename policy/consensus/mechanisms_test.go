@@ -57,7 +57,9 @@ func majority(t *testing.T, n, approve, reject, abstain int) {
 
 var opened = time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)
 
-func idOf(i int) ect.Identity { return ect.Identity("spiffe://prod.example/agent/" + strconv.Itoa(1000+i)) }
+func idOf(i int) ect.Identity {
+	return ect.Identity("spiffe://prod.example/agent/" + strconv.Itoa(1000+i))
+}
 
 func uuidOf(i int) string { return "00000000-0000-4000-8000-" + strconv.Itoa(100_000_000_000+i) }
 

@@ -256,8 +256,9 @@ func (r Round) closes(e Event, c count) bool {
 		return true
 	case !e.At.Before(r.Deadline().Add(Grace)):
 		return true
-	case r.Rules.Leader != "": // it has decided, and may have to give a rationale
-		return c.led && r.judge(c) != NoDecision
+	case r.Rules.Leader != "": // it may still have to give a rationale, and participants to be reached
+		reason := r.judge(c)
+		return reason == Rejected || reason == Accepted && c.tally.Connected >= r.Rules.Connected
 	case r.Proposal.Mechanism == Optimistic && c.tally.Reject > 0:
 		return true
 	default:
