@@ -1,0 +1,382 @@
+package consensus
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
+)
+
+const rounds = 50_000
+
+// scenario is a random round with what was received for it, and the moment at which it is looked at.
+type scenario struct {
+	group Group
+	ages  map[ect.Identity]time.Duration
+	round Round
+	box   Box
+	at    time.Time
+}
+
+// TestRound_Twin: random rounds end as a second computation of R24 says, which shares no code with the first. Check accepts each
+// outcome with the messages that it names, and no changed one.
+func TestRound_Twin(t *testing.T) {
+	t.Parallel()
+	for part := range uint64(2) {
+		t.Run(strconv.FormatUint(part, 10), func(t *testing.T) {
+			t.Parallel()
+			twinRounds(t, part*rounds/2, (part+1)*rounds/2)
+		})
+	}
+}
+
+func twinRounds(t *testing.T, from, to uint64) {
+	t.Helper()
+	ended, all, seen := uint64(0), tamperings(), map[Mechanism]map[Phase]int{}
+	for _, m := range Mechanisms() {
+		seen[m] = map[Phase]int{}
+	}
+	for seed := from; seed < to; seed++ {
+		random := rand.New(rand.NewPCG(seed, 25))
+		s := scenarioOf(t, random)
+		got, err := s.round.Next(Event{Kind: Look, At: s.at, Box: s.box})
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		phase, reason, tally := s.twin()
+		if got.Phase != phase || phase.Decided() && (got.Outcome.Reason != reason || got.Outcome.Tally != tally) || phase == Escalated && got.Why != reason {
+			t.Fatalf("seed %d: %s round of %d ends as %s, %s, %+v; expected %s, %s, %+v\nrules %+v\nbox %+v",
+				seed, s.round.Proposal.Mechanism, len(s.group.Members), got.Phase, got.Outcome.Reason, got.Outcome.Tally, phase, reason, tally, s.round.Rules, s.box)
+		}
+		seen[s.round.Proposal.Mechanism][phase]++
+		if phase == Escalated {
+			got.Approval = "approval"
+			if got, err = got.Next(Event{Kind: Decide, At: s.at, Granted: random.IntN(2) == 0}); err != nil {
+				t.Fatalf("seed %d: %v", seed, err)
+			}
+		}
+		if got.Phase.Decided() {
+			ended++
+			if err := checkAndTamper(random, s.record(got), pick(random, all...)); err != nil {
+				t.Fatalf("seed %d: %s, %s: %v\nrules %+v\nbox %+v", seed, got.Phase, got.Outcome.Reason, err, s.round.Rules, s.box)
+			}
+		}
+	}
+	for _, m := range Mechanisms() {
+		for _, p := range []Phase{Voting, Suspended, Committed, Aborted, Escalated} {
+			if seen[m][p] == 0 && (m != Optimistic || p != Escalated) {
+				t.Errorf("no round of %s was %s: the scenarios are too narrow", m, p)
+			}
+		}
+	}
+	if ended < (to-from)/4 {
+		t.Errorf("only %d of %d rounds ended", ended, to-from)
+	}
+}
+
+func pick[T any](random *rand.Rand, from ...T) T { return from[random.IntN(len(from))] }
+
+func scenarioOf(t *testing.T, random *rand.Rand) scenario {
+	t.Helper()
+	n := 1 + random.IntN(7)
+	s := scenario{ages: map[ect.Identity]time.Duration{}}
+	s.group = Group{
+		Name: "ops", Proposers: map[ect.Identity]int{idOf(0): 1}, Mechanisms: Mechanisms(), Deadlock: pick(random, Strategies()...),
+		Threshold: pick(random, 0, 0, 30, 66, 99), MaxFaulty: pick(random, 0, 0, random.IntN((n+1)/2)),
+		Leader: pick(random, "", idOf(random.IntN(n)), idOf(90)),
+	}
+	for i := range n {
+		s.group.Members = append(s.group.Members, Member{idOf(i), 1 + random.Int64N(4)})
+		s.ages[idOf(i)] = pick(random, -time.Hour, 0, time.Hour, 23*time.Hour, 24*time.Hour, 167*time.Hour, 168*time.Hour, 1000*time.Hour)
+	}
+	since := func(id ect.Identity) time.Time {
+		if s.ages[id] < 0 {
+			return time.Time{}
+		}
+		return opened.Add(-s.ages[id])
+	}
+	table := s.group.Weigh(since, opened)
+	m := pick(random, Mechanisms()...)
+	p := Proposal{
+		ID: uuidOf(1), Proposer: idOf(0), Round: uuidOf(2), Mechanism: m, Subject: "restart", Action: []byte(`{"tool":"restart"}`), Reversible: true,
+		Timeout: At(opened.Add(time.Minute)), Group: "ops", Nonce: "nonce", Timestamp: opened,
+	}
+	if m == Weighted || random.IntN(2) == 0 {
+		p.Weights = WeightsHash(table)
+	}
+	if m != Leader && random.IntN(3) == 0 {
+		p.RevealBy = At(opened.Add(2 * time.Minute))
+	}
+	p.Quorum = s.group.Floor(m, table)
+	if most := map[Mechanism]int64{Majority: int64(n), Weighted: Rules{Members: table}.Total()}[m]; most > p.Quorum && random.IntN(3) == 0 {
+		p.Quorum += random.Int64N(most - p.Quorum + 1)
+	}
+	for _, one := range table {
+		p.Participants = append(p.Participants, one.ID)
+	}
+	random.Shuffle(n, func(i, j int) { p.Participants[i], p.Participants[j] = p.Participants[j], p.Participants[i] })
+	var err error
+	if s.round, err = Open(Opening{Proposal: p, Signed: "signed", Group: s.group, Since: since, Now: opened}); err != nil {
+		t.Fatal(err)
+	}
+	s.round.Attempt = pick(random, 1, 1, 1, 2, 4)
+	s.fill(random, n)
+	deadline := s.round.Deadline()
+	s.at = pick(random, opened.Add(30*time.Second), deadline, deadline.Add(Grace-1), deadline.Add(Grace), deadline.Add(Grace), deadline.Add(Patience-1), deadline.Add(Patience))
+	if random.IntN(5) == 0 { // as a round that was suspended before
+		s.round.Phase = Suspended
+		s.at = slices.MaxFunc([]time.Time{s.at, deadline.Add(Grace)}, time.Time.Compare)
+	}
+	return s
+}
+
+// fill receives votes and acknowledgements: of members and others, in time and late, doubled, for other rounds, sealed and not.
+func (s *scenario) fill(random *rand.Rand, n int) {
+	p, diligent := s.round.Proposal, random.IntN(2) == 0
+	whom := func() ect.Identity {
+		switch random.IntN(12) {
+		case 0:
+			return idOf(91)
+		case 1, 2:
+			return leaderOr(s.round, idOf(0))
+		default:
+			return idOf(random.IntN(n))
+		}
+	}
+	moment := func() time.Time {
+		if diligent {
+			return pick(random, p.Timeout.Time, p.Timeout.Time, p.Timeout.Add(-time.Minute))
+		}
+		return pick(random, opened, p.Timeout.Add(-1), p.Timeout.Time, p.Timeout.Add(1), p.Timeout.Add(time.Second), s.round.Deadline(), s.round.Deadline().Add(1), s.round.Deadline().Add(time.Hour))
+	}
+	unlikely := func() bool { return random.IntN(30) == 0 }
+	sure := random.IntN(2) == 0
+	for i := range random.IntN(2*n + 3) {
+		v := Vote{Proposal: p.ID, Round: p.Round, Voter: whom(), Decision: pick(random, Approve, Approve, Approve, Reject, Abstain), Weights: p.Weights, Timestamp: opened, Rationale: pick(random, "", "because")}
+		if sure {
+			v.Voter, v.Decision = idOf(i%n), pick(random, Approve, Approve, Approve, v.Decision)
+		}
+		if unlikely() {
+			v.Round = uuidOf(3)
+		}
+		if unlikely() {
+			v.Proposal = uuidOf(3)
+		}
+		if unlikely() {
+			v.Weights = "other"
+		}
+		b := Ballot{Vote: v, Hash: hashOf("vote", i), Received: moment()}
+		if !p.RevealBy.IsZero() && !unlikely() {
+			seal := Ack{Proposal: p.ID, Round: p.Round, Participant: v.Voter, Kind: Sealed, Vote: b.Hash}
+			if unlikely() {
+				seal.Round = uuidOf(3)
+			}
+			s.box.Receipts = append(s.box.Receipts, Receipt{seal, hashOf("seal", i), moment()})
+			if !unlikely() {
+				b.Received = b.Received.Add(time.Minute)
+			}
+		}
+		s.box.Ballots = append(s.box.Ballots, b)
+		if random.IntN(10) == 0 { // the same bytes are the same vote
+			b.Received = moment()
+			s.box.Ballots = append(s.box.Ballots, b)
+		}
+	}
+	for i := range random.IntN(n + 2) {
+		a := Ack{Proposal: p.ID, Round: p.Round, Participant: whom(), Kind: pick(random, Received, Received, Received, Executed, Refuses, Disputed, NonceOpen, Sealed)}
+		if unlikely() {
+			a.Round = uuidOf(3)
+		}
+		if a.Kind == Sealed {
+			a.Vote = hashOf("vote", random.IntN(n))
+		}
+		s.box.Receipts = append(s.box.Receipts, Receipt{a, hashOf("ack", i), moment()})
+	}
+	random.Shuffle(len(s.box.Ballots), func(i, j int) { s.box.Ballots[i], s.box.Ballots[j] = s.box.Ballots[j], s.box.Ballots[i] })
+	random.Shuffle(len(s.box.Receipts), func(i, j int) { s.box.Receipts[i], s.box.Receipts[j] = s.box.Receipts[j], s.box.Receipts[i] })
+}
+
+func hashOf(kind string, i int) string { return kind + strconv.Itoa(i) }
+
+// leaderOr is the leader of a round, or somebody else where it has none.
+func leaderOr(r Round, id ect.Identity) ect.Identity {
+	if r.Rules.Leader != "" {
+		return r.Rules.Leader
+	}
+	return id
+}
+
+// twin computes how the round stands, from R24 and the draft.
+func (s *scenario) twin() (Phase, Reason, Tally) {
+	p, n, f := s.round.Proposal, len(s.group.Members), s.group.MaxFaulty
+	deadline := p.Timeout.Time
+	if !p.RevealBy.IsZero() {
+		deadline = p.RevealBy.Time
+	}
+	leader := s.twinLeader()
+	tally, cast, decided := s.twinCount(leader, deadline)
+	needs := n/2 + 1
+	if 2*f+1 > needs {
+		needs = 2*f + 1
+	}
+	reached := tally.Connected >= needs
+	reason := s.twinReason(tally, decided)
+	over := s.at.Sub(deadline) >= 2*time.Second || s.round.Phase == Suspended
+	switch p.Mechanism {
+	case Majority, Weighted:
+		over = over || cast == n
+	case Optimistic:
+		over = over || cast == n || tally.Reject > 0
+	case Leader:
+		over = over || reason == Rejected || reason == Accepted && reached
+	}
+	switch {
+	case !over:
+		return s.round.Phase, "", Tally{}
+	case reason == Accepted && reached:
+		return Committed, Accepted, tally
+	case reason == Accepted && s.at.Sub(deadline) < 24*time.Hour:
+		return Suspended, "", Tally{}
+	case reason == Accepted:
+		reason = NoConnectivity
+	case reason == Rejected || reason == Objected: // the group has decided
+		return Aborted, reason, tally
+	}
+	if s.round.Attempt > 3 {
+		return Escalated, reason, tally
+	}
+	return Aborted, reason, tally
+}
+
+func (s *scenario) twinLeader() ect.Identity {
+	if s.round.Proposal.Mechanism != Leader {
+		return ""
+	}
+	if s.group.Leader != "" {
+		return s.group.Leader
+	}
+	hours := int(opened.Sub(time.Unix(0, 0)).Hours())
+	return s.group.Members[hours%len(s.group.Members)].ID
+}
+
+// twinCount counts voter by voter. It returns how many members have cast a vote, and the votes of the leader.
+func (s *scenario) twinCount(leader ect.Identity, deadline time.Time) (t Tally, cast int, decided []Vote) {
+	p := s.round.Proposal
+	voters := []Member{}
+	for _, m := range s.group.Members {
+		weight := m.Weight * 100
+		if age := s.ages[m.ID]; age < 24*time.Hour {
+			weight = m.Weight * 25
+		} else if age < 7*24*time.Hour {
+			weight = m.Weight * 50
+		}
+		voters = append(voters, Member{m.ID, weight})
+	}
+	if leader == idOf(90) {
+		voters = append(voters, Member{leader, 0})
+	}
+	for _, voter := range voters {
+		member := voter.ID != idOf(90)
+		votes, connected := []Ballot{}, false
+		var seals []string
+		for _, receipt := range s.box.Receipts {
+			a := receipt.Ack
+			if a.Participant != voter.ID || a.Proposal != p.ID || a.Round != p.Round {
+				continue
+			}
+			late := receipt.Received.Sub(p.Timeout.Time) > 0
+			connected = connected || a.Kind == Received || a.Kind == Sealed && !late
+			if a.Kind == Sealed && !late && !slices.Contains(seals, a.Vote) {
+				seals = append(seals, a.Vote)
+			}
+		}
+		for _, b := range s.box.Ballots {
+			v := b.Vote
+			late := b.Received.Sub(deadline) > 0
+			bound := p.Mechanism != Weighted || v.Weights == p.Weights
+			open := p.RevealBy.IsZero() || len(seals) == 1 && seals[0] == b.Hash && b.Received.Sub(p.Timeout.Time) > 0
+			known := slices.ContainsFunc(votes, func(o Ballot) bool { return o.Hash == b.Hash })
+			if v.Voter == voter.ID && v.Proposal == p.ID && v.Round == p.Round && !late && bound && open && !known {
+				votes = append(votes, b)
+			}
+		}
+		if member {
+			t.Participants++
+			if len(votes) > 0 {
+				cast++
+			}
+			if connected || len(votes) > 0 {
+				t.Connected++
+			}
+		}
+		weight := int64(0)
+		if p.Mechanism == Weighted {
+			weight = voter.Weight
+		}
+		t.TotalWeight += weight
+		switch {
+		case len(votes) > 1:
+			t.Doubled++
+		case len(votes) == 0:
+		case voter.ID == leader:
+			decided = append(decided, votes[0].Vote)
+		case votes[0].Vote.Decision == Approve:
+			t.Approve++
+			t.ApproveWeight += weight
+		case votes[0].Vote.Decision == Reject:
+			t.Reject++
+			t.RejectWeight += weight
+		default:
+			t.Abstain++
+		}
+	}
+	return t, cast, decided
+}
+
+// twinReason is what the votes say, whatever the connectivity.
+func (s *scenario) twinReason(t Tally, decided []Vote) Reason {
+	n, f, quorum := len(s.group.Members), s.group.MaxFaulty, s.round.Proposal.Quorum
+	switch s.round.Proposal.Mechanism {
+	case Majority:
+		counted := t.Approve + t.Reject
+		if counted*2 < n || int64(counted) < quorum || counted < 2*f+1 {
+			return NoQuorum
+		}
+		if t.Approve > t.Reject {
+			return Accepted
+		}
+		return Rejected
+	case Weighted:
+		weight := t.ApproveWeight + t.RejectWeight
+		if weight*2 < t.TotalWeight || weight < quorum || f > 0 && t.Approve+t.Reject < 2*f+1 {
+			return NoQuorum
+		}
+		threshold := int64(s.group.Threshold)
+		if threshold == 0 {
+			threshold = 50
+		}
+		if t.ApproveWeight*100 > threshold*t.TotalWeight {
+			return Accepted
+		}
+		return Rejected
+	case Leader:
+		if len(decided) == 0 || decided[0].Decision == Abstain {
+			return NoDecision
+		}
+		if decided[0].Decision == Reject {
+			return Rejected
+		}
+		if t.Reject > t.Approve && decided[0].Rationale == "" {
+			return NoDecision
+		}
+		return Accepted
+	default:
+		if t.Reject > 0 {
+			return Objected
+		}
+		return Accepted
+	}
+}
