@@ -105,7 +105,7 @@ func recordOf(r Round, all Box) Record {
 	}
 	for _, b := range all.Ballots {
 		if named[b.Hash] {
-			b.Received = time.Time{} // nobody else knows it
+			b.Received = time.Time{} // a record does not have it
 			rec.Box.Ballots = append(rec.Box.Ballots, b)
 			delete(named, b.Hash)
 		}

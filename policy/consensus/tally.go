@@ -58,7 +58,7 @@ func (r Round) count(b Box) count {
 }
 
 // connects reports whether an acknowledgement shows that a participant is reached while it votes. A commitment that came too late
-// does not: nobody could tell from it and one that came in time which of them binds the voter.
+// does not: a record without the moments could not say which of two commitments binds the voter.
 func (r Round) connects(receipt Receipt) bool {
 	return receipt.Ack.Kind == Received || r.seals(receipt)
 }
