@@ -482,3 +482,15 @@ func TestSealed_NothingBeforeTheTimeout(t *testing.T) {
 		t.Errorf("%s, %v, %v; expected a commit that rests on the vote and its commitment", got.Phase, got.Counted, err)
 	}
 }
+
+// TestFloor_OfOddTotals: half of a total that is odd is rounded up, as half of the members is.
+func TestFloor_OfOddTotals(t *testing.T) {
+	t.Parallel()
+	g := groupOf(3)
+	if got := g.Floor(Weighted, []Member{{idOf(0), 25}}); got != 13 {
+		t.Errorf("of the weight 25: %d, expected 13", got)
+	}
+	if got := g.Floor(Majority, []Member{{idOf(0), 1}, {idOf(1), 1}, {idOf(2), 1}}); got != 2 {
+		t.Errorf("of three members: %d, expected 2", got)
+	}
+}

@@ -629,3 +629,23 @@ func TestCheck_EachTampering(t *testing.T) {
 		}
 	}
 }
+
+// TestCheck_ForgedWeights: weights that leave the tally as it is have to be those of the proposal all the same.
+func TestCheck_ForgedWeights(t *testing.T) {
+	t.Parallel()
+	g := groupOf(3)
+	g.Members[0].Weight, g.Members[1].Weight = 9, 2
+	r := mustOpen(t, openingOf(g, Weighted))
+	box := votesOf(r, "a..")
+	box.Receipts = append(box.Receipts, ackOf(r, 1, Received))
+	rec := recordOf(lookLate(t, r, box), box)
+	if err := Check(rec); err != nil || rec.Outcome.Result != Commit {
+		t.Fatalf("%v, %v; expected a commit", rec.Outcome, err)
+	}
+	rec.Rules.Members = slices.Clone(rec.Rules.Members)
+	rec.Rules.Members[1].Weight, rec.Rules.Members[2].Weight = rec.Rules.Members[2].Weight, rec.Rules.Members[1].Weight
+	rec.Outcome.Rules = rec.Rules.Hash()
+	if err := Check(rec); err == nil {
+		t.Error("an outcome with other weights than those of the proposal is believed")
+	}
+}
