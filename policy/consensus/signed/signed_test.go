@@ -295,8 +295,8 @@ func TestSign_Refuses(t *testing.T) {
 	bad := voteOf(by.ID)
 	bad.Rationale = ""
 	var invalid *consensus.InvalidError
-	if _, err := signed.Sign(by.Signer(t, clock), bad); !errors.As(err, &invalid) {
-		t.Errorf("a rejection without a rationale: %v, expected an InvalidError", err)
+	if m, err := signed.Sign(by.Signer(t, clock), bad); !errors.As(err, &invalid) || m.Compact != "" {
+		t.Errorf("a rejection without a rationale: %v, expected an InvalidError and no signature", err)
 	}
 	long := voteOf(by.ID)
 	long.Voter = ect.Identity("spiffe://example.com/" + strings.Repeat("a", consensus.MaxVote))
@@ -315,7 +315,10 @@ func TestSign_Refuses(t *testing.T) {
 	if m, err := signed.Sign(by.Signer(t, clock), many); err != nil || len(m.Content.Participants) != consensus.MaxParticipants {
 		t.Errorf("a proposal of 500 participants: %v", err)
 	}
-	first, second := sign(t, by, outcomeOf(by.ID)), sign(t, by, outcomeOf(by.ID))
+	big := outcomeOf(by.ID)
+	big.Approval = strings.Repeat("a", 8000)
+	first, second := sign(t, by, big), sign(t, by, outcomeOf(by.ID))
+	second.Compact = first.Compact[:len(first.Compact)-1] + "A"
 	disputed := ackOf(by.ID)
 	disputed.Kind, disputed.Outcomes = consensus.Disputed, []string{first.Compact, second.Compact}
 	roundTrip(t, by, disputed)
