@@ -2,6 +2,7 @@ package consensus
 
 import (
 	"fmt"
+	"strconv"
 	"testing"
 	"time"
 
@@ -57,10 +58,10 @@ func majority(t *testing.T, n, approve, reject, abstain int) {
 var opened = time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)
 
 func idOf(i int) ect.Identity {
-	return ect.Identity(fmt.Sprintf("spiffe://prod.example/agent/%03d", i))
+	return ect.Identity("spiffe://prod.example/agent/" + strconv.Itoa(1000+i))
 }
 
-func uuidOf(i int) string { return fmt.Sprintf("00000000-0000-4000-8000-%012d", i) }
+func uuidOf(i int) string { return "00000000-0000-4000-8000-" + strconv.Itoa(100_000_000_000+i) }
 
 func groupOf(n int) Group {
 	g := Group{Name: "ops", Proposers: map[ect.Identity]int{idOf(0): 1, idOf(1): 2}, Mechanisms: Mechanisms(), Deadlock: Escalate}
@@ -93,4 +94,28 @@ func known(ect.Identity) time.Time { return opened.Add(-1000 * time.Hour) }
 func ballotOf(r Round, voter int, d Decision) Ballot {
 	v := Vote{Proposal: r.Proposal.ID, Round: r.Proposal.Round, Voter: idOf(voter), Decision: d, Rationale: "because", Weights: r.Proposal.Weights, Timestamp: opened.Add(time.Duration(voter) * time.Second)}
 	return Ballot{Vote: v, Hash: ect.Hash(fmt.Append(nil, v)), Received: opened.Add(time.Second)}
+}
+
+// recordOf is a round that is over with the messages that its outcome rests on.
+func recordOf(r Round, all Box) Record {
+	rec := Record{Proposal: r.Proposal, Signed: r.Signed, Rules: r.Rules, Outcome: r.Outcome}
+	named := map[string]bool{}
+	for _, hash := range r.Counted {
+		named[hash] = true
+	}
+	for _, b := range all.Ballots {
+		if named[b.Hash] {
+			b.Received = time.Time{} // a record does not have it
+			rec.Box.Ballots = append(rec.Box.Ballots, b)
+			delete(named, b.Hash)
+		}
+	}
+	for _, a := range all.Receipts {
+		if named[a.Hash] {
+			a.Received = time.Time{}
+			rec.Box.Receipts = append(rec.Box.Receipts, a)
+			delete(named, a.Hash)
+		}
+	}
+	return rec
 }

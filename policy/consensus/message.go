@@ -60,10 +60,28 @@ func At(t time.Time) Date { return Date{t.UTC().Truncate(time.Second)} }
 // MarshalText implements encoding.TextMarshaler.
 func (d Date) MarshalText() ([]byte, error) { return []byte(d.UTC().Format(httpDate)), nil }
 
-// UnmarshalText implements encoding.TextUnmarshaler.
-func (d *Date) UnmarshalText(text []byte) (err error) {
-	d.Time, err = time.Parse(httpDate, string(text))
-	return err
+// UnmarshalText implements encoding.TextUnmarshaler. Each date has one text: nothing else that means the same is read.
+func (d *Date) UnmarshalText(text []byte) error {
+	moment, err := time.Parse(httpDate, string(text))
+	if err != nil {
+		return err
+	}
+	if d.Time = moment; moment.Format(httpDate) != string(text) {
+		return fmt.Errorf("consensus: the date %q is not written as one of RFC 9110, section 5.6.7", text)
+	}
+	return nil
+}
+
+// MarshalJSON implements json.Marshaler, over that of time.Time.
+func (d Date) MarshalJSON() ([]byte, error) { return json.Marshal(d.UTC().Format(httpDate)) }
+
+// UnmarshalJSON implements json.Unmarshaler, over that of time.Time.
+func (d *Date) UnmarshalJSON(text []byte) error {
+	var date string
+	if err := json.Unmarshal(text, &date); err != nil {
+		return err
+	}
+	return d.UnmarshalText([]byte(date))
 }
 
 // Proposal is a message that a round is about (Proposal Message Structure). The members after Participants are our own.
@@ -150,6 +168,10 @@ const (
 	Superseded     Reason = "superseded"      // a proposal of a higher rank about the same was accepted
 	HumanDecided   Reason = "human"
 )
+
+func reasons() []Reason {
+	return []Reason{Accepted, Rejected, Objected, NoQuorum, NoConnectivity, NoDecision, Superseded, HumanDecided}
+}
 
 // Tally counts votes. Weights are zero unless the mechanism is weighted.
 type Tally struct {
@@ -375,8 +397,14 @@ func (o *Outcome) check() error {
 		return bad("coordinator", "is required")
 	case o.Result != Commit && o.Result != Abort:
 		return bad("outcome", "is commit or abort")
-	case o.Reason == "" || o.Decided.IsZero():
-		return bad("reason or decided", "is required")
+	case !slices.Contains(Mechanisms(), o.Mechanism):
+		return bad("mechanism", "is one of majority, weighted, leader and optimistic")
+	case !slices.Contains(reasons(), o.Reason):
+		return bad("reason", fmt.Sprintf("is one of %v", reasons()))
+	case !isHash(o.Rival):
+		return bad("rival", "is no hash: base64url of SHA-256")
+	case o.Decided.IsZero():
+		return bad("decided", "is required")
 	}
 	return nil
 }

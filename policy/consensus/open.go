@@ -103,11 +103,14 @@ func sameMembers(ids []ect.Identity, table []Member) bool {
 func (o Opening) attempt() (int, error) {
 	related := slices.Clone(o.Related)
 	slices.SortFunc(related, func(a, b Related) int { return a.Rank.Opened.Compare(b.Rank.Opened) })
-	attempt, preferred := 1, ""
+	attempt, preferred, until := 1, "", time.Time{}
 	var last Related
 	for _, other := range related {
+		if other.Phase == Drawing {
+			return 0, &RefusedError{Reason: "a draw says soon which proposal about this goes first", Again: max(other.Deadlock.Until.Sub(o.Now), time.Second)}
+		}
 		if n := other.Deadlock.Preferred; n != "" {
-			preferred = n
+			preferred, until = n, other.Outcome.Decided.Add(TurnFor)
 		} else if other.Proposal == preferred {
 			preferred = "" // it had its turn
 		}
@@ -118,7 +121,7 @@ func (o Opening) attempt() (int, error) {
 			return 0, &RefusedError{Reason: "a round of this proposal is not over yet"}
 		}
 	}
-	if preferred != "" && preferred != o.Proposal.ID {
+	if preferred != "" && preferred != o.Proposal.ID && o.Now.Before(until) {
 		return 0, &RefusedError{Reason: "this is deadlocked, and the proposal " + preferred + " goes first", Again: Backoff}
 	}
 	return attempt, o.again(attempt, last)

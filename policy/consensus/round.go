@@ -40,6 +40,8 @@ const (
 	DrawFor = time.Minute
 	// MaxRetries is how often a proposal is submitted again.
 	MaxRetries = 3
+	// TurnFor is how long after a deadlock the proposal that goes first holds up the others.
+	TurnFor = 5 * time.Minute
 	// Backoff is the pause before a proposal is submitted again; it doubles each time.
 	Backoff = 10 * time.Second
 )
@@ -57,7 +59,7 @@ const (
 var transitions = map[Phase]map[Kind][]Phase{
 	Voting:    {Look: {Committed, Aborted, Suspended, Waiting, Escalated, Drawing}},
 	Suspended: {Look: {Committed, Aborted, Waiting, Escalated, Drawing}},
-	Waiting:   {Look: {Committed, Aborted}},
+	Waiting:   {Look: {Committed, Aborted, Escalated, Drawing}},
 	Escalated: {Decide: {Committed, Aborted}},
 	Drawing:   {Look: {Aborted}},
 }
@@ -254,16 +256,30 @@ func (r Round) look(e Event) Round {
 	case count.tally.Connected < r.Rules.Connected:
 		return r.fail(e, count, NoConnectivity)
 	}
-	for _, other := range e.Related {
-		switch {
-		case other.Rank.Compare(r.Rank) < 0 || other.Rank.Opened.After(r.Deadline()):
-		case other.Phase == Committed && !other.Outcome.Decided.Before(r.Opened):
-			return r.end(e, count, Abort, Superseded, other.Signed)
-		case !other.Phase.Decided() && other.Phase != Escalated:
-			return r.to(Waiting)
-		}
+	rival, waits := r.rivals(e.Related)
+	switch {
+	case rival != "":
+		return r.end(e, count, Abort, Superseded, rival)
+	case waits:
+		return r.to(Waiting)
 	}
 	return r.end(e, count, Commit, Accepted, "")
+}
+
+// rivals looks for rounds of a higher rank about the same: the signed outcome of one that was accepted, and whether one is still to
+// come. One that was opened after the deadline does not matter.
+func (r Round) rivals(related []Related) (accepted string, waits bool) {
+	for _, other := range related {
+		switch {
+		case other.Rank.Compare(r.Rank) < 0 || other.Rank.Opened.After(r.Deadline()):
+		case other.Phase == Committed && other.Outcome.Decided.Before(r.Opened):
+		case other.Phase == Committed && other.Signed != "":
+			accepted = max(accepted, other.Signed)
+		case other.Phase == Committed || !other.Phase.Decided() && other.Phase != Escalated: // its outcome is not signed, or not known
+			waits = true
+		}
+	}
+	return accepted, waits
 }
 
 // closes reports whether no vote is waited for any more.
@@ -273,8 +289,9 @@ func (r Round) closes(e Event, c count) bool {
 		return true
 	case !e.At.Before(r.Deadline().Add(Grace)):
 		return true
-	case r.Rules.Leader != "": // it has decided, and may have to give a rationale
-		return c.led && r.judge(c) != NoDecision
+	case r.Rules.Leader != "": // it may still have to give a rationale, and participants to be reached
+		reason := r.judge(c)
+		return reason == Rejected || reason == Accepted && c.tally.Connected >= r.Rules.Connected
 	case r.Proposal.Mechanism == Optimistic && c.tally.Reject > 0:
 		return true
 	default:

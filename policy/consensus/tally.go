@@ -28,7 +28,7 @@ func (r Round) count(b Box) count {
 	}
 	connected := map[ect.Identity]bool{}
 	for _, receipt := range b.Receipts {
-		if id := receipt.Ack.Participant; r.concerns(receipt.Ack.Proposal, receipt.Ack.Round) && r.Rules.IsMember(id) && receipt.connects() {
+		if id := receipt.Ack.Participant; r.concerns(receipt.Ack.Proposal, receipt.Ack.Round) && r.Rules.IsMember(id) && r.connects(receipt) {
 			connected[id] = true
 			c.hashes = append(c.hashes, receipt.Hash)
 		}
@@ -57,8 +57,17 @@ func (r Round) count(b Box) count {
 	return c
 }
 
-// connects: kinds of acknowledgements that show that a participant is reached while it votes.
-func (r Receipt) connects() bool { return r.Ack.Kind == Received || r.Ack.Kind == Sealed }
+// connects reports whether an acknowledgement shows that a participant is reached while it votes. A commitment that came too late
+// does not: a record without the moments could not say which of two commitments binds the voter.
+func (r Round) connects(receipt Receipt) bool {
+	return receipt.Ack.Kind == Received || r.seals(receipt)
+}
+
+// seals reports whether an acknowledgement commits its participant to a vote in this round.
+func (r Round) seals(receipt Receipt) bool {
+	a := receipt.Ack
+	return a.Kind == Sealed && r.concerns(a.Proposal, a.Round) && !receipt.Received.After(r.Proposal.Timeout.Time)
+}
 
 func (r Round) concerns(proposal, round string) bool {
 	return proposal == r.Proposal.ID && round == r.Proposal.Round
@@ -92,7 +101,7 @@ func (r Round) votesOf(b Box) map[ect.Identity][]Ballot {
 	sealed := map[ect.Identity]string{} // hash of the vote that a voter committed to; "-": it committed to several
 	for _, receipt := range b.Receipts {
 		id := receipt.Ack.Participant
-		if receipt.Ack.Kind != Sealed || receipt.Received.After(r.Proposal.Timeout.Time) {
+		if !r.seals(receipt) {
 			continue
 		}
 		if before, there := sealed[id]; there && before != receipt.Ack.Vote {
