@@ -323,3 +323,10 @@ func (s *Signer) Statement(claims []byte) (string, error) {
 	own := s.own.Load()
 	return s.sign(own, own.notes, claims)
 }
+
+// SignNote signs a message that is no ECT. Its typ keeps any verifier from taking it for one; kid and x5c are those
+// of our ECTs. A result beyond limit bytes is [ErrUnsignable].
+func (s *Signer) SignNote(typ string, payload []byte, limit int) (string, error) {
+	own := s.own.Load()
+	return sign(own, encodeHeader(own.alg, typ, own.kid, own.chain), payload, limit)
+}

@@ -64,8 +64,12 @@ func (o Opening) judge(table []Member) error {
 		end = p.RevealBy.Time
 	}
 	floor, most := g.Floor(p.Mechanism, table), int64(len(table))
-	if p.Mechanism == Weighted {
+	switch p.Mechanism {
+	case Weighted:
 		most = Rules{Members: table}.Total()
+	case Leader, Optimistic: // they have none
+		most = 0
+	case Majority:
 	}
 	_, proposes := g.Proposers[p.Proposer]
 	switch {
