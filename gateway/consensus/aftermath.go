@@ -214,5 +214,5 @@ func (s *Service) send(ctx context.Context, r consensus.Round, o Order) delivery
 func (s *Service) disputed(ctx context.Context, r consensus.Round, a consensus.Ack) {
 	s.deps.Metrics.Anomaly(string(a.Kind))
 	s.deps.Logger.ErrorContext(ctx, "a participant does not accept the outcome of a consensus round: look at what it has signed",
-		slog.String("round", r.Proposal.Round), slog.String("participant", string(a.Participant)), slog.String("kind", string(a.Kind)), slog.String("why", a.Rationale))
+		slog.String("round", r.Proposal.Round), slog.String("participant", string(a.Participant)), slog.String("kind", string(a.Kind)))
 }

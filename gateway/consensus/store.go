@@ -89,17 +89,18 @@ func (s *Service) put(ctx context.Context, key state.EntryKey, value []byte, unt
 	return first, nil
 }
 
-// keep keeps a signed message in the first slot that is free, unless it is there already; false: there is no slot.
-func (s *Service) keep(ctx context.Context, round string, m stored, who ect.Identity, slots int) (bool, error) {
+// keep keeps a signed message in the first slot that is free, unless it is there already; kept is false if there is no slot, first
+// if it was there.
+func (s *Service) keep(ctx context.Context, round string, m stored, who ect.Identity, slots int) (kept, first bool, err error) {
 	value, err := json.Marshal(m)
 	if err != nil {
-		return false, err
+		return false, false, err
 	}
 	for slot := range slots {
 		key := state.EntryKey{Kind: KindMessage, Group: round, ID: messageID(m.Kind, who, slot), Owner: string(who)}
 		first, err := s.put(ctx, key, value, m.Received.Add(life))
 		if err != nil || first {
-			return first, err
+			return first, first, err
 		}
 		entry, found, err := s.deps.Entries.Get(ctx, key)
 		var before stored
@@ -107,13 +108,13 @@ func (s *Service) keep(ctx context.Context, round string, m stored, who ect.Iden
 			err = json.Unmarshal(entry.Value, &before)
 		}
 		if err != nil {
-			return false, recording(err)
+			return false, false, recording(err)
 		}
 		if before.Compact == m.Compact {
-			return true, nil
+			return true, false, nil
 		}
 	}
-	return false, nil
+	return false, false, nil
 }
 
 // each reads all entries of a group.

@@ -74,10 +74,14 @@ func (s *Service) visit(ctx context.Context, id string) error {
 	if r.Phase.Decided() {
 		return s.follow(ctx, r)
 	}
-	if r.Phase == consensus.Escalated {
+	switch r.Phase {
+	case consensus.Escalated:
 		return s.lookAgain(ctx, r, humanPause)
+	case consensus.Waiting: // it may wait long before its deadline
+		return s.lookAgain(ctx, r, scanInterval)
+	default:
+		return nil
 	}
-	return nil
 }
 
 // abandon takes a round out of the index that was never written.
