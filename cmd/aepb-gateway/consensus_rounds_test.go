@@ -270,7 +270,9 @@ func TestConsensus_AtAnotherReplica(t *testing.T) {
 	at := first.serve(t, "agent-carol", "mcp-v1", agent, host{tls: serving(svid), id: svid.ID})
 	second.list(t, "agent-carol", "mcp-v1", at, host{id: svid.ID})
 	for i := range 5 {
-		p := first.proposal(t, members[0], consensus.Majority, time.Minute, func(p *consensus.Proposal) { p.Action = json.RawMessage(`{"tool":"add","arguments":{"n":` + strconv.Itoa(i) + `}}`) })
+		p := first.proposal(t, members[0], consensus.Majority, time.Minute, func(p *consensus.Proposal) {
+			p.Action = json.RawMessage(`{"tool":"add","arguments":{"n":` + strconv.Itoa(i) + `}}`)
+		})
 		first.propose(t, members[0], p)
 		stream := second.eventsOf(t, members[0], p.Round)
 		second.cast(t, members[1], p, consensus.Approve, "")
@@ -295,4 +297,3 @@ func TestConsensus_AtAnotherReplica(t *testing.T) {
 		}
 	}
 }
-
