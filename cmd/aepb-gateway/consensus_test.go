@@ -262,7 +262,7 @@ func (b *bed) decidesByMajority(t *testing.T) {
 	t.Helper()
 	members, outsider := b.threeVoters(t), b.voter(t, "/mallory")
 	alice, bob, carol := members[0], members[1], members[2]
-	p := b.proposal(t, alice, consensus.Majority, time.Minute, nil)
+	p := b.proposal(t, alice, consensus.Majority, 20*time.Hour, nil)
 	opened := b.propose(t, alice, p)
 	if again := b.propose(t, alice, p); opened.Phase != consensus.Voting || again.Round != opened.Round || again.Proposed != opened.Proposed {
 		t.Errorf("opened as %+v, and once more as %+v", opened, again)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/attest"
+	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/state"
 	"github.com/aepb/aepb-gateway/gateway/worker"
 	"github.com/aepb/aepb-gateway/policy/consensus"
@@ -78,8 +79,11 @@ func (s *Service) recordVotes(ctx context.Context, r consensus.Round) error {
 			continue
 		}
 		_, err := s.deps.Evidence.State(ctx, cast(r, b))
-		if _, there := errors.AsType[*ect.ConflictError](err); err != nil && !there {
+		if _, again := errors.AsType[*problem.RecordingError](err); again {
 			return err
+		}
+		if _, there := errors.AsType[*ect.ConflictError](err); err != nil && !there { // the share of the proposer is used up
+			s.deps.Logger.WarnContext(ctx, "a vote is not on record", slog.String("round", r.Proposal.Round), slog.Any("error", err))
 		}
 		if err := s.renew(ctx, r); err != nil {
 			return err
@@ -100,7 +104,7 @@ func cast(r consensus.Round, b consensus.Ballot) attest.Statement {
 	}
 	return attest.Statement{
 		Act: ect.ActConsensusVote, ID: stableID("vote", b.Hash), Lineage: attest.Lineage{Workflow: r.Workflow, Parents: []ect.ID{r.Proposed}},
-		Input: b.Hash, Ext: ext, Audience: []string{string(v.Voter)}, HoldUntil: r.Changed.Add(life),
+		Input: b.Hash, Ext: ext, Audience: []string{string(v.Voter)}, Holder: holder(r), HoldUntil: r.Changed.Add(ect.MaxHold),
 	}
 }
 

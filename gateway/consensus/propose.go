@@ -15,6 +15,7 @@ import (
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/policy/consensus"
 	"github.com/aepb/aepb-gateway/policy/consensus/signed"
+	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/policy/quota"
 )
 
@@ -198,6 +199,9 @@ func (s *Service) book(ctx context.Context, r consensus.Round) error {
 	return nil
 }
 
+// holder is in whose share of the evidence a round counts.
+func holder(r consensus.Round) string { return limit.Identity(string(r.Proposal.Proposer)) }
+
 // proposed is what the gateway signs of a round that opens.
 func proposed(r consensus.Round, hash string) *attest.Statement {
 	p, ext := r.Proposal, ect.Ext{}
@@ -210,7 +214,7 @@ func proposed(r consensus.Round, hash string) *attest.Statement {
 	ext.SetString(ect.ExtRules, r.Rules.Hash())
 	st := &attest.Statement{
 		Act: ect.ActConsensusPropose, Lineage: attest.Lineage{Workflow: r.Workflow}, Input: hash, Ext: ext,
-		Audience: []string{string(p.Proposer)}, HoldUntil: r.Deadline().Add(life),
+		Audience: []string{string(p.Proposer)}, Holder: holder(r), HoldUntil: r.Opened.Add(ect.MaxHold),
 	}
 	for _, m := range r.Rules.Members {
 		st.Members = append(st.Members, m.ID)
