@@ -75,24 +75,38 @@ func badFiles() map[string]badFile {
 		"mistakes of three agents": {agent("    endpoints: [{binding: mcp-v1, url: \"https://a\", priority: high}]\n  Big: {id: x, endpoints: [{binding: mcp-v1, url: \"ftp://a\"}]}\n  third: {callers: [\"spiffe://a/*\"]}\n"), []string{
 			"[7:63] agents.calc.endpoints[0].priority", "agents.'Big': a name is", "agents.'Big': the id is not", "agents.'Big': the endpoint must be", "agents.'third': at least one endpoint",
 		}},
-		"no SPIFFE id":           {agent("    id: calc\n    endpoints: [{binding: mcp-v1, url: \"https://a\"}]\n"), []string{"agents.'calc': the id"}},
-		"a caller that is no id": {agent("    callers: [alice]\n    endpoints: [{binding: mcp-v1, url: \"https://a\"}]\n"), []string{"[7:15] agents.'calc'.callers[0]"}},
-		"a name with capitals":   {goodFile + "agents:\n  Calc:\n    endpoints: [{binding: mcp-v1, url: \"https://a\"}]\n", []string{"[7:14] agents.'Calc': a name is"}},
-		"no such program":        {agent("    endpoints: [{binding: mcp-v1, program: {command: [no-such-program]}}]\n"), []string{"agents.'calc'.endpoints[0].program.command", "no-such-program"}},
-		"a program and a URL":    {agent("    endpoints: [{binding: mcp-v1, url: \"https://a\", program: {command: [sh]}}]\n"), []string{"agents.'calc'.endpoints[0].program: "}},
-		"a program for A2A":      {agent("    endpoints: [{binding: a2a-v1, program: {command: [sh]}}]\n"), []string{"agents.'calc': a program speaks mcp-v1"}},
-		"a dialect":              {goodFile + "peers:\n  spiffe://a/b: {dialect: klingon}\n", []string{"[6:27] peers.'spiffe://a/b'.dialect"}},
-		"mistakes of all kinds":  {swap("https://127.0.0.1:8443", "http://x") + "limits: {rate: fast}\nstate: {key: /lost, path: /x}\nagents:\n  calc:\n    endpoints: [{binding: mcp, url: 7}]\nnosuch: 1\n", []string{"[1:13] public_url", "[5:16] limits.rate", "[6:14] state.key", "[9:27] agents.'calc'.endpoints[0].binding", "[10:1] nosuch"}},
-		"no YAML":                {goodFile + "limits: {rate: [1\n", []string{"[5:"}},
+		"no SPIFFE id":                   {agent("    id: calc\n    endpoints: [{binding: mcp-v1, url: \"https://a\"}]\n"), []string{"agents.'calc': the id"}},
+		"a caller that is no id":         {agent("    callers: [alice]\n    endpoints: [{binding: mcp-v1, url: \"https://a\"}]\n"), []string{"[7:15] agents.'calc'.callers[0]"}},
+		"a name with capitals":           {goodFile + "agents:\n  Calc:\n    endpoints: [{binding: mcp-v1, url: \"https://a\"}]\n", []string{"[7:14] agents.'Calc': a name is"}},
+		"no such program":                {agent("    endpoints: [{binding: mcp-v1, program: {command: [no-such-program]}}]\n"), []string{"agents.'calc'.endpoints[0].program.command", "no-such-program"}},
+		"a program and a URL":            {agent("    endpoints: [{binding: mcp-v1, url: \"https://a\", program: {command: [sh]}}]\n"), []string{"agents.'calc'.endpoints[0].program: "}},
+		"a program for A2A":              {agent("    endpoints: [{binding: a2a-v1, program: {command: [sh]}}]\n"), []string{"agents.'calc': a program speaks mcp-v1"}},
+		"a dialect":                      {goodFile + "peers:\n  spiffe://a/b: {dialect: klingon}\n", []string{"[6:27] peers.'spiffe://a/b'.dialect"}},
+		"mistakes of all kinds":          {swap("https://127.0.0.1:8443", "http://x") + "limits: {rate: fast}\nstate: {key: /lost, path: /x}\nagents:\n  calc:\n    endpoints: [{binding: mcp, url: 7}]\nnosuch: 1\n", []string{"[1:13] public_url", "[5:16] limits.rate", "[6:14] state.key", "[9:27] agents.'calc'.endpoints[0].binding", "[10:1] nosuch"}},
+		"a group without members":        {goodFile + "consensus:\n  groups:\n    team:\n      proposers: {\"spiffe://a/b\": 1}\n", []string{"consensus.groups.'team': consensus: group \"team\": it has 1 to 500 members"}},
+		"a group without proposers":      {goodFile + "consensus:\n  groups:\n    team:\n      members: [{id: \"spiffe://a/b\"}]\n", []string{"consensus.groups.'team': consensus: group \"team\": it has no proposers"}},
+		"a member twice":                 {goodFile + "consensus:\n  groups:\n    team:\n      members: [{id: \"spiffe://a/b\"}, {id: \"spiffe://a/b\"}]\n      proposers: {\"spiffe://a/b\": 1}\n", []string{"each once"}},
+		"a member that is a prefix":      {goodFile + "consensus:\n  groups:\n    team:\n      members: [{id: \"spiffe://a/*\"}]\n      proposers: {\"spiffe://a/b\": 1}\n", []string{"SPIFFE ids"}},
+		"a proposer that is no id":       {goodFile + "consensus:\n  groups:\n    team:\n      members: [{id: \"spiffe://a/b\"}]\n      proposers: {alice: 1}\n", []string{"SPIFFE ids"}},
+		"a leader that is no id":         {goodFile + "consensus:\n  groups:\n    team:\n      members: [{id: \"spiffe://a/b\"}]\n      proposers: {\"spiffe://a/b\": 1}\n      leader: alice\n", []string{"SPIFFE ids"}},
+		"a weight that is too large":     {goodFile + "consensus:\n  groups:\n    team:\n      members: [{id: \"spiffe://a/b\", weight: 1000001}]\n      proposers: {\"spiffe://a/b\": 1}\n", []string{"weight"}},
+		"an unknown mechanism":           {goodFile + "consensus:\n  groups:\n    team:\n      members: [{id: \"spiffe://a/b\"}]\n      proposers: {\"spiffe://a/b\": 1}\n      mechanisms: [dice]\n", []string{"is no mechanism"}},
+		"too many faulty members":        {goodFile + "consensus:\n  groups:\n    team:\n      members: [{id: \"spiffe://a/b\"}]\n      proposers: {\"spiffe://a/b\": 1}\n      max_faulty: 1\n", []string{"max_faulty"}},
+		"an unknown strategy":            {goodFile + "consensus:\n  groups:\n    team:\n      members: [{id: \"spiffe://a/b\"}]\n      proposers: {\"spiffe://a/b\": 1}\n      deadlock: coin\n", []string{"breaks no deadlock"}},
+		"a round of a month":             {goodFile + "consensus:\n  groups:\n    team:\n      members: [{id: \"spiffe://a/b\"}]\n      proposers: {\"spiffe://a/b\": 1}\n      longest: 720h\n", []string{"between 1s and 168h"}},
+		"an authority of four":           {goodFile + "consensus:\n  groups:\n    team:\n      members: [{id: \"spiffe://a/b\"}]\n      proposers: {\"spiffe://a/b\": 4}\n", []string{"authority"}},
+		"a threshold of all":             {goodFile + "consensus:\n  groups:\n    team:\n      members: [{id: \"spiffe://a/b\"}]\n      proposers: {\"spiffe://a/b\": 1}\n      threshold: 100\n", []string{"threshold"}},
+		"a group with a path for a name": {goodFile + "consensus:\n  groups:\n    a/b:\n      members: [{id: \"spiffe://a/b\"}]\n      proposers: {\"spiffe://a/b\": 1}\n", []string{"the name of a group"}},
+		"no YAML":                        {goodFile + "limits: {rate: [1\n", []string{"[5:"}},
 	}
 }
 
-// TestCheckConfig_FortyBadFiles: each mistake of a file is found in one run, with its place,
+// TestCheckConfig_SixtyBadFiles: each mistake of a file is found in one run, with its place,
 // and whatever serve refuses at its start does not pass.
-func TestCheckConfig_FortyBadFiles(t *testing.T) {
+func TestCheckConfig_SixtyBadFiles(t *testing.T) {
 	t.Parallel()
 	files := badFiles()
-	if len(files) != 48 {
+	if len(files) != 62 {
 		t.Errorf("%d files", len(files))
 	}
 	dir := t.TempDir()

@@ -137,12 +137,12 @@ func (p Policy) checkCheckpoints(say func(path, reason string)) {
 
 // Consensus says which agents decide together (draft Agent Consensus).
 type Consensus struct {
-	Groups map[string]Group `yaml:"groups"` // Groups of agents that decide together, by name.
+	Groups map[string]Group `yaml:"groups"` // Groups of agents that decide together, by name: 1 to 63 of a-z 0-9 - _ . and a letter or digit first.
 }
 
 // Group is a group of agents that decide together.
 type Group struct {
-	Members    []Voter        `yaml:"members"`    // Agents that vote, 1 to 500.
+	Members    []Voter        `yaml:"members"`    // Agents that vote, 1 to 500. Required.
 	Proposers  map[string]int `yaml:"proposers"`  // SPIFFE IDs of callers that may propose, each with its authority, 0 to 3: of competing proposals the one with more goes first. Required.
 	Mechanisms []string       `yaml:"mechanisms"` // How the group may decide: majority, weighted, leader and optimistic. Default: majority.
 	Leader     string         `yaml:"leader"`     // SPIFFE ID of who decides under leader. Default: the members in turns, an hour each.
@@ -159,6 +159,12 @@ type Voter struct {
 }
 
 const mostRound = 7 * 24 * time.Hour
+
+// isGroupName: a name stands in a path, as those of agents do.
+func isGroupName(name string) bool {
+	plain := strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-_.") == ""
+	return plain && name != "" && len(name) <= 63 && !strings.ContainsAny(name[:1], "-_.")
+}
 
 // ConsensusGroups are the groups in the words of package consensus, in the order of their names.
 func (c Config) ConsensusGroups() []consensus.Group {
@@ -189,7 +195,11 @@ func (c Config) ConsensusGroups() []consensus.Group {
 // checkConsensus finds groups that cannot decide.
 func (c Config) checkConsensus(say func(path, reason string)) {
 	for _, g := range c.ConsensusGroups() {
-		path := "$.consensus.groups." + g.Name
+		path := "$.consensus.groups.'" + g.Name + "'"
+		if !isGroupName(g.Name) {
+			say("$.consensus.groups", "the name of a group is 1 to 63 of a-z 0-9 - _ . and starts with a letter or digit: "+strconv.Quote(g.Name)+" is none")
+			continue
+		}
 		if err := g.Check(); err != nil {
 			say(path, err.Error())
 		}

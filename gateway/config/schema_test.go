@@ -93,25 +93,37 @@ func rules() map[string]object {
 		"agents.NAME.endpoints[].did":                pattern("^did:(key|web):"),
 		"agents.NAME.endpoints[].signature":          enum("draft", "jcs-raw", "none"),
 		"agents.NAME.endpoints[].program.memory_mib": between(0, 64<<10),
-		"ainp.did":                           pattern("^did:(key|web):"),
-		"ainp.callers":                       pattern("^spiffe://[^*#]+$"),
-		"ainp.callers#":                      pattern("^did:(key|web):"),
-		"slim.nodes":                         {"required": []string{"url", "organization", "namespace"}},
-		"slim.nodes[].url":                   pattern("^https?://[^/?#@]+/?$"),
-		"slim.nodes[].organization":          pattern("^[a-zA-Z0-9._-]{1,63}$"),
-		"slim.nodes[].namespace":             pattern("^[a-zA-Z0-9._-]{1,63}$"),
-		"slim.nodes[].groups":                between(-1, 1024),
-		"slim.nodes[].jwt":                   {"required": []string{"key", "keys", "issuer"}},
-		"slim.nodes[].jwt.callers":           pattern("^spiffe://[^*#]+$"),
-		"agents.NAME.lifecycle":              {"dependentRequired": object{"status": []string{"reason"}}},
-		"agents.NAME.lifecycle.status":       enum("active", "deprecated", "draining"),
-		"agents.NAME.rollback":               enum("own"),
-		"agents.NAME.read_only":              {"minLength": 1, "maxLength": 128},
-		"agents.NAME.compensate#":            {"minLength": 1, "maxLength": 128, "not": object{"const": "*"}},
-		"agents.NAME.compensate":             {"required": []string{"tool"}},
-		"agents.NAME.compensate.NAME.before": {"required": []string{"tool"}},
-		"lifecycle":                          {"dependentRequired": object{"status": []string{"reason"}}},
-		"lifecycle.status":                   enum("active", "deprecated", "draining"),
+		"ainp.did":                               pattern("^did:(key|web):"),
+		"ainp.callers":                           pattern("^spiffe://[^*#]+$"),
+		"ainp.callers#":                          pattern("^did:(key|web):"),
+		"slim.nodes":                             {"required": []string{"url", "organization", "namespace"}},
+		"slim.nodes[].url":                       pattern("^https?://[^/?#@]+/?$"),
+		"slim.nodes[].organization":              pattern("^[a-zA-Z0-9._-]{1,63}$"),
+		"slim.nodes[].namespace":                 pattern("^[a-zA-Z0-9._-]{1,63}$"),
+		"slim.nodes[].groups":                    between(-1, 1024),
+		"slim.nodes[].jwt":                       {"required": []string{"key", "keys", "issuer"}},
+		"slim.nodes[].jwt.callers":               pattern("^spiffe://[^*#]+$"),
+		"agents.NAME.lifecycle":                  {"dependentRequired": object{"status": []string{"reason"}}},
+		"agents.NAME.lifecycle.status":           enum("active", "deprecated", "draining"),
+		"agents.NAME.rollback":                   enum("own"),
+		"agents.NAME.read_only":                  {"minLength": 1, "maxLength": 128},
+		"agents.NAME.compensate#":                {"minLength": 1, "maxLength": 128, "not": object{"const": "*"}},
+		"agents.NAME.compensate":                 {"required": []string{"tool"}},
+		"agents.NAME.compensate.NAME.before":     {"required": []string{"tool"}},
+		"consensus.groups#":                      pattern(`^[a-z0-9][a-z0-9._-]{0,62}$`),
+		"consensus.groups":                       {"required": []string{"members", "proposers"}},
+		"consensus.groups.NAME.members":          {"required": []string{"id"}},
+		"consensus.groups.NAME.members[].id":     pattern("^spiffe://[^*#]+$"),
+		"consensus.groups.NAME.members[].weight": between(0, 1_000_000),
+		"consensus.groups.NAME.proposers#":       pattern("^spiffe://[^*#]+$"),
+		"consensus.groups.NAME.proposers":        between(0, 3),
+		"consensus.groups.NAME.mechanisms":       enum("majority", "weighted", "leader", "optimistic"),
+		"consensus.groups.NAME.leader":           pattern("^spiffe://[^*#]+$"),
+		"consensus.groups.NAME.threshold":        between(0, 99),
+		"consensus.groups.NAME.max_faulty":       between(0, 249),
+		"consensus.groups.NAME.deadlock":         enum("escalate", "oldest", "random"),
+		"lifecycle":                              {"dependentRequired": object{"status": []string{"reason"}}},
+		"lifecycle.status":                       enum("active", "deprecated", "draining"),
 	}
 	for _, name := range []string{"connections", "connections_per_address", "requests", "streams", "in_flight_mib", "share"} {
 		all["limits."+name] = between(0, mostOfLimit)
@@ -161,7 +173,7 @@ func valueOf(k key, rules map[string]object) object {
 		value["type"] = "string"
 	case "bool":
 		value["type"] = "boolean"
-	case "int":
+	case "int", "int64":
 		value["type"] = "integer"
 	case "float64":
 		value["type"] = "number"
@@ -305,6 +317,15 @@ func accepts(schema *jsonschema.Schema, text string) error {
 	return schema.Validate(value)
 }
 
+// manyVoters are as many members as a group may have.
+func manyVoters() string {
+	var all []string
+	for i := range 500 {
+		all = append(all, fmt.Sprintf(`{id: "spiffe://x/%d"}`, i))
+	}
+	return strings.Join(all, ", ")
+}
+
 // probes are configurations with a place for one value of a key; path is where the place is, and the
 // rest is what else a valid file needs.
 var probes = []struct{ path, text string }{
@@ -337,6 +358,12 @@ var probes = []struct{ path, text string }{
 	{"ainp.did", `{ainp: {did: VALUE}}`},
 	{"slim.nodes[].jwt.callers", `{slim: {nodes: [{url: "https://n", organization: o, namespace: n, jwt: {key: k, keys: k, issuer: i, callers: {a: VALUE}}}]}}`},
 	{"slim.nodes[].", `{slim: {nodes: [{url: "https://n", organization: o, namespace: n, shared_secret_file: s, KEY: VALUE}]}}`},
+	{"consensus.groups.NAME.members[].id", `{consensus: {groups: {g: {members: [{KEY: VALUE}], proposers: {"spiffe://x/y": 1}}}}}`},
+	{"consensus.groups.NAME.members[].weight", `{consensus: {groups: {g: {members: [{id: "spiffe://x/y", KEY: VALUE}], proposers: {"spiffe://x/y": 1}}}}}`},
+	{"consensus.groups.NAME.proposers", `{consensus: {groups: {g: {members: [{id: "spiffe://x/y"}], KEY: {"spiffe://x/y": VALUE}}}}}`},
+	{"consensus.groups.NAME.mechanisms", `{consensus: {groups: {g: {members: [{id: "spiffe://x/y"}], proposers: {"spiffe://x/y": 1}, KEY: [VALUE]}}}}`},
+	{"consensus.groups.NAME.max_faulty", `{consensus: {groups: {g: {members: [` + manyVoters() + `], proposers: {"spiffe://x/y": 1}, KEY: VALUE}}}}`},
+	{"consensus.groups.NAME.", `{consensus: {groups: {g: {members: [{id: "spiffe://x/y"}], proposers: {"spiffe://x/y": 1}, KEY: VALUE}}}}`},
 	{"lifecycle.", `{lifecycle: {reason: old, KEY: VALUE}}`},
 }
 

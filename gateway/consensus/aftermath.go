@@ -13,6 +13,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/attest"
+	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/state"
 	"github.com/aepb/aepb-gateway/policy/consensus"
 )
@@ -83,8 +84,11 @@ func (s *Service) recordVotes(ctx context.Context, r consensus.Round) error {
 			continue
 		}
 		_, err := s.deps.Evidence.State(ctx, cast(r, b))
-		if _, there := errors.AsType[*ect.ConflictError](err); err != nil && !there {
+		if _, again := errors.AsType[*problem.RecordingError](err); again {
 			return err
+		}
+		if _, there := errors.AsType[*ect.ConflictError](err); err != nil && !there { // the share of the proposer is used up
+			s.deps.Logger.WarnContext(ctx, "a vote is not on record", slog.String("round", r.Proposal.Round), slog.Any("error", err))
 		}
 		if err := s.renew(ctx, r); err != nil {
 			return err
@@ -105,7 +109,7 @@ func cast(r consensus.Round, b consensus.Ballot) attest.Statement {
 	}
 	return attest.Statement{
 		Act: ect.ActConsensusVote, ID: stableID("vote", b.Hash), Lineage: attest.Lineage{Workflow: r.Workflow, Parents: []ect.ID{r.Proposed}},
-		Input: b.Hash, Ext: ext, Audience: []string{string(v.Voter)}, HoldUntil: r.Changed.Add(life),
+		Input: b.Hash, Ext: ext, Audience: []string{string(v.Voter)}, Holder: holder(r), HoldUntil: r.Changed.Add(ect.MaxHold),
 	}
 }
 
@@ -220,5 +224,5 @@ func (s *Service) delivered(ctx context.Context, key state.EntryKey, failed erro
 func (s *Service) disputed(ctx context.Context, r consensus.Round, a consensus.Ack) {
 	s.deps.Metrics.Anomaly(string(a.Kind))
 	s.deps.Logger.ErrorContext(ctx, "a participant does not accept the outcome of a consensus round: look at what it has signed",
-		slog.String("round", r.Proposal.Round), slog.String("participant", string(a.Participant)), slog.String("kind", string(a.Kind)), slog.String("why", a.Rationale))
+		slog.String("round", r.Proposal.Round), slog.String("participant", string(a.Participant)), slog.String("kind", string(a.Kind)))
 }

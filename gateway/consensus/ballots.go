@@ -9,15 +9,14 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/problem"
-	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/policy/consensus"
 	"github.com/aepb/aepb-gateway/policy/consensus/signed"
 )
 
 // Vote takes a vote and returns its hash. The same vote once more changes nothing; another one of the same voter is kept as
 // evidence, and then neither counts (R24). Its errors are *[consensus.InvalidError], *[consensus.RefusedError],
-// *[policy.Forbidden] for a vote of others, *[ect.InvalidError] for its signature, *[problem.NotFoundError], and those of the
-// store.
+// *[policy.Forbidden] for a vote of others, *[ect.InvalidError] for its signature, *[problem.NotFoundError] also for callers that take
+// no part in the round, and those of the store.
 func (s *Service) Vote(ctx context.Context, who ect.Identity, round string, text []byte) (hash string, err error) {
 	m, err := signed.Parse[consensus.Vote](text)
 	if err != nil {
@@ -39,7 +38,7 @@ func (s *Service) Vote(ctx context.Context, who ect.Identity, round string, text
 	if err := errors.Join(s.judgeLead(ctx, r, m, now), s.judgeSealed(ctx, r, m)); err != nil {
 		return "", err
 	}
-	kept, err := s.keep(ctx, round, stored{kindVote, m.Compact, now.UTC()}, who, maxSlots)
+	kept, _, err := s.keep(ctx, round, stored{kindVote, m.Compact, now.UTC()}, who, maxSlots)
 	if err != nil {
 		return "", err
 	}
@@ -56,16 +55,27 @@ func (s *Service) taking(ctx context.Context, who ect.Identity, round string) (c
 		return r, time.Time{}, err
 	}
 	if !concerns(r, who) {
-		return r, time.Time{}, &policy.Forbidden{Reason: "the caller is no participant of this round"}
+		return r, time.Time{}, &problem.NotFoundError{What: "round"}
 	}
 	now, err := s.deps.Clock(ctx)
 	return r, now, recording(err)
 }
 
-// counted is nil for a message that the outcome rests on; else it came too late.
-func (s *Service) counted(_ context.Context, r consensus.Round, hash string) error {
+// counted is nil for a vote that the outcome rests on, or will while there is none yet; else it came too late.
+func (s *Service) counted(ctx context.Context, r consensus.Round, hash string) error {
 	if slices.Contains(r.Counted, hash) {
 		return nil
+	}
+	if r.Phase == consensus.Suspended || r.Phase == consensus.Waiting {
+		box, err := s.box(ctx, r.Proposal.Round)
+		if err != nil {
+			return err
+		}
+		for _, b := range box.Ballots {
+			if b.Hash == hash && r.Admits(b.Vote, b.Received) == nil {
+				return nil
+			}
+		}
 	}
 	return &consensus.RefusedError{Reason: "the round is " + string(r.Phase) + ": the time for votes is over", Late: true}
 }
@@ -159,11 +169,14 @@ func (s *Service) Acknowledge(ctx context.Context, who ect.Identity, round strin
 	if err := r.AdmitsAck(a, now); err != nil {
 		return "", err
 	}
+	if err := s.judgeOutcomes(ctx, a); err != nil {
+		return "", err
+	}
 	slots := 1
 	if a.Kind == consensus.Sealed || a.Kind == consensus.Disputed {
 		slots = maxSlots
 	}
-	kept, err := s.keep(ctx, round, stored{string(a.Kind), m.Compact, now.UTC()}, who, slots)
+	kept, first, err := s.keep(ctx, round, stored{string(a.Kind), m.Compact, now.UTC()}, who, slots)
 	if err != nil {
 		return "", err
 	}
@@ -172,11 +185,39 @@ func (s *Service) Acknowledge(ctx context.Context, who ect.Identity, round strin
 		return m.Hash, nil // one says it
 	case !kept:
 		return "", &consensus.RefusedError{Reason: "an acknowledgement of this kind that says something else is on record"}
-	case a.Kind == consensus.Disputed || a.Kind == consensus.Refuses:
+	case first && (a.Kind == consensus.Disputed || a.Kind == consensus.Refuses):
 		s.disputed(ctx, r, a)
 	}
 	s.touch(round)
 	return m.Hash, nil
+}
+
+// judgeOutcomes refuses an acknowledgement whose outcomes are not signed, are about another round, or do not differ: operators are
+// told of disputes.
+func (s *Service) judgeOutcomes(ctx context.Context, a consensus.Ack) error {
+	refused := func(reason string) error {
+		return &consensus.InvalidError{Message: "acknowledgement", Member: "outcomes", Reason: reason}
+	}
+	for _, compact := range a.Outcomes {
+		o, err := signed.Take[consensus.Outcome](compact)
+		if err != nil {
+			return refused("are signed outcomes, each a JWS in compact form")
+		}
+		if o.Content.Proposal != a.Proposal || o.Content.Round != a.Round {
+			return refused("are about another round")
+		}
+		if err := o.Verify(ctx, s.deps.Verifier); err != nil {
+			return err
+		}
+	}
+	if a.Kind != consensus.Disputed {
+		return nil
+	}
+	var differ *signed.EquivocationError
+	if _, err := signed.Accept(a.Outcomes[0], a.Outcomes[1]); !errors.As(err, &differ) {
+		return refused("of a dispute say the same: expected two that differ")
+	}
+	return nil
 }
 
 // Message is a signed message of a round, as it may be told.

@@ -3,6 +3,7 @@ package consensus
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/policy/consensus"
 	"github.com/aepb/aepb-gateway/policy/consensus/signed"
+	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/policy/quota"
 )
 
@@ -30,8 +32,12 @@ func (s *Service) Propose(ctx context.Context, who ect.Identity, text []byte) (c
 		return consensus.Round{}, recording(err)
 	}
 	p := m.Content
-	if before, err := s.read(ctx, p.Round); err == nil {
-		return s.again(ctx, before, m, who)
+	before, err := s.read(ctx, p.Round)
+	switch {
+	case err == nil && before.Signed == m.Compact && before.Proposal.Proposer == who:
+		return s.Show(ctx, p.Round, who)
+	case err != nil && !isMissing(err):
+		return consensus.Round{}, err
 	}
 	if err := s.authentic(ctx, m, who, now); err != nil {
 		return consensus.Round{}, err
@@ -39,6 +45,9 @@ func (s *Service) Propose(ctx context.Context, who ect.Identity, text []byte) (c
 	g, err := s.group(p.Group, who)
 	if err != nil {
 		return consensus.Round{}, err
+	}
+	if before.Signed != "" { // only who takes part in the group learns that
+		return consensus.Round{}, errRoundTaken
 	}
 	workflow, err := s.workflowOf(ctx, p, who)
 	if err != nil {
@@ -59,13 +68,7 @@ func (s *Service) Propose(ctx context.Context, who ect.Identity, text []byte) (c
 	return s.open(ctx, r, m)
 }
 
-// again is the round of a proposal that came before.
-func (s *Service) again(ctx context.Context, before consensus.Round, m signed.Message[consensus.Proposal], who ect.Identity) (consensus.Round, error) {
-	if before.Signed != m.Compact || before.Proposal.Proposer != who {
-		return consensus.Round{}, &problem.ConflictError{Reason: "consensus_round_id is that of another round: choose a fresh UUID"}
-	}
-	return s.Show(ctx, before.Proposal.Round, who)
-}
+var errRoundTaken = &problem.ConflictError{Reason: "consensus_round_id is that of another round: choose a fresh UUID"}
 
 // authentic verifies that a caller itself signed a message, just now.
 func (s *Service) authentic(ctx context.Context, m interface {
@@ -100,6 +103,9 @@ func (s *Service) workflowOf(ctx context.Context, p consensus.Proposal, who ect.
 // open writes a round: first what finds it, then the round itself.
 func (s *Service) open(ctx context.Context, r consensus.Round, m signed.Message[consensus.Proposal]) (consensus.Round, error) {
 	p, end := r.Proposal, r.Opened.Add(life)
+	if err := s.room(ctx, p.Proposer, 1); err != nil {
+		return r, err
+	}
 	if err := s.own(ctx, p, end); err != nil {
 		return r, err
 	}
@@ -124,7 +130,7 @@ func (s *Service) open(ctx context.Context, r consensus.Round, m signed.Message[
 	case err != nil:
 		return opened, recording(err)
 	case opened.Signed != r.Signed:
-		return opened, &problem.ConflictError{Reason: "consensus_round_id is that of another round: choose a fresh UUID"}
+		return opened, errRoundTaken
 	}
 	if first {
 		s.deps.Logger.InfoContext(ctx, "consensus round", slog.String("round", p.Round), slog.String("phase", string(opened.Phase)), slog.String("group", p.Group),
@@ -150,15 +156,15 @@ func (s *Service) own(ctx context.Context, p consensus.Proposal, until time.Time
 	return nil
 }
 
-// book takes a round into the share of its proposer, and into the index of rounds with which something is left to do.
-func (s *Service) book(ctx context.Context, r consensus.Round) error {
-	all, own := 0, 0
+// room reports an error if so many more rounds of a proposer would be too many.
+func (s *Service) room(ctx context.Context, proposer ect.Identity, more int) error {
+	all, own := more, more
 	err := s.each(ctx, KindOpen, "", func(entry state.Entry) error {
 		var o open
 		if err := json.Unmarshal(entry.Value, &o); err != nil {
 			return err
 		}
-		if all++; o.Proposer == r.Proposal.Proposer {
+		if all++; o.Proposer == proposer {
 			own++
 		}
 		return nil
@@ -166,16 +172,31 @@ func (s *Service) book(ctx context.Context, r consensus.Round) error {
 	switch {
 	case err != nil:
 		return err
-	case own >= OfOneProposer || all >= OfAll:
-		return &quota.ExceededError{Resource: "consensus rounds that are not over", Own: own >= OfOneProposer}
+	case own > OfOneProposer || all > OfAll:
+		return &quota.ExceededError{Resource: "consensus rounds that are not over", Own: own > OfOneProposer}
 	}
+	return nil
+}
+
+// book takes a round into the index of rounds with which something is left to do. Of rounds that are opened at once, those that are
+// too many are taken out again.
+func (s *Service) book(ctx context.Context, r consensus.Round) error {
 	value, err := json.Marshal(open{Due: r.Due(), Proposer: r.Proposal.Proposer})
 	if err != nil {
 		return err
 	}
-	_, err = s.put(ctx, openKey(r.Proposal.Round, r.Proposal.Proposer), value, r.Deadline().Add(life))
-	return err
+	key := openKey(r.Proposal.Round, r.Proposal.Proposer)
+	if _, err := s.put(ctx, key, value, r.Deadline().Add(life)); err != nil {
+		return err
+	}
+	if err := s.room(ctx, r.Proposal.Proposer, 0); err != nil {
+		return errors.Join(err, recording(s.deps.Entries.Delete(ctx, key)))
+	}
+	return nil
 }
+
+// holder is in whose share of the evidence a round counts.
+func holder(r consensus.Round) string { return limit.Identity(string(r.Proposal.Proposer)) }
 
 // proposed is what the gateway signs of a round that opens.
 func proposed(r consensus.Round, hash string) *attest.Statement {
@@ -189,7 +210,7 @@ func proposed(r consensus.Round, hash string) *attest.Statement {
 	ext.SetString(ect.ExtRules, r.Rules.Hash())
 	st := &attest.Statement{
 		Act: ect.ActConsensusPropose, Lineage: attest.Lineage{Workflow: r.Workflow}, Input: hash, Ext: ext,
-		Audience: []string{string(p.Proposer)}, HoldUntil: r.Deadline().Add(life),
+		Audience: []string{string(p.Proposer)}, Holder: holder(r), HoldUntil: r.Opened.Add(ect.MaxHold),
 	}
 	for _, m := range r.Rules.Members {
 		st.Members = append(st.Members, m.ID)

@@ -299,6 +299,13 @@ func (s *Service) List(ctx context.Context, who ect.Identity, after string, limi
 		if next = entry.Key.ID; err != nil || who != "" && !concerns(r, who) {
 			continue
 		}
+		r, err = s.Show(ctx, r.Proposal.Round, who) // what is not confirmed is not told
+		if isMissing(err) {
+			continue
+		}
+		if err != nil {
+			return nil, "", err
+		}
 		if page = append(page, r); len(page) == limit {
 			return page, next, nil
 		}

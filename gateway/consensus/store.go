@@ -1,6 +1,7 @@
 package consensus
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -105,27 +106,28 @@ func (s *Service) put(ctx context.Context, key state.EntryKey, value []byte, unt
 	return nil, &problem.ConflictError{Reason: "this is being changed by others all the time: try again"}
 }
 
-// keep keeps a signed message in the first slot that is free, unless it is there already; false: there is no slot.
-func (s *Service) keep(ctx context.Context, round string, m stored, who ect.Identity, slots int) (bool, error) {
+// keep keeps a signed message in the first slot that is free, unless it is there already; kept is false if there is no slot, first
+// if it was there.
+func (s *Service) keep(ctx context.Context, round string, m stored, who ect.Identity, slots int) (kept, first bool, err error) {
 	value, err := json.Marshal(m)
 	if err != nil {
-		return false, err
+		return false, false, err
 	}
 	for slot := range slots {
 		key := messageKey(round, m.Kind, who, slot)
 		there, err := s.put(ctx, key, value, m.Received.Add(life))
 		if err != nil {
-			return false, err
+			return false, false, err
 		}
-		var kept stored
-		if err := json.Unmarshal(there, &kept); err != nil {
-			return false, err
+		var before stored
+		if err := json.Unmarshal(there, &before); err != nil {
+			return false, false, err
 		}
-		if kept.Compact == m.Compact {
-			return true, nil
+		if before.Compact == m.Compact {
+			return true, bytes.Equal(there, value), nil
 		}
 	}
-	return false, nil
+	return false, false, nil
 }
 
 // each reads all entries of a group.

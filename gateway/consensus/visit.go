@@ -191,7 +191,7 @@ func (s *Service) ended(r consensus.Round) *attest.Statement {
 	}
 	return &attest.Statement{
 		Act: ect.ActConsensusCommit, Lineage: attest.Lineage{Workflow: r.Workflow, Parents: []ect.ID{r.Proposed}}, Input: o.Votes,
-		Output: ect.Hash([]byte(r.Signature)), Ext: ext, Audience: []string{string(r.Proposal.Proposer)}, HoldUntil: r.Changed.Add(life),
+		Output: ect.Hash([]byte(r.Signature)), Ext: ext, Audience: []string{string(r.Proposal.Proposer)}, Holder: holder(r), HoldUntil: r.Changed.Add(ect.MaxHold),
 	}
 }
 

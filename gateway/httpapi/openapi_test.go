@@ -173,6 +173,7 @@ func TestOpenAPI_IsValid(t *testing.T) {
 type served struct {
 	public, admin, metrics http.Handler
 	store                  *ecttest.Store
+	round                  oneRound
 }
 
 // lifecycles has one agent with a deprecated record.
@@ -245,7 +246,7 @@ func serveAll(t *testing.T) served {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, logger := served{store: ecttest.NewStore()}, slog.New(slog.DiscardHandler)
+	s, logger := served{store: ecttest.NewStore(), round: newRound(t)}, slog.New(slog.DiscardHandler)
 	const self = "spiffe://example.com/gateway"
 	members, err := membership.New(membership.Deps{Store: s.store, Self: self})
 	if err != nil {
@@ -267,7 +268,7 @@ func serveAll(t *testing.T) served {
 	s.public, err = httpapi.Public(httpapi.PublicDeps{
 		EvidenceDeps: httpapi.EvidenceDeps{Evidence: s.store, Members: members},
 		Capability:   httpapi.Capability{Self: self, Version: "1.2.3"},
-		Handler:      calls, Undo: httpapi.Undo{Rollbacker: calls, Deposits: oneCheckpoint{}}, Router: &router{}, Workflows: oneWorkflow{}, Registry: registry,
+		Handler:      calls, Undo: httpapi.Undo{Rollbacker: calls, Deposits: oneCheckpoint{}}, Router: &router{}, Workflows: oneWorkflow{}, Consensus: s.round, Registry: registry,
 		Humans:   httpapi.Humans{Awaiter: waiting{}, Approvals: approvals.Public{Service: waits, Tokens: verified{verifier}, Operators: approver, Logger: logger}},
 		Breakers: httpapi.BreakerStream{Breakers: fewBreakers{}, Watches: anyone}, Endpoints: servers,
 		BaseURL: func(*http.Request) string { return "https://gw.example" }, Logger: logger,
@@ -294,7 +295,7 @@ func serveAll(t *testing.T) served {
 		t.Fatal(err)
 	}
 	s.admin, err = httpapi.Admin(httpapi.AdminDeps{
-		MonitoringDeps: monitoring, Directory: agents, Agents: listed, Registry: registry, Records: httpapi.Records{Evidence: s.store, Approvals: waits, Levels: levels{waits}, Undo: checkpoints.Records{Checkpoints: oneCheckpoint{}, Rollbacks: oneCheckpoint{}}}, Self: self, PublicURL: "https://gw.example",
+		MonitoringDeps: monitoring, Directory: agents, Agents: listed, Registry: registry, Records: httpapi.Records{Evidence: s.store, Approvals: waits, Levels: levels{waits}, Consensus: s.round, Undo: checkpoints.Records{Checkpoints: oneCheckpoint{}, Rollbacks: oneCheckpoint{}}}, Self: self, PublicURL: "https://gw.example",
 		Breakers: fewBreakers{}, Lifecycles: lifecycles{}, Token: "right", Hosts: []string{"127.0.0.1"},
 		Processes: func() []admindoc.Process { return []admindoc.Process{{PID: 1, Agent: "a", Caller: "spiffe://x/y"}} },
 	})
@@ -387,6 +388,7 @@ func TestOpenAPI_HasTheMembers(t *testing.T) {
 		"Rollback": reflect.TypeFor[rollback.View](), "RollbackProgress": reflect.TypeFor[undo.Progress](),
 		"Process": reflect.TypeFor[admindoc.Process](), "LifecycleRecord": reflect.TypeFor[lifecycle.Record](), "Breaker": reflect.TypeFor[breakers.Event](),
 	})
+	consensusBodies(types)
 	for name, of := range types {
 		members, required := membersOf(of)
 		schema, _ := doc.at(t, "/components/schemas/"+name)
@@ -487,6 +489,21 @@ func TestOpenAPI_SuitsTheAnswers(t *testing.T) {
 		{s.admin, "GET", "/api/checkpoints", "", "", 400},
 		{s.admin, "GET", "/api/checkpoints/c", "/api/checkpoints/{jti}", "", 200},
 		{s.admin, "GET", "/api/checkpoints/x", "/api/checkpoints/{jti}", "", 404},
+		{s.public, "GET", "/consensus/groups/team", "/consensus/groups/{name}", "", 200},
+		{s.public, "GET", "/consensus/groups/x", "/consensus/groups/{name}", "", 404},
+		{s.public, "POST", "/consensus/rounds", "", s.round.body(t, false), 201},
+		{s.public, "POST", "/consensus/rounds", "", "{}", 400},
+		{s.public, "GET", "/consensus/rounds?limit=1", "/consensus/rounds", "", 200},
+		{s.public, "GET", "/consensus/rounds/" + roundID, "/consensus/rounds/{id}", "", 200},
+		{s.public, "GET", "/consensus/rounds/x", "/consensus/rounds/{id}", "", 404},
+		{s.public, "POST", "/consensus/rounds/" + roundID + "/votes", "/consensus/rounds/{id}/votes", s.round.body(t, true), 202},
+		{s.public, "GET", "/consensus/rounds/" + roundID + "/votes", "/consensus/rounds/{id}/votes", "", 200},
+		{s.public, "GET", "/consensus/rounds/" + roundID + "/votes?after=-1", "/consensus/rounds/{id}/votes", "", 400},
+		{s.public, "POST", "/consensus/rounds/" + roundID + "/ack", "/consensus/rounds/{id}/ack", "{}", 400},
+		{s.public, "GET", "/consensus/rounds/" + roundID + "/events", "/consensus/rounds/{id}/events", "", 200},
+		{s.admin, "GET", "/api/consensus", "", "", 200},
+		{s.admin, "GET", "/api/consensus/" + roundID, "/api/consensus/{id}", "", 200},
+		{s.admin, "GET", "/api/consensus/x", "/api/consensus/{id}", "", 404},
 		{s.admin, "POST", "/api/rollbacks", "", `{"checkpoint":"c","plan":true}`, 200},
 		{s.admin, "POST", "/api/rollbacks", "", `{"checkpoint":"c","reason":"why"}`, 202},
 		{s.admin, "POST", "/api/rollbacks", "", `{"checkpoint":"c"}`, 400},

@@ -115,6 +115,7 @@ func TestReference_DefinesEveryMetricThatIsScraped(t *testing.T) {
 	m.Queried("served")
 	m.DescriptionChanged("echo")
 	m.Reloaded(true)
+	m.Consensus().Ended("majority", "commit", time.Second)
 	if _, err := telemetry.NewRefusals("public", m, slog.New(slog.DiscardHandler), time.Now); err != nil {
 		t.Fatal(err)
 	}

@@ -12,8 +12,10 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -116,9 +118,7 @@ func groupView(g consensus.Group, table []consensus.Member, leader ect.Identity)
 	for _, m := range g.Mechanisms {
 		v.Quorum[m] = g.Floor(m, table)
 	}
-	for id := range g.Proposers {
-		v.Proposers = append(v.Proposers, id)
-	}
+	v.Proposers = slices.Sorted(maps.Keys(g.Proposers))
 	return v
 }
 
