@@ -123,7 +123,7 @@ func TestConsensus_CommitAndReveal(t *testing.T) {
 	within(t, patience, "votes are taken", func() bool { return b.send(t, castIn(members[0], p, votes[0])).status == http.StatusAccepted })
 	late, commitment := sealedVote(t, members[1], p, consensus.Reject, "I have changed my mind")
 	b.declines(t, letter{via: members[1].via, at: roundsAt + "/" + p.Round + "/ack", body: message(t, members[1], commitment)}, http.StatusConflict, "not committed to now")
-	answered[rounds.Taken](t, b.send(t, castIn(members[1], p, late)), http.StatusAccepted)
+	b.declines(t, castIn(members[1], p, late), http.StatusForbidden, "committed to another vote")
 	answered[rounds.Taken](t, b.send(t, castIn(members[1], p, votes[1])), http.StatusAccepted)
 	answered[rounds.Taken](t, b.send(t, castIn(members[2], p, votes[2])), http.StatusAccepted)
 	o := b.holds(t, members[2], b.reaches(t, members[2], p.Round, consensus.Committed), consensus.Commit, consensus.Accepted)
