@@ -166,7 +166,7 @@ func TestAttack_Consensus_TenThousandRounds(t *testing.T) {
 		all.Go(func() {
 			for range next {
 				p := model
-				p.ID, p.Round, p.Timestamp = string(ect.NewID()), string(ect.NewID()), time.Now()
+				p.ID, p.Round, p.Terms.Timestamp = string(ect.NewID()), string(ect.NewID()), time.Now()
 				got, err := b.try(t, letter{via: members[2].via, at: roundsAt, body: message(t, members[2], p)})
 				switch {
 				case err == nil && got.status == http.StatusCreated:

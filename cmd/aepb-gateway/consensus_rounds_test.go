@@ -34,7 +34,7 @@ func TestConsensus_Weighted(t *testing.T) {
 	if o.Tally.Reject != 2 || o.Tally.ApproveWeight*6 != o.Tally.RejectWeight*10 || o.Tally.TotalWeight != o.Tally.ApproveWeight+o.Tally.RejectWeight {
 		t.Errorf("the tally is %+v", o.Tally)
 	}
-	question = b.proposal(t, members[0], consensus.Weighted, time.Minute, func(p *consensus.Proposal) { p.Weights = other.Weights })
+	question = b.proposal(t, members[0], consensus.Weighted, time.Minute, func(p *consensus.Proposal) { p.Terms.Weights = other.Weights })
 	b.declines(t, letter{via: members[0].via, at: roundsAt, body: message(t, members[0], question)}, http.StatusForbidden, "/consensus/groups/team")
 }
 
@@ -85,7 +85,7 @@ func TestConsensus_Optimistic(t *testing.T) {
 	b.propose(t, alice, p)
 	b.cast(t, bob, p, consensus.Reject, "it breaks what we have")
 	b.holds(t, alice, b.reaches(t, alice, p.Round, consensus.Aborted), consensus.Abort, consensus.Objected)
-	final := b.proposal(t, alice, consensus.Optimistic, time.Minute, func(p *consensus.Proposal) { p.Reversible = false })
+	final := b.proposal(t, alice, consensus.Optimistic, time.Minute, func(p *consensus.Proposal) { p.Terms.Reversible = false })
 	b.declines(t, letter{via: alice.via, at: roundsAt, body: message(t, alice, final)}, http.StatusForbidden, "undone")
 	o := b.holds(t, bob, b.reaches(t, bob, quiet.Round, consensus.Committed), consensus.Commit, consensus.Accepted)
 	if o.Tally.Connected != 2 || o.Decided.Before(quiet.Timeout.Time) {
@@ -111,7 +111,7 @@ func TestConsensus_CommitAndReveal(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, deciding())
 	members := b.threeVoters(t)
-	p := b.proposal(t, members[0], consensus.Majority, 4*time.Second, func(p *consensus.Proposal) { p.RevealBy = consensus.At(p.Timeout.Add(20 * time.Second)) })
+	p := b.proposal(t, members[0], consensus.Majority, 4*time.Second, func(p *consensus.Proposal) { p.Terms.RevealBy = consensus.At(p.Timeout.Add(20 * time.Second)) })
 	b.propose(t, members[0], p)
 	votes := make([]string, len(members))
 	for i, v := range members {
@@ -139,7 +139,7 @@ func TestConsensus_LastVoteOfAWaitingRound(t *testing.T) {
 	b := newBed(t, deciding())
 	members := b.threeVoters(t)
 	about := func(urgency int) func(*consensus.Proposal) {
-		return func(p *consensus.Proposal) { p.Resource, p.Urgency = "the door", urgency }
+		return func(p *consensus.Proposal) { p.Terms.Resource, p.Terms.Urgency = "the door", urgency }
 	}
 	first, second := b.proposal(t, members[0], consensus.Majority, time.Minute, about(1)), b.proposal(t, members[1], consensus.Majority, time.Minute, about(0))
 	b.propose(t, members[0], first)
@@ -166,7 +166,7 @@ func (b *bed) deadlocks(t *testing.T, members []voter) consensus.Proposal {
 	var p consensus.Proposal
 	about := string(ect.NewID())
 	for i, phase := range []consensus.Phase{consensus.Aborted, consensus.Escalated} {
-		p = b.proposal(t, members[i], consensus.Majority, time.Minute, func(p *consensus.Proposal) { p.Resource = about })
+		p = b.proposal(t, members[i], consensus.Majority, time.Minute, func(p *consensus.Proposal) { p.Terms.Resource = about })
 		b.propose(t, members[i], p)
 		b.cast(t, members[0], p, consensus.Approve, "")
 		b.cast(t, members[1], p, consensus.Reject, "no")

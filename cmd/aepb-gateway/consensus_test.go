@@ -81,11 +81,11 @@ func (b *bed) proposal(t *testing.T, v voter, m consensus.Mechanism, lasts time.
 	g := b.group(t, v, "team")
 	p := consensus.Proposal{
 		ID: string(ect.NewID()), Round: string(ect.NewID()), Proposer: v.ID, Mechanism: m, Subject: "Is <b> to be done?", Action: json.RawMessage(`{"text":"x <y> \u00e9"}`),
-		Timeout: consensus.At(time.Now().Add(lasts)), Quorum: g.Quorum[m], Participants: g.Participants, Group: "team", Reversible: m == consensus.Optimistic,
-		Timestamp: time.Now(),
+		Timeout: consensus.At(time.Now().Add(lasts)), Quorum: g.Quorum[m], Participants: g.Participants,
+		Terms: consensus.Terms{Group: "team", Reversible: m == consensus.Optimistic, Timestamp: time.Now()},
 	}
 	if m == consensus.Weighted {
-		p.Weights = g.WeightsHash
+		p.Terms.Weights = g.WeightsHash
 	}
 	if change != nil {
 		change(&p)
@@ -115,7 +115,7 @@ func (b *bed) propose(t *testing.T, v voter, p consensus.Proposal) rounds.RoundV
 
 // voteOn is a vote on a proposal.
 func voteOn(v voter, p consensus.Proposal, d consensus.Decision, why string) consensus.Vote {
-	return consensus.Vote{Proposal: p.ID, Round: p.Round, Voter: v.ID, Decision: d, Rationale: why, Timestamp: time.Now(), Weights: p.Weights}
+	return consensus.Vote{Proposal: p.ID, Round: p.Round, Voter: v.ID, Decision: d, Rationale: why, Timestamp: time.Now(), Weights: p.Terms.Weights}
 }
 
 // ackOf is an acknowledgement about a proposal.

@@ -61,7 +61,8 @@ func hostileRound(t *testing.T, dev *identity.Development) string {
 	}
 	m, err := signed.Sign(signer, consensus.Proposal{
 		ID: string(ect.NewID()), Proposer: dev.Client.ID, Round: string(ect.NewID()), Mechanism: consensus.Majority, Subject: "a\u202eb", Action: []byte("{\"x\": \"\u202e\"}"),
-		Timeout: consensus.At(time.Now()), Participants: []ect.Identity{"spiffe://x/\u202e"}, Group: "g\u202e", Resource: "r\u2066", Timestamp: time.Now(),
+		Timeout: consensus.At(time.Now()), Participants: []ect.Identity{"spiffe://x/\u202e"},
+		Terms: consensus.Terms{Group: "g\u202e", Resource: "r\u2066", Timestamp: time.Now()},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -144,7 +145,8 @@ func TestConsensus_ProposeAndVote(t *testing.T) {
 	}
 	p := consensus.Proposal{
 		ID: string(ect.NewID()), Proposer: dev.Client.ID, Round: string(ect.NewID()), Mechanism: consensus.Majority, Subject: "x", Action: []byte("{}"),
-		Timeout: consensus.At(time.Now().Add(time.Hour)), Quorum: 1, Participants: []ect.Identity{dev.Client.ID}, Group: "ops", Timestamp: time.Now(),
+		Timeout: consensus.At(time.Now().Add(time.Hour)), Quorum: 1, Participants: []ect.Identity{dev.Client.ID},
+		Terms: consensus.Terms{Group: "ops", Timestamp: time.Now()},
 	}
 	m, err := signed.Sign(signer, p)
 	if err != nil {

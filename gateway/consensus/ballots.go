@@ -117,7 +117,7 @@ func (s *Service) judgeLead(ctx context.Context, r consensus.Round, m signed.Mes
 
 // judgeSealed refuses a vote to which its voter has not committed, where votes are committed to first.
 func (s *Service) judgeSealed(ctx context.Context, r consensus.Round, m signed.Message[consensus.Vote]) error {
-	if r.Proposal.RevealBy.IsZero() {
+	if r.Proposal.Terms.RevealBy.IsZero() {
 		return nil
 	}
 	promised := 0

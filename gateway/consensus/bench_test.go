@@ -108,7 +108,8 @@ func (r *rig) round() (consensus.Proposal, []byte) {
 	now := time.Now()
 	p := consensus.Proposal{
 		ID: string(ect.NewID()), Round: string(ect.NewID()), Proposer: r.group.Members[0].ID, Mechanism: consensus.Majority, Subject: "restart", Action: []byte(`{"text":"restart"}`),
-		Timeout: consensus.At(now.Add(time.Minute)), Group: "ops", Timestamp: now, Quorum: r.group.Floor(consensus.Majority, r.group.Members),
+		Timeout: consensus.At(now.Add(time.Minute)), Quorum: r.group.Floor(consensus.Majority, r.group.Members),
+		Terms: consensus.Terms{Group: "ops", Timestamp: now},
 	}
 	for _, m := range r.group.Members {
 		p.Participants = append(p.Participants, m.ID)

@@ -42,7 +42,7 @@ func (s *Service) Propose(ctx context.Context, who ect.Identity, text []byte) (c
 	if err := s.authentic(ctx, m, who, now); err != nil {
 		return consensus.Round{}, err
 	}
-	g, err := s.group(p.Group, who)
+	g, err := s.group(p.Terms.Group, who)
 	if err != nil {
 		return consensus.Round{}, err
 	}
@@ -87,17 +87,17 @@ func (s *Service) authentic(ctx context.Context, m interface {
 
 // workflowOf is the workflow in which a round stands: one of the proposer's, else its own.
 func (s *Service) workflowOf(ctx context.Context, p consensus.Proposal, who ect.Identity) (string, error) {
-	if p.Workflow == "" {
+	if p.Terms.Workflow == "" {
 		return string(ect.NewID()), nil
 	}
-	member, err := s.deps.Belongs(ctx, p.Workflow, who)
+	member, err := s.deps.Belongs(ctx, p.Terms.Workflow, who)
 	switch {
 	case err != nil:
 		return "", recording(err)
 	case !member:
 		return "", &policy.Forbidden{Reason: "the proposer has no part in the workflow of the proposal"}
 	}
-	return p.Workflow, nil
+	return p.Terms.Workflow, nil
 }
 
 // open writes a round: first what finds it, then the round itself.
@@ -133,7 +133,7 @@ func (s *Service) open(ctx context.Context, r consensus.Round, m signed.Message[
 		return opened, errRoundTaken
 	}
 	if first {
-		s.deps.Logger.InfoContext(ctx, "consensus round", slog.String("round", p.Round), slog.String("phase", string(opened.Phase)), slog.String("group", p.Group),
+		s.deps.Logger.InfoContext(ctx, "consensus round", slog.String("round", p.Round), slog.String("phase", string(opened.Phase)), slog.String("group", p.Terms.Group),
 			slog.String("mechanism", string(p.Mechanism)), slog.String("proposer", string(p.Proposer)), slog.String("wid", opened.Workflow))
 	}
 	return opened, nil

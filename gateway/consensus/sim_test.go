@@ -173,21 +173,21 @@ func (w *world) propose() {
 	table := g.Weigh(since, now)
 	p := consensus.Proposal{
 		ID: w.uuid(), Round: w.uuid(), Mechanism: g.Mechanisms[0], Subject: "restart the router", Action: []byte(`{"tool":"restart","arguments":{"id":7}}`),
-		Timeout: consensus.At(now.Add(time.Duration(5+w.rng.IntN(40)) * time.Second)), Group: g.Name, Urgency: w.rng.IntN(4), Reversible: true, Timestamp: now.UTC(),
-		Weights: consensus.WeightsHash(table), Quorum: g.Floor(g.Mechanisms[0], table), Nonce: ect.Hash([]byte("nonce")),
+		Timeout: consensus.At(now.Add(time.Duration(5+w.rng.IntN(40)) * time.Second)), Quorum: g.Floor(g.Mechanisms[0], table),
+		Terms: consensus.Terms{Group: g.Name, Urgency: w.rng.IntN(4), Reversible: true, Timestamp: now.UTC(), Weights: consensus.WeightsHash(table), Nonce: ect.Hash([]byte("nonce"))},
 	}
 	for _, m := range g.Members {
 		p.Participants = append(p.Participants, m.ID)
 	}
 	if w.rng.IntN(2) == 0 {
-		p.Resource = fmt.Sprintf("router-%d", w.rng.IntN(2))
+		p.Terms.Resource = fmt.Sprintf("router-%d", w.rng.IntN(2))
 	}
 	if w.rng.IntN(4) == 0 && p.Mechanism != consensus.Leader {
-		p.RevealBy = consensus.At(p.Timeout.Add(15 * time.Second))
+		p.Terms.RevealBy = consensus.At(p.Timeout.Add(15 * time.Second))
 	}
 	by := g.Members[w.rng.IntN(min(3, len(g.Members)))].ID
 	if again := w.again(); again != nil {
-		p.ID, p.Resource, p.Action, by = again.proposal.ID, again.proposal.Resource, again.proposal.Action, again.proposal.Proposer
+		p.ID, p.Terms.Resource, p.Action, by = again.proposal.ID, again.proposal.Terms.Resource, again.proposal.Action, again.proposal.Proposer
 	}
 	p.Proposer = by
 	round := &played{proposal: p, acked: map[string]bool{}, early: p.Mechanism == consensus.Leader || p.Mechanism == consensus.Optimistic}
@@ -244,7 +244,7 @@ func (w *world) ballot(round *played, who ect.Identity, bias int) consensus.Vote
 		d = consensus.Approve
 	}
 	return consensus.Vote{
-		Proposal: round.proposal.ID, Round: round.proposal.Round, Voter: who, Decision: d, Rationale: "as seen by " + string(who), Weights: round.proposal.Weights,
+		Proposal: round.proposal.ID, Round: round.proposal.Round, Voter: who, Decision: d, Rationale: "as seen by " + string(who), Weights: round.proposal.Terms.Weights,
 		Timestamp: time.Now().UTC(),
 	}
 }
@@ -262,7 +262,7 @@ func (w *world) vote(round *played, who ect.Identity) {
 	for _, v := range votes {
 		m, text := send(w, w.seat(who), v)
 		when := w.soon(40)
-		if end := round.proposal.RevealBy; !end.IsZero() {
+		if end := round.proposal.Terms.RevealBy; !end.IsZero() {
 			_, ack := send(w, w.seat(who), consensus.Ack{Proposal: v.Proposal, Round: v.Round, Participant: who, Kind: consensus.Sealed, Vote: m.Hash, Timestamp: time.Now().UTC()})
 			w.after(w.soon(5), func() {
 				w.repeat(who, 6, func(s *Service) error {

@@ -155,7 +155,7 @@ func (s *Service) decide(ctx context.Context, r consensus.Round, e consensus.Eve
 // tell logs and counts a change that this replica made.
 func (s *Service) tell(ctx context.Context, r consensus.Round) {
 	p := r.Proposal
-	s.deps.Logger.InfoContext(ctx, "consensus round", slog.String("round", p.Round), slog.String("phase", string(r.Phase)), slog.String("group", p.Group),
+	s.deps.Logger.InfoContext(ctx, "consensus round", slog.String("round", p.Round), slog.String("phase", string(r.Phase)), slog.String("group", p.Terms.Group),
 		slog.String("mechanism", string(p.Mechanism)), slog.String("outcome", string(r.Outcome.Result)), slog.String("reason", string(r.Outcome.Reason)),
 		slog.String("wid", r.Workflow))
 	if r.Phase.Decided() && r.Outcome.Decided.Equal(r.Changed) {

@@ -30,7 +30,8 @@ func newRound(t *testing.T) oneRound {
 	signer, now := who.Signer(t, nil), time.Now()
 	p := consensus.Proposal{
 		ID: roundID, Round: roundID, Proposer: who.ID, Mechanism: consensus.Majority, Subject: "why", Action: json.RawMessage(`{}`), Timeout: consensus.At(now.Add(time.Hour)),
-		Quorum: 1, Participants: []ect.Identity{who.ID}, Group: "team", Timestamp: now,
+		Quorum: 1, Participants: []ect.Identity{who.ID},
+		Terms: consensus.Terms{Group: "team", Timestamp: now},
 	}
 	proposal, err := signed.Sign(signer, p)
 	if err != nil {

@@ -81,7 +81,7 @@ func (rec Record) wrongRules() string {
 		return "it is about another proposal or round"
 	case o.Mechanism != p.Mechanism || o.Rules != rules.Hash():
 		return "it was decided by other rules"
-	case p.Mechanism == Weighted && p.Weights != WeightsHash(rules.Members):
+	case p.Mechanism == Weighted && p.Terms.Weights != WeightsHash(rules.Members):
 		return "the weights are not those that the proposal names"
 	case !sameMembers(p.Participants, rules.Members):
 		return "the members are not the participants of the proposal"

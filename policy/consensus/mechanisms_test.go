@@ -76,8 +76,9 @@ func roundOf(t *testing.T, m Mechanism, n int) Round {
 	g := groupOf(n)
 	table := g.Weigh(known, opened)
 	p := Proposal{
-		ID: uuidOf(1), Proposer: idOf(0), Round: uuidOf(2), Mechanism: m, Subject: "restart", Action: []byte(`{"tool":"restart"}`), Reversible: true,
-		Timeout: At(opened.Add(time.Minute)), Quorum: g.Floor(m, table), Group: "ops", Weights: WeightsHash(table), Timestamp: opened,
+		ID: uuidOf(1), Proposer: idOf(0), Round: uuidOf(2), Mechanism: m, Subject: "restart", Action: []byte(`{"tool":"restart"}`),
+		Timeout: At(opened.Add(time.Minute)), Quorum: g.Floor(m, table),
+		Terms: Terms{Reversible: true, Group: "ops", Weights: WeightsHash(table), Timestamp: opened},
 	}
 	for _, one := range table {
 		p.Participants = append(p.Participants, one.ID)
@@ -92,7 +93,7 @@ func roundOf(t *testing.T, m Mechanism, n int) Round {
 func known(ect.Identity) time.Time { return opened.Add(-1000 * time.Hour) }
 
 func ballotOf(r Round, voter int, d Decision) Ballot {
-	v := Vote{Proposal: r.Proposal.ID, Round: r.Proposal.Round, Voter: idOf(voter), Decision: d, Rationale: "because", Weights: r.Proposal.Weights, Timestamp: opened.Add(time.Duration(voter) * time.Second)}
+	v := Vote{Proposal: r.Proposal.ID, Round: r.Proposal.Round, Voter: idOf(voter), Decision: d, Rationale: "because", Weights: r.Proposal.Terms.Weights, Timestamp: opened.Add(time.Duration(voter) * time.Second)}
 	return Ballot{Vote: v, Hash: ect.Hash(fmt.Append(nil, v)), Received: opened.Add(time.Second)}
 }
 

@@ -1,13 +1,9 @@
 package consensus
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	json2 "github.com/go-json-experiment/json"
 
@@ -84,7 +80,7 @@ func (d *Date) UnmarshalJSON(text []byte) error {
 	return d.UnmarshalText([]byte(date))
 }
 
-// Proposal is a message that a round is about (Proposal Message Structure). The members after Participants are our own.
+// Proposal is a message that a round is about (Proposal Message Structure). What the draft does not have is in Terms.
 type Proposal struct {
 	ID           string          `json:"proposal_id"` // UUID; a proposal that is submitted again keeps it
 	Proposer     ect.Identity    `json:"proposer"`
@@ -96,16 +92,20 @@ type Proposal struct {
 	Quorum       int64           `json:"quorum"`  // votes; under weighted: weight
 	Participants []ect.Identity  `json:"participants"`
 
-	Group      string `json:"group"` // of the coordinator's configuration, which says who votes
-	Resource   string `json:"resource,omitempty"`
-	Urgency    int    `json:"urgency,omitempty"`      // 0 to 3
-	Reversible bool   `json:"reversible,omitempty"`   // the action can be undone
-	RevealBy   Date   `json:"reveal_by,omitzero"`     // votes are committed to until Timeout and sent until then
-	Weights    string `json:"weights_hash,omitempty"` // of the table of weights; required under weighted
-	Nonce      string `json:"nonce_hash,omitempty"`   // hash of what the proposer puts into a draw among deadlocked proposals
-	Workflow   string `json:"wid,omitempty"`          // in which the round stands
+	Terms Terms `json:"terms"`
+}
 
-	Timestamp time.Time `json:"timestamp"` // when it was signed
+// Terms are what this coordinator needs of a proposal beside the members that the draft has.
+type Terms struct {
+	Group      string    `json:"group"` // of the coordinator's configuration, which says who votes
+	Resource   string    `json:"resource,omitempty"`
+	Urgency    int       `json:"urgency,omitempty"`      // 0 to 3
+	Reversible bool      `json:"reversible,omitempty"`   // the action can be undone
+	RevealBy   Date      `json:"reveal_by,omitzero"`     // votes are committed to until Timeout and sent until then
+	Weights    string    `json:"weights_hash,omitempty"` // of the table of weights; required under weighted
+	Nonce      string    `json:"nonce_hash,omitempty"`   // hash of what the proposer puts into a draw among deadlocked proposals
+	Workflow   string    `json:"wid,omitempty"`          // in which the round stands
+	Timestamp  time.Time `json:"timestamp"`              // when it was signed
 }
 
 // Vote is a vote on a proposal (Vote Message Structure), without its signature.
@@ -221,7 +221,7 @@ func (e *InvalidError) Error() string {
 func Signer(m any) (ect.Identity, time.Time) {
 	switch m := m.(type) {
 	case Proposal:
-		return m.Proposer, m.Timestamp
+		return m.Proposer, m.Terms.Timestamp
 	case Vote:
 		return m.Voter, m.Timestamp
 	case Ack:
@@ -291,167 +291,4 @@ func deep(text []byte) bool {
 		}
 	}
 	return false
-}
-
-func (p *Proposal) check() error {
-	bad := func(member, reason string) error { return &InvalidError{"proposal", member, reason} }
-	switch {
-	case !isUUID(p.ID):
-		return bad("proposal_id", "is required: a UUID")
-	case !isUUID(p.Round):
-		return bad("consensus_round_id", "is required: a UUID")
-	case p.Proposer == "":
-		return bad("proposer", "is required")
-	case !slices.Contains(Mechanisms(), p.Mechanism):
-		return bad("mechanism", "is one of majority, weighted, leader and optimistic")
-	case !isLine(p.Subject) || p.Subject == "":
-		return bad("subject", "is required: one line of at most 1024 bytes")
-	case !isObject(p.Action) || len(p.Action) > MaxAction:
-		return bad("action", "is required: a JSON object of at most 8192 bytes")
-	case p.Timeout.IsZero():
-		return bad("timeout", "is required: a date of RFC 9110, section 5.6.7")
-	case p.Quorum < 0 || p.Quorum > MaxParticipants*MaxWeight*100:
-		return bad("quorum", "is a number of votes, under weighted of weight")
-	case len(p.Participants) == 0 || len(p.Participants) > MaxParticipants || slices.Contains(p.Participants, ""):
-		return bad("participants", "is required: 1 to 500 identities")
-	case repeats(p.Participants):
-		return bad("participants", "names an identity twice")
-	case p.Group == "" || !isLine(p.Group):
-		return bad("group", "is required: the group of the coordinator's configuration that votes")
-	case !isLine(p.Resource):
-		return bad("resource", "is one line of at most 1024 bytes")
-	case p.Urgency < 0 || p.Urgency > MaxUrgency:
-		return bad("urgency", "is a number from 0 to 3")
-	case !p.RevealBy.IsZero() && !p.RevealBy.After(p.Timeout.Time):
-		return bad("reveal_by", "is later than timeout")
-	case p.Mechanism == Weighted && p.Weights == "":
-		return bad("weights_hash", "is required under weighted: it binds the proposal to a table of weights")
-	case !isHash(p.Weights) || !isHash(p.Nonce):
-		return bad("weights_hash or nonce_hash", "is no hash: base64url of SHA-256")
-	case p.Workflow != "" && !isUUID(p.Workflow):
-		return bad("wid", "is a UUID")
-	case p.Timestamp.IsZero():
-		return bad("timestamp", "is required: when the proposal was signed")
-	}
-	return nil
-}
-
-func (v *Vote) check() error {
-	bad := func(member, reason string) error { return &InvalidError{"vote", member, reason} }
-	switch {
-	case !isUUID(v.Proposal):
-		return bad("proposal_id", "is required: a UUID")
-	case !isUUID(v.Round):
-		return bad("consensus_round_id", "is required: a UUID")
-	case v.Voter == "":
-		return bad("voter", "is required")
-	case v.Decision != Approve && v.Decision != Reject && v.Decision != Abstain:
-		return bad("decision", "is one of approve, reject and abstain")
-	case !isLine(v.Rationale):
-		return bad("rationale", "is one line of at most 1024 bytes")
-	case v.Decision == Reject && v.Rationale == "":
-		return bad("rationale", "is required of a vote that rejects")
-	case v.Timestamp.IsZero():
-		return bad("timestamp", "is required: when the vote was cast")
-	case !isHash(v.Weights):
-		return bad("weights_hash", "is no hash: base64url of SHA-256")
-	}
-	return nil
-}
-
-func (a *Ack) check() error {
-	bad := func(member, reason string) error { return &InvalidError{"acknowledgement", member, reason} }
-	outcomes := map[AckKind]int{Executed: 1, Refuses: 1, Disputed: 2}
-	want, known := outcomes[a.Kind]
-	switch {
-	case !isUUID(a.Proposal):
-		return bad("proposal_id", "is required: a UUID")
-	case !isUUID(a.Round):
-		return bad("consensus_round_id", "is required: a UUID")
-	case a.Participant == "":
-		return bad("participant", "is required")
-	case !known && a.Kind != Received && a.Kind != Sealed && a.Kind != NonceOpen:
-		return bad("kind", "is one of received, sealed, executed, refuses, disputed and nonce")
-	case len(a.Outcomes) != want || slices.ContainsFunc(a.Outcomes, func(o string) bool { return o == "" || len(o) > MaxVote }):
-		return bad("outcomes", "are the signed outcomes that it is about: one of executed and refuses, two of disputed")
-	case (a.Vote != "") != (a.Kind == Sealed) || !isHash(a.Vote):
-		return bad("vote_hash", "is required of sealed, and of nothing else: the hash of the signed vote")
-	case (a.Nonce != "") != (a.Kind == NonceOpen) || !isLine(a.Nonce):
-		return bad("nonce", "is required of nonce, and of nothing else")
-	case !isLine(a.Rationale):
-		return bad("rationale", "is one line of at most 1024 bytes")
-	case a.Timestamp.IsZero():
-		return bad("timestamp", "is required")
-	}
-	return nil
-}
-
-func (o *Outcome) check() error {
-	bad := func(member, reason string) error { return &InvalidError{"outcome", member, reason} }
-	switch {
-	case !isUUID(o.Proposal) || !isUUID(o.Round):
-		return bad("proposal_id or consensus_round_id", "is required: a UUID")
-	case o.Signed == "" || o.Votes == "" || o.Rules == "" || !isHash(o.Signed) || !isHash(o.Votes) || !isHash(o.Rules):
-		return bad("proposal_hash, rules_hash or votes_hash", "is required: base64url of SHA-256")
-	case o.Coordinator == "":
-		return bad("coordinator", "is required")
-	case o.Result != Commit && o.Result != Abort:
-		return bad("outcome", "is commit or abort")
-	case !slices.Contains(Mechanisms(), o.Mechanism):
-		return bad("mechanism", "is one of majority, weighted, leader and optimistic")
-	case !slices.Contains(reasons(), o.Reason):
-		return bad("reason", fmt.Sprintf("is one of %v", reasons()))
-	case !isHash(o.Rival):
-		return bad("rival", "is no hash: base64url of SHA-256")
-	case o.Decided.IsZero():
-		return bad("decided", "is required")
-	}
-	return nil
-}
-
-func repeats(ids []ect.Identity) bool {
-	sorted := slices.Sorted(slices.Values(ids))
-	return len(slices.Compact(sorted)) != len(ids)
-}
-
-func isLine(text string) bool {
-	if len(text) > MaxText || !utf8.ValidString(text) {
-		return false
-	}
-	for _, r := range text {
-		if unicode.In(r, unicode.Cc, unicode.Zl, unicode.Zp) {
-			return false
-		}
-	}
-	return true
-}
-
-func isObject(text []byte) bool { return bytes.HasPrefix(bytes.TrimSpace(text), []byte("{")) }
-
-// isHash reports whether a text is empty or a hash.
-func isHash(text string) bool {
-	if text == "" {
-		return true
-	}
-	for i := range len(text) {
-		c := text[i]
-		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_') {
-			return false
-		}
-	}
-	return len(text) == 43
-}
-
-func isUUID(text string) bool {
-	if len(text) != 36 {
-		return false
-	}
-	for i := range len(text) {
-		c := text[i]
-		dash := i == 8 || i == 13 || i == 18 || i == 23
-		if dash != (c == '-') || !dash && !(c >= '0' && c <= '9' || c >= 'a' && c <= 'f') {
-			return false
-		}
-	}
-	return true
 }

@@ -47,7 +47,7 @@ func Open(o Opening) (Round, error) {
 	authority := o.Group.Proposers[p.Proposer]
 	return Round{
 		Form: Form, Term: 1, Phase: Voting, Proposal: p, Signed: o.Signed, Rules: o.Group.freeze(p, table, o.Now), Attempt: attempt,
-		Rank:   Rank{Urgency: min(p.Urgency, authority), Authority: authority, Specificity: specificity(p.Action), Opened: o.Now, Round: p.Round},
+		Rank:   Rank{Urgency: min(p.Terms.Urgency, authority), Authority: authority, Specificity: specificity(p.Action), Opened: o.Now, Round: p.Round},
 		Opened: o.Now, Changed: o.Now, Workflow: o.Workflow,
 	}, nil
 }
@@ -60,8 +60,8 @@ func (o Opening) judge(table []Member) error {
 	p, g := o.Proposal, o.Group
 	longest := g.WithDefaults().Longest
 	end := p.Timeout.Time
-	if !p.RevealBy.IsZero() {
-		end = p.RevealBy.Time
+	if !p.Terms.RevealBy.IsZero() {
+		end = p.Terms.RevealBy.Time
 	}
 	floor, most := g.Floor(p.Mechanism, table), int64(len(table))
 	switch p.Mechanism {
@@ -83,13 +83,13 @@ func (o Opening) judge(table []Member) error {
 		return refused("timeout is in the past or too late: a round of the group %q lasts up to %v", g.Name, longest)
 	case p.Quorum < floor || p.Quorum > most:
 		return refused("quorum is %d, expected %d to %d", p.Quorum, floor, most)
-	case p.Mechanism == Weighted && p.Weights != WeightsHash(table):
+	case p.Mechanism == Weighted && p.Terms.Weights != WeightsHash(table):
 		return refused("weights_hash is that of another table of weights: ask for it at /consensus/groups/%s", g.Name)
-	case p.Mechanism == Optimistic && !p.Reversible:
+	case p.Mechanism == Optimistic && !p.Terms.Reversible:
 		return refused("optimistic consensus is for actions that can be undone: say reversible, or choose another mechanism")
-	case p.Mechanism == Leader && !p.RevealBy.IsZero():
+	case p.Mechanism == Leader && !p.Terms.RevealBy.IsZero():
 		return refused("a leader decides with the votes before it: reveal_by does not go with the mechanism leader")
-	case g.Deadlock == Random && p.Resource != "" && p.Nonce == "":
+	case g.Deadlock == Random && p.Terms.Resource != "" && p.Terms.Nonce == "":
 		return refused("nonce_hash is required: deadlocks of the group %q are broken by a draw", g.Name)
 	}
 	return nil
@@ -155,8 +155,8 @@ func (o Opening) again(attempt int, last Related) error {
 
 // Topic names what rounds are about, so that they are related: the resource, else the proposal.
 func (p Proposal) Topic() string {
-	if p.Resource != "" {
-		return ect.Hash([]byte(strings.Join([]string{"resource", p.Group, p.Resource}, "\n")))
+	if p.Terms.Resource != "" {
+		return ect.Hash([]byte(strings.Join([]string{"resource", p.Terms.Group, p.Terms.Resource}, "\n")))
 	}
-	return ect.Hash([]byte(strings.Join([]string{"proposal", p.Group, p.ID}, "\n")))
+	return ect.Hash([]byte(strings.Join([]string{"proposal", p.Terms.Group, p.ID}, "\n")))
 }

@@ -21,28 +21,30 @@ func TestOpen_Refuses(t *testing.T) {
 		edit      func(o *Opening)
 		words     string // empty: it is opened
 	}{
-		"as it should be":                 {Majority, func(*Opening) {}, ""},
-		"proposer without authority":      {Majority, func(o *Opening) { o.Proposal.Proposer = idOf(2) }, "may not propose"},
-		"mechanism of another group":      {Weighted, func(o *Opening) { o.Group.Mechanisms = []Mechanism{Majority} }, "does not decide by"},
-		"a member is missing":             {Majority, func(o *Opening) { o.Proposal.Participants = o.Proposal.Participants[1:] }, "participants"},
-		"an outsider":                     {Majority, func(o *Opening) { o.Proposal.Participants[0] = idOf(9) }, "participants"},
-		"members in another order":        {Majority, func(o *Opening) { slices.Reverse(o.Proposal.Participants) }, ""},
-		"timeout now":                     {Majority, func(o *Opening) { o.Proposal.Timeout = At(opened) }, "timeout"},
-		"timeout of the longest":          {Majority, func(o *Opening) { o.Proposal.Timeout = At(opened.Add(DefaultLongest)) }, ""},
-		"timeout beyond the longest":      {Majority, func(o *Opening) { o.Proposal.Timeout = At(opened.Add(DefaultLongest + time.Second)) }, "timeout"},
-		"timeout beyond that of a group":  {Majority, func(o *Opening) { o.Group.Longest = 59 * time.Second }, "timeout"},
-		"revealing beyond the longest":    {Majority, func(o *Opening) { o.Proposal.RevealBy = At(opened.Add(DefaultLongest + time.Second)) }, "timeout"},
-		"quorum under half":               {Majority, func(o *Opening) { o.Proposal.Quorum = 2 }, "quorum"},
-		"quorum of all":                   {Majority, func(o *Opening) { o.Proposal.Quorum = 5 }, ""},
-		"quorum of more than all":         {Majority, func(o *Opening) { o.Proposal.Quorum = 6 }, "quorum"},
-		"quorum under 2f+1":               {Majority, func(o *Opening) { o.Group.MaxFaulty, o.Proposal.Quorum = 2, 4 }, "quorum"},
-		"weight under half":               {Weighted, func(o *Opening) { o.Proposal.Quorum = 249 }, "quorum"},
-		"half of the weight":              {Weighted, func(o *Opening) { o.Proposal.Quorum = 250 }, ""},
-		"all of the weight":               {Weighted, func(o *Opening) { o.Proposal.Quorum = 500 }, ""},
-		"more than the weight":            {Weighted, func(o *Opening) { o.Proposal.Quorum = 501 }, "quorum"},
-		"a leader with sealed votes":      {Leader, func(o *Opening) { o.Proposal.RevealBy = At(opened.Add(2 * time.Minute)) }, "reveal_by"},
-		"no nonce where a draw may come":  {Majority, func(o *Opening) { o.Group.Deadlock, o.Proposal.Resource = Random, "db" }, "nonce_hash"},
-		"a nonce where a draw may come":   {Majority, func(o *Opening) { o.Group.Deadlock, o.Proposal.Resource, o.Proposal.Nonce = Random, "db", "n" }, ""},
+		"as it should be":                {Majority, func(*Opening) {}, ""},
+		"proposer without authority":     {Majority, func(o *Opening) { o.Proposal.Proposer = idOf(2) }, "may not propose"},
+		"mechanism of another group":     {Weighted, func(o *Opening) { o.Group.Mechanisms = []Mechanism{Majority} }, "does not decide by"},
+		"a member is missing":            {Majority, func(o *Opening) { o.Proposal.Participants = o.Proposal.Participants[1:] }, "participants"},
+		"an outsider":                    {Majority, func(o *Opening) { o.Proposal.Participants[0] = idOf(9) }, "participants"},
+		"members in another order":       {Majority, func(o *Opening) { slices.Reverse(o.Proposal.Participants) }, ""},
+		"timeout now":                    {Majority, func(o *Opening) { o.Proposal.Timeout = At(opened) }, "timeout"},
+		"timeout of the longest":         {Majority, func(o *Opening) { o.Proposal.Timeout = At(opened.Add(DefaultLongest)) }, ""},
+		"timeout beyond the longest":     {Majority, func(o *Opening) { o.Proposal.Timeout = At(opened.Add(DefaultLongest + time.Second)) }, "timeout"},
+		"timeout beyond that of a group": {Majority, func(o *Opening) { o.Group.Longest = 59 * time.Second }, "timeout"},
+		"revealing beyond the longest":   {Majority, func(o *Opening) { o.Proposal.Terms.RevealBy = At(opened.Add(DefaultLongest + time.Second)) }, "timeout"},
+		"quorum under half":              {Majority, func(o *Opening) { o.Proposal.Quorum = 2 }, "quorum"},
+		"quorum of all":                  {Majority, func(o *Opening) { o.Proposal.Quorum = 5 }, ""},
+		"quorum of more than all":        {Majority, func(o *Opening) { o.Proposal.Quorum = 6 }, "quorum"},
+		"quorum under 2f+1":              {Majority, func(o *Opening) { o.Group.MaxFaulty, o.Proposal.Quorum = 2, 4 }, "quorum"},
+		"weight under half":              {Weighted, func(o *Opening) { o.Proposal.Quorum = 249 }, "quorum"},
+		"half of the weight":             {Weighted, func(o *Opening) { o.Proposal.Quorum = 250 }, ""},
+		"all of the weight":              {Weighted, func(o *Opening) { o.Proposal.Quorum = 500 }, ""},
+		"more than the weight":           {Weighted, func(o *Opening) { o.Proposal.Quorum = 501 }, "quorum"},
+		"a leader with sealed votes":     {Leader, func(o *Opening) { o.Proposal.Terms.RevealBy = At(opened.Add(2 * time.Minute)) }, "reveal_by"},
+		"no nonce where a draw may come": {Majority, func(o *Opening) { o.Group.Deadlock, o.Proposal.Terms.Resource = Random, "db" }, "nonce_hash"},
+		"a nonce where a draw may come": {Majority, func(o *Opening) {
+			o.Group.Deadlock, o.Proposal.Terms.Resource, o.Proposal.Terms.Nonce = Random, "db", "n"
+		}, ""},
 		"no nonce without a resource":     {Majority, func(o *Opening) { o.Group.Deadlock = Random }, ""},
 		"weights of ages that were wrong": {Weighted, func(o *Opening) { o.Since = func(ect.Identity) time.Time { return time.Time{} } }, "quorum"},
 	} {
@@ -193,7 +195,7 @@ func TestRank_OfTheGroup(t *testing.T) {
 		{idOf(0), 3, `{}`, 1, 1, 1}, {idOf(1), 3, `{"a":1}`, 2, 2, 2}, {idOf(1), 0, `{"a":{"b":[1,2]},"c":null}`, 0, 2, 4},
 	} {
 		o := openingOf(groupOf(3), Majority)
-		o.Proposal.Proposer, o.Proposal.Urgency, o.Proposal.Action = c.proposer, c.urgency, []byte(c.action)
+		o.Proposal.Proposer, o.Proposal.Terms.Urgency, o.Proposal.Action = c.proposer, c.urgency, []byte(c.action)
 		want := Rank{c.want, c.authority, c.specificity, opened, uuidOf(2)}
 		if r := mustOpen(t, o); r.Rank != want {
 			t.Errorf("%+v, expected %+v", r.Rank, want)
@@ -204,13 +206,13 @@ func TestRank_OfTheGroup(t *testing.T) {
 // TestTopic_OfRounds: rounds of one group about one resource are related, and those without a resource by their proposal.
 func TestTopic_OfRounds(t *testing.T) {
 	t.Parallel()
-	a := Proposal{ID: uuidOf(1), Group: "ops", Resource: "db"}
+	a := Proposal{ID: uuidOf(1), Terms: Terms{Group: "ops", Resource: "db"}}
 	b := a
 	b.ID = uuidOf(2)
 	if a.Topic() != b.Topic() {
 		t.Error("two proposals about one resource have different topics")
 	}
-	distinct := []Proposal{a, {ID: uuidOf(1), Group: "ops"}, {ID: uuidOf(2), Group: "ops"}, {ID: uuidOf(1), Group: "dev"}, {Group: "dev", Resource: "db"}, {Group: "ops", Resource: uuidOf(1)}}
+	distinct := []Proposal{a, {ID: uuidOf(1), Terms: Terms{Group: "ops"}}, {ID: uuidOf(2), Terms: Terms{Group: "ops"}}, {ID: uuidOf(1), Terms: Terms{Group: "dev"}}, {Terms: Terms{Group: "dev", Resource: "db"}}, {Terms: Terms{Group: "ops", Resource: uuidOf(1)}}}
 	seen := map[string]bool{}
 	for _, p := range distinct {
 		seen[p.Topic()] = true
@@ -468,7 +470,7 @@ func TestDeadlock_PreferredGoesFirst(t *testing.T) {
 func drawingOf(t *testing.T) (r Round, mine, others Receipt) {
 	t.Helper()
 	r = roundOf(t, Majority, 3)
-	r.Rules.Deadlock, r.Proposal.Nonce = Random, ect.Hash([]byte("mine"))
+	r.Rules.Deadlock, r.Proposal.Terms.Nonce = Random, ect.Hash([]byte("mine"))
 	before := earlier(50, opened.Add(-time.Hour), NoQuorum)
 	before.Proposer, before.Nonce = idOf(1), ect.Hash([]byte("other"))
 	r = lookLate(t, r, Box{}, before)

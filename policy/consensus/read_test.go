@@ -24,10 +24,28 @@ func (m members) with(name, value string) members {
 	return out
 }
 
-func (m members) text() []byte {
-	var parts []string
+func (m members) text() []byte { return m.twice("") }
+
+// termsMembers are those of the terms of a proposal.
+var termsMembers = []string{"group", "resource", "urgency", "reversible", "reveal_by", "weights_hash", "nonce_hash", "wid", "timestamp", "TIMESTAMP", "GROUP"}
+
+// twice is the message with a member that stands twice.
+func (m members) twice(doubled string) []byte {
+	var parts, terms []string
+	_, proposal := m["proposer"]
 	for _, name := range slices.Sorted(maps.Keys(m)) {
-		parts = append(parts, `"`+name+`":`+m[name])
+		part := `"` + name + `":` + m[name]
+		if name == doubled {
+			part += "," + part
+		}
+		if proposal && slices.Contains(termsMembers, name) {
+			terms = append(terms, part)
+		} else {
+			parts = append(parts, part)
+		}
+	}
+	if len(terms) > 0 {
+		parts = append(parts, `"terms":{`+strings.Join(terms, ",")+"}")
 	}
 	return []byte("{" + strings.Join(parts, ",") + "}")
 }
@@ -114,9 +132,7 @@ func TestRead_EachMember(t *testing.T) {
 					t.Errorf("%s with %s %s: %v, expected an InvalidError", kind, name, wrong, err)
 				}
 			}
-			text := k.good.text()
-			twice := slices.Concat(text[:len(text)-1], []byte(`,"`+name+`":`+value+"}"))
-			if err := k.read(twice); !isInvalid(err) {
+			if err := k.read(k.good.twice(name)); !isInvalid(err) {
 				t.Errorf("%s with %s twice: %v, expected an InvalidError", kind, name, err)
 			}
 			if err := k.read(k.good.with(name, "").with(strings.ToUpper(name), value).text()); !isInvalid(err) {
@@ -273,8 +289,8 @@ func TestEncode_ReadsTheSame(t *testing.T) {
 	hash := ect.Hash(nil)
 	again(t, Proposal{
 		ID: uuidOf(1), Proposer: "a", Round: uuidOf(2), Mechanism: Weighted, Subject: "s<&>", Action: []byte(`{"a":"<\u2028>","b":1.50}`), Timeout: At(opened), Quorum: 3,
-		Participants: []ect.Identity{"b", "a"}, Group: "g", Resource: "r", Urgency: 3, Reversible: true, RevealBy: At(opened.Add(time.Minute)), Weights: hash, Nonce: hash,
-		Workflow: uuidOf(3), Timestamp: opened.Add(1),
+		Participants: []ect.Identity{"b", "a"},
+		Terms:        Terms{Group: "g", Resource: "r", Urgency: 3, Reversible: true, RevealBy: At(opened.Add(time.Minute)), Weights: hash, Nonce: hash, Workflow: uuidOf(3), Timestamp: opened.Add(1)},
 	})
 	again(t, Vote{Proposal: uuidOf(1), Round: uuidOf(2), Voter: "a", Decision: Reject, Rationale: "no", Timestamp: opened.Add(1), Weights: hash})
 	again(t, Ack{Proposal: uuidOf(1), Round: uuidOf(2), Participant: "a", Kind: Disputed, Outcomes: []string{"a", "b"}, Timestamp: opened})

@@ -111,7 +111,7 @@ func (r Round) Related() Related {
 }
 
 func (r Round) candidate() Candidate {
-	return Candidate{r.Proposal.ID, r.Proposal.Proposer, r.Opened, r.Proposal.Nonce}
+	return Candidate{r.Proposal.ID, r.Proposal.Proposer, r.Opened, r.Proposal.Terms.Nonce}
 }
 
 // Deadlock is that two rounds about the same failed, one after the other.
@@ -199,10 +199,10 @@ type Event struct {
 
 // Deadline is the moment until which votes are received.
 func (r Round) Deadline() time.Time {
-	if r.Proposal.RevealBy.IsZero() {
+	if r.Proposal.Terms.RevealBy.IsZero() {
 		return r.Proposal.Timeout.Time
 	}
-	return r.Proposal.RevealBy.Time
+	return r.Proposal.Terms.RevealBy.Time
 }
 
 // Due is when a round has to be looked at, whatever is received; the zero time: never.

@@ -14,8 +14,9 @@ import (
 func openingOf(g Group, m Mechanism) Opening {
 	table := g.Weigh(known, opened)
 	p := Proposal{
-		ID: uuidOf(1), Proposer: idOf(0), Round: uuidOf(2), Mechanism: m, Subject: "restart", Action: []byte(`{"tool":"restart"}`), Reversible: true,
-		Timeout: At(opened.Add(time.Minute)), Quorum: g.Floor(m, table), Group: g.Name, Weights: WeightsHash(table), Timestamp: opened,
+		ID: uuidOf(1), Proposer: idOf(0), Round: uuidOf(2), Mechanism: m, Subject: "restart", Action: []byte(`{"tool":"restart"}`),
+		Timeout: At(opened.Add(time.Minute)), Quorum: g.Floor(m, table),
+		Terms: Terms{Reversible: true, Group: g.Name, Weights: WeightsHash(table), Timestamp: opened},
 	}
 	for _, one := range table {
 		p.Participants = append(p.Participants, one.ID)
@@ -103,7 +104,7 @@ func TestWeighted_Threshold(t *testing.T) {
 func TestWeighted_BoundToTheTable(t *testing.T) {
 	t.Parallel()
 	o := openingOf(groupOf(3), Weighted)
-	o.Proposal.Weights = WeightsHash(nil)
+	o.Proposal.Terms.Weights = WeightsHash(nil)
 	refusedFor(t, "weights_hash", o)
 	r := mustOpen(t, openingOf(groupOf(3), Weighted))
 	box := votesOf(r, "aaa")
@@ -260,7 +261,7 @@ func TestOptimistic_Silence(t *testing.T) {
 	}
 	ended(t, "abstentions do not object", lookAt(t, r, opened.Add(time.Second), votesOf(r, "-----")), Committed, Accepted)
 	o := openingOf(groupOf(3), Optimistic)
-	o.Proposal.Reversible = false
+	o.Proposal.Terms.Reversible = false
 	refusedFor(t, "undone", o)
 }
 
@@ -398,7 +399,7 @@ func refusedFor(t *testing.T, words string, o Opening) {
 func sealedOf(t *testing.T, n int) Round {
 	t.Helper()
 	r := roundOf(t, Majority, n)
-	r.Proposal.RevealBy = At(r.Proposal.Timeout.Add(time.Minute))
+	r.Proposal.Terms.RevealBy = At(r.Proposal.Timeout.Add(time.Minute))
 	return r
 }
 

@@ -114,7 +114,7 @@ func (r Round) votesOf(b Box) map[ect.Identity][]Ballot {
 	for _, ballot := range b.Ballots {
 		voter := ballot.Vote.Voter
 		same := slices.ContainsFunc(votes[voter], func(o Ballot) bool { return o.Hash == ballot.Hash })
-		if same || r.Admits(ballot.Vote, ballot.Received) != nil || !r.Proposal.RevealBy.IsZero() && sealed[voter] != ballot.Hash {
+		if same || r.Admits(ballot.Vote, ballot.Received) != nil || !r.Proposal.Terms.RevealBy.IsZero() && sealed[voter] != ballot.Hash {
 			continue
 		}
 		votes[voter] = append(votes[voter], ballot)
@@ -132,9 +132,9 @@ func (r Round) Admits(v Vote, received time.Time) error {
 		return &RefusedError{Reason: "the voter is no participant of this round"}
 	case received.After(r.Deadline()):
 		return &RefusedError{Reason: "the time for votes is over", Late: true}
-	case r.Proposal.Mechanism == Weighted && v.Weights != r.Proposal.Weights:
+	case r.Proposal.Mechanism == Weighted && v.Weights != r.Proposal.Terms.Weights:
 		return &RefusedError{Reason: "the vote is bound to another table of weights: weights_hash is that of the proposal"}
-	case !r.Proposal.RevealBy.IsZero() && !received.After(r.Proposal.Timeout.Time):
+	case !r.Proposal.Terms.RevealBy.IsZero() && !received.After(r.Proposal.Timeout.Time):
 		return &RefusedError{Reason: "votes of this round are committed to first: send the hash, and the vote after the timeout"}
 	}
 	return nil
@@ -154,7 +154,7 @@ func (r Round) AdmitsAck(a Ack, received time.Time) error {
 		return nil
 	case !r.Rules.IsMember(a.Participant) && a.Participant != r.Rules.Leader:
 		return refused("the sender is no participant of this round")
-	case a.Kind == Sealed && (r.Proposal.RevealBy.IsZero() || received.After(r.Proposal.Timeout.Time)):
+	case a.Kind == Sealed && (r.Proposal.Terms.RevealBy.IsZero() || received.After(r.Proposal.Timeout.Time)):
 		return &RefusedError{Reason: "votes of this round are not committed to now", Late: true}
 	case (a.Kind == Received || a.Kind == Sealed) && (r.Phase.Decided() || r.Phase == Escalated):
 		return &RefusedError{Reason: "the round is " + string(r.Phase), Late: true}

@@ -103,14 +103,15 @@ func scenarioOf(t *testing.T, random *rand.Rand) scenario {
 	table := s.group.Weigh(since, opened)
 	m := pick(random, Mechanisms()...)
 	p := Proposal{
-		ID: uuidOf(1), Proposer: idOf(0), Round: uuidOf(2), Mechanism: m, Subject: "restart", Action: []byte(`{"tool":"restart"}`), Reversible: true,
-		Timeout: At(opened.Add(time.Minute)), Group: "ops", Nonce: "nonce", Timestamp: opened,
+		ID: uuidOf(1), Proposer: idOf(0), Round: uuidOf(2), Mechanism: m, Subject: "restart", Action: []byte(`{"tool":"restart"}`),
+		Timeout: At(opened.Add(time.Minute)),
+		Terms:   Terms{Reversible: true, Group: "ops", Nonce: "nonce", Timestamp: opened},
 	}
 	if m == Weighted || random.IntN(2) == 0 {
-		p.Weights = WeightsHash(table)
+		p.Terms.Weights = WeightsHash(table)
 	}
 	if m != Leader && random.IntN(3) == 0 {
-		p.RevealBy = At(opened.Add(2 * time.Minute))
+		p.Terms.RevealBy = At(opened.Add(2 * time.Minute))
 	}
 	p.Quorum = s.group.Floor(m, table)
 	if most := map[Mechanism]int64{Majority: int64(n), Weighted: Rules{Members: table}.Total()}[m]; most > p.Quorum && random.IntN(3) == 0 {
@@ -157,7 +158,7 @@ func (s *scenario) fill(random *rand.Rand, n int) {
 	unlikely := func() bool { return random.IntN(30) == 0 }
 	sure := random.IntN(2) == 0
 	for i := range random.IntN(2*n + 3) {
-		v := Vote{Proposal: p.ID, Round: p.Round, Voter: whom(), Decision: pick(random, Approve, Approve, Approve, Reject, Abstain), Weights: p.Weights, Timestamp: opened, Rationale: pick(random, "", "because")}
+		v := Vote{Proposal: p.ID, Round: p.Round, Voter: whom(), Decision: pick(random, Approve, Approve, Approve, Reject, Abstain), Weights: p.Terms.Weights, Timestamp: opened, Rationale: pick(random, "", "because")}
 		if sure {
 			v.Voter, v.Decision = idOf(i%n), pick(random, Approve, Approve, Approve, v.Decision)
 		}
@@ -171,7 +172,7 @@ func (s *scenario) fill(random *rand.Rand, n int) {
 			v.Weights = "other"
 		}
 		b := Ballot{Vote: v, Hash: hashOf("vote", i), Received: moment()}
-		if !p.RevealBy.IsZero() && !unlikely() {
+		if !p.Terms.RevealBy.IsZero() && !unlikely() {
 			seal := Ack{Proposal: p.ID, Round: p.Round, Participant: v.Voter, Kind: Sealed, Vote: b.Hash}
 			if unlikely() {
 				seal.Round = uuidOf(3)
@@ -215,8 +216,8 @@ func leaderOr(r Round, id ect.Identity) ect.Identity {
 func (s *scenario) twin() (Phase, Reason, Tally) {
 	p, n, f := s.round.Proposal, len(s.group.Members), s.group.MaxFaulty
 	deadline := p.Timeout.Time
-	if !p.RevealBy.IsZero() {
-		deadline = p.RevealBy.Time
+	if !p.Terms.RevealBy.IsZero() {
+		deadline = p.Terms.RevealBy.Time
 	}
 	leader := s.twinLeader()
 	tally, voted, decided := s.twinCount(leader, deadline)
@@ -298,8 +299,8 @@ func (s *scenario) twinCount(leader ect.Identity, deadline time.Time) (t Tally, 
 		for _, b := range s.box.Ballots {
 			v := b.Vote
 			late := b.Received.Sub(deadline) > 0
-			bound := p.Mechanism != Weighted || v.Weights == p.Weights
-			open := p.RevealBy.IsZero() || len(seals) == 1 && seals[0] == b.Hash && b.Received.Sub(p.Timeout.Time) > 0
+			bound := p.Mechanism != Weighted || v.Weights == p.Terms.Weights
+			open := p.Terms.RevealBy.IsZero() || len(seals) == 1 && seals[0] == b.Hash && b.Received.Sub(p.Timeout.Time) > 0
 			known := slices.ContainsFunc(votes, func(o Ballot) bool { return o.Hash == b.Hash })
 			if v.Voter == voter.ID && v.Proposal == p.ID && v.Round == p.Round && !late && bound && open && !known {
 				votes = append(votes, b)
@@ -444,7 +445,7 @@ func tamperedMessages() []tampering {
 }
 
 func (rec *Record) vote(voter ect.Identity, round string) bool {
-	v := Vote{Proposal: rec.Proposal.ID, Round: round, Voter: voter, Decision: Reject, Rationale: "no", Weights: rec.Proposal.Weights}
+	v := Vote{Proposal: rec.Proposal.ID, Round: round, Voter: voter, Decision: Reject, Rationale: "no", Weights: rec.Proposal.Terms.Weights}
 	rec.Box.Ballots = append(slices.Clone(rec.Box.Ballots), Ballot{Vote: v, Hash: "added"})
 	return true
 }

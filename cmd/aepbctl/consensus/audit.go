@@ -101,7 +101,7 @@ func (a *audit) signed(ctx context.Context) bool {
 	if err := a.proposal.Verify(ctx, a.verifier); err != nil {
 		a.fail("proposal", "it is not signed by %s: %v", p.Proposer, err)
 	} else {
-		a.ok("proposal", "%s by %s, signed %s: %s", p.ID, p.Proposer, stamp(p.Timestamp), p.Subject)
+		a.ok("proposal", "%s by %s, signed %s: %s", p.ID, p.Proposer, stamp(p.Terms.Timestamp), p.Subject)
 	}
 	if !a.view.decided() {
 		a.fail("outcome", "the round is %s and has no outcome", a.view.Phase)
@@ -121,7 +121,7 @@ func (a *audit) signed(ctx context.Context) bool {
 		unless(a.coordinator == "" || by == a.coordinator, "it is signed by %s, expected the coordinator %s", by, a.coordinator),
 		unless(a.coordinator != "" || by != p.Proposer && !slices.Contains(p.Participants, by), "it is signed by %s, who takes part in the round: name the gateway that coordinates it with --coordinator", by))
 	if a.coordinator == "" {
-		a.note(statusElse, "outcome", "that %s is the gateway of the group %q: --coordinator checks it", by, p.Group)
+		a.note(statusElse, "outcome", "that %s is the gateway of the group %q: --coordinator checks it", by, p.Terms.Group)
 	}
 	return true
 }
@@ -135,7 +135,7 @@ func (a *audit) stated() {
 		unless(v.Round == p.Round, "round is %s, and the proposal is about %s", v.Round, p.Round),
 		unless(fits, "phase is %s, and the outcome is %s", v.Phase, o.Result),
 		unless(v.Deadline.Equal(r.Deadline()), "deadline is %s, and by the proposal it is %s", stamp(v.Deadline), stamp(r.Deadline())),
-		unless(p.Workflow == "" || v.Workflow == p.Workflow, "wid is %s, and the proposal says %s", v.Workflow, p.Workflow),
+		unless(p.Terms.Workflow == "" || v.Workflow == p.Terms.Workflow, "wid is %s, and the proposal says %s", v.Workflow, p.Terms.Workflow),
 		unless(o.Approval == "" || v.Approval == o.Approval, "approval is %s, and the outcome says %s", v.Approval, o.Approval))
 }
 
@@ -147,7 +147,7 @@ func (a *audit) rules() {
 		unless(r.Hash() == a.view.RulesHash, "rules_hash is not that of the rules"),
 		unless(r.Hash() == a.outcome.Content.Rules, "the rules are not those that the outcome names"),
 		unless(r.Quorum >= floor && r.Quorum >= p.Quorum, "the quorum is %d, expected at least %d", r.Quorum, max(floor, p.Quorum)),
-		unless(p.Mechanism != consensus.Weighted || p.Weights == consensus.WeightsHash(r.Members), "the weights are not those that the proposal names"),
+		unless(p.Mechanism != consensus.Weighted || p.Terms.Weights == consensus.WeightsHash(r.Members), "the weights are not those that the proposal names"),
 		unless((r.Leader != "") == (p.Mechanism == consensus.Leader), "they name the leader %q, and the mechanism is %s", r.Leader, p.Mechanism))
 }
 

@@ -42,14 +42,14 @@ func TestPropose_AsksForTheGroup(t *testing.T) {
 	id := s.does("a", "propose", "--group", "ops", "--subject", "restart", "--action", "@"+file, "--mechanism", "weighted", "--quorum", "200",
 		"--timeout", "5m", "--reveal", "1m", "--resource", "east", "--urgency", "2", "--reversible", "--wid", wid)
 	p := s.rounds[0].round.Proposal
-	if p.Round != id || len(p.Participants) != 3 || p.Quorum != 200 || p.Weights == "" || string(p.Action) != `{"from":"a file"}` || p.Workflow != wid || p.Urgency != 2 || !p.Reversible || p.Resource != "east" {
+	if p.Round != id || len(p.Participants) != 3 || p.Quorum != 200 || p.Terms.Weights == "" || string(p.Action) != `{"from":"a file"}` || p.Terms.Workflow != wid || p.Terms.Urgency != 2 || !p.Terms.Reversible || p.Terms.Resource != "east" {
 		t.Errorf("%+v", p)
 	}
-	if !p.Timeout.Equal(s.now.Add(5*time.Minute)) || !p.RevealBy.Equal(s.now.Add(6*time.Minute)) {
-		t.Error(p.Timeout, p.RevealBy)
+	if !p.Timeout.Equal(s.now.Add(5*time.Minute)) || !p.Terms.RevealBy.Equal(s.now.Add(6*time.Minute)) {
+		t.Error(p.Timeout, p.Terms.RevealBy)
 	}
 	s.proposes()
-	if p := s.rounds[1].round.Proposal; p.Quorum != 2 || p.Weights != "" || p.Mechanism != consensus.Majority || !p.RevealBy.IsZero() {
+	if p := s.rounds[1].round.Proposal; p.Quorum != 2 || p.Terms.Weights != "" || p.Mechanism != consensus.Majority || !p.Terms.RevealBy.IsZero() {
 		t.Errorf("%+v", p)
 	}
 }
@@ -281,12 +281,12 @@ func TestNonce_IsKeptAndOpened(t *testing.T) {
 	s.fails("nonces are opened while it is drawing", "a", "ack", id, "nonce", "--keep", file)
 	st := s.rounds[0]
 	p := st.round.Proposal
-	st.round.Phase, st.round.Deadlock.Candidates = consensus.Drawing, []consensus.Candidate{{Proposal: p.ID, Proposer: p.Proposer, Nonce: p.Nonce}}
+	st.round.Phase, st.round.Deadlock.Candidates = consensus.Drawing, []consensus.Candidate{{Proposal: p.ID, Proposer: p.Proposer, Nonce: p.Terms.Nonce}}
 	s.fails("does not hold the nonce of a proposal of ours", "b", "ack", id, "nonce", "--keep", file)
 	s.does("a", "ack", id, "nonce", "--keep", file)
 	a, err := signed.Parse[consensus.Ack](st.messages[0].Message)
 	must(t, err)
-	if a.Content.Kind != consensus.NonceOpen || ect.Hash([]byte(a.Content.Nonce)) != p.Nonce {
+	if a.Content.Kind != consensus.NonceOpen || ect.Hash([]byte(a.Content.Nonce)) != p.Terms.Nonce {
 		t.Errorf("%+v", a.Content)
 	}
 }

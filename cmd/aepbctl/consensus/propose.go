@@ -122,17 +122,17 @@ func (p *proposing) proposal(g groupView, now time.Time) (consensus.Proposal, er
 	}
 	out := consensus.Proposal{
 		ID: p.again, Round: string(ect.NewID()), Mechanism: m, Subject: p.subject, Action: action, Timeout: consensus.At(now.Add(p.timeout)),
-		Quorum: g.Quorum[m], Participants: g.Participants, Group: p.group, Resource: p.resource, Urgency: p.urgency, Reversible: p.reversible,
-		Workflow: p.wid, Timestamp: now,
+		Quorum: g.Quorum[m], Participants: g.Participants,
+		Terms: consensus.Terms{Group: p.group, Resource: p.resource, Urgency: p.urgency, Reversible: p.reversible, Workflow: p.wid, Timestamp: now},
 	}
 	if out.ID == "" {
 		out.ID = string(ect.NewID())
 	}
 	if p.reveal > 0 {
-		out.RevealBy = consensus.At(now.Add(p.timeout + p.reveal))
+		out.Terms.RevealBy = consensus.At(now.Add(p.timeout + p.reveal))
 	}
 	if m == consensus.Weighted {
-		out.Weights = g.WeightsHash
+		out.Terms.Weights = g.WeightsHash
 	}
 	switch {
 	case !slices.Contains(g.Mechanisms, m):
@@ -163,12 +163,12 @@ func (d Deps) propose(cmd *cobra.Command, flags proposing) error {
 		return err
 	}
 	p.Proposer = self
-	if g.Deadlock == consensus.Random && p.Resource != "" {
+	if g.Deadlock == consensus.Random && p.Terms.Resource != "" {
 		if flags.keep == "" {
 			return d.Misuse(errors.New("--keep is required: the group breaks deadlocks by a draw, and the nonce of this proposal has to be kept in a new file"))
 		}
 		nonce := string(ect.NewID())
-		p.Nonce = ect.Hash([]byte(nonce))
+		p.Terms.Nonce = ect.Hash([]byte(nonce))
 		if err := d.keepNonce(signer, p, nonce, flags.keep); err != nil {
 			return err
 		}

@@ -307,7 +307,7 @@ func (s *setup) open(w http.ResponseWriter, by ect.Identity, body []byte) {
 	}
 	round, err := consensus.Open(consensus.Opening{
 		Proposal: m.Content, Signed: m.Compact, Group: s.group, Since: func(ect.Identity) time.Time { return s.now.Add(-30 * 24 * time.Hour) },
-		Related: related, Workflow: m.Content.Workflow, Now: s.now,
+		Related: related, Workflow: m.Content.Terms.Workflow, Now: s.now,
 	})
 	if err != nil {
 		s.problem(w, http.StatusConflict, err.Error())

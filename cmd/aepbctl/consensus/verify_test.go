@@ -270,11 +270,11 @@ func (v *saved) vote(n int) consensus.Vote {
 func (v *saved) ack(name string, change func(*consensus.Ack)) {
 	v.t.Helper()
 	p := v.rounds[0].round.Proposal
-	a := consensus.Ack{Proposal: p.ID, Round: p.Round, Participant: idOf(name), Kind: consensus.Received, Timestamp: p.Timestamp}
+	a := consensus.Ack{Proposal: p.ID, Round: p.Round, Participant: idOf(name), Kind: consensus.Received, Timestamp: p.Terms.Timestamp}
 	if change != nil {
 		change(&a)
 	}
-	v.messages = append(v.messages, map[string]any{"kind": "ack", "message": signs(v.setup, name, a), "received": p.Timestamp})
+	v.messages = append(v.messages, map[string]any{"kind": "ack", "message": signs(v.setup, name, a), "received": p.Terms.Timestamp})
 }
 
 // TestVerify_VoterWithTwoVotes: both are there, and the tally says that neither counts.

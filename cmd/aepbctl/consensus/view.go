@@ -158,14 +158,14 @@ func (v roundView) printProposal(d Deps, r *rows) {
 	}
 	p := m.Content
 	r.add("proposal", d.Word(p.ID)+" by "+d.Word(string(p.Proposer)))
-	r.add("group", d.Word(p.Group))
+	r.add("group", d.Word(p.Terms.Group))
 	r.add("mechanism", string(p.Mechanism))
 	r.add("subject", d.Line(p.Subject))
 	r.add("action", d.Line(string(p.Action)))
-	r.add("resource", d.Line(p.Resource))
+	r.add("resource", d.Line(p.Terms.Resource))
 	r.add("votes until", stamp(p.Timeout.Time))
-	if !p.RevealBy.IsZero() {
-		r.add("reveal by", stamp(p.RevealBy.Time))
+	if !p.Terms.RevealBy.IsZero() {
+		r.add("reveal by", stamp(p.Terms.RevealBy.Time))
 	}
 }
 

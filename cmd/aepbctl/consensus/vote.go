@@ -149,7 +149,7 @@ func (b *ballot) may() error {
 		return fmt.Errorf("the round is %s: votes are not received any more", b.round.Phase)
 	case !slices.Contains(b.proposal.Participants, b.self) && b.round.Rules.Leader != b.self:
 		return fmt.Errorf("%s is not a participant of this round: name another certificate with --cert and --key", b.self)
-	case !b.proposal.RevealBy.IsZero() && b.flags.keep == "":
+	case !b.proposal.Terms.RevealBy.IsZero() && b.flags.keep == "":
 		return b.d.Misuse(errors.New("--keep is required: votes of this round are committed to first, and the vote has to be kept in a file until it can be sent"))
 	}
 	return nil
@@ -184,13 +184,13 @@ func (b *ballot) cast(cmd *cobra.Command) (sent, error) {
 		return done, err
 	}
 	done.Hash = m.Hash
-	if !b.proposal.RevealBy.IsZero() {
+	if !b.proposal.Terms.RevealBy.IsZero() {
 		over, err := b.commit(ctx, m)
 		if err != nil {
 			return done, err
 		}
 		if !over && b.flags.noWait {
-			done.Kind, done.Note = string(consensus.Sealed), "send the vote between "+stamp(b.proposal.Timeout.Time)+" and "+stamp(b.proposal.RevealBy.Time)+" with the same command"
+			done.Kind, done.Note = string(consensus.Sealed), "send the vote between "+stamp(b.proposal.Timeout.Time)+" and "+stamp(b.proposal.Terms.RevealBy.Time)+" with the same command"
 			return done, nil
 		}
 		if !over {
@@ -209,7 +209,7 @@ func (b *ballot) cast(cmd *cobra.Command) (sent, error) {
 func (b *ballot) sign() (signed.Message[consensus.Vote], error) {
 	vote := consensus.Vote{
 		Proposal: b.proposal.ID, Round: b.proposal.Round, Voter: b.self, Decision: b.flags.decision, Rationale: b.flags.rationale,
-		Timestamp: b.d.Now(), Weights: b.proposal.Weights,
+		Timestamp: b.d.Now(), Weights: b.proposal.Terms.Weights,
 	}
 	if b.flags.keep != "" {
 		m, err := readKept[consensus.Vote](b.flags.keep)
@@ -252,7 +252,7 @@ func (b *ballot) commit(ctx context.Context, m signed.Message[consensus.Vote]) (
 // ready is when a vote that is committed to can be sent: a little after the timeout, since clocks differ.
 func (b *ballot) ready() time.Time {
 	at := b.proposal.Timeout.Add(consensus.Grace)
-	if !at.Before(b.proposal.RevealBy.Time) {
+	if !at.Before(b.proposal.Terms.RevealBy.Time) {
 		at = b.proposal.Timeout.Time
 	}
 	return at
@@ -262,7 +262,7 @@ func (b *ballot) await(cmd *cobra.Command) error {
 	until := b.ready().Add(time.Millisecond)
 	fmt.Fprintf(cmd.ErrOrStderr(), "the vote is committed to, kept in %s, and sent at %s\n", b.d.Word(b.flags.keep), stamp(until))
 	if err := b.d.Wait(cmd.Context(), until); err != nil {
-		return fmt.Errorf("the vote was not sent: the same command sends it until %s: %w", stamp(b.proposal.RevealBy.Time), err)
+		return fmt.Errorf("the vote was not sent: the same command sends it until %s: %w", stamp(b.proposal.Terms.RevealBy.Time), err)
 	}
 	return nil
 }

@@ -23,7 +23,8 @@ var now = time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)
 func proposalOf(by ect.Identity) consensus.Proposal {
 	return consensus.Proposal{
 		ID: proposalID, Proposer: by, Round: roundID, Mechanism: consensus.Majority, Subject: "restart <a> & b", Action: json.RawMessage(`{"tool":"<restart>","z":1.50,"a":"\u2028"}`),
-		Timeout: consensus.At(now.Add(time.Minute)), Quorum: 2, Participants: []ect.Identity{by, "spiffe://example.com/b"}, Group: "ops", Timestamp: now,
+		Timeout: consensus.At(now.Add(time.Minute)), Quorum: 2, Participants: []ect.Identity{by, "spiffe://example.com/b"},
+		Terms: consensus.Terms{Group: "ops", Timestamp: now},
 	}
 }
 
