@@ -80,7 +80,7 @@ func (s *Service) recordVotes(ctx context.Context, r consensus.Round) error {
 		return err
 	}
 	for _, b := range box.Ballots {
-		if !slices.Contains(r.Counted, b.Hash) {
+		if !slices.Contains(r.End.Counted, b.Hash) {
 			continue
 		}
 		_, err := s.deps.Evidence.State(ctx, cast(r, b))

@@ -63,7 +63,7 @@ func (s *Service) taking(ctx context.Context, who ect.Identity, round string) (c
 
 // counted is nil for a vote that the outcome rests on, or will while there is none yet; else it came too late.
 func (s *Service) counted(ctx context.Context, r consensus.Round, hash string) error {
-	if slices.Contains(r.Counted, hash) {
+	if slices.Contains(r.End.Counted, hash) {
 		return nil
 	}
 	if r.Phase == consensus.Suspended || r.Phase == consensus.Waiting {
@@ -280,7 +280,7 @@ func (s *Service) Messages(ctx context.Context, round string, who ect.Identity, 
 
 func mayRead(r consensus.Round, m stored, who ect.Identity) (bool, error) {
 	hash := ect.Hash([]byte(m.Compact))
-	if r.Phase.Decided() && slices.Contains(r.Counted, hash) {
+	if r.Phase.Decided() && slices.Contains(r.End.Counted, hash) {
 		return true, nil
 	}
 	if r.Rules.Leader == who && who != "" && r.Proposal.Mechanism == consensus.Leader && m.Kind == kindVote {

@@ -341,7 +341,7 @@ func (w *world) hear(round *played, who ect.Identity, tries int) {
 		if r.Phase == consensus.Drawing && w.rng.IntN(2) == 0 {
 			w.open(r, s)
 		}
-		if r.Signature == "" {
+		if r.End.Signature == "" {
 			return errLost // not yet
 		}
 		w.accept(round, r, s, who)
@@ -367,7 +367,7 @@ func (w *world) open(r consensus.Round, s *Service) {
 }
 
 func (w *world) accept(round *played, r consensus.Round, s *Service, who ect.Identity) {
-	first, err := signed.Accept(round.told, r.Signature)
+	first, err := signed.Accept(round.told, r.End.Signature)
 	if err != nil {
 		w.problem("%s got two outcomes of one round: %v", who, err)
 		return
@@ -387,7 +387,7 @@ func (w *world) check(r consensus.Round, s *Service, who ect.Identity) {
 			return // a fault; another participant checks it
 		}
 		for _, m := range page {
-			if !slices.Contains(r.Counted, ect.Hash([]byte(m.Compact))) {
+			if !slices.Contains(r.End.Counted, ect.Hash([]byte(m.Compact))) {
 				continue // its own, and not counted
 			}
 			if m.Kind == kindVote {
@@ -407,7 +407,7 @@ func (w *world) check(r consensus.Round, s *Service, who ect.Identity) {
 			break
 		}
 	}
-	outcome, err := signed.Take[consensus.Outcome](r.Signature)
+	outcome, err := signed.Take[consensus.Outcome](r.End.Signature)
 	fatal(w.t, err)
 	if err := outcome.Verify(w.t.Context(), w.verifier); err != nil {
 		w.problem("the outcome is not signed by the coordinator: %v", err)
@@ -435,12 +435,12 @@ func (w *world) judge(ends map[consensus.Phase]int) {
 			w.problem("two days later the round is %s: it never ends", r.Phase)
 			continue
 		}
-		if round.told != "" && round.told != r.Signature {
+		if round.told != "" && round.told != r.End.Signature {
 			w.problem("announced was another outcome than the one on record")
 		}
 		w.check(r, s, p.Proposer)
 		for hash := range round.acked {
-			if !round.early && !slices.Contains(r.Counted, hash) {
+			if !round.early && !slices.Contains(r.End.Counted, hash) {
 				w.problem("a vote that was taken in time is not counted")
 			}
 		}
@@ -463,7 +463,7 @@ func (w *world) proven(r consensus.Round) {
 	box, err := w.replicas[0].svc.box(w.t.Context(), r.Proposal.Round)
 	fatal(w.t, err)
 	for _, b := range box.Ballots {
-		if slices.Contains(r.Counted, b.Hash) {
+		if slices.Contains(r.End.Counted, b.Hash) {
 			votes++
 		}
 	}

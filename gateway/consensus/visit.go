@@ -121,7 +121,7 @@ func (s *Service) look(ctx context.Context, r consensus.Round) (consensus.Round,
 	if err == nil && next.Term == r.Term {
 		return r, nil
 	}
-	if err := s.confirm(ctx, r.Proposal.Round, next.Counted); err != nil { // an outcome rests on what lasts
+	if err := s.confirm(ctx, r.Proposal.Round, next.End.Counted); err != nil { // an outcome rests on what lasts
 		return r, err
 	}
 	return s.decide(ctx, r, e)
@@ -136,14 +136,14 @@ func (s *Service) decide(ctx context.Context, r consensus.Round, e consensus.Eve
 			return found.Value, nil, record.ErrUnchanged
 		}
 		if next.Phase == consensus.Escalated {
-			next.Approval = p.Round
+			next.Human.Approval = p.Round
 		}
-		if err != nil || !next.Phase.Decided() || next.Signature != "" {
+		if err != nil || !next.Phase.Decided() || next.End.Signature != "" {
 			return next, nil, err
 		}
-		next.Outcome.Coordinator = s.deps.Signer().Issuer()
-		m, err := signed.Sign(s.deps.Signer(), next.Outcome)
-		next.Signature = m.Compact
+		next.End.Outcome.Coordinator = s.deps.Signer().Issuer()
+		m, err := signed.Sign(s.deps.Signer(), next.End.Outcome)
+		next.End.Signature = m.Compact
 		return next, s.ended(next), err
 	})
 	if changed {
@@ -156,13 +156,13 @@ func (s *Service) decide(ctx context.Context, r consensus.Round, e consensus.Eve
 func (s *Service) tell(ctx context.Context, r consensus.Round) {
 	p := r.Proposal
 	s.deps.Logger.InfoContext(ctx, "consensus round", slog.String("round", p.Round), slog.String("phase", string(r.Phase)), slog.String("group", p.Terms.Group),
-		slog.String("mechanism", string(p.Mechanism)), slog.String("outcome", string(r.Outcome.Result)), slog.String("reason", string(r.Outcome.Reason)),
+		slog.String("mechanism", string(p.Mechanism)), slog.String("outcome", string(r.End.Outcome.Result)), slog.String("reason", string(r.End.Outcome.Reason)),
 		slog.String("wid", r.Workflow))
-	if r.Phase.Decided() && r.Outcome.Decided.Equal(r.Changed) {
-		s.deps.Metrics.Ended(string(p.Mechanism), string(r.Outcome.Result), r.Changed.Sub(r.Opened))
+	if r.Phase.Decided() && r.End.Outcome.Decided.Equal(r.Changed) {
+		s.deps.Metrics.Ended(string(p.Mechanism), string(r.End.Outcome.Result), r.Changed.Sub(r.Opened))
 	}
 	if r.Phase.Decided() || r.Phase == consensus.Escalated {
-		for _, kind := range r.Anomalies {
+		for _, kind := range r.End.Anomalies {
 			s.deps.Metrics.Anomaly(string(kind))
 			s.deps.Logger.WarnContext(ctx, "votes of a consensus round look alike: look at them", slog.String("round", p.Round), slog.String("pattern", string(kind)))
 		}
@@ -171,27 +171,27 @@ func (s *Service) tell(ctx context.Context, r consensus.Round) {
 
 // ended is what the gateway signs of an outcome (R25).
 func (s *Service) ended(r consensus.Round) *attest.Statement {
-	o, ext := r.Outcome, ect.Ext{}
+	o, ext := r.End.Outcome, ect.Ext{}
 	ext.SetString(ect.ExtProposal, o.Proposal)
 	ext.SetString(ect.ExtRound, o.Round)
 	ext.SetString(ect.ExtOutcome, string(o.Result))
 	ext.SetString(ect.ExtOutcomeReason, string(o.Reason))
 	ext.SetString(ect.ExtRules, o.Rules)
-	ext.SetString(ect.ExtOutcomeSignature, signaturePart(r.Signature))
+	ext.SetString(ect.ExtOutcomeSignature, signaturePart(r.End.Signature))
 	if tally, err := json.Marshal(o.Tally); err == nil {
 		ext[ect.ExtTally] = tally
 	}
 	if o.Approval != "" {
 		ext.SetString(ect.ExtApproval, o.Approval)
 	}
-	if len(r.Anomalies) > 0 {
-		if kinds, err := json.Marshal(r.Anomalies); err == nil {
+	if len(r.End.Anomalies) > 0 {
+		if kinds, err := json.Marshal(r.End.Anomalies); err == nil {
 			ext[ect.ExtAnomalies] = kinds
 		}
 	}
 	return &attest.Statement{
 		Act: ect.ActConsensusCommit, Lineage: attest.Lineage{Workflow: r.Workflow, Parents: []ect.ID{r.Proposed}}, Input: o.Votes,
-		Output: ect.Hash([]byte(r.Signature)), Ext: ext, Audience: []string{string(r.Proposal.Proposer)}, Holder: holder(r), HoldUntil: r.Changed.Add(ect.MaxHold),
+		Output: ect.Hash([]byte(r.End.Signature)), Ext: ext, Audience: []string{string(r.Proposal.Proposer)}, Holder: holder(r), HoldUntil: r.Changed.Add(ect.MaxHold),
 	}
 }
 
@@ -207,7 +207,7 @@ func signaturePart(compact string) string {
 
 // ask has humans decide a round, and ends it as they did (Escalation to Human Operator).
 func (s *Service) ask(ctx context.Context, r consensus.Round) (consensus.Round, error) {
-	granted, over, err := s.deps.Humans.Answer(ctx, r.Approval)
+	granted, over, err := s.deps.Humans.Answer(ctx, r.Human.Approval)
 	if isMissing(err) {
 		return r, s.escalate(ctx, r)
 	}
@@ -237,12 +237,12 @@ func (s *Service) escalate(ctx context.Context, r consensus.Round) error {
 		Proposal consensus.Proposal    `json:"proposal"`
 		Votes    []consensus.Vote      `json:"votes"`
 		Deadlock []consensus.Candidate `json:"deadlocked_proposals,omitempty"`
-	}{r.Why, r.Outcome.Tally, r.Proposal, votes, r.Deadlock.Candidates})
+	}{r.Human.Why, r.End.Outcome.Tally, r.Proposal, votes, r.Deadlock.Candidates})
 	if err != nil {
 		return err
 	}
 	return s.deps.Humans.Ask(ctx, Question{
-		ID: r.Approval, Proposer: r.Proposal.Proposer, Workflow: r.Workflow, Gated: r.Proposed, Input: ect.Hash([]byte(r.Signed)),
+		ID: r.Human.Approval, Proposer: r.Proposal.Proposer, Workflow: r.Workflow, Gated: r.Proposed, Input: ect.Hash([]byte(r.Signed)),
 		Subject: r.Proposal.Subject, Content: content,
 	})
 }

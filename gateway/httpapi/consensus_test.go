@@ -50,12 +50,12 @@ func newRound(t *testing.T) oneRound {
 	if r, err = r.Next(consensus.Event{Kind: consensus.Look, At: now, Box: box}); err != nil || r.Phase != consensus.Committed {
 		t.Fatal(r.Phase, err)
 	}
-	r.Outcome.Coordinator = who.ID
-	outcome, err := signed.Sign(signer, r.Outcome)
+	r.End.Outcome.Coordinator = who.ID
+	outcome, err := signed.Sign(signer, r.End.Outcome)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Signature, r.Proposed = outcome.Compact, "1"
+	r.End.Signature, r.Proposed = outcome.Compact, "1"
 	return oneRound{r, vote.Compact}
 }
 

@@ -50,8 +50,8 @@ func majority(t *testing.T, n, approve, reject, abstain int) {
 			}
 		}
 	}
-	if got.Phase != want || got.Outcome.Reason != reason {
-		t.Errorf("of %d participants %d approve, %d reject and %d abstain: %s, %s; expected %s, %s", n, approve, reject, abstain, got.Phase, got.Outcome.Reason, want, reason)
+	if got.Phase != want || got.End.Outcome.Reason != reason {
+		t.Errorf("of %d participants %d approve, %d reject and %d abstain: %s, %s; expected %s, %s", n, approve, reject, abstain, got.Phase, got.End.Outcome.Reason, want, reason)
 	}
 }
 
@@ -99,9 +99,9 @@ func ballotOf(r Round, voter int, d Decision) Ballot {
 
 // recordOf is a round that is over with the messages that its outcome rests on.
 func recordOf(r Round, all Box) Record {
-	rec := Record{Proposal: r.Proposal, Signed: r.Signed, Rules: r.Rules, Outcome: r.Outcome}
+	rec := Record{Proposal: r.Proposal, Signed: r.Signed, Rules: r.Rules, Outcome: r.End.Outcome}
 	named := map[string]bool{}
-	for _, hash := range r.Counted {
+	for _, hash := range r.End.Counted {
 		named[hash] = true
 	}
 	for _, b := range all.Ballots {

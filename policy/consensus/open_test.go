@@ -343,8 +343,8 @@ func TestRivals_OfAHigherRank(t *testing.T) {
 		ended(t, name, got, c.phase, c.reason)
 		if c.reason == Superseded {
 			rec := recordOf(got, box)
-			if rec.Rival = "rival"; got.Outcome.Rival != ect.Hash([]byte("rival")) || Check(rec) != nil {
-				t.Errorf("%s: the rival is %s: %v", name, got.Outcome.Rival, Check(rec))
+			if rec.Rival = "rival"; got.End.Outcome.Rival != ect.Hash([]byte("rival")) || Check(rec) != nil {
+				t.Errorf("%s: the rival is %s: %v", name, got.End.Outcome.Rival, Check(rec))
 			}
 			rec.Rival = ""
 			if err := Check(rec); err != nil {
@@ -515,7 +515,7 @@ func TestDraw_OfNonces(t *testing.T) {
 		}
 		got := lookAt(t, r, until, Box{Receipts: c.receipts})
 		ended(t, name, got, Aborted, NoQuorum)
-		if got.Deadlock.Preferred != c.first || got.Outcome != r.Outcome {
+		if got.Deadlock.Preferred != c.first || got.End.Outcome != r.End.Outcome {
 			t.Errorf("%s: %s goes first, expected %s and the same outcome", name, got.Deadlock.Preferred, c.first)
 		}
 	}
@@ -554,14 +554,14 @@ func TestEscalated_AfterTheLastRetry(t *testing.T) {
 	r.Attempt = MaxRetries + 1
 	box := votesOf(r, "a--")
 	escalated := lookLate(t, r, box)
-	if escalated.Outcome.Tally != (Tally{Participants: 3, Approve: 1, Abstain: 2, Connected: 3}) || len(escalated.Counted) != 3 || !escalated.Due().IsZero() || len(escalated.Anomalies) != 1 {
-		t.Errorf("a human decides with %+v, %v, %v", escalated.Outcome.Tally, escalated.Counted, escalated.Anomalies)
+	if escalated.End.Outcome.Tally != (Tally{Participants: 3, Approve: 1, Abstain: 2, Connected: 3}) || len(escalated.End.Counted) != 3 || !escalated.Due().IsZero() || len(escalated.End.Anomalies) != 1 {
+		t.Errorf("a human decides with %+v, %v, %v", escalated.End.Outcome.Tally, escalated.End.Counted, escalated.End.Anomalies)
 	}
 	var state *StateError
 	if _, err := escalated.Next(Event{Kind: Look, At: opened, Box: votesOf(r, "aaa")}); !errors.As(err, &state) {
 		t.Errorf("a late quorum: %v, expected a StateError", err)
 	}
-	escalated.Approval = "approval"
+	escalated.Human.Approval = "approval"
 	for granted, phase := range map[bool]Phase{true: Committed, false: Aborted} {
 		at := r.Deadline().Add(time.Hour)
 		got, err := escalated.Next(Event{Kind: Decide, At: at, Granted: granted})
@@ -569,8 +569,8 @@ func TestEscalated_AfterTheLastRetry(t *testing.T) {
 			t.Fatal(err)
 		}
 		ended(t, "a human", got, phase, HumanDecided)
-		if (got.Outcome.Result == Commit) != granted || got.Outcome.Approval != "approval" || got.Outcome.Decided != at || got.Outcome.Tally != escalated.Outcome.Tally || got.Term != escalated.Term+1 {
-			t.Errorf("%+v", got.Outcome)
+		if (got.End.Outcome.Result == Commit) != granted || got.End.Outcome.Approval != "approval" || got.End.Outcome.Decided != at || got.End.Outcome.Tally != escalated.End.Outcome.Tally || got.Term != escalated.Term+1 {
+			t.Errorf("%+v", got.End.Outcome)
 		}
 		if err := Check(recordOf(got, box)); err != nil {
 			t.Error(err)

@@ -103,9 +103,9 @@ type Related struct {
 
 // Related is the round as others about the same see it.
 func (r Round) Related() Related {
-	out := Related{Candidate: r.candidate(), Rank: r.Rank, Phase: r.Phase, Attempt: r.Attempt, Outcome: r.Outcome, Deadlock: r.Deadlock}
-	if r.Signature != "" {
-		out.Signed = ect.Hash([]byte(r.Signature))
+	out := Related{Candidate: r.candidate(), Rank: r.Rank, Phase: r.Phase, Attempt: r.Attempt, Outcome: r.End.Outcome, Deadlock: r.Deadlock}
+	if r.End.Signature != "" {
+		out.Signed = ect.Hash([]byte(r.End.Signature))
 	}
 	return out
 }
@@ -161,14 +161,24 @@ type Round struct {
 	Workflow string    `json:"wid"`
 	Proposed ect.ID    `json:"propose"` // the consensus_propose
 
-	Outcome   Outcome       `json:"outcome,omitzero"`
-	Signature string        `json:"signature,omitempty"` // the signed outcome
+	End      End      `json:"end,omitzero"`
+	Human    Human    `json:"human,omitzero"`
+	Deadlock Deadlock `json:"deadlock,omitzero"`
+	Token    string   `json:"token,omitempty"` // the consensus_commit, or the consensus_propose before it
+}
+
+// End is how a round ended. One that a human decides has the outcome that it would have had.
+type End struct {
+	Outcome   Outcome       `json:"outcome"`
+	Signature string        `json:"signature,omitempty"` // the signed outcome; empty: there is none yet
 	Counted   []string      `json:"counted,omitempty"`   // hashes of the messages that the outcome rests on, sorted
-	Why       Reason        `json:"why,omitempty"`       // of escalated: how it would have ended
-	Approval  string        `json:"approval,omitempty"`  // of escalated
-	Deadlock  Deadlock      `json:"deadlock,omitzero"`
 	Anomalies []AnomalyKind `json:"anomalies,omitempty"`
-	Token     string        `json:"token,omitempty"` // the consensus_commit, or the consensus_propose before it
+}
+
+// Human is why and where a human decides a round.
+type Human struct {
+	Why      Reason `json:"why,omitempty"`
+	Approval string `json:"approval,omitempty"`
 }
 
 // Form is the version of the JSON of stored rounds.
@@ -308,9 +318,9 @@ func (r Round) fail(e Event, c count, reason Reason) Round {
 		return r.end(e, c, Abort, reason, "")
 	case r.Attempt > MaxRetries || len(candidates) == 1 || len(candidates) > 1 && r.Rules.Deadlock == Escalate:
 		next := r.to(Escalated)
-		next.Why, next.Deadlock.Candidates = reason, candidates
-		next.Outcome, next.Counted = r.outcome(e, c, Abort, reason, ""), c.hashes
-		next.Anomalies = Anomalies(c.ballots)
+		next.Human.Why, next.Deadlock.Candidates = reason, candidates
+		next.End.Outcome, next.End.Counted = r.outcome(e, c, Abort, reason, ""), c.hashes
+		next.End.Anomalies = Anomalies(c.ballots)
 		return next
 	case len(candidates) == 0:
 		return r.end(e, c, Abort, reason, "")
@@ -354,11 +364,11 @@ func oldest(candidates []Candidate) Candidate {
 // decideHuman ends a round as a human decided.
 func (r Round) decideHuman(e Event) Round {
 	next := r.to(Aborted)
-	next.Outcome.Result = Abort
+	next.End.Outcome.Result = Abort
 	if e.Granted {
-		next.Phase, next.Outcome.Result = Committed, Commit
+		next.Phase, next.End.Outcome.Result = Committed, Commit
 	}
-	next.Outcome.Reason, next.Outcome.Approval, next.Outcome.Decided = HumanDecided, r.Approval, e.At
+	next.End.Outcome.Reason, next.End.Outcome.Approval, next.End.Outcome.Decided = HumanDecided, r.Human.Approval, e.At
 	return next
 }
 
@@ -373,8 +383,8 @@ func (r Round) end(e Event, c count, result Result, reason Reason, rival string)
 	if result == Commit {
 		next.Phase = Committed
 	}
-	next.Outcome, next.Counted = r.outcome(e, c, result, reason, rival), c.hashes
-	next.Anomalies = Anomalies(c.ballots)
+	next.End.Outcome, next.End.Counted = r.outcome(e, c, result, reason, rival), c.hashes
+	next.End.Anomalies = Anomalies(c.ballots)
 	return next
 }
 

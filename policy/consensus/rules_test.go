@@ -63,8 +63,8 @@ func votesOf(r Round, decisions string) (box Box) {
 
 func ended(t *testing.T, name string, got Round, phase Phase, reason Reason) {
 	t.Helper()
-	if got.Phase != phase || phase.Decided() && got.Outcome.Reason != reason || phase == Escalated && got.Why != reason {
-		t.Errorf("%s: %s, %s%s; expected %s, %s", name, got.Phase, got.Outcome.Reason, got.Why, phase, reason)
+	if got.Phase != phase || phase.Decided() && got.End.Outcome.Reason != reason || phase == Escalated && got.Human.Why != reason {
+		t.Errorf("%s: %s, %s%s; expected %s, %s", name, got.Phase, got.End.Outcome.Reason, got.Human.Why, phase, reason)
 	}
 }
 
@@ -118,8 +118,8 @@ func TestWeighted_BoundToTheTable(t *testing.T) {
 	got := lookLate(t, r, box)
 	ended(t, "two votes of another table", got, Aborted, NoQuorum)
 	want := Tally{Participants: 3, Approve: 1, Connected: 1, ApproveWeight: 100, TotalWeight: 300}
-	if got.Outcome.Tally != want {
-		t.Errorf("%+v, expected %+v", got.Outcome.Tally, want)
+	if got.End.Outcome.Tally != want {
+		t.Errorf("%+v, expected %+v", got.End.Outcome.Tally, want)
 	}
 }
 
@@ -192,8 +192,8 @@ func TestLeader_Doubled(t *testing.T) {
 	box.Ballots = append(box.Ballots, ballotOf(r, 0, Reject))
 	got := lookLate(t, r, box)
 	ended(t, "two decisions", got, Aborted, NoDecision)
-	if got.Outcome.Tally.Doubled != 1 {
-		t.Errorf("doubled is %d, expected 1", got.Outcome.Tally.Doubled)
+	if got.End.Outcome.Tally.Doubled != 1 {
+		t.Errorf("doubled is %d, expected 1", got.End.Outcome.Tally.Doubled)
 	}
 }
 
@@ -210,8 +210,8 @@ func TestLeader_OutsideOfTheMembers(t *testing.T) {
 	box.Receipts = append(box.Receipts, ackOf(r, 2, Received))
 	got := lookLate(t, r, box)
 	ended(t, "two members and the leader", got, Committed, Accepted)
-	if want := (Tally{Participants: 3, Approve: 1, Connected: 2}); got.Outcome.Tally != want {
-		t.Errorf("%+v, expected %+v", got.Outcome.Tally, want)
+	if want := (Tally{Participants: 3, Approve: 1, Connected: 2}); got.End.Outcome.Tally != want {
+		t.Errorf("%+v, expected %+v", got.End.Outcome.Tally, want)
 	}
 	outsider := Box{Ballots: []Ballot{ballotOf(r, 8, Approve)}}
 	if err := r.Admits(outsider.Ballots[0].Vote, opened); err == nil {
@@ -290,8 +290,8 @@ func TestConnectivity_Suspends(t *testing.T) {
 	withBoth := Box{append(slices.Clone(box.Ballots), lateVote), withAck.Receipts}
 	got := lookAt(t, suspended, r.Deadline().Add(2*time.Hour), withBoth)
 	ended(t, "a late rejection", got, Committed, Accepted)
-	if want := (Tally{Participants: 4, Approve: 2, Connected: 3}); got.Outcome.Tally != want {
-		t.Errorf("%+v, expected %+v", got.Outcome.Tally, want)
+	if want := (Tally{Participants: 4, Approve: 2, Connected: 3}); got.End.Outcome.Tally != want {
+		t.Errorf("%+v, expected %+v", got.End.Outcome.Tally, want)
 	}
 	ended(t, "just before a day", lookAt(t, suspended, r.Deadline().Add(Patience-1), box), Suspended, "")
 	ended(t, "after a day", lookAt(t, suspended, r.Deadline().Add(Patience), box), Aborted, NoConnectivity)
@@ -343,20 +343,20 @@ func TestVotes_Doubled(t *testing.T) {
 	got := lookLate(t, r, box)
 	ended(t, "a tie without the doubled vote", got, Aborted, Rejected)
 	want := Tally{Participants: 3, Approve: 1, Reject: 1, Doubled: 1, Connected: 3}
-	if got.Outcome.Tally != want {
-		t.Errorf("%+v, expected %+v", got.Outcome.Tally, want)
+	if got.End.Outcome.Tally != want {
+		t.Errorf("%+v, expected %+v", got.End.Outcome.Tally, want)
 	}
 	hashes := []string{box.Ballots[0].Hash, box.Ballots[1].Hash, box.Ballots[2].Hash, second.Hash}
 	slices.Sort(hashes)
-	if !slices.Equal(got.Counted, hashes) || got.Outcome.Votes != MessagesHash(hashes) || got.Outcome.Votes != ect.Hash([]byte(strings.Join(hashes, "\n"))) {
-		t.Errorf("the outcome rests on %v, expected %v", got.Counted, hashes)
+	if !slices.Equal(got.End.Counted, hashes) || got.End.Outcome.Votes != MessagesHash(hashes) || got.End.Outcome.Votes != ect.Hash([]byte(strings.Join(hashes, "\n"))) {
+		t.Errorf("the outcome rests on %v, expected %v", got.End.Counted, hashes)
 	}
 	if err := Check(recordOf(got, box)); err != nil {
 		t.Error(err)
 	}
 	third := ballotOf(r, 0, Abstain)
-	if got := lookLate(t, r, Box{Ballots: append(box.Ballots, third)}); got.Outcome.Tally != want {
-		t.Errorf("with three votes of one voter: %+v, expected %+v", got.Outcome.Tally, want)
+	if got := lookLate(t, r, Box{Ballots: append(box.Ballots, third)}); got.End.Outcome.Tally != want {
+		t.Errorf("with three votes of one voter: %+v, expected %+v", got.End.Outcome.Tally, want)
 	}
 }
 
@@ -381,8 +381,8 @@ func TestAnomalies_OfThree(t *testing.T) {
 		}
 	}
 	r := roundOf(t, Majority, 3)
-	if got := lookLate(t, r, votesOf(r, "aaa")); !slices.Equal(got.Anomalies, []AnomalyKind{SameRationale}) {
-		t.Errorf("a round of three equal rationales has the anomalies %v", got.Anomalies)
+	if got := lookLate(t, r, votesOf(r, "aaa")); !slices.Equal(got.End.Anomalies, []AnomalyKind{SameRationale}) {
+		t.Errorf("a round of three equal rationales has the anomalies %v", got.End.Anomalies)
 	}
 }
 
@@ -451,8 +451,8 @@ func TestSealed_VotesThatCount(t *testing.T) {
 	} {
 		c.want.Participants = 3
 		got, err := r.Next(Event{Kind: Look, At: end.Add(Patience), Box: Box{c.votes, c.seals}})
-		if err != nil || got.Outcome.Tally != c.want {
-			t.Errorf("%s: %+v, %v; expected %+v", name, got.Outcome.Tally, err, c.want)
+		if err != nil || got.End.Outcome.Tally != c.want {
+			t.Errorf("%s: %+v, %v; expected %+v", name, got.End.Outcome.Tally, err, c.want)
 			continue
 		}
 		if err := Check(recordOf(got, Box{c.votes, c.seals})); err != nil {
@@ -479,8 +479,8 @@ func TestSealed_NothingBeforeTheTimeout(t *testing.T) {
 	}
 	b.Received = r.Proposal.Timeout.Add(1)
 	got, err = r.Next(Event{Kind: Look, At: r.Proposal.Timeout.Add(1), Box: Box{[]Ballot{b}, []Receipt{sealOf(r, b, "a")}}})
-	if err != nil || got.Phase != Committed || !slices.Equal(got.Counted, slices.Sorted(slices.Values([]string{"a", b.Hash}))) {
-		t.Errorf("%s, %v, %v; expected a commit that rests on the vote and its commitment", got.Phase, got.Counted, err)
+	if err != nil || got.Phase != Committed || !slices.Equal(got.End.Counted, slices.Sorted(slices.Values([]string{"a", b.Hash}))) {
+		t.Errorf("%s, %v, %v; expected a commit that rests on the vote and its commitment", got.Phase, got.End.Counted, err)
 	}
 }
 

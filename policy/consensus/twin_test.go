@@ -49,13 +49,13 @@ func twinRounds(t *testing.T, from, to uint64) {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
 		phase, reason, tally := s.twin()
-		if got.Phase != phase || phase.Decided() && (got.Outcome.Reason != reason || got.Outcome.Tally != tally) || phase == Escalated && got.Why != reason {
+		if got.Phase != phase || phase.Decided() && (got.End.Outcome.Reason != reason || got.End.Outcome.Tally != tally) || phase == Escalated && got.Human.Why != reason {
 			t.Fatalf("seed %d: %s round of %d ends as %s, %s, %+v; expected %s, %s, %+v\nrules %+v\nbox %+v",
-				seed, s.round.Proposal.Mechanism, len(s.group.Members), got.Phase, got.Outcome.Reason, got.Outcome.Tally, phase, reason, tally, s.round.Rules, s.box)
+				seed, s.round.Proposal.Mechanism, len(s.group.Members), got.Phase, got.End.Outcome.Reason, got.End.Outcome.Tally, phase, reason, tally, s.round.Rules, s.box)
 		}
 		seen[s.round.Proposal.Mechanism][phase]++
 		if phase == Escalated {
-			got.Approval = "approval"
+			got.Human.Approval = "approval"
 			if got, err = got.Next(Event{Kind: Decide, At: s.at, Granted: random.IntN(2) == 0}); err != nil {
 				t.Fatalf("seed %d: %v", seed, err)
 			}
@@ -63,7 +63,7 @@ func twinRounds(t *testing.T, from, to uint64) {
 		if got.Phase.Decided() {
 			ended++
 			if err := checkAndTamper(random, s.record(got), pick(random, all...)); err != nil {
-				t.Fatalf("seed %d: %s, %s: %v\nrules %+v\nbox %+v", seed, got.Phase, got.Outcome.Reason, err, s.round.Rules, s.box)
+				t.Fatalf("seed %d: %s, %s: %v\nrules %+v\nbox %+v", seed, got.Phase, got.End.Outcome.Reason, err, s.round.Rules, s.box)
 			}
 		}
 	}

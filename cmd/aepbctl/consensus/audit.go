@@ -224,19 +224,19 @@ func (a *audit) count() {
 		a.fail("tally", "%s", reason(err))
 		return
 	}
-	again := end.Outcome
+	again := end.End.Outcome
 	a.judge("messages", fmt.Sprintf("%d, which are those that the outcome names", len(a.hashes)),
 		unless(consensus.MessagesHash(a.hashes) == o.Votes, "they are not those that the outcome names: one is missing, was added or changed"),
 		unless(again.Votes == o.Votes, "one of them does not count, and the outcome names it"))
 	reached := fmt.Sprintf("messages of %d of %d participants, a commit needs %d", again.Tally.Connected, again.Tally.Participants, r.Rules.Connected)
 	a.judge("connectivity", reached, unless(again.Tally.Connected == o.Tally.Connected, "%s, and the outcome says %d", reached, o.Tally.Connected))
 	a.judge("tally", tallyText(again.Tally), unless(again.Tally == o.Tally, "by the messages it is %s; the outcome says %s", tallyText(again.Tally), tallyText(o.Tally)))
-	if slices.Equal(sorted(a.view.Anomalies), sorted(end.Anomalies)) {
-		if len(end.Anomalies) > 0 {
-			a.note(statusElse, "anomalies", "votes that may be agreed upon beforehand: %v", end.Anomalies)
+	if slices.Equal(sorted(a.view.Anomalies), sorted(end.End.Anomalies)) {
+		if len(end.End.Anomalies) > 0 {
+			a.note(statusElse, "anomalies", "votes that may be agreed upon beforehand: %v", end.End.Anomalies)
 		}
 	} else {
-		a.fail("anomalies", "by the votes they are %v, and the gateway says %v", end.Anomalies, a.view.Anomalies)
+		a.fail("anomalies", "by the votes they are %v, and the gateway says %v", end.End.Anomalies, a.view.Anomalies)
 	}
 	a.result()
 }

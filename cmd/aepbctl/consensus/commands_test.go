@@ -219,7 +219,7 @@ func TestAck_Executed(t *testing.T) {
 	st := s.rounds[0]
 	a, err := signed.Parse[consensus.Ack](st.messages[len(st.messages)-1].Message)
 	must(t, err)
-	if a.Content.Kind != consensus.Executed || len(a.Content.Outcomes) != 1 || a.Content.Outcomes[0] != st.round.Signature {
+	if a.Content.Kind != consensus.Executed || len(a.Content.Outcomes) != 1 || a.Content.Outcomes[0] != st.round.End.Signature {
 		t.Errorf("%+v", a.Content)
 	}
 	s.fails("expected the coordinator spiffe://example.org/other", "b", "ack", id, "executed", "--coordinator", "spiffe://example.org/other")
@@ -241,10 +241,10 @@ func TestAck_IsRefused(t *testing.T) {
 	s.tally(0)
 	s.fails("the outcome is an abort", "b", "ack", id, "executed")
 	st := s.rounds[0]
-	st.round.Outcome.Coordinator = idOf("c")
-	m, err := signed.Sign(s.gateway, st.round.Outcome)
+	st.round.End.Outcome.Coordinator = idOf("c")
+	m, err := signed.Sign(s.gateway, st.round.End.Outcome)
 	must(t, err)
-	st.round.Signature = m.Compact
+	st.round.End.Signature = m.Compact
 	s.fails("not verified as one of spiffe://example.org/agents/c", "b", "ack", id, "refuses", "--rationale", "x")
 }
 
@@ -257,13 +257,13 @@ func TestAck_Disputed(t *testing.T) {
 	s.fails("is there: --save names a new folder", "b", "show", id, "--save", dir)
 	s.fails("there is nothing to dispute", "b", "ack", id, "disputed", "--other", dir)
 	st := s.rounds[0]
-	first := st.round.Signature
-	st.round.Outcome.Result, st.round.Phase = consensus.Abort, consensus.Aborted
+	first := st.round.End.Signature
+	st.round.End.Outcome.Result, st.round.Phase = consensus.Abort, consensus.Aborted
 	s.sign(st)
 	s.does("b", "ack", id, "disputed", "--other", dir)
 	a, err := signed.Parse[consensus.Ack](st.messages[len(st.messages)-1].Message)
 	must(t, err)
-	if o := a.Content.Outcomes; len(o) != 2 || o[0] != first || o[1] != st.round.Signature {
+	if o := a.Content.Outcomes; len(o) != 2 || o[0] != first || o[1] != st.round.End.Signature {
 		t.Error(o)
 	}
 	s.fails("no such file", "b", "ack", id, "disputed", "--other", t.TempDir())

@@ -43,16 +43,16 @@ func (s *setup) tally(i int) consensus.Outcome {
 	}
 	close(s.changed)
 	s.changed = make(chan struct{})
-	return st.round.Outcome
+	return st.round.End.Outcome
 }
 
 // sign signs the outcome of a round.
 func (s *setup) sign(st *stored) {
 	s.t.Helper()
-	st.round.Outcome.Coordinator = "spiffe://" + domain + "/gateway"
-	m, err := signed.Sign(s.gateway, st.round.Outcome)
+	st.round.End.Outcome.Coordinator = "spiffe://" + domain + "/gateway"
+	m, err := signed.Sign(s.gateway, st.round.End.Outcome)
 	must(s.t, err)
-	st.round.Signature = m.Compact
+	st.round.End.Signature = m.Compact
 }
 
 // proposes opens a round by a command, with flags besides those that are required.

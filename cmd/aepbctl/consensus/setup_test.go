@@ -338,7 +338,7 @@ func (s *setup) votes(w http.ResponseWriter, st *stored, by ect.Identity, after 
 	from, _ := strconv.Atoi(after)
 	var all []message
 	for _, m := range st.messages {
-		if st.round.Phase.Decided() && slices.Contains(st.round.Counted, m.hash) || !st.round.Phase.Decided() && m.by == by {
+		if st.round.Phase.Decided() && slices.Contains(st.round.End.Counted, m.hash) || !st.round.Phase.Decided() && m.by == by {
 			all = append(all, m)
 		}
 	}
@@ -405,13 +405,13 @@ func (s *setup) view(st *stored) map[string]any {
 	must(s.t, err)
 	v := map[string]any{
 		"round": r.Proposal.Round, "phase": r.Phase, "opened": r.Opened, "changed": r.Changed, "deadline": r.Deadline(), "attempt": r.Attempt,
-		"proposal": p, "rules": r.Rules, "rules_hash": r.Rules.Hash(), "wid": r.Workflow, "propose": ect.NewID(), "deadlock": r.Deadlock, "anomalies": r.Anomalies,
+		"proposal": p, "rules": r.Rules, "rules_hash": r.Rules.Hash(), "wid": r.Workflow, "propose": ect.NewID(), "deadlock": r.Deadlock, "anomalies": r.End.Anomalies,
 	}
 	if st.approval != "" {
 		v["approval"] = st.approval
 	}
-	if r.Signature != "" {
-		o, err := signed.Take[consensus.Outcome](r.Signature)
+	if r.End.Signature != "" {
+		o, err := signed.Take[consensus.Outcome](r.End.Signature)
 		must(s.t, err)
 		v["outcome"], v["commit"] = o, ect.NewID()
 	}

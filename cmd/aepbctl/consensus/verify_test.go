@@ -131,7 +131,7 @@ func signedBy[M signed.Content](s *setup, signer *ect.Signer, m M) string {
 // decide has the gateway sign another outcome.
 func (v *saved) decide(change func(*consensus.Outcome)) {
 	v.t.Helper()
-	o := v.rounds[0].round.Outcome
+	o := v.rounds[0].round.End.Outcome
 	change(&o)
 	var out map[string]any
 	must(v.t, json.Unmarshal([]byte(signedBy(v.setup, v.gateway, o)), &out))
@@ -214,10 +214,10 @@ func TestVerify_Tampering(t *testing.T) {
 			v.round["proposal"] = signs(v.setup, "a", p)
 		},
 		"outcome       it is not signed by spiffe://example.org/gateway": func(v *saved) {
-			v.round["outcome"] = signs(v.setup, "b", v.rounds[0].round.Outcome)
+			v.round["outcome"] = signs(v.setup, "b", v.rounds[0].round.End.Outcome)
 		},
 		"who takes part in the round": func(v *saved) {
-			o := v.rounds[0].round.Outcome
+			o := v.rounds[0].round.End.Outcome
 			o.Coordinator = idOf("b")
 			v.round["outcome"] = signs(v.setup, "b", o)
 		},
@@ -302,10 +302,10 @@ func TestVerify_WhatElse(t *testing.T) {
 	s, id := committed(t)
 	st := s.rounds[0]
 	rival := ect.Hash([]byte("rival"))
-	st.round.Phase, st.round.Outcome.Result, st.round.Outcome.Reason, st.round.Outcome.Rival = consensus.Aborted, consensus.Abort, consensus.Superseded, rival
+	st.round.Phase, st.round.End.Outcome.Result, st.round.End.Outcome.Reason, st.round.End.Outcome.Rival = consensus.Aborted, consensus.Abort, consensus.Superseded, rival
 	s.sign(st)
 	s.save(id).holds("else    result", "outcome with hash "+rival)
-	st.round.Outcome.Reason, st.round.Outcome.Rival, st.round.Outcome.Approval = consensus.HumanDecided, "", "approval-1"
+	st.round.End.Outcome.Reason, st.round.End.Outcome.Rival, st.round.End.Outcome.Approval = consensus.HumanDecided, "", "approval-1"
 	st.approval = "approval-1"
 	s.sign(st)
 	v := s.save(id)

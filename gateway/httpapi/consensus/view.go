@@ -39,16 +39,16 @@ type RoundView struct {
 func View(r consensus.Round) RoundView {
 	v := RoundView{
 		Round: r.Proposal.Round, Phase: r.Phase, Opened: r.Opened, Changed: r.Changed, Deadline: r.Deadline(), Attempt: r.Attempt,
-		Rules: r.Rules, RulesHash: r.Rules.Hash(), Workflow: r.Workflow, Proposed: r.Proposed, Why: r.Why, Approval: r.Approval,
+		Rules: r.Rules, RulesHash: r.Rules.Hash(), Workflow: r.Workflow, Proposed: r.Proposed, Why: r.Human.Why, Approval: r.Human.Approval,
 	}
 	v.Proposal = message[consensus.Proposal](r.Signed)
 	if len(r.Deadlock.Candidates) > 0 {
 		v.Deadlock = &r.Deadlock
 	}
-	if r.Signature == "" {
+	if r.End.Signature == "" {
 		return v
 	}
-	v.Outcome, v.Anomalies = message[consensus.Outcome](r.Signature), r.Anomalies
+	v.Outcome, v.Anomalies = message[consensus.Outcome](r.End.Signature), r.End.Anomalies
 	if claims, err := ect.ParseRecorded(r.Token); err == nil && claims.Act == ect.ActConsensusCommit {
 		v.Committed = claims.ID
 	}
