@@ -26,10 +26,10 @@ func TestConsensus_Weighted(t *testing.T) {
 	b.propose(t, members[0], question)
 	other := voteOn(members[1], question, consensus.Approve, "")
 	other.Weights = ect.Hash([]byte("another table"))
-	b.declines(t, castIn(members[1], question, message(t, members[1], other)), http.StatusForbidden, "weights_hash")
-	b.cast(t, members[0], question, consensus.Approve, "")
-	b.cast(t, members[1], question, consensus.Reject, "no")
-	b.cast(t, members[2], question, consensus.Reject, "never")
+	b.declines(t, voteTo(members[1], question, message(t, members[1], other)), http.StatusForbidden, "weights_hash")
+	b.votes(t, members[0], question, consensus.Approve, "")
+	b.votes(t, members[1], question, consensus.Reject, "no")
+	b.votes(t, members[2], question, consensus.Reject, "never")
 	o := b.holds(t, members[1], b.reaches(t, members[1], question.Round, consensus.Committed), consensus.Commit, consensus.Accepted)
 	if o.Tally.Reject != 2 || o.Tally.ApproveWeight*6 != o.Tally.RejectWeight*10 || o.Tally.TotalWeight != o.Tally.ApproveWeight+o.Tally.RejectWeight {
 		t.Errorf("the tally is %+v", o.Tally)
@@ -56,16 +56,16 @@ func TestConsensus_Leader(t *testing.T) {
 	if r := b.propose(t, bob, p); r.Rules.Leader != alice.ID {
 		t.Errorf("the leader is %s", r.Rules.Leader)
 	}
-	b.cast(t, bob, p, consensus.Reject, "no")
-	b.cast(t, carol, p, consensus.Reject, "never")
+	b.votes(t, bob, p, consensus.Reject, "no")
+	b.votes(t, carol, p, consensus.Reject, "never")
 	if all, own := b.ballots(t, alice, p.Round), b.ballots(t, bob, p.Round); len(all) != 2 || len(own) != 1 {
 		t.Errorf("the leader reads %d votes, and another participant %d", len(all), len(own))
 	}
-	b.declines(t, castIn(alice, p, message(t, alice, voteOn(alice, p, consensus.Approve, ""))), http.StatusForbidden, "rationale")
+	b.declines(t, voteTo(alice, p, message(t, alice, voteOn(alice, p, consensus.Approve, ""))), http.StatusForbidden, "rationale")
 	if r := b.round(t, alice, p.Round); r.Phase != consensus.Voting {
 		t.Errorf("the round is %s", r.Phase)
 	}
-	b.cast(t, alice, p, consensus.Approve, "it cannot wait")
+	b.votes(t, alice, p, consensus.Approve, "it cannot wait")
 	b.holds(t, bob, b.reaches(t, bob, p.Round, consensus.Committed), consensus.Commit, consensus.Accepted)
 }
 
@@ -83,7 +83,7 @@ func TestConsensus_Optimistic(t *testing.T) {
 	}
 	p := b.proposal(t, alice, consensus.Optimistic, time.Minute, nil)
 	b.propose(t, alice, p)
-	b.cast(t, bob, p, consensus.Reject, "it breaks what we have")
+	b.votes(t, bob, p, consensus.Reject, "it breaks what we have")
 	b.holds(t, alice, b.reaches(t, alice, p.Round, consensus.Aborted), consensus.Abort, consensus.Objected)
 	final := b.proposal(t, alice, consensus.Optimistic, time.Minute, func(p *consensus.Proposal) { p.Reversible = false })
 	b.declines(t, letter{via: alice.via, at: roundsAt, body: message(t, alice, final)}, http.StatusForbidden, "undone")
@@ -119,13 +119,13 @@ func TestConsensus_CommitAndReveal(t *testing.T) {
 		votes[i], commitment = sealedVote(t, v, p, consensus.Approve, "")
 		b.acknowledge(t, v, p, commitment)
 	}
-	b.declines(t, castIn(members[0], p, votes[0]), http.StatusForbidden, "committed to first")
-	within(t, patience, "votes are taken", func() bool { return b.send(t, castIn(members[0], p, votes[0])).status == http.StatusAccepted })
+	b.declines(t, voteTo(members[0], p, votes[0]), http.StatusForbidden, "committed to first")
+	within(t, patience, "votes are taken", func() bool { return b.send(t, voteTo(members[0], p, votes[0])).status == http.StatusAccepted })
 	late, commitment := sealedVote(t, members[1], p, consensus.Reject, "I have changed my mind")
 	b.declines(t, letter{via: members[1].via, at: roundsAt + "/" + p.Round + "/ack", body: message(t, members[1], commitment)}, http.StatusConflict, "not committed to now")
-	answered[rounds.Taken](t, b.send(t, castIn(members[1], p, late)), http.StatusAccepted)
-	answered[rounds.Taken](t, b.send(t, castIn(members[1], p, votes[1])), http.StatusAccepted)
-	answered[rounds.Taken](t, b.send(t, castIn(members[2], p, votes[2])), http.StatusAccepted)
+	answered[rounds.Taken](t, b.send(t, voteTo(members[1], p, late)), http.StatusAccepted)
+	answered[rounds.Taken](t, b.send(t, voteTo(members[1], p, votes[1])), http.StatusAccepted)
+	answered[rounds.Taken](t, b.send(t, voteTo(members[2], p, votes[2])), http.StatusAccepted)
 	o := b.holds(t, members[2], b.reaches(t, members[2], p.Round, consensus.Committed), consensus.Commit, consensus.Accepted)
 	if o.Tally.Approve != 3 || o.Tally.Reject != 0 || o.Tally.Doubled != 0 {
 		t.Errorf("the tally is %+v", o.Tally)
@@ -145,14 +145,14 @@ func TestConsensus_LastVoteOfAWaitingRound(t *testing.T) {
 	b.propose(t, members[0], first)
 	b.propose(t, members[1], second)
 	for _, v := range members {
-		vote := castIn(v, second, message(t, v, voteOn(v, second, consensus.Approve, "")))
+		vote := voteTo(v, second, message(t, v, voteOn(v, second, consensus.Approve, "")))
 		answered[rounds.Taken](t, b.send(t, vote), http.StatusAccepted)
 		answered[rounds.Taken](t, b.send(t, vote), http.StatusAccepted)
 	}
 	b.reaches(t, members[1], second.Round, consensus.Waiting)
-	b.declines(t, castIn(members[0], second, message(t, members[0], voteOn(members[0], second, consensus.Reject, "late"))), http.StatusConflict, "over")
+	b.declines(t, voteTo(members[0], second, message(t, members[0], voteOn(members[0], second, consensus.Reject, "late"))), http.StatusConflict, "over")
 	for _, v := range members {
-		b.cast(t, v, first, consensus.Approve, "")
+		b.votes(t, v, first, consensus.Approve, "")
 	}
 	o := b.holds(t, members[1], b.reaches(t, members[1], second.Round, consensus.Aborted), consensus.Abort, consensus.Superseded)
 	if won := verified[consensus.Outcome](t, b, b.round(t, members[0], first.Round).Outcome); o.Rival != won.Hash {
@@ -168,9 +168,9 @@ func (b *bed) deadlocks(t *testing.T, members []voter) consensus.Proposal {
 	for i, phase := range []consensus.Phase{consensus.Aborted, consensus.Escalated} {
 		p = b.proposal(t, members[i], consensus.Majority, time.Minute, func(p *consensus.Proposal) { p.Resource = about })
 		b.propose(t, members[i], p)
-		b.cast(t, members[0], p, consensus.Approve, "")
-		b.cast(t, members[1], p, consensus.Reject, "no")
-		b.cast(t, members[2], p, consensus.Reject, "never")
+		b.votes(t, members[0], p, consensus.Approve, "")
+		b.votes(t, members[1], p, consensus.Reject, "no")
+		b.votes(t, members[2], p, consensus.Reject, "never")
 		b.reaches(t, members[0], p.Round, phase)
 	}
 	return p
@@ -200,7 +200,7 @@ func TestConsensus_HumansDecide(t *testing.T) {
 				t.Errorf("%s is not in what the approver reads: %s", part, shown)
 			}
 		}
-		b.declines(t, castIn(members[2], p, message(t, members[2], voteOn(members[2], p, consensus.Approve, "late"))), http.StatusConflict, "over")
+		b.declines(t, voteTo(members[2], p, message(t, members[2], voteOn(members[2], p, consensus.Approve, "late"))), http.StatusConflict, "over")
 		if got := b.decides(t, "approver", p.Round, decision); got.status != http.StatusOK {
 			t.Fatalf("%s: %d %s", decision, got.status, got.body)
 		}
@@ -230,7 +230,7 @@ func TestConsensus_ActionIsSentOnce(t *testing.T) {
 		p := b.proposal(t, members[0], consensus.Majority, time.Minute, action)
 		b.propose(t, members[0], p)
 		for _, v := range members {
-			b.cast(t, v, p, d, "because")
+			b.votes(t, v, p, d, "because")
 		}
 		r := b.reaches(t, members[0], p.Round, map[consensus.Decision]consensus.Phase{consensus.Approve: consensus.Committed, consensus.Reject: consensus.Aborted}[d])
 		within(t, patience, "what follows is done", func() bool {
@@ -275,9 +275,9 @@ func TestConsensus_AtAnotherReplica(t *testing.T) {
 		})
 		first.propose(t, members[0], p)
 		stream := second.eventsOf(t, members[0], p.Round)
-		second.cast(t, members[1], p, consensus.Approve, "")
-		first.cast(t, members[0], p, consensus.Approve, "")
-		second.cast(t, members[2], p, consensus.Approve, "")
+		second.votes(t, members[1], p, consensus.Approve, "")
+		first.votes(t, members[0], p, consensus.Approve, "")
+		second.votes(t, members[2], p, consensus.Approve, "")
 		r := first.reaches(t, members[0], p.Round, consensus.Committed)
 		other := second.reaches(t, members[1], p.Round, consensus.Committed)
 		var seen rounds.RoundView

@@ -104,11 +104,11 @@ func Parse[M Content](text []byte) (Message[M], error) {
 	if err != nil {
 		return m, err
 	}
-	said, err := consensus.Read[M](outer)
+	sent, err := consensus.Read[M](outer)
 	if err != nil {
 		return m, err
 	}
-	a, errA := consensus.Encode(said)
+	a, errA := consensus.Encode(sent)
 	b, errB := consensus.Encode(m.Content)
 	if errA != nil || errB != nil || !bytes.Equal(a, b) {
 		return m, &consensus.InvalidError{Message: "message", Reason: "says something else than what was signed"}
