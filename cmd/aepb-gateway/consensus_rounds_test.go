@@ -297,3 +297,52 @@ func TestConsensus_AtAnotherReplica(t *testing.T) {
 		}
 	}
 }
+
+// TestConsensus_Draw: two proposals about the same fail one after the other. Their proposers open the nonces that they have committed
+// to, and the draw says which proposal goes first: the other one is refused for now (R24).
+func TestConsensus_Draw(t *testing.T) {
+	t.Parallel()
+	setup := deciding()
+	g := setup.config.Consensus.Groups["team"]
+	g.Deadlock = "random"
+	setup.config.Consensus.Groups["team"] = g
+	b := newBed(t, setup)
+	members := b.threeVoters(t)
+	nonces := []string{"the nonce of alice", "the nonce of bob"}
+	var all []consensus.Proposal
+	for i, phase := range []consensus.Phase{consensus.Aborted, consensus.Drawing} {
+		p := b.proposal(t, members[i], consensus.Majority, time.Minute, func(p *consensus.Proposal) { p.Resource, p.Nonce = "the door", ect.Hash([]byte(nonces[i])) })
+		all = append(all, p)
+		b.propose(t, members[i], p)
+		for _, v := range members {
+			b.votes(t, v, p, consensus.Reject, "no")
+		}
+		b.reaches(t, members[i], p.Round, phase)
+	}
+	drawn := all[1]
+	for i, v := range members {
+		a := ackOf(v, drawn, consensus.NonceOpen)
+		if i == 2 {
+			a.Nonce = "of no proposer"
+			b.declines(t, letter{via: v.via, at: roundsAt + "/" + drawn.Round + "/ack", body: message(t, v, a)}, http.StatusForbidden, "proposers")
+			continue
+		}
+		a.Nonce = nonces[i]
+		b.acknowledge(t, v, drawn, a)
+	}
+	r := b.reaches(t, members[0], drawn.Round, consensus.Aborted)
+	b.holds(t, members[0], r, consensus.Abort, consensus.Rejected)
+	if r.Deadlock == nil || r.Deadlock.Preferred != all[0].ID && r.Deadlock.Preferred != drawn.ID {
+		t.Fatalf("the draw ended as %+v", r.Deadlock)
+	}
+	for i, p := range all {
+		if p.ID == r.Deadlock.Preferred {
+			continue
+		}
+		p.Round, p.Timestamp = string(ect.NewID()), time.Now()
+		got := b.send(t, letter{via: members[i].via, at: roundsAt, body: message(t, members[i], p)})
+		if got.status != http.StatusConflict || !strings.Contains(string(got.body), "goes first") || got.header.Get("Retry-After") == "" {
+			t.Errorf("the other proposal: %d %s", got.status, got.body)
+		}
+	}
+}
