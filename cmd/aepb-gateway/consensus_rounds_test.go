@@ -346,3 +346,41 @@ func TestConsensus_Draw(t *testing.T) {
 		}
 	}
 }
+
+// TestConsensus_ActionUnderWay: while one replica sends what was agreed, another one that looks at the round does not send it, too.
+func TestConsensus_ActionUnderWay(t *testing.T) {
+	t.Parallel()
+	setup := deciding()
+	setup.config.State = newRedis(t).state()
+	first := newBed(t, setup)
+	second := first.besides(t, "gateway", setup)
+	members := first.threeVoters(t)
+	answer, again := make(chan struct{}), make(chan struct{}, 1)
+	agent, svid := &fake{}, first.svid(t, "/carol")
+	agent.conduct = func(w http.ResponseWriter, r *http.Request, good []byte) {
+		if agent.calls.Load() > 1 {
+			again <- struct{}{}
+		}
+		<-answer
+		well(w, r, good)
+	}
+	at := first.serve(t, "agent-carol", "mcp-v1", agent, host{tls: serving(svid), id: svid.ID})
+	second.list(t, "agent-carol", "mcp-v1", at, host{id: svid.ID})
+	p := first.proposal(t, members[0], consensus.Majority, time.Minute, func(p *consensus.Proposal) { p.Action = json.RawMessage(`{"tool":"add"}`) })
+	first.propose(t, members[0], p)
+	for _, v := range members {
+		first.votes(t, v, p, consensus.Approve, "")
+	}
+	r := first.reaches(t, members[0], p.Round, consensus.Committed)
+	within(t, patience, "it is sent", func() bool { return agent.calls.Load() == 1 })
+	done := ackOf(members[0], p, consensus.Executed)
+	done.Outcomes = []string{verified[consensus.Outcome](t, first, r.Outcome).Compact}
+	second.acknowledge(t, members[0], p, done)
+	select {
+	case <-again:
+		t.Error("the other replica sends it, too")
+	case <-time.After(2 * time.Second):
+	}
+	close(answer)
+	second.holds(t, members[1], r, consensus.Commit, consensus.Accepted)
+}
