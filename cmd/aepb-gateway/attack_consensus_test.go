@@ -32,16 +32,16 @@ func TestAttack_Consensus_OutsiderVotes(t *testing.T) {
 	disguised := voter{mallory.Party, mallory.via, mallory.sign}
 	named := voteOn(members[1], p, pure.Approve, "")
 	for _, l := range []letter{
-		castIn(mallory, p, message(t, mallory, voteOn(mallory, p, pure.Approve, ""))),
-		castIn(mallory, p, message(t, disguised, named)),
-		castIn(mallory, p, message(t, members[1], named)),
+		voteTo(mallory, p, message(t, mallory, voteOn(mallory, p, pure.Approve, ""))),
+		voteTo(mallory, p, message(t, disguised, named)),
+		voteTo(mallory, p, message(t, members[1], named)),
 		{via: mallory.via, at: roundsAt + "/" + p.Round + "/ack", body: message(t, mallory, ackOf(mallory, p, pure.Received))},
 	} {
 		b.declines(t, l, http.StatusNotFound, missingRound)
 	}
 	b.declines(t, letter{via: b.anonymous, at: roundsAt + "/" + p.Round + "/votes", body: message(t, members[1], named)}, http.StatusUnauthorized, "unauthenticated")
 	for _, v := range members {
-		b.cast(t, v, p, pure.Reject, "no")
+		b.votes(t, v, p, pure.Reject, "no")
 	}
 	if o := b.holds(t, members[0], b.reaches(t, members[0], p.Round, pure.Aborted), pure.Abort, pure.Rejected); o.Tally.Approve != 0 || o.Tally.Connected != 3 {
 		t.Errorf("the tally is %+v", o.Tally)
@@ -59,14 +59,14 @@ func TestAttack_Consensus_VoteOfAnother(t *testing.T) {
 	p := b.proposal(t, alice, pure.Majority, time.Minute, nil)
 	b.propose(t, alice, p)
 	ofBob := voteOn(bob, p, pure.Approve, "")
-	b.declines(t, castIn(alice, p, message(t, bob, ofBob)), http.StatusForbidden, "each participant sends its own")
-	b.declines(t, castIn(alice, p, message(t, alice, ofBob)), http.StatusForbidden, "each participant sends its own")
-	b.declines(t, castIn(bob, p, message(t, alice, ofBob)), http.StatusForbidden, "ect_invalid")   // a session of bob, and a signature of alice
-	b.declines(t, castIn(bob, p, message(t, mallory, ofBob)), http.StatusForbidden, "ect_invalid") // and of an outsider
-	b.declines(t, castIn(bob, p, message(t, alice, voteOn(alice, p, pure.Approve, ""))), http.StatusForbidden, "each participant sends its own")
+	b.declines(t, voteTo(alice, p, message(t, bob, ofBob)), http.StatusForbidden, "each participant sends its own")
+	b.declines(t, voteTo(alice, p, message(t, alice, ofBob)), http.StatusForbidden, "each participant sends its own")
+	b.declines(t, voteTo(bob, p, message(t, alice, ofBob)), http.StatusForbidden, "ect_invalid")   // a session of bob, and a signature of alice
+	b.declines(t, voteTo(bob, p, message(t, mallory, ofBob)), http.StatusForbidden, "ect_invalid") // and of an outsider
+	b.declines(t, voteTo(bob, p, message(t, alice, voteOn(alice, p, pure.Approve, ""))), http.StatusForbidden, "each participant sends its own")
 	good := message(t, bob, ofBob)
 	spoiled := strings.Replace(good, `"approve"`, `"reject"`, 1)
-	b.declines(t, castIn(bob, p, spoiled), http.StatusBadRequest, "malformed")
+	b.declines(t, voteTo(bob, p, spoiled), http.StatusBadRequest, "malformed")
 	asProposal := b.proposal(t, bob, pure.Majority, time.Minute, nil)
 	b.declines(t, letter{via: alice.via, at: roundsAt, body: message(t, bob, asProposal)}, http.StatusForbidden, "each participant sends its own")
 	b.declines(t, letter{via: bob.via, at: roundsAt, body: message(t, alice, asProposal)}, http.StatusForbidden, "ect_invalid")
@@ -84,11 +84,11 @@ func TestAttack_Consensus_TwoVotes(t *testing.T) {
 	alice := members[0]
 	p := b.proposal(t, alice, pure.Majority, time.Minute, nil)
 	b.propose(t, alice, p)
-	b.cast(t, alice, p, pure.Approve, "")
-	b.cast(t, alice, p, pure.Approve, "again")
-	b.declines(t, castIn(alice, p, message(t, alice, voteOn(alice, p, pure.Approve, "and again"))), http.StatusForbidden, "none of them counts")
-	b.cast(t, members[1], p, pure.Approve, "")
-	b.cast(t, members[2], p, pure.Reject, "no")
+	b.votes(t, alice, p, pure.Approve, "")
+	b.votes(t, alice, p, pure.Approve, "again")
+	b.declines(t, voteTo(alice, p, message(t, alice, voteOn(alice, p, pure.Approve, "and again"))), http.StatusForbidden, "none of them counts")
+	b.votes(t, members[1], p, pure.Approve, "")
+	b.votes(t, members[2], p, pure.Reject, "no")
 	o := b.holds(t, members[1], b.reaches(t, members[1], p.Round, pure.Aborted), pure.Abort, pure.Rejected)
 	if o.Tally.Doubled != 1 || o.Tally.Approve != 1 || len(b.ballots(t, members[2], p.Round)) != 4 {
 		t.Errorf("the tally is %+v", o.Tally)
@@ -106,14 +106,14 @@ func TestAttack_Consensus_VoteOfAnotherRound(t *testing.T) {
 		b.propose(t, members[0], p)
 	}
 	vote := message(t, members[1], voteOn(members[1], first, pure.Approve, ""))
-	answered[rounds.Taken](t, b.send(t, castIn(members[1], first, vote)), http.StatusAccepted)
-	b.declines(t, castIn(members[1], second, vote), http.StatusForbidden, "another round")
+	answered[rounds.Taken](t, b.send(t, voteTo(members[1], first, vote)), http.StatusAccepted)
+	b.declines(t, voteTo(members[1], second, vote), http.StatusForbidden, "another round")
 	mixed := voteOn(members[1], first, pure.Approve, "")
 	mixed.Round = second.Round
-	b.declines(t, castIn(members[1], second, message(t, members[1], mixed)), http.StatusForbidden, "another round")
+	b.declines(t, voteTo(members[1], second, message(t, members[1], mixed)), http.StatusForbidden, "another round")
 	stale := voteOn(members[1], second, pure.Approve, "")
 	stale.Timestamp = time.Now().Add(-consensus.Freshness - time.Minute)
-	b.declines(t, castIn(members[1], second, message(t, members[1], stale)), http.StatusForbidden, "5 minutes")
+	b.declines(t, voteTo(members[1], second, message(t, members[1], stale)), http.StatusForbidden, "5 minutes")
 	if all := b.ballots(t, members[1], second.Round); len(all) != 0 {
 		t.Errorf("%d votes are on record in the other round", len(all))
 	}
@@ -136,10 +136,10 @@ func TestAttack_Consensus_MembersJoinDuringARound(t *testing.T) {
 		if len(b.group(t, v, "team").Participants) != 7 {
 			t.Fatal("the group has not changed")
 		}
-		b.declines(t, castIn(v, p, message(t, v, voteOn(v, p, pure.Approve, ""))), http.StatusNotFound, missingRound)
+		b.declines(t, voteTo(v, p, message(t, v, voteOn(v, p, pure.Approve, ""))), http.StatusNotFound, missingRound)
 	}
 	for _, v := range members {
-		b.cast(t, v, p, pure.Reject, "no")
+		b.votes(t, v, p, pure.Reject, "no")
 	}
 	r := b.reaches(t, members[0], p.Round, pure.Aborted)
 	if o := b.holds(t, members[0], r, pure.Abort, pure.Rejected); o.Tally.Participants != 3 || r.RulesHash != opened.RulesHash {
@@ -187,7 +187,7 @@ func TestAttack_Consensus_TenThousandRounds(t *testing.T) {
 	other := b.proposal(t, members[0], pure.Majority, time.Minute, nil)
 	b.propose(t, members[0], other)
 	for _, v := range members {
-		b.cast(t, v, other, pure.Approve, "")
+		b.votes(t, v, other, pure.Approve, "")
 	}
 	b.holds(t, members[0], b.reaches(t, members[0], other.Round, pure.Committed), pure.Commit, pure.Accepted)
 }
@@ -201,9 +201,9 @@ func TestAttack_Consensus_SilentParticipant(t *testing.T) {
 	p, q := b.proposal(t, members[0], pure.Majority, 3*time.Second, nil), b.proposal(t, members[0], pure.Majority, 3*time.Second, nil)
 	b.propose(t, members[0], p)
 	b.propose(t, members[0], q)
-	b.cast(t, members[0], p, pure.Approve, "")
-	b.cast(t, members[1], p, pure.Approve, "")
-	b.cast(t, members[0], q, pure.Approve, "")
+	b.votes(t, members[0], p, pure.Approve, "")
+	b.votes(t, members[1], p, pure.Approve, "")
+	b.votes(t, members[0], q, pure.Approve, "")
 	for r, want := range map[string]struct {
 		phase  pure.Phase
 		result pure.Result
@@ -277,9 +277,9 @@ func TestAttack_Consensus_HostileMessages(t *testing.T) {
 			t.Errorf("%s: %d %s", name, got.status, short(got.body))
 		}
 	}
-	also := castIn(alice, p, strings.Replace(good, "{", `{"also":1,`, 1))
+	also := voteTo(alice, p, strings.Replace(good, "{", `{"also":1,`, 1))
 	b.declines(t, also, http.StatusBadRequest, "malformed")
-	b.cast(t, alice, p, pure.Approve, "")
+	b.votes(t, alice, p, pure.Approve, "")
 	b.works(t)
 }
 
@@ -311,12 +311,12 @@ func TestAttack_Consensus_OutsiderEnumerates(t *testing.T) {
 		"for operators": {{via: mallory.via, method: http.MethodGet, media: "-", at: b.at.Admin + "/api/consensus/" + p.Round}, {via: mallory.via, method: http.MethodGet, media: "-", at: b.at.Admin + "/api/consensus/" + absent.Round}},
 	} {
 		there, not := b.send(t, pair[0]), b.send(t, pair[1])
-		said := func(r reply, id string) string {
+		described := func(r reply, id string) string {
 			var problem struct{ Code, Detail, Title string }
 			must(t, json.Unmarshal(r.body, &problem))
 			return strings.ReplaceAll(problem.Code+problem.Detail+problem.Title, id, "ID")
 		}
-		if there.status != not.status || there.status < 400 || said(there, p.Round) != said(not, absent.Round) {
+		if there.status != not.status || there.status < 400 || described(there, p.Round) != described(not, absent.Round) {
 			t.Errorf("%s: %d %s, and without it %d %s", name, there.status, there.body, not.status, not.body)
 		}
 	}
@@ -339,7 +339,7 @@ func TestAttack_Consensus_VotesBeforeTheTally(t *testing.T) {
 	stream := b.eventsOf(t, members[2], question.Round)
 	events := []string{nextData(t, stream)}
 	const why = "rationale-of-bob-7f3"
-	b.cast(t, members[1], question, pure.Reject, why)
+	b.votes(t, members[1], question, pure.Reject, why)
 	b.acknowledge(t, members[0], question, ackOf(members[0], question, pure.Received))
 	after := b.saidOf(t, opened, members[2])
 	for at, text := range before {
@@ -350,8 +350,8 @@ func TestAttack_Consensus_VotesBeforeTheTally(t *testing.T) {
 	if logs := b.logs.String(); strings.Contains(logs, why) || strings.Contains(logs, string(members[1].ID)+`","decision`) || strings.Contains(logs, `"reject"`) {
 		t.Error("a vote is in the log")
 	}
-	b.cast(t, members[2], question, pure.Reject, "me too")
-	b.cast(t, members[0], question, pure.Reject, "me too")
+	b.votes(t, members[2], question, pure.Reject, "me too")
+	b.votes(t, members[0], question, pure.Reject, "me too")
 	b.reaches(t, members[0], question.Round, pure.Aborted)
 	for stream.Scan() {
 		if data, ok := strings.CutPrefix(stream.Text(), "data: "); ok {
@@ -396,7 +396,7 @@ func TestAttack_Consensus_FalseDispute(t *testing.T) {
 	for _, q := range []pure.Proposal{p, other} {
 		b.propose(t, members[0], q)
 		for _, v := range members {
-			b.cast(t, v, q, pure.Approve, "")
+			b.votes(t, v, q, pure.Approve, "")
 		}
 		outcomes = append(outcomes, verified[pure.Outcome](t, b, b.reaches(t, members[0], q.Round, pure.Committed).Outcome).Compact)
 	}

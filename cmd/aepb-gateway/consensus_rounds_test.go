@@ -26,10 +26,10 @@ func TestConsensus_Weighted(t *testing.T) {
 	b.propose(t, members[0], question)
 	other := voteOn(members[1], question, consensus.Approve, "")
 	other.Weights = ect.Hash([]byte("another table"))
-	b.declines(t, castIn(members[1], question, message(t, members[1], other)), http.StatusForbidden, "weights_hash")
-	b.cast(t, members[0], question, consensus.Approve, "")
-	b.cast(t, members[1], question, consensus.Reject, "no")
-	b.cast(t, members[2], question, consensus.Reject, "never")
+	b.declines(t, voteTo(members[1], question, message(t, members[1], other)), http.StatusForbidden, "weights_hash")
+	b.votes(t, members[0], question, consensus.Approve, "")
+	b.votes(t, members[1], question, consensus.Reject, "no")
+	b.votes(t, members[2], question, consensus.Reject, "never")
 	o := b.holds(t, members[1], b.reaches(t, members[1], question.Round, consensus.Committed), consensus.Commit, consensus.Accepted)
 	if o.Tally.Reject != 2 || o.Tally.ApproveWeight*6 != o.Tally.RejectWeight*10 || o.Tally.TotalWeight != o.Tally.ApproveWeight+o.Tally.RejectWeight {
 		t.Errorf("the tally is %+v", o.Tally)
@@ -56,16 +56,16 @@ func TestConsensus_Leader(t *testing.T) {
 	if r := b.propose(t, bob, p); r.Rules.Leader != alice.ID {
 		t.Errorf("the leader is %s", r.Rules.Leader)
 	}
-	b.cast(t, bob, p, consensus.Reject, "no")
-	b.cast(t, carol, p, consensus.Reject, "never")
+	b.votes(t, bob, p, consensus.Reject, "no")
+	b.votes(t, carol, p, consensus.Reject, "never")
 	if all, own := b.ballots(t, alice, p.Round), b.ballots(t, bob, p.Round); len(all) != 2 || len(own) != 1 {
 		t.Errorf("the leader reads %d votes, and another participant %d", len(all), len(own))
 	}
-	b.declines(t, castIn(alice, p, message(t, alice, voteOn(alice, p, consensus.Approve, ""))), http.StatusForbidden, "rationale")
+	b.declines(t, voteTo(alice, p, message(t, alice, voteOn(alice, p, consensus.Approve, ""))), http.StatusForbidden, "rationale")
 	if r := b.round(t, alice, p.Round); r.Phase != consensus.Voting {
 		t.Errorf("the round is %s", r.Phase)
 	}
-	b.cast(t, alice, p, consensus.Approve, "it cannot wait")
+	b.votes(t, alice, p, consensus.Approve, "it cannot wait")
 	b.holds(t, bob, b.reaches(t, bob, p.Round, consensus.Committed), consensus.Commit, consensus.Accepted)
 }
 
@@ -83,7 +83,7 @@ func TestConsensus_Optimistic(t *testing.T) {
 	}
 	p := b.proposal(t, alice, consensus.Optimistic, time.Minute, nil)
 	b.propose(t, alice, p)
-	b.cast(t, bob, p, consensus.Reject, "it breaks what we have")
+	b.votes(t, bob, p, consensus.Reject, "it breaks what we have")
 	b.holds(t, alice, b.reaches(t, alice, p.Round, consensus.Aborted), consensus.Abort, consensus.Objected)
 	final := b.proposal(t, alice, consensus.Optimistic, time.Minute, func(p *consensus.Proposal) { p.Terms.Reversible = false })
 	b.declines(t, letter{via: alice.via, at: roundsAt, body: message(t, alice, final)}, http.StatusForbidden, "undone")
@@ -119,13 +119,13 @@ func TestConsensus_CommitAndReveal(t *testing.T) {
 		votes[i], commitment = sealedVote(t, v, p, consensus.Approve, "")
 		b.acknowledge(t, v, p, commitment)
 	}
-	b.declines(t, castIn(members[0], p, votes[0]), http.StatusForbidden, "committed to first")
-	within(t, patience, "votes are taken", func() bool { return b.send(t, castIn(members[0], p, votes[0])).status == http.StatusAccepted })
+	b.declines(t, voteTo(members[0], p, votes[0]), http.StatusForbidden, "committed to first")
+	within(t, patience, "votes are taken", func() bool { return b.send(t, voteTo(members[0], p, votes[0])).status == http.StatusAccepted })
 	late, commitment := sealedVote(t, members[1], p, consensus.Reject, "I have changed my mind")
 	b.declines(t, letter{via: members[1].via, at: roundsAt + "/" + p.Round + "/ack", body: message(t, members[1], commitment)}, http.StatusConflict, "not committed to now")
-	b.declines(t, castIn(members[1], p, late), http.StatusForbidden, "committed to another vote")
-	answered[rounds.Taken](t, b.send(t, castIn(members[1], p, votes[1])), http.StatusAccepted)
-	answered[rounds.Taken](t, b.send(t, castIn(members[2], p, votes[2])), http.StatusAccepted)
+	b.declines(t, voteTo(members[1], p, late), http.StatusForbidden, "committed to another vote")
+	answered[rounds.Taken](t, b.send(t, voteTo(members[1], p, votes[1])), http.StatusAccepted)
+	answered[rounds.Taken](t, b.send(t, voteTo(members[2], p, votes[2])), http.StatusAccepted)
 	o := b.holds(t, members[2], b.reaches(t, members[2], p.Round, consensus.Committed), consensus.Commit, consensus.Accepted)
 	if o.Tally.Approve != 3 || o.Tally.Reject != 0 || o.Tally.Doubled != 0 {
 		t.Errorf("the tally is %+v", o.Tally)
@@ -145,14 +145,14 @@ func TestConsensus_LastVoteOfAWaitingRound(t *testing.T) {
 	b.propose(t, members[0], first)
 	b.propose(t, members[1], second)
 	for _, v := range members {
-		vote := castIn(v, second, message(t, v, voteOn(v, second, consensus.Approve, "")))
+		vote := voteTo(v, second, message(t, v, voteOn(v, second, consensus.Approve, "")))
 		answered[rounds.Taken](t, b.send(t, vote), http.StatusAccepted)
 		answered[rounds.Taken](t, b.send(t, vote), http.StatusAccepted)
 	}
 	b.reaches(t, members[1], second.Round, consensus.Waiting)
-	b.declines(t, castIn(members[0], second, message(t, members[0], voteOn(members[0], second, consensus.Reject, "late"))), http.StatusConflict, "over")
+	b.declines(t, voteTo(members[0], second, message(t, members[0], voteOn(members[0], second, consensus.Reject, "late"))), http.StatusConflict, "over")
 	for _, v := range members {
-		b.cast(t, v, first, consensus.Approve, "")
+		b.votes(t, v, first, consensus.Approve, "")
 	}
 	o := b.holds(t, members[1], b.reaches(t, members[1], second.Round, consensus.Aborted), consensus.Abort, consensus.Superseded)
 	if won := verified[consensus.Outcome](t, b, b.round(t, members[0], first.Round).Outcome); o.Rival != won.Hash {
@@ -168,9 +168,9 @@ func (b *bed) deadlocks(t *testing.T, members []voter) consensus.Proposal {
 	for i, phase := range []consensus.Phase{consensus.Aborted, consensus.Escalated} {
 		p = b.proposal(t, members[i], consensus.Majority, time.Minute, func(p *consensus.Proposal) { p.Terms.Resource = about })
 		b.propose(t, members[i], p)
-		b.cast(t, members[0], p, consensus.Approve, "")
-		b.cast(t, members[1], p, consensus.Reject, "no")
-		b.cast(t, members[2], p, consensus.Reject, "never")
+		b.votes(t, members[0], p, consensus.Approve, "")
+		b.votes(t, members[1], p, consensus.Reject, "no")
+		b.votes(t, members[2], p, consensus.Reject, "never")
 		b.reaches(t, members[0], p.Round, phase)
 	}
 	return p
@@ -200,7 +200,7 @@ func TestConsensus_HumansDecide(t *testing.T) {
 				t.Errorf("%s is not in what the approver reads: %s", part, shown)
 			}
 		}
-		b.declines(t, castIn(members[2], p, message(t, members[2], voteOn(members[2], p, consensus.Approve, "late"))), http.StatusConflict, "over")
+		b.declines(t, voteTo(members[2], p, message(t, members[2], voteOn(members[2], p, consensus.Approve, "late"))), http.StatusConflict, "over")
 		if got := b.decides(t, "approver", p.Round, decision); got.status != http.StatusOK {
 			t.Fatalf("%s: %d %s", decision, got.status, got.body)
 		}
@@ -230,7 +230,7 @@ func TestConsensus_ActionIsSentOnce(t *testing.T) {
 		p := b.proposal(t, members[0], consensus.Majority, time.Minute, action)
 		b.propose(t, members[0], p)
 		for _, v := range members {
-			b.cast(t, v, p, d, "because")
+			b.votes(t, v, p, d, "because")
 		}
 		r := b.reaches(t, members[0], p.Round, map[consensus.Decision]consensus.Phase{consensus.Approve: consensus.Committed, consensus.Reject: consensus.Aborted}[d])
 		within(t, patience, "what follows is done", func() bool {
@@ -275,9 +275,9 @@ func TestConsensus_AtAnotherReplica(t *testing.T) {
 		})
 		first.propose(t, members[0], p)
 		stream := second.eventsOf(t, members[0], p.Round)
-		second.cast(t, members[1], p, consensus.Approve, "")
-		first.cast(t, members[0], p, consensus.Approve, "")
-		second.cast(t, members[2], p, consensus.Approve, "")
+		second.votes(t, members[1], p, consensus.Approve, "")
+		first.votes(t, members[0], p, consensus.Approve, "")
+		second.votes(t, members[2], p, consensus.Approve, "")
 		r := first.reaches(t, members[0], p.Round, consensus.Committed)
 		other := second.reaches(t, members[1], p.Round, consensus.Committed)
 		var seen rounds.RoundView
@@ -296,4 +296,91 @@ func TestConsensus_AtAnotherReplica(t *testing.T) {
 			t.Errorf("of %d rounds, %d actions were sent", i+1, n)
 		}
 	}
+}
+
+// TestConsensus_Draw: two proposals about the same fail one after the other. Their proposers open the nonces that they have committed
+// to, and the draw says which proposal goes first: the other one is refused for now (R24).
+func TestConsensus_Draw(t *testing.T) {
+	t.Parallel()
+	setup := deciding()
+	g := setup.config.Consensus.Groups["team"]
+	g.Deadlock = "random"
+	setup.config.Consensus.Groups["team"] = g
+	b := newBed(t, setup)
+	members := b.threeVoters(t)
+	nonces := []string{"the nonce of alice", "the nonce of bob"}
+	var all []consensus.Proposal
+	for i, phase := range []consensus.Phase{consensus.Aborted, consensus.Drawing} {
+		p := b.proposal(t, members[i], consensus.Majority, time.Minute, func(p *consensus.Proposal) { p.Terms.Resource, p.Terms.Nonce = "the door", ect.Hash([]byte(nonces[i])) })
+		all = append(all, p)
+		b.propose(t, members[i], p)
+		for _, v := range members {
+			b.votes(t, v, p, consensus.Reject, "no")
+		}
+		b.reaches(t, members[i], p.Round, phase)
+	}
+	drawn := all[1]
+	for i, v := range members {
+		a := ackOf(v, drawn, consensus.NonceOpen)
+		if i == 2 {
+			a.Nonce = "of no proposer"
+			b.declines(t, letter{via: v.via, at: roundsAt + "/" + drawn.Round + "/ack", body: message(t, v, a)}, http.StatusForbidden, "proposers")
+			continue
+		}
+		a.Nonce = nonces[i]
+		b.acknowledge(t, v, drawn, a)
+	}
+	r := b.reaches(t, members[0], drawn.Round, consensus.Aborted)
+	b.holds(t, members[0], r, consensus.Abort, consensus.Rejected)
+	if r.Deadlock == nil || r.Deadlock.Preferred != all[0].ID && r.Deadlock.Preferred != drawn.ID {
+		t.Fatalf("the draw ended as %+v", r.Deadlock)
+	}
+	for i, p := range all {
+		if p.ID == r.Deadlock.Preferred {
+			continue
+		}
+		p.Round, p.Terms.Timestamp = string(ect.NewID()), time.Now()
+		got := b.send(t, letter{via: members[i].via, at: roundsAt, body: message(t, members[i], p)})
+		if got.status != http.StatusConflict || !strings.Contains(string(got.body), "goes first") || got.header.Get("Retry-After") == "" {
+			t.Errorf("the other proposal: %d %s", got.status, got.body)
+		}
+	}
+}
+
+// TestConsensus_ActionUnderWay: while one replica sends what was agreed, another one that looks at the round does not send it, too.
+func TestConsensus_ActionUnderWay(t *testing.T) {
+	t.Parallel()
+	setup := deciding()
+	setup.config.State = newRedis(t).state()
+	first := newBed(t, setup)
+	second := first.besides(t, "gateway", setup)
+	members := first.threeVoters(t)
+	answer, again := make(chan struct{}), make(chan struct{}, 1)
+	agent, svid := &fake{}, first.svid(t, "/carol")
+	agent.conduct = func(w http.ResponseWriter, r *http.Request, good []byte) {
+		if agent.calls.Load() > 1 {
+			again <- struct{}{}
+		}
+		<-answer
+		well(w, r, good)
+	}
+	at := first.serve(t, "agent-carol", "mcp-v1", agent, host{tls: serving(svid), id: svid.ID})
+	second.list(t, "agent-carol", "mcp-v1", at, host{id: svid.ID})
+	p := first.proposal(t, members[0], consensus.Majority, time.Minute, func(p *consensus.Proposal) { p.Action = json.RawMessage(`{"tool":"add"}`) })
+	first.propose(t, members[0], p)
+	for _, v := range members {
+		first.votes(t, v, p, consensus.Approve, "")
+	}
+	r := first.reaches(t, members[0], p.Round, consensus.Committed)
+	within(t, patience, "it is sent", func() bool { return agent.calls.Load() == 1 })
+	done := ackOf(members[0], p, consensus.Executed)
+	done.Outcomes = []string{verified[consensus.Outcome](t, first, r.Outcome).Compact}
+	second.acknowledge(t, members[0], p, done)
+	select {
+	case <-again:
+		t.Error("the other replica sends it, too")
+	case <-time.After(2 * time.Second):
+	}
+	close(answer)
+	second.holds(t, members[1], r, consensus.Commit, consensus.Accepted)
 }

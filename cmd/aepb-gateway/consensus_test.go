@@ -123,14 +123,14 @@ func ackOf(v voter, p consensus.Proposal, kind consensus.AckKind) consensus.Ack 
 	return consensus.Ack{Proposal: p.ID, Round: p.Round, Participant: v.ID, Kind: kind, Timestamp: time.Now()}
 }
 
-func castIn(v voter, p consensus.Proposal, body string) letter {
+func voteTo(v voter, p consensus.Proposal, body string) letter {
 	return letter{via: v.via, at: roundsAt + "/" + p.Round + "/votes", body: body}
 }
 
-// cast sends a vote that is taken.
-func (b *bed) cast(t *testing.T, v voter, p consensus.Proposal, d consensus.Decision, why string) {
+// votes sends a vote that is taken.
+func (b *bed) votes(t *testing.T, v voter, p consensus.Proposal, d consensus.Decision, why string) {
 	t.Helper()
-	answered[rounds.Taken](t, b.send(t, castIn(v, p, message(t, v, voteOn(v, p, d, why)))), http.StatusAccepted)
+	answered[rounds.Taken](t, b.send(t, voteTo(v, p, message(t, v, voteOn(v, p, d, why)))), http.StatusAccepted)
 }
 
 // acknowledge sends an acknowledgement that is taken.
@@ -275,12 +275,12 @@ func (b *bed) decidesByMajority(t *testing.T) {
 	var seen rounds.RoundView
 	must(t, json.Unmarshal([]byte(nextData(t, stream)), &seen))
 	b.acknowledge(t, carol, p, ackOf(carol, p, consensus.Received))
-	b.cast(t, alice, p, consensus.Approve, "")
-	b.cast(t, bob, p, consensus.Approve, "it is right")
+	b.votes(t, alice, p, consensus.Approve, "")
+	b.votes(t, bob, p, consensus.Approve, "it is right")
 	if own, others := b.ballots(t, bob, p.Round), b.ballots(t, carol, p.Round); len(own) != 1 || len(others) != 1 || others[0].Kind != "ack" {
 		t.Errorf("before the tally bob reads %d messages, and carol %d", len(own), len(others))
 	}
-	b.cast(t, carol, p, consensus.Reject, "it is wrong")
+	b.votes(t, carol, p, consensus.Reject, "it is wrong")
 	r := b.reaches(t, alice, p.Round, consensus.Committed)
 	o := b.holds(t, carol, r, consensus.Commit, consensus.Accepted)
 	if o.Tally.Approve != 2 || o.Tally.Reject != 1 || o.Tally.Connected != 3 || len(b.ballots(t, alice, p.Round)) != 4 {

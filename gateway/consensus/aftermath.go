@@ -83,7 +83,7 @@ func (s *Service) recordVotes(ctx context.Context, r consensus.Round) error {
 		if !slices.Contains(r.End.Counted, b.Hash) {
 			continue
 		}
-		_, err := s.deps.Evidence.State(ctx, cast(r, b))
+		_, err := s.deps.Evidence.State(ctx, voteStatement(r, b))
 		if _, again := errors.AsType[*problem.RecordingError](err); again {
 			return err
 		}
@@ -97,8 +97,8 @@ func (s *Service) recordVotes(ctx context.Context, r consensus.Round) error {
 	return nil
 }
 
-// cast is what the gateway signs of a vote.
-func cast(r consensus.Round, b consensus.Ballot) attest.Statement {
+// voteStatement is what the gateway signs of a vote.
+func voteStatement(r consensus.Round, b consensus.Ballot) attest.Statement {
 	v, ext := b.Vote, ect.Ext{}
 	ext.SetString(ect.ExtProposal, v.Proposal)
 	ext.SetString(ect.ExtRound, v.Round)

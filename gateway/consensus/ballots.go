@@ -38,11 +38,11 @@ func (s *Service) Vote(ctx context.Context, who ect.Identity, round string, text
 	if err := errors.Join(s.judgeLead(ctx, r, m, now), s.judgeSealed(ctx, r, m)); err != nil {
 		return "", err
 	}
-	kept, _, err := s.keep(ctx, round, stored{kindVote, m.Compact, now.UTC()}, who, maxSlots)
+	there, _, err := s.keep(ctx, round, stored{kindVote, m.Compact, now.UTC()}, who, maxSlots)
 	if err != nil {
 		return "", err
 	}
-	if !kept {
+	if !there {
 		return "", &consensus.RefusedError{Reason: "several different votes of this voter are on record: none of them counts"}
 	}
 	return m.Hash, s.came(ctx, r, m.Hash)
@@ -176,14 +176,14 @@ func (s *Service) Acknowledge(ctx context.Context, who ect.Identity, round strin
 	if a.Kind == consensus.Sealed || a.Kind == consensus.Disputed {
 		slots = maxSlots
 	}
-	kept, first, err := s.keep(ctx, round, stored{string(a.Kind), m.Compact, now.UTC()}, who, slots)
+	there, first, err := s.keep(ctx, round, stored{string(a.Kind), m.Compact, now.UTC()}, who, slots)
 	if err != nil {
 		return "", err
 	}
 	switch {
-	case !kept && (a.Kind == consensus.Received || a.Kind == consensus.Executed):
+	case !there && (a.Kind == consensus.Received || a.Kind == consensus.Executed):
 		return m.Hash, nil // one says it
-	case !kept:
+	case !there:
 		return "", &consensus.RefusedError{Reason: "an acknowledgement of this kind that says something else is on record"}
 	case first && (a.Kind == consensus.Disputed || a.Kind == consensus.Refuses):
 		s.disputed(ctx, r, a)
@@ -256,11 +256,11 @@ func (s *Service) Messages(ctx context.Context, round string, who ect.Identity, 
 		return nil, false, err
 	}
 	for _, m := range all {
-		told, err := mayRead(r, m, who)
+		readable, err := mayRead(r, m, who)
 		if err != nil {
 			return nil, false, err
 		}
-		if !told {
+		if !readable {
 			continue
 		}
 		if after--; after >= 0 {

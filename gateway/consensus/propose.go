@@ -103,7 +103,7 @@ func (s *Service) workflowOf(ctx context.Context, p consensus.Proposal, who ect.
 // open writes a round: first what finds it, then the round itself.
 func (s *Service) open(ctx context.Context, r consensus.Round, m signed.Message[consensus.Proposal]) (consensus.Round, error) {
 	p, end := r.Proposal, r.Opened.Add(life)
-	if err := s.room(ctx, p.Proposer, 1); err != nil {
+	if err := s.withinShare(ctx, p.Proposer, 1); err != nil {
 		return r, err
 	}
 	if err := s.own(ctx, p, end); err != nil {
@@ -156,8 +156,8 @@ func (s *Service) own(ctx context.Context, p consensus.Proposal, until time.Time
 	return nil
 }
 
-// room reports an error if so many more rounds of a proposer would be too many.
-func (s *Service) room(ctx context.Context, proposer ect.Identity, more int) error {
+// withinShare reports an error if so many more rounds of a proposer would be too many.
+func (s *Service) withinShare(ctx context.Context, proposer ect.Identity, more int) error {
 	all, own := more, more
 	err := s.each(ctx, KindOpen, "", func(entry state.Entry) error {
 		var o open
@@ -189,7 +189,7 @@ func (s *Service) book(ctx context.Context, r consensus.Round) error {
 	if _, err := s.put(ctx, key, value, r.Deadline().Add(life)); err != nil {
 		return err
 	}
-	if err := s.room(ctx, r.Proposal.Proposer, 0); err != nil {
+	if err := s.withinShare(ctx, r.Proposal.Proposer, 0); err != nil {
 		return errors.Join(err, recording(s.deps.Entries.Delete(ctx, key)))
 	}
 	return nil

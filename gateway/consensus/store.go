@@ -106,9 +106,9 @@ func (s *Service) put(ctx context.Context, key state.EntryKey, value []byte, unt
 	return nil, &problem.ConflictError{Reason: "this is being changed by others all the time: try again"}
 }
 
-// keep keeps a signed message in the first slot that is free, unless it is there already; kept is false if there is no slot, first
+// keep keeps a signed message in the first slot that is free, unless it is there already; there is false if no slot is free, first
 // if it was there.
-func (s *Service) keep(ctx context.Context, round string, m stored, who ect.Identity, slots int) (kept, first bool, err error) {
+func (s *Service) keep(ctx context.Context, round string, m stored, who ect.Identity, slots int) (there, first bool, err error) {
 	value, err := json.Marshal(m)
 	if err != nil {
 		return false, false, err

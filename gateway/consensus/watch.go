@@ -33,7 +33,7 @@ func (s *Service) Follow(ctx context.Context, id string, who ect.Identity, tell 
 	if err := tell(r, true); err != nil {
 		return err
 	}
-	told := s.deps.Now()
+	latest := s.deps.Now()
 	for !r.Phase.Over() && worker.Pause(ctx, watchInterval) {
 		changed := false
 		if now, err := s.read(ctx, id); err == nil && now.Term != r.Term { // else the store is away: the stream goes on when it is back
@@ -41,13 +41,13 @@ func (s *Service) Follow(ctx context.Context, id string, who ect.Identity, tell 
 				r, changed = now, true
 			}
 		}
-		if !changed && s.deps.Now().Sub(told) < beat {
+		if !changed && s.deps.Now().Sub(latest) < beat {
 			continue
 		}
 		if err := tell(r, changed); err != nil {
 			return err
 		}
-		told = s.deps.Now()
+		latest = s.deps.Now()
 	}
 	return nil
 }

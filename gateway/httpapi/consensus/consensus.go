@@ -2,7 +2,7 @@
 // operators below /api (draft-nennemann-agent-consensus-00; R24, R25).
 //
 // A message has its sender's signature and comes from its sender alone. Who takes no part in a round does not learn that it
-// exists. Before the tally, nobody reads a vote of others, and operators none at all.
+// exists. Before the tally, no participant but a leader reads a vote of others, and operators read none.
 //
 // Alternatives considered: votes as messages to an agent of the gateway. They would be translated, and their
 // signatures would cover other bytes.
