@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
@@ -24,48 +25,57 @@ const (
 	longestPause = 5 * time.Minute
 )
 
+// aftermath does what follows from an outcome.
+type aftermath struct {
+	deps    Deps
+	archive *archive
+
+	mu     sync.Mutex
+	seized map[string]time.Time // until when this replica does what follows from a round
+}
+
 // follow does what follows from an outcome, at one replica and in the background: another one does it if this one ends.
-func (s *Service) follow(ctx context.Context, r consensus.Round) error {
-	now, err := s.deps.Clock(ctx)
+func (f *aftermath) follow(ctx context.Context, r consensus.Round) error {
+	now, err := f.deps.Clock(ctx)
 	if err != nil {
 		return recording(err)
 	}
-	mine, err := s.index(ctx, r, func(o open) (open, bool) {
+	mine, err := f.archive.index(ctx, r, func(o open) (open, bool) {
 		if o.Runner != "" && o.Until.After(now) {
 			return o, false
 		}
-		o.Runner, o.Until, o.Due = s.deps.Replica, now.Add(maxSeized), now.Add(maxSeized)
+		o.Runner, o.Until, o.Due = f.deps.Replica, now.Add(maxSeized), now.Add(maxSeized)
 		return o, true
 	})
 	if err != nil || !mine {
 		return err
 	}
-	s.seize(r.Proposal.Round, s.deps.Now().Add(maxSeized))
-	return s.deps.Go(string(r.Proposal.Proposer), func(ctx context.Context) {
-		defer s.seize(r.Proposal.Round, time.Time{})
-		if err := s.finish(ctx, r); err != nil && ctx.Err() == nil {
-			s.deps.Logger.WarnContext(ctx, "what follows from a consensus round is done later", slog.String("round", r.Proposal.Round), slog.Any("error", err))
+	f.seize(r.Proposal.Round, f.deps.Now().Add(maxSeized))
+	return f.deps.Go(string(r.Proposal.Proposer), func(ctx context.Context) {
+		defer f.seize(r.Proposal.Round, time.Time{})
+		if err := f.finish(ctx, r); err != nil && ctx.Err() == nil {
+			f.deps.Logger.WarnContext(ctx, "what follows from a consensus round is done later", slog.String("round", r.Proposal.Round), slog.Any("error", err))
 		}
 	})
 }
 
 // finish records the votes, sends what was agreed, and takes the round out of the index once nothing is left to do.
-func (s *Service) finish(ctx context.Context, r consensus.Round) error {
-	if err := s.recordVotes(ctx, r); err != nil {
+func (f *aftermath) finish(ctx context.Context, r consensus.Round) error {
+	if err := f.recordVotes(ctx, r); err != nil {
 		return err
 	}
 	due := r.Due() // of a draw
 	if r.Phase == consensus.Committed {
-		left, err := s.sendAll(ctx, r)
+		left, err := f.sendAll(ctx, r)
 		if err != nil {
 			return err
 		}
 		due = left
 	}
 	if due.IsZero() {
-		return recording(s.deps.Entries.Delete(ctx, openKey(r.Proposal.Round, r.Proposal.Proposer)))
+		return recording(f.deps.Entries.Delete(ctx, openKey(r.Proposal.Round, r.Proposal.Proposer)))
 	}
-	_, err := s.index(ctx, r, func(o open) (open, bool) {
+	_, err := f.archive.index(ctx, r, func(o open) (open, bool) {
 		o.Runner, o.Until, o.Due = "", time.Time{}, due
 		return o, true
 	})
@@ -74,8 +84,8 @@ func (s *Service) finish(ctx context.Context, r consensus.Round) error {
 
 // recordVotes records a consensus_vote for each vote that the outcome rests on. Before the tally no evidence has them (R25). The same
 // vote has the same id, so one that is on record is not recorded again.
-func (s *Service) recordVotes(ctx context.Context, r consensus.Round) error {
-	box, err := s.box(ctx, r.Proposal.Round)
+func (f *aftermath) recordVotes(ctx context.Context, r consensus.Round) error {
+	box, err := f.archive.box(ctx, r.Proposal.Round)
 	if err != nil {
 		return err
 	}
@@ -83,18 +93,110 @@ func (s *Service) recordVotes(ctx context.Context, r consensus.Round) error {
 		if !slices.Contains(r.End.Counted, b.Hash) {
 			continue
 		}
-		_, err := s.deps.Evidence.State(ctx, voteStatement(r, b))
+		_, err := f.deps.Evidence.State(ctx, voteStatement(r, b))
 		if _, again := errors.AsType[*problem.RecordingError](err); again {
 			return err
 		}
 		if _, there := errors.AsType[*ect.ConflictError](err); err != nil && !there { // the share of the proposer is used up
-			s.deps.Logger.WarnContext(ctx, "a vote is not on record", slog.String("round", r.Proposal.Round), slog.Any("error", err))
+			f.deps.Logger.WarnContext(ctx, "a vote is not on record", slog.String("round", r.Proposal.Round), slog.Any("error", err))
 		}
-		if err := s.renew(ctx, r); err != nil {
+		if err := f.renew(ctx, r); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// seize notes until when this replica does what follows from a round; the zero time: it does not.
+func (f *aftermath) seize(round string, until time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if until.IsZero() {
+		delete(f.seized, round)
+		return
+	}
+	f.seized[round] = until
+}
+
+// renew keeps the work on a round at this replica, once half of its time is over.
+func (f *aftermath) renew(ctx context.Context, r consensus.Round) error {
+	f.mu.Lock()
+	until, now := f.seized[r.Proposal.Round], f.deps.Now()
+	fresh := until.Sub(now) > maxSeized/2
+	if !fresh {
+		f.seized[r.Proposal.Round] = now.Add(maxSeized)
+	}
+	f.mu.Unlock()
+	if fresh {
+		return nil
+	}
+	at, err := f.deps.Clock(ctx)
+	if err != nil {
+		return recording(err)
+	}
+	mine, err := f.archive.index(ctx, r, func(o open) (open, bool) {
+		o.Until, o.Due = at.Add(maxSeized), at.Add(maxSeized)
+		return o, o.Runner == f.deps.Replica
+	})
+	if err == nil && !mine {
+		return errSeized
+	}
+	return err
+}
+
+// sendAll sends the agreed action to each participant that is a listed agent and has not taken it, and returns when to send it again; the
+// zero time: nothing is left to send. One that is no listed agent is told the outcome alone.
+func (f *aftermath) sendAll(ctx context.Context, r consensus.Round) (again time.Time, err error) {
+	claims, err := ect.ParseRecorded(r.Token)
+	if err != nil {
+		return again, err
+	}
+	now, err := f.deps.Clock(ctx)
+	if err != nil {
+		return again, recording(err)
+	}
+	passed := now.Sub(r.Changed)
+	for _, m := range r.Rules.Members {
+		name, listed := f.deps.Agents.Find(m.ID)
+		if !listed {
+			continue
+		}
+		key := state.EntryKey{Kind: KindAgreed, Group: r.Proposal.Round, ID: ect.Hash([]byte(m.ID)), Owner: string(r.Proposal.Proposer)}
+		_, sent, err := f.deps.Entries.Get(ctx, key)
+		if err == nil && !sent {
+			err = f.renew(ctx, r)
+		}
+		if err != nil {
+			return again, recording(err)
+		}
+		if sent {
+			continue
+		}
+		failed := f.deps.Agents.Send(ctx, Order{
+			Agent: name, Action: r.Proposal.Action, Lineage: attest.Lineage{Workflow: r.Workflow, Parents: []ect.ID{claims.ID}},
+			ID: stableID("agreed", r.Proposal.Round, string(m.ID)), At: r.Changed,
+		})
+		if failed != nil {
+			f.deps.Logger.WarnContext(ctx, "an agent does not take what was agreed", slog.String("round", r.Proposal.Round), slog.String("agent", name), slog.Any("error", failed))
+			if passed < sendFor {
+				again = now.Add(min(max(passed/4, time.Second), longestPause))
+				continue
+			}
+		}
+		if err := f.delivered(ctx, key, failed); err != nil {
+			return again, err
+		}
+	}
+	return again, nil
+}
+
+func (f *aftermath) delivered(ctx context.Context, key state.EntryKey, failed error) error {
+	value, err := json.Marshal(delivery{failed != nil})
+	if err != nil {
+		return err
+	}
+	_, err = f.archive.put(ctx, key, value, f.deps.Now().Add(life))
+	return err
 }
 
 // voteStatement is what the gateway signs of a vote.
@@ -121,103 +223,11 @@ func stableID(texts ...string) ect.ID {
 	return ect.ID(h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:])
 }
 
-// seize notes until when this replica does what follows from a round; the zero time: it does not.
-func (s *Service) seize(round string, until time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if until.IsZero() {
-		delete(s.seized, round)
-		return
-	}
-	s.seized[round] = until
-}
-
-// renew keeps the work on a round at this replica, once half of its time is over.
-func (s *Service) renew(ctx context.Context, r consensus.Round) error {
-	s.mu.Lock()
-	until, now := s.seized[r.Proposal.Round], s.deps.Now()
-	fresh := until.Sub(now) > maxSeized/2
-	if !fresh {
-		s.seized[r.Proposal.Round] = now.Add(maxSeized)
-	}
-	s.mu.Unlock()
-	if fresh {
-		return nil
-	}
-	at, err := s.deps.Clock(ctx)
-	if err != nil {
-		return recording(err)
-	}
-	mine, err := s.index(ctx, r, func(o open) (open, bool) {
-		o.Until, o.Due = at.Add(maxSeized), at.Add(maxSeized)
-		return o, o.Runner == s.deps.Replica
-	})
-	if err == nil && !mine {
-		return errSeized
-	}
-	return err
-}
-
 var errSeized = errors.New("consensus: another replica does what follows from this round")
-
-// sendAll sends the agreed action to each participant that is a listed agent and has not taken it, and returns when to send it again; the
-// zero time: nothing is left to send. One that is no listed agent is told the outcome alone.
-func (s *Service) sendAll(ctx context.Context, r consensus.Round) (again time.Time, err error) {
-	claims, err := ect.ParseRecorded(r.Token)
-	if err != nil {
-		return again, err
-	}
-	now, err := s.deps.Clock(ctx)
-	if err != nil {
-		return again, recording(err)
-	}
-	passed := now.Sub(r.Changed)
-	for _, m := range r.Rules.Members {
-		name, listed := s.deps.Agents.Find(m.ID)
-		if !listed {
-			continue
-		}
-		key := state.EntryKey{Kind: KindAgreed, Group: r.Proposal.Round, ID: ect.Hash([]byte(m.ID)), Owner: string(r.Proposal.Proposer)}
-		_, sent, err := s.deps.Entries.Get(ctx, key)
-		if err == nil && !sent {
-			err = s.renew(ctx, r)
-		}
-		if err != nil {
-			return again, recording(err)
-		}
-		if sent {
-			continue
-		}
-		failed := s.deps.Agents.Send(ctx, Order{
-			Agent: name, Action: r.Proposal.Action, Lineage: attest.Lineage{Workflow: r.Workflow, Parents: []ect.ID{claims.ID}},
-			ID: stableID("agreed", r.Proposal.Round, string(m.ID)), At: r.Changed,
-		})
-		if failed != nil {
-			s.deps.Logger.WarnContext(ctx, "an agent does not take what was agreed", slog.String("round", r.Proposal.Round), slog.String("agent", name), slog.Any("error", failed))
-			if passed < sendFor {
-				again = now.Add(min(max(passed/4, time.Second), longestPause))
-				continue
-			}
-		}
-		if err := s.delivered(ctx, key, failed); err != nil {
-			return again, err
-		}
-	}
-	return again, nil
-}
 
 // delivery is what became of an agreed action at one participant.
 type delivery struct {
 	Failed bool `json:"failed,omitempty"` // the agent did not take it in time
-}
-
-func (s *Service) delivered(ctx context.Context, key state.EntryKey, failed error) error {
-	value, err := json.Marshal(delivery{failed != nil})
-	if err != nil {
-		return err
-	}
-	_, err = s.put(ctx, key, value, s.deps.Now().Add(life))
-	return err
 }
 
 // disputed tells operators of a participant that does not accept an outcome, or has got two.

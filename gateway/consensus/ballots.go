@@ -26,7 +26,7 @@ func (s *Service) Vote(ctx context.Context, who ect.Identity, round string, text
 	if err != nil {
 		return "", err
 	}
-	if err := s.authentic(ctx, m, who, now); err != nil {
+	if err := authentic(ctx, s.deps.Verifier, m, who, now); err != nil {
 		return "", err
 	}
 	if r.Phase != consensus.Voting {
@@ -38,7 +38,7 @@ func (s *Service) Vote(ctx context.Context, who ect.Identity, round string, text
 	if err := errors.Join(s.judgeLead(ctx, r, m, now), s.judgeSealed(ctx, r, m)); err != nil {
 		return "", err
 	}
-	there, _, err := s.keep(ctx, round, stored{kindVote, m.Compact, now.UTC()}, who, maxSlots)
+	there, _, err := s.archive.keep(ctx, round, stored{kindVote, m.Compact, now.UTC()}, who, maxSlots)
 	if err != nil {
 		return "", err
 	}
@@ -50,7 +50,7 @@ func (s *Service) Vote(ctx context.Context, who ect.Identity, round string, text
 
 // taking is a round in which a caller takes part, and the store's time.
 func (s *Service) taking(ctx context.Context, who ect.Identity, round string) (consensus.Round, time.Time, error) {
-	r, err := s.read(ctx, round)
+	r, err := s.archive.read(ctx, round)
 	if err != nil {
 		return r, time.Time{}, err
 	}
@@ -67,7 +67,7 @@ func (s *Service) counted(ctx context.Context, r consensus.Round, hash string) e
 		return nil
 	}
 	if r.Phase == consensus.Suspended || r.Phase == consensus.Waiting {
-		box, err := s.box(ctx, r.Proposal.Round)
+		box, err := s.archive.box(ctx, r.Proposal.Round)
 		if err != nil {
 			return err
 		}
@@ -89,7 +89,7 @@ func (s *Service) came(ctx context.Context, r consensus.Round, hash string) erro
 	} else {
 		s.touch(r.Proposal.Round)
 	}
-	now, err := s.read(ctx, r.Proposal.Round)
+	now, err := s.archive.read(ctx, r.Proposal.Round)
 	if err != nil {
 		return err
 	}
@@ -104,7 +104,7 @@ func (s *Service) judgeLead(ctx context.Context, r consensus.Round, m signed.Mes
 	if r.Rules.Leader != m.Content.Voter || r.Rules.Leader == "" {
 		return nil
 	}
-	box, err := s.box(ctx, r.Proposal.Round)
+	box, err := s.archive.box(ctx, r.Proposal.Round)
 	if err != nil {
 		return err
 	}
@@ -163,20 +163,20 @@ func (s *Service) Acknowledge(ctx context.Context, who ect.Identity, round strin
 		return "", err
 	}
 	a := m.Content
-	if err := s.authentic(ctx, m, who, now); err != nil {
+	if err := authentic(ctx, s.deps.Verifier, m, who, now); err != nil {
 		return "", err
 	}
 	if err := r.AdmitsAck(a, now); err != nil {
 		return "", err
 	}
-	if err := s.judgeOutcomes(ctx, a); err != nil {
+	if err := judgeOutcomes(ctx, s.deps.Verifier, a); err != nil {
 		return "", err
 	}
 	slots := 1
 	if a.Kind == consensus.Sealed || a.Kind == consensus.Disputed {
 		slots = maxSlots
 	}
-	there, first, err := s.keep(ctx, round, stored{string(a.Kind), m.Compact, now.UTC()}, who, slots)
+	there, first, err := s.archive.keep(ctx, round, stored{string(a.Kind), m.Compact, now.UTC()}, who, slots)
 	if err != nil {
 		return "", err
 	}
@@ -194,7 +194,7 @@ func (s *Service) Acknowledge(ctx context.Context, who ect.Identity, round strin
 
 // judgeOutcomes refuses an acknowledgement whose outcomes are not signed, are about another round, or do not differ: operators are
 // told of disputes.
-func (s *Service) judgeOutcomes(ctx context.Context, a consensus.Ack) error {
+func judgeOutcomes(ctx context.Context, v signed.Verifier, a consensus.Ack) error {
 	refused := func(reason string) error {
 		return &consensus.InvalidError{Message: "acknowledgement", Member: "outcomes", Reason: reason}
 	}
@@ -206,7 +206,7 @@ func (s *Service) judgeOutcomes(ctx context.Context, a consensus.Ack) error {
 		if o.Content.Proposal != a.Proposal || o.Content.Round != a.Round {
 			return refused("are about another round")
 		}
-		if err := o.Verify(ctx, s.deps.Verifier); err != nil {
+		if err := o.Verify(ctx, v); err != nil {
 			return err
 		}
 	}
@@ -251,7 +251,7 @@ func (s *Service) Messages(ctx context.Context, round string, who ect.Identity, 
 	if err != nil {
 		return nil, false, err
 	}
-	all, err := s.messages(ctx, round)
+	all, err := s.archive.messages(ctx, round)
 	if err != nil {
 		return nil, false, err
 	}
@@ -292,30 +292,6 @@ func mayRead(r consensus.Round, m stored, who ect.Identity) (bool, error) {
 	}
 	a, err := signed.Take[consensus.Ack](m.Compact)
 	return err == nil && who != "" && a.Content.Participant == who, err
-}
-
-// box is all that was received for a round. The signatures were verified when they came.
-func (s *Service) box(ctx context.Context, round string) (b consensus.Box, err error) {
-	all, err := s.messages(ctx, round)
-	if err != nil {
-		return b, err
-	}
-	for _, m := range all {
-		if m.Kind == kindVote {
-			v, err := signed.Take[consensus.Vote](m.Compact)
-			if err != nil {
-				return b, err
-			}
-			b.Ballots = append(b.Ballots, consensus.Ballot{Vote: v.Content, Hash: v.Hash, Received: m.Received})
-			continue
-		}
-		a, err := signed.Take[consensus.Ack](m.Compact)
-		if err != nil {
-			return b, err
-		}
-		b.Receipts = append(b.Receipts, consensus.Receipt{Ack: a.Content, Hash: a.Hash, Received: m.Received})
-	}
-	return b, nil
 }
 
 // isMissing reports whether a round is not there.

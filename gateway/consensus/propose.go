@@ -2,8 +2,6 @@ package consensus
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"log/slog"
 	"time"
 
@@ -16,7 +14,6 @@ import (
 	"github.com/aepb/aepb-gateway/policy/consensus"
 	"github.com/aepb/aepb-gateway/policy/consensus/signed"
 	"github.com/aepb/aepb-gateway/policy/limit"
-	"github.com/aepb/aepb-gateway/policy/quota"
 )
 
 // Propose opens a round. The same signed proposal once more returns its round as it stands. Its errors are
@@ -32,17 +29,17 @@ func (s *Service) Propose(ctx context.Context, who ect.Identity, text []byte) (c
 		return consensus.Round{}, recording(err)
 	}
 	p := m.Content
-	before, err := s.read(ctx, p.Round)
+	before, err := s.archive.read(ctx, p.Round)
 	switch {
 	case err == nil && before.Signed == m.Compact && before.Proposal.Proposer == who:
 		return s.Show(ctx, p.Round, who)
 	case err != nil && !isMissing(err):
 		return consensus.Round{}, err
 	}
-	if err := s.authentic(ctx, m, who, now); err != nil {
+	if err := authentic(ctx, s.deps.Verifier, m, who, now); err != nil {
 		return consensus.Round{}, err
 	}
-	g, err := s.group(p.Terms.Group, who)
+	g, err := s.groups.find(p.Terms.Group, who)
 	if err != nil {
 		return consensus.Round{}, err
 	}
@@ -53,11 +50,11 @@ func (s *Service) Propose(ctx context.Context, who ect.Identity, text []byte) (c
 	if err != nil {
 		return consensus.Round{}, err
 	}
-	since, err := s.ages(ctx, g, now)
+	since, err := s.groups.ages(ctx, g, now)
 	if err != nil {
 		return consensus.Round{}, err
 	}
-	related, err := s.related(ctx, p)
+	related, err := s.archive.related(ctx, p)
 	if err != nil {
 		return consensus.Round{}, err
 	}
@@ -71,7 +68,7 @@ func (s *Service) Propose(ctx context.Context, who ect.Identity, text []byte) (c
 var errRoundTaken = &problem.ConflictError{Reason: "consensus_round_id is that of another round: choose a fresh UUID"}
 
 // authentic verifies that a caller itself signed a message, just now.
-func (s *Service) authentic(ctx context.Context, m interface {
+func authentic(ctx context.Context, v signed.Verifier, m interface {
 	Verify(context.Context, signed.Verifier) error
 	Issued() (ect.Identity, time.Time)
 }, who ect.Identity, now time.Time) error {
@@ -82,7 +79,7 @@ func (s *Service) authentic(ctx context.Context, m interface {
 	case age > Freshness || age < -Freshness:
 		return &consensus.RefusedError{Reason: "the message was signed more than 5 minutes before or after now: look at the clock, and sign it anew"}
 	}
-	return m.Verify(ctx, s.deps.Verifier)
+	return m.Verify(ctx, v)
 }
 
 // workflowOf is the workflow in which a round stands: one of the proposer's, else its own.
@@ -103,13 +100,13 @@ func (s *Service) workflowOf(ctx context.Context, p consensus.Proposal, who ect.
 // open writes a round: first what finds it, then the round itself.
 func (s *Service) open(ctx context.Context, r consensus.Round, m signed.Message[consensus.Proposal]) (consensus.Round, error) {
 	p, end := r.Proposal, r.Opened.Add(life)
-	if err := s.withinShare(ctx, p.Proposer, 1); err != nil {
+	if err := s.archive.withinShare(ctx, p.Proposer, 1); err != nil {
 		return r, err
 	}
-	if err := s.own(ctx, p, end); err != nil {
+	if err := s.archive.own(ctx, p, end); err != nil {
 		return r, err
 	}
-	if err := s.book(ctx, r); err != nil {
+	if err := s.archive.book(ctx, r); err != nil {
 		return r, err
 	}
 	at, err := r.Opened.MarshalText()
@@ -117,10 +114,10 @@ func (s *Service) open(ctx context.Context, r consensus.Round, m signed.Message[
 		return r, err
 	}
 	topic := state.EntryKey{Kind: KindTopic, Group: p.Topic(), ID: p.Round, Owner: string(p.Proposer)}
-	if _, err := s.put(ctx, topic, at, r.Deadline().Add(life)); err != nil {
+	if _, err := s.archive.put(ctx, topic, at, r.Deadline().Add(life)); err != nil {
 		return r, err
 	}
-	opened, first, err := s.records.Decide(ctx, roundKey(p.Round, p.Proposer), func(found record.Found[consensus.Round]) (consensus.Round, *attest.Statement, error) {
+	opened, first, err := s.archive.records.Decide(ctx, roundKey(p.Round, p.Proposer), func(found record.Found[consensus.Round]) (consensus.Round, *attest.Statement, error) {
 		if found.Revision != 0 {
 			return found.Value, nil, record.ErrUnchanged
 		}
@@ -137,62 +134,6 @@ func (s *Service) open(ctx context.Context, r consensus.Round, m signed.Message[
 			slog.String("mechanism", string(p.Mechanism)), slog.String("proposer", string(p.Proposer)), slog.String("wid", opened.Workflow))
 	}
 	return opened, nil
-}
-
-// own notes whose an id of a proposal is.
-func (s *Service) own(ctx context.Context, p consensus.Proposal, until time.Time) error {
-	key := state.EntryKey{Kind: KindProposal, ID: p.ID, Owner: string(p.Proposer)}
-	value, err := json.Marshal([]string{string(p.Proposer), p.Topic()})
-	if err != nil {
-		return err
-	}
-	there, err := s.put(ctx, key, value, until)
-	if err != nil {
-		return err
-	}
-	if string(there) != string(value) {
-		return &problem.ConflictError{Reason: "proposal_id is that of a proposal of another proposer, or about something else: choose a fresh UUID"}
-	}
-	return nil
-}
-
-// withinShare reports an error if so many more rounds of a proposer would be too many.
-func (s *Service) withinShare(ctx context.Context, proposer ect.Identity, more int) error {
-	all, own := more, more
-	err := s.each(ctx, KindOpen, "", func(entry state.Entry) error {
-		var o open
-		if err := json.Unmarshal(entry.Value, &o); err != nil {
-			return err
-		}
-		if all++; o.Proposer == proposer {
-			own++
-		}
-		return nil
-	})
-	switch {
-	case err != nil:
-		return err
-	case own > OfOneProposer || all > OfAll:
-		return &quota.ExceededError{Resource: "consensus rounds that are not over", Own: own > OfOneProposer}
-	}
-	return nil
-}
-
-// book takes a round into the index of rounds with which something is left to do. Of rounds that are opened at once, those that are
-// too many are taken out again.
-func (s *Service) book(ctx context.Context, r consensus.Round) error {
-	value, err := json.Marshal(open{Due: r.Due(), Proposer: r.Proposal.Proposer})
-	if err != nil {
-		return err
-	}
-	key := openKey(r.Proposal.Round, r.Proposal.Proposer)
-	if _, err := s.put(ctx, key, value, r.Deadline().Add(life)); err != nil {
-		return err
-	}
-	if err := s.withinShare(ctx, r.Proposal.Proposer, 0); err != nil {
-		return errors.Join(err, recording(s.deps.Entries.Delete(ctx, key)))
-	}
-	return nil
 }
 
 // holder is in whose share of the evidence a round counts.

@@ -99,15 +99,14 @@ type Deps struct {
 
 // Service coordinates rounds. It is safe for concurrent use.
 type Service struct {
-	deps    Deps
-	records *record.Machine[consensus.Round]
+	deps      Deps
+	archive   *archive
+	aftermath *aftermath
+	groups    *groups
+	streams   *streams
 
 	mu      sync.Mutex
-	groups  map[string]consensus.Group
-	touched map[string]bool            // rounds for which something came here since the last look
-	known   map[ect.Identity]time.Time // since when identities are known
-	watches map[ect.Identity]int       // streams
-	seized  map[string]time.Time       // until when this replica does what follows from a round
+	touched map[string]bool // rounds for which something came here since the last look
 }
 
 // New makes a service without groups.
@@ -121,7 +120,12 @@ func New(deps Deps) (*Service, error) {
 		Token:  func(r consensus.Round) string { return r.Token },
 		Sealed: sealed,
 	}, record.Deps{Entries: deps.Entries, Evidence: func() record.Evidence { return deps.Evidence }, Now: deps.Now, Logger: deps.Logger})
-	return &Service{deps: deps, records: records, touched: map[string]bool{}, known: map[ect.Identity]time.Time{}, seized: map[string]time.Time{}, watches: map[ect.Identity]int{}}, err
+	store := &archive{deps, records}
+	return &Service{
+		deps: deps, archive: store, aftermath: &aftermath{deps: deps, archive: store, seized: map[string]time.Time{}},
+		groups:  &groups{archive: store, known: map[ect.Identity]time.Time{}},
+		streams: &streams{open: map[ect.Identity]int{}}, touched: map[string]bool{},
+	}, err
 }
 
 // sealed adds what the gateway signed of the last change.
@@ -134,20 +138,12 @@ func sealed(r consensus.Round, compact string) consensus.Round {
 }
 
 // Configure puts groups in force. Rounds that are open keep the rules that they were opened with.
-func (s *Service) Configure(groups []consensus.Group) {
-	named := make(map[string]consensus.Group, len(groups))
-	for _, g := range groups {
-		named[g.Name] = g
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.groups = named
-}
+func (s *Service) Configure(list []consensus.Group) { s.groups.configure(list) }
 
 // Group is a configured group, its table of weights now, and who would lead a round now. *[problem.NotFoundError]: there is none
 // of that name in which the caller takes part.
 func (s *Service) Group(ctx context.Context, name string, who ect.Identity) (consensus.Group, []consensus.Member, ect.Identity, error) {
-	g, err := s.group(name, who)
+	g, err := s.groups.find(name, who)
 	if err != nil {
 		return g, nil, "", err
 	}
@@ -155,65 +151,11 @@ func (s *Service) Group(ctx context.Context, name string, who ect.Identity) (con
 	if err != nil {
 		return g, nil, "", recording(err)
 	}
-	since, err := s.ages(ctx, g, now)
+	since, err := s.groups.ages(ctx, g, now)
 	if err != nil {
 		return g, nil, "", err
 	}
 	return g, g.Weigh(since, now), g.LeaderAt(now), nil
-}
-
-func (s *Service) group(name string, who ect.Identity) (consensus.Group, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	g, found := s.groups[name]
-	if !found || !takesPart(g, who) {
-		return g, &problem.NotFoundError{What: "group"}
-	}
-	return g, nil
-}
-
-func takesPart(g consensus.Group, who ect.Identity) bool {
-	if _, proposes := g.Proposers[who]; proposes || g.Leader == who {
-		return true
-	}
-	for _, m := range g.Members {
-		if m.ID == who {
-			return true
-		}
-	}
-	return false
-}
-
-// ages says since when the members of a group are known, and makes known those that are not.
-func (s *Service) ages(ctx context.Context, g consensus.Group, now time.Time) (func(ect.Identity) time.Time, error) {
-	for _, m := range g.Members {
-		s.mu.Lock()
-		_, there := s.known[m.ID]
-		s.mu.Unlock()
-		if there {
-			continue
-		}
-		text, err := now.UTC().MarshalText()
-		if err != nil {
-			return nil, err
-		}
-		text, err = s.put(ctx, knownKey(m.ID), text, now.Add(knownFor))
-		if err != nil {
-			return nil, err
-		}
-		var since time.Time
-		if err := since.UnmarshalText(text); err != nil {
-			return nil, err
-		}
-		s.mu.Lock()
-		s.known[m.ID] = since
-		s.mu.Unlock()
-	}
-	return func(id ect.Identity) time.Time {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return s.known[id]
-	}, nil
 }
 
 // Run takes rounds further until ctx ends.
@@ -251,32 +193,17 @@ func (s *Service) touch(id string) {
 	s.touched[id] = true
 }
 
-// read is a round as the store has it. *[problem.NotFoundError]: there is none.
-func (s *Service) read(ctx context.Context, id string) (consensus.Round, error) {
-	if len(id) != 36 {
-		return consensus.Round{}, &problem.NotFoundError{What: "round"}
-	}
-	found, err := s.records.Read(ctx, roundKey(id, ""))
-	switch {
-	case err != nil:
-		return found.Value, recording(err)
-	case found.Revision == 0:
-		return found.Value, &problem.NotFoundError{What: "round"}
-	}
-	return found.Value, nil
-}
-
 // Show is a round as it may be told: what is not confirmed yet is not. Without an identity anything is shown, for operators;
 // else to those alone that take part. Its errors are *[problem.NotFoundError], *[problem.ConflictError] and those of the store.
 func (s *Service) Show(ctx context.Context, id string, who ect.Identity) (consensus.Round, error) {
-	r, err := s.read(ctx, id)
+	r, err := s.archive.read(ctx, id)
 	if err != nil {
 		return r, err
 	}
 	if who != "" && !concerns(r, who) {
 		return r, &problem.NotFoundError{What: "round"}
 	}
-	r, _, err = s.records.Decide(ctx, roundKey(id, r.Proposal.Proposer), func(found record.Found[consensus.Round]) (consensus.Round, *attest.Statement, error) {
+	r, _, err = s.archive.records.Decide(ctx, roundKey(id, r.Proposal.Proposer), func(found record.Found[consensus.Round]) (consensus.Round, *attest.Statement, error) {
 		return found.Value, nil, record.ErrUnchanged
 	})
 	return r, recording(err)

@@ -460,7 +460,7 @@ func (w *world) proven(r consensus.Round) {
 		acts[claims.Act]++
 	}
 	votes := 0
-	box, err := w.replicas[0].svc.box(w.t.Context(), r.Proposal.Round)
+	box, err := w.replicas[0].svc.archive.box(w.t.Context(), r.Proposal.Round)
 	fatal(w.t, err)
 	for _, b := range box.Ballots {
 		if slices.Contains(r.End.Counted, b.Hash) {

@@ -15,6 +15,8 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/record"
 	"github.com/aepb/aepb-gateway/gateway/state"
 	"github.com/aepb/aepb-gateway/policy/consensus"
+	"github.com/aepb/aepb-gateway/policy/consensus/signed"
+	"github.com/aepb/aepb-gateway/policy/quota"
 )
 
 // The kinds of entries. Stored data names them, so they never change.
@@ -83,22 +85,30 @@ func messageKey(round, kind string, who ect.Identity, slot int) state.EntryKey {
 	return state.EntryKey{Kind: KindMessage, Group: round, ID: kind + " " + ect.Hash([]byte(who)) + " " + strconv.Itoa(slot), Owner: string(who)}
 }
 
+var errGone = errors.New("consensus: a message that was received is gone: the round is looked at again")
+
+// archive keeps rounds and their messages in the store.
+type archive struct {
+	deps    Deps
+	records *record.Machine[consensus.Round]
+}
+
 // put writes an entry unless it is there already, and returns what is there then, once that lasts: a write that was not confirmed
 // can be found, and forgotten by a failover.
-func (s *Service) put(ctx context.Context, key state.EntryKey, value []byte, until time.Time) ([]byte, error) {
+func (a *archive) put(ctx context.Context, key state.EntryKey, value []byte, until time.Time) ([]byte, error) {
 	for range maxRaces {
-		_, first, err := s.deps.Entries.Swap(ctx, key, 0, value, until)
+		_, first, err := a.deps.Entries.Swap(ctx, key, 0, value, until)
 		if err != nil || first {
 			return value, recording(err)
 		}
-		entry, found, err := s.deps.Entries.Get(ctx, key)
+		entry, found, err := a.deps.Entries.Get(ctx, key)
 		if err != nil {
 			return nil, recording(err)
 		}
 		if !found {
 			continue
 		}
-		same, err := s.deps.Entries.Confirm(ctx, key, entry.Revision)
+		same, err := a.deps.Entries.Confirm(ctx, key, entry.Revision)
 		if err != nil || same {
 			return entry.Value, recording(err)
 		}
@@ -108,14 +118,14 @@ func (s *Service) put(ctx context.Context, key state.EntryKey, value []byte, unt
 
 // keep keeps a signed message in the first slot that is free, unless it is there already; there is false if no slot is free, first
 // if it was there.
-func (s *Service) keep(ctx context.Context, round string, m stored, who ect.Identity, slots int) (there, first bool, err error) {
+func (a *archive) keep(ctx context.Context, round string, m stored, who ect.Identity, slots int) (there, first bool, err error) {
 	value, err := json.Marshal(m)
 	if err != nil {
 		return false, false, err
 	}
 	for slot := range slots {
 		key := messageKey(round, m.Kind, who, slot)
-		there, err := s.put(ctx, key, value, m.Received.Add(life))
+		there, err := a.put(ctx, key, value, m.Received.Add(life))
 		if err != nil {
 			return false, false, err
 		}
@@ -131,9 +141,9 @@ func (s *Service) keep(ctx context.Context, round string, m stored, who ect.Iden
 }
 
 // each reads all entries of a group.
-func (s *Service) each(ctx context.Context, kind, group string, read func(state.Entry) error) error {
+func (a *archive) each(ctx context.Context, kind, group string, read func(state.Entry) error) error {
 	for after := ""; ; {
-		page, err := s.deps.Entries.List(ctx, kind, group, after, pageSize)
+		page, err := a.deps.Entries.List(ctx, kind, group, after, pageSize)
 		if err != nil {
 			return recording(err)
 		}
@@ -150,8 +160,8 @@ func (s *Service) each(ctx context.Context, kind, group string, read func(state.
 }
 
 // messages are all signed messages of a round.
-func (s *Service) messages(ctx context.Context, round string) (all []stored, err error) {
-	err = s.each(ctx, KindMessage, round, func(entry state.Entry) error {
+func (a *archive) messages(ctx context.Context, round string) (all []stored, err error) {
+	err = a.each(ctx, KindMessage, round, func(entry state.Entry) error {
 		var m stored
 		if err := json.Unmarshal(entry.Value, &m); err != nil {
 			return err
@@ -163,8 +173,8 @@ func (s *Service) messages(ctx context.Context, round string) (all []stored, err
 }
 
 // confirm returns when the messages with these hashes last.
-func (s *Service) confirm(ctx context.Context, round string, hashes []string) error {
-	return s.each(ctx, KindMessage, round, func(entry state.Entry) error {
+func (a *archive) confirm(ctx context.Context, round string, hashes []string) error {
+	return a.each(ctx, KindMessage, round, func(entry state.Entry) error {
 		var m stored
 		if err := json.Unmarshal(entry.Value, &m); err != nil {
 			return err
@@ -172,7 +182,7 @@ func (s *Service) confirm(ctx context.Context, round string, hashes []string) er
 		if !slices.Contains(hashes, ect.Hash([]byte(m.Compact))) {
 			return nil
 		}
-		same, err := s.deps.Entries.Confirm(ctx, entry.Key, entry.Revision)
+		same, err := a.deps.Entries.Confirm(ctx, entry.Key, entry.Revision)
 		if err == nil && !same {
 			err = errGone
 		}
@@ -180,16 +190,14 @@ func (s *Service) confirm(ctx context.Context, round string, hashes []string) er
 	})
 }
 
-var errGone = errors.New("consensus: a message that was received is gone: the round is looked at again")
-
 // related are the rounds about the same, the latest ones.
-func (s *Service) related(ctx context.Context, p consensus.Proposal) ([]consensus.Related, error) {
+func (a *archive) related(ctx context.Context, p consensus.Proposal) ([]consensus.Related, error) {
 	type at struct {
 		opened time.Time
 		id     string
 	}
 	var known []at
-	err := s.each(ctx, KindTopic, p.Topic(), func(entry state.Entry) error {
+	err := a.each(ctx, KindTopic, p.Topic(), func(entry state.Entry) error {
 		var opened time.Time
 		if err := opened.UnmarshalText(entry.Value); err != nil {
 			return err
@@ -206,7 +214,7 @@ func (s *Service) related(ctx context.Context, p consensus.Proposal) ([]consensu
 		if one.id == p.Round {
 			continue
 		}
-		found, err := s.records.Read(ctx, roundKey(one.id, ""))
+		found, err := a.records.Read(ctx, roundKey(one.id, ""))
 		if err != nil {
 			return nil, recording(err)
 		}
@@ -215,6 +223,154 @@ func (s *Service) related(ctx context.Context, p consensus.Proposal) ([]consensu
 		}
 	}
 	return out, nil
+}
+
+// box is all that was received for a round. The signatures were verified when they came.
+func (a *archive) box(ctx context.Context, round string) (b consensus.Box, err error) {
+	all, err := a.messages(ctx, round)
+	if err != nil {
+		return b, err
+	}
+	for _, m := range all {
+		if m.Kind == kindVote {
+			v, err := signed.Take[consensus.Vote](m.Compact)
+			if err != nil {
+				return b, err
+			}
+			b.Ballots = append(b.Ballots, consensus.Ballot{Vote: v.Content, Hash: v.Hash, Received: m.Received})
+			continue
+		}
+		a, err := signed.Take[consensus.Ack](m.Compact)
+		if err != nil {
+			return b, err
+		}
+		b.Receipts = append(b.Receipts, consensus.Receipt{Ack: a.Content, Hash: a.Hash, Received: m.Received})
+	}
+	return b, nil
+}
+
+// read is a round as the store has it. *[problem.NotFoundError]: there is none.
+func (a *archive) read(ctx context.Context, id string) (consensus.Round, error) {
+	if len(id) != 36 {
+		return consensus.Round{}, &problem.NotFoundError{What: "round"}
+	}
+	found, err := a.records.Read(ctx, roundKey(id, ""))
+	switch {
+	case err != nil:
+		return found.Value, recording(err)
+	case found.Revision == 0:
+		return found.Value, &problem.NotFoundError{What: "round"}
+	}
+	return found.Value, nil
+}
+
+// index changes the entry of a round in the index; false: it is not there, or change did not want to, or another replica was first.
+func (a *archive) index(ctx context.Context, r consensus.Round, change func(open) (open, bool)) (bool, error) {
+	key := openKey(r.Proposal.Round, r.Proposal.Proposer)
+	entry, found, err := a.deps.Entries.Get(ctx, key)
+	if err != nil || !found {
+		return false, recording(err)
+	}
+	var o open
+	if err := json.Unmarshal(entry.Value, &o); err != nil {
+		return false, err
+	}
+	next, wanted := change(o)
+	if !wanted {
+		return false, nil
+	}
+	value, err := json.Marshal(next)
+	if err != nil {
+		return false, err
+	}
+	_, first, err := a.deps.Entries.Swap(ctx, key, entry.Revision, value, r.Deadline().Add(life))
+	return first, recording(err)
+}
+
+// lookAgain has each replica look at a round after a pause.
+func (a *archive) lookAgain(ctx context.Context, r consensus.Round, pause time.Duration) error {
+	now, err := a.deps.Clock(ctx)
+	if err != nil {
+		return recording(err)
+	}
+	_, err = a.index(ctx, r, func(o open) (open, bool) {
+		o.Due = now.Add(pause)
+		return o, true
+	})
+	return err
+}
+
+// abandon takes a round out of the index that was never written.
+func (a *archive) abandon(ctx context.Context, id string) error {
+	entry, found, err := a.deps.Entries.Get(ctx, openKey(id, ""))
+	if err != nil || !found {
+		return recording(err)
+	}
+	var o open
+	if err := json.Unmarshal(entry.Value, &o); err != nil {
+		return err
+	}
+	now, err := a.deps.Clock(ctx)
+	if err != nil || now.Before(o.Due.Add(unwritten)) {
+		return recording(err)
+	}
+	return recording(a.deps.Entries.Delete(ctx, openKey(id, o.Proposer)))
+}
+
+// own notes whose an id of a proposal is.
+func (a *archive) own(ctx context.Context, p consensus.Proposal, until time.Time) error {
+	key := state.EntryKey{Kind: KindProposal, ID: p.ID, Owner: string(p.Proposer)}
+	value, err := json.Marshal([]string{string(p.Proposer), p.Topic()})
+	if err != nil {
+		return err
+	}
+	there, err := a.put(ctx, key, value, until)
+	if err != nil {
+		return err
+	}
+	if string(there) != string(value) {
+		return &problem.ConflictError{Reason: "proposal_id is that of a proposal of another proposer, or about something else: choose a fresh UUID"}
+	}
+	return nil
+}
+
+// book takes a round into the index of rounds with which something is left to do. Of rounds that are opened at once, those that are
+// too many are taken out again.
+func (a *archive) book(ctx context.Context, r consensus.Round) error {
+	value, err := json.Marshal(open{Due: r.Due(), Proposer: r.Proposal.Proposer})
+	if err != nil {
+		return err
+	}
+	key := openKey(r.Proposal.Round, r.Proposal.Proposer)
+	if _, err := a.put(ctx, key, value, r.Deadline().Add(life)); err != nil {
+		return err
+	}
+	if err := a.withinShare(ctx, r.Proposal.Proposer, 0); err != nil {
+		return errors.Join(err, recording(a.deps.Entries.Delete(ctx, key)))
+	}
+	return nil
+}
+
+// withinShare reports an error if so many more rounds of a proposer would be too many.
+func (a *archive) withinShare(ctx context.Context, proposer ect.Identity, more int) error {
+	all, own := more, more
+	err := a.each(ctx, KindOpen, "", func(entry state.Entry) error {
+		var o open
+		if err := json.Unmarshal(entry.Value, &o); err != nil {
+			return err
+		}
+		if all++; o.Proposer == proposer {
+			own++
+		}
+		return nil
+	})
+	switch {
+	case err != nil:
+		return err
+	case own > OfOneProposer || all > OfAll:
+		return &quota.ExceededError{Resource: "consensus rounds that are not over", Own: own > OfOneProposer}
+	}
+	return nil
 }
 
 // recording is an error of the store or the evidence as callers are told it; refusals stay as they are.

@@ -29,7 +29,7 @@ func (s *Service) scan(ctx context.Context) error {
 		return err
 	}
 	var due []string
-	err = s.each(ctx, KindOpen, "", func(entry state.Entry) error {
+	err = s.archive.each(ctx, KindOpen, "", func(entry state.Entry) error {
 		var o open
 		if err := json.Unmarshal(entry.Value, &o); err != nil {
 			return err
@@ -56,9 +56,9 @@ func (s *Service) visitLogged(ctx context.Context, id string) {
 
 // visit takes a round as far as it goes now.
 func (s *Service) visit(ctx context.Context, id string) error {
-	r, err := s.read(ctx, id)
+	r, err := s.archive.read(ctx, id)
 	if isMissing(err) {
-		return s.abandon(ctx, id)
+		return s.archive.abandon(ctx, id)
 	}
 	if err != nil {
 		return err
@@ -75,34 +75,17 @@ func (s *Service) visit(ctx context.Context, id string) error {
 		if r, err = s.Show(ctx, id, ""); err != nil { // only what lasts is acted on
 			return err
 		}
-		return s.follow(ctx, r)
+		return s.aftermath.follow(ctx, r)
 	}
 	if r.Phase == consensus.Voting {
 		return nil
 	}
-	return s.lookAgain(ctx, r, pause)
-}
-
-// abandon takes a round out of the index that was never written.
-func (s *Service) abandon(ctx context.Context, id string) error {
-	entry, found, err := s.deps.Entries.Get(ctx, openKey(id, ""))
-	if err != nil || !found {
-		return recording(err)
-	}
-	var o open
-	if err := json.Unmarshal(entry.Value, &o); err != nil {
-		return err
-	}
-	now, err := s.deps.Clock(ctx)
-	if err != nil || now.Before(o.Due.Add(unwritten)) {
-		return recording(err)
-	}
-	return recording(s.deps.Entries.Delete(ctx, openKey(id, o.Proposer)))
+	return s.archive.lookAgain(ctx, r, pause)
 }
 
 // look takes a round one step further with what was received for it.
 func (s *Service) look(ctx context.Context, r consensus.Round) (consensus.Round, error) {
-	box, err := s.box(ctx, r.Proposal.Round)
+	box, err := s.archive.box(ctx, r.Proposal.Round)
 	if err != nil {
 		return r, err
 	}
@@ -114,14 +97,14 @@ func (s *Service) look(ctx context.Context, r consensus.Round) (consensus.Round,
 	if next, err := r.Next(e); err == nil && next.Term == r.Term { // it waits for more, whatever others are about the same
 		return r, nil
 	}
-	if e.Related, err = s.related(ctx, r.Proposal); err != nil {
+	if e.Related, err = s.archive.related(ctx, r.Proposal); err != nil {
 		return r, err
 	}
 	next, err := r.Next(e)
 	if err == nil && next.Term == r.Term {
 		return r, nil
 	}
-	if err := s.confirm(ctx, r.Proposal.Round, next.End.Counted); err != nil { // an outcome rests on what lasts
+	if err := s.archive.confirm(ctx, r.Proposal.Round, next.End.Counted); err != nil { // an outcome rests on what lasts
 		return r, err
 	}
 	return s.decide(ctx, r, e)
@@ -130,7 +113,7 @@ func (s *Service) look(ctx context.Context, r consensus.Round) (consensus.Round,
 // decide writes a round after an event. What ends it is signed before.
 func (s *Service) decide(ctx context.Context, r consensus.Round, e consensus.Event) (consensus.Round, error) {
 	p := r.Proposal
-	next, changed, err := s.records.Decide(ctx, roundKey(p.Round, p.Proposer), func(found record.Found[consensus.Round]) (consensus.Round, *attest.Statement, error) {
+	next, changed, err := s.archive.records.Decide(ctx, roundKey(p.Round, p.Proposer), func(found record.Found[consensus.Round]) (consensus.Round, *attest.Statement, error) {
 		next, err := found.Value.Next(e)
 		if _, over := errors.AsType[*consensus.StateError](err); over || err == nil && next.Term == found.Value.Term {
 			return found.Value, nil, record.ErrUnchanged
@@ -144,7 +127,7 @@ func (s *Service) decide(ctx context.Context, r consensus.Round, e consensus.Eve
 		next.End.Outcome.Coordinator = s.deps.Signer().Issuer()
 		m, err := signed.Sign(s.deps.Signer(), next.End.Outcome)
 		next.End.Signature = m.Compact
-		return next, s.ended(next), err
+		return next, ended(next), err
 	})
 	if changed {
 		s.tell(ctx, next)
@@ -170,7 +153,7 @@ func (s *Service) tell(ctx context.Context, r consensus.Round) {
 }
 
 // ended is what the gateway signs of an outcome (R25).
-func (s *Service) ended(r consensus.Round) *attest.Statement {
+func ended(r consensus.Round) *attest.Statement {
 	o, ext := r.End.Outcome, ect.Ext{}
 	ext.SetString(ect.ExtProposal, o.Proposal)
 	ext.SetString(ect.ExtRound, o.Round)
@@ -223,7 +206,7 @@ func (s *Service) ask(ctx context.Context, r consensus.Round) (consensus.Round, 
 
 // escalate shows humans the proposal, all votes and the reason.
 func (s *Service) escalate(ctx context.Context, r consensus.Round) error {
-	box, err := s.box(ctx, r.Proposal.Round)
+	box, err := s.archive.box(ctx, r.Proposal.Round)
 	if err != nil {
 		return err
 	}
@@ -245,40 +228,4 @@ func (s *Service) escalate(ctx context.Context, r consensus.Round) error {
 		ID: r.Human.Approval, Proposer: r.Proposal.Proposer, Workflow: r.Workflow, Gated: r.Proposed, Input: ect.Hash([]byte(r.Signed)),
 		Subject: r.Proposal.Subject, Content: content,
 	})
-}
-
-// lookAgain has each replica look at a round after a pause.
-func (s *Service) lookAgain(ctx context.Context, r consensus.Round, pause time.Duration) error {
-	now, err := s.deps.Clock(ctx)
-	if err != nil {
-		return recording(err)
-	}
-	_, err = s.index(ctx, r, func(o open) (open, bool) {
-		o.Due = now.Add(pause)
-		return o, true
-	})
-	return err
-}
-
-// index changes the entry of a round in the index; false: it is not there, or change did not want to, or another replica was first.
-func (s *Service) index(ctx context.Context, r consensus.Round, change func(open) (open, bool)) (bool, error) {
-	key := openKey(r.Proposal.Round, r.Proposal.Proposer)
-	entry, found, err := s.deps.Entries.Get(ctx, key)
-	if err != nil || !found {
-		return false, recording(err)
-	}
-	var o open
-	if err := json.Unmarshal(entry.Value, &o); err != nil {
-		return false, err
-	}
-	next, wanted := change(o)
-	if !wanted {
-		return false, nil
-	}
-	value, err := json.Marshal(next)
-	if err != nil {
-		return false, err
-	}
-	_, first, err := s.deps.Entries.Swap(ctx, key, entry.Revision, value, r.Deadline().Add(life))
-	return first, recording(err)
 }

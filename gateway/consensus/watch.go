@@ -2,6 +2,7 @@ package consensus
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
@@ -25,7 +26,7 @@ func (s *Service) Follow(ctx context.Context, id string, who ect.Identity, tell 
 	if err != nil {
 		return err
 	}
-	end, err := s.beginWatch(who)
+	end, err := s.streams.begin(who)
 	if err != nil {
 		return err
 	}
@@ -36,7 +37,7 @@ func (s *Service) Follow(ctx context.Context, id string, who ect.Identity, tell 
 	latest := s.deps.Now()
 	for !r.Phase.Over() && worker.Pause(ctx, watchInterval) {
 		changed := false
-		if now, err := s.read(ctx, id); err == nil && now.Term != r.Term { // else the store is away: the stream goes on when it is back
+		if now, err := s.archive.read(ctx, id); err == nil && now.Term != r.Term { // else the store is away: the stream goes on when it is back
 			if now, err = s.Show(ctx, id, who); err == nil {
 				r, changed = now, true
 			}
@@ -52,22 +53,29 @@ func (s *Service) Follow(ctx context.Context, id string, who ect.Identity, tell 
 	return nil
 }
 
-func (s *Service) beginWatch(who ect.Identity) (end func(), err error) {
+// streams counts those that are open at this replica, by who reads them.
+type streams struct {
+	mu   sync.Mutex
+	open map[ect.Identity]int
+}
+
+// begin books a stream. Its error is a *[quota.ExceededError].
+func (s *streams) begin(who ect.Identity) (end func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	all := 0
-	for _, n := range s.watches {
+	for _, n := range s.open {
 		all += n
 	}
-	if own := s.watches[who] >= watchesOfOne; own || all >= watchesOfAll {
+	if own := s.open[who] >= watchesOfOne; own || all >= watchesOfAll {
 		return nil, &quota.ExceededError{Resource: "streams of consensus rounds", Own: own}
 	}
-	s.watches[who]++
+	s.open[who]++
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if s.watches[who]--; s.watches[who] == 0 {
-			delete(s.watches, who)
+		if s.open[who]--; s.open[who] == 0 {
+			delete(s.open, who)
 		}
 	}, nil
 }
