@@ -142,7 +142,7 @@ func TestAttack_Consensus_MembersJoinDuringARound(t *testing.T) {
 		b.votes(t, v, p, pure.Reject, "no")
 	}
 	r := b.reaches(t, members[0], p.Round, pure.Aborted)
-	if o := b.holds(t, members[0], r, pure.Abort, pure.Rejected); o.Tally.Participants != 3 || r.RulesHash != opened.RulesHash {
+	if o := b.holds(t, members[0], r, pure.Abort, pure.Rejected); o.Tally.Participants != 3 || r.Rules.Hash() != opened.Rules.Hash() {
 		t.Errorf("decided as %+v", o.Tally)
 	}
 }

@@ -144,7 +144,6 @@ func (a *audit) rules() {
 	p, r := a.proposal.Content, a.view.Rules
 	floor := consensus.Group{}.Floor(p.Mechanism, r.Members)
 	a.judge("rules", string(p.Mechanism)+": "+rulesText(r),
-		unless(r.Hash() == a.view.RulesHash, "rules_hash is not that of the rules"),
 		unless(r.Hash() == a.outcome.Content.Rules, "the rules are not those that the outcome names"),
 		unless(r.Quorum >= floor && r.Quorum >= p.Quorum, "the quorum is %d, expected at least %d", r.Quorum, max(floor, p.Quorum)),
 		unless(p.Mechanism != consensus.Weighted || p.Terms.Weights == consensus.WeightsHash(r.Members), "the weights are not those that the proposal names"),

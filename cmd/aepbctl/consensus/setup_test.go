@@ -405,7 +405,7 @@ func (s *setup) view(st *stored) map[string]any {
 	must(s.t, err)
 	v := map[string]any{
 		"round": r.Proposal.Round, "phase": r.Phase, "opened": r.Opened, "changed": r.Changed, "deadline": r.Deadline(), "attempt": r.Attempt,
-		"proposal": p, "rules": r.Rules, "rules_hash": r.Rules.Hash(), "wid": r.Workflow, "propose": ect.NewID(), "deadlock": r.Deadlock, "anomalies": r.End.Anomalies,
+		"proposal": p, "rules": r.Rules, "wid": r.Workflow, "propose": ect.NewID(), "deadlock": r.Deadlock, "anomalies": r.End.Anomalies,
 	}
 	if st.approval != "" {
 		v["approval"] = st.approval

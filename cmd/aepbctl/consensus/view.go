@@ -38,7 +38,6 @@ type roundView struct {
 	Attempt   int                     `json:"attempt"`
 	Proposal  json.RawMessage         `json:"proposal"` // signed
 	Rules     consensus.Rules         `json:"rules"`
-	RulesHash string                  `json:"rules_hash"`
 	Workflow  string                  `json:"wid"`
 	Propose   string                  `json:"propose"` // jti of the consensus_propose
 	Commit    string                  `json:"commit"`  // jti of the consensus_commit

@@ -24,7 +24,6 @@ type RoundView struct {
 	Attempt   int                     `json:"attempt"` // 1: its proposal was submitted for the first time
 	Proposal  json.RawMessage         `json:"proposal"`
 	Rules     consensus.Rules         `json:"rules"`
-	RulesHash string                  `json:"rules_hash"`
 	Workflow  string                  `json:"wid"`
 	Proposed  ect.ID                  `json:"propose"`           // jti of the consensus_propose
 	Committed ect.ID                  `json:"commit,omitempty"`  // jti of the consensus_commit
@@ -39,7 +38,7 @@ type RoundView struct {
 func View(r consensus.Round) RoundView {
 	v := RoundView{
 		Round: r.Proposal.Round, Phase: r.Phase, Opened: r.Opened, Changed: r.Changed, Deadline: r.Deadline(), Attempt: r.Attempt,
-		Rules: r.Rules, RulesHash: r.Rules.Hash(), Workflow: r.Workflow, Proposed: r.Proposed, Why: r.Human.Why, Approval: r.Human.Approval,
+		Rules: r.Rules, Workflow: r.Workflow, Proposed: r.Proposed, Why: r.Human.Why, Approval: r.Human.Approval,
 	}
 	v.Proposal = message[consensus.Proposal](r.Signed)
 	if len(r.Deadlock.Candidates) > 0 {
