@@ -356,12 +356,12 @@ func (a agreeing) Send(ctx context.Context, o consensus.Order) error {
 
 // Ask implements [consensus.Humans].
 func (a agreeing) Ask(ctx context.Context, q consensus.Question) error {
-	return a.g.parts.Approvals.Ask(ctx, approval.Question{
+	return approval.Ask(ctx, a.g.parts.Approvals, approval.Question{
 		ID: q.ID, About: "consensus", Asker: q.Proposer, Workflow: q.Workflow, Gated: q.Gated, Input: q.Input, Subject: q.Subject, Content: q.Content,
 	})
 }
 
 // Answer implements [consensus.Humans].
 func (a agreeing) Answer(ctx context.Context, id string) (granted, over bool, err error) {
-	return a.g.parts.Approvals.Answer(ctx, id)
+	return approval.Answer(ctx, a.g.parts.Approvals, id)
 }

@@ -32,7 +32,7 @@ func (q Question) call() hitl.Call {
 }
 
 // Ask asks humans. What was asked before under the same id stays as it is. Its errors are those of [Service.Open].
-func (s *Service) Ask(ctx context.Context, q Question) error {
+func Ask(ctx context.Context, s *Service, q Question) error {
 	demand := hitl.Demand{Rules: []string{q.About}, Roles: []string{string(policy.RoleApprover)}, Approvers: 1, Wait: questionFor, Unreachable: hitl.DenyCall, Hash: ect.Hash([]byte(q.About))}
 	r := Request{
 		Call: q.call(), Demand: demand, Input: q.Input, Workflow: q.Workflow,
@@ -45,7 +45,7 @@ func (s *Service) Ask(ctx context.Context, q Question) error {
 
 // Answer is what humans answered; over is false while they have not. Its errors are *[problem.NotFoundError] where
 // nothing was asked, and those of the store.
-func (s *Service) Answer(ctx context.Context, id string) (granted, over bool, err error) {
+func Answer(ctx context.Context, s *Service, id string) (granted, over bool, err error) {
 	a, err := s.read(ctx, id)
 	if err != nil {
 		return false, false, err

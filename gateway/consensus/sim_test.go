@@ -1,6 +1,7 @@
 package consensus
 
 import (
+	"container/heap"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -121,6 +122,20 @@ func (w *world) play() {
 	w.run(stormy.Add(3 * time.Minute))
 	w.turns(20*time.Minute, calm)
 	w.run(calm)
+}
+
+// run lets everything happen until a moment.
+func (w *world) run(until time.Time) {
+	for len(w.queue) > 0 && !w.queue[0].at.After(until) {
+		next := heap.Pop(&w.queue).(event)
+		if d := time.Until(next.at); d > 0 {
+			time.Sleep(d)
+		}
+		next.do()
+	}
+	if d := time.Until(until); d > 0 {
+		time.Sleep(d)
+	}
 }
 
 func (w *world) uuid() string {

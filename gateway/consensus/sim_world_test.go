@@ -354,20 +354,6 @@ func (w *world) interleave() {
 	next.do()
 }
 
-// run lets everything happen until a moment.
-func (w *world) run(until time.Time) {
-	for len(w.queue) > 0 && !w.queue[0].at.After(until) {
-		next := heap.Pop(&w.queue).(event)
-		if d := time.Until(next.at); d > 0 {
-			time.Sleep(d)
-		}
-		next.do()
-	}
-	if d := time.Until(until); d > 0 {
-		time.Sleep(d)
-	}
-}
-
 // turns has each replica look at its rounds, and starts those that have ended anew.
 func (w *world) turns(each time.Duration, until time.Time) {
 	for i := range w.replicas {

@@ -56,28 +56,15 @@ func (g Group) Check() error {
 	}
 	ids := make([]ect.Identity, len(g.Members))
 	for i, m := range g.Members {
-		if ids[i] = m.ID; m.Weight < 1 || m.Weight > MaxWeight {
+		if ids[i] = m.ID; !within(m.Weight, 1, MaxWeight) {
 			return bad("the weight of %s is a number from 1 to %d", m.ID, MaxWeight)
 		}
 	}
-	switch {
-	case g.Name == "" || !isLine(g.Name):
-		return bad("a name is one line of at most %d bytes", MaxText)
-	case len(ids) == 0 || len(ids) > MaxParticipants || slices.Contains(ids, "") || repeats(ids):
-		return bad("it has 1 to %d members, each once", MaxParticipants)
-	case len(g.Mechanisms) == 0:
-		return bad("it needs a mechanism")
-	case g.Threshold < 0 || g.Threshold > 99:
-		return bad("threshold is a number of percent from 1 to 99")
-	case g.MaxFaulty < 0 || 2*g.MaxFaulty+1 > len(ids):
-		return bad("max_faulty of %d needs %d members, expected at most %d of %d", g.MaxFaulty, 2*g.MaxFaulty+1, (len(ids)-1)/2, len(ids))
-	case len(g.Proposers) == 0:
-		return bad("it has no proposers, so nothing can be proposed")
-	case g.Longest < 0:
-		return bad("the longest time of a round is not negative")
+	if err := g.checkMembers(ids, bad); err != nil {
+		return err
 	}
 	for id, authority := range g.Proposers {
-		if authority < 0 || authority > MaxUrgency {
+		if !within(authority, 0, MaxUrgency) {
 			return bad("the authority of %s is a number from 0 to %d", id, MaxUrgency)
 		}
 	}
@@ -88,6 +75,27 @@ func (g Group) Check() error {
 	}
 	if g.Deadlock != "" && !slices.Contains(Strategies(), g.Deadlock) {
 		return bad("%q breaks no deadlock, expected oldest, random or escalate", g.Deadlock)
+	}
+	return nil
+}
+
+// checkMembers finds a group that could not decide with the members that it has.
+func (g Group) checkMembers(ids []ect.Identity, bad func(format string, args ...any) error) error {
+	switch {
+	case !isText(g.Name):
+		return bad("a name is one line of at most %d bytes", MaxText)
+	case !within(len(ids), 1, MaxParticipants) || !areDistinct(ids):
+		return bad("it has 1 to %d members, each once", MaxParticipants)
+	case len(g.Mechanisms) == 0:
+		return bad("it needs a mechanism")
+	case !within(g.Threshold, 0, 99):
+		return bad("threshold is a number of percent from 1 to 99")
+	case g.MaxFaulty < 0 || 2*g.MaxFaulty+1 > len(ids):
+		return bad("max_faulty of %d needs %d members, expected at most %d of %d", g.MaxFaulty, 2*g.MaxFaulty+1, (len(ids)-1)/2, len(ids))
+	case len(g.Proposers) == 0:
+		return bad("it has no proposers, so nothing can be proposed")
+	case g.Longest < 0:
+		return bad("the longest time of a round is not negative")
 	}
 	return nil
 }

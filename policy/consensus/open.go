@@ -59,18 +59,8 @@ func (o Opening) judge(table []Member) error {
 	refused := func(format string, args ...any) error { return &RefusedError{Reason: fmt.Sprintf(format, args...)} }
 	p, g := o.Proposal, o.Group
 	longest := g.WithDefaults().Longest
-	end := p.Timeout.Time
-	if !p.Terms.RevealBy.IsZero() {
-		end = p.Terms.RevealBy.Time
-	}
-	floor, most := g.Floor(p.Mechanism, table), int64(len(table))
-	switch p.Mechanism {
-	case Weighted:
-		most = Rules{Members: table}.Total()
-	case Leader, Optimistic: // they have none
-		most = 0
-	case Majority:
-	}
+	end := Round{Proposal: p}.Deadline()
+	floor, most := g.Floor(p.Mechanism, table), g.most(p.Mechanism, table)
 	_, proposes := g.Proposers[p.Proposer]
 	switch {
 	case !proposes:
@@ -81,15 +71,35 @@ func (o Opening) judge(table []Member) error {
 		return refused("participants are not the members of the group %q: ask for them at /consensus/groups/%s", g.Name, g.Name)
 	case !p.Timeout.After(o.Now) || end.Sub(o.Now) > longest:
 		return refused("timeout is in the past or too late: a round of the group %q lasts up to %v", g.Name, longest)
-	case p.Quorum < floor || p.Quorum > most:
+	case !within(p.Quorum, floor, most):
 		return refused("quorum is %d, expected %d to %d", p.Quorum, floor, most)
-	case p.Mechanism == Weighted && p.Terms.Weights != WeightsHash(table):
+	}
+	return o.judgeTerms(table)
+}
+
+// most is the largest quorum that a proposal may ask for.
+func (g Group) most(m Mechanism, table []Member) int64 {
+	switch m {
+	case Weighted:
+		return Rules{Members: table}.Total()
+	case Majority:
+		return int64(len(table))
+	default: // it has none
+		return 0
+	}
+}
+
+func (o Opening) judgeTerms(table []Member) error {
+	refused := func(format string, args ...any) error { return &RefusedError{Reason: fmt.Sprintf(format, args...)} }
+	m, t, g := o.Proposal.Mechanism, o.Proposal.Terms, o.Group
+	switch {
+	case m == Weighted && t.Weights != WeightsHash(table):
 		return refused("weights_hash is that of another table of weights: ask for it at /consensus/groups/%s", g.Name)
-	case p.Mechanism == Optimistic && !p.Terms.Reversible:
+	case m == Optimistic && !t.Reversible:
 		return refused("optimistic consensus is for actions that can be undone: say reversible, or choose another mechanism")
-	case p.Mechanism == Leader && !p.Terms.RevealBy.IsZero():
+	case m == Leader && !t.RevealBy.IsZero():
 		return refused("a leader decides with the votes before it: reveal_by does not go with the mechanism leader")
-	case g.Deadlock == Random && p.Terms.Resource != "" && p.Terms.Nonce == "":
+	case g.Deadlock == Random && t.Resource != "" && t.Nonce == "":
 		return refused("nonce_hash is required: deadlocks of the group %q are broken by a draw", g.Name)
 	}
 	return nil

@@ -142,24 +142,33 @@ func (r Round) Admits(v Vote, received time.Time) error {
 
 // AdmitsAck says why an acknowledgement that came at a time is not taken; nil: it is. Its error is a *[RefusedError].
 func (r Round) AdmitsAck(a Ack, received time.Time) error {
-	refused := func(reason string) error { return &RefusedError{Reason: reason} }
+	sender := r.Rules.IsMember(a.Participant) || a.Participant == r.Rules.Leader
 	switch {
 	case !r.concerns(a.Proposal, a.Round):
-		return refused("the acknowledgement is about another round")
-	case a.Kind == NonceOpen && !slices.ContainsFunc(r.Deadlock.Candidates, func(c Candidate) bool { return c.Proposer == a.Participant }):
-		return refused("nonces are opened by the proposers of deadlocked proposals alone")
-	case a.Kind == NonceOpen && (r.Phase != Drawing || received.After(r.Deadlock.Until)):
-		return refused("there is no draw in this round now")
+		return &RefusedError{Reason: "the acknowledgement is about another round"}
 	case a.Kind == NonceOpen:
+		return r.admitsNonce(a, received)
+	case !sender:
+		return &RefusedError{Reason: "the sender is no participant of this round"}
+	case a.Kind != Received && a.Kind != Sealed: // it is about an outcome
+		if !r.Phase.Decided() {
+			return &RefusedError{Reason: "the round has no outcome yet"}
+		}
 		return nil
-	case !r.Rules.IsMember(a.Participant) && a.Participant != r.Rules.Leader:
-		return refused("the sender is no participant of this round")
 	case a.Kind == Sealed && (r.Proposal.Terms.RevealBy.IsZero() || received.After(r.Proposal.Timeout.Time)):
 		return &RefusedError{Reason: "votes of this round are not committed to now", Late: true}
-	case (a.Kind == Received || a.Kind == Sealed) && (r.Phase.Decided() || r.Phase == Escalated):
+	case r.Phase.Decided() || r.Phase == Escalated:
 		return &RefusedError{Reason: "the round is " + string(r.Phase), Late: true}
-	case a.Kind != Received && a.Kind != Sealed && !r.Phase.Decided():
-		return refused("the round has no outcome yet")
+	}
+	return nil
+}
+
+func (r Round) admitsNonce(a Ack, received time.Time) error {
+	switch {
+	case !slices.ContainsFunc(r.Deadlock.Candidates, func(c Candidate) bool { return c.Proposer == a.Participant }):
+		return &RefusedError{Reason: "nonces are opened by the proposers of deadlocked proposals alone"}
+	case r.Phase != Drawing || received.After(r.Deadlock.Until):
+		return &RefusedError{Reason: "there is no draw in this round now"}
 	}
 	return nil
 }

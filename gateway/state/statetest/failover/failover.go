@@ -14,24 +14,15 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/gateway/state"
+	"github.com/aepb/aepb-gateway/gateway/state/statetest"
 )
 
 // ErrUnconfirmed is what a write gets that too few replicas acknowledge. It may last, or not.
 var ErrUnconfirmed = errors.New("failover: no replica has acknowledged the write")
 
-// Entries is what the model is made over.
-type Entries interface { //nolint:interfacebloat // the operations of one store of entries
-	Get(ctx context.Context, key state.EntryKey) (state.Entry, bool, error)
-	Swap(ctx context.Context, key state.EntryKey, old uint64, value []byte, until time.Time) (uint64, bool, error)
-	Confirm(ctx context.Context, key state.EntryKey, revision uint64) (bool, error)
-	Delete(ctx context.Context, key state.EntryKey) error
-	List(ctx context.Context, kind, group, after string, limit int) ([]state.Entry, error)
-	Await(ctx context.Context, key state.EntryKey, after uint64) (state.Entry, bool, error)
-}
-
 // Store is a master with one replica. It is safe for concurrent use.
 type Store struct {
-	Entries
+	statetest.Entries
 
 	mu     sync.Mutex
 	apart  bool
@@ -39,7 +30,7 @@ type Store struct {
 }
 
 // New makes a store whose master and replica are connected.
-func New(over Entries) *Store {
+func New(over statetest.Entries) *Store {
 	return &Store{Entries: over, before: map[state.EntryKey]*state.Entry{}}
 }
 
