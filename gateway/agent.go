@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"log/slog"
@@ -10,9 +9,7 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
-	"github.com/aepb/aepb-gateway/gateway/approval"
 	"github.com/aepb/aepb-gateway/gateway/breakers"
-	"github.com/aepb/aepb-gateway/gateway/consensus"
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/outbound"
 	"github.com/aepb/aepb-gateway/gateway/task/execution"
@@ -311,57 +308,4 @@ func (x *request) ownCard(m *canonical.Message) (*canonical.Message, error) {
 	}
 	m.Body = &canonical.Native{Result: card}
 	return m, nil
-}
-
-// agreeing connects consensus rounds with agents and humans (R24).
-type agreeing struct{ g *Gateway }
-
-// Find implements [consensus.Agents].
-func (a agreeing) Find(id ect.Identity) (string, bool) {
-	for _, agent := range a.g.Directory.List() {
-		if agent.ID == id {
-			return agent.Name, true
-		}
-	}
-	return "", false
-}
-
-// Send implements [consensus.Agents]. An action names a tool and its arguments, or a text; any other is sent as data.
-func (a agreeing) Send(ctx context.Context, o consensus.Order) error {
-	var action struct {
-		Tool      string          `json:"tool"`
-		Arguments json.RawMessage `json:"arguments"`
-		Text      string          `json:"text"`
-	}
-	if err := json.Unmarshal(o.Action, &action); err != nil {
-		return err
-	}
-	m := callOf(action.Tool, action.Arguments)
-	if action.Tool == "" {
-		part := canonical.Part{Kind: canonical.KindText, Text: action.Text}
-		if action.Text == "" {
-			part = canonical.Part{Kind: canonical.KindData, Data: o.Action}
-		}
-		m.Body = &canonical.Invoke{Turn: canonical.Content{Role: canonical.RoleCaller, Parts: []canonical.Part{part}}}
-	}
-	answer, err := a.g.Errand(ctx, Errand{Agent: o.Agent, Message: m, Lineage: o.Lineage, ID: o.ID, At: o.At})
-	if err != nil {
-		return err
-	}
-	if failure := canonical.FailureOf(answer.Message); failure != "" {
-		return &transport.BadReplyError{Agent: o.Agent, Reason: failure}
-	}
-	return nil
-}
-
-// Ask implements [consensus.Humans].
-func (a agreeing) Ask(ctx context.Context, q consensus.Question) error {
-	return approval.Ask(ctx, a.g.parts.Approvals, approval.Question{
-		ID: q.ID, About: "consensus", Asker: q.Proposer, Workflow: q.Workflow, Gated: q.Gated, Input: q.Input, Subject: q.Subject, Content: q.Content,
-	})
-}
-
-// Answer implements [consensus.Humans].
-func (a agreeing) Answer(ctx context.Context, id string) (granted, over bool, err error) {
-	return approval.Answer(ctx, a.g.parts.Approvals, id)
 }

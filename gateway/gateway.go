@@ -253,9 +253,10 @@ func (g *Gateway) openConsensus() (err error) {
 	if clock == nil {
 		clock = func(context.Context) (time.Time, error) { return g.Now(), nil }
 	}
+	parties := consensus.Parties{Directory: g.Directory, Approvals: g.parts.Approvals, Errand: g.sendAgreed}
 	g.parts.Consensus, err = consensus.New(consensus.Deps{
 		Entries: g.Entries, Evidence: g.attest.Statements(), Signer: func() *ect.Signer { return g.Signer }, Verifier: g.Verifier, Belongs: g.parts.Members.Belongs,
-		Agents: agreeing{g}, Humans: agreeing{g}, Metrics: g.Metrics.Consensus(), Clock: clock, Now: g.Now, Logger: g.Logger, Replica: g.instance,
+		Agents: parties, Humans: parties, Metrics: g.Metrics.Consensus(), Clock: clock, Now: g.Now, Logger: g.Logger, Replica: g.instance,
 		Go: func(holder string, work func(context.Context)) error { return g.workers.GoFor(holder, 0, work) },
 	})
 	return err

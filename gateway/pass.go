@@ -9,6 +9,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/attest"
+	"github.com/aepb/aepb-gateway/gateway/consensus"
 	"github.com/aepb/aepb-gateway/gateway/mcpbridge"
 	"github.com/aepb/aepb-gateway/gateway/outbound"
 	"github.com/aepb/aepb-gateway/gateway/problem"
@@ -449,6 +450,12 @@ func (g *Gateway) outcome(ctx context.Context, x *request, token string, request
 	}
 	reply := membership.Reply{Workflow: request.Workflow, Requests: []ect.ID{request.ID}, Agent: x.to.Agent.ID, Gateway: x.settings.rules.IsGateway}
 	return v, g.attest.Bound(ctx, v, reply, x.replier())
+}
+
+// sendAgreed sends an agent what a consensus round agreed on, and returns what it answers.
+func (g *Gateway) sendAgreed(ctx context.Context, o consensus.Order, m *canonical.Message) (*canonical.Message, error) {
+	answer, err := g.Errand(ctx, Errand{Agent: o.Agent, Message: m, Lineage: o.Lineage, ID: o.ID, At: o.At})
+	return answer.Message, err
 }
 
 // callOf is a call of a tool.

@@ -209,6 +209,6 @@ func (s settings) gatewaySettings() gateway.Settings {
 		Constraints: s.config.Constraints(), Document: s.document, Gateways: s.config.Gateways(), RequireECT: s.config.ECT.Require,
 		Timeout: time.Duration(s.config.Timeout), TaskUnchanged: time.Duration(s.config.Limits.TaskUnchanged),
 		AnswerWait: time.Duration(s.config.Limits.AnswerWait), Version: s.version(), ECTInBody: s.config.InBody(),
-		Approvals: s.approvals, CheckpointTTL: s.config.Policy.CheckpointLifetime(), Groups: s.config.ConsensusGroups(),
+		Approvals: s.approvals, CheckpointTTL: s.config.Policy.CheckpointLifetime(), Groups: s.config.Consensus.List(),
 	}
 }

@@ -57,10 +57,15 @@ type stores struct {
 	failing       func() error
 	close         func() error
 	usage         func() map[string]telemetry.Use // what each kind of state takes
-	evicted       *evictions
-	refused       func() uint64                            // uses of tokens that could not be remembered; nil: there is no bound
-	ignored       func() uint64                            // what was found and not believed; nil: that cannot be
+	dropped       losses
 	clock         func(context.Context) (time.Time, error) // that all replicas see; nil: the clock of this process
+}
+
+// losses counts what is not kept.
+type losses struct {
+	evicted *evictions
+	refused func() uint64 // uses of tokens that could not be remembered; nil: there is no bound
+	ignored func() uint64 // what was found and not believed; nil: that cannot be
 }
 
 // evictions counts the evidence that leaves before its end, and says so in the log, at
@@ -113,13 +118,13 @@ func openState(s settings) (stores, error) {
 		}
 		return stores{"redis", store, store, store, store, store.Entries(), store.Blobs(), store.Blobs(), nil, store, store.Failing, store.Close, func() map[string]telemetry.Use {
 			return map[string]telemetry.Use{"memory": {Bytes: -1, Ratio: store.Filled()}}
-		}, gone, nil, store.Ignored, store.Time}, nil
+		}, losses{gone, nil, store.Ignored}, store.Time}, nil
 	case path != "":
 		store, err := bolt.Open(bolt.Config{Path: path, Bounds: bounds}, bolt.Deps{Now: time.Now, Logger: s.logger, Evicted: gone.note})
 		if err != nil {
 			return stores{}, err
 		}
-		return stores{"bolt", store, store, store, store, store.Entries(), store.Blobs(), store.Blobs(), store.Flush, nil, store.Failing, store.Close, usageOf(store.Memory), gone, store.Memory.Refused, nil, nil}, nil
+		return stores{"bolt", store, store, store, store, store.Entries(), store.Blobs(), store.Blobs(), store.Flush, nil, store.Failing, store.Close, usageOf(store.Memory), losses{gone, store.Memory.Refused, nil}, nil}, nil
 	}
 	if s.epoch.IsZero() { // a token of the second before may have been used by the process before
 		s.epoch = time.Now().Truncate(time.Second).Add(time.Second)
@@ -130,7 +135,7 @@ func openState(s settings) (stores, error) {
 		return stores{}, err
 	}
 	always := func() error { return nil }
-	return stores{"memory", memory, memory, memory, memory, memory.Entries(), memory.Blobs(), memory.Blobs(), nil, nil, always, always, usageOf(memory), gone, memory.Refused, nil, nil}, nil
+	return stores{"memory", memory, memory, memory, memory, memory.Entries(), memory.Blobs(), memory.Blobs(), nil, nil, always, always, usageOf(memory), losses{gone, memory.Refused, nil}, nil}, nil
 }
 
 // Writing sweeps what has ended. After a load there are no writes, and all of it would stay.
@@ -315,8 +320,8 @@ func (k stores) sealed(s settings) (out stores, plain bool, err error) {
 	if err != nil {
 		return k, false, err
 	}
-	ignored := k.ignored
-	k.ignored = func() uint64 {
+	ignored := k.dropped.ignored
+	k.dropped.ignored = func() uint64 {
 		if ignored == nil {
 			return box.Refused()
 		}

@@ -243,7 +243,7 @@ func (out *service) configured(s settings) error {
 func (out *service) measure(list []protocol, registry *translators.Registry, opened stores) (err error) {
 	if out.metrics, err = telemetry.New(telemetry.Deps{
 		Bindings: registry.Bindings(), Backend: opened.backend, BackendUp: func() bool { return opened.failing() == nil },
-		Connections: out.publicBounds.open, Ignored: opened.ignored, Refused: opened.refused, Evicted: opened.evicted.counts, Version: version(), Commit: release.Current().Commit, Identity: out.expiry.current(),
+		Connections: out.publicBounds.open, Ignored: opened.dropped.ignored, Refused: opened.dropped.refused, Evicted: opened.dropped.evicted.counts, Version: version(), Commit: release.Current().Commit, Identity: out.expiry.current(),
 	}); err != nil {
 		return err
 	}
@@ -385,7 +385,7 @@ func (out *service) surfaces(s settings, list []protocol, registry *translators.
 	out.public, err = httpapi.Public(httpapi.PublicDeps{
 		EvidenceDeps: httpapi.EvidenceDeps{Evidence: opened.evidence, Members: pipeline.Parts().Members, Auditor: out.auditor}, Callers: callers,
 		Capability: httpapi.Capability{Self: s.svid.ID, Signer: pipeline.Signer, Lifecycle: func() lifecycle.Record { return pipeline.Lifecycle.Record("") }, Version: s.version()},
-		Handler:    pipeline, Router: pipeline.Parts().Router, Undo: httpapi.Undo{Rollbacker: pipeline.Parts().Rollbacks, Deposits: pipeline.Parts().Checkpoints}, Workflows: pipeline.Parts().Workflows, Consensus: pipeline.Parts().Consensus, Registry: registry,
+		Handler:    pipeline, Router: pipeline.Parts().Router, Undo: httpapi.Undo{Rollbacker: pipeline.Parts().Rollbacks, Deposits: pipeline.Parts().Checkpoints}, Together: httpapi.Together{Workflows: pipeline.Parts().Workflows, Rounds: pipeline.Parts().Consensus}, Registry: registry,
 		Humans: httpapi.Humans{
 			Awaiter: pipeline.Parts().Callbacks, Approvals: approvals.Public{Service: pipeline.Parts().Approvals, Tokens: pipeline.Parts().Decisions, Operators: out.operator, Logger: s.logger},
 		},

@@ -91,7 +91,7 @@ func command(started *bool) *cobra.Command {
 	flags.StringVar(&t.key, "key", "", "our private key, PEM (default: client-key.pem in --dir)")
 	flags.StringVar(&t.ca, "ca", "", "trust anchors, PEM (default: ca.pem in --dir)")
 	flags.StringVarP(&t.output, "output", "o", "text", "text or json")
-	root.AddCommand(agentsCommand(&t), processesCommand(&t), negotiateCommand(&t), sendCommand(&t), translateCommand(&t), ectCommand(&t), dagCommand(&t), workflowCommand(&t), bindingsCommand(&t), healthzCommand(&t), doctorCommand(&t), breakersCommand(&t), lifecycleCommand(&t), approvalsCommand(&t), checkpointsCommand(&t), rollbackCommand(&t), consensus.Command(t.consensus()),
+	root.AddCommand(agentsCommand(&t), processesCommand(&t), negotiateCommand(&t), sendCommand(&t), translateCommand(&t), ectCommand(&t), dagCommand(&t), workflowCommand(&t), bindingsCommand(&t), healthzCommand(&t), doctorCommand(&t), breakersCommand(&t), lifecycleCommand(&t), approvalsCommand(&t), checkpointsCommand(&t), rollbackCommand(&t), consensus.Command(consensusOf(&t)),
 		lossesCommand(&t), versionCommand(&t))
 	mark(root, started)
 	return root
@@ -128,15 +128,17 @@ func versionCommand(t *target) *cobra.Command {
 	}
 }
 
-// consensus is what the commands of consensus rounds use of this program.
-func (t *target) consensus() consensus.Deps {
+// consensusOf is what the commands of consensus rounds use of this program.
+func consensusOf(t *target) consensus.Deps {
 	return consensus.Deps{
-		Public: t.public,
+		Public: func(ctx context.Context, method, path string, body []byte, want int) ([]byte, error) {
+			return publicOf(ctx, t, method, path, body, want)
+		},
 		Operator: func(ctx context.Context, path string) ([]byte, error) {
 			got, err := t.operate(ctx, http.MethodGet, path, nil, http.StatusOK)
 			return got.body, err
 		},
-		Stream: t.stream,
+		Stream: func(ctx context.Context, path string) (io.ReadCloser, error) { return streamOf(ctx, t, path) },
 		Signer: func() (*ect.Signer, ect.Identity, error) {
 			svid, err := t.svid()
 			if err != nil {

@@ -202,7 +202,7 @@ func (t *target) administer(ctx context.Context, method, path string, body []byt
 }
 
 // public calls the public listener, which answers with the status want or refuses. A nil body is not sent.
-func (t *target) public(ctx context.Context, method, path string, body []byte, want int) ([]byte, error) {
+func publicOf(ctx context.Context, t *target, method, path string, body []byte, want int) ([]byte, error) {
 	base, err := t.base(t.gateway, "public")
 	if err != nil {
 		return nil, err
@@ -219,7 +219,7 @@ func (t *target) public(ctx context.Context, method, path string, body []byte, w
 }
 
 // stream reads events from the public listener, for as long as they come.
-func (t *target) stream(ctx context.Context, path string) (io.ReadCloser, error) {
+func streamOf(ctx context.Context, t *target, path string) (io.ReadCloser, error) {
 	base, err := t.base(t.gateway, "public")
 	if err != nil {
 		return nil, err

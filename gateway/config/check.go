@@ -84,7 +84,7 @@ func (c Config) check(say func(path, reason string)) {
 	c.Policy.checkCircuit(say)
 	c.Policy.checkCheckpoints(say)
 	c.Policy.checkApprovals(c.Admin, say)
-	c.checkConsensus(say)
+	c.Consensus.check(say)
 	for i, id := range c.Policy.Gateways {
 		if err := (policy.Rules{Callers: []string{id}}).Validate(); err != nil {
 			say("$.policy.gateways["+strconv.Itoa(i)+"]", err.Error())

@@ -166,11 +166,11 @@ func isGroupName(name string) bool {
 	return plain && name != "" && len(name) <= 63 && !strings.ContainsAny(name[:1], "-_.")
 }
 
-// ConsensusGroups are the groups in the words of package consensus, in the order of their names.
-func (c Config) ConsensusGroups() []consensus.Group {
+// List are the groups in the words of package consensus, in the order of their names.
+func (c Consensus) List() []consensus.Group {
 	var out []consensus.Group
-	for _, name := range slices.Sorted(maps.Keys(c.Consensus.Groups)) {
-		g := c.Consensus.Groups[name]
+	for _, name := range slices.Sorted(maps.Keys(c.Groups)) {
+		g := c.Groups[name]
 		group := consensus.Group{
 			Name: name, Proposers: map[ect.Identity]int{}, Leader: ect.Identity(g.Leader), Threshold: g.Threshold, MaxFaulty: g.MaxFaulty,
 			Deadlock: consensus.Strategy(g.Deadlock), Longest: time.Duration(g.Longest), Mechanisms: []consensus.Mechanism{consensus.Majority},
@@ -192,9 +192,9 @@ func (c Config) ConsensusGroups() []consensus.Group {
 	return out
 }
 
-// checkConsensus finds groups that cannot decide.
-func (c Config) checkConsensus(say func(path, reason string)) {
-	for _, g := range c.ConsensusGroups() {
+// check finds groups that cannot decide.
+func (c Consensus) check(say func(path, reason string)) {
+	for _, g := range c.List() {
 		path := "$.consensus.groups.'" + g.Name + "'"
 		if !isGroupName(g.Name) {
 			say("$.consensus.groups", "the name of a group is 1 to 63 of a-z 0-9 - _ . and starts with a letter or digit: "+strconv.Quote(g.Name)+" is none")

@@ -172,11 +172,8 @@ func (s *Service) Acknowledge(ctx context.Context, who ect.Identity, round strin
 	if err := judgeOutcomes(ctx, s.deps.Verifier, a); err != nil {
 		return "", err
 	}
-	slots := 1
-	if a.Kind == consensus.Sealed || a.Kind == consensus.Disputed {
-		slots = maxSlots
-	}
-	there, first, err := s.archive.keep(ctx, round, stored{string(a.Kind), m.Compact, now.UTC()}, who, slots)
+	slots := map[consensus.AckKind]int{consensus.Sealed: maxSlots, consensus.Disputed: maxSlots}[a.Kind]
+	there, first, err := s.archive.keep(ctx, round, stored{string(a.Kind), m.Compact, now.UTC()}, who, max(slots, 1))
 	if err != nil {
 		return "", err
 	}

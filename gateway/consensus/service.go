@@ -162,12 +162,12 @@ func (s *Service) Group(ctx context.Context, name string, who ect.Identity) (con
 func (s *Service) Run(ctx context.Context) {
 	const scanEach = int(scanInterval / lookInterval)
 	for n := 0; worker.Pause(ctx, lookInterval); n++ {
-		s.turn(ctx, n%scanEach == 0)
+		s.Step(ctx, n%scanEach == 0)
 	}
 }
 
-// turn takes rounds further for which something came here, and with scan all that are due.
-func (s *Service) turn(ctx context.Context, scan bool) {
+// Step takes rounds further for which something came here, and with scan all that are due.
+func (s *Service) Step(ctx context.Context, scan bool) {
 	for _, id := range s.takeTouched() {
 		s.visitLogged(ctx, id)
 	}

@@ -26,14 +26,14 @@ func TestMain(m *testing.M) {
 
 // played is a round as its participants see it.
 type played struct {
-	proposal consensus.Proposal
-	text     []byte
-	opened   bool
-	acked    map[string]bool // hashes of votes that a replica took while votes were received
-	early    bool            // it may end before all votes that were taken are counted
-	told     string          // the signed outcome that a participant got first
-	token    string
-	wid      string
+	proposal  consensus.Proposal
+	text      []byte
+	opened    bool
+	acked     map[string]bool // hashes of votes that a replica took while votes were received
+	early     bool            // it may end before all votes that were taken are counted
+	announced string          // the signed outcome that a participant got first
+	token     string
+	wid       string
 }
 
 type noMetrics struct{}
@@ -287,11 +287,11 @@ func (w *world) vote(round *played, who ect.Identity) {
 			})
 			when = time.Until(round.proposal.Timeout.Time) + w.soon(15)
 		}
-		w.after(when, func() { w.cast(round, who, m.Hash, text) })
+		w.after(when, func() { w.sendVote(round, who, m.Hash, text) })
 	}
 }
 
-func (w *world) cast(round *played, who ect.Identity, hash string, text []byte) {
+func (w *world) sendVote(round *played, who ect.Identity, hash string, text []byte) {
 	w.repeat(who, 10, func(s *Service) error {
 		_, err := s.Vote(w.t.Context(), who, round.proposal.Round, text)
 		if err == nil {
@@ -328,7 +328,7 @@ func (w *world) lie(round *played) {
 func (w *world) peek(round *played, who ect.Identity) {
 	_ = w.call(who, func(s *Service) error {
 		all, _, err := s.Messages(w.t.Context(), round.proposal.Round, who, 0, 100)
-		if err != nil || round.told != "" {
+		if err != nil || round.announced != "" {
 			return err
 		}
 		r, err := s.Show(w.t.Context(), round.proposal.Round, who)
@@ -382,13 +382,13 @@ func (w *world) open(r consensus.Round, s *Service) {
 }
 
 func (w *world) accept(round *played, r consensus.Round, s *Service, who ect.Identity) {
-	first, err := signed.Accept(round.told, r.End.Signature)
+	first, err := signed.Accept(round.announced, r.End.Signature)
 	if err != nil {
 		w.problem("%s got two outcomes of one round: %v", who, err)
 		return
 	}
-	if round.told == "" {
-		round.told, round.token, round.wid = first, r.Token, r.Workflow
+	if round.announced == "" {
+		round.announced, round.token, round.wid = first, r.Token, r.Workflow
 		w.check(r, s, who)
 	}
 }
@@ -450,7 +450,7 @@ func (w *world) judge(ends map[consensus.Phase]int) {
 			w.problem("two days later the round is %s: it never ends", r.Phase)
 			continue
 		}
-		if round.told != "" && round.told != r.End.Signature {
+		if round.announced != "" && round.announced != r.End.Signature {
 			w.problem("announced was another outcome than the one on record")
 		}
 		w.check(r, s, p.Proposer)

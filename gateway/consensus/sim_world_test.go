@@ -221,7 +221,7 @@ type answer struct {
 
 // Ask implements [Humans]: a human answers after a while.
 func (w *world) Ask(_ context.Context, q Question) error {
-	if _, asked := w.humans[q.ID]; !asked {
+	if _, there := w.humans[q.ID]; !there {
 		w.humans[q.ID] = answer{time.Now().Add(time.Duration(w.rng.IntN(60)) * time.Second), w.rng.IntN(2) == 0}
 	}
 	return nil
@@ -229,8 +229,8 @@ func (w *world) Ask(_ context.Context, q Question) error {
 
 // Answer implements [Humans].
 func (w *world) Answer(_ context.Context, id string) (granted, over bool, err error) {
-	a, asked := w.humans[id]
-	if !asked {
+	a, there := w.humans[id]
+	if !there {
 		return false, false, notAsked()
 	}
 	return a.granted, !time.Now().Before(a.at), nil
@@ -363,7 +363,7 @@ func (w *world) turns(each time.Duration, until time.Time) {
 			if w.replicas[i].left == 0 {
 				w.replicas[i] = w.start(fmt.Sprintf("replica-%d", i))
 			}
-			w.replicas[i].svc.turn(w.t.Context(), n%2 == 0 || w.calm)
+			w.replicas[i].svc.Step(w.t.Context(), n%2 == 0 || w.calm)
 			if n++; time.Now().Add(each).Before(until) {
 				w.after(each, turn)
 			}

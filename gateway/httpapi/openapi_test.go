@@ -268,7 +268,7 @@ func serveAll(t *testing.T) served {
 	s.public, err = httpapi.Public(httpapi.PublicDeps{
 		EvidenceDeps: httpapi.EvidenceDeps{Evidence: s.store, Members: members},
 		Capability:   httpapi.Capability{Self: self, Version: "1.2.3"},
-		Handler:      calls, Undo: httpapi.Undo{Rollbacker: calls, Deposits: oneCheckpoint{}}, Router: &router{}, Workflows: oneWorkflow{}, Consensus: s.round, Registry: registry,
+		Handler:      calls, Undo: httpapi.Undo{Rollbacker: calls, Deposits: oneCheckpoint{}}, Router: &router{}, Together: httpapi.Together{Workflows: oneWorkflow{}, Rounds: s.round}, Registry: registry,
 		Humans:   httpapi.Humans{Awaiter: waiting{}, Approvals: approvals.Public{Service: waits, Tokens: verified{verifier}, Operators: approver, Logger: logger}},
 		Breakers: httpapi.BreakerStream{Breakers: fewBreakers{}, Watches: anyone}, Endpoints: servers,
 		BaseURL: func(*http.Request) string { return "https://gw.example" }, Logger: logger,

@@ -32,8 +32,7 @@ type PublicDeps struct {
 	Handler   transport.Handler
 	Router    Router // nil: only our own pairs are served
 	Undo      Undo
-	Workflows workflows.Service // nil: none begins here
-	Consensus consensus.Rounds  // nil: agents do not decide together here
+	Together  Together
 	Registry  *translators.Registry
 	Endpoints Endpoints
 	EvidenceDeps
@@ -48,6 +47,12 @@ type PublicDeps struct {
 	Answered func(r *http.Request, status int)
 	BaseURL  func(*http.Request) string // where callers reach us, no trailing slash
 	Logger   *slog.Logger
+}
+
+// Together is what agents do together.
+type Together struct {
+	Workflows workflows.Service // nil: none begins here
+	Rounds    consensus.Rounds  // nil: agents do not decide together here
 }
 
 // Undo is how work is undone.
@@ -117,11 +122,11 @@ func Public(deps PublicDeps) (http.Handler, error) {
 	engine.GET("/workflows/:wid", admitted(deps), e.workflow)
 	engine.POST("/hitl/callbacks", admitted(deps), callbacks{deps}.register)
 	engine.POST(rollback.Path, rollbacks{deps}.serve)
-	if deps.Workflows != nil {
-		workflows.Mount(engine.Group("", admitted(deps)), deps.Workflows)
+	if deps.Together.Workflows != nil {
+		workflows.Mount(engine.Group("", admitted(deps)), deps.Together.Workflows)
 	}
 	checkpoints.Mount(engine.Group("", admitted(deps)), deps.Undo.Deposits)
-	consensus.Mount(engine.Group("", admitted(deps)), deps.Consensus)
+	consensus.Mount(engine.Group("", admitted(deps)), deps.Together.Rounds)
 	if err := deps.Approvals.Mount(engine.Group("", admitted(deps))); err != nil {
 		return nil, err
 	}

@@ -451,9 +451,9 @@ func TestMachine_LookWhileOthersChangeIt(t *testing.T) {
 	if _, _, err := store.Swap(t.Context(), key, 0, value, time.Now().Add(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
-	var told []round
+	var announced []round
 	m, err := record.New(record.Kind[round]{Encode: encode, Decode: decode, Life: time.Hour, Announce: func(_ context.Context, _ state.EntryKey, r round) error {
-		told = append(told, r)
+		announced = append(announced, r)
 		return nil
 	}}, record.Deps{Entries: store, Now: time.Now, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -462,8 +462,8 @@ func TestMachine_LookWhileOthersChangeIt(t *testing.T) {
 	if err := m.Look(t.Context(), "round", "rounds"); err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(told, []round{{Term: 4}}) {
-		t.Errorf("after one Look is known %+v, expected the record at term 4", told)
+	if !slices.Equal(announced, []round{{Term: 4}}) {
+		t.Errorf("after one Look is known %+v, expected the record at term 4", announced)
 	}
 }
 

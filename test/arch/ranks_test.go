@@ -24,8 +24,9 @@ var ranks = []struct {
 	{11, []string{"gateway/task/store"}},
 	{12, []string{"gateway/task/execution"}},
 	{13, []string{"gateway/task"}},
-	{14, []string{"gateway/approval", "gateway/consensus", "gateway/webhook", "gateway/mcpbridge", "gateway/rollback"}},
-	{15, []string{"gateway"}},
+	{14, []string{"gateway/approval", "gateway/webhook", "gateway/mcpbridge", "gateway/rollback"}},
+	{15, []string{"gateway/consensus"}},
+	{16, []string{"gateway"}},
 }
 
 // firstOfPipeline is the lowest rank that the law judges.

@@ -221,10 +221,10 @@ func TestVerify_Tampering(t *testing.T) {
 			o.Coordinator = idOf("b")
 			v.round["outcome"] = signs(v.setup, "b", o)
 		},
-		"has no outcome":                      func(v *saved) { delete(v.round, "outcome") },
-		"phase is aborted":                    func(v *saved) { v.round["phase"] = "aborted" },
-		"round is x":                          func(v *saved) { v.round["round"] = "x" },
-		"deadline is 2000-01-01":              func(v *saved) { v.round["deadline"] = "2000-01-01T00:00:00Z" },
+		"has no outcome":         func(v *saved) { delete(v.round, "outcome") },
+		"phase is aborted":       func(v *saved) { v.round["phase"] = "aborted" },
+		"round is x":             func(v *saved) { v.round["round"] = "x" },
+		"deadline is 2000-01-01": func(v *saved) { v.round["deadline"] = "2000-01-01T00:00:00Z" },
 		"not those that the outcome names": func(v *saved) {
 			r := v.rounds[0].round.Rules
 			r.Threshold = 1

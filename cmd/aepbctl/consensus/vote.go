@@ -131,7 +131,7 @@ func (d Deps) vote(cmd *cobra.Command, id string, flags voting) error {
 			return err
 		}
 	}
-	done, err := b.cast(cmd)
+	done, err := b.submit(cmd)
 	return b.report(cmd, done, err)
 }
 
@@ -176,8 +176,8 @@ func (b *ballot) acknowledge(ctx context.Context, kind consensus.AckKind, vote s
 	return deliver(ctx, b.d, roundPath(b.round.Round)+"/ack", m)
 }
 
-// cast sends the vote, or commits to it first.
-func (b *ballot) cast(cmd *cobra.Command) (sent, error) {
+// submit sends the vote, or commits to it first.
+func (b *ballot) submit(cmd *cobra.Command) (sent, error) {
 	ctx, done := cmd.Context(), sent{Round: b.round.Round, Kind: "vote"}
 	m, err := b.sign()
 	if err != nil {

@@ -146,7 +146,7 @@ func BenchmarkRound(b *testing.B) {
 					_, err := r.svc.Vote(ctx, m.ID, p.Round, r.vote(p, i))
 					r.must(err)
 				}
-				r.svc.Turn(ctx)
+				r.svc.Step(ctx, true)
 				if got, err := r.svc.Show(ctx, p.Round, p.Proposer); err != nil || got.Phase != consensus.Committed {
 					b.Fatalf("the round is %s, %v", got.Phase, err)
 				}
