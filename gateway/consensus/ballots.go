@@ -238,9 +238,8 @@ func (s *Service) Messages(ctx context.Context, round string, who ect.Identity, 
 }
 
 func mayRead(r consensus.Round, m stored, who ect.Identity) (bool, error) {
-	hash := ect.Hash([]byte(m.Compact))
-	if r.Phase.Decided() && slices.Contains(r.Counted, hash) {
-		return true, nil
+	if r.Phase.Decided() { // with others among them, such as the reader's own executed, the outcome would not follow
+		return slices.Contains(r.Counted, ect.Hash([]byte(m.Compact))), nil
 	}
 	if r.Rules.Leader == who && who != "" && r.Proposal.Mechanism == consensus.Leader && m.Kind == kindVote {
 		return true, nil

@@ -388,7 +388,7 @@ func (w *world) check(r consensus.Round, s *Service, who ect.Identity) {
 		}
 		for _, m := range page {
 			if !slices.Contains(r.Counted, ect.Hash([]byte(m.Compact))) {
-				continue // its own, and not counted
+				w.problem("%s reads a message of a decided round on which its outcome does not rest", who)
 			}
 			if m.Kind == kindVote {
 				v, err := signed.Take[consensus.Vote](m.Compact)
