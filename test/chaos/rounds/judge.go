@@ -153,6 +153,9 @@ const lasts = 40 * time.Second
 // judge judges all rounds of a group.
 func (g *group) judge(played []*round) (rep Report) {
 	rep.Kills, rep.Ends, rep.Votes = g.Struck(), map[string]int{}, map[string]int{}
+	if g.masters > 0 {
+		rep.Kills[g.Name+" masters of Redis"] = g.masters
+	}
 	kinds, total := map[string]*Kind{}, Kind{}
 	for _, r := range played {
 		wrong := r.judge()

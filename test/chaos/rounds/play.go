@@ -49,6 +49,8 @@ type group struct {
 	members   []*member
 	outsider  *member
 
+	masters int // of Redis that were killed
+
 	mu  sync.Mutex
 	rng *rand.Rand
 }
@@ -169,11 +171,13 @@ func (g *group) play(ctx context.Context) (played []*round, err error) {
 	var faults errgroup.Group
 	faults.Go(func() error { return g.kill(harming) })
 	faults.Go(func() error { return g.cut(harming) })
+	quarters := make(chan struct{}, 4)
+	faults.Go(func() error { return g.failOver(harming, quarters) })
 	var rounds errgroup.Group
 	rounds.SetLimit(atOnce)
 	for i, batch := range batches {
-		if played = append(played, batch...); i == len(batches)/2 && g.setup.Failover != nil {
-			faults.Go(func() error { return g.setup.Failover(context.WithoutCancel(harming)) })
+		if played = append(played, batch...); i > 0 && i%max(len(batches)/4, 1) == 0 && len(quarters) < cap(quarters) {
+			quarters <- struct{}{}
 		}
 		rounds.Go(func() error { return g.run(ctx, batch) })
 	}
@@ -195,6 +199,24 @@ func (g *group) kill(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// failOver has a master of Redis killed after each quarter of the rounds, one at a time.
+func (g *group) failOver(ctx context.Context, quarters <-chan struct{}) error {
+	if g.setup.Failover == nil {
+		return nil
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-quarters:
+			g.masters++
+			if err := g.setup.Failover(context.WithoutCancel(ctx)); err != nil {
+				return err
+			}
+		}
+	}
 }
 
 // cut cuts members off, one at a time.
