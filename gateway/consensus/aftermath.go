@@ -72,7 +72,7 @@ func (s *Service) finish(ctx context.Context, r consensus.Round) error {
 }
 
 // recordVotes records a consensus_vote for each vote that the outcome rests on. Before the tally no evidence has them (R25). The same
-// vote has the same id, so one that is on record is not recorded again.
+// vote has the same id: one that is on record is not signed again, and what a replica left half done when it ended is completed.
 func (s *Service) recordVotes(ctx context.Context, r consensus.Round) error {
 	box, err := s.box(ctx, r.Proposal.Round)
 	if err != nil {
@@ -82,8 +82,12 @@ func (s *Service) recordVotes(ctx context.Context, r consensus.Round) error {
 		if !slices.Contains(r.Counted, b.Hash) {
 			continue
 		}
-		_, err := s.deps.Evidence.State(ctx, cast(r, b))
-		if _, there := errors.AsType[*ect.ConflictError](err); err != nil && !there {
+		st := cast(r, b)
+		_, err := s.deps.Evidence.State(ctx, st)
+		if _, there := errors.AsType[*ect.ConflictError](err); there {
+			err = s.deps.Evidence.Complete(ctx, r.Workflow, st.ID)
+		}
+		if err != nil {
 			return err
 		}
 		if err := s.renew(ctx, r); err != nil {
