@@ -100,12 +100,12 @@ func (g *group) save(ctx context.Context, r *round) error {
 			return err
 		}
 	}
-	dir, anchors := filepath.Join(g.dir, r.id), filepath.Join(g.dir, "ca.pem")
+	dir := filepath.Join(g.dir, r.id)
 	for _, args := range [][]string{
-		{"show", r.id, "--save", dir, "--gateway", g.Public(g.any()), "--cert", reader.cert, "--key", reader.key},
-		{"verify", dir, "--trust-domain", domain, "--coordinator", g.Trust.GatewayID()},
+		{"show", r.id, "--save", dir, "--gateway", g.Public(g.any()), "--cert", reader.cert, "--key", reader.key, "--ca", filepath.Join(g.dir, "ca.pem")},
+		{"verify", dir, "--bundle", filepath.Join(g.dir, "bundle.json"), "--trust-domain", domain, "--coordinator", g.Trust.GatewayID()},
 	} {
-		out, err := exec.CommandContext(ctx, g.tool, append([]string{"consensus", "--ca", anchors}, args...)...).CombinedOutput()
+		out, err := exec.CommandContext(ctx, g.tool, append([]string{"consensus"}, args...)...).CombinedOutput()
 		if err != nil {
 			r.audit.refused = fmt.Sprintf("aepbctl consensus %s: %v: %s", args[0], err, complaints(string(out)))
 			return ctx.Err()

@@ -18,8 +18,8 @@
 //
 // These rules must hold. Each round ends, and each member reads the same signed outcome at each gateway, during the faults and
 // after them. `aepbctl consensus verify` accepts what `aepbctl consensus show --save` wrote. A vote that was taken (202) is
-// among the messages, unless the round ended before its deadline by an objection or a leader; a forged or late one
-// was refused and is not there. Of two rounds about one resource at most one commits. The evidence has one
+// among the messages, unless its voter sent another one too and the round ended before its deadline by an objection or a leader; a
+// forged or late one was refused and is not there. Of two rounds about one resource at most one commits. The evidence has one
 // consensus_propose, one consensus_commit, and one consensus_vote for each counted vote, and all of it verifies.
 //
 // How to read it: play.go has the course of the act, plan.go what each round is to be; member.go sends messages, round.go is what

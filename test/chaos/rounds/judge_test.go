@@ -86,8 +86,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestJudge_EndedEarly: a vote that was on its way when the leader decided, or a member objected, need not count. After the
-// deadline it has to.
+// TestJudge_EndedEarly: of a voter that contradicts itself, a vote that was on its way when the leader decided, or a member
+// objected, need not count. After the deadline it has to, and one of another voter in any case.
 func TestJudge_EndedEarly(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(o *consensus.Outcome){
@@ -97,10 +97,12 @@ func TestJudge_EndedEarly(t *testing.T) {
 		r := agreed()
 		delete(r.audit.votes, "2")
 		end(&r.audit.outcome)
+		alone := r.judge()
+		r.votes = append(r.votes, cast{voter: "b", hash: "5"})
 		early := r.judge()
 		r.audit.outcome.Decided = r.last.Deadline.Add(consensus.Grace)
-		if onTime := r.judge(); len(early) != 0 || len(onTime) != 1 {
-			t.Errorf("%s: %q before the deadline, %q after it", name, early, onTime)
+		if onTime := r.judge(); len(alone) != 1 || len(early) != 0 || len(onTime) != 1 {
+			t.Errorf("%s: %q of one vote, %q of two before the deadline, %q after it", name, alone, early, onTime)
 		}
 	}
 }

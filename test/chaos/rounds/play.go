@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/policy/consensus"
 	"github.com/aepb/aepb-gateway/test/chaos/fleet"
 	"github.com/aepb/aepb-gateway/test/harness/wait"
@@ -157,7 +158,19 @@ func (g *group) gather(trust *devgateway.Trust) (err error) {
 	if g.outsider, err = newMember(trust, g.dir, "outsider"); err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(g.dir, "ca.pem"), trust.RootsPEM(), 0o600)
+	anchors, bundle := filepath.Join(g.dir, "ca.pem"), filepath.Join(g.dir, "bundle.json")
+	if err := os.WriteFile(anchors, trust.RootsPEM(), 0o600); err != nil {
+		return err
+	}
+	known, err := identity.LoadBundle(anchors, domain)
+	if err != nil {
+		return err
+	}
+	text, err := known.MarshalJWKS()
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(bundle, text, 0o600)
 }
 
 // atOnce is how many batches of rounds are played at the same time.
