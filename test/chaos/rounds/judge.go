@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
@@ -250,13 +251,14 @@ func (r *round) fate(c cast) string {
 
 // description says how a round went, for a violation.
 func (r *round) description() string {
-	text := fmt.Sprintf("%s, %s, opened %s, deadline %s, changed %s", r.last.Phase, r.end(), clock(r.opened.Opened), clock(r.last.Deadline), clock(r.last.Changed))
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s, %s, opened %s, deadline %s, changed %s", r.last.Phase, r.end(), clock(r.opened.Opened), clock(r.last.Deadline), clock(r.last.Changed))
 	for _, c := range r.votes {
 		if !c.taken {
-			text += "; not taken: " + c.why
+			b.WriteString("; not taken: " + c.why)
 		}
 	}
-	return text
+	return b.String()
 }
 
 func clock(t time.Time) string { return t.UTC().Format("15:04:05.000") }
