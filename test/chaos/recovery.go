@@ -147,7 +147,7 @@ func rollBack(ctx context.Context, binary, dir string, lasts time.Duration, node
 // Rounds of consensus that are played over a cluster of Redis, and over each other state.
 const (
 	fullRounds, fullRoundsAlone   = 200, 60
-	shortRounds, shortRoundsAlone = 20, 12
+	shortRounds, shortRoundsAlone = 24, 16
 )
 
 // decide plays the act of agents that decide together, in the words of the other acts.

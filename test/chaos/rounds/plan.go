@@ -43,8 +43,9 @@ type plan struct {
 	parts     [size]part
 }
 
-// planned are n rounds, in batches that are opened together: of each mechanism one that all approve, one that all reject, one that a single
-// member votes on, and then random ones, of which one in six has a rival about the same resource.
+// planned are n rounds or one more, in batches that are opened together: of each mechanism one that all approve, one that all reject, and
+// one that a single member votes on; two about the same resource that all approve; and then random ones, of which one in six has
+// a rival about the same resource.
 func planned(chance *rand.Rand, n int) (batches [][]*round) {
 	all := consensus.Mechanisms()
 	for count := 0; count < n; {
@@ -59,8 +60,13 @@ func planned(chance *rand.Rand, n int) (batches [][]*round) {
 			p.parts[leads].role = honest
 		}
 		batch := []*round{newRound(p)}
-		if count >= 3*len(all) && chance.IntN(6) == 0 {
+		first := count == 3*len(all) // pair of rivals
+		if first || count > 3*len(all) && chance.IntN(6) == 0 {
 			rival := randomPlan(chance, all[chance.IntN(len(all))])
+			if first {
+				batch[0].plan.all(honest, consensus.Approve)
+				rival.all(honest, consensus.Approve)
+			}
 			batch[0].plan.resource = "resource " + uuid.NewString()
 			rival.resource = batch[0].plan.resource
 			batch = append(batch, newRound(rival))
