@@ -366,3 +366,29 @@ func TestTranslate_Unattested(t *testing.T) {
 		}
 	}
 }
+
+// TestStatements_Complete: a statement whose recording may have ended half way is put again with the bytes that are there, and
+// an id that is not on record in this workflow is not taken for it.
+func TestStatements_Complete(t *testing.T) {
+	t.Parallel()
+	b := newEnv(t)
+	st := attest.Statement{Act: ect.ActConsensusVote, ID: ect.NewID(), Lineage: attest.Lineage{Workflow: b.workflow, Parents: []ect.ID{ect.NewID()}}}
+	compact, err := b.Statements().State(t.Context(), st)
+	b.must(err)
+	b.now = b.now.Add(time.Second)
+	if _, err := b.Statements().State(t.Context(), st); !errors.As(err, new(*ect.ConflictError)) {
+		t.Errorf("the same statement signed anew: %v, expected a conflict", err)
+	}
+	b.must(b.Statements().Complete(t.Context(), b.workflow, st.ID))
+	if puts := b.store.records; len(puts) != 2 || puts[1].Compact != compact || puts[1].Workflow != b.workflow {
+		t.Errorf("%d records were put, expected two of the same bytes", len(puts))
+	}
+	for _, other := range []struct {
+		workflow string
+		id       ect.ID
+	}{{b.workflow, ect.NewID()}, {string(ect.NewID()), st.ID}} {
+		if err := b.Statements().Complete(t.Context(), other.workflow, other.id); !errors.As(err, new(*ect.ConflictError)) {
+			t.Errorf("workflow %s, id %s: %v, expected a conflict", other.workflow, other.id, err)
+		}
+	}
+}

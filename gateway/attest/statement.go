@@ -117,6 +117,20 @@ func (s Statements) Keep(ctx context.Context, compact string) error {
 	return nil
 }
 
+// Complete records once more, byte for byte, a statement of this gateway with a fixed id. The process that recorded it may have
+// ended before the store had noted it in its workflow. Its errors are those of Keep, and *[ect.ConflictError] if the id is not that
+// of a statement of this workflow.
+func (s Statements) Complete(ctx context.Context, workflow string, id ect.ID) error {
+	receipt, found, err := s.service.deps.Recorder.Find(ctx, ect.Ref{ID: id, Workflow: workflow, Issuer: s.service.self()})
+	if err != nil {
+		return Recording(err)
+	}
+	if !found {
+		return &ect.ConflictError{ID: id}
+	}
+	return s.Keep(ctx, receipt.Compact())
+}
+
 // Bring verifies a statement that its issuer brings itself, and records it in the share of holder. Its errors
 // are those of the verifier, *[ect.InvalidError] for a token of another issuer, and those of [Recording].
 func (s Statements) Bring(ctx context.Context, compact string, issuer ect.Identity, holder string) (ect.Verified, error) {

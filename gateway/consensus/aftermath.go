@@ -83,7 +83,7 @@ func (f *aftermath) finish(ctx context.Context, r consensus.Round) error {
 }
 
 // recordVotes records a consensus_vote for each vote that the outcome rests on. Before the tally no evidence has them (R25). The same
-// vote has the same id, so one that is on record is not recorded again.
+// vote has the same id: one that is on record is not signed again, and what a replica left half done when it ended is completed.
 func (f *aftermath) recordVotes(ctx context.Context, r consensus.Round) error {
 	box, err := f.archive.box(ctx, r.Proposal.Round)
 	if err != nil {
@@ -93,11 +93,15 @@ func (f *aftermath) recordVotes(ctx context.Context, r consensus.Round) error {
 		if !slices.Contains(r.End.Counted, b.Hash) {
 			continue
 		}
-		_, err := f.deps.Evidence.State(ctx, voteStatement(r, b))
+		st := voteStatement(r, b)
+		_, err := f.deps.Evidence.State(ctx, st)
+		if _, there := errors.AsType[*ect.ConflictError](err); there {
+			err = f.deps.Evidence.Complete(ctx, r.Workflow, st.ID)
+		}
 		if _, again := errors.AsType[*problem.RecordingError](err); again {
 			return err
 		}
-		if _, there := errors.AsType[*ect.ConflictError](err); err != nil && !there { // the share of the proposer is used up
+		if err != nil { // the share of the proposer is used up
 			f.deps.Logger.WarnContext(ctx, "a vote is not on record", slog.String("round", r.Proposal.Round), slog.Any("error", err))
 		}
 		if err := f.renew(ctx, r); err != nil {

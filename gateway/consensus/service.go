@@ -72,6 +72,8 @@ type Question struct {
 type Evidence interface {
 	record.Evidence
 	State(ctx context.Context, st attest.Statement) (compact string, err error)
+	// Complete records a statement once more whose recording a process may have left half done.
+	Complete(ctx context.Context, workflow string, id ect.ID) error
 }
 
 // Metrics counts rounds that ended here.

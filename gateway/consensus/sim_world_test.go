@@ -80,7 +80,7 @@ type world struct {
 	t        testing.TB
 	rng      *rand.Rand
 	shards   [2]*failover.Store // of a cluster: each loses its master alone
-	evidence *ecttest.Store
+	evidence *evidenceStore
 	attest   *attest.Service
 	verifier *ect.Verifier
 	real     bool // signatures are verified, and not looked up
@@ -162,6 +162,26 @@ func (p *process) List(ctx context.Context, kind, group, after string, limit int
 	return all, errors.Join(err, p.step())
 }
 
+// evidenceStore keeps evidence. As in a cluster, a record is noted in its workflow after it is kept, and a process may end in between.
+// The same bytes once more complete it.
+type evidenceStore struct {
+	*ecttest.Store
+	half map[ect.ID]bool // not noted in their workflow
+}
+
+func (e *evidenceStore) Put(ctx context.Context, r ect.Record) error {
+	err := e.Store.Put(ctx, r)
+	if err == nil {
+		delete(e.half, r.ID)
+	}
+	return err
+}
+
+func (e *evidenceStore) Workflow(ctx context.Context, wid, after string, limit int) ([]ect.Record, string, error) {
+	records, next, err := e.Store.Workflow(ctx, wid, after, limit)
+	return slices.DeleteFunc(records, func(r ect.Record) bool { return e.half[r.ID] }), next, err
+}
+
 // evidenceOf is the evidence as a process sees it: what has ended records nothing.
 type evidenceOf struct {
 	p *process
@@ -182,11 +202,21 @@ func (e evidenceOf) Keep(ctx context.Context, compact string) error {
 	return errors.Join(e.Statements.Keep(ctx, compact), e.ended())
 }
 
+func (e evidenceOf) Complete(ctx context.Context, workflow string, id ect.ID) error {
+	if err := e.p.step(); err != nil {
+		return attest.Recording(err)
+	}
+	return errors.Join(e.Statements.Complete(ctx, workflow, id), e.ended())
+}
+
 func (e evidenceOf) State(ctx context.Context, st attest.Statement) (string, error) {
 	if err := e.p.step(); err != nil {
 		return "", attest.Recording(err)
 	}
 	compact, err := e.Statements.State(ctx, st)
+	if err == nil && e.p.left > 0 && e.p.w.rng.IntN(50) == 0 {
+		e.p.left, e.p.w.evidence.half[st.ID] = 0, true
+	}
 	return compact, errors.Join(err, e.ended())
 }
 
@@ -263,7 +293,7 @@ func newWorld(t testing.TB, seed uint64, mechanism consensus.Mechanism, all []*s
 	memory, err := state.New(state.Config{}, state.Deps{Now: time.Now})
 	fatal(t, err)
 	w := &world{
-		t: t, rng: rand.New(rand.NewPCG(seed, 53)), shards: [2]*failover.Store{failover.New(memory.Entries()), failover.New(memory.Entries())}, evidence: ecttest.NewStore(), real: seed%100 == 0,
+		t: t, rng: rand.New(rand.NewPCG(seed, 53)), shards: [2]*failover.Store{failover.New(memory.Entries()), failover.New(memory.Entries())}, evidence: &evidenceStore{ecttest.NewStore(), map[ect.ID]bool{}}, real: seed%100 == 0,
 		seats: all, signers: map[string]ect.Identity{}, cut: map[ect.Identity]time.Time{}, humans: map[string]answer{}, actions: map[string]map[ect.ID]int{},
 	}
 	w.verify()

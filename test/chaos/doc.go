@@ -13,9 +13,10 @@
 //	rolling   all gateways are restarted one after the other, abruptly and in order
 //	approvals gateways are killed while calls wait for humans
 //	rollbacks gateways are killed while work is undone
+//	consensus gateways and masters are killed while agents decide together
 //
-// The last three acts are stricter than the others and have packages of their own (rolling,
-// approvals, rollbacks). What follows is about the others.
+// The last four acts are stricter than the others and have packages of their own (rolling,
+// approvals, rollbacks, rounds). What follows is about the others.
 //
 // Errors are allowed, and so are connections that break visibly. Where gateways are
 // killed, the answer to a question may get lost too, since MCP clients do not send it

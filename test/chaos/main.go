@@ -52,7 +52,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags := flag.NewFlagSet("chaos", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.DurationVar(&o.time, "time", 5*time.Minute, "how long the load of each act lasts")
-	flags.StringVar(&o.act, "act", "", "play only this one: replicas, redis, cluster, rolling, approvals or rollbacks")
+	flags.StringVar(&o.act, "act", "", "play only this one: replicas, redis, cluster, rolling, approvals, rollbacks or consensus")
 	flags.BoolVar(&o.log, "log", false, "print every call that did not end right, and what the gateways say")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
@@ -77,10 +77,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	binary, err := devgateway.Build(ctx, dir)
+	programs, err := devgateway.BuildAll(ctx, dir)
 	if err != nil {
 		return err
 	}
+	binary := filepath.Join(programs, "aepb-gateway")
 	var errs []error
 	for _, a := range acts() {
 		if o.act == "" || o.act == a.name {

@@ -34,6 +34,7 @@ func acts() []act {
 		{name: "rolling", state: single, own: roll},
 		{name: "approvals", state: clusterAndSingle, own: approve},
 		{name: "rollbacks", state: clusterAndSingle, own: rollBack},
+		{name: "consensus", state: clusterAndSingle, own: decide},
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/aepb/aepb-gateway/test/chaos/approvals"
 	"github.com/aepb/aepb-gateway/test/chaos/fleet"
 	"github.com/aepb/aepb-gateway/test/chaos/rollbacks"
+	"github.com/aepb/aepb-gateway/test/chaos/rounds"
 	"github.com/aepb/aepb-gateway/test/harness/redisserver"
 	"github.com/aepb/aepb-gateway/test/harness/wait"
 )
@@ -140,5 +141,43 @@ func rollBack(ctx context.Context, binary, dir string, lasts time.Duration, node
 	}
 	rep.note = fmt.Sprintf("kills: %s\nrollbacks: %s\ncompensating calls, by how often they came: %s\n%d ECTs verified, %d workflows of which evidence went down with a killed gateway over a file before it wrote it, seed %d",
 		listed(found.Kills), listed(found.Results), listed(found.Calls), found.Evidence, unsaved, seed)
+	return rep, err
+}
+
+// Rounds of consensus that are played over a cluster of Redis, and over each other state.
+const (
+	fullRounds, fullRoundsAlone   = 200, 60
+	shortRounds, shortRoundsAlone = 24, 16
+)
+
+// decide plays the act of agents that decide together, in the words of the other acts.
+func decide(ctx context.Context, binary, dir string, lasts time.Duration, nodes []*redisserver.Server) (rep report, err error) {
+	many, few := fullRounds, fullRoundsAlone
+	if lasts < small {
+		many, few = shortRounds, shortRoundsAlone
+	}
+	clustered, alone := nodes[:len(nodes)-1], nodes[len(nodes)-1:]
+	seed := rand.Uint64()
+	found, err := rounds.Play(ctx, rounds.Setup{
+		Binary: binary, Tool: filepath.Join(filepath.Dir(binary), "aepbctl"), Dir: filepath.Join(dir, "gateways"), Seed: seed, Groups: []rounds.Group{
+			{
+				Group: fleet.Group{Name: "cluster", State: "redis: {plaintext: loopback, " + stateConfig(clustered) + "}", Replicas: 3}, Rounds: many,
+				Failover: func(ctx context.Context) error { return replaceMaster(ctx, clustered) },
+			},
+			{Group: fleet.Group{Name: "redis", State: "redis: {plaintext: loopback, " + stateConfig(alone) + "}", Replicas: 2}, Rounds: few},
+			{Group: fleet.Group{Name: "bbolt", State: `path: "DIR/state.db"`, Replicas: 1}, Rounds: few},
+		},
+	})
+	rep.Log = found.Log
+	suspended := 0
+	for _, k := range found.Kinds {
+		rep.Kinds = append(rep.Kinds, count{Kind: k.Name, Calls: k.All, Accepted: k.Opened, Right: k.Committed, Error: k.Aborted, Broken: k.All - k.Opened, Lost: k.Open})
+		suspended += k.Suspended
+	}
+	for _, v := range found.Violations {
+		rep.Lies = append(rep.Lies, lie{What: cut(v.What), Kind: v.Kind, Key: v.Key, Why: cut(v.Why)})
+	}
+	rep.note = fmt.Sprintf("right: committed, error: aborted, broken: not opened, lost: not ended\nkills: %s\nends: %s\nvotes: %s\n%d rounds were suspended, %d ECTs verified, %d rounds of which evidence went down with a killed gateway over a file before it wrote it, seed %d",
+		listed(found.Kills), listed(found.Ends), listed(found.Votes), suspended, found.Evidence, found.Unsaved, seed)
 	return rep, err
 }

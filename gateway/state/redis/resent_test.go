@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	goredis "github.com/redis/go-redis/v9"
+
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/state/redis"
 )
@@ -100,5 +102,33 @@ func TestLostAnswers(t *testing.T) {
 	}
 	if line.cut.Load() != 2 {
 		t.Errorf("%d answers were lost, want 2", line.cut.Load())
+	}
+}
+
+// A statement that a replica kept on hold, and did not note in its workflow before it ended, is noted when another replica
+// brings the same bytes.
+func TestPut_NotesWhatAnotherReplicaLeft(t *testing.T) {
+	t.Parallel()
+	server := serve(t)
+	s := open(t, redis.Config{Addresses: []string{server.address}})
+	r := ect.Record{Compact: "c", ID: "1", Workflow: "w", Issuer: "spiffe://x/g", Parents: []ect.ID{"p"}, Until: hence(), Own: true, OnHold: true}
+	if err := s.Put(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	client := goredis.NewClient(&goredis.Options{Addr: server.address})
+	t.Cleanup(func() { _ = client.Close() })
+	lists, err := client.Keys(t.Context(), "*w:"+redis.DigestOf("w")).Result()
+	if err != nil || len(lists) != 1 || client.Del(t.Context(), lists...).Err() != nil {
+		t.Fatalf("the list of the workflow: %v, %v", lists, err)
+	}
+	if found, _, err := s.Workflow(t.Context(), "w", "", 10); err != nil || len(found) != 0 {
+		t.Fatalf("without its list the workflow has %d records, %v", len(found), err)
+	}
+	r.Own, r.OnHold = false, false
+	if err := s.Put(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	if found, _, err := s.Workflow(t.Context(), "w", "", 10); err != nil || len(found) != 1 || !found[0].OnHold {
+		t.Errorf("the workflow has %+v, %v, expected the statement on hold", found, err)
 	}
 }
