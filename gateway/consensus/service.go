@@ -122,7 +122,7 @@ func New(deps Deps) (*Service, error) {
 		Token:  func(r consensus.Round) string { return r.Token },
 		Sealed: sealed,
 	}, record.Deps{Entries: deps.Entries, Evidence: func() record.Evidence { return deps.Evidence }, Now: deps.Now, Logger: deps.Logger})
-	store := &archive{deps, records}
+	store := &archive{deps: deps, records: records}
 	return &Service{
 		deps: deps, archive: store, aftermath: &aftermath{deps: deps, archive: store, seized: map[string]time.Time{}},
 		groups:  &groups{archive: store, known: map[ect.Identity]time.Time{}},
@@ -205,9 +205,15 @@ func (s *Service) Show(ctx context.Context, id string, who ect.Identity) (consen
 	if who != "" && !concerns(r, who) {
 		return r, &problem.NotFoundError{What: "round"}
 	}
+	if s.archive.decoded.lasts(r) {
+		return r, nil
+	}
 	r, _, err = s.archive.records.Decide(ctx, roundKey(id, r.Proposal.Proposer), func(found record.Found[consensus.Round]) (consensus.Round, *attest.Statement, error) {
 		return found.Value, nil, record.ErrUnchanged
 	})
+	if err == nil {
+		s.archive.decoded.confirmed(r)
+	}
 	return r, recording(err)
 }
 

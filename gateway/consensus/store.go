@@ -7,6 +7,7 @@ import (
 	"errors"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
@@ -91,6 +92,7 @@ var errGone = errors.New("consensus: a message that was received is gone: the ro
 type archive struct {
 	deps    Deps
 	records *record.Machine[consensus.Round]
+	decoded decodedRounds
 }
 
 // put writes an entry unless it is there already, and returns what is there then, once that lasts: a write that was not confirmed
@@ -249,19 +251,91 @@ func (a *archive) box(ctx context.Context, round string) (b consensus.Box, err e
 	return b, nil
 }
 
-// read is a round as the store has it. *[problem.NotFoundError]: there is none.
+// read is a round as the store has it. *[problem.NotFoundError]: there is none. A round that has not changed since is not decoded again: in
+// a large group each of the votes would.
 func (a *archive) read(ctx context.Context, id string) (consensus.Round, error) {
-	if len(id) != 36 {
+	if len(id) != uuidSize {
 		return consensus.Round{}, &problem.NotFoundError{What: "round"}
 	}
-	found, err := a.records.Read(ctx, roundKey(id, ""))
+	entry, found, err := a.deps.Entries.Get(ctx, roundKey(id, ""))
 	switch {
 	case err != nil:
-		return found.Value, recording(err)
-	case found.Revision == 0:
-		return found.Value, &problem.NotFoundError{What: "round"}
+		return consensus.Round{}, recording(err)
+	case !found:
+		return consensus.Round{}, &problem.NotFoundError{What: "round"}
 	}
-	return found.Value, nil
+	if r, there := a.decoded.find(id, entry.Revision); there {
+		return r, nil
+	}
+	r, err := consensus.DecodeRound(entry.Value)
+	if err != nil {
+		return r, &record.UnreadableError{Err: err}
+	}
+	a.decoded.add(id, entry.Revision, r)
+	return r, nil
+}
+
+const (
+	uuidSize   = 36
+	maxDecoded = 64
+)
+
+// decodedRounds are the rounds that were decoded here last. It is safe for concurrent use.
+type decodedRounds struct {
+	mu     sync.Mutex
+	rounds map[string]decodedRound
+}
+
+type decodedRound struct {
+	revision uint64
+	round    consensus.Round
+	lasting  bool // no failover takes it back, and its evidence is on record
+}
+
+func (d *decodedRounds) find(id string, revision uint64) (consensus.Round, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	one, there := d.rounds[id]
+	return one.round, there && one.revision == revision
+}
+
+// lasts reports whether a round was confirmed here as it is.
+func (d *decodedRounds) lasts(r consensus.Round) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	one := d.rounds[r.Proposal.Round]
+	return one.lasting && one.same(r)
+}
+
+// confirmed notes that a round lasts.
+func (d *decodedRounds) confirmed(r consensus.Round) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	one := d.rounds[r.Proposal.Round]
+	if !one.same(r) {
+		one = decodedRound{round: r}
+	}
+	one.lasting = true
+	d.put(r.Proposal.Round, one)
+}
+
+func (o decodedRound) same(r consensus.Round) bool {
+	return o.round.Term == r.Term && o.round.Token == r.Token
+}
+
+func (d *decodedRounds) add(id string, revision uint64, r consensus.Round) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	before := d.rounds[id]
+	d.put(id, decodedRound{revision, r, before.lasting && before.same(r)})
+}
+
+// put forgets all others once there are too many.
+func (d *decodedRounds) put(id string, one decodedRound) {
+	if d.rounds == nil || len(d.rounds) >= maxDecoded {
+		d.rounds = map[string]decodedRound{}
+	}
+	d.rounds[id] = one
 }
 
 // index changes the entry of a round in the index; false: it is not there, or change did not want to, or another replica was first.

@@ -132,6 +132,9 @@ func (s *Service) decide(ctx context.Context, r consensus.Round, e consensus.Eve
 	if changed {
 		s.tell(ctx, next)
 	}
+	if err == nil {
+		s.archive.decoded.confirmed(next)
+	}
 	return next, recording(err)
 }
 
