@@ -242,7 +242,7 @@ func TestVerify_Tampering(t *testing.T) {
 		"the members are not the participants": func(v *saved) { v.rules(func(r *consensus.Rules) { r.Members = r.Members[:2] }, nothing) },
 		"by the messages it is 2 approve":      func(v *saved) { v.decide(func(o *consensus.Outcome) { o.Tally.Approve = 3 }) },
 		"and the outcome says 2":               func(v *saved) { v.decide(func(o *consensus.Outcome) { o.Tally.Connected = 2 }) },
-		"it aborts as rejected, and by the votes it is accepted": func(v *saved) {
+		"its outcome is abort, rejected, and by the messages it is accepted": func(v *saved) {
 			v.decide(func(o *consensus.Outcome) { o.Result, o.Reason = consensus.Abort, consensus.Rejected })
 			v.round["phase"] = "aborted"
 		},

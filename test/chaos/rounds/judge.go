@@ -233,7 +233,7 @@ func (r *round) end() string {
 }
 
 // fate is what became of a vote, in words.
-func (r *round) fate(c cast) string {
+func (r *round) fate(c sentVote) string {
 	_, there := r.audit.votes[c.hash]
 	switch {
 	case c.forged:

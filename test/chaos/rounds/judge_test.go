@@ -20,7 +20,7 @@ func agreed() *round {
 	r.opened = view{Round: r.id, Opened: now, Deadline: now.Add(votesFor)}
 	r.last = r.opened
 	r.last.Phase, r.last.Proposed, r.last.Commit, r.last.Outcome = "committed", "propose", "commit", []byte("{}")
-	r.votes = []cast{
+	r.votes = []sentVote{
 		{voter: "a", hash: "1", taken: true}, {voter: "b", hash: "2", taken: true}, {voter: "c", hash: "3", why: "409"}, {voter: "a", hash: "4", forged: true, why: "403"},
 	}
 	r.sights = []sight{{0, -1, signature}, {1, 1, signature}}
@@ -98,7 +98,7 @@ func TestJudge_EndedEarly(t *testing.T) {
 		delete(r.audit.votes, "2")
 		end(&r.audit.outcome)
 		alone := r.judge()
-		r.votes = append(r.votes, cast{voter: "b", hash: "5"})
+		r.votes = append(r.votes, sentVote{voter: "b", hash: "5"})
 		early := r.judge()
 		r.audit.outcome.Decided = r.last.Deadline.Add(consensus.Grace)
 		if onTime := r.judge(); len(alone) != 1 || len(early) != 0 || len(onTime) != 1 {

@@ -25,8 +25,8 @@ const (
 	afterwards = 700 * time.Millisecond // a late vote is first sent this long after the deadline
 )
 
-// cast is a vote that somebody sent.
-type cast struct {
+// sentVote is a vote that was sent, also a forged one.
+type sentVote struct {
 	voter  ect.Identity
 	hash   string
 	forged bool // also: late
@@ -51,7 +51,7 @@ type round struct {
 	opened    view
 	last      view
 	refusal   string // why it was not opened
-	votes     []cast
+	votes     []sentVote
 	sights    []sight
 	suspended bool
 	wrong     []string // found while it was played
@@ -189,7 +189,7 @@ func (g *group) vote(ctx context.Context, r *round, signer, sender *member, v co
 	if err != nil {
 		return err
 	}
-	c := cast{voter: v.Voter, hash: hash, forged: forged}
+	c := sentVote{voter: v.Voter, hash: hash, forged: forged}
 	for again := range 2 { // one in four is sent once more, to another replica perhaps
 		a, err := g.insist(ctx, sender, time.Until(r.opened.Deadline)+looksFor, http.MethodPost, r.path()+"/votes", text)
 		var taken struct {
