@@ -3,6 +3,7 @@ package ect_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -16,9 +17,7 @@ const noteType = "consensus-vote+jwt"
 func noteOf(tb testing.TB, by *ecttest.Party, payload string, header ecttest.Raw) string {
 	tb.Helper()
 	merged := ecttest.Raw{"typ": `"` + noteType + `"`}
-	for name, value := range header {
-		merged[name] = value
-	}
+	maps.Copy(merged, header)
 	return ecttest.Mint(tb, by, ecttest.Recipe{RawPayload: payload, Header: merged})
 }
 
@@ -97,8 +96,7 @@ func TestParseNote_Refuses(t *testing.T) {
 }
 
 func reasonOf(err error) ect.Reason {
-	var invalid *ect.InvalidError
-	if errors.As(err, &invalid) {
+	if invalid, ok := errors.AsType[*ect.InvalidError](err); ok {
 		return invalid.Reason
 	}
 	return ""

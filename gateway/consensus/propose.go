@@ -67,11 +67,14 @@ func (s *Service) Propose(ctx context.Context, who ect.Identity, text []byte) (c
 
 var errRoundTaken = &problem.ConflictError{Reason: "consensus_round_id is that of another round: choose a fresh UUID"}
 
-// authentic verifies that a caller itself signed a message, just now.
-func authentic(ctx context.Context, v signed.Verifier, m interface {
-	Verify(context.Context, signed.Verifier) error
+// message is a signed message of any kind.
+type message interface {
+	Verify(ctx context.Context, v signed.Verifier) error
 	Issued() (ect.Identity, time.Time)
-}, who ect.Identity, now time.Time) error {
+}
+
+// authentic verifies that a caller itself signed a message, just now.
+func authentic(ctx context.Context, v signed.Verifier, m message, who ect.Identity, now time.Time) error {
 	issuer, at := m.Issued()
 	switch age := now.Sub(at); {
 	case issuer != who:

@@ -74,7 +74,7 @@ func simulate(t *testing.T, rounds, first int) {
 			t.Parallel()
 			ends := map[consensus.Phase]int{}
 			for i := range uint64(rounds / roundsOfWorld) {
-				seed := uint64(first) + i //nolint:gosec // not negative
+				seed := uint64(first) + i
 				synctest.Test(t, func(t *testing.T) {
 					w := newWorld(t, seed, mechanism, all)
 					w.play()

@@ -84,7 +84,7 @@ func (o oneRound) List(context.Context, ect.Identity, string, int) ([]consensus.
 	return []consensus.Round{o.round}, roundID, nil
 }
 
-func (o oneRound) Propose(_ context.Context, who ect.Identity, text []byte) (consensus.Round, error) {
+func (o oneRound) Propose(_ context.Context, _ ect.Identity, text []byte) (consensus.Round, error) {
 	_, err := signed.Parse[consensus.Proposal](text)
 	return o.round, err
 }

@@ -292,10 +292,10 @@ func rival(r Round, before bool, phase Phase) Related {
 	if out.Rank.Urgency++; !before {
 		out.Rank.Urgency -= 2
 	}
-	switch phase {
-	case Committed:
+	if phase == Committed {
 		out.Outcome = Outcome{Result: Commit, Reason: Accepted, Decided: opened.Add(time.Second)}
-	case Aborted, Drawing:
+	}
+	if phase == Aborted || phase == Drawing {
 		out.Outcome = Outcome{Result: Abort, Reason: Objected, Decided: opened.Add(time.Second)}
 	}
 	return out

@@ -235,7 +235,7 @@ func (r Round) Next(e Event) (Round, error) {
 	if _, ok := transitions[r.Phase][e.Kind]; !ok {
 		return r, &StateError{r.Phase, e.Kind}
 	}
-	next := r
+	var next Round
 	switch {
 	case e.Kind == Decide:
 		next = r.decideHuman(e)

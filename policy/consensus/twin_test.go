@@ -221,10 +221,7 @@ func (s *scenario) twin() (Phase, Reason, Tally) {
 	}
 	leader := s.twinLeader()
 	tally, voted, decided := s.twinCount(leader, deadline)
-	needs := n/2 + 1
-	if 2*f+1 > needs {
-		needs = 2*f + 1
-	}
+	needs := max(n/2+1, 2*f+1)
 	reached := tally.Connected >= needs
 	reason := s.twinReason(tally, decided)
 	over := s.at.Sub(deadline) >= 2*time.Second || s.round.Phase == Suspended
@@ -598,7 +595,7 @@ func refuses(random *rand.Rand, one tampering, rec Record) error {
 	}
 	var unsound *UnsoundError
 	if err := Check(rec); !errors.As(err, &unsound) {
-		return fmt.Errorf("%s, and Check says %v; expected an UnsoundError\n%+v", one.name, err, rec.Outcome)
+		return fmt.Errorf("%s, and Check says %w; expected an UnsoundError; outcome %s of %s", one.name, err, rec.Outcome.Result, rec.Outcome.Round)
 	}
 	return nil
 }

@@ -95,10 +95,10 @@ func (d Deps) ack(cmd *cobra.Command, id string, flags acking) error {
 
 // complete adds what the kind of an acknowledgement demands.
 func (d Deps) complete(ctx context.Context, a *consensus.Ack, v roundView, body []byte, flags acking) error {
-	switch a.Kind {
-	case consensus.Received:
+	if a.Kind == consensus.Received {
 		return nil
-	case consensus.NonceOpen:
+	}
+	if a.Kind == consensus.NonceOpen {
 		return d.openNonce(a, v, flags.keep)
 	}
 	if !v.decided() {

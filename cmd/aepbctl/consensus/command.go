@@ -74,8 +74,8 @@ func Command(d Deps) *cobra.Command {
 func roundPath(id string) string { return rounds + "/" + url.PathEscape(id) }
 
 // decode reads JSON of a gateway: names are exact and none stands twice.
-func decode(text []byte, into any, options ...json2.Options) error {
-	if err := json2.Unmarshal(text, into, options...); err != nil {
+func decode(text []byte, into any) error {
+	if err := json2.Unmarshal(text, into); err != nil {
 		return fmt.Errorf("the gateway's answer cannot be read: %w", err)
 	}
 	return nil

@@ -96,7 +96,7 @@ func newSetup(t *testing.T) *setup {
 	source, err := identity.NewSource(own, s.bundle)
 	must(t, err)
 	server := httptest.NewUnstartedServer(s)
-	server.TLS = &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return source.ServerConfig(), nil }} //nolint:gosec // the version is that of source
+	server.TLS = &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return source.ServerConfig(), nil }}
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	s.url = server.URL
@@ -195,7 +195,7 @@ func (s *setup) deps(name string) command.Deps {
 		Stream: func(ctx context.Context, path string) (io.ReadCloser, error) {
 			request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+path, http.NoBody)
 			must(s.t, err)
-			response, err := client.Do(request) //nolint:bodyclose // the command closes it
+			response, err := client.Do(request)
 			if err != nil {
 				return nil, err
 			}
@@ -244,12 +244,12 @@ func (s *setup) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	path := strings.TrimPrefix(r.URL.Path, "/api")
 	id, rest, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(path, "/consensus/rounds/"), "/consensus/"), "/")
-	switch key := r.Method + " " + path; {
-	case key == "GET /consensus/groups/ops":
+	switch r.Method + " " + path {
+	case "GET /consensus/groups/ops":
 		s.write(w, http.StatusOK, s.groupView())
-	case key == "POST /consensus/rounds":
-		s.open(w, peer.ID, body)
-	case key == "GET /consensus/rounds", key == "GET /consensus":
+	case "POST /consensus/rounds":
+		s.open(w, peer.ID, body) //nolint:contextcheck // it waits for nothing
+	case "GET /consensus/rounds", "GET /consensus":
 		s.list(w, r.URL.Query().Get("after"))
 	default:
 		i := slices.IndexFunc(s.rounds, func(r *stored) bool { return r.round.Proposal.Round == id })

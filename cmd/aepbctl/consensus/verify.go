@@ -358,10 +358,10 @@ func (a *audit) result() {
 		return
 	}
 	a.ok("result", "%s, %s", o.Result, o.Reason)
-	switch o.Reason {
-	case consensus.HumanDecided:
+	if o.Reason == consensus.HumanDecided {
 		a.note(statusElse, "result", "approval %s, which says that a human decided this: its tokens are in the evidence of the workflow", o.Approval)
-	case consensus.Superseded:
+	}
+	if o.Reason == consensus.Superseded {
 		a.note(statusElse, "result", "the outcome with hash %s, to which this one gives way: save and verify the round that it is about", o.Rival)
 	}
 }

@@ -87,13 +87,13 @@ func (v *saved) refused(want string, flags ...string) {
 	if !errors.Is(err, errRefused) || !strings.Contains(out, "does NOT hold") {
 		v.t.Errorf("%q: it holds: %v: %s", want, err, out)
 	}
-	failed := ""
+	var failed []string
 	for line := range strings.Lines(out) {
 		if strings.HasPrefix(line, "FAILED") {
-			failed += line
+			failed = append(failed, line)
 		}
 	}
-	contains(v.t, failed, want)
+	contains(v.t, strings.Join(failed, ""), want)
 }
 
 // of finds a message: the nth of a kind.

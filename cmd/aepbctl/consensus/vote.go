@@ -157,13 +157,14 @@ func (b *ballot) may() error {
 
 // before is our vote that the gateway has already.
 func (b *ballot) before() (sent, error) {
-	for _, m := range b.own.votes {
-		if m.Content.Decision != b.flags.decision {
-			return sent{}, fmt.Errorf("a vote of ours to %s is with the gateway: a second vote would make both void", m.Content.Decision)
-		}
-		return sent{b.round.Round, "vote", m.Hash, "it was there before, and no second one was sent"}, nil
+	if len(b.own.votes) == 0 {
+		return sent{}, nil
 	}
-	return sent{}, nil
+	m := b.own.votes[0]
+	if m.Content.Decision != b.flags.decision {
+		return sent{}, fmt.Errorf("a vote of ours to %s is with the gateway: a second vote would make both void", m.Content.Decision)
+	}
+	return sent{b.round.Round, "vote", m.Hash, "it was there before, and no second one was sent"}, nil
 }
 
 func (b *ballot) acknowledge(ctx context.Context, kind consensus.AckKind, vote string) error {

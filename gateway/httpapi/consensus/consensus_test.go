@@ -124,9 +124,14 @@ type route struct {
 func publicRoutes() []route {
 	const at = "/consensus/rounds/x"
 	return []route{
-		{http.MethodGet, "/consensus/groups/x", "", http.StatusOK}, {http.MethodPost, "/consensus/rounds", "{}", http.StatusCreated},
-		{http.MethodGet, "/consensus/rounds", "", http.StatusOK}, {http.MethodGet, at, "", http.StatusOK}, {http.MethodPost, at + "/votes", "{}", http.StatusAccepted},
-		{http.MethodGet, at + "/votes", "", http.StatusOK}, {http.MethodPost, at + "/ack", "{}", http.StatusAccepted}, {http.MethodGet, at + "/events", "", http.StatusOK},
+		{http.MethodGet, "/consensus/groups/x", "", http.StatusOK},
+		{http.MethodPost, "/consensus/rounds", "{}", http.StatusCreated},
+		{http.MethodGet, "/consensus/rounds", "", http.StatusOK},
+		{http.MethodGet, at, "", http.StatusOK},
+		{http.MethodPost, at + "/votes", "{}", http.StatusAccepted},
+		{http.MethodGet, at + "/votes", "", http.StatusOK},
+		{http.MethodPost, at + "/ack", "{}", http.StatusAccepted},
+		{http.MethodGet, at + "/events", "", http.StatusOK},
 	}
 }
 

@@ -3,6 +3,7 @@ package signed_test
 import (
 	"encoding/json"
 	"errors"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -201,9 +202,7 @@ func TestVerify_Refuses(t *testing.T) {
 	}
 	mint := func(by *ecttest.Party, voter ect.Identity, header ecttest.Raw, sign ecttest.Sign) string {
 		merged := ecttest.Raw{"typ": `"` + signed.TypeVote + `"`}
-		for name, value := range header {
-			merged[name] = value
-		}
+		maps.Copy(merged, header)
 		return ecttest.Mint(t, by, ecttest.Recipe{RawPayload: string(must(consensus.Encode(voteOf(voter)))), Header: merged, Sign: sign})
 	}
 	if err := verify(mint(a, a.ID, nil, nil)); err != nil {
@@ -247,11 +246,11 @@ func TestParse_Refuses(t *testing.T) {
 	by := party(t, "a")
 	vote := sign(t, by, voteOf(by.ID))
 	good := string(must(vote.MarshalJSON()))
-	replaced := func(old, new string) string {
-		if !strings.Contains(good, old) {
-			t.Fatalf("%s is not in %s", old, good)
+	replaced := func(before, after string) string {
+		if !strings.Contains(good, before) {
+			t.Fatalf("%s is not in %s", before, good)
 		}
-		return strings.Replace(good, old, new, 1)
+		return strings.Replace(good, before, after, 1)
 	}
 	signature := `,"signature":"` + vote.Compact + `"`
 	for name, text := range map[string]string{
