@@ -13,7 +13,7 @@ var cnsRows = []row{
 	done("CNS-04", "Consensus Mechanisms", "majority: the quorum is half of the participants, rounded up", "policy/consensus:TestMajority_EveryTally", "policy/consensus:TestFloor_OfOddTotals", "policy/consensus:TestOpen_Refuses"),
 	done("CNS-05", "Consensus Mechanisms", "weighted: the approving weight exceeds the threshold", "policy/consensus:TestWeighted_Threshold", "cmd/aepb-gateway:TestConsensus_Weighted"),
 	done("CNS-06", "Consensus Mechanisms", "weighted: weights are agreed before the round", "policy/consensus:TestWeighted_BoundToTheTable", "policy/consensus:TestCheck_ForgedWeights", "cmd/aepb-gateway:TestConsensus_Weighted"),
-	partly("CNS-07", "Consensus Mechanisms", "weighted: weights are in the ECT", "the ECT has the hash of the table alone; the table is in the rules of the round", "test/e2e:TestPrograms"),
+	partly("CNS-07", "Consensus Mechanisms", "weighted: weights are in the ECT", "the ECT has the hash of the table; the table itself is in the rules of the round", "test/e2e:TestPrograms"),
 	done("CNS-08", "Consensus Mechanisms", "leader: who overrides gives a reason", "policy/consensus:TestLeader_Decides", "cmd/aepb-gateway:TestConsensus_Leader"),
 	done("CNS-09", "Consensus Mechanisms", "leader: the leader rotates or is set by policy", "policy/consensus:TestLeader_Rotation"),
 	done("CNS-10", "Consensus Mechanisms", "optimistic: one objection in the window blocks", "policy/consensus:TestOptimistic_Silence", "cmd/aepb-gateway:TestConsensus_Optimistic"),
