@@ -14,6 +14,7 @@ import (
 const (
 	devGateway = "gateway .aepb\n" + calculator + "exec aepbctl agents add calculator --mcp $calculator\n"
 	approving  = "exec sh -c 'echo ''policy: {approvals: [{tool: add}]}'' > rules.yaml'\ngateway .aepb --config $WORK/rules.yaml\n" + calculator + "exec aepbctl agents add calculator --mcp $calculator\n"
+	deciding   = "exec sh -c 'echo ''consensus: {groups: {ops: {members: [{id: spiffe://aepb.dev/client}], proposers: {spiffe://aepb.dev/client: 1}}}}'' > ops.yaml'\ngateway .aepb --config $WORK/ops.yaml\n"
 	production = "domain example.com run\nexpand gateway.yaml\n"
 	freeInit   = "ports OWNPUBLIC OWNADMIN METRICS\n"
 	// calculator is an agent of the reader's, once a gateway runs.
@@ -29,6 +30,7 @@ var pages = map[string]string{
 	"docs/call-an-agent.md":         devGateway,
 	"docs/configuration.md":         production,
 	"docs/connect-an-agent.md":      "",
+	"docs/consensus.md":             deciding,
 	"docs/evidence.md":              devGateway + sentBefore,
 	"docs/gateways-and-replicas.md": devGateway,
 	"docs/lifecycle-and-breakers.md": devGateway +
