@@ -416,6 +416,12 @@ func TestAttack_Consensus_FalseDispute(t *testing.T) {
 	compact, err := bob.sign.SignNote("consensus-outcome+jwt", text, pure.MaxVote)
 	must(t, err)
 	b.declines(t, dispute(pure.Disputed, outcomes[0], compact), http.StatusForbidden, "ect_invalid")
+	forged.Coordinator = bob.ID // its own work, well signed
+	text, err = pure.Encode(forged)
+	must(t, err)
+	compact, err = bob.sign.SignNote("consensus-outcome+jwt", text, pure.MaxVote)
+	must(t, err)
+	b.declines(t, dispute(pure.Disputed, outcomes[0], compact), http.StatusBadRequest, "another coordinator")
 	refusal := dispute(pure.Refuses, outcomes[0])
 	for range 3 {
 		answered[rounds.Taken](t, b.send(t, refusal), http.StatusAccepted)

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -383,4 +384,25 @@ func TestConsensus_ActionUnderWay(t *testing.T) {
 	}
 	close(answer)
 	second.holds(t, members[1], r, consensus.Commit, consensus.Accepted)
+}
+
+// TestConsensus_AnomaliesAreTold: operators are told of votes that are explained in the same words; the outcome stays as it is
+// (Coercion and Collusion Detection).
+func TestConsensus_AnomaliesAreTold(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, deciding())
+	members := b.threeVoters(t)
+	p := b.proposal(t, members[0], consensus.Majority, time.Minute, nil)
+	b.propose(t, members[0], p)
+	for _, v := range members {
+		b.votes(t, v, p, consensus.Approve, "it is time")
+	}
+	r := b.reaches(t, members[0], p.Round, consensus.Committed)
+	if !slices.Contains(r.Anomalies, consensus.SameRationale) {
+		t.Errorf("the round names %v, expected %s", r.Anomalies, consensus.SameRationale)
+	}
+	b.counts(t, `aepb_consensus_anomalies_total{kind="same_rationale"} 1`)
+	if !strings.Contains(b.logs.String(), "votes of a consensus round look alike") {
+		t.Error("the log does not tell operators")
+	}
 }

@@ -169,7 +169,7 @@ func (s *Service) Acknowledge(ctx context.Context, who ect.Identity, round strin
 	if err := r.AdmitsAck(a, now); err != nil {
 		return "", err
 	}
-	if err := judgeOutcomes(ctx, s.deps.Verifier, a); err != nil {
+	if err := judgeOutcomes(ctx, s.deps.Verifier, s.deps.Signer().Issuer(), a); err != nil {
 		return "", err
 	}
 	slots := map[consensus.AckKind]int{consensus.Sealed: maxSlots, consensus.Disputed: maxSlots}[a.Kind]
@@ -191,7 +191,7 @@ func (s *Service) Acknowledge(ctx context.Context, who ect.Identity, round strin
 
 // judgeOutcomes refuses an acknowledgement whose outcomes are not signed, are about another round, or do not differ: operators are
 // told of disputes.
-func judgeOutcomes(ctx context.Context, v signed.Verifier, a consensus.Ack) error {
+func judgeOutcomes(ctx context.Context, v signed.Verifier, own ect.Identity, a consensus.Ack) error {
 	refused := func(reason string) error {
 		return &consensus.InvalidError{Message: "acknowledgement", Member: "outcomes", Reason: reason}
 	}
@@ -202,6 +202,9 @@ func judgeOutcomes(ctx context.Context, v signed.Verifier, a consensus.Ack) erro
 		}
 		if o.Content.Proposal != a.Proposal || o.Content.Round != a.Round {
 			return refused("are about another round")
+		}
+		if o.Content.Coordinator != own {
+			return refused("are of another coordinator than " + string(own))
 		}
 		if err := o.Verify(ctx, v); err != nil {
 			return err

@@ -73,7 +73,7 @@ var cnsRows = []row{
 	missing("CNS-64", "Capability Spoofing", "an agent that often does not deliver is excluded", noTrust),
 	done("CNS-65", "Coercion and Collusion Detection", "patterns of votes are analysed", "policy/consensus:TestAnomalies_OfThree"),
 	done("CNS-66", "Coercion and Collusion Detection", "no vote is seen before the tally", "cmd/aepb-gateway:TestAttack_Consensus_VotesBeforeTheTally", "cmd/aepb-gateway:TestConsensus_CommitAndReveal", "policy/consensus:TestSealed_VotesThatCount", "gateway/consensus:TestSimulation_OneOutcome"),
-	partly("CNS-67", "Coercion and Collusion Detection", "operators are told of anomalies", "no test shows that operators are told of votes that look alike", "cmd/aepb-gateway:TestAttack_Consensus_FalseDispute"),
+	done("CNS-67", "Coercion and Collusion Detection", "operators are told of anomalies", "cmd/aepb-gateway:TestConsensus_AnomaliesAreTold", "cmd/aepb-gateway:TestAttack_Consensus_FalseDispute"),
 	missing("CNS-68", "Capability Type Registry", "each type has id, category, description and reference", noAgreements),
 	done("CNS-69", "Consensus Model Overview", "the gateway coordinates and signs outcomes", "cmd/aepb-gateway:TestConsensus_Majority", "cmd/aepb-gateway:TestConsensus_AtAnotherReplica", "cmd/aepbctl/consensus:TestVerify_Holds"),
 	done("CNS-70", "Consensus Message Format", "the agreed action is sent to each participant once", "cmd/aepb-gateway:TestConsensus_ActionIsSentOnce", "cmd/aepb-gateway:TestConsensus_ActionUnderWay", "cmd/aepb-gateway:TestConsensus_AtAnotherReplica", "gateway/consensus:TestSimulation_OneOutcome"),
