@@ -193,6 +193,7 @@ soak: ## 600 streams a second for T=1h, then as long mixed load: memory is bound
 chaos: redis ## three replicas under load while gateways and Redis die: no caller gets a wrong answer; SHORT=1
 	$(GO) run ./test/chaos $(if $(SHORT),--time 20s)
 	AEPB_SEEDS=$(if $(SHORT),1000,10000) $(GO) test -count=1 -run Simulation ./gateway/breakers
+	AEPB_ROUNDS=$(if $(SHORT),500,100000) $(GO) test -count=1 -timeout 4h -run Simulation_ManyRounds ./gateway/consensus
 	AEPB_STEPS=1000000 $(GO) test -count=1 -run Twin ./lifecycle/... ./policy/hitl ./gateway/task/execution
 
 .PHONY: abuse

@@ -233,9 +233,10 @@ var counted = map[string]func(*telemetry.Metrics, string){
 	"aepb_state_usage_ratio kind": func(m *telemetry.Metrics, v string) {
 		m.Uses(func() map[string]telemetry.Use { return map[string]telemetry.Use{v: {}} })
 	},
-	"aepb_approvals_total state":     func(m *telemetry.Metrics, v string) { m.Approvals().Changed(v) },
-	"aepb_rollbacks_total status":    func(m *telemetry.Metrics, v string) { m.Undo().RolledBack(v) },
-	"aepb_state_evicted_total scope": func(*telemetry.Metrics, string) {},
+	"aepb_approvals_total state":          func(m *telemetry.Metrics, v string) { m.Approvals().Changed(v) },
+	"aepb_rollbacks_total status":         func(m *telemetry.Metrics, v string) { m.Undo().RolledBack(v) },
+	"aepb_consensus_anomalies_total kind": func(m *telemetry.Metrics, v string) { m.Consensus().Anomaly(v) },
+	"aepb_state_evicted_total scope":      func(*telemetry.Metrics, string) {},
 }
 
 // scraped is what a gateway shows of a metric that was given a label value.
