@@ -30,8 +30,9 @@ type played struct {
 	text      []byte
 	opened    bool
 	acked     map[string]bool // hashes of votes that a replica took while votes were received
-	early     bool            // it may end before all votes that were taken are counted
-	announced string          // the signed outcome that a participant got first
+	sent      map[string]*attempt
+	early     bool   // it may end before all votes that were taken are counted
+	announced string // the signed outcome that a participant got first
 	token     string
 	wid       string
 }
@@ -205,7 +206,7 @@ func (w *world) propose() {
 		p.ID, p.Terms.Resource, p.Action, by = again.proposal.ID, again.proposal.Terms.Resource, again.proposal.Action, again.proposal.Proposer
 	}
 	p.Proposer = by
-	round := &played{proposal: p, acked: map[string]bool{}, early: p.Mechanism == consensus.Leader || p.Mechanism == consensus.Optimistic}
+	round := &played{proposal: p, acked: map[string]bool{}, sent: map[string]*attempt{}, early: p.Mechanism == consensus.Leader || p.Mechanism == consensus.Optimistic}
 	_, round.text = send(w, w.seat(by), p)
 	w.rounds = append(w.rounds, round)
 	w.repeat(by, 8, func(s *Service) error {
@@ -293,9 +294,15 @@ func (w *world) vote(round *played, who ect.Identity) {
 
 func (w *world) sendVote(round *played, who ect.Identity, hash string, text []byte) {
 	w.repeat(who, 10, func(s *Service) error {
+		if round.sent[hash] == nil {
+			round.sent[hash] = &attempt{voter: who, first: time.Now()}
+		}
 		_, err := s.Vote(w.t.Context(), who, round.proposal.Round, text)
 		if err == nil {
 			round.acked[hash] = true
+		}
+		if refused, ok := errors.AsType[*consensus.RefusedError](err); ok && refused.Late && time.Now().Before(consensus.Round{Proposal: round.proposal}.Deadline()) {
+			round.sent[hash].refused = true
 		}
 		return err
 	})
@@ -319,6 +326,9 @@ func (w *world) lie(round *played) {
 	try("a vote of an outsider", outsider, outsider.ID, w.ballot(round, outsider.ID, 1))
 	try("a vote that an outsider signed for a member, on the member's connection", outsider, victim, w.ballot(round, victim, 1))
 	try("a vote that an outsider signed for a member", outsider, outsider.ID, w.ballot(round, victim, 1))
+	if n := len(w.group.Members); n > 1 {
+		try("a vote of a member that another member sent", w.seat(victim), w.group.Members[n-1].ID, w.ballot(round, victim, 1))
+	}
 	if before := w.again(); before != nil && before != round {
 		try("a vote of another round", w.seat(victim), victim, w.ballot(before, victim, 1))
 	}
@@ -335,6 +345,7 @@ func (w *world) peek(round *played, who ect.Identity) {
 		if err != nil || r.Phase.Decided() {
 			return err
 		}
+		w.notRecordedYet(r)
 		for _, m := range all {
 			if m.Kind == kindVote && w.signers[m.Compact] != who && r.Rules.Leader != who {
 				w.problem("%s reads a vote of %s before the tally", who, w.signers[m.Compact])
@@ -389,12 +400,13 @@ func (w *world) accept(round *played, r consensus.Round, s *Service, who ect.Ide
 	}
 	if round.announced == "" {
 		round.announced, round.token, round.wid = first, r.Token, r.Workflow
-		w.check(r, s, who)
+		w.onRecord(r)
+		w.check(round, r, s, who)
 	}
 }
 
 // check judges an outcome from its signed messages alone, as a participant does.
-func (w *world) check(r consensus.Round, s *Service, who ect.Identity) {
+func (w *world) check(round *played, r consensus.Round, s *Service, who ect.Identity) {
 	box := consensus.Box{}
 	for after := 0; ; after += 100 {
 		page, more, err := s.Messages(w.t.Context(), r.Proposal.Round, who, after, 100)
@@ -431,11 +443,13 @@ func (w *world) check(r consensus.Round, s *Service, who ect.Identity) {
 		text, _ := json.Marshal(r)
 		w.problem("%v: %s", err, text)
 	}
+	w.recounts(r, box)
+	w.decidedInTime(round, r, box)
 }
 
 // judge is what must hold once everything has ended.
 func (w *world) judge(ends map[consensus.Phase]int) {
-	s := w.replicas[0].svc
+	s, ended := w.replicas[0].svc, []consensus.Round{}
 	for _, round := range w.rounds {
 		p := round.proposal
 		r, err := s.Show(w.t.Context(), p.Round, p.Proposer)
@@ -446,6 +460,9 @@ func (w *world) judge(ends map[consensus.Phase]int) {
 			continue // it was refused, or never came
 		}
 		fatal(w.t, err)
+		if round.announced != "" && r.End.Signature == "" {
+			w.problem("an outcome was announced and is forgotten: it was announced before it lasted")
+		}
 		if ends[r.Phase]++; !r.Phase.Over() {
 			w.problem("two days later the round is %s: it never ends", r.Phase)
 			continue
@@ -453,7 +470,7 @@ func (w *world) judge(ends map[consensus.Phase]int) {
 		if round.announced != "" && round.announced != r.End.Signature {
 			w.problem("announced was another outcome than the one on record")
 		}
-		w.check(r, s, p.Proposer)
+		w.check(round, r, s, p.Proposer)
 		for hash := range round.acked {
 			if !round.early && !slices.Contains(r.End.Counted, hash) {
 				w.problem("a vote that was taken in time is not counted")
@@ -461,20 +478,14 @@ func (w *world) judge(ends map[consensus.Phase]int) {
 		}
 		w.proven(r)
 		w.sent(r)
+		ended = append(ended, r)
 	}
+	w.givesWay(ended)
 }
 
 // proven: an ended round has its tokens, and no vote was recorded before its outcome.
 func (w *world) proven(r consensus.Round) {
-	records, _, err := w.evidence.Workflow(w.t.Context(), r.Workflow, "", 100)
-	fatal(w.t, err)
-	acts := map[ect.Act]int{}
-	for _, rec := range records {
-		claims, err := ect.ParseRecorded(rec.Compact)
-		fatal(w.t, err)
-		acts[claims.Act]++
-	}
-	votes := 0
+	acts, votes := w.acts(r.Workflow), 0
 	box, err := w.replicas[0].svc.archive.box(w.t.Context(), r.Proposal.Round)
 	fatal(w.t, err)
 	for _, b := range box.Ballots {
@@ -483,11 +494,9 @@ func (w *world) proven(r consensus.Round) {
 		}
 	}
 	if acts[ect.ActConsensusPropose] < 1 || acts[ect.ActConsensusCommit] < 1 || acts[ect.ActConsensusVote] != votes {
-		w.problem("a round of %d votes has the tokens %v", votes, acts)
+		w.problem("the evidence of an ended round is not complete: it has %v, expected the proposal, the outcome and %d votes", acts, votes)
 	}
-	if found, err := w.evidence.Get(w.t.Context(), ect.Ref{Workflow: r.Workflow, ID: tokenID(r.Token), Issuer: self}); err != nil || len(found) == 0 || len(found[0]) == 0 {
-		w.problem("the token of the outcome is not on record: %v", err)
-	}
+	w.onRecord(r)
 }
 
 func tokenID(compact string) ect.ID {

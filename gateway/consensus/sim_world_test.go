@@ -116,6 +116,7 @@ func (p *process) shard(kind string) *failover.Store {
 }
 
 func (p *process) step() error {
+	p.w.slow()
 	p.w.interleave()
 	if p.left == 0 {
 		return errKilled
@@ -382,6 +383,17 @@ func (w *world) interleave() {
 	defer func() { w.depth-- }()
 	next := heap.Pop(&w.queue).(event)
 	next.do()
+}
+
+// slow has an operation of the store take up to six seconds, now and then, while other things happen: more than the grace of a round.
+func (w *world) slow() {
+	if w.calm || w.depth > 2 || w.rng.IntN(200) > 0 {
+		return
+	}
+	time.Sleep(time.Duration(w.rng.IntN(6000)) * time.Millisecond)
+	for range 40 {
+		w.interleave()
+	}
 }
 
 // turns has each replica look at its rounds, and starts those that have ended anew.
