@@ -31,7 +31,7 @@ func (s *Service) Vote(ctx context.Context, who ect.Identity, round string, text
 		return "", err
 	}
 	if r.Phase != consensus.Voting {
-		return m.Hash, counted(r, m.Hash)
+		return m.Hash, s.counted(ctx, r, who, m.Hash)
 	}
 	if err := r.Admits(m.Content, now); err != nil {
 		return "", err
@@ -43,7 +43,7 @@ func (s *Service) Vote(ctx context.Context, who ect.Identity, round string, text
 	if err != nil {
 		return "", err
 	}
-	return m.Hash, s.came(ctx, r, m.Hash, doubled)
+	return m.Hash, s.came(ctx, r, who, m.Hash, doubled)
 }
 
 var errDoubled = &consensus.RefusedError{Reason: "this voter has sent different votes, which are kept as evidence: none of them counts any more", Doubled: true}
@@ -61,19 +61,33 @@ func (s *Service) taking(ctx context.Context, who ect.Identity, round string) (c
 	return r, now, recording(err)
 }
 
-// counted is nil for a vote that the outcome rests on, or will while there is none yet; else it came too late.
-func counted(r consensus.Round, hash string) error {
-	if slices.Contains(r.End.Counted, hash) {
-		return nil
+// counted is nil for a vote that the outcome rests on, or will while there is none yet; else it came too late, or the outcome rests on
+// it and a different one of the same voter.
+func (s *Service) counted(ctx context.Context, r consensus.Round, who ect.Identity, hash string) error {
+	if !slices.Contains(r.End.Counted, hash) {
+		return &consensus.RefusedError{Reason: "the round is " + string(r.Phase) + ": the time for votes is over", Late: true}
 	}
-	return &consensus.RefusedError{Reason: "the round is " + string(r.Phase) + ": the time for votes is over", Late: true}
+	for slot := range maxSlots {
+		entry, found, err := s.deps.Entries.Get(ctx, messageKey(r.Proposal.Round, kindVote, who, slot))
+		if err != nil || !found {
+			return recording(err)
+		}
+		var m stored
+		if err := json.Unmarshal(entry.Value, &m); err != nil {
+			return err
+		}
+		if other := ect.Hash([]byte(m.Compact)); other != hash && slices.Contains(r.End.Counted, other) {
+			return errDoubled
+		}
+	}
+	return nil
 }
 
 // came looks at a round for which a vote was written. Each replica reads the clock before the messages, so a vote that is on record
 // before a round may be decided is counted by all of them. One that was written later counts if the round has it once its time for
 // votes is over; while that is not known, the voter sends it again. A vote that was written while the round ended early may not
 // count.
-func (s *Service) came(ctx context.Context, r consensus.Round, hash string, doubled bool) error {
+func (s *Service) came(ctx context.Context, r consensus.Round, who ect.Identity, hash string, doubled bool) error {
 	now, err := s.deps.Clock(ctx)
 	if err != nil {
 		return recording(err)
@@ -91,14 +105,13 @@ func (s *Service) came(ctx context.Context, r consensus.Round, hash string, doub
 	case err != nil:
 		return err
 	case after.Phase != consensus.Voting:
-		err = counted(after, hash)
+		return s.counted(ctx, after, who, hash)
+	case doubled:
+		return errDoubled
 	case !inTime:
-		err = cmp.Or[error](failed, errUndecided)
+		return cmp.Or[error](failed, errUndecided)
 	}
-	if err == nil && doubled {
-		err = errDoubled
-	}
-	return err
+	return nil
 }
 
 var errUndecided = &problem.ConflictError{Reason: "the time for votes ended while the vote was written, and it is not known yet if it counts: send it again"}
