@@ -385,17 +385,6 @@ func (w *world) interleave() {
 	next.do()
 }
 
-// slow has an operation of the store take up to six seconds, now and then, while other things happen: more than the grace of a round.
-func (w *world) slow() {
-	if w.calm || w.depth > 2 || w.rng.IntN(200) > 0 {
-		return
-	}
-	time.Sleep(time.Duration(w.rng.IntN(6000)) * time.Millisecond)
-	for range 40 {
-		w.interleave()
-	}
-}
-
 // turns has each replica look at its rounds, and starts those that have ended anew.
 func (w *world) turns(each time.Duration, until time.Time) {
 	for i := range w.replicas {
@@ -609,7 +598,7 @@ func (w *world) acts(workflow string) map[ect.Act]int {
 
 // givesWay: of two rounds about the same whose votes accept, the one of the lower rank gives way.
 func (w *world) givesWay(ended []consensus.Round) {
-	open := map[string]time.Time{} // since when a round is surely found by others
+	open := map[string]time.Time{} // since when others find a round
 	for _, p := range w.rounds {
 		if !p.since.IsZero() {
 			open[p.proposal.Round] = p.since
