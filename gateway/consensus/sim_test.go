@@ -646,6 +646,13 @@ func TestVote_WrittenAtTheDeadline(t *testing.T) {
 				if counts := slices.Contains(r.End.Counted, m.Hash); r.Phase == consensus.Voting || counts != (err == nil) {
 					t.Errorf("the round is %s, the vote counts: %v, and it was answered with %v: a vote that is taken counts", r.Phase, counts, err)
 				}
+				if !r.Phase.Decided() {
+					return
+				}
+				fatal(t, steady.aftermath.recordVotes(t.Context(), r))
+				if n := w.acts(r.Workflow)[ect.ActConsensusVote]; n != len(r.End.Counted) {
+					t.Errorf("the evidence has %d votes, expected the %d on which the outcome rests", n, len(r.End.Counted))
+				}
 			})
 		})
 	}
