@@ -228,6 +228,19 @@ func (r *Recorder) Find(ctx context.Context, ref Ref) (Receipt, bool, error) {
 	return Receipt{}, false, nil
 }
 
+// Complete puts a token of ours once more that Find has found, byte for byte. In a cluster the process that recorded it may have ended
+// before the store had noted it in its workflow.
+func (r *Recorder) Complete(ctx context.Context, found Receipt, f Filing) error {
+	if found.compact == "" {
+		return ErrNoToken
+	}
+	claims, err := ParseRecorded(found.compact)
+	if err != nil {
+		return err
+	}
+	return r.put(ctx, found.compact, &claims, f, true)
+}
+
 // Keep stores a verified token of another issuer, so that it can be found as an
 // ancestor. It issues no receipt: that token covers no message of this gateway.
 func (r *Recorder) Keep(ctx context.Context, v Verified, f Filing) error {

@@ -76,7 +76,7 @@ func TestAttack_Consensus_VoteOfAnother(t *testing.T) {
 }
 
 // TestAttack_Consensus_TwoVotes: a proposer approves and rejects, in the hope that one of its votes is counted as suits it. Neither
-// counts, both are on record, and a third is refused.
+// counts, both are on record. The proposer is told so, for the second, a third, and the first once more.
 func TestAttack_Consensus_TwoVotes(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, deciding())
@@ -84,9 +84,11 @@ func TestAttack_Consensus_TwoVotes(t *testing.T) {
 	alice := members[0]
 	p := b.proposal(t, alice, pure.Majority, time.Minute, nil)
 	b.propose(t, alice, p)
-	b.votes(t, alice, p, pure.Approve, "")
-	b.votes(t, alice, p, pure.Approve, "again")
-	b.declines(t, voteTo(alice, p, message(t, alice, voteOn(alice, p, pure.Approve, "and again"))), http.StatusForbidden, "none of them counts")
+	first := message(t, alice, voteOn(alice, p, pure.Approve, ""))
+	answered[rounds.Taken](t, b.send(t, voteTo(alice, p, first)), http.StatusAccepted)
+	for _, vote := range []string{message(t, alice, voteOn(alice, p, pure.Approve, "again")), message(t, alice, voteOn(alice, p, pure.Approve, "and again")), first} {
+		b.declines(t, voteTo(alice, p, vote), http.StatusConflict, "none of them counts any more")
+	}
 	b.votes(t, members[1], p, pure.Approve, "")
 	b.votes(t, members[2], p, pure.Reject, "no")
 	o := b.holds(t, members[1], b.reaches(t, members[1], p.Round, pure.Aborted), pure.Abort, pure.Rejected)

@@ -88,7 +88,8 @@ func (s *Service) Translate(ctx context.Context, t *Trail, tr Translation) (tran
 	return transport.Attest(receipt, wire)
 }
 
-// sentBefore is a message with the receipt of the token that was signed for it before; false: there is no such token.
+// sentBefore is a message with the receipt of the token that was signed for it before; false: there is no such token. Its recording is
+// completed first: what is sent is in its workflow.
 func (s *Service) sentBefore(ctx context.Context, t *Trail, tr *Translation, wire translators.Wire) (out transport.Attested, found bool, err error) {
 	receipt, found, err := s.deps.Recorder.Find(ctx, ect.Ref{ID: tr.ID, Workflow: tr.Lineage.Workflow, Issuer: s.self()})
 	if err != nil {
@@ -96,6 +97,9 @@ func (s *Service) sentBefore(ctx context.Context, t *Trail, tr *Translation, wir
 	}
 	if !found {
 		return out, false, nil
+	}
+	if err := s.deps.Recorder.Complete(ctx, receipt, s.filing(tr.Subject, tr.Audience)); err != nil {
+		return out, true, Recording(err)
 	}
 	t.requested(tr.ID)
 	out, err = transport.Attest(receipt, wire)

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/ecttest"
@@ -444,5 +445,31 @@ func TestEvent_NoToken(t *testing.T) {
 	}
 	if records, err := ecttest.All(t.Context(), b.store, b.workflow); err != nil || len(records) != 0 {
 		t.Errorf("%d tokens are on record, %v", len(records), err)
+	}
+}
+
+// TestTranslate_AgainCompletesTheRecord: a message that is sent again has the token of before, and its record is put once more with the
+// same bytes and members, as the process that recorded it may have ended before the store noted it in its workflow.
+func TestTranslate_AgainCompletesTheRecord(t *testing.T) {
+	t.Parallel()
+	b := newEnv(t)
+	tr := b.request()
+	tr.Again, tr.Internal = true, true
+	first, err := b.Translate(t.Context(), attest.Begin(), tr)
+	b.must(err)
+	b.now = b.now.Add(time.Hour)
+	second, err := b.Translate(t.Context(), attest.Begin(), tr)
+	b.must(err)
+	puts := b.store.records
+	if first.Token() != second.Token() || len(puts) != 2 {
+		t.Fatalf("%d records were put, expected two of one token", len(puts))
+	}
+	one, two := puts[0], puts[1]
+	if one.Compact != two.Compact || two.Workflow != b.workflow || !two.Own || !two.Until.Equal(one.Until) || !slices.Equal(one.Members, two.Members) || len(one.Members) == 0 {
+		t.Errorf("the record is put again as %+v, expected %+v", two, one)
+	}
+	b.store.fail = errors.New("the store is away")
+	if _, err := b.Translate(t.Context(), attest.Begin(), tr); !errors.As(err, new(*problem.RecordingError)) {
+		t.Errorf("a message is sent whose record may not be complete: %v", err)
 	}
 }

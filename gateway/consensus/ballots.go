@@ -1,6 +1,7 @@
 package consensus
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,7 +15,7 @@ import (
 )
 
 // Vote takes a vote and returns its hash. The same vote once more changes nothing; another one of the same voter is kept as
-// evidence, and then neither counts (R24). Its errors are *[consensus.InvalidError], *[consensus.RefusedError],
+// evidence and refused, and then neither counts (R24). Its errors are *[consensus.InvalidError], *[consensus.RefusedError],
 // *[policy.Forbidden] for a vote of others, *[ect.InvalidError] for its signature, *[problem.NotFoundError] also for callers that take
 // no part in the round, and those of the store.
 func (s *Service) Vote(ctx context.Context, who ect.Identity, round string, text []byte) (hash string, err error) {
@@ -30,7 +31,7 @@ func (s *Service) Vote(ctx context.Context, who ect.Identity, round string, text
 		return "", err
 	}
 	if r.Phase != consensus.Voting {
-		return m.Hash, s.counted(ctx, r, m.Hash)
+		return m.Hash, s.counted(ctx, r, who, m.Hash)
 	}
 	if err := r.Admits(m.Content, now); err != nil {
 		return "", err
@@ -38,15 +39,14 @@ func (s *Service) Vote(ctx context.Context, who ect.Identity, round string, text
 	if err := errors.Join(s.judgeLead(ctx, r, m, now), s.judgeSealed(ctx, r, m)); err != nil {
 		return "", err
 	}
-	there, _, err := s.archive.keep(ctx, round, stored{kindVote, m.Compact, now.UTC()}, who, maxSlots)
+	doubled, err := s.archive.keepVote(ctx, round, stored{kindVote, m.Compact, now.UTC()}, who)
 	if err != nil {
 		return "", err
 	}
-	if !there {
-		return "", &consensus.RefusedError{Reason: "several different votes of this voter are on record: none of them counts"}
-	}
-	return m.Hash, s.came(ctx, r, m.Hash)
+	return m.Hash, s.came(ctx, r, who, m.Hash, doubled)
 }
+
+var errDoubled = &consensus.RefusedError{Reason: "this voter has sent different votes, which are kept as evidence: none of them counts any more", Doubled: true}
 
 // taking is a round in which a caller takes part, and the store's time.
 func (s *Service) taking(ctx context.Context, who ect.Identity, round string) (consensus.Round, time.Time, error) {
@@ -61,43 +61,60 @@ func (s *Service) taking(ctx context.Context, who ect.Identity, round string) (c
 	return r, now, recording(err)
 }
 
-// counted is nil for a vote that the outcome rests on, or will while there is none yet; else it came too late.
-func (s *Service) counted(ctx context.Context, r consensus.Round, hash string) error {
-	if slices.Contains(r.End.Counted, hash) {
-		return nil
+// counted is nil for a vote that the outcome rests on, or will while there is none yet; else it came too late, or the outcome rests on
+// it and a different one of the same voter.
+func (s *Service) counted(ctx context.Context, r consensus.Round, who ect.Identity, hash string) error {
+	if !slices.Contains(r.End.Counted, hash) {
+		return &consensus.RefusedError{Reason: "the round is " + string(r.Phase) + ": the time for votes is over", Late: true}
 	}
-	if r.Phase == consensus.Suspended || r.Phase == consensus.Waiting {
-		box, err := s.archive.box(ctx, r.Proposal.Round)
-		if err != nil {
+	for slot := range maxSlots {
+		entry, found, err := s.deps.Entries.Get(ctx, messageKey(r.Proposal.Round, kindVote, who, slot))
+		if err != nil || !found {
+			return recording(err)
+		}
+		var m stored
+		if err := json.Unmarshal(entry.Value, &m); err != nil {
 			return err
 		}
-		for _, b := range box.Ballots {
-			if b.Hash == hash && r.Admits(b.Vote, b.Received) == nil {
-				return nil
-			}
+		if other := ect.Hash([]byte(m.Compact)); other != hash && slices.Contains(r.End.Counted, other) {
+			return errDoubled
 		}
 	}
-	return &consensus.RefusedError{Reason: "the round is " + string(r.Phase) + ": the time for votes is over", Late: true}
+	return nil
 }
 
-// came looks at a round for which a vote was written. A vote that was written while the round ended may not count.
-func (s *Service) came(ctx context.Context, r consensus.Round, hash string) error {
-	if len(r.Rules.Members) <= smallRound {
-		if err := s.visit(ctx, r.Proposal.Round); err != nil {
-			s.touch(r.Proposal.Round)
-		}
-	} else {
+// came looks at a round for which a vote was written. Each replica reads the clock before the messages, so a vote that is on record
+// before a round may be decided is counted by all of them. One that was written later counts if the round has it once its time for
+// votes is over; while that is not known, the voter sends it again. A vote that was written while the round ended early may not
+// count.
+func (s *Service) came(ctx context.Context, r consensus.Round, who ect.Identity, hash string, doubled bool) error {
+	now, err := s.deps.Clock(ctx)
+	if err != nil {
+		return recording(err)
+	}
+	inTime := now.Before(r.Due())
+	var failed error
+	if len(r.Rules.Members) <= smallRound || doubled || !inTime {
+		failed = s.visit(ctx, r.Proposal.Round)
+	}
+	if failed != nil || len(r.Rules.Members) > smallRound {
 		s.touch(r.Proposal.Round)
 	}
-	now, err := s.archive.read(ctx, r.Proposal.Round)
-	if err != nil {
+	after, err := s.archive.read(ctx, r.Proposal.Round)
+	switch {
+	case err != nil:
 		return err
+	case after.Phase != consensus.Voting:
+		return s.counted(ctx, after, who, hash)
+	case doubled:
+		return errDoubled
+	case !inTime:
+		return cmp.Or[error](failed, errUndecided)
 	}
-	if now.Phase == consensus.Voting {
-		return nil
-	}
-	return s.counted(ctx, now, hash)
+	return nil
 }
+
+var errUndecided = &problem.ConflictError{Reason: "the time for votes ended while the vote was written, and it is not known yet if it counts: send it again"}
 
 // judgeLead refuses a decision of the leader that would have to be explained and is not.
 func (s *Service) judgeLead(ctx context.Context, r consensus.Round, m signed.Message[consensus.Vote], now time.Time) error {

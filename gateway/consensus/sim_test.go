@@ -2,12 +2,14 @@ package consensus
 
 import (
 	"container/heap"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,6 +18,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/state"
 	"github.com/aepb/aepb-gateway/policy/consensus"
 	"github.com/aepb/aepb-gateway/policy/consensus/signed"
 )
@@ -29,9 +32,11 @@ type played struct {
 	proposal  consensus.Proposal
 	text      []byte
 	opened    bool
+	since     time.Time       // when its proposer was told first that it is open
 	acked     map[string]bool // hashes of votes that a replica took while votes were received
-	early     bool            // it may end before all votes that were taken are counted
-	announced string          // the signed outcome that a participant got first
+	sent      map[string]*attempt
+	early     bool   // it may end before all votes that were taken are counted
+	announced string // the signed outcome that a participant got first
 	token     string
 	wid       string
 }
@@ -205,11 +210,14 @@ func (w *world) propose() {
 		p.ID, p.Terms.Resource, p.Action, by = again.proposal.ID, again.proposal.Terms.Resource, again.proposal.Action, again.proposal.Proposer
 	}
 	p.Proposer = by
-	round := &played{proposal: p, acked: map[string]bool{}, early: p.Mechanism == consensus.Leader || p.Mechanism == consensus.Optimistic}
+	round := &played{proposal: p, acked: map[string]bool{}, sent: map[string]*attempt{}, early: p.Mechanism == consensus.Leader || p.Mechanism == consensus.Optimistic}
 	_, round.text = send(w, w.seat(by), p)
 	w.rounds = append(w.rounds, round)
 	w.repeat(by, 8, func(s *Service) error {
 		_, err := s.Propose(w.t.Context(), by, round.text)
+		if err == nil && round.since.IsZero() {
+			round.since = time.Now()
+		}
 		return err
 	})
 	for _, m := range g.Members {
@@ -293,9 +301,18 @@ func (w *world) vote(round *played, who ect.Identity) {
 
 func (w *world) sendVote(round *played, who ect.Identity, hash string, text []byte) {
 	w.repeat(who, 10, func(s *Service) error {
+		if round.sent[hash] == nil {
+			round.sent[hash] = &attempt{voter: who, first: time.Now()}
+		}
 		_, err := s.Vote(w.t.Context(), who, round.proposal.Round, text)
 		if err == nil {
 			round.acked[hash] = true
+			w.takenOnce(round, who, hash)
+		}
+		if refused, ok := errors.AsType[*consensus.RefusedError](err); ok && refused.Doubled {
+			round.sent[hash].doubled = true
+		} else if ok && refused.Late && time.Now().Before(consensus.Round{Proposal: round.proposal}.Deadline()) {
+			round.sent[hash].refused = true
 		}
 		return err
 	})
@@ -304,6 +321,14 @@ func (w *world) sendVote(round *played, who ect.Identity, hash string, text []by
 // lie sends votes that must not count: forged ones, those of outsiders, and those of another round.
 func (w *world) lie(round *played) {
 	outsider, victim := w.seats[len(w.seats)-1], w.group.Members[0].ID
+	w.after(w.soon(30), func() {
+		_ = w.call(outsider.ID, func(s *Service) error {
+			if _, err := s.Show(w.t.Context(), round.proposal.Round, outsider.ID); err == nil {
+				w.problem("an outsider reads a round")
+			}
+			return nil
+		})
+	})
 	try := func(what string, by *seat, as ect.Identity, v consensus.Vote) {
 		_, text := send(w, by, v)
 		w.after(w.soon(30), func() {
@@ -319,6 +344,9 @@ func (w *world) lie(round *played) {
 	try("a vote of an outsider", outsider, outsider.ID, w.ballot(round, outsider.ID, 1))
 	try("a vote that an outsider signed for a member, on the member's connection", outsider, victim, w.ballot(round, victim, 1))
 	try("a vote that an outsider signed for a member", outsider, outsider.ID, w.ballot(round, victim, 1))
+	if n := len(w.group.Members); n > 1 {
+		try("a vote of a member that another member sent", w.seat(victim), w.group.Members[n-1].ID, w.ballot(round, victim, 1))
+	}
 	if before := w.again(); before != nil && before != round {
 		try("a vote of another round", w.seat(victim), victim, w.ballot(before, victim, 1))
 	}
@@ -335,6 +363,7 @@ func (w *world) peek(round *played, who ect.Identity) {
 		if err != nil || r.Phase.Decided() {
 			return err
 		}
+		w.notRecordedYet(r)
 		for _, m := range all {
 			if m.Kind == kindVote && w.signers[m.Compact] != who && r.Rules.Leader != who {
 				w.problem("%s reads a vote of %s before the tally", who, w.signers[m.Compact])
@@ -389,12 +418,13 @@ func (w *world) accept(round *played, r consensus.Round, s *Service, who ect.Ide
 	}
 	if round.announced == "" {
 		round.announced, round.token, round.wid = first, r.Token, r.Workflow
-		w.check(r, s, who)
+		w.onRecord(r)
+		w.check(round, r, s, who)
 	}
 }
 
 // check judges an outcome from its signed messages alone, as a participant does.
-func (w *world) check(r consensus.Round, s *Service, who ect.Identity) {
+func (w *world) check(round *played, r consensus.Round, s *Service, who ect.Identity) {
 	box := consensus.Box{}
 	for after := 0; ; after += 100 {
 		page, more, err := s.Messages(w.t.Context(), r.Proposal.Round, who, after, 100)
@@ -431,11 +461,13 @@ func (w *world) check(r consensus.Round, s *Service, who ect.Identity) {
 		text, _ := json.Marshal(r)
 		w.problem("%v: %s", err, text)
 	}
+	w.recounts(r, box)
+	w.decidedInTime(round, r, box)
 }
 
 // judge is what must hold once everything has ended.
 func (w *world) judge(ends map[consensus.Phase]int) {
-	s := w.replicas[0].svc
+	s, ended := w.replicas[0].svc, []consensus.Round{}
 	for _, round := range w.rounds {
 		p := round.proposal
 		r, err := s.Show(w.t.Context(), p.Round, p.Proposer)
@@ -446,14 +478,18 @@ func (w *world) judge(ends map[consensus.Phase]int) {
 			continue // it was refused, or never came
 		}
 		fatal(w.t, err)
+		if round.announced != "" && r.End.Signature == "" {
+			w.problem("an outcome was announced and is forgotten: it was announced before it lasted")
+		}
 		if ends[r.Phase]++; !r.Phase.Over() {
 			w.problem("two days later the round is %s: it never ends", r.Phase)
+			w.notRecordedYet(r)
 			continue
 		}
 		if round.announced != "" && round.announced != r.End.Signature {
 			w.problem("announced was another outcome than the one on record")
 		}
-		w.check(r, s, p.Proposer)
+		w.check(round, r, s, p.Proposer)
 		for hash := range round.acked {
 			if !round.early && !slices.Contains(r.End.Counted, hash) {
 				w.problem("a vote that was taken in time is not counted")
@@ -461,20 +497,15 @@ func (w *world) judge(ends map[consensus.Phase]int) {
 		}
 		w.proven(r)
 		w.sent(r)
+		w.kept(round)
+		ended = append(ended, r)
 	}
+	w.givesWay(ended)
 }
 
 // proven: an ended round has its tokens, and no vote was recorded before its outcome.
 func (w *world) proven(r consensus.Round) {
-	records, _, err := w.evidence.Workflow(w.t.Context(), r.Workflow, "", 100)
-	fatal(w.t, err)
-	acts := map[ect.Act]int{}
-	for _, rec := range records {
-		claims, err := ect.ParseRecorded(rec.Compact)
-		fatal(w.t, err)
-		acts[claims.Act]++
-	}
-	votes := 0
+	acts, votes := w.acts(r.Workflow), 0
 	box, err := w.replicas[0].svc.archive.box(w.t.Context(), r.Proposal.Round)
 	fatal(w.t, err)
 	for _, b := range box.Ballots {
@@ -483,11 +514,9 @@ func (w *world) proven(r consensus.Round) {
 		}
 	}
 	if acts[ect.ActConsensusPropose] < 1 || acts[ect.ActConsensusCommit] < 1 || acts[ect.ActConsensusVote] != votes {
-		w.problem("a round of %d votes has the tokens %v", votes, acts)
+		w.problem("the evidence of an ended round is not complete: it has %v, expected the proposal, the outcome and %d votes", acts, votes)
 	}
-	if found, err := w.evidence.Get(w.t.Context(), ect.Ref{Workflow: r.Workflow, ID: tokenID(r.Token), Issuer: self}); err != nil || len(found) == 0 || len(found[0]) == 0 {
-		w.problem("the token of the outcome is not on record: %v", err)
-	}
+	w.onRecord(r)
 }
 
 func tokenID(compact string) ect.ID {
@@ -513,4 +542,187 @@ func (w *world) sent(r consensus.Round) {
 			w.problem("%s did not get what was agreed", m.ID)
 		}
 	}
+}
+
+// slow has an operation of the store take up to six seconds, now and then, while other things happen: more than the grace of a round.
+func (w *world) slow() {
+	if w.calm || w.depth > 2 || w.rng.IntN(200) > 0 {
+		return
+	}
+	time.Sleep(time.Duration(w.rng.IntN(6000)) * time.Millisecond)
+	for range 40 {
+		w.interleave()
+	}
+}
+
+// slowStore is a store of which some operations take long, or fail.
+type slowStore struct {
+	Entries
+	beforeWrite, afterList func() error // of signed messages
+}
+
+func (s *slowStore) Swap(ctx context.Context, key state.EntryKey, old uint64, value []byte, until time.Time) (uint64, bool, error) {
+	if key.Kind == KindMessage && s.beforeWrite != nil {
+		if err := s.beforeWrite(); err != nil {
+			return 0, false, err
+		}
+	}
+	return s.Entries.Swap(ctx, key, old, value, until)
+}
+
+func (s *slowStore) List(ctx context.Context, kind, group, after string, limit int) ([]state.Entry, error) {
+	all, err := s.Entries.List(ctx, kind, group, after, limit)
+	if kind == KindMessage && s.afterList != nil {
+		err = errors.Join(err, s.afterList())
+	}
+	return all, err
+}
+
+// slowReplica is one more replica, with a slow store. It does nothing after an outcome.
+func (w *world) slowReplica(store *slowStore) *Service {
+	deps := w.start("slow").svc.deps
+	store.Entries, deps.Entries = deps.Entries, store
+	deps.Go = func(string, func(context.Context)) error { return nil }
+	svc, err := New(deps)
+	fatal(w.t, err)
+	svc.Configure([]consensus.Group{w.group})
+	return svc
+}
+
+// TestVote_WrittenAtTheDeadline: a vote comes before the deadline, and a slow store writes it after it, while another replica looks at
+// the round and decides it later with what it has read. A vote that is taken counts in each case.
+func TestVote_WrittenAtTheDeadline(t *testing.T) {
+	t.Parallel()
+	all := seats(t, 4)
+	away := errors.New("the store is away")
+	for name, tc := range map[string]struct {
+		members                int
+		written, read, decided time.Duration // after the deadline
+		fails                  error         // what the replica of the voter gets when it looks at the round
+		refused                string
+	}{
+		"before the round may be decided":                     {3, 1500 * time.Millisecond, 1400 * time.Millisecond, 2100 * time.Millisecond, nil, ""},
+		"after that, and its replica decides":                 {3, 3 * time.Second, 2500 * time.Millisecond, 5 * time.Second, nil, ""},
+		"after that, and its replica finds the store away":    {3, 3 * time.Second, 2500 * time.Millisecond, 5 * time.Second, away, "cannot be recorded"},
+		"before that, and its replica finds the store away":   {3, 1500 * time.Millisecond, 1400 * time.Millisecond, 2100 * time.Millisecond, away, ""},
+		"after that, and its replica finds the round decided": {3, 4 * time.Second, 2500 * time.Millisecond, 3 * time.Second, nil, "time for votes is over"},
+		"after that, and its replica suspends the round":      {4, 3 * time.Second, 2500 * time.Millisecond, 5 * time.Second, nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, 1, consensus.Majority, all)
+				w.calm, w.group.Members, w.group.MaxFaulty = true, nil, 0
+				for _, s := range all[1 : tc.members+1] {
+					w.group.Members = append(w.group.Members, consensus.Member{ID: s.ID, Weight: 1})
+				}
+				steady := w.slowReplica(&slowStore{})
+				round := w.plain(steady)
+				deadline := round.proposal.Timeout.Time
+				_, first := send(w, all[1], w.approval(round, all[1].ID))
+				_, err := steady.Vote(t.Context(), all[1].ID, round.proposal.Round, first)
+				fatal(t, err)
+				until := func(after time.Duration) func() error {
+					return func() error { time.Sleep(time.Until(deadline.Add(after))); return nil }
+				}
+				voter := w.slowReplica(&slowStore{beforeWrite: until(tc.written), afterList: func() error { return tc.fails }})
+				looker := w.slowReplica(&slowStore{afterList: until(tc.decided)})
+				fatal(t, until(tc.read-tc.written-time.Second)())
+				m, second := send(w, all[2], w.approval(round, all[2].ID))
+				looked := make(chan error, 1)
+				go func() {
+					fatal(t, until(tc.read)())
+					looked <- looker.visit(t.Context(), round.proposal.Round)
+				}()
+				_, err = voter.Vote(t.Context(), all[2].ID, round.proposal.Round, second)
+				if (err == nil) != (tc.refused == "") || err != nil && !strings.Contains(err.Error(), tc.refused) {
+					t.Errorf("the vote is answered with %v, expected an error with %q", err, tc.refused)
+				}
+				fatal(t, <-looked)
+				fatal(t, until(10*time.Second)())
+				fatal(t, steady.visit(t.Context(), round.proposal.Round))
+				r, showErr := steady.Show(t.Context(), round.proposal.Round, "")
+				fatal(t, showErr)
+				if counts := slices.Contains(r.End.Counted, m.Hash); r.Phase == consensus.Voting || counts != (err == nil) {
+					t.Errorf("the round is %s, the vote counts: %v, and it was answered with %v: a vote that is taken counts", r.Phase, counts, err)
+				}
+				if !r.Phase.Decided() {
+					return
+				}
+				fatal(t, steady.aftermath.recordVotes(t.Context(), r))
+				if n := w.acts(r.Workflow)[ect.ActConsensusVote]; n != len(r.End.Counted) {
+					t.Errorf("the evidence has %d votes, expected the %d on which the outcome rests", n, len(r.End.Counted))
+				}
+			})
+		})
+	}
+}
+
+// TestLook_MessagesThatMayNotLast: a vote was written and no replica of the store has acknowledged it. No outcome rests on it, also if a
+// failover takes it back while a coordinator looks at the round.
+func TestLook_MessagesThatMayNotLast(t *testing.T) {
+	t.Parallel()
+	all := seats(t, 3)
+	for name, during := range map[string]bool{"the failover comes later": false, "the failover comes during a look": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, 1, consensus.Majority, all)
+				w.calm, w.group.MaxFaulty = true, 0
+				w.group.Members = []consensus.Member{{ID: all[1].ID, Weight: 1}, {ID: all[2].ID, Weight: 1}, {ID: all[3].ID, Weight: 1}}
+				steady := w.slowReplica(&slowStore{})
+				round := w.plain(steady)
+				lose := func() error { return w.shards[1].Failover(t.Context()) }
+				looker := steady
+				if during {
+					looker = w.slowReplica(&slowStore{afterList: lose})
+				}
+				var last []byte
+				for i, s := range all[1:4] {
+					if i == 2 {
+						w.shards[1].Separate()
+					}
+					_, last = send(w, s, w.approval(round, s.ID))
+					if _, err := steady.Vote(t.Context(), s.ID, round.proposal.Round, last); (err != nil) != (i == 2) {
+						t.Fatalf("vote %d is answered with %v", i+1, err)
+					}
+				}
+				if err := looker.visit(t.Context(), round.proposal.Round); err == nil {
+					t.Error("the look at a round with a vote that may not last has no error")
+				}
+				fatal(t, lose())
+				fatal(t, steady.visit(t.Context(), round.proposal.Round))
+				if r, err := steady.Show(t.Context(), round.proposal.Round, ""); err != nil || r.Phase != consensus.Voting {
+					t.Errorf("the round is %s, %v: its outcome rests on a vote that is gone", r.Phase, err)
+				}
+				_, err := steady.Vote(t.Context(), all[3].ID, round.proposal.Round, last)
+				fatal(t, err)
+				if r, err := steady.Show(t.Context(), round.proposal.Round, ""); err != nil || r.Phase != consensus.Committed {
+					t.Errorf("with all votes the round is %s, %v", r.Phase, err)
+				}
+			})
+		})
+	}
+}
+
+// plain is a round that is open for ten seconds.
+func (w *world) plain(s *Service) *played {
+	p := consensus.Proposal{
+		ID: w.uuid(), Round: w.uuid(), Mechanism: consensus.Majority, Subject: "restart the router", Action: []byte(`{"tool":"restart"}`), Proposer: w.group.Members[0].ID,
+		Timeout: consensus.At(time.Now().Add(10 * time.Second)), Terms: consensus.Terms{Group: w.group.Name, Timestamp: time.Now().UTC()},
+	}
+	for _, m := range w.group.Members {
+		p.Participants = append(p.Participants, m.ID)
+	}
+	p.Quorum = int64(len(p.Participants)+1) / 2
+	_, text := send(w, w.seat(p.Proposer), p)
+	_, err := s.Propose(w.t.Context(), p.Proposer, text)
+	fatal(w.t, err)
+	return &played{proposal: p}
+}
+
+func (w *world) approval(round *played, who ect.Identity) consensus.Vote {
+	v := w.ballot(round, who, 1)
+	v.Decision = consensus.Approve
+	return v
 }

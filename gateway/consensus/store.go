@@ -142,6 +142,16 @@ func (a *archive) keep(ctx context.Context, round string, m stored, who ect.Iden
 	return false, false, nil
 }
 
+// keepVote keeps a signed vote; doubled: a different one of the same voter is on record.
+func (a *archive) keepVote(ctx context.Context, round string, m stored, who ect.Identity) (doubled bool, err error) {
+	there, _, err := a.keep(ctx, round, m, who, maxSlots)
+	if err != nil || !there {
+		return !there, err
+	}
+	_, doubled, err = a.deps.Entries.Get(ctx, messageKey(round, kindVote, who, maxSlots-1))
+	return doubled, recording(err)
+}
+
 // each reads all entries of a group.
 func (a *archive) each(ctx context.Context, kind, group string, read func(state.Entry) error) error {
 	for after := ""; ; {
@@ -174,22 +184,29 @@ func (a *archive) messages(ctx context.Context, round string) (all []stored, err
 	return all, err
 }
 
-// confirm returns when the messages with these hashes last.
+// confirm returns when the messages with these hashes last. Its error is errGone if one of them is not there any more.
 func (a *archive) confirm(ctx context.Context, round string, hashes []string) error {
-	return a.each(ctx, KindMessage, round, func(entry state.Entry) error {
+	lasting := map[string]bool{}
+	err := a.each(ctx, KindMessage, round, func(entry state.Entry) error {
 		var m stored
 		if err := json.Unmarshal(entry.Value, &m); err != nil {
 			return err
 		}
-		if !slices.Contains(hashes, ect.Hash([]byte(m.Compact))) {
+		hash := ect.Hash([]byte(m.Compact))
+		if !slices.Contains(hashes, hash) {
 			return nil
 		}
+		lasting[hash] = true
 		same, err := a.deps.Entries.Confirm(ctx, entry.Key, entry.Revision)
 		if err == nil && !same {
 			err = errGone
 		}
 		return recording(err)
 	})
+	if err == nil && len(lasting) < len(hashes) {
+		err = recording(errGone)
+	}
+	return err
 }
 
 // related are the rounds about the same, the latest ones.

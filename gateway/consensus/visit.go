@@ -85,13 +85,13 @@ func (s *Service) visit(ctx context.Context, id string) error {
 
 // look takes a round one step further with what was received for it.
 func (s *Service) look(ctx context.Context, r consensus.Round) (consensus.Round, error) {
+	now, err := s.deps.Clock(ctx) // before the messages are read: what was on record at that moment counts
+	if err != nil {
+		return r, recording(err)
+	}
 	box, err := s.archive.box(ctx, r.Proposal.Round)
 	if err != nil {
 		return r, err
-	}
-	now, err := s.deps.Clock(ctx)
-	if err != nil {
-		return r, recording(err)
 	}
 	e := consensus.Event{Kind: consensus.Look, At: now.UTC(), Box: box}
 	if next, err := r.Next(e); err == nil && next.Term == r.Term { // it waits for more, whatever others are about the same
@@ -110,10 +110,13 @@ func (s *Service) look(ctx context.Context, r consensus.Round) (consensus.Round,
 	return s.decide(ctx, r, e)
 }
 
-// decide writes a round after an event. What ends it is signed before.
+// decide writes a round after an event, unless it has changed since the event. What ends it is signed before.
 func (s *Service) decide(ctx context.Context, r consensus.Round, e consensus.Event) (consensus.Round, error) {
 	p := r.Proposal
 	next, changed, err := s.archive.records.Decide(ctx, roundKey(p.Round, p.Proposer), func(found record.Found[consensus.Round]) (consensus.Round, *attest.Statement, error) {
+		if found.Value.Term != r.Term || !found.Value.Changed.Equal(r.Changed) {
+			return found.Value, nil, record.ErrUnchanged
+		}
 		next, err := found.Value.Next(e)
 		if _, over := errors.AsType[*consensus.StateError](err); over || err == nil && next.Term == found.Value.Term {
 			return found.Value, nil, record.ErrUnchanged

@@ -34,6 +34,8 @@ var exempt = map[string]string{
 	module + "lifecycle/rollback.RecordError":                      "a record of another version in the store: an internal error, and the log has its text",
 	module + "lifecycle/rollback.ResultError":                      "it is the reason of a bad reply",
 	module + "lifecycle/workflow.NotReadyError":                    "what it is asked by puts it in words of its own",
+	module + "policy/consensus/signed.EquivocationError":           "participants meet it; the coordinator only asks if two outcomes differ",
+	module + "policy/consensus.UnsoundError":                       "who checks an outcome meets it; the coordinator makes none that it refuses",
 	module + "gateway/record.UnreadableError":                      "a record of another version in the store: an internal error, and the log has its text",
 	module + "gateway/transport/slim/link.RefusedError":            "met by the link itself, and by the operator at the start",
 	module + "gateway/transport/slim/session.BrokenError":          "the dialer says it in transport's words: unreachable, or no answer in time",

@@ -97,7 +97,7 @@ var table = rows(
 		switch {
 		case e.Again > 0:
 			return retry(of(CodeConflict, e.Error()), e.Again, retrySoon)
-		case e.Late:
+		case e.Late || e.Doubled:
 			return of(CodeConflict, e.Error())
 		}
 		return of(CodePolicyViolation, e.Error())

@@ -26,9 +26,10 @@ type Opening struct {
 
 // RefusedError reports a proposal, a vote or an acknowledgement that is not taken.
 type RefusedError struct {
-	Reason string
-	Late   bool          // its time is over
-	Again  time.Duration // it can be sent again after this; zero: that does not help
+	Reason  string
+	Late    bool          // its time is over
+	Doubled bool          // it contradicts another vote of the same voter
+	Again   time.Duration // it can be sent again after this; zero: that does not help
 }
 
 func (e *RefusedError) Error() string { return "consensus: " + e.Reason }

@@ -262,7 +262,7 @@ func (r Round) look(e Event) Round {
 	case reason != Accepted:
 		return r.fail(e, count, reason)
 	case count.tally.Connected < r.Rules.Connected && e.At.Before(r.Deadline().Add(Patience)):
-		return r.to(Suspended)
+		return r.hold(Suspended, count)
 	case count.tally.Connected < r.Rules.Connected:
 		return r.fail(e, count, NoConnectivity)
 	}
@@ -271,7 +271,7 @@ func (r Round) look(e Event) Round {
 	case rival != "":
 		return r.end(e, count, Abort, Superseded, rival)
 	case waits:
-		return r.to(Waiting)
+		return r.hold(Waiting, count)
 	}
 	return r.end(e, count, Commit, Accepted, "")
 }
@@ -375,6 +375,13 @@ func (r Round) decideHuman(e Event) Round {
 func (r Round) to(p Phase) Round {
 	r.Phase = p
 	return r
+}
+
+// hold is the round with the votes accepted, and without an outcome yet. What counts by now counts at its end too.
+func (r Round) hold(p Phase, c count) Round {
+	next := r.to(p)
+	next.End.Counted = c.hashes
+	return next
 }
 
 // end is the round with its outcome.
