@@ -497,7 +497,7 @@ func (w *world) judge(ends map[consensus.Phase]int) {
 		}
 		w.proven(r)
 		w.sent(r)
-		w.kept(round)
+		w.hasEvidence(round)
 		ended = append(ended, r)
 	}
 	w.givesWay(ended)

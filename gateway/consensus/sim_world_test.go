@@ -460,7 +460,7 @@ func (w *world) decidedInTime(round *played, r consensus.Round, box consensus.Bo
 		w.problem("the round was decided %v before its deadline, with the votes of %d of %d members", r.Deadline().Sub(at), len(voters), len(r.Rules.Members))
 	}
 	if o := r.End.Outcome; o.Reason == consensus.HumanDecided {
-		if human, asked := w.humans[o.Approval]; !asked || at.Before(human.at) || human.granted != (o.Result == consensus.Commit) {
+		if human, there := w.humans[o.Approval]; !there || at.Before(human.at) || human.granted != (o.Result == consensus.Commit) {
 			w.problem("the outcome is %s by a human at %v, and the human has said %v at %v", o.Result, at, human.granted, human.at)
 		}
 	}
@@ -483,8 +483,8 @@ func (w *world) takenOnce(round *played, who ect.Identity, hash string) {
 	}
 }
 
-// kept: different votes of one voter are on record as evidence.
-func (w *world) kept(round *played) {
+// hasEvidence: different votes of one voter are on record as evidence.
+func (w *world) hasEvidence(round *played) {
 	all, err := w.replicas[0].svc.archive.messages(w.t.Context(), round.proposal.Round)
 	fatal(w.t, err)
 	for hash, vote := range round.sent {
