@@ -8,7 +8,8 @@
 // late.
 //
 // Read service.go first: what a round goes through. propose.go and ballots.go take what participants send, visit.go takes
-// rounds further, aftermath.go does what follows from an outcome, store.go names the entries.
+// rounds further, aftermath.go does what follows from an outcome. store.go names the entries and keeps them, groups.go has the
+// configured groups and since when their members are known, parties.go reaches agents and approvers.
 //
 // Alternatives considered: a leader among the replicas that alone coordinates. It would have to be elected by the same
 // store, and each round would wait for its failover.
