@@ -61,7 +61,9 @@ func newRig(b *testing.B, members int) *rig {
 			r.group.Proposers[p.ID] = 1
 		}
 	}
-	memory, err := state.New(state.Config{MaxTokens: 1 << 20, MaxTokenBytes: 1 << 30}, state.Deps{Now: time.Now})
+	memory, err := state.New(state.Config{
+		MaxTokens: 1 << 20, MaxTokenBytes: 1 << 30, MaxEntries: 1 << 22, MaxEntriesBytes: 4 << 30, MaxEntriesPerOwner: 1 << 21, MaxEntriesBytesPerOwner: 2 << 30,
+	}, state.Deps{Now: time.Now})
 	r.must(err)
 	verifier, err := ect.NewVerifier(ect.VerifierDeps{Keys: ecttest.KeysOf(parties...), Replay: ecttest.NewReplay(), Audience: []string{string(parties[0].ID)}, Now: time.Now})
 	r.must(err)
