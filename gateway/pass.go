@@ -17,6 +17,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/policy"
+	"github.com/aepb/aepb-gateway/policy/hitl"
 	"github.com/aepb/aepb-gateway/policy/membership"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -452,8 +453,23 @@ func (g *Gateway) outcome(ctx context.Context, x *request, token string, request
 	return v, g.attest.Bound(ctx, v, reply, x.replier())
 }
 
-// sendAgreed sends an agent what a consensus round agreed on, and returns what it answers.
+// sendAgreed sends an agent what a consensus round agreed on, and returns what it answers. An agreement gives its proposer no authority
+// at an agent: what it may not call itself, or not without an approval, or not in a held workflow, is not sent.
 func (g *Gateway) sendAgreed(ctx context.Context, o consensus.Order, m *canonical.Message) (*canonical.Message, error) {
+	agent, _ := g.Directory.Find(o.Agent)
+	if err := policy.AdmitTo(o.Proposer, string(m.Op), agent.Rules); err != nil {
+		return nil, err
+	}
+	facts, rules := hitl.Facts{Caller: o.Proposer, Agent: o.Agent, Operation: string(m.Op), Words: true}, g.settings.Load().Approvals
+	if invoke, ok := m.Body.(*canonical.Invoke); ok && invoke.Call != nil {
+		facts.Tool, facts.Args, facts.Words = invoke.Call.Name, invoke.Call.Args, false
+	}
+	if _, needed := rules.Match(facts); needed || rules.NeedsLosses(facts) {
+		return nil, &policy.Forbidden{Agent: o.Agent, Reason: "a human has to approve this call, and an agreement of agents is no approval: its proposer sends it itself"}
+	}
+	if err := g.parts.Levels.Refusal(ctx, o.Lineage.Workflow, string(m.Op), true); err != nil {
+		return nil, err
+	}
 	answer, err := g.Errand(ctx, Errand{Agent: o.Agent, Message: m, Lineage: o.Lineage, ID: o.ID, At: o.At})
 	return answer.Message, err
 }

@@ -177,7 +177,7 @@ func (f *aftermath) sendAll(ctx context.Context, r consensus.Round) (again time.
 			continue
 		}
 		failed := f.deps.Agents.Send(ctx, Order{
-			Agent: name, Action: r.Proposal.Action, Lineage: attest.Lineage{Workflow: r.Workflow, Parents: []ect.ID{claims.ID}},
+			Agent: name, Proposer: r.Proposal.Proposer, Action: r.Proposal.Action, Lineage: attest.Lineage{Workflow: r.Workflow, Parents: []ect.ID{claims.ID}},
 			ID: stableID("agreed", r.Proposal.Round, string(m.ID)), At: r.Changed,
 		})
 		if failed != nil {
@@ -200,6 +200,10 @@ func (f *aftermath) delivered(ctx context.Context, key state.EntryKey, failed er
 		return err
 	}
 	_, err = f.archive.put(ctx, key, value, f.deps.Now().Add(life))
+	if full, own := errors.AsType[*state.FullError](err); own && full.Own { // else what was sent would be sent again and again
+		f.deps.Logger.WarnContext(ctx, "that an agreed action was sent is not noted: the share of the proposer is used up", slog.String("round", key.Group))
+		return nil
+	}
 	return err
 }
 

@@ -117,7 +117,7 @@ func (s *Service) open(ctx context.Context, r consensus.Round, m signed.Message[
 		return r, err
 	}
 	topic := state.EntryKey{Kind: KindTopic, Group: p.Topic(), ID: p.Round, Owner: string(p.Proposer)}
-	if _, err := s.archive.put(ctx, topic, at, r.Deadline().Add(life)); err != nil {
+	if _, err := s.archive.put(ctx, topic, append(at, " "+p.ID...), r.Deadline().Add(life)); err != nil {
 		return r, err
 	}
 	opened, first, err := s.archive.records.Decide(ctx, roundKey(p.Round, p.Proposer), func(found record.Found[consensus.Round]) (consensus.Round, *attest.Statement, error) {
@@ -133,6 +133,9 @@ func (s *Service) open(ctx context.Context, r consensus.Round, m signed.Message[
 		return opened, errRoundTaken
 	}
 	if first {
+		if err := s.archive.enter(ctx, opened); err != nil { // again, if another request for the same round has had it taken out
+			return opened, err
+		}
 		s.deps.Logger.InfoContext(ctx, "consensus round", slog.String("round", p.Round), slog.String("phase", string(opened.Phase)), slog.String("group", p.Terms.Group),
 			slog.String("mechanism", string(p.Mechanism)), slog.String("proposer", string(p.Proposer)), slog.String("wid", opened.Workflow))
 	}

@@ -42,11 +42,12 @@ type Agents interface {
 
 // Order is an agreed action for one agent.
 type Order struct {
-	Agent   string
-	Action  json.RawMessage
-	Lineage attest.Lineage
-	ID      ect.ID
-	At      time.Time
+	Agent    string
+	Proposer ect.Identity // has to be allowed to call the agent
+	Action   json.RawMessage
+	Lineage  attest.Lineage
+	ID       ect.ID
+	At       time.Time
 }
 
 // Humans decide rounds that participants cannot.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -40,7 +41,7 @@ const (
 	life      = 31 * 24 * time.Hour // that a round is kept after its last change: a closed one is a tombstone (R18)
 	knownFor  = 10 * 365 * 24 * time.Hour
 	pageSize  = 100
-	maxTopic  = 64 // rounds about the same that are looked at, the latest ones
+	maxTopic  = 64 // decided rounds about the same that are looked at, the latest ones
 	maxSlots  = 2  // messages of one kind and one participant that are kept
 	maxSeized = 30 * time.Second
 	maxRaces  = 5
@@ -209,28 +210,35 @@ func (a *archive) confirm(ctx context.Context, round string, hashes []string) er
 	return err
 }
 
-// related are the rounds about the same, the latest ones.
+// related are the rounds about the same: all that are not over, all of the same proposal, and the latest of the others.
 func (a *archive) related(ctx context.Context, p consensus.Proposal) ([]consensus.Related, error) {
 	type at struct {
-		opened time.Time
-		id     string
+		opened       time.Time
+		id, proposal string
 	}
 	var known []at
 	err := a.each(ctx, KindTopic, p.Topic(), func(entry state.Entry) error {
-		var opened time.Time
-		if err := opened.UnmarshalText(entry.Value); err != nil {
-			return err
-		}
-		known = append(known, at{opened, entry.Key.ID})
-		return nil
+		moment, proposal, _ := strings.Cut(string(entry.Value), " ")
+		opened, err := time.Parse(time.RFC3339Nano, moment)
+		known = append(known, at{opened, entry.Key.ID, proposal})
+		return err
 	})
 	if err != nil {
 		return nil, err
 	}
 	slices.SortFunc(known, func(a, b at) int { return b.opened.Compare(a.opened) })
 	var out []consensus.Related
-	for _, one := range known[:min(len(known), maxTopic)] {
-		if one.id == p.Round {
+	undecided := map[string]bool{}
+	err = a.each(ctx, KindOpen, "", func(entry state.Entry) error {
+		undecided[entry.Key.ID] = true
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i, one := range known {
+		late := i >= maxTopic && one.proposal != p.ID && !undecided[one.id]
+		if one.id == p.Round || late {
 			continue
 		}
 		found, err := a.records.Read(ctx, roundKey(one.id, ""))
@@ -426,20 +434,25 @@ func (a *archive) own(ctx context.Context, p consensus.Proposal, until time.Time
 }
 
 // book takes a round into the index of rounds with which something is left to do. Of rounds that are opened at once, those that are
-// too many are taken out again.
+// too many are taken out a minute later.
 func (a *archive) book(ctx context.Context, r consensus.Round) error {
-	value, err := json.Marshal(open{Due: r.Due(), Proposer: r.Proposal.Proposer})
-	if err != nil {
+	if err := a.enter(ctx, r); err != nil {
 		return err
 	}
-	key := openKey(r.Proposal.Round, r.Proposal.Proposer)
-	if _, err := a.put(ctx, key, value, r.Deadline().Add(life)); err != nil {
-		return err
-	}
-	if err := a.withinShare(ctx, r.Proposal.Proposer, 0); err != nil {
-		return errors.Join(err, recording(a.deps.Entries.Delete(ctx, key)))
+	if err := a.withinShare(ctx, r.Proposal.Proposer, 0); err != nil { // another request may write this round: it is looked at, and not deleted here
+		_, failed := a.index(ctx, r, func(o open) (open, bool) { o.Due = r.Opened; return o, true })
+		return errors.Join(err, failed)
 	}
 	return nil
+}
+
+// enter writes the entry of a round in the index, unless it is there.
+func (a *archive) enter(ctx context.Context, r consensus.Round) error {
+	value, err := json.Marshal(open{Due: r.Due(), Proposer: r.Proposal.Proposer})
+	if err == nil {
+		_, err = a.put(ctx, openKey(r.Proposal.Round, r.Proposal.Proposer), value, r.Deadline().Add(life))
+	}
+	return err
 }
 
 // withinShare reports an error if so many more rounds of a proposer would be too many.
