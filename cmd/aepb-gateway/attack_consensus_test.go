@@ -13,8 +13,11 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/config"
 	"github.com/aepb/aepb-gateway/gateway/consensus"
+	"github.com/aepb/aepb-gateway/gateway/directory"
 	rounds "github.com/aepb/aepb-gateway/gateway/httpapi/consensus"
+	"github.com/aepb/aepb-gateway/policy"
 	pure "github.com/aepb/aepb-gateway/policy/consensus"
 )
 
@@ -433,4 +436,41 @@ func TestAttack_Consensus_FalseDispute(t *testing.T) {
 	}
 	b.counts(t, `aepb_consensus_anomalies_total{kind="refuses"} 1`)
 	b.counts(t, `aepb_consensus_anomalies_total{kind="disputed"} 0`)
+}
+
+// TestAttack_Consensus_BorrowedAuthority: a proposer has members that collude agree on a call that it may not make itself, or not without
+// an approval. The gateway, which may call each agent, does not make it in the proposer's place.
+func TestAttack_Consensus_BorrowedAuthority(t *testing.T) {
+	t.Parallel()
+	plan := deciding()
+	plan.config.Policy.Approvals = []config.Approval{{Agent: "agent-bob", Tool: "add"}}
+	b := newBed(t, plan)
+	members := b.threeVoters(t)
+	agents := map[string]*fake{}
+	for i, name := range []string{"alice", "bob", "carol"} {
+		agents[name] = &fake{conduct: well}
+		svid := b.svid(t, "/"+name)
+		at := b.serve(t, "agent-"+name, "mcp-v1", agents[name], host{tls: serving(svid), id: svid.ID})
+		if i == 2 { // only bob may call it
+			must(t, b.directory.Put(directory.Agent{
+				Name: "agent-carol", ID: svid.ID, Rules: policy.Rules{Callers: []string{spiffe("bob")}}, Endpoints: []directory.Endpoint{{Binding: "mcp-v1", URL: at}},
+			}))
+		}
+	}
+	p := b.proposal(t, members[0], pure.Majority, time.Minute, func(p *pure.Proposal) {
+		p.Action = json.RawMessage(`{"tool":"add","arguments":{"a":1,"b":2}}`)
+	})
+	b.propose(t, members[0], p)
+	for _, v := range members {
+		b.votes(t, v, p, pure.Approve, "")
+	}
+	b.reaches(t, members[0], p.Round, pure.Committed)
+	within(t, patience, "each agent was tried", func() bool {
+		return agents["alice"].calls.Load() == 1 && strings.Contains(b.logs.String(), "a human has to approve this call") && strings.Contains(b.logs.String(), `"agent":"agent-carol"`)
+	})
+	for _, name := range []string{"bob", "carol"} {
+		if n := agents[name].calls.Load(); n != 0 {
+			t.Errorf("agent-%s was called %d times", name, n)
+		}
+	}
 }
