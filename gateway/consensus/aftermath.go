@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"slices"
@@ -195,11 +194,11 @@ func (f *aftermath) sendAll(ctx context.Context, r consensus.Round) (again time.
 }
 
 func (f *aftermath) delivered(ctx context.Context, key state.EntryKey, failed error) error {
-	value, err := json.Marshal(delivery{failed != nil})
-	if err != nil {
-		return err
+	value := "sent"
+	if failed != nil {
+		value = "failed"
 	}
-	_, err = f.archive.put(ctx, key, value, f.deps.Now().Add(life))
+	_, err := f.archive.put(ctx, key, []byte(value), f.deps.Now().Add(life))
 	if full, own := errors.AsType[*state.FullError](err); own && full.Own { // else what was sent would be sent again and again
 		f.deps.Logger.WarnContext(ctx, "that an agreed action was sent is not noted: the share of the proposer is used up", slog.String("round", key.Group))
 		return nil
@@ -232,11 +231,6 @@ func stableID(texts ...string) ect.ID {
 }
 
 var errSeized = errors.New("consensus: another replica does what follows from this round")
-
-// delivery is what became of an agreed action at one participant.
-type delivery struct {
-	Failed bool `json:"failed,omitempty"` // the agent did not take it in time
-}
 
 // disputed tells operators of a participant that does not accept an outcome, or has got two.
 func (s *Service) disputed(ctx context.Context, r consensus.Round, a consensus.Ack) {

@@ -69,10 +69,8 @@ func messageOf(raw json.RawMessage) (*canonical.Message, error) {
 }
 
 // Ask implements [Humans].
-func (p Parties) Ask(ctx context.Context, q Question) error {
-	return approval.Ask(ctx, p.Approvals, approval.Question{
-		ID: q.ID, About: "consensus", Asker: q.Proposer, Workflow: q.Workflow, Gated: q.Gated, Input: q.Input, Subject: q.Subject, Content: q.Content,
-	})
+func (p Parties) Ask(ctx context.Context, q approval.Question) error {
+	return approval.Ask(ctx, p.Approvals, q)
 }
 
 // Answer implements [Humans].

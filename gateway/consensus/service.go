@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/approval"
 	"github.com/aepb/aepb-gateway/gateway/attest"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/record"
@@ -52,21 +53,10 @@ type Order struct {
 
 // Humans decide rounds that participants cannot.
 type Humans interface {
-	// Ask asks humans to decide; what was asked before under the same id stays as it is.
-	Ask(ctx context.Context, q Question) error
+	// Ask asks humans to decide: a grant commits, all else aborts. What was asked before under the same id stays as it is.
+	Ask(ctx context.Context, q approval.Question) error
 	// Answer is what humans decided; over is false while they have not.
 	Answer(ctx context.Context, id string) (granted, over bool, err error)
-}
-
-// Question is a round that humans decide: a grant commits, all else aborts.
-type Question struct {
-	ID       string
-	Proposer ect.Identity
-	Workflow string
-	Gated    ect.ID // the consensus_propose
-	Input    string
-	Subject  string
-	Content  json.RawMessage // proposal, votes and the reason
 }
 
 // Evidence signs and records what happens in rounds. It is an [attest.Statements].

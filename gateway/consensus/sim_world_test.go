@@ -13,6 +13,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/ecttest"
+	"github.com/aepb/aepb-gateway/gateway/approval"
 	"github.com/aepb/aepb-gateway/gateway/attest"
 	"github.com/aepb/aepb-gateway/gateway/sample"
 	"github.com/aepb/aepb-gateway/gateway/state"
@@ -251,7 +252,7 @@ type answer struct {
 }
 
 // Ask implements [Humans]: a human answers after a while.
-func (w *world) Ask(_ context.Context, q Question) error {
+func (w *world) Ask(_ context.Context, q approval.Question) error {
 	if _, there := w.humans[q.ID]; !there {
 		w.humans[q.ID] = answer{time.Now().Add(time.Duration(w.rng.IntN(60)) * time.Second), w.rng.IntN(2) == 0}
 	}

@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/approval"
 	"github.com/aepb/aepb-gateway/gateway/attest"
 	"github.com/aepb/aepb-gateway/gateway/record"
 	"github.com/aepb/aepb-gateway/gateway/state"
@@ -166,7 +168,7 @@ func ended(r consensus.Round) *attest.Statement {
 	ext.SetString(ect.ExtOutcome, string(o.Result))
 	ext.SetString(ect.ExtOutcomeReason, string(o.Reason))
 	ext.SetString(ect.ExtRules, o.Rules)
-	ext.SetString(ect.ExtOutcomeSignature, signaturePart(r.End.Signature))
+	ext.SetString(ect.ExtOutcomeSignature, r.End.Signature[strings.LastIndexByte(r.End.Signature, '.')+1:])
 	if tally, err := json.Marshal(o.Tally); err == nil {
 		ext[ect.ExtTally] = tally
 	}
@@ -182,16 +184,6 @@ func ended(r consensus.Round) *attest.Statement {
 		Act: ect.ActConsensusCommit, Lineage: attest.Lineage{Workflow: r.Workflow, Parents: []ect.ID{r.Proposed}}, Input: o.Votes,
 		Output: ect.Hash([]byte(r.End.Signature)), Ext: ext, Audience: []string{string(r.Proposal.Proposer)}, Holder: holder(r), HoldUntil: r.Changed.Add(ect.MaxHold),
 	}
-}
-
-// signaturePart is the last part of a JWS.
-func signaturePart(compact string) string {
-	for i := len(compact) - 1; i >= 0; i-- {
-		if compact[i] == '.' {
-			return compact[i+1:]
-		}
-	}
-	return ""
 }
 
 // ask has humans decide a round, and ends it as they did (Escalation to Human Operator).
@@ -230,8 +222,8 @@ func (s *Service) escalate(ctx context.Context, r consensus.Round) error {
 	if err != nil {
 		return err
 	}
-	return s.deps.Humans.Ask(ctx, Question{
-		ID: r.Human.Approval, Proposer: r.Proposal.Proposer, Workflow: r.Workflow, Gated: r.Proposed, Input: ect.Hash([]byte(r.Signed)),
+	return s.deps.Humans.Ask(ctx, approval.Question{
+		ID: r.Human.Approval, About: "consensus", Asker: r.Proposal.Proposer, Workflow: r.Workflow, Gated: r.Proposed, Input: ect.Hash([]byte(r.Signed)),
 		Subject: r.Proposal.Subject, Content: content,
 	})
 }

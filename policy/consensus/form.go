@@ -2,6 +2,7 @@ package consensus
 
 import (
 	"bytes"
+	"encoding/base64"
 	"fmt"
 	"slices"
 	"time"
@@ -153,16 +154,8 @@ func isObject(text []byte, most int) bool {
 
 // isHash reports whether a text is empty or a hash.
 func isHash(text string) bool {
-	if text == "" {
-		return true
-	}
-	for i := range len(text) {
-		c := text[i]
-		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_') {
-			return false
-		}
-	}
-	return len(text) == 43
+	sum, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	return text == "" || err == nil && len(text) == 43 && len(sum) == 32 // it skips line ends, so both lengths count
 }
 
 func isUUID(text string) bool {

@@ -3,6 +3,7 @@ package consensus
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -242,20 +243,13 @@ func Anomalies(ballots []Ballot) (found []AnomalyKind) {
 		}
 		moments[b.Vote.Timestamp.UnixMilli()]++
 	}
-	if slices.ContainsFunc(values(words), func(n int) bool { return n >= fewestAlike }) {
+	if slices.ContainsFunc(slices.Collect(maps.Values(words)), func(n int) bool { return n >= fewestAlike }) {
 		found = append(found, SameRationale)
 	}
-	if slices.ContainsFunc(values(moments), func(n int) bool { return n >= fewestAlike }) {
+	if slices.ContainsFunc(slices.Collect(maps.Values(moments)), func(n int) bool { return n >= fewestAlike }) {
 		found = append(found, SameMoment)
 	}
 	return found
-}
-
-func values[K comparable](m map[K]int) (all []int) {
-	for _, n := range m {
-		all = append(all, n)
-	}
-	return all
 }
 
 // draw ends a draw among the proposals of a deadlock. Who does not open its nonce loses; where all are silent, the oldest proposal

@@ -16,6 +16,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/ecttest"
 	"github.com/aepb/aepb-gateway/ect/identity"
+	"github.com/aepb/aepb-gateway/gateway/approval"
 	"github.com/aepb/aepb-gateway/gateway/attest"
 	coordinator "github.com/aepb/aepb-gateway/gateway/consensus"
 	surface "github.com/aepb/aepb-gateway/gateway/httpapi/consensus"
@@ -42,9 +43,9 @@ type rig struct {
 // alone: there are no listed agents and no humans.
 type alone struct{}
 
-func (alone) Find(ect.Identity) (string, bool)                { return "", false }
-func (alone) Send(context.Context, coordinator.Order) error   { return nil }
-func (alone) Ask(context.Context, coordinator.Question) error { return nil }
+func (alone) Find(ect.Identity) (string, bool)              { return "", false }
+func (alone) Send(context.Context, coordinator.Order) error { return nil }
+func (alone) Ask(context.Context, approval.Question) error  { return nil }
 func (alone) Answer(context.Context, string) (bool, bool, error) {
 	return false, false, &problem.NotFoundError{What: "approval"}
 }
