@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/aepb/aepb-gateway/cmd/aepbctl/terminal"
 	"github.com/aepb/aepb-gateway/gateway/directory/admindoc"
 )
 
@@ -49,10 +50,10 @@ func printAgents(w io.Writer, agents []agent) error {
 	fmt.Fprintln(table, "NAME\tPROTOCOL\tURL")
 	for _, a := range agents {
 		for _, e := range a.Endpoints {
-			fmt.Fprintf(table, "%s\t%s\t%s\n", word(a.Name), word(e.Binding), word(where(e.URL)))
+			fmt.Fprintf(table, "%s\t%s\t%s\n", terminal.Word(a.Name), terminal.Word(e.Binding), terminal.Word(where(e.URL)))
 		}
 		if a.Capability != "" {
-			fmt.Fprintf(table, "%s\tdocument\t%s\n", word(a.Name), word(a.Capability))
+			fmt.Fprintf(table, "%s\tdocument\t%s\n", terminal.Word(a.Name), terminal.Word(a.Capability))
 		}
 	}
 	return table.Flush()
@@ -68,7 +69,7 @@ func (t *target) fetch(cmd *cobra.Command, path string, into any) error {
 
 // fetchOf is fetch about one agent.
 func (t *target) fetchOf(cmd *cobra.Command, name, path string, into any) error {
-	stop := progress(cmd, "asking "+name)
+	stop := terminal.Progress(cmd, "asking "+name)
 	got, err := t.operate(cmd.Context(), http.MethodGet, path, nil, http.StatusOK)
 	stop()
 	if err != nil {
@@ -199,21 +200,21 @@ func forgotten(answer []byte) bool {
 func printAdded(w io.Writer, verb string, a agent, base string, forgotten bool) error {
 	switch about := a.Description; {
 	case about == nil:
-		fmt.Fprintf(w, "%s %s\n", verb, word(a.Name))
+		fmt.Fprintf(w, "%s %s\n", verb, terminal.Word(a.Name))
 	case about.Error != "":
-		fmt.Fprintf(w, "%s %s, but it cannot be used now: %s\n", verb, word(a.Name), line(about.Error))
+		fmt.Fprintf(w, "%s %s, but it cannot be used now: %s\n", verb, terminal.Word(a.Name), terminal.Line(about.Error))
 	default:
-		fmt.Fprintf(w, "%s %s: %s %s, %s\n", verb, word(a.Name), word(cmp.Or(about.Name, "it gives no name")), word(about.Version), offered(about.Capabilities))
+		fmt.Fprintf(w, "%s %s: %s %s, %s\n", verb, terminal.Word(a.Name), terminal.Word(cmp.Or(about.Name, "it gives no name")), terminal.Word(about.Version), offered(about.Capabilities))
 		printURL(w, about)
 		printOmitted(w, about)
 	}
 	if l := a.Lifecycle; l != nil && (l.Status == "draining" || l.Status == "retired") {
-		fmt.Fprintf(w, "it is %s and takes no new work: see aepbctl lifecycle show %s\n", word(l.Status), word(a.Name))
+		fmt.Fprintf(w, "it is %s and takes no new work: see aepbctl lifecycle show %s\n", terminal.Word(l.Status), terminal.Word(a.Name))
 	}
 	if forgotten {
 		fmt.Fprintln(w, "this gateway process alone knows it, until it ends: write it into the configuration file, or keep state in state.path, or in state.redis with state.key")
 	}
-	_, err := fmt.Fprintf(w, "reach it as\n  an A2A agent  %[2]s/agents/%[1]s/a2a\n  an MCP server %[2]s/agents/%[1]s/mcp\n  an AINP agent %[2]s/agents/%[1]s/ainp\n", word(a.Name), word(base))
+	_, err := fmt.Fprintf(w, "reach it as\n  an A2A agent  %[2]s/agents/%[1]s/a2a\n  an MCP server %[2]s/agents/%[1]s/mcp\n  an AINP agent %[2]s/agents/%[1]s/ainp\n", terminal.Word(a.Name), terminal.Word(base))
 	return err
 }
 
@@ -225,7 +226,7 @@ func offered(capabilities []string) string {
 	}
 	names := make([]string, 0, shown)
 	for _, name := range capabilities[:min(shown, len(capabilities))] {
-		names = append(names, word(name))
+		names = append(names, terminal.Word(name))
 	}
 	more := ""
 	if len(capabilities) > shown {
@@ -262,31 +263,31 @@ func agentsShow(t *target) *cobra.Command {
 }
 
 func printAgent(w io.Writer, a agent) error {
-	fmt.Fprintln(w, word(a.Name), word(a.ID))
+	fmt.Fprintln(w, terminal.Word(a.Name), terminal.Word(a.ID))
 	if a.Capability != "" {
-		fmt.Fprintln(w, "  described at", word(a.Capability))
+		fmt.Fprintln(w, "  described at", terminal.Word(a.Capability))
 	}
 	for _, e := range a.Endpoints {
-		at := word(where(e.URL))
+		at := terminal.Word(where(e.URL))
 		if e.Through != "" {
-			at = "through " + word(e.Through)
+			at = "through " + terminal.Word(e.Through)
 		}
-		fmt.Fprintln(w, " ", word(e.Binding), word(e.Version), at)
+		fmt.Fprintln(w, " ", terminal.Word(e.Binding), terminal.Word(e.Version), at)
 	}
 	if l := a.Lifecycle; l != nil {
-		fmt.Fprintln(w, "  is", word(l.Status))
+		fmt.Fprintln(w, "  is", terminal.Word(l.Status))
 		if l.Successor != nil {
-			fmt.Fprintln(w, "  its successor is described at", word(*l.Successor))
+			fmt.Fprintln(w, "  its successor is described at", terminal.Word(*l.Successor))
 		}
 	}
 	if d := a.Description; d != nil && d.Error != "" {
-		fmt.Fprintln(w, "  cannot be asked:", line(d.Error))
+		fmt.Fprintln(w, "  cannot be asked:", terminal.Line(d.Error))
 	} else if d != nil {
-		fmt.Fprintf(w, "  says it is %s %s, speaks %s\n  can: %s\n", word(d.Name), word(d.Version), word(d.Protocol), words(d.Capabilities))
+		fmt.Fprintf(w, "  says it is %s %s, speaks %s\n  can: %s\n", terminal.Word(d.Name), terminal.Word(d.Version), terminal.Word(d.Protocol), terminal.Words(d.Capabilities))
 		printURL(w, d)
 		printOmitted(w, d)
 		if d.Asking != "" {
-			fmt.Fprintf(w, "  callers of other protocols have it in %s, where it can ask them; those of its own in theirs, where it has that\n", word(d.Asking))
+			fmt.Fprintf(w, "  callers of other protocols have it in %s, where it can ask them; those of its own in theirs, where it has that\n", terminal.Word(d.Asking))
 		}
 	}
 	for _, p := range a.Descriptions {
@@ -298,26 +299,26 @@ func printAgent(w io.Writer, a agent) error {
 // printOmitted names the tools of an agent that cannot be used.
 func printOmitted(w io.Writer, d *admindoc.Summary) {
 	for _, o := range d.Omitted {
-		fmt.Fprintf(w, "  left out: %s, %s\n", word(cmp.Or(o.Name, "a tool without a name")), line(o.Reason))
+		fmt.Fprintf(w, "  left out: %s, %s\n", terminal.Word(cmp.Or(o.Name, "a tool without a name")), terminal.Line(o.Reason))
 	}
 }
 
 // printURL says where an agent is called, where that is not plain.
 func printURL(w io.Writer, d *admindoc.Summary) {
 	if d.Why != "" {
-		fmt.Fprintf(w, "  called at %s: %s\n", word(d.URL), line(d.Why))
+		fmt.Fprintf(w, "  called at %s: %s\n", terminal.Word(d.URL), terminal.Line(d.Why))
 	}
 }
 
 func printPin(w io.Writer, p admindoc.Pin, a agent) {
-	fmt.Fprintf(w, "  description over %s: sha256 %s\n", word(p.Binding), word(p.Hash))
+	fmt.Fprintf(w, "  description over %s: sha256 %s\n", terminal.Word(p.Binding), terminal.Word(p.Hash))
 	if p.Pending == nil {
 		return
 	}
-	fmt.Fprintf(w, "  a change waits: sha256 %s\n", word(p.Pending.Hash))
+	fmt.Fprintf(w, "  a change waits: sha256 %s\n", terminal.Word(p.Pending.Hash))
 	for _, c := range p.Pending.Changes {
-		name := cmp.Or(word(c.Capability), "the agent itself")
-		fmt.Fprintf(w, "    %s %s %s\n", word(c.Kind), name, words(c.Members))
+		name := cmp.Or(terminal.Word(c.Capability), "the agent itself")
+		fmt.Fprintf(w, "    %s %s %s\n", terminal.Word(c.Kind), name, terminal.Words(c.Members))
 		if c.Was != "" {
 			fmt.Fprintf(w, "      - %s\n", strconv.QuoteToASCII(c.Was))
 		}
@@ -325,7 +326,7 @@ func printPin(w io.Writer, p admindoc.Pin, a agent) {
 			fmt.Fprintf(w, "      + %s\n", strconv.QuoteToASCII(c.Is))
 		}
 	}
-	fmt.Fprintf(w, "  accept it with: aepbctl agents accept %s --sha256 %s\n", word(a.Name), word(p.Pending.Hash))
+	fmt.Fprintf(w, "  accept it with: aepbctl agents accept %s --sha256 %s\n", terminal.Word(a.Name), terminal.Word(p.Pending.Hash))
 }
 
 func agentsAccept(t *target) *cobra.Command {

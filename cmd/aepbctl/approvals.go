@@ -21,6 +21,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/aepb/aepb-gateway/cmd/aepbctl/terminal"
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/policy/hitl"
 )
@@ -163,7 +164,7 @@ func approvalLines(all []approvalView) []shownLine {
 	rows := []string{"ID\tSTATE\tCALLER\tAGENT\tTOOL\tRULES\tUNTIL"}
 	for _, a := range all {
 		rows = append(rows, strings.Join([]string{
-			word(a.ID), word(a.progress()), word(a.caller()), word(a.Call.Agent), word(cmp.Or(a.Call.Tool, a.Call.Operation)), words(a.Rules), instant(a.Until),
+			terminal.Word(a.ID), terminal.Word(a.progress()), terminal.Word(a.caller()), terminal.Word(a.Call.Agent), terminal.Word(cmp.Or(a.Call.Tool, a.Call.Operation)), terminal.Words(a.Rules), instant(a.Until),
 		}, "\t"))
 	}
 	fmt.Fprintln(table, strings.Join(rows, "\n"))
@@ -219,36 +220,36 @@ func (a approvalView) print(w io.Writer) error {
 			_, err = fmt.Fprintf(w, "%-10s %s\n", name, text)
 		}
 	}
-	row("approval", word(a.ID)+" "+word(a.progress()))
-	row("call", word(a.caller())+" -> "+word(a.Call.Agent)+" "+word(cmp.Or(a.Call.Tool, a.Call.Operation)))
-	row("rules", words(a.Rules))
-	row("roles", words(a.Demand.Roles))
-	row("until", instant(a.Until)+", then "+word(a.Demand.Unreachable))
-	row("workflow", word(a.Workflow))
-	row("task", word(a.Task))
+	row("approval", terminal.Word(a.ID)+" "+terminal.Word(a.progress()))
+	row("call", terminal.Word(a.caller())+" -> "+terminal.Word(a.Call.Agent)+" "+terminal.Word(cmp.Or(a.Call.Tool, a.Call.Operation)))
+	row("rules", terminal.Words(a.Rules))
+	row("roles", terminal.Words(a.Demand.Roles))
+	row("until", instant(a.Until)+", then "+terminal.Word(a.Demand.Unreachable))
+	row("workflow", terminal.Word(a.Workflow))
+	row("task", terminal.Word(a.Task))
 	for _, d := range a.Decisions {
 		verb := "denied"
 		if d.Granted {
 			verb = "granted"
 		}
-		text := verb + " by " + word(cmp.Or(d.Approver.Name, string(d.Approver.ID))) + " at " + instant(d.At)
+		text := verb + " by " + terminal.Word(cmp.Or(d.Approver.Name, string(d.Approver.ID))) + " at " + instant(d.At)
 		if d.Reason != "" {
-			text += ": " + line(d.Reason)
+			text += ": " + terminal.Line(d.Reason)
 		}
 		row("decision", text)
 	}
-	row("why", line(a.Why))
+	row("why", terminal.Line(a.Why))
 	if !a.Whole {
 		row("deny only", "the text does not show all of the call")
 	}
-	row("shown", word(a.Shown))
+	row("shown", terminal.Word(a.Shown))
 	switch {
 	case err != nil:
 		return err
 	case a.Text == "":
 		_, err = fmt.Fprintln(w, "the text is for auditors and for those who decide about it")
 	default:
-		_, err = fmt.Fprintf(w, "\n%s\n", escaped([]byte(a.Text)))
+		_, err = fmt.Fprintf(w, "\n%s\n", terminal.Escaped([]byte(a.Text)))
 	}
 	return err
 }
@@ -319,7 +320,7 @@ func approvalsDeny(t *target) *cobra.Command {
 
 // interactive reports whether a person reads what is printed and can answer.
 func interactive(cmd *cobra.Command) bool {
-	return isTerminal(cmd.InOrStdin()) && isTerminal(cmd.ErrOrStderr())
+	return terminal.Is(cmd.InOrStdin()) && terminal.Is(cmd.ErrOrStderr())
 }
 
 // confirm asks about what was printed; refused is its error unless the answer is yes. An interrupt ends the process
@@ -353,7 +354,7 @@ func decide(cmd *cobra.Command, t *target, a approvalView, decision, reason stri
 		return err
 	}
 	return t.show(cmd, after, func(w io.Writer) error {
-		_, err := fmt.Fprintf(w, "approval %s is %s\n", word(after.ID), word(after.progress()))
+		_, err := fmt.Fprintf(w, "approval %s is %s\n", terminal.Word(after.ID), terminal.Word(after.progress()))
 		return err
 	})
 }

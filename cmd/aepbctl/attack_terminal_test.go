@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/cmd/aepbctl/doctor"
+	"github.com/aepb/aepb-gateway/cmd/aepbctl/terminal"
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/ecttest"
 	"github.com/aepb/aepb-gateway/ect/identity"
@@ -163,7 +164,10 @@ func TestAttack_AnswersForgeTerminalLines(t *testing.T) {
 			return printAdded(w, "added", agent{Name: hostile, Description: &admindoc.Summary{Name: hostile, Version: hostile, Capabilities: []string{hostile}}}, hostile, true)
 		}, 6},
 		"doctor": {func(w io.Writer) error { printFinding(w, hostileOf[doctor.Finding]()); return nil }, 2},
-		"errors": {func(w io.Writer) error { complain(w, errors.Join(errors.New(hostile), errors.New("also"))); return nil }, 1},
+		"errors": {func(w io.Writer) error {
+			terminal.Complain(w, errors.Join(errors.New(hostile), errors.New("also")))
+			return nil
+		}, 1},
 	} {
 		var out bytes.Buffer
 		if err := c.print(&out); err != nil {
@@ -185,14 +189,14 @@ func TestWordsStayReadable(t *testing.T) {
 		"spiffe://example.com/a": "spiffe://example.com/a", "https://a.example:8443/x?y=z": "https://a.example:8443/x?y=z",
 		"": "", "My Agent": `"My Agent"`, `a"b`: `"a\"b"`, "line\nbreak": `"line\nbreak"`,
 	} {
-		if got := word(text); got != want {
+		if got := terminal.Word(text); got != want {
 			t.Errorf("%q is printed as %s", text, got)
 		}
 	}
-	if got := line("it is not good: x\n\x1b"); got != `it is not good: x; \x1b` {
+	if got := terminal.Line("it is not good: x\n\x1b"); got != `it is not good: x; \x1b` {
 		t.Error(got)
 	}
-	if got := string(visible([]byte("{\"a\":\n\"\u202eé\"}"))); got != `{"a": "\u202eé"}` {
+	if got := string(terminal.Visible([]byte("{\"a\":\n\"\u202eé\"}"))); got != `{"a": "\u202eé"}` {
 		t.Error(got)
 	}
 }

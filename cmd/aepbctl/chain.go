@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/aepb/aepb-gateway/cmd/aepbctl/terminal"
 	"github.com/aepb/aepb-gateway/ect"
 )
 
@@ -147,18 +148,18 @@ func printVerdict(w io.Writer, views []tokenView, c chain) bool {
 		}
 		for _, parent := range v.Parents {
 			if !here[parent] {
-				fmt.Fprintf(w, "%s: record %d (%s) names parent %s, which %s\n", bad(w, "INCOMPLETE"), i+1, word(v.ID), word(parent), c.absent())
+				fmt.Fprintf(w, "%s: record %d (%s) names parent %s, which %s\n", terminal.Bad(w, "INCOMPLETE"), i+1, terminal.Word(v.ID), terminal.Word(parent), c.absent())
 				missing++
 			}
 		}
 	}
 	if wrong > 0 {
-		fmt.Fprintf(w, "%s: %d of %d %s not verified\n", bad(w, "NOT PROVEN"), wrong, len(views), plural(len(views), "record"))
+		fmt.Fprintf(w, "%s: %d of %d %s not verified\n", terminal.Bad(w, "NOT PROVEN"), wrong, len(views), terminal.Plural(len(views), "record"))
 	}
 	if wrong+missing > 0 {
 		return wrong == 0 && c.partial
 	}
-	fmt.Fprintf(w, "%s: %d %s verified%s, and every parent that they name is among them\n", good(w, "complete"), len(views), plural(len(views), "record"), against(c.anchors))
+	fmt.Fprintf(w, "%s: %d %s verified%s, and every parent that they name is among them\n", terminal.Good(w, "complete"), len(views), terminal.Plural(len(views), "record"), against(c.anchors))
 	return true
 }
 
@@ -179,7 +180,7 @@ func against(anchors []*x509.Certificate) string {
 	if name == "" {
 		return ""
 	}
-	return fmt.Sprintf(" with CA %q", line(name))
+	return fmt.Sprintf(" with CA %q", terminal.Line(name))
 }
 
 // printBody says which tokens bind a body by its hash.
@@ -194,10 +195,10 @@ func printBody(w io.Writer, views []tokenView, b body) bool {
 		}
 	}
 	if places == nil {
-		fmt.Fprintf(w, "body %s: NOT the message of any record: sha256 %s is no inp_hash and no out_hash\n", word(b.file), b.hash)
+		fmt.Fprintf(w, "body %s: NOT the message of any record: sha256 %s is no inp_hash and no out_hash\n", terminal.Word(b.file), b.hash)
 		return false
 	}
-	fmt.Fprintf(w, "body %s: sha256 %s is %s\n", word(b.file), brief(b.hash), strings.Join(places, " and "))
+	fmt.Fprintf(w, "body %s: sha256 %s is %s\n", terminal.Word(b.file), brief(b.hash), strings.Join(places, " and "))
 	return true
 }
 
@@ -206,9 +207,9 @@ func printBody(w io.Writer, views []tokenView, b body) bool {
 func printRecords(w io.Writer, views []tokenView) error {
 	short := sameDomain(views)
 	for i, v := range views {
-		mark, text := good(w, "ok"), recordLine(v, short)
+		mark, text := terminal.Good(w, "ok"), recordLine(v, short)
 		if !v.Verified {
-			mark, text = bad(w, "NOT VERIFIED"), strings.TrimPrefix(text+": "+line(v.Problem), ": ")
+			mark, text = terminal.Bad(w, "NOT VERIFIED"), strings.TrimPrefix(text+": "+terminal.Line(v.Problem), ": ")
 		}
 		if _, err := fmt.Fprintf(w, "%d %s %s\n", i+1, mark, text); err != nil {
 			return err
@@ -253,15 +254,15 @@ func codesOf(label string, items []lossItem) string {
 
 // deed is what a token says that its issuer did.
 func deed(v tokenView, name func(string) string) string {
-	text := word(v.Act)
+	text := terminal.Word(v.Act)
 	from, _ := v.Ext.String(ect.ExtSourceProtocol)
 	to, _ := v.Ext.String(ect.ExtDestProtocol)
 	route := ""
 	if from != "" {
-		route = " " + word(from)
+		route = " " + terminal.Word(from)
 	}
 	if to != "" {
-		route += " -> " + word(to)
+		route += " -> " + terminal.Word(to)
 	}
 	switch v.Act {
 	case "send_task":
@@ -271,7 +272,7 @@ func deed(v tokenView, name func(string) string) string {
 	case ect.ActTranslateError:
 		text = "refused or failed" + route
 		if code, ok := v.Ext.String(ect.ExtError); ok {
-			text += " (" + word(code) + ")"
+			text += " (" + terminal.Word(code) + ")"
 		}
 	default:
 		text += route
@@ -294,16 +295,16 @@ func sameDomain(views []tokenView) func(string) string {
 			}
 			name, _, _ := strings.Cut(rest, "/")
 			if domain != "" && name != domain {
-				return word[string]
+				return terminal.Word[string]
 			}
 			domain = name
 		}
 	}
 	return func(id string) string {
 		if path, ok := strings.CutPrefix(id, scheme+domain+"/"); ok && path != "" {
-			return word(path)
+			return terminal.Word(path)
 		}
-		return word(id)
+		return terminal.Word(id)
 	}
 }
 
@@ -311,16 +312,9 @@ func sameDomain(views []tokenView) func(string) string {
 func brief(hash string) string {
 	const most = 8
 	if len(hash) <= most {
-		return word(hash)
+		return terminal.Word(hash)
 	}
-	return word(hash[:most]) + "…"
-}
-
-func plural(n int, noun string) string {
-	if n == 1 {
-		return noun
-	}
-	return noun + "s"
+	return terminal.Word(hash[:most]) + "…"
 }
 
 // tokens reads tokens from arguments, each a token or a file with some, else from standard input.
@@ -341,7 +335,7 @@ func tokens(args []string, stdin io.Reader) ([]string, error) {
 		data, err := os.ReadFile(arg)
 		switch {
 		case errors.Is(err, fs.ErrNotExist) && !strings.HasPrefix(arg, "ey"):
-			return nil, fmt.Errorf("%s: no such file, and not a token either", word(arg))
+			return nil, fmt.Errorf("%s: no such file, and not a token either", terminal.Word(arg))
 		case errors.Is(err, fs.ErrNotExist), err != nil && strings.Count(arg, ".") == 2:
 			list = append(list, arg) // it is no file: the verifier says what is wrong with it as a token
 			continue
@@ -426,16 +420,16 @@ func printChain(w io.Writer, views []tokenView) error {
 		depth[v.ID] = level
 		state := "verified"
 		if !v.Verified {
-			state = "NOT VERIFIED: " + line(v.Problem)
+			state = "NOT VERIFIED: " + terminal.Line(v.Problem)
 		}
 		route := ""
 		if from, ok := v.Ext.String(ect.ExtSourceProtocol); ok {
-			route = " " + word(from)
+			route = " " + terminal.Word(from)
 			if to, _ := v.Ext.String(ect.ExtDestProtocol); to != "" {
-				route += " → " + word(to)
+				route += " → " + terminal.Word(to)
 			}
 		}
-		if _, err := fmt.Fprintf(w, "%s%s %s%s by %s, %s\n", strings.Repeat("  ", level), word(v.ID), word(v.Act), route, word(v.Issuer), state); err != nil {
+		if _, err := fmt.Fprintf(w, "%s%s %s%s by %s, %s\n", strings.Repeat("  ", level), terminal.Word(v.ID), terminal.Word(v.Act), route, terminal.Word(v.Issuer), state); err != nil {
 			return err
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/aepb/aepb-gateway/cmd/aepbctl/terminal"
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/dag/picture"
 )
@@ -31,7 +32,7 @@ func dagCommand(t *target) *cobra.Command {
 			"  aepbctl dag 0b39f2a1-6a0c-4a3e-9f0e-3c1a4f6f5d11 -o json | aepbctl ect verify --ca ca.pem",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			stop := progress(cmd, "fetching records of "+args[0])
+			stop := terminal.Progress(cmd, "fetching records of "+args[0])
 			defer stop()
 			tokens, err := t.graph(cmd.Context(), args[0])
 			if err != nil {
@@ -108,7 +109,7 @@ func (t *target) graph(ctx context.Context, id string) ([]string, error) {
 		}
 	}
 	return nil, fmt.Errorf("no records of workflow or token %s that you may see (records are kept until %s after their end, "+
-		"or for less when the store is full, and shown to those who took part and to operators with the role auditor)", word(id), duration(evidenceFor))
+		"or for less when the store is full, and shown to those who took part and to operators with the role auditor)", terminal.Word(id), terminal.Duration(evidenceFor))
 }
 
 func graph(id string, get func(path string) (answer, error)) (tokens []string, err error) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/aepb/aepb-gateway/cmd/aepbctl/terminal"
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/identity"
 )
@@ -142,7 +143,7 @@ func ectVerify(t *target) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			stop := progress(cmd, fmt.Sprintf("verifying %d tokens", len(tokens)))
+			stop := terminal.Progress(cmd, fmt.Sprintf("verifying %d tokens", len(tokens)))
 			defer stop()
 			views, err := verify(cmd.Context(), bundle, tokens)
 			stop()
@@ -238,7 +239,7 @@ func losses(views []tokenView) []string {
 }
 
 func printClaims(w io.Writer, views []tokenView) error {
-	encoder := json.NewEncoder(printable{w})
+	encoder := json.NewEncoder(terminal.Printable{To: w})
 	encoder.SetEscapeHTML(false)
 	encoder.SetIndent("", "  ")
 	for _, v := range views {

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aepb/aepb-gateway/cmd/aepbctl/doctor"
+	"github.com/aepb/aepb-gateway/cmd/aepbctl/terminal"
 )
 
 // Where healthz looks by itself, and how long it waits.
@@ -91,7 +92,7 @@ func (t *target) health(ctx context.Context, page string) (string, error) {
 	if err := errors.Join(err, response.Body.Close()); err != nil {
 		return "", err
 	}
-	text := line(strings.TrimSpace(string(body)))
+	text := terminal.Line(strings.TrimSpace(string(body)))
 	if response.StatusCode != http.StatusOK {
 		return "", fmt.Errorf("%s: HTTP %d: %s", page, response.StatusCode, text)
 	}
@@ -104,7 +105,7 @@ func doctorCommand(t *target) *cobra.Command {
 		Use:   "doctor",
 		Short: "Check the whole set-up of a gateway, and say what to do about each finding",
 		Long: "Check the whole set-up of a gateway: certificates, both listeners, clocks, readiness, state,\n" +
-			"disk and memory of this machine, and each agent. Each check ends within " + duration(doctor.Patience) + " and gives a\n" +
+			"disk and memory of this machine, and each agent. Each check ends within " + terminal.Duration(doctor.Patience) + " and gives a\n" +
 			"line: ok, warning or FAILED, and for the latter two what to do. With --config also what\n" +
 			"aepb-gateway check-config says, if that program lies beside this one. Exit code 0: nothing\n" +
 			"failed, 1: something did.",
@@ -135,8 +136,8 @@ func (t *target) examine(cmd *cobra.Command, file string) error {
 	deps := doctor.Deps{
 		Public: public, Admin: admin, Unknown: wrong, Token: token, Dir: t.dir, Config: file,
 		Cert: t.file(t.cert, "client.pem"), Key: t.file(t.key, "client-key.pem"), CA: t.file(t.ca, "ca.pem"),
-		CheckConfig: checkConfig, Span: duration, Now: time.Now, Patience: doctor.Patience,
-		Working: func(doing string) func() { return progress(cmd, doing) },
+		CheckConfig: checkConfig, Span: terminal.Duration, Now: time.Now, Patience: doctor.Patience,
+		Working: func(doing string) func() { return terminal.Progress(cmd, doing) },
 		Emit: func(f doctor.Finding) {
 			all.add(f)
 			if t.output == "text" {
@@ -177,20 +178,20 @@ func (e *examination) summary(w io.Writer) error {
 }
 
 func printFinding(w io.Writer, f doctor.Finding) {
-	status, about := fmt.Sprintf("%-8s", line(string(f.Status))), f.Check
+	status, about := fmt.Sprintf("%-8s", terminal.Line(string(f.Status))), f.Check
 	switch f.Status {
 	case doctor.OK:
-		status = good(w, status)
+		status = terminal.Good(w, status)
 	case doctor.Failed:
-		status = bad(w, fmt.Sprintf("%-8s", "FAILED"))
+		status = terminal.Bad(w, fmt.Sprintf("%-8s", "FAILED"))
 	default:
 	}
 	if f.Agent != "" {
-		about += " " + word(f.Agent)
+		about += " " + terminal.Word(f.Agent)
 	}
-	fmt.Fprintf(w, "%s %-17s %s\n", status, line(about), line(f.Found))
+	fmt.Fprintf(w, "%s %-17s %s\n", status, terminal.Line(about), terminal.Line(f.Found))
 	if f.Remedy != "" {
-		fmt.Fprintf(w, "         %-17s -> %s\n", "", line(f.Remedy))
+		fmt.Fprintf(w, "         %-17s -> %s\n", "", terminal.Line(f.Remedy))
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/aepb/aepb-gateway/cmd/aepbctl/terminal"
 	"github.com/aepb/aepb-gateway/policy/hitl"
 )
 
@@ -45,7 +46,7 @@ func (l levelList) print(w io.Writer) error {
 	table := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	_, _ = fmt.Fprintln(table, "WORKFLOW\tLEVEL\tSINCE\tBY\tREASON")
 	for _, one := range l.Levels {
-		_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", word(one.Workflow), one.Level, one.Since.UTC().Format(time.RFC3339), word(one.By), word(one.Reason))
+		_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", terminal.Word(one.Workflow), one.Level, one.Since.UTC().Format(time.RFC3339), terminal.Word(one.By), terminal.Word(one.Reason))
 	}
 	return table.Flush()
 }
@@ -95,7 +96,7 @@ func workflowLevel(t *target, step hitl.Step, short string) *cobra.Command {
 				return err
 			}
 			return t.show(cmd, level, func(w io.Writer) error {
-				_, err := fmt.Fprintf(w, "workflow %s is %s\n", word(level.Workflow), level.Level)
+				_, err := fmt.Fprintf(w, "workflow %s is %s\n", terminal.Word(level.Workflow), level.Level)
 				return err
 			})
 		},

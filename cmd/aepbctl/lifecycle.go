@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/aepb/aepb-gateway/cmd/aepbctl/terminal"
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/lifecycle"
 )
@@ -84,7 +85,7 @@ func lifecycleCheck() *cobra.Command {
 			if err := lifecycle.CheckVersion(versions[0], versions[1]); err != nil {
 				return err
 			}
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s may follow %s\n", word(versions[1].Version), word(versions[0].Version))
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s may follow %s\n", terminal.Word(versions[1].Version), terminal.Word(versions[0].Version))
 			return err
 		},
 	}
@@ -105,8 +106,8 @@ func printLifecycles(w io.Writer, list []lifecycleState) error {
 		if !l.SunsetAt.IsZero() {
 			sunset = l.SunsetAt.UTC().Format(time.RFC3339)
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", word(cmp.Or(l.Agent, "(this gateway)")), word(string(cmp.Or(l.Status, lifecycle.Active))),
-			word(l.Step.String()), sunset, word(l.Successor), word(l.By), word(l.Reason))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", terminal.Word(cmp.Or(l.Agent, "(this gateway)")), terminal.Word(string(cmp.Or(l.Status, lifecycle.Active))),
+			terminal.Word(l.Step.String()), sunset, terminal.Word(l.Successor), terminal.Word(l.By), terminal.Word(l.Reason))
 	}
 	return table.Flush()
 }
@@ -145,7 +146,7 @@ func lifecycleChange(t *target, name string, to lifecycle.Status, short string) 
 				return err
 			}
 			if one.Warning != "" {
-				fmt.Fprintln(cmd.ErrOrStderr(), "warning: "+word(one.Warning))
+				fmt.Fprintln(cmd.ErrOrStderr(), "warning: "+terminal.Word(one.Warning))
 			}
 			return t.show(cmd, one, func(w io.Writer) error { return printLifecycles(w, []lifecycleState{one}) })
 		},
@@ -181,14 +182,14 @@ func since(at time.Time) string {
 	if at.IsZero() {
 		return ""
 	}
-	return at.UTC().Format(time.RFC3339) + " (" + duration(time.Since(at).Truncate(time.Second)) + " ago)"
+	return at.UTC().Format(time.RFC3339) + " (" + terminal.Duration(time.Since(at).Truncate(time.Second)) + " ago)"
 }
 
 func printBreakers(w io.Writer, list []breakerState) error {
 	table := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(table, "AGENT\tSTATE\tSINCE\tINSTANCE")
 	for _, b := range list {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", word(b.Agent), word(b.State), since(b.At), word(b.Instance))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", terminal.Word(b.Agent), terminal.Word(b.State), since(b.At), terminal.Word(b.Instance))
 	}
 	return table.Flush()
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/aepb/aepb-gateway/cmd/aepbctl/terminal"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/spelling"
 )
@@ -58,7 +59,7 @@ func lossOf(code string) (canonical.Entry, error) {
 		codes[i] = string(entry.Code)
 	}
 	return canonical.Entry{}, fmt.Errorf("no loss has the code %s: they are %s to %s%s; aepbctl losses lists them",
-		word(code), codes[0], codes[len(codes)-1], meantCode(code, codes))
+		terminal.Word(code), codes[0], codes[len(codes)-1], meantCode(code, codes))
 }
 
 // meantCode is the code with a missing zero or letter put in, else the one that is spelled nearly so.
@@ -125,7 +126,7 @@ func itemOf(warning string) lossItem {
 	fate, _, _ := strings.Cut(rest, " ")
 	entry, ok := canonical.Lookup(canonical.LossCode(code))
 	if !ok {
-		return lossItem{fate: canonical.Dropped, text: line(warning)}
+		return lossItem{fate: canonical.Dropped, text: terminal.Line(warning)}
 	}
 	return lossItem{code: entry.Code, fate: canonical.Fate(fate), text: entry.What}
 }

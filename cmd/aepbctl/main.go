@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aepb/aepb-gateway/cmd/aepbctl/consensus"
+	"github.com/aepb/aepb-gateway/cmd/aepbctl/terminal"
 	"github.com/aepb/aepb-gateway/cmd/release"
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/identity"
@@ -54,11 +55,11 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	case errors.Is(err, errRefused):
 		return exitFailed
 	case !started, errors.As(err, new(*usageError)):
-		complain(stderr, err)
+		terminal.Complain(stderr, err)
 		fmt.Fprintf(stderr, "usage: %s\nsee %s --help\n", used.UseLine(), used.CommandPath())
 		return exitUsage
 	default:
-		complain(stderr, err)
+		terminal.Complain(stderr, err)
 		return exitFailed
 	}
 }
@@ -159,7 +160,7 @@ func consensusOf(t *target) consensus.Deps {
 			return ect.NewVerifier(ect.VerifierDeps{Keys: keys, Now: time.Now})
 		},
 		Show: t.show, Misuse: func(err error) error { return &usageError{err} }, Refused: errRefused,
-		Word: word[string], Line: line, Span: duration, Now: time.Now, Wait: waitUntil,
+		Word: terminal.Word[string], Line: terminal.Line, Span: terminal.Duration, Now: time.Now, Wait: waitUntil,
 	}
 }
 

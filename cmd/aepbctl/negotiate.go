@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/aepb/aepb-gateway/cmd/aepbctl/terminal"
 	"github.com/aepb/aepb-gateway/gateway/directory/admindoc"
 )
 
@@ -78,21 +79,21 @@ func (n negotiation) print(w io.Writer) error {
 		doc  document
 	}{{"ours", n.Ours}, {"theirs", n.Theirs}} {
 		for _, p := range side.doc.Protocols {
-			fmt.Fprintf(table, "%s\t%s\t%d\t%s\n", side.name, word(p.ID), p.Priority, word(p.Endpoint))
+			fmt.Fprintf(table, "%s\t%s\t%d\t%s\n", side.name, terminal.Word(p.ID), p.Priority, terminal.Word(p.Endpoint))
 		}
 	}
 	if err := table.Flush(); err != nil {
 		return err
 	}
 	if l := n.Theirs.Lifecycle; l != nil {
-		fmt.Fprintf(w, "%s is %s, version %s\n", word(n.Agent), word(l.Status), word(l.Version))
+		fmt.Fprintf(w, "%s is %s, version %s\n", terminal.Word(n.Agent), terminal.Word(l.Status), terminal.Word(l.Version))
 	}
 	o := n.Outcome
 	if o.Path == "direct" {
-		fmt.Fprintf(w, "chosen: %s, directly at %s\n", word(o.Protocol), word(o.Endpoint))
+		fmt.Fprintf(w, "chosen: %s, directly at %s\n", terminal.Word(o.Protocol), terminal.Word(o.Endpoint))
 	} else {
-		fmt.Fprintf(w, "chosen: %s to %s, through the gateway %s\n", word(o.From), word(o.Protocol), word(o.Gateway))
+		fmt.Fprintf(w, "chosen: %s to %s, through the gateway %s\n", terminal.Word(o.From), terminal.Word(o.Protocol), terminal.Word(o.Gateway))
 	}
-	fmt.Fprintln(w, "why:", line(o.Reason))
+	fmt.Fprintln(w, "why:", terminal.Line(o.Reason))
 	return nil
 }

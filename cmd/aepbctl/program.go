@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/aepb/aepb-gateway/cmd/aepbctl/terminal"
 	"github.com/aepb/aepb-gateway/gateway/directory/admindoc"
 	"github.com/aepb/aepb-gateway/gateway/transport/stdio"
 )
@@ -133,7 +134,7 @@ func printProcesses(w io.Writer, all []admindoc.Process, now time.Time) error {
 	table := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(table, "PID\tAGENT\tCALLER\tPROGRAM\tRUNS FOR\tLAST USED\tUSES\tMEMORY")
 	for _, p := range all {
-		caller := word(p.Caller)
+		caller := terminal.Word(p.Caller)
 		if p.Caller == "" {
 			caller = "(the gateway itself, or all callers)"
 		}
@@ -141,7 +142,7 @@ func printProcesses(w io.Writer, all []admindoc.Process, now time.Time) error {
 		if p.Uses > 0 {
 			used = "now"
 		}
-		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\t%d\t%d MiB\n", p.PID, word(p.Agent), caller, word(p.Program), now.Sub(p.Started).Round(time.Second), used, p.Uses, p.MemoryMiB)
+		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\t%d\t%d MiB\n", p.PID, terminal.Word(p.Agent), caller, terminal.Word(p.Program), now.Sub(p.Started).Round(time.Second), used, p.Uses, p.MemoryMiB)
 	}
 	return table.Flush()
 }

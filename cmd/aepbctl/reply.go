@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/aepb/aepb-gateway/cmd/aepbctl/terminal"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
@@ -33,7 +34,7 @@ func read(form translators.Translator, wire translators.Wire) reply {
 	}
 	switch body := m.Body.(type) {
 	case *canonical.Error:
-		return reply{state: "refused by the agent", detail: body.Message, err: fmt.Errorf("the agent refused: %s", line(body.Message))}
+		return reply{state: "refused by the agent", detail: body.Message, err: fmt.Errorf("the agent refused: %s", terminal.Line(body.Message))}
 	case *canonical.Result:
 		return readResult(body)
 	default:
@@ -146,13 +147,13 @@ func (r reply) write(w io.Writer) error {
 	}
 	state := r.state
 	if r.task != "" {
-		state += " (task " + word(r.task) + ")"
+		state += " (task " + terminal.Word(r.task) + ")"
 	}
 	if r.took > 0 {
-		state += " after " + duration(r.took)
+		state += " after " + terminal.Duration(r.took)
 	}
 	if r.err != nil {
-		state = bad(w, state)
+		state = terminal.Bad(w, state)
 	}
 	if r.detail == "" {
 		fmt.Fprintln(w, "state:", state)
@@ -174,7 +175,7 @@ func (r reply) next(w io.Writer, agent string) error {
 	if slices.ContainsFunc(r.questions, func(q canonical.Input) bool { return q.Schema != nil }) {
 		with = "--args '{…}'"
 	}
-	_, err := fmt.Fprintf(w, "next: answer with aepbctl send %s --task %s %s\n", word(agent), word(r.task), with)
+	_, err := fmt.Fprintf(w, "next: answer with aepbctl send %s --task %s %s\n", terminal.Word(agent), terminal.Word(r.task), with)
 	return err
 }
 
@@ -183,10 +184,10 @@ func printQuestion(w io.Writer, q canonical.Input) {
 		labelled(w, "question", textLines(text))
 	}
 	if q.Schema != nil {
-		fmt.Fprintf(w, "form: %s\n", visible(q.Schema))
+		fmt.Fprintf(w, "form: %s\n", terminal.Visible(q.Schema))
 	}
 	if q.URL != "" {
-		fmt.Fprintln(w, "answer at:", word(q.URL))
+		fmt.Fprintln(w, "answer at:", terminal.Word(q.URL))
 	}
 }
 
@@ -205,20 +206,20 @@ func labelled(w io.Writer, label string, lines []string) {
 func partLines(part canonical.Part) []string {
 	name := ""
 	if part.Name != "" {
-		name = " " + word(part.Name)
+		name = " " + terminal.Word(part.Name)
 	}
 	if part.Media != "" {
-		name += " (" + word(part.Media) + ")"
+		name += " (" + terminal.Word(part.Media) + ")"
 	}
 	switch part.Kind {
 	case canonical.KindText:
 		return textLines(part.Text)
 	case canonical.KindData:
-		return []string{string(visible(part.Data))}
+		return []string{string(terminal.Visible(part.Data))}
 	case canonical.KindFile:
 		return []string{fmt.Sprintf("a file%s of %d bytes: -o json shows it", name, len(part.Bytes))}
 	default:
-		return []string{"a reference" + name + " to " + word(part.URI)}
+		return []string{"a reference" + name + " to " + terminal.Word(part.URI)}
 	}
 }
 
@@ -226,7 +227,7 @@ func partLines(part canonical.Part) []string {
 func textLines(text string) []string {
 	lines := strings.Split(strings.TrimRight(text, "\r\n"), "\n")
 	for i := range lines {
-		lines[i] = line(strings.TrimSuffix(lines[i], "\r"))
+		lines[i] = terminal.Line(strings.TrimSuffix(lines[i], "\r"))
 	}
 	return lines
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/aepb/aepb-gateway/cmd/aepbctl/terminal"
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/lifecycle/rollback"
 )
@@ -46,7 +47,7 @@ func (v checkpointView) undoneBy() string {
 	case v.How == "compensation" && v.Outcome == "unknown":
 		return "a human: no result is known"
 	case v.How == "compensation":
-		return "call of " + word(v.UndoTool)
+		return "call of " + terminal.Word(v.UndoTool)
 	case v.How == "agent":
 		return "the agent"
 	case v.How == "deposit":
@@ -141,7 +142,7 @@ func printCheckpoints(w io.Writer, all []checkpointView) error {
 	table := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(table, "CHECKPOINT\tAGENT\tTOOL\tUNDONE BY\tMADE\tUNTIL")
 	for _, v := range all {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", word(v.ID), word(v.Agent), cmp.Or(word(v.Tool), "-"), v.undoneBy(), instant(v.Made), instant(v.Expires))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", terminal.Word(v.ID), terminal.Word(v.Agent), cmp.Or(terminal.Word(v.Tool), "-"), v.undoneBy(), instant(v.Made), instant(v.Expires))
 	}
 	return table.Flush()
 }
@@ -153,13 +154,13 @@ func (v checkpointView) print(w io.Writer) error {
 			fmt.Fprintf(&text, "%-10s %s\n", name, value)
 		}
 	}
-	row("checkpoint", word(v.ID))
-	row("workflow", word(v.Workflow))
+	row("checkpoint", terminal.Word(v.ID))
+	row("workflow", terminal.Word(v.Workflow))
 	for _, parent := range v.Parents {
-		row("parent", word(parent))
+		row("parent", terminal.Word(parent))
 	}
-	row("agent", word(v.Agent))
-	row("tool", word(v.Tool))
+	row("agent", terminal.Word(v.Agent))
+	row("tool", terminal.Word(v.Tool))
 	row("undone by", v.undoneBy())
 	row("made", instant(v.Made))
 	row("until", instant(v.Expires))
@@ -259,15 +260,15 @@ func planned(cmd *cobra.Command, t *target, order rollbackOrder) (done bool, err
 
 func (p rollbackPlan) print(w io.Writer) error {
 	var text strings.Builder
-	fmt.Fprintf(&text, "rollback to checkpoint %s of workflow %s, until %s at most:\n", word(p.From), word(p.Workflow), instant(p.By))
+	fmt.Fprintf(&text, "rollback to checkpoint %s of workflow %s, until %s at most:\n", terminal.Word(p.From), terminal.Word(p.Workflow), instant(p.By))
 	for i, s := range p.Steps {
-		fmt.Fprintf(&text, "%d %s: %s\n", i+1, word(s.Agent), wayOf(s))
+		fmt.Fprintf(&text, "%d %s: %s\n", i+1, terminal.Word(s.Agent), wayOf(s))
 	}
 	if len(p.Steps) == 0 {
 		fmt.Fprintln(&text, "there is nothing to undo")
 	}
 	if len(p.Agents) > 0 {
-		fmt.Fprintf(&text, "agents whose work is undone: %s\n", words(p.Agents))
+		fmt.Fprintf(&text, "agents whose work is undone: %s\n", terminal.Words(p.Agents))
 	}
 	if len(p.Escalate) > 0 {
 		fmt.Fprintf(&text, "a human has to undo: %s\n", idsOf(p.Escalate))
@@ -281,7 +282,7 @@ func (p rollbackPlan) print(w io.Writer) error {
 
 // wayOf says how a step is undone.
 func wayOf(s rollback.Step) string {
-	action, at := word(s.Action), " (checkpoint "+word(s.Checkpoint)+")"
+	action, at := terminal.Word(s.Action), " (checkpoint "+terminal.Word(s.Checkpoint)+")"
 	switch s.How {
 	case rollback.ByAgent:
 		return "the agent is asked to roll back action " + action + at
@@ -299,7 +300,7 @@ func idsOf(ids []ect.ID) string {
 	for i, id := range ids {
 		out[i] = string(id)
 	}
-	return words(out)
+	return terminal.Words(out)
 }
 
 // rollbackView is how a rollback stands.
@@ -347,7 +348,7 @@ func (t *target) follow(cmd *cobra.Command, v rollbackView) error {
 			}
 		}
 		if err != nil {
-			return fmt.Errorf("the rollback goes on at the gateway, and aepbctl rollback show %s %s shows it: %w", word(v.Workflow), word(v.Request), err)
+			return fmt.Errorf("the rollback goes on at the gateway, and aepbctl rollback show %s %s shows it: %w", terminal.Word(v.Workflow), terminal.Word(v.Request), err)
 		}
 	}
 }
@@ -359,34 +360,34 @@ func (v rollbackView) lines(w io.Writer) []shownLine {
 		text := fmt.Sprintf(format, args...)
 		lines = append(lines, shownLine{text, text})
 	}
-	add("rollback %s of workflow %s to checkpoint %s", word(v.Request), word(v.Workflow), word(v.From))
+	add("rollback %s of workflow %s to checkpoint %s", terminal.Word(v.Request), terminal.Word(v.Workflow), terminal.Word(v.From))
 	for i, s := range v.Steps {
 		mark := func(_ io.Writer, text string) string { return text }
 		switch s.State {
 		case rollback.StepCompleted:
-			mark = good
+			mark = terminal.Good
 		case rollback.StepFailed, rollback.StepEscalated:
-			mark = bad
+			mark = terminal.Bad
 		default:
 		}
-		text := fmt.Sprintf("%d %s %s: %s", i+1, mark(w, fmt.Sprintf("%-9s", word(s.State))), word(s.Agent), wayOf(s.Step))
+		text := fmt.Sprintf("%d %s %s: %s", i+1, mark(w, fmt.Sprintf("%-9s", terminal.Word(s.State))), terminal.Word(s.Agent), wayOf(s.Step))
 		if s.Tries > 1 {
 			text += fmt.Sprintf(", try %d", s.Tries)
 		}
 		if s.Reason != "" {
-			text += ": " + line(s.Reason)
+			text += ": " + terminal.Line(s.Reason)
 		}
 		add("%s", text)
 	}
 	if v.Status != "" {
-		add("%s: %s", word(v.Status), v.advice())
+		add("%s: %s", terminal.Word(v.Status), v.advice())
 	}
 	return lines
 }
 
 // advice says what to do about the status of a rollback.
 func (v rollbackView) advice() string {
-	lift := ", then let the workflow go on: aepbctl workflow lift " + word(v.Workflow) + " --reason TEXT"
+	lift := ", then let the workflow go on: aepbctl workflow lift " + terminal.Word(v.Workflow) + " --reason TEXT"
 	switch v.Status {
 	case rollback.StatusCompleted:
 		return "all is undone"

@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/aepb/aepb-gateway/cmd/aepbctl/terminal"
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/a2a"
@@ -134,7 +135,7 @@ func (t *target) send(cmd *cobra.Command, s sending) error {
 		query.Set("to", s.to)
 	}
 	header := http.Header{"Content-Type": {form.Info().Media[0]}, ect.HeaderName: {token.Compact()}}
-	began, stop := time.Now(), progress(cmd, "waiting for "+s.dest)
+	began, stop := time.Now(), terminal.Progress(cmd, "waiting for "+s.dest)
 	defer stop()
 	got, err := t.call(cmd.Context(), http.MethodPost, base+"/aepb/translate?"+query.Encode(), header, body)
 	if err != nil {
@@ -156,7 +157,7 @@ func (t *target) send(cmd *cobra.Command, s sending) error {
 			if s.detail {
 				return printChain(w, views)
 			}
-			fmt.Fprintln(w, "state:", bad(w, "refused"))
+			fmt.Fprintln(w, "state:", terminal.Bad(w, "refused"))
 			return printProof(w, views, nil, "")
 		}))
 	}
@@ -180,20 +181,20 @@ func (s sending) advise(refused error) error {
 	if s.text == "" || !strings.Contains(refused.Error(), "this agent has several skills") {
 		return refused
 	}
-	return fmt.Errorf("%w; choose one: aepbctl send --to %s --tool NAME --args '{…}'", refused, word(s.dest))
+	return fmt.Errorf("%w; choose one: aepbctl send --to %s --tool NAME --args '{…}'", refused, terminal.Word(s.dest))
 }
 
 // printProof says whether the proof of an exchange holds, and under which workflow it is found.
 func printProof(w io.Writer, views []tokenView, proof error, hashes string) error {
-	workflow := "workflow " + word(views[0].Workflow)
+	workflow := "workflow " + terminal.Word(views[0].Workflow)
 	if proof == nil {
 		proof = sound(views)
 	}
 	if proof != nil {
-		_, err := fmt.Fprintf(w, "proof: %s: %s (%s)\n", bad(w, "NOT VALID"), line(proof.Error()), workflow)
+		_, err := fmt.Fprintf(w, "proof: %s: %s (%s)\n", terminal.Bad(w, "NOT VALID"), terminal.Line(proof.Error()), workflow)
 		return err
 	}
-	_, err := fmt.Fprintf(w, "proof: %d %s valid, linked%s (%s)\n", len(views), plural(len(views), "signature"), hashes, workflow)
+	_, err := fmt.Fprintf(w, "proof: %d %s valid, linked%s (%s)\n", len(views), terminal.Plural(len(views), "signature"), hashes, workflow)
 	return err
 }
 

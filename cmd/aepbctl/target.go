@@ -20,6 +20,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/aepb/aepb-gateway/cmd/aepbctl/terminal"
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/translators/spelling"
@@ -151,7 +152,7 @@ func unanswered(host string, err error) error {
 	case authority:
 		hint = "the server has a certificate that --ca does not vouch for: name the gateway's CA with --ca, or its folder with --dir"
 	case errors.Is(err, context.DeadlineExceeded):
-		hint = "no answer within " + duration(sendTimeout)
+		hint = "no answer within " + terminal.Duration(sendTimeout)
 	default:
 		return err
 	}
@@ -249,7 +250,7 @@ func streamOf(ctx context.Context, t *target, path string) (io.ReadCloser, error
 func (a answer) refusal() error {
 	var p problem
 	if json.Unmarshal(a.body, &p) == nil && p.Code != "" {
-		return fmt.Errorf("%s: %s (HTTP %d)", word(p.Code), line(p.Detail), a.status)
+		return fmt.Errorf("%s: %s (HTTP %d)", terminal.Word(p.Code), terminal.Line(p.Detail), a.status)
 	}
 	return fmt.Errorf("the gateway answered HTTP %d", a.status)
 }
@@ -270,7 +271,7 @@ func (t *target) explain(ctx context.Context, a answer, name string) error {
 		Agents []struct{ Name string } `json:"agents"`
 	}
 	if err != nil || json.Unmarshal(got.body, &all) != nil {
-		return fmt.Errorf("%s: no agent %q here, or no path to it (HTTP %d)", p.Code, word(name), a.status)
+		return fmt.Errorf("%s: no agent %q here, or no path to it (HTTP %d)", p.Code, terminal.Word(name), a.status)
 	}
 	const most = 16
 	var names, shown []string
@@ -282,11 +283,11 @@ func (t *target) explain(ctx context.Context, a answer, name string) error {
 	}
 	there := "; there are none: aepbctl agents add lists one"
 	if nearest := spelling.Nearest(name, names); nearest != "" {
-		there = "; did you mean " + word(nearest) + "? aepbctl agents list shows all"
+		there = "; did you mean " + terminal.Word(nearest) + "? aepbctl agents list shows all"
 	} else if len(names) > 0 {
-		there = "; there are: " + words(shown) + " (aepbctl agents list)"
+		there = "; there are: " + terminal.Words(shown) + " (aepbctl agents list)"
 	}
-	return fmt.Errorf("%s: no agent %q here%s (HTTP %d)", word(p.Code), name, there, a.status)
+	return fmt.Errorf("%s: no agent %q here%s (HTTP %d)", terminal.Word(p.Code), name, there, a.status)
 }
 
 // show prints a value as the user asked for it.

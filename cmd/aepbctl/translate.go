@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/aepb/aepb-gateway/cmd/aepbctl/terminal"
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/builtin"
@@ -54,7 +55,7 @@ func translateCommand(t *target) *cobra.Command {
 				if detail {
 					return out.print(w)
 				}
-				_, err := fmt.Fprintf(w, "%s\n", visible(out.Message))
+				_, err := fmt.Fprintf(w, "%s\n", terminal.Visible(out.Message))
 				return errors.Join(err, reportOf(out.Losses).write(w))
 			})
 		},
@@ -131,11 +132,11 @@ func suggested(id string, known []canonical.Binding) string {
 }
 
 func (t translation) print(w io.Writer) error {
-	if _, err := fmt.Fprintf(w, "%s\n", visible(t.Message)); err != nil {
+	if _, err := fmt.Fprintf(w, "%s\n", terminal.Visible(t.Message)); err != nil {
 		return err
 	}
 	for _, loss := range t.Losses {
-		fmt.Fprintln(w, "loss", line(loss))
+		fmt.Fprintln(w, "loss", terminal.Line(loss))
 	}
 	return nil
 }

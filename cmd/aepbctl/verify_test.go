@@ -124,3 +124,36 @@ func TestTokens_AreReadFromOurOwnJSON(t *testing.T) {
 		}
 	}
 }
+
+// tty is a terminal.
+type tty struct{ bytes.Buffer }
+
+func (*tty) Terminal() bool { return true }
+
+// TestColour_OnTerminalsAlone: and not where its reader wants none.
+func TestColour_OnTerminalsAlone(t *testing.T) {
+	t.Setenv("NO_COLOR", "")
+	t.Setenv("TERM", "xterm")
+	var screen tty
+	views := []tokenView{{ID: "a", Issuer: "spiffe://x/a", Verified: true}, {ID: "b", Issuer: "spiffe://x/b", Problem: "no"}}
+	colours := func() int {
+		screen.Reset()
+		if err := printRecords(&screen, views); err != nil {
+			t.Fatal(err)
+		}
+		printVerdict(&screen, views, chain{})
+		return strings.Count(screen.String(), "\x1b[")
+	}
+	if got := colours(); got != 6 { // ok, NOT VERIFIED and NOT PROVEN, each on and off
+		t.Errorf("%d changes of colour: %q", got, &screen)
+	}
+	t.Setenv("NO_COLOR", "1")
+	if got := colours(); got != 0 {
+		t.Errorf("%d unexpected changes of colour: %q", got, &screen)
+	}
+	var file bytes.Buffer
+	t.Setenv("NO_COLOR", "")
+	if err := printRecords(&file, views); err != nil || strings.Contains(file.String(), "\x1b") {
+		t.Errorf("a file gets %q", &file)
+	}
+}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/aepb/aepb-gateway/cmd/aepbctl/terminal"
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/dag/picture"
 	"github.com/aepb/aepb-gateway/ect/identity"
@@ -105,7 +106,7 @@ func (v workflowView) ended() bool {
 // readWorkflow fetches or reads the tokens of a workflow, verifies them, and finds its states. It writes the
 // picture, if one is wanted.
 func (t *target) readWorkflow(cmd *cobra.Command, q workflowQuery) (workflowView, error) {
-	stop := progress(cmd, "reading workflow "+q.wid)
+	stop := terminal.Progress(cmd, "reading workflow "+q.wid)
 	defer stop()
 	list, bundle, err := t.workflowTokens(cmd, q)
 	if err != nil {
@@ -162,7 +163,7 @@ func viewWorkflow(wid string, views []tokenView, now time.Time) (workflowView, e
 		good = append(good, workflow.TokenOf(claims))
 	}
 	if good == nil && refused == nil {
-		return workflowView{}, fmt.Errorf("no token of workflow %s: expected the wid of a workflow, as aepbctl workflow begin and aepbctl send print it", word(wid))
+		return workflowView{}, fmt.Errorf("no token of workflow %s: expected the wid of a workflow, as aepbctl workflow begin and aepbctl send print it", terminal.Word(wid))
 	}
 	run, err := workflow.New(wid, good, nil)
 	if err != nil {
@@ -195,13 +196,13 @@ func (v workflowView) lines(w io.Writer) []shownLine {
 		lines = append(lines, shownLine{text, text})
 	}
 	for _, id := range v.Missing {
-		below("%s: parent %s is not among the tokens: you may not see it, or it is not kept here", bad(w, "INCOMPLETE"), word(id))
+		below("%s: parent %s is not among the tokens: you may not see it, or it is not kept here", terminal.Bad(w, "INCOMPLETE"), terminal.Word(id))
 	}
 	for _, r := range v.Refused {
-		below("%s: token %s does not count: %s", bad(w, "NOT VERIFIED"), cmp.Or(word(r.ID), "(unreadable)"), line(r.Problem))
+		below("%s: token %s does not count: %s", terminal.Bad(w, "NOT VERIFIED"), cmp.Or(terminal.Word(r.ID), "(unreadable)"), terminal.Line(r.Problem))
 	}
 	for _, finding := range v.Findings {
-		below("%s: %s", bad(w, "INVALID"), line(finding))
+		below("%s: %s", terminal.Bad(w, "INVALID"), terminal.Line(finding))
 	}
 	return lines
 }
@@ -213,21 +214,21 @@ func (v workflowView) headline() shownLine {
 			done++
 		}
 	}
-	text := "workflow " + word(v.Workflow)
+	text := "workflow " + terminal.Word(v.Workflow)
 	if v.Description != "" {
-		text += ` "` + line(v.Description) + `"`
+		text += ` "` + terminal.Line(v.Description) + `"`
 	}
 	if v.Starter != "" {
 		text += " of " + v.name(string(v.Starter))
 	}
-	text += ": " + word(v.Status)
+	text += ": " + terminal.Word(v.Status)
 	steps := fmt.Sprintf("%d of %d steps done", done, max(len(v.Steps), v.Expected))
 	span := ""
 	switch {
 	case v.Declared != "":
-		span = " after " + duration(v.Elapsed)
+		span = " after " + terminal.Duration(v.Elapsed)
 	case v.Status == string(workflow.Running):
-		span = " for " + duration(v.Elapsed)
+		span = " for " + terminal.Duration(v.Elapsed)
 	default:
 		steps += ", no completion on record"
 	}
@@ -247,13 +248,13 @@ func (v workflowView) stepLine(w io.Writer, i int, s workflow.StepReport, places
 	mark := func(_ io.Writer, text string) string { return text }
 	switch s.State {
 	case workflow.Done:
-		mark = good
+		mark = terminal.Good
 	case workflow.Failed:
-		mark = bad
+		mark = terminal.Bad
 	default:
 	}
-	state := fmt.Sprintf("%-11s", word(s.State))
-	parts := []string{fmt.Sprintf("%s: %s", v.between(s), v.work(s)), duration(s.Elapsed)}
+	state := fmt.Sprintf("%-11s", terminal.Word(s.State))
+	parts := []string{fmt.Sprintf("%s: %s", v.between(s), v.work(s)), terminal.Duration(s.Elapsed)}
 	if s.ID == "" {
 		parts = parts[:1]
 	}
@@ -288,9 +289,9 @@ func (v workflowView) work(s workflow.StepReport) string {
 	if s.Kind == workflow.KindIntent || s.Kind == workflow.KindRequest {
 		act = string(s.Kind)
 	}
-	text := word(cmp.Or(act, s.Planned))
+	text := terminal.Word(cmp.Or(act, s.Planned))
 	if from, to, found := strings.Cut(s.Protocol, " → "); found {
-		text += " " + word(from) + " → " + word(to)
+		text += " " + terminal.Word(from) + " → " + terminal.Word(to)
 	}
 	return text
 }
@@ -300,7 +301,7 @@ func (v workflowView) outcome(s workflow.StepReport) string {
 	report := reportOf(s.Losses)
 	parts := []string{codesOf("kept", report.carried) + codesOf("lost", report.dropped)}
 	for _, reason := range s.Errors {
-		parts = append(parts, line(reason))
+		parts = append(parts, terminal.Line(reason))
 	}
 	return strings.Join(parts, "; ")
 }
@@ -347,7 +348,7 @@ func showChanges(out io.Writer, output string, before map[string]bool, lines []s
 	case output == "json" && changed != nil:
 		err = json.NewEncoder(out).Encode(value)
 	case output == "json":
-	case isTerminal(out):
+	case terminal.Is(out):
 		if _, err = io.WriteString(out, "\x1b[H\x1b[2J"); err == nil {
 			err = printLines(out, lines)
 		}
@@ -364,7 +365,7 @@ func (v workflowView) picture() picture.Picture {
 	places := v.places()
 	for i, s := range v.Steps {
 		boxes[i] = picture.Box{
-			Lines: []string{string(s.State), v.between(s), v.work(s), duration(s.Elapsed) + v.outcome(s)},
+			Lines: []string{string(s.State), v.between(s), v.work(s), terminal.Duration(s.Elapsed) + v.outcome(s)},
 			Title: v.stepLine(io.Discard, i, s, places).text + " (" + string(s.ID) + ")",
 			Tone:  toneOf(s.State),
 		}
@@ -471,9 +472,9 @@ func (t *target) boundary(cmd *cobra.Command, path string, body any, want int) e
 		return fmt.Errorf("the gateway's answer cannot be read: %w", err)
 	}
 	return t.show(cmd, answer, func(w io.Writer) error {
-		text := "wid " + word(answer.Workflow) + "\njti " + word(answer.ID) + "\n"
+		text := "wid " + terminal.Word(answer.Workflow) + "\njti " + terminal.Word(answer.ID) + "\n"
 		if answer.Status != "" {
-			text += "status " + word(answer.Status) + "\n"
+			text += "status " + terminal.Word(answer.Status) + "\n"
 		}
 		_, err := io.WriteString(w, text)
 		return err

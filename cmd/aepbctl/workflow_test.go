@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aepb/aepb-gateway/cmd/aepbctl/terminal"
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/ecttest"
 	"github.com/aepb/aepb-gateway/ect/identity"
@@ -170,7 +171,7 @@ func TestWorkflow_ShowChanges(t *testing.T) {
 		return workflowView{Report: workflow.Report{
 			Workflow: "w", Status: "running", Elapsed: time.Duration(seconds) * time.Second,
 			Steps: []workflow.StepReport{{ID: "a", State: workflow.Done}, {ID: "b", State: state, Elapsed: time.Duration(seconds) * time.Second}},
-		}, name: word[string]}
+		}, name: terminal.Word[string]}
 	}
 	var terminal screen
 	var file, values bytes.Buffer

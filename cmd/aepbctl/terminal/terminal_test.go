@@ -1,8 +1,7 @@
-package main
+package terminal
 
 import (
 	"bytes"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,7 +23,7 @@ func TestProgress_OnTerminalsAfterTwoSeconds(t *testing.T) {
 		var file bytes.Buffer
 		cmd := &cobra.Command{}
 		wait := func(d time.Duration) {
-			stop := progress(cmd, "waiting for\x1b[8m the agent")
+			stop := Progress(cmd, "waiting for\x1b[8m the agent")
 			time.Sleep(d)
 			stop()
 			stop()
@@ -47,41 +46,13 @@ func TestProgress_OnTerminalsAfterTwoSeconds(t *testing.T) {
 	})
 }
 
-// TestColour_OnTerminalsAlone: and not where its reader wants none.
-func TestColour_OnTerminalsAlone(t *testing.T) {
-	t.Setenv("NO_COLOR", "")
-	t.Setenv("TERM", "xterm")
-	var screen tty
-	views := []tokenView{{ID: "a", Issuer: "spiffe://x/a", Verified: true}, {ID: "b", Issuer: "spiffe://x/b", Problem: "no"}}
-	colours := func() int {
-		screen.Reset()
-		if err := printRecords(&screen, views); err != nil {
-			t.Fatal(err)
-		}
-		printVerdict(&screen, views, chain{})
-		return strings.Count(screen.String(), "\x1b[")
-	}
-	if got := colours(); got != 6 { // ok, NOT VERIFIED and NOT PROVEN, each on and off
-		t.Errorf("%d changes of colour: %q", got, &screen)
-	}
-	t.Setenv("NO_COLOR", "1")
-	if got := colours(); got != 0 {
-		t.Errorf("%d unexpected changes of colour: %q", got, &screen)
-	}
-	var file bytes.Buffer
-	t.Setenv("NO_COLOR", "")
-	if err := printRecords(&file, views); err != nil || strings.Contains(file.String(), "\x1b") {
-		t.Errorf("a file gets %q", &file)
-	}
-}
-
 func TestDuration_IsForPeople(t *testing.T) {
 	t.Parallel()
 	for d, want := range map[time.Duration]string{
 		333476: "333 µs", 12 * time.Millisecond: "12 ms", 3400 * time.Millisecond: "3.4 s", 3 * time.Second: "3 s", 59900 * time.Millisecond: "59 s",
 		125 * time.Second: "2 min 5 s", 5 * time.Minute: "5 min", 185 * time.Minute: "3 h 5 min", 24 * time.Hour: "24 h", 52 * time.Hour: "2 d 4 h", -time.Second: "-1 s", 0: "0 s",
 	} {
-		if got := duration(d); got != want {
+		if got := Duration(d); got != want {
 			t.Errorf("%d: %q, want %q", d, got, want)
 		}
 	}

@@ -1,4 +1,4 @@
-package main
+package terminal
 
 import (
 	"bytes"
@@ -20,9 +20,9 @@ import (
 // that turn the direction of text. Everything that is printed as text goes
 // through one of these three; -o json needs none.
 
-// word is foreign text as one field of a line: as it is if it is ASCII without
+// Word is foreign text as one field of a line: as it is if it is ASCII without
 // spaces and quotes, else in double quotes with everything unusual escaped.
-func word[T ~string](text T) string {
+func Word[T ~string](text T) string {
 	plain := func(r rune) bool { return r > ' ' && r < unicode.MaxASCII && r != '"' && r != '\\' }
 	if strings.IndexFunc(string(text), func(r rune) bool { return !plain(r) }) < 0 {
 		return string(text)
@@ -30,18 +30,18 @@ func word[T ~string](text T) string {
 	return strconv.QuoteToASCII(string(text))
 }
 
-// words are several, with commas.
-func words(list []string) string {
+// Words are several, with commas.
+func Words(list []string) string {
 	out := make([]string, len(list))
 	for i, text := range list {
-		out[i] = word(text)
+		out[i] = Word(text)
 	}
 	return strings.Join(out, ", ")
 }
 
-// line is a sentence that may quote others, such as an error: one line, with
+// Line is a sentence that may quote others, such as an error: one line, with
 // everything escaped that is not printed as a character of its own.
-func line(text string) string {
+func Line(text string) string {
 	var out strings.Builder
 	for _, r := range strings.ReplaceAll(text, "\n", "; ") {
 		if strconv.IsPrint(r) {
@@ -54,9 +54,9 @@ func line(text string) string {
 	return out.String()
 }
 
-// visible is JSON as one line with the same meaning: the terminal would obey some
+// Visible is JSON as one line with the same meaning: the terminal would obey some
 // characters that JSON lets stand as they are.
-func visible(text []byte) []byte { return escaped(bytes.Map(spaced, text)) }
+func Visible(text []byte) []byte { return Escaped(bytes.Map(spaced, text)) }
 
 // spaced turns the line breaks and tabs between the tokens of JSON into spaces.
 // Within its strings there are none.
@@ -67,9 +67,9 @@ func spaced(r rune) rune {
 	return r
 }
 
-// escaped writes what is neither printed as a character of its own nor a line break
+// Escaped writes what is neither printed as a character of its own nor a line break
 // as JSON escapes: control characters, and marks that turn the direction of text.
-func escaped(text []byte) []byte {
+func Escaped(text []byte) []byte {
 	var out bytes.Buffer
 	for len(text) > 0 {
 		r, size := utf8.DecodeRune(text)
@@ -87,27 +87,27 @@ func escaped(text []byte) []byte {
 	return out.Bytes()
 }
 
-// printable writes JSON of our own encoder, lines and all, as escaped does.
-type printable struct{ to io.Writer }
+// Printable writes JSON of our own encoder, lines and all, as escaped does.
+type Printable struct{ To io.Writer }
 
 // Write implements io.Writer. The encoder writes whole characters.
-func (a printable) Write(text []byte) (int, error) {
-	if _, err := a.to.Write(escaped(text)); err != nil {
+func (a Printable) Write(text []byte) (int, error) {
+	if _, err := a.To.Write(Escaped(text)); err != nil {
 		return 0, err
 	}
 	return len(text), nil
 }
 
-// complain prints why a command failed.
-func complain(w io.Writer, err error) { fmt.Fprintln(w, "aepbctl:", line(err.Error())) }
+// Complain prints why a command failed.
+func Complain(w io.Writer, err error) { fmt.Fprintln(w, "aepbctl:", Line(err.Error())) }
 
-// duration is a length of time as people say it: the two largest units of it, such
+// Duration is a length of time as people say it: the two largest units of it, such
 // as 12 ms, 3.4 s, 2 min 5 s, 3 h 5 min and 2 d 4 h.
-func duration(d time.Duration) string {
+func Duration(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch {
 	case d < 0:
-		return "-" + duration(-d)
+		return "-" + Duration(-d)
 	case d == 0:
 		return "0 s"
 	case d < time.Millisecond:
@@ -138,9 +138,9 @@ func units(d, large time.Duration, largeName string, small time.Duration, smallN
 // quiet is how long a command works before it says that it does.
 const quiet = 2 * time.Second
 
-// isTerminal reports whether a person reads what is written, or types what is read. What writes to several places
+// Is reports whether a person reads what is written, or types what is read. What writes to several places
 // says so itself.
-func isTerminal(stream any) bool {
+func Is(stream any) bool {
 	switch out := stream.(type) {
 	case interface{ Terminal() bool }:
 		return out.Terminal()
@@ -156,11 +156,11 @@ func isTerminal(stream any) bool {
 	}
 }
 
-// progress says on a terminal, after two seconds and then each second, what a command waits for and how
+// Progress says on a terminal, after two seconds and then each second, what a command waits for and how
 // long it has; the line is gone when stop has returned. Nothing is said elsewhere.
-func progress(cmd *cobra.Command, doing string) (stop func()) {
+func Progress(cmd *cobra.Command, doing string) (stop func()) {
 	w := cmd.ErrOrStderr()
-	if !isTerminal(w) {
+	if !Is(w) {
 		return func() {}
 	}
 	began, end := time.Now(), make(chan struct{})
@@ -178,7 +178,7 @@ func progress(cmd *cobra.Command, doing string) (stop func()) {
 				return
 			case <-next.C:
 				shown = true
-				fmt.Fprintf(w, "\r\x1b[K%s … %s", line(doing), duration(time.Since(began).Truncate(time.Second)))
+				fmt.Fprintf(w, "\r\x1b[K%s … %s", Line(doing), Duration(time.Since(began).Truncate(time.Second)))
 				next.Reset(time.Second)
 			}
 		}
@@ -189,13 +189,23 @@ func progress(cmd *cobra.Command, doing string) (stop func()) {
 	})
 }
 
-// good and bad colour a word of ours on a terminal, unless its reader wants none (no-color.org).
-func good(w io.Writer, text string) string { return coloured(w, "32", text) }
-func bad(w io.Writer, text string) string  { return coloured(w, "1;31", text) }
+// Good and bad colour a word of ours on a terminal, unless its reader wants none (no-color.org).
+func Good(w io.Writer, text string) string { return coloured(w, "32", text) }
+
+// Bad is Good for what is wrong.
+func Bad(w io.Writer, text string) string { return coloured(w, "1;31", text) }
 
 func coloured(w io.Writer, colour, text string) string {
-	if os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" || !isTerminal(w) {
+	if os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" || !Is(w) {
 		return text
 	}
 	return "\x1b[" + colour + "m" + text + "\x1b[0m"
+}
+
+// Plural is a noun after a number.
+func Plural(n int, noun string) string {
+	if n == 1 {
+		return noun
+	}
+	return noun + "s"
 }
