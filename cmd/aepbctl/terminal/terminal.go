@@ -189,7 +189,7 @@ func Progress(cmd *cobra.Command, doing string) (stop func()) {
 	})
 }
 
-// Good and bad colour a word of ours on a terminal, unless its reader wants none (no-color.org).
+// Good colours a word of ours on a terminal, unless its reader wants no colours (no-color.org).
 func Good(w io.Writer, text string) string { return coloured(w, "32", text) }
 
 // Bad is Good for what is wrong.
