@@ -49,6 +49,7 @@ const (
 	ExtSourceUnattested = "aepb.source_unattested" // true: the caller sent no ECT
 	ExtStream           = "aepb.stream"            // "open" or "close": the reply is a stream; absent: it is one message
 	ExtEvents           = "aepb.events"            // with "close": how many messages the hashes cover, [in, out]
+	ExtOneWay           = "aepb.one_way"           // true: of a request to which there is no reply
 	ExtHashForm         = "aepb.hash_form"         // how the hashes were taken, where it is not the whole body
 	ExtCandidates       = "aepb.candidates"        // of a negotiation: the protocols to choose from
 	ExtReason           = "aepb.reason"            // of a negotiation: why this one; of a lifecycle change: why

@@ -123,6 +123,9 @@ func (c caller) Tell(ctx context.Context, m *canonical.Message, proof execution.
 	tr := c.translation(m, proof.Parents)
 	tr.Input = proof.Input
 	out, err := c.g.translate(ctx, c.x, tr)
+	if rec := c.x.record; err == nil && rec != nil && rec.Resume != store.ResumeNone && rec.Workflow == c.x.lineage.Workflow {
+		c.remember(ctx, rec.Task.ContextID) // what was told last is a question, and its answer follows it
+	}
 	return c.x.answer(out), c.unsaid(ctx, m, err)
 }
 

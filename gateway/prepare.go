@@ -188,7 +188,11 @@ func approach(ctx context.Context, g *Gateway, x *request) (along []string, err 
 		return nil, err
 	}
 	x.thread = thread
-	if fresh := g.lineage(x); !fresh {
+	fresh := g.lineage(x)
+	if err := g.goOnAfterReply(ctx, x); err != nil {
+		return nil, err
+	}
+	if !fresh {
 		if _, x.started, err = g.parts.Workflows.Started(ctx, x.lineage.Workflow); err != nil {
 			return nil, attest.Recording(err)
 		}
@@ -289,7 +293,7 @@ func (g *Gateway) request(ctx context.Context, x *request) (transport.Sealed, tr
 		Direction: attest.Request, ID: id, Message: x.message, Input: x.in.Input,
 		Codec: x.to.Codec, Pair: x.pair(),
 		Target:  x.target(x.streams()),
-		Lineage: attest.Lineage{Parents: x.lineage.Parents}, Audience: g.audience(x), Reader: x.reader(),
+		Lineage: attest.Lineage{Parents: x.lineage.Parents}, Audience: g.audience(x), Reader: x.reader(), Ext: x.oneWay(),
 	}
 	x.message.Conversation.Tenant = cmp.Or(x.route.Endpoint.Tenant, x.message.Conversation.Tenant)
 	switch {
@@ -308,6 +312,15 @@ func (g *Gateway) request(ctx context.Context, x *request) (transport.Sealed, tr
 	}
 	sealed, err := g.leave(ctx, x, out, along)
 	return sealed, out, err
+}
+
+// oneWay marks the token of a message to which no reply is translated: the caller forwards it, or it answers or
+// stops something under way.
+func (x *request) oneWay() ect.Ext {
+	if x.in.Call.Agent != "" && x.message.Op != canonical.OpAnswer && x.message.Op != canonical.OpAbort {
+		return nil
+	}
+	return ect.Ext{ect.ExtOneWay: []byte("true")}
 }
 
 // leave makes what has to be on record before a request leaves, and seals it.

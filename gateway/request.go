@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/admission"
 	"github.com/aepb/aepb-gateway/gateway/attest"
 	keep "github.com/aepb/aepb-gateway/gateway/checkpoint"
@@ -15,6 +16,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/destination"
 	"github.com/aepb/aepb-gateway/gateway/mcpbridge"
 	"github.com/aepb/aepb-gateway/gateway/outbound"
+	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/routing"
 	"github.com/aepb/aepb-gateway/gateway/task/execution"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
@@ -257,6 +259,47 @@ func (x *request) recordedNames() conversation.Names {
 func (x *request) dialogueKey(id string) string {
 	p := x.parties()
 	return p.Key(x.thread.AgentID(p, id, x.recordedNames()))
+}
+
+// lastTold is the token of the last reply in the dialogue of a record, else of the record; its workflow is the record's.
+func (g *Gateway) lastTold(ctx context.Context, p conversation.Parties, rec *store.Record) (ect.ID, error) {
+	names := conversation.Names{Agent: rec.Context, Caller: rec.Task.ContextID}
+	key := p.Key(conversation.Thread{}.AgentID(p, rec.Task.ContextID, names))
+	workflow, last, found, err := g.Conversations.Last(ctx, key)
+	if err != nil {
+		return "", &problem.RecordingError{Err: err}
+	}
+	if !found || workflow != rec.Workflow {
+		return rec.Last, nil
+	}
+	return last, nil
+}
+
+// goOnAfterReply makes the last reply the parent of what a caller without a token says to work on record, such as
+// the answer to a question.
+func (g *Gateway) goOnAfterReply(ctx context.Context, x *request) error {
+	_, own := x.in.Evidence.Origins()
+	answers := x.claim != nil || x.mode.Relay && x.message.Op == canonical.OpInvoke
+	if x.record == nil || len(own) > 0 || !answers || x.approval != "" || x.lineage.Workflow != x.record.Workflow {
+		return nil
+	}
+	last, err := g.lastTold(ctx, x.parties(), x.record)
+	if err == nil && last != "" {
+		x.lineage.Parents = []ect.ID{last}
+	}
+	return err
+}
+
+// Following finds the token that a caller's next message about a task of its own names as parent; false: it has no
+// such task. Its errors are *[problem.RecordingError].
+func (g *Gateway) Following(ctx context.Context, caller identity.Caller, address, agent, id string) (ect.Ref, bool, error) {
+	p := conversation.Parties{Owner: admission.Owner(caller, address), Agent: agent}
+	rec, err := g.tasks.Load(ctx, store.TaskKey(p.Owner, agent, id))
+	if err != nil || rec == nil {
+		return ect.Ref{}, false, err
+	}
+	last, err := g.lastTold(ctx, p, rec)
+	return ect.Ref{ID: last, Workflow: rec.Workflow, Issuer: g.Signer.Issuer()}, last != "", err
 }
 
 // recordFor is the record of the request's task, which begins with this task.

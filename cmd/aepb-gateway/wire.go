@@ -383,7 +383,7 @@ func (out *service) surfaces(s settings, list []protocol, registry *translators.
 		return err
 	}
 	out.public, err = httpapi.Public(httpapi.PublicDeps{
-		EvidenceDeps: httpapi.EvidenceDeps{Evidence: opened.evidence, Members: pipeline.Parts().Members, Auditor: out.auditor}, Callers: callers,
+		EvidenceDeps: httpapi.EvidenceDeps{Evidence: opened.evidence, Members: pipeline.Parts().Members, Auditor: out.auditor, Tasks: pipeline}, Callers: callers,
 		Capability: httpapi.Capability{Self: s.svid.ID, Signer: pipeline.Signer, Lifecycle: func() lifecycle.Record { return pipeline.Lifecycle.Record("") }, Version: s.version()},
 		Handler:    pipeline, Router: pipeline.Parts().Router, Undo: httpapi.Undo{Rollbacker: pipeline.Parts().Rollbacks, Deposits: pipeline.Parts().Checkpoints}, Together: httpapi.Together{Workflows: pipeline.Parts().Workflows, Rounds: pipeline.Parts().Consensus}, Registry: registry,
 		Humans: httpapi.Humans{

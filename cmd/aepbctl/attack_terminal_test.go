@@ -13,8 +13,10 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/cmd/aepbctl/doctor"
+	"github.com/aepb/aepb-gateway/cmd/aepbctl/proof"
 	"github.com/aepb/aepb-gateway/cmd/aepbctl/terminal"
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/audit"
 	"github.com/aepb/aepb-gateway/ect/ecttest"
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/directory/admindoc"
@@ -121,6 +123,11 @@ func hostileOf[T any]() (v T) {
 	return v
 }
 
+// hostileRecords is a token that does not hold and says hostile things.
+func hostileRecords() []audit.Record {
+	return []audit.Record{{Claims: hostileOf[ect.Claims](), Problem: hostile}}
+}
+
 // hostileReply is a reply with hostile text everywhere: text of an agent that has two lines stands behind bars.
 func hostileReply() reply {
 	text := canonical.Part{Kind: canonical.KindText, Text: hostile}
@@ -152,14 +159,16 @@ func TestAttack_AnswersForgeTerminalLines(t *testing.T) {
 		"negotiate, direct":    {direct.print, 6},
 		"send":                 {func(w io.Writer) error { return hostileReply().write(w) }, 9},
 		"send, one line":       {func(w io.Writer) error { r := reply{state: "failed", detail: "\x1b[8m\u202e"}; return r.write(w) }, 1},
-		"send -v":              {func(w io.Writer) error { d := hostileOf[delivery](); return d.print(w) }, 3},
-		"losses":               {func(w io.Writer) error { return reportOf([]string{hostile, "L05 carried " + hostile}).write(w) }, 2},
-		"proof":                {func(w io.Writer) error { return printProof(w, hostileOf[[]tokenView](), nil, "") }, 1},
-		"proof, not valid":     {func(w io.Writer) error { return printProof(w, hostileOf[[]tokenView](), errors.New(hostile), "") }, 1},
-		"ect verify":           {func(w io.Writer) error { return printRecords(w, hostileOf[[]tokenView]()) }, 1},
-		"verdict":              {func(w io.Writer) error { printVerdict(w, hostileOf[[]tokenView](), chain{}); return nil }, 1},
-		"translate":            {func(w io.Writer) error { tr := hostileOf[translation](); return tr.print(w) }, 2},
-		"dag":                  {func(w io.Writer) error { return printChain(w, hostileOf[[]tokenView]()) }, 1},
+		"send -v":              {func(w io.Writer) error { d := hostileOf[delivery](); return d.print(w, hostileRecords()) }, 3},
+		"losses":               {func(w io.Writer) error { return proof.LossesOf([]string{hostile, "L05 carried " + hostile}).Write(w) }, 2},
+		"proof":                {func(w io.Writer) error { return printProof(w, hostileRecords(), nil, "") }, 1},
+		"proof, not valid":     {func(w io.Writer) error { return printProof(w, hostileRecords(), errors.New(hostile), "") }, 1},
+		"ect verify":           {func(w io.Writer) error { return proof.PrintRecords(w, hostileRecords()) }, 1},
+		"verdict": {func(w io.Writer) error {
+			return proof.Verdict{Records: hostileRecords(), Findings: hostileOf[[]audit.Finding](), Compared: hostileOf[[]audit.Comparison]()}.Print(w)
+		}, 3},
+		"translate": {func(w io.Writer) error { tr := hostileOf[translation](); return tr.print(w) }, 2},
+		"dag":       {func(w io.Writer) error { return proof.PrintTree(w, hostileRecords()) }, 1},
 		"agents add": {func(w io.Writer) error {
 			return printAdded(w, "added", agent{Name: hostile, Description: &admindoc.Summary{Name: hostile, Version: hostile, Capabilities: []string{hostile}}}, hostile, true)
 		}, 6},

@@ -2,17 +2,22 @@ package main
 
 import (
 	"context"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/aepb/aepb-gateway/cmd/aepbctl/proof"
 	"github.com/aepb/aepb-gateway/cmd/aepbctl/terminal"
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/audit"
 	"github.com/aepb/aepb-gateway/ect/dag/picture"
 )
 
@@ -38,21 +43,22 @@ func dagCommand(t *target) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			views, err := t.verifyAll(cmd.Context(), tokens)
-			if err != nil {
-				return err
-			}
 			bundle, err := t.bundle()
 			if err != nil {
 				return err
 			}
+			records, err := verify(cmd.Context(), bundle, tokens)
+			if err != nil {
+				return err
+			}
 			stop()
+			records = audit.Ordered(records)
 			if svg != "" {
-				if err := writePicture(svg, pictureOf(ordered(views))); err != nil {
+				if err := writePicture(svg, pictureOf(records)); err != nil {
 					return err
 				}
 			}
-			return t.showChain(cmd, chain{views: ordered(views), detail: detail, partial: true, anchors: bundle.Anchors()})
+			return showGraph(cmd, t, records, bundle.Anchors(), detail)
 		},
 	}
 	cmd.Flags().BoolVarP(&detail, "verbose", "v", false, "print the tree of tokens with their ids")
@@ -60,26 +66,44 @@ func dagCommand(t *target) *cobra.Command {
 	return cmd
 }
 
+// showGraph prints the records of a graph. What is missing may be those of others, or may come yet: a
+// record that does not hold makes the answer a no.
+func showGraph(cmd *cobra.Command, t *target, records []audit.Record, anchors []*x509.Certificate, detail bool) error {
+	v := proof.Verdict{Records: records, Findings: audit.Judge(records, "is not kept here any more, or is not yours to see"), Anchors: anchors}
+	err := t.show(cmd, proof.Views(records), func(w io.Writer) error {
+		if detail {
+			err := proof.PrintTree(w, records)
+			return errors.Join(err, v.Print(w))
+		}
+		err := proof.PrintRecords(w, records)
+		return errors.Join(err, v.Print(w))
+	})
+	if slices.ContainsFunc(v.Findings, func(f audit.Finding) bool { return f.Kind != audit.Incomplete }) {
+		return errors.Join(err, errRefused)
+	}
+	return err
+}
+
 // pictureOf draws tokens that were judged, and which is the parent of which.
-func pictureOf(views []tokenView) picture.Picture {
-	name := sameDomain(views)
-	boxes, at := make([]picture.Box, len(views)), map[ect.ID]int{}
-	for i, v := range views {
-		if _, there := at[v.ID]; !there { // of several with one id the first counts
-			at[v.ID] = i
+func pictureOf(records []audit.Record) picture.Picture {
+	name := proof.Names(records)
+	boxes, at := make([]picture.Box, len(records)), map[ect.ID]int{}
+	for i, v := range records {
+		if _, there := at[v.Claims.ID]; !there { // of several with one id the first counts
+			at[v.Claims.ID] = i
 		}
 		boxes[i] = picture.Box{
-			Lines: []string{"verified", name(string(v.Issuer)), deed(v, name), v.IssuedAt.Format(time.DateTime + "Z")},
-			Title: string(v.ID) + ": " + recordLine(v, name), Tone: picture.Good,
+			Lines: []string{"verified", name(string(v.Claims.Issuer)), proof.Deed(v, name), proof.Stamp(v.Claims)},
+			Title: string(v.Claims.ID) + ": " + proof.RecordLine(v, name), Tone: picture.Good,
 		}
-		if !v.Verified {
+		if !v.Verified() {
 			boxes[i].Lines[0], boxes[i].Tone = "NOT VERIFIED", picture.Bad
 			boxes[i].Title += ": " + v.Problem
 		}
 	}
 	var arrows []picture.Arrow
-	for i, v := range views {
-		for _, parent := range v.Parents {
+	for i, v := range records {
+		for _, parent := range v.Claims.Parents {
 			if from, there := at[parent]; there {
 				arrows = append(arrows, picture.Arrow{From: from, To: i})
 			}
@@ -112,17 +136,29 @@ func (t *target) graph(ctx context.Context, id string) ([]string, error) {
 		"or for less when the store is full, and shown to those who took part and to operators with the role auditor)", terminal.Word(id), terminal.Duration(evidenceFor))
 }
 
-func graph(id string, get func(path string) (answer, error)) (tokens []string, err error) {
+func graph(id string, get func(path string) (answer, error)) ([]string, error) {
+	tokens, err := workflowPages(id, get)
+	if errors.Is(err, errNoRecords) {
+		return ancestry(nil, []ect.ID{ect.ID(id)}, get)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return ancestry(tokens, nil, get) // parents of other workflows
+}
+
+// workflowPages fetches the tokens of a workflow.
+func workflowPages(id string, get func(path string) (answer, error)) (tokens []string, err error) {
 	for after := ""; ; {
 		got, err := get("/workflows/" + url.PathEscape(id) + "?after=" + url.QueryEscape(after))
 		if err != nil {
 			return nil, err
 		}
+		if got.status == http.StatusNotFound && after == "" {
+			return nil, errNoRecords
+		}
 		if got.status != http.StatusOK {
-			if after != "" || got.status != http.StatusNotFound {
-				return nil, got.refusal()
-			}
-			return ancestry(ect.ID(id), get)
+			return nil, got.refusal()
 		}
 		var page struct {
 			ECTs []string `json:"ects"`
@@ -144,15 +180,25 @@ func graph(id string, get func(path string) (answer, error)) (tokens []string, e
 // maxWorkflow bounds the tokens of a workflow that are fetched.
 const maxWorkflow = 10_000
 
-// ancestry fetches a token and, as far as we may see them, its ancestors.
-func ancestry(id ect.ID, get func(path string) (answer, error)) ([]string, error) {
-	var tokens []string
+// ancestry adds to tokens those with the ids, and as far as we may see them the ancestors of all: at most
+// maxAncestors are asked for.
+func ancestry(tokens []string, ids []ect.ID, get func(path string) (answer, error)) ([]string, error) {
 	seen := map[ect.ID]bool{}
-	for queue := []ect.ID{id}; len(queue) > 0 && len(seen) < maxAncestors; queue = queue[1:] {
+	queue := ids
+	for _, compact := range tokens {
+		claims, _, err := ect.ParseUnverified(compact)
+		if err != nil {
+			continue // the verifier says what is wrong with it
+		}
+		seen[claims.ID] = true
+		queue = append(queue, claims.Parents...)
+	}
+	for n := 0; len(queue) > 0 && n < maxAncestors; queue = queue[1:] {
 		if seen[queue[0]] {
 			continue
 		}
 		seen[queue[0]] = true
+		n++
 		got, err := get("/ects/" + url.PathEscape(string(queue[0])))
 		if err != nil {
 			return nil, err

@@ -12,36 +12,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/aepb/aepb-gateway/cmd/aepbctl/proof"
 	"github.com/aepb/aepb-gateway/cmd/aepbctl/terminal"
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/audit"
 	"github.com/aepb/aepb-gateway/ect/identity"
 )
-
-// tokenView is a token as it is printed.
-type tokenView struct {
-	ID       ect.ID       `json:"jti"`
-	Issuer   ect.Identity `json:"iss"`
-	Audience []string     `json:"aud"`
-	Workflow string       `json:"wid,omitempty"`
-	Act      ect.Act      `json:"exec_act"`
-	Parents  []ect.ID     `json:"par"`
-	IssuedAt time.Time    `json:"iat"`
-	Expires  time.Time    `json:"exp"`
-	Input    string       `json:"inp_hash,omitempty"`
-	Output   string       `json:"out_hash,omitempty"`
-	Ext      ect.Ext      `json:"ext,omitempty"`
-	Verified bool         `json:"verified"`
-	Problem  string       `json:"problem,omitempty"`
-	Compact  string       `json:"compact"`
-}
-
-func view(claims ect.Claims, compact string) tokenView {
-	return tokenView{
-		ID: claims.ID, Issuer: claims.Issuer, Audience: claims.Audience, Workflow: claims.Workflow, Act: claims.Act,
-		Parents: claims.Parents, IssuedAt: time.Unix(claims.IssuedAt, 0).UTC(), Expires: time.Unix(claims.Expires, 0).UTC(),
-		Input: claims.InputHash, Output: claims.OutputHash, Ext: claims.Ext, Compact: compact,
-	}
-}
 
 func ectCommand(t *target) *cobra.Command {
 	cmd := &cobra.Command{Use: "ect", Short: "Execution context tokens", Args: cobra.NoArgs, RunE: help}
@@ -81,7 +57,7 @@ func ectSign(t *target) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return t.show(cmd, view(token.Claims(), token.Compact()), func(w io.Writer) error {
+			return t.show(cmd, proof.ViewOf(token.Claims(), token.Compact()), func(w io.Writer) error {
 				_, err := fmt.Fprintln(w, token.Compact())
 				return err
 			})
@@ -100,17 +76,17 @@ func ectShow(t *target) *cobra.Command {
 	return &cobra.Command{
 		Use: "show [TOKEN…]", Short: "Show what tokens say, without believing them (no TOKEN: standard input)",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			tokens, err := tokens(args, cmd.InOrStdin())
+			in, err := reader(cmd).Read(args)
 			if err != nil {
 				return err
 			}
-			views := make([]tokenView, 0, len(tokens))
-			for _, compact := range tokens {
+			views := make([]proof.View, 0, len(in.Tokens))
+			for _, compact := range in.Tokens {
 				claims, _, err := ect.ParseUnverified(compact)
 				if err != nil {
 					return err
 				}
-				views = append(views, view(claims, compact))
+				views = append(views, proof.ViewOf(claims, compact))
 			}
 			return t.show(cmd, views, func(w io.Writer) error { return printClaims(w, views) })
 		},
@@ -122,11 +98,14 @@ func ectVerify(t *target) *cobra.Command {
 	var bodies []string
 	var detail bool
 	cmd := &cobra.Command{
-		Use: "verify [TOKEN…|FILE…]", Short: "Verify signature, issuer and shape, as of when each was issued (no TOKEN: standard input)",
+		Use: "verify [TOKEN…|FILE…|FOLDER…]", Short: "Verify signature, issuer and shape, as of when each was issued (no TOKEN: standard input)",
 		Long: "Verify tokens with nothing but the certificate of a CA, as of when each was issued, and say\n" +
-			"whether every parent is among them. Tokens are arguments, or text or JSON of this program\n" +
-			"in files or on standard input.",
+			"whether every parent is among them, and every reply. Tokens are arguments, or text or JSON of this\n" +
+			"program in files or on standard input, or a folder of \"send --save\" or an archive of \"evidence export\".\n" +
+			"Whatever else stands in such a file is compared with the tokens: texts beside them, and messages with\n" +
+			"their hashes. It ends with 1 if anything contradicts a token, is missing, or could not be compared.",
 		Example: "  aepbctl dag WID -o json | aepbctl ect verify --ca ca.pem\n" +
+			"  aepbctl ect verify --ca ca.pem evidence.tar.gz\n" +
 			"  aepbctl ect verify --ca ca.pem --body request.json --body reply.json exchange.json",
 		PreRunE: func(*cobra.Command, []string) error {
 			if bundleFile != "" && domain == "" {
@@ -135,26 +114,26 @@ func ectVerify(t *target) *cobra.Command {
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			tokens, err := tokens(args, cmd.InOrStdin())
+			r := reader(cmd)
+			in, err := r.Read(args)
 			if err != nil {
+				return err
+			}
+			if err := in.Bodies(r, bodies); err != nil {
 				return err
 			}
 			bundle, err := t.anchors(bundleFile, domain)
 			if err != nil {
 				return err
 			}
-			stop := terminal.Progress(cmd, fmt.Sprintf("verifying %d tokens", len(tokens)))
-			defer stop()
-			views, err := verify(cmd.Context(), bundle, tokens)
+			verifier, err := verifierOf(bundle)
+			if err != nil {
+				return err
+			}
+			stop := terminal.Progress(cmd, fmt.Sprintf("verifying %d tokens", len(in.Tokens)))
+			v := proof.Judge(cmd.Context(), verifier, in, bundle.Anchors())
 			stop()
-			if err != nil {
-				return err
-			}
-			hashes, err := readBodies(bodies)
-			if err != nil {
-				return err
-			}
-			return t.showChain(cmd, chain{views: views, detail: detail, bodies: hashes, anchors: bundle.Anchors()})
+			return showVerdict(cmd, t, v, detail)
 		},
 	}
 	cmd.Flags().StringArrayVar(&bodies, "body", nil, "a file with a message whose hash is looked for in the tokens (repeatable)")
@@ -191,7 +170,38 @@ func (t *target) anchors(bundleFile, domain string) (*identity.Bundle, error) {
 	return nil, fmt.Errorf("%w: add --trust-domain", err)
 }
 
-func (t *target) verifyAll(ctx context.Context, tokens []string) ([]tokenView, error) {
+// reader reads what is to be judged.
+func reader(cmd *cobra.Command) proof.Reader {
+	return proof.Reader{Stdin: cmd.InOrStdin(), Summary: summaryOf}
+}
+
+// showVerdict prints records and what they prove together. Anything that speaks against them makes the
+// answer a no.
+func showVerdict(cmd *cobra.Command, t *target, v proof.Verdict, detail bool) error {
+	err := t.show(cmd, v.Report(), func(w io.Writer) error {
+		if detail {
+			return proof.PrintTree(w, v.Records)
+		}
+		return proof.PrintRecords(w, v.Records)
+	})
+	if err != nil {
+		return err
+	}
+	to := cmd.OutOrStdout()
+	if t.output == "json" { // which standard output holds alone
+		to = cmd.ErrOrStderr()
+	}
+	if err := v.Print(to); err != nil {
+		return err
+	}
+	if !v.Holds() {
+		return errRefused
+	}
+	return nil
+}
+
+// verify judges tokens with what we trust.
+func (t *target) verify(ctx context.Context, tokens []string) ([]audit.Record, error) {
 	bundle, err := t.bundle()
 	if err != nil {
 		return nil, err
@@ -199,46 +209,23 @@ func (t *target) verifyAll(ctx context.Context, tokens []string) ([]tokenView, e
 	return verify(ctx, bundle, tokens)
 }
 
-// verify judges tokens as an auditor does: age, audience and repetition are
-// nothing against them.
-func verify(ctx context.Context, bundle *identity.Bundle, tokens []string) ([]tokenView, error) {
+func verify(ctx context.Context, bundle *identity.Bundle, tokens []string) ([]audit.Record, error) {
+	verifier, err := verifierOf(bundle)
+	if err != nil {
+		return nil, err
+	}
+	return audit.Verify(ctx, verifier, tokens), nil
+}
+
+func verifierOf(bundle *identity.Bundle) (*ect.Verifier, error) {
 	keys, err := identity.NewKeyRing(identity.KeyRingDeps{Bundle: bundle})
 	if err != nil {
 		return nil, err
 	}
-	verifier, err := ect.NewVerifier(ect.VerifierDeps{Keys: keys, Now: time.Now})
-	if err != nil {
-		return nil, err
-	}
-	views := make([]tokenView, 0, len(tokens))
-	for _, compact := range tokens {
-		v, err := verifier.Verify(ctx, compact, ect.Check{Purpose: ect.Parent})
-		if err != nil {
-			claims, _, _ := ect.ParseUnverified(compact)
-			bad := view(claims, compact)
-			bad.Problem = err.Error()
-			views = append(views, bad)
-			continue
-		}
-		good := view(v.Claims(), compact)
-		good.Verified = true
-		views = append(views, good)
-	}
-	distrust(views)
-	return views, nil
+	return ect.NewVerifier(ect.VerifierDeps{Keys: keys, Now: time.Now})
 }
 
-// losses are the translation warnings of all tokens.
-func losses(views []tokenView) []string {
-	out := []string{}
-	for _, v := range views {
-		warnings, _ := v.Ext.Strings(ect.ExtWarnings)
-		out = append(out, warnings...)
-	}
-	return out
-}
-
-func printClaims(w io.Writer, views []tokenView) error {
+func printClaims(w io.Writer, views []proof.View) error {
 	encoder := json.NewEncoder(terminal.Printable{To: w})
 	encoder.SetEscapeHTML(false)
 	encoder.SetIndent("", "  ")

@@ -1,11 +1,11 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
+
+	"github.com/aepb/aepb-gateway/cmd/aepbctl/proof"
 
 	"github.com/spf13/cobra"
 
@@ -91,7 +91,7 @@ func printLosses(w io.Writer, views []lossView) error {
 	for i, v := range views {
 		fates := make([]string, len(v.Fates))
 		for j, fate := range v.Fates {
-			fates[j] = fateWords(fate)
+			fates[j] = proof.FateWords(fate)
 		}
 		if i > 0 {
 			fmt.Fprintln(w)
@@ -101,74 +101,4 @@ func printLosses(w io.Writer, views []lossView) error {
 		}
 	}
 	return nil
-}
-
-func fateWords(fate canonical.Fate) string {
-	if fate == canonical.Carried {
-		return "kept as an extension"
-	}
-	return "lost"
-}
-
-// lossReport is what a message lost, as people read it: each fate with its meanings.
-type lossReport struct{ carried, dropped []lossItem }
-
-type lossItem struct {
-	code canonical.LossCode // empty: of no row of the catalogue
-	fate canonical.Fate
-	text string
-}
-
-// itemOf reads a warning of an ECT or a loss of ours: "L05 dropped /path". What cannot be read is an
-// item without a code.
-func itemOf(warning string) lossItem {
-	code, rest, _ := strings.Cut(warning, " ")
-	fate, _, _ := strings.Cut(rest, " ")
-	entry, ok := canonical.Lookup(canonical.LossCode(code))
-	if !ok {
-		return lossItem{fate: canonical.Dropped, text: terminal.Line(warning)}
-	}
-	return lossItem{code: entry.Code, fate: canonical.Fate(fate), text: entry.What}
-}
-
-func reportOf(warnings []string) lossReport {
-	var report lossReport
-	for _, warning := range warnings {
-		item := itemOf(warning)
-		list := &report.dropped
-		if item.fate == canonical.Carried {
-			list = &report.carried
-		}
-		if !slices.ContainsFunc(*list, func(other lossItem) bool { return other == item }) {
-			*list = append(*list, item)
-		}
-	}
-	for _, list := range [][]lossItem{report.carried, report.dropped} {
-		slices.SortStableFunc(list, func(a, b lossItem) int { return cmp.Compare(a.code, b.code) })
-	}
-	return report
-}
-
-// write writes one line per fate: what was kept as an extension, if anything, and what was lost.
-func (r lossReport) write(w io.Writer) error {
-	if len(r.carried) > 0 {
-		fmt.Fprintln(w, "kept as extension:", inWords(r.carried))
-	}
-	dropped := "nothing"
-	if len(r.dropped) > 0 {
-		dropped = inWords(r.dropped)
-	}
-	_, err := fmt.Fprintln(w, "lost:", dropped)
-	return err
-}
-
-func inWords(items []lossItem) string {
-	texts := make([]string, len(items))
-	for i, item := range items {
-		texts[i] = item.text
-		if item.code != "" {
-			texts[i] += " (" + string(item.code) + ")"
-		}
-	}
-	return strings.Join(texts, "; ")
 }

@@ -18,7 +18,6 @@ import (
 	"github.com/aepb/aepb-gateway/cmd/aepbctl/terminal"
 	"github.com/aepb/aepb-gateway/cmd/release"
 	"github.com/aepb/aepb-gateway/ect"
-	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/policy/consensus/signed"
 )
 
@@ -92,7 +91,7 @@ func command(started *bool) *cobra.Command {
 	flags.StringVar(&t.key, "key", "", "our private key, PEM (default: client-key.pem in --dir)")
 	flags.StringVar(&t.ca, "ca", "", "trust anchors, PEM (default: ca.pem in --dir)")
 	flags.StringVarP(&t.output, "output", "o", "text", "text or json")
-	root.AddCommand(agentsCommand(&t), processesCommand(&t), negotiateCommand(&t), sendCommand(&t), translateCommand(&t), ectCommand(&t), dagCommand(&t), workflowCommand(&t), bindingsCommand(&t), healthzCommand(&t), doctorCommand(&t), breakersCommand(&t), lifecycleCommand(&t), approvalsCommand(&t), checkpointsCommand(&t), rollbackCommand(&t), consensus.Command(consensusOf(&t)),
+	root.AddCommand(agentsCommand(&t), processesCommand(&t), negotiateCommand(&t), sendCommand(&t), translateCommand(&t), ectCommand(&t), evidenceCommand(&t), dagCommand(&t), workflowCommand(&t), bindingsCommand(&t), healthzCommand(&t), doctorCommand(&t), breakersCommand(&t), lifecycleCommand(&t), approvalsCommand(&t), checkpointsCommand(&t), rollbackCommand(&t), consensus.Command(consensusOf(&t)),
 		lossesCommand(&t), versionCommand(&t))
 	mark(root, started)
 	return root
@@ -153,11 +152,7 @@ func consensusOf(t *target) consensus.Deps {
 			if err != nil {
 				return nil, err
 			}
-			keys, err := identity.NewKeyRing(identity.KeyRingDeps{Bundle: bundle})
-			if err != nil {
-				return nil, err
-			}
-			return ect.NewVerifier(ect.VerifierDeps{Keys: keys, Now: time.Now})
+			return verifierOf(bundle)
 		},
 		Show: t.show, Misuse: func(err error) error { return &usageError{err} }, Refused: errRefused,
 		Word: terminal.Word[string], Line: terminal.Line, Span: terminal.Duration, Now: time.Now, Wait: waitUntil,

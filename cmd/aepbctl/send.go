@@ -2,20 +2,22 @@ package main
 
 import (
 	"cmp"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"mime"
 	"net/http"
 	"net/url"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/aepb/aepb-gateway/cmd/aepbctl/proof"
 	"github.com/aepb/aepb-gateway/cmd/aepbctl/terminal"
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/translators"
@@ -23,65 +25,77 @@ import (
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
+// sending is what the flags of send say.
 type sending struct {
-	from, to, dest, file, text, tool, args, task string
-	detail                                       bool // print the messages and tokens, not what they say
-}
-
-// delivery is the answer to one message, with its proof.
-type delivery struct {
-	Reply  json.RawMessage `json:"reply"`
-	Losses []string        `json:"losses"`
-	ECTs   []tokenView     `json:"ects"`
+	from, to, dest, message, text, tool, args, task string
+	attach                                          []string
+	save, out                                       string // folders; empty: nothing is kept
+	detail                                          bool   // print the messages and tokens, not what they say
 }
 
 func sendCommand(t *target) *cobra.Command {
 	var s sending
 	cmd := &cobra.Command{
-		Use:     "send [--to] AGENT (--text TEXT | --tool NAME --args JSON | --file FILE)",
-		Short:   "Send one message through the gateway, with an ECT of our own",
-		Example: "  aepbctl send --to calculator --tool add --args '{\"a\": 1, \"b\": 2}'\n  aepbctl send --to concierge --text 'good evening'",
-		Args:    cobra.MaximumNArgs(1),
+		Use:   "send AGENT (WORDS… | --text TEXT | --tool NAME --args JSON | --message FILE) [--attach FILE] [--save DIR]",
+		Short: "Send one message through the gateway, with an ECT of our own",
+		Long: "Send one message through the gateway, with an ECT of our own, and print the answer and whether its\n" +
+			"proof holds. With --save the request, the reply and the tokens are kept byte for byte, for\n" +
+			"\"aepbctl ect verify DIR\". A message about a task goes on in the workflow of that task.",
+		Example: "  aepbctl send calculator --tool add --args '{\"a\": 1, \"b\": 2}' --save proof\n  aepbctl send concierge good evening\n" +
+			"  aepbctl send concierge 'what is this?' --attach photo.jpg --out answers",
 		PreRunE: func(_ *cobra.Command, args []string) error { return s.check(args) },
 		RunE:    func(cmd *cobra.Command, _ []string) error { return t.send(cmd, s) },
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&s.from, "from", string(a2a.Binding), "the protocol we speak")
-	flags.StringVar(&s.dest, "to", "", "the agent: a directory name or SPIFFE id")
+	flags.StringVar(&s.dest, "to", "", "the agent, in place of the first argument: a directory name or SPIFFE id")
 	flags.StringVar(&s.to, "as", "", "the protocol to translate to (default: what the agent speaks)")
-	flags.StringVar(&s.file, "file", "", "a native message; - reads standard input")
-	flags.StringVar(&s.text, "text", "", "a text message")
+	flags.StringVar(&s.message, "message", "", "a file with a native message; - reads standard input")
+	flags.StringVar(&s.message, "file", "", "an older name of --message")
+	_ = flags.MarkHidden("file") // the flag is there
+	flags.StringVar(&s.text, "text", "", "a text message, in place of words behind the agent")
 	flags.StringVar(&s.tool, "tool", "", "the tool or skill to call")
+	flags.StringArrayVar(&s.attach, "attach", nil, "a file to send along with the text (repeatable)")
+	flags.StringVar(&s.save, "save", "", "a new folder for request, reply and tokens, byte for byte")
+	flags.StringVar(&s.out, "out", "", "a folder for the files of the answer")
 	flags.BoolVarP(&s.detail, "verbose", "v", false, "print the reply, losses and tokens as they came")
 	flags.StringVar(&s.args, "args", "", "its arguments, a JSON object; with --task alone the values of the form that is asked for")
 	flags.StringVar(&s.task, "task", "", "the task that waits for this message, such as an answer")
 	return cmd
 }
 
-// check takes the agent from the arguments, and finds what the flags lack.
+// check takes the agent and the words from the arguments, and finds what the flags lack.
 func (s *sending) check(args []string) error {
-	if len(args) == 1 && s.dest != "" {
+	words := args
+	switch {
+	case s.dest == "" && len(args) == 0:
+		return errors.New("name the agent: aepbctl send AGENT")
+	case s.dest == "":
+		s.dest, words = args[0], args[1:]
+	case len(args) == 1 && args[0] == s.dest:
 		return errors.New("name the agent once: as an argument, or with --to")
 	}
-	s.dest = cmp.Or(s.dest, strings.Join(args, ""))
-	given, form := 0, ""
+	if len(words) > 0 && s.text != "" {
+		return errors.New("say the text once: as words behind the agent, or with --text")
+	}
+	s.text = cmp.Or(s.text, strings.Join(words, " "))
+	return s.checkContent()
+}
+
+// checkContent: there is one thing to be sent.
+func (s *sending) checkContent() error {
+	form := ""
 	if s.task != "" && s.tool == "" {
 		form = s.args
 	}
-	for _, flag := range []string{s.text, s.tool, s.file, form} {
-		if flag != "" {
-			given++
-		}
-	}
+	given := slices.DeleteFunc([]string{s.text + strings.Join(s.attach, ""), s.tool, s.message, form}, func(flag string) bool { return flag == "" })
 	switch {
-	case s.dest == "":
-		return errors.New("name the agent: aepbctl send AGENT")
-	case given != 1:
-		return errors.New("give one of --text, --tool, --file")
+	case len(given) != 1:
+		return errors.New("give one of: words behind the agent or --text, --tool, --message; --attach goes with words alone")
 	case s.args != "" && s.tool == "" && s.task == "":
 		return errors.New("--args goes with --tool: give the tool's name too")
-	case s.task != "" && s.file != "":
-		return errors.New("--task goes with --text, --tool or --args: a message in a file names its task itself")
+	case s.task != "" && s.message != "":
+		return errors.New("--task goes with words, --text, --tool or --args: a message in a file names its task itself")
 	case s.args != "":
 		return checkObject("--args", s.args)
 	default:
@@ -111,7 +125,7 @@ func checkObject(flag, text string) error {
 }
 
 func (t *target) send(cmd *cobra.Command, s sending) error {
-	body, err := s.message(cmd.InOrStdin())
+	body, err := s.body(cmd.InOrStdin())
 	if err != nil {
 		return err
 	}
@@ -126,7 +140,7 @@ func (t *target) send(cmd *cobra.Command, s sending) error {
 	encoded := func(body []byte) []byte {
 		return translators.Wire{Body: body, Hasher: translators.HasherOf(form)}.HashInput()
 	}
-	token, err := t.source(cmd, base, encoded(body))
+	token, err := t.source(cmd, base, s, encoded(body))
 	if err != nil {
 		return err
 	}
@@ -147,33 +161,26 @@ func (t *target) send(cmd *cobra.Command, s sending) error {
 	if err != nil {
 		return err
 	}
-	views, err := t.verifyAll(cmd.Context(), append([]string{token.Compact()}, evidence...))
-	if err != nil {
+	x := exchange{from: s.from, request: body, reply: got.body, form: form, version: version}
+	if x.records, err = t.verify(cmd.Context(), append([]string{token.Compact()}, evidence...)); err != nil {
 		return err
 	}
-	d := delivery{Reply: asJSON(got.body), Losses: losses(views), ECTs: views}
+	saved := keep(t, x, s.save)
 	if got.status != http.StatusOK {
-		return errors.Join(s.advise(t.explain(cmd.Context(), got, s.dest)), t.show(cmd, d, func(w io.Writer) error {
-			if s.detail {
-				return printChain(w, views)
-			}
-			fmt.Fprintln(w, "state:", terminal.Bad(w, "refused"))
-			return printProof(w, views, nil, "")
-		}))
+		refusal := s.advise(t.explain(cmd.Context(), got, s.dest))
+		return errors.Join(refusal, t.show(cmd, x.delivery(), func(w io.Writer) error { return x.printRefused(w, s.detail) }), saved)
 	}
-	wire := translators.Wire{Binding: form.Info().Binding, Version: version, Media: form.Info().Media[0], Body: got.body, Re: canonical.OpInvoke}
-	sent, hashes := encoded(body), ", hashes match"
-	if s.task != "" { // what an agent is told meanwhile stands in the records of its task
-		sent, hashes = nil, ", hash of the reply matches"
-	}
-	proof, r := covers(views, sent, encoded(got.body)), read(form, wire)
+	note, proven := covers(x.records, encoded(body), encoded(got.body), s.task != "")
+	r := x.read()
 	r.took = took
-	return errors.Join(t.show(cmd, d, func(w io.Writer) error {
+	err = t.show(cmd, x.delivery(), func(w io.Writer) error {
 		if s.detail {
-			return d.print(w)
+			return x.delivery().print(w, x.records)
 		}
-		return errors.Join(r.write(w), reportOf(d.Losses).write(w), printProof(w, views, proof, hashes), r.next(w, s.dest))
-	}), proof, r.err)
+		return errors.Join(r.write(w), proof.LossesOf(proof.Warnings(x.records)).Write(w), printProof(w, x.records, proven, note), r.next(w, s.dest))
+	})
+	parts := saveParts(cmd.ErrOrStderr(), s.out, r.parts)
+	return errors.Join(err, saved, parts, proven, r.err)
 }
 
 // advise says how this program chooses among the tools of an agent.
@@ -184,59 +191,9 @@ func (s sending) advise(refused error) error {
 	return fmt.Errorf("%w; choose one: aepbctl send --to %s --tool NAME --args '{…}'", refused, terminal.Word(s.dest))
 }
 
-// printProof says whether the proof of an exchange holds, and under which workflow it is found.
-func printProof(w io.Writer, views []tokenView, proof error, hashes string) error {
-	workflow := "workflow " + terminal.Word(views[0].Workflow)
-	if proof == nil {
-		proof = sound(views)
-	}
-	if proof != nil {
-		_, err := fmt.Fprintf(w, "proof: %s: %s (%s)\n", terminal.Bad(w, "NOT VALID"), terminal.Line(proof.Error()), workflow)
-		return err
-	}
-	_, err := fmt.Fprintf(w, "proof: %d %s valid, linked%s (%s)\n", len(views), terminal.Plural(len(views), "signature"), hashes, workflow)
-	return err
-}
-
-// sound: each token is verified, and each but ours names a parent among them.
-func sound(views []tokenView) error {
-	for i, v := range views {
-		if !v.Verified {
-			return fmt.Errorf("the proof does not hold: %s", v.Problem)
-		}
-		if i > 0 && !slices.ContainsFunc(views, func(other tokenView) bool { return slices.Contains(v.Parents, other.ID) }) {
-			return fmt.Errorf("record %s is not linked to the others", v.ID)
-		}
-	}
-	return nil
-}
-
-// covers says whether the proof is good and about this very exchange: a token
-// below ours for what we sent (nil: whatever it was), and one for what came back. The first view is ours.
-func covers(views []tokenView, sent, got []byte) error {
-	for _, v := range views {
-		if !v.Verified {
-			return fmt.Errorf("the proof does not hold: %s", v.Problem)
-		}
-	}
-	ours := views[0].ID
-	if !slices.ContainsFunc(views, func(v tokenView) bool {
-		if part, _ := v.Ext.String(ect.ExtLeg); part == "reply" && v.Input == "" || sent == nil { // the gateway's own question, for which it asked no agent
-			return slices.Contains(v.Parents, ours)
-		}
-		return slices.Contains(v.Parents, ours) && v.Input == ect.Hash(sent)
-	}) {
-		return errors.New("no proof that the message was translated as it was sent")
-	}
-	if !slices.ContainsFunc(views, func(v tokenView) bool { return v.Output == ect.Hash(got) }) {
-		return errors.New("no proof that the reply came back as it is")
-	}
-	return nil
-}
-
 // source mints the ECT of the message that we are about to send: it is ours,
-// and its out_hash is the hash of these very bytes (R4).
-func (t *target) source(cmd *cobra.Command, base string, body []byte) (ect.Token, error) {
+// and its out_hash is the hash of these very bytes (R4). A message about a task goes on where the task stands.
+func (t *target) source(cmd *cobra.Command, base string, s sending, body []byte) (ect.Token, error) {
 	got, err := t.call(cmd.Context(), http.MethodGet, base+"/.well-known/aepb/gateway", nil, nil)
 	if err != nil {
 		return ect.Token{}, err
@@ -247,22 +204,31 @@ func (t *target) source(cmd *cobra.Command, base string, body []byte) (ect.Token
 	if got.status != http.StatusOK || json.Unmarshal(got.body, &gateway) != nil || gateway.ID == "" {
 		return ect.Token{}, errors.New("there is no AEPB gateway at " + base)
 	}
+	claims := ect.Claims{Act: "send_task", Audience: []string{gateway.ID}, Workflow: string(ect.NewID()), OutputHash: ect.Hash(body)}
+	if s.task != "" {
+		query := url.Values{"agent": {s.dest}, "task": {s.task}}
+		got, err := t.call(cmd.Context(), http.MethodGet, base+"/ects?"+query.Encode(), nil, nil)
+		if err != nil {
+			return ect.Token{}, err
+		}
+		if last, _, err := ect.ParseUnverified(string(got.body)); got.status == http.StatusOK && err == nil {
+			claims.Workflow, claims.Parents = last.Workflow, []ect.ID{last.ID}
+		}
+	}
 	signer, err := t.signer()
 	if err != nil {
 		return ect.Token{}, err
 	}
-	return signer.Sign(ect.Claims{
-		Act: "send_task", Audience: []string{gateway.ID}, Workflow: string(ect.NewID()), OutputHash: ect.Hash(body),
-	})
+	return signer.Sign(claims)
 }
 
-// message is the native message: the file's, or one built from the flags.
-func (s sending) message(stdin io.Reader) ([]byte, error) {
+// body is the native message: the file's, or one built from the flags.
+func (s sending) body(stdin io.Reader) ([]byte, error) {
 	switch {
-	case s.file == "-":
+	case s.message == "-":
 		return io.ReadAll(io.LimitReader(stdin, translators.DefaultBodyLimit))
-	case s.file != "":
-		return os.ReadFile(s.file)
+	case s.message != "":
+		return os.ReadFile(s.message)
 	}
 	form, version, err := protocol(s.from)
 	if err != nil {
@@ -275,11 +241,11 @@ func (s sending) message(stdin io.Reader) ([]byte, error) {
 		invoke.Call = &canonical.Call{Name: s.tool, Args: json.RawMessage(cmp.Or(s.args, "{}"))}
 	} else {
 		capability = nil
-		part := canonical.Part{Kind: canonical.KindText, Text: s.text}
-		if s.text == "" {
-			part = canonical.Part{Kind: canonical.KindData, Data: json.RawMessage(s.args)}
+		parts, err := s.parts()
+		if err != nil {
+			return nil, err
 		}
-		invoke.Turn = canonical.Content{ID: id, Role: canonical.RoleCaller, Parts: []canonical.Part{part}}
+		invoke.Turn = canonical.Content{ID: id, Role: canonical.RoleCaller, Parts: parts}
 	}
 	wire, _, err := form.Encode(&canonical.Message{
 		Op: canonical.OpInvoke, Phase: canonical.PhaseRequest, Body: invoke,
@@ -288,20 +254,22 @@ func (s sending) message(stdin io.Reader) ([]byte, error) {
 	return wire.Body, err
 }
 
-// asJSON is a message as a JSON value: itself if it is one, else its bytes in
-// hexadecimal digits.
-func asJSON(body []byte) json.RawMessage {
-	if json.Valid(body) {
-		return body
+// parts are the text and the files of a message, or the values of a form.
+func (s sending) parts() ([]canonical.Part, error) {
+	if s.text == "" && s.args != "" {
+		return []canonical.Part{{Kind: canonical.KindData, Data: json.RawMessage(s.args)}}, nil
 	}
-	quoted, _ := json.Marshal(hex.EncodeToString(body))
-	return quoted
-}
-
-func (d delivery) print(w io.Writer) error {
-	answer := translation{Message: d.Reply, Losses: d.Losses}
-	if err := answer.print(w); err != nil {
-		return err
+	var parts []canonical.Part
+	if s.text != "" {
+		parts = append(parts, canonical.Part{Kind: canonical.KindText, Text: s.text})
 	}
-	return printChain(w, d.ECTs)
+	for _, file := range s.attach {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		media, _, _ := strings.Cut(cmp.Or(mime.TypeByExtension(filepath.Ext(file)), http.DetectContentType(data)), ";")
+		parts = append(parts, canonical.Part{Kind: canonical.KindFile, Bytes: data, Name: filepath.Base(file), Media: media})
+	}
+	return parts, nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/aepb/aepb-gateway/cmd/aepbctl/proof"
 	"github.com/aepb/aepb-gateway/cmd/aepbctl/terminal"
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/translators"
@@ -43,7 +44,7 @@ func translateCommand(t *target) *cobra.Command {
 			"a tool named message.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			body, err := sending{file: args[0]}.message(cmd.InOrStdin())
+			body, err := sending{message: args[0]}.body(cmd.InOrStdin())
 			if err != nil {
 				return err
 			}
@@ -56,7 +57,7 @@ func translateCommand(t *target) *cobra.Command {
 					return out.print(w)
 				}
 				_, err := fmt.Fprintf(w, "%s\n", terminal.Visible(out.Message))
-				return errors.Join(err, reportOf(out.Losses).write(w))
+				return errors.Join(err, proof.LossesOf(out.Losses).Write(w))
 			})
 		},
 	}

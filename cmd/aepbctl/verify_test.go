@@ -9,7 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aepb/aepb-gateway/cmd/aepbctl/proof"
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/audit"
 	"github.com/aepb/aepb-gateway/ect/ecttest"
 	"github.com/aepb/aepb-gateway/ect/identity"
 )
@@ -67,64 +69,6 @@ func TestVerify_NeedsTheCAAlone(t *testing.T) {
 	}
 }
 
-// TestVerify_ChildOfForgedIsNotVerified: a good signature below a forged record proves nothing.
-func TestVerify_ChildOfForgedIsNotVerified(t *testing.T) {
-	t.Parallel()
-	token := func(id ect.ID, verified bool, parents ...ect.ID) tokenView {
-		return tokenView{ID: id, Verified: verified, Parents: parents}
-	}
-	for name, c := range map[string]struct {
-		views []tokenView
-		want  string // of each: v for verified
-	}{
-		"forged root":           {[]tokenView{token("a", false), token("b", true, "a"), token("c", true, "b")}, "---"},
-		"child comes first":     {[]tokenView{token("c", true, "b"), token("b", true, "a"), token("a", false)}, "---"},
-		"another of that id":    {[]tokenView{token("a", false), token("a", true), token("b", true, "a")}, "-vv"},
-		"one of two parents":    {[]tokenView{token("a", true), token("b", false), token("c", true, "a", "b")}, "v--"},
-		"parent is not there":   {[]tokenView{token("b", true, "a")}, "v"},
-		"beside a forged child": {[]tokenView{token("a", true), token("b", false, "a")}, "v-"},
-		"a circle":              {[]tokenView{token("a", true, "b"), token("b", false, "a")}, "--"},
-	} {
-		distrust(c.views)
-		got := bytes.Repeat([]byte("-"), len(c.views))
-		for i, v := range c.views {
-			if v.Verified {
-				got[i] = 'v'
-			}
-		}
-		if string(got) != c.want || len(ordered(c.views)) != len(c.views) {
-			t.Errorf("%s: %s, want %s", name, got, c.want)
-		}
-	}
-}
-
-// TestTokens_AreReadFromOurOwnJSON: what this program prints it reads, and nothing that an agent wrote.
-func TestTokens_AreReadFromOurOwnJSON(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string]string{
-		"a.b.c\n d.e.f": "a.b.c d.e.f",
-		`[{"compact":"a.b.c"},{"compact":"d.e.f"}]`: "a.b.c d.e.f",
-		`["a.b.c"]`:           "a.b.c",
-		`{"compact":"a.b.c"}`: "a.b.c",
-		"{\"compact\":\"a.b.c\"}\n{\"compact\":\"d.e.f\"}":                                        "a.b.c d.e.f",
-		`{"reply":{"compact":"x.y.z","ects":["x.y.z"]},"losses":[],"ects":[{"compact":"a.b.c"}]}`: "a.b.c",
-		`{"wid":"1","ects":["a.b.c"]}`:                                                            "a.b.c",
-		`{"ok":true,"exchanges":[{"ects":["a.b.c"]}]}`:                                            "a.b.c",
-		`{"hello":1}`: "no token",
-		`[{]`:         "cannot be read",
-		"":            "no token",
-	} {
-		list, err := tokensIn([]byte(text), "there")
-		got := strings.Join(list, " ")
-		if err != nil {
-			got = err.Error()
-		}
-		if !strings.Contains(got, want) || err == nil && got != want {
-			t.Errorf("%s: %s, want %s", text, got, want)
-		}
-	}
-}
-
 // tty is a terminal.
 type tty struct{ bytes.Buffer }
 
@@ -135,13 +79,15 @@ func TestColour_OnTerminalsAlone(t *testing.T) {
 	t.Setenv("NO_COLOR", "")
 	t.Setenv("TERM", "xterm")
 	var screen tty
-	views := []tokenView{{ID: "a", Issuer: "spiffe://x/a", Verified: true}, {ID: "b", Issuer: "spiffe://x/b", Problem: "no"}}
+	records := []audit.Record{{Claims: ect.Claims{ID: "a", Issuer: "spiffe://x/a"}}, {Claims: ect.Claims{ID: "b", Issuer: "spiffe://x/b"}, Problem: "no"}}
 	colours := func() int {
 		screen.Reset()
-		if err := printRecords(&screen, views); err != nil {
+		if err := proof.PrintRecords(&screen, records); err != nil {
 			t.Fatal(err)
 		}
-		printVerdict(&screen, views, chain{})
+		if err := (proof.Verdict{Records: records, Findings: audit.Judge(records, "")}).Print(&screen); err != nil {
+			t.Fatal(err)
+		}
 		return strings.Count(screen.String(), "\x1b[")
 	}
 	if got := colours(); got != 6 { // ok, NOT VERIFIED and NOT PROVEN, each on and off
@@ -153,7 +99,7 @@ func TestColour_OnTerminalsAlone(t *testing.T) {
 	}
 	var file bytes.Buffer
 	t.Setenv("NO_COLOR", "")
-	if err := printRecords(&file, views); err != nil || strings.Contains(file.String(), "\x1b") {
+	if err := proof.PrintRecords(&file, records); err != nil || strings.Contains(file.String(), "\x1b") {
 		t.Errorf("a file gets %q", &file)
 	}
 }

@@ -16,8 +16,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/aepb/aepb-gateway/cmd/aepbctl/proof"
 	"github.com/aepb/aepb-gateway/cmd/aepbctl/terminal"
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/audit"
 	"github.com/aepb/aepb-gateway/ect/dag/picture"
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/lifecycle/workflow"
@@ -112,11 +114,11 @@ func (t *target) readWorkflow(cmd *cobra.Command, q workflowQuery) (workflowView
 	if err != nil {
 		return workflowView{}, err
 	}
-	views, err := verify(cmd.Context(), bundle, list)
+	records, err := verify(cmd.Context(), bundle, list)
 	if err != nil {
 		return workflowView{}, err
 	}
-	v, err := viewWorkflow(q.wid, views, time.Now())
+	v, err := viewWorkflow(q.wid, records, time.Now())
 	if err != nil || q.svg == "" {
 		return v, err
 	}
@@ -125,6 +127,7 @@ func (t *target) readWorkflow(cmd *cobra.Command, q workflowQuery) (workflowView
 
 // workflowTokens are the tokens of a workflow, and what they are verified against.
 func (t *target) workflowTokens(cmd *cobra.Command, q workflowQuery) (list []string, bundle *identity.Bundle, err error) {
+	var in proof.Input
 	switch q.file {
 	case "":
 		if list, err = t.graph(cmd.Context(), q.wid); err != nil {
@@ -133,27 +136,28 @@ func (t *target) workflowTokens(cmd *cobra.Command, q workflowQuery) (list []str
 		bundle, err = t.bundle()
 		return list, bundle, err
 	case "-":
-		list, err = tokens(nil, cmd.InOrStdin())
+		in, err = reader(cmd).Read(nil)
 	default:
-		list, err = tokens([]string{q.file}, nil)
+		in, err = reader(cmd).Read([]string{q.file})
 	}
 	if err != nil {
 		return nil, nil, err
 	}
+	list = in.Tokens
 	bundle, err = t.anchors("", q.domain)
 	return list, bundle, err
 }
 
 // viewWorkflow finds the states of a workflow in tokens that were judged. Tokens of others are left out.
-func viewWorkflow(wid string, views []tokenView, now time.Time) (workflowView, error) {
+func viewWorkflow(wid string, records []audit.Record, now time.Time) (workflowView, error) {
 	var refused []refusedToken
 	var good []workflow.Token
-	for _, v := range views {
-		if !v.Verified {
-			refused = append(refused, refusedToken{v.ID, v.Problem})
+	for _, v := range records {
+		if !v.Verified() {
+			refused = append(refused, refusedToken{v.Claims.ID, v.Problem})
 			continue
 		}
-		if v.Workflow != wid {
+		if v.Claims.Workflow != wid {
 			continue
 		}
 		claims, err := ect.ParseRecorded(v.Compact)
@@ -169,7 +173,7 @@ func viewWorkflow(wid string, views []tokenView, now time.Time) (workflowView, e
 	if err != nil {
 		return workflowView{}, err
 	}
-	return workflowView{run.Report(good, now), refused, sameDomain(views)}, nil
+	return workflowView{run.Report(good, now), refused, proof.Names(records)}, nil
 }
 
 // shownLine is a line of text. Its key says the same without what changes by itself, the time.
@@ -298,8 +302,8 @@ func (v workflowView) work(s workflow.StepReport) string {
 
 // outcome says what was lost in a step, and why it failed.
 func (v workflowView) outcome(s workflow.StepReport) string {
-	report := reportOf(s.Losses)
-	parts := []string{codesOf("kept", report.carried) + codesOf("lost", report.dropped)}
+	report := proof.LossesOf(s.Losses)
+	parts := []string{proof.Codes("kept", report.Carried) + proof.Codes("lost", report.Dropped)}
 	for _, reason := range s.Errors {
 		parts = append(parts, terminal.Line(reason))
 	}

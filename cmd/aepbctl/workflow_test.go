@@ -13,8 +13,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aepb/aepb-gateway/cmd/aepbctl/proof"
 	"github.com/aepb/aepb-gateway/cmd/aepbctl/terminal"
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/audit"
 	"github.com/aepb/aepb-gateway/ect/ecttest"
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/lifecycle/workflow"
@@ -118,7 +120,7 @@ func TestWorkflow_HostileText(t *testing.T) {
 	t.Parallel()
 	report := hostileOf[workflow.Report]()
 	report.Steps, report.Missing = slices.Repeat(report.Steps[:1], 3), []ect.ID{hostile}
-	v := workflowView{report, []refusedToken{{hostile, hostile}}, sameDomain(nil)}
+	v := workflowView{report, []refusedToken{{hostile, hostile}}, proof.Names(nil)}
 	var out bytes.Buffer
 	if err := printLines(&out, v.lines(&out)); err != nil {
 		t.Fatal(err)
@@ -133,8 +135,8 @@ func TestWorkflow_HostileText(t *testing.T) {
 		t.Error(err)
 	}
 	out.Reset()
-	views := []tokenView{{ID: hostile, Issuer: hostile, Act: hostile, Audience: []string{hostile}, Parents: []ect.ID{hostile}, Problem: hostile}}
-	if err := pictureOf(views).SVG(&out); err != nil {
+	records := []audit.Record{{Claims: ect.Claims{ID: hostile, Issuer: hostile, Act: hostile, Audience: []string{hostile}, Parents: []ect.ID{hostile}}, Problem: hostile}}
+	if err := pictureOf(records).SVG(&out); err != nil {
 		t.Fatal(err)
 	}
 	harmless(t, "picture of tokens", out.String(), strings.Count(out.String(), "\n"))

@@ -30,6 +30,12 @@ type Members interface {
 	MayRead(ctx context.Context, r ect.Record, who ect.Identity) (bool, error)
 }
 
+// Tasks knows which token a caller's next message about its task names as parent.
+type Tasks interface {
+	// Following finds it; false: the caller has no such task.
+	Following(ctx context.Context, caller identity.Caller, address, agent, task string) (ect.Ref, bool, error)
+}
+
 // evidence serves ECTs to those whom they concern. For others they are not
 // found, as if there were none (R2).
 type evidence struct {
@@ -37,6 +43,7 @@ type evidence struct {
 	self    ect.Identity
 	members Members
 	reader  func(*gin.Context) reader
+	tasks   Tasks // nil: no caller has tasks here
 	logger  *slog.Logger
 }
 
@@ -92,6 +99,39 @@ func (e evidence) token(c *gin.Context) {
 		}
 	}
 	problem.Write(c.Writer, c.Request, &problem.NotFoundError{What: "ECT"})
+}
+
+// following serves the token that the caller's next message about a task of its own names as parent: the answer to a
+// question stays in the workflow of the question, although its caller signs it.
+func (e evidence) following(c *gin.Context) {
+	ctx := c.Request.Context()
+	agent, task := c.Query("agent"), c.Query("task")
+	if agent == "" || task == "" {
+		problem.Write(c.Writer, c.Request, &problem.QueryError{Reason: "agent and task name a task of yours: expected both"})
+		return
+	}
+	ref, found, err := e.tasks.Following(ctx, transport.CallerFrom(ctx), transport.AddressFrom(ctx), agent, task)
+	var records [][]ect.Record
+	if err == nil && found {
+		if records, err = e.store.Get(ctx, ref); err != nil {
+			err = &problem.RecordingError{Err: err}
+		}
+	}
+	if err == nil && (!found || len(records[0]) == 0) {
+		err = &problem.NotFoundError{What: "task"}
+	}
+	if err != nil {
+		problem.Write(c.Writer, c.Request, err)
+		return
+	}
+	for _, record := range records[0] {
+		if record.Issuer == ref.Issuer && record.Workflow == ref.Workflow {
+			c.Header("Cache-Control", "private, no-store")
+			c.Data(http.StatusOK, "application/exec+jwt", []byte(record.Compact))
+			return
+		}
+	}
+	problem.Write(c.Writer, c.Request, &problem.NotFoundError{What: "task"})
 }
 
 func (e evidence) mayRead(ctx context.Context, r ect.Record, who reader) (bool, error) {

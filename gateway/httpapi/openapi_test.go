@@ -266,7 +266,7 @@ func serveAll(t *testing.T) served {
 	}
 	calls, anyone := &road{}, func(ect.Identity) bool { return true }
 	s.public, err = httpapi.Public(httpapi.PublicDeps{
-		EvidenceDeps: httpapi.EvidenceDeps{Evidence: s.store, Members: members},
+		EvidenceDeps: httpapi.EvidenceDeps{Evidence: s.store, Members: members, Tasks: oneTask{}},
 		Capability:   httpapi.Capability{Self: self, Version: "1.2.3"},
 		Handler:      calls, Undo: httpapi.Undo{Rollbacker: calls, Deposits: oneCheckpoint{}}, Router: &router{}, Together: httpapi.Together{Workflows: oneWorkflow{}, Rounds: s.round}, Registry: registry,
 		Humans:   httpapi.Humans{Awaiter: waiting{}, Approvals: approvals.Public{Service: waits, Tokens: verified{verifier}, Operators: approver, Logger: logger}},
@@ -578,4 +578,11 @@ func (o openAPI) suits(t *testing.T, operation string, w *httptest.ResponseRecor
 	if err := schema.Validate(value); err != nil {
 		t.Errorf("%s: %s %s\n%v", operation, status, w.Body, err)
 	}
+}
+
+// oneTask is a caller's only task, which no token follows.
+type oneTask struct{}
+
+func (oneTask) Following(_ context.Context, _ identity.Caller, _, _, task string) (ect.Ref, bool, error) {
+	return ect.Ref{}, task == "t-1", nil
 }

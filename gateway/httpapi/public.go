@@ -66,6 +66,7 @@ type EvidenceDeps struct {
 	Evidence ect.Store
 	Members  Members
 	Auditor  func(ect.Identity) (name string, ok bool) // operators who read all evidence; nil: none does
+	Tasks    Tasks                                     // nil: which token an answer follows is not told
 }
 
 // Humans is how humans decide.
@@ -117,8 +118,11 @@ func Public(deps PublicDeps) (http.Handler, error) {
 		engine.GET(names.wellKnown+"/gateway", identified, w.gateway)
 		engine.POST(names.translate, translate{deps, entrance}.serve)
 	}
-	e := evidence{store: deps.Evidence, self: deps.Self, members: deps.Members, reader: callerReads(deps.Auditor), logger: deps.Logger}
+	e := evidence{store: deps.Evidence, self: deps.Self, members: deps.Members, reader: callerReads(deps.Auditor), tasks: deps.Tasks, logger: deps.Logger}
 	engine.GET("/ects/:jti", admitted(deps), e.token)
+	if deps.Tasks != nil {
+		engine.GET("/ects", admitted(deps), e.following)
+	}
 	engine.GET("/workflows/:wid", admitted(deps), e.workflow)
 	engine.POST("/hitl/callbacks", admitted(deps), callbacks{deps}.register)
 	engine.POST(rollback.Path, rollbacks{deps}.serve)

@@ -203,9 +203,9 @@ func coloured(w io.Writer, colour, text string) string {
 }
 
 // Plural is a noun after a number.
-func Plural(n int, noun string) string {
+func Plural(n int, one, many string) string {
 	if n == 1 {
-		return noun
+		return one
 	}
-	return noun + "s"
+	return many
 }
