@@ -135,7 +135,7 @@ func TestDrainOverSLIM(t *testing.T) {
 		}
 	})
 	<-agent.holds
-	both[1].ctl(t, "lifecycle", "drain", "slow", "--force", "--reason", "replaced")
+	both[1].ctl(t, "lifecycle", "drain", "slow", "--force", "--now", "--yes", "--reason", "replaced")
 	for _, g := range both {
 		var got received
 		eventually(t, func() error {
