@@ -2,8 +2,8 @@
 // four states, which of them follows which, what each lets through, the graceful end, and what
 // a new version may change.
 //
-// It is pure: no clock, no context, no store. Times come with the [Order], work under way with
-// the call of [Record.Next]. A [Record] is a value; each transition makes the next one, whose
+// It is pure: no clock, no context, no store. Times come with the [Order] and the call of
+// [Record.Next], work under way with the latter. A [Record] is a value; each transition makes the next one, whose
 // bytes a store swaps in under its term (R18), and returns a [Change] whose claims are to be
 // signed. So every decision can be repeated from what is stored.
 //

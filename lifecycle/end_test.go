@@ -3,28 +3,35 @@ package lifecycle_test
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/aepb/aepb-gateway/lifecycle"
 )
 
-// TestNext_Order: the five steps of the draft, in its order, and the wait for work between them.
+// TestNext_Order: the five steps of the draft, in its order, and the waits for work and for the grace between them.
 func TestNext_Order(t *testing.T) {
 	t.Parallel()
 	r := in(t, lifecycle.Draining)
 	r.Token = "a.b.c"
 	var taken []string
 	for range 2 { // while there is work
-		next, step, ok := r.Next(true)
+		next, step, ok := r.Next(true, start)
 		if !ok {
 			t.Fatal("it waits too early")
 		}
 		taken, r = append(taken, step.String()), next
 	}
-	if next, step, ok := r.Next(true); ok || next != r || step != lifecycle.Refusing {
+	if next, step, ok := r.Next(true, start); ok || next != r || step != lifecycle.Refusing {
 		t.Fatal("it ends while there is work")
 	}
+	later := start
 	for range 20 {
-		next, step, ok := r.Next(false)
+		next, step, ok := r.Next(false, later)
+		if !ok && later.Equal(start) {
+			later = start.Add(lifecycle.Grace)
+			taken = append(taken, "ten minutes")
+			continue
+		}
 		if !ok {
 			break
 		}
@@ -39,7 +46,7 @@ func TestNext_Order(t *testing.T) {
 		r = next
 		r.Token = "a.b.c"
 	}
-	if want := []string{"announced", "refusing", "finished", "ended", "retired"}; !slices.Equal(taken, want) {
+	if want := []string{"announced", "refusing", "finished", "ten minutes", "ended", "retired"}; !slices.Equal(taken, want) {
 		t.Error(taken)
 	}
 }
@@ -50,11 +57,11 @@ func TestNext_ResumesAfterCrash(t *testing.T) {
 	t.Parallel()
 	for step := lifecycle.Step(0); step <= lifecycle.Ended; step++ {
 		r := in(t, lifecycle.Draining)
-		r.Step = step
+		r.Step, r.FinalAt = step, r.At
 		first := r
 		for range 20 {
-			crashed, crashedStep, _ := r.Next(false) // dies before it is stored
-			next, nextStep, ok := r.Next(false)
+			crashed, crashedStep, _ := r.Next(false, r.At) // dies before it is stored
+			next, nextStep, ok := r.Next(false, r.At)
 			if crashed != next || crashedStep != nextStep {
 				t.Fatal("the same record has two next steps")
 			}
@@ -74,16 +81,84 @@ func TestNext_ResumesAfterCrash(t *testing.T) {
 	}
 }
 
-// TestNext_WorkAfterFinishedIsWaitedFor: a replica that took over a task may have it still.
-func TestNext_WorkAfterFinishedIsWaitedFor(t *testing.T) {
+// TestNext_GraceIsKept: an agent is retired no sooner than ten minutes after its last work, however often
+// work comes back; the moment is on record, and only ever later.
+func TestNext_GraceIsKept(t *testing.T) {
+	t.Parallel()
+	r := in(t, lifecycle.Draining)
+	r.Step = lifecycle.Refusing
+	now := r.At
+	next := func(workLeft bool, after time.Duration) bool {
+		now = now.Add(after)
+		before := r
+		var ok bool
+		if r, _, ok = r.Next(workLeft, now); r.FinalAt.Before(before.FinalAt) {
+			t.Errorf("it was final at %v, and now at %v", before.FinalAt, r.FinalAt)
+		}
+		return ok
+	}
+	if !next(false, 0) || r.Step != lifecycle.Finished || !r.FinalAt.Equal(now.Add(lifecycle.Grace)) {
+		t.Fatalf("%+v", r)
+	}
+	if next(false, lifecycle.Grace-1) {
+		t.Fatal("it ends within the grace")
+	}
+	if !next(true, 0) || r.FinalAt.Before(now.Add(lifecycle.Grace)) || r.Step != lifecycle.Finished {
+		t.Fatalf("with work again: %+v", r)
+	}
+	if next(true, time.Second) {
+		t.Error("it is stored anew each second while there is work")
+	}
+	if next(false, lifecycle.Grace-time.Second) || !next(false, time.Minute) || r.Step != lifecycle.Ended {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestNext_FinishedOfOldRecord: a record of a version without a grace has one.
+func TestNext_FinishedOfOldRecord(t *testing.T) {
 	t.Parallel()
 	r := in(t, lifecycle.Draining)
 	r.Step = lifecycle.Finished
-	if _, _, ok := r.Next(true); ok {
+	if next, step, ok := r.Next(false, start); !ok || step != lifecycle.Finished || next.FinalAt.Before(start.Add(lifecycle.Grace)) {
+		t.Errorf("%+v", next)
+	}
+}
+
+// TestNext_WithoutGrace: a drain that was ordered without the grace waits for work, and for nothing else.
+func TestNext_WithoutGrace(t *testing.T) {
+	t.Parallel()
+	o := order(lifecycle.Draining)
+	o.Force, o.Now = true, true
+	r := apply(t, in(t, lifecycle.Active), o)
+	r.Step = lifecycle.Finished
+	if _, _, ok := r.Next(true, start); ok {
 		t.Error("aepb:shutdown is signed over work that is under way")
 	}
+	if next, step, ok := r.Next(false, start); !ok || step != lifecycle.Ended {
+		t.Errorf("%+v", next)
+	}
+}
+
+// TestNext_Retiring: what an operator has ordered to retire waits for the grace alone. Only without work its
+// end is graceful.
+func TestNext_Retiring(t *testing.T) {
+	t.Parallel()
+	before := in(t, lifecycle.Draining)
+	r := apply(t, before, order(lifecycle.Retired))
+	if r.Status != lifecycle.Draining || r.Step != lifecycle.Retiring || r.Term != before.Term || !r.FinalAt.Equal(start.Add(lifecycle.Grace)) {
+		t.Fatalf("%+v", r)
+	}
+	for _, workLeft := range []bool{true, false} {
+		if _, _, ok := r.Next(workLeft, r.FinalAt.Add(-1)); ok {
+			t.Error("it ends within the grace")
+		}
+		next, step, ok := r.Next(workLeft, r.FinalAt)
+		if !ok || (next.Status == lifecycle.Retired) != workLeft || (step == lifecycle.Ended) == workLeft {
+			t.Errorf("work left: %t: %+v", workLeft, next)
+		}
+	}
 	r.Step = lifecycle.Ended
-	if next, _, ok := r.Next(true); !ok || next.Status != lifecycle.Retired {
+	if next, _, ok := r.Next(true, start); !ok || next.Status != lifecycle.Retired {
 		t.Error("a signed shutdown does not become retired")
 	}
 }
@@ -93,7 +168,7 @@ func TestNext_OthersDoNothing(t *testing.T) {
 	broken := in(t, lifecycle.Draining)
 	broken.Step = lifecycle.Ended + 1
 	for _, r := range []lifecycle.Record{{}, in(t, lifecycle.Active), in(t, lifecycle.Deprecated), in(t, lifecycle.Retired), broken} {
-		if next, step, ok := r.Next(false); ok || next != r || step != r.Step {
+		if next, step, ok := r.Next(false, start); ok || next != r || step != r.Step {
 			t.Errorf("%+v", next)
 		}
 	}
@@ -105,7 +180,7 @@ func TestNext_OthersDoNothing(t *testing.T) {
 func TestChangeFrom_SameStatusIsNoChange(t *testing.T) {
 	t.Parallel()
 	before := in(t, lifecycle.Draining)
-	after, _, _ := before.Next(false)
+	after, _, _ := before.Next(false, start)
 	if _, ok := after.ChangeFrom(before); ok {
 		t.Error("a step is no transition")
 	}

@@ -32,13 +32,20 @@ func (e *TransitionError) Error() string {
 	}
 	possible := transitions[from]
 	if len(possible) == 0 {
-		return text + "; retired is final: list an agent that shall serve under another name"
+		return text + "; retired is final: list an agent that shall serve under another name (a development gateway, and only that, can forget it: aepbctl lifecycle forget)"
 	}
 	names := make([]string, 0, len(possible))
 	for _, s := range possible {
 		names = append(names, string(s))
 	}
 	return text + "; it can become " + strings.Join(names, " or ")
+}
+
+// ForgetError refuses to forget that an agent is retired.
+type ForgetError struct{}
+
+func (*ForgetError) Error() string {
+	return "only a development gateway (aepb-gateway dev) forgets that an agent is retired, and here it is final: list the agent that shall serve under another name"
 }
 
 // TooSoonError refuses to drain before the callers had notice.

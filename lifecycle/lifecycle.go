@@ -19,7 +19,7 @@ const (
 	Active     Status = "active"     // normal operation
 	Deprecated Status = "deprecated" // works, and will be retired
 	Draining   Status = "draining"   // finishes its work, takes no new one
-	Retired    Status = "retired"    // offline, for ever
+	Retired    Status = "retired"    // offline, for ever, unless a development gateway forgets it
 )
 
 // Notice is the least time between deprecated and draining, so that callers with a cached
@@ -42,7 +42,7 @@ var transitions = map[Status][]Status{
 	Active:     {Deprecated, Draining},
 	Deprecated: {Active, Draining},
 	Draining:   {Active, Retired},
-	Retired:    nil,
+	Retired:    {}, // and Active by an order that forgets
 }
 
 // ParseStatus parses a state of documents and commands. Text that is empty or
@@ -66,7 +66,9 @@ type Order struct {
 	Successor string    `json:"successor,omitempty"` // https URI of a capability document; empty: as before
 	At        time.Time `json:"-"`                   // required: now
 	Sunset    time.Time `json:"sunset_at,omitzero"`  // with Deprecated and Draining: when the agent will be gone; zero: see Apply
-	Force     bool      `json:"force,omitempty"`     // cut the notice short
+	Force     bool      `json:"force,omitempty"`     // with Draining: cut the notice short
+	Now       bool      `json:"now,omitempty"`       // with Draining and Retired: without the grace
+	Forget    bool      `json:"forget,omitempty"`    // with Active: take back that the agent is retired; only development gateways allow it
 }
 
 // Change is a transition that was made.
@@ -83,16 +85,23 @@ type Change struct {
 // [*RecordError]; the record then comes back as it was.
 //
 // Draining sets SunsetAt to the order's, or to At. Deprecated sets it if the order does. Back to
-// active clears DeprecatedAt, SunsetAt, Step and, unless the order names one, Successor:
+// active clears DeprecatedAt, SunsetAt, FinalAt, Step and, unless the order names one, Successor:
 // callers would be sent away from an agent that serves. The new record is not signed yet.
+//
+// Retired without Now begins the [Grace] instead: the record stays Draining in its term and comes to the step
+// Retiring, and [Record.Next] makes the transition when FinalAt has come.
 func (r Record) Apply(o Order) (Record, Change, error) {
 	change, err := r.judge(o)
 	if err != nil {
 		return r, Change{}, err
 	}
 	next := r
-	next.Status, next.Term, next.Token = o.To, r.Term+1, ""
-	next.Reason, next.By, next.At = o.Reason, o.By, instant(o.At)
+	next.Reason, next.By = o.Reason, o.By
+	if change.To != o.To {
+		next.Step, next.FinalAt = Retiring, instant(o.At.Add(Grace))
+		return next, change, nil
+	}
+	next.Status, next.Term, next.Token, next.At = o.To, r.Term+1, "", instant(o.At)
 	if o.Successor != "" || o.To == Active {
 		next.Successor = o.Successor
 	}
@@ -105,9 +114,13 @@ func (r Record) Apply(o Order) (Record, Change, error) {
 		if sunset.IsZero() {
 			next.SunsetAt = later(next.At, r.DeprecatedAt) // clocks of replicas differ
 		}
+		if o.Now {
+			next.FinalAt = next.At
+		}
 	case Active:
-		next.DeprecatedAt, next.SunsetAt, next.Step = time.Time{}, time.Time{}, 0
-	case Retired: // keeps all: how it came to its end
+		next.DeprecatedAt, next.SunsetAt, next.FinalAt, next.Step = time.Time{}, time.Time{}, time.Time{}, 0
+	case Retired: // keeps all else: how it came to its end
+		next.FinalAt = next.At
 	}
 	return next, change, nil
 }
@@ -169,14 +182,32 @@ func (r Record) judge(o Order) (Change, error) {
 		if early && !o.Force {
 			return Change{}, &TooSoonError{Until: until}
 		}
-		if change.Forced = early; early {
-			change.Warning = "the 24 hours of notice were cut short: callers with a cached capability document do not know yet that this agent drains"
-		}
+		change.Forced = early
 	}
-	if o.To == Retired && r.Step < Ended {
-		change.Warning = "the graceful end was cut short: work under way is lost, and no aepb:shutdown is signed"
+	if o.To == Retired && !o.Now && r.Step < Ended {
+		change.To = Draining // for the time of the grace
 	}
+	change.Warning = r.warning(o, change)
 	return change, nil
+}
+
+// warning is what an operator should know of a change, above all what is final.
+func (r Record) warning(o Order, c Change) string {
+	var all []string
+	if c.Forced {
+		all = append(all, "the 24 hours of notice were cut short: callers with a cached capability document do not know yet that this agent drains")
+	}
+	switch {
+	case o.To == Draining && o.Now:
+		all = append(all, "it is retired for good as soon as its last work has ended, within seconds if it has none")
+	case o.To == Draining:
+		all = append(all, "it is retired for good ten minutes after its last work has ended: until then an order to active takes it back")
+	case o.To == Retired && c.To == Draining:
+		all = append(all, "it is retired for good at "+instant(o.At.Add(Grace)).Format(time.RFC3339)+", also if it has work then: until then an order to active takes it back")
+	case o.To == Retired && r.Step < Ended:
+		all = append(all, "it is retired for good now: the graceful end was cut short, work under way is lost, and no aepb:shutdown is signed")
+	}
+	return strings.Join(all, "; ")
 }
 
 // mayBecome looks into the table. Only an operator ends or takes back a drain by an order: a
@@ -185,6 +216,10 @@ func (r Record) judge(o Order) (Change, error) {
 func (r Record) mayBecome(o Order) (because string, ok bool) {
 	from := r.Status.orActive()
 	switch {
+	case from == Retired && o.To == Active && o.Forget:
+		return "", o.By != Configuration
+	case o.Forget && from != Retired:
+		return "only what is retired can be forgotten, give the order without it", false
 	case !slices.Contains(transitions[from], o.To):
 		return "", false
 	case from != Draining:
@@ -193,6 +228,8 @@ func (r Record) mayBecome(o Order) (because string, ok bool) {
 		return "its aepb:shutdown is signed, so it can only become retired", false
 	case r.Step < Ended && o.By == Configuration:
 		return "only the graceful end or an operator ends a drain, not the configuration", false
+	case r.Step == Retiring && o.To == Retired && !o.Now:
+		return "that is ordered already, and happens at " + r.FinalAt.Format(time.RFC3339) + "; order it with now to have it at once", false
 	}
 	return "", true
 }
@@ -214,6 +251,8 @@ func (r Record) checkOrder(o Order) error {
 		return &OrderError{"at: give the time of the transition, in the years 1 to 9999"}
 	case !o.Sunset.IsZero() && !o.validSunset(since):
 		return &OrderError{"sunset: only deprecated and draining have one, not before the agent was deprecated; leave it out or give a later one"}
+	case o.Now && o.To != Draining && o.To != Retired:
+		return &OrderError{"now: only draining and retired have a grace that it could skip; leave it out"}
 	case r.Term >= maxTerm:
 		return &RecordError{"term: no higher one is left"}
 	}

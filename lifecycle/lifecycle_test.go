@@ -29,7 +29,7 @@ func in(t *testing.T, status lifecycle.Status) lifecycle.Record {
 	way := []lifecycle.Status{lifecycle.Deprecated, lifecycle.Draining, lifecycle.Retired}
 	for i := range slices.Index(way, status) + 1 {
 		o := order(way[i])
-		o.At = start.Add(time.Duration(i) * 48 * time.Hour)
+		o.At, o.Now = start.Add(time.Duration(i)*48*time.Hour), way[i] == lifecycle.Retired
 		r = apply(t, r, o)
 	}
 	return r
@@ -60,7 +60,7 @@ func TestApply_Table(t *testing.T) {
 				t.Parallel()
 				before := in(t, from)
 				o := order(to)
-				o.Force = true
+				o.Force, o.Now = true, to == lifecycle.Retired
 				after, change, err := before.Apply(o)
 				if table[from][i] == '+' {
 					if err != nil || after.Status != to || after.Term != before.Term+1 {
@@ -128,6 +128,7 @@ func TestApply_OrderIsRefused(t *testing.T) {
 		"a sunset before the deprecation":           {"", "deprecated", sunset(-time.Second), &lifecycle.OrderError{}},
 		"a sunset of an active agent":               {"deprecated", "active", sunset(time.Hour), &lifecycle.OrderError{}},
 		"a sunset of a retired agent":               {"draining", "retired", sunset(time.Hour), &lifecycle.OrderError{}},
+		"a deprecation without a grace":             {"", "deprecated", func(o *lifecycle.Order) { o.Now = true }, &lifecycle.OrderError{}},
 		"a drain without being deprecated":          {"", "draining", func(*lifecycle.Order) {}, &lifecycle.TooSoonError{}},
 		"a drain too soon":                          {"deprecated", "draining", func(o *lifecycle.Order) { o.At = start.Add(24*time.Hour - 1) }, &lifecycle.TooSoonError{}},
 		"a drain from before":                       {"deprecated", "draining", func(o *lifecycle.Order) { o.At = start.Add(-time.Hour) }, &lifecycle.TooSoonError{}},
@@ -222,7 +223,7 @@ func TestApply_Notice(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if change.Forced != tc.forced || (change.Warning != "") != tc.forced {
+			if change.Forced != tc.forced || strings.Contains(change.Warning, "24 hours") != tc.forced || !strings.Contains(change.Warning, "for good ten minutes after its last work") {
 				t.Errorf("%+v", change)
 			}
 			if !r.SunsetAt.Equal(o.At) || r.Step != 0 {
@@ -259,7 +260,7 @@ func TestApply_Fields(t *testing.T) {
 		t.Fatal("the successor stays, the token goes: ", diff)
 	}
 
-	r.Step = lifecycle.Refusing
+	r.Step, r.FinalAt = lifecycle.Finished, start.Add(27*time.Hour)
 	o = order(lifecycle.Active)
 	o.At = start.Add(26 * time.Hour)
 	r = apply(t, r, o)
@@ -283,19 +284,61 @@ func TestApply_NoticeOfBrokenRecord(t *testing.T) {
 	}
 }
 
-// TestApply_RetireEarlyWarns: an operator may end a drain that is not finished.
-func TestApply_RetireEarlyWarns(t *testing.T) {
+// TestApply_RetireNow: an operator may end a drain that is not finished, and is told that this is final.
+func TestApply_RetireNow(t *testing.T) {
 	t.Parallel()
 	for step := lifecycle.Step(0); step <= lifecycle.Ended; step++ {
 		r := in(t, lifecycle.Draining)
 		r.Step = step
-		next, change, err := r.Apply(order(lifecycle.Retired))
-		if err != nil || change.Forced || next.Step != step {
+		o := order(lifecycle.Retired)
+		o.Now = true
+		next, change, err := r.Apply(o)
+		if err != nil || change.Forced || next.Step != step || next.Status != lifecycle.Retired || !next.FinalAt.Equal(o.At) {
 			t.Fatal(next, change, err)
 		}
 		if (change.Warning == "") != (step == lifecycle.Ended) {
 			t.Errorf("%v: %q", step, change.Warning)
 		}
+	}
+}
+
+// TestApply_RetireTwice: an agent that is being retired already is not given more time by the same order; it can
+// be retired at once, and taken back.
+func TestApply_RetireTwice(t *testing.T) {
+	t.Parallel()
+	r := apply(t, in(t, lifecycle.Draining), order(lifecycle.Retired))
+	o := order(lifecycle.Retired)
+	o.At = start.Add(time.Minute)
+	if _, _, err := r.Apply(o); !isA[*lifecycle.TransitionError](err) || !strings.Contains(err.Error(), r.FinalAt.Format(time.RFC3339)) {
+		t.Error(err)
+	}
+	o.Now = true
+	if apply(t, r, o).Status != lifecycle.Retired {
+		t.Error("it is not retired at once")
+	}
+	if back := apply(t, r, order(lifecycle.Active)); back.Status != lifecycle.Active || !back.FinalAt.IsZero() {
+		t.Errorf("%+v", back)
+	}
+}
+
+// TestApply_Forget: an order that forgets makes a retired agent active, and nothing else may forget.
+func TestApply_Forget(t *testing.T) {
+	t.Parallel()
+	o := order(lifecycle.Active)
+	o.Forget = true
+	before := in(t, lifecycle.Retired)
+	want := lifecycle.Record{Agent: "pricing", Status: lifecycle.Active, Term: before.Term + 1, Reason: o.Reason, By: operator, At: start}
+	if r := apply(t, before, o); r != want {
+		t.Errorf("%+v", r)
+	}
+	for _, from := range []lifecycle.Status{lifecycle.Deprecated, lifecycle.Draining} {
+		if _, _, err := in(t, from).Apply(o); !isA[*lifecycle.TransitionError](err) {
+			t.Errorf("%s: %v", from, err)
+		}
+	}
+	configured(&o)
+	if _, _, err := before.Apply(o); !isA[*lifecycle.TransitionError](err) {
+		t.Error(err)
 	}
 }
 

@@ -23,6 +23,7 @@ type Record struct {
 	Term         uint64    `json:"term"`                   // grows by one with each transition; 0: there was no transition
 	DeprecatedAt time.Time `json:"deprecated_at,omitzero"` // zero: it never was, or is active again
 	SunsetAt     time.Time `json:"sunset_at,omitzero"`     // when it is gone; zero: not said
+	FinalAt      time.Time `json:"final_at,omitzero"`      // from when a draining agent is retired for good; zero: work is under way, or it does not drain
 	Successor    string    `json:"successor,omitempty"`    // https URI of a capability document; empty: not said
 	Reason       string    `json:"reason,omitempty"`       // of the last transition
 	By           string    `json:"by,omitempty"`           // identity of the operator, or Configuration
@@ -35,7 +36,7 @@ type Record struct {
 // times in UTC. A record that [Record.Apply] and [Record.Next] cannot make is a [*RecordError].
 func (r Record) Encode() ([]byte, error) {
 	r.Status = r.Status.orActive()
-	r.DeprecatedAt, r.SunsetAt, r.At = instant(r.DeprecatedAt), instant(r.SunsetAt), instant(r.At)
+	r.DeprecatedAt, r.SunsetAt, r.FinalAt, r.At = instant(r.DeprecatedAt), instant(r.SunsetAt), instant(r.FinalAt), instant(r.At)
 	if problem := r.check(); problem != "" {
 		return nil, &RecordError{problem}
 	}
@@ -56,7 +57,7 @@ func Decode(text []byte) (Record, error) {
 	if err := json.Unmarshal(text, &r); err != nil {
 		return Record{}, &RecordError{"not one JSON object, or a member is not of its type"}
 	}
-	r.DeprecatedAt, r.SunsetAt, r.At = instant(r.DeprecatedAt), instant(r.SunsetAt), instant(r.At)
+	r.DeprecatedAt, r.SunsetAt, r.FinalAt, r.At = instant(r.DeprecatedAt), instant(r.SunsetAt), instant(r.FinalAt), instant(r.At)
 	if problem := r.check(); problem != "" {
 		return Record{}, &RecordError{problem}
 	}
@@ -65,8 +66,8 @@ func Decode(text []byte) (Record, error) {
 
 // The members of a record, and those of them that are times.
 var (
-	members = []string{"agent", "status", "term", "deprecated_at", "sunset_at", "successor", "reason", "by", "at", "token", "step"}
-	times   = []string{"deprecated_at", "sunset_at", "at"}
+	members = []string{"agent", "status", "term", "deprecated_at", "sunset_at", "final_at", "successor", "reason", "by", "at", "token", "step"}
+	times   = []string{"deprecated_at", "sunset_at", "final_at", "at"}
 )
 
 // checkMembers says what is wrong with the form of an encoded record; empty: nothing.
@@ -125,7 +126,7 @@ func (r Record) check() string {
 	case !r.SunsetAt.IsZero() && r.SunsetAt.Before(r.DeprecatedAt):
 		return "sunset_at is before deprecated_at"
 	}
-	return cmp.Or(r.checkTerm(), r.checkStatus())
+	return cmp.Or(r.checkTerm(), r.checkStatus(), r.checkFinal())
 }
 
 // checkTerm checks that every transition, and only that, says why, who and when.
@@ -160,6 +161,17 @@ func (r Record) checkStatus() string {
 		return "draining or retired without sunset_at"
 	case r.Step > Ended || r.Step > 0 && !isEnding:
 		return "step without a graceful end"
+	}
+	return ""
+}
+
+// checkFinal holds when an end is final against the state.
+func (r Record) checkFinal() string {
+	switch {
+	case r.FinalAt.IsZero() && r.Step == Retiring:
+		return "retiring without final_at"
+	case !r.FinalAt.IsZero() && r.Status != Draining && r.Status != Retired:
+		return "final_at without an end"
 	}
 	return ""
 }

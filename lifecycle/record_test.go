@@ -25,6 +25,11 @@ func TestEncode_Form(t *testing.T) {
 	if back, err := lifecycle.Decode(text); err != nil || back != r {
 		t.Fatalf("%+v, %v", back, err)
 	}
+	r.FinalAt = r.At
+	text, err = r.Encode()
+	if back, errBack := lifecycle.Decode(text); err != nil || errBack != nil || back != r || !strings.Contains(string(text), `,"final_at":"2026-03-03T12:00:00.000000005Z",`) {
+		t.Errorf("%s, %v, %v", text, err, errBack)
+	}
 	text, err = lifecycle.Record{}.Encode()
 	if err != nil || string(text) != `{"agent":"","status":"active","term":0}` {
 		t.Errorf("%s, %v", text, err)
@@ -77,6 +82,8 @@ func TestDecode_Refuses(t *testing.T) {
 		"active with sunset":              `{"agent":"","status":"active","term":0,"sunset_at":"2026-03-01T12:00:00Z"}`,
 		"deprecated, term 0":              `{"agent":"","status":"deprecated","term":0,"deprecated_at":"2026-03-01T12:00:00Z"}`,
 		"a token without a term":          `{"agent":"","status":"active","term":0,"token":"a.b.c"}`,
+		"active with final_at":            `{"agent":"","status":"active","term":0,"final_at":"2026-03-01T12:00:00Z"}`,
+		"retiring without final_at":       swap(`"refusing"`, `"retiring"`),
 		"an end of an active one":         `{"agent":"","status":"active","term":0,"step":"refusing"}`,
 		"a term as text":                  swap(`"term":2`, `"term":"2"`),
 		"a term below 0":                  swap(`"term":2`, `"term":-1`),
@@ -142,6 +149,7 @@ func TestEncode_RefusesWhatDecodeWould(t *testing.T) {
 
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(drained))
+	f.Add([]byte(strings.Replace(drained, `"reason"`, `"final_at":"2026-03-03T12:10:00Z","reason"`, 1)))
 	f.Add([]byte(`{"agent":"","status":"active","term":0}`))
 	f.Add([]byte(strings.Replace(drained, `"term"`, `"\u0074erm":2,"term"`, 1)))
 	f.Fuzz(func(t *testing.T, text []byte) {

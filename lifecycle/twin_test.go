@@ -20,33 +20,42 @@ type twin struct {
 	deprecated, sunset   int64 // seconds; 0: unset
 	successor, why, from string
 	at                   int64
-	step                 int
+	step                 int // 4: retiring, 5: ended
+	final                int64
 }
 
 // twinOrder is an order to both.
 type twinOrder struct {
 	to, why, by, successor string
 	at, sunset             int64
-	force                  bool
+	force, now, forget     bool
 }
 
 const (
 	tooLong  = 501
 	oneDay   = 86400
+	tenMins  = 600
 	goodURI  = "https://a.example/.well-known/aepb"
 	otherURI = "https://b.example:8443/x?y=z"
 )
 
 // apply answers with the kind of the error, or with whether the order was forced.
 func (w *twin) apply(a twinOrder) (problem string, forced bool) {
+	if known := a.to == "active" || a.to == "deprecated" || a.to == "draining" || a.to == "retired"; known && a.forget && w.state != "retired" {
+		return "TransitionError", false
+	}
 	switch w.state + ">" + a.to {
 	case "active>deprecated", "active>draining", "deprecated>active", "deprecated>draining":
 	case "draining>active":
-		if w.step == 4 || a.by == "configuration" {
+		if w.step == 5 || a.by == "configuration" {
 			return "TransitionError", false
 		}
 	case "draining>retired":
-		if w.step != 4 && a.by == "configuration" {
+		if w.step != 5 && a.by == "configuration" || w.step == 4 && !a.now {
+			return "TransitionError", false
+		}
+	case "retired>active":
+		if !a.forget || a.by == "configuration" {
 			return "TransitionError", false
 		}
 	default:
@@ -72,6 +81,9 @@ func (w *twin) apply(a twinOrder) (problem string, forced bool) {
 			return "OrderError", false
 		}
 	}
+	if a.now && (a.to == "active" || a.to == "deprecated") {
+		return "OrderError", false
+	}
 	if a.to == "draining" && (w.state == "active" || a.at-w.deprecated < oneDay) {
 		if !a.force {
 			return "TooSoonError", false
@@ -83,13 +95,17 @@ func (w *twin) apply(a twinOrder) (problem string, forced bool) {
 }
 
 func (w *twin) move(a twinOrder) {
+	if a.to == "retired" && w.step != 5 && !a.now {
+		w.step, w.final, w.why, w.from = 4, a.at+tenMins, a.why, a.by
+		return
+	}
 	w.state, w.term, w.why, w.from, w.at = a.to, w.term+1, a.why, a.by, a.at
 	if a.successor != "" {
 		w.successor = a.successor
 	}
 	switch a.to {
 	case "active":
-		w.deprecated, w.sunset, w.step, w.successor = 0, 0, 0, a.successor
+		w.deprecated, w.sunset, w.step, w.final, w.successor = 0, 0, 0, 0, a.successor
 	case "deprecated":
 		w.deprecated, w.sunset = a.at, a.sunset
 	case "draining":
@@ -100,22 +116,37 @@ func (w *twin) move(a twinOrder) {
 		if w.sunset < w.deprecated {
 			w.sunset = w.deprecated
 		}
+		if a.now {
+			w.final = a.at
+		}
+	case "retired":
+		w.final = a.at
 	}
 }
 
 // next does a step of the graceful end, if there is one to do.
-func (w *twin) next(work bool) bool {
+func (w *twin) next(work bool, now int64) bool {
 	if w.state != "draining" {
 		return false
 	}
-	if work && (w.step == 2 || w.step == 3) {
+	noGrace := w.final != 0 && w.final <= w.at
+	switch {
+	case w.step == 0, w.step == 1:
+		w.step++
+	case w.step == 2 && !work:
+		w.step = 3
+		if !noGrace {
+			w.final = now + tenMins
+		}
+	case w.step == 3 && work && !noGrace && w.final < now+tenMins:
+		w.final = now + tenMins + 30
+	case w.step == 3 && !work && now >= w.final, w.step == 4 && !work && now >= w.final:
+		w.step = 5
+	case w.step == 5, w.step == 4 && now >= w.final:
+		w.state, w.term = "retired", w.term+1
+	default:
 		return false
 	}
-	if w.step < 4 {
-		w.step++
-		return true
-	}
-	w.state, w.term = "retired", w.term+1
 	return true
 }
 
@@ -131,7 +162,7 @@ func sketch(r lifecycle.Record) twin {
 	if state == "" {
 		state = "active"
 	}
-	return twin{state, int(r.Term), unix(r.DeprecatedAt), unix(r.SunsetAt), r.Successor, r.Reason, r.By, unix(r.At), int(r.Step)}
+	return twin{state, int(r.Term), unix(r.DeprecatedAt), unix(r.SunsetAt), r.Successor, r.Reason, r.By, unix(r.At), int(r.Step), unix(r.FinalAt)}
 }
 
 // TestTwin_RandomOrders gives random orders to a record and to its twin, loses what was not
@@ -148,8 +179,9 @@ func TestTwin_RandomOrders(t *testing.T) {
 		var forced bool
 		if g.IntN(4) == 0 {
 			work := g.IntN(2) == 0
-			next, step, ok := r.Next(work)
-			if w.next(work) != ok || step != next.Step {
+			g.now += int64(g.IntN(tenMins))
+			next, step, ok := r.Next(work, time.Unix(g.now, 0))
+			if w.next(work, g.now) != ok || step != next.Step {
 				t.Fatalf("seed %d, order %d: next of %+v: %v", seed, i, before, ok)
 			}
 			r = next
@@ -183,8 +215,8 @@ func TestTwin_RandomOrders(t *testing.T) {
 
 // always is what must be so after every step, in words.
 var always = map[string]func(before, after lifecycle.Record, forced bool) bool{
-	"a retired agent never changes": func(before, after lifecycle.Record, _ bool) bool {
-		return before.Status != lifecycle.Retired || after == before
+	"a retired agent never changes, unless it is forgotten": func(before, after lifecycle.Record, _ bool) bool {
+		return before.Status != lifecycle.Retired || after == before || after.Status == lifecycle.Active && after.Term == before.Term+1 && after.Step == 0
 	},
 	"the term grows by one with each change of status, and with nothing else": func(before, after lifecycle.Record, _ bool) bool {
 		if _, ok := after.ChangeFrom(before); ok {
@@ -210,7 +242,9 @@ var always = map[string]func(before, after lifecycle.Record, forced bool) bool{
 		return err == nil && back == after
 	},
 	"the graceful end goes on by one step, or is taken back whole by an operator": func(before, after lifecycle.Record, _ bool) bool {
-		return after.Step == before.Step || after.Step == before.Step+1 || after.Status == lifecycle.Active && after.Step == 0 && before.Step < lifecycle.Ended
+		back := after.Status == lifecycle.Active && after.Step == 0 && (before.Step < lifecycle.Ended || before.Status == lifecycle.Retired)
+		return after.Step == before.Step || after.Step == before.Step+1 || back ||
+			before.Step == lifecycle.Finished && after.Step == lifecycle.Ended || before.Step < lifecycle.Retiring && after.Step == lifecycle.Retiring
 	},
 	"who drains without 24 hours of notice was forced": func(before, after lifecycle.Record, forced bool) bool {
 		began := after.Status == lifecycle.Draining && before.Status != lifecycle.Draining
@@ -231,15 +265,25 @@ var always = map[string]func(before, after lifecycle.Record, forced bool) bool{
 		ends := after.Status == lifecycle.Draining || after.Status == lifecycle.Retired
 		return after.Admits().NewWork == !ends && after.Admits().Serves == (after.Status != lifecycle.Retired)
 	},
-	"from wherever it is, a drain without work is retired within five steps": func(_, after lifecycle.Record, _ bool) bool {
+	"when it is final is only ever later, until it is retired or taken back": func(before, after lifecycle.Record, _ bool) bool {
+		return after.Term != before.Term || !after.FinalAt.Before(before.FinalAt) || after.Step == lifecycle.Retiring
+	},
+	"from wherever it is, a drain without work is retired within six steps": func(_, after lifecycle.Record, _ bool) bool {
 		if after.Status != lifecycle.Draining {
 			return true
 		}
-		for range 5 {
-			after, _, _ = after.Next(false)
+		for i := range 6 {
+			after, _, _ = after.Next(false, later(after.At, after.FinalAt).Add(time.Duration(i)*time.Minute))
 		}
 		return after.Status == lifecycle.Retired
 	},
+}
+
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
 }
 
 // orderMaker makes orders, most of which have nothing wrong in themselves.
@@ -264,6 +308,8 @@ func (g *orderMaker) order() twinOrder {
 		successor: pick("", goodURI, otherURI, goodURI, otherURI, "http://a.example/", goodURI+"#"),
 		at:        g.now,
 		force:     g.IntN(3) == 0,
+		now:       g.IntN(3) == 0,
+		forget:    g.IntN(8) == 0,
 	}
 	switch g.IntN(16) {
 	case 0:
@@ -286,7 +332,7 @@ func (a twinOrder) real() lifecycle.Order {
 		return time.Unix(seconds, 0)
 	}
 	return lifecycle.Order{
-		To: lifecycle.Status(a.to), Reason: a.why, By: a.by, Successor: a.successor, At: at(a.at), Sunset: at(a.sunset), Force: a.force,
+		To: lifecycle.Status(a.to), Reason: a.why, By: a.by, Successor: a.successor, At: at(a.at), Sunset: at(a.sunset), Force: a.force, Now: a.now, Forget: a.forget,
 	}
 }
 

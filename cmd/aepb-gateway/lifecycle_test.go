@@ -190,9 +190,9 @@ func TestLifecycle_OfAnAgent(t *testing.T) {
 	if got := b.send(t, letter{via: b.caller(t, b.svid(t, operatorPath)), at: b.at.Admin + "/api" + at, body: `{"to":"draining","reason":"replaced"}`}); got.status != http.StatusConflict || !strings.Contains(string(got.body), "24") {
 		t.Errorf("before the notice is over: %d %s", got.status, got.body)
 	}
-	drained := b.orders(t, at, `{"to":"draining","reason":"replaced","force":true}`, http.StatusOK)
-	if drained.Warning == "" {
-		t.Error("there is no warning that the notice was cut short")
+	drained := b.orders(t, at, `{"to":"draining","reason":"replaced","force":true,"now":true}`, http.StatusOK)
+	if !strings.Contains(drained.Warning, "24 hours") || !strings.Contains(drained.Warning, "retired for good as soon as its last work has ended") {
+		t.Errorf("the warning is %q", drained.Warning)
 	}
 	got := b.send(t, letter{at: doorA2A, body: addBody(b.number())})
 	if h := got.header; h.Get("Retry-After") == "" || h.Get("Location") != successor || !strings.Contains(string(got.body), `"code":"draining","status":503`) {
@@ -232,6 +232,44 @@ func text(ext ect.Ext, key string) string {
 	return s
 }
 
+// TestLifecycle_Forget: a development gateway forgets that an agent is retired, with evidence, and it is called
+// again. A gateway that runs with serve does not.
+func TestLifecycle_Forget(t *testing.T) {
+	t.Parallel()
+	for name, serve := range map[string]bool{"dev": false, "serve": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t, plan{serve: serve, config: config.Config{Admin: config.Admin{Operators: operators()}}})
+			const at, forget = "/agents/members/lifecycle", `{"to":"active","reason":"a mistake","forget":true}`
+			b.orders(t, at, forget, http.StatusConflict) // it is active
+			b.orders(t, at, `{"to":"draining","reason":"a mistake","force":true}`, http.StatusOK)
+			if r := b.orders(t, at, `{"to":"retired","reason":"a mistake","now":true}`, http.StatusOK); r.Status != "retired" || !strings.Contains(r.Warning, "for good now") {
+				t.Errorf("%+v", r)
+			}
+			call := letter{at: "/agents/members/a2a", body: addBody(b.number())}
+			if got := b.send(t, call); got.status != http.StatusGone {
+				t.Errorf("retired: %d %s", got.status, got.body)
+			}
+			if serve {
+				got := b.send(t, letter{via: b.caller(t, b.svid(t, operatorPath)), at: b.at.Admin + "/api" + at, body: forget})
+				if got.status != http.StatusConflict || !strings.Contains(string(got.body), "under another name") {
+					t.Errorf("forgotten under serve: %d %s", got.status, got.body)
+				}
+				return
+			}
+			r := b.orders(t, at, forget, http.StatusOK)
+			v, err := b.judge.Verify(t.Context(), r.Token, ect.Check{Purpose: ect.Parent})
+			must(t, err)
+			if ext := v.Claims().Ext; text(ext, "aepb.from_state") != "retired" || text(ext, "aepb.to_state") != "active" {
+				t.Errorf("the evidence says %v", ext)
+			}
+			if got := b.send(t, call); got.status != http.StatusOK {
+				t.Errorf("forgotten: %d %s", got.status, got.body)
+			}
+		})
+	}
+}
+
 // TestLifecycle_WorkUnderWay: an agent that drains is not retired before its work is over, whether its caller
 // waits or it goes on in the background, and that gets its answer. One without work is retired meanwhile.
 func TestLifecycle_WorkUnderWay(t *testing.T) {
@@ -250,7 +288,7 @@ func TestLifecycle_WorkUnderWay(t *testing.T) {
 			go func() { answer <- b.send(t, letter{at: "/agents/slow/a2a", body: body}) }()
 			<-entered
 			for _, agent := range []string{"slow", "calculator"} {
-				b.orders(t, "/agents/"+agent+"/lifecycle", `{"to":"draining","reason":"replaced","force":true}`, http.StatusOK)
+				b.orders(t, "/agents/"+agent+"/lifecycle", `{"to":"draining","reason":"replaced","force":true,"now":true}`, http.StatusOK)
 			}
 			within(t, patience, "the agent without work is retired", func() bool { return b.gateway.Lifecycle.Record("calculator").Status == lifecycle.Retired })
 			if r := b.gateway.Lifecycle.Record("slow"); r.Status != lifecycle.Draining {
@@ -282,7 +320,7 @@ func TestLifecycle_StreamThatListens(t *testing.T) {
 	if response.StatusCode != http.StatusOK {
 		t.Fatalf("the stream: %s", response.Status)
 	}
-	b.orders(t, "/agents/teller/lifecycle", `{"to":"draining","reason":"replaced","force":true}`, http.StatusOK)
+	b.orders(t, "/agents/teller/lifecycle", `{"to":"draining","reason":"replaced","force":true,"now":true}`, http.StatusOK)
 	within(t, patience, "the agent is retired", func() bool { return b.gateway.Lifecycle.Record("teller").Status == lifecycle.Retired })
 }
 
@@ -305,7 +343,7 @@ func TestLifecycle_OfTheGateway(t *testing.T) {
 	answer := make(chan reply, 1)
 	go func() { answer <- b.send(t, letter{at: "/agents/slow/a2a", body: addBody(b.number())}) }()
 	<-entered
-	b.orders(t, "/lifecycle", `{"to":"draining","reason":"moved","successor":"`+successor+`","force":true}`, http.StatusOK)
+	b.orders(t, "/lifecycle", `{"to":"draining","reason":"moved","successor":"`+successor+`","force":true,"now":true}`, http.StatusOK)
 	if got := document(); got != "draining" {
 		t.Errorf("the document says %s", got)
 	}
@@ -352,7 +390,7 @@ func TestLifecycle_WorkflowUnderWay(t *testing.T) {
 			first := b.proofs(t, b.send(t, b.sealed(t, letter{at: "/aepb/translate?from=a2a-v1&dest=calculator", body: addBody(b.number())})))
 			last := first[len(first)-1]
 			sunset := time.Now().Add(15 * time.Second).UTC().Format(time.RFC3339)
-			b.orders(t, path, `{"to":"draining","reason":"moved","force":true,"sunset_at":"`+sunset+`"}`, http.StatusOK)
+			b.orders(t, path, `{"to":"draining","reason":"moved","force":true,"now":true,"sunset_at":"`+sunset+`"}`, http.StatusOK)
 			if got := b.step(t, b.me, b.client, last.Workflow, "calculator", last.ID); got.status != http.StatusOK {
 				t.Errorf("the next step: %d %s", got.status, got.body)
 			}

@@ -47,7 +47,7 @@ type parts struct {
 // newLifecycle makes what knows how agents stand.
 func (out *service) newLifecycle(state stores) (*agentlife.Service, error) {
 	return agentlife.New(agentlife.Deps{
-		Entries: state.entries, Metrics: out.metrics.Agents(), Replica: string(ect.NewID()), Now: time.Now, Logger: out.logger,
+		Entries: state.entries, Metrics: out.metrics.Agents(), Replica: string(ect.NewID()), Now: time.Now, Logger: out.logger, Forgets: out.settings.dev,
 		Successor: func(ctx context.Context, agent, url string) error {
 			return out.directory.CheckSuccessor(ctx, agent, url)
 		},

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -32,15 +33,16 @@ func lifecycleCommand(t *target) *cobra.Command {
 	cmd.AddCommand(lifecycleShow(t), lifecycleCheck())
 	for _, verb := range []struct {
 		name  string
-		to    lifecycle.Status
+		order lifecycle.Order
 		short string
 	}{
-		{"deprecate", lifecycle.Deprecated, "Announce that an agent will go: it works on, and all its answers say so"},
-		{"drain", lifecycle.Draining, "Take no new work for an agent; what is under way is finished, then it is retired"},
-		{"retire", lifecycle.Retired, "End an agent for good: all its requests are answered with 410"},
-		{"activate", lifecycle.Active, "Take back a deprecation, or a drain that is not over"},
+		{"deprecate", lifecycle.Order{To: lifecycle.Deprecated}, "Announce that an agent will go: it works on, and all its answers say so"},
+		{"drain", lifecycle.Order{To: lifecycle.Draining}, "Take no new work for an agent; ten minutes after its last work it is retired for good"},
+		{"retire", lifecycle.Order{To: lifecycle.Retired}, "End an agent that drains for good in ten minutes: all its requests are then answered with 410"},
+		{"activate", lifecycle.Order{To: lifecycle.Active}, "Take back a deprecation, or a drain that is not over"},
+		{"forget", lifecycle.Order{To: lifecycle.Active, Forget: true}, "Forget that an agent is retired; only a development gateway does"},
 	} {
-		cmd.AddCommand(lifecycleChange(t, verb.name, verb.to, verb.short))
+		cmd.AddCommand(lifecycleChange(t, verb.name, verb.order, verb.short))
 	}
 	return cmd
 }
@@ -99,6 +101,10 @@ func lifecyclePath(agent string, itself bool) string {
 }
 
 func printLifecycles(w io.Writer, list []lifecycleState) error {
+	if len(list) == 0 {
+		_, err := fmt.Fprintln(w, "no lifecycle was ever changed: all agents and this gateway are active")
+		return err
+	}
 	table := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(table, "AGENT\tSTATUS\tSTEP\tSUNSET\tSUCCESSOR\tBY\tREASON")
 	for _, l := range list {
@@ -109,15 +115,72 @@ func printLifecycles(w io.Writer, list []lifecycleState) error {
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", terminal.Word(cmp.Or(l.Agent, "(this gateway)")), terminal.Word(string(cmp.Or(l.Status, lifecycle.Active))),
 			terminal.Word(l.Step.String()), sunset, terminal.Word(l.Successor), terminal.Word(l.By), terminal.Word(l.Reason))
 	}
-	return table.Flush()
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	for _, l := range list {
+		if l.Status == lifecycle.Draining || l.Status == lifecycle.Retired {
+			fmt.Fprintln(w, untilFinal(l.Record))
+		}
+	}
+	return nil
 }
 
-func lifecycleChange(t *target, name string, to lifecycle.Status, short string) *cobra.Command {
-	order := lifecycle.Order{To: to}
+// untilFinal says when what drains is retired for good, and what takes that back until then or afterwards.
+func untilFinal(r lifecycle.Record) string {
+	name, back := toTakeBack(r.Agent)
+	switch {
+	case r.Status == lifecycle.Retired:
+		return name + " is retired for good; only a development gateway can forget that: aepbctl lifecycle forget " + terminal.Word(cmp.Or(r.Agent, "--itself"))
+	case r.Step == lifecycle.Ended:
+		return name + " is being retired for good now"
+	case r.FinalAt.IsZero():
+		return name + " is retired for good ten minutes after its last work has ended; until then: " + back
+	case !r.FinalAt.After(r.At):
+		return name + " is retired for good as soon as its last work has ended; until then: " + back
+	}
+	return name + " is retired for good at " + r.FinalAt.UTC().Format(time.RFC3339) + "; until then: " + back
+}
+
+// toTakeBack is what drains in words, and the command that takes the drain back.
+func toTakeBack(agent string) (name, back string) {
+	if agent == "" {
+		return "this gateway", "aepbctl lifecycle activate --itself"
+	}
+	return terminal.Word(agent), "aepbctl lifecycle activate " + terminal.Word(agent)
+}
+
+// final says what of an order cannot be undone, before it is done; empty: all can.
+func final(o lifecycle.Order, agent string) string {
+	name, back := toTakeBack(agent)
+	const refused = "all its requests are answered with 410, and a gateway that runs with serve never takes the name back. "
+	const only = "Only a development gateway can forget it: aepbctl lifecycle forget"
+	until := "Until then it is taken back by: " + back
+	switch {
+	case o.To == lifecycle.Draining && o.Now:
+		return name + " takes no new work, and as soon as its last work has ended, within seconds if it has none, it is retired for good: " + refused + only
+	case o.To == lifecycle.Draining:
+		return name + " takes no new work, and ten minutes after its last work has ended it is retired for good: " + refused + until
+	case o.To == lifecycle.Retired && o.Now:
+		return name + " is retired for good at once, and work under way is lost: " + refused + only
+	case o.To == lifecycle.Retired:
+		return name + " is retired for good in ten minutes, also if it has work then: " + refused + until
+	}
+	return ""
+}
+
+func lifecycleChange(t *target, name string, order lifecycle.Order, short string) *cobra.Command {
 	var sunset string
-	var itself bool
+	var itself, yes bool
+	agentOf := func(args []string) string { return strings.Join(args, "") } // empty: the gateway
 	cmd := &cobra.Command{
 		Use: name + " [AGENT]", Short: short, Args: cobra.MaximumNArgs(1),
+		PreRunE: func(cmd *cobra.Command, args []string) error {
+			if text := final(order, agentOf(args)); text != "" && !yes && itself != (len(args) == 1) && !interactive(cmd) {
+				return errors.New("this cannot be undone, so --yes is required without a terminal: " + text)
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if itself == (len(args) == 1) {
 				return errors.New("name the agent, or give --itself for the gateway")
@@ -129,37 +192,51 @@ func lifecycleChange(t *target, name string, to lifecycle.Status, short string) 
 				}
 				order.Sunset = at
 			}
-			body, err := json.Marshal(order)
-			if err != nil {
-				return err
+			if text := final(order, agentOf(args)); text != "" && !yes {
+				fmt.Fprintln(cmd.ErrOrStderr(), text)
+				if err := confirm(cmd, "do this?", "nothing is changed: the answer was not yes"); err != nil {
+					return err
+				}
 			}
-			agent := ""
-			if !itself {
-				agent = args[0]
-			}
-			got, err := t.operate(cmd.Context(), http.MethodPost, lifecyclePath(agent, itself), body, http.StatusOK)
-			if err != nil {
-				return err
-			}
-			var one lifecycleState
-			if err := json.Unmarshal(got.body, &one); err != nil {
-				return err
-			}
-			if one.Warning != "" {
-				fmt.Fprintln(cmd.ErrOrStderr(), "warning: "+terminal.Word(one.Warning))
-			}
-			return t.show(cmd, one, func(w io.Writer) error { return printLifecycles(w, []lifecycleState{one}) })
+			return changeLifecycle(t, cmd, agentOf(args), order)
 		},
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&order.Reason, "reason", "", "why, for callers and auditors (required)")
-	flags.StringVar(&order.Successor, "successor", "", "https URL of the capability document of the agent that takes its place")
-	flags.StringVar(&sunset, "sunset", "", "when it is gone, such as 2027-01-31T00:00:00Z")
 	flags.BoolVar(&itself, "itself", false, "the gateway itself, and no agent")
-	if to == lifecycle.Draining {
+	if !order.Forget {
+		flags.StringVar(&order.Successor, "successor", "", "https URL of the capability document of the agent that takes its place")
+		flags.StringVar(&sunset, "sunset", "", "when it is gone, such as 2027-01-31T00:00:00Z")
+	}
+	if order.To == lifecycle.Draining {
 		flags.BoolVar(&order.Force, "force", false, "drain before the 24 hours of notice are over; the evidence says so")
 	}
+	if final(order, "") != "" {
+		flags.BoolVar(&order.Now, "now", false, "skip the ten minutes in which activate takes it back")
+		flags.BoolVar(&yes, "yes", false, "do not ask whether to do what cannot be undone")
+	}
 	return cmd
+}
+
+// changeLifecycle posts an order about an agent, or with an empty name about the gateway, and prints how that
+// stands then.
+func changeLifecycle(t *target, cmd *cobra.Command, agent string, order lifecycle.Order) error {
+	body, err := json.Marshal(order)
+	if err != nil {
+		return err
+	}
+	got, err := t.operate(cmd.Context(), http.MethodPost, lifecyclePath(agent, agent == ""), body, http.StatusOK)
+	if err != nil {
+		return err
+	}
+	var one lifecycleState
+	if err := json.Unmarshal(got.body, &one); err != nil {
+		return err
+	}
+	if one.Warning != "" {
+		fmt.Fprintln(cmd.ErrOrStderr(), "warning: "+terminal.Line(one.Warning))
+	}
+	return t.show(cmd, one, func(w io.Writer) error { return printLifecycles(w, []lifecycleState{one}) })
 }
 
 // breakerState is what the admin API says of a circuit breaker.
@@ -186,6 +263,10 @@ func since(at time.Time) string {
 }
 
 func printBreakers(w io.Writer, list []breakerState) error {
+	if len(list) == 0 {
+		_, err := fmt.Fprintln(w, "no circuit breaker has opened since the gateway was started: all are closed")
+		return err
+	}
 	table := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(table, "AGENT\tSTATE\tSINCE\tINSTANCE")
 	for _, b := range list {

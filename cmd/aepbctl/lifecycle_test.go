@@ -58,7 +58,7 @@ func TestLifecycle_Commands(t *testing.T) {
 	admin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		path, order = r.Method+" "+r.URL.Path, string(body)
-		answer := map[string]any{"agent": "pricing", "status": "draining", "step": "announced", "reason": "old", "by": "ann", "warning": "cut short"}
+		answer := map[string]any{"agent": "pricing", "status": "draining", "step": "finished", "final_at": "2030-01-01T00:10:00Z", "reason": "old", "by": "ann", "warning": "cut short"}
 		switch r.URL.Path {
 		case "/api/lifecycles":
 			answer = map[string]any{"lifecycles": []any{answer}}
@@ -77,11 +77,12 @@ func TestLifecycle_Commands(t *testing.T) {
 		code              int
 		path, order, text string
 	}{
-		"drain":     {[]string{"lifecycle", "drain", "pricing", "--reason", "old", "--force"}, exitOK, "POST /api/agents/pricing/lifecycle", `{"to":"draining","reason":"old","force":true}`, `warning: "cut short"`},
+		"drain":     {[]string{"lifecycle", "drain", "pricing", "--reason", "old", "--force", "--yes"}, exitOK, "POST /api/agents/pricing/lifecycle", `{"to":"draining","reason":"old","force":true}`, "warning: cut short\n"},
 		"deprecate": {[]string{"lifecycle", "deprecate", "pricing", "--reason", "old", "--sunset", "2030-01-01T00:00:00Z", "--successor", "https://x/y"}, exitOK, "POST /api/agents/pricing/lifecycle", `{"to":"deprecated","reason":"old","successor":"https://x/y","sunset_at":"2030-01-01T00:00:00Z"}`, "draining"},
-		"itself":    {[]string{"lifecycle", "retire", "--itself", "--reason", "old"}, exitOK, "POST /api/lifecycle", `{"to":"retired","reason":"old"}`, "draining"},
-		"show":      {[]string{"lifecycle", "show"}, exitOK, "GET /api/lifecycles", "", "announced"},
-		"show one":  {[]string{"lifecycle", "show", "pricing"}, exitOK, "GET /api/agents/pricing/lifecycle", "", "announced"},
+		"itself":    {[]string{"lifecycle", "retire", "--itself", "--reason", "old", "--yes", "--now"}, exitOK, "POST /api/lifecycle", `{"to":"retired","reason":"old","now":true}`, "draining"},
+		"forget":    {[]string{"lifecycle", "forget", "pricing", "--reason", "old"}, exitOK, "POST /api/agents/pricing/lifecycle", `{"to":"active","reason":"old","forget":true}`, "draining"},
+		"show":      {[]string{"lifecycle", "show"}, exitOK, "GET /api/lifecycles", "", "pricing is retired for good at 2030-01-01T00:10:00Z; until then: aepbctl lifecycle activate pricing\n"},
+		"show one":  {[]string{"lifecycle", "show", "pricing"}, exitOK, "GET /api/agents/pricing/lifecycle", "", "finished"},
 		"no agent":  {[]string{"lifecycle", "activate", "--reason", "old"}, exitFailed, "", "", "--itself"},
 		"bad time":  {[]string{"lifecycle", "deprecate", "pricing", "--sunset", "soon"}, exitFailed, "", "", "2027-01-31T00:00:00Z"},
 		"breakers":  {[]string{"breakers"}, exitOK, "GET /api/breakers", "", "open"},
@@ -91,6 +92,90 @@ func TestLifecycle_Commands(t *testing.T) {
 		got := run(t.Context(), append(c.args, "--dir", dir, "--admin", admin.URL), nil, &out, &failed)
 		if got != c.code || path != c.path || order != c.order || !strings.Contains(out.String()+failed.String(), c.text) {
 			t.Errorf("%s: exit %d, asked %q %q, said %s%s", name, got, path, order, &out, &failed)
+		}
+	}
+}
+
+// TestLifecycle_AsksBeforeWhatIsFinal: an order that ends an agent for good says when that is, and what takes it back,
+// and is given after yes alone; a script passes --yes.
+func TestLifecycle_AsksBeforeWhatIsFinal(t *testing.T) {
+	t.Parallel()
+	orders := 0
+	admin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		orders++
+		_, _ = io.WriteString(w, `{"agent":"pricing","status":"draining","term":1}`)
+	}))
+	defer admin.Close()
+	dir := t.TempDir()
+	if _, err := identity.LoadOrCreate(dir, "example.org", time.Now); err != nil {
+		t.Fatal(err)
+	}
+	flags := []string{"--reason", "old", "--dir", dir, "--admin", admin.URL}
+	const back = "Until then it is taken back by: aepbctl lifecycle activate pricing"
+	const forget = "Only a development gateway can forget it: aepbctl lifecycle forget"
+	for name, c := range map[string]struct {
+		args []string
+		says []string
+	}{
+		"drain":           {[]string{"drain", "pricing"}, []string{"pricing takes no new work, and ten minutes after its last work has ended it is retired for good", back}},
+		"drain, forced":   {[]string{"drain", "pricing", "--force"}, []string{"ten minutes after its last work has ended", "never takes the name back", back}},
+		"drain now":       {[]string{"drain", "pricing", "--now"}, []string{"within seconds if it has none, it is retired for good", forget}},
+		"retire":          {[]string{"retire", "pricing"}, []string{"pricing is retired for good in ten minutes, also if it has work then", back}},
+		"retire now":      {[]string{"retire", "pricing", "--now"}, []string{"pricing is retired for good at once, and work under way is lost", forget}},
+		"drain of itself": {[]string{"drain", "--itself"}, []string{"this gateway takes no new work", "aepbctl lifecycle activate --itself"}},
+	} {
+		says := func(how, text string, code, wantCode, want int) {
+			t.Helper()
+			for _, part := range c.says {
+				if !strings.Contains(text, part) {
+					t.Errorf("%s, %s: no %q in %q", name, how, part, text)
+				}
+			}
+			if code != wantCode || orders != want {
+				t.Errorf("%s, %s: exit %d, %d orders, %s", name, how, code, orders, text)
+			}
+			orders = 0
+		}
+		args := append(append([]string{"lifecycle"}, c.args...), flags...)
+		var errs bytes.Buffer
+		code := run(t.Context(), args, strings.NewReader("yes\n"), io.Discard, &errs) // of a pipe: it is not read
+		says("a script without --yes", errs.String(), code, exitUsage, 0)
+		if !strings.Contains(errs.String(), "--yes is required") {
+			t.Error(&errs)
+		}
+		for answer, want := range map[string]int{"yes\n": 1, "\n": 0} {
+			var screen tty
+			code := run(t.Context(), args, keyboard{strings.NewReader(answer)}, io.Discard, &screen)
+			says("answered "+answer, screen.String(), code, map[int]int{1: exitOK, 0: exitFailed}[want], want)
+		}
+		if code := run(t.Context(), append(args, "--yes"), nil, io.Discard, io.Discard); code != exitOK || orders != 1 {
+			t.Errorf("%s with --yes: exit %d, %d orders", name, code, orders)
+		}
+		orders = 0
+	}
+}
+
+// TestLifecycle_NothingToShow: lists without entries are a sentence, and in JSON an empty list.
+func TestLifecycle_NothingToShow(t *testing.T) {
+	t.Parallel()
+	admin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, `{"`+strings.TrimPrefix(r.URL.Path, "/api/")+`":[]}`)
+	}))
+	defer admin.Close()
+	dir := t.TempDir()
+	if _, err := identity.LoadOrCreate(dir, "example.org", time.Now); err != nil {
+		t.Fatal(err)
+	}
+	for want, args := range map[string][]string{
+		"no lifecycle was ever changed: all agents and this gateway are active\n":       {"lifecycle", "show"},
+		"no circuit breaker has opened since the gateway was started: all are closed\n": {"breakers"},
+	} {
+		for _, output := range []string{"text", "json"} {
+			var out bytes.Buffer
+			code := run(t.Context(), append(args, "--dir", dir, "--admin", admin.URL, "-o", output), nil, &out, io.Discard)
+			if code != exitOK || (out.String() == want) != (output == "text") || (output == "json") != strings.Contains(out.String(), "[]") {
+				t.Errorf("%v as %s: exit %d, %q", args, output, code, &out)
+			}
 		}
 	}
 }

@@ -66,7 +66,7 @@ func (a admin) changeLifecycle(c *gin.Context) {
 	var order lifecycle.Order
 	body, err := io.ReadAll(http.MaxBytesReader(c.Writer, c.Request.Body, maxAdminBody))
 	if err = problem.Reading(err); err == nil && json.Unmarshal(body, &order, json.RejectUnknownMembers(true)) != nil {
-		err = &directory.InvalidAgentError{Name: name, Reason: "the order is no JSON object of to, reason, successor, sunset_at and force"}
+		err = &directory.InvalidAgentError{Name: name, Reason: "the order is no JSON object of to, reason, successor, sunset_at, force, now and forget"}
 	}
 	if err != nil {
 		problem.Write(c.Writer, c.Request, err)

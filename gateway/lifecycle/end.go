@@ -58,7 +58,16 @@ func (s *Service) Step(ctx context.Context) error {
 
 // goOn does the next step of a graceful end (AEPB, Graceful Shutdown). Another replica may do the same:
 // one of them swaps its record in.
-func (s *Service) goOn(ctx context.Context, agent string) error {
+func (s *Service) goOn(ctx context.Context, agent string) (err error) {
+	// However short work was, the grace begins when the last one has ended.
+	ended := s.takeEnded(agent)
+	defer func() {
+		if ended && err != nil {
+			s.mu.Lock()
+			s.ended[agent] = true // which the next look is to know
+			s.mu.Unlock()
+		}
+	}()
 	left, err := s.workLeft(ctx, agent)
 	if err != nil {
 		return err
@@ -67,14 +76,14 @@ func (s *Service) goOn(ctx context.Context, agent string) error {
 	_, _, err = s.records.Decide(ctx, keyOf(agent), func(found record.Found[lifecycle.Record]) (lifecycle.Record, *attest.Statement, error) {
 		before := found.Value
 		open := before.SunsetAt.After(before.At) && !before.Workflows(now).IsZero() // workflows take their next steps until the sunset
-		next, step, due := before.Next(left || open || now.Sub(before.At) < noticed)
+		next, step, due := before.Next(left || ended || open || now.Sub(before.At) < noticed, now)
 		if !due {
 			return before, nil, record.ErrUnchanged
 		}
 		change, changed := next.ChangeFrom(before)
 		switch {
 		case changed:
-			next.At = now
+			next.At = now.Round(0).UTC()
 			return next, s.statement(before, change.Claims), nil
 		case step == lifecycle.Ended:
 			return next, s.statement(before, func(id string) (ect.Act, ect.Ext) { return lifecycle.Shutdown(id, s.deps.Replica) }), nil
@@ -82,6 +91,15 @@ func (s *Service) goOn(ctx context.Context, agent string) error {
 		return next, nil, nil
 	})
 	return err
+}
+
+// takeEnded reports whether work for an agent has ended here since it was asked last.
+func (s *Service) takeEnded(agent string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ended := s.ended[agent]
+	delete(s.ended, agent)
+	return ended
 }
 
 // workLeft says what is under way here, and reports whether any replica has something under way.

@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,7 +32,7 @@ type Metrics interface {
 	Lifecycles(states map[string]int)
 }
 
-// Deps is what a Service is built from. Every field is required.
+// Deps is what a Service is built from. Every field but Forgets is required.
 type Deps struct {
 	Entries  Entries
 	Evidence func() Evidence
@@ -39,6 +40,7 @@ type Deps struct {
 	Identity func(agent string) ect.Identity // as evidence names it; empty: by its name
 	// Successor judges the capability document of an agent's successor, before it is announced.
 	Successor func(ctx context.Context, agent, url string) error
+	Forgets   bool // a development gateway: operators may order to forget that an agent is retired
 	Replica   string
 	Now       func() time.Time
 	Logger    *slog.Logger
@@ -52,6 +54,7 @@ type Service struct {
 	mu     sync.RWMutex
 	known  map[string]lifecycle.Record // by agent; empty: the gateway itself
 	work   map[string]int              // messages and tasks under way here, by agent; empty: all
+	ended  map[string]bool             // of agents that drain: work ended here since the last look
 	orders map[string]lifecycle.Order  // of the configuration, by agent
 }
 
@@ -60,7 +63,7 @@ func New(deps Deps) (*Service, error) {
 	if deps.Entries == nil || deps.Evidence == nil || deps.Metrics == nil || deps.Identity == nil || deps.Successor == nil || deps.Replica == "" || deps.Now == nil || deps.Logger == nil {
 		return nil, errors.New("lifecycle: incomplete Deps: every field is required")
 	}
-	s := &Service{deps: deps, known: map[string]lifecycle.Record{}, work: map[string]int{}}
+	s := &Service{deps: deps, known: map[string]lifecycle.Record{}, work: map[string]int{}, ended: map[string]bool{}}
 	var err error
 	s.records, err = record.New(record.Kind[lifecycle.Record]{
 		Encode: lifecycle.Record.Encode, Decode: lifecycle.Decode, Life: recordFor,
@@ -133,12 +136,19 @@ func (s *Service) add(agent string, n int) {
 		if s.work[name] += n; s.work[name] <= 0 {
 			delete(s.work, name)
 		}
+		if n < 0 && s.known[name].Status == lifecycle.Draining {
+			s.ended[name] = true
+		}
 	}
 }
 
 // Change makes the transition that an operator orders, and returns the record with its token, and
-// a warning. Its errors are those of [lifecycle.Record.Apply] and of [record.Machine.Decide].
+// a warning. Its errors are those of [lifecycle.Record.Apply] and of [record.Machine.Decide], and where nothing
+// is forgotten a *[lifecycle.ForgetError].
 func (s *Service) Change(ctx context.Context, agent string, order lifecycle.Order) (lifecycle.Record, string, error) {
+	if order.Forget && !s.deps.Forgets {
+		return s.Record(agent), "", &lifecycle.ForgetError{}
+	}
 	return s.change(ctx, agent, order, func(lifecycle.Record) bool { return true })
 }
 
@@ -157,6 +167,9 @@ func (s *Service) change(ctx context.Context, agent string, order lifecycle.Orde
 			return before, nil, err
 		}
 		warning = change.Warning
+		if next.Term == before.Term {
+			return next, nil, nil // the grace begins, and the transition comes after it
+		}
 		return next, s.statement(before, change.Claims), nil
 	})
 	r.Agent = agent // also where there is no record
@@ -216,11 +229,16 @@ func (s *Service) name(agent string) string {
 	return agent
 }
 
+// older reports whether a record was stored before another one of its agent.
+func older(a, b lifecycle.Record) bool {
+	return cmp.Or(cmp.Compare(a.Term, b.Term), cmp.Compare(a.Step, b.Step), a.FinalAt.Compare(b.FinalAt)) < 0
+}
+
 // learn makes a record known here, unless a newer one is.
 func (s *Service) learn(ctx context.Context, _ state.EntryKey, r lifecycle.Record) error {
 	s.mu.Lock()
 	old, found := s.known[r.Agent]
-	if !found || old.Term < r.Term || old.Term == r.Term && old.Step <= r.Step {
+	if !found || !older(r, old) {
 		s.known[r.Agent] = r
 	}
 	states := map[string]int{}

@@ -108,8 +108,11 @@ func fleet(t *testing.T, e *evidence, fail func(string) error, names ...string) 
 	return all
 }
 
+// order is one that waits neither for the notice nor for the grace.
 func order(to states.Status) states.Order {
-	return states.Order{To: to, Reason: "replaced", By: "ann", Successor: "https://example.org/next", At: time.Now(), Force: true}
+	return states.Order{
+		To: to, Reason: "replaced", By: "ann", Successor: "https://example.org/next", At: time.Now(), Force: true, Now: to == states.Draining || to == states.Retired,
+	}
 }
 
 // step lets every replica look at the records once.
@@ -166,6 +169,50 @@ func TestService_GracefulEnd(t *testing.T) {
 			t.Error("a retired agent was made active")
 		}
 	})
+}
+
+// TestService_Grace: an agent that has finished is retired ten minutes later. Until then all replicas name the same
+// moment, also one that has just started, and any of them takes the drain back.
+func TestService_Grace(t *testing.T) {
+	t.Parallel()
+	for _, takenBack := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			e := &evidence{}
+			all := fleet(t, e, never, "one", "two")
+			o := order(states.Draining)
+			o.Now = false
+			if _, _, err := all[0].Change(t.Context(), "pricing", o); err != nil {
+				t.Fatal(err)
+			}
+			for range 10 {
+				step(t, all)
+				time.Sleep(time.Second)
+			}
+			finished := all[0].Record("pricing")
+			if left := time.Until(finished.FinalAt); finished.Step != states.Finished || left < 9*time.Minute || left > states.Grace || all[1].Record("pricing") != finished {
+				t.Fatalf("%+v and %+v, with %v left", finished, all[1].Record("pricing"), left)
+			}
+			time.Sleep(time.Until(finished.FinalAt) - time.Second)
+			step(t, all)
+			if r := all[1].Record("pricing"); r != finished || e.signed != 1 {
+				t.Fatalf("a second before: %+v", r)
+			}
+			want := states.Retired
+			if takenBack {
+				want = states.Active
+				if _, _, err := all[1].Change(t.Context(), "pricing", order(states.Active)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for range 5 {
+				time.Sleep(time.Second)
+				step(t, all)
+			}
+			if r := all[0].Record("pricing"); r.Status != want || r != all[1].Record("pricing") {
+				t.Errorf("%+v, want %s", r, want)
+			}
+		})
+	}
 }
 
 var errCut = errors.New("the process ends here")

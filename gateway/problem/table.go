@@ -56,6 +56,7 @@ var table = rows(
 	say[*lifecycle.StatusError](CodeMalformed),
 	say[*lifecycle.TransitionError](CodeConflict),
 	say[*lifecycle.TooSoonError](CodeConflict),
+	say[*lifecycle.ForgetError](CodeConflict),
 	say[*lifecycle.ReasonError](CodeMalformed),
 	say[*lifecycle.SuccessorError](CodeMalformed),
 	say[*lifecycle.OrderError](CodeMalformed),

@@ -201,10 +201,10 @@ func (f *fleet) stands(t *testing.T, r *replica, agent, what string, so func(sta
 	return now
 }
 
-// drain is the order to drain an agent, and what the replica answers.
+// drain is the order to drain an agent, and to retire it as soon as its work has ended, and what the replica answers.
 func (f *fleet) drain(ctx context.Context, r *replica, agent string) (s standing, err error) {
 	got, err := ask(ctx, f.operator, http.MethodPost, r.Admin+"/api/agents/"+agent+"/lifecycle",
-		`{"to":"draining","reason":"replaced","successor":"`+f.successor+`","force":true}`, nil)
+		`{"to":"draining","reason":"replaced","successor":"`+f.successor+`","force":true,"now":true}`, nil)
 	if err == nil && got.status != http.StatusOK {
 		err = fmt.Errorf("%d %s", got.status, got.body)
 	}

@@ -66,7 +66,7 @@ var aepbRows = []row{
 	done("AEPB-55", "Lifecycle States", "a draining agent refuses new workflows with 503 and finishes those under way", "cmd/aepb-gateway:TestLifecycle_OfAnAgent", "cmd/aepb-gateway:TestLifecycle_WorkUnderWay", "cmd/aepb-gateway:TestLifecycle_WorkflowUnderWay", "test/e2e:TestLifecycle_TwoReplicas", "test/slim:TestDrainOverSLIM"),
 	done("AEPB-56", "Lifecycle States", "the document of a retired agent is 410 with a link to the successor", "cmd/aepb-gateway:TestLifecycle_OfTheGateway", "cmd/aepb-gateway:TestLifecycle_OfAnAgent"),
 	done("AEPB-57", "Lifecycle State Transitions", "every transition is an ECT `aepb:lifecycle_change`", "cmd/aepb-gateway:TestLifecycle_OfAnAgent", "cmd/aepb-gateway:TestLifecycle_OfTheConfiguration", "gateway/lifecycle:TestService_HandOver", "lifecycle:TestClaims_OfTheDraft"),
-	done("AEPB-58", "Lifecycle State Transitions", "only the transitions that are drawn", "lifecycle:TestApply_Table", "gateway/lifecycle:TestService_OneOfManyOrders"),
+	done("AEPB-58", "Lifecycle State Transitions", "only the transitions that are drawn", "lifecycle:TestApply_Table", "gateway/lifecycle:TestService_OneOfManyOrders", "gateway/httpapi:TestLifecycle_NothingIsFinalUnannounced"),
 	done("AEPB-59", "Versioning", "a breaking change raises the major version", "lifecycle:TestCheckVersion_Breaks", "cmd/aepbctl:TestLifecycle_Check", "cmd/aepb-gateway:TestCheckConfig_Before"),
 	done("AEPB-60", "Versioning", "documents have a semantic version", "gateway/directory:TestParseDocumentRefuses", "lifecycle:TestCheckSemver_Grammar", "gateway/httpapi:TestCapabilityDocument"),
 	done("AEPB-61", "Versioning", "ECTs carry `aepb.agent_version`", "gateway/attest:TestTranslate_LevelsAndDialects", "gateway:TestRefusalsBySample"),

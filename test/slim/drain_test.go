@@ -135,7 +135,7 @@ func TestDrainOverSLIM(t *testing.T) {
 		}
 	})
 	<-agent.holds
-	both[1].ctl(t, "lifecycle", "drain", "slow", "--force", "--reason", "replaced")
+	both[1].ctl(t, "lifecycle", "drain", "slow", "--force", "--now", "--yes", "--reason", "replaced")
 	for _, g := range both {
 		var got received
 		eventually(t, func() error {
@@ -154,7 +154,7 @@ func TestDrainOverSLIM(t *testing.T) {
 	calls.Wait()
 	for _, g := range both {
 		eventually(t, func() error {
-			if shown := g.ctl(t, "lifecycle", "show", "slow"); !strings.Contains(shown, "retired") {
+			if shown := g.ctl(t, "lifecycle", "show", "slow", "-o", "json"); !strings.Contains(shown, `"status": "retired"`) {
 				return fmt.Errorf("%s says %s", g.name, shown)
 			}
 			return nil

@@ -37,11 +37,12 @@ func (s *Stage) PlayFailure(ctx context.Context, with Scene) error {
 	f.order(ctx, `{"to":"deprecated","reason":"replaced","successor":"`+s.tools.DocumentURL()+`","sunset_at":"`+sunset+`"}`)
 	f.call(ctx, http.StatusOK, "Deprecation", "Sunset", "Link")
 
-	f.say("4. The operator drains it, and cuts the 24 hours of notice short: it takes no new work.")
-	f.order(ctx, `{"to":"draining","reason":"replaced","force":true}`)
+	f.say("4. The operator drains it, and cuts the 24 hours of notice short: it takes no new work. The ten minutes before")
+	f.say("   its end, in which that can be taken back, are skipped by the same order.")
+	f.order(ctx, `{"to":"draining","reason":"replaced","force":true,"now":true}`)
 	f.call(ctx, http.StatusServiceUnavailable, "Retry-After", "Location")
 
-	f.say("5. When no work is left for it, it is retired by itself. This takes about 8 seconds.")
+	f.say("5. When no work is left for it, it is retired by itself, for good. This takes about 8 seconds.")
 	f.evidence(ctx, ect.ActShutdown)
 	f.evidence(ctx, ect.ActLifecycleChange)
 	f.card(ctx, http.StatusGone, "Link")
