@@ -144,9 +144,36 @@ func TestReload(t *testing.T) {
 		t.Errorf("ect.require is not in force: got %d %s", got.status, got.body)
 	}
 	text := b.send(t, letter{at: b.at.Admin + "/metrics", method: http.MethodGet})
-	for _, want := range []string{`aepb_config_reloads_total{result="applied"} 1`, `aepb_config_reloads_total{result="refused"} 4`, `aepb_config_last_reload_successful 1`} {
+	for _, want := range []string{`aepb_config_reloads_total{result="applied"} 1`, `aepb_config_reloads_total{result="refused"} 4`, `aepb_config_last_reload_successful 1`, `aepb_config_keys_waiting_for_restart 0`} {
 		if !strings.Contains(string(text.body), want) {
 			t.Errorf("%s is not among the metrics", want)
+		}
+	}
+}
+
+// TestReload_TellsWhatWaitsForARestart: a change that a running gateway cannot make is logged, counted and told to
+// operators, until it is taken back.
+func TestReload_TellsWhatWaitsForARestart(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{})
+	base := b.settings.config
+	for _, step := range []struct {
+		metrics string
+		count   int
+		logged  string
+	}{
+		{"127.0.0.1:9464", 1, "listen.metrics takes a restart: in force the default, in the file 127.0.0.1:9464"},
+		{"", 0, ""},
+	} {
+		changed := base
+		changed.Listen.Metrics = step.metrics
+		must(t, b.reload(t.Context(), changed))
+		if step.logged != "" && !strings.Contains(b.logs.String(), step.logged) {
+			t.Errorf("not logged: %s", step.logged)
+		}
+		text := b.send(t, letter{at: b.at.Admin + "/metrics", method: http.MethodGet})
+		if want := fmt.Sprintf("aepb_config_keys_waiting_for_restart %d\n", step.count); !strings.Contains(string(text.body), want) {
+			t.Errorf("%q: the metrics lack %s", step.metrics, want)
 		}
 	}
 }
