@@ -127,6 +127,9 @@ func TestCheckConfig_SixtyBadFiles(t *testing.T) {
 					t.Errorf("not told: %s\n%s", want, err)
 				}
 			}
+			if name == "a caller that is no id" && strings.Count(err.Error(), "alice") != 1 {
+				t.Errorf("told more than once: %s", err)
+			}
 			for line := range strings.SplitSeq(err.Error(), "\n") {
 				if !placed.MatchString(line) {
 					t.Errorf("without a place: %s", line)

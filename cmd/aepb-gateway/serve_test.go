@@ -61,6 +61,7 @@ func TestProductionRefuses(t *testing.T) {
 		"good":             {"", "", ""},
 		"no such key":      {"gateway-key.pem", "lost.pem", "identity"},
 		"key of another":   {"gateway-key.pem", "client-key.pem", "identity"},
+		"trust domain":     {"trust_domain: aepb.dev", "trust_domain: example.com", "the certificate says spiffe://aepb.dev/gateway, trust_domain says example.com: "},
 		"no such bundle":   {"trust-bundle.json", "lost.json", "identity.bundle"},
 		"PEM bundle":       {"trust-bundle.json", "ca.pem", ""},
 		"plain public URL": {"https://127.0.0.1:8443", "http://127.0.0.1:8443", "public_url"},

@@ -381,7 +381,7 @@ func (out *service) surfaces(s settings, list []protocol, registry *translators.
 	if err != nil {
 		return err
 	}
-	callers := httpapi.Callers{Authenticators: authenticators, Anonymous: s.anonymous(), Failures: failures, Reasons: out.mayKnow}
+	callers := httpapi.Callers{Authenticators: authenticators, Anonymous: s.anonymous(), TrustDomain: s.bundle.TrustDomain(), Failures: failures, Reasons: out.mayKnow}
 	if err := out.overGRPC(s, form, callers); err != nil {
 		return err
 	}

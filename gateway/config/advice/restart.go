@@ -25,14 +25,28 @@ type rule struct {
 func rules() []rule {
 	const shares = "state, background tasks and MCP"
 	return []rule{
-		{key: "agents"}, {key: "peers"}, {key: "documents"}, {key: "policy"}, {key: "consensus"}, {key: "ect"}, {key: "timeout"}, {key: "lifecycle"},
+		{key: "agents"},
+		{key: "peers"},
+		{key: "documents"},
+		{key: "policy"},
+		{key: "consensus"},
+		{key: "ect"},
+		{key: "timeout"},
+		{key: "lifecycle"},
 		{key: "limits"},
-		{key: "limits.mcp_sessions", restart: true}, {key: "limits.background", restart: true},
-		{key: "limits.programs", restart: true}, {key: "limits.program_idle", restart: true},
-		{key: "limits.share", restart: true, partly: shares}, {key: "limits.memory_mib", restart: true, partly: shares},
-		{key: "admin.operators"}, {key: "ainp.callers"},
-		{key: "identity"}, {key: "identity.trust_domain", restart: true}, {key: "identity.workload_api", restart: true},
-		{key: "tls"}, {key: "slim.nodes[].jwt.keys"},
+		{key: "limits.mcp_sessions", restart: true},
+		{key: "limits.background", restart: true},
+		{key: "limits.programs", restart: true},
+		{key: "limits.program_idle", restart: true},
+		{key: "limits.share", restart: true, partly: shares},
+		{key: "limits.memory_mib", restart: true, partly: shares},
+		{key: "admin.operators"},
+		{key: "ainp.callers"},
+		{key: "identity"},
+		{key: "identity.trust_domain", restart: true},
+		{key: "identity.workload_api", restart: true},
+		{key: "tls"},
+		{key: "slim.nodes[].jwt.keys"},
 	}
 }
 

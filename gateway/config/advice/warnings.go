@@ -83,8 +83,13 @@ type secret struct{ key, file string }
 func secrets(c config.Config) []secret {
 	r := c.State.Redis
 	all := []secret{
-		{"identity.key", c.Identity.Key}, {"tls.key", c.TLS.Key}, {"ainp.key", c.AINP.Key}, {"state.key", c.State.Key},
-		{"state.redis.password_file", r.PasswordFile}, {"state.redis.sentinel_password_file", r.SentinelPasswordFile}, {"state.redis.tls.key", r.TLS.Key},
+		{"identity.key", c.Identity.Key},
+		{"tls.key", c.TLS.Key},
+		{"ainp.key", c.AINP.Key},
+		{"state.key", c.State.Key},
+		{"state.redis.password_file", r.PasswordFile},
+		{"state.redis.sentinel_password_file", r.SentinelPasswordFile},
+		{"state.redis.tls.key", r.TLS.Key},
 	}
 	if c.State.Key == "" && c.State.Path != "" {
 		all = append(all, secret{"state.path", c.State.Path + ".key"})

@@ -76,8 +76,13 @@ func TestReaders_OfModes(t *testing.T) {
 		own           bool
 		group, others bool
 	}{
-		{0o600, true, false, false}, {0o640, true, true, false}, {0o644, true, true, true}, {0o604, true, false, true},
-		{0o440, false, false, false}, {0o444, false, false, true}, {0o620, true, false, false},
+		{0o600, true, false, false},
+		{0o640, true, true, false},
+		{0o644, true, true, true},
+		{0o604, true, false, true},
+		{0o440, false, false, false},
+		{0o444, false, false, true},
+		{0o620, true, false, false},
 	} {
 		if got := advice.ReadersOfMode(tc.mode, tc.own); got.Group != tc.group || got.Others != tc.others || got.Mode != tc.mode {
 			t.Errorf("mode %o, own %t: got %+v", tc.mode, tc.own, got)
