@@ -178,3 +178,33 @@ func TestReload_TellsWhatWaitsForARestart(t *testing.T) {
 		}
 	}
 }
+
+// TestServe_WithoutRedis: one line of the log says once that shared state cannot be reached.
+func TestServe_WithoutRedis(t *testing.T) {
+	t.Parallel()
+	dir, file := operated(t, `state: {key: DIR/state.key, redis: {addresses: ["127.0.0.1:1"], plaintext: loopback}}
+shutdown_delay: 0s
+`)
+	text, err := os.ReadFile(file)
+	must(t, err)
+	must(t, os.WriteFile(file, bytes.ReplaceAll(text, []byte("DIR"), []byte(dir)), 0o600))
+	must(t, os.WriteFile(filepath.Join(dir, "state.key"), []byte(strings.Repeat("ab", 32)+"\n"), 0o600))
+	ctx, stop := context.WithCancel(t.Context())
+	logs, ended := &journal{}, make(chan error, 1)
+	go func() { ended <- serve(ctx, file, io.Discard, logs) }()
+	within(t, patience, "the start is logged", func() bool { return strings.Contains(logs.String(), `"msg":"started"`) })
+	stop()
+	must(t, <-ended)
+	found := false
+	for line := range strings.Lines(logs.String()) {
+		if strings.Contains(line, "how agents stand, is not known yet") {
+			found = true
+			if strings.Count(line, "cannot be reached now") != 1 {
+				t.Errorf("not once: %s", line)
+			}
+		}
+	}
+	if !found {
+		t.Errorf("nothing is logged of it: %s", logs.String())
+	}
+}
