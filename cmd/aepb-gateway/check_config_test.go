@@ -179,7 +179,7 @@ func TestCheckConfig_Warns(t *testing.T) {
 	}{
 		"nothing": {func(_, text string) string { return text }, ""},
 		"a key that all can read": {func(dir, text string) string {
-			must(t, os.Chmod(filepath.Join(dir, "gateway-key.pem"), 0o644)) //nolint:gosec // the mistake
+			must(t, os.Chmod(filepath.Join(dir, "gateway-key.pem"), 0o644))
 			return text
 		}, "warning: identity.key: all users of this machine can read the secret in "},
 		"a name that is not in the certificate": {func(_, text string) string {

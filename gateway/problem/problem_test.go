@@ -123,8 +123,8 @@ func TestOnRecord_NamesNoCaller(t *testing.T) {
 	const bob = "spiffe://example.test/bob"
 	refused := &policy.Forbidden{Caller: bob, Constraint: policy.ConstraintCallers}
 	for _, err := range []error{refused, fmt.Errorf("here: %w", refused)} {
-		if told := problem.From(err).Detail; !strings.Contains(told, bob) {
-			t.Errorf("the caller reads %q", told)
+		if shown := problem.From(err).Detail; !strings.Contains(shown, bob) {
+			t.Errorf("the caller reads %q", shown)
 		}
 		if got := problem.OnRecord(err); got == "" || strings.Contains(got, bob) || !strings.Contains(got, "may not call this agent") {
 			t.Errorf("on record: %q", got)
