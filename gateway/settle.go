@@ -82,7 +82,7 @@ func (g *Gateway) failStep(ctx context.Context, x *request, wid string, cause er
 		return
 	}
 	p := problem.From(cause)
-	g.parts.Workflows.Fail(ctx, x.failed(wid, workflow.Failure{Code: p.Code, Next: p.NextGateway, Description: p.Detail}))
+	g.parts.Workflows.Fail(ctx, x.failed(wid, workflow.Failure{Code: p.Code, Next: p.NextGateway, Description: problem.OnRecord(cause)}))
 }
 
 // failed adds to a failure what the request knows of it.

@@ -41,20 +41,28 @@ func Admit(caller ect.Identity, rules Rules) error {
 	return callerMayCall(Request{Caller: caller, Native: true, Rules: rules})
 }
 
-// AdmitTo is [Admit] for one operation of the agent.
+// AdmitTo is [Admit] for one operation of the agent. Its error does not name the caller: another than
+// the one who asks may read it.
 func AdmitTo(caller ect.Identity, operation string, rules Rules) error {
-	return callerMayCall(Request{Caller: caller, Native: true, Operation: operation, Rules: rules})
+	err := callerMayCall(Request{Caller: caller, Native: true, Operation: operation, Rules: rules})
+	if refusal, ok := errors.AsType[*Forbidden](err); ok {
+		refusal.Caller = ""
+	}
+	return err
 }
 
 // callerMayCall is the first question of all (R2).
 func callerMayCall(r Request) error {
-	refusal := &Forbidden{Agent: r.Agent, Constraint: ConstraintCallers}
+	refusal := &Forbidden{Agent: r.Agent, Caller: r.Caller, Constraint: ConstraintCallers}
 	if r.Rules.Also != nil {
 		also := r
 		also.Rules = *r.Rules.Also
 		if err := callerMayCall(also); err != nil {
 			return err
 		}
+	}
+	if r.Anonymous {
+		refusal.Caller = "" // its id is not its own
 	}
 	if r.Caller == "" || (r.Anonymous && !r.Native) {
 		return refusal

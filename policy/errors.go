@@ -15,8 +15,9 @@ var ErrNoPermit = errors.New("policy: no permit: evaluate the request first")
 // whether the requested agent or operation exists.
 type Forbidden struct {
 	Agent      string
-	Constraint Constraint // ConstraintCallers or ConstraintOperation; empty: not a rule of an agent
-	Reason     string     // in words; empty: those of the constraint
+	Caller     ect.Identity // who is refused, and alone reads this; empty: not said
+	Constraint Constraint   // ConstraintCallers or ConstraintOperation; empty: not a rule of an agent
+	Reason     string       // in words; empty: those of the constraint
 }
 
 func (e *Forbidden) Error() string {
@@ -25,6 +26,8 @@ func (e *Forbidden) Error() string {
 		return e.Reason
 	case e.Constraint == ConstraintOperation:
 		return "the caller may not ask this of the agent"
+	case e.Caller != "":
+		return "you are " + string(e.Caller) + ", and may not call this agent: its operator adds your id to its callers"
 	default:
 		return "the caller may not call this agent: its operator adds the caller's id to its callers"
 	}

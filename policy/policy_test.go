@@ -3,6 +3,7 @@ package policy_test
 import (
 	"errors"
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -378,5 +379,26 @@ func TestRulesAlso(t *testing.T) {
 	r.Rules = policy.Rules{Open: true, Also: &policy.Rules{Open: true, RequireECT: true}}
 	if _, err := policy.Evaluate(r); err == nil {
 		t.Error("an unattested message passes rules that take none")
+	}
+}
+
+// TestAdmit_NamesTheCallerToItself: a caller that is not on the list reads under which id it was seen. An error that
+// another may read, and that of a caller without an identity of its own, name none of them.
+func TestAdmit_NamesTheCallerToItself(t *testing.T) {
+	t.Parallel()
+	rules := policy.Rules{Callers: []string{"spiffe://example.test/ann"}}
+	const bob, name = "spiffe://example.test/bob", "you are spiffe://example.test/bob, and may not call this agent: "
+	for what, tc := range map[string]struct {
+		err   error
+		names bool
+	}{
+		"admit":         {policy.Admit(bob, rules), true},
+		"beside others": {policy.Admit(bob, policy.Rules{Open: true, Also: &rules}), true},
+		"for another":   {policy.AdmitTo(bob, "invoke", rules), false},
+		"without an id": {policy.Admit("", rules), false},
+	} {
+		if tc.err == nil || strings.HasPrefix(tc.err.Error(), name) != tc.names || strings.Contains(tc.err.Error(), "ann") {
+			t.Errorf("%s: %v", what, tc.err)
+		}
 	}
 }

@@ -127,6 +127,9 @@ func TestCheckConfig_SixtyBadFiles(t *testing.T) {
 					t.Errorf("not told: %s\n%s", want, err)
 				}
 			}
+			if name == "a caller that is no id" && strings.Count(err.Error(), "alice") != 1 {
+				t.Errorf("told more than once: %s", err)
+			}
 			for line := range strings.SplitSeq(err.Error(), "\n") {
 				if !placed.MatchString(line) {
 					t.Errorf("without a place: %s", line)
@@ -162,6 +165,46 @@ func TestCheckConfig_WarnsWithoutARuleAboutCriticalErrors(t *testing.T) {
 		must(t, cmd.Execute())
 		if got := strings.Contains(out.String(), "no rule about critical errors"); got != warned || !strings.Contains(out.String(), "ok\n") {
 			t.Errorf("%q: %s", rules, out.String())
+		}
+	}
+}
+
+// TestCheckConfig_Warns: what serve takes and is probably not meant is told, and is no failure. serve logs the
+// same at its start.
+func TestCheckConfig_Warns(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		change func(dir, text string) string
+		want   string
+	}{
+		"nothing": {func(_, text string) string { return text }, ""},
+		"a key that all can read": {func(dir, text string) string {
+			must(t, os.Chmod(filepath.Join(dir, "gateway-key.pem"), 0o644))
+			return text
+		}, "warning: identity.key: all users of this machine can read the secret in "},
+		"a name that is not in the certificate": {func(_, text string) string {
+			return strings.Replace(text, "https://127.0.0.1:8443", "https://gw.example.com", 1)
+		}, "warning: public_url: callers are sent to gw.example.com, and the certificate is for localhost, 127.0.0.1, ::1: "},
+		"a certificate of its own": {func(_, text string) string {
+			return strings.Replace(text, "https://127.0.0.1:8443", "https://gw.example.com", 1) + "tls: {certificate: DIR/gateway.pem, key: DIR/gateway-key.pem}\n"
+		}, "warning: public_url: callers are sent to gw.example.com, "},
+		"operators from everywhere": {func(_, text string) string {
+			return strings.Replace(text, `admin: "127.0.0.1:0"`, `admin: ":0"`, 1)
+		}, "warning: listen.admin: the API of operators listens on all addresses of this machine (:0) -> "},
+	} {
+		dir, file := operated(t, "policy: {approvals: [{severity: critical}]}\n")
+		text, err := os.ReadFile(file)
+		must(t, err)
+		must(t, os.WriteFile(file, []byte(strings.ReplaceAll(tc.change(dir, string(text)), "DIR", dir)), 0o600))
+		cmd := checkConfigCommand()
+		var out strings.Builder
+		cmd.SetArgs([]string{file})
+		cmd.SetOut(&out)
+		if err := cmd.Execute(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if warned := strings.Count(out.String(), "warning: "); !strings.Contains(out.String(), tc.want) || warned != min(len(tc.want), 1) {
+			t.Errorf("%s: %s", name, out.String())
 		}
 	}
 }

@@ -13,6 +13,8 @@ import (
 
 	"github.com/aepb/aepb-gateway/gateway"
 	"github.com/aepb/aepb-gateway/gateway/config"
+	"github.com/aepb/aepb-gateway/gateway/config/advice"
+	"github.com/aepb/aepb-gateway/gateway/directory/admindoc"
 )
 
 // lookEvery is how often the files are looked at. Looking is a read of a few
@@ -199,8 +201,30 @@ func (out *service) reload(ctx context.Context, c config.Config) error {
 	out.escalations.use(c.Policy.EscalationURL)
 	out.settings = next
 	out.orderLives(ctx, c)
+	out.waiting(ctx)
 	out.logger.InfoContext(ctx, "configuration reloaded", slog.Int("agents", len(c.Agents)), slog.String("config", c.Hash()))
 	return nil
+}
+
+// waiting tells which changes of the file wait for a restart.
+func (out *service) waiting(ctx context.Context) {
+	s := out.settings
+	changes := advice.Waiting(s.atStart, advice.RestartKeys(s.config, s.dev))
+	for _, change := range changes {
+		out.logger.WarnContext(ctx, change.String(), slog.String("key", change.Key))
+	}
+	out.metrics.WaitForRestart(len(changes))
+}
+
+// begun notes what only a restart changes.
+func (s settings) begun() settings {
+	s.atStart = advice.RestartKeys(s.config, s.dev)
+	return s
+}
+
+// inForce is the configuration as operators compare it with a file.
+func (s settings) inForce() admindoc.Configuration {
+	return admindoc.Configuration{RestartKeys: s.atStart}
 }
 
 // gatewaySettings is the settings as the pipeline takes it.

@@ -8,11 +8,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"maps"
 	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
@@ -20,6 +18,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/config"
+	"github.com/aepb/aepb-gateway/gateway/config/advice"
 	"github.com/aepb/aepb-gateway/gateway/httpapi"
 	"github.com/aepb/aepb-gateway/gateway/telemetry"
 	"github.com/aepb/aepb-gateway/lifecycle"
@@ -54,20 +53,16 @@ func checkConfigCommand() *cobra.Command {
 		Short: "Say what is wrong with a configuration, or that nothing is",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := checked(args[0])
+			s, err := checked(args[0])
+			c := s.config
 			if err == nil && before != "" {
 				err = mayFollow(before, c)
 			}
 			if err != nil {
 				return err
 			}
-			for _, name := range slices.Sorted(maps.Keys(c.Agents)) {
-				if len(c.Agents[name].Callers) == 0 {
-					fmt.Fprintf(cmd.OutOrStdout(), "warning: agents.'%s' has no callers, so every call is refused: name callers\n", name)
-				}
-			}
-			if _, rules, err := loadPolicy(&c); err == nil && len(c.Admin.Operators) > 0 && !handlesCritical(rules) {
-				fmt.Fprintln(cmd.OutOrStdout(), "warning: policy.approvals has no rule about critical errors, so workflows go on after one: add - {severity: critical, role: operator}")
+			for _, warning := range warnings(s) {
+				fmt.Fprintf(cmd.OutOrStdout(), "warning: %s\n", warning)
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "ok\nmemory: at most %d MiB with these bounds\n", c.MemoryBound()>>20)
 			return err
@@ -86,20 +81,32 @@ func handlesCritical(rules hitl.Rules) bool {
 
 // checked reads a configuration for serve, and finds every mistake in it and in the files
 // that it names.
-func checked(file string) (config.Config, error) {
+func checked(file string) (settings, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
-		return config.Config{}, err
+		return settings{}, err
 	}
 	c, err := config.Parse(data)
 	if !config.Readable(c) {
-		return c, fmt.Errorf("%s: %w", file, err)
+		return settings{}, fmt.Errorf("%s: %w", file, err)
 	}
-	_, beyond := production(c, nil, slog.New(slog.DiscardHandler))
+	s, beyond := production(c, nil, slog.New(slog.DiscardHandler))
 	if err = config.Place(c, err, beyond); err != nil {
-		return c, fmt.Errorf("%s: %w", file, err)
+		return s, fmt.Errorf("%s: %w", file, err)
 	}
-	return c, nil
+	return s, nil
+}
+
+// warnings are what an operator should look at in a configuration that serve takes.
+func warnings(s settings) []advice.Warning {
+	facts := advice.Facts{Readers: advice.ReadersOf, HandlesCritical: handlesCritical(s.approvals)}
+	switch {
+	case s.files.public != nil:
+		facts.Certificate = s.files.public.Leaf
+	case s.files.svid != nil:
+		facts.Certificate = s.files.svid.Chain[0]
+	}
+	return advice.Warnings(s.config, facts)
 }
 
 // mayFollow says whether a configuration may come after another one (AEPB, Versioning).
@@ -154,6 +161,9 @@ func serve(ctx context.Context, file string, stdout, stderr io.Writer) (err erro
 	announceGRPC(stdout, s.grpc)
 	service.watch = service.watcher(from, hangup)
 	service.started(ctx)
+	for _, warning := range warnings(s) {
+		logger.WarnContext(ctx, "the configuration is probably not as it is meant", slog.String("found", warning.Found), slog.String("do", warning.Remedy))
+	}
 	return service.run(ctx, ports.public, ports.admin)
 }
 

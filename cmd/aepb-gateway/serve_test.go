@@ -61,6 +61,7 @@ func TestProductionRefuses(t *testing.T) {
 		"good":             {"", "", ""},
 		"no such key":      {"gateway-key.pem", "lost.pem", "identity"},
 		"key of another":   {"gateway-key.pem", "client-key.pem", "identity"},
+		"trust domain":     {"trust_domain: aepb.dev", "trust_domain: example.com", "the certificate says spiffe://aepb.dev/gateway, trust_domain says example.com: "},
 		"no such bundle":   {"trust-bundle.json", "lost.json", "identity.bundle"},
 		"PEM bundle":       {"trust-bundle.json", "ca.pem", ""},
 		"plain public URL": {"https://127.0.0.1:8443", "http://127.0.0.1:8443", "public_url"},
@@ -144,9 +145,66 @@ func TestReload(t *testing.T) {
 		t.Errorf("ect.require is not in force: got %d %s", got.status, got.body)
 	}
 	text := b.send(t, letter{at: b.at.Admin + "/metrics", method: http.MethodGet})
-	for _, want := range []string{`aepb_config_reloads_total{result="applied"} 1`, `aepb_config_reloads_total{result="refused"} 4`, `aepb_config_last_reload_successful 1`} {
+	for _, want := range []string{`aepb_config_reloads_total{result="applied"} 1`, `aepb_config_reloads_total{result="refused"} 4`, `aepb_config_last_reload_successful 1`, `aepb_config_keys_waiting_for_restart 0`} {
 		if !strings.Contains(string(text.body), want) {
 			t.Errorf("%s is not among the metrics", want)
 		}
+	}
+}
+
+// TestReload_TellsWhatWaitsForARestart: a change that a running gateway cannot make is logged, counted and told to
+// operators, until it is taken back.
+func TestReload_TellsWhatWaitsForARestart(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{})
+	base := b.settings.config
+	for _, step := range []struct {
+		metrics string
+		count   int
+		logged  string
+	}{
+		{"127.0.0.1:9464", 1, "listen.metrics takes a restart: in force the default, in the file 127.0.0.1:9464"},
+		{"", 0, ""},
+	} {
+		changed := base
+		changed.Listen.Metrics = step.metrics
+		must(t, b.reload(t.Context(), changed))
+		if step.logged != "" && !strings.Contains(b.logs.String(), step.logged) {
+			t.Errorf("not logged: %s", step.logged)
+		}
+		text := b.send(t, letter{at: b.at.Admin + "/metrics", method: http.MethodGet})
+		if want := fmt.Sprintf("aepb_config_keys_waiting_for_restart %d\n", step.count); !strings.Contains(string(text.body), want) {
+			t.Errorf("%q: the metrics lack %s", step.metrics, want)
+		}
+	}
+}
+
+// TestServe_WithoutRedis: one line of the log says once that shared state cannot be reached.
+func TestServe_WithoutRedis(t *testing.T) {
+	t.Parallel()
+	dir, file := operated(t, `state: {key: DIR/state.key, redis: {addresses: ["127.0.0.1:1"], plaintext: loopback}}
+shutdown_delay: 0s
+`)
+	text, err := os.ReadFile(file)
+	must(t, err)
+	must(t, os.WriteFile(file, bytes.ReplaceAll(text, []byte("DIR"), []byte(dir)), 0o600))
+	must(t, os.WriteFile(filepath.Join(dir, "state.key"), []byte(strings.Repeat("ab", 32)+"\n"), 0o600))
+	ctx, stop := context.WithCancel(t.Context())
+	logs, ended := &journal{}, make(chan error, 1)
+	go func() { ended <- serve(ctx, file, io.Discard, logs) }()
+	within(t, patience, "the start is logged", func() bool { return strings.Contains(logs.String(), `"msg":"started"`) })
+	stop()
+	must(t, <-ended)
+	found := false
+	for line := range strings.Lines(logs.String()) {
+		if strings.Contains(line, "how agents stand, is not known yet") {
+			found = true
+			if strings.Count(line, "cannot be reached now") != 1 {
+				t.Errorf("not once: %s", line)
+			}
+		}
+	}
+	if !found {
+		t.Errorf("nothing is logged of it: %s", logs.String())
 	}
 }

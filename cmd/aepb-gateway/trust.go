@@ -60,7 +60,11 @@ func read(c config.Config, workload *identity.Workload) (identityFiles, error) {
 		}
 	}
 	if len(errs) == 0 && m.svid != nil && m.bundle != nil {
-		note("identity.certificate", m.bundle.Vouches(m.svid, time.Now()))
+		err := m.bundle.Vouches(m.svid, time.Now())
+		if other, ok := errors.AsType[*identity.UnknownDomainError](err); ok {
+			err = fmt.Errorf("the certificate says %s, trust_domain says %s: correct trust_domain, or name another certificate", other.ID, c.Identity.TrustDomain)
+		}
+		note("identity.certificate", err)
 	}
 	if c.TLS.Key != "" {
 		m.public, err = loadPublic(c.TLS)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -55,9 +56,10 @@ type settings struct {
 	svid       *identity.SVID
 	bundle     *identity.Bundle
 	config     config.Config
-	document   policy.Document // of config.Policy.Document
-	approvals  hitl.Rules      // of both
-	publicURL  string          // where callers reach us when their Host header is none of ours
+	atStart    map[string]string // the keys of the first config that only a restart changes
+	document   policy.Document   // of config.Policy.Document
+	approvals  hitl.Rules        // of both
+	publicURL  string            // where callers reach us when their Host header is none of ours
 	hosts      []string
 	listening  string        // the port of the public listener, where it may differ from that of publicURL
 	listens    []string      // host:port of the listeners for HTTP
@@ -130,7 +132,7 @@ type service struct {
 
 // wire is the composition root. On an error nothing stays open.
 func wire(s settings) (built *service, err error) {
-	out := &service{settings: s, logger: s.logger, source: s.source, tls: s.source.ServerConfig(), scraped: s.metrics, expiry: s.expiry()}
+	out := &service{settings: s.begun(), logger: s.logger, source: s.source, tls: s.source.ServerConfig(), scraped: s.metrics, expiry: s.expiry()}
 	out.operate(s.config)
 	out.peers.Store(&s.config.Peers)
 	defer func() {
@@ -232,7 +234,8 @@ func (out *service) configured(s settings) error {
 	); err != nil {
 		return err
 	}
-	if err := errors.Join(out.agents.Look(context.Background()), out.gateway.Lifecycle.Refresh(context.Background())); err != nil {
+	lists, lives := out.agents.Look(context.Background()), out.gateway.Lifecycle.Refresh(context.Background())
+	if err := cmp.Or(lists, lives); err != nil { // where both fail, the store is away: once is enough
 		s.logger.WarnContext(context.Background(), "the added agents, or how agents stand, is not known yet", slog.Any("error", err))
 	}
 	out.orderLives(context.Background(), s.config)
@@ -378,7 +381,7 @@ func (out *service) surfaces(s settings, list []protocol, registry *translators.
 	if err != nil {
 		return err
 	}
-	callers := httpapi.Callers{Authenticators: authenticators, Anonymous: s.anonymous(), Failures: failures, Reasons: out.mayKnow}
+	callers := httpapi.Callers{Authenticators: authenticators, Anonymous: s.anonymous(), TrustDomain: s.bundle.TrustDomain(), Failures: failures, Reasons: out.mayKnow}
 	if err := out.overGRPC(s, form, callers); err != nil {
 		return err
 	}
@@ -402,7 +405,7 @@ func (out *service) surfaces(s settings, list []protocol, registry *translators.
 	out.admin, err = httpapi.Admin(httpapi.AdminDeps{
 		MonitoringDeps: monitoring,
 		Registry:       registry, Records: httpapi.Records{Evidence: opened.evidence, Approvals: pipeline.Parts().Approvals, Levels: pipeline.Parts().Levels, Consensus: pipeline.Parts().Consensus, Undo: checkpoints.Records{Checkpoints: pipeline.Parts().Checkpoints, Rollbacks: pipeline.Parts().Rollbacks}}, Self: s.svid.ID, PublicURL: s.publicURL, Directory: out.directory, Agents: out.agents,
-		Breakers: pipeline.Breakers, Lifecycles: pipeline.Lifecycle, Processes: out.processes,
+		Breakers: pipeline.Breakers, Lifecycles: pipeline.Lifecycle, Running: httpapi.Running{Processes: out.processes, Configuration: out.settings.inForce},
 		Operators: out.operator, Token: s.adminToken, Hosts: s.hosts, Open: s.dev, Failures: failures,
 		Answered: out.refusals[telemetry.ListenerAdmin].Answered,
 	})

@@ -130,14 +130,19 @@ func (t *target) call(ctx context.Context, method, url string, header http.Heade
 	}
 	response, err := client.Do(request)
 	if err != nil {
-		return answer{}, unanswered(request.URL.Host, err)
+		return answer{}, unanswered(t, request.URL.Host, err)
 	}
 	data, err := io.ReadAll(io.LimitReader(response.Body, maxReply))
 	return answer{response.StatusCode, response.Header, data}, errors.Join(err, response.Body.Close())
 }
 
 // unanswered says in words why the gateway could not be asked, and what to do about it.
-func unanswered(host string, err error) error {
+func unanswered(t *target, host string, err error) error {
+	if svid, unreadable := t.svid(); unreadable == nil {
+		if refused := certificateRefused(host, t.file(t.cert, "client.pem"), svid, err); refused != nil {
+			return refused
+		}
+	}
 	_, name := errors.AsType[*net.DNSError](err)
 	_, authority := errors.AsType[*tls.CertificateVerificationError](err)
 	_, plain := errors.AsType[tls.RecordHeaderError](err)
@@ -157,6 +162,19 @@ func unanswered(host string, err error) error {
 		return err
 	}
 	return fmt.Errorf("%s: %s: %w", host, hint, err)
+}
+
+// certificateRefused says what of our own certificate, in a file, makes a handshake fail; nil: nothing that is
+// seen from here.
+func certificateRefused(host, file string, svid *identity.SVID, err error) error {
+	if other, ok := errors.AsType[*identity.UnknownDomainError](err); ok {
+		theirs, _, _ := strings.Cut(strings.TrimPrefix(string(other.ID), "spiffe://"), "/")
+		return fmt.Errorf("%s: our certificate is of %s, the gateway of %s: show one of its trust domain with --cert and --key", host, other.Home, theirs)
+	}
+	if ended := time.Since(svid.Expires()); ended > 0 && strings.Contains(err.Error(), "remote error: tls: ") {
+		return fmt.Errorf("%s: the gateway refuses our certificate: %s ended %s ago: have it issued again", host, file, terminal.Duration(ended))
+	}
+	return nil
 }
 
 // token is what a development gateway left for its operator, if there is one. It
@@ -237,7 +255,7 @@ func streamOf(ctx context.Context, t *target, path string) (io.ReadCloser, error
 	request.Header.Set("Accept", "text/event-stream")
 	response, err := client.Do(request)
 	if err != nil {
-		return nil, unanswered(request.URL.Host, err)
+		return nil, unanswered(t, request.URL.Host, err)
 	}
 	if response.StatusCode == http.StatusOK {
 		return response.Body, nil

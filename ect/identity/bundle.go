@@ -14,6 +14,8 @@ import (
 	"github.com/spiffe/go-spiffe/v2/bundle/x509bundle"
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
 	"github.com/spiffe/go-spiffe/v2/svid/x509svid"
+
+	"github.com/aepb/aepb-gateway/ect"
 )
 
 // Bounds on a chain, wherever it comes from. A leaf, two intermediates and an
@@ -237,6 +239,16 @@ func (b *Bundle) Vouches(svid *SVID, at time.Time) error {
 	return err
 }
 
+// UnknownDomainError: a certificate is of a trust domain whose anchors are not in the bundle.
+type UnknownDomainError struct {
+	ID   ect.Identity // that the certificate names
+	Home string       // trust domain of the bundle
+}
+
+func (e *UnknownDomainError) Error() string {
+	return "identity: the certificate of " + string(e.ID) + " is of another trust domain than " + e.Home + ", and no anchors of that one are known"
+}
+
 // verify judges a chain, leaf first, as of an instant: bounded, leading to an
 // anchor of the leaf's own trust domain, and a leaf that names one workload,
 // may sign and is no authority (SPIFFE X509-SVID sections 2, 4 and 5).
@@ -247,7 +259,11 @@ func (b *Bundle) verify(chain []*x509.Certificate, at time.Time) (spiffeid.ID, [
 	if at.IsZero() { // crypto/x509 would take this for "now"
 		return spiffeid.ID{}, nil, errNoInstant
 	}
-	id, paths, err := x509svid.Verify(chain, b.authorities(), x509svid.WithTime(at))
+	authorities := b.authorities()
+	if id, err := x509svid.IDFromCert(chain[0]); err == nil && !authorities.Has(id.TrustDomain()) {
+		return spiffeid.ID{}, nil, &UnknownDomainError{ect.Identity(id.String()), b.home.Name()}
+	}
+	id, paths, err := x509svid.Verify(chain, authorities, x509svid.WithTime(at))
 	switch {
 	case err != nil:
 		return spiffeid.ID{}, nil, fmt.Errorf("identity: %w", err)

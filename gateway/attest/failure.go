@@ -34,7 +34,7 @@ func (s *Service) Failure(ctx context.Context, t *Trail, f Failure) bool {
 	if f.Pair.HashForm != "" {
 		ext.SetString(ect.ExtHashForm, f.Pair.HashForm)
 	}
-	ext.SetString(ect.ExtDescription, bounded(p.Detail, maxDescription))
+	ext.SetString(ect.ExtDescription, bounded(problem.OnRecord(f.Cause), maxDescription))
 	if why := problem.Evident(ctx, f.Cause); why != "" {
 		ext.SetString(ect.ExtUpstreamReason, string(why))
 	}

@@ -407,6 +407,7 @@ func (c Config) Serve() error {
 		errs = append(errs, err)
 	}
 	for _, agent := range c.Directory(false) {
+		agent.Rules = policy.Rules{} // Parse has judged each caller at its place
 		for _, reason := range directory.Mistakes(agent, false) {
 			errs = append(errs, &Error{Reason: "agents.'" + agent.Name + "': " + reason})
 		}

@@ -84,6 +84,7 @@ func TestMistakes(t *testing.T) {
 	for name, tc := range map[string]struct{ text, says string }{
 		"unknown key":       {"limits:\n  rat: 1\n", "[2:3]"},
 		"unknown section":   {"\n\nlimit: {}\n", "[3:1]"},
+		"a tab":             {"limits:\n\tburst: 5\n", "[2:1] a tab: indent with spaces"},
 		"wrong type":        {"limits:\n  burst: many\n", "[2:10]"},
 		"duplicate key":     {"ect: {require: true}\nect: {require: false}\n", "[2:1]"},
 		"bad duration":      {"timeout: soon\n", "not a duration"},

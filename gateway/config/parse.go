@@ -225,6 +225,9 @@ func syntax(err error) *Error {
 	var located yaml.Error
 	if errors.As(err, &located) && located.GetToken() != nil {
 		position, reason := located.GetToken().Position, located.GetMessage()
+		if strings.HasPrefix(reason, "found character '\t'") {
+			reason = "a tab: indent with spaces"
+		}
 		if kind, ok := errors.AsType[*yaml.TypeError](err); ok {
 			reason = "expected " + inWords(kind.DstType) + ", found " + inWords(kind.SrcType)
 		}

@@ -79,8 +79,7 @@ type AdminDeps struct {
 	Directory *directory.Directory
 	Agents    *listing.Agents // what is listed there
 	Breakers  Breakers        // nil: there are none
-	// Processes are those that run for agents; nil: there are none.
-	Processes func() []admindoc.Process
+	Running
 	// Lifecycles knows and changes how agents stand; nil: all are active.
 	Lifecycles Lifecycles
 	Registry   *translators.Registry // for negotiation
@@ -97,6 +96,12 @@ type AdminDeps struct {
 	// Answered is told the status of every answer but those of probes; nil: it is not told to anything.
 	Answered func(r *http.Request, status int)
 	Open     bool // a development gateway: agents without callers are open to everybody (R2)
+}
+
+// Running is what operators may know of the process. What is nil is not served.
+type Running struct {
+	Processes     func() []admindoc.Process // that run for agents
+	Configuration func() admindoc.Configuration
 }
 
 // Records are what operators read and decide about. What is nil is not served.
@@ -123,6 +128,9 @@ func Admin(deps AdminDeps) (http.Handler, error) {
 	api.GET("/agents", a.list)
 	api.POST("/agents", a.put)
 	api.GET("/agents/:name", a.show)
+	if deps.Configuration != nil {
+		api.GET("/configuration", func(c *gin.Context) { c.JSON(http.StatusOK, deps.Configuration()) })
+	}
 	if deps.Processes != nil {
 		api.GET("/processes", a.processes)
 	}

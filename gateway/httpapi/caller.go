@@ -27,6 +27,7 @@ type Authenticator func(context.Context, credential.Request) (identity.Caller, b
 type Callers struct {
 	Authenticators []Authenticator // tried in order for callers that show a token
 	Anonymous      ect.Identity    // of callers without credentials; empty: they are refused (R3)
+	TrustDomain    string          // of certificates that are taken; empty: refusals do not name it
 	Failures       *Failures       // nil: failed authentications cost nothing
 	// Reasons reports whether a caller may know why an agent failed; nil: none may.
 	Reasons func(ect.Identity) bool
@@ -47,7 +48,7 @@ func (who Callers) Identify(ctx context.Context, state *tls.ConnectionState, rem
 	case err == nil && who.Anonymous != "":
 		return transport.WithCaller(ctx, identity.Caller{Peer: ect.Peer{ID: who.Anonymous}, Anonymous: true}, address), nil
 	case err == nil:
-		return transport.WithoutCaller(ctx, &problem.UnauthenticatedError{}, address), nil
+		return transport.WithoutCaller(ctx, &problem.UnauthenticatedError{TrustDomain: who.TrustDomain}, address), nil
 	default:
 		return transport.WithoutCaller(ctx, err, address), err
 	}

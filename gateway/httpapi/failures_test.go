@@ -224,3 +224,15 @@ func TestFailures_TokensOfTrustedKeysHaveAShare(t *testing.T) {
 		}
 	})
 }
+
+// TestCallers_WithoutACertificate: the refusal names the certificates that are taken.
+func TestCallers_WithoutACertificate(t *testing.T) {
+	t.Parallel()
+	ctx, err := httpapi.Callers{TrustDomain: "example.test"}.Identify(t.Context(), nil, "192.0.2.1:1", credential.Request{Fields: http.Header{}.Values})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if refusal := transport.Refusal(ctx); refusal == nil || !strings.HasSuffix(refusal.Error(), ": show a client certificate of the trust domain example.test") {
+		t.Errorf("got %v", refusal)
+	}
+}

@@ -297,7 +297,12 @@ func serveAll(t *testing.T) served {
 	s.admin, err = httpapi.Admin(httpapi.AdminDeps{
 		MonitoringDeps: monitoring, Directory: agents, Agents: listed, Registry: registry, Records: httpapi.Records{Evidence: s.store, Approvals: waits, Levels: levels{waits}, Consensus: s.round, Undo: checkpoints.Records{Checkpoints: oneCheckpoint{}, Rollbacks: oneCheckpoint{}}}, Self: self, PublicURL: "https://gw.example",
 		Breakers: fewBreakers{}, Lifecycles: lifecycles{}, Token: "right", Hosts: []string{"127.0.0.1"},
-		Processes: func() []admindoc.Process { return []admindoc.Process{{PID: 1, Agent: "a", Caller: "spiffe://x/y"}} },
+		Running: httpapi.Running{
+			Configuration: func() admindoc.Configuration {
+				return admindoc.Configuration{RestartKeys: map[string]string{"listen.public": ":8443"}}
+			},
+			Processes: func() []admindoc.Process { return []admindoc.Process{{PID: 1, Agent: "a", Caller: "spiffe://x/y"}} },
+		},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -510,6 +515,7 @@ func TestOpenAPI_SuitsTheAnswers(t *testing.T) {
 		{s.admin, "GET", "/api/rollbacks/w/r", "/api/rollbacks/{wid}/{request}", "", 200},
 		{s.admin, "GET", "/api/rollbacks/w/x", "/api/rollbacks/{wid}/{request}", "", 404},
 		{s.admin, "GET", "/api/operator", "", "", 200},
+		{s.admin, "GET", "/api/configuration", "", "", 200},
 		{s.admin, "POST", "/api/agents", "", agent, 201},
 		{s.admin, "POST", "/api/agents", "", `{"nome":"x"}`, 400},
 		{s.admin, "GET", "/api/agents", "", "", 200},

@@ -195,10 +195,17 @@ func (e *RecordingError) Unwrap() error { return e.Err }
 
 // UnauthenticatedError: the caller must say who it is, and how.
 type UnauthenticatedError struct {
-	Scheme string // of WWW-Authenticate; empty: Bearer
+	Scheme      string // of WWW-Authenticate; empty: Bearer
+	TrustDomain string // of certificates that are taken; empty: not said
 }
 
-func (e *UnauthenticatedError) Error() string { return "no acceptable credentials were given" }
+func (e *UnauthenticatedError) Error() string {
+	const text = "no acceptable credentials were given"
+	if e.TrustDomain == "" {
+		return text
+	}
+	return text + ": show a client certificate of the trust domain " + e.TrustDomain
+}
 
 // IdentityError: credentials were given and are broken (a WIT or a WPT that fails).
 type IdentityError struct{ Reason string } // never quotes a credential

@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/policy/quota"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -62,6 +63,17 @@ type Where struct {
 	Program  string  `json:"-"`         // what became of the program that the agent is; empty: it is none
 	Address  string  `json:"-"`         // host and port, or URLs
 	Approval Waiting `json:",omitzero"` // zero: it depends on none
+}
+
+// OnRecord is the detail of an error for records, which others than the caller read: without the
+// caller's id.
+func OnRecord(err error) string {
+	if refused, ok := errors.AsType[*policy.Forbidden](err); ok && refused.Caller != "" {
+		unnamed := *refused
+		unnamed.Caller = ""
+		err = &unnamed
+	}
+	return From(err).Detail
 }
 
 // of makes a problem of a code. Without a detail the title has to do.

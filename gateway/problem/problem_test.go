@@ -117,6 +117,24 @@ var golden = []struct {
 }
 
 // Whoever is refused because a store is away is told which guarantee that costs it.
+// TestOnRecord_NamesNoCaller: what others may read of a refusal has no id in it.
+func TestOnRecord_NamesNoCaller(t *testing.T) {
+	t.Parallel()
+	const bob = "spiffe://example.test/bob"
+	refused := &policy.Forbidden{Caller: bob, Constraint: policy.ConstraintCallers}
+	for _, err := range []error{refused, fmt.Errorf("here: %w", refused)} {
+		if shown := problem.From(err).Detail; !strings.Contains(shown, bob) {
+			t.Errorf("the caller reads %q", shown)
+		}
+		if got := problem.OnRecord(err); got == "" || strings.Contains(got, bob) || !strings.Contains(got, "may not call this agent") {
+			t.Errorf("on record: %q", got)
+		}
+	}
+	if got := problem.OnRecord(&problem.ConflictError{Reason: "taken"}); got != "taken" {
+		t.Errorf("of another error: %q", got)
+	}
+}
+
 func TestFrom_NamesTheGuaranteeThatIsLacking(t *testing.T) {
 	t.Parallel()
 	for _, lacks := range []state.Guarantee{state.LacksRecording, state.LacksReading, state.LacksReplay, state.LacksShared, state.LacksCheckpoint} {

@@ -278,9 +278,9 @@ type Guarantee string
 // What cannot be promised while a store is away.
 const (
 	LacksRecording Guarantee = "evidence cannot be recorded now"
-	LacksReading   Guarantee = "evidence on record cannot be read now, so that the part of a message in its workflow is not known"
+	LacksReading   Guarantee = "shared state cannot be reached now, so that the part of a message in its workflow is not known"
 	LacksReplay    Guarantee = "a replay cannot be excluded now"
-	LacksShared    Guarantee = "shared state, such as tasks, sessions, questions and dialogues, cannot be read or written now"
+	LacksShared    Guarantee = "shared state, such as tasks, sessions, questions and dialogues, cannot be reached now"
 	// LacksCheckpoint: what is stored is damaged, or sealed with a key that this gateway does not have.
 	LacksCheckpoint Guarantee = "the checkpoint cannot be opened: what is stored of it was changed, or this gateway does not have its key"
 )

@@ -106,7 +106,7 @@ func New(deps Deps) (*Metrics, error) {
 	}
 	m.define()
 	all := append(m.atScrape(deps),
-		m.translations, m.duration, m.losses, m.verified, m.issued, m.stored, m.limited, m.denied, m.inflight, m.upstream, m.failures, m.refusals, m.reloads.counted, m.reloads.last, m.questions, m.changes,
+		m.translations, m.duration, m.losses, m.verified, m.issued, m.stored, m.limited, m.denied, m.inflight, m.upstream, m.failures, m.refusals, m.reloads.counted, m.reloads.last, m.reloads.waiting, m.questions, m.changes,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		collectors.NewBuildInfoCollector(),
 	)
@@ -248,6 +248,9 @@ func (m *Metrics) define() {
 		"1 if the configuration is that of the file as it was last read, 0 if that was refused and the old one is left in force.",
 		"Alert on 0: the log says why, and check-config where.", nil)
 	m.reloads.last.Set(1)
+	m.reloads.waiting = d.gauge("config_keys_waiting_for_restart",
+		"Keys whose value in the file, as it was last read, is another than the one in force, and that only a restart changes.",
+		"Restart the gateway when it suits, or take the change back: the log and aepbctl doctor --config FILE name the keys.", nil)
 }
 
 // Handler serves the metrics in the Prometheus formats.
@@ -333,6 +336,7 @@ func (m *Metrics) Queried(result string) { m.questions.WithLabelValues(queries.l
 type reloads struct {
 	counted *prometheus.CounterVec
 	last    prometheus.Gauge // 1: applied
+	waiting prometheus.Gauge // keys
 }
 
 // Reloaded counts a configuration that was read again while running.
@@ -344,3 +348,6 @@ func (m *Metrics) Reloaded(applied bool) {
 	m.reloads.counted.WithLabelValues(result).Inc()
 	m.reloads.last.Set(successful)
 }
+
+// WaitForRestart notes how many changed keys take a restart.
+func (m *Metrics) WaitForRestart(keys int) { m.reloads.waiting.Set(float64(keys)) }

@@ -60,6 +60,15 @@ func startAgent(ctx context.Context, w *world, ts *testscript.TestScript, args [
 	return nil
 }
 
+func haltAgent(ctx context.Context, w *world, _ *testscript.TestScript, args []string) error {
+	halted, ok := w.agents[args[0]]
+	if !ok {
+		return errors.New("no such agent: " + args[0])
+	}
+	delete(w.agents, args[0])
+	return halted.stop(ctx)
+}
+
 // startFront puts a plain HTTP server in front of an MCP agent, which is how an
 // agent developer's own server looks, and a gate into it.
 func startFront(_ context.Context, w *world, ts *testscript.TestScript, args []string) error {

@@ -121,6 +121,7 @@ func commands() map[string]func(*testscript.TestScript, bool, []string) {
 		"ports":     {1, freePorts},    // ports NAME…: sets each to a free port
 		"served":    {0, awaitServed},  // SIGTERM; waits until serve has ended, with 0; what it logged is stderr
 		"agent":     {2, startAgent},   // agent a2a|mcp NAME: sets $NAME to its URL
+		"halt":      {1, haltAgent},    // halt NAME: the agent ends
 		"front":     {2, startFront},   // front NAME OF: plain HTTP in front of an MCP agent; sets $NAME
 		"library":   {2, startLibrary}, // library NAME FILE: serves FILE as a capability document, as it is when asked; sets $NAME
 		"reword":    {2, rewordFront},  // reword NAME OLD [NEW]: this front says NEW where its agent says OLD; without NEW no longer

@@ -73,6 +73,7 @@ type checkRun struct {
 	config config.Config     // of Deps.Config
 	parsed bool              // config is that
 	ready  string            // why the gateway is not ready
+	name   string            // that the gateway's certificate has, where it lacks that of its URL; else empty
 	open   bool              // agents without callers may be called by everybody
 }
 
@@ -90,9 +91,11 @@ func Run(ctx context.Context, d Deps) {
 	public := v.listener(ctx, publicListener(), d.Public, source)
 	admin := v.listener(ctx, adminListener(), d.Admin, source)
 	if source != nil {
+		config := source.ClientConfig("")
+		config.ServerName = v.name
 		v.client = &http.Client{
 			Timeout:       d.Patience,
-			Transport:     &http.Transport{TLSClientConfig: source.ClientConfig("")},
+			Transport:     &http.Transport{TLSClientConfig: config},
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		}
 		defer v.client.CloseIdleConnections()
@@ -104,6 +107,7 @@ func Run(ctx context.Context, d Deps) {
 		v.readiness(ctx)
 		v.measured(ctx)
 		if v.operator(ctx) {
+			restart(ctx, v)
 			v.agents(ctx)
 		}
 	}

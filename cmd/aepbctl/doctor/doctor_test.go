@@ -193,6 +193,36 @@ func TestRun_Listeners(t *testing.T) {
 	})
 }
 
+// TestRun_CertificateForOtherNames: the wrong name is told of both listeners, and everything else is checked under a name
+// that the certificate has; a token is not sent there.
+func TestRun_CertificateForOtherNames(t *testing.T) {
+	t.Parallel()
+	b := newSetup(t)
+	svid, err := b.dev.Authority.Issue("/gateway", identity.SVIDRequest{DNSNames: []string{"localhost"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, err := identity.NewSource(svid, b.dev.Bundle)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.deps.Public, b.deps.Admin, b.deps.Token = b.serve(source.ServerConfig()), b.serve(source.ServerConfig()), "secret"
+	found := map[string]doctor.Status{}
+	for _, f := range b.run() {
+		if found[f.Check] != doctor.Failed {
+			found[f.Check] = f.Status
+		}
+	}
+	for check, want := range map[string]doctor.Status{"public listener": doctor.Failed, "admin listener": doctor.Failed, "clocks": doctor.OK, "readiness": doctor.OK, "operator": doctor.OK, "agent": doctor.OK} {
+		if found[check] != want {
+			t.Errorf("%s: got %q, want %q", check, found[check], want)
+		}
+	}
+	if b.tokened.Load() {
+		t.Error("the token was sent to a server under another name")
+	}
+}
+
 func TestRun_Gateway(t *testing.T) {
 	t.Parallel()
 	answers := func(path string, status int, body string) func(*testing.T, *setup) {
@@ -312,6 +342,9 @@ func TestRun_Machine(t *testing.T) {
 	configured := func(text string, check func(context.Context, string) (string, error)) func(*testing.T, *setup) {
 		return func(_ *testing.T, b *setup) { b.deps.Config, b.deps.CheckConfig = b.write("gateway.yaml", text), check }
 	}
+	says := func(output string) func(context.Context, string) (string, error) {
+		return func(context.Context, string) (string, error) { return output, nil }
+	}
 	try(t, []broken{
 		{"no configuration", func(_ *testing.T, b *setup) { b.deps.Config = "nonesuch.yaml" }, doctor.Failed, "configuration", "there is no file nonesuch.yaml", "--config"},
 		{"a mistake in it", configured(goodConfig+"limits: {rate: fast}\n", nil), doctor.Failed, "configuration", "[5:", "aepb-gateway check-config"},
@@ -319,6 +352,18 @@ func TestRun_Machine(t *testing.T) {
 		{"what the program finds", configured(goodConfig, func(context.Context, string) (string, error) {
 			return "config: identity: no such file\n", errors.New("exit status 1")
 		}), doctor.Failed, "configuration", "identity: no such file", "correct it there"},
+		{"what the program says of a good one", configured(goodConfig, says("ok\nmemory: at most 742 MiB\n")), doctor.OK, "configuration", "gateway.yaml has no mistakes", ""},
+		{"what memory it takes", configured(goodConfig, says("ok\nmemory: at most 742 MiB\n")), doctor.OK, "configuration", "memory: at most 742 MiB", ""},
+		{"what the program warns of", configured(goodConfig, says("warning: identity.key: all users can read it -> chmod 600 k\nok\n")), doctor.Warning, "configuration", "identity.key: all users can read it", "chmod 600 k"},
+		{
+			"what waits for a restart", configured(goodConfig+"listen: {public: \":18446\"}\n", nil), doctor.Warning, "configuration",
+			"listen.public takes a restart: in force :8443, in the file :18446", "restart the gateway",
+		},
+		{"a gateway that does not tell its configuration", func(t *testing.T, b *setup) {
+			t.Helper()
+			configured(goodConfig, nil)(t, b)
+			delete(b.pages, "/api/configuration")
+		}, doctor.Warning, "configuration", "does not say which configuration is in force", "log of the gateway"},
 		{"of a development gateway", func(_ *testing.T, b *setup) {
 			b.deps.Token, b.deps.Config = "token", b.write("gateway.yaml", "limits: {rate: 10}\n")
 		}, doctor.OK, "configuration", "for aepb-gateway dev", ""},

@@ -44,31 +44,74 @@ func (v *checkRun) listener(ctx context.Context, k kind, base string, source *id
 	if !v.named(ctx, k, host) {
 		return false
 	}
-	conn, err := dial(ctx, net.JoinHostPort(host, port), v.Patience)
-	if err != nil {
-		v.unreached(k, base, err)
-		return false
-	}
-	defer func() { _ = conn.Close() }() // nothing is lost with it
+	address := net.JoinHostPort(host, port)
 	if source == nil {
+		conn, err := dial(ctx, address, v.Patience)
+		if err != nil {
+			v.unreached(k, base, err)
+			return false
+		}
+		_ = conn.Close() // nothing is lost with it
 		v.warn(k.check, "mend what is said above of our certificate, key or CA, and ask again", "%s can be reached, but without our certificate and CA no more can be checked", base)
 		return false
 	}
-	config := source.ClientConfig("")
-	config.ServerName = host
-	secure := tls.Client(conn, config)
-	limit, cancel := context.WithTimeout(ctx, v.Patience)
-	defer cancel()
-	if err := secure.HandshakeContext(limit); err != nil {
-		v.unproved(k, base, host, err)
+	leaf, err := shake(ctx, address, host, source, v.Patience)
+	if failed, ok := errors.AsType[*connectError](err); ok {
+		v.unreached(k, base, failed.Unwrap())
 		return false
 	}
-	leaf := secure.ConnectionState().PeerCertificates[0]
+	if err != nil {
+		v.unproved(k, base, host, err)
+		if leaf = otherName(ctx, v, address, source, err); leaf == nil {
+			return false
+		}
+	}
 	if k == publicListener() {
 		v.shown = leaf
 	}
 	v.life(k.check, "put a renewed certificate in place of the gateway's (identity.certificate, or tls.certificate); it is read by itself", base+" shows the certificate of "+spiffeID(leaf), leaf)
 	return true
+}
+
+// connectError: there is no connection, so that no certificate was seen.
+type connectError struct{ err error }
+
+func (e *connectError) Error() string { return e.err.Error() }
+
+// Unwrap gives the cause.
+func (e *connectError) Unwrap() error { return e.err }
+
+// shake connects, and returns the certificate of a server that our CA vouches for under a name.
+func shake(ctx context.Context, address, name string, source *identity.Source, patience time.Duration) (*x509.Certificate, error) {
+	conn, err := dial(ctx, address, patience)
+	if err != nil {
+		return nil, &connectError{err}
+	}
+	defer func() { _ = conn.Close() }() // nothing is lost with it
+	config := source.ClientConfig("")
+	config.ServerName = name
+	secure := tls.Client(conn, config)
+	limit, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if err := secure.HandshakeContext(limit); err != nil {
+		return nil, err
+	}
+	return secure.ConnectionState().PeerCertificates[0], nil
+}
+
+// otherName tries the first name of a certificate that lacks the one of the URL, so that the other checks go on.
+// A token is not sent to such a server. Nil: the certificate is no good under that name either.
+func otherName(ctx context.Context, v *checkRun, address string, source *identity.Source, err error) *x509.Certificate {
+	wrong, ok := errors.AsType[x509.HostnameError](err)
+	if !ok || len(wrong.Certificate.DNSNames) == 0 {
+		return nil
+	}
+	leaf, err := shake(ctx, address, wrong.Certificate.DNSNames[0], source, v.Patience)
+	if err != nil {
+		return nil
+	}
+	v.name, v.Token = wrong.Certificate.DNSNames[0], ""
+	return leaf
 }
 
 // named resolves a host name.

@@ -3,7 +3,9 @@ package doctor
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
+	"net/http"
 	"net/netip"
 	"net/url"
 	"os"
@@ -13,6 +15,8 @@ import (
 	"strings"
 
 	"github.com/aepb/aepb-gateway/gateway/config"
+	"github.com/aepb/aepb-gateway/gateway/config/advice"
+	"github.com/aepb/aepb-gateway/gateway/directory/admindoc"
 )
 
 const (
@@ -59,7 +63,39 @@ func (v *checkRun) configuration(ctx context.Context) {
 	case err != nil:
 		v.fail(checkConfiguration, remedy, "%s: %s", v.Config, cmp.Or(strings.TrimSpace(output), err.Error()))
 	default:
-		v.ok(checkConfiguration, "%s: %s", v.Config, strings.Join(strings.Fields(output), " "))
+		checkedConfig(v, output)
+	}
+}
+
+// checkedConfig tells what check-config says of a file without mistakes.
+func checkedConfig(v *checkRun, output string) {
+	for line := range strings.Lines(output) {
+		line = strings.TrimSpace(line)
+		switch warning, warns := strings.CutPrefix(line, "warning: "); {
+		case warns:
+			found, remedy, _ := strings.Cut(warning, advice.Arrow)
+			v.warn(checkConfiguration, remedy, "%s", found)
+		case line == "ok":
+			v.ok(checkConfiguration, "%s has no mistakes", v.Config)
+		case line != "":
+			v.ok(checkConfiguration, "%s", line)
+		}
+	}
+}
+
+// restart holds the file against what the gateway has in force, where only a restart changes it.
+func restart(ctx context.Context, v *checkRun) {
+	if !v.parsed {
+		return
+	}
+	got, err := v.get(ctx, v.Admin+"/api/configuration")
+	var running admindoc.Configuration
+	if err != nil || got.status != http.StatusOK || json.Unmarshal(got.body, &running) != nil {
+		v.warn(checkConfiguration, "look at the log of the gateway: it names the keys whose changes wait for a restart", "the gateway does not say which configuration is in force")
+		return
+	}
+	for _, change := range advice.Waiting(running.RestartKeys, advice.RestartKeys(v.config, v.open)) {
+		v.warn(checkConfiguration, "restart the gateway when it suits, or take the change back", "%s", change)
 	}
 }
 

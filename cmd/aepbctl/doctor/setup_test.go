@@ -32,6 +32,7 @@ type setup struct {
 
 	undated bool        // its answers have no date
 	shown   atomic.Bool // the token, outside the admin API
+	tokened atomic.Bool // anything, with the token
 
 	deps doctor.Deps
 }
@@ -56,10 +57,11 @@ func newSetup(t *testing.T) *setup {
 	}
 	b := &setup{t: t, dir: dir, dev: dev, slow: make(chan struct{})}
 	b.pages = map[string]page{
-		"/.well-known/aepb": {http.StatusOK, "{}"},
-		"/readyz":           {http.StatusOK, "ready\n"},
-		"/api/operator":     {http.StatusOK, `{"name":"ann","id":"spiffe://aepb.dev/client","roles":["operator","auditor"],"open":false}`},
-		"/api/breakers":     {http.StatusOK, `{"breakers":[]}`},
+		"/.well-known/aepb":  {http.StatusOK, "{}"},
+		"/readyz":            {http.StatusOK, "ready\n"},
+		"/api/operator":      {http.StatusOK, `{"name":"ann","id":"spiffe://aepb.dev/client","roles":["operator","auditor"],"open":false}`},
+		"/api/configuration": {http.StatusOK, `{"restart_keys":{"identity.trust_domain":"aepb.dev","listen.admin":"127.0.0.1:9443","listen.public":":8443","public_url":"https://gw.example"}}`},
+		"/api/breakers":      {http.StatusOK, `{"breakers":[]}`},
 	}
 	b.metrics(map[string]string{})
 	b.agent(admindoc.Agent{})
@@ -89,6 +91,9 @@ func (b *setup) serve(config *tls.Config) string {
 }
 
 func (b *setup) answer(w http.ResponseWriter, r *http.Request) {
+	if r.Header.Get("Authorization") != "" {
+		b.tokened.Store(true)
+	}
 	if r.Header.Get("Authorization") != "" && !strings.HasPrefix(r.URL.Path, "/api/") {
 		b.shown.Store(true)
 	}

@@ -57,6 +57,11 @@ type Operator struct {
 	Open  bool          `json:"open"` // agents without callers may be called by everybody: a development gateway
 }
 
+// Configuration is what of its configuration a gateway cannot change without a restart.
+type Configuration struct {
+	RestartKeys map[string]string `json:"restart_keys"` // by key; one that is absent has its default
+}
+
 // Process is one that runs for an agent.
 type Process struct {
 	PID       int       `json:"pid"`
