@@ -107,6 +107,9 @@ func (s *Store) SaveMerged(ctx context.Context, rec *Record) error {
 		if rec.Pushes = rec.Pushes || now.Pushes; now.Task.Status.State.Terminal() {
 			return false, &endedError{now.Task.Status.State}
 		}
+		if rec.Round == now.Round {
+			rec.Again = now.Again
+		}
 		rec.Revision = now.Revision
 		return true, nil
 	})
