@@ -71,7 +71,7 @@ func rank(c *canonical.Capability) int {
 
 // Words of names, in the singular.
 const (
-	reading = "get list read echo search find add show describe lookup query fetch say hello greet count sum time ping"
+	reading = "get list read echo search find add show describe lookup query fetch say hello count sum time ping"
 	harmful = `delete del remove rm drop kill destroy erase wipe purge clear reset truncate terminate shutdown stop
 		restart reboot uninstall overwrite env environ environment secret token password passwd passphrase
 		credential exec execute eval shell bash cmd command sudo run pay transfer deploy publish`
