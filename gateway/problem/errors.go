@@ -214,7 +214,7 @@ type DrainingError struct {
 
 func (e *DrainingError) Error() string { return "no new work is taken" }
 
-// CircuitOpenError: too many calls of the agent have failed, and it is left alone for a while
+// CircuitOpenError: too many calls of the agent have failed, and it is not called for a while
 // (ATD, Circuit Breaker Pattern).
 type CircuitOpenError struct {
 	Agent      string
@@ -227,7 +227,7 @@ func (e *CircuitOpenError) Error() string {
 	if e.Own {
 		return "your own last calls to this agent have all failed, and only yours are refused: try again in " + wait.String()
 	}
-	return "too many calls to this agent have failed, and it is left alone: try again in " + wait.String()
+	return "too many calls to this agent have failed, and it is not called for " + wait.String() + ": try again then"
 }
 
 // StoppedError: the gateway was stopped while a request was under way, and the time for

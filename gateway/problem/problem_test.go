@@ -243,3 +243,11 @@ func TestReading(t *testing.T) {
 		t.Errorf("nil: %v", err)
 	}
 }
+
+// TestCircuitOpenError_SaysForHowLong: the text says for how long the agent is not called.
+func TestCircuitOpenError_SaysForHowLong(t *testing.T) {
+	t.Parallel()
+	if got := (&problem.CircuitOpenError{RetryAfter: 30 * time.Second}).Error(); got != "too many calls to this agent have failed, and it is not called for 30s: try again then" {
+		t.Error(got)
+	}
+}
