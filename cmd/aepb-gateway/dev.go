@@ -27,6 +27,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aepb/aepb-gateway/cmd/aepb-gateway/snippets"
+	"github.com/aepb/aepb-gateway/cmd/aepb-gateway/welcome"
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/config"
 	"github.com/aepb/aepb-gateway/gateway/directory"
@@ -130,7 +131,7 @@ func dev(ctx context.Context, flags devFlags, stdout, stderr io.Writer) error {
 	limitMemory(ctx, s.config, memlimit.FromCgroup, s.logger)
 	service, err := wire(s)
 	if err == nil {
-		err = at.save(flags.dir)
+		err = errors.Join(at.save(flags.dir), showPage(service, flags.dir))
 	}
 	if err != nil {
 		return errors.Join(err, ports.close())
@@ -151,6 +152,23 @@ func dev(ctx context.Context, flags devFlags, stdout, stderr io.Writer) error {
 	}
 	err = service.run(ctx, ports.public, ports.admin)
 	adding.Wait()
+	return err
+}
+
+// showPage has the public listener show browsers a page at /.
+func showPage(out *service, dir string) error {
+	page, err := welcome.Handler(out.public, welcome.Deps{
+		Agents: func() (names []string) {
+			for _, agent := range out.directory.List() {
+				names = append(names, agent.Name)
+			}
+			return names
+		},
+		Base: out.settings.baseURL, CA: shellWord(filepath.Join(dir, "ca.pem")),
+	})
+	if err == nil {
+		out.public = page
+	}
 	return err
 }
 

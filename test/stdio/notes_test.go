@@ -2,6 +2,9 @@ package stdio
 
 import (
 	"context"
+	"errors"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -64,5 +67,27 @@ func TestDev_PrintsCallsOfHarmlessTools(t *testing.T) {
 	_, programs, _ := strings.Cut(printed, "call it as")
 	if strings.Count(programs, "read_note") < 4 || strings.Contains(programs, "delete_all") {
 		t.Errorf("printed %s", printed)
+	}
+	t.Run("page", func(t *testing.T) { showsPage(t, g) })
+}
+
+// showsPage: a browser sees the agents at the root of the gateway, and other clients hear what serve says.
+func showsPage(t *testing.T, g *devgateway.Process) {
+	client := g.Client()
+	defer client.CloseIdleConnections()
+	for accept, want := range map[string]string{"text/html,*/*;q=0.8": g.Public + "/agents/", "application/json": `"code":"not_found"`} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, g.Public+"/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Accept", accept)
+		answer, err := client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(io.LimitReader(answer.Body, 1<<20))
+		if err = errors.Join(err, answer.Body.Close()); err != nil || !strings.Contains(string(text), want) {
+			t.Errorf("%s: %s, %v", accept, text, err)
+		}
 	}
 }
