@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
 // UnknownAgentError: the directory lists no such agent.
@@ -213,6 +215,16 @@ type DrainingError struct {
 }
 
 func (e *DrainingError) Error() string { return "no new work is taken" }
+
+// TaskStateError: as a task stands now it takes no such message, for example because it has ended.
+type TaskStateError struct{ Reason string }
+
+func (e *TaskStateError) Error() string { return e.Reason }
+
+// Unwrap is the error in the words of a native endpoint.
+func (e *TaskStateError) Unwrap() error {
+	return &canonical.Error{Code: canonical.CodeUnsupportedOp, Message: e.Reason}
+}
 
 // CircuitOpenError: too many calls of the agent have failed, and it is not called for a while
 // (ATD, Circuit Breaker Pattern).

@@ -94,13 +94,13 @@ func (s *Service) goOnWith(
 	}
 	switch {
 	case rec.Resume == store.ResumeApproval:
-		return false, none, &canonical.Error{Code: canonical.CodeUnsupportedOp, Message: "a human decides about the call of this task: wait, or cancel it and send another message"}
+		return false, none, &problem.TaskStateError{Reason: "a human decides about the call of this task: wait, or cancel it and send another message"}
 	case mode.Relay && rec.Resume == store.ResumeTask, mode.Relay && rec.TaskID == rec.Task.ID && rec.Resume == store.ResumeNone && invoke.State == "":
 		return false, none, nil // the agent knows best what may be said to its task, but it never made our request state
 	case rec.Task.Status.State.Terminal():
-		return false, none, &canonical.Error{Code: canonical.CodeUnsupportedOp, Message: "the task has ended"}
+		return false, none, &problem.TaskStateError{Reason: "the task has ended"}
 	case rec.Resume == store.ResumeNone && (rec.TaskID == "" || invoke.State != ""):
-		return false, none, &canonical.Error{Code: canonical.CodeUnsupportedOp, Message: "the task is at work and asks nothing"}
+		return false, none, &problem.TaskStateError{Reason: "the task is at work and asks nothing"}
 	}
 	answers, err := answersIn(rec, invoke)
 	if err != nil {
