@@ -41,8 +41,8 @@ func (s *stage) outcome(call transport.Call) string {
 	return whole(s.t, answer)
 }
 
-// A retry that brings no answer is asked again, and one that brings none that fits is
-// refused with what was expected. Neither reaches the agent (MCP 2026-07-28, multi
+// A retry that brings no answer, or values that do not fit, is asked again, and one that brings
+// something else is refused with what was expected. Neither reaches the agent (MCP 2026-07-28, multi
 // round-trip requests).
 func TestConsent_RetryOfAModernClient(t *testing.T) {
 	t.Parallel()
@@ -80,8 +80,8 @@ func TestConsent_RetryOfAModernClient(t *testing.T) {
 					"":                     `"input_required"`,
 					`,"inputResponses":{}`: `"input_required"`,
 					`,"inputResponses":{"other":` + c.accept + `}`:                                  "refused: bad_params: there is no question",
-					`,"inputResponses":{"` + c.key + `":{"action":"accept"}}`:                       "refused",
-					`,"inputResponses":{"` + c.key + `":{"action":"accept","content":{"user":""}}}`: "refused",
+					`,"inputResponses":{"` + c.key + `":{"action":"accept"}}`:                       `"input_required"`,
+					`,"inputResponses":{"` + c.key + `":{"action":"accept","content":{"user":""}}}`: `"input_required"`,
 					`,"inputResponses":{"` + c.key + `":{"content":{"name":"x","reply":"x"}}}`:      "says neither accept, decline nor cancel",
 					`,"inputResponses":{"` + c.key + `":{"action":"ACCEPT","content":{}}}`:          "says neither accept, decline nor cancel",
 				} {

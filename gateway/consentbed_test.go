@@ -160,6 +160,7 @@ func (b *bed) asks(round int) {
 	}
 	rec.Task = canonical.Task{ID: theTask, Inputs: b.inputs, Status: canonical.Status{State: canonical.StateInputRequired}}
 	rec.Resume, rec.State, rec.Round = store.ResumeState, "agent's own", round
+	rec.Again = execution.MaxAgain // what does not fit is refused, since this gateway cannot ask
 	if ok, err := b.tasks.Save(b.t.Context(), rec); err != nil || !ok {
 		b.t.Fatalf("the question is not kept: %v", err)
 	}

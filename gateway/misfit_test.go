@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"encoding/json"
 	"io"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway"
+	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators/mcp"
 )
 
@@ -198,4 +200,98 @@ func TestMisfit_OfAnA2ACaller(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A client that answers by calling again (MCP 2026-07-28) is asked again with the reason, as often as
+// one that is asked on its stream; then the error says it, and the question stays open.
+func TestMisfit_OfARetryIsAskedAgain(t *testing.T) {
+	t.Parallel()
+	legacyAsks := map[string][]scene{calling: {{events: []string{asksInside, "", result(complete)}, end: io.EOF}}, "": {{reply: "taken"}}}
+	for name, c := range map[string]struct {
+		tool, version string
+		scenes        map[string][]scene
+		key, wrong    string
+		accept        string
+		why, asks     string
+		done          string
+	}{
+		"A2A agent": {
+			"write", "", whatWriterAsks(), "reply", `{"action":"accept","content":{"town":"secret-9"}}`, `{"action":"accept","content":{"reply":"short"}}`,
+			"wants a text that is not empty", "how long?", "done it",
+		},
+		"MCP server, 2025": {
+			"ask", mcp.Legacy, legacyAsks, "ask", `{"action":"accept","content":{"name":7,"age":"secret-9"}}`, acceptsAda,
+			"/name", "who?", "hello Ada",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			play(t, c.scenes, func(s *stage) {
+				t := s.t
+				if c.version != "" {
+					s.asker.version = c.version
+				}
+				call := s.retried(c.tool)
+				answered := func(question, answer string) transport.Call {
+					var env struct{ Result struct{ RequestState string } }
+					if err := json.Unmarshal([]byte(question), &env); err != nil || env.Result.RequestState == "" {
+						t.Fatalf("it is asked %s", question)
+					}
+					return call(`,"requestState":"` + env.Result.RequestState + `","inputResponses":{"` + c.key + `":` + answer + `}`)
+				}
+				question := s.outcome(call(""))
+				before := len(s.agent.bodies) + len(s.asker.bodies)
+				for range 3 {
+					question = s.outcome(answered(question, c.wrong))
+					if !strings.Contains(question, `"input_required"`) || !strings.Contains(question, c.why) || !strings.Contains(question, c.asks) || strings.Contains(question, "secret") {
+						t.Errorf("asked again is %s", question)
+					}
+				}
+				if got := s.outcome(answered(question, c.wrong)); !strings.HasPrefix(got, "refused") || !strings.Contains(got, c.why) {
+					t.Errorf("the fourth time leads to %s", got)
+				}
+				if after := len(s.agent.bodies) + len(s.asker.bodies); after != before {
+					t.Errorf("the agent heard %s %s", s.agent.bodies, s.asker.bodies)
+				}
+				done := make(chan string, 1)
+				go func() { done <- s.outcome(answered(question, c.accept)) }()
+				synctest.Wait()
+				if c.version == mcp.Legacy {
+					close(s.asker.resume)
+				}
+				if got := <-done; !strings.Contains(got, c.done) {
+					t.Errorf("the answer leads to %s", got)
+				}
+			})
+		})
+	}
+}
+
+// How often a question was asked again is kept while its question is, and no longer.
+func TestMisfit_CountsAnewInTheNextRound(t *testing.T) {
+	t.Parallel()
+	scenes := whatWriterAsks()
+	scenes[streaming] = append([]scene{scenes[streaming][0], scenes[streaming][0]}, scenes[streaming][1])
+	play(t, scenes, func(s *stage) {
+		t := s.t
+		call := s.retried("write")
+		question := s.outcome(call(""))
+		for round := range 2 {
+			var env struct{ Result struct{ RequestState string } }
+			if err := json.Unmarshal([]byte(question), &env); err != nil {
+				t.Fatalf("it is asked %s", question)
+			}
+			state := `,"requestState":"` + env.Result.RequestState + `","inputResponses":{"reply":`
+			for n := range 4 {
+				got := s.outcome(call(state + `{"action":"accept","content":{}}}`))
+				if again := strings.Contains(got, `"input_required"`); again != (n < 3) {
+					t.Errorf("round %d, misfit %d: %s", round, n, got)
+				}
+			}
+			question = s.outcome(call(state + `{"action":"accept","content":{"reply":"short"}}}`))
+		}
+		if !strings.Contains(question, "done it") {
+			t.Errorf("it ends with %s", question)
+		}
+	})
 }

@@ -97,7 +97,7 @@ func TestPrompt_ServerRefusesTheAnswer(t *testing.T) {
 }
 
 // TestPrompt_AnswersThatAreNone: an answer to the question of another request, one that
-// does not fit, and none at all reach no server; the question stays open.
+// does not fit and is asked again, and none at all reach no server; the question stays open.
 func TestPrompt_AnswersThatAreNone(t *testing.T) {
 	t.Parallel()
 	era(t, mcp.Legacy, map[string][]scene{prompting: {{events: []string{asksInside, "", result(promptAnswer)}, end: io.EOF}}, "": {{reply: "taken"}}}, func(s *stage) {
@@ -107,8 +107,10 @@ func TestPrompt_AnswersThatAreNone(t *testing.T) {
 			return `,"requestState":"` + state + `","inputResponses":{` + answer + `}`
 		}
 		good := `"` + keys[0] + `":{"action":"accept","content":{"name":"Ada"}}`
+		if got := s.outcome(s.prompts(with(`"` + keys[0] + `":{"action":"accept","content":{"name":7}}`))); !strings.Contains(got, "got number, want string") || !strings.Contains(got, `"input_required"`) {
+			t.Errorf("a number leads to %s", got)
+		}
 		for name, call := range map[string]transport.Call{
-			"a number":    s.prompts(with(`"` + keys[0] + `":{"action":"accept","content":{"name":7}}`)),
 			"another key": s.prompts(with(`"z":{"action":"accept","content":{"name":"Ada"}}`)),
 			"a tool call": s.retried("ask")(with(good)),
 		} {

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"math"
 	"net"
 	"net/netip"
 	"net/url"
@@ -28,6 +27,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aepb/aepb-gateway/cmd/aepb-gateway/snippets"
+	"github.com/aepb/aepb-gateway/cmd/aepb-gateway/welcome"
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/config"
 	"github.com/aepb/aepb-gateway/gateway/directory"
@@ -131,7 +131,7 @@ func dev(ctx context.Context, flags devFlags, stdout, stderr io.Writer) error {
 	limitMemory(ctx, s.config, memlimit.FromCgroup, s.logger)
 	service, err := wire(s)
 	if err == nil {
-		err = at.save(flags.dir)
+		err = errors.Join(at.save(flags.dir), showPage(service, flags.dir))
 	}
 	if err != nil {
 		return errors.Join(err, ports.close())
@@ -152,6 +152,23 @@ func dev(ctx context.Context, flags devFlags, stdout, stderr io.Writer) error {
 	}
 	err = service.run(ctx, ports.public, ports.admin)
 	adding.Wait()
+	return err
+}
+
+// showPage has the public listener show browsers a page at /.
+func showPage(out *service, dir string) error {
+	page, err := welcome.Handler(out.public, welcome.Deps{
+		Agents: func() (names []string) {
+			for _, agent := range out.directory.List() {
+				names = append(names, agent.Name)
+			}
+			return names
+		},
+		Base: out.settings.baseURL, CA: shellWord(filepath.Join(dir, "ca.pem")),
+	})
+	if err == nil {
+		out.public = page
+	}
 	return err
 }
 
@@ -263,41 +280,8 @@ func (out *service) add(ctx context.Context, first firstAgent, snippet snippets.
 		fmt.Fprintf(w, "called at %s: %s\n", endpoint.URL, endpoint.Why)
 	}
 	snippet.Name = doc.Name
-	snippet.Skill, snippet.Input = simplest(description.Capabilities)
+	snippet.Example = snippets.Choose(description.Capabilities)
 	return snippets.Print(w, snippet, first.a2a == "")
-}
-
-// simplest is the skill that demands the fewest arguments, with some that it may be called with.
-func simplest(skills []canonical.Capability) (name, input string) {
-	name, input = "NAME", "{}"
-	fewest := math.MaxInt
-	for _, c := range skills {
-		var schema struct {
-			Required   []string
-			Properties map[string]struct{ Type any }
-		}
-		given, plain := map[string]any{}, plainName(c.ID)
-		_ = json.Unmarshal(c.InputSchema, &schema) // a schema of other forms demands nothing that is known
-		for _, property := range schema.Required {
-			switch plain = plain && plainName(property); schema.Properties[property].Type {
-			case "integer", "number":
-				given[property] = 1
-			case "string":
-				given[property] = "hello"
-			default: // in each language written otherwise
-				plain = false
-			}
-		}
-		if text, err := json.Marshal(given); err == nil && plain && len(given) < fewest {
-			name, input, fewest = c.ID, string(text), len(given)
-		}
-	}
-	return name, input
-}
-
-// plainName: it can stand in a program, and on a terminal, as it is.
-func plainName(name string) bool {
-	return name != "" && strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-/") == ""
 }
 
 // private refuses listeners that other machines reach: dev lets callers in

@@ -32,7 +32,23 @@ func agentsCommand(t *target) *cobra.Command {
 func agentsList(t *target) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List agents", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return list(t, cmd, "agents", printAgents) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var all map[string][]agent
+			if err := t.fetch(cmd, "/agents", &all); err != nil {
+				return err
+			}
+			for _, a := range all["agents"] {
+				addCommands(a)
+			}
+			return t.show(cmd, all, func(w io.Writer) error { return printAgents(w, all["agents"]) })
+		},
+	}
+}
+
+// addCommands says how the programs among the endpoints of an agent are run.
+func addCommands(a agent) {
+	for i := range a.Endpoints {
+		a.Endpoints[i].Command = commandAt(a.Endpoints[i].URL)
 	}
 }
 
@@ -91,9 +107,10 @@ func agentsAdd(t *target) *cobra.Command {
 	var a2a, mcp, slim string
 	var others []string
 	var program programFlags
+	var replace bool
 	uacp, ainp := admindoc.Endpoint{Binding: "uacp-v1"}, admindoc.Endpoint{Binding: "ainp-v1"}
 	cmd := &cobra.Command{
-		Use: "add NAME (--stdio -- COMMAND… | --capability URL | --a2a URL | --mcp URL | --slim ORG/NS/SVC@NODE | --uacp HOST:PORT | --ainp URL [--did DID] | --endpoint BINDING=URL)", Short: "Add an agent, or replace the one of that name", Args: program.arguments,
+		Use: "add NAME (--stdio -- COMMAND… | --capability URL | --a2a URL | --mcp URL | --slim ORG/NS/SVC@NODE | --uacp HOST:PORT | --ainp URL [--did DID] | --endpoint BINDING=URL)", Short: "Add an agent", Args: program.arguments,
 		PreRunE: func(_ *cobra.Command, args []string) error {
 			if err := program.check(args[1:]); err != nil {
 				return err
@@ -128,12 +145,13 @@ func agentsAdd(t *target) *cobra.Command {
 				}
 				a.Endpoints = append(a.Endpoints, admindoc.Endpoint{Binding: binding, URL: url})
 			}
-			return t.add(cmd, a)
+			return t.add(cmd, a, replace)
 		},
 	}
 	flags := cmd.Flags()
 	program.add(flags)
 	cmd.SetFlagErrorFunc(program.unknownFlag)
+	flags.BoolVar(&replace, "replace", false, "replace the agent of that name, if there is one")
 	flags.StringVar(&a.Capability, "capability", "", "URL of the agent's capability document, which says the rest")
 	flags.BoolVar(&a.Pin, "pin", false, "hold changes of what it says about itself until they are accepted")
 	flags.StringSliceVar(&a.Expose, "expose", nil, "what of an MCP server callers of other protocols see besides its tools: prompts, resources (repeatable)")
@@ -162,7 +180,9 @@ func slimURL(text string) (string, error) {
 	return "slim://" + node + "/" + name, nil
 }
 
-func (t *target) add(cmd *cobra.Command, a agent) error {
+// add lists an agent. It fails if the agent cannot be used: it is listed all the same, and the output
+// says why.
+func (t *target) add(cmd *cobra.Command, a agent, replace bool) error {
 	base, err := t.base(t.gateway, "public")
 	if err != nil {
 		return err
@@ -177,6 +197,9 @@ func (t *target) add(cmd *cobra.Command, a agent) error {
 	}
 	verb := "added"
 	if slices.ContainsFunc(before["agents"], func(other agent) bool { return other.Name == a.Name }) {
+		if !replace {
+			return fmt.Errorf("there is an agent %s already: give another name, or add --replace (aepbctl agents show %[1]s)", terminal.Word(a.Name))
+		}
 		verb = "replaced"
 	}
 	got, err := t.operate(cmd.Context(), http.MethodPost, "/agents", body, http.StatusCreated)
@@ -188,7 +211,12 @@ func (t *target) add(cmd *cobra.Command, a agent) error {
 		return err
 	}
 	shown.Descriptions = nil // agents show has them
-	return t.show(cmd, shown, func(w io.Writer) error { return printAdded(w, verb, shown, base, forgotten(got.body)) })
+	addCommands(shown)
+	err = t.show(cmd, shown, func(w io.Writer) error { return printAdded(w, verb, shown, base, forgotten(got.body)) })
+	if d := shown.Description; err == nil && d != nil && d.Error != "" {
+		return errRefused
+	}
+	return err
 }
 
 // forgotten reports whether an agent that was added ends with the gateway's process.
@@ -203,6 +231,7 @@ func printAdded(w io.Writer, verb string, a agent, base string, forgotten bool) 
 		fmt.Fprintf(w, "%s %s\n", verb, terminal.Word(a.Name))
 	case about.Error != "":
 		fmt.Fprintf(w, "%s %s, but it cannot be used now: %s\n", verb, terminal.Word(a.Name), terminal.Line(about.Error))
+		fmt.Fprintf(w, "it stays on the list; to take it off: aepbctl agents remove %s\n", terminal.Word(a.Name))
 	default:
 		fmt.Fprintf(w, "%s %s: %s %s, %s\n", verb, terminal.Word(a.Name), terminal.Word(cmp.Or(about.Name, "it gives no name")), terminal.Word(about.Version), offered(about.Capabilities))
 		printURL(w, about)
@@ -240,7 +269,13 @@ func agentsRemove(t *target) *cobra.Command {
 		Use: "remove NAME", Short: "Remove an agent", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			got, err := t.operate(cmd.Context(), http.MethodDelete, "/agents/"+url.PathEscape(args[0]), nil, http.StatusNoContent)
-			return t.named(cmd.Context(), args[0], got, err)
+			if err != nil {
+				return t.named(cmd.Context(), args[0], got, err)
+			}
+			return t.show(cmd, map[string]string{"removed": args[0]}, func(w io.Writer) error {
+				_, err := fmt.Fprintln(w, "removed", terminal.Word(args[0]))
+				return err
+			})
 		},
 	}
 }
@@ -253,6 +288,7 @@ func agentsShow(t *target) *cobra.Command {
 			if err := t.fetchOf(cmd, args[0], "/agents/"+url.PathEscape(args[0]), &a); err != nil {
 				return err
 			}
+			addCommands(a)
 			err := t.show(cmd, a, func(w io.Writer) error { return printAgent(w, a) })
 			if d := a.Description; err == nil && d != nil && d.Error != "" {
 				return errRefused // the output says why

@@ -23,6 +23,7 @@ type negotiation struct {
 		Protocol   string `json:"protocol"`
 		From       string `json:"from"`
 		Endpoint   string `json:"endpoint"`
+		Command    string `json:"command,omitempty"` // of the program at Endpoint
 		Gateway    string `json:"gateway,omitempty"`
 		Reason     string `json:"reason"`
 		Candidates []struct {
@@ -41,6 +42,7 @@ type document struct {
 		ID       string `json:"id"`
 		Version  string `json:"version"`
 		Endpoint string `json:"endpoint"`
+		Command  string `json:"command,omitempty"` // of the program at Endpoint
 		Priority int    `json:"priority"`
 	} `json:"protocols"`
 	Gateways  []string            `json:"translation_gateways"`
@@ -64,6 +66,10 @@ func negotiateCommand(t *target) *cobra.Command {
 			if err := t.fetchOf(cmd, args[0], path, &n); err != nil {
 				return err
 			}
+			n.Outcome.Command = commandAt(n.Outcome.Endpoint)
+			for i := range n.Theirs.Protocols {
+				n.Theirs.Protocols[i].Command = commandAt(n.Theirs.Protocols[i].Endpoint)
+			}
 			return t.show(cmd, n, n.print)
 		},
 	}
@@ -79,7 +85,7 @@ func (n negotiation) print(w io.Writer) error {
 		doc  document
 	}{{"ours", n.Ours}, {"theirs", n.Theirs}} {
 		for _, p := range side.doc.Protocols {
-			fmt.Fprintf(table, "%s\t%s\t%d\t%s\n", side.name, terminal.Word(p.ID), p.Priority, terminal.Word(p.Endpoint))
+			fmt.Fprintf(table, "%s\t%s\t%d\t%s\n", side.name, terminal.Word(p.ID), p.Priority, terminal.Word(where(p.Endpoint)))
 		}
 	}
 	if err := table.Flush(); err != nil {
@@ -90,7 +96,7 @@ func (n negotiation) print(w io.Writer) error {
 	}
 	o := n.Outcome
 	if o.Path == "direct" {
-		fmt.Fprintf(w, "chosen: %s, directly at %s\n", terminal.Word(o.Protocol), terminal.Word(o.Endpoint))
+		fmt.Fprintf(w, "chosen: %s, directly at %s\n", terminal.Word(o.Protocol), terminal.Word(where(o.Endpoint)))
 	} else {
 		fmt.Fprintf(w, "chosen: %s to %s, through the gateway %s\n", terminal.Word(o.From), terminal.Word(o.Protocol), terminal.Word(o.Gateway))
 	}

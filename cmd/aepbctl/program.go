@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -96,9 +97,14 @@ func variables(list []string) map[string]string {
 
 // where is an endpoint for people: the command of a program, or the URL.
 func where(endpoint string) string {
+	return cmp.Or(commandAt(endpoint), endpoint)
+}
+
+// commandAt is the command of a program at an endpoint; empty: the endpoint is none.
+func commandAt(endpoint string) string {
 	program, err := stdio.Parse(endpoint)
 	if err != nil {
-		return endpoint
+		return ""
 	}
 	return strings.Join(program.Command, " ")
 }

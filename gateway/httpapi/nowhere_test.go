@@ -21,6 +21,9 @@ func TestNowhere_SaysWhereAgentsAre(t *testing.T) {
 			t.Errorf("%s: %d %s, want %s", path, w.Code, w.Body, want)
 		}
 	}
+	if w := s.do("POST", "/agents/x", `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, nil, nil); w.Code != http.StatusNotFound || !strings.Contains(w.Body.String(), "an MCP server at /agents/NAME/mcp") {
+		t.Errorf("a message to an agent without a protocol: %d %s", w.Code, w.Body)
+	}
 	if w := s.do("GET", "/aepb/translate", "", nil, nil); w.Code != http.StatusMethodNotAllowed || !strings.Contains(w.Body.String(), `"use POST"`) {
 		t.Errorf("a GET to translate: %d %s", w.Code, w.Body)
 	}

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
 // UnknownAgentError: the directory lists no such agent.
@@ -221,7 +223,17 @@ type DrainingError struct {
 
 func (e *DrainingError) Error() string { return "no new work is taken" }
 
-// CircuitOpenError: too many calls of the agent have failed, and it is left alone for a while
+// TaskStateError: as a task stands now it takes no such message, for example because it has ended.
+type TaskStateError struct{ Reason string }
+
+func (e *TaskStateError) Error() string { return e.Reason }
+
+// Unwrap is the error in the words of a native endpoint.
+func (e *TaskStateError) Unwrap() error {
+	return &canonical.Error{Code: canonical.CodeUnsupportedOp, Message: e.Reason}
+}
+
+// CircuitOpenError: too many calls of the agent have failed, and it is not called for a while
 // (ATD, Circuit Breaker Pattern).
 type CircuitOpenError struct {
 	Agent      string
@@ -234,7 +246,7 @@ func (e *CircuitOpenError) Error() string {
 	if e.Own {
 		return "your own last calls to this agent have all failed, and only yours are refused: try again in " + wait.String()
 	}
-	return "too many calls to this agent have failed, and it is left alone: try again in " + wait.String()
+	return "too many calls to this agent have failed, and it is not called for " + wait.String() + ": try again then"
 }
 
 // StoppedError: the gateway was stopped while a request was under way, and the time for

@@ -50,6 +50,7 @@ var golden = []struct {
 	{"query", &problem.QueryError{Reason: "no from"}, 400, "malformed_message", "internal_error", canonical.CodeInvalidRequest, 0},
 	{"method", &problem.MethodError{Allow: "GET"}, 405, "method_not_allowed", "internal_error", canonical.CodeInvalidRequest, 0},
 	{"media type", &problem.MediaTypeError{Want: []string{"a/b"}}, 415, "unsupported_media_type", "internal_error", canonical.CodeUnsupportedMedia, 0},
+	{"task ended", &problem.TaskStateError{Reason: "the task has ended"}, 409, "conflict", "semantic_loss", canonical.CodeUnsupportedOp, 0},
 	{"in progress", &problem.InProgressError{}, 409, "in_progress", "internal_error", canonical.CodeUnavailable, time.Second},
 	{"in progress, longer", &problem.InProgressError{RetryAfter: time.Minute}, 409, "in_progress", "internal_error", canonical.CodeUnavailable, time.Minute},
 	{"approval pending", &problem.ApprovalError{ID: "1", State: "pending"}, 409, "approval_required", "policy_violation", canonical.CodeUnavailable, 5 * time.Second},
@@ -259,5 +260,13 @@ func TestReading(t *testing.T) {
 	}
 	if err := problem.Reading(nil); err != nil {
 		t.Errorf("nil: %v", err)
+	}
+}
+
+// TestCircuitOpenError_SaysForHowLong: the text says for how long the agent is not called.
+func TestCircuitOpenError_SaysForHowLong(t *testing.T) {
+	t.Parallel()
+	if got := (&problem.CircuitOpenError{RetryAfter: 30 * time.Second}).Error(); got != "too many calls to this agent have failed, and it is not called for 30s: try again then" {
+		t.Error(got)
 	}
 }

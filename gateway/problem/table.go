@@ -46,6 +46,11 @@ var table = rows(
 	say[*NoPathError](CodeNoPath),
 	say[*NotFoundError](CodeNotFound),
 	say[*ConflictError](CodeConflict),
+	as(func(e *TaskStateError) Problem {
+		p := of(CodeConflict, e.Error())
+		p.ECTError, p.Native = ECTSemanticLoss, canonical.CodeUnsupportedOp // a message without a counterpart (R7)
+		return p
+	}),
 	as(func(e *CanceledError) Problem {
 		p := status(of(CodeConflict, e.Error()), http.StatusConflict)
 		// Of the words of the draft this is the one for work that was cut short.

@@ -1,6 +1,9 @@
 package routing
 
 import (
+	"encoding/json"
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -25,12 +28,56 @@ func find(source *translators.Features, d *canonical.Description, m *canonical.M
 		return only, nil
 	}
 	if name == "" {
+		if err := misspelt(source, d, m); err != nil {
+			return nil, err
+		}
 		return nil, &UnnamedError{Refusal: &canonical.Error{
 			Code:    canonical.CodeBadParams,
 			Message: "this agent has several skills: name one with a data part {\"skill\": …, \"input\": …}; it has " + names(source, d),
 		}}
 	}
 	return nil, &canonical.Error{Code: canonical.CodeSkillNotFound, Message: "no such skill or tool; this agent has " + names(source, d) + spelling.DidYouMean(name, allNames(source, d))}
+}
+
+// misspelt says which member of a call in a data part is not known. Such a part names a skill of the
+// agent, but is not exactly {"skill": …, "input": …}: in MCP the members are "name" and "arguments".
+func misspelt(source *translators.Features, d *canonical.Description, m *canonical.Message) error {
+	invoke, ok := m.Body.(*canonical.Invoke)
+	if !ok {
+		return nil
+	}
+	for i := range invoke.Turn.Parts {
+		var members map[string]json.RawMessage
+		if p := &invoke.Turn.Parts[i]; p.Kind != canonical.KindData || json.Unmarshal(p.Data, &members) != nil {
+			continue
+		}
+		for _, key := range []string{"skill", "name"} {
+			var skill string
+			if json.Unmarshal(members[key], &skill) != nil || Named(source, d, skill) == nil {
+				continue
+			}
+			for _, member := range slices.Sorted(maps.Keys(members)) {
+				if member == "skill" || member == "input" {
+					continue
+				}
+				return &canonical.Error{Code: canonical.CodeBadParams, Message: fmt.Sprintf(
+					`unknown member %q%s A call in a data part is {"skill": …, "input": …}`, member, suggestion(member))}
+			}
+		}
+	}
+	return nil
+}
+
+// suggestion asks for the member of a call that is probably meant.
+func suggestion(member string) string {
+	switch member {
+	case "arguments", "args", "params", "parameters":
+		return `: did you mean "input"?`
+	case "name", "tool":
+		return `: did you mean "skill"?`
+	default:
+		return "."
+	}
 }
 
 // only is the only skill that there is, whatever content is handed out beside

@@ -2,6 +2,7 @@ package routing_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -161,6 +162,12 @@ func message(skill string) *canonical.Message {
 	return &canonical.Message{Op: canonical.OpInvoke, Phase: canonical.PhaseRequest, To: canonical.Party{Skill: skill}, Body: &canonical.Invoke{}}
 }
 
+func dataPart(value string) *canonical.Message {
+	m := message("")
+	m.Body.(*canonical.Invoke).Turn.Parts = []canonical.Part{{Kind: canonical.KindData, Data: json.RawMessage(value)}}
+	return m
+}
+
 func call(name string) *canonical.Message {
 	return &canonical.Message{
 		Op: canonical.OpInvoke, Phase: canonical.PhaseRequest, Origin: canonical.Origin{Version: mcp.Modern},
@@ -203,6 +210,10 @@ func TestResolve_Skill(t *testing.T) {
 		"called":                        {mcp.Binding, [][]canonical.Capability{two}, call("sub"), "", "sub", 1, nil},
 		"by the name of its protocol":   {mcp.Binding, [][]canonical.Capability{skills("add up", "sub")}, call("add_up"), "", "add up", 1, nil},
 		"of several":                    {a2a.Binding, [][]canonical.Capability{two}, message(""), "", "", 1, refused(canonical.CodeBadParams, "add, sub")},
+		"of several, as in MCP":         {a2a.Binding, [][]canonical.Capability{two}, dataPart(`{"skill":"sub","arguments":{"a":1}}`), "", "", 1, refused(canonical.CodeBadParams, `unknown member "arguments": did you mean "input"?`)},
+		"of several, with MCP's names":  {a2a.Binding, [][]canonical.Capability{two}, dataPart(`{"input":{},"name":"sub"}`), "", "", 1, refused(canonical.CodeBadParams, `unknown member "name": did you mean "skill"?`)},
+		"of several, with another":      {a2a.Binding, [][]canonical.Capability{two}, dataPart(`{"skill":"sub","input":{},"later":1}`), "", "", 1, refused(canonical.CodeBadParams, `unknown member "later". A call`)},
+		"of several, other data":        {a2a.Binding, [][]canonical.Capability{two}, dataPart(`{"skill":"unknown","arguments":{}}`), "", "", 1, refused(canonical.CodeBadParams, "add, sub")},
 		"of several, begun with":        {a2a.Binding, [][]canonical.Capability{two}, message(""), "sub", "sub", 1, nil},
 		"named is not begun with":       {a2a.Binding, [][]canonical.Capability{two}, message("add"), "sub", "add", 1, nil},
 		"begun with what is gone":       {a2a.Binding, [][]canonical.Capability{two}, message(""), "gone", "", 1, refused(canonical.CodeBadParams, "add, sub")},

@@ -94,24 +94,17 @@ func (s *Service) goOnWith(
 	}
 	switch {
 	case rec.Resume == store.ResumeApproval:
-		return false, none, &canonical.Error{Code: canonical.CodeUnsupportedOp, Message: "a human decides about the call of this task: wait, or cancel it and send another message"}
+		return false, none, &problem.TaskStateError{Reason: "a human decides about the call of this task: wait, or cancel it and send another message"}
 	case mode.Relay && rec.Resume == store.ResumeTask, mode.Relay && rec.TaskID == rec.Task.ID && rec.Resume == store.ResumeNone && invoke.State == "":
 		return false, none, nil // the agent knows best what may be said to its task, but it never made our request state
 	case rec.Task.Status.State.Terminal():
-		return false, none, &canonical.Error{Code: canonical.CodeUnsupportedOp, Message: "the task has ended"}
+		return false, none, &problem.TaskStateError{Reason: "the task has ended"}
 	case rec.Resume == store.ResumeNone && (rec.TaskID == "" || invoke.State != ""):
-		return false, none, &canonical.Error{Code: canonical.CodeUnsupportedOp, Message: "the task is at work and asks nothing"}
+		return false, none, &problem.TaskStateError{Reason: "the task is at work and asks nothing"}
 	}
 	answers, err := answersIn(rec, invoke)
-	if missing, ok := errors.AsType[*consent.MissingError](err); ok {
-		if invoke.State == "" {
-			return false, none, missingAnswers(missing)
-		}
-		answer, err := s.tellRecord(ctx, x, rec, false) // it is asked again
-		return true, answer, err
-	}
 	if err != nil {
-		return false, none, err
+		return s.askAgain(ctx, x, rec, invoke, err)
 	}
 	if endsWith(rec, answers, &mode) {
 		answer, err := s.cancelInput(ctx, x, rec)
@@ -198,6 +191,55 @@ func answersIn(rec *store.Record, invoke *canonical.Invoke) ([]canonical.Answer,
 		return nil, nil
 	}
 	return answers, err
+}
+
+// askAgain deals with answers that are missing or do not fit, as cause says. A caller that answers by
+// calling again is asked again: without limit where answers are missing, [execution.MaxAgain] times in
+// a round where values do not fit. For all others cause is the error.
+func (s *Service) askAgain(ctx context.Context, x Exchange, rec *store.Record, invoke *canonical.Invoke, cause error) (bool, transport.Answer, error) {
+	missing, lacks := errors.AsType[*consent.MissingError](cause)
+	why := misfits(rec.Inputs(), invoke.Answers)
+	switch {
+	case lacks && invoke.State == "":
+		return false, transport.Answer{}, missingAnswers(missing)
+	case lacks:
+		answer, err := s.tellRecord(ctx, x, rec, false)
+		return true, answer, err
+	case invoke.State == "", len(why) == 0, rec.Again >= execution.MaxAgain:
+		return false, transport.Answer{}, cause
+	}
+	if err := s.CountAgain(ctx, rec); err != nil {
+		return false, transport.Answer{}, err
+	}
+	m, err := s.answerOf(x, rec)
+	if err != nil {
+		return false, transport.Answer{}, err
+	}
+	if result, ok := m.Body.(*canonical.Result); ok && result.Pending != nil {
+		result.Pending.Inputs = execution.Explain(result.Pending.Inputs, why)
+	}
+	answer, err := reply(ctx, x, rec, m)
+	return true, answer, err
+}
+
+// misfits says, by the key of a question, why its answer does not fit; nil: some answer is none of
+// values to such a question, so that to ask again does not help.
+func misfits(inputs []canonical.Input, answers []canonical.Answer) map[string]string {
+	why := map[string]string{}
+	for _, one := range answers {
+		at := slices.IndexFunc(inputs, func(in canonical.Input) bool { return in.Key == one.Key })
+		if at < 0 {
+			return nil
+		}
+		if _, err := consent.Fit(inputs[at], one); err == nil {
+			continue
+		} else if refused, ok := errors.AsType[*canonical.Error](err); ok && execution.IsMisfit(inputs[at], one) {
+			why[one.Key] = refused.Message
+			continue
+		}
+		return nil
+	}
+	return why
 }
 
 func missingAnswers(missing *consent.MissingError) error {

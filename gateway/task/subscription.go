@@ -61,10 +61,15 @@ func (s *Service) tellRecord(ctx context.Context, x Exchange, rec *store.Record,
 		if err != nil {
 			return transport.Answer{}, err
 		}
-		m.Conversation, m.Correlation.WireID = rec.CallerNames(), x.Work().WireID
-		return x.Tell(ctx, m, execution.Proof{Parents: x.ParentsOf(rec), Input: rec.Input})
+		return reply(ctx, x, rec, m)
 	}
-	return s.subscription(x, rec).begin(ctx, true)
+	return newSubscription(s, x, rec).begin(ctx, true)
+}
+
+// reply answers with a message about the work of a record.
+func reply(ctx context.Context, x Exchange, rec *store.Record, m *canonical.Message) (transport.Answer, error) {
+	m.Conversation, m.Correlation.WireID = rec.CallerNames(), x.Work().WireID
+	return x.Tell(ctx, m, execution.Proof{Parents: x.ParentsOf(rec), Input: rec.Input})
 }
 
 // answerOf is what a record says, or why the work failed: a caller who asks for the
@@ -140,7 +145,7 @@ type subscription struct {
 
 var _ execution.Source = (*subscription)(nil)
 
-func (s *Service) subscription(x Exchange, rec *store.Record) *subscription {
+func newSubscription(s *Service, x Exchange, rec *store.Record) *subscription {
 	w := &subscription{s: s, x: x, work: x.Work(), rec: rec, round: -1}
 	w.EventStream = execution.NewEventStream(w.work.Caller, w)
 	return w
@@ -316,7 +321,7 @@ func (s *Service) outcomeOf(ctx context.Context, x Exchange, rec *store.Record) 
 	if rec.Task.Status.State.Terminal() {
 		return s.tellRecord(ctx, x, rec, false)
 	}
-	return s.subscription(x, rec).begin(ctx, false)
+	return newSubscription(s, x, rec).begin(ctx, false)
 }
 
 // isUnsent tells whether the work waits for an approval, or was approved and did not yet reach the agent.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -21,7 +22,7 @@ import (
 // revision, so the server itself judges an answer that does not fit.
 func featuresOfMCP(at *callee, relayed bool) features {
 	want := features{
-		"accepted": "answer: four", "answer that does not fit": "refused", "asked again": "answer: four",
+		"accepted": "answer: four", "answer that does not fit": "refused", "times asked": "4", "asked again": "answer: four",
 		"progress": "one two", "whole": "half whole", "canceled call": "true", "unknown tool": "refused -32602",
 	}
 	if !at.mcp {
@@ -40,7 +41,7 @@ func featuresOfMCP(at *callee, relayed bool) features {
 	slices.Sort(all)
 	want["tools of who can be asked"] = strings.Join(all, " ")
 	if relayed {
-		want["answer that does not fit"] = "answer: "
+		want["answer that does not fit"], want["times asked"] = "answer: ", "1"
 	}
 	return want
 }
@@ -259,7 +260,11 @@ func (r *mcpFeatureRun) all(t *testing.T) {
 
 func (r *mcpFeatureRun) asked(t *testing.T) {
 	t.Helper()
-	nothing := func(*mcp.ElicitParams) *mcp.ElicitResult { return &mcp.ElicitResult{Action: "accept"} } // all else the SDK itself refuses
+	times := 0
+	nothing := func(*mcp.ElicitParams) *mcp.ElicitResult {
+		times++
+		return &mcp.ElicitResult{Action: "accept"} // all else the SDK itself refuses
+	}
 	leave := func(*mcp.ElicitParams) *mcp.ElicitResult { return &mcp.ElicitResult{Action: "cancel"} }
 	for _, one := range []struct {
 		what string
@@ -274,6 +279,7 @@ func (r *mcpFeatureRun) asked(t *testing.T) {
 		}
 		r.seen[one.what] = said
 	}
+	r.seen["times asked"] = strconv.Itoa(times)
 }
 
 // told calls a tool that says how far it is.

@@ -23,8 +23,8 @@ func printedClients(t *testing.T, g *gw) {
 		a2a  bool
 		want string
 	}{
-		"A2A client": {snippets.Agent{Name: "snippet-server", Skill: "echo", Input: `{"message":"hello"}`}, true, "hello"},
-		"MCP client": {snippets.Agent{Name: "snippet-agent", Skill: "concierge"}, false, "hello"},
+		"A2A client": {snippets.Agent{Name: "snippet-server", Example: snippets.Example{Skill: "echo", Input: `{"message":"hello"}`}}, true, "hello"},
+		"MCP client": {snippets.Agent{Name: "snippet-agent", Example: snippets.Example{Skill: "concierge"}}, false, "hello"},
 	} {
 		agent.Base, agent.CA = g.Public, ca
 		var printed strings.Builder

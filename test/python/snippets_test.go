@@ -26,7 +26,7 @@ func TestPython_PrintedClients(t *testing.T) {
 			t.Parallel()
 			g, ca := gateway(t, c.binding, server(t, c.program))
 			var printed strings.Builder
-			if err := snippets.Print(&printed, snippets.Agent{Name: "peers", Base: g.Public, CA: ca, Skill: c.skill, Input: c.input}, c.a2a); err != nil {
+			if err := snippets.Print(&printed, snippets.Agent{Name: "peers", Base: g.Public, CA: ca, Example: snippets.Example{Skill: c.skill, Input: c.input}}, c.a2a); err != nil {
 				t.Fatal(err)
 			}
 			file := filepath.Join(t.TempDir(), "client.py")

@@ -20,10 +20,11 @@ import (
 	"github.com/aepb/aepb-gateway/test/interop/devgateway"
 )
 
-// TestMain is also the server that misbehaves.
+// TestMain is also the server that misbehaves, and one of notes.
 func TestMain(m *testing.M) {
-	if len(os.Args) == 2 && os.Args[1] == wildServer {
-		if err := serveWild(context.Background()); err != nil {
+	servers := map[string]func(context.Context) error{wildServer: serveWild, notesServer: serveNotes}
+	if serve := servers[os.Args[len(os.Args)-1]]; serve != nil {
+		if err := serve(context.Background()); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

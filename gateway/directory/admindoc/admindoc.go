@@ -40,6 +40,7 @@ type Endpoint struct {
 	Binding  string `json:"binding"`
 	Version  string `json:"version,omitempty"`
 	URL      string `json:"url"`
+	Command  string `json:"command,omitempty"` // of the program at URL, as aepbctl shows it; URL alone counts
 	Priority int    `json:"priority,omitempty"`
 	GRPC     string `json:"grpc,omitempty"`
 	Through  string `json:"through,omitempty"`

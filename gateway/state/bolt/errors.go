@@ -26,7 +26,7 @@ type OpenError struct {
 
 func (e *OpenError) Error() string {
 	if e.Reason == ReasonLocked {
-		return fmt.Sprintf("state: another gateway uses %s: stop it, or give another folder with --dir, or another file in state.path: %v", e.Path, e.Err)
+		return fmt.Sprintf("state: another gateway uses %s: stop it, or give another folder with --dir, or another file in state.path", e.Path)
 	}
 	return fmt.Sprintf("state: %s is %s: %v", e.Path, e.Reason, e.Err)
 }

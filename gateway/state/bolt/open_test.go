@@ -38,7 +38,7 @@ func TestLocked(t *testing.T) {
 		put(t, s, 1)
 		began := time.Now()
 		wantOpenError(t, path, bolt.ReasonLocked)
-		if text := (&bolt.OpenError{Path: path, Reason: bolt.ReasonLocked}).Error(); !strings.Contains(text, "another gateway uses "+path+": stop it") {
+		if text := (&bolt.OpenError{Path: path, Reason: bolt.ReasonLocked, Err: errors.New("timeout")}).Error(); !strings.Contains(text, "another gateway uses "+path+": stop it") || strings.Contains(text, "timeout") {
 			t.Error(text)
 		}
 		if waited := time.Since(began); waited > bolt.LockWait {

@@ -21,8 +21,8 @@ import (
 // maxInputs bounds the questions that an agent has open in one stream.
 const maxInputs = 16
 
-// maxAgain is how often a question is asked again because its answer does not fit.
-const maxAgain = 3
+// MaxAgain is how often a question is asked again because its answer does not fit.
+const MaxAgain = 3
 
 // ErrCanceled: the caller wants the work ended.
 var ErrCanceled = &problem.CanceledError{}
@@ -100,14 +100,18 @@ func (p *Pending) outdated(one store.AnswerForRound) bool {
 }
 
 // misfit leaves a question open whose answer has values that do not fit. False: it is not such an
-// answer, or the question was asked again maxAgain times.
+// answer, or the question was asked again MaxAgain times.
 func (p *Pending) misfit(in canonical.Input, one store.AnswerForRound, why *canonical.Error) bool {
-	fills := in.Mode == canonical.ModeForm || in.Mode == canonical.ModeText
-	if !fills || one.Failure != nil || one.Action != canonical.Accept || p.again[in.Key] == maxAgain {
+	if one.Failure != nil || !IsMisfit(in, one.Answer) || p.again[in.Key] == MaxAgain {
 		return false
 	}
 	p.misfits[in.Key] = why.Message
 	return true
+}
+
+// IsMisfit reports whether an answer that was refused has values which its caller can mend.
+func IsMisfit(in canonical.Input, one canonical.Answer) bool {
+	return one.Action == canonical.Accept && (in.Mode == canonical.ModeForm || in.Mode == canonical.ModeText)
 }
 
 // poseAgain begins another round for the questions whose answers do not fit, and returns them. The
@@ -131,13 +135,19 @@ func (i *inputs) explain(task *canonical.Task) *canonical.Task {
 		return task
 	}
 	again := *task
-	again.Inputs = slices.Clone(task.Inputs)
-	for n, in := range again.Inputs {
-		if why, ok := i.misfits[in.Key]; ok {
-			again.Inputs[n] = explained(in, why)
+	again.Inputs = Explain(task.Inputs, i.misfits)
+	return &again
+}
+
+// Explain returns questions that say why their last answers did not fit; misfits has that by their keys.
+func Explain(inputs []canonical.Input, misfits map[string]string) []canonical.Input {
+	again := slices.Clone(inputs)
+	for n, in := range again {
+		if why, ok := misfits[in.Key]; ok {
+			again[n] = explained(in, why)
 		}
 	}
-	return &again
+	return again
 }
 
 // explained returns a question that begins with why its last answer did not fit.

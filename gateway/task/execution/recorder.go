@@ -41,7 +41,10 @@ func (e *Execution) save(ctx context.Context, durable bool) error {
 	rec.Task, rec.Saved, rec.Re, rec.Native = *task, nil, "", e.native()
 	rec.TaskID, rec.Context = e.agentNames.TaskID, e.agentNames.ContextID
 	rec.Input = e.proof().Input
-	rec.Round, rec.Converted = e.round, rec.Converted || e.converted
+	if rec.Round != e.round {
+		rec.Round, rec.Again = e.round, 0
+	}
+	rec.Converted = rec.Converted || e.converted
 	rec.Losses, rec.Log, rec.Released = canonical.MergeLosses(canonical.MergeLosses(rec.Losses, chunkLosses(e.fold.Joined())), e.losses), e.log, 0
 	rec.Runner, rec.Resume, rec.State, rec.Writer = e.runner(), e.resumeKind(), "", e.deps.Replica
 	if rec.Follower = e.deps.Replica; e.machine.State() == Released || e.settled() && !e.answersHere() {

@@ -93,6 +93,7 @@ const (
 type OpenInput struct {
 	Resume ResumeKind    `json:"Waits,omitempty"`
 	Round  int           `json:",omitempty"` // how many questions were answered
+	Again  int           `json:",omitempty"` // how often what is asked was asked again, because an answer did not fit
 	State  string        `json:",omitempty"` // with ResumeState: the agent's; with ResumeApproval: the approval
 	Call   *SavedMessage `json:",omitempty"` // the request, to be sent again
 }
@@ -154,13 +155,31 @@ func (c *Claim) Posted() {
 	}
 }
 
+// CountAgain counts on record that what is asked is asked again, because an answer did not fit. Its
+// errors are those of Save, and a *[problem.ConflictError] if it is not asked any more.
+func (s *Store) CountAgain(ctx context.Context, rec *Record) error {
+	rec.Again++
+	ok, err := s.UpdateRecord(ctx, rec, func(now *Record) (bool, error) {
+		if now == nil || now.Resume != rec.Resume || now.Round != rec.Round {
+			return false, nil
+		}
+		*rec = *now
+		rec.Again++
+		return true, nil
+	})
+	if err == nil && !ok {
+		err = Conflict()
+	}
+	return err
+}
+
 // Claim takes the questions that a message answers off the record: the message that comes second
 // answers nothing. It is done last, so that an answer that cannot be said leaves them open. request is
 // the ECT of the message. Its errors are *[problem.ConflictError] and those of Save.
 func (s *Store) Claim(ctx context.Context, c *Claim, request ect.ID) error {
 	rec := c.rec
 	rec.Resume, rec.State, rec.Task.Inputs, rec.Saved, rec.Last = ResumeNone, "", nil, nil, request
-	rec.Round++
+	rec.Round, rec.Again = rec.Round+1, 0
 	rec.Task.Status, rec.Writer = canonical.Status{State: canonical.StateWorking}, s.deps.Replica
 	ok, err := s.Save(ctx, rec)
 	if err == nil && !ok {

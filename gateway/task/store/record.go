@@ -111,7 +111,7 @@ func (r *Record) Brief() *canonical.Task {
 // agent's task asks again.
 func (r *Record) Release() {
 	if r.Runner, r.Follower = "", ""; r.Resume == ResumeStream {
-		r.Resume, r.Saved, r.Round = ResumeNone, nil, r.Round+1
+		r.Resume, r.Saved, r.Round, r.Again = ResumeNone, nil, r.Round+1, 0
 		r.Task.Status, r.Task.Inputs = canonical.Status{State: canonical.StateWorking}, nil
 	}
 }

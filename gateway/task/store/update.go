@@ -35,7 +35,7 @@ func (e *endedError) Unwrap() error {
 }
 
 // ErrEnded: a task that has ended takes nothing more.
-var ErrEnded = &canonical.Error{Code: canonical.CodeUnsupportedOp, Message: "the task has ended"}
+var ErrEnded = &problem.TaskStateError{Reason: "the task has ended"}
 
 // Known is what [Store.Load] returned; its caller is told of a task that is not there.
 func Known(rec *Record, err error) (*Record, error) {
@@ -106,6 +106,9 @@ func (s *Store) SaveMerged(ctx context.Context, rec *Record) error {
 		}
 		if rec.Pushes = rec.Pushes || now.Pushes; now.Task.Status.State.Terminal() {
 			return false, &endedError{now.Task.Status.State}
+		}
+		if rec.Round == now.Round {
+			rec.Again = now.Again
 		}
 		rec.Revision = now.Revision
 		return true, nil

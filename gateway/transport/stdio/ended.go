@@ -29,7 +29,7 @@ var faults = []error{errLine, errDeaf, errClosed, errShut}
 // EndedError reports that the process has ended, or is being ended.
 type EndedError struct {
 	Err   error  // how it ended, or why it was ended
-	Last  string // the last lines that it wrote for people; empty: none
+	Last  string // the first and the last lines that it wrote for people; empty: none
 	Other bool   // it is shared, and the call of another caller was under way first
 
 	process *Process
@@ -62,7 +62,7 @@ func (e *EndedError) For(ctx context.Context) error {
 func (e *EndedError) Error() string {
 	text := "the program ended: " + e.Err.Error()
 	if e.Last != "" {
-		text += " (it last wrote: " + e.Last + ")"
+		text += " (it wrote: " + e.Last + ")"
 	}
 	return text
 }

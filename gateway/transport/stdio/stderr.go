@@ -18,10 +18,11 @@ const (
 	maxLogLine   = 1 << 10 // bytes of a line that are logged
 	logPerSecond = 10
 	logBurst     = 50
+	firstLines   = 2 // that say what failed, such as the name of a package
 	lastLines    = 4 // that say why it ended
 )
 
-// writings logs what a program writes for people, and keeps the last lines of it, which often
+// writings logs what a program writes for people, and keeps its first and its last lines, which often
 // say why the program ended.
 type writings struct {
 	logger *slog.Logger
@@ -29,7 +30,9 @@ type writings struct {
 	hidden hidden
 
 	mu      sync.Mutex
-	last    []string // lines, at most lastLines
+	first   []string // lines, at most firstLines
+	last    []string // the lines after them, at most lastLines
+	between bool     // there were lines between first and last
 	dropped int      // lines since the last one that was logged
 	tokens  float64
 	at      time.Time // when tokens was right
@@ -63,8 +66,14 @@ func (w *writings) say(ctx context.Context, message string, line []byte) {
 		return
 	}
 	w.mu.Lock()
-	w.last = append(w.last, text)
-	w.last = w.last[max(0, len(w.last)-lastLines):]
+	if len(w.first) < firstLines {
+		w.first = append(w.first, text)
+	} else {
+		w.last = append(w.last, text)
+	}
+	if more := len(w.last) - lastLines; more > 0 {
+		w.last, w.between = w.last[more:], true
+	}
 	now := w.now()
 	w.tokens, w.at = min(logBurst, w.tokens+logPerSecond*now.Sub(w.at).Seconds()), now
 	if w.tokens--; w.tokens < 0 {
@@ -83,11 +92,15 @@ func (w *writings) say(ctx context.Context, message string, line []byte) {
 	w.logger.LogAttrs(ctx, slog.LevelInfo, message, attrs...)
 }
 
-// lines are the last ones that it wrote.
+// lines are the first and the last ones that it wrote.
 func (w *writings) lines() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return strings.Join(w.last, "; ")
+	list := slices.Clone(w.first)
+	if w.between {
+		list = append(list, "…")
+	}
+	return strings.Join(append(list, w.last...), "; ")
 }
 
 // shortestHidden is the least length of a value that is hidden, in bytes: shorter ones are

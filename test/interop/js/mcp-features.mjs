@@ -50,17 +50,19 @@ async function features({ endpoint, mcp, job: name }) {
   const client = await connect(endpoint, asks);
   seen['tools of who can be asked'] = await toolsOf(client);
   let answer;
+  let times = 0;
   client.setRequestHandler('elicitation/create', async ({ params }) => answer(params.requestedSchema.required[0]));
   for (const [what, how] of Object.entries({
     accepted: (field) => ({ action: 'accept', content: { [field]: 'four' } }),
     declined: () => ({ action: 'decline' }),
     canceled: () => ({ action: 'cancel' }),
-    'answer that does not fit': () => ({ action: 'accept' }),
+    'answer that does not fit': () => ((times += 1), { action: 'accept' }),
     'asked again': (field) => ({ action: 'accept', content: { [field]: 'four' } }),
   })) {
     answer = how;
     seen[what] = (await refused(() => client.callTool(want('ask')))).replace(/^refused.*/, 'refused');
   }
+  seen['times asked'] = String(times);
 
   const steps = [];
   const streamed = await client.callTool(want('stream'), { onprogress: ({ message }) => steps.push(message) });

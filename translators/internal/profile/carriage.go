@@ -87,8 +87,8 @@ func (c Carried) Extensions(own canonical.Binding, leftovers json.RawMessage) ca
 }
 
 // ForeignLosses lists, as Carried, what a level holds for other bindings than
-// own: L30 for metadata, L29 for members that only the other protocol knows.
-// path is the level's place in the canonical message.
+// own: L30 for metadata, L29 for members that only the other protocol knows. A
+// default that is said explicitly is none. path is the level's place in the canonical message.
 func ForeignLosses(ext canonical.Extensions, own canonical.Binding, path string) []canonical.Loss {
 	var losses []canonical.Loss
 	for _, binding := range bindings(ext) {
@@ -98,8 +98,9 @@ func ForeignLosses(ext canonical.Extensions, own canonical.Binding, path string)
 		at := path + "/extensions/" + string(binding)
 		metadata, others := false, false
 		for _, m := range rawjson.Parse(ext[binding], "").Members() {
-			switch m.Name {
-			case "metadata", "_meta", "extensions":
+			switch {
+			case saysDefault(m.Name, m.Value):
+			case m.Name == "metadata", m.Name == "_meta", m.Name == "extensions":
 				metadata = true
 			default:
 				others = true
@@ -113,6 +114,25 @@ func ForeignLosses(ext canonical.Extensions, own canonical.Binding, path string)
 		}
 	}
 	return losses
+}
+
+// saysDefault reports whether a member of MCP or A2A says what its absence says
+// too: some SDKs write all members (FastMCP isError, those with protobuf the rest).
+func saysDefault(name string, value json.RawMessage) bool {
+	var unsaid string
+	switch name {
+	case "isError":
+		unsaid = "false"
+	case "metadata", "_meta", "annotations":
+		unsaid = "{}"
+	case "extensions", "referenceTaskIds", "history", "artifacts":
+		unsaid = "[]"
+	case "name", "title", "description", "filename", "mediaType", "contextId", "taskId":
+		unsaid = `""`
+	default:
+		return false
+	}
+	return string(value) == "null" || rawjson.Equal(value, json.RawMessage(unsaid))
 }
 
 // bindings lists the keys in order. Most levels have no extensions at all.
