@@ -82,7 +82,7 @@ build: ## both programs, into bin/
 	$(GO) build -trimpath -o bin/ ./cmd/...
 
 .PHONY: test
-test: $(JS_READY) $(PYTHON_READY) redis $(PROMETHEUS) ## all but the long tests, in lanes: race, calm, sweeps; installs what it needs
+test: $(JS_READY) $(PYTHON_READY) redis jq $(PROMETHEUS) ## all but the long tests, in lanes: race, calm, sweeps; installs what it needs
 	@$(BUILT) $(MAKE) -k race calm sweeps deploy
 
 .PHONY: quick
@@ -137,6 +137,15 @@ redis: # the servers that tests of shared state start and stop
 	echo "installing redis-server and redis-cli with apt-get, for the tests of shared state"; \
 	$$sudo apt-get update -qq; \
 	$$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends redis-server
+
+.PHONY: jq
+jq: # a tool that docs/stock-tools.md uses
+	@command -v jq >/dev/null && exit; \
+	sudo=; [[ $$(id -u) == 0 ]] || sudo=sudo; \
+	command -v apt-get >/dev/null || { echo "jq is needed for the tests of docs/stock-tools.md"; exit 1; }; \
+	echo "installing jq with apt-get, for the tests of docs/stock-tools.md"; \
+	$$sudo apt-get update -qq; \
+	$$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends jq
 
 .PHONY: lint
 lint: $(GOLANGCI) ## golangci-lint, as .golangci.yml says and why
@@ -241,7 +250,7 @@ release-check: $(GORELEASER) $(SYFT) ## a whole release into .tmp/release-check:
 	GORELEASER=$(GORELEASER) SYFT=$(SYFT) OUT=$(TMP)/release-check test/release/check.sh
 
 .PHONY: tools
-tools: $(GOLANGCI) $(JS_READY) $(PYTHON_READY) redis $(PROMETHEUS) ## the pinned tools and test clients
+tools: $(GOLANGCI) $(JS_READY) $(PYTHON_READY) redis jq $(PROMETHEUS) ## the pinned tools and test clients
 
 .PHONY: clean
 clean: ## remove what the targets made

@@ -64,8 +64,7 @@ func (in *Input) documents(r Reader, name string, text []byte) error {
 	if d.tokens == nil {
 		return fmt.Errorf("no token %s: the JSON has neither \"compact\" nor \"ects\"", place(name))
 	}
-	in.tokens(name, d.tokens)
-	return nil
+	return in.tokens(name, d.tokens)
 }
 
 // unseen names what nothing compares.
@@ -243,7 +242,9 @@ func (d *document) protocols(o object, claims []ect.Claims) (caller string) {
 		if direction, _ := c.Ext.String(ect.ExtLeg); direction == "reply" { // it goes to the caller
 			from, to = to, from
 		}
-		sides["from"], sides["to"] = append(sides["from"], from), append(sides["to"], to)
+		if from != "" {
+			sides["from"], sides["to"] = append(sides["from"], from), append(sides["to"], to)
+		}
 	}
 	for _, name := range []string{"from", "to"} {
 		value, there := o[name]

@@ -32,6 +32,7 @@ type Input struct {
 	Whole    bool            // it is said to hold all records of what it is about
 
 	packs []pack
+	seen  map[string]bool // of Tokens
 }
 
 // Reader reads inputs.
@@ -125,8 +126,7 @@ func (in *Input) add(r Reader, name string, data []byte) error {
 	if !slices.ContainsFunc(list, func(one string) bool { return strings.HasPrefix(one, "ey") || strings.Count(one, ".") == 2 }) {
 		return errors.New("no token " + place(name))
 	}
-	in.tokens(name, list)
-	return nil
+	return in.tokens(name, list)
 }
 
 // place is where something is: on standard input, or in a file.
@@ -138,25 +138,35 @@ func place(name string) string {
 }
 
 // tokens adds those of one source. No program of ours writes a token twice.
-func (in *Input) tokens(source string, list []string) {
+func (in *Input) tokens(source string, list []string) error {
+	if len(list) > maxTokens {
+		return fmt.Errorf("%s holds %d tokens, and at most %d are judged at once: give fewer", terminal.Word(source), len(list), maxTokens)
+	}
+	first := make(map[string]int, len(list))
 	var once []string
 	for i, one := range list {
-		if at := slices.Index(once, one); at >= 0 {
+		if at, twice := first[one]; twice {
 			in.find(audit.Contradicted, "token %d of %s is token %d again: it counts once", i+1, source, at+1)
 			continue
 		}
+		first[one] = i
 		once = append(once, one)
 	}
 	in.Merge(once)
+	return nil
 }
 
 // Merge adds tokens, those of several sources once.
 func (in *Input) Merge(list []string) {
+	if in.seen == nil {
+		in.seen = map[string]bool{}
+	}
 	for _, one := range list {
-		if slices.Contains(in.Tokens, one) {
+		if in.seen[one] {
 			in.Doubled++
 			continue
 		}
+		in.seen[one] = true
 		in.Tokens = append(in.Tokens, one)
 	}
 }

@@ -271,10 +271,9 @@ func (in *Input) unpack(r Reader, name string, files map[string][]byte) error {
 	if !slices.Equal(workflowsOf(tokens), p.list.Workflows) {
 		in.find(audit.Contradicted, "%s of %s lists the workflows %s, its tokens are of %s", manifestFile, name, strings.Join(p.list.Workflows, ", "), strings.Join(workflowsOf(tokens), ", "))
 	}
-	in.tokens(tokensFile+" of "+name, tokens)
 	in.Whole = true
 	in.packs = append(in.packs, p)
-	return nil
+	return in.tokens(tokensFile+" of "+name, tokens)
 }
 
 // files compares the files of a pack with its manifest, and takes its messages.

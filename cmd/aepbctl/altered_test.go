@@ -1,0 +1,423 @@
+package main
+
+import (
+	"bytes"
+	"crypto/hmac"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aepb/aepb-gateway/cmd/aepbctl/proof"
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/audit"
+	"github.com/aepb/aepb-gateway/ect/identity"
+)
+
+// evidenceFolder is the evidence of one exchange, as files by name, which a test alters.
+type evidenceFolder struct {
+	dev   *identity.Development
+	other *identity.Development // of the same trust domain, with a CA of the same name
+	files map[string][]byte
+}
+
+const (
+	sentBody   = `{"jsonrpc":"2.0","id":"1","method":"SendMessage","params":{"a":9007199254740993}}`
+	inner      = `{"method":"tools/call"}`
+	innerReply = `{"result":{}}`
+	gotBody    = `{"jsonrpc":"2.0","id":"1","result":{"sum":9007199254740995}}`
+)
+
+// tokensOf are the three tokens of an exchange of a caller through a gateway.
+func tokensOf(t *testing.T, dev *identity.Development) []string {
+	t.Helper()
+	caller, gateway := signerOf(t, dev.Client), signerOf(t, dev.Gateway)
+	wid := string(ect.NewID())
+	sign := func(by *ect.Signer, c ect.Claims) (ect.ID, string) {
+		c.Workflow = wid
+		token, err := by.Sign(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return token.ID(), token.Compact()
+	}
+	root, first := sign(caller, ect.Claims{Act: "send_task", Audience: []string{string(dev.Gateway.ID)}, OutputHash: ect.Hash([]byte(sentBody))})
+	request, second := sign(gateway, ect.Claims{
+		Act: ect.ActTranslate, Audience: []string{"https://agent.test"}, Parents: []ect.ID{root}, InputHash: ect.Hash([]byte(sentBody)), OutputHash: ect.Hash([]byte(inner)),
+		Ext: ect.Ext{ect.ExtLeg: []byte(`"request"`), ect.ExtSourceProtocol: []byte(`"a2a-v1"`), ect.ExtDestProtocol: []byte(`"mcp-v1"`)},
+	})
+	_, third := sign(gateway, ect.Claims{
+		Act: ect.ActTranslate, Audience: []string{string(dev.Client.ID)}, Parents: []ect.ID{request}, InputHash: ect.Hash([]byte(innerReply)), OutputHash: ect.Hash([]byte(gotBody)),
+		Ext: ect.Ext{
+			ect.ExtLeg: []byte(`"reply"`), ect.ExtSourceProtocol: []byte(`"mcp-v1"`), ect.ExtDestProtocol: []byte(`"a2a-v1"`), ect.ExtWarnings: []byte(`["L19 carried /from/name"]`),
+		},
+	})
+	return []string{first, second, third}
+}
+
+func signerOf(t *testing.T, svid *identity.SVID) *ect.Signer {
+	t.Helper()
+	signer, err := ect.NewSigner(ect.SignerDeps{Key: svid.Key, Chain: svid.Chain, Issuer: svid.ID, Now: time.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return signer
+}
+
+func newFolder(t *testing.T, dir string) *evidenceFolder {
+	t.Helper()
+	k := &evidenceFolder{}
+	for at, name := range map[**identity.Development]string{&k.dev: "ours", &k.other: "theirs"} {
+		dev, err := identity.LoadOrCreate(filepath.Join(dir, name), "aepb.dev", time.Now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		*at = dev
+	}
+	tokens := tokensOf(t, k.dev)
+	at := filepath.Join(dir, "kept")
+	contents := proof.Contents{
+		Tokens: tokens, Anchors: k.dev.Bundle.Anchors(), By: k.dev.Client.ID, Made: time.Now(), Sign: func(text []byte) (string, error) { return k.sign(t, text), nil },
+		Messages: []proof.Message{{Name: "request", Role: audit.RequestRole, Body: []byte(sentBody)}, {Name: "reply", Role: audit.ReplyRole, Body: []byte(gotBody)}},
+	}
+	if err := contents.SaveFolder(at); err != nil {
+		t.Fatal(err)
+	}
+	k.files = map[string][]byte{}
+	for _, name := range []string{"manifest.json", "manifest.jwt", "tokens.jwt", "ca.pem", "messages/request", "messages/reply"} {
+		text, err := os.ReadFile(filepath.Join(at, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		k.files[name] = text
+	}
+	return k
+}
+
+// sign signs a manifest as the caller.
+func (k *evidenceFolder) sign(t *testing.T, text []byte) string {
+	t.Helper()
+	token, err := signerOf(t, k.dev.Client).Sign(ect.Claims{Act: proof.ActExport, Audience: []string{string(k.dev.Client.ID)}, OutputHash: ect.Hash(text)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token.Compact()
+}
+
+// copy is the same evidence, to be altered.
+func (k *evidenceFolder) copy() *evidenceFolder {
+	return &evidenceFolder{k.dev, k.other, maps.Clone(k.files)}
+}
+
+func (k *evidenceFolder) tokens() []string { return strings.Fields(string(k.files["tokens.jwt"])) }
+
+func (k *evidenceFolder) setTokens(list ...string) {
+	k.files["tokens.jwt"] = []byte(strings.Join(list, "\n") + "\n")
+}
+
+func (k *evidenceFolder) replace(file, before, after string) {
+	k.files[file] = []byte(strings.Replace(string(k.files[file]), before, after, 1))
+}
+
+// listAnew makes the manifest that fits the files, signed by the caller: an attacker with a certificate of his own can do so.
+func (k *evidenceFolder) listAnew(t *testing.T) {
+	t.Helper()
+	var list map[string]json.RawMessage
+	if err := json.Unmarshal(k.files["manifest.json"], &list); err != nil {
+		t.Fatal(err)
+	}
+	var files []map[string]any
+	for _, name := range slices.Sorted(maps.Keys(k.files)) {
+		sum := sha256.Sum256(k.files[name])
+		file := map[string]any{"name": name, "bytes": len(k.files[name]), "sha256": hex.EncodeToString(sum[:])}
+		if role, is := strings.CutPrefix(name, "messages/"); is {
+			file["role"] = role
+		}
+		if !strings.HasPrefix(name, "manifest.") {
+			files = append(files, file)
+		}
+	}
+	list["files"], _ = json.Marshal(files)
+	text, err := json.Marshal(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.files["manifest.json"], k.files["manifest.jwt"] = text, []byte(k.sign(t, text)+"\n")
+}
+
+func (k *evidenceFolder) write(t *testing.T, dir string) {
+	t.Helper()
+	for name, text := range k.files {
+		at := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(at), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(at, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// parts takes a token apart, and edit puts it together with other parts.
+func edit(token string, change func(part []string)) string {
+	part := strings.Split(token, ".")
+	change(part)
+	return strings.Join(part, ".")
+}
+
+func recode(part string, change func(string) string) string {
+	text, _ := base64.RawURLEncoding.DecodeString(part)
+	return base64.RawURLEncoding.EncodeToString([]byte(change(string(text))))
+}
+
+// alteration is one thing that was changed in evidence, and how it is named.
+type alteration struct {
+	name   string
+	listed bool // the manifest was made and signed anew by an attacker with a certificate
+	change func(t *testing.T, k *evidenceFolder)
+	want   string
+}
+
+func alterations() []alteration {
+	at := func(i int, change func(token string) string) func(*testing.T, *evidenceFolder) {
+		return func(_ *testing.T, k *evidenceFolder) {
+			list := k.tokens()
+			list[i] = change(list[i])
+			k.setTokens(list...)
+		}
+	}
+	without := func(places ...int) func(*testing.T, *evidenceFolder) {
+		return func(_ *testing.T, k *evidenceFolder) {
+			var left []string
+			for i, token := range k.tokens() {
+				if !slices.Contains(places, i) {
+					left = append(left, token)
+				}
+			}
+			k.setTokens(left...)
+		}
+	}
+	text := func(file, before, after string) func(*testing.T, *evidenceFolder) {
+		return func(_ *testing.T, k *evidenceFolder) { k.replace(file, before, after) }
+	}
+	claim := at(1, func(token string) string {
+		return edit(token, func(part []string) {
+			part[1] = recode(part[1], func(s string) string { return strings.Replace(s, "agent.test", "other.test", 1) })
+		})
+	})
+	algorithm := func(name string) func(*testing.T, *evidenceFolder) {
+		return at(2, func(token string) string {
+			return edit(token, func(part []string) {
+				part[0] = recode(part[0], func(s string) string { return strings.Replace(s, "ES256", name, 1) })
+				mac := hmac.New(sha256.New, []byte("public"))
+				mac.Write([]byte(part[0] + "." + part[1]))
+				part[2] = base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
+				if name == "none" {
+					part[2] = ""
+				}
+			})
+		})
+	}
+	doubled := func(_ *testing.T, k *evidenceFolder) { k.setTokens(append(k.tokens(), k.tokens()[1])...) }
+	swapped := func(_ *testing.T, k *evidenceFolder) {
+		k.files["messages/request"], k.files["messages/reply"] = k.files["messages/reply"], k.files["messages/request"]
+	}
+	return []alteration{
+		{"claim changed", false, claim, "invalid_signature"},
+		{"claim changed", true, claim, "the token was changed after it was signed"},
+		{"bit of a signature", true, at(1, func(token string) string {
+			return edit(token, func(part []string) { part[2] = "A" + part[2][1:] + "" })
+		}), "invalid_signature"},
+		{"algorithm none", true, algorithm("none"), "unsupported_alg"},
+		{"algorithm HS256", true, algorithm("HS256"), "unsupported_alg"},
+		{"middle record removed", false, without(1), "tokens.jwt of DIR was changed: its SHA-256 is "},
+		{"middle record removed", true, without(1), "INCOMPLETE: record 2 ("},
+		{"first record removed", true, without(0), "names parent "},
+		{"last record removed", false, without(2), "is a request without a reply"},
+		{"last record removed", true, without(2), "is a request without a reply: the reply's record is missing"},
+		{"last two records removed", true, without(1, 2), "is about a message, and no record says what became of it"},
+		{"all signed by a CA of the same name", true, func(t *testing.T, k *evidenceFolder) { k.setTokens(tokensOf(t, k.other)...) }, "its certificate is not signed by a CA that was given"},
+		{"CA exchanged", false, func(_ *testing.T, k *evidenceFolder) { k.files["ca.pem"] = pemOf(k.other.Bundle.Anchors()) }, "holds a CA that you do not trust"},
+		{"CA exchanged", true, func(_ *testing.T, k *evidenceFolder) { k.files["ca.pem"] = pemOf(k.other.Bundle.Anchors()) }, "holds a CA that you do not trust"},
+		{"token doubled", false, doubled, "token 4 of tokens.jwt of DIR is token 2 again"},
+		{"token doubled", true, doubled, "token 4 of tokens.jwt of DIR is token 2 again: it counts once"},
+		{"tokens of another exchange added", true, func(t *testing.T, k *evidenceFolder) { k.setTokens(append(k.tokens(), tokensOf(t, k.dev)[:1]...)...) }, "lists the workflows "},
+		{"reply changed", false, text("messages/reply", "995", "996"), "messages/reply of DIR was changed"},
+		{"reply changed", true, text("messages/reply", "995", "996"), "ALTERED: messages/reply: NOT the message of any record"},
+		{"number of the reply rounded", true, text("messages/reply", "9007199254740995", "9007199254740996"), "that of the reply is "},
+		{"newline behind the reply", true, text("messages/reply", "}}", "}}\n"), "ALTERED: messages/reply: NOT the message of any record"},
+		{"request changed", true, text("messages/request", "SendMessage", "CancelTask"), "ALTERED: messages/request: NOT the message of any record"},
+		{"request and reply swapped", true, swapped, "is not the reply of the exchange"},
+		{"reply removed", false, func(_ *testing.T, k *evidenceFolder) { delete(k.files, "messages/reply") }, "messages/reply of DIR is missing: its manifest lists it"},
+		{"file added", false, func(_ *testing.T, k *evidenceFolder) { k.files["messages/more"] = []byte("more") }, "messages/more of DIR is not in its manifest, and was not looked at"},
+		{"manifest without a file", false, func(_ *testing.T, k *evidenceFolder) { k.replace("manifest.json", `"role":"reply",`, "") }, "manifest.json of DIR was changed after it was signed"},
+		{"workflow of the manifest changed", false, text("manifest.json", `"workflows":["`, `"workflows":["0`), "lists the workflows 0"},
+		{"time of the manifest changed", false, text("manifest.json", `"made":"2`, `"made":"1`), "manifest.json of DIR was changed after it was signed"},
+		{"maker of the manifest changed", false, text("manifest.json", "/client", "/gateway"), "manifest.json of DIR was changed after it was signed"},
+		{"signature of the manifest removed", false, func(_ *testing.T, k *evidenceFolder) { delete(k.files, "manifest.jwt") }, "the manifest is not signed"},
+		{"signature of another manifest", false, func(t *testing.T, k *evidenceFolder) { k.files["manifest.jwt"] = []byte(k.sign(t, []byte("{}"))) }, "manifest.json of DIR was changed after it was signed"},
+		{"manifest signed by another token", false, func(_ *testing.T, k *evidenceFolder) { k.files["manifest.jwt"] = []byte(k.tokens()[0]) }, "manifest.json of DIR was changed after it was signed"},
+	}
+}
+
+func pemOf(list []*x509.Certificate) []byte {
+	return []byte("-----BEGIN CERTIFICATE-----\n" + base64.StdEncoding.EncodeToString(list[0].Raw) + "\n-----END CERTIFICATE-----\n")
+}
+
+// TestVerify_NamesEachAlteration: whatever is changed in a folder of evidence is named and refused, also where the
+// attacker can sign lists; and each script of docs/stock-tools.md refuses it, too.
+func TestVerify_NamesEachAlteration(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	sound := newFolder(t, dir)
+	ca := filepath.Join(dir, "ours", "ca.pem")
+	scripts := stockScripts(t)
+	judge := func(t *testing.T, k *evidenceFolder) (code int, output, folder string) {
+		t.Helper()
+		folder = filepath.Join(t.TempDir(), "evidence")
+		k.write(t, folder)
+		var out, errs bytes.Buffer
+		code = run(t.Context(), []string{"ect", "verify", "--dir", t.TempDir(), "--ca", ca, folder}, nil, &out, &errs)
+		return code, strings.ReplaceAll(out.String()+errs.String(), folder, "DIR"), folder
+	}
+	t.Run("sound", func(t *testing.T) {
+		t.Parallel()
+		code, output, folder := judge(t, sound)
+		if code != exitOK || !strings.Contains(output, "complete: 3 records verified") {
+			t.Errorf("exit code %d: %s", code, output)
+		}
+		for _, script := range scripts {
+			if text, err := exec.CommandContext(t.Context(), script[0], append(script[1:], folder, ca)...).CombinedOutput(); err != nil || !strings.HasPrefix(string(text), "good: 3 tokens, 2 messages") { //nolint:gosec // a script of the page
+				t.Errorf("%s: %v: %s", script[1], err, text)
+			}
+		}
+	})
+	for _, a := range alterations() {
+		name := a.name
+		if a.listed {
+			name += ", listed anew"
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			k := sound.copy()
+			a.change(t, k)
+			if a.listed {
+				k.listAnew(t)
+			}
+			code, output, folder := judge(t, k)
+			if code != exitFailed || !strings.Contains(output, a.want) || strings.Contains(output, "complete") {
+				t.Errorf("exit code %d, want %d with %q: %s", code, exitFailed, a.want, output)
+			}
+			for _, script := range scripts {
+				if text, err := exec.CommandContext(t.Context(), script[0], append(script[1:], folder, ca)...).CombinedOutput(); err == nil || !strings.Contains(string(text), "BAD") { //nolint:gosec // a script of the page
+					t.Errorf("%s: %v: %s", script[1], err, text)
+				}
+			}
+		})
+	}
+}
+
+// stockScripts are the scripts of the page, each with its program; none in a short run, which starts no programs.
+func stockScripts(t *testing.T) (scripts [][]string) {
+	t.Helper()
+	if testing.Short() {
+		return nil
+	}
+	page, err := os.ReadFile("../../docs/stock-tools.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range []struct{ language, program, file string }{{"bash", "sh", "check.sh"}, {"python", "python3", "check.py"}, {"js", "node", "check.mjs"}} {
+		_, rest, _ := strings.Cut(string(page), "```"+one.language+"\n")
+		code, _, found := strings.Cut(rest, "```")
+		if !found {
+			t.Fatalf("the page has no script in %s", one.language)
+		}
+		at := filepath.Join(t.TempDir(), one.file)
+		if err := os.WriteFile(at, []byte(code), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		scripts = append(scripts, []string{one.program, at})
+	}
+	return scripts
+}
+
+// TestVerify_ComparesEachMemberOfAFile: nothing in a file of aepbctl send can say otherwise than its tokens.
+func TestVerify_ComparesEachMemberOfAFile(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	dev, err := identity.LoadOrCreate(dir, "aepb.dev", time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	form, version, err := protocol("a2a-v1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	records, err := verify(t.Context(), dev.Bundle, tokensOf(t, dev))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(exchange{from: "a2a-v1", request: []byte(sentBody), reply: []byte(gotBody), form: form, version: version, records: records}.delivery())
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := text[bytes.LastIndex(text, []byte(`,{"jti"`)):bytes.LastIndex(text, []byte("]}"))]
+	for name, c := range map[string]struct{ before, after, want string }{
+		"sound":               {"", "", "complete: 3 records verified"},
+		"reply":               {`"reply":{"jsonrpc"`, `"reply":{"jsonrpd"`, "the member reply of FILE is not the message of its member exact"},
+		"rounded number":      {`"reply":{"jsonrpc":"2.0","id":"1","result":{"sum":9007199254740995}}`, `"reply":{"jsonrpc":"2.0","id":"1","result":{"sum":9007199254740996}}`, "the member reply of FILE is not the message of its member exact"},
+		"bytes of the reply":  {`740995}}",`, `740996}}",`, "the member reply of FILE: NOT the message of any record"},
+		"bytes of request":    {`"request":"{\"jsonrpc\"`, `"request":"{\"jsonrpd\"`, "the member request of FILE: NOT the message of any record"},
+		"losses emptied":      {`"losses":["L19 carried /from/name"]`, `"losses":[]`, "the losses in FILE are not those of its tokens: 0 are listed, in the tokens are 1"},
+		"losses changed":      {`"losses":["L19 carried`, `"losses":["L05 carried`, "the losses in FILE are not those of its tokens"},
+		"issuer beside":       {`"iss":"spiffe://aepb.dev/gateway"`, `"iss":"spiffe://aepb.dev/other"`, `is not what the token says: iss is "spiffe://aepb.dev/other", in the token "spiffe://aepb.dev/gateway"`},
+		"warnings beside":     {`"aepb.translation_warnings":["L19 carried /from/name"]`, `"aepb.translation_warnings":[]`, "is not what the token says: ext is "},
+		"claim beside":        {`"exec_act":"send_task",`, ``, `is not what the token says: exec_act is missing, in the token "send_task"`},
+		"workflow":            {`{"workflow":"`, `{"workflow":"0`, "which is the workflow of no token in it"},
+		"state":               {`"state":"`, `"state":"not `, "the member state of FILE is "},
+		"answer":              {`"answer":[`, `"answer":["yes",`, "the member answer of FILE is "},
+		"question added":      {`"answer":`, `"task":"t","answer":`, "the member task of FILE was not looked at"},
+		"protocol":            {`"from":"a2a-v1"`, `"from":"mcp-v1"`, `the member from of FILE is "mcp-v1", in its tokens it is `},
+		"member added":        {`"losses":`, `"note":"paid","losses":`, "the member note of FILE was not looked at"},
+		"member twice":        {`"losses":`, `"losses":[],"losses":`, "duplicate object member name"},
+		"token twice":         {string(last), string(last) + string(last), "token 4 of FILE is token 3 again: it counts once"},
+		"last token removed":  {string(last), "", "is a request without a reply"},
+		"bytes removed":       {`"exact":{`, `"exact":{"third":"x",`, "the member exact.third of FILE was not looked at"},
+		"text behind":         {`]}`, `]} {"paid":true}`, "the member paid of FILE was not looked at"},
+		"problem beside":      {`"verified":true`, `"verified":false`, "complete: 3 records verified"}, // it is judged anew
+		"page of a workflow":  {`"from":"a2a-v1",`, `"from":"a2a-v1","next":"cursor",`, "is one page of a workflow, and there are more"},
+		"exact is no message": {`"exact":{`, `"exact":{"request":7,`, "the JSON"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if c.before != "" && !bytes.Contains(text, []byte(c.before)) {
+				t.Fatalf("nothing to change: %s", text)
+			}
+			changed := string(text)
+			if i := strings.LastIndex(changed, c.before); c.before != "" {
+				changed = changed[:i] + c.after + changed[i+len(c.before):]
+			}
+			file := filepath.Join(t.TempDir(), "sent.json")
+			if err := os.WriteFile(file, []byte(changed), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			var out, errs bytes.Buffer
+			code := run(t.Context(), []string{"ect", "verify", "--dir", t.TempDir(), "--ca", filepath.Join(dir, "ca.pem"), file}, nil, &out, &errs)
+			output := strings.ReplaceAll(out.String()+errs.String(), file, "FILE")
+			holds := strings.HasPrefix(c.want, "complete")
+			if !strings.Contains(output, c.want) || holds != (code == exitOK) || holds != strings.Contains(output, "complete: ") {
+				t.Errorf("exit code %d, want %q: %s", code, c.want, output)
+			}
+		})
+	}
+}

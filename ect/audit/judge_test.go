@@ -1,0 +1,147 @@
+package audit_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/audit"
+)
+
+const (
+	gateway = ect.Identity("spiffe://x/gateway")
+	caller  = ect.Identity("spiffe://x/caller")
+	agent   = ect.Identity("spiffe://x/agent")
+)
+
+func record(by ect.Identity, act ect.Act, id ect.ID, parents ...ect.ID) audit.Record {
+	return audit.Record{Compact: string(id) + "@" + string(by), Claims: ect.Claims{ID: id, Issuer: by, Act: act, Parents: parents, IssuedAt: 1000}}
+}
+
+func sent(id ect.ID, parents ...ect.ID) audit.Record {
+	return record(caller, "send_task", id, parents...)
+}
+
+func leg(direction string, id ect.ID, parents ...ect.ID) audit.Record {
+	r := record(gateway, ect.ActTranslate, id, parents...)
+	r.Claims.Ext = ect.Ext{ect.ExtLeg: []byte(`"` + direction + `"`)}
+	if direction == "request" {
+		r.Claims.InputHash = "h-" + string(id)
+	}
+	return r
+}
+
+func request(id ect.ID, parents ...ect.ID) audit.Record { return leg("request", id, parents...) }
+func reply(id ect.ID, parents ...ect.ID) audit.Record   { return leg("reply", id, parents...) }
+
+func with(r audit.Record, name, value string) audit.Record {
+	r.Claims.Ext[name] = []byte(value)
+	return r
+}
+
+// TestJudge_Findings: what is missing or contradicts itself is found, and what is sound is not.
+func TestJudge_Findings(t *testing.T) {
+	t.Parallel()
+	late := reply("c", "b")
+	late.Claims.IssuedAt = 900
+	asking := request("p", "b")
+	asking.Claims.InputHash = ""
+	namesake := sent("a")
+	namesake.Compact = "another"
+	bad := reply("c", "b")
+	bad.Problem = "forged"
+	for name, c := range map[string]struct {
+		records []audit.Record
+		want    string // kinds and numbers of the records
+	}{
+		"an exchange":                           {[]audit.Record{sent("a"), request("b", "a"), reply("c", "b")}, ""},
+		"a refusal":                             {[]audit.Record{sent("a"), record(gateway, ect.ActTranslateError, "e", "a")}, ""},
+		"a failure names what the request had":  {[]audit.Record{sent("a"), request("b", "a"), record(gateway, ect.ActTranslateError, "e", "a")}, ""},
+		"through an agent that signs":           {[]audit.Record{sent("a"), request("b", "a"), record(agent, "work", "w", "b"), reply("c", "w", "b")}, ""},
+		"an agent that signs, reply removed":    {[]audit.Record{sent("a"), request("b", "a"), record(agent, "work", "w", "b")}, "incomplete 2"},
+		"an agent's own call is no reply":       {[]audit.Record{sent("a"), request("b", "a"), record(agent, "work", "w", "b"), request("d", "w"), reply("e", "d")}, "incomplete 2"},
+		"a question of the gateway's own":       {[]audit.Record{sent("a"), reply("q", "a")}, ""},
+		"reply removed":                         {[]audit.Record{sent("a"), request("b", "a")}, "incomplete 2"},
+		"one way":                               {[]audit.Record{sent("a"), with(request("b", "a"), ect.ExtOneWay, "true")}, ""},
+		"polls of the gateway's own":            {[]audit.Record{sent("a"), request("b", "a"), asking, reply("c", "b")}, ""},
+		"polls, reply removed":                  {[]audit.Record{sent("a"), request("b", "a"), asking}, "incomplete 2"},
+		"reply that names the caller's token":   {[]audit.Record{sent("a"), request("b", "a"), reply("c", "a")}, ""},
+		"reply of another gateway":              {[]audit.Record{sent("a"), request("b", "a"), func() audit.Record { r := reply("c", "b"); r.Claims.Issuer = agent; return r }()}, "incomplete 2"},
+		"stream":                                {[]audit.Record{sent("a"), request("b", "a"), with(reply("o", "b"), ect.ExtStream, `"open"`), with(reply("c", "o"), ect.ExtStream, `"close"`)}, ""},
+		"stream without an end":                 {[]audit.Record{sent("a"), request("b", "a"), with(reply("o", "b"), ect.ExtStream, `"open"`)}, "incomplete 3"},
+		"stream that failed":                    {[]audit.Record{sent("a"), request("b", "a"), with(reply("o", "b"), ect.ExtStream, `"open"`), record(gateway, ect.ActTranslateError, "e", "a")}, ""},
+		"parent removed":                        {[]audit.Record{request("b", "a"), reply("c", "b")}, "incomplete 1"},
+		"parent is younger":                     {[]audit.Record{sent("a"), request("b", "a"), late}, "contradicted 3"},
+		"an id twice":                           {[]audit.Record{sent("a"), namesake, request("b", "a"), reply("c", "b")}, "contradicted 2"},
+		"a circle":                              {[]audit.Record{sent("a", "c"), request("b", "a"), reply("c", "b")}, "contradicted 2"},
+		"a record that does not hold":           {[]audit.Record{sent("a"), request("b", "a"), bad}, "not_verified 3"},
+		"an id of two issuers is no repetition": {[]audit.Record{sent("a"), record(agent, "work", "a"), request("b", "a"), reply("c", "b")}, ""},
+	} {
+		var got []string
+		for _, f := range audit.Judge(c.records, "is not there") {
+			got = append(got, fmt.Sprint(f.Kind, " ", f.Record))
+			if f.Text == "" || f.ID != c.records[f.Record-1].Claims.ID {
+				t.Errorf("%s: %+v says not what it is about", name, f)
+			}
+		}
+		if strings.Join(got, ", ") != c.want {
+			t.Errorf("%s: %s, want %s", name, strings.Join(got, ", "), c.want)
+		}
+	}
+}
+
+// TestUnheard_MessagesWithoutRecords: in evidence that is said to be whole, each message has a record of what became of it.
+func TestUnheard_MessagesWithoutRecords(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		records []audit.Record
+		want    int
+	}{
+		"an exchange":                  {[]audit.Record{sent("a"), request("b", "a"), reply("c", "b")}, 0},
+		"alone":                        {[]audit.Record{sent("a")}, 1},
+		"the answer to a question":     {[]audit.Record{sent("a"), reply("q", "a"), sent("d", "q")}, 1},
+		"what an agent did last":       {[]audit.Record{sent("a"), request("b", "a"), record(agent, "work", "w", "b"), reply("c", "b")}, 0},
+		"statements of gateways alone": {[]audit.Record{record(gateway, ect.ActNegotiate, "n")}, 0},
+	} {
+		if got := audit.Unheard(c.records); len(got) != c.want {
+			t.Errorf("%s: %v, want %d", name, got, c.want)
+		}
+	}
+}
+
+// TestCompare_Messages: each message is found in the records, in the place of its role, or it is a finding; hashes without a message are told.
+func TestCompare_Messages(t *testing.T) {
+	t.Parallel()
+	first, second, third := sent("a"), request("b", "a"), reply("c", "b")
+	first.Claims.OutputHash, second.Claims.InputHash, second.Claims.OutputHash = "in", "in", "inner"
+	third.Claims.InputHash, third.Claims.OutputHash = "answer", "out"
+	refusal := record(gateway, ect.ActTranslateError, "e", "a")
+	exchange := []audit.Record{first, second, third}
+	for name, c := range map[string]struct {
+		records  []audit.Record
+		message  audit.Message
+		places   string
+		open     int
+		findings string
+	}{
+		"request":                 {exchange, audit.Message{Role: audit.RequestRole, Hashes: []string{"in"}}, "[out_hash of record 1 inp_hash of record 2]", 3, ""},
+		"reply":                   {exchange, audit.Message{Role: audit.ReplyRole, Hashes: []string{"x", "out"}}, "[out_hash of record 3]", 4, ""},
+		"without a role":          {exchange, audit.Message{Hashes: []string{"inner"}}, "[out_hash of record 2]", 4, ""},
+		"newline":                 {exchange, audit.Message{Hashes: []string{"x"}, Without: "out"}, "[out_hash of record 3]", 4, ""},
+		"newline, not tried":      {exchange, audit.Message{Hashes: []string{"x"}}, "[]", 5, "not_compared"},
+		"request as reply":        {exchange, audit.Message{Role: audit.ReplyRole, Hashes: []string{"in"}}, "[out_hash of record 1 inp_hash of record 2]", 3, "contradicted"},
+		"the agent's as request":  {exchange, audit.Message{Role: audit.RequestRole, Hashes: []string{"inner"}}, "[out_hash of record 2]", 4, "contradicted"},
+		"exchanged":               {exchange, audit.Message{Role: audit.ReplyRole, Hashes: []string{"x"}}, "[]", 5, "contradicted"},
+		"a refusal has no record": {[]audit.Record{first, refusal}, audit.Message{Role: audit.ReplyRole, Hashes: []string{"x"}}, "[]", 1, "not_compared"},
+	} {
+		compared, open, findings := audit.Compare(c.records, []audit.Message{c.message})
+		var kinds []string
+		for _, f := range findings {
+			kinds = append(kinds, string(f.Kind))
+		}
+		if fmt.Sprint(compared[0].Places) != c.places || len(open) != c.open || strings.Join(kinds, ", ") != c.findings || compared[0].Newline != (c.message.Without != "") {
+			t.Errorf("%s: %v, %d open, %v", name, compared[0], len(open), findings)
+		}
+	}
+}
