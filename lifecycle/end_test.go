@@ -81,9 +81,9 @@ func TestNext_ResumesAfterCrash(t *testing.T) {
 	}
 }
 
-// TestNext_GraceIsKept: an agent is retired no sooner than ten minutes after its last work, however often
+// TestNext_Grace: an agent is retired no sooner than ten minutes after its last work, however often
 // work comes back; the moment is on record, and only ever later.
-func TestNext_GraceIsKept(t *testing.T) {
+func TestNext_Grace(t *testing.T) {
 	t.Parallel()
 	r := in(t, lifecycle.Draining)
 	r.Step = lifecycle.Refusing

@@ -201,9 +201,9 @@ func (j *judging) closed(i int) bool {
 	})
 }
 
-// Unheard finds messages of which no record says what became of them: tokens of those who sent them, which
+// Unanswered finds messages of which no record says what became of them: tokens of those who sent them, which
 // no record names as parent. It is for inputs that are said to be whole.
-func Unheard(records []Record) (findings []Finding) {
+func Unanswered(records []Record) (findings []Finding) {
 	named, replies := map[ect.ID]bool{}, map[ect.ID]bool{}
 	for _, r := range records {
 		for _, parent := range r.Claims.Parents {

@@ -91,8 +91,8 @@ func TestJudge_Findings(t *testing.T) {
 	}
 }
 
-// TestUnheard_MessagesWithoutRecords: in evidence that is said to be whole, each message has a record of what became of it.
-func TestUnheard_MessagesWithoutRecords(t *testing.T) {
+// TestUnanswered_MessagesWithoutRecords: in evidence that is said to be whole, each message has a record of what became of it.
+func TestUnanswered_MessagesWithoutRecords(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		records []audit.Record
@@ -104,7 +104,7 @@ func TestUnheard_MessagesWithoutRecords(t *testing.T) {
 		"what an agent did last":       {[]audit.Record{sent("a"), request("b", "a"), record(agent, "work", "w", "b"), reply("c", "b")}, 0},
 		"statements of gateways alone": {[]audit.Record{record(gateway, ect.ActNegotiate, "n")}, 0},
 	} {
-		if got := audit.Unheard(c.records); len(got) != c.want {
+		if got := audit.Unanswered(c.records); len(got) != c.want {
 			t.Errorf("%s: %v, want %d", name, got, c.want)
 		}
 	}

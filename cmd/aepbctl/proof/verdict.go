@@ -28,7 +28,7 @@ func Judge(ctx context.Context, verifier audit.Verifier, in Input, anchors []*x5
 	v := Verdict{Records: audit.Ordered(audit.Verify(ctx, verifier, in.Tokens)), Anchors: anchors, Doubled: in.Doubled}
 	v.Findings = append(audit.Judge(v.Records, absent), in.Findings...)
 	if in.Whole {
-		v.Findings = append(v.Findings, audit.Unheard(v.Records)...)
+		v.Findings = append(v.Findings, audit.Unanswered(v.Records)...)
 	}
 	compared, open, findings := audit.Compare(v.Records, in.Messages)
 	v.Compared, v.Open, v.Findings = compared, open, append(v.Findings, findings...)

@@ -19,7 +19,7 @@ import (
 const (
 	maxCalls   = 4096 // on one session
 	maxNames   = 1024 // sessions
-	maxUnheard = 3    // calls in a row that were given up before anything came
+	maxUnanswered = 3    // calls in a row that were given up before anything came
 )
 
 // Errors of calls out.
@@ -200,7 +200,7 @@ func (ch *channel) release(s *Stream, unheard bool) {
 	if unheard {
 		ch.unheard++
 	}
-	stale := ch.unheard >= maxUnheard
+	stale := ch.unheard >= maxUnanswered
 	idle := len(ch.streams) == 0
 	ch.mu.Unlock()
 	if stale {

@@ -271,7 +271,7 @@ func TestASilentSession(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for range maxUnheard {
+		for range maxUnanswered {
 			if client.channels[to] != runs.channel {
 				t.Fatal("left too early")
 			}
