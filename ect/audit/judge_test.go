@@ -23,7 +23,7 @@ func sent(id ect.ID, parents ...ect.ID) audit.Record {
 	return record(caller, "send_task", id, parents...)
 }
 
-func leg(direction string, id ect.ID, parents ...ect.ID) audit.Record {
+func directed(direction string, id ect.ID, parents ...ect.ID) audit.Record {
 	r := record(gateway, ect.ActTranslate, id, parents...)
 	r.Claims.Ext = ect.Ext{ect.ExtLeg: []byte(`"` + direction + `"`)}
 	if direction == "request" {
@@ -32,8 +32,8 @@ func leg(direction string, id ect.ID, parents ...ect.ID) audit.Record {
 	return r
 }
 
-func request(id ect.ID, parents ...ect.ID) audit.Record { return leg("request", id, parents...) }
-func reply(id ect.ID, parents ...ect.ID) audit.Record   { return leg("reply", id, parents...) }
+func request(id ect.ID, parents ...ect.ID) audit.Record { return directed("request", id, parents...) }
+func reply(id ect.ID, parents ...ect.ID) audit.Record   { return directed("reply", id, parents...) }
 
 func with(r audit.Record, name, value string) audit.Record {
 	r.Claims.Ext[name] = []byte(value)
