@@ -40,7 +40,13 @@ const (
 // tokensOf are the three tokens of an exchange of a caller through a gateway.
 func tokensOf(t *testing.T, dev *identity.Development) []string {
 	t.Helper()
-	caller, gateway := signerOf(t, dev.Client), signerOf(t, dev.Gateway)
+	return signedBy(t, dev, dev.Gateway)
+}
+
+// signedBy is an exchange whose translations an identity signed, which may be no gateway.
+func signedBy(t *testing.T, dev *identity.Development, by *identity.SVID) []string {
+	t.Helper()
+	caller, gateway := signerOf(t, dev.Client), signerOf(t, by)
 	wid := string(ect.NewID())
 	sign := func(by *ect.Signer, c ect.Claims) (ect.ID, string) {
 		c.Workflow = wid
@@ -59,6 +65,7 @@ func tokensOf(t *testing.T, dev *identity.Development) []string {
 		Act: ect.ActTranslate, Audience: []string{string(dev.Client.ID)}, Parents: []ect.ID{request}, InputHash: ect.Hash([]byte(innerReply)), OutputHash: ect.Hash([]byte(gotBody)),
 		Ext: ect.Ext{
 			ect.ExtLeg: []byte(`"reply"`), ect.ExtSourceProtocol: []byte(`"mcp-v1"`), ect.ExtDestProtocol: []byte(`"a2a-v1"`), ect.ExtWarnings: []byte(`["L19 carried /from/name"]`),
+			ect.ExtGatewayID: []byte(`"` + string(dev.Gateway.ID) + `"`),
 		},
 	})
 	return []string{first, second, third}
@@ -419,5 +426,35 @@ func TestVerify_ComparesEachMemberOfAFile(t *testing.T) {
 				t.Errorf("exit code %d, want %q: %s", code, c.want, output)
 			}
 		})
+	}
+}
+
+// TestVerify_SignersOfTranslations: each workload can sign what looks like a translation. An auditor says which gateways it expects, and is
+// told who signed.
+func TestVerify_SignersOfTranslations(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	dev, err := identity.LoadOrCreate(dir, "aepb.dev", time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	genuine, forged := tokensOf(t, dev), signedBy(t, dev, dev.Client)
+	for name, c := range map[string]struct {
+		tokens  []string
+		signers []string
+		want    string
+	}{
+		"gateway":           {genuine, nil, "translations signed by: spiffe://aepb.dev/gateway\n"},
+		"gateway, expected": {genuine, []string{"--signer", "spiffe://aepb.dev/gateway"}, "complete: 3 records verified"},
+		"caller":            {forged, nil, "says that the gateway spiffe://aepb.dev/gateway made it, and spiffe://aepb.dev/client signed it"},
+		"caller, expected":  {forged, []string{"--signer", "spiffe://aepb.dev/gateway"}, "is a translation signed by spiffe://aepb.dev/client, which is not a gateway that you named"},
+		"another gateway":   {genuine, []string{"--signer", "spiffe://aepb.dev/other"}, "which is not a gateway that you named"},
+	} {
+		var out, errs bytes.Buffer
+		args := append([]string{"ect", "verify", "--dir", t.TempDir(), "--ca", filepath.Join(dir, "ca.pem")}, c.signers...)
+		code := run(t.Context(), append(args, c.tokens...), nil, &out, &errs)
+		if text := out.String() + errs.String(); !strings.Contains(text, c.want) || (code == exitOK) != strings.HasPrefix(name, "gateway") {
+			t.Errorf("%s: exit code %d, want %q: %s", name, code, c.want, text)
+		}
 	}
 }

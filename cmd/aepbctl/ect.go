@@ -95,7 +95,7 @@ func ectShow(t *target) *cobra.Command {
 
 func ectVerify(t *target) *cobra.Command {
 	var bundleFile, domain string
-	var bodies []string
+	var bodies, gateways []string
 	var detail bool
 	cmd := &cobra.Command{
 		Use: "verify [TOKEN…|FILE…|FOLDER…]", Short: "Verify signature, issuer and shape, as of when each was issued (no TOKEN: standard input)",
@@ -131,11 +131,12 @@ func ectVerify(t *target) *cobra.Command {
 				return err
 			}
 			stop := terminal.Progress(cmd, fmt.Sprintf("verifying %d tokens", len(in.Tokens)))
-			v := proof.Judge(cmd.Context(), verifier, in, bundle.Anchors())
+			v := proof.Judge(cmd.Context(), verifier, in, bundle.Anchors(), identities(gateways))
 			stop()
 			return showVerdict(cmd, t, v, detail)
 		},
 	}
+	cmd.Flags().StringArrayVar(&gateways, "signer", nil, "the SPIFFE id of a gateway that may have signed translations (repeatable; default: every identity of the CA)")
 	cmd.Flags().StringArrayVar(&bodies, "body", nil, "a file with a message whose hash is looked for in the tokens (repeatable)")
 	cmd.Flags().BoolVarP(&detail, "verbose", "v", false, "print the tree of tokens with their ids")
 	cmd.Flags().StringVar(&bundleFile, "bundle", "", "a SPIFFE bundle (JSON) in place of the CA file; needs --trust-domain")
@@ -168,6 +169,13 @@ func (t *target) anchors(bundleFile, domain string) (*identity.Bundle, error) {
 		return bundle, nil
 	}
 	return nil, fmt.Errorf("%w: add --trust-domain", err)
+}
+
+func identities(list []string) (ids []ect.Identity) {
+	for _, one := range list {
+		ids = append(ids, ect.Identity(one))
+	}
+	return ids
 }
 
 // reader reads what is to be judged.

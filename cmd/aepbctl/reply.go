@@ -217,7 +217,7 @@ func partLines(part canonical.Part) []string {
 	case canonical.KindData:
 		return []string{string(terminal.Visible(part.Data))}
 	case canonical.KindFile:
-		return []string{fmt.Sprintf("a file%s of %d bytes: -o json shows it", name, len(part.Bytes))}
+		return []string{fmt.Sprintf("a file%s of %d bytes: --out DIR saves it", name, len(part.Bytes))}
 	default:
 		return []string{"a reference" + name + " to " + terminal.Word(part.URI)}
 	}

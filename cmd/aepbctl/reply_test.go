@@ -36,7 +36,7 @@ func TestReply_InWords(t *testing.T) {
 		"tool":             {"mcp-v1", tool(`"content":[{"type":"text","text":"3"}]`), "answer: 3\nstate: completed\n"},
 		"structured":       {"mcp-v1", tool(`"content":[{"type":"text","text":"{\"sum\": 3}"}],"structuredContent":{"sum":3}`), "answer: {\"sum\":3}\nstate: completed\n"},
 		"structured, more": {"mcp-v1", tool(`"content":[{"type":"text","text":"three"}],"structuredContent":{"sum":3}`), "answer:\n  | {\"sum\":3}\n  | three\nstate: completed\n"},
-		"image":            {"mcp-v1", tool(`"content":[{"type":"image","data":"AAAA","mimeType":"image/png"}]`), "answer: a file (image/png) of 3 bytes: -o json shows it\nstate: completed\n"},
+		"image":            {"mcp-v1", tool(`"content":[{"type":"image","data":"AAAA","mimeType":"image/png"}]`), "answer: a file (image/png) of 3 bytes: --out DIR saves it\nstate: completed\n"},
 		"failed tool":      {"mcp-v1", tool(`"isError":true,"content":[{"type":"text","text":"a: expected a number"}]`), "state: failed: a: expected a number\n"},
 		"something else":   {"mcp-v1", `{"hello":1}`, "answer: {\"hello\":1}\nstate: unknown: the reply is not of the protocol that was asked for\n"},
 	} {

@@ -202,7 +202,7 @@ func (t *target) source(cmd *cobra.Command, base string, s sending, body []byte)
 		ID string `json:"gateway_id"`
 	}
 	if got.status != http.StatusOK || json.Unmarshal(got.body, &gateway) != nil || gateway.ID == "" {
-		return ect.Token{}, errors.New("there is no AEPB gateway at " + base)
+		return ect.Token{}, noGateway(base)
 	}
 	claims := ect.Claims{Act: "send_task", Audience: []string{gateway.ID}, Workflow: string(ect.NewID()), OutputHash: ect.Hash(body)}
 	if s.task != "" {
@@ -220,6 +220,14 @@ func (t *target) source(cmd *cobra.Command, base string, s sending, body []byte)
 		return ect.Token{}, err
 	}
 	return signer.Sign(claims)
+}
+
+// noGateway says that something else answers at a URL.
+func noGateway(base string) error {
+	if strings.HasPrefix(base, "http://") {
+		return errors.New("there is no AEPB gateway at " + base + ": a gateway speaks https")
+	}
+	return errors.New("there is no AEPB gateway at " + base)
 }
 
 // body is the native message: the file's, or one built from the flags.

@@ -201,6 +201,36 @@ func (j *judging) closed(i int) bool {
 	})
 }
 
+// Signers are the identities that signed translations, in the order of the records.
+func Signers(records []Record) (ids []ect.Identity) {
+	for _, r := range records {
+		if translated(r) && !slices.Contains(ids, r.Claims.Issuer) {
+			ids = append(ids, r.Claims.Issuer)
+		}
+	}
+	return ids
+}
+
+// Foreign finds translations that are signed by others than the gateways that are expected, or that name another
+// gateway than their issuer. Any workload of the trust domain can sign a token that says it translated something.
+func Foreign(records []Record, gateways []ect.Identity) (findings []Finding) {
+	for i, r := range records {
+		named, there := r.Claims.Ext.String(ect.ExtGatewayID)
+		switch {
+		case !translated(r):
+		case len(gateways) > 0 && !slices.Contains(gateways, r.Claims.Issuer):
+			findings = append(findings, Finding{Contradicted, i + 1, r.Claims.ID, "is a translation signed by " + string(r.Claims.Issuer) + ", which is not a gateway that you named"})
+		case there && named != string(r.Claims.Issuer):
+			findings = append(findings, Finding{Contradicted, i + 1, r.Claims.ID, "says that the gateway " + named + " made it, and " + string(r.Claims.Issuer) + " signed it"})
+		}
+	}
+	return findings
+}
+
+func translated(r Record) bool {
+	return r.Verified() && (r.Claims.Act.Translation() || r.Claims.Act == ect.ActTranslateError)
+}
+
 // Unanswered finds messages of which no record says what became of them: tokens of those who sent them, which
 // no record names as parent. It is for inputs that are said to be whole.
 func Unanswered(records []Record) (findings []Finding) {

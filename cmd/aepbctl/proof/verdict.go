@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/aepb/aepb-gateway/cmd/aepbctl/terminal"
+	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/audit"
 )
 
@@ -22,11 +23,13 @@ type Verdict struct {
 	Anchors  []*x509.Certificate
 }
 
-// Judge judges an input with a verifier that trusts the anchors.
-func Judge(ctx context.Context, verifier audit.Verifier, in Input, anchors []*x509.Certificate) Verdict {
+// Judge judges an input with a verifier that trusts the anchors. gateways are those that may have signed
+// translations; none: every identity that the CA vouches for.
+func Judge(ctx context.Context, verifier audit.Verifier, in Input, anchors []*x509.Certificate, gateways []ect.Identity) Verdict {
 	const absent = "was not given (aepbctl dag fetches the records of a workflow)"
 	v := Verdict{Records: audit.Ordered(audit.Verify(ctx, verifier, in.Tokens)), Anchors: anchors, Doubled: in.Doubled}
 	v.Findings = append(audit.Judge(v.Records, absent), in.Findings...)
+	v.Findings = append(v.Findings, audit.Foreign(v.Records, gateways)...)
 	if in.Whole {
 		v.Findings = append(v.Findings, audit.Unanswered(v.Records)...)
 	}
@@ -61,6 +64,9 @@ func (v Verdict) Print(w io.Writer) error {
 	}
 	if len(v.Open) > 0 {
 		fmt.Fprintf(w, "not compared: %s: their messages were not given (%d %s)\n", placesText(v.Open), len(v.Open), terminal.Plural(len(v.Open), "hash", "hashes"))
+	}
+	if ids := audit.Signers(v.Records); len(ids) > 0 {
+		fmt.Fprintf(w, "translations signed by: %s\n", terminal.Words(ids))
 	}
 	if v.Doubled > 0 {
 		fmt.Fprintf(w, "%d %s given by two sources: each counts once\n", v.Doubled, terminal.Plural(v.Doubled, "token is", "tokens are"))

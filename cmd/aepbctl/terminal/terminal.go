@@ -31,7 +31,7 @@ func Word[T ~string](text T) string {
 }
 
 // Words are several, with commas.
-func Words(list []string) string {
+func Words[T ~string](list []T) string {
 	out := make([]string, len(list))
 	for i, text := range list {
 		out[i] = Word(text)
