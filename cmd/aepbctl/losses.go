@@ -19,6 +19,7 @@ type lossView struct {
 	Code    canonical.LossCode `json:"code"`
 	Fates   []canonical.Fate   `json:"fates"` // the usual one first
 	Meaning string             `json:"meaning"`
+	Example string             `json:"example"`
 	Todo    string             `json:"what_to_do"`
 }
 
@@ -74,7 +75,7 @@ func meantCode(code string, codes []string) string {
 }
 
 func viewOf(entry canonical.Entry) lossView {
-	view := lossView{Code: entry.Code, Fates: []canonical.Fate{entry.Fate}, Meaning: entry.What}
+	view := lossView{Code: entry.Code, Fates: []canonical.Fate{entry.Fate}, Meaning: entry.What, Example: entry.Example}
 	if entry.Fate == canonical.Carried { // an agent whose protocol has no extensions does not get it
 		view.Fates = append(view.Fates, canonical.Dropped)
 		view.Todo = "nothing while it is kept: it travels in an extension of the message, and returns with the reply; if it is lost: "
@@ -82,7 +83,7 @@ func viewOf(entry canonical.Entry) lossView {
 	if entry.Weight == canonical.WeightContent {
 		view.Todo += fmt.Sprintf("such a message is refused (semantic_loss); leave this out, call the agent in its own protocol, or have the operator allow it with policy.allow_losses: [%s]", entry.Code)
 	} else {
-		view.Todo += "the message means the same without it; who needs it calls the agent in its own protocol"
+		view.Todo += "the message means the same without it; a caller that needs it calls the agent in its own protocol"
 	}
 	return view
 }
@@ -96,7 +97,7 @@ func printLosses(w io.Writer, views []lossView) error {
 		if i > 0 {
 			fmt.Fprintln(w)
 		}
-		if _, err := fmt.Fprintf(w, "%s  %s\n     usually %s\n     what to do: %s\n", v.Code, v.Meaning, strings.Join(fates, ", else "), v.Todo); err != nil {
+		if _, err := fmt.Fprintf(w, "%s  %s\n     such as %s\n     usually %s\n     what to do: %s\n", v.Code, v.Meaning, v.Example, strings.Join(fates, ", else "), v.Todo); err != nil {
 			return err
 		}
 	}

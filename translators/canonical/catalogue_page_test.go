@@ -32,9 +32,9 @@ func TestCatalogue_Page(t *testing.T) {
 		t.Fatalf("%s has no place for the table of losses: add the lines %q and %q", file, lossesBegin, lossesEnd)
 	}
 	var want strings.Builder
-	want.WriteString("\n| code | what | weight | usually |\n|---|---|---|---|\n")
+	want.WriteString("\n| code | what | such as | weight | usually |\n|---|---|---|---|---|\n")
 	for _, e := range canonical.Catalogue() {
-		fmt.Fprintf(&want, "| %s | %s | %s | %s |\n", e.Code, e.What, e.Weight, e.Fate)
+		fmt.Fprintf(&want, "| %s | %s | %s | %s | %s |\n", e.Code, e.What, e.Example, e.Weight, e.Fate)
 	}
 	want.WriteString("\n")
 	if got == want.String() {
