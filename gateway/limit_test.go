@@ -293,10 +293,10 @@ func TestWhyALegIsNotRecorded(t *testing.T) {
 		code   string
 	}{
 		"own share":           {&state.FullError{What: "tokens", Own: true}, http.StatusTooManyRequests, problem.CodeRateLimited},
-		"all shares":          {&state.FullError{What: "tokens"}, http.StatusServiceUnavailable, problem.CodeInternal},
+		"all shares":          {&state.FullError{What: "tokens"}, http.StatusServiceUnavailable, problem.CodeUnavailable},
 		"another's workflow":  {&ect.ForeignRootError{ID: "x"}, http.StatusForbidden, problem.CodeECTInvalid},
 		"an id that is taken": {&ect.ConflictError{ID: "x"}, http.StatusForbidden, problem.CodeECTInvalid},
-		"a broken disk":       {errors.New("disk"), http.StatusServiceUnavailable, problem.CodeInternal},
+		"a broken disk":       {errors.New("disk"), http.StatusServiceUnavailable, problem.CodeUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -37,6 +37,7 @@ const (
 	CodeBadReply        = "bad_upstream_reply"
 	CodeUnreachable     = "upstream_unreachable"
 	CodeCircuitOpen     = "circuit_open"
+	CodeUnavailable     = "unavailable"
 
 	CodeApprovalRequired = "approval_required"
 	CodeApprovalRefused  = "approval_refused"
@@ -66,6 +67,7 @@ var kinds = map[string]kind{
 	CodeTimeout:         {http.StatusGatewayTimeout, "The work did not end in time", canonical.CodeTimeout},
 	CodePolicyViolation: {http.StatusForbidden, "Policy does not allow this", canonical.CodeForbidden},
 	CodeInternal:        {http.StatusInternalServerError, "The gateway failed", canonical.CodeInternal},
+	CodeUnavailable:     {http.StatusServiceUnavailable, "The gateway cannot keep state or evidence now", canonical.CodeUnavailable},
 
 	CodeMalformed:       {http.StatusBadRequest, "The message is malformed", canonical.CodeInvalidRequest},
 	CodeIdentityInvalid: {http.StatusBadRequest, "The workload identity is invalid", canonical.CodeUnauthenticated},

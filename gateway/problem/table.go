@@ -304,9 +304,7 @@ func fault(p Problem) Problem {
 }
 
 func unavailable(detail string, after time.Duration) Problem {
-	p := retry(of(CodeInternal, detail), after, retrySoon)
-	p.Native = canonical.CodeUnavailable
-	return status(p, http.StatusServiceUnavailable)
+	return retry(of(CodeUnavailable, detail), after, retrySoon)
 }
 
 // away says which guarantee cannot be kept while the store is away, and when to try

@@ -31,6 +31,7 @@ var kinds = map[string]struct {
 	"":                          {workflow.SeverityError, workflow.ErrorActionFailed},
 	problem.CodeTimeout:         {workflow.SeverityError, workflow.ErrorTimeout},
 	problem.CodeInternal:        {workflow.SeverityCritical, workflow.ErrorUnknown},
+	problem.CodeUnavailable:     {workflow.SeverityError, workflow.ErrorResourceExhausted},
 	problem.CodeBadReply:        {workflow.SeverityError, workflow.ErrorActionFailed},
 	problem.CodeUnreachable:     {workflow.SeverityError, workflow.ErrorActionFailed},
 	problem.CodeNoPath:          {workflow.SeverityError, workflow.ErrorConstraintViolation},

@@ -169,7 +169,7 @@ func TestRoutes_Errors(t *testing.T) {
 		"over":              {&consensus.StateError{Phase: consensus.Committed, Kind: consensus.Look}, http.StatusConflict, "conflict", ""},
 		"too many":          {&quota.ExceededError{Resource: "rounds", Own: true}, http.StatusTooManyRequests, "rate_limited", ""},
 		"an id that is had": {&problem.ConflictError{Reason: "x"}, http.StatusConflict, "conflict", ""},
-		"no store":          {&problem.RecordingError{Err: errors.New("x")}, http.StatusServiceUnavailable, "internal_error", ""},
+		"no store":          {&problem.RecordingError{Err: errors.New("x")}, http.StatusServiceUnavailable, "unavailable", ""},
 		"another":           {errors.New("a secret of the gateway"), http.StatusInternalServerError, "internal_error", ""},
 	} {
 		for _, r := range routes {

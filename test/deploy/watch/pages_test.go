@@ -79,7 +79,7 @@ var pages = map[string]page{
 			{"Identity ends in", "Time until the first SVID, bundle or public certificate in force ends.", "s", true, one("min(("+of("aepb_identity_expiry_timestamp_seconds")+" > 0) - time())", "left")},
 			{"Traffic by pair", "Exchanges from the caller's protocol to the agent's.", perSecond, false, one(rate("from, to", "aepb_translations_total"), pair)},
 			{"Failed by pair", "Share of exchanges that failed and not by the caller's fault, as AepbHighErrorRatio sees it.", share, false, one("max by (from, to) ("+of("job:aepb_failed:ratio5m")+")", pair)},
-			{"Errors and refusals by code", "Exchanges that did not end with ok. upstream_unreachable and bad_upstream_reply are the agent's, internal_error is the gateway's.", perSecond, false, one(rate("result", "aepb_translations_total", `result!="ok"`), "{{result}}")},
+			{"Errors and refusals by code", "Exchanges that did not end with ok. upstream_unreachable and bad_upstream_reply are the agent's, internal_error and unavailable are the gateway's.", perSecond, false, one(rate("result", "aepb_translations_total", `result!="ok"`), "{{result}}")},
 			{"Own time, mean by pair", "Time of an exchange beyond the time until its agent answers, as AepbOwnLatencyHigh sees it. Streams count until they end.", "s", false, one("max by (from, to) ("+of("job:aepb_own_seconds:mean5m")+")", pair)},
 			{"Own time, estimated quantiles", "Quantiles of the whole time less those of the agent's. Streams count until they end.", "s", false, quantiles(duration, total, send)},
 			{"Whole time, quantiles", "Time of an exchange with the agent's share.", "s", false, quantiles(duration, total, "")},
