@@ -293,7 +293,7 @@ func TestRollbacks_Mistakes(t *testing.T) {
 		`"status":409,"code":"conflict","detail":"steps depend on it: a of b"`: &problem.ConflictError{Reason: "steps depend on it: a of b"},
 		`"status":409,"code":"in_progress"`:                                    &problem.WaitingError{Reason: "another one is under way"},
 		`"status":404,"code":"not_found"`:                                      &problem.NotFoundError{What: "checkpoint"},
-		`"status":503,"code":"unavailable"`:                                 &problem.RecordingError{Err: errors.New("disk")},
+		`"status":503,"code":"unavailable"`:                                    &problem.RecordingError{Err: errors.New("disk")},
 	} {
 		k.fails = fails
 		for _, w := range []*httptest.ResponseRecorder{
