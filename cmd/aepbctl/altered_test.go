@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"maps"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -455,6 +456,34 @@ func TestVerify_SignersOfTranslations(t *testing.T) {
 		code := run(t.Context(), append(args, c.tokens...), nil, &out, &errs)
 		if text := out.String() + errs.String(); !strings.Contains(text, c.want) || (code == exitOK) != strings.HasPrefix(name, "gateway") {
 			t.Errorf("%s: exit code %d, want %q: %s", name, code, c.want, text)
+		}
+	}
+}
+
+// TestVerify_AnyByteChanged: no byte of a folder of evidence can be changed.
+func TestVerify_AnyByteChanged(t *testing.T) {
+	t.Parallel()
+	const tries = 400
+	dir := t.TempDir()
+	sound := newFolder(t, dir)
+	ca := filepath.Join(dir, "ours", "ca.pem")
+	names := slices.Sorted(maps.Keys(sound.files))
+	random := rand.New(rand.NewPCG(54, 1)) //nolint:gosec // the same each time
+	for range tries {
+		k := sound.copy()
+		name := names[random.IntN(len(names))]
+		text := slices.Clone(k.files[name])
+		at := random.IntN(len(text))
+		if name == "manifest.jwt" && at == len(text)-1 {
+			continue // the newline behind the token
+		}
+		text[at] ^= byte(1 << random.IntN(7))
+		k.files[name] = text
+		folder := filepath.Join(t.TempDir(), "evidence")
+		k.write(t, folder)
+		var out, errs bytes.Buffer
+		if code := run(t.Context(), []string{"ect", "verify", "--dir", dir, "--ca", ca, folder}, nil, &out, &errs); code != exitFailed || strings.Contains(out.String(), "complete") {
+			t.Errorf("byte %d of %s is %q and was %q: exit code %d: %s", at, name, text[at], sound.files[name][at], code, &out)
 		}
 	}
 }

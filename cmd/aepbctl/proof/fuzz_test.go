@@ -89,3 +89,25 @@ func TestReader_Bounds(t *testing.T) {
 		t.Errorf("too many tokens: %v", err)
 	}
 }
+
+// TestReader_ArchiveIsReadToItsEnd: what stands behind the last file of an archive is not passed over.
+func TestReader_ArchiveIsReadToItsEnd(t *testing.T) {
+	t.Parallel()
+	whole := archive(t)
+	read := func(data []byte) error {
+		_, err := proof.Reader{Stdin: bytes.NewReader(data)}.Read(nil)
+		return err
+	}
+	if err := read(whole); err != nil {
+		t.Fatal(err)
+	}
+	for name, data := range map[string][]byte{
+		"a second archive": append(bytes.Clone(whole), whole...),
+		"text":             append(bytes.Clone(whole), "paid"...),
+		"cut":              whole[:len(whole)-9],
+	} {
+		if err := read(data); err == nil {
+			t.Errorf("%s: it was read", name)
+		}
+	}
+}

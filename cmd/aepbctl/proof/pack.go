@@ -40,6 +40,7 @@ const (
 
 const (
 	maxFiles               = 10_000
+	maxPadding             = 1 << 20 // bytes behind the last file of an archive
 	folderMode fs.FileMode = 0o700
 	fileMode   fs.FileMode = 0o600
 
@@ -164,7 +165,7 @@ func (c Contents) WriteArchive(w io.Writer) error {
 	zip := gzip.NewWriter(w)
 	out := tar.NewWriter(zip)
 	for _, name := range slices.Sorted(maps.Keys(files)) {
-		header := &tar.Header{Name: name, Mode: int64(fileMode), Size: int64(len(files[name])), ModTime: c.Made}
+		header := &tar.Header{Name: name, Mode: int64(fileMode), Size: int64(len(files[name])), ModTime: c.Made.Truncate(time.Second)}
 		if err := out.WriteHeader(header); err != nil {
 			return err
 		}
@@ -238,9 +239,12 @@ func readArchive(data []byte) (map[string][]byte, error) {
 	}
 }
 
-// atEnd reads what follows the last file: its checksum, and nothing else.
+// atEnd reads what follows the last file: padding, the checksum, and nothing else.
 func atEnd(zip *gzip.Reader) error {
-	_, err := io.Copy(io.Discard, io.LimitReader(zip, maxInput))
+	rest, err := io.ReadAll(io.LimitReader(zip, maxPadding+1))
+	if err == nil && (len(rest) > maxPadding || len(bytes.Trim(rest, "\x00")) > 0) {
+		err = errors.New("something follows the end of the archive, and was not looked at")
+	}
 	return errors.Join(err, zip.Close())
 }
 
