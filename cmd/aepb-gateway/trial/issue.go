@@ -34,16 +34,13 @@ func (r Request) check() error {
 	if slices.Contains(reserved, strings.ToLower(r.Name)) {
 		return fmt.Errorf("--%s %s: the set-up itself has this name: choose another one", r.Kind, r.Name)
 	}
-	switch {
-	case r.Kind == KindAgent:
-		if r.Name != strings.ToLower(r.Name) {
-			return fmt.Errorf("--agent %s: gateway.yaml takes names of agents with small letters alone: expected %s", r.Name, strings.ToLower(r.Name))
-		}
-		return checkHosts(r.Hosts)
-	case r.Kind == KindOperator:
+	if r.Kind == KindOperator {
 		return checkRoles(r.Roles)
 	}
-	return nil
+	if r.Kind == KindAgent && r.Name != strings.ToLower(r.Name) {
+		return fmt.Errorf("--agent %s: gateway.yaml takes names of agents with small letters alone: expected %s", r.Name, strings.ToLower(r.Name))
+	}
+	return checkHosts(r.Hosts)
 }
 
 func checkRoles(roles []string) error {
