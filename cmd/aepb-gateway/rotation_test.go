@@ -179,6 +179,34 @@ func TestTrustRotates(t *testing.T) {
 	}
 }
 
+// TestReload_NeverTakesAMixedPair: a renewal has replaced the key and not yet the certificate. The reload refuses
+// both, the next look tries again, and takes the pair once it is whole.
+func TestReload_NeverTakesAMixedPair(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{serve: true})
+	c := onFiles(b)
+	must(t, b.reload(t.Context(), c))
+	file := filepath.Join(b.dir, "c.yaml")
+	text, err := json.Marshal(map[string]any{"identity": map[string]string{"certificate": c.Identity.Certificate, "key": c.Identity.Key}})
+	must(t, err)
+	must(t, os.WriteFile(file, text, 0o600))
+	from, err := load(file)
+	must(t, err)
+	w := b.watcher(from, nil)
+	w.apply = func(ctx context.Context, _ config.Config) error { return b.reload(ctx, c) }
+	before, next := b.shown(t), b.svid(t, "/gateway")
+	must(t, next.WritePEM(filepath.Join(b.dir, "waits.pem"), c.Identity.Key))
+	for range 2 {
+		if w.look(t.Context(), false); !w.refused || b.shown(t) != before {
+			t.Errorf("a new key with the former certificate: refused %t, shown %s", w.refused, b.shown(t))
+		}
+	}
+	must(t, os.Rename(filepath.Join(b.dir, "waits.pem"), c.Identity.Certificate))
+	if w.look(t.Context(), false); w.refused || b.shown(t) != next.Chain[0].SerialNumber.String() {
+		t.Errorf("the whole pair: refused %t, shown %s", w.refused, b.shown(t))
+	}
+}
+
 // The watcher looks at every file that the configuration names.
 func TestWatcherSeesNamedFiles(t *testing.T) {
 	t.Parallel()

@@ -31,13 +31,16 @@ const (
 // errReserved refuses to certify the identity of callers without credentials.
 var errReserved = errors.New("identity: the path /anonymous stands for callers without credentials and is never issued")
 
+// errAuthorityEnded refuses to sign what every peer would refuse.
+var errAuthorityEnded = errors.New("identity: the certificate of the CA has ended, and what it signs is refused everywhere: make a new CA")
+
 // Authority is a certificate authority for development, demonstrations and
 // tests. It has one key and no revocation: in production SPIRE, or another
 // SPIFFE provider, issues the SVIDs. Safe for concurrent use.
 type Authority struct {
 	domain  spiffeid.TrustDomain
 	key     crypto.Signer
-	anchors []*x509.Certificate // newest first; the first one signs
+	anchors []*x509.Certificate // the first one is of the key, and signs; the others are former ones, newest first
 	now     func() time.Time
 }
 
@@ -77,13 +80,30 @@ func newAuthority(deps AuthorityDeps, key crypto.Signer, anchors []*x509.Certifi
 	}
 	a := &Authority{domain: domain, key: key, anchors: anchors, now: deps.Now}
 	if len(anchors) == 0 || stale(anchors[0], a.now()) {
-		fresh, err := a.signItself()
-		if err != nil {
-			return nil, err
-		}
-		a.anchors = append([]*x509.Certificate{fresh}, anchors[:min(len(anchors), maxChain)]...)
+		return a, a.addAnchor()
 	}
 	return a, nil
+}
+
+// addAnchor makes an anchor of the authority's key the one that signs, before those of until now.
+func (a *Authority) addAnchor() error {
+	fresh, err := a.signItself()
+	if err != nil {
+		return err
+	}
+	a.anchors = append([]*x509.Certificate{fresh}, a.anchors[:min(len(a.anchors), maxChain)]...)
+	return nil
+}
+
+// Renewed returns an authority of the same trust domain with a new key and a new anchor, valid for a
+// year. Its bundle also has the former anchors, at most 5: what they signed is trusted until it ends.
+func (a *Authority) Renewed() (*Authority, error) {
+	key, err := newKey()
+	if err != nil {
+		return nil, err
+	}
+	next := &Authority{domain: a.domain, key: key, anchors: a.anchors, now: a.now}
+	return next, next.addAnchor()
 }
 
 // Bundle is what others must trust to accept this authority's SVIDs.
@@ -98,6 +118,9 @@ func (a *Authority) Issue(path string, request SVIDRequest) (*SVID, error) {
 	}
 	if id.Path() == anonymousPath {
 		return nil, errReserved
+	}
+	if a.now().After(a.anchors[0].NotAfter) {
+		return nil, errAuthorityEnded
 	}
 	key, err := requestedKey(request.Key)
 	if err != nil {

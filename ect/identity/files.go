@@ -37,6 +37,8 @@ var (
 	errKeyLost       = errors.New("identity: there is a ca.pem but no ca-key.pem; remove ca.pem to start a new trust domain")
 	errOpenFolder    = errors.New("identity: other users may read or write the folder, and it holds files of others; use a folder of its own, or close it (chmod 700)")
 	errForeignAnchor = errors.New("identity: ca.pem is not of this trust domain and ca-key.pem; use another folder, or remove both")
+	errKeyAway       = errors.New("identity: the key of the CA, ca-key.pem, is not there: put it there as long as this command runs")
+	errKeyOfAnother  = errors.New("identity: ca-key.pem is not the key of a certificate in ca.pem: put the two files of one CA there")
 )
 
 // Development is what a development folder holds, ready for use.
@@ -111,7 +113,8 @@ func closeFolder(dir string) error {
 }
 
 // Save writes the authority to a folder: ca.pem, ca-key.pem, trust-bundle.json.
-// Files that hold the same already are left alone.
+// Files that hold the same already are left alone. A key takes the place of another
+// one after ca.pem has its anchor: [LoadAuthority] reads any state between.
 func (a *Authority) Save(dir string) error {
 	key, err := encodeKey(a.key)
 	if err != nil {
@@ -125,11 +128,52 @@ func (a *Authority) Save(dir string) error {
 	if err != nil {
 		return err
 	}
+	if err := replaceFile(filepath.Join(dir, AnchorFile), encodeCertificates(a.anchors), publicMode); err != nil {
+		return err
+	}
 	return errors.Join(
 		replaceFile(filepath.Join(dir, AnchorKeyFile), key, secretMode),
-		replaceFile(filepath.Join(dir, AnchorFile), encodeCertificates(a.anchors), publicMode),
 		replaceFile(filepath.Join(dir, BundleFile), append(jwks, '\n'), publicMode),
 	)
+}
+
+// LoadAuthority reads the authority of a folder from ca.pem and ca-key.pem, and changes nothing. The
+// anchor that the key belongs to signs. now may be nil. Its errors are those of reading, a key that is
+// not there, is encrypted or is of no anchor, and [ErrNoTrustDomain].
+func LoadAuthority(dir string, now func() time.Time) (*Authority, error) {
+	bundle, err := LoadAnchors(filepath.Join(dir, AnchorFile))
+	if err != nil {
+		return nil, err
+	}
+	key, err := readKey(filepath.Join(dir, AnchorKeyFile))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, errKeyAway
+	case err != nil:
+		return nil, err
+	}
+	if now == nil {
+		now = time.Now
+	}
+	a := &Authority{domain: bundle.home, key: key, anchors: ownFirst(key, bundle.Anchors()), now: now}
+	if !sameKey(key, a.anchors[0]) {
+		return nil, errKeyOfAnother
+	}
+	return a, nil
+}
+
+// ownFirst puts the anchors of a key before the others. A renewal that was stopped between ca.pem and
+// ca-key.pem leaves one in front whose key is lost.
+func ownFirst(key crypto.Signer, anchors []*x509.Certificate) []*x509.Certificate {
+	var others []*x509.Certificate
+	own := slices.DeleteFunc(slices.Clone(anchors), func(anchor *x509.Certificate) bool {
+		if sameKey(key, anchor) {
+			return false
+		}
+		others = append(others, anchor)
+		return true
+	})
+	return append(own, others...)
 }
 
 // openAuthority reads the authority's key and anchors, or makes them.
@@ -150,21 +194,22 @@ func openAuthority(dir string, deps AuthorityDeps) (*Authority, error) {
 	if err != nil {
 		return nil, err
 	}
+	anchors = ownFirst(key, anchors)
 	authority, err := newAuthority(deps, key, anchors)
 	if err != nil {
 		return nil, err
 	}
-	for _, anchor := range anchors {
-		if !authority.owns(anchor) {
+	for i, anchor := range anchors {
+		if i == 0 && !sameKey(key, anchor) || !authority.names(anchor) {
 			return nil, errForeignAnchor
 		}
 	}
 	return authority, nil
 }
 
-// owns says that an anchor is this authority's: its key and its trust domain.
-func (a *Authority) owns(anchor *x509.Certificate) bool {
-	return sameKey(a.key, anchor) && len(anchor.URIs) == 1 && anchor.URIs[0].String() == a.domain.IDString()
+// names reports whether an anchor is of the authority's trust domain.
+func (a *Authority) names(anchor *x509.Certificate) bool {
+	return len(anchor.URIs) == 1 && anchor.URIs[0].String() == a.domain.IDString()
 }
 
 // leaf opens an SVID of the folder and issues it (again) where it is missing,
@@ -223,6 +268,9 @@ func readKey(file string) (crypto.Signer, error) {
 	block, _ := pem.Decode(text)
 	if block == nil {
 		return nil, fmt.Errorf("identity: %s holds no PEM block", file)
+	}
+	if block.Type == "ENCRYPTED PRIVATE KEY" || block.Headers["DEK-Info"] != "" {
+		return nil, fmt.Errorf("identity: the key in %[1]s is encrypted: put the plain one there as long as this command runs: openssl pkey -in %[1]s -out PLAIN", file)
 	}
 	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	if err != nil {

@@ -374,3 +374,71 @@ func TestAttack_ReadKeysOfAnOpenFolder(t *testing.T) {
 		t.Errorf("a shared folder: %v, %v", err, mode(shared))
 	}
 }
+
+// TestLoadAuthority_Renewed: what either key signed is vouched for, the folder can be opened by LoadOrCreate, and a
+// renewal that was stopped after ca.pem leaves the former key in force.
+func TestLoadAuthority_Renewed(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	made := open(t, dir, noon)
+	former, err := LoadAuthority(dir, at(noon))
+	if err != nil {
+		t.Fatal(err)
+	}
+	next, err := former.Renewed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := contents(t, dir)[AnchorKeyFile]
+	if err := next.Save(dir); err != nil {
+		t.Fatal(err)
+	}
+	renewed := contents(t, dir)[AnchorKeyFile]
+	for what, text := range map[string]string{"whole": renewed, "stopped": key} {
+		if err := os.WriteFile(filepath.Join(dir, AnchorKeyFile), []byte(text), secretMode); err != nil {
+			t.Fatal(err)
+		}
+		loaded, err := LoadAuthority(dir, at(noon))
+		if err != nil {
+			t.Fatal(what, err)
+		}
+		for _, s := range []*SVID{made.Client, issue(t, former, "/a", SVIDRequest{}), issue(t, loaded, "/a", SVIDRequest{})} {
+			if err := bundleOf(t, loaded).Vouches(s, noon); err != nil {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		if d := open(t, dir, noon); d.Bundle.Vouches(made.Client, noon) != nil {
+			t.Errorf("%s: LoadOrCreate does not trust the former anchor", what)
+		}
+	}
+	if err := bundleOf(t, former).Vouches(issue(t, next, "/a", SVIDRequest{}), noon); err == nil {
+		t.Error("the new CA has the former key")
+	}
+	ended := &Authority{domain: next.domain, key: next.key, anchors: next.anchors, now: at(noon.Add(authorityLife + time.Second))}
+	if _, err := ended.Issue("/a", SVIDRequest{}); !errors.Is(err, errAuthorityEnded) {
+		t.Errorf("an ended CA: %v", err)
+	}
+}
+
+// TestSVID_CreatePEM replaces neither of its files, and leaves no half.
+func TestSVID_CreatePEM(t *testing.T) {
+	t.Parallel()
+	a := authority(t, domain)
+	for name, there := range map[string]string{"the certificate": "a.pem", "the key": "a-key.pem", "nothing": ""} {
+		dir := t.TempDir()
+		if there != "" {
+			if err := os.WriteFile(filepath.Join(dir, there), []byte("before"), secretMode); err != nil {
+				t.Fatal(err)
+			}
+		}
+		before := contents(t, dir)
+		err := issue(t, a, "/a", SVIDRequest{}).CreatePEM(filepath.Join(dir, "a.pem"), filepath.Join(dir, "a-key.pem"))
+		after := contents(t, dir)
+		switch {
+		case there == "" && (err != nil || len(after) != 2):
+			t.Errorf("%s is there: %v", name, err)
+		case there != "" && (!errors.Is(err, fs.ErrExist) || !cmp.Equal(before, after)):
+			t.Errorf("%s is there: %v, %v", name, err, cmp.Diff(before, after))
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
@@ -42,20 +43,55 @@ func LoadSVID(certFile, keyFile string) (*SVID, error) {
 }
 
 // WritePEM writes the chain and the PKCS #8 key, each file whole or not at all.
-// The key's file can be read by its owner only.
+// The key's file can be read by its owner only. Both are on the disk before the first
+// of them takes its place: for an instant a reader may find the new key with the old
+// certificate, which LoadSVID refuses.
 func (s *SVID) WritePEM(certFile, keyFile string) error {
-	id, err := spiffeid.FromString(string(s.ID))
+	certs, key, err := s.encode()
 	if err != nil {
-		return fmt.Errorf("identity: write SVID: %w", err)
-	}
-	certs, key, err := (&x509svid.SVID{ID: id, Certificates: s.Chain, PrivateKey: s.Key}).Marshal()
-	if err != nil {
-		return fmt.Errorf("identity: write SVID: %w", err)
-	}
-	if err := replaceFile(keyFile, key, secretMode); err != nil {
 		return err
 	}
-	return replaceFile(certFile, certs, publicMode)
+	newKey, err := writeTemporary(keyFile, key, secretMode)
+	if err != nil {
+		return err
+	}
+	newCerts, err := writeTemporary(certFile, certs, publicMode)
+	if err != nil {
+		return errors.Join(err, os.Remove(newKey))
+	}
+	if err := os.Rename(newKey, keyFile); err != nil {
+		return errors.Join(fmt.Errorf("identity: %w", err), os.Remove(newKey), os.Remove(newCerts))
+	}
+	if err := os.Rename(newCerts, certFile); err != nil {
+		return errors.Join(fmt.Errorf("identity: %w", err), os.Remove(newCerts))
+	}
+	return nil
+}
+
+// CreatePEM writes what WritePEM does, and replaces nothing: fs.ErrExist if one of the files is there.
+func (s *SVID) CreatePEM(certFile, keyFile string) error {
+	certs, key, err := s.encode()
+	if err != nil {
+		return err
+	}
+	if err := createFile(keyFile, key, secretMode); err != nil {
+		return err
+	}
+	if err := createFile(certFile, certs, publicMode); err != nil {
+		return errors.Join(err, os.Remove(keyFile))
+	}
+	return nil
+}
+
+func (s *SVID) encode() (certs, key []byte, err error) {
+	id, err := spiffeid.FromString(string(s.ID))
+	if err == nil {
+		certs, key, err = (&x509svid.SVID{ID: id, Certificates: s.Chain, PrivateKey: s.Key}).Marshal()
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("identity: write SVID: %w", err)
+	}
+	return certs, key, nil
 }
 
 // Certificate is the SVID as crypto/tls wants it.

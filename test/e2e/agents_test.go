@@ -3,6 +3,7 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -36,7 +38,7 @@ func (w *world) put(ts *testscript.TestScript, name string, a *agent) {
 
 func startAgent(ctx context.Context, w *world, ts *testscript.TestScript, args []string) error {
 	kind, name := args[0], args[1]
-	conf, err := w.trust.PeerTLS(name)
+	conf, err := agentTLS(w, ts, name, args[2:])
 	if err != nil {
 		return err
 	}
@@ -58,6 +60,16 @@ func startAgent(ctx context.Context, w *world, ts *testscript.TestScript, args [
 		return fmt.Errorf("no agent speaks %s", kind)
 	}
 	return nil
+}
+
+// agentTLS is with what an agent serves: a certificate of the story's trust domain, or the one of a folder.
+func agentTLS(w *world, ts *testscript.TestScript, name string, folder []string) (*tls.Config, error) {
+	if len(folder) == 0 {
+		return w.trust.PeerTLS(name)
+	}
+	file := func(end string) string { return ts.MkAbs(filepath.Join(folder[0], name+end)) }
+	pair, err := tls.LoadX509KeyPair(file(".pem"), file("-key.pem"))
+	return &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{pair}}, err
 }
 
 func haltAgent(ctx context.Context, w *world, _ *testscript.TestScript, args []string) error {

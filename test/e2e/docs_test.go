@@ -47,6 +47,7 @@ var given = strings.NewReplacer(
 	"https://127.0.0.1:8443", `"$PUBLIC"`,
 	"npx -y @modelcontextprotocol/server-filesystem .", "$BIN/toolbox",
 	"dag WID", `dag "$WID"`,
+	"init --dir gw --", "init --dir gw --",
 	"init --dir gw", `init --dir gw --addr 127.0.0.1:"$OWNPUBLIC" --admin-addr 127.0.0.1:"$OWNADMIN" --metrics-addr 127.0.0.1:"$METRICS"`,
 	"aepbctl healthz", `aepbctl healthz http://127.0.0.1:"$METRICS"`,
 )

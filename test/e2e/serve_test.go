@@ -114,6 +114,51 @@ func runNext(ctx context.Context, w *world, ts *testscript.TestScript, args []st
 	return cmd.Run()
 }
 
+// every is how long a story waits before it looks again.
+const every = 50 * time.Millisecond
+
+// repeat waits for what a running program does by itself.
+func repeat(ctx context.Context, _ *world, ts *testscript.TestScript, args []string) error {
+	return again(ctx, func() error { return ts.Exec(args[0], args[1:]...) })
+}
+
+// again tries until there is no error.
+func again(ctx context.Context, try func() error) error {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		err := try()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(ctx.Err(), err)
+		case <-tick.C:
+		}
+	}
+}
+
+// awaitShown opens connections until one is shown the certificate that a folder has now.
+func awaitShown(ctx context.Context, _ *world, ts *testscript.TestScript, args []string) error {
+	file := func(name string) string { return filepath.Join(args[0], name) }
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM([]byte(ts.ReadFile(file("ca.pem"))))
+	block, _ := pem.Decode([]byte(ts.ReadFile(file("gateway.pem"))))
+	dialer := &tls.Dialer{Config: &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: roots}}
+	return again(ctx, func() error {
+		conn, err := dialer.DialContext(ctx, "tcp", strings.TrimPrefix(ts.Getenv("PUBLIC"), "https://"))
+		if err != nil {
+			return err
+		}
+		shown := conn.(*tls.Conn).ConnectionState().PeerCertificates[0]
+		if !bytes.Equal(shown.Raw, block.Bytes) {
+			err = fmt.Errorf("it shows the certificate %x", shown.SerialNumber)
+		}
+		return errors.Join(err, conn.Close())
+	})
+}
+
 // freePorts sets variables to ports of 127.0.0.1 that nobody listens at now.
 func freePorts(ctx context.Context, _ *world, ts *testscript.TestScript, args []string) error {
 	for _, name := range args {

@@ -120,7 +120,9 @@ func commands() map[string]func(*testscript.TestScript, bool, []string) {
 		"next":      {2, runNext},      // next FILE COMMAND: the line of FILE that begins so, as printed; serve is left running
 		"ports":     {1, freePorts},    // ports NAME…: sets each to a free port
 		"served":    {0, awaitServed},  // SIGTERM; waits until serve has ended, with 0; what it logged is stderr
-		"agent":     {2, startAgent},   // agent a2a|mcp NAME: sets $NAME to its URL
+		"agent":     {2, startAgent},   // agent a2a|mcp NAME [DIR]: sets $NAME to its URL; with the certificate NAME of DIR
+		"shows":     {1, awaitShown},   // shows DIR: waits until serve shows the certificate gateway.pem of DIR
+		"repeat":    {1, repeat},       // repeat PROGRAM [ARG…]: runs it again until it exits with 0
 		"halt":      {1, haltAgent},    // halt NAME: the agent ends
 		"front":     {2, startFront},   // front NAME OF: plain HTTP in front of an MCP agent; sets $NAME
 		"library":   {2, startLibrary}, // library NAME FILE: serves FILE as a capability document, as it is when asked; sets $NAME

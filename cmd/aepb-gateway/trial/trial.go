@@ -77,10 +77,8 @@ func (t *Trial) place() error {
 			return fmt.Errorf("%s %q is no address to listen at: expected HOST:PORT with a port of its own, such as 127.0.0.1:8443", one.flag, one.at)
 		}
 	}
-	for _, host := range t.Hosts {
-		if host == "" || strings.Trim(host, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-:") != "" || strings.Contains(host, ":") && !isAddress(host) {
-			return fmt.Errorf("--host %q is no host name: expected a name or an address without scheme and port, such as gw.example.com", host)
-		}
+	if err := checkHosts(t.Hosts); err != nil {
+		return err
 	}
 	_, port, err := net.SplitHostPort(t.Public)
 	if err != nil {
@@ -114,6 +112,15 @@ func free(dir string) error {
 		todo = "serve it as it is, or give another folder with --dir, or move this one away first"
 	}
 	return fmt.Errorf("%s holds files already (%s), and init overwrites nothing: %s", dir, strings.Join(names, ", "), todo)
+}
+
+func checkHosts(hosts []string) error {
+	for _, host := range hosts {
+		if host == "" || strings.Trim(host, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-:") != "" || strings.Contains(host, ":") && !isAddress(host) {
+			return fmt.Errorf("--host %q is no host name: expected a name or an address without scheme and port, such as gw.example.com", host)
+		}
+	}
+	return nil
 }
 
 func isAddress(host string) bool {
@@ -160,14 +167,23 @@ func (t *Trial) write(dir string) error {
 
 // names are those under which clients that judge by host name find the gateway.
 func (t *Trial) names() identity.SVIDRequest {
-	request := identity.SVIDRequest{DNSNames: []string{"localhost"}, IPs: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}}
-	all := slices.Clone(t.Hosts)
+	all := slices.Concat(loopback, t.Hosts)
 	for _, at := range []string{t.Public, t.Admin} {
 		if host, _, err := net.SplitHostPort(at); err == nil {
 			all = append(all, host)
 		}
 	}
-	for _, host := range all {
+	var request identity.SVIDRequest
+	addHosts(&request, all)
+	return request
+}
+
+// loopback is how a program of this machine reaches a server of it.
+var loopback = []string{"localhost", "127.0.0.1", "::1"}
+
+// addHosts adds names and addresses to those that a certificate is to have, each once.
+func addHosts(request *identity.SVIDRequest, hosts []string) {
+	for _, host := range hosts {
 		address := net.ParseIP(host)
 		switch {
 		case host == "" || address.IsUnspecified() || slices.ContainsFunc(request.IPs, address.Equal) || slices.Contains(request.DNSNames, host):
@@ -177,7 +193,6 @@ func (t *Trial) names() identity.SVIDRequest {
 			request.DNSNames = append(request.DNSNames, host)
 		}
 	}
-	return request
 }
 
 // reached is where this machine reaches a listener.
