@@ -460,8 +460,8 @@ func TestVerify_SignersOfTranslations(t *testing.T) {
 	}
 }
 
-// TestVerify_AnyByteChanged: no byte of a folder of evidence can be changed.
-func TestVerify_AnyByteChanged(t *testing.T) {
+// TestAttack_AnyByteOfEvidence: no byte of a folder of evidence can be changed.
+func TestAttack_AnyByteOfEvidence(t *testing.T) {
 	t.Parallel()
 	const tries = 400
 	dir := t.TempDir()
