@@ -51,7 +51,10 @@ type Store struct {
 // totals is what all tables hold together.
 type totals struct{ serial, records, apart, bytes, begun, onHold, holds uint64 }
 
-var _ ect.Store = (*Store)(nil)
+var (
+	_ ect.Store  = (*Store)(nil)
+	_ ect.Lister = (*Store)(nil)
+)
 
 // Open makes a store, or reads what is on disk.
 func Open(bounds Bounds, deps Deps) (s *Store, err error) {

@@ -29,6 +29,12 @@ func contract(t *testing.T, config redis.Config) {
 		t.Parallel()
 		ecttest.StoreSuite(t, func() ect.Store { return open(t, apart(config)) })
 	})
+	for name, test := range ecttest.ListerCases() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, open(t, apart(config)))
+		})
+	}
 	t.Run("ect.ReplayCache", func(t *testing.T) {
 		t.Parallel()
 		ecttest.ReplaySuite(t, func() ect.ReplayCache { return open(t, apart(config)) })

@@ -17,6 +17,7 @@ import (
 // [state.Memory], where they are explained.
 type Driver interface {
 	ect.Store
+	ect.Lister
 	ect.ReplayCache
 	Answers
 	Conversations
@@ -73,6 +74,11 @@ func Run(t *testing.T, h Harness) {
 	if h.Reopen != nil {
 		cases = append(cases, restarts)
 	}
+	lists := map[string]func(*testing.T, Harness){}
+	for name, test := range ecttest.ListerCases() {
+		lists[name] = func(t *testing.T, h Harness) { test(t, h.Open(t, state.Config{})) }
+	}
+	cases = append(cases, lists)
 	for _, group := range cases {
 		for name, test := range group {
 			t.Run(name, func(t *testing.T) {
