@@ -106,7 +106,8 @@ type Running struct {
 
 // Records are what operators read and decide about. What is nil is not served.
 type Records struct {
-	Evidence  ect.Store // for auditors
+	Evidence  ect.Store  // for auditors
+	Workflows ect.Lister // of Evidence, for auditors
 	Approvals approvals.Service
 	Levels    approvals.Levels
 	Undo      checkpoints.Records // what operators roll back to
@@ -155,6 +156,9 @@ func Admin(deps AdminDeps) (http.Handler, error) {
 		e := evidence{store: deps.Evidence, self: deps.Self, reader: a.auditor, logger: deps.Logger}
 		api.GET("/ects/:jti", e.token)
 		api.GET("/workflows/:wid", e.workflow)
+		if deps.Workflows != nil {
+			api.GET("/workflows", func(c *gin.Context) { e.list(c, deps.Workflows) })
+		}
 	}
 	return engine, nil
 }
