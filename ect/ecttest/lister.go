@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -14,6 +15,32 @@ import (
 type ListingStore interface {
 	ect.Store
 	ect.Lister
+}
+
+// Workflows lists those with a token that was issued at or after since, in the order in which they began.
+func (s *Store) Workflows(_ context.Context, since time.Time, after string, limit int) (wids []string, next string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	begin := 0
+	if after != "" {
+		if begin, err = strconv.Atoi(after); err != nil {
+			return nil, "", ect.ErrCursor
+		}
+	}
+	var all []string
+	for _, r := range s.records {
+		claims, err := ect.ParseRecorded(r.Compact)
+		late := err != nil || claims.IssuedAt >= since.Unix()
+		if late && r.Workflow != "" && !slices.Contains(all, r.Workflow) {
+			all = append(all, r.Workflow)
+		}
+	}
+	begin = min(max(begin, 0), len(all))
+	end := min(begin+min(max(limit, 1), ect.MaxListed), len(all))
+	if end < len(all) {
+		next = strconv.Itoa(end)
+	}
+	return all[begin:end], next, nil
 }
 
 // Workflows returns all workflows of a store since a time, sorted, page by page.

@@ -154,11 +154,7 @@ func Admin(deps AdminDeps) (http.Handler, error) {
 	consensus.Admin{Rounds: deps.Consensus}.Mount(api)
 	if deps.Evidence != nil {
 		e := evidence{store: deps.Evidence, self: deps.Self, reader: a.auditor, logger: deps.Logger}
-		api.GET("/ects/:jti", e.token)
-		api.GET("/workflows/:wid", e.workflow)
-		if deps.Workflows != nil {
-			api.GET("/workflows", func(c *gin.Context) { e.list(c, deps.Workflows) })
-		}
+		e.mount(api, deps.Workflows)
 	}
 	return engine, nil
 }

@@ -48,6 +48,15 @@ type evidence struct {
 	logger  *slog.Logger
 }
 
+// mount adds the routes for auditors. workflows may be nil.
+func (e evidence) mount(api gin.IRoutes, workflows ect.Lister) {
+	api.GET("/ects/:jti", e.token)
+	api.GET("/workflows/:wid", e.workflow)
+	if workflows != nil {
+		api.GET("/workflows", func(c *gin.Context) { e.list(c, workflows) })
+	}
+}
+
 // reader is who asks for evidence.
 type reader struct {
 	id      ect.Identity

@@ -19,8 +19,9 @@ import (
 
 // Bounds of an input.
 const (
-	maxInput  = 256 << 20 // bytes of a file, an archive or a folder, unpacked
-	maxTokens = 20_000
+	maxInput = 256 << 20 // bytes of a file, an archive or a folder, unpacked
+	// MaxTokens is how many tokens are judged at once, and kept in one archive.
+	MaxTokens = 20_000
 )
 
 // Input is what was given, read and compared with itself.
@@ -32,6 +33,7 @@ type Input struct {
 	Whole    bool            // it is said to hold all records of what it is about
 
 	packs []pack
+	known map[string]bool // Tokens
 }
 
 // Reader reads inputs.
@@ -62,8 +64,8 @@ func (r Reader) Read(args []string) (Input, error) {
 			return in, err
 		}
 	}
-	if len(in.Tokens) > maxTokens {
-		return in, fmt.Errorf("more than %d tokens are not judged at once: give fewer", maxTokens)
+	if len(in.Tokens) > MaxTokens {
+		return in, fmt.Errorf("more than %d tokens are not judged at once: give fewer", MaxTokens)
 	}
 	return in, nil
 }
@@ -140,11 +142,13 @@ func place(name string) string {
 // tokens adds those of one source. No program of ours writes a token twice.
 func (in *Input) tokens(source string, list []string) {
 	var once []string
+	places := make(map[string]int, len(list))
 	for i, one := range list {
-		if at := slices.Index(once, one); at >= 0 {
-			in.find(audit.Contradicted, "token %d of %s is token %d again: it counts once", i+1, source, at+1)
+		if at, known := places[one]; known {
+			in.find(audit.Contradicted, "token %d of %s is token %d again: it counts once", i+1, source, at)
 			continue
 		}
+		places[one] = i + 1
 		once = append(once, one)
 	}
 	in.Merge(once)
@@ -152,11 +156,15 @@ func (in *Input) tokens(source string, list []string) {
 
 // Merge adds tokens, those of several sources once.
 func (in *Input) Merge(list []string) {
+	if in.known == nil {
+		in.known = map[string]bool{}
+	}
 	for _, one := range list {
-		if slices.Contains(in.Tokens, one) {
+		if in.known[one] {
 			in.Doubled++
 			continue
 		}
+		in.known[one] = true
 		in.Tokens = append(in.Tokens, one)
 	}
 }

@@ -153,7 +153,7 @@ func (s *Store) put(v *view, r *stored, now int64) error {
 	}
 	if r.Workflow != "" { // before anything leaves, which may be the last of it
 		s.enter(v, r, &w, root, now)
-		s.admit(v, &w, &r.Record)
+		s.charge(v, w.holder, account{members: memberWeight * w.admit(v, &r.Record)})
 		w.save(v, r.wid)
 	}
 	if old != nil {

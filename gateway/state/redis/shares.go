@@ -344,10 +344,10 @@ func (s *Store) discard(ctx context.Context, gone []any) error {
 			}
 			return nil
 		})
-		if err == nil && len(unlisted) > 0 {
-			err = s.unnote(bounded, unlisted)
+		if err != nil {
+			return err
 		}
-		return err
+		return s.unnote(bounded, unlisted)
 	})
 }
 

@@ -16,8 +16,7 @@ import (
 // Driver is what the gateway asks of its state. Its methods are those of
 // [state.Memory], where they are explained.
 type Driver interface {
-	ect.Store
-	ect.Lister
+	ecttest.ListingStore
 	ect.ReplayCache
 	Answers
 	Conversations
