@@ -142,13 +142,14 @@ type gathered struct {
 	in        proof.Input
 	seen      map[string]bool // workflows
 	workflows int
+	all       bool // of all callers: also of those whose tokens we cannot verify
 }
 
 // gather fetches the tokens of workflows that are named, and of those with a record in a period.
 func gather(cmd *cobra.Command, t *target, workflows []string, p period) (*gathered, error) {
 	stop := terminal.Progress(cmd, "fetching records")
 	defer stop()
-	g := &gathered{t: t, seen: map[string]bool{}}
+	g := &gathered{t: t, seen: map[string]bool{}, all: !p.since.IsZero()}
 	for _, wid := range workflows {
 		if g.seen[wid] {
 			continue
@@ -162,7 +163,7 @@ func gather(cmd *cobra.Command, t *target, workflows []string, p period) (*gathe
 			return nil, err
 		}
 	}
-	if p.since.IsZero() {
+	if !g.all {
 		return g, nil
 	}
 	if err := g.during(cmd.Context(), p); err != nil {
@@ -237,8 +238,9 @@ func (g *gathered) listed(ctx context.Context, wid string, p period) error {
 	return g.add(tokens)
 }
 
-// contents is what goes into the archive. Tokens that do not hold, and messages of which no token has the hash, are not worth
-// keeping: it refuses them.
+// contents is what goes into the archive. Messages of which no token has the hash are not worth keeping, and neither are tokens
+// of named workflows that do not hold: it refuses them. Of all callers, some may be of a CA that we do not know, and must not
+// keep the others' tokens from being exported.
 func (g *gathered) contents(cmd *cobra.Command, messages []string) (proof.Contents, error) {
 	stop := terminal.Progress(cmd, "verifying tokens")
 	defer stop()
@@ -247,10 +249,13 @@ func (g *gathered) contents(cmd *cobra.Command, messages []string) (proof.Conten
 	if err != nil {
 		return proof.Contents{}, err
 	}
-	for _, r := range records {
-		if !r.Verified() {
-			return proof.Contents{}, fmt.Errorf("token %s of the gateway does not hold: %s", r.Claims.ID, r.Problem)
-		}
+	doubtful := slices.DeleteFunc(slices.Clone(records), audit.Record.Verified)
+	switch {
+	case len(doubtful) > 0 && !g.all:
+		return proof.Contents{}, fmt.Errorf("token %s of the gateway does not hold: %s", doubtful[0].Claims.ID, doubtful[0].Problem)
+	case len(doubtful) > 0:
+		stop()
+		fmt.Fprintf(cmd.ErrOrStderr(), "warning: %d of the exported tokens do not hold with this CA, such as %s: %s\n", len(doubtful), terminal.Word(doubtful[0].Claims.ID), terminal.Line(doubtful[0].Problem))
 	}
 	r := reader(cmd)
 	if err := in.Bodies(r, messages); err != nil {

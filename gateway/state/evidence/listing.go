@@ -11,7 +11,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/state/internal/encoding"
 )
 
-// maxLooked is after how many records a page of workflows ends.
+// maxLooked is after how many records, and groups of them, a page of workflows ends.
 const maxLooked = 512
 
 // Workflows lists the workflows with a record whose token was issued at or after the second of since; a token that
@@ -42,6 +42,11 @@ func (s *Store) Workflows(_ context.Context, since time.Time, after string, limi
 		}
 		if len(wids) == limit || looked >= maxLooked {
 			return wids, hex.EncodeToString(group.AppendBinary(nil)), nil
+		}
+		looked++
+		if group.N == 0 { // on disk, what is known of a workflow is before its records
+			at = group.next()
+			continue
 		}
 		looked += bits.OnesCount64(members)
 		wid, found, err := search.workflow(group.N, members)

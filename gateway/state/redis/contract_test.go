@@ -351,3 +351,49 @@ func TestEntries_OfAnEarlierVersion(t *testing.T) {
 		t.Errorf("the old one %v, a new one %v, one more %v, want the last refused", err, err2, err3)
 	}
 }
+
+// TestWorkflows_LeaveTheList: a workflow that lost its last record is no more in the list, also where its records left before
+// their end: one holder cannot fill Redis with names of workflows.
+func TestWorkflows_LeaveTheList(t *testing.T) {
+	t.Parallel()
+	server := serve(t, "--appendfsync", "everysec")
+	config := redis.Config{Addresses: []string{server.address}, Timeout: 5 * time.Second, Prefix: "evicted:", Bounds: state.Config{MaxTokenBytes: 64 << 10}}
+	s := open(t, config)
+	bring := func(name string, count int, lives time.Duration) {
+		t.Helper()
+		for n := range count {
+			id := fmt.Sprint(name, n)
+			r := ect.Record{Compact: "h.p." + id, ID: ect.ID(id), Workflow: "w-" + id, Issuer: "i", Holder: "one", Parents: []ect.ID{"p"}, Until: time.Now().Add(lives)}
+			if err := s.Put(t.Context(), r); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	client := goredis.NewClient(&goredis.Options{Addr: server.address})
+	defer client.Close()
+	want := func(least, most int) {
+		t.Helper()
+		wids, err := ecttest.Workflows(t.Context(), s, time.Time{}, 10)
+		if err != nil || len(wids) < least || len(wids) > most {
+			t.Errorf("%d workflows are listed, %v, want %d to %d", len(wids), err, least, most)
+		}
+		var counts [3]int
+		for part := range 16 {
+			for i, name := range []string{"wl", "we"} {
+				counts[i] += int(client.ZCard(t.Context(), fmt.Sprintf("%s%s:{wids%x}", config.Prefix, name, part)).Val())
+			}
+			counts[2] += int(client.HLen(t.Context(), fmt.Sprintf("%swn:{wids%x}", config.Prefix, part)).Val())
+		}
+		if counts[0] != counts[1] || counts[1] != counts[2] || counts[0] < least || counts[0] > most {
+			t.Errorf("Redis has %v entries of workflows, want %d to %d", counts, least, most)
+		}
+	}
+	bring("evicted", 300, time.Hour)
+	want(20, 64) // 64 KiB, 1.25 KiB each and more
+	config.Prefix = "ended:"
+	s = open(t, config)
+	bring("ended", 30, 500*time.Millisecond)
+	<-time.After(time.Second)
+	bring("later", 200, time.Hour) // writing sweeps
+	want(20, 64)
+}
