@@ -107,7 +107,8 @@ func TestEvidenceExport_Since(t *testing.T) {
 	early, late, gone := string(ect.NewID()), string(ect.NewID()), string(ect.NewID())
 	s := &archiveServer{pages: [][]string{{early}, {}, {gone, early, late}}}
 	e := newExporter(t, s)
-	s.workflows = map[string][]string{early: tokensOf(t, e.party, early, 10*time.Minute), late: tokensOf(t, e.party, late, 0)}
+	first := tokensOf(t, e.party, early, 10*time.Minute)
+	s.workflows = map[string][]string{early: first, late: append(tokensOf(t, e.party, late, 0), first...)} // ancestors in another workflow
 	for name, tc := range map[string]struct {
 		args []string
 		code int

@@ -392,8 +392,38 @@ func TestWorkflows_LeaveTheList(t *testing.T) {
 	want(20, 64) // 64 KiB, 1.25 KiB each and more
 	config.Prefix = "ended:"
 	s = open(t, config)
-	bring("ended", 30, 500*time.Millisecond)
+	bring("ended", 45, 500*time.Millisecond)
 	<-time.After(time.Second)
 	bring("later", 200, time.Hour) // writing sweeps
 	want(20, 64)
+}
+
+// TestWorkflows_HaveOnePlaceEach: two workflows never have one place in the list, also where the clock of Redis was set back: a
+// cursor between them would leave one out.
+func TestWorkflows_HaveOnePlaceEach(t *testing.T) {
+	t.Parallel()
+	config := redis.Config{Addresses: []string{serve(t, "--appendfsync", "everysec").address}, Prefix: "places:", Timeout: 5 * time.Second}
+	s := open(t, config)
+	client := goredis.NewClient(&goredis.Options{Addr: config.Addresses[0]})
+	defer client.Close()
+	ahead := float64(time.Now().Add(time.Hour).UnixMicro())
+	for part := range 16 {
+		client.ZAdd(t.Context(), fmt.Sprintf("places:wl:{wids%x}", part), goredis.Z{Score: ahead, Member: "before"})
+	}
+	for n := range 100 {
+		id := strconv.Itoa(n)
+		r := ect.Record{Compact: "h.p." + id, ID: ect.ID(id), Workflow: "w" + id, Issuer: "i", Parents: []ect.ID{"p"}, Until: time.Now().Add(time.Hour)}
+		if err := s.Put(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for part := range 16 {
+		places := map[float64]bool{}
+		for _, z := range client.ZRangeWithScores(t.Context(), fmt.Sprintf("places:wl:{wids%x}", part), 0, -1).Val() {
+			if places[z.Score] || z.Score < ahead {
+				t.Errorf("part %x: %v is at %.0f, expected a place of its own behind %.0f", part, z.Member, z.Score, ahead)
+			}
+			places[z.Score] = true
+		}
+	}
 }

@@ -149,7 +149,7 @@ type position struct {
 	from string // as ZRANGEBYSCORE has it
 }
 
-// cursorOf reads a cursor of workflows that got a record at or after since (microseconds).
+// cursorOf reads a cursor; empty: the first part from since (microseconds) on.
 func cursorOf(after string, since int64) (position, error) {
 	if after == "" {
 		return position{from: strconv.FormatInt(since, 10)}, nil
@@ -159,9 +159,6 @@ func cursorOf(after string, since int64) (position, error) {
 	last, scoreErr := strconv.ParseUint(score, 10, 53)
 	if partErr != nil || scoreErr != nil {
 		return position{}, ect.ErrCursor
-	}
-	if int64(last) < since { //nolint:gosec // 53 bits
-		return position{int64(n), strconv.FormatInt(since, 10)}, nil //nolint:gosec // 4 bits
 	}
 	return position{int64(n), "(" + strconv.FormatUint(last, 10)}, nil //nolint:gosec // 4 bits
 }
