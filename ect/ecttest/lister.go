@@ -130,14 +130,18 @@ func listerSince(t *testing.T, s ListingStore) {
 func listerEnded(t *testing.T, s ListingStore) {
 	t.Helper()
 	by := NewParty(t, "spiffe://example.org/a")
-	gone, stays := string(ect.NewID()), string(ect.NewID())
-	put(t, s, issuedNow(t, by, gone, time.Second))
-	put(t, s, issuedNow(t, by, stays, time.Second))
-	put(t, s, issuedNow(t, by, stays, time.Hour))
+	var stay []string
+	for range 20 {
+		put(t, s, issuedNow(t, by, string(ect.NewID()), time.Second))
+		stays := string(ect.NewID())
+		put(t, s, issuedNow(t, by, stays, time.Second))
+		put(t, s, issuedNow(t, by, stays, time.Hour))
+		stay = append(stay, stays)
+	}
 	<-time.After(2 * time.Second)
-	wantWorkflows(t, s, time.Time{}, 10, stays)
-	put(t, s, issuedNow(t, by, stays, time.Hour)) // writing sweeps
-	wantWorkflows(t, s, time.Time{}, 10, stays)
+	wantWorkflows(t, s, time.Time{}, 10, stay...)
+	put(t, s, issuedNow(t, by, stay[0], time.Hour)) // writing sweeps
+	wantWorkflows(t, s, time.Time{}, 10, stay...)
 }
 
 func listerCursor(t *testing.T, s ListingStore) {
