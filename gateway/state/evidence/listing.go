@@ -82,7 +82,7 @@ func (s *search) workflow(group, members uint64) (wid string, found bool, err er
 		if encoding.Nanos(r.Until) < s.now {
 			continue
 		}
-		if claims, err := s.parser.Parse(r.Compact); err != nil || claims.IssuedAt >= s.since {
+		if claims, unread := s.parser.Parse(r.Compact); unread != nil || claims.IssuedAt >= s.since {
 			return r.Workflow, true, nil
 		}
 	}

@@ -370,7 +370,7 @@ func TestWorkflows_LeaveTheList(t *testing.T) {
 		}
 	}
 	client := goredis.NewClient(&goredis.Options{Addr: server.address})
-	defer client.Close()
+	defer func() { _ = client.Close() }()
 	want := func(least, most int) {
 		t.Helper()
 		wids, err := ecttest.Workflows(t.Context(), s, time.Time{}, 10)
@@ -406,7 +406,7 @@ func TestWorkflows_HaveOnePlaceEach(t *testing.T) {
 	config := redis.Config{Addresses: []string{serve(t, "--appendfsync", "everysec").address}, Prefix: "places:", Timeout: 5 * time.Second}
 	s := open(t, config)
 	client := goredis.NewClient(&goredis.Options{Addr: config.Addresses[0]})
-	defer client.Close()
+	defer func() { _ = client.Close() }()
 	ahead := float64(time.Now().Add(time.Hour).UnixMicro())
 	for part := range 16 {
 		client.ZAdd(t.Context(), fmt.Sprintf("places:wl:{wids%x}", part), goredis.Z{Score: ahead, Member: "before"})

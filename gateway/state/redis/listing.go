@@ -160,5 +160,5 @@ func cursorOf(after string, since int64) (position, error) {
 	if partErr != nil || scoreErr != nil {
 		return position{}, ect.ErrCursor
 	}
-	return position{int64(n), "(" + strconv.FormatUint(last, 10)}, nil //nolint:gosec // 4 bits
+	return position{int64(n), "(" + strconv.FormatUint(last, 10)}, nil
 }
