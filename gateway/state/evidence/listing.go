@@ -82,7 +82,8 @@ func (s *search) workflow(group, members uint64) (wid string, found bool, err er
 		if encoding.Nanos(r.Until) < s.now {
 			continue
 		}
-		if claims, unread := s.parser.Parse(r.Compact); unread != nil || claims.IssuedAt >= s.since {
+		claims, unread := s.parser.Parse(r.Compact)
+		if late := unread != nil || claims.IssuedAt >= s.since; late {
 			return r.Workflow, true, nil
 		}
 	}
