@@ -49,7 +49,7 @@ var (
 	ErrNoToken = errors.New("no execution context token")
 	// ErrTooManyIDs: more ids were looked up at once than MaxLookups.
 	ErrTooManyIDs = errors.New("too many ids are looked up at once")
-	// ErrCursor: a cursor of a workflow that no store returned.
+	// ErrCursor: a cursor of a workflow, or of a list of workflows, that no store returned.
 	ErrCursor = errors.New("the cursor is not one that was returned: begin without one")
 )
 

@@ -126,6 +126,21 @@ type Store interface {
 	Standing(ctx context.Context, wid string, who Identity) (Standing, error)
 }
 
+// MaxListed bounds the workflows of one page of a Lister.
+const MaxListed = 100
+
+// Lister lists the workflows of a Store.
+type Lister interface {
+	// Workflows returns up to limit (from 1 to MaxListed) workflows that have a record and got one at or after since: behind
+	// the cursor, or from the first if it is empty. next is the cursor behind them; empty: there are no more. A page looks at
+	// a bounded number of records, so it may have fewer workflows than limit, or none, where next is not empty.
+	//
+	// When a record came is, as the store knows it, the second in which its token was issued (iat), or the time of its arrival.
+	// A workflow that gets a record while it is listed may come twice. What leaves the store between two pages is no
+	// error. A cursor that the store did not return is ErrCursor.
+	Workflows(ctx context.Context, since time.Time, after string, limit int) (wids []string, next string, err error)
+}
+
 // Standing is what an identity is to a workflow.
 type Standing struct {
 	Known  bool // the workflow has a record, or had one whose Until is not over

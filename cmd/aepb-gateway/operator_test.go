@@ -123,6 +123,27 @@ func TestOperator_AuditorReadsAllEvidence(t *testing.T) {
 	}
 }
 
+// TestOperator_AuditorListsWorkflows: only auditors list the workflows of all callers, and each read is logged.
+func TestOperator_AuditorListsWorkflows(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{config: staff(), noToken: true})
+	wid := b.work(t)[0].Workflow
+	path := b.at.Admin + "/api/workflows?since=" + time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)
+	for role, want := range map[string]int{"auditor": 200, "viewer": 403, "operator": 403, "approver": 403, "stranger": 403} {
+		got := b.send(t, letter{via: b.as(t, "/staff/"+role), method: http.MethodGet, media: "-", at: path})
+		if lists := strings.Contains(string(got.body), wid); got.status != want || lists != (want == 200) {
+			t.Errorf("%s got %d %s, want %d", role, got.status, got.body, want)
+		}
+	}
+	if n := strings.Count(b.logs.String(), "evidence read by an auditor"); n != 1 {
+		t.Errorf("%d reads of the auditor are logged, want 1", n)
+	}
+	got := b.send(t, letter{via: b.as(t, "/staff/auditor"), method: http.MethodGet, media: "-", at: b.at.Admin + "/api/workflows?since=" + time.Now().Add(time.Hour).UTC().Format(time.RFC3339)})
+	if want := `{"wids":[]}`; got.status != http.StatusOK || strings.TrimSpace(string(got.body)) != want {
+		t.Errorf("since an hour that has not come: got %d %s, want %s", got.status, got.body, want)
+	}
+}
+
 // TestOperator_AuditorWithoutACertificate: at the public listener, who names an auditor
 // with a bearer token alone is a caller like any other (R17): a token can be stolen and
 // passed on, a certificate's key cannot.

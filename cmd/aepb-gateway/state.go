@@ -46,6 +46,7 @@ type replays interface {
 type stores struct {
 	backend       string // memory, bolt or redis
 	evidence      ect.Store
+	workflows     ect.Lister
 	replay        replays
 	answers       idempotency.Store
 	conversations conversation.Store
@@ -116,7 +117,7 @@ func openState(s settings) (stores, error) {
 		if err != nil {
 			return stores{}, err
 		}
-		return stores{"redis", store, store, store, store, store.Entries(), store.Blobs(), store.Blobs(), nil, store, store.Failing, store.Close, func() map[string]telemetry.Use {
+		return stores{"redis", store, store, store, store, store, store.Entries(), store.Blobs(), store.Blobs(), nil, store, store.Failing, store.Close, func() map[string]telemetry.Use {
 			return map[string]telemetry.Use{"memory": {Bytes: -1, Ratio: store.Filled()}}
 		}, losses{gone, nil, store.Ignored}, store.Time}, nil
 	case path != "":
@@ -124,7 +125,7 @@ func openState(s settings) (stores, error) {
 		if err != nil {
 			return stores{}, err
 		}
-		return stores{"bolt", store, store, store, store, store.Entries(), store.Blobs(), store.Blobs(), store.Flush, nil, store.Failing, store.Close, usageOf(store.Memory), losses{gone, store.Memory.Refused, nil}, nil}, nil
+		return stores{"bolt", store, store, store, store, store, store.Entries(), store.Blobs(), store.Blobs(), store.Flush, nil, store.Failing, store.Close, usageOf(store.Memory), losses{gone, store.Memory.Refused, nil}, nil}, nil
 	}
 	if s.epoch.IsZero() { // a token of the second before may have been used by the process before
 		s.epoch = time.Now().Truncate(time.Second).Add(time.Second)
@@ -135,7 +136,7 @@ func openState(s settings) (stores, error) {
 		return stores{}, err
 	}
 	always := func() error { return nil }
-	return stores{"memory", memory, memory, memory, memory, memory.Entries(), memory.Blobs(), memory.Blobs(), nil, nil, always, always, usageOf(memory), losses{gone, memory.Refused, nil}, nil}, nil
+	return stores{"memory", memory, memory, memory, memory, memory, memory.Entries(), memory.Blobs(), memory.Blobs(), nil, nil, always, always, usageOf(memory), losses{gone, memory.Refused, nil}, nil}, nil
 }
 
 // Writing sweeps what has ended. After a load there are no writes, and all of it would stay.

@@ -404,7 +404,7 @@ func (out *service) surfaces(s settings, list []protocol, registry *translators.
 	}
 	out.admin, err = httpapi.Admin(httpapi.AdminDeps{
 		MonitoringDeps: monitoring,
-		Registry:       registry, Records: httpapi.Records{Evidence: opened.evidence, Approvals: pipeline.Parts().Approvals, Levels: pipeline.Parts().Levels, Consensus: pipeline.Parts().Consensus, Undo: checkpoints.Records{Checkpoints: pipeline.Parts().Checkpoints, Rollbacks: pipeline.Parts().Rollbacks}}, Self: s.svid.ID, PublicURL: s.publicURL, Directory: out.directory, Agents: out.agents,
+		Registry:       registry, Records: httpapi.Records{Evidence: opened.evidence, Workflows: opened.workflows, Approvals: pipeline.Parts().Approvals, Levels: pipeline.Parts().Levels, Consensus: pipeline.Parts().Consensus, Undo: checkpoints.Records{Checkpoints: pipeline.Parts().Checkpoints, Rollbacks: pipeline.Parts().Rollbacks}}, Self: s.svid.ID, PublicURL: s.publicURL, Directory: out.directory, Agents: out.agents,
 		Breakers: pipeline.Breakers, Lifecycles: pipeline.Lifecycle, Running: httpapi.Running{Processes: out.processes, Configuration: out.settings.inForce},
 		Operators: out.operator, Token: s.adminToken, Hosts: s.hosts, Open: s.dev, Failures: failures,
 		Answered: out.refusals[telemetry.ListenerAdmin].Answered,

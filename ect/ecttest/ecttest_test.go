@@ -13,6 +13,14 @@ func TestTheFakesKeepTheContracts(t *testing.T) {
 		t.Parallel()
 		ecttest.StoreSuite(t, func() ect.Store { return ecttest.NewStore() })
 	})
+	for name, test := range ecttest.ListerCases() {
+		if name != "lists no workflow without a record" { // this store forgets nothing
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				test(t, ecttest.NewStore())
+			})
+		}
+	}
 	t.Run("replay", func(t *testing.T) {
 		t.Parallel()
 		ecttest.ReplaySuite(t, func() ect.ReplayCache { return ecttest.NewReplay() })

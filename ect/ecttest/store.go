@@ -22,7 +22,7 @@ type Store struct {
 // NewStore is empty.
 func NewStore() *Store { return &Store{} }
 
-var _ ect.Store = (*Store)(nil)
+var _ ListingStore = (*Store)(nil)
 
 // Put keeps a record.
 func (s *Store) Put(_ context.Context, r ect.Record) error {

@@ -106,7 +106,8 @@ type Running struct {
 
 // Records are what operators read and decide about. What is nil is not served.
 type Records struct {
-	Evidence  ect.Store // for auditors
+	Evidence  ect.Store  // for auditors
+	Workflows ect.Lister // of Evidence, for auditors
 	Approvals approvals.Service
 	Levels    approvals.Levels
 	Undo      checkpoints.Records // what operators roll back to
@@ -153,8 +154,7 @@ func Admin(deps AdminDeps) (http.Handler, error) {
 	consensus.Admin{Rounds: deps.Consensus}.Mount(api)
 	if deps.Evidence != nil {
 		e := evidence{store: deps.Evidence, self: deps.Self, reader: a.auditor, logger: deps.Logger}
-		api.GET("/ects/:jti", e.token)
-		api.GET("/workflows/:wid", e.workflow)
+		e.mount(api, deps.Workflows)
 	}
 	return engine, nil
 }

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/gin-gonic/gin"
 
@@ -45,6 +46,15 @@ type evidence struct {
 	reader  func(*gin.Context) reader
 	tasks   Tasks // nil: no caller has tasks here
 	logger  *slog.Logger
+}
+
+// mount adds the routes for auditors. workflows may be nil.
+func (e evidence) mount(api gin.IRoutes, workflows ect.Lister) {
+	api.GET("/ects/:jti", e.token)
+	api.GET("/workflows/:wid", e.workflow)
+	if workflows != nil {
+		api.GET("/workflows", func(c *gin.Context) { e.list(c, workflows) })
+	}
 }
 
 // reader is who asks for evidence.
@@ -164,18 +174,13 @@ type workflowPage struct {
 // ?limit= a smaller number.
 func (e evidence) workflow(c *gin.Context) {
 	ctx, who, wid := c.Request.Context(), e.reader(c), c.Param("wid")
-	limit := maxPage
-	if text := c.Query("limit"); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 {
-			problem.Write(c.Writer, c.Request, &problem.QueryError{Reason: "limit is a number from 1 to 100"})
-			return
-		}
-		limit = min(n, maxPage)
+	limit, err := limitOf(c)
+	if err != nil {
+		problem.Write(c.Writer, c.Request, err)
+		return
 	}
 	may := who.auditor
 	if !may {
-		var err error
 		if may, err = e.members.Belongs(ctx, wid, who.id); err != nil {
 			problem.Write(c.Writer, c.Request, &problem.RecordingError{Err: err})
 			return
@@ -184,7 +189,6 @@ func (e evidence) workflow(c *gin.Context) {
 	var records []ect.Record
 	page := workflowPage{Workflow: wid, ECTs: []string{}}
 	if may {
-		var err error
 		if records, page.Next, err = e.store.Workflow(ctx, wid, c.Query("after"), limit); err != nil {
 			problem.Write(c.Writer, c.Request, pageError(err))
 			return
@@ -203,6 +207,49 @@ func (e evidence) workflow(c *gin.Context) {
 		next := url.Values{"after": {page.Next}, "limit": {strconv.Itoa(limit)}}
 		c.Header("Link", "<?"+next.Encode()+`>; rel="next"`)
 	}
+	c.JSON(http.StatusOK, page)
+}
+
+// limitOf is how many entries a page may have.
+func limitOf(c *gin.Context) (int, error) {
+	text := c.Query("limit")
+	if text == "" {
+		return maxPage, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		return 0, &problem.QueryError{Reason: "limit is a number from 1 to 100"}
+	}
+	return min(n, maxPage), nil
+}
+
+// workflowList is one page of the workflows that have a record since a time.
+type workflowList struct {
+	Workflows []string `json:"wids"`           // may be empty although others follow
+	Next      string   `json:"next,omitempty"` // what ?after= takes for the next page; absent: this is the last
+}
+
+// list serves auditors the ids of workflows with a record since a time, 100 at most at a time.
+func (e evidence) list(c *gin.Context, workflows ect.Lister) {
+	limit, err := limitOf(c)
+	since, timeErr := time.Parse(time.RFC3339, c.Query("since"))
+	if err == nil && timeErr != nil {
+		err = &problem.QueryError{Reason: "since is a time of RFC 3339, such as 2026-11-29T08:00:00Z"}
+	}
+	page := workflowList{}
+	if err == nil {
+		page.Workflows, page.Next, err = workflows.Workflows(c.Request.Context(), since, c.Query("after"), limit)
+		if err != nil {
+			err = pageError(err)
+		}
+	}
+	if err != nil {
+		problem.Write(c.Writer, c.Request, err)
+		return
+	}
+	page.Workflows = append([]string{}, page.Workflows...)
+	e.log(c, e.reader(c), "")
+	c.Header("Cache-Control", "private, no-store")
 	c.JSON(http.StatusOK, page)
 }
 

@@ -20,6 +20,7 @@ func Bodies() map[string]reflect.Type {
 		"GatewayDocument":      reflect.TypeFor[gatewayDocument](),
 		"Pair":                 reflect.TypeFor[pairName](),
 		"WorkflowPage":         reflect.TypeFor[workflowPage](),
+		"WorkflowList":         reflect.TypeFor[workflowList](),
 		"CallbackRegistration": reflect.TypeFor[registration](),
 		"Negotiation":          reflect.TypeFor[negotiationDocument](),
 		"Outcome":              reflect.TypeFor[outcomeDocument](),

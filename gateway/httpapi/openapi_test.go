@@ -295,7 +295,7 @@ func serveAll(t *testing.T) served {
 		t.Fatal(err)
 	}
 	s.admin, err = httpapi.Admin(httpapi.AdminDeps{
-		MonitoringDeps: monitoring, Directory: agents, Agents: listed, Registry: registry, Records: httpapi.Records{Evidence: s.store, Approvals: waits, Levels: levels{waits}, Consensus: s.round, Undo: checkpoints.Records{Checkpoints: oneCheckpoint{}, Rollbacks: oneCheckpoint{}}}, Self: self, PublicURL: "https://gw.example",
+		MonitoringDeps: monitoring, Directory: agents, Agents: listed, Registry: registry, Records: httpapi.Records{Evidence: s.store, Workflows: s.store, Approvals: waits, Levels: levels{waits}, Consensus: s.round, Undo: checkpoints.Records{Checkpoints: oneCheckpoint{}, Rollbacks: oneCheckpoint{}}}, Self: self, PublicURL: "https://gw.example",
 		Breakers: fewBreakers{}, Lifecycles: lifecycles{}, Token: "right", Hosts: []string{"127.0.0.1"},
 		Running: httpapi.Running{
 			Configuration: func() admindoc.Configuration {
@@ -531,6 +531,11 @@ func TestOpenAPI_SuitsTheAnswers(t *testing.T) {
 		{s.admin, "GET", "/api/breakers", "", "", 200},
 		{s.admin, "GET", "/api/processes", "", "", 200},
 		{s.admin, "GET", "/api/ects/" + string(record.ID), "/api/ects/{jti}", "", 200},
+		{s.admin, "GET", "/api/workflows?since=2026-11-29T08:00:00Z&limit=1", "/api/workflows", "", 200},
+		{s.admin, "GET", "/api/workflows", "", "", 400},
+		{s.admin, "GET", "/api/workflows?since=yesterday", "/api/workflows", "", 400},
+		{s.admin, "GET", "/api/workflows?since=2026-11-29T08:00:00Z&limit=-1", "/api/workflows", "", 400},
+		{s.admin, "GET", "/api/workflows?since=2026-11-29T08:00:00Z&after=made-up", "/api/workflows", "", 400},
 		{s.admin, "GET", "/api/workflows/" + workflow, "/api/workflows/{wid}", "", 200},
 		{s.metrics, "GET", "/healthz", "", "", 200},
 		{s.metrics, "GET", "/readyz", "", "", 200},

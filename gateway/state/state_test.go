@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/ecttest"
 	"github.com/aepb/aepb-gateway/gateway/state"
 )
 
@@ -138,5 +139,33 @@ func BenchmarkFull(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		call()
+	}
+}
+
+// TestTokens_AListLooksAtABoundedNumber: a page of workflows ends after some hundred records, of however many, also where
+// none of them came late enough.
+func TestTokens_AListLooksAtABoundedNumber(t *testing.T) {
+	t.Parallel()
+	m := open(t, state.Config{})
+	const records = 3000
+	old := ecttest.MintUnsigned(t, ecttest.NewParty(t, "spiffe://a.test/a"), ecttest.Recipe{Claims: ect.Claims{
+		ID: ect.NewID(), Audience: []string{"b"}, IssuedAt: time.Now().Add(-time.Hour).Unix(), Expires: time.Now().Unix(),
+	}})
+	for n := range records {
+		r := ect.Record{Compact: old, ID: ect.ID(strconv.Itoa(n)), Workflow: "w" + strconv.Itoa(n/2), Issuer: "a", Parents: []ect.ID{"p"}, Until: time.Now().Add(time.Hour)}
+		if err := m.Put(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pages, after := 0, ""
+	for ; pages == 0 || after != ""; pages++ {
+		wids, next, err := m.Workflows(t.Context(), time.Now().Add(-time.Minute), after, ect.MaxListed)
+		if err != nil || len(wids) > 0 {
+			t.Fatalf("got %v, %v", wids, err)
+		}
+		after = next
+	}
+	if pages < records/600 || pages > records/200 {
+		t.Errorf("%d records in %d pages", records, pages)
 	}
 }

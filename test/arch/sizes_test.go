@@ -33,7 +33,7 @@ var raised = map[string]struct {
 	"test/bench":                                 {17, "the pairs use the processes, the signer and the load of the exchange: a package for them would export all three"},
 	"gateway/transport/mcp":                      {15, "door and dialer share one session keeper and the checks of one transport, and sessions have streams of their own on both sides"},
 	"gateway/state":                              {15, "the journal and the memory see every kind of state, and its shares: a package for each kind would export what they share"},
-	"gateway/state/redis":                        {14, "one store: each kind of state has a file, and evidence three, for its records, its shares and who vouches for it"},
+	"gateway/state/redis":                        {15, "one store: each kind of state has a file, and evidence four, for its records, their list, its shares and who vouches for it"},
 	"gateway/state/statetest":                    {14, "one contract for every driver: each kind of state has a file, and shares and durability have files of their own"},
 	"gateway/httpapi":                            {15, "one public surface of several endpoints: each has a file, and all share who the caller is and how refusals are written"},
 	"gateway/state/seal/state.go.EntryStore":     {6, "the operations of one store of entries: a driver has them all"},

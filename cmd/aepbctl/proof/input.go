@@ -19,8 +19,9 @@ import (
 
 // Bounds of an input.
 const (
-	maxInput  = 256 << 20 // bytes of a file, an archive or a folder, unpacked
-	maxTokens = 20_000
+	maxInput = 256 << 20 // bytes of a file, an archive or a folder, unpacked
+	// MaxTokens is how many tokens are judged at once, and kept in one archive.
+	MaxTokens = 20_000
 )
 
 // Input is what was given, read and compared with itself.
@@ -63,8 +64,8 @@ func (r Reader) Read(args []string) (Input, error) {
 			return in, err
 		}
 	}
-	if len(in.Tokens) > maxTokens {
-		return in, fmt.Errorf("more than %d tokens are not judged at once: give fewer", maxTokens)
+	if len(in.Tokens) > MaxTokens {
+		return in, fmt.Errorf("more than %d tokens are not judged at once: give fewer", MaxTokens)
 	}
 	return in, nil
 }
@@ -139,8 +140,8 @@ func place(name string) string {
 
 // tokens adds those of one source. No program of ours writes a token twice.
 func (in *Input) tokens(source string, list []string) error {
-	if len(list) > maxTokens {
-		return fmt.Errorf("%s holds %d tokens, and at most %d are judged at once: give fewer", terminal.Word(source), len(list), maxTokens)
+	if len(list) > MaxTokens {
+		return fmt.Errorf("%s holds %d tokens, and at most %d are judged at once: give fewer", terminal.Word(source), len(list), MaxTokens)
 	}
 	first := make(map[string]int, len(list))
 	var once []string

@@ -14,7 +14,7 @@
 // tables.go is the tables, and how changes lie before what is on disk; store.go what
 // callers see; disk.go what is written when, and read again at a start; record.go how a
 // record is written; holders.go who has how much, and what leaves; workflows.go what is
-// known of each workflow.
+// known of each workflow; listing.go which workflows have records.
 //
 // # Alternatives considered
 //

@@ -51,7 +51,10 @@ type Store struct {
 // totals is what all tables hold together.
 type totals struct{ serial, records, apart, bytes, begun, onHold, holds uint64 }
 
-var _ ect.Store = (*Store)(nil)
+var (
+	_ ect.Store  = (*Store)(nil)
+	_ ect.Lister = (*Store)(nil)
+)
 
 // Open makes a store, or reads what is on disk.
 func Open(bounds Bounds, deps Deps) (s *Store, err error) {
@@ -150,7 +153,7 @@ func (s *Store) put(v *view, r *stored, now int64) error {
 	}
 	if r.Workflow != "" { // before anything leaves, which may be the last of it
 		s.enter(v, r, &w, root, now)
-		s.admit(v, &w, &r.Record)
+		s.charge(v, w.holder, account{members: memberWeight * w.admit(v, &r.Record)})
 		w.save(v, r.wid)
 	}
 	if old != nil {

@@ -129,9 +129,8 @@ func (s *Store) dismiss(v *view, w *workflow) {
 	w.member, w.members = Key{}, 0
 }
 
-// admit makes the identities members that a record names, up to ect.MaxMembers.
-func (s *Store) admit(v *view, w *workflow, r *ect.Record) {
-	came := uint64(0)
+// admit makes the identities members that a record names, up to ect.MaxMembers, and returns how many came.
+func (w *workflow) admit(v *view, r *ect.Record) (came uint64) {
 	for _, identity := range r.Members {
 		member := digestOf(r.Workflow, string(identity))
 		if _, known := v.get(Members, member); known || w.members == ect.MaxMembers {
@@ -142,7 +141,7 @@ func (s *Store) admit(v *view, w *workflow, r *ect.Record) {
 		w.members++
 		came++
 	}
-	s.charge(v, w.holder, account{members: memberWeight * came})
+	return came
 }
 
 func standingOf(v *view, wid string, identity ect.Identity, now int64) ect.Standing {

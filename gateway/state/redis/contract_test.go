@@ -29,6 +29,12 @@ func contract(t *testing.T, config redis.Config) {
 		t.Parallel()
 		ecttest.StoreSuite(t, func() ect.Store { return open(t, apart(config)) })
 	})
+	for name, test := range ecttest.ListerCases() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, open(t, apart(config)))
+		})
+	}
 	t.Run("ect.ReplayCache", func(t *testing.T) {
 		t.Parallel()
 		ecttest.ReplaySuite(t, func() ect.ReplayCache { return open(t, apart(config)) })
@@ -343,5 +349,82 @@ func TestEntries_OfAnEarlierVersion(t *testing.T) {
 	_, err3 = write("one more", 0)
 	if full, ok := errors.AsType[*state.FullError](err3); err != nil || err2 != nil || !ok || full.Own {
 		t.Errorf("the old one %v, a new one %v, one more %v, want the last refused", err, err2, err3)
+	}
+}
+
+// TestWorkflows_LeaveTheList: a workflow that lost its last record is no more in the list, also where its records left before
+// their end: one holder cannot fill Redis with names of workflows.
+func TestWorkflows_LeaveTheList(t *testing.T) {
+	t.Parallel()
+	server := serve(t, "--appendfsync", "everysec")
+	config := redis.Config{Addresses: []string{server.address}, Timeout: 5 * time.Second, Prefix: "evicted:", Bounds: state.Config{MaxTokenBytes: 64 << 10}}
+	s := open(t, config)
+	bring := func(name string, count int, lives time.Duration) {
+		t.Helper()
+		for n := range count {
+			id := fmt.Sprint(name, n)
+			r := ect.Record{Compact: "h.p." + id, ID: ect.ID(id), Workflow: "w-" + id, Issuer: "i", Holder: "one", Parents: []ect.ID{"p"}, Until: time.Now().Add(lives)}
+			if err := s.Put(t.Context(), r); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	client := goredis.NewClient(&goredis.Options{Addr: server.address})
+	defer func() { _ = client.Close() }()
+	want := func(least, most int) {
+		t.Helper()
+		wids, err := ecttest.Workflows(t.Context(), s, time.Time{}, 10)
+		if err != nil || len(wids) < least || len(wids) > most {
+			t.Errorf("%d workflows are listed, %v, want %d to %d", len(wids), err, least, most)
+		}
+		var counts [3]int
+		for part := range 16 {
+			for i, name := range []string{"wl", "we"} {
+				counts[i] += int(client.ZCard(t.Context(), fmt.Sprintf("%s%s:{wids%x}", config.Prefix, name, part)).Val())
+			}
+			counts[2] += int(client.HLen(t.Context(), fmt.Sprintf("%swn:{wids%x}", config.Prefix, part)).Val())
+		}
+		if counts[0] != counts[1] || counts[1] != counts[2] || counts[0] != len(wids) {
+			t.Errorf("Redis has %v entries of workflows, want %d", counts, len(wids))
+		}
+	}
+	bring("evicted", 300, time.Hour)
+	want(20, 64) // 64 KiB, 1.25 KiB each and more
+	config.Prefix = "ended:"
+	s = open(t, config)
+	bring("stays", 20, time.Hour)
+	bring("ended", 20, 500*time.Millisecond)
+	<-time.After(time.Second)
+	bring("later", 200, time.Hour) // writing sweeps
+	want(20, 64)
+}
+
+// TestWorkflows_HaveOnePlaceEach: two workflows never have one place in the list, also where the clock of Redis was set back: a
+// cursor between them would leave one out.
+func TestWorkflows_HaveOnePlaceEach(t *testing.T) {
+	t.Parallel()
+	config := redis.Config{Addresses: []string{serve(t, "--appendfsync", "everysec").address}, Prefix: "places:", Timeout: 5 * time.Second}
+	s := open(t, config)
+	client := goredis.NewClient(&goredis.Options{Addr: config.Addresses[0]})
+	defer func() { _ = client.Close() }()
+	ahead := float64(time.Now().Add(time.Hour).UnixMicro())
+	for part := range 16 {
+		client.ZAdd(t.Context(), fmt.Sprintf("places:wl:{wids%x}", part), goredis.Z{Score: ahead, Member: "before"})
+	}
+	for n := range 100 {
+		id := strconv.Itoa(n)
+		r := ect.Record{Compact: "h.p." + id, ID: ect.ID(id), Workflow: "w" + id, Issuer: "i", Parents: []ect.ID{"p"}, Until: time.Now().Add(time.Hour)}
+		if err := s.Put(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for part := range 16 {
+		places := map[float64]bool{}
+		for _, z := range client.ZRangeWithScores(t.Context(), fmt.Sprintf("places:wl:{wids%x}", part), 0, -1).Val() {
+			if places[z.Score] || z.Score < ahead {
+				t.Errorf("part %x: %v is at %.0f, expected a place of its own behind %.0f", part, z.Member, z.Score, ahead)
+			}
+			places[z.Score] = true
+		}
 	}
 }

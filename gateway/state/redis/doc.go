@@ -27,7 +27,7 @@
 //
 // # How to read it
 //
-// store.go is the frame, watch.go the looking at Redis; replays.go, tokens.go,
+// store.go is the frame, watch.go the looking at Redis; replays.go, tokens.go, listing.go,
 // answers.go, entries.go, blobs.go and lease.go are one kind of state each, with its
 // scripts; await.go is how those learn of a change who wait for one.
 //

@@ -86,16 +86,19 @@ return gone
 
 // unlistLua takes a record out of its workflow: KEYS the list and the standing; ARGV the
 // record, and for how long (ms) who began the workflow stays known without one: an hour, as no
-// account counts it, and 0 while a master is pressed.
+// account counts it, and 0 while a master is pressed. It answers ok, or empty and the time (microseconds): no record is left.
 const unlistLua = `
 redis.call('ZREM', KEYS[1], ARGV[1])
-if redis.call('EXISTS', KEYS[1]) == 1 or redis.call('HEXISTS', KEYS[2], 'kept') == 0 then return {'ok'} end
-if ARGV[2] == '0' then redis.call('DEL', KEYS[2]) return {'ok'} end
+if redis.call('EXISTS', KEYS[1]) == 1 then return {'ok'} end
+local t = redis.call('TIME')
+local empty = {'empty', string.format('%.0f', t[1] * 1000000 + t[2])}
+if redis.call('HEXISTS', KEYS[2], 'kept') == 0 then return empty end
+if ARGV[2] == '0' then redis.call('DEL', KEYS[2]) return empty end
 for _, field in ipairs(redis.call('HKEYS', KEYS[2])) do
   if field ~= 'kept' and field ~= 'root' and field ~= 'vouch' then redis.call('HDEL', KEYS[2], field) end
 end
 if redis.call('PTTL', KEYS[2]) > tonumber(ARGV[2]) then redis.call('PEXPIRE', KEYS[2], ARGV[2]) end
-return {'ok'}`
+return empty`
 
 // releaseLua takes a record out of a holder's account: KEYS as accountLua; ARGV the record.
 const releaseLua = dropLua + `
@@ -326,6 +329,7 @@ func (s *Store) discard(ctx context.Context, gone []any) error {
 	for i := 3; i < len(gone); i += 3 {
 		s.evicted(word(gone, i) == "1")
 	}
+	unlisted := map[string]*goredis.Cmd{}
 	return s.within(ctx, tokens, func(bounded context.Context) error {
 		_, err := s.client.Pipelined(bounded, func(p goredis.Pipeliner) error {
 			for i := 1; i+2 < len(gone); i += 3 {
@@ -335,12 +339,15 @@ func (s *Store) discard(ctx context.Context, gone []any) error {
 				p.Del(bounded, s.apartKey(who, ect.ID(id)))
 				if list != "" {
 					p.ZRem(bounded, s.apartOf(list, ect.ID(id)), who)
-					p.Eval(bounded, unlistLua, []string{list, s.standingOf(list)}, one, life)
+					unlisted[list] = p.Eval(bounded, unlistLua, []string{list, s.standingOf(list)}, one, life) // the last of a list counts
 				}
 			}
 			return nil
 		})
-		return err
+		if err != nil {
+			return err
+		}
+		return s.unnote(bounded, unlisted)
 	})
 }
 

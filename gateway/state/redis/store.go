@@ -52,6 +52,7 @@ type trouble struct {
 
 var (
 	_ ect.Store       = (*Store)(nil)
+	_ ect.Lister      = (*Store)(nil)
 	_ ect.ReplayCache = (*Store)(nil)
 )
 

@@ -179,7 +179,7 @@ func (s *Store) putInSteps(ctx context.Context, r *ect.Record, put call, size in
 		}
 	}
 	if r.Workflow != "" {
-		if calls = append(calls, s.listing(r)); apart {
+		if calls = append(calls, s.listing(r), s.noted(r)); apart {
 			calls = append(calls, s.noting(r))
 		}
 	}
@@ -201,7 +201,7 @@ const tokens = "execution context tokens"
 // putAtOnce does all that putInSteps does in one step, where one server has all keys.
 // False: too many others have the record's id.
 func (s *Store) putAtOnce(ctx context.Context, r *ect.Record, put call, size int) (existing []any, done bool, err error) {
-	lua, steps := recordLua, []call{put, s.accounting(r, r.Holder, len(r.Compact)+size), s.listing(r)}
+	lua, steps := recordLua, []call{put, s.accounting(r, r.Holder, len(r.Compact)+size), s.listing(r), s.noted(r)}
 	if r.IsRoot() || r.Begins {
 		lua, steps = rootLua, append([]call{s.beginning(r)}, steps...)
 	}
@@ -226,7 +226,7 @@ func (s *Store) putAtOnce(ctx context.Context, r *ect.Record, put call, size int
 		if err := taken(r, reply); err != nil {
 			return nil, false, err
 		}
-		if i == len(steps)-2 {
+		if i == len(steps)-3 {
 			gone = reply
 		}
 	}
@@ -251,8 +251,8 @@ for i, step in ipairs(steps) do
 end
 return replies`
 
-	recordLua = stepsBegin + putLua + stepsNext + accountLua + stepsNext + listLua + stepsEnd
-	rootLua   = stepsBegin + beginLua + stepsNext + putLua + stepsNext + accountLua + stepsNext + listLua + stepsEnd
+	recordLua = stepsBegin + putLua + stepsNext + accountLua + stepsNext + listLua + stepsNext + noteWorkflowLua + stepsEnd
+	rootLua   = stepsBegin + beginLua + stepsNext + putLua + stepsNext + accountLua + stepsNext + listLua + stepsNext + noteWorkflowLua + stepsEnd
 )
 
 // beginning holds the workflow for the root that begins it.
@@ -461,7 +461,9 @@ func (s *Store) apartKey(who string, id ect.ID) string {
 	return s.config.Prefix + "n:" + digest(who, string(id)).hex()
 }
 
-func (s *Store) workflowKey(wid string) string { return s.config.Prefix + "w:" + digest(wid).hex() }
+func (s *Store) workflowKey(wid string) string { return s.workflowKeyOf(digest(wid).hex()) }
+
+func (s *Store) workflowKeyOf(digest string) string { return s.config.Prefix + "w:" + digest }
 
 // standingKey is in the slot of workflowKey: what stands between braces decides, or else
 // all of the key.

@@ -3,6 +3,7 @@ package statetest
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -41,6 +42,9 @@ func restartKeeps(t *testing.T, h Harness) {
 		wantRecord(t, d, r)
 	}
 	wantIDs(t, d, "w", "id-1", "id-2")
+	if wids, err := ecttest.Workflows(t.Context(), d, time.Time{}, 1); err != nil || !slices.Equal(wids, []string{"w"}) {
+		t.Errorf("the workflows are %v, %v", wids, err)
+	}
 	wantClaim(t, d, "1", replayUse("t", "b", time.Hour), ect.ReplaySame)
 	wantClaim(t, d, "1", replayUse("t", "x", time.Hour), ect.ReplayConflict)
 	wantClaim(t, d, "2", replayUse("t", "b", time.Hour), ect.ReplayFresh)

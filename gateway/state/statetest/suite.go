@@ -16,7 +16,7 @@ import (
 // Driver is what the gateway asks of its state. Its methods are those of
 // [state.Memory], where they are explained.
 type Driver interface {
-	ect.Store
+	ecttest.ListingStore
 	ect.ReplayCache
 	Answers
 	Conversations
@@ -73,6 +73,11 @@ func Run(t *testing.T, h Harness) {
 	if h.Reopen != nil {
 		cases = append(cases, restarts)
 	}
+	lists := map[string]func(*testing.T, Harness){}
+	for name, test := range ecttest.ListerCases() {
+		lists[name] = func(t *testing.T, h Harness) { test(t, h.Open(t, state.Config{})) }
+	}
+	cases = append(cases, lists)
 	for _, group := range cases {
 		for name, test := range group {
 			t.Run(name, func(t *testing.T) {
