@@ -62,7 +62,7 @@ func (g *Gateway) question(ctx context.Context, x *request, m *canonical.Message
 	return []ect.ID{last}, nil
 }
 
-// ownTokens returns the tokens of this gateway that are parents of a message whose caller sent none, such as the reply
+// ownTokens returns the tokens of this gateway that are parents of a message, such as the reply
 // that asked. A next gateway knows a reply only from here, and takes no message whose parent it does not know.
 func (g *Gateway) ownTokens(ctx context.Context, workflow string, parents []ect.ID) (own []string, err error) {
 	if len(parents) == 0 {

@@ -404,11 +404,11 @@ func (a agent) Seal(ctx context.Context, m *canonical.Message) (transport.Sealed
 	tr := attest.Translation{Direction: attest.Request, ID: ect.ID(cmp.Or(string(x.errand.ID), a.g.NewID())), Internal: true, Again: x.errand.ID != ""}
 	tr.Codec, tr.Pair = x.to.Codec, x.pair()
 	tr.Target = x.target(m.Op == canonical.OpTaskSubscribe || m.Op == canonical.OpInvoke && x.streams())
-	told, err := a.g.question(ctx, x, m)
+	questions, err := a.g.question(ctx, x, m)
 	if err != nil {
 		return transport.Sealed{}, err
 	}
-	tr.Lineage.Parents = append(x.afterRequest(), told...)
+	tr.Lineage.Parents = append(x.afterRequest(), questions...)
 	tr.Audience, tr.Reader = a.g.audience(x), x.reader()
 	m.Correlation.WireID = canonical.TextID(string(tr.ID))
 	if x.route.Endpoint.Tenant != "" {
@@ -419,7 +419,7 @@ func (a agent) Seal(ctx context.Context, m *canonical.Message) (transport.Sealed
 	if err != nil {
 		return transport.Sealed{}, err
 	}
-	own, err := a.g.ownTokens(ctx, x.lineage.Workflow, told)
+	own, err := a.g.ownTokens(ctx, x.lineage.Workflow, questions)
 	if err != nil {
 		return transport.Sealed{}, err
 	}

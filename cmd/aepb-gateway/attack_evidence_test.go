@@ -305,18 +305,18 @@ func TestAttack_TokenOfForeignTask(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, plan{})
 	a := b.attacker(t)
-	asked := b.send(t, letter{at: "/agents/concierge/a2a", body: textBody("ask: for how many?"), header: map[string]string{"A2A-Version": "1.0"}})
-	var said struct {
+	got := b.send(t, letter{at: "/agents/concierge/a2a", body: textBody("ask: for how many?"), header: map[string]string{"A2A-Version": "1.0"}})
+	var question struct {
 		Result struct {
 			Task struct {
 				ID string `json:"id"`
 			} `json:"task"`
 		} `json:"result"`
 	}
-	must(t, json.Unmarshal(asked.body, &said))
-	task := said.Result.Task.ID
+	must(t, json.Unmarshal(got.body, &question))
+	task := question.Result.Task.ID
 	if task == "" {
-		t.Fatalf("the agent did not ask: %d %s", asked.status, short(asked.body))
+		t.Fatalf("the agent did not ask: %d %s", got.status, short(got.body))
 	}
 	following := func(via *http.Client, task string) letter {
 		return letter{via: via, method: http.MethodGet, media: "-", at: "/ects?agent=concierge&task=" + task}

@@ -11,16 +11,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/a2aproject/a2a-go/v2/a2a"
-	"github.com/modelcontextprotocol/go-sdk/mcp"
-
-	"github.com/aepb/aepb-gateway/cmd/aepb-gateway/demo/grpctest"
-	"github.com/aepb/aepb-gateway/cmd/aepb-gateway/demo/peers"
+	"github.com/aepb/aepb-gateway/cmd/aepb-gateway/demo/questions"
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/audit"
 	"github.com/aepb/aepb-gateway/gateway/config"
 	"github.com/aepb/aepb-gateway/gateway/directory"
-	"github.com/aepb/aepb-gateway/test/harness/wait"
 )
 
 // workflowsOf remembers in which workflows a gateway has put records.
@@ -87,92 +82,16 @@ func (q questioned) behind(t *testing.T, name string, e directory.Endpoint, agen
 	return first
 }
 
-// bookingServer is an MCP server whose tool asks before it answers: by a request to its session, or with its result.
-func bookingServer() *mcp.Server {
-	server := mcp.NewServer(&mcp.Implementation{Name: "asker", Version: "1"}, nil)
-	form := map[string]any{"type": "object", "properties": map[string]any{"people": map[string]any{"type": "string"}}, "required": []any{"people"}}
-	server.AddTool(&mcp.Tool{Name: "book", InputSchema: json.RawMessage(`{"type":"object"}`)}, func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		answer, ok := r.Params.InputResponses["q"].(*mcp.ElicitResult)
-		if !ok {
-			ask := &mcp.ElicitParams{Mode: "form", Message: "for how many?", RequestedSchema: form}
-			return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{"q": ask}, RequestState: "s"}, nil
-		}
-		people, _ := answer.Content["people"].(string)
-		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "booked for " + people}}}, nil
-	})
-	return server
-}
-
 // listAskers lists an MCP server that asks, in both ways.
 func (q questioned) listAskers(t *testing.T) {
 	t.Helper()
 	for name, stateless := range map[string]bool{"asker-modern": true, "asker-legacy": false} {
-		server := bookingServer()
-		handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{Stateless: stateless})
-		listening := q.listServer(t, name, "mcp-v1", "/mcp", handler)
+		handler, end := questions.Server(stateless)
+		server := q.listServer(t, name, "mcp-v1", "/mcp", handler)
 		t.Cleanup(func() {
-			listening.CloseClientConnections() // a call that still asks ends with its connection
-			for session := range server.Sessions() {
-				_ = session.Close()
-			}
+			server.CloseClientConnections() // a call that still asks ends with its connection
+			end()
 		})
-	}
-}
-
-// answeredByA2A asks an agent as a client of A2A does, and answers its question.
-func (q questioned) answeredByA2A(t *testing.T, agent string) {
-	t.Helper()
-	asks, answer := grpctest.SkillMessage("book", map[string]any{}), a2a.NewDataPart(map[string]any{"people": "four"})
-	switch agent {
-	case "concierge":
-		asks, answer = a2a.NewMessage(a2a.MessageRoleUser, a2a.NewTextPart("ask: for how many?")), a2a.NewTextPart("four")
-	case "forecast": // the gateway itself asks for the arguments
-		asks = a2a.NewMessage(a2a.MessageRoleUser, a2a.NewTextPart("How will the weather be?"))
-		answer = a2a.NewDataPart(map[string]any{"city": "Oslo", "day": "today"})
-	}
-	base := q.at.Public + "/agents/" + agent
-	got, err := peers.A2ACall(t.Context(), q.client, base, asks)
-	must(t, err)
-	if got.Task == nil || got.State() != a2a.TaskStateInputRequired {
-		t.Fatalf("the agent did not ask: %+v", got.Task)
-	}
-	got, err = peers.A2ACall(t.Context(), q.client, base, a2a.NewMessageForTask(a2a.MessageRoleUser, got.Task, answer))
-	must(t, err)
-	if got.State() != a2a.TaskStateCompleted {
-		t.Fatalf("after the answer: %+v", got.Task)
-	}
-}
-
-// answeredByMCP does the same as a client of MCP in a revision.
-func (q questioned) answeredByMCP(t *testing.T, agent, version string) {
-	t.Helper()
-	tool, args := "book", map[string]any{}
-	if agent == "concierge" {
-		tool, args = peers.ConciergeSkill, map[string]any{"message": "ask: for how many?"}
-	}
-	asked := 0
-	client := mcp.NewClient(&mcp.Implementation{Name: "answers", Version: "1"}, &mcp.ClientOptions{
-		Capabilities: &mcp.ClientCapabilities{Elicitation: &mcp.ElicitationCapabilities{Form: &mcp.FormElicitationCapabilities{}}},
-		ElicitationHandler: func(_ context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
-			asked++
-			content := map[string]any{}
-			schema, _ := r.Params.RequestedSchema.(map[string]any)
-			properties, _ := schema["properties"].(map[string]any)
-			for name := range properties {
-				content[name] = "four"
-			}
-			return &mcp.ElicitResult{Action: "accept", Content: content}, nil
-		},
-	})
-	session, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{
-		Endpoint: q.at.Public + "/agents/" + agent + "/mcp", HTTPClient: q.client, DisableStandaloneSSE: true,
-	}, &mcp.ClientSessionOptions{ProtocolVersion: version})
-	must(t, err)
-	defer func() { _ = session.Close() }()
-	got, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: args})
-	must(t, err)
-	if asked == 0 || got.IsError {
-		t.Fatalf("asked %d times, then: %+v", asked, got)
 	}
 }
 
@@ -183,12 +102,11 @@ func (q questioned) isOneWorkflow(t *testing.T) (records []audit.Record) {
 	ctx, cancel := context.WithTimeout(t.Context(), questionPatience)
 	defer cancel()
 	var wrong []string
-	err := wait.Until(ctx, "one whole workflow", func() bool {
+	if !soon(ctx, func() bool {
 		records, wrong = q.judged(t)
 		return len(wrong) == 0
-	})
-	if err != nil {
-		t.Error(err, wrong)
+	}) {
+		t.Error(wrong)
 		for i, r := range records {
 			leg, _ := r.Claims.Ext.String(ect.ExtLeg)
 			t.Log(i+1, r.Claims.ID, r.Claims.Issuer, r.Claims.Act, leg, r.Claims.Parents)
@@ -278,7 +196,7 @@ func TestQuestion_IsOneWorkflow(t *testing.T) {
 		for _, agent := range agents {
 			t.Run(way+", A2A to "+agent, func(t *testing.T) {
 				q.seen.forget()
-				q.answeredByA2A(t, agent)
+				must(t, questions.AnswerA2A(t.Context(), q.client, q.at.Public+"/agents/"+agent, agent))
 				q.followsQuestion(t, q.isOneWorkflow(t))
 			})
 		}
@@ -289,7 +207,7 @@ func TestQuestion_IsOneWorkflow(t *testing.T) {
 				}
 				t.Run(way+", MCP "+version+" to "+agent, func(t *testing.T) {
 					q.seen.forget()
-					q.answeredByMCP(t, agent, version)
+					must(t, questions.AnswerMCP(t.Context(), q.client, q.at.Public+"/agents/"+agent+"/mcp", version, agent))
 					q.isOneWorkflow(t)
 				})
 			}

@@ -75,16 +75,16 @@ func typed(ctx context.Context, ts *testscript.TestScript, command string, want 
 		return fmt.Errorf("an output proposes a command that suggestions does not list: %q", command)
 	}
 	line := placeholders.Replace(command)
-	var said bytes.Buffer
+	var output bytes.Buffer
 	cmd := exec.CommandContext(ctx, "sh", "-c", line)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = ts.MkAbs("."), &said, &said
+	cmd.Dir, cmd.Stdout, cmd.Stderr = ts.MkAbs("."), &output, &output
 	cmd.Env = []string{"PATH=" + ts.Getenv("PATH"), "HOME=" + ts.Getenv("HOME")}
 	err, exits := cmd.Run(), 0
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
 		exits, err = exit.ExitCode(), nil
 	}
 	if err == nil && exits != want {
-		err = fmt.Errorf("%q, typed as %q, exits with %d, expected %d:\n%s", command, line, exits, want, said.String())
+		err = fmt.Errorf("%q, typed as %q, exits with %d, expected %d:\n%s", command, line, exits, want, output.String())
 	}
 	return err
 }
