@@ -108,8 +108,8 @@ func (q questioned) isOneWorkflow(t *testing.T) (records []audit.Record) {
 	}) {
 		t.Error(wrong)
 		for i, r := range records {
-			leg, _ := r.Claims.Ext.String(ect.ExtLeg)
-			t.Log(i+1, r.Claims.ID, r.Claims.Issuer, r.Claims.Act, leg, r.Claims.Parents)
+			direction, _ := r.Claims.Ext.String(ect.ExtLeg)
+			t.Log(i+1, r.Claims.ID, r.Claims.Issuer, r.Claims.Act, direction, r.Claims.Parents)
 		}
 	}
 	return records
@@ -149,19 +149,19 @@ func (q questioned) followsQuestion(t *testing.T, records []audit.Record) {
 	t.Helper()
 	replies := map[ect.ID]bool{}
 	for _, r := range records {
-		leg, _ := r.Claims.Ext.String(ect.ExtLeg)
-		if leg == "reply" && r.Claims.Issuer == q.dev.Gateway.ID {
+		direction, _ := r.Claims.Ext.String(ect.ExtLeg)
+		if direction == "reply" && r.Claims.Issuer == q.dev.Gateway.ID {
 			replies[r.Claims.ID] = true
 		}
 	}
 	if !slices.ContainsFunc(records, func(r audit.Record) bool {
-		leg, _ := r.Claims.Ext.String(ect.ExtLeg)
-		return leg == "request" && r.Claims.Issuer == q.dev.Gateway.ID && slices.ContainsFunc(r.Claims.Parents, func(id ect.ID) bool { return replies[id] })
+		direction, _ := r.Claims.Ext.String(ect.ExtLeg)
+		return direction == "request" && r.Claims.Issuer == q.dev.Gateway.ID && slices.ContainsFunc(r.Claims.Parents, func(id ect.ID) bool { return replies[id] })
 	}) {
 		t.Error("no request has the reply with the question as parent")
 		for i, r := range records {
-			leg, _ := r.Claims.Ext.String(ect.ExtLeg)
-			t.Log(i+1, r.Claims.ID, r.Claims.Issuer, r.Claims.Act, leg, r.Claims.Parents)
+			direction, _ := r.Claims.Ext.String(ect.ExtLeg)
+			t.Log(i+1, r.Claims.ID, r.Claims.Issuer, r.Claims.Act, direction, r.Claims.Parents)
 		}
 	}
 }
