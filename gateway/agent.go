@@ -9,9 +9,12 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/admission"
+	"github.com/aepb/aepb-gateway/gateway/attest"
 	"github.com/aepb/aepb-gateway/gateway/breakers"
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/outbound"
+	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/task/execution"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators"
@@ -30,6 +33,59 @@ type agent struct {
 var _ execution.Agent = agent{}
 
 func (g *Gateway) agent(x *request) agent { return agent{g, x} }
+
+// along returns the ancestors of a request. A next gateway judges the message by them. If they do
+// not all fit, it is not asked: it could take another token for one that is missing.
+func (g *Gateway) along(x *request) ([]string, error) {
+	along, size := x.in.Evidence.Ancestors()
+	if size > admission.MaxAncestors && g.toGateway(x) {
+		return nil, &problem.AncestorsTooLargeError{Size: size, Limit: admission.MaxAncestors}
+	}
+	return along, nil
+}
+
+// toGateway reports whether a message goes on to another gateway, as far as we know.
+func (g *Gateway) toGateway(x *request) bool {
+	return x.to.Via != nil || x.to.Agent.ID != "" && (x.settings.rules.IsGateway(x.to.Agent.ID) ||
+		slices.ContainsFunc(g.Directory.Peers(), func(p directory.Peer) bool { return p.ID == x.to.Agent.ID }))
+}
+
+// question returns the reply in which the caller was asked what a message to the agent answers.
+func (g *Gateway) question(ctx context.Context, x *request, m *canonical.Message) ([]ect.ID, error) {
+	if m.Op != canonical.OpAnswer || x.record == nil {
+		return nil, nil
+	}
+	last, err := g.lastTold(ctx, x.parties(), x.record)
+	if err != nil || last == "" || slices.Contains(x.afterRequest(), last) {
+		return nil, err
+	}
+	return []ect.ID{last}, nil
+}
+
+// ownTokens returns the tokens of this gateway that are parents of a message, such as the reply
+// that asked. A next gateway knows a reply only from here, and takes no message whose parent it does not know.
+func (g *Gateway) ownTokens(ctx context.Context, workflow string, parents []ect.ID) (own []string, err error) {
+	if len(parents) == 0 {
+		return nil, nil
+	}
+	self := g.Signer.Issuer()
+	refs := make([]ect.Ref, len(parents))
+	for i, parent := range parents {
+		refs[i] = ect.Ref{ID: parent, Workflow: workflow, Issuer: self}
+	}
+	found, err := g.Evidence.Get(ctx, refs...)
+	if err != nil {
+		return nil, attest.Recording(err)
+	}
+	size := 0
+	for _, r := range slices.Concat(found...) {
+		if r.Issuer == self && r.Workflow == workflow && size+len(r.Compact) <= admission.MaxAncestors {
+			size += len(r.Compact)
+			own = append(own, r.Compact)
+		}
+	}
+	return own, nil
+}
 
 // Send implements [execution.Agent].
 func (a agent) Send(ctx context.Context, sealed transport.Sealed, limit time.Duration) (transport.Reply, error) {

@@ -12,7 +12,6 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/attest"
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/mcpbridge"
-	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/routing"
 	"github.com/aepb/aepb-gateway/gateway/task/execution"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
@@ -329,23 +328,14 @@ func (g *Gateway) leave(ctx context.Context, x *request, out transport.Attested,
 		return transport.Sealed{}, err
 	}
 	g.negotiated(ctx, x)
-	return x.seal(out, along...)
-}
-
-// along returns the ancestors of a request. A next gateway judges the message by them. If they do
-// not all fit, it is not asked: it could take another token for one that is missing.
-func (g *Gateway) along(x *request) ([]string, error) {
-	along, size := x.in.Evidence.Ancestors()
-	if size > admission.MaxAncestors && g.toGateway(x) {
-		return nil, &problem.AncestorsTooLargeError{Size: size, Limit: admission.MaxAncestors}
+	if len(x.in.Evidence.Sources) > 0 || x.in.Call.Agent == "" {
+		return x.seal(out, along...)
 	}
-	return along, nil
-}
-
-// toGateway reports whether a message goes on to another gateway, as far as we know.
-func (g *Gateway) toGateway(x *request) bool {
-	return x.to.Via != nil || x.to.Agent.ID != "" && (x.settings.rules.IsGateway(x.to.Agent.ID) ||
-		slices.ContainsFunc(g.Directory.Peers(), func(p directory.Peer) bool { return p.ID == x.to.Agent.ID }))
+	own, err := g.ownTokens(ctx, x.lineage.Workflow, x.lineage.Parents)
+	if err != nil {
+		return transport.Sealed{}, err
+	}
+	return x.seal(out, append(along, own...)...)
 }
 
 // lineage decides workflow and parents of leg 1 (R3, R4): the source's, or those
@@ -414,7 +404,11 @@ func (a agent) Seal(ctx context.Context, m *canonical.Message) (transport.Sealed
 	tr := attest.Translation{Direction: attest.Request, ID: ect.ID(cmp.Or(string(x.errand.ID), a.g.NewID())), Internal: true, Again: x.errand.ID != ""}
 	tr.Codec, tr.Pair = x.to.Codec, x.pair()
 	tr.Target = x.target(m.Op == canonical.OpTaskSubscribe || m.Op == canonical.OpInvoke && x.streams())
-	tr.Lineage.Parents = x.afterRequest()
+	questions, err := a.g.question(ctx, x, m)
+	if err != nil {
+		return transport.Sealed{}, err
+	}
+	tr.Lineage.Parents = append(x.afterRequest(), questions...)
 	tr.Audience, tr.Reader = a.g.audience(x), x.reader()
 	m.Correlation.WireID = canonical.TextID(string(tr.ID))
 	if x.route.Endpoint.Tenant != "" {
@@ -425,7 +419,11 @@ func (a agent) Seal(ctx context.Context, m *canonical.Message) (transport.Sealed
 	if err != nil {
 		return transport.Sealed{}, err
 	}
-	return x.seal(out)
+	own, err := a.g.ownTokens(ctx, x.lineage.Workflow, questions)
+	if err != nil {
+		return transport.Sealed{}, err
+	}
+	return x.seal(out, own...)
 }
 
 // SealAsTask implements [execution.Agent].

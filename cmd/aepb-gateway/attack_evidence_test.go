@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -297,3 +298,65 @@ func TestAttack_LineageWalkCostsTenThousandLookups(t *testing.T) {
 		t.Errorf("%d ids were looked up in %d rounds", ids, rounds)
 	}
 }
+
+// TestAttack_TokenOfForeignTask: which token a task goes on after is told to the caller of the task alone. A stranger
+// gets the same bytes as for a task that does not exist, and no foreign token puts an answer into the workflow.
+func TestAttack_TokenOfForeignTask(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{})
+	a := b.attacker(t)
+	got := b.send(t, letter{at: "/agents/concierge/a2a", body: textBody("ask: for how many?"), header: map[string]string{"A2A-Version": "1.0"}})
+	var question struct {
+		Result struct {
+			Task struct {
+				ID string `json:"id"`
+			} `json:"task"`
+		} `json:"result"`
+	}
+	must(t, json.Unmarshal(got.body, &question))
+	task := question.Result.Task.ID
+	if task == "" {
+		t.Fatalf("the agent did not ask: %d %s", got.status, short(got.body))
+	}
+	following := func(via *http.Client, task string) letter {
+		return letter{via: via, method: http.MethodGet, media: "-", at: "/ects?agent=concierge&task=" + task}
+	}
+	own := b.send(t, following(b.client, task))
+	last, _, err := ect.ParseUnverified(string(own.body))
+	if own.status != http.StatusOK || err != nil {
+		t.Fatalf("the caller of the task gets %d %s", own.status, short(own.body))
+	}
+	for name, c := range map[string]struct {
+		via  *http.Client
+		want int
+	}{"an attacker": {a.client, http.StatusNotFound}, "without a certificate": {b.anonymous, http.StatusUnauthorized}} {
+		foreign, unknown := b.send(t, following(c.via, task)), b.send(t, following(c.via, string(ect.NewID())))
+		if foreign.status != c.want || unknown.status != c.want {
+			t.Errorf("%s: got %d, and %d for an unknown task, expected %d", name, foreign.status, unknown.status, c.want)
+		}
+		if withoutRequestID(foreign.body) != withoutRequestID(unknown.body) {
+			t.Errorf("%s: a foreign task gets %s, an unknown one %s", name, foreign.body, unknown.body)
+		}
+	}
+
+	answer := `{"jsonrpc":"2.0","id":"t","method":"SendMessage","params":{"message":{"messageId":"m2","role":"ROLE_USER","taskId":"` + task + `","parts":[{"text":"four"}]}}}`
+	token := func(who *ecttest.Party) string {
+		recipe := b.recipe(answer)
+		recipe.Claims.Workflow, recipe.Claims.Parents = last.Workflow, []ect.ID{last.ID}
+		return ecttest.Mint(t, who, recipe)
+	}
+	answers := letter{at: "/agents/concierge/a2a", body: answer, header: map[string]string{"A2A-Version": "1.0"}}
+	answers.via, answers.tokens = a.client, []string{token(a.party)}
+	if got := b.send(t, answers); got.status == http.StatusOK && !strings.Contains(string(got.body), `"error"`) {
+		t.Errorf("a stranger's answer in the workflow: %d %s", got.status, short(got.body))
+	}
+	answers.via, answers.tokens = b.client, []string{token(b.me)}
+	if got := b.send(t, answers); got.status != http.StatusOK || !strings.Contains(string(got.body), "You said: four") {
+		t.Errorf("the caller's own answer: %d %s", got.status, short(got.body))
+	}
+}
+
+var requestIDs = regexp.MustCompile(`"request_id":"[^"]*"`)
+
+// withoutRequestID is a problem document without what is another one in each.
+func withoutRequestID(body []byte) string { return requestIDs.ReplaceAllString(string(body), "") }

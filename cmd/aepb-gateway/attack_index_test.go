@@ -50,6 +50,7 @@ var attackIndex = []attackFinding{
 	}},
 	{id: "2", what: "make the evidence store forget what others need, or fill Redis, with tokens of one's own", tests: []string{
 		"TestAttack_OneIssuerFlushesAllEvidence", "TestAttack_OneIssuerFillsRedis", "TestAttack_ATokenThatNeverEnds",
+		"TestAttack_TokenOfForeignTask",
 		"gateway/state:TestAttack_MembersWithoutRecords",
 		"gateway:TestAttack_AgentFillsAnothersShare", "gateway:TestAttack_AgentEvictsWhatItShowedFirst",
 		"gateway:TestAttack_GatewayFillsAnothersShare",

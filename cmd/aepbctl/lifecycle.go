@@ -145,9 +145,9 @@ func untilFinal(r lifecycle.Record) string {
 // toTakeBack is what drains in words, and the command that takes the drain back.
 func toTakeBack(agent string) (name, back string) {
 	if agent == "" {
-		return "this gateway", "aepbctl lifecycle activate --itself"
+		return "this gateway", "aepbctl lifecycle activate --itself --reason TEXT"
 	}
-	return terminal.Word(agent), "aepbctl lifecycle activate " + terminal.Word(agent)
+	return terminal.Word(agent), "aepbctl lifecycle activate " + terminal.Word(agent) + " --reason TEXT"
 }
 
 // final says what of an order cannot be undone, before it is done; empty: all can.

@@ -69,7 +69,7 @@ func (s *sending) check(args []string) error {
 	words := args
 	switch {
 	case s.dest == "" && len(args) == 0:
-		return errors.New("name the agent: aepbctl send AGENT")
+		return errors.New("name the agent: aepbctl send AGENT WORDS…")
 	case s.dest == "":
 		s.dest, words = args[0], args[1:]
 	case len(args) == 1 && args[0] == s.dest:

@@ -133,6 +133,7 @@ func commands() map[string]func(*testscript.TestScript, bool, []string) {
 		"release":   {1, releaseCalls}, // release NAME: they go on
 		"exits":     {2, exitsWith},    // exits CODE PROGRAM [ARG…]
 		"try":       {1, runPrinted},   // try PROGRAM: the line that the gateway printed for it, as printed
+		"suggested": {0, runSuggested}, // suggested [CODE…]: each command that the last program proposed is typed as printed, and exits so
 		"fetch":     {0, fetchPrinted}, // what the printed curl line asks for, without curl
 		"pair":      {3, checkPair},    // pair DIR NAME PATH: certificate, key and SPIFFE id belong together
 		"mode":      {2, checkMode},    // mode OCTAL FILE…

@@ -149,9 +149,9 @@ func (a *agent) standing() {
 	if l := a.listed.Lifecycle; l != nil {
 		switch l.Status {
 		case "deprecated":
-			a.note(Warning, "have its callers move on; aepbctl lifecycle activate "+plain(a.listed.Name)+" takes it back", "deprecated: all its answers say so")
+			a.note(Warning, "have its callers move on; aepbctl lifecycle activate "+plain(a.listed.Name)+" --reason TEXT takes it back", "deprecated: all its answers say so")
 		case "draining":
-			a.note(Warning, "it is retired for good ten minutes after its last work; until then aepbctl lifecycle activate "+plain(a.listed.Name)+" takes it back", "draining: new work is refused")
+			a.note(Warning, "it is retired for good ten minutes after its last work; until then aepbctl lifecycle activate "+plain(a.listed.Name)+" --reason TEXT takes it back", "draining: new work is refused")
 		case "retired":
 			a.note(Warning, "remove it, or add its successor under another name", "retired: all its requests are answered with 410")
 		}

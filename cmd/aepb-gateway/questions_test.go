@@ -1,0 +1,222 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/aepb/aepb-gateway/cmd/aepb-gateway/demo/questions"
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/audit"
+	"github.com/aepb/aepb-gateway/gateway/config"
+	"github.com/aepb/aepb-gateway/gateway/directory"
+)
+
+// workflowsOf remembers in which workflows a gateway has put records.
+type workflowsOf struct {
+	ect.Store
+
+	mu   sync.Mutex
+	wids []string
+}
+
+// Put implements ect.Store.
+func (w *workflowsOf) Put(ctx context.Context, r ect.Record) error {
+	w.mu.Lock()
+	if r.Workflow != "" && !slices.Contains(w.wids, r.Workflow) {
+		w.wids = append(w.wids, r.Workflow)
+	}
+	w.mu.Unlock()
+	return w.Store.Put(ctx, r)
+}
+
+// since are the workflows since forget.
+func (w *workflowsOf) since() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.wids)
+}
+
+func (w *workflowsOf) forget() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.wids = nil
+}
+
+// questionPatience is how long the record of a stream's end may take.
+const questionPatience = 2 * time.Second
+
+// questioned is a gateway with agents that ask, and the workflows of what they were asked.
+type questioned struct {
+	*bed
+	seen *workflowsOf
+	far  bool // the agents are at another gateway
+	open bool // which is asked in MCP, and whose record of the end of its stream may be missing here
+}
+
+func newQuestioned(t *testing.T) questioned {
+	t.Helper()
+	q := questioned{seen: &workflowsOf{}}
+	q.bed = newBed(t, plan{config: staff(), observe: q.observe})
+	return q
+}
+
+func (q questioned) observe(k *stores) { q.seen.Store, k.evidence = k.evidence, q.seen }
+
+// behind is a first gateway, which reaches the agents of this one by an endpoint that they have here.
+func (q questioned) behind(t *testing.T, name string, e directory.Endpoint, agents ...string) questioned {
+	t.Helper()
+	first := questioned{seen: &workflowsOf{}, far: true}
+	first.bed = q.besides(t, name, plan{config: config.Config{Admin: staff().Admin}, observe: first.observe})
+	for _, agent := range agents {
+		at := e
+		at.URL = "/agents/" + agent + e.URL
+		first.through(t, agent, q.bed, at)
+	}
+	return first
+}
+
+// listAskers lists an MCP server that asks, in both ways.
+func (q questioned) listAskers(t *testing.T) {
+	t.Helper()
+	for name, stateless := range map[string]bool{"asker-modern": true, "asker-legacy": false} {
+		handler, end := questions.Server(stateless)
+		server := q.listServer(t, name, "mcp-v1", "/mcp", handler)
+		t.Cleanup(func() {
+			server.CloseClientConnections() // a call that still asks ends with its connection
+			end()
+		})
+	}
+}
+
+// isOneWorkflow demands that all since the last call is one workflow, which an auditor finds nothing wrong with. The
+// records of a stream's end may follow its last event.
+func (q questioned) isOneWorkflow(t *testing.T) (records []audit.Record) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), questionPatience)
+	defer cancel()
+	var wrong []string
+	if !soon(ctx, func() bool {
+		records, wrong = q.judged(t)
+		return len(wrong) == 0
+	}) {
+		t.Error(wrong)
+		for i, r := range records {
+			direction, _ := r.Claims.Ext.String(ect.ExtLeg)
+			t.Log(i+1, r.Claims.ID, r.Claims.Issuer, r.Claims.Act, direction, r.Claims.Parents)
+		}
+	}
+	return records
+}
+
+// judged are the records since the last call, and what is wrong with them.
+func (q questioned) judged(t *testing.T) (records []audit.Record, wrong []string) {
+	t.Helper()
+	wids := q.seen.since()
+	if len(wids) != 1 {
+		wrong = append(wrong, strconv.Itoa(len(wids))+" workflows, expected one")
+	}
+	for _, wid := range wids {
+		of := audit.Ordered(audit.Verify(t.Context(), q.judge, q.pageOf(t, wid)))
+		for _, finding := range audit.Judge(of, "is not there") {
+			if q.open && strings.Contains(finding.Text, "opens a stream that no record closes") {
+				continue
+			}
+			wrong = append(wrong, "record "+strconv.Itoa(finding.Record)+" "+finding.Text)
+		}
+		records = append(records, of...)
+	}
+	roots := 0
+	for _, r := range records {
+		if len(r.Claims.Parents) == 0 {
+			roots++
+		}
+	}
+	if roots != 1 {
+		wrong = append(wrong, strconv.Itoa(roots)+" records have no parent, expected the one that began the workflow")
+	}
+	return records, wrong
+}
+
+// followsQuestion demands that the request with the answer has the reply with the question as parent.
+func (q questioned) followsQuestion(t *testing.T, records []audit.Record) {
+	t.Helper()
+	replies := map[ect.ID]bool{}
+	for _, r := range records {
+		direction, _ := r.Claims.Ext.String(ect.ExtLeg)
+		if direction == "reply" && r.Claims.Issuer == q.dev.Gateway.ID {
+			replies[r.Claims.ID] = true
+		}
+	}
+	if !slices.ContainsFunc(records, func(r audit.Record) bool {
+		direction, _ := r.Claims.Ext.String(ect.ExtLeg)
+		return direction == "request" && r.Claims.Issuer == q.dev.Gateway.ID && slices.ContainsFunc(r.Claims.Parents, func(id ect.ID) bool { return replies[id] })
+	}) {
+		t.Error("no request has the reply with the question as parent")
+		for i, r := range records {
+			direction, _ := r.Claims.Ext.String(ect.ExtLeg)
+			t.Log(i+1, r.Claims.ID, r.Claims.Issuer, r.Claims.Act, direction, r.Claims.Parents)
+		}
+	}
+}
+
+// pageOf are the tokens of a workflow as an auditor reads them at the admin API.
+func (q questioned) pageOf(t *testing.T, wid string) []string {
+	t.Helper()
+	got := q.send(t, letter{via: q.as(t, "/staff/auditor"), method: http.MethodGet, media: "-", at: q.at.Admin + "/api/workflows/" + wid})
+	var page struct {
+		ECTs []string `json:"ects"`
+	}
+	if got.status != http.StatusOK || json.Unmarshal(got.body, &page) != nil {
+		t.Fatalf("the workflow: %d %s", got.status, short(got.body))
+	}
+	return page.ECTs
+}
+
+// TestQuestion_IsOneWorkflow: the answer to a question stays in the workflow of the question, also through two
+// gateways, although unmodified clients know nothing of workflows.
+func TestQuestion_IsOneWorkflow(t *testing.T) {
+	t.Parallel()
+	near := newQuestioned(t)
+	near.listAskers(t)
+	agents := []string{"concierge", "forecast", "asker-modern", "asker-legacy"}
+	throughMCP := near.behind(t, "gateway-m", directory.Endpoint{Binding: "mcp-v1", URL: "/mcp"}, agents...)
+	throughMCP.open = true
+	for way, q := range map[string]questioned{
+		"one gateway":     near,
+		"two through A2A": near.behind(t, "gateway-a", directory.Endpoint{Binding: "a2a-v1", URL: "/a2a"}, agents...),
+		"two through MCP": throughMCP,
+	} {
+		for _, agent := range agents {
+			t.Run(way+", A2A to "+agent, func(t *testing.T) {
+				q.seen.forget()
+				must(t, questions.AnswerA2A(t.Context(), q.client, q.at.Public+"/agents/"+agent, agent))
+				q.followsQuestion(t, q.isOneWorkflow(t))
+			})
+		}
+		for _, version := range []string{"2026-07-28", "2025-11-25"} {
+			for _, agent := range agents {
+				if agent == "forecast" || q.relays(agent, version) {
+					continue
+				}
+				t.Run(way+", MCP "+version+" to "+agent, func(t *testing.T) {
+					q.seen.forget()
+					must(t, questions.AnswerMCP(t.Context(), q.client, q.at.Public+"/agents/"+agent+"/mcp", version, agent))
+					q.isOneWorkflow(t)
+				})
+			}
+		}
+	}
+}
+
+// relays: between two of one revision of MCP the server keeps its question itself, and the gateway, which sees two
+// calls that share no task, records two workflows.
+func (q questioned) relays(agent, version string) bool {
+	return q.open || !q.far && (agent == "asker-modern" && version == "2026-07-28" || agent == "asker-legacy" && version == "2025-11-25")
+}
