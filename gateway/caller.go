@@ -107,6 +107,11 @@ func (c caller) reply(ctx context.Context, tr attest.Translation, save bool) (tr
 		return transport.Answer{}, c.unsaid(ctx, m, err)
 	}
 	c.remember(ctx, dialogue)
+	if invoke, ok := c.x.original.(*canonical.Invoke); ok && c.x.mode.Relay {
+		if result, ok := m.Body.(*canonical.Result); ok && result.Pending != nil {
+			c.remember(ctx, repeated(invoke.Call, result.Pending.State))
+		}
+	}
 	c.reported(ctx, canonical.FailureOf(m))
 	c.x.made.hears(m)
 	c.g.ended(ctx, c.x)

@@ -188,6 +188,13 @@ func approach(ctx context.Context, g *Gateway, x *request) (along []string, err 
 	}
 	x.thread = thread
 	fresh := g.lineage(x)
+	if fresh {
+		found, err := g.goOnAfterState(ctx, x)
+		if err != nil {
+			return nil, err
+		}
+		fresh = !found
+	}
 	if err := g.goOnAfterReply(ctx, x); err != nil {
 		return nil, err
 	}

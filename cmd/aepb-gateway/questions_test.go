@@ -215,8 +215,8 @@ func TestQuestion_IsOneWorkflow(t *testing.T) {
 	}
 }
 
-// relays: between two of one revision of MCP the server keeps its question itself, and the gateway, which sees two
-// calls that share no task, records two workflows.
+// relays: between two of the revision with sessions the server's question and its answer pass as messages of their own, and the
+// gateway, which does not know which call they are about, records the answer in a workflow of its own.
 func (q questioned) relays(agent, version string) bool {
-	return q.open || !q.far && (agent == "asker-modern" && version == "2026-07-28" || agent == "asker-legacy" && version == "2025-11-25")
+	return q.open || !q.far && agent == "asker-legacy" && version == "2025-11-25"
 }

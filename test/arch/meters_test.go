@@ -52,7 +52,7 @@ func meters() []meter {
 		{"forbidden words, tests", 1065, 0, wordsInTests},
 		{"forbidden words in comments and strings, production", 1, 0, proseInProduction},
 		{"references to rulings and sections that do not resolve", 0, 0, unresolved},
-		{"production lines", 142900, 100, productionLines},
+		{"production lines", 143000, 100, productionLines},
 		{"production code lines", 114000, 100, productionCodeLines},
 		{"places that sign in gateway/", 1, 0, placesThatSign},
 		{"places that verify in gateway/", 1, 0, placesThatVerify},
