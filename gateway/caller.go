@@ -8,6 +8,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/attest"
+	"github.com/aepb/aepb-gateway/gateway/conversation"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/routing"
 	"github.com/aepb/aepb-gateway/gateway/task/execution"
@@ -107,9 +108,9 @@ func (c caller) reply(ctx context.Context, tr attest.Translation, save bool) (tr
 		return transport.Answer{}, c.unsaid(ctx, m, err)
 	}
 	c.remember(ctx, dialogue)
-	if invoke, ok := c.x.original.(*canonical.Invoke); ok && c.x.mode.Relay {
+	if invoke, ok := c.x.original.(*canonical.Invoke); ok && c.x.mode.Relay && invoke.Call != nil {
 		if result, ok := m.Body.(*canonical.Result); ok && result.Pending != nil {
-			c.remember(ctx, repeated(invoke.Call, result.Pending.State))
+			c.remember(ctx, conversation.OfCall(result.Pending.State, invoke.Call.Name, invoke.Call.Args))
 		}
 	}
 	c.reported(ctx, canonical.FailureOf(m))

@@ -290,23 +290,14 @@ func (g *Gateway) goOnAfterReply(ctx context.Context, x *request) error {
 	return err
 }
 
-// repeated names what a caller calls again with the state that its agent gave it (MCP, requestState), as a dialogue of its
-// own; empty: the message brings no state. The state alone may be the same in several calls.
-func repeated(call *canonical.Call, state string) string {
-	if call == nil || state == "" {
-		return ""
-	}
-	return "again " + ect.Hash([]byte(state+"\x00"+call.Name+"\x00"+string(call.Args)))
-}
-
 // goOnAfterState makes the reply that gave a caller a state the parent of the call that brings it back, where the gateway
 // relays both and has no record.
 func (g *Gateway) goOnAfterState(ctx context.Context, x *request) (found bool, err error) {
 	invoke, ok := x.original.(*canonical.Invoke)
-	if !ok || !x.mode.Relay || repeated(invoke.Call, invoke.State) == "" {
+	if !ok || !x.mode.Relay || invoke.State == "" || invoke.Call == nil {
 		return false, nil
 	}
-	workflow, last, found, err := g.Conversations.Last(ctx, x.dialogueKey(repeated(invoke.Call, invoke.State)))
+	workflow, last, found, err := g.Conversations.Last(ctx, x.dialogueKey(conversation.OfCall(invoke.State, invoke.Call.Name, invoke.Call.Args)))
 	if err != nil {
 		return false, &problem.RecordingError{Err: err}
 	}

@@ -36,3 +36,12 @@ func (p Parties) Key(id string) string {
 func (p Parties) BoundID(id string) string {
 	return "ctx-" + ect.Hash([]byte("aepb context\x00"+p.Key(id)))
 }
+
+// OfCall is the id of the dialogue that a call and its repetition are, where an agent asks with a state that its caller
+// brings back by calling again (MCP, requestState); empty: there is no state. An agent may give several calls one state.
+func OfCall(state, tool string, args []byte) string {
+	if state == "" {
+		return ""
+	}
+	return "call-" + ect.Hash([]byte(state+"\x00"+tool+"\x00"+string(args)))
+}

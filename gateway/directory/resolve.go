@@ -198,15 +198,15 @@ func (d *Directory) resolve(ctx context.Context, agent Agent) (Agent, error) {
 	return merged, err
 }
 
-// Known returns the lifecycle in the capability document of an agent as it was last read, however
-// long ago. It asks no agent.
+// Known returns the lifecycle of an agent: that in its capability document as it was last read, however
+// long ago, or what its operators have said, whichever is nearer to its end. It asks no agent.
 func (d *Directory) Known(agent Agent) Lifecycle {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	if r, ok := d.resolved[agent.Name]; ok && agent.Capability != "" && r.err == nil {
 		return d.living(r.agent).Lifecycle
 	}
-	return agent.Lifecycle
+	return d.living(agent).Lifecycle
 }
 
 // living is an agent with what its operators have said of its future, where that is nearer to its

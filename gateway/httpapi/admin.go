@@ -278,7 +278,7 @@ func (a admin) remove(c *gin.Context) {
 
 func (a admin) document(agent directory.Agent) admindoc.Agent {
 	doc := listing.DocumentOf(agent)
-	doc.From, doc.Lifecycle = a.deps.Agents.From(agent.Name), lifecycleOf(agent.Lifecycle)
+	doc.From, doc.Lifecycle = a.deps.Agents.From(agent.Name), lifecycleOf(a.deps.Directory.Known(agent))
 	return doc
 }
 
