@@ -27,18 +27,34 @@ type Loss struct {
 	code canonical.LossCode // empty: of no row of the catalogue
 	fate canonical.Fate
 	text string
+	// members are those that the places of extensions name, such as /body/extensions/mcp-v1/annotations.
+	members []string
 }
+
+// mostMembers bounds the members that are named of one code.
+const mostMembers = 5
 
 // itemOf reads a warning of an ECT or a loss of ours: "L05 dropped /path". What cannot be read is an
 // item without a code.
 func itemOf(warning string) Loss {
 	code, rest, _ := strings.Cut(warning, " ")
-	fate, _, _ := strings.Cut(rest, " ")
+	fate, place, _ := strings.Cut(rest, " ")
 	entry, ok := canonical.Lookup(canonical.LossCode(code))
 	if !ok {
 		return Loss{fate: canonical.Dropped, text: terminal.Line(warning)}
 	}
-	return Loss{code: entry.Code, fate: canonical.Fate(fate), text: entry.What}
+	item := Loss{code: entry.Code, fate: canonical.Fate(fate), text: entry.What}
+	if _, inside, is := strings.Cut(place, "/extensions/"); is {
+		if _, member, named := strings.Cut(inside, "/"); named {
+			item.members = []string{terminal.Word(member)}
+		}
+	}
+	return item
+}
+
+// same reports whether two losses are told as one.
+func (l Loss) same(other Loss) bool {
+	return l.code == other.code && l.fate == other.fate && l.text == other.text
 }
 
 // LossesOf reads the warnings of tokens.
@@ -50,8 +66,15 @@ func LossesOf(warnings []string) Losses {
 		if item.fate == canonical.Carried {
 			list = &report.Carried
 		}
-		if !slices.ContainsFunc(*list, func(other Loss) bool { return other == item }) {
+		at := slices.IndexFunc(*list, item.same)
+		if at < 0 {
 			*list = append(*list, item)
+			continue
+		}
+		for _, member := range item.members {
+			if !slices.Contains((*list)[at].members, member) {
+				(*list)[at].members = append((*list)[at].members, member)
+			}
 		}
 	}
 	for _, list := range [][]Loss{report.Carried, report.Dropped} {
@@ -77,6 +100,12 @@ func inWords(items []Loss) string {
 	texts := make([]string, len(items))
 	for i, item := range items {
 		texts[i] = item.text
+		if len(item.members) > mostMembers {
+			item.members = append(item.members[:mostMembers:mostMembers], "…")
+		}
+		if len(item.members) > 0 {
+			texts[i] += ": " + strings.Join(item.members, ", ")
+		}
 		if item.code != "" {
 			texts[i] += " (" + string(item.code) + ")"
 		}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -87,8 +88,8 @@ func (c Carried) Extensions(own canonical.Binding, leftovers json.RawMessage) ca
 }
 
 // ForeignLosses lists, as Carried, what a level holds for other bindings than
-// own: L30 for metadata, L29 for members that only the other protocol knows. A
-// default that is said explicitly is none. path is the level's place in the canonical message.
+// own: L30 for metadata, L29 for members that only the other protocol knows, each with the member's name in its
+// path if that is short. A default that is said explicitly is none. path is the level's place in the canonical message.
 func ForeignLosses(ext canonical.Extensions, own canonical.Binding, path string) []canonical.Loss {
 	var losses []canonical.Loss
 	for _, binding := range bindings(ext) {
@@ -96,24 +97,40 @@ func ForeignLosses(ext canonical.Extensions, own canonical.Binding, path string)
 			continue
 		}
 		at := path + "/extensions/" + string(binding)
-		metadata, others := false, false
+		first := len(losses)
 		for _, m := range rawjson.Parse(ext[binding], "").Members() {
-			switch {
-			case saysDefault(m.Name, m.Value):
-			case m.Name == "metadata", m.Name == "_meta", m.Name == "extensions":
-				metadata = true
-			default:
-				others = true
+			if saysDefault(m.Name, m.Value) {
+				continue
 			}
-		}
-		if metadata {
-			losses = append(losses, canonical.Loss{Code: canonical.LossMetadata, Path: at, Fate: canonical.Carried})
-		}
-		if others {
-			losses = append(losses, canonical.Loss{Code: canonical.LossExtension, Path: at, Fate: canonical.Carried})
+			loss := canonical.Loss{Code: canonical.LossExtension, Path: at, Fate: canonical.Carried}
+			if m.Name == "metadata" || m.Name == "_meta" || m.Name == "extensions" {
+				loss.Code = canonical.LossMetadata
+			}
+			if len(losses)-first < mostNamed {
+				loss.Path = memberPath(at, m.Name)
+			}
+			if !slices.Contains(losses[first:], loss) {
+				losses = append(losses, loss)
+			}
 		}
 	}
 	return losses
+}
+
+// mostNamed is of how many members of an object the paths of losses have the names.
+const mostNamed = 8
+
+// memberPath is the path of a member of an object: that of the object where the name is not a short word, since
+// peers choose names.
+func memberPath(at, name string) string {
+	const longest = 40
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-' || r == '.'
+	}
+	if name == "" || len(name) > longest || strings.ContainsFunc(name, func(r rune) bool { return !plain(r) }) {
+		return at
+	}
+	return at + "/" + name
 }
 
 // saysDefault reports whether a member of MCP or A2A says what its absence says
