@@ -159,7 +159,7 @@ func TestAttack_AnswersForgeTerminalLines(t *testing.T) {
 		"negotiate, direct":    {direct.print, 6},
 		"send":                 {func(w io.Writer) error { return hostileReply().write(w) }, 9},
 		"send, one line":       {func(w io.Writer) error { r := reply{state: "failed", detail: "\x1b[8m\u202e"}; return r.write(w) }, 1},
-		"send -v":              {func(w io.Writer) error { d := hostileOf[delivery](); return d.print(w, hostileRecords()) }, 3},
+		"send -v":              {func(w io.Writer) error { d := hostileOf[delivery](); return d.write(w, hostileRecords()) }, 3},
 		"losses":               {func(w io.Writer) error { return proof.LossesOf([]string{hostile, "L05 carried " + hostile}).Write(w) }, 2},
 		"proof":                {func(w io.Writer) error { return printProof(w, hostileRecords(), nil, "") }, 1},
 		"proof, not valid":     {func(w io.Writer) error { return printProof(w, hostileRecords(), errors.New(hostile), "") }, 1},

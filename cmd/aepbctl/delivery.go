@@ -95,7 +95,7 @@ func partValue(part canonical.Part) json.RawMessage {
 	case canonical.KindText:
 		value = part.Text
 	case canonical.KindData:
-		return json.RawMessage(part.Data)
+		return part.Data
 	default:
 		value = struct {
 			Name  string `json:"name,omitempty"`
@@ -278,7 +278,7 @@ func asJSON(body []byte) json.RawMessage {
 	return quoted
 }
 
-func (d delivery) print(w io.Writer, records []audit.Record) error {
+func (d delivery) write(w io.Writer, records []audit.Record) error {
 	answer := translation{Message: d.Reply, Losses: d.Losses}
 	if err := answer.print(w); err != nil {
 		return err

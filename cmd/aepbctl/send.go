@@ -175,7 +175,7 @@ func (t *target) send(cmd *cobra.Command, s sending) error {
 	r.took = took
 	err = t.show(cmd, x.delivery(), func(w io.Writer) error {
 		if s.detail {
-			return x.delivery().print(w, x.records)
+			return x.delivery().write(w, x.records)
 		}
 		return errors.Join(r.write(w), proof.LossesOf(proof.Warnings(x.records)).Write(w), printProof(w, x.records, proven, note), r.next(w, s.dest))
 	})

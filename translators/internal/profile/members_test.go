@@ -11,11 +11,10 @@ import (
 // TestForeignLosses_NameMembers: the place of a loss names the member, unless a peer chose a name that is no short word, or too many.
 func TestForeignLosses_NameMembers(t *testing.T) {
 	t.Parallel()
-	many := "{"
-	for _, name := range strings.Split("abcdefghijklmnopqrstuvwxyz", "") {
-		many += `"` + name + `":1,`
+	var many []string
+	for _, letter := range "abcdefghijklmnopqrstuvwxyz" {
+		many = append(many, `"`+string(letter)+`":1`)
 	}
-	many = strings.TrimSuffix(many, ",") + "}"
 	for own, want := range map[string]string{
 		`{"priority":1}`:                        "L29 carried /body/extensions/mcp-v1/priority",
 		`{"_meta":{"a":1},"b":2}`:               "L30 carried /body/extensions/mcp-v1/_meta, L29 carried /body/extensions/mcp-v1/b",
@@ -31,7 +30,7 @@ func TestForeignLosses_NameMembers(t *testing.T) {
 			t.Errorf("%s: %s, want %s", own, strings.Join(got, ", "), want)
 		}
 	}
-	if got := profile.ForeignLosses(canonical.Extensions{"mcp-v1": []byte(many)}, "a2a-v1", "/body"); len(got) != 9 || got[8].Path != "/body/extensions/mcp-v1" {
+	if got := profile.ForeignLosses(canonical.Extensions{"mcp-v1": []byte("{" + strings.Join(many, ",") + "}")}, "a2a-v1", "/body"); len(got) != 9 || got[8].Path != "/body/extensions/mcp-v1" {
 		t.Errorf("26 members: %v", got)
 	}
 }
