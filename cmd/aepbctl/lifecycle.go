@@ -38,7 +38,7 @@ func lifecycleCommand(t *target) *cobra.Command {
 	}{
 		{"deprecate", lifecycle.Order{To: lifecycle.Deprecated}, "Announce that an agent will go: it works on, and all its answers say so"},
 		{"drain", lifecycle.Order{To: lifecycle.Draining}, "Take no new work for an agent; ten minutes after its last work it is retired for good"},
-		{"retire", lifecycle.Order{To: lifecycle.Retired}, "End an agent that drains for good in ten minutes: all its requests are then answered with 410"},
+		{"retire", lifecycle.Order{To: lifecycle.Retired}, "Retire a draining agent for good after ten minutes, even if it has work: all its requests then get 410"},
 		{"activate", lifecycle.Order{To: lifecycle.Active}, "Take back a deprecation, or a drain that is not over"},
 		{"forget", lifecycle.Order{To: lifecycle.Active, Forget: true}, "Forget that an agent is retired; only a development gateway does"},
 	} {
@@ -131,7 +131,7 @@ func untilFinal(r lifecycle.Record) string {
 	name, back := toTakeBack(r.Agent)
 	switch {
 	case r.Status == lifecycle.Retired:
-		return name + " is retired for good; only a development gateway can forget that: aepbctl lifecycle forget " + terminal.Word(cmp.Or(r.Agent, "--itself"))
+		return name + " is retired for good; only a development gateway can forget that: aepbctl lifecycle forget " + terminal.Word(cmp.Or(r.Agent, "--itself")) + " --reason WHY"
 	case r.Step == lifecycle.Ended:
 		return name + " is being retired for good now"
 	case r.FinalAt.IsZero():
@@ -145,9 +145,9 @@ func untilFinal(r lifecycle.Record) string {
 // toTakeBack is what drains in words, and the command that takes the drain back.
 func toTakeBack(agent string) (name, back string) {
 	if agent == "" {
-		return "this gateway", "aepbctl lifecycle activate --itself"
+		return "this gateway", "aepbctl lifecycle activate --itself --reason WHY"
 	}
-	return terminal.Word(agent), "aepbctl lifecycle activate " + terminal.Word(agent)
+	return terminal.Word(agent), "aepbctl lifecycle activate " + terminal.Word(agent) + " --reason WHY"
 }
 
 // final says what of an order cannot be undone, before it is done; empty: all can.
@@ -176,6 +176,9 @@ func lifecycleChange(t *target, name string, order lifecycle.Order, short string
 	cmd := &cobra.Command{
 		Use: name + " [AGENT]", Short: short, Args: cobra.MaximumNArgs(1),
 		PreRunE: func(cmd *cobra.Command, args []string) error {
+			if order.Reason == "" {
+				return errors.New("--reason is required: say why, for callers and auditors")
+			}
 			if text := final(order, agentOf(args)); text != "" && !yes && itself != (len(args) == 1) && !interactive(cmd) {
 				return errors.New("this cannot be undone, so --yes is required without a terminal: " + text)
 			}

@@ -81,10 +81,11 @@ func TestLifecycle_Commands(t *testing.T) {
 		"deprecate": {[]string{"lifecycle", "deprecate", "pricing", "--reason", "old", "--sunset", "2030-01-01T00:00:00Z", "--successor", "https://x/y"}, exitOK, "POST /api/agents/pricing/lifecycle", `{"to":"deprecated","reason":"old","successor":"https://x/y","sunset_at":"2030-01-01T00:00:00Z"}`, "draining"},
 		"itself":    {[]string{"lifecycle", "retire", "--itself", "--reason", "old", "--yes", "--now"}, exitOK, "POST /api/lifecycle", `{"to":"retired","reason":"old","now":true}`, "draining"},
 		"forget":    {[]string{"lifecycle", "forget", "pricing", "--reason", "old"}, exitOK, "POST /api/agents/pricing/lifecycle", `{"to":"active","reason":"old","forget":true}`, "draining"},
-		"show":      {[]string{"lifecycle", "show"}, exitOK, "GET /api/lifecycles", "", "pricing is retired for good at 2030-01-01T00:10:00Z; until then: aepbctl lifecycle activate pricing\n"},
+		"show":      {[]string{"lifecycle", "show"}, exitOK, "GET /api/lifecycles", "", "pricing is retired for good at 2030-01-01T00:10:00Z; until then: aepbctl lifecycle activate pricing --reason WHY\n"},
 		"show one":  {[]string{"lifecycle", "show", "pricing"}, exitOK, "GET /api/agents/pricing/lifecycle", "", "finished"},
 		"no agent":  {[]string{"lifecycle", "activate", "--reason", "old"}, exitFailed, "", "", "--itself"},
-		"bad time":  {[]string{"lifecycle", "deprecate", "pricing", "--sunset", "soon"}, exitFailed, "", "", "2027-01-31T00:00:00Z"},
+		"no reason": {[]string{"lifecycle", "forget", "pricing"}, exitUsage, "", "", "--reason is required: say why, for callers and auditors"},
+		"bad time":  {[]string{"lifecycle", "deprecate", "pricing", "--reason", "old", "--sunset", "soon"}, exitFailed, "", "", "2027-01-31T00:00:00Z"},
 		"breakers":  {[]string{"breakers"}, exitOK, "GET /api/breakers", "", "open"},
 	} {
 		path, order = "", ""
@@ -111,7 +112,7 @@ func TestLifecycle_AsksBeforeWhatIsFinal(t *testing.T) {
 		t.Fatal(err)
 	}
 	flags := []string{"--reason", "old", "--dir", dir, "--admin", admin.URL}
-	const back = "Until then it is taken back by: aepbctl lifecycle activate pricing"
+	const back = "Until then it is taken back by: aepbctl lifecycle activate pricing --reason WHY"
 	const forget = "Only a development gateway can forget it: aepbctl lifecycle forget"
 	for name, c := range map[string]struct {
 		args []string
@@ -122,7 +123,7 @@ func TestLifecycle_AsksBeforeWhatIsFinal(t *testing.T) {
 		"drain now":       {[]string{"drain", "pricing", "--now"}, []string{"within seconds if it has none, it is retired for good", forget}},
 		"retire":          {[]string{"retire", "pricing"}, []string{"pricing is retired for good in ten minutes, also if it has work then", back}},
 		"retire now":      {[]string{"retire", "pricing", "--now"}, []string{"pricing is retired for good at once, and work under way is lost", forget}},
-		"drain of itself": {[]string{"drain", "--itself"}, []string{"this gateway takes no new work", "aepbctl lifecycle activate --itself"}},
+		"drain of itself": {[]string{"drain", "--itself"}, []string{"this gateway takes no new work", "aepbctl lifecycle activate --itself --reason WHY"}},
 	} {
 		says := func(how, text string, code, wantCode, want int) {
 			t.Helper()

@@ -149,9 +149,9 @@ func (a *agent) standing() {
 	if l := a.listed.Lifecycle; l != nil {
 		switch l.Status {
 		case "deprecated":
-			a.note(Warning, "have its callers move on; aepbctl lifecycle activate "+plain(a.listed.Name)+" takes it back", "deprecated: all its answers say so")
+			a.note(Warning, "have its callers move on; aepbctl lifecycle activate "+plain(a.listed.Name)+" --reason WHY takes it back", "deprecated: all its answers say so")
 		case "draining":
-			a.note(Warning, "it is retired for good ten minutes after its last work; until then aepbctl lifecycle activate "+plain(a.listed.Name)+" takes it back", "draining: new work is refused")
+			a.note(Warning, "it is retired for good ten minutes after its last work; until then aepbctl lifecycle activate "+plain(a.listed.Name)+" --reason WHY takes it back", "draining: new work is refused")
 		case "retired":
 			a.note(Warning, "remove it, or add its successor under another name", "retired: all its requests are answered with 410")
 		}
@@ -163,7 +163,7 @@ func (a *agent) standing() {
 		a.note(Warning, "wait: it closes when the agent answers", "its circuit breaker lets a few calls through to try it")
 	}
 	if len(a.listed.Callers) == 0 && !a.open {
-		a.note(Warning, "name callers: callers in the configuration, or --caller SPIFFE-ID of aepbctl agents add", "nobody may call it: it has no callers")
+		a.note(Warning, "name callers: callers in the configuration, or --caller SPIFFE-ID of aepbctl agents add", "no caller may call it: its list of callers is empty")
 	}
 	if a.listed.From == "process" {
 		a.note(Warning, "write it into the configuration, or keep state in state.path, or in state.redis with state.key", "this gateway process alone knows it, until it ends")
