@@ -40,7 +40,7 @@ func lifecycleCommand(t *target) *cobra.Command {
 		{"drain", lifecycle.Order{To: lifecycle.Draining}, "Take no new work for an agent; ten minutes after its last work it is retired for good"},
 		{"retire", lifecycle.Order{To: lifecycle.Retired}, "Retire a draining agent for good after ten minutes, even if it has work: all its requests then get 410"},
 		{"activate", lifecycle.Order{To: lifecycle.Active}, "Take back a deprecation, or a drain that is not over"},
-		{"forget", lifecycle.Order{To: lifecycle.Active, Forget: true}, "Forget that an agent is retired; only a development gateway does"},
+		{"forget", lifecycle.Order{To: lifecycle.Active, Forget: true}, "Forget that an agent is retired; only a development gateway can"},
 	} {
 		cmd.AddCommand(lifecycleChange(t, verb.name, verb.order, verb.short))
 	}
