@@ -49,7 +49,7 @@ func lifecycleCommand(t *target) *cobra.Command {
 
 func lifecycleShow(t *target) *cobra.Command {
 	return &cobra.Command{
-		Use: "show [AGENT]", Short: "Show all whose lifecycle was ever changed, or one agent", Args: cobra.MaximumNArgs(1),
+		Use: "show [AGENT]", Short: "Show each agent whose lifecycle was ever changed, or one agent", Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return list(t, cmd, "lifecycles", printLifecycles)
@@ -207,9 +207,11 @@ func lifecycleChange(t *target, name string, order lifecycle.Order, short string
 	flags := cmd.Flags()
 	flags.StringVar(&order.Reason, "reason", "", "why, for callers and auditors (required)")
 	flags.BoolVar(&itself, "itself", false, "the gateway itself, and no agent")
-	if !order.Forget {
+	if order.To != lifecycle.Active {
 		flags.StringVar(&order.Successor, "successor", "", "https URL of the capability document of the agent that takes its place")
-		flags.StringVar(&sunset, "sunset", "", "when it is gone, such as 2027-01-31T00:00:00Z")
+	}
+	if order.To == lifecycle.Deprecated || order.To == lifecycle.Draining {
+		flags.StringVar(&sunset, "sunset", "", "when the agent is gone, such as 2027-01-31T00:00:00Z")
 	}
 	if order.To == lifecycle.Draining {
 		flags.BoolVar(&order.Force, "force", false, "drain before the 24 hours of notice are over; the evidence says so")
