@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/aepb/aepb-gateway/cmd/aepbctl/terminal"
 	"github.com/aepb/aepb-gateway/gateway/directory"
@@ -207,12 +208,7 @@ func lifecycleChange(t *target, name string, order lifecycle.Order, short string
 	flags := cmd.Flags()
 	flags.StringVar(&order.Reason, "reason", "", "why, for callers and auditors (required)")
 	flags.BoolVar(&itself, "itself", false, "the gateway itself, and no agent")
-	if order.To != lifecycle.Active {
-		flags.StringVar(&order.Successor, "successor", "", "https URL of the capability document of the agent that takes its place")
-	}
-	if order.To == lifecycle.Deprecated || order.To == lifecycle.Draining {
-		flags.StringVar(&sunset, "sunset", "", "when the agent is gone, such as 2027-01-31T00:00:00Z")
-	}
+	announcing(flags, &order, &sunset)
 	if order.To == lifecycle.Draining {
 		flags.BoolVar(&order.Force, "force", false, "drain before the 24 hours of notice are over; the evidence says so")
 	}
@@ -221,6 +217,16 @@ func lifecycleChange(t *target, name string, order lifecycle.Order, short string
 		flags.BoolVar(&yes, "yes", false, "do not ask whether to do what cannot be undone")
 	}
 	return cmd
+}
+
+// announcing adds the flags of orders that tell callers what comes after the agent.
+func announcing(flags *pflag.FlagSet, order *lifecycle.Order, sunset *string) {
+	if order.To != lifecycle.Active {
+		flags.StringVar(&order.Successor, "successor", "", "https URL of the capability document of the agent that takes its place")
+	}
+	if order.To == lifecycle.Deprecated || order.To == lifecycle.Draining {
+		flags.StringVar(sunset, "sunset", "", "when the agent is gone, such as 2027-01-31T00:00:00Z")
+	}
 }
 
 // changeLifecycle posts an order about an agent, or with an empty name about the gateway, and prints how that
