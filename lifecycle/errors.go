@@ -21,9 +21,6 @@ type TransitionError struct {
 
 func (e *TransitionError) Error() string {
 	from := e.From.orActive()
-	if e.because != "" {
-		return "the agent is " + string(from) + " and cannot become " + string(e.To) + ": " + e.because
-	}
 	var text string
 	if from == e.To {
 		text = "the agent is " + string(from) + " already"
@@ -31,6 +28,9 @@ func (e *TransitionError) Error() string {
 		text = "the agent is " + string(from) + " and cannot become " + string(e.To)
 	}
 	possible := transitions[from]
+	if e.because != "" {
+		return text + ": " + e.because
+	}
 	if len(possible) == 0 {
 		return text + "; retired is final: list an agent that shall serve under another name (a development gateway, and only that, can forget it: aepbctl lifecycle forget)"
 	}

@@ -219,7 +219,7 @@ func (r Record) mayBecome(o Order) (because string, ok bool) {
 	case from == Retired && o.To == Active && o.Forget:
 		return "", o.By != Configuration
 	case o.Forget && from != Retired:
-		return "only what is retired can be forgotten, give the order without it", false
+		return "only a retired agent can be forgotten", false
 	case !slices.Contains(transitions[from], o.To):
 		return "", false
 	case from != Draining:

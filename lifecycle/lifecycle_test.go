@@ -336,6 +336,10 @@ func TestApply_Forget(t *testing.T) {
 			t.Errorf("%s: %v", from, err)
 		}
 	}
+	const says = "the agent is active already: only a retired agent can be forgotten"
+	if _, _, err := in(t, lifecycle.Active).Apply(o); err == nil || err.Error() != says {
+		t.Errorf("active: %v, expected %s", err, says)
+	}
 	configured(&o)
 	if _, _, err := before.Apply(o); !isA[*lifecycle.TransitionError](err) {
 		t.Error(err)

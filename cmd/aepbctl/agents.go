@@ -153,7 +153,7 @@ func agentsAdd(t *target) *cobra.Command {
 	cmd.SetFlagErrorFunc(program.unknownFlag)
 	flags.BoolVar(&replace, "replace", false, "replace the agent of that name, if there is one")
 	flags.StringVar(&a.Capability, "capability", "", "URL of the agent's capability document, which says the rest")
-	flags.BoolVar(&a.Pin, "pin", false, "hold changes of what it says about itself until they are accepted")
+	flags.BoolVar(&a.Pin, "pin", false, "a changed description of the agent waits until it is accepted: aepbctl agents accept")
 	flags.StringSliceVar(&a.Expose, "expose", nil, "what of an MCP server callers of other protocols see besides its tools: prompts, resources (repeatable)")
 	flags.StringVar(&a2a, "a2a", "", "A2A endpoint: the agent's base URL or its JSON-RPC URL")
 	flags.StringVar(&mcp, "mcp", "", "MCP endpoint (Streamable HTTP)")

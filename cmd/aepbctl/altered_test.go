@@ -223,7 +223,7 @@ func alterations() []alteration {
 		})
 	})
 	algorithm := func(name string) func(*testing.T, *evidenceFolder) {
-		return at(2, func(token string) string {
+		return at(1, func(token string) string {
 			return edit(token, func(part []string) {
 				part[0] = recode(part[0], func(s string) string { return strings.Replace(s, "ES256", name, 1) })
 				mac := hmac.New(sha256.New, []byte("public"))
@@ -245,7 +245,7 @@ func alterations() []alteration {
 		{"bit of a signature", true, at(1, func(token string) string {
 			return edit(token, func(part []string) { part[2] = "A" + part[2][1:] + "" })
 		}), "invalid_signature"},
-		{"algorithm none", true, algorithm("none"), "unsupported_alg"},
+		{"algorithm none", true, algorithm("none"), "\n2 NOT VERIFIED execution context token refused: unsupported_alg"},
 		{"algorithm HS256", true, algorithm("HS256"), "unsupported_alg"},
 		{"middle record removed", false, without(1), "tokens.jwt of DIR was changed: its SHA-256 is "},
 		{"middle record removed", true, without(1), "INCOMPLETE: record 2 ("},

@@ -204,7 +204,14 @@ func (x exchange) printRefused(w io.Writer, detail bool) error {
 		return proof.PrintTree(w, x.records)
 	}
 	fmt.Fprintln(w, "state:", terminal.Bad(w, "refused"))
-	return printProof(w, x.records, nil, "")
+	note := "; no record has the hash of a refusal"
+	switch about := ect.Hash(x.request); {
+	case len(x.records) == 1:
+		note = "; it is our own: the gateway keeps no record of this refusal"
+	case slices.ContainsFunc(x.records[1:], func(r audit.Record) bool { return r.Claims.InputHash == about }):
+		note = ", hash of the request matches" + note
+	}
+	return printProof(w, x.records, nil, note)
 }
 
 // printProof says whether the proof of an exchange holds, and under which workflow it is found. note says

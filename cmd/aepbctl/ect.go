@@ -98,12 +98,14 @@ func ectVerify(t *target) *cobra.Command {
 	var bodies, gateways []string
 	var detail bool
 	cmd := &cobra.Command{
-		Use: "verify [TOKEN…|FILE…|FOLDER…]", Short: "Verify signature, issuer and shape, as of when each was issued (no TOKEN: standard input)",
+		Use: "verify [TOKEN…|FILE…|FOLDER…]", Short: "Verify tokens, and the messages and texts beside them, offline (without arguments: standard input)",
 		Long: "Verify tokens with nothing but the certificate of a CA, as of when each was issued, and say\n" +
 			"whether every parent is among them, and every reply. Tokens are arguments, or text or JSON of this\n" +
 			"program in files or on standard input, or a folder of \"send --save\" or an archive of \"evidence export\".\n" +
 			"Whatever else stands in such a file is compared with the tokens: texts beside them, and messages with\n" +
-			"their hashes. It ends with 1 if anything contradicts a token, is missing, or could not be compared.",
+			"their hashes. It ends with 1 if anything contradicts a token or is missing, or if a given message is in\n" +
+			"no token. Hashes whose messages are not given are listed as not compared, which is no failure: only\n" +
+			"the agent has the messages between it and the gateway.",
 		Example: "  aepbctl dag WID -o json | aepbctl ect verify --ca ca.pem\n" +
 			"  aepbctl ect verify --ca ca.pem evidence.tar.gz\n" +
 			"  aepbctl ect verify --ca ca.pem --body request.json --body reply.json exchange.json",

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/aepb/aepb-gateway/cmd/aepbctl/terminal"
 	"github.com/aepb/aepb-gateway/gateway/directory"
@@ -38,9 +39,9 @@ func lifecycleCommand(t *target) *cobra.Command {
 	}{
 		{"deprecate", lifecycle.Order{To: lifecycle.Deprecated}, "Announce that an agent will go: it works on, and all its answers say so"},
 		{"drain", lifecycle.Order{To: lifecycle.Draining}, "Take no new work for an agent; ten minutes after its last work it is retired for good"},
-		{"retire", lifecycle.Order{To: lifecycle.Retired}, "End an agent that drains for good in ten minutes: all its requests are then answered with 410"},
+		{"retire", lifecycle.Order{To: lifecycle.Retired}, "Retire a draining agent for good after ten minutes, even if it has work: all its requests then get 410"},
 		{"activate", lifecycle.Order{To: lifecycle.Active}, "Take back a deprecation, or a drain that is not over"},
-		{"forget", lifecycle.Order{To: lifecycle.Active, Forget: true}, "Forget that an agent is retired; only a development gateway does"},
+		{"forget", lifecycle.Order{To: lifecycle.Active, Forget: true}, "Forget that an agent is retired; only a development gateway can"},
 	} {
 		cmd.AddCommand(lifecycleChange(t, verb.name, verb.order, verb.short))
 	}
@@ -49,7 +50,7 @@ func lifecycleCommand(t *target) *cobra.Command {
 
 func lifecycleShow(t *target) *cobra.Command {
 	return &cobra.Command{
-		Use: "show [AGENT]", Short: "Show all whose lifecycle was ever changed, or one agent", Args: cobra.MaximumNArgs(1),
+		Use: "show [AGENT]", Short: "Show each agent whose lifecycle was ever changed, or one agent", Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return list(t, cmd, "lifecycles", printLifecycles)
@@ -131,7 +132,7 @@ func untilFinal(r lifecycle.Record) string {
 	name, back := toTakeBack(r.Agent)
 	switch {
 	case r.Status == lifecycle.Retired:
-		return name + " is retired for good; only a development gateway can forget that: aepbctl lifecycle forget " + terminal.Word(cmp.Or(r.Agent, "--itself"))
+		return name + " is retired for good; only a development gateway can forget that: aepbctl lifecycle forget " + terminal.Word(cmp.Or(r.Agent, "--itself")) + " --reason TEXT"
 	case r.Step == lifecycle.Ended:
 		return name + " is being retired for good now"
 	case r.FinalAt.IsZero():
@@ -176,6 +177,9 @@ func lifecycleChange(t *target, name string, order lifecycle.Order, short string
 	cmd := &cobra.Command{
 		Use: name + " [AGENT]", Short: short, Args: cobra.MaximumNArgs(1),
 		PreRunE: func(cmd *cobra.Command, args []string) error {
+			if order.Reason == "" {
+				return errors.New("--reason is required: say why, for callers and auditors")
+			}
 			if text := final(order, agentOf(args)); text != "" && !yes && itself != (len(args) == 1) && !interactive(cmd) {
 				return errors.New("this cannot be undone, so --yes is required without a terminal: " + text)
 			}
@@ -204,10 +208,7 @@ func lifecycleChange(t *target, name string, order lifecycle.Order, short string
 	flags := cmd.Flags()
 	flags.StringVar(&order.Reason, "reason", "", "why, for callers and auditors (required)")
 	flags.BoolVar(&itself, "itself", false, "the gateway itself, and no agent")
-	if !order.Forget {
-		flags.StringVar(&order.Successor, "successor", "", "https URL of the capability document of the agent that takes its place")
-		flags.StringVar(&sunset, "sunset", "", "when it is gone, such as 2027-01-31T00:00:00Z")
-	}
+	announcing(flags, &order, &sunset)
 	if order.To == lifecycle.Draining {
 		flags.BoolVar(&order.Force, "force", false, "drain before the 24 hours of notice are over; the evidence says so")
 	}
@@ -216,6 +217,16 @@ func lifecycleChange(t *target, name string, order lifecycle.Order, short string
 		flags.BoolVar(&yes, "yes", false, "do not ask whether to do what cannot be undone")
 	}
 	return cmd
+}
+
+// announcing adds the flags of orders that tell callers what comes after the agent.
+func announcing(flags *pflag.FlagSet, order *lifecycle.Order, sunset *string) {
+	if order.To != lifecycle.Active {
+		flags.StringVar(&order.Successor, "successor", "", "https URL of the capability document of the agent that takes its place")
+	}
+	if order.To == lifecycle.Deprecated || order.To == lifecycle.Draining {
+		flags.StringVar(sunset, "sunset", "", "when the agent is gone, such as 2027-01-31T00:00:00Z")
+	}
 }
 
 // changeLifecycle posts an order about an agent, or with an empty name about the gateway, and prints how that

@@ -77,15 +77,18 @@ func TestLifecycle_Commands(t *testing.T) {
 		code              int
 		path, order, text string
 	}{
-		"drain":     {[]string{"lifecycle", "drain", "pricing", "--reason", "old", "--force", "--yes"}, exitOK, "POST /api/agents/pricing/lifecycle", `{"to":"draining","reason":"old","force":true}`, "warning: cut short\n"},
-		"deprecate": {[]string{"lifecycle", "deprecate", "pricing", "--reason", "old", "--sunset", "2030-01-01T00:00:00Z", "--successor", "https://x/y"}, exitOK, "POST /api/agents/pricing/lifecycle", `{"to":"deprecated","reason":"old","successor":"https://x/y","sunset_at":"2030-01-01T00:00:00Z"}`, "draining"},
-		"itself":    {[]string{"lifecycle", "retire", "--itself", "--reason", "old", "--yes", "--now"}, exitOK, "POST /api/lifecycle", `{"to":"retired","reason":"old","now":true}`, "draining"},
-		"forget":    {[]string{"lifecycle", "forget", "pricing", "--reason", "old"}, exitOK, "POST /api/agents/pricing/lifecycle", `{"to":"active","reason":"old","forget":true}`, "draining"},
-		"show":      {[]string{"lifecycle", "show"}, exitOK, "GET /api/lifecycles", "", "pricing is retired for good at 2030-01-01T00:10:00Z; until then: aepbctl lifecycle activate pricing --reason TEXT\n"},
-		"show one":  {[]string{"lifecycle", "show", "pricing"}, exitOK, "GET /api/agents/pricing/lifecycle", "", "finished"},
-		"no agent":  {[]string{"lifecycle", "activate", "--reason", "old"}, exitFailed, "", "", "--itself"},
-		"bad time":  {[]string{"lifecycle", "deprecate", "pricing", "--sunset", "soon"}, exitFailed, "", "", "2027-01-31T00:00:00Z"},
-		"breakers":  {[]string{"breakers"}, exitOK, "GET /api/breakers", "", "open"},
+		"drain":        {[]string{"lifecycle", "drain", "pricing", "--reason", "old", "--force", "--yes"}, exitOK, "POST /api/agents/pricing/lifecycle", `{"to":"draining","reason":"old","force":true}`, "warning: cut short\n"},
+		"deprecate":    {[]string{"lifecycle", "deprecate", "pricing", "--reason", "old", "--sunset", "2030-01-01T00:00:00Z", "--successor", "https://x/y"}, exitOK, "POST /api/agents/pricing/lifecycle", `{"to":"deprecated","reason":"old","successor":"https://x/y","sunset_at":"2030-01-01T00:00:00Z"}`, "draining"},
+		"itself":       {[]string{"lifecycle", "retire", "--itself", "--reason", "old", "--yes", "--now"}, exitOK, "POST /api/lifecycle", `{"to":"retired","reason":"old","now":true}`, "draining"},
+		"forget":       {[]string{"lifecycle", "forget", "pricing", "--reason", "old"}, exitOK, "POST /api/agents/pricing/lifecycle", `{"to":"active","reason":"old","forget":true}`, "draining"},
+		"show":         {[]string{"lifecycle", "show"}, exitOK, "GET /api/lifecycles", "", "pricing is retired for good at 2030-01-01T00:10:00Z; until then: aepbctl lifecycle activate pricing --reason TEXT\n"},
+		"show one":     {[]string{"lifecycle", "show", "pricing"}, exitOK, "GET /api/agents/pricing/lifecycle", "", "finished"},
+		"no agent":     {[]string{"lifecycle", "activate", "--reason", "old"}, exitFailed, "", "", "--itself"},
+		"no reason":    {[]string{"lifecycle", "forget", "pricing"}, exitUsage, "", "", "--reason is required: say why, for callers and auditors"},
+		"no sunset":    {[]string{"lifecycle", "retire", "pricing", "--reason", "old", "--sunset", "2030-01-01T00:00:00Z"}, exitUsage, "", "", "unknown flag: --sunset"},
+		"no successor": {[]string{"lifecycle", "activate", "pricing", "--reason", "old", "--successor", "https://x/y"}, exitUsage, "", "", "unknown flag: --successor"},
+		"bad time":     {[]string{"lifecycle", "deprecate", "pricing", "--reason", "old", "--sunset", "soon"}, exitFailed, "", "", "2027-01-31T00:00:00Z"},
+		"breakers":     {[]string{"breakers"}, exitOK, "GET /api/breakers", "", "open"},
 	} {
 		path, order = "", ""
 		var out, failed bytes.Buffer

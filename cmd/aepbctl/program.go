@@ -34,7 +34,7 @@ func (p *programFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&p.dir, "workdir", "", "folder in which the command starts (default: this one)")
 	flags.StringArrayVar(&p.variables, "env", nil, "variable for the command, NAME=VALUE, besides PATH, HOME, USER, LANG and TMPDIR (repeatable)")
 	flags.StringArrayVar(&p.files, "env-file", nil, "variable whose value is in a file, NAME=FILE (repeatable)")
-	flags.BoolVar(&p.shared, "shared", false, "one process of the command for all callers, which it can ask nothing (default: one for each session)")
+	flags.BoolVar(&p.shared, "shared", false, "run one process of the command for all callers; it cannot ask them questions (default: one process for each session)")
 	flags.IntVar(&p.memory, "memory-mib", 0, "memory that the command and all it starts may take (default 512)")
 }
 

@@ -47,7 +47,7 @@ func sendCommand(t *target) *cobra.Command {
 		RunE:    func(cmd *cobra.Command, _ []string) error { return t.send(cmd, s) },
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&s.from, "from", string(a2a.Binding), "the protocol we speak")
+	flags.StringVar(&s.from, "from", string(a2a.Binding), "the protocol of our message")
 	flags.StringVar(&s.dest, "to", "", "the agent, in place of the first argument: a directory name or SPIFFE id")
 	flags.StringVar(&s.to, "as", "", "the protocol to translate to (default: what the agent speaks)")
 	flags.StringVar(&s.message, "message", "", "a file with a native message; - reads standard input")
@@ -59,8 +59,8 @@ func sendCommand(t *target) *cobra.Command {
 	flags.StringVar(&s.save, "save", "", "a new folder for request, reply and tokens, byte for byte")
 	flags.StringVar(&s.out, "out", "", "a folder for the files of the answer")
 	flags.BoolVarP(&s.detail, "verbose", "v", false, "print the reply, losses and tokens as they came")
-	flags.StringVar(&s.args, "args", "", "its arguments, a JSON object; with --task alone the values of the form that is asked for")
-	flags.StringVar(&s.task, "task", "", "the task that waits for this message, such as an answer")
+	flags.StringVar(&s.args, "args", "", "the arguments of --tool, a JSON object; with --task and no --tool: the values of the form in the question")
+	flags.StringVar(&s.task, "task", "", "the task that this message is for, such as one that asked a question")
 	return cmd
 }
 
@@ -188,7 +188,7 @@ func (s sending) advise(refused error) error {
 	if s.text == "" || !strings.Contains(refused.Error(), "this agent has several skills") {
 		return refused
 	}
-	return fmt.Errorf("%w; choose one: aepbctl send --to %s --tool NAME --args '{…}'", refused, terminal.Word(s.dest))
+	return fmt.Errorf("%w; choose one: aepbctl send %s --tool NAME --args '{…}'", refused, terminal.Word(s.dest))
 }
 
 // source mints the ECT of the message that we are about to send: it is ours,

@@ -270,6 +270,9 @@ func (a answer) refusal() error {
 	if json.Unmarshal(a.body, &p) == nil && p.Code != "" {
 		return fmt.Errorf("%s: %s (HTTP %d)", terminal.Word(p.Code), terminal.Line(p.Detail), a.status)
 	}
+	if bytes.HasPrefix(a.body, []byte("Client sent an HTTP request to an HTTPS server")) { // net/http answers so
+		return errors.New("a gateway speaks https: give --gateway and --admin as https URLs")
+	}
 	return fmt.Errorf("the gateway answered HTTP %d", a.status)
 }
 

@@ -162,7 +162,7 @@ func (a admin) offer(id ect.Identity, side directory.Offer, agent directory.Agen
 func describeOutcome(o directory.Outcome, agent directory.Agent, own string) outcomeDocument {
 	doc := outcomeDocument{
 		Path: "direct", Protocol: string(o.Chosen.To), From: string(o.Chosen.From), Endpoint: o.Endpoint.URL,
-		Reason: fmt.Sprintf("both sides speak %s, with the lowest sum of priorities (%d) of %d", o.Chosen.To, o.Chosen.Sum, len(o.Candidates)),
+		Reason: fmt.Sprintf("both sides speak %s, which has the lowest sum of priorities (%d) of %d in common", o.Chosen.To, o.Chosen.Sum, len(o.Candidates)),
 	}
 	if !o.Direct() {
 		doc.Path, doc.Gateway = "gateway", o.Chosen.Gateway

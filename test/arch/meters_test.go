@@ -50,7 +50,7 @@ func meters() []meter {
 		{"fields that more than 2 files write", 0, 0, fieldsOfManyWriters},
 		{"forbidden words, production", 0, 0, wordsInProduction},
 		{"forbidden words, tests", 1065, 0, wordsInTests},
-		{"forbidden words in comments and strings, production", 1, 0, proseInProduction},
+		{"forbidden words in comments and strings, production", 0, 0, proseInProduction},
 		{"references to rulings and sections that do not resolve", 0, 0, unresolved},
 		{"production lines", 143000, 100, productionLines},
 		{"production code lines", 114100, 100, productionCodeLines},

@@ -36,7 +36,7 @@ func Command(word func(string) string) *cobra.Command {
 			"  aepb-gateway init --dir gw --agent calculator --host calculator.example.com\n" +
 			"  aepb-gateway init --dir gw --operator ann --role operator --role auditor\n" +
 			"  aepb-gateway init --dir gw --list\n" +
-			"  aepb-gateway init --dir gw --renew             # those that end within a third of their life\n" +
+			"  aepb-gateway init --dir gw --renew             # those with less than a third of their time left\n" +
 			"  aepb-gateway init --dir gw --renew shop        # this one now\n" +
 			"  aepb-gateway init --dir gw --renew-ca",
 		RunE: func(cmd *cobra.Command, names []string) error {
@@ -64,7 +64,7 @@ func Command(word func(string) string) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&c.Dir, "dir", "aepb-trial", "the folder to make, or that has the CA")
-	flags.StringSliceVar(&c.Hosts, "host", nil, "name or address under which callers reach the gateway, besides localhost; the first stands in public_url. With --agent those of the agent's server, in place of localhost (repeatable)")
+	flags.StringSliceVar(&c.Hosts, "host", nil, "name or address under which callers reach the gateway, besides localhost; public_url has the first one. With --agent: name or address of the agent's server, in place of localhost (repeatable)")
 	flags.StringVar(&c.TrustDomain, "trust-domain", "example.test", "trust domain of the certificates")
 	flags.StringVar(&c.Public, "addr", "", "public listener (default 127.0.0.1:8443, with --host :8443)")
 	flags.StringVar(&c.Admin, "admin-addr", "127.0.0.1:9443", "admin listener")
@@ -73,7 +73,7 @@ func Command(word func(string) string) *cobra.Command {
 	flags.StringArrayVar(&c.agents, "agent", nil, "issue a certificate for an agent of this name (repeatable)")
 	flags.StringArrayVar(&c.operators, "operator", nil, "issue a certificate for an operator of this name, with --role (repeatable)")
 	flags.StringSliceVar(&c.roles, "role", nil, "role of the new operators: viewer, operator, approver, auditor (repeatable)")
-	flags.BoolVar(&c.renew, "renew", false, "issue certificates anew: those of the names behind it, else all that end within a third of their life")
+	flags.BoolVar(&c.renew, "renew", false, "issue certificates again: those whose names follow, else all with less than a third of their time left")
 	flags.BoolVar(&c.renewCA, "renew-ca", false, "make a new CA, and trust the former one until its end")
 	flags.BoolVar(&c.list, "list", false, "list the certificates, and warn of those that end within 14 days")
 	return cmd

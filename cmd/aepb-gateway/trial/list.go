@@ -55,7 +55,7 @@ func (f *Folder) PrintList(w, warnings io.Writer) error {
 func (f *Folder) remedy(cert Certificate) string {
 	switch {
 	case cert.Kind == KindOther:
-		return "have the CA renew it that signed it"
+		return "the CA that signed it has to renew it"
 	case cert.Kind != KindCA:
 		return "issue it anew: --renew " + cert.Name
 	case cert.Leaf.Equal(f.anchor()):

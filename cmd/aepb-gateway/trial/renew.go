@@ -89,7 +89,7 @@ func (f *Folder) named(names []string) ([]Certificate, error) {
 			return nil, fmt.Errorf("--renew %s: there is no certificate to renew: --list shows those that are there: %w", name, err)
 		}
 		if cert.Kind == KindOther {
-			return nil, fmt.Errorf("--renew %s: its certificate (%s) is not of the CA in ca.pem, which is of the trust domain %s: have the CA renew it that signed it", name, cert.ID, f.bundle.TrustDomain())
+			return nil, fmt.Errorf("--renew %s: its certificate (%s) is not of the CA in ca.pem, which is of the trust domain %s: the CA that signed it has to renew it", name, cert.ID, f.bundle.TrustDomain())
 		}
 		due = append(due, cert)
 	}

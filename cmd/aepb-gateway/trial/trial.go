@@ -250,7 +250,7 @@ func (t *Trial) Print(w io.Writer, word func(string) string) error {
 	dir, file := word(t.Dir), func(name string) string { return word(t.File(name)) }
 	_, err := fmt.Fprintf(w, `made %[1]s for the trust domain %[2]s, valid until %[3]s:
   gateway.yaml               the configuration, with comments
-  ca.pem, ca-key.pem         the CA that everybody here trusts
+  ca.pem, ca-key.pem         the CA that all of these trust
   gateway.pem, …-key.pem     the gateway, %[4]s
   client.pem, …-key.pem      the first operator, %[5]s
   caller.pem, …-key.pem      a first caller, %[6]s
@@ -265,7 +265,7 @@ then, in another terminal:
   curl --cacert %[8]s --cert %[9]s --key %[10]s %[11]s/.well-known/aepb
 
 Next, list an agent in gateway.yaml, which is read again by itself, and call it as the first
-caller: aepbctl --dir %[1]s --cert %[9]s --key %[10]s send --to NAME --text hello
+caller: aepbctl --dir %[1]s --cert %[9]s --key %[10]s send NAME hello
 `, dir, t.TrustDomain, t.Until, t.ID("gateway"), t.ID("operator"), t.ID("caller"),
 		file("gateway.yaml"), file("ca.pem"), file("caller.pem"), file("caller-key.pem"), "https://"+reached(t.Public))
 	return err

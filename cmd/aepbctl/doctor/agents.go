@@ -163,7 +163,7 @@ func (a *agent) standing() {
 		a.note(Warning, "wait: it closes when the agent answers", "its circuit breaker lets a few calls through to try it")
 	}
 	if len(a.listed.Callers) == 0 && !a.open {
-		a.note(Warning, "name callers: callers in the configuration, or --caller SPIFFE-ID of aepbctl agents add", "nobody may call it: it has no callers")
+		a.note(Warning, "name callers: callers in the configuration, or --caller SPIFFE-ID of aepbctl agents add", "no caller may call it: its list of callers is empty")
 	}
 	if a.listed.From == "process" {
 		a.note(Warning, "write it into the configuration, or keep state in state.path, or in state.redis with state.key", "this gateway process alone knows it, until it ends")

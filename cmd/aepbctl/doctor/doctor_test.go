@@ -302,10 +302,10 @@ func TestRun_Agents(t *testing.T) {
 			b.agent(admindoc.Agent{ID: "spiffe://aepb.dev/calc"})
 			breaker("spiffe://aepb.dev/calc", "open")(t, b)
 		}, doctor.Warning, "agent", "circuit breaker is open", "tried again by itself"},
-		{"deprecated", is(admindoc.Agent{Lifecycle: &admindoc.Lifecycle{Status: "deprecated"}}), doctor.Warning, "agent", "deprecated", "lifecycle activate calculator"},
-		{"draining", is(admindoc.Agent{Lifecycle: &admindoc.Lifecycle{Status: "draining"}}), doctor.Warning, "agent", "draining", "lifecycle activate calculator"},
+		{"deprecated", is(admindoc.Agent{Lifecycle: &admindoc.Lifecycle{Status: "deprecated"}}), doctor.Warning, "agent", "deprecated", "lifecycle activate calculator --reason TEXT takes it back"},
+		{"draining", is(admindoc.Agent{Lifecycle: &admindoc.Lifecycle{Status: "draining"}}), doctor.Warning, "agent", "draining", "lifecycle activate calculator --reason TEXT takes it back"},
 		{"retired", is(admindoc.Agent{Lifecycle: &admindoc.Lifecycle{Status: "retired"}}), doctor.Warning, "agent", "retired", "agents remove calculator"},
-		{"for nobody", is(admindoc.Agent{Callers: []string{}}), doctor.Warning, "agent", "nobody may call it", "--caller SPIFFE-ID"},
+		{"for nobody", is(admindoc.Agent{Callers: []string{}}), doctor.Warning, "agent", "no caller may call it", "--caller SPIFFE-ID"},
 		{"forgotten", is(admindoc.Agent{From: "process"}), doctor.Warning, "agent", "alone knows it", "state.path"},
 		{"changed", is(admindoc.Agent{Descriptions: []admindoc.Pin{{Binding: "mcp-v1", Pending: &admindoc.Pending{}}}}), doctor.Warning, "agent", "a changed description over mcp-v1 waits", "agents accept calculator"},
 		{"whose certificate ends soon", func(t *testing.T, b *setup) { t.Helper(); b.certified(t, 20*time.Second) }, doctor.Warning, "agent", "the certificate of spiffe://aepb.dev/agents/calculator expires in ", "renew"},

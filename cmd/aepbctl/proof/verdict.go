@@ -63,7 +63,8 @@ func (v Verdict) Print(w io.Writer) error {
 		}
 	}
 	if len(v.Open) > 0 {
-		fmt.Fprintf(w, "not compared: %s: their messages were not given (%d %s)\n", placesText(v.Open), len(v.Open), terminal.Plural(len(v.Open), "hash", "hashes"))
+		fmt.Fprintf(w, "not compared: %s: %s not given (%d %s)\n", placesText(v.Open), terminal.Plural(len(v.Open), "its message was", "their messages were"),
+			len(v.Open), terminal.Plural(len(v.Open), "hash", "hashes"))
 	}
 	if ids := audit.Signers(v.Records); len(ids) > 0 {
 		fmt.Fprintf(w, "translations signed by: %s\n", terminal.Words(ids))

@@ -12,8 +12,8 @@ import (
 func TestForeignLosses_NameMembers(t *testing.T) {
 	t.Parallel()
 	var many []string
-	for _, letter := range "abcdefghijklmnopqrstuvwxyz" {
-		many = append(many, `"`+string(letter)+`":1`)
+	for _, name := range "abcdefghijklmnopqrstuvwxyz" {
+		many = append(many, `"`+string(name)+`":1`)
 	}
 	for own, want := range map[string]string{
 		`{"priority":1}`:                        "L29 carried /body/extensions/mcp-v1/priority",
