@@ -162,19 +162,20 @@ func (g *Gateways) second(t *testing.T, binary string, listed map[string][2]stri
 	must(t, g.Neighbor(dir, secondName))
 	port, err := redisserver.FreePort()
 	must(t, err)
-	text := strings.NewReplacer("DIR", dir, "PORT", port, "DOMAIN", g.TrustDomain()).Replace(`
+	var text strings.Builder
+	text.WriteString(strings.NewReplacer("DIR", dir, "PORT", port, "DOMAIN", g.TrustDomain()).Replace(`
 public_url: https://127.0.0.1:PORT
 listen: {public: "127.0.0.1:PORT", admin: "127.0.0.1:0"}
 identity: {trust_domain: DOMAIN, certificate: DIR/gateway.pem, key: DIR/gateway-key.pem, bundle: DIR/ca.pem}
 shutdown_delay: 0s
 admin: {operators: {ann: {id: "spiffe://DOMAIN/client", roles: [operator]}}}
 agents:
-`)
+`))
 	for _, name := range slices.Sorted(maps.Keys(listed)) {
-		text += fmt.Sprintf("  %s: {callers: [%q], endpoints: [{binding: %s, url: %q}]}\n", name, g.GatewayID(), listed[name][0], listed[name][1])
+		fmt.Fprintf(&text, "  %s: {callers: [%q], endpoints: [{binding: %s, url: %q}]}\n", name, g.GatewayID(), listed[name][0], listed[name][1])
 	}
 	file := filepath.Join(dir, "gateway.yaml")
-	must(t, os.WriteFile(file, []byte(text), 0o600))
+	must(t, os.WriteFile(file, []byte(text.String()), 0o600))
 	second, err := devgateway.Serve(t.Context(), devgateway.ServeDeps{Binary: binary, Config: file, Trust: g.Trust})
 	must(t, err)
 	stopLater(t, second)
