@@ -79,6 +79,13 @@ func (c caller) remember(ctx context.Context, dialogue string) {
 	c.g.Conversations.Remember(ctx, c.x.dialogueKey(dialogue), c.x.lineage.Workflow, c.x.trail.Reply())
 }
 
+// rememberQuestion does so where the reply told a question of the work on record: its answer follows it.
+func (c caller) rememberQuestion(ctx context.Context) {
+	if rec := c.x.record; rec != nil && rec.Resume != store.ResumeNone && rec.Workflow == c.x.lineage.Workflow {
+		c.remember(ctx, rec.Task.ContextID)
+	}
+}
+
 // ReplyWith implements [execution.Caller].
 func (c caller) ReplyWith(ctx context.Context, m *canonical.Message, proof execution.Proof, saved bool) (transport.Answer, error) {
 	tr := c.translation(m, proof.Parents)
@@ -129,8 +136,8 @@ func (c caller) Tell(ctx context.Context, m *canonical.Message, proof execution.
 	tr := c.translation(m, proof.Parents)
 	tr.Input = proof.Input
 	out, err := c.g.translate(ctx, c.x, tr)
-	if rec := c.x.record; err == nil && rec != nil && rec.Resume != store.ResumeNone && rec.Workflow == c.x.lineage.Workflow {
-		c.remember(ctx, rec.Task.ContextID) // what was told last is a question, and its answer follows it
+	if err == nil {
+		c.rememberQuestion(ctx)
 	}
 	return c.x.answer(out), c.unsaid(ctx, m, err)
 }
@@ -258,14 +265,16 @@ func (c caller) EncodeRefusal(cause error) (translators.Wire, bool) {
 }
 
 // Close implements [execution.Outlet].
-func (c caller) Close(ctx context.Context, end attest.End) (ect.ID, []string, error) {
+func (c caller) Close(ctx context.Context, end attest.End) ([]string, error) {
 	before := c.x.trail.Count()
 	id, err := c.g.attest.CloseStream(ctx, c.x.trail, c.x.stream(), end)
 	if err == nil {
+		c.x.trail.Replied(id)
+		c.rememberQuestion(ctx)
 		c.reported(ctx, c.x.failure)
 		c.g.ended(ctx, c.x)
 	}
-	return id, c.x.trail.Tokens()[before:], err
+	return c.x.trail.Tokens()[before:], err
 }
 
 // reported signs the error of a step that the agent itself says has failed; empty: it says no such thing.
@@ -276,8 +285,7 @@ func (c caller) reported(ctx context.Context, why string) {
 }
 
 // Closed implements [execution.Outlet].
-func (c caller) Closed(ctx context.Context, id ect.ID, dialogue string) {
-	c.x.trail.Replied(id)
+func (c caller) Closed(ctx context.Context, dialogue string) {
 	c.remember(ctx, dialogue)
 	c.g.saveArtifacts(ctx, c.x)
 }

@@ -13,7 +13,6 @@ import (
 
 	"github.com/aepb/aepb-gateway/cmd/aepb-gateway/demo/questions"
 	"github.com/aepb/aepb-gateway/ect"
-	"github.com/aepb/aepb-gateway/ect/audit"
 	"github.com/aepb/aepb-gateway/gateway/config"
 	"github.com/aepb/aepb-gateway/gateway/directory"
 )
@@ -97,73 +96,34 @@ func (q questioned) listAskers(t *testing.T) {
 
 // isOneWorkflow demands that all since the last call is one workflow, which an auditor finds nothing wrong with. The
 // records of a stream's end may follow its last event.
-func (q questioned) isOneWorkflow(t *testing.T) (records []audit.Record) {
+func (q questioned) isOneWorkflow(t *testing.T) (all questions.Workflow) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), questionPatience)
 	defer cancel()
 	var wrong []string
 	if !soon(ctx, func() bool {
-		records, wrong = q.judged(t)
+		all, wrong = q.judged(t)
 		return len(wrong) == 0
 	}) {
-		t.Error(wrong)
-		for i, r := range records {
-			direction, _ := r.Claims.Ext.String(ect.ExtLeg)
-			t.Log(i+1, r.Claims.ID, r.Claims.Issuer, r.Claims.Act, direction, r.Claims.Parents)
-		}
+		t.Errorf("%q in\n%s", wrong, all)
 	}
-	return records
+	return all
 }
 
 // judged are the records since the last call, and what is wrong with them.
-func (q questioned) judged(t *testing.T) (records []audit.Record, wrong []string) {
+func (q questioned) judged(t *testing.T) (all questions.Workflow, wrong []string) {
 	t.Helper()
 	wids := q.seen.since()
 	if len(wids) != 1 {
 		wrong = append(wrong, strconv.Itoa(len(wids))+" workflows, expected one")
 	}
 	for _, wid := range wids {
-		of := audit.Ordered(audit.Verify(t.Context(), q.judge, q.pageOf(t, wid)))
-		for _, finding := range audit.Judge(of, "is not there") {
-			if q.open && strings.Contains(finding.Text, "opens a stream that no record closes") {
-				continue
-			}
-			wrong = append(wrong, "record "+strconv.Itoa(finding.Record)+" "+finding.Text)
-		}
-		records = append(records, of...)
+		workflow, found := questions.Read(t.Context(), q.judge, q.pageOf(t, wid))
+		all, wrong = append(all, workflow...), append(wrong, found...)
 	}
-	roots := 0
-	for _, r := range records {
-		if len(r.Claims.Parents) == 0 {
-			roots++
-		}
-	}
-	if roots != 1 {
-		wrong = append(wrong, strconv.Itoa(roots)+" records have no parent, expected the one that began the workflow")
-	}
-	return records, wrong
-}
-
-// followsQuestion demands that the request with the answer has the reply with the question as parent.
-func (q questioned) followsQuestion(t *testing.T, records []audit.Record) {
-	t.Helper()
-	replies := map[ect.ID]bool{}
-	for _, r := range records {
-		direction, _ := r.Claims.Ext.String(ect.ExtLeg)
-		if direction == "reply" && r.Claims.Issuer == q.dev.Gateway.ID {
-			replies[r.Claims.ID] = true
-		}
-	}
-	if !slices.ContainsFunc(records, func(r audit.Record) bool {
-		direction, _ := r.Claims.Ext.String(ect.ExtLeg)
-		return direction == "request" && r.Claims.Issuer == q.dev.Gateway.ID && slices.ContainsFunc(r.Claims.Parents, func(id ect.ID) bool { return replies[id] })
-	}) {
-		t.Error("no request has the reply with the question as parent")
-		for i, r := range records {
-			direction, _ := r.Claims.Ext.String(ect.ExtLeg)
-			t.Log(i+1, r.Claims.ID, r.Claims.Issuer, r.Claims.Act, direction, r.Claims.Parents)
-		}
-	}
+	return all, slices.DeleteFunc(wrong, func(text string) bool {
+		return q.open && strings.Contains(text, "opens a stream that no record closes")
+	})
 }
 
 // pageOf are the tokens of a workflow as an auditor reads them at the admin API.
@@ -197,7 +157,9 @@ func TestQuestion_IsOneWorkflow(t *testing.T) {
 			t.Run(way+", A2A to "+agent, func(t *testing.T) {
 				q.seen.forget()
 				must(t, questions.AnswerA2A(t.Context(), q.client, q.at.Public+"/agents/"+agent, agent))
-				q.followsQuestion(t, q.isOneWorkflow(t))
+				if workflow := q.isOneWorkflow(t); !workflow.Answers(q.dev.Gateway.ID) {
+					t.Errorf("no request has the reply with the question as parent in\n%s", workflow)
+				}
 			})
 		}
 		for _, version := range []string{"2026-07-28", "2025-11-25"} {

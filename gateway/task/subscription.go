@@ -282,7 +282,7 @@ func (w *subscription) happened(rec *store.Record) (*canonical.Task, error) {
 }
 
 func (w *subscription) end(ctx context.Context) error {
-	_, err := w.Seal(ctx, attest.End{Losses: w.rec.Losses})
+	err := w.Seal(ctx, attest.End{Losses: w.rec.Losses})
 	if err == nil {
 		w.work.Caller.FinishRequest(ctx, nil)
 	}

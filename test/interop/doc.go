@@ -10,7 +10,8 @@
 // a2a_test.go (A2A callers of MCP servers) and mcp_test.go (MCP callers of an A2A agent).
 // direct_test.go runs the JavaScript clients without the gateway, so a failure elsewhere
 // comes from the gateway. fidelity_test.go calls everything that an agent can do, from
-// every protocol to every other one, and logs a table of the results.
+// every protocol to every other one, and logs a table of the results. questions_test.go
+// judges the workflows of questions and their answers, at one gateway and over two.
 //
 // # Features by SDK
 //

@@ -115,6 +115,8 @@ func jsData(data string) []jsPart { return []jsPart{{Data: json.RawMessage(data)
 type jsA2AJob struct {
 	Base     string     `json:"base"`
 	Messages [][]jsPart `json:"messages"`
+	Stream   bool       `json:"stream,omitempty"`
+	Talk     bool       `json:"talk,omitempty"`  // each message is in the task that the one before led to
 	Tasks    []string   `json:"tasks,omitempty"` // that are read after the messages
 }
 

@@ -164,16 +164,16 @@ func (s *EventStream) Refuse(cause error) {
 	}
 }
 
-// Seal signs the ECT that closes the stream, whose events it covers, and returns its id.
-func (s *EventStream) Seal(ctx context.Context, end attest.End) (ect.ID, error) {
+// Seal signs the ECT that closes the stream, whose events it covers.
+func (s *EventStream) Seal(ctx context.Context, end attest.End) error {
 	end.Parents = append([]ect.ID{s.opening.ID()}, end.Parents...)
 	end.Output, end.Out = s.sent.Sum(), s.sent.Count()
 	end.Losses = canonical.MergeLosses(s.losses, end.Losses)
-	id, tokens, err := s.to.Close(ctx, end)
+	tokens, err := s.to.Close(ctx, end)
 	if err == nil {
 		s.over, s.queue = true, append(s.queue, transport.Event{Evidence: tokens})
 	}
-	return id, err
+	return err
 }
 
 // Break signs that the stream failed, and settles the books.

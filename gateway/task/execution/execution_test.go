@@ -116,7 +116,7 @@ func (p *party) Cause(err error) error                         { return err }
 func (p *party) QuestionKey(id string) store.EntryKey {
 	return store.QuestionKey("session", id, "caller")
 }
-func (p *party) Closed(context.Context, ect.ID, string)                 {}
+func (p *party) Closed(context.Context, string)                         {}
 func (p *party) FinishRequest(context.Context, error)                   {}
 func (p *party) EmbedsECTs() bool                                       { return false }
 func (p *party) Post(context.Context, *store.Record, []canonical.Event) {}
@@ -155,9 +155,9 @@ func (p *party) EncodeRefusal(cause error) (translators.Wire, bool) {
 	return translators.Wire{Body: []byte(cause.Error())}, true
 }
 
-func (p *party) Close(context.Context, attest.End) (ect.ID, []string, error) {
+func (p *party) Close(context.Context, attest.End) ([]string, error) {
 	p.note("close")
-	return "closing", []string{"the closing ECT"}, nil
+	return []string{"the closing ECT"}, nil
 }
 
 func (p *party) Fail(context.Context, error) []string {

@@ -122,11 +122,10 @@ type Opener interface {
 
 // Closer ends a stream.
 type Closer interface {
-	// Close signs the ECT that closes the stream, and returns its id and the ECT.
-	Close(ctx context.Context, end attest.End) (ect.ID, []string, error)
-	// Closed makes the ECT that of the reply and the last of its dialogue, and keeps what the stream
-	// brought.
-	Closed(ctx context.Context, id ect.ID, dialogue string)
+	// Close signs the ECT that closes the stream, which is that of the reply, and returns the ECT.
+	Close(ctx context.Context, end attest.End) ([]string, error)
+	// Closed makes the reply's ECT the last of its dialogue, and keeps what the stream brought.
+	Closed(ctx context.Context, dialogue string)
 	// Fail signs that the stream failed, and returns the ECT.
 	Fail(ctx context.Context, cause error) []string
 	// FinishRequest counts the request, and gives back what it took. Later calls do nothing.

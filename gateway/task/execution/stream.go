@@ -339,12 +339,12 @@ func (s *callerStream) finish(ctx context.Context, cause error) {
 		s.Break(ctx, cause)
 		return
 	}
-	id, err := s.Seal(ctx, attest.End{Parents: e.parents, Input: e.proof().Input, In: e.agentHash.Count()})
+	err := s.Seal(ctx, attest.End{Parents: e.parents, Input: e.proof().Input, In: e.agentHash.Count()})
 	if err != nil {
 		s.Fail(ctx, err)
 		return
 	}
-	e.req.Caller.Closed(ctx, id, e.callerNames.ContextID)
+	e.req.Caller.Closed(ctx, e.callerNames.ContextID)
 	e.req.Caller.FinishRequest(ctx, nil)
 }
 

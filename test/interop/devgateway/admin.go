@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"time"
 )
 
 // endpoint and agent are the admin API's words.
@@ -18,6 +19,7 @@ type endpoint struct {
 
 type agent struct {
 	Name      string     `json:"name"`
+	ID        string     `json:"id,omitempty"`
 	Expose    []string   `json:"expose,omitempty"`
 	Endpoints []endpoint `json:"endpoints"`
 }
@@ -30,6 +32,11 @@ func (p *Process) AddAgent(ctx context.Context, name, binding, url string) error
 // AddAgentAt is AddAgent for one that is reached over gRPC at host:port.
 func (p *Process) AddAgentAt(ctx context.Context, name, binding, url, grpc string) error {
 	return p.add(ctx, agent{Name: name, Endpoints: []endpoint{{Binding: binding, URL: url, GRPC: grpc}}})
+}
+
+// AddAgentBehind is AddAgent for one that is reached through another gateway of this SPIFFE id.
+func (p *Process) AddAgentBehind(ctx context.Context, gateway, name, binding, url string) error {
+	return p.add(ctx, agent{Name: name, ID: gateway, Endpoints: []endpoint{{Binding: binding, URL: url}}})
 }
 
 // AddServer is AddAgent for an MCP server of which more than its tools is shown.
@@ -61,6 +68,36 @@ func (p *Process) Agent(ctx context.Context, name string) ([]byte, error) {
 func (p *Process) Metrics(ctx context.Context) (string, error) {
 	page, err := p.admin(ctx, http.MethodGet, "/metrics", nil)
 	return string(page), err
+}
+
+// Workflows are the ids of the workflows with a record since a time, at most 100.
+func (p *Process) Workflows(ctx context.Context, since time.Time) ([]string, error) {
+	var list struct {
+		Workflows []string `json:"wids"`
+	}
+	err := p.get(ctx, "/api/workflows?limit=100&since="+since.UTC().Format(time.RFC3339), &list)
+	return list.Workflows, err
+}
+
+// Workflow are the tokens of a workflow, as an auditor reads them; at most 100.
+func (p *Process) Workflow(ctx context.Context, wid string) ([]string, error) {
+	var page struct {
+		Tokens []string `json:"ects"`
+	}
+	err := p.get(ctx, "/api/workflows/"+wid+"?limit=100", &page)
+	return page.Tokens, err
+}
+
+// get reads what the admin API has at a path.
+func (p *Process) get(ctx context.Context, path string, into any) error {
+	page, err := p.admin(ctx, http.MethodGet, path, nil)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(page, into); err != nil {
+		return fmt.Errorf("devgateway: %s: %w", path, err)
+	}
+	return nil
 }
 
 func (p *Process) admin(ctx context.Context, method, path string, body []byte) ([]byte, error) {

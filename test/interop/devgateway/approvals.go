@@ -19,17 +19,11 @@ type Approval struct {
 
 // Pending are the approvals that wait for an approver.
 func (p *Process) Pending(ctx context.Context) ([]Approval, error) {
-	page, err := p.admin(ctx, http.MethodGet, "/api/approvals?state=pending", nil)
-	if err != nil {
-		return nil, err
-	}
 	var list struct {
 		Approvals []Approval `json:"approvals"`
 	}
-	if err := json.Unmarshal(page, &list); err != nil {
-		return nil, fmt.Errorf("devgateway: %w", err)
-	}
-	return list.Approvals, nil
+	err := p.get(ctx, "/api/approvals?state=pending", &list)
+	return list.Approvals, err
 }
 
 // Decide approves or denies one.

@@ -210,8 +210,13 @@ func Thumbprint(key *ecdsa.PublicKey) (string, error) {
 // Replica writes what one of several gateways needs into dir: a certificate of
 // its own for the identity that they share, gateway.pem with gateway-key.pem, and
 // the trust anchor ca.pem.
-func (t *Trust) Replica(dir string) error {
-	svid, err := t.issue("gateway")
+func (t *Trust) Replica(dir string) error { return t.gatewayFiles(dir, "gateway") }
+
+// Neighbor is Replica for another gateway, named spiffe://<trust domain>/peer/<name>.
+func (t *Trust) Neighbor(dir, name string) error { return t.gatewayFiles(dir, "peer/"+name) }
+
+func (t *Trust) gatewayFiles(dir, path string) error {
+	svid, err := t.issue(path)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,6 @@
-// Usage: node a2a-client.mjs '{"base": URL, "messages": [[part, …], …], "stream": BOOLEAN, "tasks": [ID, …]}'
-// A part is {"text": …} or {"data": …}. Prints one JSON line:
-// {"card", "results": [{kind, state, text, data} | {error}], "exchanges"}. Of a
+// Usage: node a2a-client.mjs '{"base": URL, "messages": [[part, …], …], "stream": BOOLEAN, "talk": BOOLEAN, "tasks": [ID, …]}'
+// With talk each message is in the task that the one before led to. A part is {"text": …} or {"data": …}. Prints one JSON line:
+// {"card", "results": [{kind, id, state, text, data} | {error}], "exchanges"}. Of a
 // stream kind is that of every event, state the last one, and text all of it.
 
 import { ClientFactory, ClientFactoryOptions, DefaultAgentCardResolver, JsonRpcTransportFactory } from '@a2a-js/sdk/client';
@@ -22,7 +22,8 @@ const card = await client.getAgentCard();
 
 const results = [];
 for (const parts of job.messages) {
-  results.push(await attempt(async () => (job.stream ? heard(request(parts)) : summary(await client.sendMessage(request(parts))))));
+  const message = request(parts, { taskId: job.talk ? (results.at(-1)?.id ?? '') : '' });
+  results.push(await attempt(async () => (job.stream ? heard(message) : summary(await client.sendMessage(message)))));
 }
 for (const id of job.tasks ?? []) {
   results.push(await attempt(async () => summary(await client.getTask({ tenant: '', id, historyLength: undefined }))));
@@ -51,6 +52,7 @@ function summary(result) {
 async function heard(message) {
   const kinds = [];
   const texts = [];
+  let id = '';
   let state = '';
   for await (const { payload } of client.sendMessageStream(message)) {
     const { $case: kind, value } = payload;
@@ -58,7 +60,8 @@ async function heard(message) {
     const parts = kind === 'artifactUpdate' ? value.artifact.parts : kind === 'statusUpdate' ? value.status.message?.parts : undefined;
     if (parts) texts.push(...values(parts, 'text'));
     if (kind === 'task' || kind === 'message') texts.push(summary(value).text);
+    if (kind === 'task') id = value.id;
     if (kind === 'task' || kind === 'statusUpdate') state = stateOf(value);
   }
-  return { kind: kinds.join(' '), state, text: texts.join('\n'), data: [] };
+  return { kind: kinds.join(' '), id, state, text: texts.join('\n'), data: [] };
 }

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import sys
+import uuid
 
 from a2a.client import ClientConfig, ClientFactory
 from a2a.types import DataPart, Message, Part, Role, TextPart
@@ -10,7 +11,7 @@ from a2a.types import DataPart, Message, Part, Role, TextPart
 ANSWERS = {"accept": None, "decline": "decline", "cancel": "cancel"}
 
 
-async def say(client, part, task: str | None, number: int):
+async def say(client, part, task: str | None, number):
     """The last task of the answer."""
     message = Message(message_id=f"m{number}", role=Role.user, parts=[Part(root=part)], task_id=task)
     last = None
@@ -19,7 +20,20 @@ async def say(client, part, task: str | None, number: int):
     return last
 
 
+async def talk(url: str, *messages: str, streaming: bool) -> list:
+    client, states, task = await ClientFactory.connect(url, client_config=ClientConfig(streaming=streaming)), [], None
+    for message in map(json.loads, messages):
+        part = TextPart(text=message["text"]) if "text" in message else DataPart(data=message["data"])
+        last = await say(client, part, task, uuid.uuid4().hex)
+        task = last.id
+        states.append(last.status.state.value)
+    return states
+
+
 async def main() -> None:
+    if len(sys.argv) > 2:
+        print(json.dumps(await talk(*sys.argv[1:4], streaming=sys.argv[4] == "stream")))
+        return
     client, seen, number = await ClientFactory.connect(sys.argv[1], client_config=ClientConfig(streaming=False)), {}, 0
     for action, word in ANSWERS.items():
         seen[action] = {}

@@ -28,8 +28,23 @@ async def calls(url: str, mode: str, action: str) -> dict:
         return {"version": client.protocol_version, "asked": asked, "logs": logs, "heard": heard}
 
 
+async def call(url: str, mode: str, tool: str, arguments: str, content: str) -> list:
+    asked = []
+
+    async def answer(_context, params):
+        asked.append(params.message)
+        return types.ElicitResult(action="accept", content=json.loads(content))
+
+    async with Client(url, mode=mode, elicitation_callback=answer) as client:
+        result = await client.call_tool(tool, json.loads(arguments))
+        return [client.protocol_version, len(asked), result.is_error]
+
+
 async def main() -> None:
-    url, mode = sys.argv[1:]
+    url, mode, *only = sys.argv[1:]
+    if only:
+        print(json.dumps(await call(url, mode, *only)))
+        return
     print(json.dumps({action: await calls(url, mode, action) for action in ("accept", "decline", "cancel")}))
 
 

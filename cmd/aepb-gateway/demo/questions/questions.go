@@ -1,4 +1,5 @@
-// Package questions has, for tests, an MCP server that asks before it answers, and clients made with SDKs that answer.
+// Package questions has, for tests, an MCP server that asks before it answers, clients made with SDKs that answer, and
+// what the workflow of a question and its answer has to be.
 package questions
 
 import (
