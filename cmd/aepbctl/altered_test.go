@@ -528,6 +528,28 @@ func TestVerify_PartsOfAFile(t *testing.T) {
 	}
 }
 
+// TestAttack_Verify_JSONOnATerminal: also as JSON a token of others cannot write to the terminal; a program reads the same JSON.
+func TestAttack_Verify_JSONOnATerminal(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	dev, err := identity.LoadOrCreate(dir, "aepb.dev", time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := signerOf(t, dev.Client).Sign(ect.Claims{Act: "send\u009b2J\u202e", Audience: []string{"x"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var shown screen
+	var piped, errs bytes.Buffer
+	args := []string{"ect", "verify", "-o", "json", "--dir", t.TempDir(), "--ca", filepath.Join(dir, "ca.pem"), token.Compact()}
+	run(t.Context(), args, nil, &shown, &errs)
+	run(t.Context(), args, nil, &piped, &errs)
+	if text := shown.String(); strings.ContainsAny(text, "\u009b\u202e") || !strings.Contains(text, `\u009b2J\u202e`) || !strings.Contains(piped.String(), "\u202e") {
+		t.Errorf("terminal: %q; pipe: %q; %s", text, &piped, &errs)
+	}
+}
+
 // quoted is text within a JSON string.
 func quoted(text string) string { return strings.ReplaceAll(text, `"`, `\"`) }
 
