@@ -128,12 +128,12 @@ func (x *index) requestsOf(reply int) map[int]bool {
 		for _, at := range x.above(c) {
 			p := x.records[at].Claims
 			ours := p.Issuer == c.Issuer && p.Act.Translation()
-			if found[at] || ours && isRequest(c) && !isRequest(p) {
-				continue // the reply that a request came from is of an earlier exchange
+			if found[at] {
+				continue
 			}
 			found[at] = true
 			switch {
-			case ours && (!isRequest(p) || p.InputHash == ""): // a stream, and what the gateway asked itself
+			case ours && (!isRequest(p) || p.InputHash == ""): // a reply before, such as that of a stream, and what the gateway asked itself
 				queue = append(queue, at)
 			case ours:
 				for _, source := range x.above(p) {
