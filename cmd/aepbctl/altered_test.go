@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -29,6 +30,7 @@ type evidenceFolder struct {
 	dev   *identity.Development
 	other *identity.Development // of the same trust domain, with a CA of the same name
 	files map[string][]byte
+	edit  func(list string) string // of a manifest that an attacker makes anew; nil: it fits the files
 }
 
 const (
@@ -47,8 +49,13 @@ func tokensOf(t *testing.T, dev *identity.Development) []string {
 // signedBy is an exchange whose translations an identity signed, which may be no gateway.
 func signedBy(t *testing.T, dev *identity.Development, by *identity.SVID) []string {
 	t.Helper()
+	return exchangeOf(t, dev, by, string(ect.NewID()), "")
+}
+
+// exchangeOf is an exchange of a workflow, whose messages end with a text.
+func exchangeOf(t *testing.T, dev *identity.Development, by *identity.SVID, wid, end string) []string {
+	t.Helper()
 	caller, gateway := signerOf(t, dev.Client), signerOf(t, by)
-	wid := string(ect.NewID())
 	sign := func(by *ect.Signer, c ect.Claims) (ect.ID, string) {
 		c.Workflow = wid
 		token, err := by.Sign(c)
@@ -57,13 +64,13 @@ func signedBy(t *testing.T, dev *identity.Development, by *identity.SVID) []stri
 		}
 		return token.ID(), token.Compact()
 	}
-	root, first := sign(caller, ect.Claims{Act: "send_task", Audience: []string{string(dev.Gateway.ID)}, OutputHash: ect.Hash([]byte(sentBody))})
+	root, first := sign(caller, ect.Claims{Act: "send_task", Audience: []string{string(dev.Gateway.ID)}, OutputHash: ect.Hash([]byte(sentBody + end))})
 	request, second := sign(gateway, ect.Claims{
-		Act: ect.ActTranslate, Audience: []string{"https://agent.test"}, Parents: []ect.ID{root}, InputHash: ect.Hash([]byte(sentBody)), OutputHash: ect.Hash([]byte(inner)),
+		Act: ect.ActTranslate, Audience: []string{"https://agent.test"}, Parents: []ect.ID{root}, InputHash: ect.Hash([]byte(sentBody + end)), OutputHash: ect.Hash([]byte(inner)),
 		Ext: ect.Ext{ect.ExtLeg: []byte(`"request"`), ect.ExtSourceProtocol: []byte(`"a2a-v1"`), ect.ExtDestProtocol: []byte(`"mcp-v1"`)},
 	})
 	_, third := sign(gateway, ect.Claims{
-		Act: ect.ActTranslate, Audience: []string{string(dev.Client.ID)}, Parents: []ect.ID{request}, InputHash: ect.Hash([]byte(innerReply)), OutputHash: ect.Hash([]byte(gotBody)),
+		Act: ect.ActTranslate, Audience: []string{string(dev.Client.ID)}, Parents: []ect.ID{request}, InputHash: ect.Hash([]byte(innerReply)), OutputHash: ect.Hash([]byte(gotBody + end)),
 		Ext: ect.Ext{
 			ect.ExtLeg: []byte(`"reply"`), ect.ExtSourceProtocol: []byte(`"mcp-v1"`), ect.ExtDestProtocol: []byte(`"a2a-v1"`), ect.ExtWarnings: []byte(`["L19 carried /from/name"]`),
 			ect.ExtGatewayID: []byte(`"` + string(dev.Gateway.ID) + `"`),
@@ -123,7 +130,7 @@ func (k *evidenceFolder) sign(t *testing.T, text []byte) string {
 
 // copy is the same evidence, to be altered.
 func (k *evidenceFolder) copy() *evidenceFolder {
-	return &evidenceFolder{k.dev, k.other, maps.Clone(k.files)}
+	return &evidenceFolder{dev: k.dev, other: k.other, files: maps.Clone(k.files)}
 }
 
 func (k *evidenceFolder) tokens() []string { return strings.Fields(string(k.files["tokens.jwt"])) }
@@ -158,6 +165,9 @@ func (k *evidenceFolder) listAnew(t *testing.T) {
 	text, err := json.Marshal(list)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if k.edit != nil {
+		text = []byte(k.edit(string(text)))
 	}
 	k.files["manifest.json"], k.files["manifest.jwt"] = text, []byte(k.sign(t, text)+"\n")
 }
@@ -239,6 +249,15 @@ func alterations() []alteration {
 	swapped := func(_ *testing.T, k *evidenceFolder) {
 		k.files["messages/request"], k.files["messages/reply"] = k.files["messages/reply"], k.files["messages/request"]
 	}
+	otherReply := func(t *testing.T, k *evidenceFolder) {
+		t.Helper()
+		claims, _, err := ect.ParseUnverified(k.tokens()[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		k.setTokens(append(k.tokens(), exchangeOf(t, k.dev, k.dev.Gateway, claims.Workflow, "other")...)...)
+		k.files["messages/reply"] = []byte(gotBody + "other")
+	}
 	return []alteration{
 		{"claim changed", false, claim, "invalid_signature"},
 		{"claim changed", true, claim, "the token was changed after it was signed"},
@@ -266,6 +285,45 @@ func alterations() []alteration {
 		{"request changed", true, text("messages/request", "SendMessage", "CancelTask"), "ALTERED: messages/request: NOT the message of any record"},
 		{"request and reply swapped", true, swapped, "is not the reply of the exchange"},
 		{"reply removed", false, func(_ *testing.T, k *evidenceFolder) { delete(k.files, "messages/reply") }, "messages/reply of DIR is missing: its manifest lists it"},
+		{"text added", true, func(_ *testing.T, k *evidenceFolder) { k.files["paid.txt"] = []byte("paid") }, "paid.txt of DIR was not looked at"},
+		{"folder of messages added", true, func(_ *testing.T, k *evidenceFolder) { k.files["messages/more/reply"] = k.files["messages/reply"] }, "messages/more/reply of DIR"},
+		{"text before the CA", true, func(_ *testing.T, k *evidenceFolder) { k.replace("ca.pem", "-----BEGIN", "paid\n-----BEGIN") }, "ca.pem of DIR holds more than certificates"},
+		{"CA removed", true, func(_ *testing.T, k *evidenceFolder) { delete(k.files, "ca.pem") }, "ca.pem of DIR is missing"},
+		{"all removed", true, func(_ *testing.T, k *evidenceFolder) {
+			k.files["tokens.jwt"] = nil
+			delete(k.files, "messages/request")
+			delete(k.files, "messages/reply")
+			k.edit = func(list string) string {
+				return regexp.MustCompile(`"workflows":\[[^]]*\]`).ReplaceAllString(list, `"workflows":[]`)
+			}
+		}, "tokens.jwt of DIR holds no token"},
+		{"manifest in a folder added", false, func(_ *testing.T, k *evidenceFolder) { k.files["messages/manifest.json"] = []byte("paid") }, "messages/manifest.json of DIR is not in its manifest"},
+		{"last token without a newline is forged", true, func(_ *testing.T, k *evidenceFolder) {
+			k.files["tokens.jwt"] = append(k.files["tokens.jwt"], "e30.e30.AA"...)
+		}, "NOT VERIFIED"},
+		{"text behind a token", true, at(2, func(token string) string { return token + " paid" }), "NOT VERIFIED"},
+		{"part behind a token", true, at(2, func(token string) string { return token + ".paid" }), "NOT VERIFIED"},
+		{"padding behind a token", true, at(2, func(token string) string { return token + "==" }), "NOT VERIFIED"},
+		{"roles removed and swapped", true, func(_ *testing.T, k *evidenceFolder) {
+			swapped(nil, k)
+			k.edit = func(list string) string {
+				return strings.NewReplacer(`,"role":"request"`, "", `,"role":"reply"`, "").Replace(list)
+			}
+		}, "is not the reply of the exchange"},
+		{"role unknown", true, func(_ *testing.T, k *evidenceFolder) {
+			k.edit = func(list string) string { return strings.Replace(list, `"role":"request"`, `"role":"receipt"`, 1) }
+		}, `messages/request of DIR is said to be "receipt"`},
+		{"file listed twice", true, func(_ *testing.T, k *evidenceFolder) {
+			k.edit = func(list string) string {
+				return regexp.MustCompile(`\{[^{}]*"messages/reply"[^{}]*\}`).ReplaceAllString(list, "$0,$0")
+			}
+		}, "manifest.json of DIR lists messages/reply twice"},
+		{"file outside listed", true, func(_ *testing.T, k *evidenceFolder) {
+			k.edit = func(list string) string {
+				return strings.Replace(list, `"messages/reply"`, `"messages/../../evidence/messages/reply"`, 1)
+			}
+		}, "messages/../../evidence/messages/reply of DIR is missing"},
+		{"reply of another exchange of the workflow", true, otherReply, "is not the reply to messages/request: the record of the reply (out_hash of record "},
 		{"file added", false, func(_ *testing.T, k *evidenceFolder) { k.files["messages/more"] = []byte("more") }, "messages/more of DIR is not in its manifest, and was not looked at"},
 		{"manifest without a file", false, func(_ *testing.T, k *evidenceFolder) { k.replace("manifest.json", `"role":"reply",`, "") }, "manifest.json of DIR was changed after it was signed"},
 		{"workflow of the manifest changed", false, text("manifest.json", `"workflows":["`, `"workflows":["0`), "lists the workflows 0"},
@@ -429,6 +487,71 @@ func TestVerify_ComparesEachMemberOfAFile(t *testing.T) {
 		})
 	}
 }
+
+// TestVerify_PartsOfAFile: a file with fewer members than aepbctl send writes is not held for less than it says.
+func TestVerify_PartsOfAFile(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	dev, err := identity.LoadOrCreate(dir, "aepb.dev", time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	loose, err := signerOf(t, dev.Client).Sign(ect.Claims{Act: "send_task", Audience: []string{"x"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tokens := tokensOf(t, dev)
+	first, _, _ := ect.ParseUnverified(tokens[0])
+	all := `,"ects":["` + strings.Join(tokens, `","`) + `"]}`
+	both := `,"ects":["` + strings.Join(append(exchangeOf(t, dev, dev.Gateway, first.Workflow, " "), tokens...), `","`) + `"]}`
+	for text, want := range map[string]string{
+		`{"workflow":7,"ects":["` + loose.Compact() + `"]}`:         "the member workflow of FILE is 7",
+		`{"wid":{"paid":true},"ects":["` + loose.Compact() + `"]}`:  `the member wid of FILE is {"paid":true}`,
+		`{"from":"a2a-v1@paid"` + all:                               "the version in the member from of FILE was not looked at",
+		`{"to":"mcp-v1@paid"` + all:                                 "the version in the member to of FILE was not looked at",
+		`{"translated":` + inner + all:                              "complete: 3 records",
+		`{"translated":` + gotBody + all:                            "the member translated of FILE: is not the translation of the exchange",
+		`{"request":` + sentBody + `,"ects":["` + tokens[0] + `"]}`: "is about a message, and no record says what became of it",
+		`{"request":` + sentBody + `,"reply":` + gotBody + all:      "complete: 3 records",
+		`{"exact":{"request":"` + quoted(sentBody+" ") + `"},"request":` + sentBody + `,"reply":` + gotBody + both: "the member reply of FILE: is not the reply to the member request of FILE",
+	} {
+		file := filepath.Join(t.TempDir(), "sent.json")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var out, errs bytes.Buffer
+		code := run(t.Context(), []string{"ect", "verify", "--dir", t.TempDir(), "--ca", filepath.Join(dir, "ca.pem"), file}, nil, &out, &errs)
+		output := strings.ReplaceAll(out.String()+errs.String(), file, "FILE")
+		if !strings.Contains(output, want) || (code == exitOK) != strings.HasPrefix(want, "complete") {
+			t.Errorf("%.80s: exit code %d, want %q: %s", text, code, want, output)
+		}
+	}
+}
+
+// TestAttack_Verify_JSONOnATerminal: also as JSON a token of others cannot write to the terminal; a program reads the same JSON.
+func TestAttack_Verify_JSONOnATerminal(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	dev, err := identity.LoadOrCreate(dir, "aepb.dev", time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := signerOf(t, dev.Client).Sign(ect.Claims{Act: "send\u009b2J\u202e", Audience: []string{"x"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var shown screen
+	var piped, errs bytes.Buffer
+	args := []string{"ect", "verify", "-o", "json", "--dir", t.TempDir(), "--ca", filepath.Join(dir, "ca.pem"), token.Compact()}
+	run(t.Context(), args, nil, &shown, &errs)
+	run(t.Context(), args, nil, &piped, &errs)
+	if text := shown.String(); strings.ContainsAny(text, "\u009b\u202e") || !strings.Contains(text, `\u009b2J\u202e`) || !strings.Contains(piped.String(), "\u202e") {
+		t.Errorf("terminal: %q; pipe: %q; %s", text, &piped, &errs)
+	}
+}
+
+// quoted is text within a JSON string.
+func quoted(text string) string { return strings.ReplaceAll(text, `"`, `\"`) }
 
 // TestVerify_SignersOfTranslations: each workload can sign what looks like a translation. An auditor says which gateways it expects, and is
 // told who signed.

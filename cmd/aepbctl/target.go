@@ -314,7 +314,11 @@ func (t *target) explain(ctx context.Context, a answer, name string) error {
 // show prints a value as the user asked for it.
 func (t *target) show(cmd *cobra.Command, value any, text func(io.Writer) error) error {
 	if t.output == "json" {
-		encoder := json.NewEncoder(cmd.OutOrStdout())
+		to := cmd.OutOrStdout()
+		if terminal.Is(to) { // which obeys some characters that JSON lets stand as they are
+			to = terminal.Printable{To: to}
+		}
+		encoder := json.NewEncoder(to)
 		encoder.SetEscapeHTML(false)
 		encoder.SetIndent("", "  ")
 		return encoder.Encode(value)

@@ -48,14 +48,14 @@ func problemOf(err error) string {
 	return err.Error()
 }
 
+// maxFindings bounds the findings about records: what is forged at length must not fill the memory.
+const maxFindings = 1000
+
 // Judge finds what is wrong with records in the order of [Ordered]: tokens that do not hold, parents that
 // are missing, ids used twice, parents younger than their children, circles, requests and streams without
-// an end. absent says why a parent is not there.
+// an end. absent says why a parent is not there. It lists 1000 findings at most, and says so if there are more.
 func Judge(records []Record, absent string) []Finding {
-	j := judging{records: records, here: map[ect.ID][]int{}, absent: absent, exchanges: map[int]int{}}
-	for i, r := range records {
-		j.here[r.Claims.ID] = append(j.here[r.Claims.ID], i)
-	}
+	j := judging{index: indexOf(records), absent: absent}
 	for i := range records {
 		j.token(i)
 		j.parents(i)
@@ -66,54 +66,73 @@ func Judge(records []Record, absent string) []Finding {
 }
 
 type judging struct {
-	records   []Record
-	here      map[ect.ID][]int // the records of an id
-	absent    string
-	exchanges map[int]int // of requests: see exchange
-	findings  []Finding
+	*index
+	absent   string
+	findings []Finding
 }
 
 func (j *judging) find(kind Kind, record int, format string, args ...any) {
+	switch {
+	case len(j.findings) > maxFindings:
+		return
+	case len(j.findings) == maxFindings:
+		format, args = "and later ones: there are more than %d findings, and the others are not listed", []any{maxFindings}
+	}
 	j.findings = append(j.findings, Finding{Kind: kind, Record: record + 1, ID: j.records[record].Claims.ID, Text: fmt.Sprintf(format, args...)})
 }
 
-// token judges a record by itself and beside those of its id.
+// token judges a record by itself and beside the first of its id and issuer.
 func (j *judging) token(i int) {
 	r := j.records[i]
 	if !r.Verified() {
 		j.find(NotVerified, i, "%s", r.Problem)
 		return
 	}
-	for _, other := range j.here[r.Claims.ID] {
-		if o := j.records[other]; other < i && o.Claims.Issuer == r.Claims.Issuer && o.Compact != r.Compact {
-			j.find(Contradicted, i, "its id is that of record %d, which says something else", other+1)
-		}
+	if first := j.own[link{r.Claims.Issuer, r.Claims.ID}]; first < i && j.records[first].Compact != r.Compact {
+		j.find(Contradicted, i, "its id is that of record %d, which says something else", first+1)
 	}
 }
 
 func (j *judging) parents(i int) {
 	r := j.records[i]
 	for _, parent := range r.Claims.Parents {
-		places := j.here[parent]
-		if len(places) == 0 {
+		if len(j.here[parent]) == 0 {
 			j.find(Incomplete, i, "names parent %s, which %s", parent, j.absent)
 		}
-		for _, at := range places {
-			if p := j.records[at].Claims; r.Verified() && p.IssuedAt > r.Claims.IssuedAt+dag.Tolerance {
-				j.find(Contradicted, i, "its parent %s was issued %d seconds after it", parent, p.IssuedAt-r.Claims.IssuedAt)
-			}
+		if born := j.born[parent]; r.Verified() && born > r.Claims.IssuedAt+dag.Tolerance {
+			j.find(Contradicted, i, "its parent %s was issued %d seconds after it", parent, born-r.Claims.IssuedAt)
 		}
 	}
 }
 
 // circle finds tokens that are their own ancestors. Such tokens cannot all be genuine.
 func (j *judging) circle() {
-	nodes := make([]dag.Node, len(j.records))
-	for i, r := range j.records {
-		nodes[i] = dag.NodeOfClaims(r.Claims)
+	const open, done = 1, 2
+	state := make([]int, len(j.records))
+	var path []ect.ID
+	var visit func(i int) bool
+	visit = func(i int) bool {
+		state[i] = open
+		path = append(path, j.records[i].Claims.ID)
+		for _, parent := range j.records[i].Claims.Parents {
+			for _, at := range j.here[parent] {
+				if state[at] == open {
+					cycle := path[slices.Index(path, parent):]
+					j.find(Contradicted, at, "it is its own ancestor: %s", dag.CycleText(cycle))
+					return true
+				}
+				if state[at] == 0 && visit(at) {
+					return true
+				}
+			}
+		}
+		state[i], path = done, path[:len(path)-1]
+		return false
 	}
-	if cycle := dag.Build("", nodes).Cycle(); len(cycle) > 0 {
-		j.find(Contradicted, j.here[cycle[0]][0], "it is its own ancestor: %s", dag.CycleText(cycle))
+	for i := range j.records {
+		if state[i] == 0 && visit(i) {
+			return
+		}
 	}
 }
 
@@ -137,69 +156,6 @@ func isRequest(c ect.Claims) bool {
 
 // oneWay: a message to which there is no reply.
 func oneWay(c ect.Claims) bool { return string(c.Ext[ect.ExtOneWay]) == "true" }
-
-// answered reports whether there is a reply to a request, or to the exchange that it belongs to: a gateway
-// asks further on behind a request, such as how far its task is, and signs one reply to all of it. A reply
-// names a request of its exchange as parent.
-func (j *judging) answered(i int) bool {
-	if j.failed(i) {
-		return true
-	}
-	exchange, issuer := j.exchange(i), j.records[i].Claims.Issuer
-	before := j.records[exchange].Claims.Parents
-	return slices.ContainsFunc(j.records, func(r Record) bool {
-		return r.Claims.Issuer == issuer && !isRequest(r.Claims) && slices.ContainsFunc(r.Claims.Parents, func(parent ect.ID) bool {
-			return slices.ContainsFunc(j.here[parent], func(at int) bool {
-				return j.exchange(at) == exchange || slices.Contains(before, parent) && j.records[at].Claims.Issuer != issuer
-			})
-		})
-	})
-}
-
-// failed reports whether the exchange of a request ended with a failure. Its record names the request as
-// parent, or what the first request of the exchange came from.
-func (j *judging) failed(i int) bool {
-	first := j.records[j.exchange(i)].Claims
-	return slices.ContainsFunc(j.records, func(r Record) bool {
-		return r.Claims.Act == ect.ActTranslateError && r.Claims.Issuer == first.Issuer && slices.ContainsFunc(r.Claims.Parents, func(id ect.ID) bool {
-			return id == first.ID || id == j.records[i].Claims.ID || slices.Contains(first.Parents, id)
-		})
-	})
-}
-
-// exchange is the first of the requests that belong together: each is below another one of its issuer.
-func (j *judging) exchange(i int) int {
-	if at, known := j.exchanges[i]; known {
-		return at
-	}
-	j.exchanges[i] = i // also where a circle leads back here
-	for _, parent := range j.records[i].Claims.Parents {
-		for _, at := range j.here[parent] {
-			p := j.records[at].Claims
-			if p.Act.Translation() && isRequest(p) && p.Issuer == j.records[i].Claims.Issuer {
-				j.exchanges[i] = j.exchange(at)
-				return j.exchanges[i]
-			}
-		}
-	}
-	return i
-}
-
-// closed reports whether a stream that a record opens has an end: the record that closes it, which is a
-// child of what opened it or of its parents, or that of the failure of its exchange.
-func (j *judging) closed(i int) bool {
-	open := j.records[i].Claims
-	for _, parent := range open.Parents {
-		if slices.ContainsFunc(j.here[parent], j.failed) {
-			return true
-		}
-	}
-	return slices.ContainsFunc(j.records, func(r Record) bool {
-		stream, _ := r.Claims.Ext.String(ect.ExtStream)
-		shares := slices.Contains(r.Claims.Parents, open.ID) || slices.ContainsFunc(r.Claims.Parents, func(id ect.ID) bool { return slices.Contains(open.Parents, id) })
-		return stream == "close" && r.Claims.Issuer == open.Issuer && shares
-	})
-}
 
 // Signers are the identities that signed translations, in the order of the records.
 func Signers(records []Record) (ids []ect.Identity) {

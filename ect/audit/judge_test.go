@@ -2,8 +2,10 @@ package audit_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/audit"
@@ -37,6 +39,11 @@ func reply(id ect.ID, parents ...ect.ID) audit.Record   { return directed("reply
 
 func with(r audit.Record, name, value string) audit.Record {
 	r.Claims.Ext[name] = []byte(value)
+	return r
+}
+
+func within(workflow string, r audit.Record) audit.Record {
+	r.Claims.Workflow = workflow
 	return r
 }
 
@@ -74,7 +81,8 @@ func TestJudge_Findings(t *testing.T) {
 		"parent removed":                        {[]audit.Record{request("b", "a"), reply("c", "b")}, "incomplete 1"},
 		"parent is younger":                     {[]audit.Record{sent("a"), request("b", "a"), late}, "contradicted 3"},
 		"an id twice":                           {[]audit.Record{sent("a"), namesake, request("b", "a"), reply("c", "b")}, "contradicted 2"},
-		"a circle":                              {[]audit.Record{sent("a", "c"), request("b", "a"), reply("c", "b")}, "contradicted 2"},
+		"a circle":                              {[]audit.Record{sent("a", "c"), request("b", "a"), reply("c", "b")}, "contradicted 1"},
+		"a circle in a workflow":                {[]audit.Record{within("w", sent("a", "c")), within("w", request("b", "a")), within("w", reply("c", "b"))}, "contradicted 1"},
 		"a record that does not hold":           {[]audit.Record{sent("a"), request("b", "a"), bad}, "not_verified 3"},
 		"an id of two issuers is no repetition": {[]audit.Record{sent("a"), record(agent, "work", "a"), request("b", "a"), reply("c", "b")}, ""},
 	} {
@@ -87,6 +95,46 @@ func TestJudge_Findings(t *testing.T) {
 		}
 		if strings.Join(got, ", ") != c.want {
 			t.Errorf("%s: %s, want %s", name, strings.Join(got, ", "), c.want)
+		}
+	}
+}
+
+// TestAttack_Judge_CostOfForgedTokens: a caller that signs as many tokens as are judged at once, all of one id or each below all
+// others, costs seconds and no memory to speak of.
+func TestAttack_Judge_CostOfForgedTokens(t *testing.T) {
+	t.Parallel()
+	const n, most = 20_000, 1001
+	parents := make([]ect.ID, 100)
+	for i := range parents {
+		parents[i] = ect.ID(fmt.Sprint("p", i))
+	}
+	makers := map[string]func(i int) audit.Record{
+		"one id": func(i int) audit.Record {
+			r := with(reply("a", "a"), ect.ExtStream, `"open"`)
+			r.Compact = fmt.Sprint(i)
+			return r
+		},
+		"parents that are not there": func(i int) audit.Record { return sent(ect.ID(fmt.Sprint("x", i)), parents...) },
+		"streams without an end": func(i int) audit.Record {
+			return with(reply(ect.ID(fmt.Sprint("p", i)), parents...), ect.ExtStream, `"open"`)
+		},
+		"requests without a reply": func(i int) audit.Record { return request(ect.ID(fmt.Sprint("p", i)), parents...) },
+	}
+	for name, maker := range makers {
+		records := make([]audit.Record, n)
+		for i := range records {
+			records[i] = maker(i)
+			records[i].Claims.InputHash, records[i].Claims.OutputHash = "h", "h"
+		}
+		began := time.Now()
+		findings := audit.Judge(records, "is not there")
+		messages := make([]audit.Message, 10_000)
+		for i := range messages {
+			messages[i] = audit.Message{Name: "reply", Role: []audit.Role{audit.RequestRole, audit.ReplyRole}[i%2], Of: fmt.Sprint(i / 2), Hashes: []string{"h", "h"}}
+		}
+		compared, _, _ := audit.Compare(records, messages)
+		if took := time.Since(began); took > time.Minute || len(findings) != most || len(compared[0].Places) > 64 {
+			t.Errorf("%s: %d findings and %d places in %v", name, len(findings), len(compared[0].Places), took)
 		}
 	}
 }
@@ -117,6 +165,8 @@ func TestCompare_Messages(t *testing.T) {
 	first.Claims.OutputHash, second.Claims.InputHash, second.Claims.OutputHash = "in", "in", "inner"
 	third.Claims.InputHash, third.Claims.OutputHash = "answer", "out"
 	refusal := record(gateway, ect.ActTranslateError, "e", "a")
+	ofAgent := record(agent, "work", "w", "b")
+	ofAgent.Claims.InputHash, ofAgent.Claims.OutputHash = "inner", "answer"
 	exchange := []audit.Record{first, second, third}
 	for name, c := range map[string]struct {
 		records  []audit.Record
@@ -134,6 +184,8 @@ func TestCompare_Messages(t *testing.T) {
 		"the agent's as request":  {exchange, audit.Message{Role: audit.RequestRole, Hashes: []string{"inner"}}, "[out_hash of record 2]", 4, "contradicted"},
 		"exchanged":               {exchange, audit.Message{Role: audit.ReplyRole, Hashes: []string{"x"}}, "[]", 5, "contradicted"},
 		"a refusal has no record": {[]audit.Record{first, refusal}, audit.Message{Role: audit.ReplyRole, Hashes: []string{"x"}}, "[]", 1, "not_compared"},
+		"an agent's own message":  {append(exchange[:2:2], ofAgent, third), audit.Message{Role: audit.RequestRole, Hashes: []string{"answer"}}, "[out_hash of record 3 inp_hash of record 4]", 5, "contradicted"},
+		"translation":             {exchange, audit.Message{Role: audit.TranslationRole, Hashes: []string{"inner"}}, "[out_hash of record 2]", 4, ""},
 	} {
 		compared, open, findings := audit.Compare(c.records, []audit.Message{c.message})
 		var kinds []string
@@ -142,6 +194,52 @@ func TestCompare_Messages(t *testing.T) {
 		}
 		if fmt.Sprint(compared[0].Places) != c.places || len(open) != c.open || strings.Join(kinds, ", ") != c.findings || compared[0].Newline != (c.message.Without != "") {
 			t.Errorf("%s: %v, %d open, %v", name, compared[0], len(open), findings)
+		}
+	}
+}
+
+// TestCompare_RequestAndReplyOfOneExchange: a request and a reply that are said to be of one exchange are; each hash may be in some record.
+func TestCompare_RequestAndReplyOfOneExchange(t *testing.T) {
+	t.Parallel()
+	hashed := func(r audit.Record, in, out string) audit.Record {
+		r.Claims.InputHash, r.Claims.OutputHash = in, out
+		return r
+	}
+	ask := func(n string, parents ...ect.ID) []audit.Record {
+		return []audit.Record{
+			hashed(sent(ect.ID("a"+n), parents...), "", "in"+n), hashed(request(ect.ID("b"+n), ect.ID("a"+n)), "in"+n, "inner"),
+		}
+	}
+	say := func(id, out string, parents ...ect.ID) audit.Record {
+		return hashed(reply(ect.ID(id), parents...), "x", out)
+	}
+	join := func(lists ...[]audit.Record) []audit.Record { return slices.Concat(lists...) }
+	one := func(r audit.Record) []audit.Record { return []audit.Record{r} }
+	two := join(ask("1"), one(say("c1", "out1", "b1")), ask("2", "c1"), one(say("c2", "out2", "b2")))
+	nested := join(ask("1"), one(hashed(record(agent, "work", "w", "b1"), "inner", "in2")), one(hashed(request("b2", "w"), "in2", "inner")), one(say("c2", "out2", "b2")), one(say("c1", "out1", "c2", "w", "b1")))
+	for name, c := range map[string]struct {
+		records        []audit.Record
+		request, reply string
+		findings       int
+	}{
+		"of one":                    {two, "in2", "out2", 0},
+		"of the first and second":   {two, "in1", "out2", 1},
+		"of the second and first":   {two, "in2", "out1", 1},
+		"stream":                    {join(ask("1"), one(say("o", "open", "b1")), one(say("c1", "out1", "o"))), "in1", "out1", 0},
+		"the gateway asked further": {join(ask("1"), one(hashed(request("p", "b1"), "", "how far")), one(say("c1", "out1", "p"))), "in1", "out1", 0},
+		"named by the caller's":     {join(ask("1"), one(say("c1", "out1", "a1"))), "in1", "out1", 0},
+		"an agent's own call":       {nested, "in2", "out2", 0},
+		"around an agent's call":    {nested, "in1", "out1", 0},
+		"reply to an agent's call":  {nested, "in1", "out2", 1},
+		"a request without a token": {join(one(hashed(request("b1"), "in1", "inner")), one(say("c1", "out1", "b1"))), "in1", "out1", 0},
+	} {
+		messages := []audit.Message{{Role: audit.ReplyRole, Of: "x", Hashes: []string{c.reply}}, {Role: audit.RequestRole, Of: "x", Hashes: []string{c.request}}}
+		if _, _, findings := audit.Compare(c.records, messages); len(findings) != c.findings {
+			t.Errorf("%s: %v, want %d", name, findings, c.findings)
+		}
+		messages[0].Of = "y"
+		if _, _, findings := audit.Compare(c.records, messages); len(findings) != 0 {
+			t.Errorf("%s, not said to be of one: %v", name, findings)
 		}
 	}
 }

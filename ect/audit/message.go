@@ -12,14 +12,16 @@ type Role string
 
 // The roles; empty: it is not said.
 const (
-	RequestRole Role = "request" // what the caller sent
-	ReplyRole   Role = "reply"   // what the caller got
+	RequestRole     Role = "request"     // what the caller sent
+	TranslationRole Role = "translation" // what the agent got
+	ReplyRole       Role = "reply"       // what the caller got
 )
 
 // Message is a message that was given together with tokens.
 type Message struct {
 	Name    string   // as findings call it
 	Role    Role     // what it is said to be
+	Of      string   // messages of one name here are said to be of one exchange; empty: it is not said of which
 	Hashes  []string // of its bytes, and of the forms in which protocols hash it, as [ect.Hash] makes them
 	Without string   // the hash of its bytes without the newline at its end; empty: it has none, or it is not to be tried
 }
@@ -36,28 +38,31 @@ func (p Place) String() string { return fmt.Sprintf("%s of record %d", p.Claim, 
 type Comparison struct {
 	Message string  `json:"message"`
 	Hash    string  `json:"sha256"` // that was found, or that of its bytes
-	Places  []Place `json:"places"` // none: it is the message of no record
+	Places  []Place `json:"places"` // the first 64; none: it is the message of no record
 	Newline bool    `json:"without_newline,omitempty"`
 }
 
+// maxPlaces bounds the places of a [Comparison], and maxSteps how many parents are followed from replies to requests.
+const (
+	maxPlaces = 64
+	maxSteps  = 5_000_000
+)
+
 // Compare holds messages against the hashes of records in the order of [Ordered]. It returns what it
 // found, and the places of hashes whose messages were not given. A message that is in no record, or in
-// another place than its role, is a finding.
+// another place than its role, is a finding, and so are a request and a reply of different exchanges that are said to
+// be of one.
 func Compare(records []Record, messages []Message) (compared []Comparison, open []Place, findings []Finding) {
-	places := map[string][]Place{}
+	x := comparing{index: indexOf(records), places: map[string][]Place{}, fit: map[fitting][]int{}, first: map[Role]Place{}}
 	for i, r := range records {
-		if r.Claims.InputHash != "" {
-			places[r.Claims.InputHash] = append(places[r.Claims.InputHash], Place{i + 1, "inp_hash"})
-		}
-		if r.Claims.OutputHash != "" {
-			places[r.Claims.OutputHash] = append(places[r.Claims.OutputHash], Place{i + 1, "out_hash"})
-		}
+		x.hash(i, "inp_hash", r.Claims.InputHash)
+		x.hash(i, "out_hash", r.Claims.OutputHash)
 	}
 	known := map[string]bool{}
 	for _, m := range messages {
-		c := compare(m, places)
+		c := x.compare(m)
 		compared, known[c.Hash] = append(compared, c), true
-		if f, wrong := misplaced(m, c, records); wrong {
+		if f, wrong := x.misplaced(m, c); wrong {
 			findings = append(findings, f)
 		}
 	}
@@ -68,20 +73,73 @@ func Compare(records []Record, messages []Message) (compared []Comparison, open 
 			}
 		}
 	}
-	return compared, open, findings
+	return compared, open, append(findings, x.apart(messages, compared)...)
 }
 
-func compare(m Message, places map[string][]Place) Comparison {
-	c := Comparison{Message: m.Name}
-	for _, hash := range m.Hashes {
-		for _, p := range places[hash] {
-			if !slices.Contains(c.Places, p) {
-				c.Places, c.Hash = append(c.Places, p), hash
-			}
+type fitting struct {
+	role Role
+	hash string
+}
+
+// comparing holds messages against records.
+type comparing struct {
+	*index
+	places map[string][]Place
+	fit    map[fitting][]int // records in which a hash is that of a role
+	first  map[Role]Place    // the first hash of a role
+}
+
+// hash notes a hash of a record, and which roles a message with it has.
+func (x *comparing) hash(i int, claim, hash string) {
+	if hash == "" {
+		return
+	}
+	x.places[hash] = append(x.places[hash], Place{i + 1, claim})
+	for _, role := range x.roles(x.records[i].Claims, claim) {
+		x.fit[fitting{role, hash}] = append(x.fit[fitting{role, hash}], i)
+		if _, there := x.first[role]; !there && claim == "out_hash" {
+			x.first[role] = Place{i + 1, claim}
 		}
 	}
-	if len(c.Places) == 0 && m.Without != "" && places[m.Without] != nil {
-		c.Places, c.Hash, c.Newline = places[m.Without], m.Without, true
+}
+
+// roles are those of the message with a hash. What an agent says below a request that it got is no request, unless a
+// translation of it begins another exchange.
+func (x *comparing) roles(c ect.Claims, claim string) []Role {
+	gateway, request := c.Act.Translation(), isRequest(c)
+	below := func(id ect.ID) bool {
+		return slices.ContainsFunc(x.here[id], func(at int) bool {
+			parent := x.records[at].Claims
+			return parent.Act.Translation() && isRequest(parent)
+		})
+	}
+	switch {
+	case claim == "inp_hash" && (gateway && request || c.Act == ect.ActTranslateError):
+		return []Role{RequestRole}
+	case claim == "out_hash" && gateway && request:
+		return []Role{TranslationRole}
+	case claim == "out_hash" && gateway:
+		return []Role{ReplyRole}
+	case claim == "out_hash" && !c.Act.Namespaced() && !slices.ContainsFunc(c.Parents, below):
+		return []Role{RequestRole}
+	default:
+		return nil
+	}
+}
+
+func (x *comparing) compare(m Message) Comparison {
+	c := Comparison{Message: m.Name}
+	for i, hash := range m.Hashes {
+		if slices.Contains(m.Hashes[:i], hash) {
+			continue
+		}
+		if places := x.places[hash]; len(places) > 0 {
+			c.Places, c.Hash = append(c.Places, places[:min(maxPlaces, len(places))]...), hash
+		}
+	}
+	if len(c.Places) == 0 && m.Without != "" && x.places[m.Without] != nil {
+		places := x.places[m.Without]
+		c.Places, c.Hash, c.Newline = places[:min(maxPlaces, len(places))], m.Without, true
 	}
 	if c.Hash == "" && len(m.Hashes) > 0 {
 		c.Hash = m.Hashes[0]
@@ -89,22 +147,65 @@ func compare(m Message, places map[string][]Place) Comparison {
 	return c
 }
 
+// of are the records in which a message has its role.
+func (x *comparing) of(m Message) (records []int) {
+	for _, hash := range m.Hashes {
+		records = append(records, x.fit[fitting{m.Role, hash}]...)
+	}
+	return records
+}
+
+// apart finds requests and replies that are said to be of one exchange, and are not.
+func (x *comparing) apart(messages []Message, compared []Comparison) (findings []Finding) {
+	requests := map[string][]int{}
+	for i, m := range messages {
+		if m.Of != "" && m.Role == RequestRole && len(x.of(m)) > 0 {
+			requests[m.Of] = append(requests[m.Of], i)
+		}
+	}
+	for _, m := range messages {
+		if m.Of == "" || m.Role != ReplyRole {
+			continue
+		}
+		replies := x.of(m)
+		for _, i := range requests[m.Of] {
+			together := slices.ContainsFunc(replies, func(at int) bool { return x.replies(at, x.of(messages[i])) })
+			if x.steps > maxSteps {
+				return append(findings, Finding{Kind: NotCompared, Text: m.Name + ": whether it is the reply to " + messages[i].Name + " was not looked at: there are too many parents between them"})
+			}
+			if len(replies) > 0 && !together {
+				findings = append(findings, Finding{Kind: Contradicted, Text: fmt.Sprintf("%s: is not the reply to %s: the record of the reply (%s) does not come from that of the request (%s)",
+					m.Name, messages[i].Name, Place{replies[0] + 1, "out_hash"}, compared[i].Places[0])})
+			}
+		}
+	}
+	return findings
+}
+
+// replies reports whether a record is that of the reply to a request which one of others holds.
+func (x *comparing) replies(reply int, requests []int) bool {
+	if x.steps > maxSteps {
+		return false
+	}
+	above := x.requestsOf(reply)
+	x.steps += len(requests)
+	return slices.ContainsFunc(requests, func(at int) bool { return above[at] })
+}
+
 // misplaced is what speaks against a message; false: nothing does. A message that is said to be that of an
 // exchange, and is not, contradicts its tokens.
-func misplaced(m Message, c Comparison, records []Record) (Finding, bool) {
-	fits := func(p Place) bool { return m.Role.fits(p, records[p.Record-1].Claims) }
+func (x *comparing) misplaced(m Message, c Comparison) (Finding, bool) {
 	none := "NOT the message of any record: sha256 " + c.Hash + " is no inp_hash and no out_hash"
-	expected, there := expectedAt(m.Role, records)
-	refusal := slices.IndexFunc(records, func(r Record) bool { return r.Claims.Act == ect.ActTranslateError })
-	switch {
-	case len(c.Places) > 0 && (m.Role == "" || slices.ContainsFunc(c.Places, fits)):
+	expected, there := x.first[m.Role]
+	switch refusal := x.refusal(m.Role); {
+	case len(c.Places) > 0 && (m.Role == "" || len(x.of(m)) > 0):
 		return Finding{}, false
 	case len(c.Places) > 0:
 		return Finding{Kind: Contradicted, Text: fmt.Sprintf("%s: is not the %s of the exchange: its sha256 is %s", m.Name, m.Role, c.Places[0])}, true
 	case m.Role == ReplyRole && !there && refusal >= 0:
 		return Finding{Kind: NotCompared, Text: fmt.Sprintf("%s: the gateway refused the message, and no record has the hash of a refusal: record %d is the proof of it", m.Name, refusal+1)}, true
 	case there:
-		none += fmt.Sprintf("; that of the %s is %s, the %s", m.Role, records[expected.Record-1].Claims.OutputHash, expected)
+		none += fmt.Sprintf("; that of the %s is %s, the %s", m.Role, x.records[expected.Record-1].Claims.OutputHash, expected)
 		return Finding{Kind: Contradicted, Text: m.Name + ": " + none}, true
 	case m.Role != "":
 		return Finding{Kind: Contradicted, Text: m.Name + ": " + none}, true
@@ -113,21 +214,10 @@ func misplaced(m Message, c Comparison, records []Record) (Finding, bool) {
 	}
 }
 
-// expectedAt is the first hash that a message with the role has; false: the records have none.
-func expectedAt(role Role, records []Record) (Place, bool) {
-	for i, r := range records {
-		if p := (Place{i + 1, "out_hash"}); role != "" && r.Claims.OutputHash != "" && role.fits(p, r.Claims) {
-			return p, true
-		}
+// refusal is the first record of a failure, which a reply without a hash may be; -1: there is none.
+func (x *comparing) refusal(role Role) int {
+	if _, there := x.first[role]; role != ReplyRole || there {
+		return -1
 	}
-	return Place{}, false
-}
-
-// fits reports whether the message with a hash has the role.
-func (r Role) fits(p Place, c ect.Claims) bool {
-	reply := c.Act.Translation() && !isRequest(c)
-	if r == ReplyRole {
-		return reply && p.Claim == "out_hash"
-	}
-	return p.Claim == "inp_hash" && !reply || p.Claim == "out_hash" && !c.Act.Namespaced()
+	return slices.IndexFunc(x.records, func(r Record) bool { return r.Claims.Act == ect.ActTranslateError })
 }

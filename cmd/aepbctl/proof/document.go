@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -182,8 +183,8 @@ func (d *document) object(o object, at string, depth int) {
 func (d *document) workflow(o object, claims []ect.Claims) {
 	for _, name := range []string{"wid", "workflow"} {
 		value, there := o[name]
-		wid, _ := o.text(name)
-		if there && !slices.ContainsFunc(claims, func(c ect.Claims) bool { return c.Workflow == wid }) {
+		wid, ok := o.text(name)
+		if there && (!ok || wid == "") || there && !slices.ContainsFunc(claims, func(c ect.Claims) bool { return c.Workflow == wid }) {
 			d.in.find(audit.Contradicted, "the member %s of %s is %s, which is the workflow of no token in it", name, d.name, excerpt(value))
 		}
 	}
@@ -208,16 +209,18 @@ func (d *document) losses(o object, claims []ect.Claims) {
 // messages takes the messages of an exchange, and what is said of them.
 func (d *document) messages(o object) (reply []byte) {
 	exact := d.exact(o)
+	d.in.exchanges++
+	exchange := strconv.Itoa(d.in.exchanges)
 	for _, one := range []struct {
 		name string
 		role audit.Role
-	}{{"request", audit.RequestRole}, {"translated", ""}, {"reply", audit.ReplyRole}} {
+	}{{"request", audit.RequestRole}, {"translated", audit.TranslationRole}, {"reply", audit.ReplyRole}} {
 		shown, there := o.take(one.name)
 		body, bytes := exact[one.name]
 		where := fmt.Sprintf("the member %s of %s", one.name, d.name)
 		switch {
 		case bytes:
-			d.in.Messages = append(d.in.Messages, d.reader.Message(where, one.role, body, false))
+			d.message(d.reader.Message(where, one.role, body, false), exchange)
 			if there && !same(shown, AsJSON(body)) {
 				d.in.find(audit.Contradicted, "%s is not the message of its member exact", where)
 			}
@@ -226,11 +229,16 @@ func (d *document) messages(o object) (reply []byte) {
 			if compact := shown.Clone(); compact.Compact() == nil {
 				m.Hashes = append(m.Hashes, d.reader.Message("", "", compact, false).Hashes...)
 			}
-			d.in.Messages = append(d.in.Messages, m)
+			d.message(m, exchange)
 		}
 	}
-	d.in.Whole = d.in.Whole || len(exact) > 0
 	return exact["reply"]
+}
+
+// message takes a message of an exchange, which is then said to be there as a whole.
+func (d *document) message(m audit.Message, exchange string) {
+	m.Of = exchange
+	d.in.Messages, d.in.Whole = append(d.in.Messages, m), true
 }
 
 // protocols compares the protocols that are said with those of the tokens, and returns that of the caller.
@@ -252,7 +260,11 @@ func (d *document) protocols(o object, claims []ect.Claims) (caller string) {
 		if name == "from" {
 			caller = text
 		}
-		if binding, _, _ := strings.Cut(text, "@"); there && !slices.Contains(sides[name], binding) {
+		binding, _, versioned := strings.Cut(text, "@")
+		if versioned && name == "to" {
+			d.unseen("the version in the member to")
+		}
+		if there && !slices.Contains(sides[name], binding) {
 			d.in.find(audit.Contradicted, "the member %s of %s is %s, in its tokens it is %s", name, d.name, excerpt(value), strings.Join(slices.Compact(sides[name]), ", "))
 		}
 	}
@@ -285,6 +297,9 @@ func (d *document) exact(o object) map[string][]byte {
 // summary compares what is said of a reply with the reply.
 func (d *document) summary(o object, from string, reply []byte) {
 	if reply == nil || from == "" || d.reader.Summary == nil {
+		if strings.Contains(from, "@") {
+			d.unseen("the version in the member from")
+		}
 		return
 	}
 	text, err := d.reader.Summary(from, reply)

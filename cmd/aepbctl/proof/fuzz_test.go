@@ -1,7 +1,13 @@
 package proof_test
 
 import (
+	"archive/tar"
 	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,6 +28,90 @@ func archive(tb testing.TB) []byte {
 		tb.Fatal(err)
 	}
 	return out.Bytes()
+}
+
+// packed is an archive with files in this order.
+func packed(tb testing.TB, headers ...tar.Header) []byte {
+	tb.Helper()
+	var out bytes.Buffer
+	zip := gzip.NewWriter(&out)
+	in := tar.NewWriter(zip)
+	for i := range headers {
+		if err := in.WriteHeader(&headers[i]); err != nil {
+			tb.Fatal(err)
+		}
+		if _, err := in.Write(make([]byte, headers[i].Size)); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	if err := errors.Join(in.Close(), zip.Close()); err != nil {
+		tb.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+// TestAttack_Reader_Archives: an archive cannot cost much, name one file twice, or hold something else than files.
+func TestAttack_Reader_Archives(t *testing.T) {
+	t.Parallel()
+	const many = 10_001
+	for name, c := range map[string]struct {
+		headers []tar.Header
+		want    string
+	}{
+		"two names of one file": {[]tar.Header{{Name: "manifest.json"}, {Name: "x/../manifest.json"}}, "manifest.json is twice in it"},
+		"link":                  {[]tar.Header{{Name: "manifest.json", Typeflag: tar.TypeSymlink, Linkname: "/etc/passwd"}}, "is no regular file"},
+		"device":                {[]tar.Header{{Name: "manifest.json", Typeflag: tar.TypeChar}}, "is no regular file"},
+		"bomb":                  {[]tar.Header{{Name: "a", Size: 1}, {Name: "b", Size: 256 << 20}}, "more than 10000 files or 256 MiB"},
+		"files":                 {slices.Repeat([]tar.Header{{Name: "a"}}, 2), "is twice in it"},
+		"folders":               {slices.Repeat([]tar.Header{{Name: "d/", Typeflag: tar.TypeDir}}, 57*many), "more than 10000 files or 256 MiB"},
+		"terminal":              {[]tar.Header{{Name: "\x1b[2Jx", Typeflag: tar.TypeFifo}}, `"\x1b[2Jx" in it is no regular file`},
+	} {
+		_, err := proof.Reader{Stdin: bytes.NewReader(packed(t, c.headers...))}.Read(nil)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+}
+
+// TestAttack_Reader_FindingsAreBounded: a file of members that nothing can compare does not fill the memory.
+func TestAttack_Reader_FindingsAreBounded(t *testing.T) {
+	t.Parallel()
+	var text strings.Builder
+	for i := range 5000 {
+		fmt.Fprintf(&text, `"x%d":1,`, i)
+	}
+	in, err := proof.Reader{Stdin: strings.NewReader("{" + text.String() + `"ects":["a.b.c"]}`)}.Read(nil)
+	if err != nil || len(in.Findings) != 1001 || !strings.Contains(in.Findings[1000].Text, "more than 1000 findings") {
+		t.Errorf("%d findings, %v", len(in.Findings), err)
+	}
+}
+
+// FuzzReader_Unpack: whatever the files of a folder hold, and whatever they are called, they are read or refused.
+func FuzzReader_Unpack(f *testing.F) {
+	list := `{"format":"aepb-evidence/1","made":"2026-11-29T08:00:00Z","by":"x","workflows":[],"files":[{"name":"messages/a","bytes":1,"sha256":"00"},{"name":"messages/a","role":"reply","bytes":1,"sha256":""}]}`
+	f.Add(list, "a.b.c", "messages/a", "reply")
+	f.Add("{}", "", "../manifest.json", "{}")
+	f.Add(list, "a.b.c a.b.c", "messages/\x1b[2J", "")
+	f.Fuzz(func(t *testing.T, list, tokens, name, body string) {
+		var out bytes.Buffer
+		zip := gzip.NewWriter(&out)
+		in := tar.NewWriter(zip)
+		for _, file := range [][2]string{{"manifest.json", list}, {"tokens.jwt", tokens}, {name, body}} {
+			if err := in.WriteHeader(&tar.Header{Name: file[0], Size: int64(len(file[1]))}); err != nil {
+				t.Skip("tar has no such name")
+			}
+			if _, err := in.Write([]byte(file[1])); err != nil {
+				t.Skip("tar has no such file")
+			}
+		}
+		if err := errors.Join(in.Close(), zip.Close()); err != nil {
+			t.Skip("tar has no such file")
+		}
+		read, err := proof.Reader{Stdin: &out}.Read(nil)
+		if err == nil && len(read.Findings) == 0 && (len(read.Tokens) == 0 || len(read.Messages) == 0 && path.Clean(name) != "ca.pem") {
+			t.Errorf("read %d tokens and %d messages, and found nothing", len(read.Tokens), len(read.Messages))
+		}
+	})
 }
 
 // FuzzReader_Read: whatever is given is read or refused, and read the same each time.

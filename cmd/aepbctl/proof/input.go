@@ -19,7 +19,8 @@ import (
 
 // Bounds of an input.
 const (
-	maxInput = 256 << 20 // bytes of a file, an archive or a folder, unpacked
+	maxInput    = 256 << 20 // bytes of a file, an archive or a folder, unpacked
+	maxFindings = 1000      // before any token is verified
 	// MaxTokens is how many tokens are judged at once, and kept in one archive.
 	MaxTokens = 20_000
 )
@@ -32,8 +33,9 @@ type Input struct {
 	Doubled  int             // tokens that more than one source holds
 	Whole    bool            // it is said to hold all records of what it is about
 
-	packs []pack
-	seen  map[string]bool // of Tokens
+	packs     []pack
+	seen      map[string]bool // of Tokens
+	exchanges int             // objects of JSON that may hold messages, so far
 }
 
 // Reader reads inputs.
@@ -56,16 +58,20 @@ func (r Reader) Read(args []string) (Input, error) {
 		if err != nil {
 			return in, err
 		}
-		err = in.add(r, "standard input", data)
-		return in, err
+		if err := in.add(r, "standard input", data); err != nil {
+			return in, err
+		}
 	}
 	for _, arg := range args {
 		if err := in.argument(r, arg); err != nil {
 			return in, err
 		}
 	}
-	if len(in.Tokens) > MaxTokens {
+	switch {
+	case len(in.Tokens) > MaxTokens:
 		return in, fmt.Errorf("more than %d tokens are not judged at once: give fewer", MaxTokens)
+	case len(in.Messages) > maxFiles:
+		return in, fmt.Errorf("more than %d messages are not compared at once: give fewer", maxFiles)
 	}
 	return in, nil
 }
@@ -91,15 +97,21 @@ func (in *Input) argument(r Reader, arg string) error {
 		}
 		return in.unpack(r, arg, files)
 	}
-	file, err := os.Open(arg)
+	data, err := readFile(arg)
 	if err != nil {
 		return err
 	}
-	data, err := bounded(file)
-	if err = errors.Join(err, file.Close()); err != nil {
-		return err
-	}
 	return in.add(r, arg, data)
+}
+
+// readFile reads a file, which may have no end.
+func readFile(name string) ([]byte, error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	data, err := bounded(file)
+	return data, errors.Join(err, file.Close())
 }
 
 func bounded(from io.Reader) ([]byte, error) {
@@ -172,7 +184,14 @@ func (in *Input) Merge(list []string) {
 	}
 }
 
+// find notes a finding. What is forged at length must not fill the memory.
 func (in *Input) find(kind audit.Kind, format string, args ...any) {
+	switch {
+	case len(in.Findings) > maxFindings:
+		return
+	case len(in.Findings) == maxFindings:
+		format, args = "there are more than %d findings, and the others are not listed", []any{maxFindings}
+	}
 	in.Findings = append(in.Findings, audit.Finding{Kind: kind, Text: fmt.Sprintf(format, args...)})
 }
 
@@ -199,7 +218,7 @@ func (r Reader) Message(name string, role audit.Role, body []byte, newline bool)
 // Bodies adds messages in files.
 func (in *Input) Bodies(r Reader, files []string) error {
 	for _, file := range files {
-		data, err := os.ReadFile(file)
+		data, err := readFile(file)
 		if err != nil {
 			return err
 		}

@@ -39,10 +39,11 @@ const (
 )
 
 const (
-	maxFiles               = 10_000
-	maxPadding             = 1 << 20 // bytes behind the last file of an archive
-	folderMode fs.FileMode = 0o700
-	fileMode   fs.FileMode = 0o600
+	maxFiles                = 10_000
+	maxPadding              = 1 << 20                  // bytes behind the last file of an archive
+	maxUnpacked             = maxInput + maxFiles*2048 // bytes of an archive with its headers
+	folderMode  fs.FileMode = 0o700
+	fileMode    fs.FileMode = 0o600
 
 	// ActExport is the act of the token that signs a manifest.
 	ActExport ect.Act = "export_evidence"
@@ -149,7 +150,12 @@ func (c Contents) SaveFolder(dir string) error {
 		if err := os.MkdirAll(filepath.Dir(at), folderMode); err != nil {
 			return err
 		}
-		if err := os.WriteFile(at, files[name], fileMode); err != nil {
+		file, err := os.OpenFile(at, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode) // a link that another program puts there meanwhile is not followed
+		if err != nil {
+			return err
+		}
+		_, err = file.Write(files[name])
+		if err := errors.Join(err, file.Close()); err != nil {
 			return err
 		}
 	}
@@ -176,15 +182,15 @@ func (c Contents) WriteArchive(w io.Writer) error {
 	return errors.Join(out.Close(), zip.Close())
 }
 
-// readFolder reads the files of a folder of evidence, by their names with slashes.
+// readFolder reads the files of a folder of evidence, by their names with slashes. It reads nothing outside of the folder.
 func readFolder(dir string) (map[string][]byte, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
 	files, left := map[string][]byte{}, maxInput
-	err := filepath.WalkDir(dir, func(at string, entry fs.DirEntry, err error) error {
+	err = fs.WalkDir(root.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
-			return err
-		}
-		name, err := filepath.Rel(dir, at)
-		if err != nil {
 			return err
 		}
 		info, err := entry.Info()
@@ -192,15 +198,15 @@ func readFolder(dir string) (map[string][]byte, error) {
 		case err != nil:
 			return err
 		case !info.Mode().IsRegular():
-			return fmt.Errorf("%s is no regular file: give a folder of files alone", terminal.Word(at))
+			return fmt.Errorf("%s is no regular file: give a folder of files alone", terminal.Word(filepath.Join(dir, name)))
 		case len(files) >= maxFiles || info.Size() > int64(left):
 			return errTooMuch
 		}
-		data, err := os.ReadFile(at)
-		files[filepath.ToSlash(name)], left = data, left-len(data)
+		data, err := root.ReadFile(name)
+		files[name], left = data, left-len(data)
 		return err
 	})
-	return files, err
+	return files, errors.Join(err, root.Close())
 }
 
 var errTooMuch = fmt.Errorf("it holds more than %d files or %d MiB", maxFiles, maxInput>>20)
@@ -212,12 +218,14 @@ func readArchive(data []byte) (map[string][]byte, error) {
 		return nil, fmt.Errorf("it is no archive: %w", err)
 	}
 	files, left := map[string][]byte{}, int64(maxInput)
-	for in := tar.NewReader(zip); ; {
+	for in := tar.NewReader(&limited{zip, maxUnpacked}); ; {
 		header, err := in.Next()
-		if errors.Is(err, io.EOF) {
+		switch {
+		case errors.Is(err, io.EOF):
 			return files, atEnd(zip)
-		}
-		if err != nil {
+		case errors.Is(err, errTooMuch):
+			return nil, errTooMuch
+		case err != nil:
 			return nil, fmt.Errorf("it is no archive: %w", err)
 		}
 		name := path.Clean(header.Name)
@@ -237,6 +245,22 @@ func readArchive(data []byte) (map[string][]byte, error) {
 		}
 		files[name], left = append([]byte{}, content...), left-int64(len(content))
 	}
+}
+
+// limited reads so many bytes, and fails at more: also headers cost time to unpack.
+type limited struct {
+	from io.Reader
+	left int
+}
+
+// Read implements io.Reader.
+func (l *limited) Read(p []byte) (int, error) {
+	if l.left <= 0 {
+		return 0, errTooMuch
+	}
+	n, err := l.from.Read(p[:min(len(p), l.left)])
+	l.left -= n
+	return n, err
 }
 
 // atEnd reads what follows the last file: padding, the checksum, and nothing else.
@@ -275,6 +299,9 @@ func (in *Input) unpack(r Reader, name string, files map[string][]byte) error {
 	if !slices.Equal(workflowsOf(tokens), p.list.Workflows) {
 		in.find(audit.Contradicted, "%s of %s lists the workflows %s, its tokens are of %s", manifestFile, name, strings.Join(p.list.Workflows, ", "), strings.Join(workflowsOf(tokens), ", "))
 	}
+	if len(tokens) == 0 {
+		in.find(audit.Incomplete, "%s of %s holds no token", tokensFile, name)
+	}
 	in.Whole = true
 	in.packs = append(in.packs, p)
 	return in.tokens(tokensFile+" of "+name, tokens)
@@ -285,22 +312,43 @@ func (in *Input) files(r Reader, p pack, files map[string][]byte) {
 	known := map[string]bool{manifestFile: true, signatureFile: true}
 	for _, f := range p.list.Files {
 		data, there := files[f.Name]
+		twice := known[f.Name]
 		known[f.Name] = true
 		switch {
+		case twice:
+			in.find(audit.Contradicted, "%s of %s lists %s twice", manifestFile, p.name, f.Name)
+			continue
 		case !there:
 			in.find(audit.Incomplete, "%s of %s is missing: its manifest lists it", f.Name, p.name)
 			continue
 		case sumOf(data) != f.SHA256 || len(data) != f.Bytes:
 			in.find(audit.Contradicted, "%s of %s was changed: its SHA-256 is %s, the manifest has %s", f.Name, p.name, sumOf(data), f.SHA256)
 		}
-		if strings.HasPrefix(f.Name, messageFolder) {
-			in.Messages = append(in.Messages, r.Message(f.Name, f.Role, data, false))
-		}
+		in.file(r, p, f, data)
 	}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		if !known[name] {
 			in.find(audit.NotCompared, "%s of %s is not in its manifest, and was not looked at", name, p.name)
 		}
+	}
+}
+
+// file takes a message. Tokens and the CA are compared elsewhere, and nothing else is part of evidence.
+func (in *Input) file(r Reader, p pack, f listed, data []byte) {
+	name, message := strings.CutPrefix(f.Name, messageFolder)
+	role := f.Role
+	if role == "" && (name == string(audit.RequestRole) || name == string(audit.ReplyRole)) {
+		role = audit.Role(name) // an archive of messages that aepbctl send kept
+	}
+	switch {
+	case message && !strings.Contains(name, "/") && (role == "" || role == audit.RequestRole || role == audit.ReplyRole):
+		m := r.Message(f.Name, role, data, false)
+		m.Of = p.name
+		in.Messages = append(in.Messages, m)
+	case f.Role != "" && f.Role != audit.RequestRole && f.Role != audit.ReplyRole:
+		in.find(audit.NotCompared, "%s of %s is said to be %q: expected request or reply", f.Name, p.name, f.Role)
+	case f.Name != tokensFile && f.Name != anchorsFile:
+		in.find(audit.NotCompared, "%s of %s was not looked at: it is no part of evidence; remove it", f.Name, p.name)
 	}
 }
 
@@ -319,13 +367,18 @@ func (p pack) judge(ctx context.Context, verifier audit.Verifier, anchors []*x50
 	case signed.Claims.Issuer != p.list.By:
 		find(audit.Contradicted, "%s of %s says that %s made it, and %s signed it", manifestFile, p.name, p.list.By, signed.Claims.Issuer)
 	}
-	for rest := p.anchors; ; {
-		var block *pem.Block
-		if block, rest = pem.Decode(rest); block == nil {
-			return findings
-		}
+	var certificates []byte
+	for block, rest := pem.Decode(p.anchors); block != nil; block, rest = pem.Decode(rest) {
+		certificates = append(certificates, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: block.Bytes})...)
 		if !slices.ContainsFunc(anchors, func(one *x509.Certificate) bool { return bytes.Equal(one.Raw, block.Bytes) }) {
 			find(audit.Contradicted, "%s of %s holds a CA that you do not trust, with the SHA-256 %s: give it with --ca if you know that it was the CA", anchorsFile, p.name, sumOf(block.Bytes))
 		}
 	}
+	switch {
+	case len(p.anchors) == 0:
+		find(audit.Incomplete, "%s of %s is missing", anchorsFile, p.name)
+	case !bytes.Equal(certificates, p.anchors):
+		find(audit.NotCompared, "%s of %s holds more than certificates as this program writes them, and that was not looked at", anchorsFile, p.name)
+	}
+	return findings
 }

@@ -137,12 +137,13 @@ func Brief(hash string) string {
 
 // PrintTree prints tokens as a tree: a token stands below its first parent.
 func PrintTree(w io.Writer, views []audit.Record) error {
+	const deepest = 40 // levels that are shown as such
 	depth := map[ect.ID]int{}
 	for _, v := range views {
 		level := 0
 		for _, parent := range v.Claims.Parents {
 			if d, ok := depth[parent]; ok {
-				level = max(level, d+1)
+				level = min(deepest, max(level, d+1))
 			}
 		}
 		depth[v.Claims.ID] = level

@@ -18,7 +18,7 @@ import (
 
 // What others have written may hold terminal escapes, line breaks, and marks
 // that turn the direction of text. Everything that is printed as text goes
-// through one of these three; -o json needs none.
+// through one of these three, and -o json through Printable.
 
 // Word is foreign text as one field of a line: as it is if it is ASCII without
 // spaces and quotes, else in double quotes with everything unusual escaped.
