@@ -23,7 +23,7 @@ import (
 type attackFinding struct {
 	// id: 1 to 18 are findings of the security review (5 and 18 by their items), H1 to
 	// H8 holes that the audit of requirements tried, F1 to F19 of the trial operation.
-	// W1 to W38 were never open: they were tried when the feature was written. X- stands
+	// W1 to W39 were never open: they were tried when the feature was written. X- stands
 	// before those of a later series of attacks on the built program.
 	id   string
 	what string // an attacker could do
@@ -257,6 +257,9 @@ var attackIndex = []attackFinding{
 	{id: "W35", what: "have an agreement of agents make a call that its proposer may not make", tests: []string{"TestAttack_Consensus_BorrowedAuthority"}},
 	{id: "W36", what: "choose with the name of a file where it is saved", tests: []string{"cmd/aepbctl:TestAttack_FileNamesOfAnswers"}},
 	{id: "W37", what: "change evidence that was kept so that it still verifies", tests: []string{"cmd/aepbctl:TestAttack_AnyByteOfEvidence"}},
+	{id: "W39", what: "make the verification of evidence cost much, or write to the terminal", tests: []string{
+		"ect/audit:TestAttack_Judge_CostOfForgedTokens", "cmd/aepbctl/proof:TestAttack_Reader_Archives", "cmd/aepbctl/proof:TestAttack_Reader_FindingsAreBounded", "cmd/aepbctl:TestAttack_Verify_JSONOnATerminal",
+	}},
 	{id: "W38", what: "have the CA of a set-up sign a name of its own, or what it did not issue", tests: []string{
 		"cmd/aepb-gateway/trial:TestAttack_NamesOfCertificates", "cmd/aepb-gateway/trial:TestAttack_RenewWhatTheCADidNotSign",
 	}},
@@ -357,7 +360,7 @@ func findingIDs() []string {
 	for n := 1; n <= 8; n++ {
 		ids = append(ids, "H"+strconv.Itoa(n))
 	}
-	return append(ids, "F1", "F2", "F3", "F6", "F18", "F19", "N1", "N2", "N4", "N5", "N6", "N7", "N8", "W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W9", "W10", "W11", "W12", "W13", "W14", "W15", "W16", "W17", "W18", "W19", "W20", "W21", "W22", "W23", "W24", "W25", "W26", "W27", "W28", "W29", "W30", "W31", "W32", "W33", "W34", "W35", "W36", "W37", "W38", "X-M1", "X-B2", "X-B1", "X-R16", "X-W1", "X-P1", "X-M2", "X-L2", "X-L3", "X-L5", "X-L8", "X-R1", "X-K1", "X-S2", "X-S1")
+	return append(ids, "F1", "F2", "F3", "F6", "F18", "F19", "N1", "N2", "N4", "N5", "N6", "N7", "N8", "W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W9", "W10", "W11", "W12", "W13", "W14", "W15", "W16", "W17", "W18", "W19", "W20", "W21", "W22", "W23", "W24", "W25", "W26", "W27", "W28", "W29", "W30", "W31", "W32", "W33", "W34", "W35", "W36", "W37", "W38", "W39", "X-M1", "X-B2", "X-B1", "X-R16", "X-W1", "X-P1", "X-M2", "X-L2", "X-L3", "X-L5", "X-L8", "X-R1", "X-K1", "X-S2", "X-S1")
 }
 
 // attackTests are the tests of attacks in the source tree, by FOLDER:NAME.
