@@ -257,11 +257,11 @@ var attackIndex = []attackFinding{
 	{id: "W35", what: "have an agreement of agents make a call that its proposer may not make", tests: []string{"TestAttack_Consensus_BorrowedAuthority"}},
 	{id: "W36", what: "choose with the name of a file where it is saved", tests: []string{"cmd/aepbctl:TestAttack_FileNamesOfAnswers"}},
 	{id: "W37", what: "change evidence that was kept so that it still verifies", tests: []string{"cmd/aepbctl:TestAttack_AnyByteOfEvidence"}},
-	{id: "W39", what: "make the verification of evidence cost much, or write to the terminal", tests: []string{
-		"ect/audit:TestAttack_Judge_CostOfForgedTokens", "cmd/aepbctl/proof:TestAttack_Reader_Archives", "cmd/aepbctl/proof:TestAttack_Reader_FindingsAreBounded", "cmd/aepbctl:TestAttack_Verify_JSONOnATerminal",
-	}},
 	{id: "W38", what: "have the CA of a set-up sign a name of its own, or what it did not issue", tests: []string{
 		"cmd/aepb-gateway/trial:TestAttack_NamesOfCertificates", "cmd/aepb-gateway/trial:TestAttack_RenewWhatTheCADidNotSign",
+	}},
+	{id: "W39", what: "make the verification of evidence cost much, or write to the terminal", tests: []string{
+		"ect/audit:TestAttack_Judge_CostOfForgedTokens", "cmd/aepbctl/proof:TestAttack_Reader_Archives", "cmd/aepbctl/proof:TestAttack_Reader_FindingsAreBounded", "cmd/aepbctl:TestAttack_Verify_JSONOnATerminal",
 	}},
 	{id: "X-M1", what: "have the gateway read more large answers than it has memory for", tests: []string{
 		"TestAttack_LargeAnswersAtOnce", "gateway/transport/inflight:TestAttack_LargeRequestsOfLongStreams",

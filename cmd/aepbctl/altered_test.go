@@ -272,12 +272,18 @@ func alterations() []alteration {
 		{"last record removed", false, without(2), "is a request without a reply"},
 		{"last record removed", true, without(2), "is a request without a reply: the reply's record is missing"},
 		{"last two records removed", true, without(1, 2), "is about a message, and no record says what became of it"},
-		{"all signed by a CA of the same name", true, func(t *testing.T, k *evidenceFolder) { k.setTokens(tokensOf(t, k.other)...) }, "its certificate is not signed by a CA that was given"},
+		{"all signed by a CA of the same name", true, func(t *testing.T, k *evidenceFolder) {
+			t.Helper()
+			k.setTokens(tokensOf(t, k.other)...)
+		}, "its certificate is not signed by a CA that was given"},
 		{"CA exchanged", false, func(_ *testing.T, k *evidenceFolder) { k.files["ca.pem"] = pemOf(k.other.Bundle.Anchors()) }, "holds a CA that you do not trust"},
 		{"CA exchanged", true, func(_ *testing.T, k *evidenceFolder) { k.files["ca.pem"] = pemOf(k.other.Bundle.Anchors()) }, "holds a CA that you do not trust"},
 		{"token doubled", false, doubled, "token 4 of tokens.jwt of DIR is token 2 again"},
 		{"token doubled", true, doubled, "token 4 of tokens.jwt of DIR is token 2 again: it counts once"},
-		{"tokens of another exchange added", true, func(t *testing.T, k *evidenceFolder) { k.setTokens(append(k.tokens(), tokensOf(t, k.dev)[:1]...)...) }, "lists the workflows "},
+		{"tokens of another exchange added", true, func(t *testing.T, k *evidenceFolder) {
+			t.Helper()
+			k.setTokens(append(k.tokens(), tokensOf(t, k.dev)[:1]...)...)
+		}, "lists the workflows "},
 		{"reply changed", false, text("messages/reply", "995", "996"), "messages/reply of DIR was changed"},
 		{"reply changed", true, text("messages/reply", "995", "996"), "ALTERED: messages/reply: NOT the message of any record"},
 		{"number of the reply rounded", true, text("messages/reply", "9007199254740995", "9007199254740996"), "that of the reply is "},
@@ -330,7 +336,10 @@ func alterations() []alteration {
 		{"time of the manifest changed", false, text("manifest.json", `"made":"2`, `"made":"1`), "manifest.json of DIR was changed after it was signed"},
 		{"maker of the manifest changed", false, text("manifest.json", "/client", "/gateway"), "manifest.json of DIR was changed after it was signed"},
 		{"signature of the manifest removed", false, func(_ *testing.T, k *evidenceFolder) { delete(k.files, "manifest.jwt") }, "the manifest is not signed"},
-		{"signature of another manifest", false, func(t *testing.T, k *evidenceFolder) { k.files["manifest.jwt"] = []byte(k.sign(t, []byte("{}"))) }, "manifest.json of DIR was changed after it was signed"},
+		{"signature of another manifest", false, func(t *testing.T, k *evidenceFolder) {
+			t.Helper()
+			k.files["manifest.jwt"] = []byte(k.sign(t, []byte("{}")))
+		}, "manifest.json of DIR was changed after it was signed"},
 		{"manifest signed by another token", false, func(_ *testing.T, k *evidenceFolder) { k.files["manifest.jwt"] = []byte(k.tokens()[0]) }, "manifest.json of DIR was changed after it was signed"},
 	}
 }
@@ -362,7 +371,7 @@ func TestVerify_NamesEachAlteration(t *testing.T) {
 			t.Errorf("exit code %d: %s", code, output)
 		}
 		for _, script := range scripts {
-			if text, err := exec.CommandContext(t.Context(), script[0], append(script[1:], folder, ca)...).CombinedOutput(); err != nil || !strings.HasPrefix(string(text), "good: 3 tokens, 2 messages") { //nolint:gosec // a script of the page
+			if text, err := exec.CommandContext(t.Context(), script[0], append(script[1:], folder, ca)...).CombinedOutput(); err != nil || !strings.HasPrefix(string(text), "good: 3 tokens, 2 messages") {
 				t.Errorf("%s: %v: %s", script[1], err, text)
 			}
 		}
@@ -384,7 +393,7 @@ func TestVerify_NamesEachAlteration(t *testing.T) {
 				t.Errorf("exit code %d, want %d with %q: %s", code, exitFailed, a.want, output)
 			}
 			for _, script := range scripts {
-				if text, err := exec.CommandContext(t.Context(), script[0], append(script[1:], folder, ca)...).CombinedOutput(); err == nil || !strings.Contains(string(text), "BAD") { //nolint:gosec // a script of the page
+				if text, err := exec.CommandContext(t.Context(), script[0], append(script[1:], folder, ca)...).CombinedOutput(); err == nil || !strings.Contains(string(text), "BAD") {
 					t.Errorf("%s: %v: %s", script[1], err, text)
 				}
 			}
@@ -591,7 +600,7 @@ func TestAttack_AnyByteOfEvidence(t *testing.T) {
 	sound := newFolder(t, dir)
 	ca := filepath.Join(dir, "ours", "ca.pem")
 	names := slices.Sorted(maps.Keys(sound.files))
-	random := rand.New(rand.NewPCG(54, 1)) //nolint:gosec // the same each time
+	random := rand.New(rand.NewPCG(54, 1))
 	for range tries {
 		k := sound.copy()
 		name := names[random.IntN(len(names))]

@@ -124,7 +124,7 @@ func FuzzReader_Read(f *testing.F) {
 	} {
 		f.Add([]byte(text))
 	}
-	summary := func(_ string, reply []byte) ([]byte, error) { return []byte(`{"state":"completed","answer":[]}`), nil }
+	summary := func(string, []byte) ([]byte, error) { return []byte(`{"state":"completed","answer":[]}`), nil }
 	f.Fuzz(func(t *testing.T, data []byte) {
 		read := func() (proof.Input, string) {
 			in, err := proof.Reader{Stdin: bytes.NewReader(data), Summary: summary}.Read(nil)

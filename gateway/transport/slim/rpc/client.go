@@ -17,8 +17,8 @@ import (
 
 // Bounds of a call out.
 const (
-	maxCalls   = 4096 // on one session
-	maxNames   = 1024 // sessions
+	maxCalls      = 4096 // on one session
+	maxNames      = 1024 // sessions
 	maxUnanswered = 3    // calls in a row that were given up before anything came
 )
 
