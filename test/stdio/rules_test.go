@@ -248,14 +248,16 @@ func (f *undoFlow) verified(t *testing.T) map[ect.Act]int {
 	tokens := f.gateway.run(t, nil, "dag", f.wid, "--dir", f.gateway.Dir, "-o", "json")
 	noGateway := t.TempDir()
 	out := f.gateway.run(t, tokens, "ect", "verify", "--dir", noGateway, "--ca", f.gateway.CAFile(), "-o", "json")
-	var views []struct {
-		Act ect.Act `json:"exec_act"`
+	var judged struct {
+		ECTs []struct {
+			Act ect.Act `json:"exec_act"`
+		} `json:"ects"`
 	}
-	if err := json.Unmarshal(out, &views); err != nil {
+	if err := json.Unmarshal(out, &judged); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	acts := map[ect.Act]int{}
-	for _, v := range views {
+	for _, v := range judged.ECTs {
 		acts[v.Act]++
 	}
 	return acts

@@ -12,6 +12,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"maps"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -209,12 +210,16 @@ func provide(t *testing.T, name string) string {
 func identities(t *testing.T, c config.Config) {
 	t.Helper()
 	own := authority(t, c.Identity.TrustDomain, c.Identity.Bundle)
-	issue(t, own, "/gateway", c.Identity.Certificate, c.Identity.Key)
+	at, err := url.Parse(c.PublicURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	issue(t, own, "/gateway", c.Identity.Certificate, c.Identity.Key, at.Hostname())
 	for domain, file := range c.Identity.Federated {
 		authority(t, domain, file)
 	}
 	if c.TLS.Certificate != "" {
-		issue(t, own, "/web", c.TLS.Certificate, c.TLS.Key)
+		issue(t, own, "/web", c.TLS.Certificate, c.TLS.Key, at.Hostname())
 	}
 	if redis := c.State.Redis; redis.Used() {
 		issue(t, authority(t, "redis.internal", redis.TLS.CA), "/client", redis.TLS.Certificate, redis.TLS.Key)
@@ -239,12 +244,13 @@ func authority(t *testing.T, domain, bundle string) *identity.Authority {
 	return a
 }
 
-func issue(t *testing.T, a *identity.Authority, path, certificate, key string) {
+// issue writes a certificate for host names, and its key.
+func issue(t *testing.T, a *identity.Authority, path, certificate, key string, hosts ...string) {
 	t.Helper()
 	err := os.MkdirAll(filepath.Dir(certificate), 0o700)
 	if err == nil {
 		var svid *identity.SVID
-		if svid, err = a.Issue(path, identity.SVIDRequest{}); err == nil {
+		if svid, err = a.Issue(path, identity.SVIDRequest{DNSNames: hosts}); err == nil {
 			err = svid.WritePEM(certificate, key)
 		}
 	}

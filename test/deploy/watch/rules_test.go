@@ -258,7 +258,7 @@ func TestAlerts_SayWhatIsWrongAndWhatToDo(t *testing.T) {
 func TestRules_FailuresAreNotTheCallersFault(t *testing.T) {
 	t.Parallel()
 	failures := []string{
-		problem.CodeBadReply, problem.CodeCircuitOpen, problem.CodeInternal, problem.CodeTimeout, problem.CodeUnreachable,
+		problem.CodeBadReply, problem.CodeCircuitOpen, problem.CodeInternal, problem.CodeTimeout, problem.CodeUnavailable, problem.CodeUnreachable,
 	}
 	// What the caller or an operator can change: the message, a right, a rate, the configuration.
 	others := []string{
