@@ -62,13 +62,15 @@ func (g *Gateway) question(ctx context.Context, x *request, m *canonical.Message
 	return []ect.ID{last}, nil
 }
 
-// ownTokens returns the tokens of this gateway that are parents of a message, such as the reply
-// that asked. A next gateway knows a reply only from here, and takes no message whose parent it does not know.
-func (g *Gateway) ownTokens(ctx context.Context, workflow string, parents []ect.ID) (own []string, err error) {
-	if len(parents) == 0 {
+// ownTokens returns the tokens of this gateway that are parents of a message, such as the reply that asked. A next
+// gateway takes no message whose parent it does not know, and knows them only from here. What is no gateway, as far
+// as we know, gets the replies of its own dialogue alone: other tokens say who approved a call, or which agents others asked.
+func (g *Gateway) ownTokens(ctx context.Context, x *request, parents []ect.ID) (own []string, err error) {
+	known := g.toGateway(x)
+	if len(parents) == 0 || x.in.Evidence.Named != nil && !known {
 		return nil, nil
 	}
-	self := g.Signer.Issuer()
+	self, workflow := g.Signer.Issuer(), x.lineage.Workflow
 	refs := make([]ect.Ref, len(parents))
 	for i, parent := range parents {
 		refs[i] = ect.Ref{ID: parent, Workflow: workflow, Issuer: self}
@@ -79,12 +81,19 @@ func (g *Gateway) ownTokens(ctx context.Context, workflow string, parents []ect.
 	}
 	size := 0
 	for _, r := range slices.Concat(found...) {
-		if r.Issuer == self && r.Workflow == workflow && size+len(r.Compact) <= admission.MaxAncestors {
+		if r.Issuer == self && r.Workflow == workflow && (known || isReply(r)) && size+len(r.Compact) <= admission.MaxAncestors {
 			size += len(r.Compact)
 			own = append(own, r.Compact)
 		}
 	}
 	return own, nil
+}
+
+// isReply reports whether a token of ours is that of a reply.
+func isReply(r ect.Record) bool {
+	claims, _, err := ect.ParseUnverified(r.Compact)
+	direction, _ := claims.Ext.String(ect.ExtLeg)
+	return err == nil && claims.Act.Translation() && attest.Direction(direction) == attest.Reply
 }
 
 // Send implements [execution.Agent].

@@ -338,7 +338,7 @@ func (g *Gateway) leave(ctx context.Context, x *request, out transport.Attested,
 	if len(x.in.Evidence.Sources) > 0 || x.in.Call.Agent == "" {
 		return x.seal(out, along...)
 	}
-	own, err := g.ownTokens(ctx, x.lineage.Workflow, x.lineage.Parents)
+	own, err := g.ownTokens(ctx, x, x.lineage.Parents)
 	if err != nil {
 		return transport.Sealed{}, err
 	}
@@ -426,7 +426,7 @@ func (a agent) Seal(ctx context.Context, m *canonical.Message) (transport.Sealed
 	if err != nil {
 		return transport.Sealed{}, err
 	}
-	own, err := a.g.ownTokens(ctx, x.lineage.Workflow, questions)
+	own, err := a.g.ownTokens(ctx, x, questions)
 	if err != nil {
 		return transport.Sealed{}, err
 	}

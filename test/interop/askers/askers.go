@@ -74,6 +74,9 @@ func Ways() []Way {
 	return []Way{{"one gateway", "", ""}, {"two through A2A", "a2a-", "/a2a"}, {"two through MCP", "mcp-", "/mcp"}}
 }
 
+// Agent is the name under which the first gateway lists an agent that it reaches so.
+func (w Way) Agent(a Agent) string { return w.prefix + a.Name }
+
 // Asks reports whether this way asks a caller of a revision of MCP, and has the answer in the question's workflow. Between two
 // of one revision the server keeps its question itself: the gateway relays two calls that share no task, and records two
 // workflows.
@@ -183,7 +186,7 @@ agents:
 }
 
 // Endpoint is the URL of an agent, as a client that goes a way calls it.
-func (g *Gateways) Endpoint(w Way, a Agent) string { return g.Public + "/agents/" + w.prefix + a.Name }
+func (g *Gateways) Endpoint(w Way, a Agent) string { return g.Public + "/agents/" + w.Agent(a) }
 
 // HasWorkflows demands that what a client of a protocol did since the last call, by one way, is so many workflows, each with
 // one beginning and nothing that an auditor would find wrong; and in A2A that each has a request with the reply before it as
