@@ -169,8 +169,8 @@ func TestCheckConfig_WarnsWithoutARuleAboutCriticalErrors(t *testing.T) {
 	}
 }
 
-// TestCheckConfig_Warns: what serve takes and is probably not meant is told, and is no failure. serve logs the
-// same at its start.
+// TestCheckConfig_Warns: settings that serve accepts but that are probably mistakes are reported as warnings, and the
+// command succeeds. serve logs the same warnings at its start.
 func TestCheckConfig_Warns(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

@@ -92,10 +92,10 @@ func (f *Folder) authority() (*identity.Authority, error) {
 func checkName(name string) error {
 	const allowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._"
 	if name == "" || len(name) > longestName || strings.Trim(name, allowed) != "" || strings.ContainsAny(name[:1], "-._") {
-		return fmt.Errorf("%q is no name: expected 1 to %d letters, digits, dashes, dots and underscores, with a letter or digit first", name, longestName)
+		return fmt.Errorf("%q is not a valid name: expected 1 to %d letters, digits, dashes, dots and underscores, with a letter or digit first", name, longestName)
 	}
 	if strings.HasSuffix(strings.ToLower(name), "-key") {
-		return fmt.Errorf("%q is no name: files that end with -key.pem are keys", name)
+		return fmt.Errorf("%q is not a valid name: files that end with -key.pem are keys", name)
 	}
 	return nil
 }

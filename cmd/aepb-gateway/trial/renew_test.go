@@ -137,7 +137,7 @@ func TestAttack_RenewWhatTheCADidNotSign(t *testing.T) {
 	before := contents(t, dir)
 	for name, want := range map[string]string{
 		"same-domain": "is not of the CA in ca.pem", "other-domain": "is not of the CA in ca.pem", "text": "holds no certificate",
-		"ca": "--renew-ca", "nothing": "there is no certificate to renew", "../gw/gateway": "is no name", "..": "is no name", "gateway-key": "are keys",
+		"ca": "--renew-ca", "nothing": "there is no certificate to renew", "../gw/gateway": "is not a valid name", "..": "is not a valid name", "gateway-key": "are keys",
 	} {
 		if _, err := at(t, dir, made).Renew([]string{"caller", name}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %s", name, err, want)

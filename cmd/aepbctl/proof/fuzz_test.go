@@ -98,14 +98,14 @@ func FuzzReader_Unpack(f *testing.F) {
 		in := tar.NewWriter(zip)
 		for _, file := range [][2]string{{"manifest.json", list}, {"tokens.jwt", tokens}, {name, body}} {
 			if err := in.WriteHeader(&tar.Header{Name: file[0], Size: int64(len(file[1]))}); err != nil {
-				t.Skip("tar has no such name")
+				return // tar cannot hold this name
 			}
 			if _, err := in.Write([]byte(file[1])); err != nil {
-				t.Skip("tar has no such file")
+				return // tar cannot hold this file
 			}
 		}
 		if err := errors.Join(in.Close(), zip.Close()); err != nil {
-			t.Skip("tar has no such file")
+			return // tar cannot hold this file
 		}
 		read, err := proof.Reader{Stdin: &out}.Read(nil)
 		if err == nil && len(read.Findings) == 0 && (len(read.Tokens) == 0 || len(read.Messages) == 0 && path.Clean(name) != "ca.pem") {
