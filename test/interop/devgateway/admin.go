@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"time"
 )
 
@@ -70,13 +71,23 @@ func (p *Process) Metrics(ctx context.Context) (string, error) {
 	return string(page), err
 }
 
-// Workflows are the ids of the workflows with a record since a time, at most 100.
-func (p *Process) Workflows(ctx context.Context, since time.Time) ([]string, error) {
-	var list struct {
-		Workflows []string `json:"wids"`
+// Workflows are the ids of the workflows with a record since a time.
+func (p *Process) Workflows(ctx context.Context, since time.Time) (wids []string, err error) {
+	query := url.Values{"limit": {"100"}, "since": {since.UTC().Format(time.RFC3339)}}
+	for {
+		var page struct {
+			Workflows []string `json:"wids"`
+			Next      string   `json:"next"`
+		}
+		if err := p.get(ctx, "/api/workflows?"+query.Encode(), &page); err != nil {
+			return nil, err
+		}
+		wids = append(wids, page.Workflows...)
+		if page.Next == "" {
+			return wids, nil
+		}
+		query.Set("after", page.Next)
 	}
-	err := p.get(ctx, "/api/workflows?limit=100&since="+since.UTC().Format(time.RFC3339), &list)
-	return list.Workflows, err
 }
 
 // Workflow are the tokens of a workflow, as an auditor reads them; at most 100.
