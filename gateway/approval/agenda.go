@@ -3,13 +3,11 @@ package approval
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/aepb/aepb-gateway/gateway/attest"
-	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/state"
 	"github.com/aepb/aepb-gateway/policy/hitl"
 	"github.com/aepb/aepb-gateway/policy/quota"
@@ -24,10 +22,10 @@ type agenda struct {
 	reads sync.Mutex // is taken for as long as the index is read
 
 	mu       sync.Mutex
-	waiting  index             // as this replica knows it
-	known    bool              // it was read from the store
-	changed  map[string]bool   // the approvals that were put into it or taken out while it is read; nil: it is not read
-	releases map[string]string // that this replica has begun, by id: why it failed; empty: it goes on
+	waiting  index            // as this replica knows it
+	known    bool             // it was read from the store
+	changed  map[string]bool  // the approvals that were put into it or taken out while it is read; nil: it is not read
+	releases map[string]error // that this replica has begun, by id: why it failed; nil: it goes on
 }
 
 // put notes an approval that is not over. The agenda is locked.
@@ -39,7 +37,7 @@ func (a *agenda) put(id string, w waiting) {
 }
 
 func newAgenda(deps Deps) *agenda {
-	return &agenda{entries: deps.Entries, now: deps.Now, logger: deps.Logger, waiting: newIndex(), releases: map[string]string{}}
+	return &agenda{entries: deps.Entries, now: deps.Now, logger: deps.Logger, waiting: newIndex(), releases: map[string]error{}}
 }
 
 // find is what is known here of an approval that is not over.
@@ -64,7 +62,7 @@ func (a *agenda) announces(id string) bool {
 }
 
 // failure is why the release of an approval failed that this replica has begun; begun: it has.
-func (a *agenda) failure(id string) (why string, begun bool) {
+func (a *agenda) failure(id string) (why error, begun bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	why, begun = a.releases[id]
@@ -161,7 +159,7 @@ func (a *agenda) book(id string, w waiting) error {
 func (a *agenda) forget(id string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.releases[id] != "" {
+	if a.releases[id] != nil {
 		delete(a.releases, id)
 	}
 	a.waiting.remove(id)
@@ -270,28 +268,26 @@ func (a *agenda) readWaiting(ctx context.Context, again bool) (due []string, err
 func (a *agenda) failed(id string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.releases[id] != ""
+	return a.releases[id] != nil
 }
 
-// begin notes that this replica releases a call; false: it does so already.
-func (a *agenda) begin(id string) bool {
+// begin notes that this replica releases a call, and returns why it failed to before; false: it does so already.
+func (a *agenda) begin(id string) (before error, first bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if failure, begun := a.releases[id]; begun && failure == "" {
-		return false
+	before, begun := a.releases[id]
+	if begun && before == nil {
+		return nil, false
 	}
-	a.releases[id] = ""
-	return true
+	a.releases[id] = nil
+	return before, true
 }
 
 // ended notes how a release ended. Why one failed is kept until its task is ended.
 func (a *agenda) ended(id string, failure error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	delete(a.releases, id)
-	if unsent, ok := errors.AsType[*problem.UnsentError](failure); ok {
-		a.releases[id] = "the call was approved, and failed: " + unsent.Reason + ": nothing was sent"
-	} else if failure != nil {
-		a.releases[id] = "the call was approved, and failed: " + failure.Error() + ": whether the agent has got it is not known"
+	if delete(a.releases, id); failure != nil {
+		a.releases[id] = failure
 	}
 }

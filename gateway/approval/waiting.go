@@ -93,17 +93,25 @@ func (s *Service) settle(ctx context.Context, a hitl.Approval) error {
 
 // release sends a granted call of which a task waits, or ends the task.
 func (s *Service) release(ctx context.Context, a hitl.Approval) error {
-	if !s.agenda.begin(a.ID) {
+	before, first := s.agenda.begin(a.ID)
+	if !first {
 		return s.agenda.lookAgain(ctx, a.ID, s.deps.Now().Add(settleAfter))
 	}
-	failure := s.deps.Tasks.Release(ctx, a)
+	now, err := s.read(ctx, a.ID) // since a was read, another release may have sent the call
+	if err != nil || now.State != hitl.Granted {
+		s.agenda.ended(a.ID, before)
+		if err != nil {
+			return err
+		}
+		return s.settle(ctx, now)
+	}
+	failure := s.deps.Tasks.Release(ctx, now)
 	s.agenda.ended(a.ID, failure)
 	if failure == nil {
 		s.agenda.drop(ctx, a.ID)
 		return nil
 	}
-	now, err := s.read(ctx, a.ID)
-	if err != nil {
+	if now, err = s.read(ctx, a.ID); err != nil {
 		return errors.Join(failure, err)
 	}
 	unsent, never := errors.AsType[*problem.UnsentError](failure)
@@ -125,10 +133,10 @@ func (s *Service) release(ctx context.Context, a hitl.Approval) error {
 func (s *Service) finish(ctx context.Context, a hitl.Approval) error {
 	failure, begun := s.agenda.failure(a.ID)
 	switch {
-	case begun && failure == "":
+	case begun && failure == nil:
 		return s.agenda.lookAgain(ctx, a.ID, s.deps.Now().Add(settleAfter))
 	case begun:
-		return s.end(ctx, a, failure)
+		return s.end(ctx, a, reasonOfFailure(failure))
 	}
 	s.agenda.drop(ctx, a.ID)
 	return nil
@@ -156,6 +164,14 @@ func reasonOfEnd(a hitl.Approval) string {
 	case hitl.Pending, hitl.Granted, hitl.Expired:
 	}
 	return "the call was not approved, and not sent" + because(why)
+}
+
+// reasonOfFailure says to a caller why its task ends whose call was approved.
+func reasonOfFailure(failure error) string {
+	if unsent, never := errors.AsType[*problem.UnsentError](failure); never {
+		return "the call was approved, and failed: " + unsent.Reason + ": nothing was sent"
+	}
+	return "the call was approved, and failed: " + failure.Error() + ": whether the agent has got it is not known"
 }
 
 func because(why string) string {
