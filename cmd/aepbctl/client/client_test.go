@@ -1,4 +1,4 @@
-package agents
+package client_test
 
 import (
 	"crypto/tls"
@@ -9,12 +9,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aepb/aepb-gateway/cmd/aepbctl/agents"
 	"github.com/aepb/aepb-gateway/cmd/aepbctl/program"
 	"github.com/aepb/aepb-gateway/ect/identity"
 )
 
-// TestTarget_CertificateThatIsRefused: what is wrong with our own certificate is told, and not only what TLS says of it.
-func TestTarget_CertificateThatIsRefused(t *testing.T) {
+// TestClient_CertificateThatIsRefused: what is wrong with our own certificate is told, and not only what TLS says of it.
+func TestClient_CertificateThatIsRefused(t *testing.T) {
 	t.Parallel()
 	dir, other := t.TempDir(), t.TempDir()
 	dev, err := identity.LoadOrCreate(dir, "example.test", time.Now)
@@ -48,7 +49,7 @@ func TestTarget_CertificateThatIsRefused(t *testing.T) {
 		"good":              {filepath.Join(dir, "client.pem"), filepath.Join(dir, "client-key.pem"), "the gateway answered HTTP 404"},
 	} {
 		var out, complaints strings.Builder
-		code := program.Run(t.Context(), Commands, []string{"agents", "list", "--admin", at, "--cert", tc.cert, "--key", tc.key, "--ca", ca}, strings.NewReader(""), &out, &complaints)
+		code := program.Run(t.Context(), agents.Commands, []string{"agents", "list", "--admin", at, "--cert", tc.cert, "--key", tc.key, "--ca", ca}, strings.NewReader(""), &out, &complaints)
 		if code != program.ExitFailed || !strings.Contains(complaints.String(), tc.want) || strings.Contains(complaints.String(), "x509") {
 			t.Errorf("%s: %d %s, want %s", name, code, complaints.String(), tc.want)
 		}
