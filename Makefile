@@ -49,7 +49,7 @@ PROMETHEUS := $(if $(shell command -v prometheus && command -v promtool),,$(BIN)
 # Tests need the race detector where goroutines share something. Calm are the packages
 # of these folders whose code has neither a lock nor an atomic value; by the rules of
 # test/arch they start no goroutine either.
-CALM := /(translators|policy|ect|lifecycle)(/|$$)|/gateway/(config|problem|transport/a2a/frame)$$|/cmd/aepbctl$$|/test/(arch|matrix)$$
+CALM := /(translators|policy|ect|lifecycle)(/|$$)|/gateway/(config|problem|transport/a2a/frame)$$|/cmd/aepbctl(/(agents|approvals|client|evidence|lifecycle|reference|reply|rollback|send|workflow))?$$|/test/(arch|matrix)$$
 LOCKS := (sync|sync/atomic|golang.org/x/sync/[a-z]+)
 # The packages of a lane among PKG, 0: race, 1: calm. Those that mostly wait for other
 # processes come first: at the end they would wait alone.
@@ -61,7 +61,7 @@ SWEEPS := TestMatrix|TestConsent_Matrix|TestDamaged|TestManyTools_.*|TestAdmit_O
 SWEEPS := $(SWEEPS)|TestSlowReply_IsTold|TestNames_EveryPair|TestOneAfterAnother|TestFile_HoldsWhatTheMemoryHolds
 SWEEPS := $(SWEEPS)|TestSimulation_ManyRounds|TestEvidence_BusyCallerKeepsAll|TestAttack_OneIssuerFillsRedis|TestNames_PromptsAsSkills
 # Packages that need no program but themselves.
-QUICK := ./cmd/aepbctl ./ect/... ./gateway/... ./lifecycle/... ./policy/... ./translators/... ./test/arch
+QUICK := ./cmd/aepbctl/... ./ect/... ./gateway/... ./lifecycle/... ./policy/... ./translators/... ./test/arch
 # What tests are called that last for a minute or more: they have a lane of their own.
 LONG := TestLong_.*
 # Builds the programs once for all that run them, and says where they are; tests of one

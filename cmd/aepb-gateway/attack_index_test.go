@@ -105,7 +105,9 @@ var attackIndex = []attackFinding{
 		"TestAttack_NamesakeBlocksRollback", "gateway/state:TestAttack_NamesakesBlockAnID", "policy/membership:TestAttack_NamesakeInTheWorkflow",
 	}},
 	{id: "16", what: "forge lines and hide text in the terminal of a person who inspects a token", tests: []string{
-		"cmd/aepbctl:TestAttack_TokenForgesTerminalLines", "cmd/aepbctl:TestAttack_AnswersForgeTerminalLines",
+		"cmd/aepbctl/evidence:TestAttack_TokenForgesTerminalLines", "cmd/aepbctl/evidence:TestAttack_PictureOfHostileTokens", "cmd/aepbctl/agents:TestAttack_AnswersForgeTerminalLines",
+		"cmd/aepbctl/client:TestAttack_RefusalForgesTerminalLines", "cmd/aepbctl/doctor:TestAttack_FindingForgesTerminalLines", "cmd/aepbctl/proof:TestAttack_RecordsForgeTerminalLines",
+		"cmd/aepbctl/reply:TestAttack_ReplyForgesTerminalLines", "cmd/aepbctl/send:TestAttack_ExchangeForgesTerminalLines", "cmd/aepbctl/terminal:TestAttack_ErrorsForgeTerminalLines",
 	}},
 	{id: "17", what: "have a port of one's own choice signed into the gateway's document, or a proof for another port taken", tests: []string{
 		"TestAttack_HostPortGetsIntoSignedDocument", "TestAttack_ProofForAnotherPortIsTaken",
@@ -224,16 +226,16 @@ var attackIndex = []attackFinding{
 	}},
 	{id: "W24", what: "fill the approvals of all, or read those of others", tests: []string{
 		"TestAttack_ApprovalsOfOneCallerFillAll", "gateway:TestAttack_Approvals_OfOneCaller", "TestAttack_ApprovalOfOthersIsRead", "gateway/httpapi:TestAttack_Approvals_StrangerLearnsNothing",
-		"cmd/aepbctl:TestAttack_Approvals_EndlessList",
+		"cmd/aepbctl/approvals:TestAttack_Approvals_EndlessList",
 	}},
 	{id: "W25", what: "have an approver read another text than what is sent", tests: []string{
 		"TestAttack_ApprovalOfHostileText", "policy/hitl:TestAttack_Approval_OtherText", "policy/hitl:TestAttack_Show_EscapesAreNotForged",
 		"policy/hitl:TestAttack_Show_HiddenCharacters", "policy/hitl:TestAttack_Show_NotWhole",
-		"cmd/aepbctl:TestAttack_Approvals_TextOfAnotherHash", "cmd/aepbctl:TestAttack_Approvals_Terminal",
+		"cmd/aepbctl/approvals:TestAttack_Approvals_TextOfAnotherHash", "cmd/aepbctl/approvals:TestAttack_Approvals_Terminal",
 	}},
 	{id: "W26", what: "have work undone that is not one's own, read a state that another agent deposited, or deposit one in the workflow of others", tests: []string{
 		"gateway:TestAttack_OutsiderRollsBack", "gateway:TestAttack_GroupOverOthers", "gateway:TestAttack_StateOfAnotherAgent",
-		"TestAttack_Checkpoints_OutsiderDeposits", "TestAttack_Checkpoints_StateOfAnother", "TestAttack_Checkpoints_IDOfAnother", "TestAttack_Rollbacks_WithoutTheRole", "TestAttack_Rollbacks_IDOfACheckpoint", "cmd/aepbctl:TestAttack_Checkpoints_EndlessList",
+		"TestAttack_Checkpoints_OutsiderDeposits", "TestAttack_Checkpoints_StateOfAnother", "TestAttack_Checkpoints_IDOfAnother", "TestAttack_Rollbacks_WithoutTheRole", "TestAttack_Rollbacks_IDOfACheckpoint", "cmd/aepbctl/rollback:TestAttack_Checkpoints_EndlessList",
 	}},
 	{id: "W27", what: "fill the checkpoints of a workflow, so that the consequential steps of others are refused", tests: []string{
 		"gateway:TestAttack_CheckpointsOfOneMember",
@@ -255,13 +257,13 @@ var attackIndex = []attackFinding{
 	{id: "W33", what: "write lines of its own into the terminal of who looks at a round", tests: []string{"cmd/aepbctl:TestAttack_ConsensusForgesTerminalLines"}},
 	{id: "W34", what: "have a replica with a wrong clock take votes late, or decide a round early", tests: []string{"gateway/consensus:TestAttack_ClockOfAReplica"}},
 	{id: "W35", what: "have an agreement of agents make a call that its proposer may not make", tests: []string{"TestAttack_Consensus_BorrowedAuthority"}},
-	{id: "W36", what: "choose with the name of a file where it is saved", tests: []string{"cmd/aepbctl:TestAttack_FileNamesOfAnswers"}},
-	{id: "W37", what: "change evidence that was kept so that it still verifies", tests: []string{"cmd/aepbctl:TestAttack_AnyByteOfEvidence"}},
+	{id: "W36", what: "choose with the name of a file where it is saved", tests: []string{"cmd/aepbctl/send:TestAttack_FileNamesOfAnswers"}},
+	{id: "W37", what: "change evidence that was kept so that it still verifies", tests: []string{"cmd/aepbctl/evidence:TestAttack_AnyByteOfEvidence"}},
 	{id: "W38", what: "have the CA of a set-up sign a name of its own, or what it did not issue", tests: []string{
 		"cmd/aepb-gateway/trial:TestAttack_NamesOfCertificates", "cmd/aepb-gateway/trial:TestAttack_RenewWhatTheCADidNotSign",
 	}},
 	{id: "W39", what: "make the verification of evidence cost much, or write to the terminal", tests: []string{
-		"ect/audit:TestAttack_Judge_CostOfForgedTokens", "cmd/aepbctl/proof:TestAttack_Reader_Archives", "cmd/aepbctl/proof:TestAttack_Reader_FindingsAreBounded", "cmd/aepbctl:TestAttack_Verify_JSONOnATerminal",
+		"ect/audit:TestAttack_Judge_CostOfForgedTokens", "cmd/aepbctl/proof:TestAttack_Reader_Archives", "cmd/aepbctl/proof:TestAttack_Reader_FindingsAreBounded", "cmd/aepbctl/evidence:TestAttack_Verify_JSONOnATerminal",
 	}},
 	{id: "W40", what: "learn as an agent who approved a call, or what other agents of the workflow were asked", tests: []string{"gateway:TestAttack_TokensOfOthersSentAlong"}},
 	{id: "X-M1", what: "have the gateway read more large answers than it has memory for", tests: []string{

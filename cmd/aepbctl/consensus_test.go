@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aepb/aepb-gateway/cmd/aepbctl/program"
+	"github.com/aepb/aepb-gateway/cmd/aepbctl/terminal/terminaltest"
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/policy/consensus"
@@ -48,7 +50,7 @@ func consensusPages(t *testing.T, pages map[string]string) (dev *identity.Develo
 func runConsensus(t *testing.T, flags []string, args ...string) (code int, out, errs string) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	code = run(t.Context(), append(append([]string{"consensus"}, args...), flags...), strings.NewReader(""), &stdout, &stderr)
+	code = program.Run(t.Context(), commands, append(append([]string{"consensus"}, args...), flags...), strings.NewReader(""), &stdout, &stderr)
 	return code, stdout.String(), stderr.String()
 }
 
@@ -68,9 +70,9 @@ func hostileRound(t *testing.T, dev *identity.Development) string {
 		t.Fatal(err)
 	}
 	text, err := json.Marshal(map[string]any{
-		"round": "r", "phase": hostile, "proposal": m, "rules": consensus.Rules{Leader: hostile, Deadlock: hostile}, "wid": hostile, "propose": hostile, "commit": hostile,
-		"why": hostile, "approval": hostile, "deadlock": consensus.Deadlock{Preferred: hostile, Candidates: []consensus.Candidate{{Proposal: hostile, Proposer: hostile}}},
-		"anomalies": []string{hostile}, "outcome": map[string]string{hostile: hostile},
+		"round": "r", "phase": terminaltest.Hostile, "proposal": m, "rules": consensus.Rules{Leader: terminaltest.Hostile, Deadlock: terminaltest.Hostile}, "wid": terminaltest.Hostile, "propose": terminaltest.Hostile, "commit": terminaltest.Hostile,
+		"why": terminaltest.Hostile, "approval": terminaltest.Hostile, "deadlock": consensus.Deadlock{Preferred: terminaltest.Hostile, Candidates: []consensus.Candidate{{Proposal: terminaltest.Hostile, Proposer: terminaltest.Hostile}}},
+		"anomalies": []string{terminaltest.Hostile}, "outcome": map[string]string{terminaltest.Hostile: terminaltest.Hostile},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -85,7 +87,7 @@ func TestAttack_ConsensusForgesTerminalLines(t *testing.T) {
 	dev, flags := consensusPages(t, pages)
 	round := hostileRound(t, dev)
 	group, err := json.Marshal(map[string]any{
-		"group": hostile, "participants": []string{hostile}, "weights_hash": hostile, "mechanisms": []string{hostile}, "leader": hostile, "deadlock": hostile, "proposers": []string{hostile},
+		"group": terminaltest.Hostile, "participants": []string{terminaltest.Hostile}, "weights_hash": terminaltest.Hostile, "mechanisms": []string{terminaltest.Hostile}, "leader": terminaltest.Hostile, "deadlock": terminaltest.Hostile, "proposers": []string{terminaltest.Hostile},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -105,11 +107,11 @@ func TestAttack_ConsensusForgesTerminalLines(t *testing.T) {
 		"group g": 9, "list": 2, "list --operator": 2, "show r": 19, "show r --operator": 19, "watch r": 1, "verify " + dir: 4, "show none": 0,
 	} {
 		code, out, errs := runConsensus(t, flags, strings.Fields(args)...)
-		harmless(t, args, out, lines)
+		terminaltest.Harmless(t, args, out, lines)
 		if errs != "" {
-			harmless(t, args+", error", errs, 1)
+			terminaltest.Harmless(t, args+", error", errs, 1)
 		}
-		if want := map[bool]int{true: exitFailed, false: exitOK}[args == "watch r" || args == "show none" || strings.HasPrefix(args, "verify")]; code != want {
+		if want := map[bool]int{true: program.ExitFailed, false: program.ExitOK}[args == "watch r" || args == "show none" || strings.HasPrefix(args, "verify")]; code != want {
 			t.Errorf("%s: exit code %d, expected %d: %s%s", args, code, want, out, errs)
 		}
 		if _, out, _ := runConsensus(t, append(flags, "-o", "json"), strings.Fields(args)...); out != "" && !json.Valid([]byte(out)) {
@@ -132,8 +134,8 @@ func TestConsensus_ProposeAndVote(t *testing.T) {
 	}
 	pages["GET /consensus/groups/ops"] = string(group)
 	for args, want := range map[string]int{
-		"propose --group ops": exitUsage, "propose --group ops --subject x --action {} --quorum -1": exitUsage, "vote r maybe": exitUsage, "ack r never": exitUsage,
-		"propose --group ops --subject x --action {} --mechanism leader": exitUsage, "propose --group ops --subject x --action {}": exitFailed, "vote r approve": exitFailed,
+		"propose --group ops": program.ExitUsage, "propose --group ops --subject x --action {} --quorum -1": program.ExitUsage, "vote r maybe": program.ExitUsage, "ack r never": program.ExitUsage,
+		"propose --group ops --subject x --action {} --mechanism leader": program.ExitUsage, "propose --group ops --subject x --action {}": program.ExitFailed, "vote r approve": program.ExitFailed,
 	} {
 		if code, out, errs := runConsensus(t, flags, strings.Fields(args)...); code != want {
 			t.Errorf("%s: exit code %d, expected %d: %s%s", args, code, want, out, errs)
@@ -160,7 +162,7 @@ func TestConsensus_ProposeAndVote(t *testing.T) {
 	pages["GET /consensus/rounds/"+p.Round+"/votes"] = "{}"
 	pages["POST /consensus/rounds/"+p.Round+"/ack"] = `{"hash":"x"}`
 	// The hash of a signature that is made now is not known here: that it is compared shows that all went well until then.
-	if code, _, errs := runConsensus(t, flags, "vote", p.Round, "approve"); code != exitFailed || !strings.Contains(errs, "took a message with hash x") {
+	if code, _, errs := runConsensus(t, flags, "vote", p.Round, "approve"); code != program.ExitFailed || !strings.Contains(errs, "took a message with hash x") {
 		t.Error(code, errs)
 	}
 }

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -220,4 +221,50 @@ func (x *comparing) refusal(role Role) int {
 		return -1
 	}
 	return slices.IndexFunc(x.records, func(r Record) bool { return r.Claims.Act == ect.ActTranslateError })
+}
+
+// Linked: each record is verified, and each but the first names a parent among them.
+func Linked(records []Record) error {
+	for i, r := range records {
+		if !r.Verified() {
+			return fmt.Errorf("the proof does not hold: %s", r.Problem)
+		}
+		if i > 0 && !slices.ContainsFunc(records, func(other Record) bool { return slices.Contains(r.Claims.Parents, other.Claims.ID) }) {
+			return fmt.Errorf("record %s is not linked to the others", r.Claims.ID)
+		}
+	}
+	return nil
+}
+
+// Covers says whether records are good and about this very exchange: one below the first for what its issuer sent,
+// and one for what came back. An answer to a task that the agent hears in an exchange which goes on has no token of
+// its own. note says which hashes were compared.
+func Covers(records []Record, sent, got []byte, answers bool) (note string, err error) {
+	for _, r := range records {
+		if !r.Verified() {
+			return "", fmt.Errorf("the proof does not hold: %s", r.Problem)
+		}
+	}
+	if !slices.ContainsFunc(records, func(r Record) bool { return r.Claims.OutputHash == ect.Hash(got) }) {
+		return "", errors.New("no proof that the reply came back as it is")
+	}
+	below := func(with func(ect.Claims) bool) bool {
+		return slices.ContainsFunc(records, func(r Record) bool {
+			return slices.Contains(r.Claims.Parents, records[0].Claims.ID) && with(r.Claims)
+		})
+	}
+	question := func(c ect.Claims) bool {
+		direction, _ := c.Ext.String(ect.ExtLeg)
+		return direction == "reply" && c.InputHash == ""
+	}
+	switch {
+	case below(func(c ect.Claims) bool { return c.InputHash == ect.Hash(sent) }):
+		return ", hashes match", nil
+	case below(question) && !answers:
+		return ", hashes match; the gateway asks this itself, so there is no record of a request to the agent", nil
+	case answers && below(func(ect.Claims) bool { return true }):
+		return ", hash of the reply matches; that of the answer is in no record: the agent is told in an exchange that goes on", nil
+	default:
+		return "", errors.New("no proof that the message was translated as it was sent")
+	}
 }

@@ -24,7 +24,6 @@ var raised = map[string]struct {
 	because string
 }{
 	"cmd/aepb-gateway":                           {16, "the composition root: a file for each thing that it puts together"},
-	"cmd/aepbctl":                                {20, "a file for each command, and one each for what they print: chains of tokens, replies, losses, durations"},
 	"gateway":                                    {13, "the pipeline is steps over one unexported request: a package for some of them would export the request"},
 	"translators/mcp":                            {20, "one reading of one protocol in four revisions: requests, events, tasks and questions share its decoder and encoder, which a package for each would export"},
 	"translators/ainp":                           {15, "one reading of one protocol: intents, events, questions and tasks share its decoder and encoder, which a package for each would export"},

@@ -16,12 +16,13 @@ const (
 // Nearest returns the name that is closest to the one given: equal but for case, or
 // at most a third of its characters away (inserted, left out, changed, or swapped
 // with the next one), at most three. Empty: none is close, or two are as close.
-func Nearest(given string, names []string) string {
+func Nearest[T ~string](given string, names []T) string {
 	if len(given) > maxName || given == "" {
 		return ""
 	}
 	best, found, again := min(3, max(1, utf8.RuneCountInString(given)/3))+1, "", false
-	for _, name := range names[:min(len(names), maxNames)] {
+	for _, one := range names[:min(len(names), maxNames)] {
+		name := string(one)
 		if len(name) > maxName || name == given {
 			continue
 		}
@@ -40,7 +41,7 @@ func Nearest(given string, names []string) string {
 }
 
 // DidYouMean is "; did you mean NAME?", or nothing.
-func DidYouMean(given string, names []string) string {
+func DidYouMean[T ~string](given string, names []T) string {
 	if name := Nearest(given, names); name != "" {
 		return "; did you mean " + name + "?"
 	}

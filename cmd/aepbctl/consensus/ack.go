@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/aepb/aepb-gateway/cmd/aepbctl/client"
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/policy/consensus"
 	"github.com/aepb/aepb-gateway/policy/consensus/signed"
@@ -17,7 +18,7 @@ import (
 
 // acking is what an acknowledgement is made of.
 type acking struct {
-	trust
+	client.Trust
 
 	kind                                consensus.AckKind
 	rationale, keep, other, coordinator string
@@ -43,7 +44,7 @@ func ackCommand(d Deps) *cobra.Command {
 	cmd.Flags().StringVar(&a.keep, "keep", "", "the file in which propose kept the nonce")
 	cmd.Flags().StringVar(&a.other, "other", "", "folder of show --save with the other outcome")
 	cmd.Flags().StringVar(&a.coordinator, "coordinator", "", "who has to have signed the outcome")
-	a.trust.add(cmd)
+	a.Trust.Add(cmd)
 	return cmd
 }
 
@@ -59,7 +60,7 @@ func (a *acking) check() error {
 	case a.kind == consensus.NonceOpen && a.keep == "":
 		return errors.New("--keep is required of nonce: the file in which propose kept it")
 	}
-	return a.trust.check()
+	return a.Trust.Check()
 }
 
 func (d Deps) ack(cmd *cobra.Command, id string, flags acking) error {
@@ -68,7 +69,7 @@ func (d Deps) ack(cmd *cobra.Command, id string, flags acking) error {
 	if err != nil {
 		return err
 	}
-	p, err := d.proposal(ctx, flags.trust, v)
+	p, err := d.proposal(ctx, flags.Trust, v)
 	if err != nil {
 		return err
 	}
@@ -90,7 +91,7 @@ func (d Deps) ack(cmd *cobra.Command, id string, flags acking) error {
 		return err
 	}
 	done := sent{Round: id, Kind: string(flags.kind), Hash: m.Hash}
-	return d.Show(cmd, done, done.print(d))
+	return d.Show(cmd, done, done.print)
 }
 
 // complete adds what the kind of an acknowledgement demands.
@@ -126,7 +127,7 @@ func (d Deps) outcome(ctx context.Context, v roundView, flags acking) (signed.Me
 	if err != nil {
 		return m, err
 	}
-	verifier, err := d.Verifier(flags.bundle, flags.domain)
+	verifier, err := d.Verifier(flags.Bundle, flags.Domain)
 	if err != nil {
 		return m, err
 	}
@@ -142,7 +143,7 @@ func (d Deps) sound(ctx context.Context, id string, body []byte, flags acking) e
 	if err != nil {
 		return err
 	}
-	verifier, err := d.Verifier(flags.bundle, flags.domain)
+	verifier, err := d.Verifier(flags.Bundle, flags.Domain)
 	if err != nil {
 		return err
 	}

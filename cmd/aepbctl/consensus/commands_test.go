@@ -28,7 +28,7 @@ func contains(t *testing.T, text string, wants ...string) {
 func TestGroup_IsShown(t *testing.T) {
 	t.Parallel()
 	s := newSetup(t)
-	contains(t, s.does("a", "group", "ops"), "spiffe://example.org/agents/b, weight 1.00", "majority: at least 2", "weighted: at least 150", "24h0m0s", "oldest")
+	contains(t, s.does("a", "group", "ops"), "spiffe://example.org/agents/b, weight 1.00", "majority: at least 2", "weighted: at least 150", "24 h", "oldest")
 	s.fails("no such round or group", "a", "group", "none")
 }
 

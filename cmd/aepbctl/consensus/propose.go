@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/aepb/aepb-gateway/cmd/aepbctl/terminal"
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/policy/consensus"
 	"github.com/aepb/aepb-gateway/policy/consensus/signed"
@@ -182,7 +183,7 @@ func (d Deps) propose(cmd *cobra.Command, flags proposing) error {
 		return fmt.Errorf("%w; where the gateway took the proposal and its answer was lost, aepbctl consensus show %s shows the round", err, p.Round)
 	}
 	return d.Show(cmd, json.RawMessage(body), func(w io.Writer) error {
-		_, err := fmt.Fprintln(w, d.Word(v.Round))
+		_, err := fmt.Fprintln(w, terminal.Word(v.Round))
 		return err
 	})
 }

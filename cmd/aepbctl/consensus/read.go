@@ -17,6 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/aepb/aepb-gateway/cmd/aepbctl/terminal"
 	"github.com/aepb/aepb-gateway/policy/consensus"
 	"github.com/aepb/aepb-gateway/policy/consensus/signed"
 )
@@ -47,7 +48,7 @@ func groupCommand(d Deps) *cobra.Command {
 			if err := decode(body, &g); err != nil {
 				return err
 			}
-			return d.Show(cmd, json.RawMessage(body), g.print(d))
+			return d.Show(cmd, json.RawMessage(body), g.print)
 		},
 	}
 }
@@ -67,7 +68,7 @@ func listCommand(d Deps) *cobra.Command {
 					return err
 				}
 			}
-			return d.Show(cmd, map[string][]json.RawMessage{"rounds": all}, func(w io.Writer) error { return printRounds(d, w, views) })
+			return d.Show(cmd, map[string][]json.RawMessage{"rounds": all}, func(w io.Writer) error { return printRounds(w, views) })
 		},
 	}
 	cmd.Flags().BoolVar(&operator, "operator", false, "all rounds, as an operator of the gateway")
@@ -105,7 +106,7 @@ func (d Deps) from(ctx context.Context, operator bool, public, operators, query 
 	return d.Public(ctx, http.MethodGet, public+query, nil, http.StatusOK)
 }
 
-func printRounds(d Deps, w io.Writer, all []roundView) error {
+func printRounds(w io.Writer, all []roundView) error {
 	if len(all) == 0 {
 		_, err := fmt.Fprintln(w, "there is no round")
 		return err
@@ -115,9 +116,9 @@ func printRounds(d Deps, w io.Writer, all []roundView) error {
 	for _, v := range all {
 		mechanism, proposer, subject := "-", "-", "the proposal cannot be read"
 		if m, err := signed.Parse[consensus.Proposal](v.Proposal); err == nil {
-			mechanism, proposer, subject = string(m.Content.Mechanism), d.Word(string(m.Content.Proposer)), d.Line(m.Content.Subject)
+			mechanism, proposer, subject = string(m.Content.Mechanism), terminal.Word(string(m.Content.Proposer)), terminal.Line(m.Content.Subject)
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", d.Word(v.Round), d.Word(string(v.Phase)), stamp(v.Deadline), mechanism, proposer, subject)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", terminal.Word(v.Round), terminal.Word(string(v.Phase)), stamp(v.Deadline), mechanism, proposer, subject)
 	}
 	return table.Flush()
 }
@@ -147,7 +148,7 @@ func showCommand(d Deps) *cobra.Command {
 					return err
 				}
 			}
-			return d.Show(cmd, json.RawMessage(body), v.print(d))
+			return d.Show(cmd, json.RawMessage(body), v.print)
 		},
 	}
 	cmd.Flags().BoolVar(&operator, "operator", false, "as an operator of the gateway")
@@ -234,29 +235,29 @@ func (d Deps) follow(cmd *cobra.Command, id string, last *shown) (n int, err err
 		}
 		*last = shown{data, v.Phase}
 		return d.Show(cmd, json.RawMessage(data), func(w io.Writer) error {
-			_, err := fmt.Fprintln(w, v.change(d))
+			_, err := fmt.Fprintln(w, v.change())
 			return err
 		})
 	})
 }
 
 // change is a round as one line.
-func (v roundView) change(d Deps) string {
-	text := strings.TrimSpace(stamp(v.Changed) + " " + d.Word(string(v.Phase)))
+func (v roundView) change() string {
+	text := strings.TrimSpace(stamp(v.Changed) + " " + terminal.Word(string(v.Phase)))
 	if v.Why != "" {
-		text += ", " + d.Word(string(v.Why))
+		text += ", " + terminal.Word(string(v.Why))
 	}
 	if v.Approval != "" {
-		text += ", approval " + d.Word(v.Approval)
+		text += ", approval " + terminal.Word(v.Approval)
 	}
 	if !v.decided() {
 		return text
 	}
 	m, err := signed.Parse[consensus.Outcome](v.Outcome)
 	if err != nil {
-		return text + ", and its outcome cannot be read: " + d.Line(err.Error())
+		return text + ", and its outcome cannot be read: " + terminal.Line(err.Error())
 	}
-	return text + ", " + d.Word(string(m.Content.Reason)) + ": " + tallyText(m.Content.Tally)
+	return text + ", " + terminal.Word(string(m.Content.Reason)) + ": " + tallyText(m.Content.Tally)
 }
 
 // events reads server-sent events named round.

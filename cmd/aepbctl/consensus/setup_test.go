@@ -205,8 +205,7 @@ func (s *setup) deps(name string) command.Deps {
 		Verifier: func(string, string) (signed.Verifier, error) { return s.verifier(), nil },
 		Show:     func(cmd *cobra.Command, _ any, text func(io.Writer) error) error { return text(cmd.OutOrStdout()) },
 		Misuse:   func(err error) error { return misuse{err} }, Refused: errRefused,
-		Word: func(text string) string { return text }, Line: func(text string) string { return strings.Trim(strconv.QuoteToASCII(text), `"`) },
-		Span: time.Duration.String, Now: s.clock,
+		Now: s.clock,
 		Wait: func(_ context.Context, until time.Time) error {
 			s.at(until)
 			if s.onWait != nil {

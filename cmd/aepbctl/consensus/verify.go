@@ -12,6 +12,8 @@ import (
 	json2 "github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
 
+	"github.com/aepb/aepb-gateway/cmd/aepbctl/client"
+	"github.com/aepb/aepb-gateway/cmd/aepbctl/terminal"
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/policy/consensus"
 	"github.com/aepb/aepb-gateway/policy/consensus/signed"
@@ -27,16 +29,16 @@ type verdict struct {
 }
 
 func verifyCommand(d Deps) *cobra.Command {
-	var t trust
+	var t client.Trust
 	var coordinator string
 	cmd := &cobra.Command{
 		Use: "verify DIR", Short: "Verify the outcome of a round that was saved, without the gateway", Args: cobra.ExactArgs(1),
 		Long: "Verify the outcome of a round that show --save wrote, with nothing but trust anchors: each signature as of when the\n" +
 			"message says that it was signed, and the tally and the result anew from the messages. The exit code is 0 only if\n" +
 			"each file of the folder was looked at and everything in it holds. What else is to be looked at is marked \"else\".",
-		PreRunE: func(*cobra.Command, []string) error { return t.check() },
+		PreRunE: func(*cobra.Command, []string) error { return t.Check() },
 		RunE: func(cmd *cobra.Command, args []string) error {
-			verifier, err := d.Verifier(t.bundle, t.domain)
+			verifier, err := d.Verifier(t.Bundle, t.Domain)
 			if err != nil {
 				return err
 			}
@@ -47,7 +49,7 @@ func verifyCommand(d Deps) *cobra.Command {
 			}
 			a.run(cmd.Context(), round, pages)
 			out := verdict{!slices.ContainsFunc(a.findings, func(f finding) bool { return f.Status == statusFailed }), a.findings}
-			if err := d.Show(cmd, out, out.print(d)); err != nil {
+			if err := d.Show(cmd, out, out.print); err != nil {
 				return err
 			}
 			if !out.Holds {
@@ -57,7 +59,7 @@ func verifyCommand(d Deps) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&coordinator, "coordinator", "", "identity of the gateway that has to have signed the outcome")
-	t.add(cmd)
+	t.Add(cmd)
 	return cmd
 }
 
@@ -98,24 +100,22 @@ func readFile(dir, name string) ([]byte, error) {
 	return os.ReadFile(file)
 }
 
-func (v verdict) print(d Deps) func(io.Writer) error {
-	return func(w io.Writer) error {
-		for _, f := range v.Findings {
-			status := f.Status
-			if status == statusFailed {
-				status = "FAILED"
-			}
-			if _, err := fmt.Fprintf(w, "%-7s %-13s %s\n", status, f.Check, d.Line(f.Found)); err != nil {
-				return err
-			}
+func (v verdict) print(w io.Writer) error {
+	for _, f := range v.Findings {
+		status := f.Status
+		if status == statusFailed {
+			status = "FAILED"
 		}
-		last := "the outcome holds"
-		if !v.Holds {
-			last = "the outcome does NOT hold: see what FAILED"
+		if _, err := fmt.Fprintf(w, "%-7s %-13s %s\n", status, f.Check, terminal.Line(f.Found)); err != nil {
+			return err
 		}
-		_, err := fmt.Fprintln(w, last)
-		return err
 	}
+	last := "the outcome holds"
+	if !v.Holds {
+		last = "the outcome does NOT hold: see what FAILED"
+	}
+	_, err := fmt.Fprintln(w, last)
+	return err
 }
 
 // The ways in which one check ends.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/aepb/aepb-gateway/cmd/aepbctl/terminal"
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/policy/consensus"
 	"github.com/aepb/aepb-gateway/policy/consensus/signed"
@@ -84,100 +85,88 @@ func stamp(at time.Time) string {
 	return at.UTC().Format(time.RFC3339)
 }
 
-func list[T ~string](d Deps, all []T) string {
-	out := make([]string, len(all))
-	for i, one := range all {
-		out[i] = d.Word(string(one))
-	}
-	return strings.Join(out, ", ")
-}
-
-func (g groupView) print(d Deps) func(io.Writer) error {
-	return func(w io.Writer) error {
-		var r rows
-		r.add("group", d.Word(g.Group))
-		for _, id := range g.Participants {
-			text := d.Word(string(id))
-			if i := slices.IndexFunc(g.Weights, func(m consensus.Member) bool { return m.ID == id }); i >= 0 {
-				text += fmt.Sprintf(", weight %d.%02d", g.Weights[i].Weight/100, g.Weights[i].Weight%100)
-			}
-			r.add("participant", text)
+func (g groupView) print(w io.Writer) error {
+	var r rows
+	r.add("group", terminal.Word(g.Group))
+	for _, id := range g.Participants {
+		text := terminal.Word(string(id))
+		if i := slices.IndexFunc(g.Weights, func(m consensus.Member) bool { return m.ID == id }); i >= 0 {
+			text += fmt.Sprintf(", weight %d.%02d", g.Weights[i].Weight/100, g.Weights[i].Weight%100)
 		}
-		r.add("proposers", list(d, g.Proposers))
-		r.add("mechanisms", list(d, g.Mechanisms))
-		for _, m := range consensus.Mechanisms() {
-			if n := g.Quorum[m]; n > 0 {
-				r.add("quorum", fmt.Sprintf("%s: at least %d", m, n))
-			}
-		}
-		r.add("threshold", fmt.Sprintf("%d %% of the weight", g.Threshold))
-		r.add("leader now", d.Word(string(g.Leader)))
-		r.add("deadlock", d.Word(string(g.Deadlock)))
-		r.add("longest", d.Span(time.Duration(g.Longest)*time.Second))
-		r.add("weights hash", d.Word(g.WeightsHash))
-		return r.write(w)
+		r.add("participant", text)
 	}
+	r.add("proposers", terminal.Words(g.Proposers))
+	r.add("mechanisms", terminal.Words(g.Mechanisms))
+	for _, m := range consensus.Mechanisms() {
+		if n := g.Quorum[m]; n > 0 {
+			r.add("quorum", fmt.Sprintf("%s: at least %d", m, n))
+		}
+	}
+	r.add("threshold", fmt.Sprintf("%d %% of the weight", g.Threshold))
+	r.add("leader now", terminal.Word(string(g.Leader)))
+	r.add("deadlock", terminal.Word(string(g.Deadlock)))
+	r.add("longest", terminal.Duration(time.Duration(g.Longest)*time.Second))
+	r.add("weights hash", terminal.Word(g.WeightsHash))
+	return r.write(w)
 }
 
 // print shows a round. What is signed is shown as it was signed, and nothing is verified.
-func (v roundView) print(d Deps) func(io.Writer) error {
-	return func(w io.Writer) error {
-		var r rows
-		r.add("round", d.Word(v.Round))
-		r.add("phase", d.Word(string(v.Phase)))
-		v.printProposal(d, &r)
-		r.add("opened", stamp(v.Opened))
-		r.add("deadline", stamp(v.Deadline))
-		if v.Attempt > 1 {
-			r.add("attempt", fmt.Sprint(v.Attempt))
-		}
-		r.add("rules", d.Line(rulesText(v.Rules)))
-		r.add("workflow", d.Word(v.Workflow))
-		r.add("propose", d.Word(v.Propose))
-		r.add("why", d.Word(string(v.Why)))
-		r.add("approval", d.Word(v.Approval))
-		for _, c := range v.Deadlock.Candidates {
-			r.add("deadlocked", d.Word(c.Proposal)+" by "+d.Word(string(c.Proposer)))
-		}
-		r.add("goes first", d.Word(v.Deadlock.Preferred))
-		r.add("anomalies", list(d, v.Anomalies))
-		if v.decided() {
-			v.printOutcome(d, &r)
-		}
-		r.add("commit", d.Word(v.Commit))
-		return r.write(w)
+func (v roundView) print(w io.Writer) error {
+	var r rows
+	r.add("round", terminal.Word(v.Round))
+	r.add("phase", terminal.Word(string(v.Phase)))
+	v.printProposal(&r)
+	r.add("opened", stamp(v.Opened))
+	r.add("deadline", stamp(v.Deadline))
+	if v.Attempt > 1 {
+		r.add("attempt", fmt.Sprint(v.Attempt))
 	}
+	r.add("rules", terminal.Line(rulesText(v.Rules)))
+	r.add("workflow", terminal.Word(v.Workflow))
+	r.add("propose", terminal.Word(v.Propose))
+	r.add("why", terminal.Word(string(v.Why)))
+	r.add("approval", terminal.Word(v.Approval))
+	for _, c := range v.Deadlock.Candidates {
+		r.add("deadlocked", terminal.Word(c.Proposal)+" by "+terminal.Word(string(c.Proposer)))
+	}
+	r.add("goes first", terminal.Word(v.Deadlock.Preferred))
+	r.add("anomalies", terminal.Words(v.Anomalies))
+	if v.decided() {
+		v.printOutcome(&r)
+	}
+	r.add("commit", terminal.Word(v.Commit))
+	return r.write(w)
 }
 
-func (v roundView) printProposal(d Deps, r *rows) {
+func (v roundView) printProposal(r *rows) {
 	m, err := signed.Parse[consensus.Proposal](v.Proposal)
 	if err != nil {
-		r.add("proposal", "cannot be read: "+d.Line(err.Error()))
+		r.add("proposal", "cannot be read: "+terminal.Line(err.Error()))
 		return
 	}
 	p := m.Content
-	r.add("proposal", d.Word(p.ID)+" by "+d.Word(string(p.Proposer)))
-	r.add("group", d.Word(p.Terms.Group))
+	r.add("proposal", terminal.Word(p.ID)+" by "+terminal.Word(string(p.Proposer)))
+	r.add("group", terminal.Word(p.Terms.Group))
 	r.add("mechanism", string(p.Mechanism))
-	r.add("subject", d.Line(p.Subject))
-	r.add("action", d.Line(string(p.Action)))
-	r.add("resource", d.Line(p.Terms.Resource))
+	r.add("subject", terminal.Line(p.Subject))
+	r.add("action", terminal.Line(string(p.Action)))
+	r.add("resource", terminal.Line(p.Terms.Resource))
 	r.add("votes until", stamp(p.Timeout.Time))
 	if !p.Terms.RevealBy.IsZero() {
 		r.add("reveal by", stamp(p.Terms.RevealBy.Time))
 	}
 }
 
-func (v roundView) printOutcome(d Deps, r *rows) {
+func (v roundView) printOutcome(r *rows) {
 	m, err := signed.Parse[consensus.Outcome](v.Outcome)
 	if err != nil {
-		r.add("outcome", "cannot be read: "+d.Line(err.Error()))
+		r.add("outcome", "cannot be read: "+terminal.Line(err.Error()))
 		return
 	}
 	o := m.Content
-	r.add("outcome", fmt.Sprintf("%s, %s, by %s at %s", o.Result, d.Word(string(o.Reason)), d.Word(string(o.Coordinator)), stamp(o.Decided)))
+	r.add("outcome", fmt.Sprintf("%s, %s, by %s at %s", o.Result, terminal.Word(string(o.Reason)), terminal.Word(string(o.Coordinator)), stamp(o.Decided)))
 	r.add("tally", tallyText(o.Tally))
-	r.add("gives way to", d.Word(o.Rival))
+	r.add("gives way to", terminal.Word(o.Rival))
 }
 
 func rulesText(r consensus.Rules) string {

@@ -11,6 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/aepb/aepb-gateway/cmd/aepbctl/client"
+	"github.com/aepb/aepb-gateway/cmd/aepbctl/terminal"
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/policy/consensus"
 	"github.com/aepb/aepb-gateway/policy/consensus/signed"
@@ -18,7 +20,7 @@ import (
 
 // voting is what a vote is made of.
 type voting struct {
-	trust
+	client.Trust
 
 	decision        consensus.Decision
 	rationale, keep string
@@ -41,14 +43,14 @@ func voteCommand(d Deps) *cobra.Command {
 			case v.decision == consensus.Reject && v.rationale == "":
 				return errors.New("--rationale is required of a vote that rejects")
 			}
-			return v.trust.check()
+			return v.Trust.Check()
 		},
 		RunE: func(cmd *cobra.Command, args []string) error { return d.vote(cmd, args[0], v) },
 	}
 	cmd.Flags().StringVar(&v.rationale, "rationale", "", "why: one line of at most 1024 bytes, required of reject")
 	cmd.Flags().StringVar(&v.keep, "keep", "", "file for a vote that is committed to")
 	cmd.Flags().BoolVar(&v.noWait, "no-wait", false, "do not wait until a vote that is committed to can be sent")
-	v.trust.add(cmd)
+	v.Trust.Add(cmd)
 	return cmd
 }
 
@@ -108,7 +110,7 @@ func (d Deps) vote(cmd *cobra.Command, id string, flags voting) error {
 	if err != nil {
 		return err
 	}
-	m, err := d.proposal(ctx, flags.trust, v)
+	m, err := d.proposal(ctx, flags.Trust, v)
 	if err != nil {
 		return err
 	}
@@ -122,7 +124,7 @@ func (d Deps) vote(cmd *cobra.Command, id string, flags voting) error {
 	if b.own, err = d.ownMessages(ctx, id, b.self); err != nil {
 		return err
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "proposal of %s: %s: %s\n", d.Word(string(b.proposal.Proposer)), d.Line(b.proposal.Subject), d.Line(string(b.proposal.Action)))
+	fmt.Fprintf(cmd.ErrOrStderr(), "proposal of %s: %s: %s\n", terminal.Word(string(b.proposal.Proposer)), terminal.Line(b.proposal.Subject), terminal.Line(string(b.proposal.Action)))
 	if done, err := b.before(); done.Hash != "" || err != nil {
 		return b.report(cmd, done, err)
 	}
@@ -139,7 +141,7 @@ func (b *ballot) report(cmd *cobra.Command, done sent, err error) error {
 	if err != nil {
 		return err
 	}
-	return b.d.Show(cmd, done, done.print(b.d))
+	return b.d.Show(cmd, done, done.print)
 }
 
 // may finds what keeps us from voting.
@@ -261,7 +263,7 @@ func (b *ballot) ready() time.Time {
 
 func (b *ballot) await(cmd *cobra.Command) error {
 	until := b.ready().Add(time.Millisecond)
-	fmt.Fprintf(cmd.ErrOrStderr(), "the vote is committed to, kept in %s, and sent at %s\n", b.d.Word(b.flags.keep), stamp(until))
+	fmt.Fprintf(cmd.ErrOrStderr(), "the vote is committed to, kept in %s, and sent at %s\n", terminal.Word(b.flags.keep), stamp(until))
 	if err := b.d.Wait(cmd.Context(), until); err != nil {
 		return fmt.Errorf("the vote was not sent: the same command sends it until %s: %w", stamp(b.proposal.Terms.RevealBy.Time), err)
 	}

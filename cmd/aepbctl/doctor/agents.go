@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/aepb/aepb-gateway/cmd/aepbctl/terminal"
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/directory/admindoc"
 )
@@ -37,8 +38,8 @@ func (v *checkRun) agents(ctx context.Context) {
 		return
 	}
 	var listed struct{ Agents []admindoc.Agent }
-	if err := json.Unmarshal(got.body, &listed); err != nil || got.status != http.StatusOK {
-		v.fail(checkAgents, "look at the log of the gateway", "the list of agents is not one (HTTP %d)", got.status)
+	if err := json.Unmarshal(got.Body, &listed); err != nil || got.Status != http.StatusOK {
+		v.fail(checkAgents, "look at the log of the gateway", "the list of agents is not one (HTTP %d)", got.Status)
 		return
 	}
 	if len(listed.Agents) == 0 {
@@ -71,7 +72,7 @@ func (v *checkRun) breakers(ctx context.Context) map[string]string {
 	var all struct {
 		Breakers []struct{ Agent, State string }
 	}
-	if err != nil || json.Unmarshal(got.body, &all) != nil {
+	if err != nil || json.Unmarshal(got.Body, &all) != nil {
 		return states
 	}
 	for _, b := range all.Breakers {
@@ -102,7 +103,7 @@ func (a *agent) look(ctx context.Context) []Finding {
 	case retired:
 		a.note(Warning, "take it off the list: aepbctl agents remove "+name, "retired: callers get 410")
 	case errors.Is(err, context.DeadlineExceeded):
-		a.note(Failed, "see that it runs, and how busy it is; aepbctl agents show "+name+" waits longer", "no answer within %s", a.Span(a.Patience))
+		a.note(Failed, "see that it runs, and how busy it is; aepbctl agents show "+name+" waits longer", "no answer within %s", terminal.Duration(a.Patience))
 	case err != nil:
 		a.note(Failed, "look at the log of the gateway", "the gateway does not tell about it: %v", err)
 	case about == nil:
@@ -138,10 +139,10 @@ func (a *agent) ask(ctx context.Context) (admindoc.Agent, error) {
 	switch {
 	case err != nil:
 		return doc, err
-	case got.status != http.StatusOK:
-		return doc, fmt.Errorf("HTTP %d", got.status)
+	case got.Status != http.StatusOK:
+		return doc, fmt.Errorf("HTTP %d", got.Status)
 	}
-	return doc, json.Unmarshal(got.body, &doc)
+	return doc, json.Unmarshal(got.Body, &doc)
 }
 
 // standing is what the gateway itself says of an agent.
@@ -182,9 +183,9 @@ func (a *agent) certificates(ctx context.Context) {
 		now, life := a.Now(), identity.Life{From: leaf.NotBefore, Until: leaf.NotAfter}
 		switch {
 		case life.Ended(now):
-			a.note(Failed, remedy, "the certificate of %s expired %s ago, at %s", spiffeID(leaf), a.Span(now.Sub(life.Until)), stamp(life.Until))
+			a.note(Failed, remedy, "the certificate of %s expired %s ago, at %s", spiffeID(leaf), terminal.Duration(now.Sub(life.Until)), terminal.Instant(life.Until))
 		case endsSoon(life, now):
-			a.note(Warning, remedy, "the certificate of %s expires in %s, at %s", spiffeID(leaf), a.Span(life.Until.Sub(now)), stamp(life.Until))
+			a.note(Warning, remedy, "the certificate of %s expires in %s, at %s", spiffeID(leaf), terminal.Duration(life.Until.Sub(now)), terminal.Instant(life.Until))
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/aepb/aepb-gateway/cmd/aepbctl/terminal"
 	"github.com/aepb/aepb-gateway/ect/identity"
 )
 
@@ -67,17 +68,15 @@ func (v *checkRun) life(check, remedy, whose string, leaf *x509.Certificate) {
 	now, span := v.Now(), identity.Life{From: leaf.NotBefore, Until: leaf.NotAfter}
 	switch {
 	case now.Before(span.From):
-		v.fail(check, "set the clock of this machine, or of the one that issued it", "%s is valid only in %s, from %s on", whose, v.Span(span.From.Sub(now)), stamp(span.From))
+		v.fail(check, "set the clock of this machine, or of the one that issued it", "%s is valid only in %s, from %s on", whose, terminal.Duration(span.From.Sub(now)), terminal.Instant(span.From))
 	case span.Ended(now):
-		v.fail(check, remedy, "%s expired %s ago, at %s", whose, v.Span(now.Sub(span.Until)), stamp(span.Until))
+		v.fail(check, remedy, "%s expired %s ago, at %s", whose, terminal.Duration(now.Sub(span.Until)), terminal.Instant(span.Until))
 	case endsSoon(span, now):
-		v.warn(check, remedy, "%s expires in %s, at %s", whose, v.Span(span.Until.Sub(now)), stamp(span.Until))
+		v.warn(check, remedy, "%s expires in %s, at %s", whose, terminal.Duration(span.Until.Sub(now)), terminal.Instant(span.Until))
 	default:
-		v.ok(check, "%s, issued %s ago, valid for %s", whose, v.Span(now.Sub(span.From)), v.Span(span.Until.Sub(now)))
+		v.ok(check, "%s, issued %s ago, valid for %s", whose, terminal.Duration(now.Sub(span.From)), terminal.Duration(span.Until.Sub(now)))
 	}
 }
-
-func stamp(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 
 // authority looks at whom we trust, and whether we are of them.
 func (v *checkRun) authority() {

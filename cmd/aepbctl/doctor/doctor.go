@@ -1,3 +1,10 @@
+// Package doctor checks a gateway's whole set-up from an operator's side: configuration,
+// certificates, both listeners, clocks, readiness, state, the machine, and each agent. Every
+// check ends in a bounded time and gives a [Finding], which says what to do unless all is well.
+//
+// Run goes through the checks from the near to the far: what a failed check makes impossible is not
+// tried. Findings hold texts of agents and gateways unchanged: a program that prints one to a
+// terminal escapes it.
 package doctor
 
 import (
@@ -10,6 +17,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/aepb/aepb-gateway/cmd/aepbctl/client"
+	"github.com/aepb/aepb-gateway/cmd/aepbctl/terminal"
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/config"
 )
@@ -52,9 +61,7 @@ type Deps struct {
 	// CheckConfig runs the check of the gateway's own program on a file and returns what
 	// that wrote; errors.ErrUnsupported: there is no such program here. nil: the same.
 	CheckConfig func(ctx context.Context, file string) (string, error)
-	// Span writes a length of time.
-	Span func(time.Duration) string
-	Now  func() time.Time
+	Now         func() time.Time
 	// Patience bounds each check.
 	Patience time.Duration
 	// Working tells what is waited for, until the function is called.
@@ -77,44 +84,6 @@ type checkRun struct {
 	open   bool              // agents without callers may be called by everybody
 }
 
-// Run makes all checks and emits a finding for each.
-func Run(ctx context.Context, d Deps) {
-	v := &checkRun{Deps: d}
-	v.configuration(ctx)
-	v.certificate()
-	v.authority()
-	source := v.source()
-	if d.Unknown != nil {
-		v.fail("addresses", "give the folder of a gateway that has run with --dir, or name its listeners with --gateway and --admin", "%v", d.Unknown)
-		return
-	}
-	public := v.listener(ctx, publicListener(), d.Public, source)
-	admin := v.listener(ctx, adminListener(), d.Admin, source)
-	if source != nil {
-		config := source.ClientConfig("")
-		config.ServerName = v.name
-		v.client = &http.Client{
-			Timeout:       d.Patience,
-			Transport:     &http.Transport{TLSClientConfig: config},
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		}
-		defer v.client.CloseIdleConnections()
-	}
-	if public && v.client != nil {
-		v.clock(ctx)
-	}
-	if admin && v.client != nil {
-		v.readiness(ctx)
-		v.measured(ctx)
-		if v.operator(ctx) {
-			restart(ctx, v)
-			v.agents(ctx)
-		}
-	}
-	v.disks()
-	v.memory()
-}
-
 func (v *checkRun) ok(check, format string, args ...any) {
 	v.Emit(Finding{Status: OK, Check: check, Found: fmt.Sprintf(format, args...)})
 }
@@ -135,38 +104,31 @@ func (v *checkRun) wait(format string, args ...any) func() {
 	return v.Working(fmt.Sprintf(format, args...))
 }
 
-// answer is one of the gateway, read to its end.
-type answer struct {
-	status int
-	header http.Header
-	body   []byte
-}
-
 // get asks a listener. The token goes to the admin API alone.
-func (v *checkRun) get(ctx context.Context, url string) (answer, error) {
+func (v *checkRun) get(ctx context.Context, url string) (client.Answer, error) {
 	defer v.wait("asking %s", url)()
 	ctx, cancel := context.WithTimeout(ctx, v.Patience)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
-		return answer{}, err
+		return client.Answer{}, err
 	}
 	if v.Token != "" && strings.HasPrefix(url, v.Admin+"/api/") {
 		request.Header.Set("Authorization", "Bearer "+v.Token)
 	}
 	response, err := v.client.Do(request)
 	if err != nil {
-		return answer{}, err
+		return client.Answer{}, err
 	}
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
-	return answer{response.StatusCode, response.Header, body}, errors.Join(err, response.Body.Close())
+	return client.Answer{Status: response.StatusCode, Header: response.Header, Body: body}, errors.Join(err, response.Body.Close())
 }
 
 // unanswered says why a request had no answer, and what to do.
 func (v *checkRun) unanswered(check string, err error) {
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		v.fail(check, "look at the gateway's log and load; ask again", "no answer within %s", v.Span(v.Patience))
+		v.fail(check, "look at the gateway's log and load; ask again", "no answer within %s", terminal.Duration(v.Patience))
 	case strings.Contains(err.Error(), "remote error: tls:"):
 		v.fail(check, "show a certificate of the gateway's own or a federated trust domain with --cert and --key; see the clocks, and identity.bundle of the gateway",
 			"the gateway ends the handshake: it does not take our certificate %s (%v)", v.Cert, err)

@@ -166,7 +166,7 @@ func TestRun_Listeners(t *testing.T) {
 			}
 			t.Cleanup(func() { _ = listener.Close() })
 			b.deps.Public, b.deps.Patience = "https://"+listener.Addr().String(), impatience
-		}, doctor.Failed, "public listener", "no handshake within 300ms", "how busy"},
+		}, doctor.Failed, "public listener", "no handshake within 300 ms", "how busy"},
 		{"another program", func(t *testing.T, b *setup) {
 			t.Helper()
 			listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -245,7 +245,7 @@ func TestRun_Gateway(t *testing.T) {
 		{"a reason that nobody knows", notReady("tired"), doctor.Failed, "readiness", "tired", "look at the log"},
 		{"late", func(_ *testing.T, b *setup) {
 			b.deps.Patience, b.pages["/readyz"] = impatience, page{status: slow}
-		}, doctor.Failed, "readiness", "no answer within 300ms", "ask again"},
+		}, doctor.Failed, "readiness", "no answer within 300 ms", "ask again"},
 		{"cut off", answers("/readyz", cut, ""), doctor.Failed, "readiness", "no answer: ", "what stands between"},
 		{"no metrics", answers("/metrics", http.StatusNotFound, ""), doctor.Warning, "metrics", "HTTP 404", "admin listener"},
 		{"an SVID that ends in minutes", says(svid, stampIn(5*time.Minute)), doctor.Warning, "gateway identity", "SVID expires in ", "SPIFFE agent"},
@@ -291,7 +291,7 @@ func TestRun_Agents(t *testing.T) {
 		{"slow", func(_ *testing.T, b *setup) {
 			b.deps.Patience = impatience
 			b.agent(admindoc.Agent{Name: "slow"})
-		}, doctor.Failed, "agent", "no answer within 300ms", "waits longer"},
+		}, doctor.Failed, "agent", "no answer within 300 ms", "waits longer"},
 		{"gone meanwhile", func(_ *testing.T, b *setup) { delete(b.pages, "/api/agents/calculator") }, doctor.Failed, "agent", "HTTP 404", "log"},
 		{"not described", func(_ *testing.T, b *setup) { b.pages["/api/agents/calculator"] = page{http.StatusOK, "{}"} }, doctor.Failed, "agent", "does not describe it", "log"},
 		{"useless", is(admindoc.Agent{Description: &admindoc.Summary{Name: "calc", Version: "1.2"}}), doctor.Warning, "agent", "offers nothing", "right URL"},

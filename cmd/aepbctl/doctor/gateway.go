@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/aepb/aepb-gateway/cmd/aepbctl/client"
+	"github.com/aepb/aepb-gateway/cmd/aepbctl/terminal"
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/directory/admindoc"
 	"github.com/aepb/aepb-gateway/policy"
@@ -29,12 +31,12 @@ func (v *checkRun) readiness(ctx context.Context) {
 		v.unanswered(checkReadiness, err)
 		return
 	}
-	if got.status == http.StatusOK {
+	if got.Status == http.StatusOK {
 		v.ok(checkReadiness, "the gateway takes work")
 		return
 	}
-	v.ready = strings.TrimSpace(string(got.body[:min(len(got.body), 1<<10)]))
-	v.fail(checkReadiness, remedyOf(v.ready), "the gateway is not ready: %s (HTTP %d)", v.ready, got.status)
+	v.ready = strings.TrimSpace(string(got.Body[:min(len(got.Body), 1<<10)]))
+	v.fail(checkReadiness, remedyOf(v.ready), "the gateway is not ready: %s (HTTP %d)", v.ready, got.Status)
 }
 
 // remedyOf is what to do about a gateway that is not ready.
@@ -65,9 +67,9 @@ func (v *checkRun) operator(ctx context.Context) bool {
 		return false
 	}
 	var self admindoc.Operator
-	switch got.status {
+	switch got.Status {
 	case http.StatusOK:
-		if err := json.Unmarshal(got.body, &self); err != nil {
+		if err := json.Unmarshal(got.Body, &self); err != nil {
 			v.fail(checkOperator, "see whether "+v.Admin+" is a gateway's admin listener", "the answer is not one of a gateway: %v", err)
 			return false
 		}
@@ -92,36 +94,36 @@ func (v *checkRun) operator(ctx context.Context) bool {
 }
 
 // noOperator says why the admin API refuses us.
-func (v *checkRun) noOperator(got answer) {
+func (v *checkRun) noOperator(got client.Answer) {
 	var p struct{ Code, Detail string }
-	_ = json.Unmarshal(got.body, &p) // what is no problem document has no detail
+	_ = json.Unmarshal(got.Body, &p) // what is no problem document has no detail
 	switch {
-	case got.status == http.StatusUnauthorized && v.Token != "":
+	case got.Status == http.StatusUnauthorized && v.Token != "":
 		v.fail(checkOperator, "give the folder of this very gateway with --dir: its admin-token counts", "the token in %s is not this gateway's", v.Dir)
-	case got.status == http.StatusUnauthorized:
+	case got.Status == http.StatusUnauthorized:
 		v.fail(checkOperator, "give the folder of the development gateway with --dir, without --cert or --admin: its admin-token counts", "the gateway wants its token")
-	case got.status == http.StatusForbidden && strings.Contains(p.Detail, "operator"):
+	case got.Status == http.StatusForbidden && strings.Contains(p.Detail, "operator"):
 		v.fail(checkOperator, "add to the gateway's configuration: admin: {operators: {NAME: {id: \""+string(v.svid.ID)+"\", roles: [operator]}}}; or show an operator's certificate with --cert and --key",
 			"%s is no operator of this gateway", v.svid.ID)
-	case got.status == http.StatusForbidden:
+	case got.Status == http.StatusForbidden:
 		v.fail(checkOperator, "reach it as localhost or 127.0.0.1, or add the host name to admin.hosts in the gateway's configuration", "the gateway refuses requests to %s: %s", v.Admin, p.Detail)
 	default:
-		v.fail(checkOperator, "see whether "+v.Admin+" is a gateway's admin listener, and at the log of the gateway", "the admin API answers HTTP %d %s", got.status, p.Code)
+		v.fail(checkOperator, "see whether "+v.Admin+" is a gateway's admin listener, and at the log of the gateway", "the admin API answers HTTP %d %s", got.Status, p.Code)
 	}
 }
 
 // measured reads what only metrics tell.
 func (v *checkRun) measured(ctx context.Context) {
 	got, err := v.get(ctx, v.Admin+"/metrics")
-	if err == nil && got.status != http.StatusOK {
-		v.warn("metrics", "see whether "+v.Admin+" is a gateway's admin listener", "/metrics answers HTTP %d: identity and state cannot be checked", got.status)
+	if err == nil && got.Status != http.StatusOK {
+		v.warn("metrics", "see whether "+v.Admin+" is a gateway's admin listener", "/metrics answers HTTP %d: identity and state cannot be checked", got.Status)
 		return
 	}
 	if err != nil {
 		v.unanswered("metrics", err)
 		return
 	}
-	m := measuresOf(got.body)
+	m := measuresOf(got.Body)
 	v.identities(m)
 	v.state(m)
 }
@@ -157,17 +159,17 @@ func (v *checkRun) ending(what, remedy string, until time.Time, soon time.Durati
 	near, age := until.Sub(now) < soon, ""
 	if v.shown != nil && v.shown.NotAfter.Unix() == until.Unix() {
 		near = endsSoon(identity.Life{From: v.shown.NotBefore, Until: until}, now)
-		age = ", issued " + v.Span(now.Sub(v.shown.NotBefore)) + " ago"
+		age = ", issued " + terminal.Duration(now.Sub(v.shown.NotBefore)) + " ago"
 	}
 	switch {
 	case until.Unix() == 0:
 		v.fail(checkIdentity, remedy, "%s: the gateway knows none", what)
 	case now.After(until):
-		v.fail(checkIdentity, remedy, "%s expired %s ago, at %s", what, v.Span(now.Sub(until)), stamp(until))
+		v.fail(checkIdentity, remedy, "%s expired %s ago, at %s", what, terminal.Duration(now.Sub(until)), terminal.Instant(until))
 	case near:
-		v.warn(checkIdentity, remedy, "%s expires in %s, at %s", what, v.Span(until.Sub(now)), stamp(until))
+		v.warn(checkIdentity, remedy, "%s expires in %s, at %s", what, terminal.Duration(until.Sub(now)), terminal.Instant(until))
 	default:
-		v.ok(checkIdentity, "%s%s, valid for %s", what, age, v.Span(until.Sub(now)))
+		v.ok(checkIdentity, "%s%s, valid for %s", what, age, terminal.Duration(until.Sub(now)))
 	}
 }
 

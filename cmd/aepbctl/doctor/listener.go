@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/aepb/aepb-gateway/cmd/aepbctl/terminal"
 	"github.com/aepb/aepb-gateway/ect/identity"
 )
 
@@ -141,7 +142,7 @@ func (v *checkRun) unreached(k kind, base string, err error) {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		v.fail(k.check, "start it with aepb-gateway dev, or aepb-gateway serve --config FILE; or name another with "+k.flag, "%s: connection refused: no gateway runs there", base)
 	case ok && network.Timeout():
-		v.fail(k.check, "look at firewalls between this machine and the gateway, and at "+k.flag, "%s: no connection within %s", base, v.Span(v.Patience))
+		v.fail(k.check, "look at firewalls between this machine and the gateway, and at "+k.flag, "%s: no connection within %s", base, terminal.Duration(v.Patience))
 	default:
 		v.fail(k.check, "look at the network of this machine, and at "+k.flag, "%s: no connection: %v", base, err)
 	}
@@ -162,7 +163,7 @@ func (v *checkRun) unproved(k kind, base, host string, err error) {
 	case plain:
 		v.fail(k.check, "name the gateway's with "+k.flag+": listen.public and listen.admin speak TLS, listen.metrics does not", "%s does not speak TLS", base)
 	case errors.Is(err, context.DeadlineExceeded):
-		v.fail(k.check, "see whether it is a gateway, and how busy", "%s: no handshake within %s", base, v.Span(v.Patience))
+		v.fail(k.check, "see whether it is a gateway, and how busy", "%s: no handshake within %s", base, terminal.Duration(v.Patience))
 	case leaf != nil && authority:
 		v.fail(k.check, "name the CA of this gateway with --ca, or its folder with --dir", "%s shows a certificate of %s, which %s did not issue but %q", base, spiffeID(leaf), v.CA, leaf.Issuer.CommonName)
 	case leaf != nil && name:
@@ -196,7 +197,7 @@ func (v *checkRun) clock(ctx context.Context) {
 		v.unanswered(check, err)
 		return
 	}
-	theirs, err := http.ParseTime(got.header.Get("Date"))
+	theirs, err := http.ParseTime(got.Header.Get("Date"))
 	var apart time.Duration // what the request took, and parts of seconds, are no difference
 	switch {
 	case err != nil:
@@ -213,8 +214,8 @@ func (v *checkRun) clock(ctx context.Context) {
 		where = "behind"
 	}
 	if size > clockTolerance {
-		v.warn(check, "let both machines take their time from NTP: an ECT is valid for minutes", "the gateway's clock is %s %s ours", v.Span(size), where)
+		v.warn(check, "let both machines take their time from NTP: an ECT is valid for minutes", "the gateway's clock is %s %s ours", terminal.Duration(size), where)
 		return
 	}
-	v.ok(check, "the gateway's clock and ours differ by %s", v.Span(size))
+	v.ok(check, "the gateway's clock and ours differ by %s", terminal.Duration(size))
 }

@@ -90,7 +90,7 @@ func restart(ctx context.Context, v *checkRun) {
 	}
 	got, err := v.get(ctx, v.Admin+"/api/configuration")
 	var running admindoc.Configuration
-	if err != nil || got.status != http.StatusOK || json.Unmarshal(got.body, &running) != nil {
+	if err != nil || got.Status != http.StatusOK || json.Unmarshal(got.Body, &running) != nil {
 		v.warn(checkConfiguration, "look at the log of the gateway: it names the keys whose changes wait for a restart", "the gateway does not say which configuration is in force")
 		return
 	}

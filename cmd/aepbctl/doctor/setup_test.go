@@ -73,7 +73,7 @@ func newSetup(t *testing.T) *setup {
 	b.deps = doctor.Deps{
 		Public: b.serve(source.ServerConfig()), Admin: b.serve(source.ServerConfig()),
 		Cert: filepath.Join(dir, "client.pem"), Key: filepath.Join(dir, "client-key.pem"), CA: filepath.Join(dir, "ca.pem"),
-		Dir: dir, Span: time.Duration.String, Now: time.Now, Patience: doctor.Patience,
+		Dir: dir, Now: time.Now, Patience: doctor.Patience,
 	}
 	return b
 }

@@ -1,3 +1,5 @@
+// Package terminal writes what others have written to a terminal: escaped, on one line, with
+// lengths of time as people say them and a line about what is waited for.
 package terminal
 
 import (
@@ -100,6 +102,9 @@ func (a Printable) Write(text []byte) (int, error) {
 
 // Complain prints why a command failed.
 func Complain(w io.Writer, err error) { fmt.Fprintln(w, "aepbctl:", Line(err.Error())) }
+
+// Instant is a time as RFC 3339 writes it, in UTC.
+func Instant(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 
 // Duration is a length of time as people say it: the two largest units of it, such
 // as 12 ms, 3.4 s, 2 min 5 s, 3 h 5 min and 2 d 4 h.

@@ -23,12 +23,6 @@ const (
 	maxBatchEvidence = 12 << 10 // bytes of tokens on one response: some clients refuse headers of 16 KiB (R4)
 )
 
-// isBatch reports whether a body is a JSON-RPC batch, which is an array.
-func isBatch(body []byte) bool {
-	trimmed := bytes.TrimLeft(body, " \t\r\n")
-	return len(trimmed) > 0 && trimmed[0] == '['
-}
-
 // batch answers a JSON-RPC batch, which only 2025-03-26 has (R8): one exchange
 // and ECT for each message, one after the other, so that a later one sees what
 // an earlier one did; the answers go back in the order of the requests.

@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"bytes"
 	"errors"
 	"mime"
 	"net/http"
@@ -121,4 +122,22 @@ func named(m *canonical.Message) bool {
 	default:
 		return false
 	}
+}
+
+// envelope is what tells a reply from other messages. The codec judges the rest.
+type envelope mcp.Envelope
+
+// parse sees to the envelope alone: that all of it is JSON is the codec's to judge.
+func parse(body []byte) (envelope, error) {
+	e, ok := mcp.Skim(body)
+	if !ok || e.Version != "2.0" {
+		return envelope(e), errors.New("not JSON-RPC 2.0")
+	}
+	return envelope(e), nil
+}
+
+// isBatch reports whether a body is a JSON-RPC batch, which is an array.
+func isBatch(body []byte) bool {
+	trimmed := bytes.TrimLeft(body, " \t\r\n")
+	return len(trimmed) > 0 && trimmed[0] == '['
 }

@@ -2,7 +2,6 @@ package mcp
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -222,54 +221,6 @@ func freshness(description *canonical.Description, values []canonical.Extensions
 	default:
 		return 0
 	}
-}
-
-func (d *Dialer) encodeFor(modes []canonical.Mode, body canonical.Body, op canonical.Op, version string) (translators.Wire, error) {
-	wire, _, err := d.deps.Form.Encode(&canonical.Message{
-		Op: op, Phase: canonical.PhaseRequest, Body: body,
-		Correlation: canonical.Correlation{WireID: json.RawMessage(d.nextID())}, Origin: canonical.Origin{Binding: mcp.Binding},
-		Preferences: canonical.Preferences{CanAnswer: modes},
-	}, translators.Target{Version: version})
-	return wire, err
-}
-
-// nextID is the id of a request of our own.
-func (d *Dialer) nextID() string { return `"aepb-` + strconv.FormatUint(d.serial.Add(1), 10) + `"` }
-
-// decode reads a reply to a request of the gateway's own. An error of the server is the
-// gateway's error: no caller asked.
-func (d *Dialer) decode(l *upstreamCall, body []byte, op canonical.Op, version string) (*canonical.Message, error) {
-	m, err := d.deps.Form.Decode(translators.Wire{Binding: mcp.Binding, Version: version, Media: mediaJSON, Body: body, Re: op})
-	if err != nil {
-		return nil, l.bad("not a valid answer to " + string(op) + ": " + translators.Explain(err))
-	}
-	if refusal, ok := m.Body.(*canonical.Error); ok {
-		if op == canonical.OpDescribe {
-			return nil, &refusedError{l.bad("it refuses to say who it is: is it an MCP server?"), refusal}
-		}
-		return nil, &refusedError{l.bad("it refuses " + string(op)), refusal}
-	}
-	return m, nil
-}
-
-// refusedError is a bad reply of which the server's own word is still known.
-type refusedError struct {
-	error
-	failure *canonical.Error
-}
-
-func (e *refusedError) Unwrap() error { return e.error }
-
-func (d *Dialer) description(l *upstreamCall, body []byte, version string) (*canonical.Description, error) {
-	m, err := d.decode(l, body, canonical.OpDescribe, version)
-	if err != nil {
-		return nil, err
-	}
-	description, ok := m.Body.(*canonical.Description)
-	if !ok {
-		return nil, l.bad("not a description")
-	}
-	return description, nil
 }
 
 func (d *Dialer) withTools(ctx context.Context, l *upstreamCall, ep transport.Endpoint, description *canonical.Description) (*canonical.Description, transport.Endpoint, error) {

@@ -133,18 +133,6 @@ func outOfBatch(body []byte, version string, id json.RawMessage) []byte {
 	return messages[0]
 }
 
-// envelope is what tells a reply from other messages. The codec judges the rest.
-type envelope mcp.Envelope
-
-// parse sees to the envelope alone: that all of it is JSON is the codec's to judge.
-func parse(body []byte) (envelope, error) {
-	e, ok := mcp.Skim(body)
-	if !ok || e.Version != "2.0" {
-		return envelope(e), errors.New("not JSON-RPC 2.0")
-	}
-	return envelope(e), nil
-}
-
 // answers reports whether this is the reply to the request with this id. An
 // error may come without one: a server that could not read the id has none.
 func (e envelope) answers(id json.RawMessage) bool {
