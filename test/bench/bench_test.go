@@ -22,13 +22,14 @@ import (
 
 	"github.com/aepb/aepb-gateway/cmd/aepb-gateway/demo/peers"
 	"github.com/aepb/aepb-gateway/test/bench/slimnode"
+	"github.com/aepb/aepb-gateway/test/harness/fleet"
 	"github.com/aepb/aepb-gateway/test/interop/devgateway"
 )
 
 // TestMain is also the children's main: a benchmark runs its own binary.
 func TestMain(m *testing.M) {
 	if role := os.Getenv(childVariable); role != "" {
-		os.Exit(exitCode(serveChild(role, os.Stdin, os.Stdout), os.Stderr))
+		os.Exit(fleet.ExitCode(serveChild(role, os.Stdin, os.Stdout), errUsage))
 	}
 	goleak.VerifyTestMain(m)
 }
@@ -62,7 +63,7 @@ func TestUsage(t *testing.T) {
 	for _, args := range [][]string{
 		{"--only", "nonesuch"}, {"--cases", "direct,nonesuch"}, {"--seconds", "0"}, {"--rounds", "-1"}, {"extra"}, {"--nonesuch"},
 	} {
-		if err := run(t.Context(), args, io.Discard, io.Discard); exitCode(err, io.Discard) != 2 {
+		if err := run(t.Context(), args, io.Discard, io.Discard); fleet.ExitCode(err, errUsage) != 2 {
 			t.Errorf("%v: %v", args, err)
 		}
 	}

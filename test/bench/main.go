@@ -8,13 +8,12 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/aepb/aepb-gateway/test/bench/lasting"
+	"github.com/aepb/aepb-gateway/test/harness/fleet"
 )
 
 // childVariable holds the role of a process that the benchmark started itself.
@@ -36,25 +35,9 @@ type options struct {
 
 func main() {
 	if role := os.Getenv(childVariable); role != "" {
-		os.Exit(exitCode(serveChild(role, os.Stdin, os.Stdout), os.Stderr))
+		os.Exit(fleet.ExitCode(serveChild(role, os.Stdin, os.Stdout), errUsage))
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	stop()
-	os.Exit(exitCode(err, os.Stderr))
-}
-
-func exitCode(err error, stderr io.Writer) int {
-	switch {
-	case err == nil, errors.Is(err, flag.ErrHelp):
-		return 0
-	case errors.Is(err, errUsage):
-		say(stderr, err.Error())
-		return 2
-	default:
-		say(stderr, err.Error())
-		return 1
-	}
+	os.Exit(fleet.Main(errUsage, func(ctx context.Context, args []string) error { return run(ctx, args, os.Stdout, os.Stderr) }))
 }
 
 // say tells a human something; if nobody can be told, nobody is.

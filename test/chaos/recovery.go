@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/test/chaos/approvals"
-	"github.com/aepb/aepb-gateway/test/chaos/fleet"
 	"github.com/aepb/aepb-gateway/test/chaos/rollbacks"
 	"github.com/aepb/aepb-gateway/test/chaos/rounds"
+	"github.com/aepb/aepb-gateway/test/harness/fleet"
 	"github.com/aepb/aepb-gateway/test/harness/redisserver"
 	"github.com/aepb/aepb-gateway/test/harness/wait"
 )

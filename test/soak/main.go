@@ -8,12 +8,12 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"slices"
-	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/aepb/aepb-gateway/test/harness/fleet"
 )
 
 var (
@@ -41,18 +41,10 @@ type options struct {
 }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	_, err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	stop()
-	switch {
-	case err == nil, errors.Is(err, flag.ErrHelp):
-	case errors.Is(err, errUsage):
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(2)
-	default:
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
+	os.Exit(fleet.Main(errUsage, func(ctx context.Context, args []string) error {
+		_, err := run(ctx, args, os.Stdout, os.Stderr)
+		return err
+	}))
 }
 
 func parse(args []string, stderr io.Writer) (options, error) {

@@ -13,7 +13,7 @@ import (
 	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/aepb/aepb-gateway/test/chaos/fleet"
+	"github.com/aepb/aepb-gateway/test/harness/fleet"
 	"github.com/aepb/aepb-gateway/test/harness/wait"
 	"github.com/aepb/aepb-gateway/test/interop/devgateway"
 )

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/aepb/aepb-gateway/ect"
-	"github.com/aepb/aepb-gateway/test/chaos/fleet"
+	"github.com/aepb/aepb-gateway/test/harness/fleet"
 	"github.com/aepb/aepb-gateway/test/harness/wait"
 	"github.com/aepb/aepb-gateway/test/interop/devgateway"
 )

@@ -8,7 +8,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/policy/consensus"
-	"github.com/aepb/aepb-gateway/test/chaos/fleet"
+	"github.com/aepb/aepb-gateway/test/harness/fleet"
 )
 
 const signature = "the signed outcome"

@@ -15,7 +15,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/policy/consensus"
-	"github.com/aepb/aepb-gateway/test/chaos/fleet"
+	"github.com/aepb/aepb-gateway/test/harness/fleet"
 	"github.com/aepb/aepb-gateway/test/harness/wait"
 	"github.com/aepb/aepb-gateway/test/interop/devgateway"
 )
