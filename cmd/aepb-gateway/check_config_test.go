@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect/identity"
+	gatewaytest "github.com/aepb/aepb-gateway/test/harness/gateway"
 )
 
 // badFile is a configuration with mistakes: each with where it is told, and a word of it.
@@ -110,14 +111,14 @@ func TestCheckConfig_SixtyBadFiles(t *testing.T) {
 		t.Errorf("%d files", len(files))
 	}
 	dir := t.TempDir()
-	_, err := identity.LoadOrCreate(dir, devTrustDomain, time.Now)
-	must(t, err)
+	_, err := identity.LoadOrCreate(dir, gatewaytest.TrustDomain, time.Now)
+	gatewaytest.Must(t, err)
 	placed := regexp.MustCompile(`(?m)^([^ ]+: )?config: \[\d+:\d+\] `)
 	for name, bad := range files {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			file := filepath.Join(t.TempDir(), "gateway.yaml")
-			must(t, os.WriteFile(file, []byte(strings.ReplaceAll(bad.file, "DIR", dir)), 0o600))
+			gatewaytest.Must(t, os.WriteFile(file, []byte(strings.ReplaceAll(bad.file, "DIR", dir)), 0o600))
 			_, err := checked(file)
 			if err == nil {
 				t.Fatal("ok")
@@ -147,8 +148,8 @@ func TestCheckConfig_SixtyBadFiles(t *testing.T) {
 func TestCheckConfig_WarnsWithoutARuleAboutCriticalErrors(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	_, err := identity.LoadOrCreate(dir, devTrustDomain, time.Now)
-	must(t, err)
+	_, err := identity.LoadOrCreate(dir, gatewaytest.TrustDomain, time.Now)
+	gatewaytest.Must(t, err)
 	for rules, warned := range map[string]bool{
 		"": true,
 		"policy:\n  approvals:\n    - {tool: x}\n":                          true,
@@ -157,12 +158,12 @@ func TestCheckConfig_WarnsWithoutARuleAboutCriticalErrors(t *testing.T) {
 		"policy:\n  approvals:\n    - {severity: critical, action: stop}\n": false,
 	} {
 		file := filepath.Join(t.TempDir(), "gateway.yaml")
-		must(t, os.WriteFile(file, []byte(strings.ReplaceAll(goodFile, "DIR", dir)+rules), 0o600))
+		gatewaytest.Must(t, os.WriteFile(file, []byte(strings.ReplaceAll(goodFile, "DIR", dir)+rules), 0o600))
 		cmd := checkConfigCommand()
 		var out strings.Builder
 		cmd.SetArgs([]string{file})
 		cmd.SetOut(&out)
-		must(t, cmd.Execute())
+		gatewaytest.Must(t, cmd.Execute())
 		if got := strings.Contains(out.String(), "no rule about critical errors"); got != warned || !strings.Contains(out.String(), "ok\n") {
 			t.Errorf("%q: %s", rules, out.String())
 		}
@@ -179,7 +180,7 @@ func TestCheckConfig_Warns(t *testing.T) {
 	}{
 		"nothing": {func(_, text string) string { return text }, ""},
 		"a key that all can read": {func(dir, text string) string {
-			must(t, os.Chmod(filepath.Join(dir, "gateway-key.pem"), 0o644))
+			gatewaytest.Must(t, os.Chmod(filepath.Join(dir, "gateway-key.pem"), 0o644))
 			return text
 		}, "warning: identity.key: all users of this machine can read the secret in "},
 		"a name that is not in the certificate": {func(_, text string) string {
@@ -192,10 +193,10 @@ func TestCheckConfig_Warns(t *testing.T) {
 			return strings.Replace(text, `admin: "127.0.0.1:0"`, `admin: ":0"`, 1)
 		}, "warning: listen.admin: the API of operators listens on all addresses of this machine (:0) -> "},
 	} {
-		dir, file := operated(t, "policy: {approvals: [{severity: critical}]}\n")
+		dir, file := gatewaytest.Operated(t, "policy: {approvals: [{severity: critical}]}\n")
 		text, err := os.ReadFile(file)
-		must(t, err)
-		must(t, os.WriteFile(file, []byte(strings.ReplaceAll(tc.change(dir, string(text)), "DIR", dir)), 0o600))
+		gatewaytest.Must(t, err)
+		gatewaytest.Must(t, os.WriteFile(file, []byte(strings.ReplaceAll(tc.change(dir, string(text)), "DIR", dir)), 0o600))
 		cmd := checkConfigCommand()
 		var out strings.Builder
 		cmd.SetArgs([]string{file})

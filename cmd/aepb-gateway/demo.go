@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -23,6 +22,8 @@ import (
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/config"
 	"github.com/aepb/aepb-gateway/gateway/httpapi"
+	"github.com/aepb/aepb-gateway/gateway/server"
+	"github.com/aepb/aepb-gateway/gateway/telemetry"
 )
 
 const (
@@ -148,21 +149,17 @@ type demoGateway struct {
 	compensate map[string]config.Compensation
 	recorded   chan string  // what is recorded, for a scene; nil: for the main one
 	ahead      atomic.Int64 // nanoseconds by which the clock of the circuit breakers is ahead
-	at         addresses
+	at         server.Addresses
 	cancel     context.CancelFunc
 	done       chan error
 }
 
 func (d *demoGateway) start(ctx context.Context, agents []demo.Agent) (string, error) {
-	public, err := net.Listen("tcp", "127.0.0.1:0")
+	sockets, err := server.Listen(config.Listen{Public: "127.0.0.1:0", Admin: "127.0.0.1:0"})
 	if err != nil {
 		return "", err
 	}
-	admin, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", errors.Join(err, public.Close())
-	}
-	d.at = addresses{Public: "https://" + public.Addr().String(), Admin: "https://" + admin.Addr().String()}
+	d.at = sockets.Addresses()
 	known := config.Config{Agents: map[string]config.Agent{}, Policy: config.Policy{Approvals: d.approvals}}
 	for _, a := range agents {
 		agent := config.Agent{ID: string(a.SVID.ID), Endpoints: []config.Endpoint{{Binding: a.Binding, URL: a.URL}}}
@@ -172,24 +169,26 @@ func (d *demoGateway) start(ctx context.Context, agents []demo.Agent) (string, e
 		known.Agents[a.Name] = agent
 	}
 	d.token = rand.Text()
-	s, err := devSettings(d.material, known, d.at, d.token, d.logs)
+	s, err := server.Development(server.DevelopmentDeps{
+		Material: d.material, Settings: known, Sockets: sockets, AdminToken: d.token, Logger: telemetry.NewLogger(d.logs, known.LogLevel()),
+	})
 	if err != nil {
-		return "", errors.Join(err, public.Close(), admin.Close())
+		return "", errors.Join(err, sockets.Close())
 	}
 	if d.recorded != nil {
-		s.clock = func() time.Time { return time.Now().Add(time.Duration(d.ahead.Load())) }
-		s.observe = func(k *stores) { k.evidence = recorder{k.evidence, d.recorded} }
+		s.Hooks.Clock = func() time.Time { return time.Now().Add(time.Duration(d.ahead.Load())) }
+		s.Hooks.Observe = func(k *server.Stored) { k.Evidence = recorder{k.Evidence, d.recorded} }
 	}
-	service, err := wire(s)
-	if err == nil {
-		err = errors.Join(d.at.save(d.dir), os.WriteFile(filepath.Join(d.dir, "admin-token"), []byte(d.token+"\n"), 0o600))
-	}
+	gateway, err := build(s)
 	if err != nil {
-		return "", errors.Join(err, public.Close(), admin.Close())
+		return "", err
+	}
+	if err := errors.Join(save(d.at, d.dir), os.WriteFile(filepath.Join(d.dir, "admin-token"), []byte(d.token+"\n"), 0o600)); err != nil {
+		return "", errors.Join(err, gateway.Close())
 	}
 	ctx, d.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	d.done = make(chan error, 1)
-	go func() { d.done <- service.run(ctx, public, admin) }()
+	go func() { d.done <- gateway.Run(ctx) }()
 	return d.at.Public, nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"io"
 	"io/fs"
 	"net"
+	"net/http"
 	"net/netip"
 	"net/url"
 	"os"
@@ -34,6 +35,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/directory/admindoc"
 	"github.com/aepb/aepb-gateway/gateway/httpapi"
 	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/server"
 	"github.com/aepb/aepb-gateway/gateway/telemetry"
 	"github.com/aepb/aepb-gateway/gateway/transport/stdio"
 	"github.com/aepb/aepb-gateway/translators/a2a"
@@ -84,11 +86,11 @@ func dev(ctx context.Context, flags devFlags, stdout, stderr io.Writer) error {
 		hangup = signals
 	}
 	httpapi.Quiet()
-	from, err := load(flags.config)
+	from, err := server.ReadFile(flags.config)
 	if err != nil {
 		return err
 	}
-	extra := from.config
+	extra := from.Config
 	if err := flags.private(extra); err != nil {
 		return err
 	}
@@ -100,76 +102,67 @@ func dev(ctx context.Context, flags devFlags, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	ports, err := open(config.Listen{Public: flags.addr, Admin: flags.adminAddr, UACP: flags.uacpAddr, GRPC: extra.Listen.GRPC, Metrics: extra.Listen.Metrics})
+	sockets, err := server.Listen(config.Listen{Public: flags.addr, Admin: flags.adminAddr, UACP: flags.uacpAddr, GRPC: extra.Listen.GRPC, Metrics: extra.Listen.Metrics})
 	if err != nil {
 		return err
 	}
-	at := ports.addresses()
 	if extra.State.Path == "" && !extra.State.Redis.Used() {
 		extra.State.Path = filepath.Join(flags.dir, "state.db")
 	}
-	s, err := devSettings(material, extra, at, token, stderr)
-	if err == nil && extra.State.Key == "" && !extra.State.Unverified && extra.State.Redis.Used() {
-		s.stateKeys, err = stateKeyAt(filepath.Join(flags.dir, "state-key"))
+	if extra.Listen.UACPUDP != "" {
+		if sockets.Datagrams, err = net.ListenPacket("udp", extra.Listen.UACPUDP); err != nil {
+			return errors.Join(err, sockets.Close())
+		}
+		fmt.Fprintf(stdout, "ready uacp datagrams %s\n", sockets.Datagrams.LocalAddr())
 	}
-	if err == nil {
-		s.ainp, err = developmentAINP(extra.AINP, flags.dir)
-	}
-	if err == nil {
-		s.slim, err = readSLIM(extra.SLIM)
-	}
-	if err == nil {
-		s.supervisor, err = supervisor()
-	}
+	s, err := server.Development(server.DevelopmentDeps{
+		Material: material, Settings: extra, Sockets: sockets, Dir: flags.dir, AdminToken: token, Logger: telemetry.NewLogger(stderr, extra.LogLevel()),
+	})
 	if err != nil {
-		return errors.Join(err, ports.close())
+		return errors.Join(err, sockets.Close())
 	}
-	s.uacp, s.grpc, s.metrics = ports.uacp, ports.grpc, ports.metrics
-	if s.datagrams, err = ports.listenDatagrams(extra, stdout); err != nil {
-		return errors.Join(err, ports.close())
-	}
-	limitMemory(ctx, s.config, memlimit.FromCgroup, s.logger)
-	service, err := wire(s)
-	if err == nil {
-		err = errors.Join(at.save(flags.dir), showPage(service, flags.dir))
-	}
+	server.LimitMemory(ctx, s.Settings, memlimit.FromCgroup, s.Logger)
+	gateway, err := build(s)
 	if err != nil {
-		return errors.Join(err, ports.close())
+		return err
+	}
+	at := sockets.Addresses()
+	if err := errors.Join(save(at, flags.dir), showPage(gateway, s, flags.dir)); err != nil {
+		return errors.Join(err, gateway.Close())
 	}
 	if flags.config != "" {
-		service.watch = service.watcher(from, hangup)
+		gateway.Follow(from, hangup)
 	}
-	at.announce(stdout, flags.dir)
-	announceGRPC(stdout, s.grpc)
-	service.started(ctx)
+	ready(stdout, sockets)
+	announce(stdout, at, flags.dir)
+	announceGRPC(stdout, sockets)
+	gateway.LogStart(ctx)
 	var adding sync.WaitGroup
 	if flags.first.given() {
 		adding.Go(func() {
-			if err := service.add(ctx, flags.first, snippets.Agent{Base: at.Public, CA: shellWord(filepath.Join(flags.dir, "ca.pem"))}, stdout); err != nil {
+			if err := add(ctx, gateway, flags.first, snippets.Agent{Base: at.Public, CA: shellWord(filepath.Join(flags.dir, "ca.pem"))}, stdout); err != nil {
 				fmt.Fprintln(stderr, "aepb-gateway:", err)
 			}
 		})
 	}
-	err = service.run(ctx, ports.public, ports.admin)
+	err = gateway.Run(ctx)
 	adding.Wait()
 	return err
 }
 
 // showPage has the public listener show browsers a page at /.
-func showPage(out *service, dir string) error {
-	page, err := welcome.Handler(out.public, welcome.Deps{
-		Agents: func() (names []string) {
-			for _, agent := range out.directory.List() {
-				names = append(names, agent.Name)
-			}
-			return names
-		},
-		Base: out.settings.baseURL, CA: shellWord(filepath.Join(dir, "ca.pem")),
+func showPage(gateway *server.Server, s server.Config, dir string) error {
+	return gateway.Around(func(next http.Handler) (http.Handler, error) {
+		return welcome.Handler(next, welcome.Deps{
+			Agents: func() (names []string) {
+				for _, agent := range gateway.Directory().List() {
+					names = append(names, agent.Name)
+				}
+				return names
+			},
+			Base: s.BaseURL, CA: shellWord(filepath.Join(dir, "ca.pem")),
+		})
 	})
-	if err == nil {
-		out.public = page
-	}
-	return err
 }
 
 // firstAgent is an agent that dev adds at its start. Like all that are added, it stays.
@@ -251,19 +244,19 @@ func (f firstAgent) derived() string {
 }
 
 // add lists an agent, asks it who it is, and prints how it is called.
-func (out *service) add(ctx context.Context, first firstAgent, snippet snippets.Agent, w io.Writer) error {
+func add(ctx context.Context, gateway *server.Server, first firstAgent, snippet snippets.Agent, w io.Writer) error {
 	doc, err := first.document()
 	if err != nil {
 		return err
 	}
-	if err := out.agents.Put(ctx, doc); err != nil {
+	if err := gateway.Agents().Put(ctx, doc); err != nil {
 		return err
 	}
-	agent, found := out.directory.Find(doc.Name)
+	agent, found := gateway.Directory().Find(doc.Name)
 	if !found {
 		return fmt.Errorf("agent %s was removed meanwhile", doc.Name)
 	}
-	description, endpoint, err := out.directory.Describe(ctx, agent, agent.Endpoints[0], "")
+	description, endpoint, err := gateway.Directory().Describe(ctx, agent, agent.Endpoints[0], "")
 	if err != nil {
 		fmt.Fprintf(w, "added %s, but it cannot be used now: %s\n", doc.Name, problem.Explain(err))
 		return nil
@@ -316,53 +309,8 @@ func onLoopback(at string) bool {
 	return host == "localhost" || err == nil && address.Unmap().IsLoopback()
 }
 
-func devSettings(material *identity.Development, extra config.Config, at addresses, token string, logs io.Writer) (settings, error) {
-	source, err := identity.NewSource(material.Gateway, material.Bundle)
-	if err != nil {
-		return settings{}, err
-	}
-	document, approvals, err := loadPolicy(&extra)
-	if err != nil {
-		return settings{}, fmt.Errorf("config: policy.document: %w", err)
-	}
-	shared, err := loadRedis(extra.State.Redis)
-	if err != nil {
-		return settings{}, fmt.Errorf("config: state.redis: %w", err)
-	}
-	keys, err := loadStateKeys(extra.State.Key)
-	if err != nil {
-		return settings{}, fmt.Errorf("config: state.key: %w", err)
-	}
-	var files identityFiles
-	if err := files.readKeys(extra); err != nil {
-		return settings{}, err
-	}
-	return settings{
-		files: files, source: source, svid: material.Gateway, bundle: material.Bundle, config: extra, document: document, approvals: approvals, redis: shared, stateKeys: keys,
-		publicURL: at.Public, hosts: []string{"localhost", "127.0.0.1", "::1"},
-		listens:    at.listens(),
-		adminToken: token, dev: true, logger: telemetry.NewLogger(logs, extra.LogLevel()),
-	}, nil
-}
-
-// addresses is where a development gateway listens; aepbctl --dir reads them.
-type addresses struct {
-	Public  string `json:"public"`
-	Admin   string `json:"admin"`
-	UACP    string `json:"uacp,omitempty"`
-	Metrics string `json:"metrics,omitempty"`
-}
-
-// listens are the host:port of the listeners for HTTP.
-func (a addresses) listens() []string {
-	out := []string{strings.TrimPrefix(a.Public, "https://"), strings.TrimPrefix(a.Admin, "https://")}
-	if at, ok := strings.CutPrefix(a.Metrics, "http://"); ok {
-		out = append(out, at)
-	}
-	return out
-}
-
-func (a addresses) save(dir string) error {
+// save writes the addresses for aepbctl --dir.
+func save(a server.Addresses, dir string) error {
 	data, err := json.Marshal(a)
 	if err != nil {
 		return err
@@ -370,9 +318,8 @@ func (a addresses) save(dir string) error {
 	return os.WriteFile(filepath.Join(dir, "addresses.json"), append(data, '\n'), 0o600)
 }
 
-func (a addresses) announce(w io.Writer, dir string) {
+func announce(w io.Writer, a server.Addresses, dir string) {
 	file := func(name string) string { return shellWord(filepath.Join(dir, name)) }
-	a.ready(w)
 	fmt.Fprintf(w, "try: curl --cacert %s --cert %s --key %s %s/.well-known/aepb\n",
 		file("ca.pem"), file("client.pem"), file("client-key.pem"), a.Public)
 	fmt.Fprintf(w, "try: %s --dir %s agents list\n", clientProgram(), shellWord(dir))
@@ -399,16 +346,6 @@ func isFile(path string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-func (a addresses) ready(w io.Writer) {
-	fmt.Fprintf(w, "ready public %s\nready admin %s\n", a.Public, a.Admin)
-	if a.UACP != "" {
-		fmt.Fprintf(w, "ready uacp %s\n", a.UACP)
-	}
-	if a.Metrics != "" {
-		fmt.Fprintf(w, "ready metrics %s\n", a.Metrics)
-	}
-}
-
 // shellWord writes a path so that a shell reads it as one word.
 func shellWord(path string) string {
 	plain := func(r rune) bool {
@@ -424,7 +361,7 @@ func shellWord(path string) string {
 func adminToken(file string) (string, error) {
 	data, err := os.ReadFile(file)
 	if err == nil && len(bytes.TrimSpace(data)) >= 26 {
-		return string(bytes.TrimSpace(data)), os.Chmod(file, onlyOwner)
+		return string(bytes.TrimSpace(data)), os.Chmod(file, 0o600)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", err

@@ -18,12 +18,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/aepb/aepb-gateway/ect/identity"
+	gatewaytest "github.com/aepb/aepb-gateway/test/harness/gateway"
 )
 
 func docs(t *testing.T, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", name))
-	must(t, err)
+	gatewaytest.Must(t, err)
 	return string(text)
 }
 
@@ -60,9 +61,10 @@ func describedPaths(t *testing.T) map[string]*describedPath {
 // builds it, with its protocols. A method of a protocol server that is not described is not served.
 func TestOpenAPI_HasThePathsOfTheGateway(t *testing.T) {
 	t.Parallel()
-	b, paths := newBed(t, plan{}), describedPaths(t)
+	b, paths := gatewaytest.NewFixture(t, gatewaytest.Plan{}), describedPaths(t)
 	parameter := regexp.MustCompile(`[:*]([a-z]+)`)
-	for listener, handler := range map[string]http.Handler{"public": b.public, "admin": b.admin, "metrics": b.monitoring} {
+	public, admin, metrics := b.Handlers()
+	for listener, handler := range map[string]http.Handler{"public": public, "admin": admin, "metrics": metrics} {
 		routes := reflect.ValueOf(handler).MethodByName("Routes")
 		if !routes.IsValid() {
 			t.Fatalf("%s: the routes of the handler cannot be listed", listener)
@@ -85,13 +87,13 @@ func TestOpenAPI_HasThePathsOfTheGateway(t *testing.T) {
 			if !is.allMethods || slices.Contains(is.methods, method) {
 				continue
 			}
-			target := b.at.Public + strings.NewReplacer("{agent}", "calculator", "{rest}", "tasks/x").Replace(path)
+			target := b.At.Public + strings.NewReplacer("{agent}", "calculator", "{rest}", "tasks/x").Replace(path)
 			request, err := http.NewRequestWithContext(t.Context(), method, target, http.NoBody)
-			must(t, err)
-			got, err := receive(b.client, request)
-			must(t, err)
-			if got.status != http.StatusMethodNotAllowed {
-				t.Errorf("%s %s is not described, and answers %d", method, path, got.status)
+			gatewaytest.Must(t, err)
+			got, err := gatewaytest.Receive(b.Client, request)
+			gatewaytest.Must(t, err)
+			if got.Status != http.StatusMethodNotAllowed {
+				t.Errorf("%s %s is not described, and answers %d", method, path, got.Status)
 			}
 		}
 	}
@@ -103,16 +105,16 @@ func TestDocs_ConfigurationsPassTheCheck(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	_, err := identity.LoadOrCreate(dir, "example.com", time.Now)
-	must(t, err)
+	gatewaytest.Must(t, err)
 	_, key, err := ed25519.GenerateKey(rand.Reader)
-	must(t, err)
+	gatewaytest.Must(t, err)
 	der, err := x509.MarshalPKCS8PrivateKey(key)
-	must(t, err)
+	gatewaytest.Must(t, err)
 	for name, content := range map[string]string{
 		"state.key": strings.Repeat("0123456789abcdef", 4), "redis-password": "secret", "slim-secret": strings.Repeat("s", 32),
 		"ainp-key.pem": string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})),
 	} {
-		must(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
+		gatewaytest.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
 	}
 	there := strings.NewReplacer(
 		"/run/svid/cert.pem", dir+"/gateway.pem", "/run/svid/key.pem", dir+"/gateway-key.pem", "/run/svid/bundle.pem", dir+"/trust-bundle.json",
@@ -125,7 +127,7 @@ func TestDocs_ConfigurationsPassTheCheck(t *testing.T) {
 	}
 	for _, example := range examples {
 		file := filepath.Join(t.TempDir(), "gateway.yaml")
-		must(t, os.WriteFile(file, []byte(there.Replace(example[1])), 0o600))
+		gatewaytest.Must(t, os.WriteFile(file, []byte(there.Replace(example[1])), 0o600))
 		if _, err := checked(file); err != nil {
 			t.Errorf("%v\n%s", err, example[1])
 		}

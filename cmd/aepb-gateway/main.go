@@ -14,12 +14,18 @@ import (
 
 	"github.com/aepb/aepb-gateway/cmd/aepb-gateway/trial"
 	"github.com/aepb/aepb-gateway/cmd/release"
+	"github.com/aepb/aepb-gateway/gateway/server"
 	"github.com/aepb/aepb-gateway/gateway/state/redis"
 	"github.com/aepb/aepb-gateway/gateway/transport/stdio"
 )
 
 // version stands in the gateway's capability document and in every ECT that it signs.
 func version() string { return release.Current().Version }
+
+// program is this one.
+func program() server.Program {
+	return server.Program{Version: version(), Commit: release.Current().Commit}
+}
 
 // Exit codes other than 0.
 const (

@@ -5,10 +5,8 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -21,71 +19,41 @@ import (
 
 	"github.com/aepb/aepb-gateway/cmd/release"
 	"github.com/aepb/aepb-gateway/ect/identity"
-	"github.com/aepb/aepb-gateway/gateway/state"
-	"github.com/aepb/aepb-gateway/gateway/state/bolt"
+	"github.com/aepb/aepb-gateway/gateway/server"
+	gatewaytest "github.com/aepb/aepb-gateway/test/harness/gateway"
 )
-
-// monitor gets a page of listen.metrics; an empty host is the address.
-func (b *bed) monitor(t *testing.T, path, host string) (status int, text string) {
-	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, b.at.Metrics+path, http.NoBody)
-	must(t, err)
-	request.Host, request.Close = host, true
-	response, err := http.DefaultClient.Do(request)
-	must(t, err)
-	body, err := io.ReadAll(response.Body)
-	must(t, err)
-	must(t, response.Body.Close())
-	return response.StatusCode, string(body)
-}
 
 func TestMetricsListener_AnswersByAnyNameAndHasNothingElse(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, plan{})
-	b.works(t)
+	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
+	b.Works(t)
 	for _, host := range []string{"", "10.1.2.3:9464", "aepb-gateway.monitoring.svc:9464"} {
 		for path, want := range map[string]string{"/healthz": "ok\n", "/readyz": "ready\n", "/metrics": "\naepb_translations_total{"} {
-			if status, text := b.monitor(t, path, host); status != http.StatusOK || !strings.Contains(text, want) {
+			if status, text := b.Monitor(t, path, host); status != http.StatusOK || !strings.Contains(text, want) {
 				t.Errorf("%s as %q: got %d %s", path, host, status, text)
 			}
 		}
 	}
 	for _, path := range []string{"/api/agents", "/agents/calculator/a2a", "/.well-known/aepb", "/debug/pprof/"} {
-		if status, text := b.monitor(t, path, ""); status != http.StatusNotFound {
+		if status, text := b.Monitor(t, path, ""); status != http.StatusNotFound {
 			t.Errorf("%s: got %d %s", path, status, text)
 		}
 	}
-	if at := strings.TrimPrefix(b.at.Metrics, "http://"); !b.settings.listensAt(at) {
+	if b.Env.Guards.Webhooks.Judge(strings.Replace(b.At.Metrics, "http://", "https://", 1)) == nil {
 		t.Error("webhooks and documents may be fetched from listen.metrics")
 	}
-	_, page := b.monitor(t, "/metrics", "")
+	_, page := b.Monitor(t, "/metrics", "")
 	if want := fmt.Sprintf("\naepb_build_info{commit=%q,version=%q} 1\n", release.Current().Commit, release.Version); !strings.Contains(page, want) {
 		t.Errorf("missing: %s", want)
 	}
 }
 
-func TestMetricsListener_EveryPartOfARequestHasItsTime(t *testing.T) {
-	t.Parallel()
-	b := newBed(t, plan{})
-	s := b.monitoringServer()
-	for name, limit := range map[string]time.Duration{
-		"header": s.ReadHeaderTimeout, "request": s.ReadTimeout, "answer": s.WriteTimeout,
-	} {
-		if limit <= 0 || limit > 2*time.Minute {
-			t.Errorf("%s: %v", name, limit)
-		}
-	}
-	if s.MaxHeaderBytes <= 0 || s.MaxHeaderBytes > 64<<10 {
-		t.Errorf("%d bytes of header", s.MaxHeaderBytes)
-	}
-}
-
 // running is a gateway that serve runs until the test ends, and what it printed.
-func running(t *testing.T, file string, lines int) (ready []string, logs *journal) {
+func running(t *testing.T, file string, lines int) (ready []string, logs *gatewaytest.Journal) {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	out, in := io.Pipe()
-	logs = &journal{}
+	logs = &gatewaytest.Journal{}
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		err := serve(ctx, file, in, logs)
@@ -107,21 +75,21 @@ func running(t *testing.T, file string, lines int) (ready []string, logs *journa
 // state and identity.
 func TestServe_LogsWhatIsInForce(t *testing.T) {
 	t.Parallel()
-	dir, file := operated(t, "state: {path: DIR/state.db}\n")
+	dir, file := gatewaytest.Operated(t, "state: {path: DIR/state.db}\n")
 	text, err := os.ReadFile(file)
-	must(t, err)
+	gatewaytest.Must(t, err)
 	text = []byte(strings.NewReplacer("DIR/state.db", filepath.Join(dir, "state.db"), "listen: {", "listen: {metrics: \"127.0.0.1:0\", ").Replace(string(text)))
-	must(t, os.WriteFile(file, text, 0o600))
+	gatewaytest.Must(t, os.WriteFile(file, text, 0o600))
 	svid, err := identity.LoadSVID(filepath.Join(dir, "gateway.pem"), filepath.Join(dir, "gateway-key.pem"))
-	must(t, err)
+	gatewaytest.Must(t, err)
 	ready, logs := running(t, file, 3)
 	at, ok := strings.CutPrefix(ready[2], "ready metrics ")
 	if !ok {
 		t.Fatalf("got %q", ready)
 	}
-	b := &bed{at: addresses{Metrics: at}}
-	within(t, patience, "the gateway is ready", func() bool {
-		status, _ := b.monitor(t, "/readyz", "")
+	b := &gatewaytest.Fixture{At: server.Addresses{Metrics: at}}
+	gatewaytest.Within(t, gatewaytest.Patience, "the gateway is ready", func() bool {
+		status, _ := b.Monitor(t, "/readyz", "")
 		return status == http.StatusOK
 	})
 	var line struct {
@@ -130,7 +98,7 @@ func TestServe_LogsWhatIsInForce(t *testing.T) {
 	}
 	for found := range strings.Lines(logs.String()) {
 		if strings.Contains(found, `"msg":"started"`) {
-			must(t, json.Unmarshal([]byte(found), &line))
+			gatewaytest.Must(t, json.Unmarshal([]byte(found), &line))
 		}
 	}
 	if want := fmt.Sprintf("%x", sha256.Sum256(text))[:12]; line.Config != want {
@@ -172,7 +140,7 @@ func TestVersion_SaysTheCommit(t *testing.T) {
 		cmd := command(new(bool))
 		cmd.SetArgs(strings.Fields(args))
 		cmd.SetOut(&out)
-		must(t, cmd.ExecuteContext(t.Context()))
+		gatewaytest.Must(t, cmd.ExecuteContext(t.Context()))
 		if out.String() != want {
 			t.Errorf("%s: got %q, want %q", args, out.String(), want)
 		}
@@ -196,14 +164,28 @@ func TestVersion_IsThatOfTheTag(t *testing.T) {
 // a part of the bound, and what was used shows as used.
 func TestMetrics_UsageOfEveryBound(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, plan{})
-	b.works(t)
-	b.initialize(t, b.client, "concierge")
-	request, err := b.publicBounds.requests.Begin("a", true)
-	must(t, err)
-	defer request.End()
-	must(t, request.Hold(1<<20))
-	_, page := b.monitor(t, "/metrics", "")
+	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
+	b.Works(t)
+	b.Initialize(t, b.Client, "concierge")
+	body, write := io.Pipe()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, b.At.Public+gatewaytest.EndpointA2A, body)
+	gatewaytest.Must(t, err)
+	request.Header = http.Header{"Content-Type": {"application/json"}, "A2a-Version": {"1.0"}}
+	var sending sync.WaitGroup
+	sending.Go(func() {
+		if response, err := b.Client.Do(request); err == nil {
+			_ = response.Body.Close()
+		}
+	})
+	defer sending.Wait()
+	defer func() { gatewaytest.Must(t, write.Close()) }()
+	_, err = write.Write(make([]byte, 1<<20+1)) // which it holds until the request is whole
+	gatewaytest.Must(t, err)
+	var page string
+	gatewaytest.Within(t, gatewaytest.Patience, "the request is held", func() bool {
+		_, page = b.Monitor(t, "/metrics", "")
+		return gatewaytest.NumberIn(t, page, `aepb_state_usage_bytes{kind="in_flight"}`) >= 1<<20
+	})
 	for _, kind := range []string{
 		"tokens", "replays", "answers", "conversations", "entries", "entries_session", "requests", "streams", "in_flight",
 		"background", "connections", "uacp_connections", "ainp_sockets",
@@ -216,47 +198,9 @@ func TestMetrics_UsageOfEveryBound(t *testing.T) {
 	}
 	for kind, least := range map[string]float64{"tokens": 1000, "replays": 80, "entries_session": 1, "requests": 112 << 10, "in_flight": 1 << 20, "connections": 48 << 10} {
 		for name, least := range map[string]float64{"aepb_state_usage_bytes": least, "aepb_state_usage_ratio": 1e-9} {
-			if got := numberIn(t, page, name+"{kind=\""+kind+"\"}"); got < least {
+			if got := gatewaytest.NumberIn(t, page, name+"{kind=\""+kind+"\"}"); got < least {
 				t.Errorf("%s of %s is %v, want at least %v", name, kind, got, least)
 			}
-		}
-	}
-}
-
-// TestReady_SaysThatReplaysAreUnknown: while tokens that are made now are refused, no new
-// work should come, and the reason is that and not the store. A start in memory waits
-// instead, and a file that ended in order has lost nothing.
-func TestReady_SaysThatReplaysAreUnknown(t *testing.T) {
-	t.Parallel()
-	at := time.Now().Truncate(time.Second).Add(300 * time.Millisecond)
-	now := func() time.Time { return at }
-	folder := t.TempDir()
-	file := func(name string) *bolt.Store {
-		store, err := bolt.Open(bolt.Config{Path: filepath.Join(folder, name)}, bolt.Deps{Now: now})
-		must(t, err)
-		t.Cleanup(func() { must(t, store.Close()) })
-		return store
-	}
-	first := file("killed")
-	left, err := os.ReadFile(filepath.Join(folder, "killed"))
-	must(t, err)
-	must(t, os.WriteFile(filepath.Join(folder, "again"), left, 0o600)) // as a process leaves it that was killed
-	memory, err := state.New(state.Config{}, state.Deps{Now: now, Epoch: at})
-	must(t, err)
-	waited, err := openState(settings{logger: slog.New(slog.DiscardHandler)})
-	must(t, err)
-	good := func() error { return nil }
-	for name, tc := range map[string]struct {
-		replays replays
-		young   bool
-	}{
-		"memory": {memory, true}, "a file after an unclean end": {file("again"), true},
-		"a new file": {first, false}, "memory after its start": {waited.replay, false},
-	} {
-		if err := tc.replays.Young(); (err != nil) != tc.young {
-			t.Errorf("%s: %v", name, err)
-		} else if err != nil && !errors.Is((&service{failing: good, replay: tc.replays}).ready(), errYoung) {
-			t.Errorf("%s: ready says something else", name)
 		}
 	}
 }

@@ -1,33 +1,33 @@
 package main
 
 import (
-	"bytes"
+	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"net/url"
 	"os"
-	"path/filepath"
-	"time"
+	"os/signal"
+	"slices"
+	"syscall"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/spf13/cobra"
 
-	"github.com/aepb/aepb-gateway/ect/identity"
+	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/config"
-	"github.com/aepb/aepb-gateway/gateway/config/advice"
 	"github.com/aepb/aepb-gateway/gateway/httpapi"
+	"github.com/aepb/aepb-gateway/gateway/server"
 	"github.com/aepb/aepb-gateway/gateway/telemetry"
 	"github.com/aepb/aepb-gateway/lifecycle"
-	"github.com/aepb/aepb-gateway/policy"
-	"github.com/aepb/aepb-gateway/policy/hitl"
+	"github.com/aepb/aepb-gateway/translators/a2a"
+	"github.com/aepb/aepb-gateway/translators/ainp"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/mcp"
+	"github.com/aepb/aepb-gateway/translators/slim"
+	"github.com/aepb/aepb-gateway/translators/uacp"
 )
-
-// workloadPatience is how long a start waits for the Workload API.
-const workloadPatience = 30 * time.Second
 
 func serveCommand() *cobra.Command {
 	var file string
@@ -54,14 +54,14 @@ func checkConfigCommand() *cobra.Command {
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, err := checked(args[0])
-			c := s.config
+			c := s.Settings
 			if err == nil && before != "" {
 				err = mayFollow(before, c)
 			}
 			if err != nil {
 				return err
 			}
-			for _, warning := range warnings(s) {
+			for _, warning := range server.Warnings(s) {
 				fmt.Fprintf(cmd.OutOrStdout(), "warning: %s\n", warning)
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "ok\nmemory: at most %d MiB with these bounds\n", c.MemoryBound()>>20)
@@ -72,224 +72,126 @@ func checkConfigCommand() *cobra.Command {
 	return cmd
 }
 
-// handlesCritical reports whether a rule says what becomes of a workflow after a critical error (ATD, HITL Escalation on
-// Error).
-func handlesCritical(rules hitl.Rules) bool {
-	_, handled := rules.MatchError("critical", "")
-	return handled
-}
-
 // checked reads a configuration for serve, and finds every mistake in it and in the files
 // that it names.
-func checked(file string) (settings, error) {
+func checked(file string) (server.Config, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
-		return settings{}, err
+		return server.Config{}, err
 	}
 	c, err := config.Parse(data)
 	if !config.Readable(c) {
-		return settings{}, fmt.Errorf("%s: %w", file, err)
+		return server.Config{}, fmt.Errorf("%s: %w", file, err)
 	}
-	s, beyond := production(c, nil, slog.New(slog.DiscardHandler))
+	s, beyond := server.Production(c, nil, slog.New(slog.DiscardHandler))
 	if err = config.Place(c, err, beyond); err != nil {
 		return s, fmt.Errorf("%s: %w", file, err)
 	}
 	return s, nil
 }
 
-// warnings are what an operator should look at in a configuration that serve takes.
-func warnings(s settings) []advice.Warning {
-	facts := advice.Facts{Readers: advice.ReadersOf, HandlesCritical: handlesCritical(s.approvals)}
-	switch {
-	case s.files.public != nil:
-		facts.Certificate = s.files.public.Leaf
-	case s.files.svid != nil:
-		facts.Certificate = s.files.svid.Chain[0]
-	}
-	return advice.Warnings(s.config, facts)
-}
-
 // mayFollow says whether a configuration may come after another one (AEPB, Versioning).
 func mayFollow(file string, after config.Config) error {
-	before, err := load(file)
+	before, err := server.ReadFile(file)
 	if err != nil {
 		return err
 	}
-	if err := lifecycle.CheckVersion(described(before.config), described(after)); err != nil {
+	if err := lifecycle.CheckVersion(described(before.Config), described(after)); err != nil {
 		return fmt.Errorf("version: %w", err)
 	}
 	return nil
+}
+
+// described is what the capability document of a gateway with this configuration offers.
+func described(c config.Config) lifecycle.Description {
+	d := lifecycle.Description{Version: cmp.Or(c.Version, version()), Protocols: []string{string(a2a.Binding), string(mcp.Binding)}, Level: int(ect.L2)}
+	for protocol, spoken := range map[canonical.Binding]bool{
+		a2a.Binding + " over gRPC": c.Listen.GRPC != "", uacp.Binding: c.Listen.UACP != "", ainp.Binding: c.AINP.Key != "", slim.Binding: len(c.SLIM.Nodes) > 0,
+	} {
+		if spoken {
+			d.Protocols = append(d.Protocols, string(protocol))
+		}
+	}
+	slices.Sort(d.Protocols) // for the error
+	return d
 }
 
 func serve(ctx context.Context, file string, stdout, stderr io.Writer) (err error) {
 	hangup, deaf := hangups()
 	defer deaf()
 	httpapi.Quiet()
-	from, err := load(file)
+	from, err := server.ReadFile(file)
 	if err != nil {
 		_, err = checked(file) // which finds the other mistakes too
 		return err
 	}
-	c := from.config
+	c := from.Config
 	logger := telemetry.NewLogger(stderr, c.LogLevel())
-	limitMemory(ctx, c, memlimit.FromCgroup, logger)
-	workload, err := openWorkload(ctx, c.Identity, logger)
+	server.LimitMemory(ctx, c, memlimit.FromCgroup, logger)
+	workload, err := server.OpenWorkload(ctx, c.Identity, logger)
 	if err != nil {
 		return err
 	}
 	if workload != nil {
 		defer func() { err = errors.Join(err, workload.Close()) }()
 	}
-	s, err := production(c, workload, logger)
+	s, err := server.Production(c, workload, logger)
 	if err != nil {
 		return err
 	}
-	ports, err := open(c.Listen.WithDefaults())
+	if s.Sockets, err = server.Listen(c.Listen.WithDefaults()); err != nil {
+		return err
+	}
+	gateway, err := build(s)
 	if err != nil {
 		return err
 	}
-	if s.supervisor, err = supervisor(); err != nil {
-		return errors.Join(err, ports.close())
-	}
-	s.uacp, s.grpc, s.metrics = ports.uacp, ports.grpc, ports.metrics
-	s.listening, s.listens = portOf(ports.public), ports.addresses().listens()
-	service, err := wire(s)
-	if err != nil {
-		return errors.Join(err, ports.close())
-	}
-	ports.addresses().ready(stdout)
-	announceGRPC(stdout, s.grpc)
-	service.watch = service.watcher(from, hangup)
-	service.started(ctx)
-	for _, warning := range warnings(s) {
+	ready(stdout, s.Sockets)
+	announceGRPC(stdout, s.Sockets)
+	gateway.Follow(from, hangup)
+	gateway.LogStart(ctx)
+	for _, warning := range server.Warnings(s) {
 		logger.WarnContext(ctx, "the configuration is probably not as it is meant", slog.String("found", warning.Found), slog.String("do", warning.Remedy))
 	}
-	return service.run(ctx, ports.public, ports.admin)
+	return gateway.Run(ctx)
 }
 
-// production reads everything that the configuration names, and so finds every
-// mistake before anything listens.
-func production(c config.Config, workload *identity.Workload, logger *slog.Logger) (settings, error) {
-	s := settings{config: c, workload: workload, publicURL: c.PublicURL, logger: logger}
+// build makes a gateway of this program. On an error its sockets are closed.
+func build(s server.Config) (*server.Server, error) {
+	s.Program = program()
 	var err error
-	errs := []error{c.Serve()}
-	if s.files, err = read(c, workload); err != nil {
-		errs = append(errs, err)
+	if s.Program.Supervisor, err = supervisor(); err != nil {
+		return nil, errors.Join(err, s.Sockets.Close())
 	}
-	if _, err := os.Stat(filepath.Dir(c.State.Path)); c.State.Path != "" && err != nil {
-		errs = append(errs, fmt.Errorf("config: state.path: the folder of the file cannot be used: %w", err))
-	}
-	if s.redis, err = loadRedis(c.State.Redis); err != nil {
-		errs = append(errs, fmt.Errorf("config: state.redis: %w", err))
-	}
-	if s.stateKeys, err = loadStateKeys(c.State.Key); err != nil {
-		errs = append(errs, fmt.Errorf("config: state.key: %w", err))
-	}
-	if _, wrong := c.Policy.ApprovalRules(); wrong != nil {
-		errs = append(errs, wrong) // and config.Parse says where
-	} else if s.document, s.approvals, err = loadPolicy(&c); err != nil {
-		errs = append(errs, fmt.Errorf("config: policy.document: %w", err))
-	}
-	if s.slim, err = readSLIM(c.SLIM); err != nil {
-		errs = append(errs, err)
-	}
-	if s.ainp, err = ainpIdentity(c.AINP); err != nil {
-		errs = append(errs, fmt.Errorf("config: ainp.key: %w", err))
-	}
-	if s.hosts, err = hosts(c); err != nil {
-		errs = append(errs, fmt.Errorf("config: public_url: %w", err))
-	}
-	if err := errors.Join(errs...); err != nil || s.files.svid == nil || s.files.bundle == nil {
-		return s, config.Place(c, err)
-	}
-	s.svid, s.bundle = s.files.svid, s.files.bundle
-	s.source, err = identity.NewSourceFrom(identity.SourceDeps{SVID: s.svid, Bundle: s.bundle, Public: s.files.public, SystemRoots: true})
-	return s, err
-}
-
-// openWorkload asks the Workload API who we are, if that is configured.
-func openWorkload(ctx context.Context, c config.Identity, logger *slog.Logger) (*identity.Workload, error) {
-	if c.WorkloadAPI == "" {
-		return nil, nil //nolint:nilnil // files say it
-	}
-	failed, err := logFailures(ctx, c.WorkloadAPI, logger)
+	gateway, err := server.Build(s)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, s.Sockets.Close())
 	}
-	ctx, cancel := context.WithTimeout(ctx, workloadPatience)
-	defer cancel()
-	return identity.OpenWorkload(ctx, identity.WorkloadDeps{Address: c.WorkloadAPI, Failed: failed})
+	return gateway, nil
 }
 
-// loadBundle reads the trust anchors of our own trust domain and of the federated ones.
-func loadBundle(c config.Identity) (*identity.Bundle, error) {
-	own, err := loadAnchors(c.Bundle, c.TrustDomain)
-	if err != nil {
-		return nil, err
+// ready says where a gateway listens.
+func ready(w io.Writer, s server.Sockets) {
+	a := s.Addresses()
+	fmt.Fprintf(w, "ready public %s\nready admin %s\n", a.Public, a.Admin)
+	if a.UACP != "" {
+		fmt.Fprintf(w, "ready uacp %s\n", a.UACP)
 	}
-	var errs []error
-	for domain, file := range c.Federated {
-		other, err := loadAnchors(file, domain)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("of the federated trust domain %s: %w", domain, err))
-			continue
-		}
-		own.Federate(other)
+	if a.Metrics != "" {
+		fmt.Fprintf(w, "ready metrics %s\n", a.Metrics)
 	}
-	return own, errors.Join(errs...)
 }
 
-// loadAnchors reads the trust anchors of one trust domain in PEM or as a SPIFFE bundle.
-func loadAnchors(file, trustDomain string) (*identity.Bundle, error) {
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
+func announceGRPC(w io.Writer, s server.Sockets) {
+	if s.GRPC != nil {
+		fmt.Fprintf(w, "ready grpc %s\n", s.GRPC.Addr())
 	}
-	if bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) {
-		return identity.ParseBundle(trustDomain, data)
-	}
-	return identity.LoadBundle(file, trustDomain)
 }
 
-func readDocument(file string) ([]byte, error) { return os.ReadFile(file) } //nolint:gosec // the operator names the file
-
-// loadPolicy reads the policy document, if there is a file of one, and the rules of both it and the configuration
-// that say which calls humans approve.
-func loadPolicy(c *config.Config) (document policy.Document, approvals hitl.Rules, err error) {
-	if approvals, err = c.Policy.ApprovalRules(); err != nil || c.Policy.Document == "" {
-		return document, approvals, err
-	}
-	data, err := readDocument(c.Policy.Document)
-	if err != nil {
-		return document, approvals, err
-	}
-	if document, err = policy.ParseDocument(data); err != nil {
-		return document, approvals, err
-	}
-	more, err := hitl.ParseDocumentRules(data)
-	if err != nil {
-		return document, approvals, err
-	}
-	if missing := c.Admin.Unlisted(more); len(missing) > 0 {
-		return document, approvals, fmt.Errorf("document: a rule asks for %q, expected a name of admin.operators", missing[0])
-	}
-	approvals, err = hitl.Join(approvals, more)
-	return document, approvals, err
-}
-
-func loadPublic(c config.TLS) (*tls.Certificate, error) {
-	if c.Certificate == "" {
-		return nil, nil //nolint:nilnil // no certificate of its own: the SVID is shown
-	}
-	pair, err := tls.LoadX509KeyPair(c.Certificate, c.Key)
-	return &pair, err
-}
-
-// hosts are the names that we answer to.
-func hosts(c config.Config) ([]string, error) {
-	u, err := url.Parse(c.PublicURL)
-	if err != nil || u.Scheme != "https" || u.Host == "" || (u.Path != "" && u.Path != "/") {
-		return nil, errors.New("not an https URL without a path")
-	}
-	return append([]string{u.Hostname(), "localhost", "127.0.0.1", "::1"}, c.Admin.Hosts...), nil
+// hangups hears SIGHUP from now on, and keeps one until the gateway follows its file. It belongs
+// before anything that takes time: without it, SIGHUP ends the process.
+func hangups() (signals <-chan os.Signal, stop func()) {
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	return hangup, func() { signal.Stop(hangup) }
 }

@@ -21,16 +21,6 @@ func (s Severity) String() string {
 	return ""
 }
 
-// ParseSeverity reads atd.severity; false: it is none of the four.
-func ParseSeverity(text string) (Severity, bool) {
-	for s := SeverityInfo; s <= SeverityCritical; s++ {
-		if severities[s] == text {
-			return s, true
-		}
-	}
-	return 0, false
-}
-
 // Escalates reports whether an error of this severity is to be brought before a human (ATD, HITL
 // Escalation on Error).
 func (s Severity) Escalates() bool { return s == SeverityCritical }
@@ -47,13 +37,3 @@ const (
 	ErrorUpstreamCascade     ErrorType = "upstream_cascade"
 	ErrorUnknown             ErrorType = "unknown"
 )
-
-// ParseErrorType reads atd.error_type; false: it is none of the six.
-func ParseErrorType(text string) (ErrorType, bool) {
-	switch t := ErrorType(text); t {
-	case ErrorActionFailed, ErrorTimeout, ErrorConstraintViolation, ErrorResourceExhausted, ErrorUpstreamCascade, ErrorUnknown:
-		return t, true
-	default:
-		return "", false
-	}
-}

@@ -26,11 +26,6 @@ const (
 	Aborted   Phase = "aborted"
 )
 
-// Phases lists them all.
-func Phases() []Phase {
-	return []Phase{Voting, Suspended, Waiting, Escalated, Drawing, Committed, Aborted}
-}
-
 const (
 	// Grace is how long after a deadline a round is decided: what came in time may be on its way into the store.
 	Grace = 2 * time.Second

@@ -25,9 +25,6 @@ const (
 	Stopped Mode = "stopped" // new messages are refused
 )
 
-// Modes lists them all.
-func Modes() []Mode { return []Mode{Running, Paused, Stopped} }
-
 // Step is what can happen to the standing of a workflow.
 type Step string
 

@@ -23,13 +23,13 @@ var ownPlaces = []struct {
 	{
 		"gateway/transport",
 		[]string{"Dialer", "Pusher", "Callbacks"},
-		[]string{"gateway/outbound", "gateway/transport", "cmd/aepb-gateway"},
+		[]string{"gateway/outbound", "gateway/transport", "gateway/server"},
 		"all that leaves passes the stages of package outbound: send it with an outbound.Sender",
 	},
 	{
 		"gateway/transport",
 		[]string{"Describer"},
-		[]string{"gateway/directory", "gateway/outbound", "gateway/transport", "cmd/aepb-gateway"},
+		[]string{"gateway/directory", "gateway/outbound", "gateway/transport", "gateway/server"},
 		"the directory alone asks agents who they are, by what outbound.Describers gives: ask the directory",
 	},
 }

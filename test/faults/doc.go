@@ -3,7 +3,7 @@
 // unmodified SDK client as the documented error, in the client's own protocol and
 // within the agent's time limit, and never as a success.
 //
-// Tests in cmd/aepb-gateway have the wrong messages of agents, one by one; here the
+// Tests in test/negative have the wrong messages of agents, one by one; here the
 // connection fails, below the protocols, and the client is an SDK.
 //
 // How to read it: bed_test.go starts the processes, proxy_test.go spoils, unary_test.go

@@ -1,6 +1,6 @@
 // Package builtin is the list of protocols: one that is not here does not exist, for
 // the gateway and for its tools. What carries each, the gateway says beside it
-// (cmd/aepb-gateway/protocols.go).
+// (gateway/server/protocol.go).
 //
 // Alternatives considered: codecs that enter themselves in a list when they are
 // linked in (the code then shows no list of protocols), and a list in each program

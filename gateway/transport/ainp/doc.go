@@ -38,7 +38,7 @@
 // request that it causes would be ours. A connection that proved no identity brings
 // messages of such callers alone. Documents are kept for ten seconds at least, found
 // or not, and fetched once for all who wait for them, eight at once from a host and
-// 32 in all. The client that fetches shows no certificate (cmd/aepb-gateway).
+// 32 in all. The client that fetches shows no certificate (gateway/server).
 //
 // Connections that stay open are counted by caller (place.go). One that proved no
 // identity is refused, unless some callers are known by a DID; it is counted by

@@ -16,9 +16,9 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/cmd/aepb-gateway/demo/peers"
-	"github.com/aepb/aepb-gateway/cmd/aepb-gateway/demo/questions"
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/identity"
+	"github.com/aepb/aepb-gateway/test/harness/questions"
 	"github.com/aepb/aepb-gateway/test/harness/redisserver"
 	"github.com/aepb/aepb-gateway/test/harness/wait"
 	"github.com/aepb/aepb-gateway/test/interop/devgateway"

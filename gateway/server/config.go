@@ -1,0 +1,135 @@
+package server
+
+import (
+	"cmp"
+	"log/slog"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/identity"
+	"github.com/aepb/aepb-gateway/gateway"
+	"github.com/aepb/aepb-gateway/gateway/config"
+	"github.com/aepb/aepb-gateway/gateway/config/advice"
+	"github.com/aepb/aepb-gateway/gateway/state/redis"
+	"github.com/aepb/aepb-gateway/gateway/task/store"
+	tainp "github.com/aepb/aepb-gateway/gateway/transport/ainp"
+	"github.com/aepb/aepb-gateway/policy"
+	"github.com/aepb/aepb-gateway/policy/hitl"
+	"github.com/aepb/aepb-gateway/policy/limit"
+)
+
+// Config is what a way of running a gateway decides. [Production] and [Development] make all of it but the
+// sockets, the program and the factories.
+type Config struct {
+	Settings    config.Config // what the operator wrote
+	Identity    Identity
+	Policy      Policy
+	State       State
+	Names       Names
+	Sockets     Sockets
+	AdminToken  string // admits to the admin API (R17); empty: operators show certificates
+	Development bool   // callers need no credentials, and loopback needs no TLS (R3)
+	Program     Program
+	Factories   []Factory // of protocols beside the built-in ones
+	Hooks       Hooks
+	Logger      *slog.Logger
+}
+
+// Identity is who the gateway is, and whom it trusts.
+type Identity struct {
+	Source   *identity.Source
+	SVID     *identity.SVID
+	Bundle   *identity.Bundle
+	Workload *identity.Workload // nil: files say who we are
+	AINP     tainp.Identity     // zero: AINP is not spoken
+
+	files identityFiles // as they were at the start
+	slim  []slimMember  // of the configured SLIM nodes
+}
+
+// Policy are the rules that files name.
+type Policy struct {
+	Document  policy.Document
+	Approvals hitl.Rules // of the document and of the configuration
+}
+
+// State says where state is kept, beside what config.State says.
+type State struct {
+	Redis *redis.Config // nil: not in Redis
+	Keys  [][]byte      // of state.key; none: not configured
+}
+
+// Names are those under which callers reach the gateway.
+type Names struct {
+	URL   string   // where callers reach us when their Host header is none of ours
+	Hosts []string // names without a port
+}
+
+// Program is the program that runs the gateway.
+type Program struct {
+	Version, Commit string
+	Supervisor      []string // the command that supervises the programs of agents; none: they run without
+}
+
+// Hooks let a test, or a demonstration, look into a gateway. The zero value has none.
+type Hooks struct {
+	Observe func(*Stored)    // sees what is stored, and may put something before it
+	Clock   func() time.Time // of circuit breakers; nil: time.Now
+	Epoch   time.Time        // since when state in memory knows every use of a token; zero: since the next second
+}
+
+// Stored is what a gateway stores.
+type Stored struct {
+	Evidence ect.Store
+	Entries  store.Entries
+}
+
+// version is the gateway's own (AEPB, Versioning).
+func (c Config) version() string { return cmp.Or(c.Settings.Version, c.Program.Version) }
+
+// restartKeys are what only a restart changes.
+func (c Config) restartKeys() map[string]string { return advice.RestartKeys(c.Settings, c.Development) }
+
+// Pipeline is the configuration as the pipeline takes it.
+func (c Config) Pipeline() gateway.Settings {
+	s := c.Settings
+	return gateway.Settings{
+		Constraints: s.Constraints(), Document: c.Policy.Document, Gateways: s.Gateways(), RequireECT: s.ECT.Require,
+		Timeout: time.Duration(s.Timeout), TaskUnchanged: time.Duration(s.Limits.TaskUnchanged),
+		AnswerWait: time.Duration(s.Limits.AnswerWait), Version: c.version(), ECTInBody: s.InBody(),
+		Approvals: c.Policy.Approvals, CheckpointTTL: s.Policy.CheckpointLifetime(), Groups: s.Consensus.List(),
+	}
+}
+
+// limits are wider on a development gateway, where one caller is everybody.
+func (c Config) limits() limit.Config {
+	limits := c.Settings.Limit()
+	if c.Development && limits.Rate == 0 {
+		limits.Rate = 1000
+	}
+	if c.Development && limits.Burst == 0 {
+		limits.Burst = 2000
+	}
+	return limits
+}
+
+// Connections are bounds of connections that stay open. On a development gateway,
+// where all callers may be one, that one may have them all.
+func (c Config) Connections(b config.ConnectionBounds) config.ConnectionBounds {
+	whole := c.Settings.Sockets(b)
+	if c.Development && b.PerCaller == 0 {
+		whole.PerCaller = whole.Total
+	}
+	if c.Development && b.PerAddress == 0 {
+		whole.PerAddress = whole.Unidentified
+	}
+	return whole
+}
+
+// Anonymous is who callers without credentials are; empty: they are refused (R3).
+func (c Config) Anonymous() ect.Identity {
+	if !c.Development {
+		return ""
+	}
+	return identity.Anonymous(c.Identity.Bundle.TrustDomain()).ID
+}
