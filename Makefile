@@ -57,8 +57,8 @@ lane = $(GO) list -f '{{.ImportPath}} {{.Dir}} {{join .Imports " "}} ' $(PKG) | 
 	awk -v calm='$(CALM)' -v locks=' $(LOCKS) ' '($$1 ~ calm && $$0 !~ locks) == $(1) { print ($$1 !~ /\/test\/(slim|interop|python|e2e|conformance|faults|peers)$$/), $$2 }' | sort -sk1,1 | cut -d" " -f2-
 # Tests that do a thousand times what other tests of their package do once with the race
 # detector: they do without. A test of this name anywhere is one of them.
-SWEEPS := TestMatrix|TestConsent_Matrix|TestDamaged|TestManyTools_.*|TestAdmit_Order|FuzzConsent_.*|TestTaskUnchanged_KeepsItsPlaceOnLists
-SWEEPS := $(SWEEPS)|TestSlowReply_IsTold|TestNames_EveryPair|TestOneAfterAnother|TestFile_HoldsWhatTheMemoryHolds
+SWEEPS := TestMatrix_EveryCase|TestMatrix_EveryOperation|TestConsent_Matrix|TestOpen_DamagedFile|TestManyTools_.*|TestAdmit_Order|FuzzConsent_.*|TestTaskUnchanged_KeepsItsPlaceOnLists
+SWEEPS := $(SWEEPS)|TestSlowReply_IsTold|TestNames_EveryPair|TestSession_EndedSessionsFreeTheirSlots|TestFile_HoldsWhatTheMemoryHolds
 SWEEPS := $(SWEEPS)|TestSimulation_ManyRounds|TestEvidence_BusyCallerKeepsAll|TestAttack_OneIssuerFillsRedis|TestNames_PromptsAsSkills
 # Packages that need no program but themselves.
 QUICK := ./cmd/aepbctl/... ./ect/... ./gateway/... ./lifecycle/... ./policy/... ./translators/... ./test/arch
@@ -126,7 +126,7 @@ calm-race: # the packages of calm, with the race detector
 .PHONY: interop
 interop: $(PYTHON_READY) $(STDIO_READY) $(TMP)/python-slim/.ready ## the Python SDKs of MCP, A2A and SLIM through the gateway, and 20 MCP servers over standard input and output; installs them
 	$(GO) test -race -count=1 -timeout 5m ./test/python
-	$(GO) test -tags interop -count=1 -timeout 5m -run '^TestPython' ./test/slim
+	$(GO) test -tags interop -count=1 -timeout 5m -run '^TestPython_SameAsWithoutGateway' ./test/slim
 	$(GO) test -tags interop -count=1 -timeout 5m ./test/stdio
 
 .PHONY: redis
@@ -162,7 +162,7 @@ arch: ## the rules of the code alone: imports, egress, sizes, documentation
 
 .PHONY: meters
 meters: ## the figures of the tree that may only fall, with their ceilings and worst places
-	@$(GO) test -count=1 -run '^TestMeters$$' -v ./test/arch | sed -E '/^(=== |--- PASS|PASS$$|ok )/d; s/^    //'
+	@$(GO) test -count=1 -run '^TestMeters_WithinCeilings$$' -v ./test/arch | sed -E '/^(=== |--- PASS|PASS$$|ok )/d; s/^    //'
 
 .PHONY: check
 check: lint vet tidy test clean-tree ## all that must hold before a change goes in
@@ -191,7 +191,7 @@ clean-tree: # nothing that a run made or changed is left behind
 .PHONY: bench
 bench: ## what a translation costs
 	$(if $(wildcard test/bench/*.go),$(GO) run ./test/bench,$(GO) test -run '^$$' -bench . -benchmem $(PKG))
-	$(GO) test -run '^$$' -bench 'Blobs_|Checkpoint$$|Make_10000$$' ./gateway/state/bolt ./gateway ./lifecycle/rollback
+	$(GO) test -run '^$$' -bench 'Blobs_|Checkpoint_WithAndWithout$$|Make_10000$$' ./gateway/state/bolt ./gateway ./lifecycle/rollback
 
 .PHONY: soak
 soak: T = 1h

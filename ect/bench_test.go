@@ -19,7 +19,7 @@ func translation(s *scene) ect.Claims {
 	return c
 }
 
-func BenchmarkSign(b *testing.B) {
+func BenchmarkSign_Translation(b *testing.B) {
 	s := newScene(b)
 	signer, c := s.From.Signer(b, s.clock), translation(s)
 	b.ReportAllocs()
@@ -30,7 +30,7 @@ func BenchmarkSign(b *testing.B) {
 	}
 }
 
-func BenchmarkVerify(b *testing.B) {
+func BenchmarkVerify_Translation(b *testing.B) {
 	s := newScene(b)
 	d := s.deps()
 	d.Replay = fixedReplay{state: ect.ReplayFresh}
@@ -47,7 +47,7 @@ func BenchmarkVerify(b *testing.B) {
 	}
 }
 
-func BenchmarkParseUnverified(b *testing.B) {
+func BenchmarkParseUnverified_Translation(b *testing.B) {
 	s := newScene(b)
 	token, err := s.From.Signer(b, s.clock).Sign(translation(s))
 	if err != nil {
@@ -61,7 +61,7 @@ func BenchmarkParseUnverified(b *testing.B) {
 	}
 }
 
-func BenchmarkParseRecorded(b *testing.B) {
+func BenchmarkParseRecorded_Translation(b *testing.B) {
 	s := newScene(b)
 	token, err := s.From.Signer(b, s.clock).Sign(translation(s))
 	if err != nil {

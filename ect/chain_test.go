@@ -13,7 +13,7 @@ import (
 // A token's x5c chain is judged as of its iat (R4), not as of the time of
 // judging: evidence outlives the short-lived SVIDs that signed it, and a chain
 // says nothing of the time before it began.
-func TestAChainIsJudgedAsOfIat(t *testing.T) {
+func TestChain_IsVerifiedAsOfIat(t *testing.T) {
 	t.Parallel()
 	begin := time.Unix(1772064000, 0)
 	authority, err := identity.NewAuthority(identity.AuthorityDeps{TrustDomain: "example.com", Now: func() time.Time { return begin }})

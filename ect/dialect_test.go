@@ -16,7 +16,7 @@ import (
 
 var allDialects = []ect.Dialect{ect.DialectSeed, ect.Dialect00, ect.Dialect01, ect.DialectDual}
 
-func TestEveryDialectComesHome(t *testing.T) {
+func TestDialect_RoundTrip(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	for _, d := range allDialects {
@@ -45,7 +45,7 @@ func TestEveryDialectComesHome(t *testing.T) {
 }
 
 // The names that each revision uses, and none of the others'.
-func TestDialectsAreSpelledAsTheDraftsHaveIt(t *testing.T) {
+func TestDialect_ClaimNamesOfTheDrafts(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	c := s.Claims()
@@ -86,7 +86,7 @@ func TestDialectsAreSpelledAsTheDraftsHaveIt(t *testing.T) {
 	}
 }
 
-func TestWhatSignAsRefuses(t *testing.T) {
+func TestSignAs_Refuses(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	signer := s.From.Signer(t, s.clock)
@@ -117,7 +117,7 @@ func TestWhatSignAsRefuses(t *testing.T) {
 }
 
 // ect.md has the whole table; the refusals are among the vectors.
-func TestWhatHasOneMeaningIsRead(t *testing.T) {
+func TestVerifier_MixedDialectsWithOneMeaning(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	a := string(ect.NewID())
@@ -160,7 +160,7 @@ func TestWhatHasOneMeaningIsRead(t *testing.T) {
 	}
 }
 
-func TestLenient(t *testing.T) {
+func TestLenient_Verify(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	sum := ect.Hash(s.Body)
@@ -205,7 +205,7 @@ func TestLenient(t *testing.T) {
 	}
 }
 
-func TestParseDialect(t *testing.T) {
+func TestParseDialect_Names(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]ect.Dialect{"": "seed", "seed": "seed", "00": "00", "01": "01", "dual": "dual", "SEED": "", "D1": "", "0": ""} {
 		got, err := ect.ParseDialect(text)
@@ -215,7 +215,7 @@ func TestParseDialect(t *testing.T) {
 	}
 }
 
-func TestDialects(t *testing.T) {
+func TestDialects_LearnedAndConfigured(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	peers := []*ecttest.Party{s.From, s.Other, ecttest.NewEdwardsParty(t, "spiffe://example.com/agent/c")}
@@ -278,7 +278,7 @@ func TestDialects(t *testing.T) {
 }
 
 // An unsigned token is anybody's word, and teaches nothing.
-func TestDialectsDoNotLearnFromUnsignedTokens(t *testing.T) {
+func TestDialects_UnsignedTokensTeachNothing(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	deps := s.deps()

@@ -27,7 +27,7 @@ func TestExt_Thousandths(t *testing.T) {
 	}
 }
 
-func TestExtReadsWhatItWrites(t *testing.T) {
+func TestExt_RoundTrip(t *testing.T) {
 	t.Parallel()
 	e := ect.Ext{"number": []byte("1"), "mixed": []byte(`["a",1]`), "null": []byte("null")}
 	e.SetString("string", "quote \" é \u2028")
@@ -67,7 +67,7 @@ func TestExtReadsWhatItWrites(t *testing.T) {
 
 // The keys stand in signed evidence that others read: their names are the drafts' own
 // (AEPB, Translation ECT and Translation Error ECT; CPAT, Translation ECT Claims).
-func TestKeysOfTheDrafts(t *testing.T) {
+func TestExt_KeysOfTheDrafts(t *testing.T) {
 	t.Parallel()
 	for got, want := range map[string]string{
 		ect.ExtSourceProtocol:     "aepb.source_protocol",
@@ -88,7 +88,7 @@ func TestKeysOfTheDrafts(t *testing.T) {
 	}
 }
 
-func TestSetText(t *testing.T) {
+func TestExt_SetText(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct{ in, want string }{
 		"plain":        {"a message", "a message"},
@@ -105,7 +105,7 @@ func TestSetText(t *testing.T) {
 	}
 }
 
-func TestWarnings(t *testing.T) {
+func TestWarnings_AreBounded(t *testing.T) {
 	t.Parallel()
 	few := []string{"L05 dropped /a", `L06 carried /"`}
 	kept, omitted, hash := ect.Warnings(few, 0)
@@ -148,7 +148,7 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
-func TestSetWarnings(t *testing.T) {
+func TestExt_SetWarnings(t *testing.T) {
 	t.Parallel()
 	e := ect.Ext{}
 	e.SetWarnings(nil)

@@ -12,7 +12,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect/ecttest"
 )
 
-func FuzzParse(f *testing.F) {
+func FuzzECT_Parse(f *testing.F) {
 	s := newScene(f)
 	f.Add(s.Good(f))
 	f.Add(ecttest.MintUnsigned(f, s.From, ecttest.Recipe{Claims: s.Claims()}))
@@ -84,7 +84,7 @@ func wantClaims(t *testing.T, c ect.Claims) {
 	}
 }
 
-func FuzzParseHeader(f *testing.F) {
+func FuzzHeader_Parse(f *testing.F) {
 	for _, seed := range []string{"", "a.b.c", "a.b.c, d.e.f", ",,\t", "eyJ9", "a.b", "a.b.c\r\n", "a.b.c\na.b.c,,x", strings.Repeat("a,", 40)} {
 		f.Add(seed, 64, 256, 4)
 	}

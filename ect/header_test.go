@@ -12,7 +12,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect/ecttest"
 )
 
-func TestParseHeader(t *testing.T) {
+func TestParseHeader_Accepts(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		in   []string
@@ -49,7 +49,7 @@ func tokens(n int) []string {
 	return list
 }
 
-func TestParseHeaderRefuses(t *testing.T) {
+func TestParseHeader_Refuses(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		in     []string
@@ -87,7 +87,7 @@ func TestParseHeaderRefuses(t *testing.T) {
 	}
 }
 
-func TestHeads(t *testing.T) {
+func TestHeads_AndAncestors(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	named := func(id ect.ID, parents ...ect.ID) string {

@@ -6,7 +6,7 @@ import (
 )
 
 // What is remembered of headers stays bounded, and what is in use is known.
-func TestHeadersAreBounded(t *testing.T) {
+func TestHeaders_AreBounded(t *testing.T) {
 	t.Parallel()
 	var known headers
 	for i := range 3 * maxHeaders {

@@ -18,7 +18,7 @@ import (
 )
 
 // RFC 8037 appendix A.3: a key and its thumbprint.
-func TestKnownAnswersEdDSA(t *testing.T) {
+func TestThumbprint_KnownAnswersEdDSA(t *testing.T) {
 	t.Parallel()
 	public, err := base64.RawURLEncoding.DecodeString("11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo")
 	if err != nil {
@@ -38,7 +38,7 @@ func TestKnownAnswersEdDSA(t *testing.T) {
 	}
 }
 
-func TestSignAndVerifyEdDSA(t *testing.T) {
+func TestSign_VerifiesWithEdDSA(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	s.From = ecttest.NewEdwardsParty(t, s.From.ID)
@@ -60,7 +60,7 @@ func TestSignAndVerifyEdDSA(t *testing.T) {
 }
 
 // The algorithm and the key have to agree, and both with what is allowed.
-func TestAlgorithms(t *testing.T) {
+func TestVerifier_Algorithms(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	edwards := ecttest.NewEdwardsParty(t, s.From.ID)
@@ -117,7 +117,7 @@ func TestAlgorithms(t *testing.T) {
 	}
 }
 
-func TestMinLevelOf(t *testing.T) {
+func TestVerifier_MinLevelOfPeer(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	unsigned := func(act string) string {
@@ -182,7 +182,7 @@ func (r *spyReplay) Claim(_ context.Context, key ect.ReplayKey, _ ect.ReplayUse)
 }
 
 // Whoever signs nothing and names nobody cannot use up the ids of others.
-func TestAnUnsignedTokenBelongsToItsPeer(t *testing.T) {
+func TestUnsigned_BelongsToItsPeer(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	d := s.deps()
@@ -197,7 +197,7 @@ func TestAnUnsignedTokenBelongsToItsPeer(t *testing.T) {
 	wantReason(t, err, ect.ReasonIssuerMismatch)
 }
 
-func TestAssert(t *testing.T) {
+func TestAssert_UnsignedIsVerified(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	friend := "spiffe://gw.example.com/friend"

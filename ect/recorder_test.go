@@ -21,7 +21,7 @@ func newRecorder(t *testing.T, store ect.Store) *ect.Recorder {
 	return r
 }
 
-func TestRecord(t *testing.T) {
+func TestRecorder_Record(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	store := ecttest.NewStore()
@@ -55,7 +55,7 @@ func TestRecord(t *testing.T) {
 	}
 }
 
-func TestKeep(t *testing.T) {
+func TestRecorder_KeepOtherBytesConflict(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	store := ecttest.NewStore()
@@ -76,7 +76,7 @@ func TestKeep(t *testing.T) {
 }
 
 // However far away the exp is that another chose, his token is kept for a day and the retention; ours as we said.
-func TestKeepForADayAtMost(t *testing.T) {
+func TestRecorder_KeepsForeignTokensADayAtMost(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	store, now := ecttest.NewStore(), s.Now.Add(30*time.Hour)
@@ -111,7 +111,7 @@ func TestKeepForADayAtMost(t *testing.T) {
 }
 
 // A parent may have expired, and may not live longer than any token.
-func TestParentThatLivesTooLong(t *testing.T) {
+func TestParent_LifetimeIsBounded(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	for lifetime, want := range map[time.Duration]bool{time.Second: true, 24 * time.Hour: true, 24*time.Hour + time.Second: false, 70_000 * time.Hour: false} {
@@ -135,7 +135,7 @@ type brokenStore struct {
 
 func (s brokenStore) Put(context.Context, ect.Record) error { return s.err }
 
-func TestNoReceiptWithoutARecord(t *testing.T) {
+func TestRecorder_NoReceiptWithoutARecord(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	token, err := s.From.Signer(t, s.clock).Sign(s.Claims())
@@ -156,7 +156,7 @@ func TestNoReceiptWithoutARecord(t *testing.T) {
 	}
 }
 
-func TestNewRecorder(t *testing.T) {
+func TestNewRecorder_Refuses(t *testing.T) {
 	t.Parallel()
 	for name, d := range map[string]ect.RecorderDeps{
 		"no store":             {},

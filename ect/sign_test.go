@@ -26,7 +26,7 @@ import (
 )
 
 // The hashes and claims of the example in the draft's first revision.
-func TestKnownAnswers(t *testing.T) {
+func TestHashAndThumbprint_KnownAnswers(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"test": "n4bQgYhMfWWaL-qgxVrQFaO_TxsrC4Is0V1sFbDwCgg",
@@ -66,7 +66,7 @@ func publicKey(t *testing.T, x, y string) *ecdsa.PublicKey {
 	return key
 }
 
-func TestSignAndVerify(t *testing.T) {
+func TestSign_Verifies(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	ext := ect.Ext{"b": []byte(` {"x": 1.50} `), "a": []byte(`"é\u2028"`)}
@@ -93,7 +93,7 @@ func TestSignAndVerify(t *testing.T) {
 	}
 }
 
-func TestTheTokenIsOfTheSeedDialect(t *testing.T) {
+func TestSign_SeedDialect(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	id := ect.ID("550e8400-e29b-41d4-a716-446655440000")
@@ -128,7 +128,7 @@ func decode(t *testing.T, part string) string {
 
 // The oracle is the JWT library as anybody would use it, with the key that the
 // token itself brings.
-func TestAnOrdinaryJWTLibraryAgrees(t *testing.T) {
+func TestSign_JWTLibraryVerifies(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	want := s.Claims()
@@ -167,7 +167,7 @@ func TestAnOrdinaryJWTLibraryAgrees(t *testing.T) {
 	}
 }
 
-func TestSignRefuses(t *testing.T) {
+func TestSign_Refuses(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	signer := s.From.Signer(t, s.clock)
@@ -209,7 +209,7 @@ func TestSignRefuses(t *testing.T) {
 	}
 }
 
-func TestNewSigner(t *testing.T) {
+func TestNewSigner_Refuses(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	p384, err := ecdsa.GenerateKey(elliptic.P384(), rand.Reader)
@@ -244,7 +244,7 @@ func TestNewSigner(t *testing.T) {
 	}
 }
 
-func TestTheAgentVersionIsInEveryToken(t *testing.T) {
+func TestSign_AddsAgentVersion(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	signer, err := ect.NewSigner(ect.SignerDeps{Key: s.From.Key, Issuer: s.From.ID, AgentVersion: "1.2.3", Now: s.clock})
@@ -268,7 +268,7 @@ func TestTheAgentVersionIsInEveryToken(t *testing.T) {
 	}
 }
 
-func TestATokenIsNeverPrinted(t *testing.T) {
+func TestToken_IsNeverPrinted(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	token, err := s.From.Signer(t, s.clock).Sign(s.Claims())
@@ -302,7 +302,7 @@ func TestATokenIsNeverPrinted(t *testing.T) {
 	}
 }
 
-func TestNewID(t *testing.T) {
+func TestNewID_IsUniqueUUIDv4(t *testing.T) {
 	t.Parallel()
 	seen := map[ect.ID]bool{}
 	for range 1000 {
@@ -314,8 +314,8 @@ func TestNewID(t *testing.T) {
 	}
 }
 
-// TestRenew: a signer's key and chain change under its name, not the name.
-func TestRenew(t *testing.T) {
+// TestSigner_RenewKeepsTheName: a signer's key and chain change under its name, not the name.
+func TestSigner_RenewKeepsTheName(t *testing.T) {
 	t.Parallel()
 	p, next := ecttest.NewParty(t, "spiffe://example.com/gateway"), ecttest.NewParty(t, "spiffe://example.com/gateway")
 	signer, err := ect.NewSigner(ect.SignerDeps{Key: p.Key, Chain: p.Chain, Issuer: p.ID})

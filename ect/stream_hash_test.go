@@ -6,7 +6,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect"
 )
 
-func TestStreamHash(t *testing.T) {
+func TestStreamHash_FramesMessages(t *testing.T) {
 	var none, one, split, joined ect.StreamHash
 	one.Add([]byte("abc"))
 	split.Add([]byte("ab"))

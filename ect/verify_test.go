@@ -13,7 +13,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect/ecttest"
 )
 
-func TestVectorsAreRefused(t *testing.T) {
+func TestVerifier_RefusesVectors(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	vectors := ecttest.Vectors(t, s.Situation)
@@ -64,7 +64,7 @@ func judge(t *testing.T, vector ecttest.Vector, err error) {
 	}
 }
 
-func TestGoodTokensAreAccepted(t *testing.T) {
+func TestVerifier_AcceptsValidTokens(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	now := s.Now.Unix()
@@ -116,7 +116,7 @@ func TestGoodTokensAreAccepted(t *testing.T) {
 
 func at(iat, exp int64) ect.Claims { return ect.Claims{IssuedAt: iat, Expires: exp} }
 
-func TestVerifiedSaysWhatTheTokenSays(t *testing.T) {
+func TestVerified_HasTheClaimsOfTheToken(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	want := s.Claims()
@@ -159,7 +159,7 @@ func TestVerifiedSaysWhatTheTokenSays(t *testing.T) {
 	}
 }
 
-func TestReplay(t *testing.T) {
+func TestVerifier_Replay(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	s := newScene(t)
@@ -196,7 +196,7 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-func TestOnlyGoodTokensUseUpTheirID(t *testing.T) {
+func TestReplay_OnlyValidTokensUseUpTheirID(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	v := s.verifier(t)
@@ -220,7 +220,7 @@ func TestOnlyGoodTokensUseUpTheirID(t *testing.T) {
 }
 
 // That a header is known proves nothing of a token, and what it says stays the same.
-func TestAKnownHeaderProvesNothing(t *testing.T) {
+func TestHeaders_KnownHeaderProvesNothing(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	d := s.deps()
@@ -244,7 +244,7 @@ func TestAKnownHeaderProvesNothing(t *testing.T) {
 	wantReason(t, err, ect.ReasonInvalidSignature)
 }
 
-func TestAHashIsNeverLeftUncompared(t *testing.T) {
+func TestVerifier_HashWithoutABodyIsRefused(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	check := s.source()
@@ -253,7 +253,7 @@ func TestAHashIsNeverLeftUncompared(t *testing.T) {
 	wantReason(t, err, ect.ReasonHashMismatch)
 }
 
-func TestTroubleIsNoJudgement(t *testing.T) {
+func TestVerifier_DependencyErrorIsNotInvalid(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	trouble := errors.New("trouble")
@@ -271,7 +271,7 @@ func TestTroubleIsNoJudgement(t *testing.T) {
 	}
 }
 
-func TestWhatTheOutsideAnswers(t *testing.T) {
+func TestVerifier_AnswersOfKeysAndReplayCache(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	for name, tc := range map[string]struct {
@@ -316,7 +316,7 @@ func (k *spyKeys) Resolve(ctx context.Context, r ect.KeyRequest) (ect.Peer, erro
 	return k.KeySource.Resolve(ctx, r)
 }
 
-func TestAKeyIsAskedForWithAllThatIsKnown(t *testing.T) {
+func TestVerifier_KeyRequestHasAllFields(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	d := s.deps()
@@ -333,7 +333,7 @@ func TestAKeyIsAskedForWithAllThatIsKnown(t *testing.T) {
 	}
 }
 
-func TestUnsigned(t *testing.T) {
+func TestUnsigned_Verify(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	d := s.deps()
@@ -371,7 +371,7 @@ func TestUnsigned(t *testing.T) {
 	wantReason(t, err, ect.ReasonIssuerMismatch)
 }
 
-func TestNewVerifier(t *testing.T) {
+func TestNewVerifier_Refuses(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	for name, change := range map[string]func(*ect.VerifierDeps){
@@ -405,7 +405,7 @@ func TestNewVerifier(t *testing.T) {
 	}
 }
 
-func TestErrorsSayWhyAndQuoteNothing(t *testing.T) {
+func TestErrors_SayWhyAndQuoteNothing(t *testing.T) {
 	t.Parallel()
 	for want, err := range map[string]error{
 		"execution context token refused: expired (exp)":                          &ect.InvalidError{Reason: ect.ReasonExpired, Claim: "exp"},
@@ -440,9 +440,9 @@ func TestErrorsSayWhyAndQuoteNothing(t *testing.T) {
 	}
 }
 
-// TestWhatIsNeverReadAtAll: even without belief, only headers that could be
+// TestParseUnverified_RefusesHeaders: even without belief, only headers that could be
 // believed are read.
-func TestWhatIsNeverReadAtAll(t *testing.T) {
+func TestParseUnverified_RefusesHeaders(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	for want, header := range map[ect.Reason]ecttest.Raw{
@@ -460,8 +460,8 @@ func TestWhatIsNeverReadAtAll(t *testing.T) {
 	}
 }
 
-// TestParseRecorded: what is read of a token on record are its claims as ParseUnverified reads them.
-func TestParseRecorded(t *testing.T) {
+// TestParseRecorded_AgreesWithParseUnverified: what is read of a token on record are its claims as ParseUnverified reads them.
+func TestParseRecorded_AgreesWithParseUnverified(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	var parser ect.RecordParser

@@ -77,7 +77,7 @@ func whole(t *testing.T, answer transport.Answer) string {
 	return strings.Join(bodies, "\n")
 }
 
-func TestAMessageAnswersTheTaskOfAServer(t *testing.T) {
+func TestTaskQuestion_A2AMessageAnswersMCPServer(t *testing.T) {
 	t.Parallel()
 	for _, method := range []string{invoking, streaming} {
 		t.Run(method, func(t *testing.T) {
@@ -103,7 +103,7 @@ func TestAMessageAnswersTheTaskOfAServer(t *testing.T) {
 
 // A client that is asked on its stream, and a server that does it as a task or not
 // at all: the client knows of no task, and its answer goes to that of the server.
-func TestAnAnswerOnAStreamGoesToTheTaskOfAServer(t *testing.T) {
+func TestTaskQuestion_StreamAnswerReachesServerTask(t *testing.T) {
 	t.Parallel()
 	for _, version := range []string{mcp.Legacy, mcp.LegacyJune} {
 		for name, more := range map[string]string{"": "", " with progress": `,"_meta":{"progressToken":"p"}`} {
@@ -126,7 +126,7 @@ func TestAnAnswerOnAStreamGoesToTheTaskOfAServer(t *testing.T) {
 
 // What comes of a task that its caller knows nothing of is the answer to his call, as
 // the server says it, and no task; who wants to be told of progress is.
-func TestTheOutcomeOfATaskThatItsCallerKnowsNothingOf(t *testing.T) {
+func TestServerTask_OutcomeReturnedAsCallResult(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ end, want string }{
 		"done":          {newStands("completed", `,"result":`+complete), `"result":{"content":[{"type":"text","text":"hello Ada"}]}`},
@@ -155,7 +155,7 @@ func TestTheOutcomeOfATaskThatItsCallerKnowsNothingOf(t *testing.T) {
 
 // Who asked for a task of his revision is told when it began and how it stands, and
 // has the outcome apart, as the server says it.
-func TestTheOutcomeOfAModernTaskApart(t *testing.T) {
+func TestTaskResult_OfModernServerForOlderClient(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ end, status, want string }{
 		"done":          {newStands("completed", `,"result":`+complete), "completed", `"content":[{"type":"text","text":"hello Ada"}]`},
@@ -209,7 +209,7 @@ func askingAgent(streams bool) map[string][]scene {
 	return map[string][]scene{invoking: {{reply: asks}, {reply: ends}}}
 }
 
-func TestACallAgainAnswersTheTaskOfAnAgent(t *testing.T) {
+func TestTaskQuestion_RetriedCallAnswersAgent(t *testing.T) {
 	t.Parallel()
 	for name, streams := range map[string]bool{invoking: false, streaming: true} {
 		t.Run(name, func(t *testing.T) {
@@ -247,7 +247,7 @@ func (s *stage) toldItsTask(method, want string) {
 }
 
 // A client of the tasks extension answers apart from its call.
-func TestAnUpdateAnswersTheTaskOfAnAgent(t *testing.T) {
+func TestTaskQuestion_TasksUpdateAnswersAgent(t *testing.T) {
 	t.Parallel()
 	scenes := askingAgent(true)
 	scenes[looking] = []scene{{reply: result(taskOf("INPUT_REQUIRED", ""))}}
@@ -309,7 +309,7 @@ func TestUpdate_CanceledQuestion(t *testing.T) {
 
 // Between a caller and an agent of A2A the task is named as the agent names it, and
 // what is said to it is what its caller says, in every form.
-func TestAMessageAnswersTheTaskOfAnAgent(t *testing.T) {
+func TestTaskQuestion_A2AMessageAnswersA2AAgent(t *testing.T) {
 	t.Parallel()
 	for name, form := range map[string]string{"as it is": "", "in another form": a2a.FormHTTP} {
 		t.Run(name, func(t *testing.T) {

@@ -92,7 +92,7 @@ func isCanceled(pair revisionPair) map[string][]scene {
 	}
 }
 
-func TestATaskStandsAsItsServerSays(t *testing.T) {
+func TestServerTask_StatusComesFromServer(t *testing.T) {
 	acrossRevisions(t, isCanceled, func(s *stage, pair revisionPair) {
 		s.until(pair.asks(s), `"status":"cancelled"`) // by somebody else
 		s.asksOfIt(pair.server, tasksGet, 2)
@@ -104,7 +104,7 @@ func TestATaskStandsAsItsServerSays(t *testing.T) {
 	})
 }
 
-func TestATaskIsCanceledOnce(t *testing.T) {
+func TestServerTask_CanceledOnce(t *testing.T) {
 	acrossRevisions(t, isCanceled, func(s *stage, pair revisionPair) {
 		got := s.says(pair.asks(s)(tasksCancel, `"taskId":"u1"`))
 		if whole := strings.Contains(got, `"taskId":"u1","status":"cancelled"`); whole != (pair.server == mcp.Modern) || strings.Contains(got, `"error"`) {
@@ -122,7 +122,7 @@ func TestATaskIsCanceledOnce(t *testing.T) {
 
 // A server that does not cancel a task any more: its caller hears that, and how the
 // task stands in truth.
-func TestATaskThatIsNotCanceledAnyMore(t *testing.T) {
+func TestServerTask_CancelRefusedByServer(t *testing.T) {
 	acrossRevisions(t, func(pair revisionPair) map[string][]scene {
 		return map[string][]scene{tasksGet: {{reply: pair.stands("working")}}, tasksCancel: {{reply: failure("-32602")}}}
 	}, func(s *stage, pair revisionPair) {
@@ -136,7 +136,7 @@ func TestATaskThatIsNotCanceledAnyMore(t *testing.T) {
 
 // A caller of A2A cancels a task that an MCP server keeps: the server's own task is
 // canceled, and how it stands then is the answer.
-func TestATaskOfAServerIsCanceledForAnA2ACaller(t *testing.T) {
+func TestServerTask_CanceledByA2ACaller(t *testing.T) {
 	t.Parallel()
 	for name, pair := range revisionPairs() {
 		for state, ends := range map[string]string{"CANCELED": "cancelled", "WORKING": "working"} {
@@ -165,7 +165,7 @@ func TestATaskOfAServerIsCanceledForAnA2ACaller(t *testing.T) {
 
 // A request that became a task at the server, of which its caller knows nothing: who
 // stops the one, or leaves, has the other canceled.
-func TestATaskIsCanceledWithItsRequest(t *testing.T) {
+func TestServerTask_CanceledWithItsRequest(t *testing.T) {
 	t.Parallel()
 	for name, pair := range revisionPairs() {
 		t.Run(name, func(t *testing.T) {

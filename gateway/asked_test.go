@@ -48,9 +48,9 @@ func newNeighbourhood(t *testing.T) (*signalBed, *neighbours) {
 	return b, n
 }
 
-// TestWhatIsSaidOfAgents: whether an agent is served here, or by a neighbour, is
+// TestServes_OnlyForPermittedCallers: whether an agent is served here, or by a neighbour, is
 // said to those who may call it, and neighbours are asked for nobody else.
-func TestWhatIsSaidOfAgents(t *testing.T) {
+func TestServes_OnlyForPermittedCallers(t *testing.T) {
 	t.Parallel()
 	const far = "spiffe://elsewhere.example/agent"
 	for name, c := range map[string]struct {
@@ -85,10 +85,10 @@ func TestWhatIsSaidOfAgents(t *testing.T) {
 	}
 }
 
-// TestNobodyIsAskedForWhoMayNotGo: the way through a neighbour to an agent that
+// TestForward_PeerAskedOnlyForPermittedCalls: the way through a neighbour to an agent that
 // nobody here knows is for attested messages to a translate endpoint, of
 // callers whom the neighbour's rules admit.
-func TestNobodyIsAskedForWhoMayNotGo(t *testing.T) {
+func TestForward_PeerAskedOnlyForPermittedCalls(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		who   func(b *signalBed) *ecttest.Party

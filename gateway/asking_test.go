@@ -49,7 +49,7 @@ func within(t *testing.T, what string, do func()) {
 
 // An agent that ends while its question is open is noticed at once: whoever asks,
 // listens or is posted to hears of it, and who answers too late hears that it ended.
-func TestAnAgentThatEndsWhileItAsks(t *testing.T) {
+func TestOpenQuestion_AgentEnds(t *testing.T) {
 	t.Parallel()
 	for name, c := range ends() {
 		t.Run(name, func(t *testing.T) {
@@ -91,7 +91,7 @@ func TestAnAgentThatEndsWhileItAsks(t *testing.T) {
 
 // The same for an MCP client that is asked on its stream: the stream ends, and its
 // late answer reaches nobody.
-func TestAnAgentThatEndsWhileItAsksOnAStream(t *testing.T) {
+func TestOpenQuestion_AgentEndsForStreamingClient(t *testing.T) {
 	t.Parallel()
 	for name, c := range ends() {
 		t.Run(name, func(t *testing.T) {
@@ -119,7 +119,7 @@ func TestAnAgentThatEndsWhileItAsksOnAStream(t *testing.T) {
 }
 
 // And for one that answers by calling again.
-func TestAnAgentThatEndsWhileItAsksInAReply(t *testing.T) {
+func TestOpenQuestion_AgentEndsForRetryingClient(t *testing.T) {
 	t.Parallel()
 	for name, c := range ends() {
 		t.Run(name, func(t *testing.T) {
@@ -152,7 +152,7 @@ func TestAnAgentThatEndsWhileItAsksInAReply(t *testing.T) {
 
 // What an agent says while it asks is told at once, and a second question is asked
 // when the first is answered.
-func TestWhatAnAgentSaysWhileItAsks(t *testing.T) {
+func TestOpenQuestion_UpdatesAndSecondQuestion(t *testing.T) {
 	t.Parallel()
 	const progress = `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"p","progress":1,"message":"still here"}}`
 	second := strings.NewReplacer(`"q1"`, `"q2"`, "who?", "how old?").Replace(asksInside)
@@ -183,7 +183,7 @@ func TestWhatAnAgentSaysWhileItAsks(t *testing.T) {
 }
 
 // More questions than there may be are no reason to grow: the agent answers badly.
-func TestAnAgentThatAsksTooMuchAtOnce(t *testing.T) {
+func TestOpenQuestion_TooManyIsABadReply(t *testing.T) {
 	t.Parallel()
 	events := make([]string, 100)
 	for i := range events {
@@ -199,7 +199,7 @@ func TestAnAgentThatAsksTooMuchAtOnce(t *testing.T) {
 
 // An agent whose task goes on without the stream in which it asked asks again: what
 // answers the question that is gone does not answer the one that is there.
-func TestAQuestionThatIsLostWithItsStream(t *testing.T) {
+func TestOpenQuestion_AskedAgainAfterStreamLoss(t *testing.T) {
 	t.Parallel()
 	again := strings.Replace(asksInside, `"q1"`, `"q2"`, 1)
 	era(t, mcp.Legacy, map[string][]scene{

@@ -14,9 +14,9 @@ import (
 	"github.com/aepb/aepb-gateway/policy/hitl"
 )
 
-// BenchmarkExchange is the pipeline without network: one ECT verified, two signed,
+// BenchmarkExchange_WithoutNetwork is the pipeline without network: one ECT verified, two signed,
 // two translations.
-func BenchmarkExchange(b *testing.B) { exchange(b, gateway.Settings{}) }
+func BenchmarkExchange_WithoutNetwork(b *testing.B) { exchange(b, gateway.Settings{}) }
 
 // BenchmarkExchange_FiftyRules is the same with 50 rules that demand approvals of other calls.
 func BenchmarkExchange_FiftyRules(b *testing.B) {
@@ -59,9 +59,9 @@ func exchange(b *testing.B, settings gateway.Settings) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*batch), "ns/exchange")
 }
 
-// BenchmarkWorkflow is an exchange of a caller without tokens that names a parent: in a workflow without a
+// BenchmarkWorkflow_WithAndWithoutStart is an exchange of a caller without tokens that names a parent: in a workflow without a
 // start, and in one with a start, where the gateway signs an intent.
-func BenchmarkWorkflow(b *testing.B) {
+func BenchmarkWorkflow_WithAndWithoutStart(b *testing.B) {
 	for name, begun := range map[string]bool{"without a start": false, "with a start": true} {
 		b.Run(name, func(b *testing.B) {
 			env := newBed(b, gateway.Settings{}, policy.Rules{Open: true})
@@ -91,8 +91,8 @@ func BenchmarkWorkflow(b *testing.B) {
 	}
 }
 
-// BenchmarkCheckpoint is a call of a workflow that has a start, of a tool that only reads and of one that has a checkpoint, with state in memory.
-func BenchmarkCheckpoint(b *testing.B) {
+// BenchmarkCheckpoint_WithAndWithout is a call of a workflow that has a start, of a tool that only reads and of one that has a checkpoint, with state in memory.
+func BenchmarkCheckpoint_WithAndWithout(b *testing.B) {
 	for name, tool := range map[string]string{"without": "get_booking", "with": "create_booking"} {
 		b.Run(name, func(b *testing.B) {
 			env := newBookings(b, gateway.Settings{}, func(d *gateway.Deps) {

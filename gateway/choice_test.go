@@ -156,7 +156,7 @@ func TestChoice_HeldTools(t *testing.T) {
 	})
 }
 
-// Who would be asked too much is refused as before, as is who cannot be asked (TestFailuresLeaveEvidence).
+// Who would be asked too much is refused as before, as is who cannot be asked (TestFailure_LeavesEvidence).
 func TestChoice_RefusedWhereItIsTooMuch(t *testing.T) {
 	t.Parallel()
 	many := func(n int, about string) (list []canonical.Capability) {

@@ -24,7 +24,7 @@ func content() []canonical.Capability {
 
 // An A2A message that names a prompt, or a resource, is answered with what is in
 // it, with evidence of both legs as for every other.
-func TestContentAsSkills(t *testing.T) {
+func TestContent_PromptsAndResourcesAsSkills(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct{ skill, input, result, sent, got string }{
 		"a prompt": {
@@ -63,7 +63,7 @@ func TestContentAsSkills(t *testing.T) {
 }
 
 // What does not fit a prompt is refused before anybody is asked; an answer that is no prompt's goes on as data.
-func TestContentThatFails(t *testing.T) {
+func TestContent_InvalidArgumentsAndReplies(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
 	b.agent.more, b.agent.result = content(), `{"resultType":"complete","content":[{"type":"text","text":"no messages"}]}`
@@ -82,7 +82,7 @@ func TestContentThatFails(t *testing.T) {
 
 // Text for a server with one tool is for that tool, whatever content there is
 // beside it; and the name of a prompt chooses it.
-func TestContentIsNoChoice(t *testing.T) {
+func TestContent_DoesNotAffectSoleToolChoice(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
 	b.agent.more, b.agent.sole = content(), true

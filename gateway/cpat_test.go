@@ -13,7 +13,7 @@ import (
 
 // At CPAT's endpoint the evidence speaks CPAT: its act, its keys, the wid of
 // the source and no other, absent where it is absent (CPAT, Translation ECT Claims).
-func TestCPATEvidence(t *testing.T) {
+func TestCPAT_EvidenceClaims(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
 	for name, workflow := range map[string]string{"with a wid": string(ect.NewID()), "without": ""} {
@@ -64,7 +64,7 @@ func TestCPATEvidence(t *testing.T) {
 
 // Each leg is written in the dialect of who reads it: the configured one, else
 // the reader's own.
-func TestDialects(t *testing.T) {
+func TestDialect_ChosenByReader(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, gateway.Settings{}, policy.Rules{Open: true}) // the agent is configured to read 01
 	own, err := b.caller.Signer(t, nil).SignAs(ect.Dialect00, ect.Claims{

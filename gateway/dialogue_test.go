@@ -25,9 +25,9 @@ func (f forgetful) Last(context.Context, string) (string, ect.ID, bool, error) {
 
 func (forgetful) Remember(context.Context, string, string, ect.ID) {}
 
-// TestForgettingCloses: where it is forgotten whose a dialogue is, no caller gets
+// TestConversation_ForgottenOwnerStartsAnother: where it is forgotten whose a dialogue is, no caller gets
 // into it, not even its owner, which gets another one, the same each time.
-func TestForgettingCloses(t *testing.T) {
+func TestConversation_ForgottenOwnerStartsAnother(t *testing.T) {
 	t.Parallel()
 	play(t, map[string][]scene{invoking: {{reply: wholeTask("COMPLETED", oneArt)}}}, func(s *stage) {
 		t := s.t
@@ -50,9 +50,9 @@ func TestForgettingCloses(t *testing.T) {
 	})
 }
 
-// TestAWorkIsInItsDialogue: a message about work of its own passes in the
+// TestConversation_KnownFromItsTask: a message about work of its own passes in the
 // dialogue of the work, although it is forgotten whose that is.
-func TestAWorkIsInItsDialogue(t *testing.T) {
+func TestConversation_KnownFromItsTask(t *testing.T) {
 	t.Parallel()
 	play(t, map[string][]scene{invoking: {{reply: wholeTask("INPUT_REQUIRED", "")}, {reply: wholeTask("COMPLETED", oneArt)}}}, func(s *stage) {
 		t := s.t
@@ -65,9 +65,9 @@ func TestAWorkIsInItsDialogue(t *testing.T) {
 	})
 }
 
-// TestADialogueThatCannotBeLookedUp: an error of the store refuses the message.
+// TestConversation_LookupErrorRefusesMessage: an error of the store refuses the message.
 // Read as "unknown", it would fork the dialogue.
-func TestADialogueThatCannotBeLookedUp(t *testing.T) {
+func TestConversation_LookupErrorRefusesMessage(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
 	b.Conversations = forgetful{err: &state.UnavailableError{RetryAfter: time.Second}}

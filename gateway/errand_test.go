@@ -24,10 +24,10 @@ import (
 	"github.com/aepb/aepb-gateway/translators/mcp"
 )
 
-// TestErrand: the gateway has an agent do something on its own account, in the agent's protocol, though the
+// TestErrand_RecordsRequestAndReply: the gateway has an agent do something on its own account, in the agent's protocol, though the
 // agent's list of callers does not name it: request and answer are on record below the lineage, and the agent
 // gets the token of the request. Policy about protocols holds, and an unknown agent and a failing one are errors.
-func TestErrand(t *testing.T) {
+func TestErrand_RecordsRequestAndReply(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, gateway.Settings{}, policy.Rules{Callers: []string{"spiffe://example.com/client"}})
 	wid, start := b.begin(t)

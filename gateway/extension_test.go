@@ -17,8 +17,8 @@ func (s *stage) extended(method, params string) transport.Call {
 		`,"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"C","version":"1"},"io.modelcontextprotocol/clientCapabilities":{"elicitation":{"form":{}},"extensions":{"io.modelcontextprotocol/tasks":{}}}}}}`)
 }
 
-// TestACallThatBecomesATask: an MCP client that takes a task for an answer.
-func TestACallThatBecomesATask(t *testing.T) {
+// TestTasksExtension_CallReturnsTask: an MCP client that takes a task for an answer.
+func TestTasksExtension_CallReturnsTask(t *testing.T) {
 	t.Parallel()
 	play(t, map[string][]scene{
 		streaming: {{events: []string{wholeTask("WORKING", "")}}}, looking: {{reply: result(taskOf("WORKING", ""))}, {reply: result(taskOf("COMPLETED", oneArt))}},
@@ -41,8 +41,8 @@ func TestACallThatBecomesATask(t *testing.T) {
 	})
 }
 
-// TestATaskOfAToolBehindATask: an MCP server that answers with a task.
-func TestATaskOfAToolBehindATask(t *testing.T) {
+// TestTasksExtension_A2ATaskOverMCPTask: an MCP server that answers with a task.
+func TestTasksExtension_A2ATaskOverMCPTask(t *testing.T) {
 	t.Parallel()
 	inner := `"taskId":"u1","createdAt":"2026-07-28T01:02:03Z","lastUpdatedAt":"2026-07-28T01:02:03Z","ttlMs":60000,"pollIntervalMs":500`
 	play(t, map[string][]scene{
@@ -63,9 +63,9 @@ func TestATaskOfAToolBehindATask(t *testing.T) {
 	})
 }
 
-// TestATaskInARelay: between two sides of MCP the server itself is asked how its
+// TestTasksExtension_MCPRelay: between two sides of MCP the server itself is asked how its
 // task stands, and under its own name for it.
-func TestATaskInARelay(t *testing.T) {
+func TestTasksExtension_MCPRelay(t *testing.T) {
 	t.Parallel()
 	inner := `"taskId":"u1","createdAt":"2026-07-28T01:02:03Z","lastUpdatedAt":"2026-07-28T01:02:03Z","ttlMs":60000,"pollIntervalMs":500`
 	asks := result(`{"resultType":"complete","status":"input_required",` + inner + `,"inputRequests":{"k":` + wantsName + `}}`)
@@ -96,9 +96,9 @@ func TestATaskInARelay(t *testing.T) {
 	})
 }
 
-// TestTheResultOfATask: an older client waits for it, however often the agent has
+// TestTaskResult_WaitsForPolledAgent: an older client waits for it, however often the agent has
 // to be asked.
-func TestTheResultOfATask(t *testing.T) {
+func TestTaskResult_WaitsForPolledAgent(t *testing.T) {
 	t.Parallel()
 	play(t, map[string][]scene{
 		invoking: {{reply: wholeTask("WORKING", "")}},
@@ -117,7 +117,7 @@ func TestTheResultOfATask(t *testing.T) {
 	})
 }
 
-func TestATaskThatIsAnsweredAndCanceled(t *testing.T) {
+func TestTasksExtension_AnswerAndCancel(t *testing.T) {
 	t.Parallel()
 	asking := scene{events: []string{wholeTask("WORKING", ""), "", status("INPUT_REQUIRED", "how long?")}, end: errBroken}
 	for name, c := range map[string]struct {
@@ -153,8 +153,8 @@ func TestATaskThatIsAnsweredAndCanceled(t *testing.T) {
 	}
 }
 
-// TestAServerThatStreamsUnasked: MCP servers may answer any request in a stream.
-func TestAServerThatStreamsUnasked(t *testing.T) {
+// TestMCPServer_UnrequestedStream: MCP servers may answer any request in a stream.
+func TestMCPServer_UnrequestedStream(t *testing.T) {
 	t.Parallel()
 	notice := `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}`
 	for name, c := range map[string]struct{ method, params, end string }{

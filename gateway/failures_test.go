@@ -38,7 +38,7 @@ func saysOf(t *testing.T, c ect.Claims, want map[string]string) {
 // Every failure after step 5 leaves an error ECT whose parent is the source's,
 // whose aepb.error is one of the four values of the draft, and which says between
 // which protocols the translation failed and why.
-func TestFailuresLeaveEvidence(t *testing.T) {
+func TestFailure_LeavesEvidence(t *testing.T) {
 	t.Parallel()
 	const text = `{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"hello"}]}}}`
 	for name, tc := range map[string]struct {
@@ -129,7 +129,7 @@ func TestFailure_LogNamesItsWorkflow(t *testing.T) {
 }
 
 // Refusals before step 5 cost little and leave no ECT.
-func TestCheapRefusals(t *testing.T) {
+func TestRefusal_ForbiddenAndRateLimitedBySource(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, gateway.Settings{}, policy.Rules{Callers: []string{"spiffe://example.com/somebody-else"}})
 	stranger := b.call(addBody)
@@ -154,7 +154,7 @@ func TestCheapRefusals(t *testing.T) {
 	}
 }
 
-func TestECTRequired(t *testing.T) {
+func TestECT_RequiredButMissing(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, gateway.Settings{RequireECT: true}, policy.Rules{Open: true})
 	if _, err := b.Exchange(t.Context(), b.call(addBody)); !errors.Is(err, ect.ErrRequired) {
@@ -168,7 +168,7 @@ func TestECTRequired(t *testing.T) {
 	}
 }
 
-func TestUnattestedConversationIsOneLineage(t *testing.T) {
+func TestConversation_UnattestedTurnsShareALineage(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
 	turn := strings.Replace(addBody, `"messageId":"m1"`, `"messageId":"m1","contextId":"c1"`, 1)
@@ -194,7 +194,7 @@ func TestUnattestedConversationIsOneLineage(t *testing.T) {
 
 // A dialogue belongs to its caller: another caller that names its context id
 // begins a dialogue of its own (R2).
-func TestConversationsAreNotShared(t *testing.T) {
+func TestConversation_NotSharedBetweenCallers(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
 	turn := strings.Replace(addBody, `"messageId":"m1"`, `"messageId":"m1","contextId":"c1"`, 1)
@@ -217,7 +217,7 @@ func TestConversationsAreNotShared(t *testing.T) {
 // A jti of ours, used again by a caller, hides nothing: in our token's workflow it
 // is refused, in another his own message passes, and a message that names that id
 // as parent has us on its path.
-func TestAForeignTokenWithAJTIOfOursHidesNothing(t *testing.T) {
+func TestECT_ForeignTokenWithGatewaysJTI(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
 	answer, err := b.Exchange(t.Context(), b.translate(t, addBody))
@@ -254,7 +254,7 @@ func TestAForeignTokenWithAJTIOfOursHidesNothing(t *testing.T) {
 
 // A source's lineage that already went through us is a loop; three foreign
 // translations on the way are one too many with ours.
-func TestHopsAndLoops(t *testing.T) {
+func TestLineage_HopsAndLoops(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		self bool
@@ -311,7 +311,7 @@ func TestHopsAndLoops(t *testing.T) {
 	}
 }
 
-func TestSameMessageWhileItIsWorkedOn(t *testing.T) {
+func TestExchange_DuplicateInProgressIsRefused(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
@@ -334,7 +334,7 @@ func TestSameMessageWhileItIsWorkedOn(t *testing.T) {
 	})
 }
 
-func TestDeadlineOfTheAgent(t *testing.T) {
+func TestExchange_AgentTimeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, gateway.Settings{Timeout: time.Second}, policy.Rules{Open: true})
@@ -348,7 +348,7 @@ func TestDeadlineOfTheAgent(t *testing.T) {
 	})
 }
 
-func TestTranslateOnly(t *testing.T) {
+func TestExchange_TranslationWithoutAgent(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, gateway.Settings{}, policy.Rules{})
 	const body = `{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"hello"}]}}}`
@@ -369,7 +369,7 @@ func TestTranslateOnly(t *testing.T) {
 
 // The destination's own ECT becomes the parent of the reply's; a broken one
 // makes its answer untrustworthy.
-func TestEvidenceOfTheDestination(t *testing.T) {
+func TestEvidence_AgentTokenIsParentOfReply(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
 	var own ect.Token
@@ -504,7 +504,7 @@ func (l lossyA2A) Encode(m *canonical.Message, target translators.Target) (trans
 // A message from a translator that drops content never leaves (R7): a request does not
 // reach its agent, a reply does not reach its caller, and the evidence says so. What
 // weighs less is a warning in the evidence, and the message leaves.
-func TestSemanticLossStopsTheRoad(t *testing.T) {
+func TestSemanticLoss_StopsTheMessage(t *testing.T) {
 	t.Parallel()
 	content := canonical.Loss{Code: canonical.LossContent, Path: "/body", Fate: canonical.Dropped}
 	ids := canonical.Loss{Code: canonical.LossIDs, Path: "/ids", Fate: canonical.Dropped}
@@ -564,7 +564,7 @@ func TestSemanticLossStopsTheRoad(t *testing.T) {
 
 // Without the receipt of a recorded token nothing is sealed, and nothing but sealed
 // messages can be sent.
-func TestNothingIsSealedWithoutAReceipt(t *testing.T) {
+func TestSeal_RequiresReceipt(t *testing.T) {
 	t.Parallel()
 	if _, err := transport.Attest(ect.Receipt{}, translators.Wire{Body: []byte("{}")}); !errors.Is(err, transport.ErrUnsealed) {
 		t.Errorf("attested without a receipt: %v", err)
@@ -575,7 +575,7 @@ func TestNothingIsSealedWithoutAReceipt(t *testing.T) {
 }
 
 // Two tokens that name each other would leave nobody to answer for the message.
-func TestRingOfTokens(t *testing.T) {
+func TestECT_CyclicParentsRefused(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
 	one, two := ect.NewID(), ect.NewID()

@@ -44,7 +44,7 @@ const (
 	canceling = "CancelTask"
 )
 
-func TestAStreamIsRelayedOctetByOctet(t *testing.T) {
+func TestStream_RelayedByteForByte(t *testing.T) {
 	t.Parallel()
 	events := []string{wholeTask("SUBMITTED", ""), status("WORKING", " odd   spaces "), artifact("done"), status("COMPLETED", "")}
 	play(t, map[string][]scene{streaming: {{events: events, end: io.EOF}}}, func(s *stage) {
@@ -69,7 +69,7 @@ func TestAStreamIsRelayedOctetByOctet(t *testing.T) {
 
 // What is passed on as it comes may be silent for a while, and no longer than an
 // answer may take.
-func TestARelayedStreamMayBeSilent(t *testing.T) {
+func TestStream_RelayedSilenceIsBounded(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		after time.Duration
@@ -91,7 +91,7 @@ func TestARelayedStreamMayBeSilent(t *testing.T) {
 	}
 }
 
-func TestAStreamThatIsNoStream(t *testing.T) {
+func TestStream_AgentRepliesWithoutStream(t *testing.T) {
 	t.Parallel()
 	for name, reply := range map[string]string{"refused": failure("-32004"), "answered": wholeTask("COMPLETED", "")} {
 		t.Run(name, func(t *testing.T) {
@@ -107,7 +107,7 @@ func TestAStreamThatIsNoStream(t *testing.T) {
 	}
 }
 
-func TestOlderCallersHearTheStreamInTheirWords(t *testing.T) {
+func TestStream_ForA2A03Caller(t *testing.T) {
 	t.Parallel()
 	scenes := map[string][]scene{
 		streaming: {{events: []string{wholeTask("WORKING", ""), artifact("done it")}, end: errBroken}},
@@ -126,7 +126,7 @@ func TestOlderCallersHearTheStreamInTheirWords(t *testing.T) {
 	})
 }
 
-func TestACallIsFollowedToItsEnd(t *testing.T) {
+func TestCall_FollowedToItsEnd(t *testing.T) {
 	t.Parallel()
 	begun := scene{events: []string{wholeTask("WORKING", "")}, end: errBroken}
 	for name, c := range map[string]struct {
@@ -163,7 +163,7 @@ func TestACallIsFollowedToItsEnd(t *testing.T) {
 	}
 }
 
-func TestAStreamWithoutAnEndIsAnError(t *testing.T) {
+func TestStream_WithoutFinalStateIsAnError(t *testing.T) {
 	t.Parallel()
 	nothing := scene{events: []string{}, end: io.EOF}
 	t.Run("a call", func(t *testing.T) {
@@ -189,7 +189,7 @@ func TestAStreamWithoutAnEndIsAnError(t *testing.T) {
 	})
 }
 
-func TestWhatEndsBadlyIsToldSo(t *testing.T) {
+func TestCall_UnsuccessfulTaskIsReported(t *testing.T) {
 	t.Parallel()
 	for state, want := range map[string]string{"FAILED": "failed", "REJECTED": "rejected", "CANCELED": "canceled"} {
 		t.Run(want, func(t *testing.T) {
@@ -205,7 +205,7 @@ func TestWhatEndsBadlyIsToldSo(t *testing.T) {
 	}
 }
 
-func TestAQuestionToWhoeverCannotBeAsked(t *testing.T) {
+func TestQuestion_CallerWithoutElicitation(t *testing.T) {
 	t.Parallel()
 	scenes := map[string][]scene{streaming: {
 		{events: []string{wholeTask("INPUT_REQUIRED", ""), status("INPUT_REQUIRED", "how long?")}, end: io.EOF},
@@ -233,7 +233,7 @@ func TestAQuestionToWhoeverCannotBeAsked(t *testing.T) {
 	})
 }
 
-func TestAnAnswerInVainLeavesTheQuestion(t *testing.T) {
+func TestQuestion_FailedAnswerCanBeRetried(t *testing.T) {
 	t.Parallel()
 	play(t, map[string][]scene{streaming: {
 		{events: []string{wholeTask("INPUT_REQUIRED", "")}, end: io.EOF},
@@ -252,7 +252,7 @@ func TestAnAnswerInVainLeavesTheQuestion(t *testing.T) {
 	})
 }
 
-func TestATimeLimitLeavesTheTask(t *testing.T) {
+func TestCall_TimeoutDoesNotCancelTheTask(t *testing.T) {
 	t.Parallel()
 	play(t, map[string][]scene{
 		streaming: {{events: []string{wholeTask("WORKING", "")}}}, canceling: {{reply: result(taskOf("CANCELED", ""))}},
@@ -271,7 +271,7 @@ func TestATimeLimitLeavesTheTask(t *testing.T) {
 	})
 }
 
-func TestACallerWhoStopsEndsTheTask(t *testing.T) {
+func TestCall_CanceledContextCancelsTheTask(t *testing.T) {
 	t.Parallel()
 	play(t, map[string][]scene{
 		streaming: {{events: []string{wholeTask("WORKING", "")}}}, canceling: {{reply: result(taskOf("CANCELED", ""))}},
@@ -289,7 +289,7 @@ func TestACallerWhoStopsEndsTheTask(t *testing.T) {
 	})
 }
 
-func TestASubscriberWhoLeavesEndsNothing(t *testing.T) {
+func TestSubscriber_ClosedStreamDoesNotCancelTheTask(t *testing.T) {
 	t.Parallel()
 	play(t, map[string][]scene{
 		streaming: {{events: []string{wholeTask("WORKING", "")}}}, following: {{events: []string{wholeTask("WORKING", "")}}},
@@ -323,7 +323,7 @@ func TestASubscriberWhoLeavesEndsNothing(t *testing.T) {
 	})
 }
 
-func TestClosingWhileSomebodyWaits(t *testing.T) {
+func TestStream_CloseEndsPendingNext(t *testing.T) {
 	t.Parallel()
 	play(t, map[string][]scene{streaming: {{events: []string{wholeTask("WORKING", "")}}}}, func(s *stage) {
 		t := s.t
@@ -346,7 +346,7 @@ func TestClosingWhileSomebodyWaits(t *testing.T) {
 	})
 }
 
-func TestClosingTheGatewayEndsStreams(t *testing.T) {
+func TestClose_EndsStreamsWithError(t *testing.T) {
 	t.Parallel()
 	play(t, map[string][]scene{streaming: {{events: []string{wholeTask("WORKING", "")}}}}, func(s *stage) {
 		t := s.t
@@ -366,7 +366,7 @@ func TestClosingTheGatewayEndsStreams(t *testing.T) {
 	})
 }
 
-func TestPushNotificationsOfAnAgentsTask(t *testing.T) {
+func TestPush_TaskOfAnAgent(t *testing.T) {
 	t.Parallel()
 	play(t, map[string][]scene{
 		invoking: {{reply: wholeTask("WORKING", "")}}, following: {{reply: failure("-32004")}},
@@ -403,7 +403,7 @@ func TestPushNotificationsOfAnAgentsTask(t *testing.T) {
 	})
 }
 
-func TestALateStreamIsOnRecord(t *testing.T) {
+func TestStream_LateTaskIsRecorded(t *testing.T) {
 	t.Parallel()
 	play(t, map[string][]scene{
 		streaming: {{events: []string{wholeTask("WORKING", "")}, after: time.Second}}, looking: {{reply: result(taskOf("WORKING", ""))}},

@@ -24,9 +24,9 @@ const (
 	bareAdd = `{"message":{"messageId":"m1","role":"ROLE_USER","parts":[{"data":{"skill":"add","input":{"a":1,"b":2}}}]}}`
 )
 
-// TestReplyInTheWordsOfTheRequest: version and form of the answer are those
+// TestReply_UsesVersionAndFormOfTheRequest: version and form of the answer are those
 // that the caller used, and the evidence covers the bytes on its wire (R5).
-func TestReplyInTheWordsOfTheRequest(t *testing.T) {
+func TestReply_UsesVersionAndFormOfTheRequest(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
 	for name, c := range map[string]struct {
@@ -55,8 +55,8 @@ func TestReplyInTheWordsOfTheRequest(t *testing.T) {
 	}
 }
 
-// TestOldA2AAtTheTranslateEndpoint: a2a-v1@0.3 as source and as destination (R8).
-func TestOldA2AAtTheTranslateEndpoint(t *testing.T) {
+// TestTranslateEndpoint_A2A03: a2a-v1@0.3 as source and as destination (R8).
+func TestTranslateEndpoint_A2A03(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
 	old := translators.Wire{Binding: a2a.Binding, Version: a2a.Version03, Body: []byte(oldAdd)}
@@ -97,9 +97,9 @@ func (p *twoPlaces) Dial(_ context.Context, e transport.Endpoint, sealed transpo
 	return transport.Reply{}, errors.Join(err, &transport.UnreachableError{Agent: e.Agent})
 }
 
-// TestPlaceAndWordsGoTogether: the version that is asked for decides where an
+// TestEndpoint_ChosenByVersionAndForm: the version that is asked for decides where an
 // agent is called, and the form of the place how.
-func TestPlaceAndWordsGoTogether(t *testing.T) {
+func TestEndpoint_ChosenByVersionAndForm(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, gateway.Settings{}, policy.Rules{})
 	agent, deps := &twoPlaces{}, b.Deps

@@ -34,7 +34,7 @@ func (h *halts) Swap(ctx context.Context, key store.EntryKey, old uint64, value 
 
 // A request of a session ends when any replica is told to stop it, early or late,
 // in streams and out of them; nothing is left of that.
-func TestAnyReplicaStopsARequest(t *testing.T) {
+func TestCancelRequest_AtAnyReplica(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		runs   time.Duration // before it is stopped
@@ -99,7 +99,7 @@ func TestAnyReplicaStopsARequest(t *testing.T) {
 }
 
 // What is answered soon, or outside sessions, costs no write.
-func TestAShortRequestIsNotListened(t *testing.T) {
+func TestCancelRequest_ShortRequestCostsNoWrite(t *testing.T) {
 	t.Parallel()
 	play(t, map[string][]scene{streaming: {{events: []string{wholeTask("COMPLETED", oneArt)}, after: 200 * time.Millisecond, end: io.EOF}}}, func(s *stage) {
 		t := s.t

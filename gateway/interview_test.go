@@ -107,7 +107,7 @@ func TestElicitation_NoAnswerForAModernServer(t *testing.T) {
 	}
 }
 
-func TestAModernServersQuestionsOnAStream(t *testing.T) {
+func TestModernServer_QuestionOnLegacyStream(t *testing.T) {
 	t.Parallel()
 	asks := asksFor(`"k":`+wantsName, "s-1")
 	streamed := scene{events: []string{`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}`, asks}, end: io.EOF}
@@ -150,7 +150,7 @@ func TestAModernServersQuestionsOnAStream(t *testing.T) {
 
 // Several questions at once are asked one by one, and answered together; and what
 // the server asks then is another question.
-func TestAModernServerAsksMore(t *testing.T) {
+func TestModernServer_SeveralQuestionsAnsweredTogether(t *testing.T) {
 	t.Parallel()
 	for _, version := range []string{mcp.Legacy, mcp.LegacyJune} {
 		t.Run(version, func(t *testing.T) {
@@ -188,7 +188,7 @@ func TestAModernServerAsksMore(t *testing.T) {
 }
 
 // What only MCP asks goes to a client that said that it answers such, in its words.
-func TestAModernServerAsksAModel(t *testing.T) {
+func TestModernServer_SamplingReachesCapableClient(t *testing.T) {
 	t.Parallel()
 	const said = `{"model":"m","role":"assistant","content":{"type":"text","text":"it"}}`
 	play(t, map[string][]scene{calling: {{reply: asksFor(`"k":`+wantsLLM, "s-1")}, {reply: result(complete)}}}, func(s *stage) {
@@ -210,7 +210,7 @@ func TestAModernServerAsksAModel(t *testing.T) {
 
 // Whoever said that nobody can be asked is not, and the server hears that; one that
 // asks all the same has answered badly. And who leaves, or stops, hears no more.
-func TestAModernServersQuestionsThatNobodyAnswers(t *testing.T) {
+func TestModernServer_UnanswerableQuestions(t *testing.T) {
 	t.Parallel()
 	asks := map[string][]scene{calling: {{reply: asksFor(`"k":`+wantsName, "s-1")}, {reply: result(complete)}}}
 	play(t, asks, func(s *stage) {

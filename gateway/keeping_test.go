@@ -84,7 +84,7 @@ func (b *bed) unattended(t *testing.T) string {
 
 // A task that ends while nothing can be kept is on record as ended as soon as
 // something can: else it would seem to go on as long as this process lives.
-func TestAnEndThatCannotBeKeptAtOnce(t *testing.T) {
+func TestTaskEnd_FailedWriteIsRetried(t *testing.T) {
 	t.Parallel()
 	for name, fail := range map[string]bool{"a result": false, "a failure": true} {
 		t.Run(name, func(t *testing.T) {
@@ -113,7 +113,7 @@ func TestAnEndThatCannotBeKeptAtOnce(t *testing.T) {
 }
 
 // The same for a task whose caller hears of it as it goes.
-func TestAStreamsEndThatCannotBeKeptAtOnce(t *testing.T) {
+func TestTaskEnd_FailedWriteDuringStreamIsRetried(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := slow(t)
@@ -139,7 +139,7 @@ func TestAStreamsEndThatCannotBeKeptAtOnce(t *testing.T) {
 
 // Somebody else writes to the record, because it wants to be told of changes: the
 // end is kept all the same.
-func TestAnEndAfterSomebodyElseWrote(t *testing.T) {
+func TestTaskEnd_SurvivesConcurrentWrite(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := slow(t)
@@ -166,7 +166,7 @@ func TestAnEndAfterSomebodyElseWrote(t *testing.T) {
 }
 
 // A caller does not hear of work that goes on and that it could never ask about.
-func TestATaskThatCannotBeKeptIsNotAnswered(t *testing.T) {
+func TestTask_UnstoredIsNotReturned(t *testing.T) {
 	t.Parallel()
 	play(t, map[string][]scene{
 		invoking: {{reply: wholeTask("INPUT_REQUIRED", "")}}, looking: {{reply: result(taskOf("INPUT_REQUIRED", ""))}},
@@ -188,7 +188,7 @@ func TestATaskThatCannotBeKeptIsNotAnswered(t *testing.T) {
 
 // What changes no state is on record now and then: a write for every word of a
 // long answer would cost more than to carry it.
-func TestWordsAreNotKeptOneByOne(t *testing.T) {
+func TestStream_UpdatesAreNotEachWritten(t *testing.T) {
 	t.Parallel()
 	const words = 500
 	events := []string{wholeTask("WORKING", "")}

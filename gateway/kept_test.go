@@ -132,7 +132,7 @@ func onEveryWire(t *testing.T, agent string, scenes func() map[string][]scene, t
 func nothing() map[string][]scene { return nil }
 
 // The call once more, with what answers the server's question.
-func TestAKeptCallIsMadeAgain(t *testing.T) {
+func TestStoredCall_RetriedWithAnswer(t *testing.T) {
 	t.Parallel()
 	onEveryWire(t, "asker", func() map[string][]scene {
 		return map[string][]scene{calling: {{reply: result(pending)}, {reply: result(complete)}}}
@@ -160,7 +160,7 @@ func TestAKeptCallIsMadeAgain(t *testing.T) {
 }
 
 // The arguments that a text left open (profile P3).
-func TestAKeptTextGetsItsArguments(t *testing.T) {
+func TestStoredCall_TextCompletedWithArguments(t *testing.T) {
 	t.Parallel()
 	onEveryWire(t, "calculator", nothing, func(l listener, other transport.Handler) {
 		asked := l.hears(l, invoking, `{"message":{"messageId":"m1","role":"ROLE_USER","parts":[{"text":"one and two"}],"metadata":{"urn:aepb:translation:1":{"skill":"add"}}}}`)
@@ -179,7 +179,7 @@ func TestAKeptTextGetsItsArguments(t *testing.T) {
 }
 
 // What a call was answered with, for whoever asks later.
-func TestAKeptAnswerIsToldAgain(t *testing.T) {
+func TestStoredCall_ResultReturnedAgain(t *testing.T) {
 	t.Parallel()
 	onEveryWire(t, "calculator", nothing, func(l listener, other transport.Handler) {
 		done := l.hears(l, invoking, adding)

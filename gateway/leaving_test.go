@@ -19,7 +19,7 @@ import (
 // A caller who leaves before the agent has named its task is never told that it
 // succeeded, and the task does not go on for nobody: as soon as it has a name it
 // is canceled, and nobody waits for that name for longer than for an answer.
-func TestACallerLeavesBeforeTheTaskHasAName(t *testing.T) {
+func TestCall_CallerLeavesBeforeTaskID(t *testing.T) {
 	t.Parallel()
 	working := []string{wholeTask("WORKING", "")}
 	for name, c := range map[string]struct {
@@ -67,7 +67,7 @@ func TestACallerLeavesBeforeTheTaskHasAName(t *testing.T) {
 // An agent that said in one reply that it works has no more to say there: that is no
 // end to a caller who leaves just then, and the agent is told. Which of the two is
 // seen first is chance, hence many callers.
-func TestACallerLeavesWhenTheAgentHasAnswered(t *testing.T) {
+func TestCall_CallerLeavesAfterWorkingReply(t *testing.T) {
 	t.Parallel()
 	const callers = 24
 	var told []scene
@@ -107,7 +107,7 @@ func TestACallerLeavesWhenTheAgentHasAnswered(t *testing.T) {
 
 // The agent's own ECT at the end of its stream covers the whole of it, and
 // becomes a parent of ours. A wrong one makes the stream a bad reply.
-func TestTheTokenThatClosesAnAgentsStream(t *testing.T) {
+func TestStream_ClosingTokenOfTheAgent(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		by    string // who signs it

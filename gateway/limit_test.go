@@ -127,7 +127,7 @@ func (w *watched) refusals(t *testing.T, caller ect.Identity) (sum int) {
 
 // A flood leaves one ECT a second with how many were refused; the rest is told
 // at the end. The metric counts each (architecture section 5).
-func TestRefusalsBySample(t *testing.T) {
+func TestRefusals_SampledOncePerSecond(t *testing.T) {
 	t.Parallel()
 	b, w := newWatched(t)
 	q := transport.CallInfo{Agent: "calculator", Caller: identity.Caller{Peer: b.caller.Peer()}, Address: "192.0.2.1"}
@@ -173,7 +173,7 @@ func TestRefusalsBySample(t *testing.T) {
 }
 
 // Whoever has no identity is counted by address, which no token names.
-func TestRefusalsOfTheNameless(t *testing.T) {
+func TestRefusals_AnonymousCountedByAddress(t *testing.T) {
 	t.Parallel()
 	b, w := newWatched(t)
 	q := transport.CallInfo{Caller: identity.Caller{Peer: ect.Peer{ID: "spiffe://example.com/anonymous"}, Anonymous: true}, Address: "192.0.2.77"}
@@ -190,7 +190,7 @@ func TestRefusalsOfTheNameless(t *testing.T) {
 }
 
 // A count that cannot be recorded waits for the next sample.
-func TestRefusalsAreNotLost(t *testing.T) {
+func TestRefusals_FailedRecordWaitsForNextSample(t *testing.T) {
 	t.Parallel()
 	b, w := newWatched(t)
 	q := transport.CallInfo{Caller: identity.Caller{Peer: b.caller.Peer()}}
@@ -244,7 +244,7 @@ func TestPass_IsDemandedAndEnough(t *testing.T) {
 }
 
 // Whoever is not identified is nobody's caller, whatever door forgot to look.
-func TestStrangersAreRefused(t *testing.T) {
+func TestGateway_UnauthenticatedCallersRefused(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
 	ctx := transport.WithoutCaller(t.Context(), &problem.UnauthenticatedError{}, "192.0.2.1")
@@ -266,7 +266,7 @@ func TestStrangersAreRefused(t *testing.T) {
 }
 
 // Admit is for callers of the agent.
-func TestAdmit(t *testing.T) {
+func TestAdmit_OnlyCallersOfTheAgent(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, gateway.Settings{}, policy.Rules{Callers: []string{"spiffe://example.com/client#task.get"}})
 	for name, tc := range map[string]struct {
@@ -285,7 +285,7 @@ func TestAdmit(t *testing.T) {
 
 // What stands in the way of our own evidence is said as it is of a caller's: a caller
 // over its share is told so, and no caller is told that the gateway cannot record.
-func TestWhyALegIsNotRecorded(t *testing.T) {
+func TestEvidence_RecordingFailureStatus(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		fail   error

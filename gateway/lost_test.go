@@ -42,7 +42,7 @@ func (s *stage) askedAt(t *testing.T) (events transport.Events, reply transport.
 
 // A replica is killed while it takes the answer to a question of another's: whether
 // the answer was on its way or not, the client that says it again is heard, once.
-func TestAnAnswerThatIsSaidAgain(t *testing.T) {
+func TestReplica_RepeatedAnswerAfterCrashDeliveredOnce(t *testing.T) {
 	t.Parallel()
 	for name, before := range map[string]string{"it was lost": "mail", "it was on its way": "put away", "it had arrived": ""} {
 		t.Run(name, func(t *testing.T) {
@@ -113,7 +113,7 @@ func TestAnswer_LostOnTheWay(t *testing.T) {
 
 // What was recorded of a task and not posted when its process died is in the first
 // thing that its successor posts, the whole task; what happens from then on follows.
-func TestWhatWasRecordedAndNotPosted(t *testing.T) {
+func TestReplica_UnpostedStateIsPostedAfterCrash(t *testing.T) {
 	t.Parallel()
 	const first, half = `,"artifacts":[{"artifactId":"a0","parts":[{"text":"first part"}]}]`, "half way"
 	part := strings.Replace(artifact("first part"), `"artifactId":"a1"`, `"artifactId":"a0"`, 1)

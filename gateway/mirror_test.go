@@ -29,7 +29,7 @@ func (s *stage) marking(version, args string, h http.Header) transport.Call {
 
 // What the header of a call repeats of its arguments is judged before anybody
 // hears of the call, and said rightly to the agent.
-func TestHeadersThatRepeatArguments(t *testing.T) {
+func TestParamHeaders_CheckedAgainstArguments(t *testing.T) {
 	t.Parallel()
 	play(t, map[string][]scene{"tools/call": {{reply: result(answered)}}}, func(s *stage) {
 		t := s.t
@@ -58,7 +58,7 @@ func TestHeadersThatRepeatArguments(t *testing.T) {
 }
 
 // An agent that misses something is asked anew what it wants.
-func TestASchemaThatHasChanged(t *testing.T) {
+func TestParamHeaders_SchemaReloadedOnMismatch(t *testing.T) {
 	t.Parallel()
 	scenes := map[string][]scene{"tools/call": {{reply: failure("-32020")}, {reply: result(answered)}}}
 	play(t, scenes, func(s *stage) {

@@ -80,7 +80,7 @@ func heardNext(t *testing.T, events transport.Events) string {
 
 // What a modern server says to whoever listens, a legacy client hears on the
 // stream of its session, and says in that which resources it wants.
-func TestALegacyClientHearsAModernServer(t *testing.T) {
+func TestNotification_ModernServerToLegacyClient(t *testing.T) {
 	t.Parallel()
 	newsStage(t, mcp.Modern, map[string][]scene{listening: {
 		{events: []string{agreed(`"toolsListChanged":true`), notice("tools/list_changed", "")}},
@@ -121,7 +121,7 @@ func TestALegacyClientHearsAModernServer(t *testing.T) {
 
 // A stream of a server that ends is asked for again, less and less often; one of
 // a server that has none is not.
-func TestAServerIsListenedToAgain(t *testing.T) {
+func TestSubscription_ReopenedWithBackoff(t *testing.T) {
 	t.Parallel()
 	newsStage(t, mcp.Modern, map[string][]scene{listening: {
 		{events: []string{agreed(`"toolsListChanged":true`), result(`{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":ID}}`)}, end: io.EOF},
@@ -149,7 +149,7 @@ func TestAServerIsListenedToAgain(t *testing.T) {
 }
 
 // What a server refuses, and what nobody could hear, is refused.
-func TestWhatNobodyTellsIsRefused(t *testing.T) {
+func TestSubscription_Refusals(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		method, params, offers, session string
@@ -182,7 +182,7 @@ func TestWhatNobodyTellsIsRefused(t *testing.T) {
 }
 
 // A server that tells no news at all is not asked for any.
-func TestAServerWithoutNews(t *testing.T) {
+func TestSubscription_NotOpenedWithoutCapability(t *testing.T) {
 	t.Parallel()
 	newsStage(t, mcp.Modern, nil, func(s *stage) {
 		s.asker.offers = `{"tools":{}}`
@@ -194,7 +194,7 @@ func TestAServerWithoutNews(t *testing.T) {
 
 // What a legacy server says on the stream of a session, a modern client hears
 // that listens: what it asked for, and nothing else.
-func TestAModernClientHearsALegacyServer(t *testing.T) {
+func TestNotification_LegacyServerToModernClient(t *testing.T) {
 	t.Parallel()
 	plain := func(method, params string) string {
 		return `{"jsonrpc":"2.0","method":"notifications/` + method + `","params":` + params + `}`
@@ -240,7 +240,7 @@ func TestAModernClientHearsALegacyServer(t *testing.T) {
 }
 
 // Of what is not there nothing is promised, and the stream ends.
-func TestAModernClientListensToNothing(t *testing.T) {
+func TestSubscription_NothingAvailableEndsStream(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		offers, asked string
@@ -275,7 +275,7 @@ func TestAModernClientListensToNothing(t *testing.T) {
 }
 
 // A log is wanted once by one revision, and with each request by the other.
-func TestLogsBetweenRevisions(t *testing.T) {
+func TestLogLevel_BetweenRevisions(t *testing.T) {
 	t.Parallel()
 	log := func(level string) string {
 		return `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"` + level + `","data":1}}`
@@ -317,7 +317,7 @@ func TestLogsBetweenRevisions(t *testing.T) {
 }
 
 // A modern client that hears nothing for long from a modern server still listens.
-func TestSilenceIsNoEndOfNews(t *testing.T) {
+func TestSubscription_SurvivesLongSilence(t *testing.T) {
 	t.Parallel()
 	newsStage(t, mcp.Modern, map[string][]scene{listening: {{events: []string{agreed(`"toolsListChanged":true`)}}}}, func(s *stage) {
 		t := s.t
@@ -336,7 +336,7 @@ func TestSilenceIsNoEndOfNews(t *testing.T) {
 }
 
 // Another replica is told what a session wants, by the one where its client said that.
-func TestAnyReplicaTakesTheWish(t *testing.T) {
+func TestSubscription_RequestedAtAnotherReplica(t *testing.T) {
 	t.Parallel()
 	newsStage(t, mcp.Modern, map[string][]scene{listening: {
 		{events: []string{agreed(`"toolsListChanged":true`)}},

@@ -26,7 +26,7 @@ import (
 // An id names one request of a session: while that runs, a second one is refused
 // and changes nothing; then it is free. Of callers without a session, and of
 // other sessions, everybody has ids of his own.
-func TestAnIDThatIsInUse(t *testing.T) {
+func TestRequestID_InUseIsRefused(t *testing.T) {
 	t.Parallel()
 	play(t, nil, func(s *stage) {
 		t := s.t
@@ -72,7 +72,7 @@ func TestAnIDThatIsInUse(t *testing.T) {
 
 // What a stranger's message names is not found, like what never was: neither
 // his agent nor its owner notices (R2).
-func TestNobodySpeaksInAnothersName(t *testing.T) {
+func TestTaskID_OfAnotherCallerIsNotFound(t *testing.T) {
 	t.Parallel()
 	play(t, map[string][]scene{invoking: {{reply: wholeTask("COMPLETED", oneArt)}}, streaming: {{events: []string{wholeTask("WORKING", ""), status("COMPLETED", "")}, end: io.EOF}}}, func(s *stage) {
 		t := s.t
@@ -133,7 +133,7 @@ func TestNobodySpeaksInAnothersName(t *testing.T) {
 
 // A dialogue is its caller's from the moment that its work is on record, long
 // before the answer ends.
-func TestADialogueIsOwnedWhileItsStreamIsOpen(t *testing.T) {
+func TestContextID_OwnedWhileStreamIsOpen(t *testing.T) {
 	t.Parallel()
 	play(t, map[string][]scene{streaming: {{events: []string{wholeTask("WORKING", "")}}}}, func(s *stage) {
 		t := s.t
@@ -173,7 +173,7 @@ func (u *unsure) Confirm(ctx context.Context, key ect.ReplayKey, answer []byte, 
 }
 
 // R18: how a task ended is told its caller only once that is kept for good.
-func TestAnEndIsConfirmedBeforeItIsTold(t *testing.T) {
+func TestTaskEnd_ConfirmedBeforeReply(t *testing.T) {
 	t.Parallel()
 	play(t, nil, func(s *stage) {
 		t := s.t
@@ -217,7 +217,7 @@ func (s *stage) list(g limiting, filter string) (ids []string, next string, tota
 // A list has all of its caller's tasks, those that ended with their first answer
 // included, what changed last first, whichever replica is asked, and in pages
 // (A2A 1.0, ListTasks).
-func TestAListHasWhatEndedAtOnce(t *testing.T) {
+func TestTaskList_IncludesImmediatelyEndedTasks(t *testing.T) {
 	t.Parallel()
 	play(t, nil, func(s *stage) {
 		t := s.t
@@ -286,7 +286,7 @@ func TestAListHasWhatEndedAtOnce(t *testing.T) {
 }
 
 // Many at once take turns in writing, and none is missing.
-func TestAListOfManyAtOnce(t *testing.T) {
+func TestTaskList_ConcurrentWritesLoseNothing(t *testing.T) {
 	t.Parallel()
 	play(t, nil, func(s *stage) {
 		close(s.tools.gate)

@@ -33,11 +33,11 @@ func (b *bed) translated(t *testing.T, who *ecttest.Party, body string, n int) (
 	return tokens, ids
 }
 
-// TestThePathToANamedParent: a message that only names its token has the way behind
+// TestNamedParent_HopsOfItsPathCount: a message that only names its token has the way behind
 // it that this token has, where its sender made that of the message itself (R1). To
 // name what was made for one's own work is no way round: what lies between is an
 // agent's act and no translation.
-func TestThePathToANamedParent(t *testing.T) {
+func TestNamedParent_HopsOfItsPathCount(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
 	tokens, ids := b.translated(t, b.caller, addBody, 3)
@@ -81,8 +81,8 @@ func TestThePathToANamedParent(t *testing.T) {
 	}
 }
 
-// TestNamesakes: of several tokens with one id that concern its sender, none is meant.
-func TestNamesakes(t *testing.T) {
+// TestNamedParent_AmbiguousIDIsRefused: of several tokens with one id that concern its sender, none is meant.
+func TestNamedParent_AmbiguousIDIsRefused(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
 	id, workflow, until := ect.NewID(), string(ect.NewID()), b.now.Add(time.Hour)

@@ -39,9 +39,9 @@ func (b *signalBed) sent(audience ...ect.Identity) (workflow string, own, checkp
 	return c.Workflow, c.ID, b.agent.chkpoint
 }
 
-// TestWhoIsParty: who made a token on the way to what a rollback is about, or
+// TestRollbackRequest_PartiesOfTheCheckpoint: who made a token on the way to what a rollback is about, or
 // was given one, and nobody whom somebody else merely names.
-func TestWhoIsParty(t *testing.T) {
+func TestRollbackRequest_PartiesOfTheCheckpoint(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		who     func(b *signalBed) *ecttest.Party
@@ -95,9 +95,9 @@ func namesCaller(b *signalBed, c *ect.Claims) {
 	c.Ext.SetString(ect.ExtCaller, string(b.outsider.ID))
 }
 
-// TestASignalIsItsSenders: nobody travels on another's request because he has a
+// TestSignal_OnlyGatewaysCarryOthers: nobody travels on another's request because he has a
 // token of his own beside it, except gateways, which carry those of others.
-func TestASignalIsItsSenders(t *testing.T) {
+func TestSignal_OnlyGatewaysCarryOthers(t *testing.T) {
 	t.Parallel()
 	b := newSignalBed(t)
 	workflow, checkpoint := b.work("")
@@ -159,10 +159,10 @@ func TestAttack_GatewayFillsAnothersShare(t *testing.T) {
 	wantHolder(ours.ID, b.caller.ID)
 }
 
-// TestANamesakeTakesNothingAway: a stranger's token with the checkpoint's id is
+// TestCheckpoint_ForeignTokenWithSameID: a stranger's token with the checkpoint's id is
 // refused in the checkpoint's workflow, and in another one it does not keep the
 // caller from undoing its own work.
-func TestANamesakeTakesNothingAway(t *testing.T) {
+func TestCheckpoint_ForeignTokenWithSameID(t *testing.T) {
 	t.Parallel()
 	b := newSignalBed(t)
 	workflow, checkpoint := b.work("")
@@ -179,9 +179,9 @@ func TestANamesakeTakesNothingAway(t *testing.T) {
 	}
 }
 
-// TestResultsThatAreNotBelieved: what an agent answers to a rollback request
+// TestRollbackResult_InvalidIsRejected: what an agent answers to a rollback request
 // that is no result of its own for it.
-func TestResultsThatAreNotBelieved(t *testing.T) {
+func TestRollbackResult_InvalidIsRejected(t *testing.T) {
 	t.Parallel()
 	ended := &ending{}
 	for name, change := range map[string]func(b *signalBed){
@@ -226,9 +226,9 @@ func (e *ending) Close() error {
 	return nil
 }
 
-// TestDecisionsThatAreRefused: by who asks for them, whoever else asks likewise,
+// TestDecision_Refusals: by who asks for them, whoever else asks likewise,
 // and by tokens for something else.
-func TestDecisionsThatAreRefused(t *testing.T) {
+func TestDecision_Refusals(t *testing.T) {
 	t.Parallel()
 	b := newSignalBed(t)
 	const hook = "https://client.example/hook"
@@ -250,9 +250,9 @@ func TestDecisionsThatAreRefused(t *testing.T) {
 	}
 }
 
-// TestCallbacksForNothing: a callback has a workflow, a bounded URI, and
+// TestCallback_RequiresWorkflowURIAndSender: a callback has a workflow, a bounded URI, and
 // somebody who would call it.
-func TestCallbacksForNothing(t *testing.T) {
+func TestCallback_RequiresWorkflowURIAndSender(t *testing.T) {
 	t.Parallel()
 	b := newSignalBed(t)
 	const hook = "https://client.example/"
@@ -273,8 +273,8 @@ func TestCallbacksForNothing(t *testing.T) {
 	}
 }
 
-// TestAnAgentsEvidenceIsOfThisAnswer: for us, now, of these bytes, and new.
-func TestAnAgentsEvidenceIsOfThisAnswer(t *testing.T) {
+// TestEvidence_AgentTokenBoundToItsAnswer: for us, now, of these bytes, and new.
+func TestEvidence_AgentTokenBoundToItsAnswer(t *testing.T) {
 	t.Parallel()
 	id, now := ect.NewID(), time.Now().Unix()
 	for name, c := range map[string]struct {

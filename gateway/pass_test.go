@@ -52,7 +52,7 @@ func (s *stage) resources(t *testing.T, g transport.Handler, call transport.Call
 
 // What came of an A2A agent's task its caller can list and read, at any replica
 // and in any revision, with evidence that leads back to the reply.
-func TestArtifactsAreResources(t *testing.T) {
+func TestArtifacts_ListedAndReadAsResources(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, map[string][]scene{"SendStreamingMessage": {{events: []string{wholeTask("COMPLETED", shelfTask)}}}})
@@ -111,7 +111,7 @@ func TestArtifactsAreResources(t *testing.T) {
 }
 
 // A task that comes as a stream, and one that is asked for again, are there once.
-func TestArtifactsOfStreams(t *testing.T) {
+func TestArtifacts_OfStreamsListedOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, map[string][]scene{"SendStreamingMessage": {
@@ -138,7 +138,7 @@ func TestArtifactsOfStreams(t *testing.T) {
 
 // A reply does not wait until what came of it stands on the list; whoever asks for
 // the list does.
-func TestARepliesListIsWrittenBehindIt(t *testing.T) {
+func TestArtifacts_ReplyDoesNotWaitForList(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, map[string][]scene{"SendStreamingMessage": {{events: []string{wholeTask("COMPLETED", shelfTask)}}}})
@@ -156,7 +156,7 @@ func TestARepliesListIsWrittenBehindIt(t *testing.T) {
 
 // What comes of many replies is put on the list together: each time costs a commit
 // to the disk.
-func TestManyRepliesAreListedTogether(t *testing.T) {
+func TestArtifacts_ManyRepliesShareAWrite(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const many = 40
@@ -190,7 +190,7 @@ func TestManyRepliesAreListedTogether(t *testing.T) {
 }
 
 // Nobody reads what is another's, what is not there, or what a URI only looks like.
-func TestForeignResources(t *testing.T) {
+func TestArtifacts_ForeignAndUnknownURIsRefused(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, map[string][]scene{"SendStreamingMessage": {{events: []string{wholeTask("COMPLETED", shelfTask)}}}})
@@ -242,7 +242,7 @@ func expectError(t *testing.T, s *stage, call transport.Call, want canonical.Cod
 }
 
 // However much a caller has made, the list is bounded and comes in pages.
-func TestResourcesAreBounded(t *testing.T) {
+func TestArtifacts_ListBoundedAndPaged(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var scenes []scene

@@ -15,7 +15,7 @@ import (
 
 // What a policy document, a declared level and the way to an agent forbid is
 // refused before the agent hears of it, and leaves evidence.
-func TestPolicyOnTheRoad(t *testing.T) {
+func TestPolicy_RefusesBeforeTheAgent(t *testing.T) {
 	t.Parallel()
 	document := func(text string) gateway.Settings {
 		d, err := policy.ParseDocument([]byte(text))
@@ -98,7 +98,7 @@ func TestPolicyOnTheRoad(t *testing.T) {
 }
 
 // The level of the caller's own agent counts like that of the destination.
-func TestLevelOfTheCaller(t *testing.T) {
+func TestAssuranceLevel_RequiredByCallersAgent(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
 	if err := b.Directory.Put(directory.Agent{

@@ -11,7 +11,7 @@ import (
 )
 
 // Whoever asks for a task has it at once, however long the agent takes to name its own.
-func TestATaskIsPromisedAtOnce(t *testing.T) {
+func TestTask_CreatedBeforeTheAgentNamesItsOwn(t *testing.T) {
 	t.Parallel()
 	scenes := map[string][]scene{streaming: {{events: []string{wholeTask("COMPLETED", oneArt)}, after: time.Minute / 2, end: io.EOF}}}
 	play(t, scenes, func(s *stage) {
@@ -33,7 +33,7 @@ func TestATaskIsPromisedAtOnce(t *testing.T) {
 
 // An end that its caller has asked for is on record before the work's own stream
 // says it, or instead: whoever wants the outcome has it.
-func TestAnEndThatWasAskedForIsTheOutcome(t *testing.T) {
+func TestTaskResult_AvailableBeforeStreamEnds(t *testing.T) {
 	t.Parallel()
 	scenes := map[string][]scene{
 		streaming: {{events: []string{wholeTask("WORKING", ""), ""}}}, looking: {{reply: result(taskOf("COMPLETED", oneArt))}},
@@ -61,7 +61,7 @@ func TestAnEndThatWasAskedForIsTheOutcome(t *testing.T) {
 
 // A task that was promised has another name at its agent: a question about it is
 // asked under that one, and nothing is lost by it.
-func TestAPromisedTaskKeepsItsName(t *testing.T) {
+func TestTask_EarlyIDMapsToAgentsID(t *testing.T) {
 	t.Parallel()
 	scenes := map[string][]scene{
 		streaming: {{events: []string{wholeTask("WORKING", ""), ""}, after: time.Minute / 2}}, looking: {{reply: result(taskOf("WORKING", ""))}},

@@ -55,9 +55,9 @@ func (s *stage) mails() (bodies []string, proofs []ect.Claims) {
 	return bodies, proofs
 }
 
-// TestPostsAreProven: what a webhook is told is a translation like any other, and
+// TestPush_EvidenceForEachPost: what a webhook is told is a translation like any other, and
 // nothing is told without an ECT on record (AEPB, Gateway Requirements item 3).
-func TestPostsAreProven(t *testing.T) {
+func TestPush_EvidenceForEachPost(t *testing.T) {
 	t.Parallel()
 	play(t, nil, func(s *stage) {
 		t := s.t
@@ -107,7 +107,7 @@ func (s *stage) behind(id, ancestor ect.ID) bool {
 	return slices.ContainsFunc(found[0].Parents, func(p ect.ID) bool { return s.behind(p, ancestor) })
 }
 
-func TestPostsOfAnAttestedCall(t *testing.T) {
+func TestPush_EvidenceOfAnAttestedCall(t *testing.T) {
 	t.Parallel()
 	play(t, nil, func(s *stage) {
 		call := s.hooking()
@@ -134,8 +134,8 @@ func TestPostsOfAnAttestedCall(t *testing.T) {
 	})
 }
 
-// TestPostsWithTheirTokensInside: a caller with ect_in_body has them there too.
-func TestPostsWithTheirTokensInside(t *testing.T) {
+// TestPush_TokensInBody: a caller with ect_in_body has them there too.
+func TestPush_TokensInBody(t *testing.T) {
 	t.Parallel()
 	play(t, nil, func(s *stage) {
 		t := s.t
@@ -161,8 +161,8 @@ func TestPostsWithTheirTokensInside(t *testing.T) {
 	})
 }
 
-// TestNoPostsAgainstPolicy: who may not be answered any more is not told either.
-func TestNoPostsAgainstPolicy(t *testing.T) {
+// TestPush_DeniedByPolicy: who may not be answered any more is not told either.
+func TestPush_DeniedByPolicy(t *testing.T) {
 	t.Parallel()
 	play(t, nil, func(s *stage) {
 		before := s.hookedAndTold()
@@ -175,9 +175,9 @@ func TestNoPostsAgainstPolicy(t *testing.T) {
 	})
 }
 
-// TestNoPostsWithoutEvidence: while no ECT can be put on record nothing is posted;
+// TestPush_WaitsForRecordedEvidence: while no ECT can be put on record nothing is posted;
 // how it ended is, as soon as one can.
-func TestNoPostsWithoutEvidence(t *testing.T) {
+func TestPush_WaitsForRecordedEvidence(t *testing.T) {
 	t.Parallel()
 	play(t, nil, func(s *stage) {
 		if err := s.TakeOver(); err != nil {

@@ -44,7 +44,7 @@ func (s *stage) asked(t *testing.T, answer transport.Answer) string {
 	return id
 }
 
-func TestAQuestionInAReplyToATask(t *testing.T) {
+func TestTask_QuestionInMCPReply(t *testing.T) {
 	t.Parallel()
 	play(t, map[string][]scene{calling: {{reply: result(pending)}, {reply: result(complete)}}}, func(s *stage) {
 		t := s.t
@@ -59,10 +59,10 @@ func TestAQuestionInAReplyToATask(t *testing.T) {
 	})
 }
 
-// TestAQuestionAboutALargeRequest: a request that would have to be kept until its
+// TestQuestion_LargeRequestIsRefused: a request that would have to be kept until its
 // caller answers is at most 64 KiB. A caller that waits is told so, and a task in the
 // background fails with the reason.
-func TestAQuestionAboutALargeRequest(t *testing.T) {
+func TestQuestion_LargeRequestIsRefused(t *testing.T) {
 	t.Parallel()
 	large := strings.Replace(called, `"input":{}`, `"input":{"text":"`+strings.Repeat("x", 64<<10)+`"}`, 1)
 	t.Run("waiting", func(t *testing.T) {
@@ -91,7 +91,7 @@ func TestAQuestionAboutALargeRequest(t *testing.T) {
 	})
 }
 
-func TestACallThatHasToBeMadeAgain(t *testing.T) {
+func TestCall_RetriedOnEmptyInputRequests(t *testing.T) {
 	t.Parallel()
 	again := scene{reply: result(`{"resultType":"input_required","inputRequests":{},"requestState":"s-1"}`)}
 	t.Run("once", func(t *testing.T) {
@@ -113,10 +113,10 @@ func TestACallThatHasToBeMadeAgain(t *testing.T) {
 	})
 }
 
-// TestAnAnswerToAnEarlierQuestion: an MCP client is asked twice by an agent with
+// TestQuestion_StateOfEarlierQuestionIsRefused: an MCP client is asked twice by an agent with
 // several skills, which its answers do not name. The state of the first question
 // does not answer the second.
-func TestAnAnswerToAnEarlierQuestion(t *testing.T) {
+func TestQuestion_StateOfEarlierQuestionIsRefused(t *testing.T) {
 	t.Parallel()
 	play(t, map[string][]scene{
 		streaming: {
@@ -150,7 +150,7 @@ func TestAnAnswerToAnEarlierQuestion(t *testing.T) {
 	})
 }
 
-func TestAQuestionInAStreamToATask(t *testing.T) {
+func TestTask_QuestionInMCPStream(t *testing.T) {
 	t.Parallel()
 	for _, method := range []string{invoking, streaming} {
 		t.Run(method, func(t *testing.T) {
@@ -191,7 +191,7 @@ func TestAQuestionInAStreamToATask(t *testing.T) {
 	}
 }
 
-func TestProgressOfAToolInATask(t *testing.T) {
+func TestTask_ProgressOfATool(t *testing.T) {
 	t.Parallel()
 	play(t, map[string][]scene{calling: {{events: []string{
 		`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":ID,"progress":1,"total":2,"message":"half"}}`, result(complete),
@@ -216,7 +216,7 @@ func whatWriterAsks() map[string][]scene {
 	}}
 }
 
-func TestAQuestionOfATaskInAReply(t *testing.T) {
+func TestCall_QuestionOfATaskInAReply(t *testing.T) {
 	t.Parallel()
 	play(t, whatWriterAsks(), func(s *stage) {
 		t := s.t
@@ -253,7 +253,7 @@ func (s *stage) legacy(body string) transport.Call {
 	return call
 }
 
-func TestAQuestionOfATaskInAStream(t *testing.T) {
+func TestCall_QuestionOfATaskInAStream(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ answer, agentHears, callerHears string }{
 		"accepted":      {`"result":{"action":"accept","content":{"reply":"short"}}`, `"short"`, "done it"},
@@ -305,9 +305,9 @@ func TestAQuestionOfATaskInAStream(t *testing.T) {
 	}
 }
 
-// TestAnAnswerWhileTheStateIsAway: one that could not be delivered is not used
+// TestQuestion_AnswerWhileStoreIsUnavailable: one that could not be delivered is not used
 // up, and a caller whose answers have been undeliverable for long is told so.
-func TestAnAnswerWhileTheStateIsAway(t *testing.T) {
+func TestQuestion_AnswerWhileStoreIsUnavailable(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		fail        func(*entries) *atomic.Bool
@@ -358,7 +358,7 @@ func TestAnAnswerWhileTheStateIsAway(t *testing.T) {
 	}
 }
 
-func TestAnOlderServerIsToldThatNobodyWaits(t *testing.T) {
+func TestCancel_LegacyServerGetsCancelledNotification(t *testing.T) {
 	t.Parallel()
 	play(t, map[string][]scene{
 		calling: {{events: []string{`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}`, ""}}}, "notifications/cancelled": {{}},

@@ -94,7 +94,7 @@ const (
 
 // A caller who wants an asking task ended while it begins to ask: it is, although
 // nobody works on it any more who could hear that.
-func TestACancelThatCrossesAQuestion(t *testing.T) {
+func TestCancel_RacesWithQuestion(t *testing.T) {
 	t.Parallel()
 	play(t, map[string][]scene{calling: {{reply: result(pending), after: 2 * time.Second}}, "notifications/cancelled": {{}}}, func(s *stage) {
 		t := s.t
@@ -112,7 +112,7 @@ func TestACancelThatCrossesAQuestion(t *testing.T) {
 }
 
 // Somebody else writes to a record while a caller wants its work ended.
-func TestACancelThatCrossesAWrite(t *testing.T) {
+func TestCancel_RacesWithAnotherWrite(t *testing.T) {
 	t.Parallel()
 	play(t, map[string][]scene{calling: {{reply: result(pending)}}}, func(s *stage) {
 		t := s.t
@@ -133,7 +133,7 @@ func TestACancelThatCrossesAWrite(t *testing.T) {
 
 // The agent's open stream waits for an answer when the work is canceled: whoever
 // holds it lets go at once.
-func TestACancelWhileTheAgentAsksInItsStream(t *testing.T) {
+func TestCancel_WhileAgentAsksInItsStream(t *testing.T) {
 	t.Parallel()
 	scenes := func() map[string][]scene {
 		return map[string][]scene{
@@ -175,7 +175,7 @@ func TestACancelWhileTheAgentAsksInItsStream(t *testing.T) {
 
 // A question of an agent's own task whose holder is gone is asked again, by whoever
 // is asked about the task; its answer reaches the agent.
-func TestAQuestionWhoseHolderIsGone(t *testing.T) {
+func TestQuestion_AskedAgainAfterReplicaLoss(t *testing.T) {
 	t.Parallel()
 	for name, breaks := range map[string]bool{"its process ends": false, "its answer does not arrive": true} {
 		t.Run(name, func(t *testing.T) {
@@ -243,7 +243,7 @@ func TestAQuestionWhoseHolderIsGone(t *testing.T) {
 
 // The box of work that goes on for longer than a letter is kept: what is answered
 // then arrives like what was answered first.
-func TestAnAnswerLongAfterAnother(t *testing.T) {
+func TestQuestion_LateSecondAnswerIsDelivered(t *testing.T) {
 	t.Parallel()
 	asks := newStands("input_required", `,"inputRequests":{"k":`+wantsName+`}`)
 	stands := []scene{{reply: asks}}
@@ -287,7 +287,7 @@ func (s *stage) replies(question, name string) {
 
 // A question that is asked on two streams is answered once: what the second answers
 // is not taken for an answer to the next question, be it of the same name.
-func TestASecondAnswerIsNoAnswerToWhatComes(t *testing.T) {
+func TestQuestion_DuplicateAnswerIsNotForTheNext(t *testing.T) {
 	t.Parallel()
 	asks := newStands("input_required", `,"inputRequests":{"k":`+wantsName+`}`)
 	era(t, mcp.Modern, map[string][]scene{
@@ -320,7 +320,7 @@ func TestASecondAnswerIsNoAnswerToWhatComes(t *testing.T) {
 
 // An end that its caller's question brought is on record before whoever follows the
 // work has heard of it: those who are told of changes are told all the same, once.
-func TestAnEndThatWasAskedForIsPosted(t *testing.T) {
+func TestPush_PolledEndIsPostedOnce(t *testing.T) {
 	t.Parallel()
 	play(t, map[string][]scene{
 		invoking: {{reply: wholeTask("WORKING", "")}}, following: {{reply: failure("-32004")}},
@@ -343,7 +343,7 @@ func TestAnEndThatWasAskedForIsPosted(t *testing.T) {
 }
 
 // Two who want to be told of a task at once: one follows it for both.
-func TestOneFollowsForAll(t *testing.T) {
+func TestTask_OneFollowerForConcurrentWebhooks(t *testing.T) {
 	t.Parallel()
 	play(t, map[string][]scene{
 		invoking:  {{reply: wholeTask("WORKING", "")}},
@@ -375,7 +375,7 @@ func TestOneFollowsForAll(t *testing.T) {
 
 // Work that its caller has not waited for to the end is followed by nobody, and the
 // record does not say that it is: whoever wants to be told of it is.
-func TestWhatACallerLeftBehindIsFollowedOnRequest(t *testing.T) {
+func TestTask_AbandonedIsFollowedForWebhook(t *testing.T) {
 	t.Parallel()
 	play(t, map[string][]scene{
 		streaming: {{events: []string{wholeTask("WORKING", "")}}},
@@ -395,7 +395,7 @@ func TestWhatACallerLeftBehindIsFollowedOnRequest(t *testing.T) {
 
 // Somebody else writes to a record between an answer and what comes of it: neither
 // an end is lost, nor a question that was answered in vain.
-func TestAWriteBetweenAnAnswerAndItsOutcome(t *testing.T) {
+func TestTaskRecord_WriteBetweenAnswerAndOutcome(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ reply, want string }{
 		"an end": {result(complete), "COMPLETED"}, "in vain": {`{"jsonrpc":"2.0","id":ID}`, "INPUT_REQUIRED"},
@@ -420,7 +420,7 @@ func TestAWriteBetweenAnAnswerAndItsOutcome(t *testing.T) {
 
 // A question that cannot be kept at once is, as soon as something can: else the work
 // would seem to go on for as long as this process lives.
-func TestAQuestionThatCannotBeKeptAtOnce(t *testing.T) {
+func TestQuestion_FailedWriteIsRetried(t *testing.T) {
 	t.Parallel()
 	play(t, map[string][]scene{calling: {{reply: result(pending), after: time.Second}, {reply: result(complete)}}}, func(s *stage) {
 		t := s.t
@@ -441,7 +441,7 @@ func TestAQuestionThatCannotBeKeptAtOnce(t *testing.T) {
 
 // A stream that is refused although its work was on record already: the record says
 // that it ended.
-func TestAStreamThatIsRefusedLeavesNothingAtWork(t *testing.T) {
+func TestStream_RefusedEndsItsTaskRecord(t *testing.T) {
 	t.Parallel()
 	play(t, nil, func(s *stage) {
 		t := s.t
@@ -461,7 +461,7 @@ func TestAStreamThatIsRefusedLeavesNothingAtWork(t *testing.T) {
 
 // What an agent calls its task is on record as soon as it has said so: from then on
 // it is the agent that is asked.
-func TestATaskIsTheAgentsOnceItHasAName(t *testing.T) {
+func TestTask_AgentsIDIsRecordedAtOnce(t *testing.T) {
 	t.Parallel()
 	play(t, map[string][]scene{
 		streaming: {{events: []string{wholeTask("WORKING", "")}, after: 160 * time.Millisecond}},
@@ -485,7 +485,7 @@ func (lagging) Done() <-chan struct{} { return nil }
 
 // A caller whose own context ends its request hears that it does, and no error of ours,
 // whichever of the two is noticed first.
-func TestACallerWhoStopsHearsNoError(t *testing.T) {
+func TestCall_CanceledContextReturnsItsError(t *testing.T) {
 	t.Parallel()
 	play(t, map[string][]scene{
 		streaming: {{events: []string{wholeTask("WORKING", "")}}}, canceling: {{reply: result(taskOf("CANCELED", ""))}},
@@ -523,7 +523,7 @@ func (l *listLengths) Finish(ctx context.Context, key ect.ReplayKey, answer []by
 
 // A list is as short as it has to be however many tasks end at once: one that grows
 // would not be kept in the end.
-func TestListsStayShortUnderLoad(t *testing.T) {
+func TestTaskList_StaysSmallUnderLoad(t *testing.T) {
 	t.Parallel()
 	play(t, nil, func(s *stage) {
 		t := s.t
@@ -552,7 +552,7 @@ func TestListsStayShortUnderLoad(t *testing.T) {
 
 // What another gateway says of its refusal is taken note of while a caller that is a
 // gateway too is answered with the task that was promised it.
-func TestARefusalThatCrossesAPromise(t *testing.T) {
+func TestRefusal_OfNextGatewayDuringTaskReply(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := slow(t)
@@ -593,7 +593,7 @@ func TestARefusalThatCrossesAPromise(t *testing.T) {
 
 // Work that nobody follows any more is followed for whoever waits for it: else there
 // would be nothing to wait for.
-func TestWhoeverWaitsIsNotLeftAlone(t *testing.T) {
+func TestSubscriber_UnfollowedTaskIsFollowed(t *testing.T) {
 	t.Parallel()
 	begins := scene{reply: result(`{"resultType":"task","status":"working",` + newTask + `}`)}
 	ends := scene{reply: newStands("completed", `,"result":`+complete)}
@@ -632,7 +632,7 @@ func TestWhoeverWaitsIsNotLeftAlone(t *testing.T) {
 
 // A caller whose connection is its request leaves its stream: its work is no longer
 // said to go on.
-func TestWhoLeavesEndsItsWorkOnRecord(t *testing.T) {
+func TestStream_ClosedByAttachedCallerRecordsCanceled(t *testing.T) {
 	t.Parallel()
 	play(t, nil, func(s *stage) {
 		t := s.t
@@ -664,7 +664,7 @@ func (h *hiccup) Swap(ctx context.Context, key store.EntryKey, old uint64, value
 
 // A question that could not be kept, and then could, and was answered: what was to be
 // kept later is not put over the answer.
-func TestWhatIsKeptLateDoesNotTakeAnAnswerBack(t *testing.T) {
+func TestQuestion_RetriedWriteKeepsTheAnswer(t *testing.T) {
 	t.Parallel()
 	play(t, map[string][]scene{calling: {{reply: result(pending), after: time.Second}, {reply: result(complete), after: 10 * time.Second}}}, func(s *stage) {
 		t := s.t

@@ -13,9 +13,9 @@ import (
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
-// TestWhatTheDoorHasRead: a message that its door has read is not read again, and
+// TestExchange_DecodedMessageIsNotReadAgain: a message that its door has read is not read again, and
 // its door finds it as it was.
-func TestWhatTheDoorHasRead(t *testing.T) {
+func TestExchange_DecodedMessageIsNotReadAgain(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
 	read := func() *canonical.Message {

@@ -31,7 +31,7 @@ func (s *stage) state(g limiting, id string) string {
 	return strings.TrimPrefix(state, "TASK_STATE_")
 }
 
-func TestAnyReplicaKnowsOfTheWork(t *testing.T) {
+func TestReplica_ServesTasksOfOthers(t *testing.T) {
 	t.Parallel()
 	play(t, nil, func(s *stage) {
 		t := s.t
@@ -59,7 +59,7 @@ func TestAnyReplicaKnowsOfTheWork(t *testing.T) {
 	})
 }
 
-func TestAnyReplicaCancels(t *testing.T) {
+func TestReplica_CancelsTaskOfAnother(t *testing.T) {
 	t.Parallel()
 	play(t, nil, func(s *stage) {
 		t := s.t
@@ -77,7 +77,7 @@ func TestAnyReplicaCancels(t *testing.T) {
 	})
 }
 
-func TestALostReplicaIsToldOfOnce(t *testing.T) {
+func TestReplica_LossFailsItsTaskOnce(t *testing.T) {
 	t.Parallel()
 	play(t, nil, func(s *stage) {
 		t := s.t
@@ -114,7 +114,7 @@ func TestALostReplicaIsToldOfOnce(t *testing.T) {
 
 // A question that one replica asks is answered at another, in both eras of MCP
 // and by an A2A caller.
-func TestAnyReplicaTakesTheAnswer(t *testing.T) {
+func TestReplica_TakesAnswersToQuestionsOfOthers(t *testing.T) {
 	t.Parallel()
 	t.Run("modern", func(t *testing.T) {
 		t.Parallel()
@@ -180,7 +180,7 @@ func TestAnyReplicaTakesTheAnswer(t *testing.T) {
 
 // A replica that follows a task for somebody's webhook is lost: another goes on,
 // and begins with how the task stands. Of two that could, one does.
-func TestAnotherReplicaGoesOnTelling(t *testing.T) {
+func TestReplica_TakesOverPushNotifications(t *testing.T) {
 	t.Parallel()
 	play(t, map[string][]scene{
 		streaming: {{events: []string{wholeTask("WORKING", "")}}},
@@ -236,7 +236,7 @@ func TestAnotherReplicaGoesOnTelling(t *testing.T) {
 
 // The replica that worked on a call is lost: that is posted by whoever is left,
 // without being asked.
-func TestAnEndIsPostedForALostReplica(t *testing.T) {
+func TestReplica_LossIsPostedByAnother(t *testing.T) {
 	t.Parallel()
 	play(t, nil, func(s *stage) {
 		t := s.t
@@ -260,7 +260,7 @@ func TestAnEndIsPostedForALostReplica(t *testing.T) {
 	})
 }
 
-func TestPushNotificationsOfACall(t *testing.T) {
+func TestPush_OfAnMCPCall(t *testing.T) {
 	t.Parallel()
 	play(t, nil, func(s *stage) {
 		t := s.t
@@ -278,7 +278,7 @@ func TestPushNotificationsOfACall(t *testing.T) {
 
 // Settings that come with the message are kept before anything can change, and
 // the agent never sees them.
-func TestAMessageThatNamesAWebhook(t *testing.T) {
+func TestPush_ConfigurationInTheMessage(t *testing.T) {
 	t.Parallel()
 	play(t, nil, func(s *stage) {
 		t := s.t
@@ -304,7 +304,7 @@ func TestAMessageThatNamesAWebhook(t *testing.T) {
 	})
 }
 
-func TestAListInPages(t *testing.T) {
+func TestTaskList_Paged(t *testing.T) {
 	t.Parallel()
 	play(t, nil, func(s *stage) {
 		t := s.t
@@ -335,7 +335,7 @@ func TestAListInPages(t *testing.T) {
 	})
 }
 
-func TestHistoryAsLongAsAsked(t *testing.T) {
+func TestHistory_LengthAsRequested(t *testing.T) {
 	t.Parallel()
 	history := `,"history":[{"messageId":"h1","role":"ROLE_USER","parts":[{"text":"one"}]},{"messageId":"h2","role":"ROLE_AGENT","parts":[{"text":"two"}]}]`
 	for length, want := range map[string]int{"0": 0, "1": 1, "2": 2} {

@@ -73,7 +73,7 @@ const wantsTask = `"name":"ask","arguments":{},"task":{"ttl":60000}`
 
 // A client of 2025-11-25 and the extension of 2026-07-28: begun, looked at, listed,
 // asked on the stream that waits for the outcome, and told that.
-func TestAnOlderClientHasATaskOfAModernServer(t *testing.T) {
+func TestTaskRevisions_OlderClientModernServer(t *testing.T) {
 	t.Parallel()
 	asks := newStands("input_required", `,"inputRequests":{"k":`+wantsName+`}`)
 	ends := newStands("completed", `,"result":`+complete)
@@ -137,7 +137,7 @@ func TestAnOlderClientHasATaskOfAModernServer(t *testing.T) {
 }
 
 // A server that makes no task of the call, and one that refuses it.
-func TestAnOlderClientHasATaskWhateverTheServerMakesOfIt(t *testing.T) {
+func TestTaskRevisions_ServerMakesNoTaskOrRefuses(t *testing.T) {
 	t.Parallel()
 	era(t, mcp.Modern, map[string][]scene{calling: {
 		{reply: result(complete)},
@@ -181,7 +181,7 @@ func TestAnOlderClientHasATaskWhateverTheServerMakesOfIt(t *testing.T) {
 	})
 }
 
-func TestATaskIsCanceledAcrossRevisions(t *testing.T) {
+func TestTaskRevisions_Cancel(t *testing.T) {
 	t.Parallel()
 	era(t, mcp.Modern, map[string][]scene{
 		calling:     {{reply: result(`{"resultType":"task","status":"working",` + newTask + `}`)}},
@@ -212,7 +212,7 @@ func TestATaskIsCanceledAcrossRevisions(t *testing.T) {
 
 // A client of the extension, and a server of 2025-11-25: what it asks comes on the
 // stream of the outcome, and is asked with the task.
-func TestAModernClientHasATaskOfAnOlderServer(t *testing.T) {
+func TestTaskRevisions_ModernClientOlderServer(t *testing.T) {
 	t.Parallel()
 	question := `{"jsonrpc":"2.0","id":"q1","method":"elicitation/create","params":{"message":"who?","requestedSchema":{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}}}`
 	era(t, mcp.Legacy, map[string][]scene{
@@ -254,7 +254,7 @@ func TestAModernClientHasATaskOfAnOlderServer(t *testing.T) {
 
 // A tool that can be had only as a task, for callers who know of none; and one that
 // must not become one, for a caller who would take one.
-func TestWhoeverKnowsOfNoTasksWaits(t *testing.T) {
+func TestTaskRevisions_ClientWithoutTasksWaits(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		server, caller, support string
@@ -338,7 +338,7 @@ func asksInTask() map[string][]scene {
 }
 
 // What such a tool asks, a caller without tasks is asked in its own way.
-func TestWhoeverKnowsOfNoTasksIsAsked(t *testing.T) {
+func TestTaskRevisions_ClientWithoutTasksIsAsked(t *testing.T) {
 	t.Parallel()
 	era(t, mcp.Legacy, asksInTask(), func(s *stage) {
 		s.asker.support = "required"
@@ -358,7 +358,7 @@ func TestWhoeverKnowsOfNoTasksIsAsked(t *testing.T) {
 // A server that ends its task without waiting for the answer: an answer that comes
 // later is refused because the task has ended. It is not sent to the server, which
 // never made the state that the answer brings back.
-func TestAnAnswerAfterTheEndOfTheTaskIsRefused(t *testing.T) {
+func TestTaskRevisions_AnswerAfterEndIsRefused(t *testing.T) {
 	t.Parallel()
 	era(t, mcp.Legacy, asksInTask(), func(s *stage) {
 		s.asker.support = "required"
@@ -378,7 +378,7 @@ func TestAnAnswerAfterTheEndOfTheTaskIsRefused(t *testing.T) {
 
 // A client of an older revision that answers twice: its server hears the first answer
 // alone, and nothing about a question of ours that it has never asked.
-func TestASecondAnswerOnAStreamIsNobodys(t *testing.T) {
+func TestTaskRevisions_SecondStreamAnswerIsDropped(t *testing.T) {
 	t.Parallel()
 	era(t, mcp.Legacy, map[string][]scene{
 		calling:     {{reply: result(`{"task":{"status":"working",` + oldTask + `}}`)}},

@@ -23,9 +23,9 @@ func (b *bed) revised(t *testing.T, agent string, from translators.Wire, to cano
 	return c
 }
 
-// TestEveryRevisionAtTheTranslateEndpoint: as the source, as the destination,
+// TestTranslateEndpoint_EveryMCPRevision: as the source, as the destination,
 // and as both.
-func TestEveryRevisionAtTheTranslateEndpoint(t *testing.T) {
+func TestTranslateEndpoint_EveryMCPRevision(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
 	call := func(version string) translators.Wire {

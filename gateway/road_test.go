@@ -280,7 +280,7 @@ func claims(t *testing.T, compact string) ect.Claims {
 	return c
 }
 
-func TestBothLegsAreProven(t *testing.T) {
+func TestExchange_EvidenceForRequestAndReply(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, gateway.Settings{Version: "1.2.3"}, policy.Rules{Open: true})
 	call := b.translate(t, addBody)
@@ -332,7 +332,7 @@ func has(t *testing.T, b *bed, id ect.ID) bool {
 	return err == nil && len(found) == 1
 }
 
-func TestRepetitionGetsTheStoredAnswer(t *testing.T) {
+func TestExchange_RepetitionGetsStoredAnswer(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
 	call := b.translate(t, addBody)

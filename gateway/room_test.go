@@ -50,7 +50,7 @@ func (b *bed) refusedForRoom(t *testing.T) {
 	}
 }
 
-func TestEndedWorkMakesRoom(t *testing.T) {
+func TestTaskLimit_EndedTasksAreEvicted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := slow(t)
@@ -81,7 +81,7 @@ func TestEndedWorkMakesRoom(t *testing.T) {
 }
 
 // Work that goes on keeps its place.
-func TestWorkThatGoesOnMakesNoRoom(t *testing.T) {
+func TestTaskLimit_RunningTasksStay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := slow(t)
@@ -103,7 +103,7 @@ func TestWorkThatGoesOnMakesNoRoom(t *testing.T) {
 }
 
 // An end whose record is gone, and whose place is taken, is not written again and again.
-func TestAnEndWithoutAPlaceIsGivenUp(t *testing.T) {
+func TestTaskEnd_AbandonedWithoutRecord(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := slow(t)
@@ -124,7 +124,7 @@ func TestAnEndWithoutAPlaceIsGivenUp(t *testing.T) {
 }
 
 // Who asks about work that ended with its answer takes no place for that.
-func TestAskingAboutWhatWasAnsweredTakesNoRoom(t *testing.T) {
+func TestTaskLimit_LookupOfEndedTakesNoPlace(t *testing.T) {
 	t.Parallel()
 	play(t, map[string][]scene{
 		invoking: {{reply: wholeTask("COMPLETED", "")}}, looking: {{reply: result(taskOf("COMPLETED", ""))}},

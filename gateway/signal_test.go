@@ -253,7 +253,7 @@ func (b *signalBed) rollback(who *ecttest.Party, workflow string, parents ...ect
 	})}}
 }
 
-func TestARollbackIsRelayedAndProven(t *testing.T) {
+func TestRollbackRequest_RelayedWithEvidence(t *testing.T) {
 	t.Parallel()
 	b := newSignalBed(t)
 	workflow, checkpoint := b.work("")
@@ -302,7 +302,7 @@ func TestARollbackIsRelayedAndProven(t *testing.T) {
 	}
 }
 
-func TestRollbacksThatAreRefused(t *testing.T) {
+func TestRollbackRequest_Refusals(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		who   func(b *signalBed) *ecttest.Party
@@ -385,11 +385,11 @@ func TestRollbacksThatAreRefused(t *testing.T) {
 	}
 }
 
-// TestUnsignedSignalsAreRefused: a rollback or a decision takes a signed token (ATD,
+// TestSignal_UnsignedIsRefused: a rollback or a decision takes a signed token (ATD,
 // Security Considerations), also of a caller whose unsigned tokens are evidence enough
 // for everything else. The codecs refuse tokens without a signature, too; the gateway
 // does not rely on that, so that here it gets messages that were read before.
-func TestUnsignedSignalsAreRefused(t *testing.T) {
+func TestSignal_UnsignedIsRefused(t *testing.T) {
 	t.Parallel()
 	for op, act := range map[canonical.Op]ect.Act{canonical.OpRollback: ect.ActRollbackRequest, canonical.OpDecision: ect.ActApprovalGranted} {
 		b := newSignalBed(t)
@@ -421,8 +421,8 @@ func TestUnsignedSignalsAreRefused(t *testing.T) {
 	}
 }
 
-// TestARollbackThatTheAgentRefuses: its error is an answer like any other.
-func TestARollbackThatTheAgentRefuses(t *testing.T) {
+// TestRollbackRequest_RefusedByTheAgent: its error is an answer like any other.
+func TestRollbackRequest_RefusedByTheAgent(t *testing.T) {
 	t.Parallel()
 	b := newSignalBed(t)
 	workflow, checkpoint := b.work("")
@@ -452,7 +452,7 @@ func (b *signalBed) decision(who *ecttest.Party, act ect.Act, workflow string, p
 	})}}
 }
 
-func TestADecisionIsToldToWhoeverWaits(t *testing.T) {
+func TestDecision_SentToRegisteredCallback(t *testing.T) {
 	t.Parallel()
 	b := newSignalBed(t)
 	workflow, gate := b.work("https://client.example/hook")
@@ -496,11 +496,11 @@ func TestADecisionIsToldToWhoeverWaits(t *testing.T) {
 	}
 }
 
-// TestADecisionIsToldOnce, also when it comes again in another message: here a gateway
+// TestDecision_SentOnce, also when it comes again in another message: here a gateway
 // carries it once more, with a token of its own each time, so that no message is the
 // repetition of another, which the gateway would answer without looking at it. Each of
 // them is acknowledged.
-func TestADecisionIsToldOnce(t *testing.T) {
+func TestDecision_SentOnce(t *testing.T) {
 	t.Parallel()
 	b := newSignalBed(t)
 	b.Apply(gateway.Settings{Gateways: []ect.Identity{b.outsider.ID}})
@@ -530,8 +530,8 @@ func TestADecisionIsToldOnce(t *testing.T) {
 	}
 }
 
-// TestADecisionForAnAgent: where nobody has registered, it goes to the agent.
-func TestADecisionForAnAgent(t *testing.T) {
+// TestDecision_WithoutCallbackGoesToAgent: where nobody has registered, it goes to the agent.
+func TestDecision_WithoutCallbackGoesToAgent(t *testing.T) {
 	t.Parallel()
 	b := newSignalBed(t)
 	workflow, gate := b.work("")
@@ -544,7 +544,7 @@ func TestADecisionForAnAgent(t *testing.T) {
 	}
 }
 
-func TestCallbacksThatAreRefused(t *testing.T) {
+func TestCallback_Refusals(t *testing.T) {
 	t.Parallel()
 	b := newSignalBed(t)
 	call := b.say(b.caller, &canonical.Message{Op: canonical.OpInvoke, Callback: "http://169.254.169.254/", Body: &canonical.Invoke{
@@ -570,8 +570,8 @@ func TestCallbacksThatAreRefused(t *testing.T) {
 	}
 }
 
-// TestACallbackTowardAProtocolWithoutOne is kept here, and said to be.
-func TestACallbackTowardAProtocolWithoutOne(t *testing.T) {
+// TestCallback_AgentProtocolWithoutCallbacks is kept here, and said to be.
+func TestCallback_AgentProtocolWithoutCallbacks(t *testing.T) {
 	t.Parallel()
 	b := newSignalBed(t)
 	call := b.say(b.caller, &canonical.Message{Op: canonical.OpInvoke, Callback: "https://client.example/hook", Body: &canonical.Invoke{

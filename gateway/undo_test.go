@@ -35,10 +35,10 @@ func (b *signalBed) undo(who *ecttest.Party, token string) (transport.Answer, er
 	}, token)
 }
 
-// TestTheSameRollbackIsAnsweredTheSame, long after its token is over, and to
+// TestRollbackRequest_RepeatedGetsSameResult, long after its token is over, and to
 // nobody but its caller (ATD, Rollback Timeout and Escalation). The agent has
 // another protocol, with a form of its own.
-func TestTheSameRollbackIsAnsweredTheSame(t *testing.T) {
+func TestRollbackRequest_RepeatedGetsSameResult(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newSignalBed(t)
@@ -73,9 +73,9 @@ func TestTheSameRollbackIsAnsweredTheSame(t *testing.T) {
 	})
 }
 
-// TestNobodyOutsideRollsBack: neither with a token of his own, nor where nothing
+// TestRollbackRequest_OutsiderRefused: neither with a token of his own, nor where nothing
 // is known of the checkpoint, or of how to ask.
-func TestNobodyOutsideRollsBack(t *testing.T) {
+func TestRollbackRequest_OutsiderRefused(t *testing.T) {
 	t.Parallel()
 	b := newSignalBed(t)
 	b.Network.Rollbacks = map[canonical.Binding]transport.Dialer{mcp.Binding: nil}

@@ -71,7 +71,7 @@ func onVisit(t *testing.T, version string, answer func(s *stage) (done func() tr
 	})
 }
 
-func TestAVisitThatIsAskedForOnAStream(t *testing.T) {
+func TestURLElicitation_OnAStream(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		agent, caller string
@@ -105,7 +105,7 @@ func TestAVisitThatIsAskedForOnAStream(t *testing.T) {
 	}
 }
 
-func TestAVisitThatIsAskedForInAReply(t *testing.T) {
+func TestURLElicitation_InAReply(t *testing.T) {
 	t.Parallel()
 	onVisit(t, mcp.Legacy, func(s *stage) func() transport.Answer {
 		call := func(more string) transport.Call {
@@ -134,7 +134,7 @@ func TestAVisitThatIsAskedForInAReply(t *testing.T) {
 	}, `{"action":"accept"}`)
 }
 
-func TestAVisitThatIsAskedForByATask(t *testing.T) {
+func TestURLElicitation_ByATask(t *testing.T) {
 	t.Parallel()
 	for _, version := range []string{mcp.Modern, mcp.Legacy} {
 		for says, hears := range map[string]string{
@@ -163,7 +163,7 @@ func TestAVisitThatIsAskedForByATask(t *testing.T) {
 }
 
 // A client of 2025-03-26 can be asked nothing.
-func TestAVisitThatNobodyCanBeAskedFor(t *testing.T) {
+func TestURLElicitation_ClientWithoutElicitation(t *testing.T) {
 	t.Parallel()
 	for _, version := range []string{mcp.Modern, mcp.Legacy} {
 		t.Run(version, func(t *testing.T) {

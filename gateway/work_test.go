@@ -108,7 +108,7 @@ func slow(t *testing.T) *bed {
 	return b
 }
 
-func TestAStreamOfACall(t *testing.T) {
+func TestStream_OfAnMCPCall(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := slow(t)
@@ -152,7 +152,7 @@ func TestAStreamOfACall(t *testing.T) {
 	})
 }
 
-func TestATaskThatNobodyWaitsFor(t *testing.T) {
+func TestTask_InBackground(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := slow(t)
@@ -191,7 +191,7 @@ func TestATaskThatNobodyWaitsFor(t *testing.T) {
 	})
 }
 
-func TestAFinishedCallCanBeAskedFor(t *testing.T) {
+func TestTask_FinishedCallCanBeQueried(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
 	defer func() { _ = b.Close() }()
@@ -213,7 +213,7 @@ func TestAFinishedCallCanBeAskedFor(t *testing.T) {
 	}
 }
 
-func TestCancelInFlight(t *testing.T) {
+func TestCancel_RunningCall(t *testing.T) {
 	t.Parallel()
 	for name, method := range map[string]string{"nobody waits": "SendMessage", "a stream is open": "SendStreamingMessage"} {
 		t.Run(name, func(t *testing.T) {
@@ -253,7 +253,7 @@ func TestCancelInFlight(t *testing.T) {
 	}
 }
 
-func TestAClientThatLeavesDoesNotEndTheTask(t *testing.T) {
+func TestStream_ClosedByClientDoesNotEndTask(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := slow(t)
@@ -278,7 +278,7 @@ func TestAClientThatLeavesDoesNotEndTheTask(t *testing.T) {
 	})
 }
 
-func TestAClosedGatewaySaysWhatItKnows(t *testing.T) {
+func TestClose_RunningTaskIsReportedFailed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := slow(t)
@@ -294,7 +294,7 @@ func TestAClosedGatewaySaysWhatItKnows(t *testing.T) {
 	})
 }
 
-func TestAnAgentThatFails(t *testing.T) {
+func TestStream_AgentFailure(t *testing.T) {
 	t.Parallel()
 	t.Run("at once", func(t *testing.T) {
 		t.Parallel()
@@ -341,7 +341,7 @@ func TestAnAgentThatFails(t *testing.T) {
 	})
 }
 
-func TestTextForATypedToolIsAnsweredWithAQuestion(t *testing.T) {
+func TestTextMessage_TypedToolAsksForArguments(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
 	defer func() { _ = b.Close() }()

@@ -147,7 +147,7 @@ func TestEncode_RefusesWhatDecodeWould(t *testing.T) {
 	}
 }
 
-func FuzzDecode(f *testing.F) {
+func FuzzDecode_Roundtrip(f *testing.F) {
 	f.Add([]byte(drained))
 	f.Add([]byte(strings.Replace(drained, `"reason"`, `"final_at":"2026-03-03T12:10:00Z","reason"`, 1)))
 	f.Add([]byte(`{"agent":"","status":"active","term":0}`))

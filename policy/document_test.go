@@ -21,7 +21,7 @@ func nodeOf(kind, constraints string) string {
 
 // Everything that a document may say, and what becomes of the operator's own
 // constraints. The two examples are the drafts'.
-func TestDocument(t *testing.T) {
+func TestDocument_Constraints(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		text string
@@ -109,7 +109,7 @@ func TestDocument(t *testing.T) {
 }
 
 // What cannot be followed is refused: to overlook it would be to allow.
-func TestDocumentRefuses(t *testing.T) {
+func TestDocument_Refuses(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{
 		"nothing": "", "null": "null", "an array": "[]", "more": "{} {}", "cut": `{"constraints":{`,
@@ -160,7 +160,7 @@ func TestDocumentRefuses(t *testing.T) {
 	}
 }
 
-func FuzzDocument(f *testing.F) {
+func FuzzDocument_Parse(f *testing.F) {
 	f.Add([]byte(nodeOf("cpat:translate", `{"max_translation_hops":1}`)))
 	f.Add([]byte(`{"constraints":{"aepb.max_translation_hops":1,"aepb.allowed_source_protocols":["a2a-v1"],"aepb.min_protocol_security":"tls-1.3"}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -177,7 +177,7 @@ func FuzzDocument(f *testing.F) {
 }
 
 // A sender may narrow what holds for its own message, in the drafts' names.
-func TestConstraintsOfTheSource(t *testing.T) {
+func TestConstraints_OfTheSender(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		ext  ect.Ext
@@ -209,7 +209,7 @@ func TestConstraintsOfTheSource(t *testing.T) {
 
 // The level of our evidence is the higher of both agents', and never below L2
 // (CPAT, Assurance Level Inheritance). Level 3 needs a ledger.
-func TestLevels(t *testing.T) {
+func TestEvaluate_Levels(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	for _, source := range []ect.Level{0, ect.L1, ect.L2, ect.L3} {
@@ -238,7 +238,7 @@ func TestLevels(t *testing.T) {
 	}
 }
 
-func TestPermitSecurity(t *testing.T) {
+func TestPermit_MinimumSecurity(t *testing.T) {
 	t.Parallel()
 	for least, want := range map[policy.Security]bool{policy.SecurityNone: true, policy.SecurityTLS13: false} {
 		r := allowed(newWorld(t).token(t, alice, "ask", 0))
@@ -260,7 +260,7 @@ func TestPermitSecurity(t *testing.T) {
 }
 
 // An operation that was not known yet is judged once it is.
-func TestPerform(t *testing.T) {
+func TestPermit_OperationKnownLater(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		callers         []string

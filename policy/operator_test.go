@@ -7,7 +7,7 @@ import (
 	"github.com/aepb/aepb-gateway/policy"
 )
 
-func TestOperators(t *testing.T) {
+func TestOperator_Validate(t *testing.T) {
 	t.Parallel()
 	const ann = ect.Identity("spiffe://x.example/ann")
 	roles := func(r ...policy.Role) []policy.Role { return r }

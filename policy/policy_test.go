@@ -56,7 +56,7 @@ func outcome(t *testing.T, r policy.Request) string {
 	}
 }
 
-func TestCallers(t *testing.T) {
+func TestEvaluate_Callers(t *testing.T) {
 	t.Parallel()
 	native := func(r *policy.Request) { r.Native, r.Evidence = true, nil }
 	for name, tc := range map[string]struct {
@@ -103,7 +103,7 @@ func TestCallers(t *testing.T) {
 }
 
 // A rule for a trust domain does not mean those who showed no credentials.
-func TestPrefixNeverMeansTheNameless(t *testing.T) {
+func TestCallers_PrefixExcludesAnonymous(t *testing.T) {
 	t.Parallel()
 	rules := policy.Rules{Callers: []string{"spiffe://gw.test/*"}}
 	if err := policy.Admit("spiffe://gw.test/anonymous", rules); err == nil {
@@ -120,7 +120,7 @@ func TestPrefixNeverMeansTheNameless(t *testing.T) {
 	}
 }
 
-func TestRulesValidate(t *testing.T) {
+func TestRules_Validate(t *testing.T) {
 	t.Parallel()
 	good := policy.Rules{Callers: []string{string(alice), "spiffe://a.test/*", "spiffe://a.test/x/*#invoke"}}
 	if err := good.Validate(); err != nil {
@@ -136,7 +136,7 @@ func TestRulesValidate(t *testing.T) {
 	}
 }
 
-func TestEvidence(t *testing.T) {
+func TestEvaluate_Evidence(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	own, late := w.token(t, alice, "ask", 0), w.token(t, alice, "ask", 5)
@@ -191,7 +191,7 @@ func asPeer(r *policy.Request, known ect.Identity) {
 }
 
 // AEPB-35 and R1: our own translation counts.
-func TestHops(t *testing.T) {
+func TestEvaluate_Hops(t *testing.T) {
 	t.Parallel()
 	evidence := newWorld(t).token(t, alice, "ask", 0)
 	const g = peer
@@ -232,7 +232,7 @@ func TestHops(t *testing.T) {
 }
 
 // A gateway that does not know itself cannot see its own loops.
-func TestSelfIsRequired(t *testing.T) {
+func TestEvaluate_SelfIsRequired(t *testing.T) {
 	t.Parallel()
 	r := allowed(newWorld(t).token(t, alice, "ask", 0))
 	r.Self = ""
@@ -241,7 +241,7 @@ func TestSelfIsRequired(t *testing.T) {
 	}
 }
 
-func TestProtocols(t *testing.T) {
+func TestEvaluate_Protocols(t *testing.T) {
 	t.Parallel()
 	evidence := newWorld(t).token(t, alice, "ask", 0)
 	const source, dest = "denied aepb.allowed_source_protocols", "denied aepb.allowed_dest_protocols"
@@ -273,7 +273,7 @@ func TestProtocols(t *testing.T) {
 }
 
 // A protocol that is not known yet is judged when it is.
-func TestProtocolsThatAreNotKnownYet(t *testing.T) {
+func TestEvaluate_UnknownProtocolsAreDeferred(t *testing.T) {
 	t.Parallel()
 	r := allowed(newWorld(t).token(t, alice, "ask", 0))
 	r.Source, r.Dest = "", ""
@@ -283,7 +283,7 @@ func TestProtocolsThatAreNotKnownYet(t *testing.T) {
 	}
 }
 
-func TestConstraintsValidate(t *testing.T) {
+func TestConstraints_Validate(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		constraints policy.Constraints
@@ -303,7 +303,7 @@ func TestConstraintsValidate(t *testing.T) {
 }
 
 // R7 and AEPB, Gateway Requirements item 4.
-func TestJudge(t *testing.T) {
+func TestPermit_JudgesLosses(t *testing.T) {
 	t.Parallel()
 	r := allowed(newWorld(t).token(t, alice, "ask", 0))
 	r.Constraints.AllowLosses = []string{"L07"}
@@ -342,7 +342,7 @@ func TestJudge(t *testing.T) {
 }
 
 // Nobody outside can make or change a permit.
-func TestPermitIsSealed(t *testing.T) {
+func TestPermit_IsSealed(t *testing.T) {
 	t.Parallel()
 	for f := range reflect.TypeFor[policy.Permit]().Fields() {
 		if f.IsExported() {
@@ -351,9 +351,9 @@ func TestPermitIsSealed(t *testing.T) {
 	}
 }
 
-// TestRulesAlso: where two sets of rules must permit, what one of them
+// TestRules_BothSetsMustPermit: where two sets of rules must permit, what one of them
 // forbids is refused.
-func TestRulesAlso(t *testing.T) {
+func TestRules_BothSetsMustPermit(t *testing.T) {
 	t.Parallel()
 	const caller = "spiffe://example.com/a"
 	all, none := policy.Rules{Open: true}, policy.Rules{}

@@ -26,7 +26,7 @@ func (n named) Encode(*canonical.Message, translators.Target) (translators.Wire,
 	return translators.Wire{}, nil, &canonical.Error{Code: canonical.CodeUnsupportedOp}
 }
 
-func TestRegistry(t *testing.T) {
+func TestRegistry_BindingsAndPairs(t *testing.T) {
 	t.Parallel()
 	r, err := translators.NewRegistry(named("c"), named("a"), named("b"))
 	if err != nil {
@@ -51,7 +51,7 @@ func TestRegistry(t *testing.T) {
 	}
 }
 
-func TestRegistryRefuses(t *testing.T) {
+func TestRegistry_Refuses(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		list []translators.Translator
@@ -70,7 +70,7 @@ func TestRegistryRefuses(t *testing.T) {
 	}
 }
 
-func TestMalformedError(t *testing.T) {
+func TestMalformedError_TextAndMatching(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		err   *translators.MalformedError
@@ -94,7 +94,7 @@ func TestMalformedError(t *testing.T) {
 	}
 }
 
-func TestConfigWithDefaults(t *testing.T) {
+func TestConfig_WithDefaults(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct{ in, want translators.Config }{
 		"zero":      {translators.Config{}, translators.Config{BodyLimit: translators.DefaultBodyLimit, Depth: translators.DefaultDepth}},
@@ -110,7 +110,7 @@ func TestConfigWithDefaults(t *testing.T) {
 
 // What is served from where to where, by name and version (R8). named has one
 // version, so that nothing is translated between its own.
-func TestServes(t *testing.T) {
+func TestServes_ByNameAndVersion(t *testing.T) {
 	t.Parallel()
 	r, err := translators.NewRegistry(named("a"), versions{named("b"), []string{"2", "1"}})
 	if err != nil {
@@ -155,9 +155,9 @@ func (c counted) HashInput(body []byte) ([]byte, error) {
 	return bytes.ReplaceAll(body, []byte(" "), nil), nil
 }
 
-// TestHashed: the bytes of a message are found out once, and those of another
+// TestHashed_OncePerBody: the bytes of a message are found out once, and those of another
 // body anew.
-func TestHashed(t *testing.T) {
+func TestHashed_OncePerBody(t *testing.T) {
 	t.Parallel()
 	times := 0
 	w := translators.Wire{Body: []byte("a b"), Hasher: counted{&times}}.Hashed().Hashed()

@@ -17,7 +17,7 @@ import (
 
 // A gateway that asks the Workload API who it is serves with what it is told, and
 // follows.
-func TestServeByWorkloadAPI(t *testing.T) {
+func TestServe_WorkloadAPI(t *testing.T) {
 	t.Parallel()
 	dir, file := gatewaytest.Operated(t, "")
 	dev, err := identity.LoadOrCreate(dir, gatewaytest.TrustDomain, time.Now)

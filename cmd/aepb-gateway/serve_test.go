@@ -39,7 +39,7 @@ func TestCheckConfig_SaysTheMemoryBound(t *testing.T) {
 }
 
 // A bad configuration never listens, and every file that it names is looked at.
-func TestProductionRefuses(t *testing.T) {
+func TestProduction_Refuses(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct{ old, new, says string }{
 		"good":             {"", "", ""},
@@ -68,7 +68,7 @@ func TestProductionRefuses(t *testing.T) {
 	}
 }
 
-func TestServeEndsInOrder(t *testing.T) {
+func TestServe_StopsCleanly(t *testing.T) {
 	t.Parallel()
 	_, file := gatewaytest.Operated(t, "")
 	ctx, stop := context.WithCancel(t.Context())

@@ -12,8 +12,8 @@ import (
 	"github.com/aepb/aepb-gateway/ect/dag"
 )
 
-// TestRules judges the last node of each list, by Judge against the others and by Check of all.
-func TestRules(t *testing.T) {
+// TestRules_ByJudgeAndCheck judges the last node of each list, by Judge against the others and by Check of all.
+func TestRules_ByJudgeAndCheck(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		nodes []dag.Node

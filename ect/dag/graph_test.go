@@ -28,7 +28,7 @@ func in(workflow string, n dag.Node) dag.Node { n.Workflow = workflow; return n 
 
 func list(ids ...ect.ID) []ect.ID { return ids }
 
-func TestGraph(t *testing.T) {
+func TestGraph_OrderAndRelations(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		nodes                                                []dag.Node
@@ -284,7 +284,7 @@ func TestGraph_HostileGraphsEnd(t *testing.T) {
 	}
 }
 
-func BenchmarkBuild(b *testing.B) {
+func BenchmarkBuild_MaxNodes(b *testing.B) {
 	nodes := make([]dag.Node, dag.MaxNodes)
 	for i := range nodes {
 		nodes[i] = task(ect.NewID(), int64(i))

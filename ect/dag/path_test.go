@@ -74,7 +74,7 @@ func ids(p dag.Path) []ect.ID {
 	return list
 }
 
-func TestTranslationPath(t *testing.T) {
+func TestTranslationPath_Lengths(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		build  func(graph) []dag.Node // the nodes that came with the message
@@ -258,7 +258,7 @@ func TestTranslationPath_ParentsOfItsWorkflow(t *testing.T) {
 
 // Each question of the conversation follows from the last answer. Every message
 // passes on both legs, while the count by the letter fails from the second turn on.
-func TestATenTurnConversation(t *testing.T) {
+func TestTranslationPath_TenTurnConversation(t *testing.T) {
 	t.Parallel()
 	g := graph{}
 	var last []ect.ID
@@ -284,7 +284,7 @@ func TestATenTurnConversation(t *testing.T) {
 
 // Without tokens of the agents, the gateway's own are all there is: a request
 // follows from the last reply, a reply from its request.
-func TestLegPath(t *testing.T) {
+func TestPath_RequestsAndRepliesWithoutAgentTokens(t *testing.T) {
 	t.Parallel()
 	g := graph{}
 	request := g.request("1", gateway)
@@ -306,7 +306,7 @@ func TestLegPath(t *testing.T) {
 	}
 }
 
-func TestALimitIsIncomplete(t *testing.T) {
+func TestTranslationPath_LimitIsIncomplete(t *testing.T) {
 	t.Parallel()
 	g := graph{}
 	g.work("a")
@@ -323,7 +323,7 @@ func TestALimitIsIncomplete(t *testing.T) {
 
 // Hostile graphs without an end, in which every node has many parents, all new: one walk
 // looks up no more ids than are allowed, each once, and a whole level at a time.
-func TestAWalkEnds(t *testing.T) {
+func TestTranslationPath_HostileGraphsEnd(t *testing.T) {
 	t.Parallel()
 	for _, width := range []int{1, 2, 100} {
 		walkEnds(t, width)
@@ -368,7 +368,7 @@ func walkEnds(t *testing.T, width int) {
 
 // Two issuers used one id, and who names it as parent does not say whose: the
 // path goes over both, whether they are looked up or came with the message.
-func TestNobodyShortensAPathByUsingAnIDAgain(t *testing.T) {
+func TestTranslationPath_ReusedIDDoesNotShorten(t *testing.T) {
 	t.Parallel()
 	g := graph{}
 	g.work("w")
@@ -392,7 +392,7 @@ func TestNobodyShortensAPathByUsingAnIDAgain(t *testing.T) {
 	}
 }
 
-func TestALookupsTroubleIsPassedOn(t *testing.T) {
+func TestTranslationPath_LookupErrorIsReturned(t *testing.T) {
 	t.Parallel()
 	trouble := errors.New("trouble")
 	find := func(context.Context, []ect.Ref) ([][]dag.Node, error) { return nil, trouble }
@@ -403,7 +403,7 @@ func TestALookupsTroubleIsPassedOn(t *testing.T) {
 	}
 }
 
-func TestNodes(t *testing.T) {
+func TestNodeOf_TokensAndRecords(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1772064000, 0)
 	clock := func() time.Time { return now }

@@ -7,7 +7,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect/ecttest"
 )
 
-func TestTheFakesKeepTheContracts(t *testing.T) {
+func TestFakes_MeetTheContracts(t *testing.T) {
 	t.Parallel()
 	t.Run("store", func(t *testing.T) {
 		t.Parallel()

@@ -40,7 +40,7 @@ func open(t *testing.T, dir string, now time.Time) *Development {
 	return d
 }
 
-func TestLoadOrCreate(t *testing.T) {
+func TestLoadOrCreate_Creates(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "new", "folder")
 	d := open(t, dir, noon)
@@ -88,7 +88,7 @@ func TestLoadOrCreate(t *testing.T) {
 	}
 }
 
-func TestLoadOrCreateRenews(t *testing.T) {
+func TestLoadOrCreate_Renews(t *testing.T) {
 	t.Parallel()
 	day := 24 * time.Hour
 	tests := []struct {
@@ -129,7 +129,7 @@ func TestLoadOrCreateRenews(t *testing.T) {
 	}
 }
 
-func TestLoadOrCreateMends(t *testing.T) {
+func TestLoadOrCreate_Repairs(t *testing.T) {
 	t.Parallel()
 	tests := map[string]func(dir string, files map[string]string) error{
 		"leaf removed":     func(dir string, _ map[string]string) error { return os.Remove(filepath.Join(dir, GatewayFile)) },
@@ -177,7 +177,7 @@ func TestLoadOrCreateMends(t *testing.T) {
 	}
 }
 
-func TestLoadOrCreateRefuses(t *testing.T) {
+func TestLoadOrCreate_Refuses(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		domain string
@@ -218,7 +218,7 @@ func TestLoadOrCreateRefuses(t *testing.T) {
 
 // Many at once, on an empty folder: whatever mixture of files results, every
 // one of them holds identities that all the others trust.
-func TestLoadOrCreateTogether(t *testing.T) {
+func TestLoadOrCreate_Concurrent(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	made := make([]*Development, 8)
@@ -253,7 +253,7 @@ func TestLoadOrCreateTogether(t *testing.T) {
 	}
 }
 
-func TestSVIDFiles(t *testing.T) {
+func TestSVID_PEMRoundTrip(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	cert, key := filepath.Join(dir, "a.pem"), filepath.Join(dir, "a-key.pem")
@@ -284,7 +284,7 @@ func TestSVIDFiles(t *testing.T) {
 	}
 }
 
-func TestBundleDocument(t *testing.T) {
+func TestBundle_JWKS(t *testing.T) {
 	t.Parallel()
 	a := authority(t, domain)
 	text, err := bundleOf(t, a).MarshalJWKS()

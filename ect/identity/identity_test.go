@@ -89,7 +89,7 @@ func link(t *testing.T, text string) *url.URL {
 	return u
 }
 
-func TestIssue(t *testing.T) {
+func TestAuthority_Issue(t *testing.T) {
 	t.Parallel()
 	a := authority(t, domain)
 	for name, path := range map[string]string{"with slash": "/agents/echo", "without slash": "agents/echo"} {
@@ -138,7 +138,7 @@ func TestIssue(t *testing.T) {
 	})
 }
 
-func TestVerifyChain(t *testing.T) {
+func TestBundle_VerifyChain(t *testing.T) {
 	t.Parallel()
 	a := authority(t, domain)
 	root, other := a.anchors[0], authority(t, "other.org")
@@ -210,7 +210,7 @@ func TestVerifyChain(t *testing.T) {
 	}
 }
 
-func TestTrustReplacesAnchors(t *testing.T) {
+func TestBundle_TrustReplacesAnchors(t *testing.T) {
 	t.Parallel()
 	before, after := authority(t, domain), authority(t, domain)
 	trust := bundleOf(t, before)
@@ -224,7 +224,7 @@ func TestTrustReplacesAnchors(t *testing.T) {
 	}
 }
 
-func TestAnonymous(t *testing.T) {
+func TestAnonymous_Identity(t *testing.T) {
 	t.Parallel()
 	nobody := Anonymous(domain)
 	if nobody.ID != ect.Identity("spiffe://example.org/anonymous") || !nobody.Anonymous || nobody.Key != nil {

@@ -37,7 +37,7 @@ func x5c(chain ...*x509.Certificate) [][]byte {
 
 func peerOf(s *SVID) ect.Peer { return ect.Peer{ID: s.ID, Key: s.Key.Public()} }
 
-func TestKeyRing(t *testing.T) {
+func TestKeyRing_Resolve(t *testing.T) {
 	t.Parallel()
 	a := authority(t, domain)
 	agent := issue(t, a, "/agents/a", SVIDRequest{TTL: time.Hour})
@@ -102,7 +102,7 @@ func TestKeyRing(t *testing.T) {
 }
 
 // Thumbprints of connections' keys are remembered, and not without bound.
-func TestThumbprintsAreBounded(t *testing.T) {
+func TestThumbprints_AreBounded(t *testing.T) {
 	t.Parallel()
 	a := authority(t, domain)
 	cache := &printCache{limit: 3}
@@ -122,7 +122,7 @@ func TestThumbprintsAreBounded(t *testing.T) {
 }
 
 // A remembered chain is good for what it was judged for, and no more.
-func TestKeyRingMemory(t *testing.T) {
+func TestKeyRing_CachedChains(t *testing.T) {
 	t.Parallel()
 	a := authority(t, domain)
 	agent := issue(t, a, "/agents/a", SVIDRequest{TTL: time.Hour})
@@ -183,7 +183,7 @@ func TestKeyRingMemory(t *testing.T) {
 	})
 }
 
-func TestChainNameBounds(t *testing.T) {
+func TestChainName_Bounds(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		chain [][]byte
@@ -204,7 +204,7 @@ func TestChainNameBounds(t *testing.T) {
 	}
 }
 
-func BenchmarkKeyRing(b *testing.B) {
+func BenchmarkKeyRing_Resolve(b *testing.B) {
 	a, err := NewAuthority(AuthorityDeps{TrustDomain: domain, Now: at(noon)})
 	if err != nil {
 		b.Fatal(err)

@@ -89,7 +89,7 @@ func rsaKey(t *testing.T, bits int) *rsa.PublicKey {
 	return &rsa.PublicKey{N: n.SetBit(n, 0, 1), E: 65537} // a number of the right size: nothing is signed with it
 }
 
-func TestParseKeySet(t *testing.T) {
+func TestParseKeySet_Inputs(t *testing.T) {
 	t.Parallel()
 	ed, p256, p384 := edKey(t), ecKey(t, elliptic.P256()), ecKey(t, elliptic.P384())
 	type m = map[string]any
@@ -159,7 +159,7 @@ func many(key map[string]any, count int) []map[string]any {
 	return keys
 }
 
-func TestLoadKeySet(t *testing.T) {
+func TestLoadKeySet_Files(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "keys.json")
 	if _, err := LoadKeySet(file); !errors.Is(err, os.ErrNotExist) {
@@ -178,7 +178,7 @@ func TestLoadKeySet(t *testing.T) {
 	}
 }
 
-func TestFind(t *testing.T) {
+func TestKeySet_Find(t *testing.T) {
 	t.Parallel()
 	ed, p256, other, p384, strong := edKey(t), ecKey(t, elliptic.P256()), ecKey(t, elliptic.P256()), ecKey(t, elliptic.P384()), rsaKey(t, 2048)
 	type m = map[string]any
@@ -211,7 +211,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-func TestJWKSource(t *testing.T) {
+func TestJWKSource_Verifies(t *testing.T) {
 	t.Parallel()
 	const ours, theirs = ect.Identity("https://agent.example.com"), ect.Identity("urn:uuid:550e8400-e29b-41d4-a716-446655440000")
 	one, two := ecttest.NewParty(t, ours), ecttest.NewEdwardsParty(t, ours)
@@ -267,7 +267,7 @@ func TestJWKSource(t *testing.T) {
 	}
 }
 
-func TestKeySources(t *testing.T) {
+func TestKeySources_InOrder(t *testing.T) {
 	t.Parallel()
 	a := authority(t, domain)
 	agent := issue(t, a, "/agents/a", SVIDRequest{})
@@ -303,7 +303,7 @@ func TestKeySources(t *testing.T) {
 	}
 }
 
-func TestTokenKeys(t *testing.T) {
+func TestBundle_TokenKeys(t *testing.T) {
 	t.Parallel()
 	bundle := bundleOf(t, authority(t, domain))
 	text, err := bundle.MarshalJWKS()
@@ -370,7 +370,7 @@ func TestTokenKeys(t *testing.T) {
 }
 
 // An Ed25519 SVID signs, is kept and is found again like any other.
-func TestEdwardsSVID(t *testing.T) {
+func TestSVID_Ed25519(t *testing.T) {
 	t.Parallel()
 	_, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {

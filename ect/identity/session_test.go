@@ -19,7 +19,7 @@ func begun(s *Source, chain ...*x509.Certificate) *Session {
 
 // A session ends with its SVID: to the second, for everything that waits for it,
 // and no sooner.
-func TestSessionEndsWithItsSVID(t *testing.T) {
+func TestSession_EndsWithItsSVID(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a, err := NewAuthority(AuthorityDeps{TrustDomain: domain})
@@ -62,7 +62,7 @@ func TestSessionEndsWithItsSVID(t *testing.T) {
 }
 
 // What is not vouched for any more has no session; what still is keeps it.
-func TestSessionEndsWithItsAnchor(t *testing.T) {
+func TestSession_EndsWithItsAnchor(t *testing.T) {
 	t.Parallel()
 	own, partner := authority(t, domain), authority(t, "partner.example")
 	trust := bundleOf(t, own)
@@ -90,7 +90,7 @@ func TestSessionEndsWithItsAnchor(t *testing.T) {
 
 // A trust domain that is federated no more is out at once, with the keys of its
 // JWT-SVIDs; our own stays whatever we are told.
-func TestTrustReplacesTheSet(t *testing.T) {
+func TestBundle_TrustReplacesFederatedDomains(t *testing.T) {
 	t.Parallel()
 	own, partner := authority(t, domain), authority(t, "partner.example")
 	keys := []byte(`{"keys":[{"kty":"OKP","crv":"Ed25519","use":"sig","kid":"k","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}`)

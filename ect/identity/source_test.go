@@ -98,7 +98,7 @@ func newParties(t *testing.T) parties {
 	return p
 }
 
-func TestServer(t *testing.T) {
+func TestServerConfig_ClientCertificates(t *testing.T) {
 	t.Parallel()
 	p := newParties(t)
 	show := func(s *SVID) *tls.Config {
@@ -154,7 +154,7 @@ func (p parties) svid(t *testing.T, path string) *SVID {
 	return issue(t, p.own, path, SVIDRequest{DNSNames: []string{"localhost"}})
 }
 
-func TestServerResumption(t *testing.T) {
+func TestServerConfig_Resumption(t *testing.T) {
 	t.Parallel()
 	p := newParties(t)
 	server := p.gateway.ServerConfig()
@@ -176,7 +176,7 @@ func TestServerResumption(t *testing.T) {
 	}
 }
 
-func TestClient(t *testing.T) {
+func TestClientConfig_ServerCertificates(t *testing.T) {
 	t.Parallel()
 	p := newParties(t)
 	federated := bundleOf(t, p.own)
@@ -242,7 +242,7 @@ func webless(config *tls.Config) *tls.Config {
 	return config
 }
 
-func TestUnexpectedPeer(t *testing.T) {
+func TestClientConfig_UnexpectedPeer(t *testing.T) {
 	t.Parallel()
 	p := newParties(t)
 	out := shake(t, p.gateway.ServerConfig(), p.agent.ClientConfig("spiffe://example.org/other"))
@@ -251,7 +251,7 @@ func TestUnexpectedPeer(t *testing.T) {
 	}
 }
 
-func TestSystemRoots(t *testing.T) {
+func TestSource_SystemRoots(t *testing.T) {
 	t.Parallel()
 	p := newParties(t)
 	with := source(t, SourceDeps{SVID: p.svid(t, "/gateway"), Bundle: p.trust, SystemRoots: true})
@@ -261,7 +261,7 @@ func TestSystemRoots(t *testing.T) {
 	}
 }
 
-func TestPublicCertificate(t *testing.T) {
+func TestSource_PublicCertificate(t *testing.T) {
 	t.Parallel()
 	p := newParties(t)
 	web := craft(t, p.foreign.anchors[0], p.foreign.key, func(c *x509.Certificate) { c.URIs, c.DNSNames = nil, []string{"public.example"} })
@@ -276,7 +276,7 @@ func TestPublicCertificate(t *testing.T) {
 	}
 }
 
-func TestRenew(t *testing.T) {
+func TestSource_Renew(t *testing.T) {
 	t.Parallel()
 	p := newParties(t)
 	server := p.gateway.ServerConfig()
@@ -300,7 +300,7 @@ func TestRenew(t *testing.T) {
 	}
 }
 
-func TestPeerOfNobody(t *testing.T) {
+func TestPeerOf_NoPeer(t *testing.T) {
 	t.Parallel()
 	leaf := issue(t, authority(t, domain), "/agents/a", SVIDRequest{}).Chain[0]
 	anchor := craft(t, nil, nil, func(c *x509.Certificate) { c.IsCA = true }).Chain[0]

@@ -40,9 +40,9 @@ func openWorkload(t *testing.T, address string) *Workload {
 	return w
 }
 
-// TestWorkloadAPI: what a SPIFFE agent says is as good as files, and when it says
+// TestWorkloadAPI_UpdatesApply: what a SPIFFE agent says is as good as files, and when it says
 // something new that is heard.
-func TestWorkloadAPI(t *testing.T) {
+func TestWorkloadAPI_UpdatesApply(t *testing.T) {
 	t.Parallel()
 	p := newParties(t)
 	agent := workloadtest.NewAgent(t)
@@ -71,7 +71,7 @@ func TestWorkloadAPI(t *testing.T) {
 	}
 }
 
-func TestWorkloadAPIRefuses(t *testing.T) {
+func TestWorkloadAPI_Refuses(t *testing.T) {
 	t.Parallel()
 	for _, address := range []string{"", "/run/a.sock", "tcp://127.0.0.1:1", "https://x.example", "unix:"} {
 		if CheckWorkloadAddress(address) == nil {

@@ -40,9 +40,9 @@ func issuing(t *testing.T, id string) (workloadtest.Tokens, string) {
 	}}, set
 }
 
-// TestWorkloadTokens: an agent's JWT-SVIDs are ours, its key sets judge those of
+// TestWorkloadTokens_JWTSVIDsAndKeySets: an agent's JWT-SVIDs are ours, its key sets judge those of
 // others, and stay when new certificates come.
-func TestWorkloadTokens(t *testing.T) {
+func TestWorkloadTokens_JWTSVIDsAndKeySets(t *testing.T) {
 	t.Parallel()
 	p := newParties(t)
 	agent := workloadtest.NewAgent(t)

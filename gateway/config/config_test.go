@@ -32,7 +32,7 @@ agents:
       - {binding: mcp-v1, url: "https://pricing.example/mcp", priority: 10}
 `
 
-func TestParse(t *testing.T) {
+func TestParse_AllSections(t *testing.T) {
 	t.Parallel()
 	c, err := config.Parse([]byte(manyKeys))
 	if err != nil {
@@ -57,7 +57,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-func TestDefaults(t *testing.T) {
+func TestParse_Defaults(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{"empty": "", "comment": "# nothing\n", "one section": "limits: {}\n"} {
 		c, err := config.Parse([]byte(text))
@@ -79,7 +79,7 @@ func TestDefaults(t *testing.T) {
 }
 
 // An operator is told where the mistake is.
-func TestMistakes(t *testing.T) {
+func TestParse_MistakesHavePositions(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct{ text, says string }{
 		"unknown key":       {"limits:\n  rat: 1\n", "[2:3]"},
@@ -177,7 +177,7 @@ admin: {operators: {ann: {id: spiffe://example.com/ann, roles: [viewer]}}}
 `
 
 // Production names its identity; development makes one up.
-func TestServe(t *testing.T) {
+func TestServe_RequiredSettings(t *testing.T) {
 	t.Parallel()
 	const redis = `state: {redis: {plaintext: loopback, addresses: ["127.0.0.1:1"]}`
 	for name, tc := range map[string]struct {
@@ -211,7 +211,7 @@ func TestServe(t *testing.T) {
 }
 
 // Whoever shares limits knows among how many.
-func TestReplicas(t *testing.T) {
+func TestLimit_Replicas(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]int{
 		"": 1,
@@ -225,9 +225,9 @@ func TestReplicas(t *testing.T) {
 	}
 }
 
-// FuzzParse: a file is understood, and then every question about it has an
+// FuzzConfig_Parse: a file is understood, and then every question about it has an
 // answer, or each mistake in it has a place.
-func FuzzParse(f *testing.F) {
+func FuzzConfig_Parse(f *testing.F) {
 	f.Add([]byte("limits: {rate: 1}\n"))
 	f.Add([]byte("agents: {a: {endpoints: [{binding: a2a-v1, url: x}]}}"))
 	f.Add([]byte("a: &a [*a]"))
@@ -255,9 +255,9 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// TestNoECTsInTheBodyOverGRPC: an agent cannot be reached over gRPC alone and have its
+// TestGRPC_NoECTsInBody: an agent cannot be reached over gRPC alone and have its
 // ECTs in JSON.
-func TestNoECTsInTheBodyOverGRPC(t *testing.T) {
+func TestGRPC_NoECTsInBody(t *testing.T) {
 	t.Parallel()
 	const text = "agents:\n  a:\n    id: spiffe://example.com/a\n    endpoints:\n      - {binding: a2a-v1, url: https://a.example, grpc: a.example:50051}\n" +
 		"peers:\n  spiffe://example.com/PEER: {ect_in_body: true}\n"
@@ -273,7 +273,7 @@ func TestNoECTsInTheBodyOverGRPC(t *testing.T) {
 	}
 }
 
-func TestGRPCPlaces(t *testing.T) {
+func TestGRPC_Addresses(t *testing.T) {
 	t.Parallel()
 	const text = "public_grpc: PUBLIC\nagents:\n  a:\n    endpoints:\n      - {binding: a2a-v1, url: https://a.example, grpc: PLACE}\n"
 	parse := func(public, place string) (config.Config, error) {

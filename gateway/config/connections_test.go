@@ -7,9 +7,9 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/config"
 )
 
-// TestConnectionBounds: what is left out follows from the rest, and a share is no
+// TestConnections_DefaultsAndShares: what is left out follows from the rest, and a share is no
 // larger than the whole.
-func TestConnectionBounds(t *testing.T) {
+func TestConnections_DefaultsAndShares(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]config.ConnectionBounds{
 		"{}":                                 {Total: 64, PerCaller: 32, Unidentified: 64, PerAddress: 16},

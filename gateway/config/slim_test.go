@@ -11,8 +11,8 @@ const goodNode = `{url: "https://slim.example", organization: org, namespace: ns
 
 const goodJWT = `jwt: {key: /k, keys: /j, issuer: i}`
 
-// TestSLIMMembers: what is not said, and which files are watched.
-func TestSLIMMembers(t *testing.T) {
+// TestSLIM_DefaultsAndWatchedFiles: what is not said, and which files are watched.
+func TestSLIM_DefaultsAndWatchedFiles(t *testing.T) {
 	t.Parallel()
 	c, err := config.Parse([]byte(`{identity: {workload_api: "unix:///run/a.sock"}, slim: {nodes: [
 		{url: "https://a.example", organization: o, namespace: n, jwt: {key: /k, keys: /j, issuer: i, audience: [x, y]}, groups: 3},
@@ -33,7 +33,7 @@ func TestSLIMMembers(t *testing.T) {
 	}
 }
 
-func TestSLIMNodes(t *testing.T) {
+func TestSLIM_NodeAddresses(t *testing.T) {
 	t.Parallel()
 	c, err := config.Parse([]byte("slim: {nodes: [" + goodNode + `, {url: "http://127.0.0.1:1234", organization: o, namespace: n, shared_secret_file: s}]}`))
 	if err != nil {
@@ -49,8 +49,8 @@ func TestSLIMNodes(t *testing.T) {
 	}
 }
 
-// TestSLIMMistakes: each is said where it stands.
-func TestSLIMMistakes(t *testing.T) {
+// TestSLIM_MistakesHavePositions: each is said where it stands.
+func TestSLIM_MistakesHavePositions(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ from, to, want string }{
 		"no URL":                {`url: "https://slim.example"`, `url: ""`, "a node is https://HOST:PORT"},

@@ -7,9 +7,9 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/config"
 )
 
-// TestDatagramsAreForDevelopment: serve takes none and sends none, and dev those of
+// TestDatagrams_OnlyInDevelopment: serve takes none and sends none, and dev those of
 // its own machine.
-func TestDatagramsAreForDevelopment(t *testing.T) {
+func TestDatagrams_OnlyInDevelopment(t *testing.T) {
 	t.Parallel()
 	c, err := config.Parse([]byte("listen: {uacp_udp: \"127.0.0.1:8888\"}\n"))
 	if err != nil {

@@ -8,10 +8,10 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/directory"
 )
 
-// TestDatagramsAreForDevelopment: an agent of datagrams has an address of this
+// TestDatagrams_OnlyLocalInDevelopment: an agent of datagrams has an address of this
 // machine, and only a development gateway has such agents (AEPB, Protocol
 // Downgrade Prevention).
-func TestDatagramsAreForDevelopment(t *testing.T) {
+func TestDatagrams_OnlyLocalInDevelopment(t *testing.T) {
 	t.Parallel()
 	for url, want := range map[string]string{
 		"uacp://127.0.0.1:8888":        "",

@@ -89,7 +89,7 @@ func ofAINP(url string) directory.Agent {
 	return directory.Agent{Name: "a", Endpoints: []directory.Endpoint{{Binding: "ainp-v1", URL: url}}}
 }
 
-func TestPutRefuses(t *testing.T) {
+func TestPut_Refuses(t *testing.T) {
 	t.Parallel()
 	d := newDirectory(t, &agentSays{}, &gate{}, true)
 	twice := agent("a", "https://a.example")
@@ -140,7 +140,7 @@ func TestPutRefuses(t *testing.T) {
 	}
 }
 
-func TestFindAndRemove(t *testing.T) {
+func TestDirectory_FindAndRemove(t *testing.T) {
 	t.Parallel()
 	egress := &gate{}
 	d := newDirectory(t, &agentSays{}, egress, false)
@@ -173,7 +173,7 @@ func TestFindAndRemove(t *testing.T) {
 	}
 }
 
-func TestEndpointChoice(t *testing.T) {
+func TestEndpoint_ChosenByProtocolAndPriority(t *testing.T) {
 	t.Parallel()
 	a := directory.Agent{Endpoints: []directory.Endpoint{
 		{Binding: "b-v1", Priority: 20}, {Binding: "c-v1"}, {Binding: "a-v1", Priority: 20},
@@ -188,7 +188,7 @@ func TestEndpointChoice(t *testing.T) {
 	}
 }
 
-func TestDescribeIsCachedAndShared(t *testing.T) {
+func TestDescribe_CachedAndShared(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		says := &agentSays{slow: time.Second}
@@ -227,9 +227,9 @@ func TestDescribeIsCachedAndShared(t *testing.T) {
 	})
 }
 
-// TestDescribeInAVersion: each version that is asked for is a question of its
+// TestDescribe_EachVersionIsCached: each version that is asked for is a question of its
 // own, remembered by itself, and forgotten with the agent.
-func TestDescribeInAVersion(t *testing.T) {
+func TestDescribe_EachVersionIsCached(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		says := &agentSays{}
@@ -264,7 +264,7 @@ func TestDescribeInAVersion(t *testing.T) {
 	})
 }
 
-func TestDescribeFailureIsRemembered(t *testing.T) {
+func TestDescribe_FailureIsCached(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		says := &agentSays{}
@@ -291,7 +291,7 @@ func TestDescribeFailureIsRemembered(t *testing.T) {
 	})
 }
 
-func TestDescribeOutlivesAnImpatientCaller(t *testing.T) {
+func TestDescribe_ContinuesAfterCallerTimeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		says := &agentSays{slow: 10 * time.Second}
@@ -314,7 +314,7 @@ func TestDescribeOutlivesAnImpatientCaller(t *testing.T) {
 	})
 }
 
-func TestCleanRemovesWhatNobodySees(t *testing.T) {
+func TestClean_RemovesInvisibleCharacters(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct{ in, want string }{
 		"plain":         {"Adds numbers.\n\tExactly.", "Adds numbers.\n\tExactly."},

@@ -32,7 +32,7 @@ func with(old, replacement string) string {
 	return strings.Replace(aepbDocument, old, replacement, 1)
 }
 
-func TestParseDocument(t *testing.T) {
+func TestParseDocument_AEPBAndCPAT(t *testing.T) {
 	t.Parallel()
 	got, err := directory.ParseDocument([]byte(aepbDocument), false)
 	if err != nil {
@@ -54,7 +54,7 @@ func TestParseDocument(t *testing.T) {
 	}
 }
 
-func TestParseDocumentTakes(t *testing.T) {
+func TestParseDocument_Accepts(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		text string
@@ -80,7 +80,7 @@ func TestParseDocumentTakes(t *testing.T) {
 	}
 }
 
-func TestParseDocumentRefuses(t *testing.T) {
+func TestParseDocument_Refuses(t *testing.T) {
 	t.Parallel()
 	many := strings.Repeat(`{"id":"x","version":"1","endpoint":"https://x.example"},`, 10_000)
 	lifecycle := `"status":"active","version":"2.1.0","deprecated_at":null,"sunset_at":null,"successor":null`
@@ -144,7 +144,7 @@ func numbered(n int) string {
 	return out.String()
 }
 
-func TestSixtyFourProtocolsAreTaken(t *testing.T) {
+func TestParseDocument_SixtyFourProtocols(t *testing.T) {
 	t.Parallel()
 	got, err := directory.ParseDocument([]byte(with(`"protocols":[`, `"protocols":[`+numbered(62))), false)
 	if err != nil || len(got.Protocols) != 64 {
@@ -152,7 +152,7 @@ func TestSixtyFourProtocolsAreTaken(t *testing.T) {
 	}
 }
 
-func FuzzParseDocument(f *testing.F) {
+func FuzzDocument_Parse(f *testing.F) {
 	for _, text := range []string{aepbDocument, cpatDocument, `{}`, `[`, `{"aepb_version":"1.0","aepb_version":"1.0"}`} {
 		f.Add([]byte(text))
 	}

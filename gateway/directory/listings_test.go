@@ -15,9 +15,9 @@ import (
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
-// TestListings: a document that a caller names is the listed agent that it
+// TestAllowDocuments_ListedAgentsAreProtected: a document that a caller names is the listed agent that it
 // describes, or it uses nothing that belongs to listed agents, peers or ourselves.
-func TestListings(t *testing.T) {
+func TestAllowDocuments_ListedAgentsAreProtected(t *testing.T) {
 	t.Parallel()
 	const place = "https://docs.example/doc"
 	listedAt := directory.Endpoint{Binding: binding, URL: toyEndpoint}

@@ -32,7 +32,7 @@ func side(text string) directory.Offer {
 	return out
 }
 
-func TestNegotiate(t *testing.T) {
+func TestNegotiate_LowestSumOrGateway(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct{ ours, theirs, served, want string }{
 		"one in common":          {"a2a-v1=10", "mcp-v1=1 a2a-v1=99", "", "a2a-v1 a2a-v1 "},
@@ -66,8 +66,8 @@ func TestNegotiate(t *testing.T) {
 	}
 }
 
-// TestNegotiateAsksInBounds: an agent that lists much does not make us ask much.
-func TestNegotiateAsksInBounds(t *testing.T) {
+// TestNegotiate_QueriesAreBounded: an agent that lists much does not make us ask much.
+func TestNegotiate_QueriesAreBounded(t *testing.T) {
 	t.Parallel()
 	var ours, theirs directory.Offer
 	for _, c := range "abcdefghijklmnopqrstuvwxyz" {
@@ -81,9 +81,9 @@ func TestNegotiateAsksInBounds(t *testing.T) {
 	}
 }
 
-// TestRoadAndNegotiationAgree: a message that comes in a protocol goes where a
+// TestNegotiate_AgreesWithEndpointChoice: a message that comes in a protocol goes where a
 // negotiation of somebody who speaks only that would send it.
-func TestRoadAndNegotiationAgree(t *testing.T) {
+func TestNegotiate_AgreesWithEndpointChoice(t *testing.T) {
 	t.Parallel()
 	for _, theirs := range []string{"a-v1=5 b-v1=5", "b-v1 a-v1=200", "c-v1=9 b-v1=0", "x-v1=99 a-v1=1"} {
 		for _, from := range []string{"a-v1", "x-v1", "z-v1"} {
@@ -100,7 +100,7 @@ func TestRoadAndNegotiationAgree(t *testing.T) {
 	}
 }
 
-func TestServesAsksTheOtherGateway(t *testing.T) {
+func TestServes_AsksTheOtherGateway(t *testing.T) {
 	t.Parallel()
 	d, w, _ := newWeb(t)
 	const query = "?from=a2a-v1&to=slim-v1"
@@ -117,7 +117,7 @@ func TestServesAsksTheOtherGateway(t *testing.T) {
 	}
 }
 
-func TestErrorsSayWhat(t *testing.T) {
+func TestErrors_HaveMessages(t *testing.T) {
 	t.Parallel()
 	for _, err := range []error{
 		&directory.EndedError{Agent: "pricing", Status: directory.Retired}, &directory.ChangedError{Capability: "add"},

@@ -27,9 +27,9 @@ func pairOf() directory.Question {
 	return directory.Question{From: "a2a-v1", To: "slim-v1", Forwards: 1}
 }
 
-// TestAnswersOfPeersAreKept: for as long as HTTP says, an hour where it says
+// TestPeers_AnswersAreCached: for as long as HTTP says, an hour where it says
 // nothing, and a failure for a moment (AEPB, Protocol Negotiation).
-func TestAnswersOfPeersAreKept(t *testing.T) {
+func TestPeers_AnswersAreCached(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		status int
@@ -78,9 +78,9 @@ func TestAnswersOfPeersAreKept(t *testing.T) {
 	}
 }
 
-// TestOneQuestionForAll: many callers wait for one answer, and one who goes away
+// TestPeers_ConcurrentQueriesAreShared: many callers wait for one answer, and one who goes away
 // does not take it from the others.
-func TestOneQuestionForAll(t *testing.T) {
+func TestPeers_ConcurrentQueriesAreShared(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d, w, _ := newWeb(t)
@@ -101,9 +101,9 @@ func TestOneQuestionForAll(t *testing.T) {
 	})
 }
 
-// TestQuestionsAreBounded: whoever asks for ever new pairs fills no memory, and a
+// TestPeers_QueriesAreBounded: whoever asks for ever new pairs fills no memory, and a
 // gateway that never answers holds nobody for long.
-func TestQuestionsAreBounded(t *testing.T) {
+func TestPeers_QueriesAreBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d, w, _ := newWeb(t)
@@ -121,7 +121,7 @@ func TestQuestionsAreBounded(t *testing.T) {
 	})
 }
 
-func TestUsePeers(t *testing.T) {
+func TestUsePeers_ReplacesAndValidates(t *testing.T) {
 	t.Parallel()
 	d, w, g := newWeb(t)
 	if err := d.UsePeers([]directory.Peer{peerOf(), {ID: "spiffe://example.com/gateway-1", URL: "https://gw1.example:8443/cpat/translate"}}); err != nil {
@@ -157,9 +157,9 @@ func TestUsePeers(t *testing.T) {
 	}
 }
 
-// TestBeyondDocuments: what a document lists beside what is spoken here is kept
+// TestResolve_ForeignProtocolsInRankOrder: what a document lists beside what is spoken here is kept
 // for other gateways, in the agent's order.
-func TestBeyondDocuments(t *testing.T) {
+func TestResolve_ForeignProtocolsInRankOrder(t *testing.T) {
 	t.Parallel()
 	d, w, _ := newWeb(t)
 	w.put(home, http.StatusOK, strings.Replace(documentOf(pricing, "L2", activeLife, toyEndpoint), `"protocols":[`,

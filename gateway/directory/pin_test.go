@@ -67,7 +67,7 @@ func heard(t *testing.T, d *directory.Directory, a directory.Agent) *canonical.D
 	return got
 }
 
-func TestAChangeIsCounted(t *testing.T) {
+func TestPin_UnpinnedChangeIsCounted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d, f, a, changed := newFickle(t, false)
@@ -96,7 +96,7 @@ func TestAChangeIsCounted(t *testing.T) {
 	})
 }
 
-func TestAPinnedChangeIsHeld(t *testing.T) {
+func TestPin_PinnedChangeIsHeld(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d, f, a, changed := newFickle(t, true)
@@ -142,9 +142,9 @@ func TestAPinnedChangeIsHeld(t *testing.T) {
 	})
 }
 
-// TestAHeldChangeThatGoesAway needs nobody's consent, and pinning outlives a
+// TestPin_RevertedChangeNeedsNoConsent needs nobody's consent, and pinning outlives a
 // new entry of the agent by its operator.
-func TestAHeldChangeThatGoesAway(t *testing.T) {
+func TestPin_RevertedChangeNeedsNoConsent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d, f, a, _ := newFickle(t, true)
@@ -175,7 +175,7 @@ func (broken) Pinned(context.Context, string) (directory.Pin, bool, error) {
 }
 func (broken) KeepPin(context.Context, string, directory.Pin) error { return errors.New("disk") }
 
-func TestBrokenPins(t *testing.T) {
+func TestPin_StoreFailure(t *testing.T) {
 	t.Parallel()
 	d, err := directory.New(directory.Deps{
 		Describers: map[canonical.Binding]transport.Describer{binding: &agentSays{}}, Egress: &gate{}, Pins: broken{},

@@ -128,7 +128,7 @@ func list(t *testing.T, d *directory.Directory, agents ...directory.Agent) {
 	}
 }
 
-func TestResolveTakesItFromTheDocument(t *testing.T) {
+func TestResolve_UsesTheDocument(t *testing.T) {
 	t.Parallel()
 	d, w, g := newWeb(t)
 	w.put(home, 200, documentOf(pricing, "L3", activeLife, toyEndpoint))
@@ -154,7 +154,7 @@ func TestResolveTakesItFromTheDocument(t *testing.T) {
 	}
 }
 
-func TestResolveGrantsNothingElsewhere(t *testing.T) {
+func TestResolve_OpensNoEgressToOtherHosts(t *testing.T) {
 	t.Parallel()
 	d, w, g := newWeb(t)
 	w.put(home, 200, documentOf(pricing, "L2", activeLife, elsewhere))
@@ -168,7 +168,7 @@ func TestResolveGrantsNothingElsewhere(t *testing.T) {
 	}
 }
 
-func TestResolveExpectsTheOperatorsID(t *testing.T) {
+func TestResolve_RequiresTheConfiguredID(t *testing.T) {
 	t.Parallel()
 	d, w, _ := newWeb(t)
 	w.put(home, 200, documentOf(pricing, "L2", activeLife, toyEndpoint))
@@ -184,8 +184,8 @@ func TestResolveExpectsTheOperatorsID(t *testing.T) {
 	}
 }
 
-// TestDocumentCache walks through the rules of HTTP caching (AEPB-09).
-func TestDocumentCache(t *testing.T) {
+// TestDocument_HTTPCaching walks through the rules of HTTP caching (AEPB-09).
+func TestDocument_HTTPCaching(t *testing.T) {
 	t.Parallel()
 	good := documentOf(pricing, "L2", activeLife, toyEndpoint)
 	for name, tc := range map[string]struct {
@@ -230,7 +230,7 @@ func TestDocumentCache(t *testing.T) {
 	}
 }
 
-func TestDocumentRevalidation(t *testing.T) {
+func TestDocument_Revalidation(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d, w, _ := newWeb(t)
@@ -254,7 +254,7 @@ func TestDocumentRevalidation(t *testing.T) {
 	})
 }
 
-func TestDocumentStaleAndNegative(t *testing.T) {
+func TestDocument_StaleAndNegativeCaching(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d, w, _ := newWeb(t)
@@ -292,8 +292,8 @@ func TestDocumentStaleAndNegative(t *testing.T) {
 	})
 }
 
-// TestDeniedIsNeverStale: what egress refuses is refused at once.
-func TestDeniedIsNeverStale(t *testing.T) {
+// TestDocument_EgressDenialIsNeverStale: what egress refuses is refused at once.
+func TestDocument_EgressDenialIsNeverStale(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d, w, _ := newWeb(t)
@@ -312,9 +312,9 @@ func TestDeniedIsNeverStale(t *testing.T) {
 	})
 }
 
-// TestWhatIsSaidIsNeverStale: a server that answers takes its old document back,
+// TestDocument_ServerAnswerReplacesStale: a server that answers takes its old document back,
 // whatever it answers, unless it says that it is in trouble.
-func TestWhatIsSaidIsNeverStale(t *testing.T) {
+func TestDocument_ServerAnswerReplacesStale(t *testing.T) {
 	t.Parallel()
 	good := documentOf(pricing, "L2", activeLife, toyEndpoint)
 	for name, tc := range map[string]struct {
@@ -350,7 +350,7 @@ func TestWhatIsSaidIsNeverStale(t *testing.T) {
 	}
 }
 
-func TestDocumentFetchedOnceForAll(t *testing.T) {
+func TestDocument_FetchedOnceForAll(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d, w, _ := newWeb(t)
@@ -380,7 +380,7 @@ func TestDocumentFetchedOnceForAll(t *testing.T) {
 	})
 }
 
-func TestDocumentResponsesRefused(t *testing.T) {
+func TestDocument_ResponsesRefused(t *testing.T) {
 	t.Parallel()
 	good := documentOf(pricing, "L2", activeLife, toyEndpoint)
 	for name, tc := range map[string]struct {
@@ -409,9 +409,9 @@ func TestDocumentResponsesRefused(t *testing.T) {
 	}
 }
 
-// TestListedAgain: an operator who lists an agent again has it asked again; and
+// TestDocument_FetchedAgainWhenListedAgain: an operator who lists an agent again has it asked again; and
 // a retirement is not believed for longer than a minute.
-func TestListedAgain(t *testing.T) {
+func TestDocument_FetchedAgainWhenListedAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d, w, _ := newWeb(t)
@@ -434,7 +434,7 @@ func TestListedAgain(t *testing.T) {
 	})
 }
 
-func TestSlowDocumentEnds(t *testing.T) {
+func TestDocument_SlowFetchTimesOut(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d, w, _ := newWeb(t)
@@ -449,7 +449,7 @@ func TestSlowDocumentEnds(t *testing.T) {
 	})
 }
 
-func TestReachFollowsASuccessor(t *testing.T) {
+func TestReach_FollowsASuccessor(t *testing.T) {
 	t.Parallel()
 	const next = "https://heir.example.com/.well-known/aepb"
 	for name, tc := range map[string]struct {
@@ -493,7 +493,7 @@ func TestReachFollowsASuccessor(t *testing.T) {
 	}
 }
 
-func TestReachEndsAfterThree(t *testing.T) {
+func TestReach_EndsAfterThreeSuccessors(t *testing.T) {
 	t.Parallel()
 	place := func(i int) string { return "https://a" + strconv.Itoa(i) + ".example.com/doc" }
 	for length, reached := range map[int]bool{3: true, 4: false} {
@@ -511,9 +511,9 @@ func TestReachEndsAfterThree(t *testing.T) {
 	}
 }
 
-// TestGone: the document's own URL answers 410 with the successor in a link,
+// TestReach_GoneWithSuccessorLink: the document's own URL answers 410 with the successor in a link,
 // and the level that the agent had is the least for its successor.
-func TestGone(t *testing.T) {
+func TestReach_GoneWithSuccessorLink(t *testing.T) {
 	t.Parallel()
 	for level, ok := range map[string]bool{"L2": false, "L3": true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -539,7 +539,7 @@ func TestGone(t *testing.T) {
 	}
 }
 
-func TestVisitors(t *testing.T) {
+func TestAllowDocuments_HostPatterns(t *testing.T) {
 	t.Parallel()
 	d, w, g := newWeb(t)
 	list(t, d, described("listed", home))
@@ -612,7 +612,7 @@ func TestVisitors(t *testing.T) {
 	}
 }
 
-func TestPutWithCapability(t *testing.T) {
+func TestPut_WithCapabilityURL(t *testing.T) {
 	t.Parallel()
 	d, _, _ := newWeb(t)
 	both := agent("a", "https://a.example")

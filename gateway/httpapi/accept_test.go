@@ -2,7 +2,7 @@ package httpapi
 
 import "testing"
 
-func TestPreferred(t *testing.T) {
+func TestPreferred_AcceptHeader(t *testing.T) {
 	t.Parallel()
 	for accept, want := range map[string]string{
 		"":                                       mediaJSON,
@@ -39,7 +39,7 @@ func TestPreferred(t *testing.T) {
 	}
 }
 
-func FuzzPreferred(f *testing.F) {
+func FuzzAccept_Preferred(f *testing.F) {
 	f.Add("application/jwt;q=0.5, */*;q=0.1")
 	f.Add(";;q=,,=;")
 	f.Fuzz(func(t *testing.T, field string) {

@@ -11,7 +11,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport"
 )
 
-func TestCPATDocuments(t *testing.T) {
+func TestCPAT_WellKnownDocuments(t *testing.T) {
 	t.Parallel()
 	s := newSurface(t, "")
 	for path, want := range map[string]string{

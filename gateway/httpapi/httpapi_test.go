@@ -152,7 +152,7 @@ func code(w *httptest.ResponseRecorder) string {
 	return p.Code
 }
 
-func TestCapabilityDocument(t *testing.T) {
+func TestCapabilityDocument_Complete(t *testing.T) {
 	t.Parallel()
 	s := newSurface(t, "")
 	w := s.do(http.MethodGet, "/.well-known/aepb", "", nil, nil)
@@ -183,8 +183,8 @@ func TestCapabilityDocument(t *testing.T) {
 	}
 }
 
-// TestSignedCapabilityDocument (AEPB, Capability Document Integrity).
-func TestSignedCapabilityDocument(t *testing.T) {
+// TestCapabilityDocument_Signed (AEPB, Capability Document Integrity).
+func TestCapabilityDocument_Signed(t *testing.T) {
 	t.Parallel()
 	s := newSurface(t, "")
 	s.now = time.Now()
@@ -252,7 +252,7 @@ func (s *surface) verified(t *testing.T, compact string) []byte {
 	return decoded[1]
 }
 
-func TestPairQueries(t *testing.T) {
+func TestPairQuery_Status(t *testing.T) {
 	t.Parallel()
 	s, caller := newSurface(t, ""), ecttest.NewParty(t, "spiffe://example.com/client")
 	for query, want := range map[string]int{
@@ -307,9 +307,9 @@ func (r *router) Serves(_ context.Context, q transport.PairQuery) (bool, time.Du
 	return q.Dest == "bob" || q.To.Binding == "ainp-v1", 90 * time.Second
 }
 
-// TestTranslationsBeyond: what another gateway may translate goes on into the pipeline, for
+// TestTranslateEndpoint_PairsOfOtherGateways: what another gateway may translate goes on into the pipeline, for
 // callers with an identity; what is only not to be translated here does not.
-func TestTranslationsBeyond(t *testing.T) {
+func TestTranslateEndpoint_PairsOfOtherGateways(t *testing.T) {
 	t.Parallel()
 	s := newSurface(t, "spiffe://example.com/anonymous")
 	caller := ecttest.NewParty(t, "spiffe://example.com/client")
@@ -333,9 +333,9 @@ func TestTranslationsBeyond(t *testing.T) {
 	}
 }
 
-// TestPairsBeyond: a caller with an identity learns what is reached through other
+// TestPairQuery_OtherGatewaysNeedIdentity: a caller with an identity learns what is reached through other
 // gateways, and which agents; nobody else does.
-func TestPairsBeyond(t *testing.T) {
+func TestPairQuery_OtherGatewaysNeedIdentity(t *testing.T) {
 	t.Parallel()
 	s := newSurface(t, "spiffe://example.com/anonymous")
 	for _, tc := range []struct {
@@ -375,7 +375,7 @@ func TestPairsBeyond(t *testing.T) {
 	}
 }
 
-func TestTranslateEndpoint(t *testing.T) {
+func TestTranslateEndpoint_CallAndResponse(t *testing.T) {
 	t.Parallel()
 	s := newSurface(t, "")
 	caller := ecttest.NewParty(t, "spiffe://example.com/client")
@@ -408,7 +408,7 @@ func manyTokens(n int) string {
 	return strings.Join(list, ",")
 }
 
-func TestRefusals(t *testing.T) {
+func TestPublic_Refusals(t *testing.T) {
 	t.Parallel()
 	s := newSurface(t, "")
 	caller := ecttest.NewParty(t, "spiffe://example.com/client")
@@ -446,7 +446,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-func TestDoorsKnowAgentAndCaller(t *testing.T) {
+func TestNativeEndpoints_KnowAgentAndCaller(t *testing.T) {
 	t.Parallel()
 	s := newSurface(t, "spiffe://example.com/anonymous")
 	for _, path := range []string{"/a2a", "/a2a/", "/a2a/.well-known/agent-card.json", "/a2a/message:send", "/a2a/tasks/t:cancel", "/.well-known/agent-card.json", "/mcp", "/mcp/"} {
@@ -459,7 +459,7 @@ func TestDoorsKnowAgentAndCaller(t *testing.T) {
 
 // A token stands in for a certificate; beside one it must agree; a broken one
 // is refused whoever shows it.
-func TestCallersByToken(t *testing.T) {
+func TestCallers_ByToken(t *testing.T) {
 	t.Parallel()
 	holder, other := ecttest.NewParty(t, "spiffe://example.com/holder"), ecttest.NewParty(t, "spiffe://example.com/other")
 	s := newSurface(t, "spiffe://example.com/anonymous", func(_ context.Context, r credential.Request) (identity.Caller, bool, error) {
@@ -499,7 +499,7 @@ func TestCallersByToken(t *testing.T) {
 	}
 }
 
-func TestPanicStaysInTheLog(t *testing.T) {
+func TestPanic_IsNotShownToTheCaller(t *testing.T) {
 	t.Parallel()
 	s := newSurface(t, "")
 	s.road.panics = "a secret in a panic"
@@ -509,7 +509,7 @@ func TestPanicStaysInTheLog(t *testing.T) {
 	}
 }
 
-func TestABrokenStreamEndsVisibly(t *testing.T) {
+func TestStream_BrokenAbortsTheConnection(t *testing.T) {
 	t.Parallel()
 	s := newSurface(t, "")
 	s.road.panics = http.ErrAbortHandler
@@ -600,7 +600,7 @@ func TestWorkflow_IsPaged(t *testing.T) {
 
 // A foreign token with a known jti neither replaces nor hides ours, nor shows it
 // to those whom only the foreign one concerns.
-func TestAJTIIsItsIssuersOwn(t *testing.T) {
+func TestEvidence_SameJTIOfAnotherIssuer(t *testing.T) {
 	t.Parallel()
 	s := newSurface(t, "")
 	evil, reader := ecttest.NewParty(t, "spiffe://example.com/a-evil"), ecttest.NewParty(t, "spiffe://example.com/reader")
@@ -645,7 +645,7 @@ func (quiet) Describe(_ context.Context, e transport.Endpoint) (*canonical.Descr
 func (quiet) Allow(string)    {}
 func (quiet) Disallow(string) {}
 
-func TestAdmin(t *testing.T) {
+func TestAdmin_RequestsAndStatus(t *testing.T) {
 	t.Parallel()
 	agents, err := directory.New(directory.Deps{
 		Describers: map[canonical.Binding]transport.Describer{"a2a-v1": quiet{}}, Egress: quiet{},
@@ -733,7 +733,7 @@ func (u untouched) Read([]byte) (int, error) {
 }
 
 // The limit is asked before a body is read, and once, wherever there is work to do.
-func TestLimitBeforeWork(t *testing.T) {
+func TestLimit_CheckedOnceBeforeReadingBody(t *testing.T) {
 	t.Parallel()
 	caller := ecttest.NewParty(t, "spiffe://example.com/client")
 	s := newSurface(t, "")
@@ -763,7 +763,7 @@ func TestLimitBeforeWork(t *testing.T) {
 }
 
 // A broken credential is refused even where none is needed.
-func TestBrokenCredentialAtDocuments(t *testing.T) {
+func TestCredential_BrokenIsRefusedAtDocuments(t *testing.T) {
 	t.Parallel()
 	s := newSurface(t, "", func(_ context.Context, r credential.Request) (identity.Caller, bool, error) {
 		if len(r.Fields("Workload-Identity-Token")) == 0 {

@@ -12,7 +12,7 @@ import (
 )
 
 // The listener for Prometheus and probes answers every Host, and has three pages.
-func TestMonitoring(t *testing.T) {
+func TestMonitoring_AnyHostThreePages(t *testing.T) {
 	t.Parallel()
 	ready := error(nil)
 	deps := httpapi.MonitoringDeps{

@@ -17,7 +17,7 @@ import (
 )
 
 // The time for reading a request is not the time for answering it.
-func TestReadingIsNotAnswering(t *testing.T) {
+func TestReadTimeout_DoesNotLimitResponse(t *testing.T) {
 	t.Parallel()
 	const limit = 200 * time.Millisecond
 	registry, err := translators.NewRegistry(a2a.New(translators.Config{}))

@@ -160,8 +160,8 @@ func TestParse_OneSpelling(t *testing.T) {
 	}
 }
 
-// FuzzParse: a URI is refused, or is the only spelling of what it names.
-func FuzzParse(f *testing.F) {
+// FuzzArtifactURI_Parse: a URI is refused, or is the only spelling of what it names.
+func FuzzArtifactURI_Parse(f *testing.F) {
 	for _, seed := range []string{
 		"a2a://a/tasks/t/artifacts/x", "a2a://a%20b/tasks/%2F/artifacts/x/parts/3", "a2a:////tasks//artifacts/", "a2a://a/tasks/t/artifacts/x/parts/-1", "a2a://%",
 	} {

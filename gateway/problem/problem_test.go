@@ -149,7 +149,7 @@ func TestFrom_NamesTheGuaranteeThatIsLacking(t *testing.T) {
 	}
 }
 
-func TestFrom(t *testing.T) {
+func TestFrom_Table(t *testing.T) {
 	t.Parallel()
 	for _, tc := range golden {
 		t.Run(tc.name, func(t *testing.T) {
@@ -176,7 +176,7 @@ func TestFrom(t *testing.T) {
 }
 
 // Every code can happen.
-func TestEveryCodeIsUsed(t *testing.T) {
+func TestCodes_AllAreUsed(t *testing.T) {
 	t.Parallel()
 	used := map[string]bool{}
 	for _, tc := range golden {
@@ -190,7 +190,7 @@ func TestEveryCodeIsUsed(t *testing.T) {
 }
 
 // Whoever wraps an error in a type of its own has said what it means.
-func TestOutermostDecides(t *testing.T) {
+func TestFrom_OutermostErrorDecides(t *testing.T) {
 	t.Parallel()
 	inner := &ect.InvalidError{Reason: ect.ReasonReplay}
 	if p := problem.From(&problem.RecordingError{Err: inner}); p.Status != 503 {
@@ -203,7 +203,7 @@ func TestOutermostDecides(t *testing.T) {
 }
 
 // Only the agent's own failures count against it.
-func TestUpstreamFault(t *testing.T) {
+func TestUpstreamFault_OnlyFailuresOfTheAgent(t *testing.T) {
 	t.Parallel()
 	faults := []string{"next gateway: its trouble", "unreachable", "agent too slow", "bad reply"}
 	for _, tc := range golden {
@@ -213,7 +213,7 @@ func TestUpstreamFault(t *testing.T) {
 	}
 }
 
-func TestDetailIsBoundedAndClean(t *testing.T) {
+func TestDetail_BoundedAndClean(t *testing.T) {
 	t.Parallel()
 	p := problem.From(&problem.UnknownAgentError{Agent: "x\r\nInjected: 1\u202e\x00" + strings.Repeat("é", 5000)})
 	if len(p.Detail) > 512 || strings.ContainsAny(p.Detail, "\r\n\x00\u202e") || !strings.HasSuffix(p.Detail, "é") {
@@ -221,7 +221,7 @@ func TestDetailIsBoundedAndClean(t *testing.T) {
 	}
 }
 
-func TestStoredProblemIsRepeated(t *testing.T) {
+func TestStoredError_ProblemIsRepeated(t *testing.T) {
 	t.Parallel()
 	for _, tc := range golden {
 		want := problem.From(tc.err)
@@ -242,7 +242,7 @@ func TestStoredProblemIsRepeated(t *testing.T) {
 	}
 }
 
-func TestReading(t *testing.T) {
+func TestReading_BodyErrors(t *testing.T) {
 	t.Parallel()
 	body := http.MaxBytesReader(httptest.NewRecorder(), io.NopCloser(strings.NewReader("too long")), 3)
 	_, tooLarge := io.ReadAll(body)

@@ -46,7 +46,7 @@ var exempt = map[string]string{
 // Every exported error type of the project has a row in the table
 // (architecture section 7): found in the source, so that a new type cannot be
 // forgotten.
-func TestEveryErrorTypeHasARow(t *testing.T) {
+func TestFrom_CoversEveryErrorType(t *testing.T) {
 	t.Parallel()
 	declared := errorTypes(t, filepath.Join("..", ".."))
 	if len(declared) < 20 {

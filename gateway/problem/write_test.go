@@ -27,7 +27,7 @@ func write(t *testing.T, method string, err error) *http.Response {
 }
 
 // RFC 9457 and docs/http-api.md.
-func TestWrite(t *testing.T) {
+func TestWrite_RFC9457(t *testing.T) {
 	t.Parallel()
 	r := write(t, http.MethodPost, fmt.Errorf("road: %w", &policy.Denied{Constraint: policy.ConstraintHops}))
 	defer func() { _ = r.Body.Close() }()
@@ -51,7 +51,7 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-func TestHeaders(t *testing.T) {
+func TestWrite_Headers(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		err           error
@@ -78,7 +78,7 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-func TestHeadHasNoBody(t *testing.T) {
+func TestWrite_HEADHasNoBody(t *testing.T) {
 	t.Parallel()
 	r := write(t, http.MethodHead, errors.New("x"))
 	defer func() { _ = r.Body.Close() }()
@@ -87,7 +87,7 @@ func TestHeadHasNoBody(t *testing.T) {
 	}
 }
 
-func TestNative(t *testing.T) {
+func TestNative_CodecAndOtherErrors(t *testing.T) {
 	t.Parallel()
 	own := &canonical.Error{Code: canonical.CodeBadParams, Message: "no", Schema: json.RawMessage(`{}`)}
 	if got := problem.Native(fmt.Errorf("road: %w", own)); got != own {

@@ -45,7 +45,7 @@ func key(source string) sample.Key { return sample.Key{Source: source, Reason: "
 
 // The first event is told at once, the flood behind it once per interval, and
 // the sum is exact.
-func TestOneSamplePerInterval(t *testing.T) {
+func TestSampler_OneSamplePerInterval(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, sample.Config{})
 	if told := b.flood(key("a"), 1000); len(told) != 1 || told[0].Count != 1 {
@@ -69,7 +69,7 @@ func TestOneSamplePerInterval(t *testing.T) {
 	}
 }
 
-func TestSourcesAndReasonsAreApart(t *testing.T) {
+func TestSampler_SeparatesSourcesAndReasons(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, sample.Config{})
 	for _, k := range []sample.Key{key("a"), key("b"), {Source: "a", Reason: "draining"}} {
@@ -80,7 +80,7 @@ func TestSourcesAndReasonsAreApart(t *testing.T) {
 }
 
 // Many sources together get no more samples than the bound, however many there are.
-func TestGlobalBound(t *testing.T) {
+func TestSampler_GlobalBound(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, sample.Config{Most: 4, MaxKeys: 10})
 	told := 0
@@ -98,7 +98,7 @@ func TestGlobalBound(t *testing.T) {
 
 // A full table: newcomers share a row; one that is quiet makes room, and its
 // count is not lost.
-func TestRoom(t *testing.T) {
+func TestSampler_FullTableSharesARow(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, sample.Config{MaxKeys: 2})
 	b.flood(key("a"), 11) // one is told, ten wait
@@ -117,7 +117,7 @@ func TestRoom(t *testing.T) {
 }
 
 // What could not be told is told with the next sample.
-func TestReturn(t *testing.T) {
+func TestReturn_CountedInNextSample(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, sample.Config{})
 	told := b.flood(key("a"), 3)
@@ -131,7 +131,7 @@ func TestReturn(t *testing.T) {
 }
 
 // The end tells everything, in few samples.
-func TestFlushIsBounded(t *testing.T) {
+func TestFlush_AllCountsInFewSamples(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, sample.Config{Most: 1})
 	sum := uint64(0)
@@ -151,7 +151,7 @@ func TestFlushIsBounded(t *testing.T) {
 
 // Whatever happens and however many do it at once: every event is in exactly
 // one sample.
-func TestNothingIsLost(t *testing.T) {
+func TestSampler_EveryEventInOneSample(t *testing.T) {
 	t.Parallel()
 	var clock atomic.Int64
 	s, err := sample.New(sample.Config{Most: 3, MaxKeys: 5}, sample.Deps{Now: func() time.Time { return time.Unix(0, clock.Load()) }})
@@ -185,7 +185,7 @@ func TestNothingIsLost(t *testing.T) {
 	}
 }
 
-func TestBadBounds(t *testing.T) {
+func TestNew_RefusesNegativeBounds(t *testing.T) {
 	t.Parallel()
 	for _, c := range []sample.Config{{Every: -1}, {Most: -1}, {MaxKeys: -1}} {
 		if _, err := sample.New(c, sample.Deps{}); err == nil {
@@ -195,7 +195,7 @@ func TestBadBounds(t *testing.T) {
 }
 
 // A flood costs a map look-up for each event and no memory.
-func TestFloodAllocatesNothing(t *testing.T) {
+func TestSampler_FloodAllocatesNothing(t *testing.T) {
 	b := newBed(t, sample.Config{})
 	k := key("a")
 	b.Note(k)

@@ -14,7 +14,7 @@ import (
 )
 
 // The watcher looks at every file that the configuration names.
-func TestWatcherSeesNamedFiles(t *testing.T) {
+func TestWatcher_ChecksEveryConfiguredFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	file, named := filepath.Join(dir, "c.yaml"), filepath.Join(dir, "cert.pem")

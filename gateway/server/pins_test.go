@@ -12,8 +12,8 @@ import (
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
-// TestPinsOutliveTheProcess: what was pinned, and what waits, is there after a restart.
-func TestPinsOutliveTheProcess(t *testing.T) {
+// TestPins_SurviveRestart: what was pinned, and what waits, is there after a restart.
+func TestPins_SurviveRestart(t *testing.T) {
 	t.Parallel()
 	s := Config{Settings: config.Config{State: config.State{Path: filepath.Join(t.TempDir(), "state.db")}}}
 	pin := directory.Pin{

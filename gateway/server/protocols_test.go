@@ -10,9 +10,9 @@ import (
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
-// TestEveryProtocolIsCarried: there is one list of protocols, and what carries them
+// TestProtocols_EachHasATransport: there is one list of protocols, and what carries them
 // is neither more nor less.
-func TestEveryProtocolIsCarried(t *testing.T) {
+func TestProtocols_EachHasATransport(t *testing.T) {
 	t.Parallel()
 	var listed []canonical.Binding
 	for _, form := range builtin.Forms(translators.Config{}) {

@@ -47,9 +47,9 @@ func slimFiles(t *testing.T) func(name string) string {
 	return at
 }
 
-// TestSLIMMembers: what the files of a node say, or what is wrong with them and
+// TestSLIM_MemberFiles: what the files of a node say, or what is wrong with them and
 // where; nothing of them is quoted.
-func TestSLIMMembers(t *testing.T) {
+func TestSLIM_MemberFiles(t *testing.T) {
 	t.Parallel()
 	at := slimFiles(t)
 	byJWT := func(key, keys string) config.SLIMNode {

@@ -77,7 +77,7 @@ func TestWatcher_ChangedWhileStarting(t *testing.T) {
 }
 
 // Anchors and peers' keys are read again too.
-func TestTrustRotates(t *testing.T) {
+func TestReload_TrustAnchorsAndPeerKeys(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{Serve: true})
 	c := gatewaytest.OnFiles(b)
@@ -128,7 +128,7 @@ func TestTrustRotates(t *testing.T) {
 
 // A new file changes agents, limits and policy of a running gateway; a bad one
 // changes nothing.
-func TestReload(t *testing.T) {
+func TestReload_AgentsLimitsAndPolicy(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
 	file := filepath.Join(b.Dir, "extra.yaml")

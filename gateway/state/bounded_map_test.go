@@ -71,7 +71,7 @@ func (m *model) get(key int) ([]byte, bool) {
 
 // However things come, are replaced, end and make room, and however large they
 // are: what is found is what a simple map would hold.
-func TestShelfIsAMap(t *testing.T) {
+func TestBoundedMap_BehavesLikeAMap(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		random := rand.New(rand.NewPCG(1, 2))
@@ -114,7 +114,7 @@ func TestShelfIsAMap(t *testing.T) {
 }
 
 // One key that is written again and again takes no more than once.
-func TestShelfIsTidied(t *testing.T) {
+func TestBoundedMap_RewrittenKeyTakesNoMore(t *testing.T) {
 	t.Parallel()
 	m, until, last := open(t, state.Config{}), time.Now().Add(time.Hour), []byte(nil)
 	for n := range 2000 {
@@ -135,7 +135,7 @@ func TestShelfIsTidied(t *testing.T) {
 
 // Records come to workflows, are prolonged and leave in any order: a workflow
 // lists those that are there, in the order in which they came.
-func TestWorkflowsListTheirOwn(t *testing.T) {
+func TestWorkflows_ListTheirRecordsInOrder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		random := rand.New(rand.NewPCG(3, 4))

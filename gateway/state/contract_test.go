@@ -8,7 +8,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/state/statetest"
 )
 
-func TestContract(t *testing.T) {
+func TestMemory_Contract(t *testing.T) {
 	t.Parallel()
 	statetest.Run(t, statetest.Harness{
 		Open: func(t testing.TB, config state.Config) statetest.Driver {

@@ -33,7 +33,7 @@
 // end of their own, and use does not prolong it); an object for each thing kept,
 // and a heap of their ends (at a thousand calls a second the collector's walk
 // through them was half of what a translation cost); locks in shards
-// (BenchmarkClaim: hashing the key happens outside the lock, and what is inside
+// (BenchmarkClaim_SingleLock: hashing the key happens outside the lock, and what is inside
 // takes less than a microsecond with every core on it, a hundredth of a
 // signature check).
 package state

@@ -9,7 +9,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/state/statetest"
 )
 
-func TestEntries(t *testing.T) {
+func TestEntries_Contract(t *testing.T) {
 	t.Parallel()
 	statetest.RunEntries(t, statetest.EntriesHarness{
 		Open: func(t testing.TB, config state.Config) statetest.Entries {

@@ -60,7 +60,7 @@ func journaled(tb testing.TB, config state.Config) (*state.Memory, *notes) {
 	return m, journal
 }
 
-func TestJournalIsToldEverything(t *testing.T) {
+func TestJournal_ReceivesEveryChange(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, key := t.Context(), ect.ReplayKey{ID: "1"}
@@ -98,7 +98,7 @@ func fill(tb testing.TB, m *state.Memory, until time.Time) {
 	m.Remember(tb.Context(), "a", "w", "1")
 }
 
-func TestRestore(t *testing.T) {
+func TestRestore_EveryKind(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		until := time.Now().Add(time.Hour)
@@ -131,7 +131,7 @@ func TestRestore(t *testing.T) {
 	})
 }
 
-func TestRestoreForgets(t *testing.T) {
+func TestRestore_ExpiredIsDropped(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		source, journal := journaled(t, state.Config{ConversationLifetime: time.Minute})
@@ -151,7 +151,7 @@ func TestRestoreForgets(t *testing.T) {
 
 // Of two entries with one key the later one is the truth, and the journal is
 // told that the earlier one left.
-func TestRestoreReplaces(t *testing.T) {
+func TestRestore_LaterEntryReplaces(t *testing.T) {
 	t.Parallel()
 	source, journal := journaled(t, state.Config{})
 	source.Remember(t.Context(), "a", "w", "1")
@@ -171,7 +171,7 @@ func TestRestoreReplaces(t *testing.T) {
 }
 
 // Bounds that are smaller than before: uses of tokens must not be forgotten in silence.
-func TestRestoreIntoLess(t *testing.T) {
+func TestRestore_SmallerBounds(t *testing.T) {
 	t.Parallel()
 	source, journal := journaled(t, state.Config{})
 	for n := range 3 {
@@ -203,7 +203,7 @@ func TestRestoreIntoLess(t *testing.T) {
 	}
 }
 
-func TestRestoreRefuses(t *testing.T) {
+func TestRestore_RefusesUnreadable(t *testing.T) {
 	t.Parallel()
 	source, journal := journaled(t, state.Config{})
 	fill(t, source, time.Now().Add(time.Hour))
@@ -231,9 +231,9 @@ func TestRestoreRefuses(t *testing.T) {
 	notes.want(t)
 }
 
-// FuzzRestore: whatever a file holds, reading it ends, and what is read can be
+// FuzzMemory_Restore: whatever a file holds, reading it ends, and what is read can be
 // written again.
-func FuzzRestore(f *testing.F) {
+func FuzzMemory_Restore(f *testing.F) {
 	source, journal := journaled(f, state.Config{})
 	fill(f, source, time.Unix(4_000_000_000, 0))
 	for _, c := range journal.list {

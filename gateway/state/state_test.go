@@ -25,7 +25,7 @@ func open(tb testing.TB, config state.Config) *state.Memory {
 	return m
 }
 
-func TestConfig(t *testing.T) {
+func TestConfig_NegativeBoundRefused(t *testing.T) {
 	t.Parallel()
 	if _, err := state.New(state.Config{MaxReplays: -1}, state.Deps{}); err == nil {
 		t.Error("a negative bound was accepted")
@@ -33,7 +33,7 @@ func TestConfig(t *testing.T) {
 }
 
 // Without an epoch nothing was ever used before.
-func TestNoEpoch(t *testing.T) {
+func TestClaim_WithoutEpochIsFresh(t *testing.T) {
 	t.Parallel()
 	m := open(t, state.Config{})
 	if !m.Epoch().IsZero() {
@@ -45,7 +45,7 @@ func TestNoEpoch(t *testing.T) {
 	}
 }
 
-func TestKinds(t *testing.T) {
+func TestKinds_NumbersAndNames(t *testing.T) {
 	t.Parallel()
 	names := map[string]bool{}
 	for i, kind := range state.Kinds() {
@@ -59,9 +59,9 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// TestFilled: a kind takes the larger of its part of the number and of the bytes, and
+// TestFilled_LargerOfCountAndBytes: a kind takes the larger of its part of the number and of the bytes, and
 // what has ended is no part of what lasts.
-func TestFilled(t *testing.T) {
+func TestFilled_LargerOfCountAndBytes(t *testing.T) {
 	t.Parallel()
 	m := open(t, state.Config{MaxEntries: 8, MaxEntriesPerOwner: 8, MaxEntriesBytes: 100_000, MaxAnswers: 4})
 	until := time.Now().Add(time.Hour)
@@ -83,8 +83,8 @@ func TestFilled(t *testing.T) {
 	}
 }
 
-// BenchmarkClaim is the measurement behind the single lock (doc.go).
-func BenchmarkClaim(b *testing.B) {
+// BenchmarkClaim_SingleLock is the measurement behind the single lock (doc.go).
+func BenchmarkClaim_SingleLock(b *testing.B) {
 	m := open(b, state.Config{MaxReplays: 1 << 24})
 	var next atomic.Int64
 	until := time.Now().Add(time.Hour)
@@ -98,7 +98,7 @@ func BenchmarkClaim(b *testing.B) {
 	})
 }
 
-func BenchmarkPut(b *testing.B) {
+func BenchmarkPut_Parallel(b *testing.B) {
 	m := open(b, state.Config{})
 	var next atomic.Int64
 	until := time.Now().Add(time.Hour)
@@ -116,7 +116,7 @@ func BenchmarkPut(b *testing.B) {
 }
 
 // What a call leaves behind, in a memory that is full of what earlier ones left.
-func BenchmarkFull(b *testing.B) {
+func BenchmarkMemory_FullCall(b *testing.B) {
 	m, calls, answer, compact := open(b, state.Config{}), 0, make([]byte, 400), strings.Repeat("c", 600)
 	holders := make([]string, 64)
 	for i := range holders {

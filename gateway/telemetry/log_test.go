@@ -25,7 +25,7 @@ func logged(t *testing.T, buffer *bytes.Buffer) map[string]any {
 	return line
 }
 
-func TestLogIsBounded(t *testing.T) {
+func TestLog_LinesAreBounded(t *testing.T) {
 	t.Parallel()
 	var buffer bytes.Buffer
 	long := strings.Repeat("é", 5000)
@@ -66,7 +66,7 @@ func TestLogIsBounded(t *testing.T) {
 }
 
 // However deep the groups are nested.
-func TestLogDepthIsBounded(t *testing.T) {
+func TestLog_DepthIsBounded(t *testing.T) {
 	t.Parallel()
 	attr := slog.String("text", "the bottom")
 	for range 100 {
@@ -79,7 +79,7 @@ func TestLogDepthIsBounded(t *testing.T) {
 	}
 }
 
-func TestLogLevel(t *testing.T) {
+func TestLog_Level(t *testing.T) {
 	t.Parallel()
 	var buffer bytes.Buffer
 	logger := telemetry.NewLogger(&buffer, slog.LevelWarn)
@@ -94,7 +94,7 @@ func TestLogLevel(t *testing.T) {
 }
 
 // The wrapper is a handler like any other.
-func TestHandlerContract(t *testing.T) {
+func TestLog_SlogHandlerContract(t *testing.T) {
 	t.Parallel()
 	var buffer bytes.Buffer
 	slogtest.Run(t, func(*testing.T) slog.Handler {

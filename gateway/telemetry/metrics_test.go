@@ -59,7 +59,7 @@ func touch(m *telemetry.Metrics) {
 }
 
 // Names and labels are a promise: README.md.
-func TestContract(t *testing.T) {
+func TestMetrics_NamesAndLabels(t *testing.T) {
 	t.Parallel()
 	m := newMetrics(t)
 	touch(m)
@@ -92,7 +92,7 @@ func TestContract(t *testing.T) {
 	}
 }
 
-func TestLint(t *testing.T) {
+func TestMetrics_Lint(t *testing.T) {
 	t.Parallel()
 	m := newMetrics(t)
 	touch(m)
@@ -108,7 +108,7 @@ func TestLint(t *testing.T) {
 }
 
 // No label takes a value that an outsider can invent.
-func TestLabelsAreBounded(t *testing.T) {
+func TestMetrics_LabelsAreBounded(t *testing.T) {
 	t.Parallel()
 	m := newMetrics(t)
 	for i := range 2000 {
@@ -143,7 +143,7 @@ func TestLabelsAreBounded(t *testing.T) {
 	}
 }
 
-func TestAbsentValues(t *testing.T) {
+func TestMetrics_AbsentLabelValues(t *testing.T) {
 	t.Parallel()
 	m := newMetrics(t)
 	m.Translated("a2a-v1", "", "no_translation_path", 0)
@@ -162,7 +162,7 @@ func TestAbsentValues(t *testing.T) {
 }
 
 // What the layers can say is on the lists.
-func TestListsAreComplete(t *testing.T) {
+func TestMetrics_LabelListsAreComplete(t *testing.T) {
 	t.Parallel()
 	m := newMetrics(t)
 	for _, code := range problem.Codes() {
@@ -188,7 +188,7 @@ func TestListsAreComplete(t *testing.T) {
 	}
 }
 
-func TestInflight(t *testing.T) {
+func TestInflight_CountsOpenRequests(t *testing.T) {
 	t.Parallel()
 	m := newMetrics(t)
 	first, second := m.Enter(), m.Enter()
@@ -203,7 +203,7 @@ func TestInflight(t *testing.T) {
 }
 
 // Two gateways in one process do not collide, and many goroutines may count.
-func TestRegistriesAreSeparate(t *testing.T) {
+func TestMetrics_RegistriesAreSeparate(t *testing.T) {
 	t.Parallel()
 	a, b := newMetrics(t), newMetrics(t)
 	var wg sync.WaitGroup
@@ -220,15 +220,15 @@ func TestRegistriesAreSeparate(t *testing.T) {
 	}
 }
 
-func TestNewNeedsProtocols(t *testing.T) {
+func TestNew_RequiresProtocols(t *testing.T) {
 	t.Parallel()
 	if _, err := telemetry.New(telemetry.Deps{}); err == nil {
 		t.Error("no protocols: accepted")
 	}
 }
 
-// BenchmarkLost is what a loss costs besides its ECT; an exchange has a dozen.
-func BenchmarkLost(b *testing.B) {
+// BenchmarkMetrics_CountLoss is what a loss costs besides its ECT; an exchange has a dozen.
+func BenchmarkMetrics_CountLoss(b *testing.B) {
 	m, err := telemetry.New(telemetry.Deps{Bindings: []canonical.Binding{"a2a-v1", "mcp-v1"}})
 	if err != nil {
 		b.Fatal(err)
@@ -239,9 +239,9 @@ func BenchmarkLost(b *testing.B) {
 	}
 }
 
-// TestUsage: each look shows how much each kind takes then, of its bound and in bytes.
+// TestUsage_RatioAndBytesOfEachKind: each look shows how much each kind takes then, of its bound and in bytes.
 // Kinds that are on no list share one label, and what another process keeps has no bytes.
-func TestUsage(t *testing.T) {
+func TestUsage_RatioAndBytesOfEachKind(t *testing.T) {
 	t.Parallel()
 	m := newMetrics(t)
 	pool, err := quota.New(quota.Config{Resource: "streams", Total: 8, PerHolder: 8})
@@ -274,8 +274,8 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// TestStateIgnored: each look shows how much of what the backend gave was not believed.
-func TestStateIgnored(t *testing.T) {
+// TestStateIgnored_CountsRejectedValues: each look shows how much of what the backend gave was not believed.
+func TestStateIgnored_CountsRejectedValues(t *testing.T) {
 	t.Parallel()
 	count := uint64(0)
 	m, err := telemetry.New(telemetry.Deps{
@@ -294,8 +294,8 @@ func TestStateIgnored(t *testing.T) {
 	}
 }
 
-// TestSharesAreAScope: what a share refuses counts under a scope of its own.
-func TestSharesAreAScope(t *testing.T) {
+// TestRateLimited_ShareIsAScope: what a share refuses counts under a scope of its own.
+func TestRateLimited_ShareIsAScope(t *testing.T) {
 	t.Parallel()
 	m := newMetrics(t)
 	m.RateLimited(limit.ScopeShare)

@@ -13,7 +13,7 @@ import (
 )
 
 // Whatever a message says of its length, its body is what came.
-func TestReadAll(t *testing.T) {
+func TestReadAll_WrongContentLength(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{0, 1, 511, 512, 513, 5000, 200_000} {
 		sent := bytes.Repeat([]byte("a"), size)
@@ -31,7 +31,7 @@ func TestReadAll(t *testing.T) {
 }
 
 // A length is believed at once: one piece, and a short one for a long lie.
-func TestReadAllMakesRoomOnce(t *testing.T) {
+func TestReadAll_AllocatesOnce(t *testing.T) {
 	t.Parallel()
 	sent := bytes.Repeat([]byte("a"), 9000)
 	if got, err := transport.ReadAll(bytes.NewReader(sent), 9000); err != nil || cap(got) > 10<<10 {
@@ -59,8 +59,8 @@ func TestReadAll_MakesNoRoomBeyondTheLength(t *testing.T) {
 	}
 }
 
-// TestUnchanged: a list of tags, weak ones too, or an asterisk names what a client has.
-func TestUnchanged(t *testing.T) {
+// TestUnchanged_IfNoneMatch: a list of tags, weak ones too, or an asterisk names what a client has.
+func TestUnchanged_IfNoneMatch(t *testing.T) {
 	t.Parallel()
 	for field, want := range map[string]bool{
 		"": false, `"a"`: true, `W/"a"`: true, "*": true, `"b"`: false, `"b", W/"a"`: true, `"b","a"`: true, "a": false,

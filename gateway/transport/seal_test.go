@@ -12,7 +12,7 @@ import (
 
 // Only the very bytes that a recorded token covers can be sealed, and only
 // what was sealed can be opened.
-func TestSeal(t *testing.T) {
+func TestSeal_OnlyBytesOfARecordedToken(t *testing.T) {
 	t.Parallel()
 	body := []byte(`{"jsonrpc":"2.0"}`)
 	receipt := recorded(t, body)

@@ -386,7 +386,7 @@ func TestClose_Answered(t *testing.T) {
 }
 
 // ATD-41: while slow, probes are as far apart as the longest cool-down, until one succeeds.
-func TestSlow(t *testing.T) {
+func TestSlow_ProbesAtTheLongestCooldown(t *testing.T) {
 	t.Parallel()
 	c := breaker.Defaults()
 	open := opened(t, c)

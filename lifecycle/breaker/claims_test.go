@@ -53,8 +53,8 @@ func TestChange_Claims(t *testing.T) {
 	}
 }
 
-// TestEscalationClaims: who needs a human, and why.
-func TestEscalationClaims(t *testing.T) {
+// TestEscalationClaims_AgentAndReason: who needs a human, and why.
+func TestEscalationClaims_AgentAndReason(t *testing.T) {
 	t.Parallel()
 	act, ext := breaker.EscalationClaims("spiffe://example.org/calculator", "probes")
 	if act != ect.ActEscalate || string(ext[ect.ExtDownstreamAgent]) != `"spiffe://example.org/calculator"` || string(ext[ect.ExtEscalation]) != `"probes"` || len(ext) != 2 {

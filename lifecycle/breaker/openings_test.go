@@ -12,7 +12,7 @@ import (
 )
 
 // ATD-41, R21: three distinct within 60 s, said once per 60 s.
-func TestOpenings(t *testing.T) {
+func TestOpenings_ThreeWithinAMinuteEscalate(t *testing.T) {
 	t.Parallel()
 	type step struct {
 		at  time.Duration
@@ -94,7 +94,7 @@ func TestOpenings_Bounded(t *testing.T) {
 	}
 }
 
-func TestEscalates(t *testing.T) {
+func TestEscalates_OnTheThirdFailedProbe(t *testing.T) {
 	t.Parallel()
 	failed := breaker.Change{From: breaker.HalfOpen, To: breaker.Open, Failures: 1, Samples: 1, FailedProbes: 3}
 	if !breaker.Escalates(failed) {

@@ -236,7 +236,7 @@ func TestShared_StrictDecode(t *testing.T) {
 }
 
 // What is read at all is written so that it is read as the same, and can be adopted.
-func FuzzShared(f *testing.F) {
+func FuzzShared_Roundtrip(f *testing.F) {
 	f.Add([]byte(sharedText))
 	f.Add([]byte(strings.Replace(sharedText, "open", "half_open", 1)))
 	f.Add([]byte(strings.Replace(sharedText, `"30s"`, `"0s"`, 1)))

@@ -11,8 +11,8 @@ import (
 	"github.com/aepb/aepb-gateway/lifecycle/compensation"
 )
 
-// FuzzParseRule: a rule that is read back unchanged, or a mistake that can be shown.
-func FuzzParseRule(f *testing.F) {
+// FuzzRule_Parse: a rule that is read back unchanged, or a mistake that can be shown.
+func FuzzRule_Parse(f *testing.F) {
 	f.Add([]byte(`{"tool":"write","before":{"tool":"read","arguments":{"path":{"call":"/path"}}},"arguments":{"content":{"before":"/content"}}}`))
 	f.Add([]byte(`{"tool":"t","arguments":{"a":[{"result":"/a~1b/0","each":"/~0"},{"value":{"call":""}},1e5,"\u00e9"]}}`))
 	f.Add([]byte(`{"tool":"t","arguments":{"result":"","each":""}}`))
@@ -44,8 +44,8 @@ func FuzzParseRule(f *testing.F) {
 	})
 }
 
-// FuzzFill: arguments that are valid JSON and bounded, or a mistake of a type that callers know; the same each time.
-func FuzzFill(f *testing.F) {
+// FuzzFill_ValidJSONOrError: arguments that are valid JSON and bounded, or a mistake of a type that callers know; the same each time.
+func FuzzFill_ValidJSONOrError(f *testing.F) {
 	f.Add([]byte(`{"a":{"result":"/items","each":"/id"},"b":{"call":"/n"},"c":{"before":""}}`), []byte(call), []byte(result), []byte(before))
 	f.Add([]byte(`{"call":""}`), []byte(`[[[[1]]]]`), []byte(nil), []byte(`"\ud800"`))
 	f.Add([]byte(`{"a":{"call":"/0","each":"/1"}}`), []byte(`[[[0,1],{"1":2}]]`), []byte(`{"a":1,"a":2}`), []byte{})

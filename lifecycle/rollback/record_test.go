@@ -119,7 +119,7 @@ func TestJournal_FitsItsBound(t *testing.T) {
 	}
 }
 
-func FuzzDecode(f *testing.F) {
+func FuzzDecode_Roundtrip(f *testing.F) {
 	for _, j := range []rollback.Journal{
 		begin(), begin(rollback.ByCall, rollback.Never),
 		after(f, begin(rollback.ByCall, rollback.ByAgent), sent, unanswered, undone, of(1, sent), of(1, failed), ended),

@@ -127,7 +127,7 @@ func TestResult_Restores(t *testing.T) {
 	}
 }
 
-func FuzzParseResult(f *testing.F) {
+func FuzzResult_Parse(f *testing.F) {
 	f.Add("completed", string(ofResult), []byte(`[{"agent":"a","status":"failed"}]`))
 	f.Add("partial", "c", []byte(`[{"agent":"a","agent":"b"}]`))
 	f.Add("failed", string(ofResult), []byte(`[{}] x`))

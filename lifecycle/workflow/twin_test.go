@@ -242,7 +242,7 @@ func exchanges(n int) []ect.Claims {
 	return claims
 }
 
-func BenchmarkNew(b *testing.B) {
+func BenchmarkNew_MaxNodes(b *testing.B) {
 	var tokens []workflow.Token
 	for _, c := range exchanges(dag.MaxNodes) {
 		tokens = append(tokens, workflow.TokenOf(c))
@@ -256,8 +256,8 @@ func BenchmarkNew(b *testing.B) {
 	}
 }
 
-// BenchmarkRead reads recorded tokens as well.
-func BenchmarkRead(b *testing.B) {
+// BenchmarkNew_RecordedTokens reads recorded tokens as well.
+func BenchmarkNew_RecordedTokens(b *testing.B) {
 	party := ecttest.NewParty(b, gateway)
 	var recorded []string
 	for _, c := range exchanges(dag.MaxNodes) {

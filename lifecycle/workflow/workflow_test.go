@@ -368,7 +368,7 @@ func TestNew_Bounds(t *testing.T) {
 	}
 }
 
-func TestSeverity(t *testing.T) {
+func TestSeverity_OrderAndEscalation(t *testing.T) {
 	t.Parallel()
 	for s, text := range map[workflow.Severity]string{
 		workflow.SeverityInfo: "info", workflow.SeverityWarning: "warning", workflow.SeverityError: "error", workflow.SeverityCritical: "critical", 0: "", 9: "",
@@ -382,7 +382,7 @@ func TestSeverity(t *testing.T) {
 	}
 }
 
-func TestTokenOf(t *testing.T) {
+func TestTokenOf_Claims(t *testing.T) {
 	t.Parallel()
 	c := ect.Claims{
 		Issuer: gateway, Audience: []string{"b"}, IssuedAt: 5, Expires: 9, ID: "t", Workflow: "w", Act: ect.ActTranslate, Parents: []ect.ID{"p"},

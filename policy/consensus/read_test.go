@@ -320,8 +320,8 @@ func again[M Proposal | Vote | Ack | Outcome](t *testing.T, m M) {
 	}
 }
 
-// FuzzRead reads any text as each kind of message: what is read and encoded reads the same again.
-func FuzzRead(f *testing.F) {
+// FuzzRead_Roundtrip reads any text as each kind of message: what is read and encoded reads the same again.
+func FuzzRead_Roundtrip(f *testing.F) {
 	for _, k := range kinds() {
 		f.Add(k.good.text())
 	}

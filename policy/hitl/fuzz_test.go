@@ -14,8 +14,8 @@ import (
 	"github.com/aepb/aepb-gateway/policy/hitl"
 )
 
-// FuzzParseDocumentRules: rules or an error that can be shown, and the same rules each time.
-func FuzzParseDocumentRules(f *testing.F) {
+// FuzzDocumentRules_Parse: rules or an error that can be shown, and the same rules each time.
+func FuzzDocumentRules_Parse(f *testing.F) {
 	f.Add(documentOf(onError))
 	f.Add(documentOf(ruleOf("r", trigger("threshold", "gt", "1e3", "args/a~1b/0"), `,"action":"escalate","wait_s":60,"approvers":2`)))
 	f.Add(documentOf(ruleOf("r", trigger("keyword_match", "matches", `"*?"`, "tool"), `,"action":"require_approval","unreachable_human":"escalate"`)))
@@ -93,8 +93,8 @@ func (n tree) matches(path ...string) bool {
 
 var surrogate = regexp.MustCompile(`\\u[dD][89a-fA-F]`)
 
-// FuzzArguments holds the one pass over arguments against a tree of them.
-func FuzzArguments(f *testing.F) {
+// FuzzArguments_AgreeWithATree holds the one pass over arguments against a tree of them.
+func FuzzArguments_AgreeWithATree(f *testing.F) {
 	for _, text := range []string{
 		`{"a":["x"]}`, `{"a":{"0":"x"}}`, `{"a":1,"a":2}`, `{"a":["y","x"],"b":"\u0000"}`, `[{"a":"x"}]`, `{"a":"\ud83d\ude00"}`, `{"\u0061":["\u0078"]`,
 	} {
@@ -139,8 +139,8 @@ func globMatches(pattern, text []rune) bool {
 	}
 }
 
-// FuzzGlob holds patterns against their definition.
-func FuzzGlob(f *testing.F) {
+// FuzzGlob_AgreesWithItsDefinition holds patterns against their definition.
+func FuzzGlob_AgreesWithItsDefinition(f *testing.F) {
 	for _, c := range [][2]string{{"a*b?c", "axxbyc"}, {"*ab*ab*", "abab"}, {"ab*ba", "aba"}, {"?*é", "xé"}, {"**", ""}, {"a?*?b", "aééb"}, {"*?a?*a", "baba"}, {"*a?", "aé"}} {
 		f.Add(c[0], c[1])
 	}
@@ -158,8 +158,8 @@ func FuzzGlob(f *testing.F) {
 	})
 }
 
-// FuzzNumbers holds comparisons against those of exact fractions.
-func FuzzNumbers(f *testing.F) {
+// FuzzNumbers_AgreeWithFractions holds comparisons against those of exact fractions.
+func FuzzNumbers_AgreeWithFractions(f *testing.F) {
 	for _, c := range [][2]string{{"1", "1.0"}, {"-0", "0e5"}, {"10e-1", "1"}, {"0.1", "0.10000000000000000001"}, {"-12", "-1.2e1"}, {"1e3", "999.9"}} {
 		f.Add(c[0], c[1])
 	}

@@ -243,7 +243,7 @@ func TestDemand_Hash(t *testing.T) {
 	}
 }
 
-func TestNeedsLosses(t *testing.T) {
+func TestRules_NeedsLosses(t *testing.T) {
 	t.Parallel()
 	r := parse(t, hitl.Config{Agent: "files", Loss: "L17"}, hitl.Config{Agent: "other"})
 	f := facts("")
@@ -272,7 +272,7 @@ func TestRules_Names(t *testing.T) {
 	}
 }
 
-func TestJoin(t *testing.T) {
+func TestJoin_BothSetsMatch(t *testing.T) {
 	t.Parallel()
 	argument := func(id, pointer string) hitl.Rules {
 		return parse(t, hitl.Config{ID: id, Argument: &hitl.Argument{Pointer: pointer, Op: "eq", Value: "x"}})

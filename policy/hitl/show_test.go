@@ -265,8 +265,8 @@ func tokens(t *testing.T, data []byte) (list []json.Token) {
 	}
 }
 
-// FuzzShow: no text has a hidden character, and each is read back as the call that it shows.
-func FuzzShow(f *testing.F) {
+// FuzzShow_ReadsBack: no text has a hidden character, and each is read back as the call that it shows.
+func FuzzShow_ReadsBack(f *testing.F) {
 	f.Add([]byte(`{"a":"\u202e\\u{202E}","b":[1.0,{}]}`), "tool", "words")
 	f.Add([]byte(`{"a":1,"a":"\ud800"}`), "a\xff", "\u202e")
 	f.Add([]byte(` [1e5 , "\/" ] `), `\x{FF}`, "\"\nagent: \"x")

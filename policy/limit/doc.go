@@ -26,6 +26,6 @@
 // border); refusing new sources when the table is full (a stranger could lock
 // out a caller with an identity); forgetting the oldest source whatever its
 // state (a stranger with many addresses resets every bucket); locks in shards
-// (BenchmarkAllow: one lock costs well under a microsecond with every core on
+// (BenchmarkAllow_LocalBucket: one lock costs well under a microsecond with every core on
 // it, a shard would cost the exact bound).
 package limit

@@ -33,7 +33,7 @@ func take(l *limit.Limiter, key string, n int) (passed int) {
 }
 
 // AEPB-42: one source floods, the other is unaffected.
-func TestOneSourceDoesNotStarveAnother(t *testing.T) {
+func TestAllow_OneSourceDoesNotStarveAnother(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, limit.Config{Rate: 10, Burst: 5})
@@ -47,7 +47,7 @@ func TestOneSourceDoesNotStarveAnother(t *testing.T) {
 	})
 }
 
-func TestRate(t *testing.T) {
+func TestAllow_RateAndBurst(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, limit.Config{Rate: 10, Burst: 5})
@@ -63,7 +63,7 @@ func TestRate(t *testing.T) {
 	})
 }
 
-func TestRetryAfterIsExact(t *testing.T) {
+func TestAllow_RetryAfterIsExact(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, limit.Config{Rate: 0.5, Burst: 1})
@@ -94,7 +94,7 @@ func TestRetryAfterIsExact(t *testing.T) {
 }
 
 // Refused requests must not push the wait further out.
-func TestRefusalsCostNothing(t *testing.T) {
+func TestAllow_RefusalsCostNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, limit.Config{Rate: 1, Burst: 1})
@@ -107,7 +107,7 @@ func TestRefusalsCostNothing(t *testing.T) {
 	})
 }
 
-func TestFullTableOverflows(t *testing.T) {
+func TestAllow_FullTableOverflows(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, limit.Config{Rate: 1, Burst: 2, MaxSources: 3, Idle: time.Minute})
@@ -140,7 +140,7 @@ func TestFullTableOverflows(t *testing.T) {
 }
 
 // A source is forgotten only when its bucket is full again, whatever Idle says.
-func TestForgettingIsNoGift(t *testing.T) {
+func TestAllow_OnlyFullBucketsAreForgotten(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, limit.Config{Rate: 1, Burst: 60, MaxSources: 1, Idle: time.Second})
@@ -162,7 +162,7 @@ func TestForgettingIsNoGift(t *testing.T) {
 	})
 }
 
-func TestKeys(t *testing.T) {
+func TestKey_SameAndDifferentSources(t *testing.T) {
 	t.Parallel()
 	long := "spiffe://a.test/" + strings.Repeat("a", 5000)
 	for name, tc := range map[string]struct {
@@ -193,7 +193,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-func TestConfig(t *testing.T) {
+func TestConfig_Refuses(t *testing.T) {
 	t.Parallel()
 	if _, err := limit.New(limit.Config{}, limit.Deps{}); err != nil {
 		t.Errorf("the defaults are refused: %v", err)
@@ -213,7 +213,7 @@ func TestConfig(t *testing.T) {
 }
 
 // Idle means since the last request, not since the first.
-func TestActiveSourcesStay(t *testing.T) {
+func TestAllow_ActiveSourcesStay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, limit.Config{Rate: 10, Burst: 10, MaxSources: 1, Idle: time.Minute})
@@ -228,7 +228,7 @@ func TestActiveSourcesStay(t *testing.T) {
 }
 
 // Under contention no token is spent twice.
-func TestConcurrentCallersShareOneBucket(t *testing.T) {
+func TestAllow_ConcurrentCallersShareOneBucket(t *testing.T) {
 	t.Parallel()
 	frozen := time.Unix(1_700_000_000, 0)
 	l, err := limit.New(limit.Config{Rate: 1, Burst: 100}, limit.Deps{Now: func() time.Time { return frozen }})
@@ -246,8 +246,8 @@ func TestConcurrentCallersShareOneBucket(t *testing.T) {
 	}
 }
 
-// BenchmarkAllow is the measurement behind the single lock (doc.go).
-func BenchmarkAllow(b *testing.B) {
+// BenchmarkAllow_LocalBucket is the measurement behind the single lock (doc.go).
+func BenchmarkAllow_LocalBucket(b *testing.B) {
 	for _, sources := range []int{1, 1000} {
 		b.Run(fmt.Sprintf("sources=%d", sources), func(b *testing.B) {
 			l := newLimiter(b, limit.Config{Rate: 1e6, Burst: 1 << 20})
@@ -266,7 +266,7 @@ func BenchmarkAllow(b *testing.B) {
 	}
 }
 
-func TestReconfigure(t *testing.T) {
+func TestReconfigure_KnownSource(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1000, 0)
 	l, err := limit.New(limit.Config{Rate: 1, Burst: 1}, limit.Deps{Now: func() time.Time { return now }})

@@ -79,7 +79,7 @@ func replicas(t testing.TB, b limit.Bucket, n int, config limit.Config) []*limit
 
 // R19: over any T seconds all replicas admit at most rate×T + burst + replicas×batch,
 // and not much less when all of it is asked for.
-func TestReplicasShareABucket(t *testing.T) {
+func TestReplicas_ShareABucket(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		rate            float64
@@ -199,7 +199,7 @@ func TestReplicas_LeasesFollowDemand(t *testing.T) {
 }
 
 // The pipeline asks once per lease, and not at all while the bucket is known to be empty.
-func TestLeasesSaveRoundTrips(t *testing.T) {
+func TestLease_SavesRoundTrips(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := &bucket{}
@@ -218,7 +218,7 @@ func TestLeasesSaveRoundTrips(t *testing.T) {
 	})
 }
 
-func TestLeasesLapse(t *testing.T) {
+func TestLease_ExpiresAfterASecond(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := &bucket{}
@@ -240,7 +240,7 @@ func TestLeasesLapse(t *testing.T) {
 
 // Without the shared buckets each replica admits its share, and a bucket that
 // hangs costs the pipeline a tenth of a second once a second.
-func TestLocalShare(t *testing.T) {
+func TestReplicas_LocalShareWithoutSharedBucket(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := &bucket{}
@@ -273,7 +273,7 @@ func TestLocalShare(t *testing.T) {
 	})
 }
 
-func TestReconfigureShared(t *testing.T) {
+func TestReconfigure_SharedBucket(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := replicas(t, &bucket{}, 1, limit.Config{Rate: 1, Burst: 1})[0]
@@ -290,7 +290,7 @@ func TestReconfigureShared(t *testing.T) {
 }
 
 // Sources without a table of their own share one bucket, and so do their replicas.
-func TestSharedOverflow(t *testing.T) {
+func TestReplicas_ShareTheOverflowBucket(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		all := replicas(t, &bucket{}, 2, limit.Config{Rate: 1, Burst: 3, MaxSources: 1})
@@ -313,8 +313,8 @@ func TestSharedOverflow(t *testing.T) {
 	})
 }
 
-// BenchmarkShared is BenchmarkAllow with a lease that is seldom used up.
-func BenchmarkShared(b *testing.B) {
+// BenchmarkAllow_SharedBucket is BenchmarkAllow_LocalBucket with a lease that is seldom used up.
+func BenchmarkAllow_SharedBucket(b *testing.B) {
 	l := replicas(b, &bucket{}, 3, limit.Config{Rate: 1e8, Burst: 1 << 30})[0]
 	key := limit.Identity("spiffe://a.test/agent")
 	b.ReportAllocs()

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// TestPaced: the n-th time is n paces after the first, also when one of them was late.
-func TestPaced(t *testing.T) {
+// TestPaced_LateRunsKeepTheSchedule: the n-th time is n paces after the first, also when one of them was late.
+func TestPaced_LateRunsKeepTheSchedule(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 95*time.Millisecond)
@@ -30,7 +30,7 @@ func TestPaced(t *testing.T) {
 	})
 }
 
-func TestClasses(t *testing.T) {
+func TestClass_OfStatusAnswerAndError(t *testing.T) {
 	t.Parallel()
 	for status, want := range map[int]string{200: "2xx", 202: "2xx", 400: "4xx", 413: "413", 429: "429", 500: "5xx", 503: "5xx"} {
 		if got := classOf(status); got != want {
@@ -52,8 +52,8 @@ func TestClasses(t *testing.T) {
 	}
 }
 
-// TestStrangers: each has an address of its own, and none is that of the good caller.
-func TestStrangers(t *testing.T) {
+// TestStrangers_HaveTheirOwnAddresses: each has an address of its own, and none is that of the good caller.
+func TestStrangers_HaveTheirOwnAddresses(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{"127.0.0.1": true}
 	for n := range strangers {
@@ -65,8 +65,8 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-// TestHolder: the newest stay, and in the end none.
-func TestHolder(t *testing.T) {
+// TestHolder_KeepsTheNewest: the newest stay, and in the end none.
+func TestHolder_KeepsTheNewest(t *testing.T) {
 	t.Parallel()
 	h := &holder{most: 2}
 	var ended []string
@@ -83,8 +83,8 @@ func TestHolder(t *testing.T) {
 	}
 }
 
-// TestStays tells a connection that the other side ended from one that it keeps.
-func TestStays(t *testing.T) {
+// TestStays_OpenAndEndedConnections tells a connection that the other side ended from one that it keeps.
+func TestStays_OpenAndEndedConnections(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		here, there := net.Pipe()
@@ -99,8 +99,8 @@ func TestStays(t *testing.T) {
 	})
 }
 
-// TestUnfinished: a body gives what it has and then nothing, until it is closed.
-func TestUnfinished(t *testing.T) {
+// TestUnfinished_BodyBlocksUntilClosed: a body gives what it has and then nothing, until it is closed.
+func TestUnfinished_BodyBlocksUntilClosed(t *testing.T) {
 	t.Parallel()
 	body := &unfinished{Reader: strings.NewReader("half"), sent: make(chan struct{}), closed: make(chan struct{})}
 	read := make(chan string, 1)
@@ -124,9 +124,9 @@ func TestUnfinished(t *testing.T) {
 	}
 }
 
-// TestUnreadAnswersAreHeld: an answer that was taken is held without being read, and
+// TestAnswer_HeldUnread: an answer that was taken is held without being read, and
 // one that was refused is not.
-func TestUnreadAnswersAreHeld(t *testing.T) {
+func TestAnswer_HeldUnread(t *testing.T) {
 	t.Parallel()
 	for status, want := range map[int]string{200: classHeld, 403: classRefused} {
 		h := &holder{most: 1}

@@ -39,15 +39,15 @@ func harmless() observed {
 	return o
 }
 
-func TestAHarmlessRunHasNoViolation(t *testing.T) {
+func TestJudge_HarmlessRunHasNoViolation(t *testing.T) {
 	t.Parallel()
 	if found := judge(harmless()); len(found) > 0 {
 		t.Errorf("violations %q", found)
 	}
 }
 
-// TestPlantedViolations: each violation, planted alone, is found and is the only one.
-func TestPlantedViolations(t *testing.T) {
+// TestJudge_PlantedViolations: each violation, planted alone, is found and is the only one.
+func TestJudge_PlantedViolations(t *testing.T) {
 	t.Parallel()
 	slower := func(o *observed, factor int) {
 		o.calls = slices.Clone(o.calls)
@@ -92,9 +92,9 @@ func TestPlantedViolations(t *testing.T) {
 	}
 }
 
-// TestSharesAreJudged: one of 100 good calls may be lost beside those who want more than their
+// TestJudge_Shares: one of 100 good calls may be lost beside those who want more than their
 // share, and neither a gateway nor its memory.
-func TestSharesAreJudged(t *testing.T) {
+func TestJudge_Shares(t *testing.T) {
 	t.Parallel()
 	lose := func(n int) func(*observed) {
 		return func(o *observed) {
@@ -127,9 +127,9 @@ func TestSharesAreJudged(t *testing.T) {
 	}
 }
 
-// TestContained: the program runs with its arguments, in a cgroup or with a soft limit, and the table
+// TestContained_CgroupOrSoftLimit: the program runs with its arguments, in a cgroup or with a soft limit, and the table
 // says which.
-func TestContained(t *testing.T) {
+func TestContained_CgroupOrSoftLimit(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	program, limit, release, err := contained("/bin/sh", dir)
@@ -152,9 +152,9 @@ func TestContained(t *testing.T) {
 	}
 }
 
-// TestLatencyNeedsAControl: three times as slow is allowed, and without a control
+// TestJudge_LatencyNeedsAControl: three times as slow is allowed, and without a control
 // nothing is said about latency.
-func TestLatencyNeedsAControl(t *testing.T) {
+func TestJudge_LatencyNeedsAControl(t *testing.T) {
 	t.Parallel()
 	o := harmless()
 	for i := range o.calls {
@@ -172,7 +172,7 @@ func TestLatencyNeedsAControl(t *testing.T) {
 	}
 }
 
-func TestTableNamesEverything(t *testing.T) {
+func TestTable_NamesEverything(t *testing.T) {
 	t.Parallel()
 	o := harmless()
 	o.calls[0].lost, o.calls[2].missing = errors.New("refused"), []string{"token 1"}
@@ -192,7 +192,7 @@ func TestTableNamesEverything(t *testing.T) {
 	}
 }
 
-func TestFlags(t *testing.T) {
+func TestFlags_Parse(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{"--time", "1s"}, {"--backend", "paper"}, {"more"}, {"--rss", "-1"}, {"--identities", "answers,ann"}, {"--nothing"}} {
 		if _, err := parse(args, &strings.Builder{}); !errors.Is(err, errUsage) {

@@ -38,7 +38,7 @@ func checks() []check {
 	}
 }
 
-func TestTheTreeKeepsTheRules(t *testing.T) {
+func TestChecks_RepositoryFollowsTheRules(t *testing.T) {
 	t.Parallel()
 	ours := repository(t)
 	for _, c := range checks() {
@@ -62,9 +62,9 @@ type plants struct {
 	bad, good []map[string]string
 }
 
-// TestTheRulesCanFail: every check finds every violation planted for it, and
+// TestChecks_FindPlantedViolations: every check finds every violation planted for it, and
 // nothing in trees without one.
-func TestTheRulesCanFail(t *testing.T) {
+func TestChecks_FindPlantedViolations(t *testing.T) {
 	t.Parallel()
 	planted := planted()
 	for _, c := range checks() {

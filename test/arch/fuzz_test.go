@@ -9,27 +9,27 @@ import (
 // targets are the readers of what strangers and operators write that must have a
 // fuzz target. `make fuzz` finds them, and all others, by itself.
 var targets = []struct{ reader, dir, name string }{
-	{"ECT", "ect", "FuzzParse"},
-	{"Execution-Context header", "ect", "FuzzParseHeader"},
-	{"JSON-RPC", "translators/internal/jsonrpc", "FuzzParse"},
-	{"A2A message", "translators/a2a", "FuzzDecode"},
-	{"A2A card", "translators/a2a", "FuzzCard"},
-	{"A2A message in protobuf", "gateway/transport/a2a/frame", "FuzzUnpack"},
-	{"A2A message for protobuf", "gateway/transport/a2a/frame", "FuzzPack"},
-	{"MCP message", "translators/mcp", "FuzzDecode"},
-	{"MCP description", "translators/mcp", "FuzzDescription"},
-	{"A2A or MCP reply, written in every protocol", "translators/builtin", "FuzzReplies"},
-	{"URI of an artifact", "gateway/mcpbridge", "FuzzParse"},
-	{"answer of another gateway", "gateway/transport/peer", "FuzzAnswer"},
-	{"configuration", "gateway/config", "FuzzParse"},
-	{"lifecycle record", "lifecycle", "FuzzDecode"},
-	{"rule that says how a call is undone", "lifecycle/compensation", "FuzzParseRule"},
-	{"values that such a rule reads", "lifecycle/compensation", "FuzzFill"},
-	{"journal of a rollback", "lifecycle/rollback", "FuzzDecode"},
-	{"result of a rollback", "lifecycle/rollback", "FuzzParseResult"},
-	{"approval rules of a policy document", "policy/hitl", "FuzzParseDocumentRules"},
-	{"arguments that approval rules read", "policy/hitl", "FuzzArguments"},
-	{"call that approvers are shown", "policy/hitl", "FuzzShow"},
+	{"ECT", "ect", "FuzzECT_Parse"},
+	{"Execution-Context header", "ect", "FuzzHeader_Parse"},
+	{"JSON-RPC", "translators/internal/jsonrpc", "FuzzParse_Roundtrip"},
+	{"A2A message", "translators/a2a", "FuzzDecode_Roundtrip"},
+	{"A2A card", "translators/a2a", "FuzzCard_Roundtrip"},
+	{"A2A message in protobuf", "gateway/transport/a2a/frame", "FuzzUnpack_AgreesWithLibrary"},
+	{"A2A message for protobuf", "gateway/transport/a2a/frame", "FuzzPack_AgreesWithLibrary"},
+	{"MCP message", "translators/mcp", "FuzzDecode_Roundtrip"},
+	{"MCP description", "translators/mcp", "FuzzDescription_Roundtrip"},
+	{"A2A or MCP reply, written in every protocol", "translators/builtin", "FuzzReplies_InEveryProtocol"},
+	{"URI of an artifact", "gateway/mcpbridge", "FuzzArtifactURI_Parse"},
+	{"answer of another gateway", "gateway/transport/peer", "FuzzAnswer_MessageOrRefusalOrError"},
+	{"configuration", "gateway/config", "FuzzConfig_Parse"},
+	{"lifecycle record", "lifecycle", "FuzzDecode_Roundtrip"},
+	{"rule that says how a call is undone", "lifecycle/compensation", "FuzzRule_Parse"},
+	{"values that such a rule reads", "lifecycle/compensation", "FuzzFill_ValidJSONOrError"},
+	{"journal of a rollback", "lifecycle/rollback", "FuzzDecode_Roundtrip"},
+	{"result of a rollback", "lifecycle/rollback", "FuzzResult_Parse"},
+	{"approval rules of a policy document", "policy/hitl", "FuzzDocumentRules_Parse"},
+	{"arguments that approval rules read", "policy/hitl", "FuzzArguments_AgreeWithATree"},
+	{"call that approvers are shown", "policy/hitl", "FuzzShow_ReadsBack"},
 	{"MCP answer by the id of a question", "gateway", "FuzzConsent_MCPReply"},
 	{"MCP call made again with answers", "gateway", "FuzzConsent_MCPRetry"},
 	{"MCP answer to a task", "gateway", "FuzzConsent_MCPTask"},
@@ -50,7 +50,7 @@ var targets = []struct{ reader, dir, name string }{
 	{"µACP answer beside words", "gateway", "FuzzConsent_UACPAnswers"},
 }
 
-func TestEveryReaderIsFuzzed(t *testing.T) {
+func TestFuzz_EveryReader(t *testing.T) {
 	t.Parallel()
 	ours := repository(t)
 	for _, target := range targets {

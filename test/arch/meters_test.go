@@ -83,9 +83,9 @@ var cleanPackages = []string{
 	"policy",
 }
 
-// TestMeters compares each figure with its ceiling. With -v, as `make meters`
+// TestMeters_WithinCeilings compares each figure with its ceiling. With -v, as `make meters`
 // runs it, it prints all of them.
-func TestMeters(t *testing.T) {
+func TestMeters_WithinCeilings(t *testing.T) {
 	t.Parallel()
 	repo := repository(t)
 	var readings []reading

@@ -329,7 +329,7 @@ func TestAttack_ConnectionOutlivesItsCertificate(t *testing.T) {
 // then is closed, and a further call on it is refused with 401 and not with
 // silence. A client whose SVID was renewed is told to connect again (GOAWAY) before
 // anything is refused.
-func TestWhatWasAskedInTimeIsAnswered(t *testing.T) {
+func TestSVID_RequestsBeforeExpiryAreAnswered(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{Serve: true})
 	entered, release := make(chan struct{}, 1), make(chan struct{})
@@ -522,7 +522,7 @@ func TestAttack_StateFileShowsWebhookCredentials(t *testing.T) {
 // Where nothing can be sealed (Redis without state.key), credentials of webhooks
 // are refused with the reason, before anything of the message is stored; webhooks
 // without any are taken.
-func TestWebhookCredentialsNeedAKey(t *testing.T) {
+func TestWebhooks_CredentialsNeedAKey(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
 	b.Gateway().StatePlain = true

@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-func TestRunWithoutTheGateway(t *testing.T) {
+func TestRun_WithoutTheGateway(t *testing.T) {
 	t.Parallel()
 	var out, progress bytes.Buffer
 	args := []string{"--json", "--only", "exchange", "--seconds", "0.1", "--rounds", "2", "--cases", "direct,proxy,floor"}
@@ -58,7 +58,7 @@ func TestRunWithoutTheGateway(t *testing.T) {
 	}
 }
 
-func TestUsage(t *testing.T) {
+func TestUsage_Errors(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{
 		{"--only", "nonesuch"}, {"--cases", "direct,nonesuch"}, {"--seconds", "0"}, {"--rounds", "-1"}, {"extra"}, {"--nonesuch"},
@@ -88,7 +88,7 @@ func assembled(t *testing.T) map[string]*subject {
 	return all
 }
 
-func TestTheServersAreWhatTheySay(t *testing.T) {
+func TestServers_AnswerAsTheirProtocols(t *testing.T) {
 	t.Parallel()
 	all := assembled(t)
 	t.Run("an MCP client accepts the server", func(t *testing.T) {
@@ -159,7 +159,7 @@ func post(t *testing.T, s *subject, c call) *http.Response {
 	return resp
 }
 
-func TestWrongAnswersEndTheRun(t *testing.T) {
+func TestLoad_WrongAnswerEndsTheRun(t *testing.T) {
 	t.Parallel()
 	s := assembled(t)["floor"]
 	calls := []call{one(t, s), {body: a2aBody("x"), token: "not.a.token"}}
@@ -168,7 +168,7 @@ func TestWrongAnswersEndTheRun(t *testing.T) {
 	}
 }
 
-func TestCallsAreAllDifferent(t *testing.T) {
+func TestCalls_AreAllDifferent(t *testing.T) {
 	t.Parallel()
 	calls, err := (callMaker{body: mcpBody}).prepare(t.Context(), 50)
 	if err != nil {
@@ -183,7 +183,7 @@ func TestCallsAreAllDifferent(t *testing.T) {
 	}
 }
 
-func TestParsing(t *testing.T) {
+func TestParse_CPUMallocsAndMemory(t *testing.T) {
 	t.Parallel()
 	cpu, err := parseCPUTime([]byte("7 (a) name) S 1 1 1 0 -1 4194304 9 0 0 0 120 30 0 0 20 0 1 0\n"))
 	if err != nil || cpu != 1500*time.Millisecond {
@@ -201,7 +201,7 @@ func TestParsing(t *testing.T) {
 	}
 }
 
-func TestMediansAndRatios(t *testing.T) {
+func TestTable_MediansAndRatios(t *testing.T) {
 	t.Parallel()
 	var runs []result
 	for round, rps := range []struct{ floor, gateway float64 }{{100, 50}, {200, 150}, {400, 40}} {
@@ -252,7 +252,7 @@ func TestLimit_IsFarMoreThanTheLoad(t *testing.T) {
 	}
 }
 
-func TestQuantiles(t *testing.T) {
+func TestObservation_Quantiles(t *testing.T) {
 	t.Parallel()
 	o := observation{}
 	for i := range 101 {
@@ -308,9 +308,9 @@ func begun(t *testing.T, s *stage) *stage {
 	return s
 }
 
-// TestPairFloors: every pair's floor carries a call there and back, and refuses one
+// TestPairs_FloorAndBridge: every pair's floor carries a call there and back, and refuses one
 // whose ECT is another's; with SLIM, over a real node, the bridge carries both.
-func TestPairFloors(t *testing.T) {
+func TestPairs_FloorAndBridge(t *testing.T) {
 	t.Parallel()
 	install(t)
 	s := begun(t, new(stage))
@@ -341,8 +341,8 @@ func TestPairFloors(t *testing.T) {
 	}
 }
 
-// TestPairsWithoutANode: the rows that cannot be measured are named.
-func TestPairsWithoutANode(t *testing.T) {
+// TestPairs_WithoutANodeAreNamed: the rows that cannot be measured are named.
+func TestPairs_WithoutANodeAreNamed(t *testing.T) {
 	t.Parallel()
 	s := begun(t, &stage{slim: place{dir: t.TempDir()}, with: slimBinding})
 	if len(s.duels) != 0 || len(s.lacks) != 2*len(bindings()) {
@@ -361,7 +361,7 @@ func TestPairsWithoutANode(t *testing.T) {
 	}
 }
 
-func TestPairTable(t *testing.T) {
+func TestPairTable_Ratios(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	row := func(to string, floor, gateway, bridge float64) pair {

@@ -38,7 +38,7 @@ func plain() evidence {
 	}
 }
 
-func TestNoLies(t *testing.T) {
+func TestJudge_CleanRunHasNoViolations(t *testing.T) {
 	t.Parallel()
 	counts, lies := judge(plain())
 	if len(lies) > 0 {
@@ -54,7 +54,7 @@ func TestNoLies(t *testing.T) {
 }
 
 // Each lie, planted alone, is found and is the only one.
-func TestPlantedLies(t *testing.T) {
+func TestJudge_PlantedViolations(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		plant func(*evidence)
@@ -109,7 +109,7 @@ func one(task string, s sight) func(*evidence) {
 
 // Who asks again and again is answered as long as somebody says that nobody can
 // tell now, and is not once nobody says anything.
-func TestGivenUp(t *testing.T) {
+func TestOutcome_GivenUp(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	for name, c := range map[string]struct {

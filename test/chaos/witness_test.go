@@ -11,7 +11,7 @@ import (
 	"testing/iotest"
 )
 
-func TestWitness(t *testing.T) {
+func TestWitness_StreamEnds(t *testing.T) {
 	t.Parallel()
 	const (
 		working = `{"jsonrpc":"2.0","id":1,"result":{"statusUpdate":{"status":{"state":"TASK_STATE_WORKING"}}}}`
@@ -51,8 +51,8 @@ func TestWitness(t *testing.T) {
 	}
 }
 
-// TestAnswersThatWentDown: those alone whose connection broke under them.
-func TestAnswersThatWentDown(t *testing.T) {
+// TestWitness_AnswersLostWithTheConnection: those alone whose connection broke under them.
+func TestWitness_AnswersLostWithTheConnection(t *testing.T) {
 	t.Parallel()
 	const answer = `{"jsonrpc":"2.0","id":"q","result":{"action":"accept","content":{"answer":"answer k-1"}}}`
 	reset := errors.New("reset")

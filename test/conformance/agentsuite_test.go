@@ -2,9 +2,9 @@ package conformance
 
 import "testing"
 
-// TestSuiteOverA2A runs the suite against an A2A agent that stands behind the
+// TestSuite_OverA2A runs the suite against an A2A agent that stands behind the
 // MCP door and has a skill for every tool that A2A has words for.
-func TestSuiteOverA2A(t *testing.T) {
+func TestSuite_OverA2A(t *testing.T) {
 	t.Parallel()
 	tools := prepare(t)
 	front := tools.front(t, "everything", "a2a-v1", serveAgent(t))

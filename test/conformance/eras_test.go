@@ -21,8 +21,8 @@ import (
 // works here with a server of the extension of 2026-07-28, and its server with
 // clients that know of no tasks.
 
-// TestTasksOfAnOlderClient: the SDK's client of 2025-11-25 and a server of the extension.
-func TestTasksOfAnOlderClient(t *testing.T) {
+// TestTasks_ClientOf20251125: the SDK's client of 2025-11-25 and a server of the extension.
+func TestTasks_ClientOf20251125(t *testing.T) {
 	t.Parallel()
 	tools := prepare(t)
 	server := httptest.NewServer(&tasked.Server{})
@@ -67,11 +67,11 @@ func TestTasksOfAnOlderClient(t *testing.T) {
 	}
 }
 
-// TestToolsThatAreTasks: the SDK's own examples of servers of 2025-11-25 with tools
+// TestTasks_ToolsThatRequireTasks: the SDK's own examples of servers of 2025-11-25 with tools
 // that are tasks and nothing else, and clients that know of no tasks. One of them
 // asks before it acts, on the stream of the session, which only clients of older
 // revisions have.
-func TestToolsThatAreTasks(t *testing.T) {
+func TestTasks_ToolsThatRequireTasks(t *testing.T) {
 	t.Parallel()
 	tools := prepare(t)
 	gateway := start(t, tools.gateway)

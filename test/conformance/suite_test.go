@@ -22,8 +22,8 @@ const suiteTimeout = 5 * time.Minute
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestSuite runs every scenario that a revision requires.
-func TestSuite(t *testing.T) {
+// TestSuite_RequiredScenarios runs every scenario that a revision requires.
+func TestSuite_RequiredScenarios(t *testing.T) {
 	t.Parallel()
 	tools := prepare(t)
 	for set, least := range map[string]int{"2025-11-25": 30, "2026-07-28": 37} {
@@ -120,8 +120,8 @@ func exceptions(t *testing.T, data []byte, set string) map[string]string {
 	return out
 }
 
-// TestScored: what is read out of the suite's words.
-func TestScored(t *testing.T) {
+// TestScored_ReadsTheSummary: what is read out of the suite's words.
+func TestScored_ReadsTheSummary(t *testing.T) {
 	t.Parallel()
 	got := scored([]byte("=== SUMMARY ===\n✓ ping: 2 passed, 0 failed\n✗ tools-list: 1 passed, 1 failed\n✗ pending-one: 0 passed, 1 failed\n\nTotal: 3 passed, 2 failed\n\nNot scored for x: 1 scenario(s) run, 1 failing.\n  ✗ pending-one (pending)\n"))
 	if len(got) != 2 || !got["ping"] || got["tools-list"] {

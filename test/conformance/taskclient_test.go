@@ -16,9 +16,9 @@ import (
 	"github.com/aepb/aepb-gateway/test/interop/devgateway"
 )
 
-// TestTasksOfAnA2AClient: the official A2A client works with the tasks of an MCP
+// TestTasks_OfficialA2AClient: the official A2A client works with the tasks of an MCP
 // server.
-func TestTasksOfAnA2AClient(t *testing.T) {
+func TestTasks_OfficialA2AClient(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	binary, err := devgateway.Build(t.Context(), dir)

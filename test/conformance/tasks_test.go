@@ -17,9 +17,9 @@ var taskScenarios = []string{
 	"tasks-request-headers", "tasks-dispatch-and-envelope", "tasks-status-notifications", "tasks-required-task-error", "tasks-mrtr-composition",
 }
 
-// TestTasks runs the scenarios of the tasks extension against a server that has
+// TestTasks_ScenariosOfTheExtension runs the scenarios of the tasks extension against a server that has
 // tasks: directly, so that the server is known to be right, and through the gateway.
-func TestTasks(t *testing.T) {
+func TestTasks_ScenariosOfTheExtension(t *testing.T) {
 	t.Parallel()
 	tools := prepare(t)
 	server := httptest.NewServer(&tasked.Server{})

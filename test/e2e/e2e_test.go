@@ -17,8 +17,8 @@ const storyLimit = 5 * time.Minute
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestPrograms builds both programs once and runs everything with them.
-func TestPrograms(t *testing.T) {
+// TestPrograms_EndToEnd builds both programs once and runs everything with them.
+func TestPrograms_EndToEnd(t *testing.T) {
 	t.Parallel()
 	root, err := filepath.Abs(filepath.Join("..", ".."))
 	if err != nil {

@@ -151,9 +151,9 @@ func progressing(ctx context.Context, l *listener, at, skill string, old bool) (
 	return peers.MCPReply{Result: result}.Text(), err
 }
 
-// TestStreams: every fault of a connection, before callers that listen, and every
+// TestStreams_EveryFault: every fault of a connection, before callers that listen, and every
 // way in which a stream that began well can fail.
-func TestStreams(t *testing.T) {
+func TestStreams_EveryFault(t *testing.T) {
 	t.Parallel()
 	packed()
 	b := newBed(t)

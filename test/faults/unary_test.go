@@ -111,8 +111,8 @@ func (b *bed) upstreams() []upstream {
 	}
 }
 
-// TestUnary: every fault, behind every kind of agent, before every kind of client.
-func TestUnary(t *testing.T) {
+// TestUnary_EveryFault: every fault, behind every kind of agent, before every kind of client.
+func TestUnary_EveryFault(t *testing.T) {
 	t.Parallel()
 	packed() // takes longer than an agent has
 	b := newBed(t)

@@ -85,7 +85,7 @@ func (f *forgery) judge(t *testing.T, a auditor) error {
 	return a.answered(f.wire, "spiffe://x/caller", []peers.Received{{Body: []byte("other")}, received})
 }
 
-func TestAuditorFindsEveryLie(t *testing.T) {
+func TestAuditor_FindsEveryForgery(t *testing.T) {
 	t.Parallel()
 	trust, err := devgateway.NewTrust("audit.test")
 	if err != nil {

@@ -33,7 +33,7 @@ func lent(t *testing.T) (*tls.Config, string) {
 	return &tls.Config{Certificates: lender.TLS.Certificates}, file
 }
 
-func TestJavaScriptA2AClientDirect(t *testing.T) {
+func TestJavaScript_A2AClientDirect(t *testing.T) {
 	t.Parallel()
 	conf, ca := lent(t)
 	agent, err := peers.NewA2AAgent(t.Context(), peers.Deps{TLS: conf})
@@ -66,7 +66,7 @@ func TestJavaScriptA2AClientDirect(t *testing.T) {
 	}
 }
 
-func TestJavaScriptMCPClientDirect(t *testing.T) {
+func TestJavaScript_MCPClientDirect(t *testing.T) {
 	t.Parallel()
 	js := newJavascript(t)
 	for _, tt := range []struct {

@@ -108,9 +108,9 @@ func mcpScenarios(version string, at *callee) []scenario {
 	return list
 }
 
-// TestFidelity: what a callee does, its caller sees in its own protocol, and the
+// TestFidelity_CallerSeesWhatTheCalleeDoes: what a callee does, its caller sees in its own protocol, and the
 // evidence tells the same. It logs a table of what was run.
-func TestFidelity(t *testing.T) {
+func TestFidelity_CallerSeesWhatTheCalleeDoes(t *testing.T) {
 	t.Parallel()
 	g := startGateway(t)
 	var table []string

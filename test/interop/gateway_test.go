@@ -13,9 +13,9 @@ import (
 	"github.com/aepb/aepb-gateway/test/interop/devgateway"
 )
 
-// TestThroughGateway runs all scenarios through one gateway: building and
+// TestGateway_AllScenarios runs all scenarios through one gateway: building and
 // starting it costs more than all of them.
-func TestThroughGateway(t *testing.T) {
+func TestGateway_AllScenarios(t *testing.T) {
 	t.Parallel()
 	g := startGateway(t)
 	t.Run("A2A client to MCP server", func(t *testing.T) { a2aToMCP(t, g) })

@@ -55,7 +55,7 @@ func sdkServer(t *testing.T, options *mcp.StreamableHTTPOptions) *httptest.Serve
 	return listener
 }
 
-func TestDialerAgainstTheSDKServer(t *testing.T) {
+func TestDialer_AgainstTheSDKServer(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		options *mcp.StreamableHTTPOptions
@@ -194,7 +194,7 @@ func (*parrot) Describe(context.Context, transport.CallInfo) (*canonical.Descrip
 	}}, nil
 }
 
-func TestSDKClientAtOurDoor(t *testing.T) {
+func TestSDKClient_AtOurMCPServer(t *testing.T) {
 	t.Parallel()
 	door, err := tmcp.NewServer(tmcp.ServerDeps{Form: form.New(translators.Config{})})
 	if err != nil {

@@ -62,8 +62,8 @@ const lossHead = `# What each pair of protocols loses, case by case: from, to, c
 # "carried" comes home again, "dropped" does not. The test fails on a line too many as on one too few.
 `
 
-// TestMatrix runs every case of every side to every other side and home.
-func TestMatrix(t *testing.T) {
+// TestMatrix_EveryCase runs every case of every side to every other side and home.
+func TestMatrix_EveryCase(t *testing.T) {
 	t.Parallel()
 	var got []string
 	for _, from := range sides() {

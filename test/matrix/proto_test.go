@@ -16,10 +16,10 @@ import (
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
-// TestOldHTTPIsOfTheProto: nobody publishes a schema for A2A 0.3 over HTTP. What
+// TestA2A03HTTP_ReadBySDKAndProto: nobody publishes a schema for A2A 0.3 over HTTP. What
 // we write is read by the official SDK's types instead, and what has no members
 // of its own that nobody knows also by the proto, which allows none.
-func TestOldHTTPIsOfTheProto(t *testing.T) {
+func TestA2A03HTTP_ReadBySDKAndProto(t *testing.T) {
 	t.Parallel()
 	checked := 0
 	for _, from := range sides() {

@@ -13,7 +13,7 @@ import (
 )
 
 // Who is no operator (R17).
-func TestAdminRefusesStrangers(t *testing.T) {
+func TestAdmin_RefusesOtherCallers(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
 	unknown := gatewaytest.Want{Status: 401, Code: "unauthenticated", Header: challenge}
@@ -70,7 +70,7 @@ func TestAdminRefusesStrangers(t *testing.T) {
 }
 
 // What an operator cannot have meant.
-func TestAdminRefusesDocuments(t *testing.T) {
+func TestAdmin_RefusesDocuments(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
 	bad := func(reason string) gatewaytest.Want {
@@ -170,7 +170,7 @@ func plainLoopback(t *testing.T) {
 }
 
 // A listed agent that cannot be described says why, and not how.
-func TestAdminShowsFailures(t *testing.T) {
+func TestAdmin_ShowsFailures(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
 	b.Serve(t, "broken", "mcp-v1", &gatewaytest.Fake{Conduct: gatewaytest.Well, Silly: gatewaytest.Calling(500, "text/html", gatewaytest.Secret)}, gatewaytest.Host{Timeout: 5 * time.Second})

@@ -109,9 +109,9 @@ func ainpRefusals() []ainpRefusal {
 	}
 }
 
-// TestAINPDoorRefuses: each refusal by its status and AINP's own code, signed by
+// TestAINPEndpoint_Refuses: each refusal by its status and AINP's own code, signed by
 // the gateway, and good calls work afterwards.
-func TestAINPDoorRefuses(t *testing.T) {
+func TestAINPEndpoint_Refuses(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
 	t.Run("refused", func(t *testing.T) {
@@ -132,8 +132,8 @@ func TestAINPDoorRefuses(t *testing.T) {
 	t.Run("good calls afterwards", b.Works)
 }
 
-// TestAINPRepetition: a message is taken once, whoever brings it again.
-func TestAINPRepetition(t *testing.T) {
+// TestAINPEndpoint_Replay: a message is taken once, whoever brings it again.
+func TestAINPEndpoint_Replay(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
 	n := b.Number()
@@ -144,9 +144,9 @@ func TestAINPRepetition(t *testing.T) {
 	b.RefusedAINP(t, b.Send(t, l), http.StatusBadRequest, "DUPLICATE_INTENT")
 }
 
-// TestDIDStandsForWorkload: where the operator says so, a signature is an
+// TestAINPEndpoint_DIDIdentifiesWorkload: where the operator says so, a signature is an
 // identity; a certificate beside it must be of the same workload.
-func TestDIDStandsForWorkload(t *testing.T) {
+func TestAINPEndpoint_DIDIdentifiesWorkload(t *testing.T) {
 	t.Parallel()
 	const alice = "spiffe://" + gatewaytest.TrustDomain + "/alice"
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{Config: config.Config{AINP: config.AINP{Callers: map[string]string{gatewaytest.Did("alice").DID: alice}}}})
@@ -165,8 +165,8 @@ func TestDIDStandsForWorkload(t *testing.T) {
 	b.Right(t, post(b.Caller(t, b.SVID(t, "/alice")), "alice"), `"sum":2`)
 }
 
-// TestAINPAgentMisbehaves: what an agent answers that is no answer.
-func TestAINPAgentMisbehaves(t *testing.T) {
+// TestAINPAgent_InvalidAnswers: what an agent answers that is no answer.
+func TestAINPAgent_InvalidAnswers(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
 	sender := gatewaytest.Did("scribe")
@@ -229,8 +229,8 @@ func TestAINPAgentMisbehaves(t *testing.T) {
 	}
 }
 
-// TestUnsignedAgent: an agent that cannot sign is believed where its operator says so.
-func TestUnsignedAgent(t *testing.T) {
+// TestAINPAgent_Unsigned: an agent that cannot sign is believed where its operator says so.
+func TestAINPAgent_Unsigned(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
 	b.AINPAgent(t, "mute", &gatewaytest.AINPFake{Spoil: func(good []byte) []byte {
@@ -240,9 +240,9 @@ func TestUnsignedAgent(t *testing.T) {
 	b.Right(t, b.Send(t, b.Sealed(t, gatewaytest.HTTPRequest{At: "/aepb/translate?from=a2a-v1&dest=mute", Body: gatewaytest.AddBody(n)})), strconv.FormatInt(n+1, 10))
 }
 
-// TestSourceEvidenceInTheMessage: an AINP caller brings its ECT inside, and it
+// TestAINPEndpoint_SourceEvidence: an AINP caller brings its ECT inside, and it
 // is judged by the message without it.
-func TestSourceEvidenceInTheMessage(t *testing.T) {
+func TestAINPEndpoint_SourceEvidence(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
 	post := func(about string) gatewaytest.Reply {

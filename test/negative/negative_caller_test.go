@@ -28,7 +28,7 @@ import (
 var challenge = map[string]string{"WWW-Authenticate": `Bearer realm="aepb"`}
 
 // Who may not call.
-func TestRefusedCallers(t *testing.T) {
+func TestCallers_Refused(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
 	other := b.Party(t, b.SVID(t, "/other"))
@@ -89,7 +89,7 @@ func TestRefusedCallers(t *testing.T) {
 }
 
 // Without dev nobody is anonymous, and agents without callers are closed (R2, R3).
-func TestServeRefuses(t *testing.T) {
+func TestServe_RefusesAnonymousAndUnlistedCallers(t *testing.T) {
 	t.Parallel()
 	unlisted := gatewaytest.Plan{Serve: true}
 	b := gatewaytest.NewFixture(t, unlisted)
@@ -121,7 +121,7 @@ func TestServeRefuses(t *testing.T) {
 }
 
 // What the operator does not want, whoever asks (AEPB, Translation Policy).
-func TestPolicyRefuses(t *testing.T) {
+func TestPolicy_Refuses(t *testing.T) {
 	t.Parallel()
 	none := 0
 	for name, p := range map[string]struct {
@@ -163,7 +163,7 @@ func TestPolicyRefuses(t *testing.T) {
 }
 
 // What a TLS handshake already ends, on both listeners.
-func TestRefusedHandshakes(t *testing.T) {
+func TestHandshake_Refused(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
 	shows := func(s *identity.SVID) *tls.Config { return b.ClientTLS(t, s) }
@@ -274,7 +274,7 @@ func selfMade(t *testing.T, id ect.Identity) *identity.SVID {
 
 // How often one may call: each source has its own measure, and every kind of
 // door says when to come again (AEPB, Gateway Requirements item 6).
-func TestRateLimits(t *testing.T) {
+func TestRateLimits_PerSource(t *testing.T) {
 	t.Parallel()
 	const burst = 20
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{Config: config.Config{Limits: config.Limits{Rate: 0.01, Burst: burst}}})

@@ -14,7 +14,7 @@ import (
 	gatewaytest "github.com/aepb/aepb-gateway/test/harness/gateway"
 )
 
-func TestDocumentsThatAreGood(t *testing.T) {
+func TestDocuments_Valid(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{Config: config.Config{Documents: config.Documents{Hosts: []string{"127.0.0.1"}}}})
 	svid := b.SVID(t, "/calculator")
@@ -82,7 +82,7 @@ func announces(t *testing.T, b *gatewaytest.Fixture, name string) {
 	}
 }
 
-func TestDocumentsOfAgentsThatEnded(t *testing.T) {
+func TestDocuments_DrainingAndRetiredAgents(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
 	svid := b.SVID(t, "/calculator")
@@ -113,7 +113,7 @@ func TestDocumentsOfAgentsThatEnded(t *testing.T) {
 	b.Works(t)
 }
 
-func TestDocumentsThatAreBad(t *testing.T) {
+func TestDocuments_Invalid(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
 	good := b.CalculatorDocument(t, "active", "null")
@@ -172,8 +172,8 @@ func TestDocumentsThatAreBad(t *testing.T) {
 	b.Works(t)
 }
 
-// TestDocumentsThatCallersName: only where the operator allows it, and for whom (R8).
-func TestDocumentsThatCallersName(t *testing.T) {
+// TestDocuments_NamedByCallers: only where the operator allows it, and for whom (R8).
+func TestDocuments_NamedByCallers(t *testing.T) {
 	t.Parallel()
 	everybody := []string{"spiffe://" + gatewaytest.TrustDomain + "/*"}
 	for name, tc := range map[string]struct {

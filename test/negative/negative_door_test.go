@@ -24,7 +24,7 @@ func answering(w gatewaytest.Want, id string) gatewaytest.Want {
 }
 
 // The A2A endpoint: JSON-RPC of A2A 1.0 and 0.3, each in its own words.
-func TestA2ADoorRefuses(t *testing.T) {
+func TestA2AEndpoint_Refuses(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
 	at := func(name string, l gatewaytest.HTTPRequest, w gatewaytest.Want) gatewaytest.Refusal {
@@ -144,7 +144,7 @@ func asksForArguments(t *testing.T, b *gatewaytest.Fixture) {
 
 // The MCP door: Streamable HTTP, 2026-07-28 and the sessionless part of older
 // revisions.
-func TestMCPDoorRefuses(t *testing.T) {
+func TestMCPEndpoint_Refuses(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
 	call := gatewaytest.CallBody("concierge", gatewaytest.Secret)

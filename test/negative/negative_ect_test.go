@@ -23,7 +23,7 @@ import (
 )
 
 // Who made the token: header, key, signature, chain.
-func TestForgedEvidence(t *testing.T) {
+func TestEvidence_Forged(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
 	other := b.Party(t, b.SVID(t, "/other"))
@@ -149,7 +149,7 @@ func urlSafe(text string) string {
 }
 
 // What the token says.
-func TestUnacceptableClaims(t *testing.T) {
+func TestEvidence_UnacceptableClaims(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
 	started := time.Now().Unix()
@@ -223,7 +223,7 @@ func manyParents(n int) string {
 }
 
 // What is no token, or more than one request may hold.
-func TestMalformedEvidence(t *testing.T) {
+func TestEvidence_Malformed(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
 	raw := func(name string, w gatewaytest.Want, tokens ...string) gatewaytest.Refusal {
@@ -335,7 +335,7 @@ func ring(t *testing.T, b *gatewaytest.Fixture) gatewaytest.HTTPRequest {
 
 // A token counts once (R6): the same with the same body gets the stored answer,
 // everything else under its id is refused.
-func TestReplayedEvidence(t *testing.T) {
+func TestEvidence_Replayed(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
 	n := b.Number()
@@ -397,7 +397,7 @@ func TestReplayedEvidence(t *testing.T) {
 }
 
 // Where the message has been: hops, loops, ancestors that nobody knows (R1).
-func TestRefusedPaths(t *testing.T) {
+func TestEvidence_RefusedPaths(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
 	n := b.Number()

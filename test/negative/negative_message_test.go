@@ -28,7 +28,7 @@ func because(w gatewaytest.Want, reason string) gatewaytest.Want {
 }
 
 // What is no JSON, or none that has one meaning.
-func TestMalformedJSON(t *testing.T) {
+func TestMessage_MalformedJSON(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
 	good := gatewaytest.AddBody(5)
@@ -109,7 +109,7 @@ func compressed(t *testing.T, text string) string {
 
 // What is JSON and no message of its protocol, or one that the other protocol
 // has no words for.
-func TestUnsayableMessages(t *testing.T) {
+func TestMessage_WithoutCounterpart(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
 	a2a := func(name, old, now string, w gatewaytest.Want) gatewaytest.Refusal {
@@ -179,7 +179,7 @@ func mcpBody(method, params string) string {
 }
 
 // Where a message is sent: methods, paths, pairs, versions, agents.
-func TestWrongWays(t *testing.T) {
+func TestRequest_WrongTargets(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
 	noMethod := func(allow string) gatewaytest.Want {
@@ -227,7 +227,7 @@ func TestWrongWays(t *testing.T) {
 }
 
 // The same road under CPAT's names: the same refusals, the same evidence.
-func TestCPATRefuses(t *testing.T) {
+func TestCPAT_Refuses(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
 	at := func(query string) string { return "/cpat/translate?from=a2a-v1" + query }

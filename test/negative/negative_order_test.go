@@ -48,7 +48,7 @@ func faults() []fault {
 
 // Whatever is wrong with a request twice, the earlier step refuses it, at every
 // kind of door. Cheap refusals come first and touch no body.
-func TestOrderOfRefusal(t *testing.T) {
+func TestRefusals_Order(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{Serve: true, Config: config.Config{Limits: config.Limits{Rate: 0.001, Burst: 1}}})
 	for name, door := range map[string]struct {

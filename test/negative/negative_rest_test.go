@@ -10,7 +10,7 @@ import (
 )
 
 // The A2A endpoint of 0.3 without JSON-RPC.
-func TestOldA2ARESTDoorRefuses(t *testing.T) {
+func TestA2A03RESTEndpoint_Refuses(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
 	const send, params = gatewaytest.EndpointA2A + "/v1/message:send", "INVALID_PARAMS"

@@ -77,8 +77,8 @@ func slimRefusals() []slimRefusal {
 	}
 }
 
-// TestSLIMDoorRefuses: each refusal by its status, and good calls work afterwards.
-func TestSLIMDoorRefuses(t *testing.T) {
+// TestSLIMEndpoint_Refuses: each refusal by its status, and good calls work afterwards.
+func TestSLIMEndpoint_Refuses(t *testing.T) {
 	t.Parallel()
 	p := gatewaytest.Plan{}
 	net := gatewaytest.NewSLIMNet(t, &p)
@@ -105,9 +105,9 @@ func TestSLIMDoorRefuses(t *testing.T) {
 	}
 }
 
-// TestSLIMAgentsThatFail: what an agent on SLIM, or its node, does wrong comes to
+// TestSLIMAgent_Failures: what an agent on SLIM, or its node, does wrong comes to
 // the caller as one problem each, and the connection lives.
-func TestSLIMAgentsThatFail(t *testing.T) {
+func TestSLIMAgent_Failures(t *testing.T) {
 	t.Parallel()
 	p := gatewaytest.Plan{}
 	net := gatewaytest.NewSLIMNet(t, &p)

@@ -12,7 +12,7 @@ import (
 
 // The same message while it is being worked on: to come again, not to be worked
 // on twice (R6).
-func TestSameMessageMeanwhile(t *testing.T) {
+func TestReplay_WhileInProgress(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
 	entered, release := make(chan struct{}, 1), make(chan struct{})

@@ -133,8 +133,8 @@ func uacpRefusals() []uacpRefusal {
 	}
 }
 
-// TestUACPListenerRefuses: each refusal by its status, and good calls work afterwards.
-func TestUACPListenerRefuses(t *testing.T) {
+// TestUACPListener_Refuses: each refusal by its status, and good calls work afterwards.
+func TestUACPListener_Refuses(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
 	t.Run("refused", func(t *testing.T) {
@@ -174,9 +174,9 @@ func TestUACPListenerRefuses(t *testing.T) {
 	})
 }
 
-// TestUACPHandshake: TLS 1.3 and the name of the framing, or nothing; and in
+// TestUACPListener_Handshake: TLS 1.3 and the name of the framing, or nothing; and in
 // production a certificate.
-func TestUACPHandshake(t *testing.T) {
+func TestUACPListener_Handshake(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{Serve: true})
 	for name, change := range map[string]func(*tls.Config){
@@ -197,9 +197,9 @@ func TestUACPHandshake(t *testing.T) {
 	}
 }
 
-// TestUACPSourceEvidence: a µACP caller brings its ECT in the envelope, and it
+// TestUACPListener_SourceEvidence: a µACP caller brings its ECT in the envelope, and it
 // is judged by the envelope without it.
-func TestUACPSourceEvidence(t *testing.T) {
+func TestUACPListener_SourceEvidence(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
 	n := b.Number()
@@ -219,8 +219,8 @@ func TestUACPSourceEvidence(t *testing.T) {
 	}
 }
 
-// TestUACPAgentMisbehaves: what an agent answers that is no answer.
-func TestUACPAgentMisbehaves(t *testing.T) {
+// TestUACPAgent_InvalidAnswers: what an agent answers that is no answer.
+func TestUACPAgent_InvalidAnswers(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
 	raw := func(text string) gatewaytest.Spoil {
@@ -293,9 +293,9 @@ func TestUACPAgentMisbehaves(t *testing.T) {
 	}
 }
 
-// TestUACPListenerOutlivesGuests: whoever sends half a frame and waits holds up
+// TestUACPListener_HalfFramesBlockOnlyTheirSender: whoever sends half a frame and waits holds up
 // nobody but himself.
-func TestUACPListenerOutlivesGuests(t *testing.T) {
+func TestUACPListener_HalfFramesBlockOnlyTheirSender(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
 	for range 20 {

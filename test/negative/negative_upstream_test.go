@@ -173,7 +173,7 @@ func streams() []misconduct {
 
 // Agents that introduce themselves well, as far as TLS lets them, and then fail
 // at the call: behind the translate endpoint and behind both doors.
-func TestMisbehavingAgents(t *testing.T) {
+func TestAgents_FailAtTheCall(t *testing.T) {
 	t.Parallel()
 	for _, binding := range []canonical.Binding{"mcp-v1", "a2a-v1"} {
 		t.Run(string(binding), func(t *testing.T) {
@@ -222,7 +222,7 @@ func misbehaves(t *testing.T, b *gatewaytest.Fixture, name string, binding canon
 }
 
 // Agents that already fail to say who they are.
-func TestAgentsWithoutIntroduction(t *testing.T) {
+func TestAgents_FailToDescribeThemselves(t *testing.T) {
 	t.Parallel()
 	for _, binding := range []canonical.Binding{"mcp-v1", "a2a-v1"} {
 		t.Run(string(binding), func(t *testing.T) {
@@ -280,7 +280,7 @@ func introducesBadly(t *testing.T, b *gatewaytest.Fixture, name string, binding 
 }
 
 // Where a message may not go although the agent is listed.
-func TestRefusedRoads(t *testing.T) {
+func TestRouting_Refused(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
 	t.Run("nobody listens", func(t *testing.T) {

@@ -59,11 +59,11 @@ func listensTo(t *testing.T, b *gatewaytest.Fixture, name string, binding canoni
 	}
 }
 
-// TestEvidenceInTheField: callers and agents of A2A and of MCP have ECTs in the HTTP
+// TestECTField_A2AAndMCP: callers and agents of A2A and of MCP have ECTs in the HTTP
 // field Execution-Context (AEPB, ECT Carriage): the caller's goes on behind ours, each
 // is the child of the one before, and each is about the bytes that travelled (R5). An
 // agent of TLS 1.2 is sent nothing.
-func TestEvidenceInTheField(t *testing.T) {
+func TestECTField_A2AAndMCP(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
 	heard := map[canonical.Binding]func() overheard{"a2a-v1": listensTo(t, b, "ear-a2a-v1", "a2a-v1"), "mcp-v1": listensTo(t, b, "ear-mcp-v1", "mcp-v1")}

@@ -18,7 +18,7 @@ import (
 )
 
 // The table of what becomes of every operation on every way. It is made by
-// TestMatrix, from what it saw.
+// TestMatrix_EveryOperation, from what it saw.
 const matrixFile = "testdata/matrix.txt"
 
 const matrixHead = `# What becomes of every operation that callers of one side can say to agents of another: from, to,
@@ -27,9 +27,9 @@ const matrixHead = `# What becomes of every operation that callers of one side c
 # in brackets, where chance decides (matrix_chance_test.go says why). "says" lists what a side has words for.
 `
 
-// TestMatrix: every operation that a side's callers have words for, to agents of
+// TestMatrix_EveryOperation: every operation that a side's callers have words for, to agents of
 // every other side, over real connections and the whole road.
-func TestMatrix(t *testing.T) {
+func TestMatrix_EveryOperation(t *testing.T) {
 	t.Parallel()
 	tr := gatewaytest.Everybody(t)
 	sides := tr.Sides()

@@ -15,13 +15,13 @@ import (
 
 // aside are the operations that no road carries, and the tests of their doors.
 var aside = map[string][2]string{
-	"OpCapabilities": {"test/pairs", "TestMatrix"}, // with describe
-	"OpNotice":       {"gateway/transport/mcp", "TestNotificationsAreTaken"},
+	"OpCapabilities": {"test/pairs", "TestMatrix_EveryOperation"}, // with describe
+	"OpNotice":       {"gateway/transport/mcp", "TestServer_AcceptsNotifications"},
 }
 
-// TestMatrixHasEveryOperation: every operation that a codec may decode is played,
+// TestMatrix_IncludesEveryCodecOperation: every operation that a codec may decode is played,
 // or there is a reason and a test.
-func TestMatrixHasEveryOperation(t *testing.T) {
+func TestMatrix_IncludesEveryCodecOperation(t *testing.T) {
 	t.Parallel()
 	played := map[string]bool{}
 	for _, p := range gatewaytest.Plays() {

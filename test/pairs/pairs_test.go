@@ -18,7 +18,7 @@ import (
 
 // Every pair that the gateway lists is one that it translates, between versions
 // of one protocol too (AEPB, Gateway Requirements item 1; R8).
-func TestListedPairsAreServed(t *testing.T) {
+func TestPairs_ListedAreServed(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
 	var doc struct {
@@ -61,9 +61,9 @@ func TestListedPairsAreServed(t *testing.T) {
 	}
 }
 
-// TestOwnDocument: what the gateway says of itself (AEPB, Capability Document Format).
+// TestGatewayDocument_MembersOfTheDraft: what the gateway says of itself (AEPB, Capability Document Format).
 // The names of the members are written out: that they are the draft's shows here.
-func TestOwnDocument(t *testing.T) {
+func TestGatewayDocument_MembersOfTheDraft(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
 	got := b.Send(t, gatewaytest.HTTPRequest{Method: http.MethodGet, At: "/.well-known/aepb"})
@@ -103,9 +103,9 @@ func TestOwnDocument(t *testing.T) {
 	}
 }
 
-// TestCPATTranslation: at CPAT's endpoint both tokens are CPAT's, with its four keys and
+// TestCPAT_TokensOfATranslation: at CPAT's endpoint both tokens are CPAT's, with its four keys and
 // none of AEPB's in their place (CPAT, Translation ECT Claims).
-func TestCPATTranslation(t *testing.T) {
+func TestCPAT_TokensOfATranslation(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
 	got := b.Send(t, b.Sealed(t, gatewaytest.HTTPRequest{At: "/cpat/translate?from=a2a-v1&dest=calculator", Body: gatewaytest.AddBody(5)}))

@@ -16,7 +16,7 @@ import (
 )
 
 // The table of pairs stands in docs/protocols/tested.md between these marks. It is made by
-// TestTwentyPairs, from what it saw.
+// TestPairs_EveryProtocolToEveryOther, from what it saw.
 const (
 	pairsBegin = "<!-- pairs: made by test/pairs/twenty_test.go -->\n"
 	pairsEnd   = "<!-- end of pairs -->\n"
@@ -28,12 +28,12 @@ const pairsEnv = "AEPB_UPDATE_PAIRS"
 // realPeers are the tests in which both ends of a pair are software that others
 // made; the other pairs have an end that does not exist as software to run.
 var realPeers = map[string][2]string{
-	"a2a-v1 mcp-v1":  {"test/interop", "TestThroughGateway"},
-	"mcp-v1 a2a-v1":  {"test/interop", "TestThroughGateway"},
-	"a2a-v1 slim-v1": {"test/slim", "TestAnOfficialServerBehindTheGateway"},
-	"mcp-v1 slim-v1": {"test/slim", "TestAnMCPClientReachesAnOfficialServer"},
-	"slim-v1 mcp-v1": {"test/slim", "TestAnOfficialApplicationCalls"},
-	"slim-v1 a2a-v1": {"test/slim", "TestAnOfficialApplicationReachesAnA2AAgent"},
+	"a2a-v1 mcp-v1":  {"test/interop", "TestGateway_AllScenarios"},
+	"mcp-v1 a2a-v1":  {"test/interop", "TestGateway_AllScenarios"},
+	"a2a-v1 slim-v1": {"test/slim", "TestGateway_A2AClientToOfficialServer"},
+	"mcp-v1 slim-v1": {"test/slim", "TestGateway_MCPClientToOfficialServer"},
+	"slim-v1 mcp-v1": {"test/slim", "TestGateway_OfficialAppToMCPServer"},
+	"slim-v1 a2a-v1": {"test/slim", "TestGateway_OfficialAppToA2AAgent"},
 }
 
 // fakesOf is who plays an end that no software does, and what holds it to the
@@ -105,9 +105,9 @@ func askers(t *testing.T, b *gatewaytest.Fixture) map[string]asker {
 	}
 }
 
-// TestTwentyPairs: callers of every protocol reach agents of every other, by
+// TestPairs_EveryProtocolToEveryOther: callers of every protocol reach agents of every other, by
 // their own door, and docs/protocols/tested.md says against what each pair is tested.
-func TestTwentyPairs(t *testing.T) {
+func TestPairs_EveryProtocolToEveryOther(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.Five(t)
 	askers := askers(t, b)
@@ -135,7 +135,7 @@ func TestTwentyPairs(t *testing.T) {
 		}
 	}
 	table.WriteString("* SLIM, where its other end is a fake: our own stack, on a node that behaves as the real one of `test/slim`.\n")
-	table.WriteString("* Every ordered pair of versions and forms, of one protocol or of two: our own stack at both ends, in `test/pairs` TestMatrix; what came of it is in its `testdata/matrix.txt`.\n")
+	table.WriteString("* Every ordered pair of versions and forms, of one protocol or of two: our own stack at both ends, in `test/pairs` TestMatrix_EveryOperation; what came of it is in its `testdata/matrix.txt`.\n")
 	checkPairsPage(t, table.String())
 }
 
@@ -155,7 +155,7 @@ func rowOf(t *testing.T, from, to string) string {
 		if len(played) == 0 {
 			t.Errorf("%s to %s: no test with real software, and no reason", from, to)
 		}
-		against, by = "a contract-tested fake of "+strings.Join(played, " and of "), [2]string{"test/pairs", "TestTwentyPairs"}
+		against, by = "a contract-tested fake of "+strings.Join(played, " and of "), [2]string{"test/pairs", "TestPairs_EveryProtocolToEveryOther"}
 	}
 	if !declares(t, filepath.Join("..", "..", filepath.FromSlash(by[0])), by[1]) {
 		t.Errorf("%s to %s: there is no %s in %s", from, to, by[1], by[0])

@@ -20,8 +20,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // patience bounds one message, and the end of the gateway.
 const patience = 40 * time.Second
 
-// TestPeers runs every file against every caller, through one gateway.
-func TestPeers(t *testing.T) {
+// TestPeers_EveryFileEveryCaller runs every file against every caller, through one gateway.
+func TestPeers_EveryFileEveryCaller(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob(filepath.Join("testdata", "peers", "*.txtar"))
 	if err != nil || len(files) == 0 {

@@ -178,10 +178,10 @@ func seenByA2A() any {
 	return want
 }
 
-// TestPython: what the Python SDKs of MCP see of a server of several revisions through the
+// TestPython_SameAsWithoutGateway: what the Python SDKs of MCP see of a server of several revisions through the
 // gateway is what they see of it without: its questions, its log, and what it has heard of
 // the answers. What those of A2A answer it hears likewise.
-func TestPython(t *testing.T) {
+func TestPython_SameAsWithoutGateway(t *testing.T) {
 	t.Parallel()
 	url := server(t, "server.py")
 	g, ca := gateway(t, "mcp-v1", url)

@@ -21,11 +21,11 @@ func typed(skill, input string) *a2a.Message {
 	return a2a.NewMessage(a2a.MessageRoleUser, part)
 }
 
-// TestTwoGatewaysAndANode: an A2A client, a gateway, a real SLIM node, another
+// TestChain_TwoGatewaysAndANode: an A2A client, a gateway, a real SLIM node, another
 // gateway and an MCP server, all of them processes of their own. The whole
 // chain of evidence is there and verified; too many hops and a way that comes
 // back are refused.
-func TestTwoGatewaysAndANode(t *testing.T) {
+func TestChain_TwoGatewaysAndANode(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	_, toolbox := w.toolbox(t)
@@ -79,10 +79,10 @@ agents:
 	}
 }
 
-// TestThreeGatewaysByURL: gateways that know each other by URL alone, each a
+// TestChain_ThreeGatewaysByURL: gateways that know each other by URL alone, each a
 // process: the chain is whole and verified where it began. A gateway that allows one translation
 // refuses the second, and both say so.
-func TestThreeGatewaysByURL(t *testing.T) {
+func TestChain_ThreeGatewaysByURL(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	_, toolbox := w.toolbox(t)

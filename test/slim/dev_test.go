@@ -16,9 +16,9 @@ import (
 	"github.com/aepb/aepb-gateway/test/interop/devgateway"
 )
 
-// TestADevelopmentGateway uses a node without TLS on loopback, and aepbctl lists
+// TestGateway_DevelopmentWithoutTLS uses a node without TLS on loopback, and aepbctl lists
 // an agent on it.
-func TestADevelopmentGateway(t *testing.T) {
+func TestGateway_DevelopmentWithoutTLS(t *testing.T) {
 	t.Parallel()
 	if err := build(); err != nil {
 		t.Fatal(err)

@@ -91,10 +91,10 @@ state: {key: %q, redis: {plaintext: loopback, max_replicas: 2, addresses: [%q]}}
 	return both
 }
 
-// TestDrainOverSLIM: an agent is drained at one of two replicas while a real application's call
+// TestDrain_OverSLIMAtTwoReplicas: an agent is drained at one of two replicas while a real application's call
 // over the node is under way at the other one: the call is answered, new calls at both are told
 // when and where to go on, and when it is over the agent is retired at both.
-func TestDrainOverSLIM(t *testing.T) {
+func TestDrain_OverSLIMAtTwoReplicas(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	agent := w.slowAgent(t)

@@ -58,11 +58,11 @@ func wait(t *testing.T, long time.Duration) {
 	}
 }
 
-// TestTheNodeRestarts: the link comes back and says again who is here, so that
+// TestNode_RestartRestoresLinkAndSession: the link comes back and says again who is here, so that
 // others find us; and the session with an agent that had to be started anew is
 // replaced by one with the new instance, without anybody's doing. The real
 // application is started anew because it does not always come back by itself.
-func TestTheNodeRestarts(t *testing.T) {
+func TestNode_RestartRestoresLinkAndSession(t *testing.T) {
 	t.Parallel()
 	node, at := startNode(t)
 	theirs := startApp(t, at, "org/ns/rpcsrv", true)

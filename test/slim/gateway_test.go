@@ -107,9 +107,9 @@ func (w *world) attested(t *testing.T, compact, claim string, octets []byte) jwt
 	return claims
 }
 
-// TestAnOfficialServerBehindTheGateway: an A2A client reaches an agent on an
+// TestGateway_A2AClientToOfficialServer: an A2A client reaches an agent on an
 // official SLIMRPC server, through a real node.
-func TestAnOfficialServerBehindTheGateway(t *testing.T) {
+func TestGateway_A2AClientToOfficialServer(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	const done = `{"message":{"messageId":"m-2","contextId":"c-1","role":"ROLE_AGENT","parts":[{"text":"here you are"},{"data":{"n":[1,2.5,null]}}]}}`
@@ -220,9 +220,9 @@ func octets(t *testing.T, m proto.Message, text string) []byte {
 	return out
 }
 
-// TestAnOfficialApplicationCalls: a real application speaks MCP on a plain
+// TestGateway_OfficialAppToMCPServer: a real application speaks MCP on a plain
 // session with an MCP server behind the gateway.
-func TestAnOfficialApplicationCalls(t *testing.T) {
+func TestGateway_OfficialAppToMCPServer(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	_, toolbox := w.toolbox(t)
@@ -289,8 +289,8 @@ func eventually(t *testing.T, try func() error) {
 	}
 }
 
-// TestTheGatewayOutlivesItsNode, after a minute in which nobody said anything.
-func TestTheGatewayOutlivesItsNode(t *testing.T) {
+// TestGateway_OutlivesIdleMinuteAndNodeRestart, after a minute in which nobody said anything.
+func TestGateway_OutlivesIdleMinuteAndNodeRestart(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	methods := func() job {
@@ -319,9 +319,9 @@ func TestTheGatewayOutlivesItsNode(t *testing.T) {
 	eventually(t, func() error { return call(t.Context(), client) })
 }
 
-// TestAnMCPClientReachesAnOfficialServer: an MCP client of the SDK calls what is
+// TestGateway_MCPClientToOfficialServer: an MCP client of the SDK calls what is
 // an agent on an official SLIMRPC server.
-func TestAnMCPClientReachesAnOfficialServer(t *testing.T) {
+func TestGateway_MCPClientToOfficialServer(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.app(t, "org/agents/helper", answering(t, "here you are"))
@@ -334,9 +334,9 @@ func TestAnMCPClientReachesAnOfficialServer(t *testing.T) {
 	}
 }
 
-// TestAnOfficialApplicationReachesAnA2AAgent: a real application speaks A2A's
+// TestGateway_OfficialAppToA2AAgent: a real application speaks A2A's
 // JSON-RPC on a plain session with an A2A agent of the SDK.
-func TestAnOfficialApplicationReachesAnA2AAgent(t *testing.T) {
+func TestGateway_OfficialAppToA2AAgent(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	agent, err := peers.NewA2AAgent(t.Context(), peers.Deps{TLS: w.svid(t, "concierge")})

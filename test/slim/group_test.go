@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// TestTheGatewayInAGroup: a real moderator invites an agent of the gateway into
+// TestGroup_AgentOfTheGateway: a real moderator invites an agent of the gateway into
 // a group. Whoever asks it there is answered, alone; what is no request for it
 // is not; the moderator ends it. An encrypted group is refused.
-func TestTheGatewayInAGroup(t *testing.T) {
+func TestGroup_AgentOfTheGateway(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	_, toolbox := w.toolbox(t)

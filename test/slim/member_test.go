@@ -87,10 +87,10 @@ func say(t *testing.T, app *peer, as, to, body string) (received, error) {
 	return got, app.begin(t, job{"job": "receive", "session": h.Session})(&got)
 }
 
-// TestMembersByJWT: real applications and the gateway know each other by the
+// TestMembers_ByJWT: real applications and the gateway know each other by the
 // JWTs of one issuer, both ways; each caller is who its token says, and whose
 // token is signed by somebody else is not heard.
-func TestMembersByJWT(t *testing.T) {
+func TestMembers_ByJWT(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	_, toolbox := w.toolbox(t)
@@ -179,9 +179,9 @@ func (w *world) agentFor(t *testing.T, name string, signing keyPair) *workloadte
 	return agent
 }
 
-// TestMembersBySPIFFE: the same with JWT-SVIDs, which a Workload API gives to
+// TestMembers_BySPIFFE: the same with JWT-SVIDs, which a Workload API gives to
 // each side. No map is needed: who calls stands in the token.
-func TestMembersBySPIFFE(t *testing.T) {
+func TestMembers_BySPIFFE(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	_, toolbox := w.toolbox(t)

@@ -63,8 +63,8 @@ func startOurs(t *testing.T, at, as string) *slim.Peer {
 	return peer
 }
 
-// TestJSONRPCOverARealNode: a real application calls us, and we call it.
-func TestJSONRPCOverARealNode(t *testing.T) {
+// TestJSONRPC_OverARealNode: a real application calls us, and we call it.
+func TestJSONRPC_OverARealNode(t *testing.T) {
 	t.Parallel()
 	_, at := startNode(t)
 	theirs, us := startApp(t, at, "org/ns/alice", false), startOurs(t, at, "org/ns/gogate")
@@ -107,8 +107,8 @@ func TestJSONRPCOverARealNode(t *testing.T) {
 	}
 }
 
-// TestA2AOnARealServer finds the service by either of its names.
-func TestA2AOnARealServer(t *testing.T) {
+// TestA2A_ServiceByEitherName finds the service by either of its names.
+func TestA2A_ServiceByEitherName(t *testing.T) {
 	t.Parallel()
 	_, at := startNode(t)
 	us := startOurs(t, at, "org/ns/gogate")

@@ -8,9 +8,9 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 )
 
-// TestTheMessagesAreA2As: our messages have the fields, numbers and types of
+// TestProto_MatchesTheOfficialLibrary: our messages have the fields, numbers and types of
 // those that the official library was generated from.
-func TestTheMessagesAreA2As(t *testing.T) {
+func TestProto_MatchesTheOfficialLibrary(t *testing.T) {
 	t.Parallel()
 	theirs := (&a2apb.Task{}).ProtoReflect().Descriptor().ParentFile()
 	ours, err := protoregistry.GlobalFiles.FindFileByPath("a2aproto.proto") // of package slim, within

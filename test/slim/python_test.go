@@ -44,9 +44,9 @@ func pythonNode(t *testing.T, at, tls, more string) {
 	}
 }
 
-// TestPythonSessions: sessions of an application of SLIM 3 with ours, begun by
+// TestPython_Sessions: sessions of an application of SLIM 3 with ours, begun by
 // either, on a node that demands keys of links and MACs of headers.
-func TestPythonSessions(t *testing.T) {
+func TestPython_Sessions(t *testing.T) {
 	t.Parallel()
 	at := freeAddress(t)
 	pythonNode(t, at, plainNode, "")
@@ -90,8 +90,8 @@ func TestPythonSessions(t *testing.T) {
 	}
 }
 
-// TestPythonGroup: a moderator of SLIM 3 invites us and another, and all hear all.
-func TestPythonGroup(t *testing.T) {
+// TestPython_Group: a moderator of SLIM 3 invites us and another, and all hear all.
+func TestPython_Group(t *testing.T) {
 	t.Parallel()
 	at := freeAddress(t)
 	pythonNode(t, at, plainNode, "")
@@ -128,9 +128,9 @@ func TestPythonGroup(t *testing.T) {
 	}
 }
 
-// TestPythonPostQuantum: two of ours on a node that lets nobody in whose key is of
+// TestPython_PostQuantum: two of ours on a node that lets nobody in whose key is of
 // X25519 alone.
-func TestPythonPostQuantum(t *testing.T) {
+func TestPython_PostQuantum(t *testing.T) {
 	t.Parallel()
 	at := freeAddress(t)
 	pythonNode(t, at, plainNode, "      enforce_pqc: true\n")
@@ -152,9 +152,9 @@ func TestPythonPostQuantum(t *testing.T) {
 	}
 }
 
-// TestPythonThroughTheGateway: clients and servers of SLIM 3 through a gateway, on
+// TestPython_ThroughTheGateway: clients and servers of SLIM 3 through a gateway, on
 // a node that is configured as a service, over TLS.
-func TestPythonThroughTheGateway(t *testing.T) {
+func TestPython_ThroughTheGateway(t *testing.T) {
 	t.Parallel()
 	w := nodeless(t)
 	pythonNode(t, w.at, fmt.Sprintf("{source: {type: file, cert: %q, key: %q}}", w.path("node.pem"), w.path("node-key.pem")), "")

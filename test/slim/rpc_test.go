@@ -20,8 +20,8 @@ func limited(t *testing.T, limit time.Duration) context.Context {
 	return ctx
 }
 
-// TestWeCallARealServer: each shape of call, and each way to fail.
-func TestWeCallARealServer(t *testing.T) {
+// TestRPC_OfficialServer: each shape of call, and each way to fail.
+func TestRPC_OfficialServer(t *testing.T) {
 	t.Parallel()
 	_, at := startNode(t)
 	startApp(t, at, "org/ns/rpcsrv", true)

@@ -44,9 +44,9 @@ func open(t *testing.T, theirs *peer, as string, us ours, more job) (string, *se
 	return h.Session, s
 }
 
-// TestARealApplicationTalksToUs: messages, types and metadata both ways, and a
+// TestSession_OpenedByARealApp: messages, types and metadata both ways, and a
 // proper end.
-func TestARealApplicationTalksToUs(t *testing.T) {
+func TestSession_OpenedByARealApp(t *testing.T) {
 	t.Parallel()
 	_, at := startNode(t)
 	theirs := startApp(t, at, "org/ns/alice", false)
@@ -84,8 +84,8 @@ func TestARealApplicationTalksToUs(t *testing.T) {
 	}
 }
 
-// TestWeOpenASessionWithARealApplication, and end it.
-func TestWeOpenASessionWithARealApplication(t *testing.T) {
+// TestSession_OpenedByUs, and end it.
+func TestSession_OpenedByUs(t *testing.T) {
 	t.Parallel()
 	_, at := startNode(t)
 	theirs := startApp(t, at, "org/ns/alice", false)
@@ -118,9 +118,9 @@ func TestWeOpenASessionWithARealApplication(t *testing.T) {
 	}
 }
 
-// TestTheGreatestMessage goes both ways, and a greater one is refused here,
+// TestSession_LargestMessage goes both ways, and a greater one is refused here,
 // where it costs nobody the connection.
-func TestTheGreatestMessage(t *testing.T) {
+func TestSession_LargestMessage(t *testing.T) {
 	t.Parallel()
 	_, at := startNode(t)
 	theirs := startApp(t, at, "org/ns/alice", false)
@@ -147,8 +147,8 @@ func TestTheGreatestMessage(t *testing.T) {
 	}
 }
 
-// TestEncryptionIsRefusedAtOnce: SLIM's own clients of SLIMRPC want it.
-func TestEncryptionIsRefusedAtOnce(t *testing.T) {
+// TestSession_EncryptionIsRefused: SLIM's own clients of SLIMRPC want it.
+func TestSession_EncryptionIsRefused(t *testing.T) {
 	t.Parallel()
 	_, at := startNode(t)
 	theirs := startApp(t, at, "org/ns/alice", false)
@@ -164,8 +164,8 @@ func TestEncryptionIsRefusedAtOnce(t *testing.T) {
 	}
 }
 
-// TestNobodyIsThere: nodes do not say so; our patience does.
-func TestNobodyIsThere(t *testing.T) {
+// TestSession_UnreachablePeerTimesOut: nodes do not say so; our patience does.
+func TestSession_UnreachablePeerTimesOut(t *testing.T) {
 	t.Parallel()
 	_, at := startNode(t)
 	us := join(t, at, "org/ns/gogate", plaintext(at))
@@ -179,8 +179,8 @@ func TestNobodyIsThere(t *testing.T) {
 	}
 }
 
-// TestAGroup: a real moderator invites us and another; everybody hears everybody.
-func TestAGroup(t *testing.T) {
+// TestGroup_RealModerator: a real moderator invites us and another; everybody hears everybody.
+func TestGroup_RealModerator(t *testing.T) {
 	t.Parallel()
 	_, at := startNode(t)
 	moderator, bob := startApp(t, at, "org/ns/alice", false), startApp(t, at, "org/ns/bob", false)

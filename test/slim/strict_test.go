@@ -42,9 +42,9 @@ services:
 	return file
 }
 
-// TestAStrictNode demands a key of each link and a MAC in each header, as nodes do
+// TestNode_RequiresLinkKeysAndHeaderMACs demands a key of each link and a MAC in each header, as nodes do
 // that are started from a service configuration.
-func TestAStrictNode(t *testing.T) {
+func TestNode_RequiresLinkKeysAndHeaderMACs(t *testing.T) {
 	t.Parallel()
 	at := freeAddress(t)
 	startPeer(t).do(t, job{"job": "node", "config": nodeConfig(t, at, plainNode, "")}, nil)
@@ -65,9 +65,9 @@ func TestAStrictNode(t *testing.T) {
 	}
 }
 
-// TestACardOfA2A03 is read where the agent shows none to clients of 1.0, as SLIM's
+// TestCard_OfA2A03 is read where the agent shows none to clients of 1.0, as SLIM's
 // own library for Python does: its skills keep their names.
-func TestACardOfA2A03(t *testing.T) {
+func TestCard_OfA2A03(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	card, err := base64.StdEncoding.DecodeString(octetsOf(t, &a2apb.AgentCard{}, `{"name":"helper","description":"helps","version":"1","capabilities":{"streaming":false},`+

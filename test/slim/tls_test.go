@@ -16,10 +16,10 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport/slim/rpc"
 )
 
-// TestANodeWithTLS is reached by the guarded door, by SPIFFE id and by host
+// TestNode_TLS is reached by the guarded door, by SPIFFE id and by host
 // name: the node answers TLS 1.3 and agrees on no protocol in it. One that is
 // somebody else, or speaks only TLS 1.2, is not reached.
-func TestANodeWithTLS(t *testing.T) {
+func TestNode_TLS(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	made, err := identity.LoadOrCreate(dir, "example.org", nil)

@@ -19,8 +19,8 @@ func synthetic(rss func(at time.Duration) float64) []sample {
 	return samples
 }
 
-// TestJudge shows the judge what it must tell apart.
-func TestJudge(t *testing.T) {
+// TestJudge_LeaksAndNoise shows the judge what it must tell apart.
+func TestJudge_LeaksAndNoise(t *testing.T) {
 	t.Parallel()
 	const base = 100 << 10
 	random := rand.New(rand.NewPCG(1, 2))
@@ -55,8 +55,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestJudgeSeesEveryResource plants a leak in each.
-func TestJudgeSeesEveryResource(t *testing.T) {
+// TestJudge_SeesEveryResource plants a leak in each.
+func TestJudge_SeesEveryResource(t *testing.T) {
 	t.Parallel()
 	for i, plant := range []func(*sample, float64){
 		func(s *sample, x float64) { s.RSS += x * 80 * kib },
@@ -79,7 +79,7 @@ func TestJudgeSeesEveryResource(t *testing.T) {
 	}
 }
 
-func TestJudgeWantsEnoughSamples(t *testing.T) {
+func TestJudge_NeedsEnoughSamples(t *testing.T) {
 	t.Parallel()
 	if _, err := judge(synthetic(func(time.Duration) float64 { return 1 }), 59*time.Minute); err == nil {
 		t.Error("a dozen samples were enough")

@@ -22,8 +22,8 @@ func TestLong_TwoMinutes(t *testing.T) {
 	}
 }
 
-// TestAnyOtherAnswerEndsIt: what is not expected to the letter is an error.
-func TestAnyOtherAnswerEndsIt(t *testing.T) {
+// TestSend_UnexpectedAnswerIsAnError: what is not expected to the letter is an error.
+func TestSend_UnexpectedAnswerIsAnError(t *testing.T) {
 	t.Parallel()
 	r, err := assemble(t.Context(), t.TempDir(), shortest)
 	t.Cleanup(func() {
@@ -49,7 +49,7 @@ func TestAnyOtherAnswerEndsIt(t *testing.T) {
 	}
 }
 
-func TestUsage(t *testing.T) {
+func TestUsage_Errors(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{"--time", "1s"}, {"--pace", "0"}, {"--streams", "0"}, {"--rate", "0"}, {"--part", "nonesuch"}, {"x"}, {"--nonesuch"}} {
 		if _, err := run(t.Context(), args, io.Discard, io.Discard); !errors.Is(err, errUsage) {

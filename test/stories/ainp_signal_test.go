@@ -97,11 +97,11 @@ func (f *careful) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(gatewaytest.Signed(gatewaytest.Did("careful"), out.Body, ainp.SigDraft))
 }
 
-// TestAINPSignals: a callback is registered in payload.aepb.hitl_callback, a
+// TestAINPSignals_CallbackRollbackDecision: a callback is registered in payload.aepb.hitl_callback, a
 // rollback is asked for with AtdRollbackRequest and answered with its result, a
 // decision arrives as a RESULT with its token (AEPB, Checkpoint and Rollback
 // Signal Carriage; HITL Callback Registration).
-func TestAINPSignals(t *testing.T) {
+func TestAINPSignals_CallbackRollbackDecision(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
 	svid := b.SVID(t, "/careful")

@@ -18,9 +18,9 @@ import (
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
-// TestALongIntent: an AINP agent that works for long is seen at work by callers
+// TestAINPIntent_ProgressReachesEveryCaller: an AINP agent that works for long is seen at work by callers
 // of A2A, MCP and AINP, each in its own way.
-func TestALongIntent(t *testing.T) {
+func TestAINPIntent_ProgressReachesEveryCaller(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
 	b.ScribeOverSocket(t, "slow")
@@ -67,9 +67,9 @@ func TestALongIntent(t *testing.T) {
 	})
 }
 
-// TestApproval: what an AINP agent asks reaches its caller as input-required or
+// TestAINPIntent_ApprovalReachesTheCaller: what an AINP agent asks reaches its caller as input-required or
 // as an ApprovalRequest, and the decision goes back.
-func TestApproval(t *testing.T) {
+func TestAINPIntent_ApprovalReachesTheCaller(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
 	b.ScribeOverSocket(t, "slow")
@@ -113,8 +113,8 @@ func TestApproval(t *testing.T) {
 	})
 }
 
-// TestAnIntentIsStopped: a caller that goes away, or says so, stops the agent.
-func TestAnIntentIsStopped(t *testing.T) {
+// TestAINPIntent_IsStoppedByTheCaller: a caller that goes away, or says so, stops the agent.
+func TestAINPIntent_IsStoppedByTheCaller(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
 	scribe := b.ScribeOverSocket(t, "slow")
@@ -150,9 +150,9 @@ func TestAnIntentIsStopped(t *testing.T) {
 	gone(t)
 }
 
-// TestALongIntentThatBreaksOff: a caller hears that the agent was lost in the middle
+// TestAINPIntent_LostAgentIsReported: a caller hears that the agent was lost in the middle
 // of its work.
-func TestALongIntentThatBreaksOff(t *testing.T) {
+func TestAINPIntent_LostAgentIsReported(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
 	b.ScribeOverSocket(t, "slow")
@@ -166,9 +166,9 @@ func TestALongIntentThatBreaksOff(t *testing.T) {
 	}
 }
 
-// TestSocketToOthers: a connection that stays open serves several intents, to
+// TestAINPSocket_SeveralIntentsToOtherProtocols: a connection that stays open serves several intents, to
 // agents of other protocols too.
-func TestSocketToOthers(t *testing.T) {
+func TestAINPSocket_SeveralIntentsToOtherProtocols(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
 	conn := b.Connect(t, "calculator")
@@ -181,9 +181,9 @@ func TestSocketToOthers(t *testing.T) {
 	}
 }
 
-// TestAStreamThroughTwoGateways: what closes a stream travels in its last
+// TestAINPStream_ThroughTwoGateways: what closes a stream travels in its last
 // message, and the next gateway verifies it against what it heard.
-func TestAStreamThroughTwoGateways(t *testing.T) {
+func TestAINPStream_ThroughTwoGateways(t *testing.T) {
 	t.Parallel()
 	first := gatewaytest.NewFixture(t, gatewaytest.Plan{})
 	second := first.Beside(t, "gateway-2", config.Config{})

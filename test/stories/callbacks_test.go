@@ -112,10 +112,10 @@ func decidedOnce(t *testing.T, b *gatewaytest.Fixture, h *webhook, name string, 
 	h.told(t, next)
 }
 
-// TestWebhooksOfHTTPCallers: callers of A2A and of MCP register a webhook for their
+// TestCallbacks_HTTPCallersGetTheDecisionOnce: callers of A2A and of MCP register a webhook for their
 // workflow, and are told the decision, as it was signed, once (AEPB, HITL Callback
 // Registration).
-func TestWebhooksOfHTTPCallers(t *testing.T) {
+func TestCallbacks_HTTPCallersGetTheDecisionOnce(t *testing.T) {
 	t.Parallel()
 	hook := newWebhook(t)
 	b := gatewaytest.NewFixture(t, withCarrier())

@@ -64,10 +64,10 @@ func speeches(t *testing.T) []speech {
 	return list
 }
 
-// TestEveryPair: every protocol's callers reach every protocol's agents, and the
+// TestPairs_AnswersAndEvidence: every protocol's callers reach every protocol's agents, and the
 // evidence covers what was sent and what came back, byte by byte or, where it
 // stands inside the message, in the form that it names (R5).
-func TestEveryPair(t *testing.T) {
+func TestPairs_AnswersAndEvidence(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.Five(t)
 	for _, s := range speeches(t) {
@@ -105,9 +105,9 @@ func TestEveryPair(t *testing.T) {
 	}
 }
 
-// TestEvidenceInside: an agent of these protocols finds our ECT, and those that
+// TestEnvelopeECT_ReachesTheAgent: an agent of these protocols finds our ECT, and those that
 // came along, in the message itself, and its out_hash is that of what arrived.
-func TestEvidenceInside(t *testing.T) {
+func TestEnvelopeECT_ReachesTheAgent(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
 	arrived := make(chan []byte, 2)
@@ -183,8 +183,8 @@ func withoutECT(t *testing.T, message []byte) []byte {
 	return bytes.TrimSpace(out.Bytes())
 }
 
-// TestUACPCaller and TestAINPCaller: the native endpoints.
-func TestUACPCaller(t *testing.T) {
+// TestUACPCaller_NativeEndpoint and TestAINPCaller_NativeEndpoint: the native endpoints.
+func TestUACPCaller_NativeEndpoint(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.Five(t)
 	b.UACPAgent(t, "till.eu", &gatewaytest.UACPFake{}, uacp.FormEnveloped)
@@ -206,7 +206,7 @@ func TestUACPCaller(t *testing.T) {
 	b.Works(t)
 }
 
-func TestAINPCaller(t *testing.T) {
+func TestAINPCaller_NativeEndpoint(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.Five(t)
 	alice := gatewaytest.Did("alice")
@@ -230,9 +230,9 @@ func TestAINPCaller(t *testing.T) {
 	b.Works(t)
 }
 
-// TestEvidenceOfTheAgentInside: an ECT that an agent puts into its answer is
+// TestEnvelopeECT_OfTheAgentBecomesParent: an ECT that an agent puts into its answer is
 // judged by the answer without it, and becomes the parent of our reply's.
-func TestEvidenceOfTheAgentInside(t *testing.T) {
+func TestEnvelopeECT_OfTheAgentBecomesParent(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
 	minted, legs, scribe := make(chan ect.ID, 1), make(chan ect.Claims, 1), b.Party(t, b.SVID(t, "/scribe"))

@@ -67,7 +67,7 @@ func warned(t *testing.T, b *gatewaytest.Fixture, tokens []string, in string) []
 // headerECT is the metadata with evidence.
 const headerECT = "execution-context"
 
-func TestGRPCDoor(t *testing.T) {
+func TestGRPCServer_CallsWithEvidence(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
 	overGRPC(t, b)
@@ -146,7 +146,7 @@ func TestGRPCDoor(t *testing.T) {
 }
 
 // What the server over gRPC refuses, with its exact code and reason.
-func TestGRPCDoorRefuses(t *testing.T) {
+func TestGRPCServer_Refuses(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
 	overGRPC(t, b)
@@ -211,7 +211,7 @@ func many(parts int) []byte {
 	return append([]byte{0x12, byte(n&0x7f | 0x80), byte(n>>7&0x7f | 0x80), byte(n >> 14)}, inner...)
 }
 
-func TestGRPCDoorKnowsItsCallers(t *testing.T) {
+func TestGRPCServer_IdentifiesCallers(t *testing.T) {
 	t.Parallel()
 	var c config.Config
 	tokens := gatewaytest.NewWITCaller(t, &c)
@@ -250,7 +250,7 @@ func TestGRPCDoorKnowsItsCallers(t *testing.T) {
 	})
 }
 
-func TestGRPCDoorLimits(t *testing.T) {
+func TestGRPCServer_RateLimits(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{Config: config.Config{Limits: config.Limits{Rate: 0.001, Burst: 2}}})
 	c := b.Remote(t, b.ClientTLS(t, b.Dev.Client))

@@ -20,10 +20,10 @@ func through(t *testing.T, b *gatewaytest.Fixture, name string, next *gatewaytes
 	b.ListAs(t, name, next.Dev.Gateway.ID, e)
 }
 
-// TestSeveralHops: an A2A client, three gateways and an AINP agent. Each hop
+// TestHops_ThroughThreeGateways: an A2A client, three gateways and an AINP agent. Each hop
 // translates into another protocol, each ECT names the one before (AEPB,
 // Multi-Hop Translation; R1).
-func TestSeveralHops(t *testing.T) {
+func TestHops_ThroughThreeGateways(t *testing.T) {
 	t.Parallel()
 	first := gatewaytest.NewFixture(t, gatewaytest.Plan{})
 	second, third := first.Beside(t, "gateway-2", config.Config{}), first.Beside(t, "gateway-3", config.Config{})
@@ -65,9 +65,9 @@ func TestSeveralHops(t *testing.T) {
 	}
 }
 
-// TestHopLimit: a gateway whose operator allows one translation takes none that
+// TestHops_Limit: a gateway whose operator allows one translation takes none that
 // another made before (AEPB, Multi-Hop Translation).
-func TestHopLimit(t *testing.T) {
+func TestHops_Limit(t *testing.T) {
 	t.Parallel()
 	one := 1
 	first := gatewaytest.NewFixture(t, gatewaytest.Plan{})
@@ -84,9 +84,9 @@ func TestHopLimit(t *testing.T) {
 	second.Right(t, second.Send(t, second.Sealed(t, gatewaytest.HTTPRequest{At: "/aepb/translate?from=a2a-v1&dest=scribe", Body: gatewaytest.AddBody(2)})), `"sum":3`)
 }
 
-// TestRoutingLoop: a message that comes back to a gateway which has translated it
+// TestHops_LoopIsRefused: a message that comes back to a gateway which has translated it
 // goes no further.
-func TestRoutingLoop(t *testing.T) {
+func TestHops_LoopIsRefused(t *testing.T) {
 	t.Parallel()
 	first := gatewaytest.NewFixture(t, gatewaytest.Plan{})
 	second := first.Beside(t, "gateway-2", config.Config{})

@@ -42,10 +42,10 @@ func eventsIn(t *testing.T, binding canonical.Binding, stream []byte) (events []
 	return events, tokens
 }
 
-// TestStreamsWithECTsInTheBody: a caller that does not see the header finds what opens
+// TestInBodyECT_StreamsToCallers: a caller that does not see the header finds what opens
 // its stream in the first event, and in the last what closes it, which is about all of
 // them as they were before insertion (R5).
-func TestStreamsWithECTsInTheBody(t *testing.T) {
+func TestInBodyECT_StreamsToCallers(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{Config: config.Config{Peers: insiders("insider")}})
 	via := b.Caller(t, b.SVID(t, "/insider"))
@@ -93,9 +93,9 @@ func TestStreamsWithECTsInTheBody(t *testing.T) {
 	b.Works(t)
 }
 
-// TestAgentStreamsWithECTsInTheBody: the tokens in an agent's events become parents of
+// TestInBodyECT_StreamsOfAgents: the tokens in an agent's events become parents of
 // ours, and the last is held to all that was said.
-func TestAgentStreamsWithECTsInTheBody(t *testing.T) {
+func TestInBodyECT_StreamsOfAgents(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{Config: config.Config{Peers: insiders("inner")}})
 	svid := b.SVID(t, "/inner")
@@ -174,9 +174,9 @@ func TestAgentStreamsWithECTsInTheBody(t *testing.T) {
 	b.Works(t)
 }
 
-// TestErrorsWithECTsInTheBody: in errors they are among the details, or in the data,
+// TestInBodyECT_Errors: in errors they are among the details, or in the data,
 // in both directions; whoever says the error.
-func TestErrorsWithECTsInTheBody(t *testing.T) {
+func TestInBodyECT_Errors(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{Config: config.Config{Peers: insiders("insider", "inner")}})
 	via, svid := b.Caller(t, b.SVID(t, "/insider")), b.SVID(t, "/inner")

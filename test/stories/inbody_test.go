@@ -56,9 +56,9 @@ func beforeECT(t *testing.T, b *gatewaytest.Fixture, tokens []string, octets []b
 	t.Errorf("none of %d tokens is about %s", len(tokens), gatewaytest.Short(octets))
 }
 
-// TestAgentsWithECTsInTheBody: what goes to them has its tokens as metadata or
+// TestInBodyECT_Agents: what goes to them has its tokens as metadata or
 // _meta too, and is hashed as it was before (R5). The agents are the official SDKs'.
-func TestAgentsWithECTsInTheBody(t *testing.T) {
+func TestInBodyECT_Agents(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{Config: config.Config{Peers: insiders("concierge", "calculator")}})
 	b.Works(t) // from both protocols to both
@@ -79,9 +79,9 @@ func TestAgentsWithECTsInTheBody(t *testing.T) {
 	}
 }
 
-// TestCallersWithECTsInTheBody: they need no header, and what goes to them is found
+// TestInBodyECT_Callers: they need no header, and what goes to them is found
 // in the body; the same again is answered with the same bytes.
-func TestCallersWithECTsInTheBody(t *testing.T) {
+func TestInBodyECT_Callers(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{Config: config.Config{Peers: insiders("insider")}})
 	svid := b.SVID(t, "/insider")
@@ -132,9 +132,9 @@ func TestCallersWithECTsInTheBody(t *testing.T) {
 	b.Works(t)
 }
 
-// TestRepliesWithECTsInTheBody: an agent's tokens are taken from the body of its
+// TestInBodyECT_RepliesOfAgents: an agent's tokens are taken from the body of its
 // reply, and are held to what it said without them.
-func TestRepliesWithECTsInTheBody(t *testing.T) {
+func TestInBodyECT_RepliesOfAgents(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{Config: config.Config{Peers: insiders("inner")}})
 	svid := b.SVID(t, "/inner")

@@ -18,9 +18,9 @@ func marching() []string {
 	return []string{"calculator", "abacus", "beads", "scribe", "clerk", "sums", "adder"}
 }
 
-// TestTheOldestClients: the official client, held to 2025-03-26, has a session at the
+// TestMCP20250326_ClientOfEveryProtocol: the official client, held to 2025-03-26, has a session at the
 // door of an agent of each protocol, and an answer in its own words.
-func TestTheOldestClients(t *testing.T) {
+func TestMCP20250326_ClientOfEveryProtocol(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.Five(t)
 	for _, dest := range marching() {
@@ -46,9 +46,9 @@ func TestTheOldestClients(t *testing.T) {
 	}
 }
 
-// TestTheOldestBatches: a batch is taken apart, whatever its agent speaks: each call is
+// TestMCP20250326_BatchesOfEveryProtocol: a batch is taken apart, whatever its agent speaks: each call is
 // answered, and proven, by itself.
-func TestTheOldestBatches(t *testing.T) {
+func TestMCP20250326_BatchesOfEveryProtocol(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.Five(t)
 	for _, dest := range marching() {

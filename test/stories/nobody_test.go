@@ -57,10 +57,10 @@ func chained(t *testing.T, b *gatewaytest.Fixture, got gatewaytest.Reply, source
 	}
 }
 
-// TestTranslationsForNobody: a message is translated into a protocol that only
+// TestTranslation_WithoutDelivery: a message is translated into a protocol that only
 // another gateway speaks, and delivered to nobody: what is said of a pair holds
 // for it, through one gateway and through two, and a repetition is answered alike.
-func TestTranslationsForNobody(t *testing.T) {
+func TestTranslation_WithoutDelivery(t *testing.T) {
 	t.Parallel()
 	first := gatewaytest.NewFixture(t, gatewaytest.Plan{NoAINP: true})
 	middle := first.Besides(t, "gateway-2", gatewaytest.Plan{NoAINP: true})
@@ -95,9 +95,9 @@ func TestTranslationsForNobody(t *testing.T) {
 	}
 }
 
-// TestTranslationsThatNobodyMakes: nobody can, nobody may, or too many had a hand
+// TestTranslation_WithoutDeliveryRefused: nobody can, nobody may, or too many had a hand
 // in it; each is refused with the code of the draft, and leaves its ECT.
-func TestTranslationsThatNobodyMakes(t *testing.T) {
+func TestTranslation_WithoutDeliveryRefused(t *testing.T) {
 	t.Parallel()
 	one := 1
 	first := gatewaytest.NewFixture(t, gatewaytest.Plan{NoAINP: true})
@@ -144,9 +144,9 @@ func TestTranslationsThatNobodyMakes(t *testing.T) {
 	first.Works(t)
 }
 
-// TestTranslationsThatDoNotHold: what another gateway hands back is believed only
+// TestTranslation_PeerEvidenceMustMatch: what another gateway hands back is believed only
 // if its ECT covers the message and was made of ours.
-func TestTranslationsThatDoNotHold(t *testing.T) {
+func TestTranslation_PeerEvidenceMustMatch(t *testing.T) {
 	t.Parallel()
 	first := gatewaytest.NewFixture(t, gatewaytest.Plan{NoAINP: true})
 	svid := first.SVID(t, "/gateway-2")

@@ -15,9 +15,9 @@ import (
 	"github.com/aepb/aepb-gateway/translators/uacp"
 )
 
-// TestUACPCallersObserve: agents of every protocol are observed, and the
+// TestUACPObserve_AgentsOfEveryProtocol: agents of every protocol are observed, and the
 // evidence that closes the stream covers every event that was told.
-func TestUACPCallersObserve(t *testing.T) {
+func TestUACPObserve_AgentsOfEveryProtocol(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.Five(t)
 	for _, carriage := range []string{uacp.FormEnveloped, uacp.FormBare} {
@@ -53,9 +53,9 @@ func TestUACPCallersObserve(t *testing.T) {
 	b.Works(t)
 }
 
-// TestUACPAgentsAreObserved: a caller's stream is what the agent tells, in
+// TestUACPObserve_UACPAgents: a caller's stream is what the agent tells, in
 // either form of carriage.
-func TestUACPAgentsAreObserved(t *testing.T) {
+func TestUACPObserve_UACPAgents(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
 	b.UACPAgent(t, "abacus", &gatewaytest.UACPFake{Tells: []string{"first", "second"}}, "")
@@ -79,8 +79,8 @@ func TestUACPAgentsAreObserved(t *testing.T) {
 	b.Works(t)
 }
 
-// TestUACPDatagrams: a development gateway is asked, and observed, in datagrams.
-func TestUACPDatagrams(t *testing.T) {
+// TestUACPDatagrams_RequestAndObserve: a development gateway is asked, and observed, in datagrams.
+func TestUACPDatagrams_RequestAndObserve(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{Config: config.Config{Listen: config.Listen{UACPUDP: "127.0.0.1:0", UACPAgent: "calculator"}}})
 	conn, err := net.Dial("udp", b.At.UACP)

@@ -55,9 +55,9 @@ func official(t *testing.T, caFile, script string, job officialJob, report any) 
 	gatewaytest.Must(t, json.Unmarshal(stdout.Bytes(), report))
 }
 
-// TestOfficialA2AClientTalksToEverybody: that client takes what an agent of any
+// TestOfficialA2AClient_AgentsOfEveryProtocol: that client takes what an agent of any
 // protocol answers for an agent's answer, and for its stream.
-func TestOfficialA2AClientTalksToEverybody(t *testing.T) {
+func TestOfficialA2AClient_AgentsOfEveryProtocol(t *testing.T) {
 	t.Parallel()
 	tr := gatewaytest.Everybody(t)
 	type result struct {
@@ -107,10 +107,10 @@ func TestOfficialA2AClientTalksToEverybody(t *testing.T) {
 	}
 }
 
-// TestOfficialMCPClientTalksToEverybody: an agent of any protocol that takes
+// TestOfficialMCPClient_AgentsOfEveryProtocol: an agent of any protocol that takes
 // messages is a tool whose answers that client takes, which holds them to the
 // schema that is listed for it.
-func TestOfficialMCPClientTalksToEverybody(t *testing.T) {
+func TestOfficialMCPClient_AgentsOfEveryProtocol(t *testing.T) {
 	t.Parallel()
 	tr := gatewaytest.Everybody(t)
 	for _, s := range tr.Sides() {

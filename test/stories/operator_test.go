@@ -12,7 +12,7 @@ import (
 )
 
 // Operators are known by certificate and may what their role says (R17).
-func TestOperatorsByCertificate(t *testing.T) {
+func TestOperators_ByCertificate(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{Config: gatewaytest.Staff(), NoToken: true})
 	document := gatewaytest.AgentJSON("visitor", "mcp-v1", "https://visitor.example/mcp")
@@ -65,7 +65,7 @@ func TestOperatorsByCertificate(t *testing.T) {
 }
 
 // Operators come and go while the gateway runs.
-func TestOperatorsReload(t *testing.T) {
+func TestOperators_Reload(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{Config: gatewaytest.Staff(), NoToken: true})
 	look := func() int {

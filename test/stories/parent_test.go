@@ -221,10 +221,10 @@ func parented(t *testing.T, agent *gatewaytest.UACPFake, carriage string) *gatew
 	return b
 }
 
-// TestParentReferences: in every protocol a message names what it came of (AEPB, Task
+// TestParent_InEveryProtocol: in every protocol a message names what it came of (AEPB, Task
 // Invocation with Parent Reference): by the par of its ECT, which is the parent of
 // ours, or without one by a jti alone.
-func TestParentReferences(t *testing.T) {
+func TestParent_InEveryProtocol(t *testing.T) {
 	t.Parallel()
 	agent := &gatewaytest.UACPFake{}
 	b := parented(t, agent, "")
@@ -315,9 +315,9 @@ func newest(before, after []ect.Claims) ect.Claims {
 	return after[i]
 }
 
-// TestParentsAtTheTranslator: a message names its parent inside, and its header has
+// TestParent_AtTheTranslateEndpoint: a message names its parent inside, and its header has
 // the token; or header and message name two.
-func TestParentsAtTheTranslator(t *testing.T) {
+func TestParent_AtTheTranslateEndpoint(t *testing.T) {
 	t.Parallel()
 	agent := &gatewaytest.UACPFake{}
 	b := parented(t, agent, "")
@@ -364,9 +364,9 @@ func TestParentsAtTheTranslator(t *testing.T) {
 	b.Works(t)
 }
 
-// TestAgentsDelegate: an agent that was sent our ECT names it, and what it asks for
+// TestParent_DelegatedCallsAreLinked: an agent that was sent our ECT names it, and what it asks for
 // is linked to what it does it for; the gateway itself never is its own caller.
-func TestAgentsDelegate(t *testing.T) {
+func TestParent_DelegatedCallsAreLinked(t *testing.T) {
 	t.Parallel()
 	arrived := make(chan []byte, 1)
 	agent := &gatewaytest.UACPFake{Seen: func(body []byte) { arrived <- body }}
@@ -418,8 +418,8 @@ func TestAgentsDelegate(t *testing.T) {
 	b.Works(t)
 }
 
-// TestBareIsBare: an agent that was not said to read options of vendors gets none.
-func TestBareIsBare(t *testing.T) {
+// TestUACPAgent_BareGetsNoVendorOptions: an agent that was not said to read options of vendors gets none.
+func TestUACPAgent_BareGetsNoVendorOptions(t *testing.T) {
 	t.Parallel()
 	arrived := make(chan []byte, 1)
 	b := parented(t, &gatewaytest.UACPFake{Seen: func(body []byte) { arrived <- body }}, uacp.FormBare)
@@ -433,9 +433,9 @@ func TestBareIsBare(t *testing.T) {
 	}
 }
 
-// TestSLIMAgentsAreToldTheName: beside the token in the metadata stands its name, for
+// TestParent_SLIMAgentsGetTheTokenID: beside the token in the metadata stands its name, for
 // agents that read no tokens.
-func TestSLIMAgentsAreToldTheName(t *testing.T) {
+func TestParent_SLIMAgentsGetTheTokenID(t *testing.T) {
 	t.Parallel()
 	p := gatewaytest.Plan{}
 	net := gatewaytest.NewSLIMNet(t, &p)

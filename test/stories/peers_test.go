@@ -16,10 +16,10 @@ import (
 	gatewaytest "github.com/aepb/aepb-gateway/test/harness/gateway"
 )
 
-// TestPeersByURL: three gateways that know each other by URL. An agent that only
+// TestPeers_ThreeGatewaysByURL: three gateways that know each other by URL. An agent that only
 // the third has is reached through all of them, and each leaves its own link of
 // the chain (AEPB, Multi-Hop Translation; R1).
-func TestPeersByURL(t *testing.T) {
+func TestPeers_ThreeGatewaysByURL(t *testing.T) {
 	t.Parallel()
 	first := gatewaytest.NewFixture(t, gatewaytest.Plan{})
 	second, third := first.Beside(t, "gateway-2", config.Config{}), first.Beside(t, "gateway-3", config.Config{})
@@ -63,8 +63,8 @@ func TestPeersByURL(t *testing.T) {
 	first.Works(t)
 }
 
-// TestNobodyKnows: gateways that know each other, and none of them the agent.
-func TestNobodyKnows(t *testing.T) {
+// TestPeers_UnknownAgent: gateways that know each other, and none of them the agent.
+func TestPeers_UnknownAgent(t *testing.T) {
 	t.Parallel()
 	first := gatewaytest.NewFixture(t, gatewaytest.Plan{})
 	second, third := first.Beside(t, "gateway-2", config.Config{}), first.Beside(t, "gateway-3", config.Config{})
@@ -84,9 +84,9 @@ func TestNobodyKnows(t *testing.T) {
 	}
 }
 
-// TestBehindAPeer: an agent that its operator listed behind another gateway is an
+// TestPeers_AgentListedBehindAPeer: an agent that its operator listed behind another gateway is an
 // agent at our doors like any other.
-func TestBehindAPeer(t *testing.T) {
+func TestPeers_AgentListedBehindAPeer(t *testing.T) {
 	t.Parallel()
 	first := gatewaytest.NewFixture(t, gatewaytest.Plan{})
 	second := first.Beside(t, "gateway-2", config.Config{})
@@ -104,10 +104,10 @@ func TestBehindAPeer(t *testing.T) {
 	first.Right(t, first.Send(t, gatewaytest.HTTPRequest{At: "/agents/scribe/mcp", Body: call, Header: gatewaytest.Mirror("tools/call", "add")}), `"sum":5`)
 }
 
-// TestBeyondItsDocument: an agent whose capability document names a protocol that
+// TestPeers_ProtocolOfTheCapabilityDocument: an agent whose capability document names a protocol that
 // is not spoken here goes on through the peer that speaks it and knows the agent
 // by its id; streams pass as answers do.
-func TestBeyondItsDocument(t *testing.T) {
+func TestPeers_ProtocolOfTheCapabilityDocument(t *testing.T) {
 	t.Parallel()
 	first := gatewaytest.NewFixture(t, gatewaytest.Plan{NoAINP: true})
 	deaf, second := first.Beside(t, "gateway-0", config.Config{}), first.Beside(t, "gateway-2", config.Config{})
@@ -133,9 +133,9 @@ func TestBeyondItsDocument(t *testing.T) {
 	}
 }
 
-// TestWhoIsSentOn: a peer's callers are who may be sent on through it, and the
+// TestPeers_ForwardedCallers: a peer's callers are who may be sent on through it, and the
 // peer has callers of its own; nobody learns what they may not call.
-func TestWhoIsSentOn(t *testing.T) {
+func TestPeers_ForwardedCallers(t *testing.T) {
 	t.Parallel()
 	first := gatewaytest.NewFixture(t, gatewaytest.Plan{})
 	second := first.Beside(t, "gateway-2", config.Config{})
@@ -172,9 +172,9 @@ func TestWhoIsSentOn(t *testing.T) {
 	}
 }
 
-// TestLoopOfPeers: gateways that send an agent's messages to each other are found
+// TestPeers_LoopIsRefused: gateways that send an agent's messages to each other are found
 // out by the first that sees its own ECT, although each said that it has a way.
-func TestLoopOfPeers(t *testing.T) {
+func TestPeers_LoopIsRefused(t *testing.T) {
 	t.Parallel()
 	first := gatewaytest.NewFixture(t, gatewaytest.Plan{})
 	second := first.Beside(t, "gateway-2", config.Config{})
@@ -193,9 +193,9 @@ func TestLoopOfPeers(t *testing.T) {
 	}
 }
 
-// TestPeerRefuses: what a gateway further on says reaches the caller, and its
+// TestPeers_RefusalReachesTheCaller: what a gateway further on says reaches the caller, and its
 // evidence the workflow.
-func TestPeerRefuses(t *testing.T) {
+func TestPeers_RefusalReachesTheCaller(t *testing.T) {
 	t.Parallel()
 	one := 1
 	first := gatewaytest.NewFixture(t, gatewaytest.Plan{})
@@ -227,10 +227,10 @@ func TestPeerRefuses(t *testing.T) {
 	}
 }
 
-// TestNegotiationIsOnRecord: what decided about the protocol is in the graph of
+// TestNegotiation_IsOnRecordOnce: what decided about the protocol is in the graph of
 // the workflow, once, behind its first ECT; where nothing was to be decided there
 // is nothing (AEPB, Protocol Downgrade Attacks).
-func TestNegotiationIsOnRecord(t *testing.T) {
+func TestNegotiation_IsOnRecordOnce(t *testing.T) {
 	t.Parallel()
 	first := gatewaytest.NewFixture(t, gatewaytest.Plan{})
 	second := first.Beside(t, "gateway-2", config.Config{})

@@ -19,7 +19,7 @@ import (
 
 // A policy document holds from the start, changes with a reload, and a bad one
 // leaves the old in force.
-func TestPolicyDocument(t *testing.T) {
+func TestPolicyDocument_Reload(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "policy.json")
 	write := func(text string) { gatewaytest.Must(t, os.WriteFile(file, []byte(text), 0o600)) }
@@ -51,7 +51,7 @@ func TestPolicyDocument(t *testing.T) {
 }
 
 // What was refused and not told yet is told when the service stops.
-func TestRefusalsAreToldAtTheEnd(t *testing.T) {
+func TestRefusals_PendingAreLoggedAtStop(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{Config: config.Config{Limits: config.Limits{Rate: 0.001, Burst: 1}}})
 	b.Flood(t, gatewaytest.HTTPRequest{At: "/agents/nobody/a2a", Body: gatewaytest.AddBody(1)}, 20)
@@ -66,7 +66,7 @@ func TestRefusalsAreToldAtTheEnd(t *testing.T) {
 
 // A connection that comes to its handshake while the service stops does not hold it
 // back: the fixture demands a clean end.
-func TestALateHandshakeHoldsNobodyBack(t *testing.T) {
+func TestStop_LateHandshakeDoesNotDelay(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
 	where, err := url.Parse(b.At.Public)

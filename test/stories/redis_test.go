@@ -15,7 +15,7 @@ import (
 
 // With state in Redis the gateway works; without Redis it refuses what it cannot
 // remember, says so, and comes back by itself (architecture section 6).
-func TestStateInRedis(t *testing.T) {
+func TestRedis_OutageAndRecovery(t *testing.T) {
 	t.Parallel()
 	server := gatewaytest.NewRedis(t)
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{Config: config.Config{

@@ -91,10 +91,10 @@ func doors(b *gatewaytest.Fixture, via *http.Client, frames func(*testing.T, []b
 	}
 }
 
-// TestTooManyHopsAtEveryDoor: a message that would be translated once too often is
+// TestHops_RefusedAtEveryEndpoint: a message that would be translated once too often is
 // refused at each door in the words of its protocol, and so is one that comes back
 // to a gateway which has translated it (R1).
-func TestTooManyHopsAtEveryDoor(t *testing.T) {
+func TestHops_RefusedAtEveryEndpoint(t *testing.T) {
 	t.Parallel()
 	far := "spiffe://" + gatewaytest.TrustDomain + "/gateway-2"
 	one := 1

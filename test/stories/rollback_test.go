@@ -11,10 +11,10 @@ import (
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
-// TestRollbackOverHTTP: whoever had work done through a door asks to undo it where
+// TestRollback_OverHTTP: whoever had work done through a door asks to undo it where
 // ATD says, and so is the agent asked, each in the other's stead; both without the
 // doors and endpoints of their protocols, and once for the same request.
-func TestRollbackOverHTTP(t *testing.T) {
+func TestRollback_OverHTTP(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
 	tool := func(name string) string {

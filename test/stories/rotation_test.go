@@ -28,7 +28,7 @@ func issuedBy(t *testing.T, b *gatewaytest.Fixture) string {
 
 // A new SVID is in force at once, and nobody is cut off; what the old one signed
 // stays good.
-func TestSVIDRotates(t *testing.T) {
+func TestSVID_RotatesWithoutInterruption(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{Serve: true, Config: config.Config{}})
 	for name, agent := range b.Settings().Agents {

@@ -13,9 +13,9 @@ import (
 	"github.com/aepb/aepb-gateway/translators/uacp"
 )
 
-// TestSDKClientsReachTheOthers: clients made with the SDKs of A2A and MCP use
+// TestSDKClients_ReachUACPAndAINPAgents: clients made with the SDKs of A2A and MCP use
 // agents of µACP and AINP, and do not know it.
-func TestSDKClientsReachTheOthers(t *testing.T) {
+func TestSDKClients_ReachUACPAndAINPAgents(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
 	b.UACPAgent(t, "abacus", &gatewaytest.UACPFake{}, "")

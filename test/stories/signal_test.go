@@ -13,9 +13,9 @@ import (
 	"github.com/aepb/aepb-gateway/translators/uacp"
 )
 
-// TestUACPSignals: a rollback goes to the agent and its result comes back, both
+// TestUACPSignals_RollbackAndDecision: a rollback goes to the agent and its result comes back, both
 // proven; and a decision is told, once, to whoever registered for it.
-func TestUACPSignals(t *testing.T) {
+func TestUACPSignals_RollbackAndDecision(t *testing.T) {
 	t.Parallel()
 	hook := newWebhook(t)
 	b := gatewaytest.NewFixture(t, withCarrier())

@@ -15,10 +15,10 @@ import (
 	gatewaytest "github.com/aepb/aepb-gateway/test/harness/gateway"
 )
 
-// TestRollbackOverSLIM: a member asks an agent on SLIM to go back, in each of
+// TestRollback_OverSLIM: a member asks an agent on SLIM to go back, in each of
 // SLIM's ways; the agent is asked in its own, and its result comes home. A
 // token that is no request is refused before the agent hears of it.
-func TestRollbackOverSLIM(t *testing.T) {
+func TestRollback_OverSLIM(t *testing.T) {
 	t.Parallel()
 	p := gatewaytest.Plan{}
 	net := gatewaytest.NewSLIMNet(t, &p)
@@ -106,9 +106,9 @@ func TestRollbackOverSLIM(t *testing.T) {
 	}
 }
 
-// TestExtensionsOverSLIM: the agent learns which extensions of A2A a request activates,
+// TestSLIM_ActivatedExtensions: the agent learns which extensions of A2A a request activates,
 // from a caller over HTTP and over SLIM, by a key in any case (SLIMRPC binding, 3).
-func TestExtensionsOverSLIM(t *testing.T) {
+func TestSLIM_ActivatedExtensions(t *testing.T) {
 	t.Parallel()
 	p := gatewaytest.Plan{}
 	net := gatewaytest.NewSLIMNet(t, &p)
@@ -130,9 +130,9 @@ func TestExtensionsOverSLIM(t *testing.T) {
 	}
 }
 
-// TestCallbackOverSLIM: where a request says who is told of decisions, the agent
+// TestCallbacks_OverSLIM: where a request says who is told of decisions, the agent
 // learns it; from another protocol too.
-func TestCallbackOverSLIM(t *testing.T) {
+func TestCallbacks_OverSLIM(t *testing.T) {
 	t.Parallel()
 	p := gatewaytest.Plan{}
 	net := gatewaytest.NewSLIMNet(t, &p)

@@ -13,9 +13,9 @@ import (
 	gatewaytest "github.com/aepb/aepb-gateway/test/harness/gateway"
 )
 
-// TestTenantOfAnInterface: an interface of a card that names a tenant gets it
+// TestTenant_InEveryRequest: an interface of a card that names a tenant gets it
 // in every request (A2A 1.0): as a member, and over HTTP+JSON before the path.
-func TestTenantOfAnInterface(t *testing.T) {
+func TestTenant_InEveryRequest(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
 	for name, tc := range map[string]struct{ binding, tenant, path, member string }{

@@ -14,9 +14,9 @@ import (
 	gatewaytest "github.com/aepb/aepb-gateway/test/harness/gateway"
 )
 
-// TestASixthProtocol: a protocol is a folder, here a file, and a line, here in
+// TestProtocol_SixthServesEveryPair: a protocol is a folder, here a file, and a line, here in
 // the plan; every pair with it is then served, with evidence.
-func TestASixthProtocol(t *testing.T) {
+func TestProtocol_SixthServesEveryPair(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{Also: []server.Factory{gatewaytest.SpeakToy}})
 	b.UACPAgent(t, "abacus", &gatewaytest.UACPFake{}, "")

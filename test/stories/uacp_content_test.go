@@ -48,10 +48,10 @@ func plainly(parts []canonical.Part) []canonical.Part {
 	return parts
 }
 
-// TestMessagesWithFilesOverUACP: a message with text, data, a file and the
+// TestUACP_MessagesWithFiles: a message with text, data, a file and the
 // address of one arrives whole at a µACP agent, and from a µACP caller (profile
 // P1); a bare agent is told nothing less, or nothing.
-func TestMessagesWithFilesOverUACP(t *testing.T) {
+func TestUACP_MessagesWithFiles(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
 	bodies := make(chan []byte, 8)

@@ -52,10 +52,10 @@ func inDatagrams(t *testing.T, f *gatewaytest.UACPFake, lost func(uacp.Frame) bo
 	return directory.Endpoint{Binding: uacp.Binding, URL: tuacp.SchemeDatagram + "://" + conn.LocalAddr().String()}
 }
 
-// TestAgentsOfDatagrams: a development gateway reaches a µACP agent of this machine
+// TestUACPDatagrams_AgentsOfADevelopmentGateway: a development gateway reaches a µACP agent of this machine
 // in datagrams, and says again what was lost; production has no such agents, nor
 // has who demands a protected way.
-func TestAgentsOfDatagrams(t *testing.T) {
+func TestUACPDatagrams_AgentsOfADevelopmentGateway(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
 	var lost atomic.Int32

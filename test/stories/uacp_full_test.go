@@ -26,10 +26,10 @@ func echoed(t *testing.T, b *gatewaytest.Fixture, octets int) (reply []byte, tok
 	return reply, tokens, named
 }
 
-// TestEvidenceThatFitsNoFrame: a reply that fills its frame goes out with as much
+// TestUACPFrame_EvidenceThatDoesNotFit: a reply that fills its frame goes out with as much
 // of its evidence as there is room for, the token about itself first; where there
 // is none, it names that token, which its caller fetches.
-func TestEvidenceThatFitsNoFrame(t *testing.T) {
+func TestUACPFrame_EvidenceThatDoesNotFit(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
 	without := 0 // replies with no token
@@ -112,10 +112,10 @@ func testifies(t *testing.T, b *gatewaytest.Fixture, compact string, reply []byt
 	return v
 }
 
-// TestAnswersThatFitNoFrame: µACP has no message of more than 64 KiB. What does not
+// TestUACPFrame_AnswersThatDoNotFit: µACP has no message of more than 64 KiB. What does not
 // fit is refused with its own status and counted under its own name, and the caller
 // gets it at another door of the agent.
-func TestAnswersThatFitNoFrame(t *testing.T) {
+func TestUACPFrame_AnswersThatDoNotFit(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
 	long := strings.Repeat("y", 70<<10)

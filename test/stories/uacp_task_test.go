@@ -14,9 +14,9 @@ import (
 	"github.com/aepb/aepb-gateway/translators/uacp"
 )
 
-// TestTasksOfUACPAgents: an A2A caller asks about, observes and cancels the work
+// TestUACPTasks_OfAgents: an A2A caller asks about, observes and cancels the work
 // of a µACP agent, each in the agent's own topic.
-func TestTasksOfUACPAgents(t *testing.T) {
+func TestUACPTasks_OfAgents(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
 	begin := func(name string, j *gatewaytest.Job) (a2a func(method, params string) gatewaytest.Reply, id string) {
@@ -73,10 +73,10 @@ func taskOf(t *testing.T, m *canonical.Message) *canonical.Task {
 	return r.Task
 }
 
-// TestTasksOfUACPCallers: a µACP caller sends words to a tool with arguments and
+// TestUACPTasks_OfCallers: a µACP caller sends words to a tool with arguments and
 // is asked for them (profile P3); what waits for its answer can be asked about,
 // observed and canceled.
-func TestTasksOfUACPCallers(t *testing.T) {
+func TestUACPTasks_OfCallers(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
 	ask := func(op canonical.Op, task string, body canonical.Body) *canonical.Message {
@@ -111,10 +111,10 @@ func TestTasksOfUACPCallers(t *testing.T) {
 	b.Works(t)
 }
 
-// TestUACPCallersAnswer: the answer to the question for arguments goes on with
+// TestUACPCaller_SuppliesMissingArguments: the answer to the question for arguments goes on with
 // the task that asked (profile P3); a bare caller cannot be asked, and is told
 // what to send.
-func TestUACPCallersAnswer(t *testing.T) {
+func TestUACPCaller_SuppliesMissingArguments(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
 	begun := taskOf(t, heard(t, b.AskUACP(t, "forecast", gatewaytest.UACPRequest(t, canonical.OpInvoke, "", gatewaytest.TextInvoke("how is it?"))), canonical.OpInvoke))
@@ -136,9 +136,9 @@ func TestUACPCallersAnswer(t *testing.T) {
 	b.Works(t)
 }
 
-// TestListsOfUACPCallers: a µACP caller lists its work, and nobody else's, page by
+// TestUACPTasks_ListedPageByPage: a µACP caller lists its work, and nobody else's, page by
 // page, in either form of carriage; a page is never longer than a frame.
-func TestListsOfUACPCallers(t *testing.T) {
+func TestUACPTasks_ListedPageByPage(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
 	const work, room = 24, 4000 // bytes that each task takes: more than one frame holds of them

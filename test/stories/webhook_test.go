@@ -12,9 +12,9 @@ import (
 	gatewaytest "github.com/aepb/aepb-gateway/test/harness/gateway"
 )
 
-// TestWebhooksGoToNoAgent: the credentials that a caller gives for its webhook
+// TestWebhooks_CredentialsGoToNoAgent: the credentials that a caller gives for its webhook
 // stay here, although everything else goes on as it came.
-func TestWebhooksGoToNoAgent(t *testing.T) {
+func TestWebhooks_CredentialsGoToNoAgent(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
 	var heard string

@@ -28,7 +28,7 @@ func request(size int) translators.Wire {
 	)}
 }
 
-func BenchmarkDecode(b *testing.B) {
+func BenchmarkDecode_BySize(b *testing.B) {
 	codec := a2a.New(translators.Config{})
 	for _, size := range sizes {
 		wire := request(size)
@@ -44,7 +44,7 @@ func BenchmarkDecode(b *testing.B) {
 	}
 }
 
-func BenchmarkEncode(b *testing.B) {
+func BenchmarkEncode_BySize(b *testing.B) {
 	codec := a2a.New(translators.Config{})
 	for _, size := range sizes {
 		wire := request(size)

@@ -37,7 +37,7 @@ func encodeCard(t *testing.T, m *canonical.Message) (string, []canonical.Loss) {
 	return string(wire.Body), losses
 }
 
-func TestCardIsRead(t *testing.T) {
+func TestCard_Decode(t *testing.T) {
 	t.Parallel()
 	d := readCard(t, "card").Body.(*canonical.Description)
 	if d.Title != "T" || d.Instructions != "Ask." || !cmp.Equal(d.Versions, []string{"1.0", "0.3"}) || d.Interfaces[0].Tenant != "t" {
@@ -91,7 +91,7 @@ func TestAttack_CardOfManySkills(t *testing.T) {
 	}
 }
 
-func TestChangedCardLosesItsSignature(t *testing.T) {
+func TestCard_ChangeRemovesSignature(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*canonical.Description){
 		"text":       func(d *canonical.Description) { d.Description = "cleaned" },
@@ -108,7 +108,7 @@ func TestChangedCardLosesItsSignature(t *testing.T) {
 	}
 }
 
-func TestMCPToolsBecomeACard(t *testing.T) {
+func TestCard_FromMCPTools(t *testing.T) {
 	t.Parallel()
 	m := from(tools(), func(m *canonical.Message) { m.Op = canonical.OpDescribe })
 	card, _ := encodeCard(t, m)
@@ -124,9 +124,9 @@ func TestMCPToolsBecomeACard(t *testing.T) {
 	}
 }
 
-// TestServed: a gateway's card sends callers to the gateway and says nothing
+// TestServedCard_PointsToTheGateway: a gateway's card sends callers to the gateway and says nothing
 // that only holds at the agent.
-func TestServed(t *testing.T) {
+func TestServedCard_PointsToTheGateway(t *testing.T) {
 	t.Parallel()
 	m := readCard(t, "card")
 	before, _ := encodeCard(t, m)

@@ -233,8 +233,8 @@ func (p pinned) Encode(m *canonical.Message, target translators.Target) (transla
 	return p.Translator.Encode(m, target)
 }
 
-// TestContract holds every version and form to the laws.
-func TestContract(t *testing.T) {
+// TestTranslator_ContractOfEachVersion holds every version and form to the laws.
+func TestTranslator_ContractOfEachVersion(t *testing.T) {
 	t.Parallel()
 	for name, tr := range map[string]pinned{
 		"1.0": {version: Version}, "0.3": {version: Version03}, "HTTP": {version: Version, form: FormHTTP},

@@ -12,7 +12,7 @@ import (
 	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
 )
 
-func TestEncode(t *testing.T) {
+func TestEncode_Bodies(t *testing.T) {
 	t.Parallel()
 	ask := &canonical.Capability{ID: "ask it", Profile: canonical.ProfileMessage}
 	typed := &canonical.Capability{ID: "sum", Profile: canonical.ProfileTyped}
@@ -89,7 +89,7 @@ func lines(losses []canonical.Loss) string {
 	return strings.Join(out, "\n")
 }
 
-func TestEncodeHeaders(t *testing.T) {
+func TestEncode_Headers(t *testing.T) {
 	t.Parallel()
 	m := from(call("sum", `{}`), func(m *canonical.Message) {
 		m.Trace = canonical.Trace{Parent: "00-a-b-01", Baggage: "x\r\ny: z"}
@@ -108,7 +108,7 @@ func TestEncodeHeaders(t *testing.T) {
 	}
 }
 
-func TestEncodeRefuses(t *testing.T) {
+func TestEncode_Refuses(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		m    *canonical.Message
@@ -162,9 +162,9 @@ func TestEncode_DomainsOfReasons(t *testing.T) {
 	}
 }
 
-// TestSmuggling: what another protocol's peer carries as A2A leftovers says
+// TestEncode_CarriedExtensionsAddNothing: what another protocol's peer carries as A2A leftovers says
 // nothing that the canonical message does not.
-func TestSmuggling(t *testing.T) {
+func TestEncode_CarriedExtensionsAddNothing(t *testing.T) {
 	t.Parallel()
 	own := func(text string) canonical.Extensions {
 		return canonical.Extensions{Binding: raw(text)}

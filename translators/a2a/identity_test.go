@@ -77,7 +77,7 @@ func header(t testing.TB, data []byte) http.Header {
 	return http.Header(h)
 }
 
-func TestIdentityVectors(t *testing.T) {
+func TestIdentity_Vectors(t *testing.T) {
 	t.Parallel()
 	tr := New(translators.Config{})
 	for _, v := range vectors(t, "identity") {
@@ -132,7 +132,7 @@ func indent(raw []byte) string {
 	return b.String()
 }
 
-func TestRefused(t *testing.T) {
+func TestDecode_RefusedVectors(t *testing.T) {
 	t.Parallel()
 	tr := New(translators.Config{})
 	for _, v := range vectors(t, "refused") {
@@ -156,8 +156,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestVersionOfARequest: header and carrier say it; else the method's name does.
-func TestVersionOfARequest(t *testing.T) {
+// TestVersion_OfARequest: header and carrier say it; else the method's name does.
+func TestVersion_OfARequest(t *testing.T) {
 	t.Parallel()
 	const (
 		message   = `"params":{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"a"}]}}}`
@@ -204,7 +204,7 @@ func TestVersionOfARequest(t *testing.T) {
 	}
 }
 
-func TestSnakeCaseLeavesInCamelCase(t *testing.T) {
+func TestDecode_SnakeCaseLeavesInCamelCase(t *testing.T) {
 	t.Parallel()
 	body := `{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"message_id":"m","role":"ROLE_USER","context_id":"c","reference_task_ids":["r"],"parts":[{"text":"a","media_type":"text/plain"}]}}}`
 	tr := New(translators.Config{})
@@ -221,7 +221,7 @@ func TestSnakeCaseLeavesInCamelCase(t *testing.T) {
 	}
 }
 
-func TestBounds(t *testing.T) {
+func TestDecode_Limits(t *testing.T) {
 	t.Parallel()
 	tr := New(translators.Config{BodyLimit: 200, Depth: 8})
 	deep := `{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"data":[[[[[1]]]]]}]}}}`

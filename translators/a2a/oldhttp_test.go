@@ -19,9 +19,9 @@ const (
 	oldHTTPTail = `]},"configuration":{"blocking":true}}`
 )
 
-// TestOldHTTPReadsWhatPeersWrite: what may be said in several ways leaves in
+// TestHTTP03_NormalizesVariants: what may be said in several ways leaves in
 // one, and says so.
-func TestOldHTTPReadsWhatPeersWrite(t *testing.T) {
+func TestHTTP03_NormalizesVariants(t *testing.T) {
 	t.Parallel()
 	const message = `"message":{"messageId":"m","role":"ROLE_USER","content":[{"text":"a"}]}`
 	for name, c := range map[string]struct {
@@ -64,8 +64,8 @@ func TestOldHTTPReadsWhatPeersWrite(t *testing.T) {
 	}
 }
 
-// TestOldHTTPSaysWhatIsWrong: the reasons, where more than one would refuse.
-func TestOldHTTPSaysWhatIsWrong(t *testing.T) {
+// TestHTTP03_ReasonsForRefusal: the reasons, where more than one would refuse.
+func TestHTTP03_ReasonsForRefusal(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		re         canonical.Op
@@ -86,9 +86,9 @@ func TestOldHTTPSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// TestOldHTTPTakesNothingForItsOwn: members that nobody knew in 1.0 and that
+// TestHTTP03_UnknownMembersGainNoMeaning: members that nobody knew in 1.0 and that
 // the HTTP form of 0.3 has do not begin to mean something there.
-func TestOldHTTPTakesNothingForItsOwn(t *testing.T) {
+func TestHTTP03_UnknownMembersGainNoMeaning(t *testing.T) {
 	t.Parallel()
 	body := `{"configuration":{"pushNotification":{"url":"https://evil.example"}},"message":{"messageId":"m","role":"ROLE_USER","content":[{"text":"evil"}],` +
 		`"parts":[{"url":"https://x.example/","file":{"fileWithUri":"https://evil.example","later":1}},{"text":"a","file":{"fileWithUri":"https://evil.example"}}]}}`
@@ -106,8 +106,8 @@ func TestOldHTTPTakesNothingForItsOwn(t *testing.T) {
 	}
 }
 
-// TestOldHTTPSaysWhichTaskLoses: what is lost of a task on a list has its place there.
-func TestOldHTTPSaysWhichTaskLoses(t *testing.T) {
+// TestHTTP03_LossNamesTheTask: what is lost of a task on a list has its place there.
+func TestHTTP03_LossNamesTheTask(t *testing.T) {
 	asks := canonical.Task{ID: "t-2", Status: canonical.Status{State: canonical.StateInputRequired}, Inputs: []canonical.Input{
 		{Key: "k", Mode: canonical.ModeForm, Schema: raw(`{"type":"object"}`)},
 	}}

@@ -29,8 +29,8 @@ var notOurs = map[string]string{
 	"adcp_task_id_metadata_duplication":          "metadata is carried unread",
 }
 
-// TestProfileVectors holds profile P2 to all of them.
-func TestProfileVectors(t *testing.T) {
+// TestProfile_VectorsOfP2 holds profile P2 to all of them.
+func TestProfile_VectorsOfP2(t *testing.T) {
 	t.Parallel()
 	data := published(t, "adcp", "a2a-profile-extension-v3.json")
 	if data == nil {

@@ -224,7 +224,7 @@ func (g generator) reply() translators.Wire {
 	return translators.Wire{Body: body, Re: canonical.OpInvoke}
 }
 
-func TestIdentityOfRandomMessages(t *testing.T) {
+func TestIdentity_RandomMessages(t *testing.T) {
 	t.Parallel()
 	tr := New(translators.Config{})
 	for seed := range uint64(2000) {
@@ -244,9 +244,9 @@ func TestIdentityOfRandomMessages(t *testing.T) {
 	}
 }
 
-// TestIdentityOfRandomMessagesIn03 lowers random messages, which may lose what
+// TestIdentity_RandomMessagesIn03 lowers random messages, which may lose what
 // 0.3 has no place for, and from then on nothing.
-func TestIdentityOfRandomMessagesIn03(t *testing.T) {
+func TestIdentity_RandomMessagesIn03(t *testing.T) {
 	t.Parallel()
 	for _, form := range []string{TransportJSONRPC, FormHTTP} {
 		t.Run(form, func(t *testing.T) {
@@ -301,9 +301,9 @@ func dropped(losses []canonical.Loss) bool {
 	return slices.ContainsFunc(losses, func(l canonical.Loss) bool { return l.Fate == canonical.Dropped })
 }
 
-// FuzzDecode: whatever comes, there is an answer; and what is understood is
+// FuzzDecode_Roundtrip: whatever comes, there is an answer; and what is understood is
 // understood the same way after it was written again.
-func FuzzDecode(f *testing.F) {
+func FuzzDecode_Roundtrip(f *testing.F) {
 	for _, folder := range []string{"identity", "refused"} {
 		for _, v := range vectors(f, folder) {
 			form := v.wire.Form
@@ -340,10 +340,10 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// FuzzCard: cards of every version. What is understood is a description within
+// FuzzCard_Roundtrip: cards of every version. What is understood is a description within
 // the bounds for foreign text, and its projections to both versions are read
 // again.
-func FuzzCard(f *testing.F) {
+func FuzzCard_Roundtrip(f *testing.F) {
 	for _, v := range vectors(f, "identity") {
 		if v.wire.Re == canonical.OpDescribe {
 			f.Add(v.wire.Body)

@@ -95,8 +95,8 @@ func valid(t *testing.T, s *jsonschema.Schema, value []byte) error {
 	return s.Validate(doc)
 }
 
-// TestEmitted03IsValid: the same for 0.3, envelopes and errors included.
-func TestEmitted03IsValid(t *testing.T) {
+// TestEncode_ValidUnderSchema03: the same for 0.3, envelopes and errors included.
+func TestEncode_ValidUnderSchema03(t *testing.T) {
 	t.Parallel()
 	request, response, card := schema03(t, "SendMessageRequest"), schema03(t, "SendMessageResponse"), schema03(t, "AgentCard")
 	if request == nil {
@@ -126,9 +126,9 @@ func TestEmitted03IsValid(t *testing.T) {
 	}
 }
 
-// TestUnionCard: the card that a gateway serves is, for a client of either
+// TestServedCard_ValidInBothVersions: the card that a gateway serves is, for a client of either
 // version, one of its own.
-func TestUnionCard(t *testing.T) {
+func TestServedCard_ValidInBothVersions(t *testing.T) {
 	t.Parallel()
 	old, c := schema03(t, "AgentCard"), schemas(t)
 	if old == nil || c == nil {
@@ -203,9 +203,9 @@ func schema(t *testing.T, c *jsonschema.Compiler, name string) *jsonschema.Schem
 	return s
 }
 
-// TestEmittedIsValid: what other protocols said is, in A2A's words, what the
+// TestEncode_ValidUnderSchema: what other protocols said is, in A2A's words, what the
 // published schema allows.
-func TestEmittedIsValid(t *testing.T) {
+func TestEncode_ValidUnderSchema(t *testing.T) {
 	t.Parallel()
 	c := schemas(t)
 	if c == nil {
@@ -246,8 +246,8 @@ func TestEmittedIsValid(t *testing.T) {
 	}
 }
 
-// TestEmittedTasksAreValid: so is what they said of tasks, events and settings.
-func TestEmittedTasksAreValid(t *testing.T) {
+// TestEncode_TasksValidUnderSchema: so is what they said of tasks, events and settings.
+func TestEncode_TasksValidUnderSchema(t *testing.T) {
 	t.Parallel()
 	c := schemas(t)
 	if c == nil {
@@ -302,9 +302,9 @@ func cleaned(body canonical.Body) canonical.Body {
 	return body
 }
 
-// TestRandomAreValid keeps the generator honest: without members of later
+// TestGenerator_ValidUnderSchema keeps the generator honest: without members of later
 // versions, its messages are what the published schema allows.
-func TestRandomAreValid(t *testing.T) {
+func TestGenerator_ValidUnderSchema(t *testing.T) {
 	t.Parallel()
 	c := schemas(t)
 	if c == nil {

@@ -51,7 +51,7 @@ func publicKey(t *testing.T, did string) ed25519.PublicKey {
 	return raw[2:]
 }
 
-func TestKnownAnswers(t *testing.T) {
+func TestCanonical_KnownAnswers(t *testing.T) {
 	t.Parallel()
 	key := publicKey(t, callerDID)
 	for name, body := range map[string]string{"canonical": known, "as spoken": spoken} {
@@ -76,9 +76,9 @@ func TestKnownAnswers(t *testing.T) {
 	}
 }
 
-// TestEvidence: what is inserted can be read, and neither it nor the signature
+// TestEvidence_KeepsTheHash: what is inserted can be read, and neither it nor the signature
 // changes what is hashed.
-func TestEvidence(t *testing.T) {
+func TestEvidence_KeepsTheHash(t *testing.T) {
 	t.Parallel()
 	tokens := []string{"a.b.c", "d.e.f"}
 	for name, payload := range map[string]string{
@@ -162,7 +162,7 @@ func hashOf(t *testing.T, body []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-func TestEvidenceRefuses(t *testing.T) {
+func TestEvidence_Refuses(t *testing.T) {
 	t.Parallel()
 	for name, body := range map[string]string{
 		"no JSON":         `{`,

@@ -131,7 +131,7 @@ func malformed() [][]byte {
 		letter("INTENT", "not-a-uuid", `{}`), letter("INTENT", requestID, `[]`), letter("UNHEARD", requestID, `{}`))
 }
 
-func TestContract(t *testing.T) {
+func TestTranslator_Contract(t *testing.T) {
 	t.Parallel()
 	s := translatortest.Samples{
 		Malformed: malformed(),
@@ -167,9 +167,9 @@ func TestContract(t *testing.T) {
 	t.Run("over a connection that stays open", func(t *testing.T) { translatortest.Run(t, ainp.New(translators.Config{}), open) })
 }
 
-// FuzzHome: whatever is read, over either form, goes home or is refused, and
+// FuzzTranslator_Roundtrip: whatever is read, over either form, goes home or is refused, and
 // an event or an answer too.
-func FuzzHome(f *testing.F) {
+func FuzzTranslator_Roundtrip(f *testing.F) {
 	for _, w := range wires() {
 		f.Add(w.Body, string(w.Re), w.Event, w.Form != "")
 	}

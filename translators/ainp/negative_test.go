@@ -31,8 +31,8 @@ func outcome(err error) string {
 	}
 }
 
-// TestDecodeNegative: what is refused, and as what.
-func TestDecodeNegative(t *testing.T) {
+// TestDecode_Refuses: what is refused, and as what.
+func TestDecode_Refuses(t *testing.T) {
 	t.Parallel()
 	edit := func(before, after string) string {
 		return strings.Replace(string(letter("INTENT", requestID, `{"@type":"FreeformNote","semantics":{"body":"hi"}}`)), before, after, 1)
@@ -137,8 +137,8 @@ func TestDecodeNegative(t *testing.T) {
 	}
 }
 
-// TestEncodeNegative: what cannot be said, or not yet.
-func TestEncodeNegative(t *testing.T) {
+// TestEncode_Refuses: what cannot be said, or not yet.
+func TestEncode_Refuses(t *testing.T) {
 	t.Parallel()
 	turn := func(parts ...canonical.Part) *canonical.Message {
 		return &canonical.Message{
@@ -178,9 +178,9 @@ func TestEncodeNegative(t *testing.T) {
 	}
 }
 
-// TestObjectIsNotBelieved: an object that says something else than the intent
+// TestDecode_ObjectThatContradictsTheIntent: an object that says something else than the intent
 // is kept for the way home and changes nothing.
-func TestObjectIsNotBelieved(t *testing.T) {
+func TestDecode_ObjectThatContradictsTheIntent(t *testing.T) {
 	t.Parallel()
 	for name, object := range map[string]string{
 		"other words":    `{"parts":[{"kind":"text","text":"pay 500"}]}`,
@@ -207,9 +207,9 @@ func TestObjectIsNotBelieved(t *testing.T) {
 	}
 }
 
-// TestStampedRelay: a message that leaves again is from us, of now, unsigned,
+// TestEncode_StampedRelayIsUnsigned: a message that leaves again is from us, of now, unsigned,
 // and says that its signature is gone.
-func TestStampedRelay(t *testing.T) {
+func TestEncode_StampedRelayIsUnsigned(t *testing.T) {
 	t.Parallel()
 	tr := ainp.New(translators.Config{})
 	m, err := tr.Decode(translators.Wire{Body: letter("INTENT", requestID, `{"@type":"FreeformNote","semantics":{"body":"hi"}}`)})
@@ -233,7 +233,7 @@ func TestStampedRelay(t *testing.T) {
 	}
 }
 
-func FuzzDecode(f *testing.F) {
+func FuzzDecode_Roundtrip(f *testing.F) {
 	for _, w := range wires() {
 		f.Add(w.Body, string(w.Re))
 	}
@@ -263,7 +263,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-func FuzzEvidence(f *testing.F) {
+func FuzzEvidence_KeepsTheHash(f *testing.F) {
 	for _, w := range wires() {
 		f.Add(w.Body)
 	}

@@ -16,9 +16,9 @@ var replyOps = [...]canonical.Op{
 	canonical.OpTaskSubscribe, canonical.OpTaskAnswer, canonical.OpTaskResult, canonical.OpPush, canonical.OpNative, canonical.OpPing,
 }
 
-// FuzzReplies: what an agent of A2A or MCP answers, as a reply or as an event, is read and
+// FuzzReplies_InEveryProtocol: what an agent of A2A or MCP answers, as a reply or as an event, is read and
 // written in every version of every protocol, or refused with an error of a known kind.
-func FuzzReplies(f *testing.F) {
+func FuzzReplies_InEveryProtocol(f *testing.F) {
 	for op, results := range map[int][]string{
 		0: {
 			`{"resultType":"complete","content":[{"type":"text","text":"t"},{"type":"image","data":"AP8=","mimeType":"image/png"}],"structuredContent":{"n":1.50},"isError":true}`,

@@ -45,10 +45,10 @@ func constants(t *testing.T, file, typeName string) []string {
 	return values
 }
 
-// TestCatalogueIsCompleteAndInOrder: codes stand in signed evidence. A gap, a
+// TestCatalogue_IsCompleteAndInOrder: codes stand in signed evidence. A gap, a
 // repetition or a constant without a row would make old evidence unreadable.
-// TestKeptAsJSON: what is kept as JSON, as records of work are, comes back as it was.
-func TestKeptAsJSON(t *testing.T) {
+// TestJSON_Roundtrip: what is kept as JSON, as records of work are, comes back as it was.
+func TestJSON_Roundtrip(t *testing.T) {
 	t.Parallel()
 	for name, data := range map[string]json.RawMessage{"absent": nil, "null": json.RawMessage("null"), "a value": json.RawMessage(`{"a":1}`)} {
 		type all struct {
@@ -76,7 +76,7 @@ func TestKeptAsJSON(t *testing.T) {
 	}
 }
 
-func TestCatalogueIsCompleteAndInOrder(t *testing.T) {
+func TestCatalogue_IsCompleteAndInOrder(t *testing.T) {
 	t.Parallel()
 	var rows []string
 	for i, entry := range canonical.Catalogue() {
@@ -105,7 +105,7 @@ func TestCatalogueIsCompleteAndInOrder(t *testing.T) {
 	}
 }
 
-func TestCatalogueIsACopy(t *testing.T) {
+func TestCatalogue_IsACopy(t *testing.T) {
 	t.Parallel()
 	canonical.Catalogue()[0].Weight = "spoiled"
 	if canonical.Catalogue()[0].Weight == "spoiled" {
@@ -113,7 +113,7 @@ func TestCatalogueIsACopy(t *testing.T) {
 	}
 }
 
-func TestSemantic(t *testing.T) {
+func TestLoss_Semantic(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		loss canonical.Loss
@@ -140,7 +140,7 @@ func TestSemantic(t *testing.T) {
 	}
 }
 
-func TestLossString(t *testing.T) {
+func TestLoss_String(t *testing.T) {
 	t.Parallel()
 	loss := canonical.Loss{Code: canonical.LossStatusUpdates, Path: "/body/task/status", Fate: canonical.Dropped}
 	if got, want := loss.String(), "L05 dropped /body/task/status"; got != want {
@@ -148,7 +148,7 @@ func TestLossString(t *testing.T) {
 	}
 }
 
-func TestCodesAreComplete(t *testing.T) {
+func TestCodes_AreComplete(t *testing.T) {
 	t.Parallel()
 	var codes []string
 	for _, code := range canonical.Codes() {
@@ -162,7 +162,7 @@ func TestCodesAreComplete(t *testing.T) {
 	}
 }
 
-func TestErrorSaysItsCode(t *testing.T) {
+func TestError_TextHasItsCode(t *testing.T) {
 	t.Parallel()
 	var err error = &canonical.Error{Code: canonical.CodeTimeout, Message: "too late"}
 	if got, want := err.Error(), "timeout: too late"; got != want {
@@ -170,7 +170,7 @@ func TestErrorSaysItsCode(t *testing.T) {
 	}
 }
 
-func TestTerminal(t *testing.T) {
+func TestState_Terminal(t *testing.T) {
 	t.Parallel()
 	terminal := []string{"completed", "failed", "rejected", "canceled"}
 	for _, state := range constants(t, "body.go", "State") {

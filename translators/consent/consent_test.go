@@ -252,9 +252,9 @@ func TestRead_AcceptIsNeverMadeUp(t *testing.T) {
 	}
 }
 
-// FuzzRead: no message is read as an answer to another question, and what accepts
+// FuzzRead_AnswersFitTheQuestion: no message is read as an answer to another question, and what accepts
 // fits (a second look changes nothing).
-func FuzzRead(f *testing.F) {
+func FuzzRead_AnswersFitTheQuestion(f *testing.F) {
 	f.Add("ask", "accept", `{"name":"Ada"}`, "", nameForm)
 	f.Add("", "", ``, "Red", colourForm)
 	f.Fuzz(func(t *testing.T, key, action, value, words, schema string) {

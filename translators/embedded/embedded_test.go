@@ -31,9 +31,9 @@ const (
 	ours2  = `"aepb.gateway/ect":["a.b.c","d.e.f"]`
 )
 
-// TestThereAndBack: tokens go where the protocol has a place for them, nothing
+// TestEvidence_RoundtripInEachProtocol: tokens go where the protocol has a place for them, nothing
 // else changes, and without them the bytes are what they were.
-func TestThereAndBack(t *testing.T) {
+func TestEvidence_RoundtripInEachProtocol(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		wire translators.Wire
@@ -99,9 +99,9 @@ func TestThereAndBack(t *testing.T) {
 	}
 }
 
-// TestTaken: others put the member elsewhere in its object, and what is no array
+// TestTake_PositionsAndMalformed: others put the member elsewhere in its object, and what is no array
 // of texts is malformed.
-func TestTaken(t *testing.T) {
+func TestTake_PositionsAndMalformed(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ body, want string }{
 		"the last":       {`{"params":{"_meta":{"x":1 , ` + ours2 + `}}}`, `{"params":{"_meta":{"x":1}}}`},
@@ -121,8 +121,8 @@ func TestTaken(t *testing.T) {
 	}
 }
 
-// FuzzThereAndBack: whatever a message is, it comes back byte by byte.
-func FuzzThereAndBack(f *testing.F) {
+// FuzzEvidence_Roundtrip: whatever a message is, it comes back byte by byte.
+func FuzzEvidence_Roundtrip(f *testing.F) {
 	f.Add([]byte(`{"params":{"message":{},"metadata":{"k":1}}}`), byte(0))
 	f.Add([]byte(`{"result":{"task":{"id":1}}}`), byte(1))
 	f.Add([]byte(`{"params":{"_meta":{"k":1}}}`), byte(2))

@@ -27,7 +27,7 @@ func request(size int) translators.Wire {
 	)}
 }
 
-func BenchmarkDecode(b *testing.B) {
+func BenchmarkDecode_BySize(b *testing.B) {
 	codec := mcp.New(translators.Config{})
 	for _, size := range sizes {
 		wire := request(size)
@@ -43,7 +43,7 @@ func BenchmarkDecode(b *testing.B) {
 	}
 }
 
-func BenchmarkEncode(b *testing.B) {
+func BenchmarkEncode_BySize(b *testing.B) {
 	codec := mcp.New(translators.Config{})
 	for _, size := range sizes {
 		wire := request(size)

@@ -167,9 +167,9 @@ func foreign() map[string]*canonical.Message {
 	return out
 }
 
-// TestEmittedIsValid: whatever is written for a revision is valid under its
+// TestEncode_ValidUnderSchema: whatever is written for a revision is valid under its
 // official schema.
-func TestEmittedIsValid(t *testing.T) {
+func TestEncode_ValidUnderSchema(t *testing.T) {
 	t.Parallel()
 	tr := mcp.New(translators.Config{})
 	definitions := map[canonical.Op][2]string{
@@ -210,8 +210,8 @@ func TestEmittedIsValid(t *testing.T) {
 	}
 }
 
-// TestWhatMayPassForAnAnswer: isError, and never without a word.
-func TestWhatMayPassForAnAnswer(t *testing.T) {
+// TestEncode_IsErrorByTaskState: isError, and never without a word.
+func TestEncode_IsErrorByTaskState(t *testing.T) {
 	t.Parallel()
 	for state, want := range map[canonical.State][2]bool{ // of a message tool, of a typed one
 		canonical.StateCompleted: {false, false}, canonical.StateInputRequired: {false, true}, canonical.StateAuthRequired: {false, true},
@@ -246,7 +246,7 @@ func TestWhatMayPassForAnAnswer(t *testing.T) {
 	}
 }
 
-func TestCapabilityNames(t *testing.T) {
+func TestCapabilityNames_ValidAndUnique(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 200)
 	ids := []string{"plain.id-1", "a b", "a_b", "a?b", "", long, long + "y", "same", "same", "ü"}
@@ -296,10 +296,10 @@ func TestCapabilityNames_NoIDOfAnother(t *testing.T) {
 	}
 }
 
-// TestMessageToolsKeepToTheirSchema: what a tool that stands for an agent answers
+// TestEncode_MessageToolResultFitsItsSchema: what a tool that stands for an agent answers
 // is valid under the schema that is listed for it, whoever the agent is, as a
 // result and as the result within a task.
-func TestMessageToolsKeepToTheirSchema(t *testing.T) {
+func TestEncode_MessageToolResultFitsItsSchema(t *testing.T) {
 	t.Parallel()
 	tr := mcp.New(translators.Config{})
 	talk := canonical.Capability{ID: "talk", Profile: canonical.ProfileMessage}

@@ -90,8 +90,8 @@ func (s sample) wire() translators.Wire {
 	}
 }
 
-// TestIdentity: what comes in goes out as the same JSON value.
-func TestIdentity(t *testing.T) {
+// TestIdentity_SameJSONValue: what comes in goes out as the same JSON value.
+func TestIdentity_SameJSONValue(t *testing.T) {
 	t.Parallel()
 	tr := mcp.New(translators.Config{})
 	for _, s := range samples() {
@@ -123,9 +123,9 @@ func home(t testing.TB, tr *mcp.Translator, w translators.Wire) *canonical.Messa
 	return m
 }
 
-// TestOfficialExamples sends every published example that is about tools,
+// TestIdentity_OfficialExamples sends every published example that is about tools,
 // discovery or errors home; the fragments among them are put into an envelope.
-func TestOfficialExamples(t *testing.T) {
+func TestIdentity_OfficialExamples(t *testing.T) {
 	t.Parallel()
 	dir := published(t)
 	if dir == "" {
@@ -255,9 +255,9 @@ func more(w translators.Wire, kind string, data []byte) (translators.Wire, bool)
 	return w, true
 }
 
-// TestPropertiesSurvive puts hard values into arguments, structured content
+// TestIdentity_HardValues puts hard values into arguments, structured content
 // and text, and demands them back to the digit and the byte.
-func TestPropertiesSurvive(t *testing.T) {
+func TestIdentity_HardValues(t *testing.T) {
 	t.Parallel()
 	tr := mcp.New(translators.Config{})
 	for name, value := range hardValues() {
@@ -302,8 +302,8 @@ func hardValues() map[string]string {
 	}
 }
 
-// TestHeaders: what a modern request repeats in its header fields.
-func TestHeaders(t *testing.T) {
+// TestHeaders_OfAModernRequest: what a modern request repeats in its header fields.
+func TestHeaders_OfAModernRequest(t *testing.T) {
 	t.Parallel()
 	tr := mcp.New(translators.Config{})
 	schema := json.RawMessage(`{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"},"in":{"type":"object","properties":{"n":{"type":"integer","x-mcp-header":"N"}}},"big":{"type":"integer","x-mcp-header":"Big"}}}`)

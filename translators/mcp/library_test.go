@@ -14,8 +14,8 @@ import (
 	"github.com/aepb/aepb-gateway/translators/mcp"
 )
 
-// TestSeeks: who looks for what.
-func TestSeeks(t *testing.T) {
+// TestResourceQuery_OfEachRequest: who looks for what.
+func TestResourceQuery_OfEachRequest(t *testing.T) {
 	t.Parallel()
 	tr := mcp.New(translators.Config{})
 	for name, tc := range map[string]struct {
@@ -49,8 +49,8 @@ func TestSeeks(t *testing.T) {
 	}
 }
 
-// TestShownIsValid: what is shown is valid in every revision, and loses nothing.
-func TestShownIsValid(t *testing.T) {
+// TestResourceResult_ValidInEveryRevision: what is shown is valid in every revision, and loses nothing.
+func TestResourceResult_ValidInEveryRevision(t *testing.T) {
 	t.Parallel()
 	tr := mcp.New(translators.Config{})
 	var held []translators.ResourceContent
@@ -80,8 +80,8 @@ func TestShownIsValid(t *testing.T) {
 	}
 }
 
-// TestContents: how each kind of part reads.
-func TestContents(t *testing.T) {
+// TestContents_OfEachPart: how each kind of part reads.
+func TestContents_OfEachPart(t *testing.T) {
 	t.Parallel()
 	tr := mcp.New(translators.Config{})
 	for want, p := range map[string]canonical.Part{
@@ -103,7 +103,7 @@ func TestContents(t *testing.T) {
 	}
 }
 
-func TestEmbeds(t *testing.T) {
+func TestEmbeds_Parts(t *testing.T) {
 	t.Parallel()
 	for i, tc := range []struct {
 		p    canonical.Part
@@ -155,8 +155,8 @@ func callOf(c *canonical.Capability, args string) *canonical.Message {
 	}
 }
 
-// TestContentIsAskedFor: each skill asks in the words of every revision, validly.
-func TestContentIsAskedFor(t *testing.T) {
+// TestContent_RequestInEveryRevision: each skill asks in the words of every revision, validly.
+func TestContent_RequestInEveryRevision(t *testing.T) {
 	t.Parallel()
 	tr := mcp.New(translators.Config{})
 	for definition, tc := range contentSkills() {
@@ -187,8 +187,8 @@ func TestContentIsAskedFor(t *testing.T) {
 	}
 }
 
-// TestContentArguments: what does not fit is refused with the schema.
-func TestContentArguments(t *testing.T) {
+// TestContent_ArgumentsMustFitTheSchema: what does not fit is refused with the schema.
+func TestContent_ArgumentsMustFitTheSchema(t *testing.T) {
 	t.Parallel()
 	tr, skills := mcp.New(translators.Config{}), contentSkills()
 	for i, tc := range []struct {
@@ -218,8 +218,8 @@ func TestContentArguments(t *testing.T) {
 	}
 }
 
-// TestContentIsRead: the answers, of which nothing is lost, as parts.
-func TestContentIsRead(t *testing.T) {
+// TestContent_AnswersBecomeParts: the answers, of which nothing is lost, as parts.
+func TestContent_AnswersBecomeParts(t *testing.T) {
 	t.Parallel()
 	tr := mcp.New(translators.Config{})
 	image := `{"type":"image","data":"AP8=","mimeType":"image/png"}`
@@ -284,8 +284,8 @@ func TestContentIsRead(t *testing.T) {
 	}
 }
 
-// TestContentThatAsks: in the newest revision a prompt may ask first.
-func TestContentThatAsks(t *testing.T) {
+// TestContent_PromptThatRequestsInput: in the newest revision a prompt may ask first.
+func TestContent_PromptThatRequestsInput(t *testing.T) {
 	t.Parallel()
 	body := `{"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required","requestState":"s","inputRequests":{"k":{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object","properties":{}}}}}}}`
 	tr := mcp.New(translators.Config{})
@@ -307,9 +307,9 @@ func TestContentThatAsks(t *testing.T) {
 	}
 }
 
-// FuzzContent: whatever answers a prompt, or a resource, is read or refused in
+// FuzzContent_PartsOrRefusal: whatever answers a prompt, or a resource, is read or refused in
 // words, and what was read has only parts that can be said.
-func FuzzContent(f *testing.F) {
+func FuzzContent_PartsOrRefusal(f *testing.F) {
 	f.Add(`{"messages":[{"role":"user","content":{"type":"resource","resource":{"uri":"u","text":"t"}}}],"description":"d"}`)
 	f.Add(`{"contents":[{"uri":"u","blob":"AP8=","_meta":{"aepb.gateway/ext":{"canon":{"name":"n"}}}}],"resultType":"complete"}`)
 	f.Add(`{"resources":[{"uri":"u"}],"nextCursor":7,"_meta":{"aepb.gateway/ext":{"canon":{"blocks":{"0":{}}}}}}`)

@@ -16,9 +16,9 @@ func hasCode(err error, code canonical.Code) bool {
 	return errors.As(err, &said) && said.Code == code
 }
 
-// TestRefused: what a stranger must not get through, and that the answer can
+// TestDecode_Refusals: what a stranger must not get through, and that the answer can
 // still name the request wherever its id could be read.
-func TestRefused(t *testing.T) {
+func TestDecode_Refusals(t *testing.T) {
 	t.Parallel()
 	request := func(params string) string {
 		return `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":` + params + `}`
@@ -95,7 +95,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-func TestUnsupportedVersionSaysWhich(t *testing.T) {
+func TestDecode_UnsupportedVersionListsSupported(t *testing.T) {
 	t.Parallel()
 	tr := mcp.New(translators.Config{})
 	m, err := tr.Decode(translators.Wire{Version: "1900-01-01", Body: []byte(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)})
@@ -114,7 +114,7 @@ func TestUnsupportedVersionSaysWhich(t *testing.T) {
 	}
 }
 
-func FuzzDecode(f *testing.F) {
+func FuzzDecode_Roundtrip(f *testing.F) {
 	for _, s := range samples() {
 		f.Add(s.version, string(s.re), []byte(s.body))
 	}
@@ -146,9 +146,9 @@ func whole(m *canonical.Message) bool {
 	return !ok || len(list.Omitted) == 0
 }
 
-// FuzzDescription: what a server says about itself and its tools, in every
+// FuzzDescription_Roundtrip: what a server says about itself and its tools, in every
 // revision. What is understood comes home, and is read again in the others.
-func FuzzDescription(f *testing.F) {
+func FuzzDescription_Roundtrip(f *testing.F) {
 	for _, s := range samples() {
 		if s.re == canonical.OpDescribe || s.re == canonical.OpCapabilities {
 			f.Add(s.version, s.re == canonical.OpDescribe, []byte(s.body))

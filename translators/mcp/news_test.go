@@ -23,7 +23,7 @@ func native(method, params string) *canonical.Native {
 	return n
 }
 
-func TestNewsIsAskedFor(t *testing.T) {
+func TestNotifications_Subscribe(t *testing.T) {
 	t.Parallel()
 	tr := mcp.New(translators.Config{})
 	all := translators.NotificationFilter{Tools: true, Prompts: true, Resources: true, URIs: []string{"a:1", "a:2"}}
@@ -73,7 +73,7 @@ func TestNewsIsAskedFor(t *testing.T) {
 	}
 }
 
-func TestWhatAServerTells(t *testing.T) {
+func TestOffers_ByCapabilities(t *testing.T) {
 	t.Parallel()
 	tr := mcp.New(translators.Config{})
 	d := &canonical.Description{Extensions: canonical.Extensions{mcp.Binding: json.RawMessage(
@@ -93,7 +93,7 @@ func TestWhatAServerTells(t *testing.T) {
 }
 
 // What is told to a hearer is a message of his revision.
-func TestNewsIsRetold(t *testing.T) {
+func TestNotifications_InTheReceiversRevision(t *testing.T) {
 	t.Parallel()
 	tr := mcp.New(translators.Config{})
 	official := map[string]*schemas{mcp.Modern: loadSchemas(t, mcp.Modern), mcp.Legacy: loadSchemas(t, mcp.Legacy)}
@@ -150,7 +150,7 @@ func emit(t *testing.T, tr *mcp.Translator, version string, n *canonical.Native)
 }
 
 // Since 2026-07-28 the log is for requests that want it.
-func TestNobodyIsToldALogUnasked(t *testing.T) {
+func TestNotifications_LogOnlyOnRequest(t *testing.T) {
 	t.Parallel()
 	tr := mcp.New(translators.Config{})
 	for _, tc := range []struct {

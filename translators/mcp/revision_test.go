@@ -77,9 +77,9 @@ func olderSamples(legacy []sample) []sample {
 	return out
 }
 
-// TestContract holds the codec to what every translator must do, revision by
+// TestTranslator_ContractOfEachRevision holds the codec to what every translator must do, revision by
 // revision: toward messages of other protocols as toward those of the others.
-func TestContract(t *testing.T) {
+func TestTranslator_ContractOfEachRevision(t *testing.T) {
 	t.Parallel()
 	tr := mcp.New(translators.Config{})
 	all := samples()
@@ -139,9 +139,9 @@ func ordinary(t *testing.T, tr *mcp.Translator, s sample) *canonical.Message {
 	return m
 }
 
-// TestOfficialExamplesInOlderRevisions: what the newest revision shows off is
+// TestEncode_OfficialExamplesInOlderRevisions: what the newest revision shows off is
 // valid in every older one, with no member that it does not have.
-func TestOfficialExamplesInOlderRevisions(t *testing.T) {
+func TestEncode_OfficialExamplesInOlderRevisions(t *testing.T) {
 	t.Parallel()
 	dir := published(t)
 	if dir == "" {
@@ -191,8 +191,8 @@ func TestOfficialExamplesInOlderRevisions(t *testing.T) {
 	}
 }
 
-// TestDowngrade: what an old client gets to see of what it has no words for.
-func TestDowngrade(t *testing.T) {
+// TestDowngrade_ToOlderRevisions: what an old client gets to see of what it has no words for.
+func TestDowngrade_ToOlderRevisions(t *testing.T) {
 	t.Parallel()
 	tr := mcp.New(translators.Config{})
 	for name, tc := range map[string]struct {
@@ -289,8 +289,8 @@ func comesHome(t *testing.T, tr *mcp.Translator, version string, w translators.W
 	}
 }
 
-// TestDowngradeTools: an old client's list of tools.
-func TestDowngradeTools(t *testing.T) {
+// TestDowngrade_ListOfTools: an old client's list of tools.
+func TestDowngrade_ListOfTools(t *testing.T) {
 	t.Parallel()
 	tr := mcp.New(translators.Config{})
 	m := &canonical.Message{
@@ -342,9 +342,9 @@ func TestDowngradeTools(t *testing.T) {
 	}
 }
 
-// TestLiberal: what a server says in words newer than the revision that was
+// TestDecode_NewerMembersAreUnderstood: what a server says in words newer than the revision that was
 // agreed on is understood all the same.
-func TestLiberal(t *testing.T) {
+func TestDecode_NewerMembersAreUnderstood(t *testing.T) {
 	t.Parallel()
 	tr := mcp.New(translators.Config{})
 	body := `{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"resource_link","uri":"u","name":"n","title":"t"}],"structuredContent":{"a":1}}}`
@@ -359,8 +359,8 @@ func TestLiberal(t *testing.T) {
 	}
 }
 
-// TestVersionOfARequest: who says which revision a request is of.
-func TestVersionOfARequest(t *testing.T) {
+// TestVersion_OfARequest: who says which revision a request is of.
+func TestVersion_OfARequest(t *testing.T) {
 	t.Parallel()
 	call := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}`
 	initialize := func(version string) string {
@@ -396,8 +396,8 @@ func TestVersionOfARequest(t *testing.T) {
 	}
 }
 
-// TestRefusedInOlderRevisions: what no revision before the modern one lets through.
-func TestRefusedInOlderRevisions(t *testing.T) {
+// TestDecode_RefusalsInOlderRevisions: what no revision before the modern one lets through.
+func TestDecode_RefusalsInOlderRevisions(t *testing.T) {
 	t.Parallel()
 	result := func(inner string) string { return `{"jsonrpc":"2.0","id":1,"result":` + inner + `}` }
 	for name, tc := range map[string]struct {
@@ -424,7 +424,7 @@ func TestRefusedInOlderRevisions(t *testing.T) {
 // A _meta that somebody carries for a tool and no gateway wrote is not believed:
 // a revision that has a place for it there does not look at it, so one that has
 // none must not stumble over it.
-func TestCarriedMetaThatIsNone(t *testing.T) {
+func TestDecode_ForeignCarriedMetaIsIgnored(t *testing.T) {
 	t.Parallel()
 	tr := mcp.New(translators.Config{})
 	for name, carried := range map[string]string{
@@ -445,8 +445,8 @@ func TestCarriedMetaThatIsNone(t *testing.T) {
 	}
 }
 
-// TestVersionHeader: since 2025-06-18 a request names its revision.
-func TestVersionHeader(t *testing.T) {
+// TestVersion_Header: since 2025-06-18 a request names its revision.
+func TestVersion_Header(t *testing.T) {
 	t.Parallel()
 	m := foreign()["plain"]
 	for version, want := range map[string]string{
@@ -543,9 +543,9 @@ func work() map[string]emitted {
 	return all
 }
 
-// TestEmittedWorkIsValid: events, questions, answers and tasks as they are written
+// TestEncode_TasksValidUnderSchema: events, questions, answers and tasks as they are written
 // for each revision, under its official schema and that of the extension.
-func TestEmittedWorkIsValid(t *testing.T) {
+func TestEncode_TasksValidUnderSchema(t *testing.T) {
 	t.Parallel()
 	tr := mcp.New(translators.Config{})
 	official := map[string]*schemas{"ext-tasks": loadSchemas(t, "ext-tasks")}
@@ -578,8 +578,8 @@ func TestEmittedWorkIsValid(t *testing.T) {
 	}
 }
 
-// TestEmittedAnswerIsValid: what goes back to a server that asked.
-func TestEmittedAnswerIsValid(t *testing.T) {
+// TestEncode_AnswerToAServerValidUnderSchema: what goes back to a server that asked.
+func TestEncode_AnswerToAServerValidUnderSchema(t *testing.T) {
 	t.Parallel()
 	tr := mcp.New(translators.Config{})
 	for _, version := range []string{mcp.LegacyJune, mcp.Legacy} {

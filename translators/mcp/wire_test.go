@@ -12,8 +12,8 @@ import (
 	"github.com/aepb/aepb-gateway/translators/mcp"
 )
 
-// TestMirror: what a header may say of the arguments that a schema marks.
-func TestMirror(t *testing.T) {
+// TestMirror_ArgumentsInHeaders: what a header may say of the arguments that a schema marks.
+func TestMirror_ArgumentsInHeaders(t *testing.T) {
 	t.Parallel()
 	tool := &canonical.Capability{InputSchema: json.RawMessage(`{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"},
 		"in":{"type":"object","properties":{"n":{"type":"integer","x-mcp-header":"N"},"b":{"type":"boolean","x-mcp-header":"B"}}},
@@ -71,8 +71,8 @@ func TestMirror(t *testing.T) {
 	}
 }
 
-// TestHeadersTwice: whoever reads the last of two reads another message.
-func TestHeadersTwice(t *testing.T) {
+// TestHeaders_DuplicatesAreRefused: whoever reads the last of two reads another message.
+func TestHeaders_DuplicatesAreRefused(t *testing.T) {
 	t.Parallel()
 	body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`
 	for name, said := range map[string]string{"Mcp-Method": "tools/call", "Mcp-Name": "t", "Mcp-Protocol-Version": mcp.Modern} {

@@ -79,8 +79,8 @@ func workSamples() []sample {
 	}
 }
 
-// TestWhoCanBeAsked: a client's capabilities, read and written in each revision.
-func TestWhoCanBeAsked(t *testing.T) {
+// TestClientCapabilities_InEachRevision: a client's capabilities, read and written in each revision.
+func TestClientCapabilities_InEachRevision(t *testing.T) {
 	t.Parallel()
 	tr := mcp.New(translators.Config{})
 	all := []canonical.Mode{canonical.ModeForm, canonical.ModeURL, canonical.ModeSampling, canonical.ModeRoots}
@@ -126,8 +126,8 @@ func TestWhoCanBeAsked(t *testing.T) {
 	}
 }
 
-// TestNativeAcrossRevisions: what only MCP has, told in another revision of it.
-func TestNativeAcrossRevisions(t *testing.T) {
+// TestNative_AcrossRevisions: what only MCP has, told in another revision of it.
+func TestNative_AcrossRevisions(t *testing.T) {
 	t.Parallel()
 	tr := mcp.New(translators.Config{})
 	for name, tc := range map[string]struct {

@@ -20,8 +20,8 @@ func token(payload string) string {
 
 func form() *rollback.Form { return rollback.Over(mcp.New(translators.Config{})) }
 
-// TestThereAndBack: what was written is read again, in both directions.
-func TestThereAndBack(t *testing.T) {
+// TestForm_Roundtrip: what was written is read again, in both directions.
+func TestForm_Roundtrip(t *testing.T) {
 	t.Parallel()
 	for phase, re := range map[canonical.Phase]canonical.Op{canonical.PhaseRequest: "", canonical.PhaseResponse: canonical.OpRollback} {
 		wire, losses, err := form().Encode(&canonical.Message{
@@ -44,8 +44,8 @@ func TestThereAndBack(t *testing.T) {
 	}
 }
 
-// TestWhatIsNoRollback is refused, and never with a panic.
-func TestWhatIsNoRollback(t *testing.T) {
+// TestDecode_Refuses is refused, and never with a panic.
+func TestDecode_Refuses(t *testing.T) {
 	t.Parallel()
 	for name, values := range map[string][]string{
 		"no token": nil, "two": {token(claims), token(claims)}, "no JWS": {"a.b"}, "an empty part": {"e30.e30."}, "padding": {"e30.e30=.e30"},
@@ -66,8 +66,8 @@ func TestWhatIsNoRollback(t *testing.T) {
 	}
 }
 
-// TestRefusals: a status is an error in canonical words.
-func TestRefusals(t *testing.T) {
+// TestDecode_StatusBecomesCanonicalError: a status is an error in canonical words.
+func TestDecode_StatusBecomesCanonicalError(t *testing.T) {
 	t.Parallel()
 	for status, code := range map[int]canonical.Code{
 		302: canonical.CodeBadUpstream, 400: canonical.CodeBadParams, 401: canonical.CodeForbidden, 403: canonical.CodeForbidden,

@@ -104,7 +104,7 @@ func signals() []*canonical.Message {
 	return []*canonical.Message{asked, done}
 }
 
-// TestSignals: a rollback request and a callback are carried, what cannot be
+// TestSignals_RollbackAndCallback: a rollback request and a callback are carried, what cannot be
 // said of them is refused or declared, and decisions are not SLIM's to tell.
 // TestExtensions_AreCarriedInRequests: A2A-Extensions is a parameter of A2A 1.0, in MCP
 // it says nothing (SLIMRPC binding, 3).
@@ -124,9 +124,9 @@ func TestExtensions_AreCarriedInRequests(t *testing.T) {
 	}
 }
 
-// TestMCPsOwnWays: how MCP asks and keeps tasks, it does over SLIM too, but for
+// TestTranslator_InputAndTaskSupport: how MCP asks and keeps tasks, it does over SLIM too, but for
 // what needs a stream.
-func TestMCPsOwnWays(t *testing.T) {
+func TestTranslator_InputAndTaskSupport(t *testing.T) {
 	t.Parallel()
 	c := slim.New(translators.Config{})
 	for version, want := range map[string]struct {
@@ -149,7 +149,7 @@ func TestMCPsOwnWays(t *testing.T) {
 	}
 }
 
-func TestSignals(t *testing.T) {
+func TestSignals_RollbackAndCallback(t *testing.T) {
 	t.Parallel()
 	codec := slim.New(translators.Config{})
 	for op, want := range map[canonical.Op]bool{canonical.OpRollback: true, canonical.OpInvoke: true, canonical.OpDecision: false, canonical.OpTaskGet: false} {
@@ -229,8 +229,8 @@ func (p pinned) Encode(m *canonical.Message, target translators.Target) (transla
 	return p.Translator.Encode(m, target)
 }
 
-// TestContract holds every profile to the laws.
-func TestContract(t *testing.T) {
+// TestTranslator_ContractOfEachProfile holds every profile to the laws.
+func TestTranslator_ContractOfEachProfile(t *testing.T) {
 	t.Parallel()
 	codec := slim.New(translators.Config{})
 	malformed := [][]byte{nil, []byte("{"), []byte(`[]`), []byte(`{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"parts":[]},"message":1}}`)}
@@ -262,9 +262,9 @@ func TestContract(t *testing.T) {
 	}
 }
 
-// TestRPCDeclaresWhatProtobufLoses: SLIMRPC has a code and a text for an error,
+// TestEncode_RPCDeclaresLosses: SLIMRPC has a code and a text for an error,
 // and doubles for numbers.
-func TestRPCDeclaresWhatProtobufLoses(t *testing.T) {
+func TestEncode_RPCDeclaresLosses(t *testing.T) {
 	t.Parallel()
 	codec := slim.New(translators.Config{})
 	for name, c := range map[string]struct {
@@ -295,8 +295,8 @@ func TestRPCDeclaresWhatProtobufLoses(t *testing.T) {
 	}
 }
 
-// TestDecodeRefuses says how each message that cannot be served is refused.
-func TestDecodeRefuses(t *testing.T) {
+// TestDecode_Refuses says how each message that cannot be served is refused.
+func TestDecode_Refuses(t *testing.T) {
 	t.Parallel()
 	codec := slim.New(translators.Config{BodyLimit: 4096, Depth: 16})
 	for name, c := range map[string]struct {
@@ -336,7 +336,7 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
-func FuzzDecode(f *testing.F) {
+func FuzzDecode_AnyMessage(f *testing.F) {
 	for _, w := range append(a2aWires(), mcpWires("2025-11-25")...) {
 		f.Add(w.Body, string(w.Re), w.Event)
 	}

@@ -50,7 +50,7 @@ func story() []canonical.Event {
 	}
 }
 
-func TestEventsAddUpToTheTask(t *testing.T) {
+func TestFolder_EventsAddUpToTheTask(t *testing.T) {
 	var f stream.Folder
 	for i, e := range story() {
 		if f.Settled() {
@@ -72,7 +72,7 @@ func TestEventsAddUpToTheTask(t *testing.T) {
 	}
 }
 
-func TestAStreamWithoutATaskInFront(t *testing.T) {
+func TestFolder_StreamWithoutInitialTask(t *testing.T) {
 	var f stream.Folder
 	e := status(canonical.StateInputRequired, "which?")
 	e.Inputs = []canonical.Input{{Key: "k"}}
@@ -93,7 +93,7 @@ func TestAStreamWithoutATaskInFront(t *testing.T) {
 	}
 }
 
-func TestWhatIsTooMuchIsNotTaken(t *testing.T) {
+func TestFolder_Limits(t *testing.T) {
 	var parts, octets, artifacts stream.Folder
 	many := canonical.Event{Artifact: &canonical.ArtifactUpdate{Artifact: canonical.Artifact{ID: "a", Parts: make([]canonical.Part, stream.MaxParts)}}}
 	large := canonical.Event{Artifact: &canonical.ArtifactUpdate{Artifact: canonical.Artifact{ID: "a", Parts: []canonical.Part{
@@ -123,7 +123,7 @@ func TestWhatIsTooMuchIsNotTaken(t *testing.T) {
 	}
 }
 
-func TestTheChangesBetweenTwoLooksLeadFromOneToTheOther(t *testing.T) {
+func TestDiff_LeadsFromOneTaskToAnother(t *testing.T) {
 	var whole stream.Folder
 	var looks []*canonical.Task
 	for _, e := range story() {
@@ -159,7 +159,7 @@ func tell(s *stream.Shaper, events []canonical.Event) (out []canonical.Event, co
 	return out, codes
 }
 
-func TestATaskToldToWhoeverWantsAReply(t *testing.T) {
+func TestShaper_TaskAsReply(t *testing.T) {
 	shape := stream.Shape{From: translators.StreamsTask, To: translators.StreamsReply, Token: json.RawMessage(`"p"`)}
 	got, losses := tell(stream.NewShaper(shape), story())
 	progress := func(value, text string) canonical.Event {
@@ -183,7 +183,7 @@ func TestATaskToldToWhoeverWantsAReply(t *testing.T) {
 	}
 }
 
-func TestProgressOnlyGrows(t *testing.T) {
+func TestShaper_ProgressOnlyGrows(t *testing.T) {
 	s := stream.NewShaper(stream.Shape{From: translators.StreamsTask, To: translators.StreamsReply, Token: json.RawMessage("1")})
 	var values []string
 	for _, v := range []string{"0.5", "0.25", "", "1e99999", "7", "7.5", "7.25", "123456789012345678901234567890"} {
@@ -196,7 +196,7 @@ func TestProgressOnlyGrows(t *testing.T) {
 	}
 }
 
-func TestAReplyToldAsATask(t *testing.T) {
+func TestShaper_ReplyAsTask(t *testing.T) {
 	shape := stream.Shape{From: translators.StreamsReply, To: translators.StreamsTask, TaskID: "t", ContextID: "c"}
 	s := stream.NewShaper(shape)
 	events, losses := tell(s, []canonical.Event{
@@ -262,7 +262,7 @@ func TestQuestions_ForOthers(t *testing.T) {
 	}
 }
 
-func TestASnapshotTakesThePlaceOfWhatWasThere(t *testing.T) {
+func TestFolder_SnapshotReplacesTheTask(t *testing.T) {
 	t.Parallel()
 	var f stream.Folder
 	large := canonical.Part{Kind: canonical.KindText, Text: strings.Repeat("x", stream.MaxBytes/2+1)}
@@ -281,8 +281,8 @@ func TestASnapshotTakesThePlaceOfWhatWasThere(t *testing.T) {
 	}
 }
 
-// TestPlainUndoesForms: an agent is answered in the way in which it asked.
-func TestPlainUndoesForms(t *testing.T) {
+// TestPlain_UndoesForms: an agent is answered in the way in which it asked.
+func TestPlain_UndoesForms(t *testing.T) {
 	t.Parallel()
 	asked := []canonical.Input{
 		{Key: "reply", Mode: canonical.ModeText},
@@ -294,7 +294,7 @@ func TestPlainUndoesForms(t *testing.T) {
 	}
 }
 
-func TestChangesToldToWhoeverHasOnlyProgress(t *testing.T) {
+func TestShaper_StatusChangesAsProgress(t *testing.T) {
 	shape := stream.Shape{From: translators.StreamsReply, To: translators.StreamsReply, Token: json.RawMessage(`"p"`)}
 	events := []canonical.Event{
 		status(canonical.StateWorking, "reading"),

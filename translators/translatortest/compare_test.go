@@ -8,9 +8,9 @@ import (
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
-// TestViewsChange: a turn becomes arguments and a task an output; the values
+// TestCompare_ChangedViews: a turn becomes arguments and a task an output; the values
 // count then, and only then, wherever they stand.
-func TestViewsChange(t *testing.T) {
+func TestCompare_ChangedViews(t *testing.T) {
 	t.Parallel()
 	text := func(s string) canonical.Part { return canonical.Part{Kind: canonical.KindText, Text: s} }
 	invoke := func(b *canonical.Invoke) *canonical.Message {
@@ -97,7 +97,7 @@ func TestViewsChange(t *testing.T) {
 	}
 }
 
-func TestSameJSON(t *testing.T) {
+func TestSameJSON_ExactValues(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		a, b string
@@ -123,7 +123,7 @@ func TestSameJSON(t *testing.T) {
 	}
 }
 
-func TestPlaces(t *testing.T) {
+func TestPlace_Paths(t *testing.T) {
 	t.Parallel()
 	for path, want := range map[string]bool{
 		"/body/turn/parts/0/media":            true,

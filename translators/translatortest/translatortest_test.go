@@ -56,7 +56,7 @@ func foreign() []*canonical.Message {
 	}
 }
 
-func TestToyKeepsTheContract(t *testing.T) {
+func TestRun_CorrectTranslatorPasses(t *testing.T) {
 	t.Parallel()
 	translatortest.Run(t, newToy(), samples())
 }
@@ -82,9 +82,9 @@ func (u mutant) Encode(m *canonical.Message, t translators.Target) (translators.
 	return u.encode(u.toy, m, t)
 }
 
-// TestMutantsAreCaught: each vice is seen by at least the law that forbids it.
+// TestLaws_CatchMutants: each vice is seen by at least the law that forbids it.
 // Others may see it too: who changes the argument seldom writes the same twice.
-func TestMutantsAreCaught(t *testing.T) {
+func TestLaws_CatchMutants(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		law   string
@@ -139,7 +139,7 @@ func TestMutantsAreCaught(t *testing.T) {
 	}
 }
 
-func TestEveryLawHasItsReason(t *testing.T) {
+func TestLaws_AreComplete(t *testing.T) {
 	t.Parallel()
 	for _, law := range translatortest.Laws() {
 		if law.Name == "" || law.Because == "" || law.Check == nil {
@@ -361,7 +361,7 @@ func silencer() mutant {
 	})
 }
 
-func TestLawsRepeatThemselves(t *testing.T) {
+func TestLaws_AreDeterministic(t *testing.T) {
 	t.Parallel()
 	tr := mumbler()
 	first, second := translatortest.Totality(tr, samples()), translatortest.Totality(tr, samples())

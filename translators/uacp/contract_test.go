@@ -189,7 +189,7 @@ func samples() translatortest.Samples {
 	return s
 }
 
-func TestContract(t *testing.T) {
+func TestTranslator_Contract(t *testing.T) {
 	t.Parallel()
 	s := samples()
 	s.Target = func(m *canonical.Message) translators.Target {
@@ -201,9 +201,9 @@ func TestContract(t *testing.T) {
 	translatortest.Run(t, uacp.New(translators.Config{}), s)
 }
 
-// TestBareContract: a peer that knows no gateways is told what fits, and all
+// TestTranslator_ContractInBareForm: a peer that knows no gateways is told what fits, and all
 // that does not is declared dropped.
-func TestBareContract(t *testing.T) {
+func TestTranslator_ContractInBareForm(t *testing.T) {
 	t.Parallel()
 	s := samples()
 	s.Target = func(m *canonical.Message) translators.Target {
@@ -216,9 +216,9 @@ func TestBareContract(t *testing.T) {
 	translatortest.Run(t, uacp.New(translators.Config{}), s)
 }
 
-// TestFromOneFormToTheOther: a message from an enveloped peer to a bare one, and
+// TestTranslator_BetweenForms: a message from an enveloped peer to a bare one, and
 // back, says what it said; its options do not say that it is in the other form.
-func TestFromOneFormToTheOther(t *testing.T) {
+func TestTranslator_BetweenForms(t *testing.T) {
 	t.Parallel()
 	c := uacp.New(translators.Config{})
 	for from, to := range map[string]string{uacp.FormEnveloped: uacp.FormBare, uacp.FormBare: uacp.FormEnveloped} {

@@ -11,8 +11,8 @@ import (
 	"github.com/aepb/aepb-gateway/translators/uacp"
 )
 
-// TestKnownAnswers: bytes of the reference implementations' rules.
-func TestKnownAnswers(t *testing.T) {
+// TestFrame_KnownAnswers: bytes of the reference implementations' rules.
+func TestFrame_KnownAnswers(t *testing.T) {
 	t.Parallel()
 	topic := func(text string) uacp.Option { return option(uacp.OptTopic, text) }
 	for name, tc := range map[string]struct {
@@ -51,9 +51,9 @@ func TestKnownAnswers(t *testing.T) {
 	}
 }
 
-// TestLargestHeader: the header with every field at its most, but for the
+// TestFrame_LargestHeader: the header with every field at its most, but for the
 // options that it counts.
-func TestLargestHeader(t *testing.T) {
+func TestFrame_LargestHeader(t *testing.T) {
 	t.Parallel()
 	f := uacp.Frame{Verb: uacp.Observe, QoS: 2, Code: 255, ID: 1<<24 - 1, Options: make([]uacp.Option, 255)}
 	data, err := f.Bytes()
@@ -65,7 +65,7 @@ func TestLargestHeader(t *testing.T) {
 	}
 }
 
-func TestFramesOutOfRange(t *testing.T) {
+func TestFrame_OutOfRange(t *testing.T) {
 	t.Parallel()
 	for name, f := range map[string]uacp.Frame{
 		"id":       {ID: 1 << 24},
@@ -85,8 +85,8 @@ func TestFramesOutOfRange(t *testing.T) {
 	}
 }
 
-// TestAnswers: the three ways in which the references pair replies.
-func TestAnswers(t *testing.T) {
+// TestFrame_ReplyPairing: the three ways in which the references pair replies.
+func TestFrame_ReplyPairing(t *testing.T) {
 	t.Parallel()
 	correlated := func(value string, id uint32) uacp.Frame {
 		return uacp.Frame{ID: id, Options: []uacp.Option{option(uacp.OptCorrelation, value)}}

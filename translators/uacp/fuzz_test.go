@@ -9,8 +9,8 @@ import (
 	"github.com/aepb/aepb-gateway/translators/uacp"
 )
 
-// FuzzEnvelope: evidence goes in and comes out, and changes nothing that is hashed.
-func FuzzEnvelope(f *testing.F) {
+// FuzzEnvelope_EvidenceKeepsTheHash: evidence goes in and comes out, and changes nothing that is hashed.
+func FuzzEnvelope_EvidenceKeepsTheHash(f *testing.F) {
 	for _, w := range wires() {
 		f.Add(w.Body)
 	}
@@ -35,8 +35,8 @@ func FuzzEnvelope(f *testing.F) {
 	})
 }
 
-// FuzzEvent: an event that is understood can be said again, and is then the same.
-func FuzzEvent(f *testing.F) {
+// FuzzEvent_Roundtrip: an event that is understood can be said again, and is then the same.
+func FuzzEvent_Roundtrip(f *testing.F) {
 	for _, w := range wires() {
 		if w.Event {
 			f.Add(w.Body)

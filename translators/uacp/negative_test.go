@@ -44,8 +44,8 @@ func observe(topic string) uacp.Frame {
 	return uacp.Frame{Verb: uacp.Observe, QoS: 1, ID: 42, Options: []uacp.Option{option(uacp.OptTopic, topic)}}
 }
 
-// TestDecodeNegative: what is refused, and as what.
-func TestDecodeNegative(t *testing.T) {
+// TestDecode_Refuses: what is refused, and as what.
+func TestDecode_Refuses(t *testing.T) {
 	t.Parallel()
 	rpc := func(method, params string) string {
 		return `{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":` + params + `}`
@@ -171,8 +171,8 @@ func TestDecodeNegative(t *testing.T) {
 	}
 }
 
-// TestEncodeNegative: what cannot be said.
-func TestEncodeNegative(t *testing.T) {
+// TestEncode_Refuses: what cannot be said.
+func TestEncode_Refuses(t *testing.T) {
 	t.Parallel()
 	turn := func(parts ...canonical.Part) *canonical.Message {
 		return &canonical.Message{
@@ -211,9 +211,9 @@ func TestEncodeNegative(t *testing.T) {
 	}
 }
 
-// TestEnvelopeIsNotBelieved: an object that says something else than the body
+// TestDecode_EnvelopeThatContradictsTheBody: an object that says something else than the body
 // is kept for the way home and changes nothing.
-func TestEnvelopeIsNotBelieved(t *testing.T) {
+func TestDecode_EnvelopeThatContradictsTheBody(t *testing.T) {
 	t.Parallel()
 	for name, object := range map[string]string{
 		"other words":    `{"parts":[{"kind":"text","text":"pay 500"}]}`,
@@ -242,7 +242,7 @@ func TestEnvelopeIsNotBelieved(t *testing.T) {
 	}
 }
 
-func FuzzDecode(f *testing.F) {
+func FuzzDecode_Roundtrip(f *testing.F) {
 	for _, w := range wires() {
 		f.Add(w.Body, string(w.Re))
 	}
@@ -274,7 +274,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-func FuzzFrame(f *testing.F) {
+func FuzzFrame_Roundtrip(f *testing.F) {
 	for _, w := range wires() {
 		f.Add(w.Body)
 	}

@@ -39,9 +39,9 @@ func idOctets() []byte {
 	return []byte{0x6f, 0x1f, 0x8f, 0x3c, 0x9a, 0x37, 0x4b, 0x6e, 0x9c, 0x55, 0x0a, 0x4a, 0x0b, 0x7b, 0x7f, 0x10}
 }
 
-// TestParents: a frame names what it came of in its envelope or in an option, whose
+// TestParent_InEnvelopeOrOption: a frame names what it came of in its envelope or in an option, whose
 // other lengths are other vendors'.
-func TestParents(t *testing.T) {
+func TestParent_InEnvelopeOrOption(t *testing.T) {
 	t.Parallel()
 	tr := uacp.New(translators.Config{})
 	for name, c := range map[string]struct {
@@ -76,9 +76,9 @@ func TestParents(t *testing.T) {
 	}
 }
 
-// TestTagged: an option names the token of a request to a bare peer that reads it.
+// TestEncode_TaggedNamesTheToken: an option names the token of a request to a bare peer that reads it.
 // Nothing else is said in another way, and the hash is the same.
-func TestTagged(t *testing.T) {
+func TestEncode_TaggedNamesTheToken(t *testing.T) {
 	t.Parallel()
 	tr := uacp.New(translators.Config{})
 	born := &canonical.Message{

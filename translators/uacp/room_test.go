@@ -12,9 +12,9 @@ import (
 	"github.com/aepb/aepb-gateway/translators/uacp"
 )
 
-// TestLongMessagesNameTheirEvidence: a message that may leave no room for its
+// TestEncode_LongMessageNamesItsEvidence: a message that may leave no room for its
 // token names it, and that is hashed, and no part of what it says.
-func TestLongMessagesNameTheirEvidence(t *testing.T) {
+func TestEncode_LongMessageNamesItsEvidence(t *testing.T) {
 	t.Parallel()
 	tr := uacp.New(translators.Config{})
 	for name, tc := range map[string]struct {
@@ -62,9 +62,9 @@ func TestLongMessagesNameTheirEvidence(t *testing.T) {
 	}
 }
 
-// TestTooLargeHasAStatus: by the detail that says it, whatever code goes with it; and
+// TestStatus_TooLarge: by the detail that says it, whatever code goes with it; and
 // that code comes back.
-func TestTooLargeHasAStatus(t *testing.T) {
+func TestStatus_TooLarge(t *testing.T) {
 	t.Parallel()
 	tr := uacp.New(translators.Config{})
 	for kind, status := range map[string]uint8{"urn:aepb:problem:too_large": 0x4A, "urn:aepb:problem:internal_error": 0x80} {
@@ -92,7 +92,7 @@ func TestTooLargeHasAStatus(t *testing.T) {
 
 // A call from a protocol that says it as a turn too takes the room of one: most of a
 // frame is the caller's.
-func TestACallOfMostOfAFrame(t *testing.T) {
+func TestEncode_LargeCallFitsAFrame(t *testing.T) {
 	t.Parallel()
 	args := json.RawMessage(`{"text":"` + strings.Repeat("a", 50_000) + `"}`)
 	m := &canonical.Message{

@@ -397,7 +397,7 @@ func TestRun_NoSecrets(t *testing.T) {
 	}
 }
 
-func TestSpace(t *testing.T) {
+func TestSpace_Thresholds(t *testing.T) {
 	t.Parallel()
 	const mib = 1 << 20
 	for _, tc := range []struct {

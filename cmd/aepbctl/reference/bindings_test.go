@@ -14,11 +14,11 @@ import (
 	"github.com/aepb/aepb-gateway/translators/builtin"
 )
 
-// TestBindingsNameTheirTests: every cell that is met names a test that is there, that
+// TestBindings_NameTheirTests: every cell that is met names a test that is there, that
 // can fail, and whose code mentions what the cell is about: the protocol, by its name,
 // its door or its package, and the requirement, by what stands in messages for it. No
 // cell that is not met names one.
-func TestBindingsNameTheirTests(t *testing.T) {
+func TestBindings_NameTheirTests(t *testing.T) {
 	t.Parallel()
 	known := map[string]*source{}
 	for _, b := range conformance() {
@@ -68,9 +68,9 @@ func TestBindingsNameTheirTests(t *testing.T) {
 	}
 }
 
-// TestRegistryEntries: the five identifiers with what the registry says of each
+// TestRegistry_Entries: the five identifiers with what the registry says of each
 // (AEPB, AEPB Protocol Binding Registry).
-func TestRegistryEntries(t *testing.T) {
+func TestRegistry_Entries(t *testing.T) {
 	t.Parallel()
 	var ids []string
 	for _, b := range bindings() {

@@ -9,8 +9,8 @@ import (
 	"github.com/aepb/aepb-gateway/cmd/aepbctl/terminal/terminaltest"
 )
 
-// TestWordsStayReadable: what is no attack is printed as it is.
-func TestWordsStayReadable(t *testing.T) {
+// TestWord_HarmlessTextIsUnchanged: what is no attack is printed as it is.
+func TestWord_HarmlessTextIsUnchanged(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"spiffe://example.com/a": "spiffe://example.com/a", "https://a.example:8443/x?y=z": "https://a.example:8443/x?y=z",

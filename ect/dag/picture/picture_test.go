@@ -209,8 +209,8 @@ type failing struct{}
 
 func (failing) Write([]byte) (int, error) { return 0, io.ErrShortWrite }
 
-// BenchmarkLayout draws the largest picture.
-func BenchmarkLayout(b *testing.B) {
+// BenchmarkLayout_Largest draws the largest picture.
+func BenchmarkLayout_Largest(b *testing.B) {
 	boxes := make([]picture.Box, picture.MaxBoxes)
 	var arrows []picture.Arrow
 	for i := range picture.MaxArrows {

@@ -95,7 +95,7 @@ func (b *bearing) caller(tb testing.TB) (identity.Caller, bool, error) {
 	return bearer.Caller(credential.Request{Fields: http.Header{"Authorization": {b.scheme + token}}.Values})
 }
 
-func TestBearerAccepts(t *testing.T) {
+func TestBearer_Accepts(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*bearing){
 		"plain":                  func(*bearing) {},
@@ -122,7 +122,7 @@ func TestBearerAccepts(t *testing.T) {
 	}
 }
 
-func TestBearerRefuses(t *testing.T) {
+func TestBearer_Refuses(t *testing.T) {
 	t.Parallel()
 	now := noon.Unix()
 	header := func(name, value string) func(*bearing) { return func(b *bearing) { b.header[name] = value } }
@@ -253,7 +253,7 @@ func TestBearer_TellsForeignTokens(t *testing.T) {
 	}
 }
 
-func TestBearerLooksAtBearersOnly(t *testing.T) {
+func TestBearer_OtherSchemesAreIgnored(t *testing.T) {
 	t.Parallel()
 	b := newBearing(t)
 	for _, scheme := range []string{"Basic ", "DPoP ", "WPT ", "Bearers ", ""} {
@@ -273,7 +273,7 @@ func TestBearerLooksAtBearersOnly(t *testing.T) {
 	wantRefusal(t, who, err, identity.CredentialRepeated)
 }
 
-func TestBearerOfRSA(t *testing.T) {
+func TestBearer_RSA(t *testing.T) {
 	t.Parallel()
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -298,7 +298,7 @@ func TestBearerOfRSA(t *testing.T) {
 	}
 }
 
-func TestNewBearer(t *testing.T) {
+func TestNewBearer_Refuses(t *testing.T) {
 	t.Parallel()
 	bundle := bundleWith(t, "example.org")
 	for name, deps := range map[string]credential.BearerDeps{

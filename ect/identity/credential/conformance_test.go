@@ -113,7 +113,7 @@ func wantCode(t *testing.T, name string, err error, want string) {
 	t.Errorf("%s: got %v, want %q", name, err, want)
 }
 
-func TestPublishedIdentityTokens(t *testing.T) {
+func TestIdentityToken_PublishedVectors(t *testing.T) {
 	t.Parallel()
 	v, ok := published(t, filepath.Join("wit", "issue-basic.json"))
 	if !ok {
@@ -129,7 +129,7 @@ func TestPublishedIdentityTokens(t *testing.T) {
 	t.Logf("wimse: identity tokens: 1 positive, %d negative", len(v.Negative)+1)
 }
 
-func TestPublishedProofs(t *testing.T) {
+func TestProof_PublishedVectors(t *testing.T) {
 	t.Parallel()
 	v, ok := published(t, filepath.Join("wpt", "proof-basic.json"))
 	if !ok {
@@ -146,9 +146,9 @@ func TestPublishedProofs(t *testing.T) {
 	t.Logf("wimse: proofs: 1 positive, %d negative", len(v.Negative))
 }
 
-// TestPublishedSignatures: HTTP message signatures are no credential here. An
+// TestWIMSE_MessageSignaturesAreNoCredential: HTTP message signatures are no credential here. An
 // identity token with one, and without a proof, makes nobody of its bearer.
-func TestPublishedSignatures(t *testing.T) {
+func TestWIMSE_MessageSignaturesAreNoCredential(t *testing.T) {
 	t.Parallel()
 	v, ok := published(t, filepath.Join("httpsig", "sign-basic.json"))
 	if !ok {

@@ -51,8 +51,8 @@ func oracle(t *testing.T, payload string, claims ...string) map[string]json.RawM
 	return members
 }
 
-// FuzzIdentityToken has an issuer sign anything at all.
-func FuzzIdentityToken(f *testing.F) {
+// FuzzIdentityToken_AnyClaims has an issuer sign anything at all.
+func FuzzIdentityToken_AnyClaims(f *testing.F) {
 	s := fuzzScene(f)
 	f.Add(s.tokenHeader.String(), s.tokenPayload.String())
 	f.Add(`{"typ":"application/WIT+jwt","alg":"EdDSA"}`, s.tokenPayload.with(raw{"sub": `"wimse://example.org/a"`}).String())
@@ -76,8 +76,8 @@ func FuzzIdentityToken(f *testing.F) {
 	})
 }
 
-// FuzzProof has a caller sign anything at all.
-func FuzzProof(f *testing.F) {
+// FuzzProof_AnyClaims has a caller sign anything at all.
+func FuzzProof_AnyClaims(f *testing.F) {
 	s := fuzzScene(f)
 	token := mint(f, s.issuer, s.tokenHeader.String(), s.tokenPayload.String())
 	good := s.proofPayload.with(raw{"wth": hashed(token)})
@@ -107,9 +107,9 @@ func FuzzProof(f *testing.F) {
 	})
 }
 
-// FuzzFields has anybody write anything in the fields: nobody is found but by
+// FuzzFields_AnyText has anybody write anything in the fields: nobody is found but by
 // the two tokens that were made properly.
-func FuzzFields(f *testing.F) {
+func FuzzFields_AnyText(f *testing.F) {
 	s := fuzzScene(f)
 	r := s.request(f)
 	token, proof := r.Fields(credential.IdentityField)[0], r.Fields(credential.ProofField)[0]

@@ -47,7 +47,7 @@ func (c *club) judge(tb testing.TB) (string, error) {
 	return m.Judge(c.edit(mint(tb, c.key, c.header.String(), c.payload.String())))
 }
 
-func TestMembers(t *testing.T) {
+func TestMembers_Accepts(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*club){
 		"as it should be":                func(*club) {},
@@ -67,7 +67,7 @@ func TestMembers(t *testing.T) {
 	}
 }
 
-func TestMembersRefuses(t *testing.T) {
+func TestMembers_Refuses(t *testing.T) {
 	t.Parallel()
 	for name, try := range map[string]struct {
 		change func(*club)
@@ -116,8 +116,8 @@ func TestMembersRefuses(t *testing.T) {
 	}
 }
 
-// TestMint: what we mint is what we take, and another's keys may follow ours.
-func TestMint(t *testing.T) {
+// TestMembers_MintedTokensAreAccepted: what we mint is what we take, and another's keys may follow ours.
+func TestMembers_MintedTokensAreAccepted(t *testing.T) {
 	t.Parallel()
 	for name, key := range map[string]crypto.Signer{"ES256": newEC(t, elliptic.P256()), "EdDSA": edwards(3)} {
 		minter, err := credential.NewMinter(credential.MinterDeps{Key: key, KeyID: "k", Issuer: network, Audience: []string{"slim"}, Now: func() time.Time { return noon }})

@@ -14,7 +14,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect/identity/credential"
 )
 
-func TestWIMSEAccepts(t *testing.T) {
+func TestWIMSE_Accepts(t *testing.T) {
 	t.Parallel()
 	now := noon.Unix()
 	for name, change := range map[string]func(*scene){
@@ -353,7 +353,7 @@ func bindingRefusals() map[string]refusal {
 	}
 }
 
-func TestWIMSERefuses(t *testing.T) {
+func TestWIMSE_Refuses(t *testing.T) {
 	t.Parallel()
 	total := 0
 	for part, cases := range map[string]map[string]refusal{
@@ -384,7 +384,7 @@ func TestWIMSERefuses(t *testing.T) {
 	}
 }
 
-func TestFieldsOfTwoTokens(t *testing.T) {
+func TestWIMSE_Fields(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	good := s.request(t)
@@ -415,7 +415,7 @@ func TestFieldsOfTwoTokens(t *testing.T) {
 	}
 }
 
-func TestAProofIsGoodOnce(t *testing.T) {
+func TestWIMSE_ProofIsGoodOnce(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	w, r := s.wimse(t), s.request(t)
@@ -441,7 +441,7 @@ func TestAProofIsGoodOnce(t *testing.T) {
 	}
 }
 
-func TestTroubleIsNoRefusal(t *testing.T) {
+func TestWIMSE_ReplayErrorIsNoRefusal(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	trouble := errors.New("trouble")
@@ -455,7 +455,7 @@ func TestTroubleIsNoRefusal(t *testing.T) {
 
 // The caller's key signs its execution context tokens too, under the name that
 // the identity token gives it or under its thumbprint.
-func TestTheCallersKeySignsItsECTs(t *testing.T) {
+func TestWIMSE_KeyOfTheCallerSignsItsECTs(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	who, _, err := s.wimse(t).Caller(t.Context(), s.request(t))
@@ -487,7 +487,7 @@ func TestTheCallersKeySignsItsECTs(t *testing.T) {
 	}
 }
 
-func TestNewWIMSE(t *testing.T) {
+func TestNewWIMSE_Refuses(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*credential.WIMSEDeps){
 		"no replay cache":      func(d *credential.WIMSEDeps) { d.Replay = nil },
@@ -511,7 +511,7 @@ func TestNewWIMSE(t *testing.T) {
 	}
 }
 
-func TestRefusalsQuoteNothing(t *testing.T) {
+func TestCredentialError_QuotesNothing(t *testing.T) {
 	t.Parallel()
 	const secret = "pssst"
 	for _, claim := range []string{"sub", "iss", "iat", "exp", "cnf"} {

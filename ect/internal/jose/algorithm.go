@@ -101,7 +101,7 @@ func verifyES256(key *ecdsa.PublicKey, signed, signature []byte) bool {
 
 // signES256 signs deterministically, as RFC 6979 says and RFC 8725 section 3.2 asks
 // for: no source of randomness can then betray the key. It takes a quarter less time,
-// too (BenchmarkSign).
+// too (BenchmarkSign_ES256).
 func signES256(key *ecdsa.PrivateKey, input []byte) ([]byte, error) {
 	if !onCurve(elliptic.P256())(&key.PublicKey) {
 		return nil, fmt.Errorf("%w: it cannot sign", ErrKey)

@@ -20,7 +20,7 @@ import (
 )
 
 // RFC 8037 appendix A.4 and RFC 7515 appendix A.3, as published.
-func TestPublishedSignatures(t *testing.T) {
+func TestVerify_PublishedSignatures(t *testing.T) {
 	t.Parallel()
 	for alg, tc := range map[string]struct{ key, compact string }{
 		EdDSA: {
@@ -51,7 +51,7 @@ func TestPublishedSignatures(t *testing.T) {
 
 // Each of the points lets anybody sign: R of order one and S zero verify for
 // one message in at most eight, without any private key.
-func TestSmallPointsAreThoseThatAnybodySignsFor(t *testing.T) {
+func TestSmallPoints_VerifyWithoutAPrivateKey(t *testing.T) {
 	t.Parallel()
 	forged := make([]byte, ed25519.SignatureSize)
 	forged[0] = 1
@@ -86,7 +86,7 @@ func TestSmallPointsAreThoseThatAnybodySignsFor(t *testing.T) {
 	}
 }
 
-func TestWhichKeyFitsWhat(t *testing.T) {
+func TestFits_KeysAndAlgorithms(t *testing.T) {
 	t.Parallel()
 	p256, p384 := newEC(t, elliptic.P256()), newEC(t, elliptic.P384())
 	_, ed, err := ed25519.GenerateKey(rand.Reader)
@@ -128,7 +128,7 @@ func newEC(t *testing.T, curve elliptic.Curve) *ecdsa.PrivateKey {
 	return key
 }
 
-func TestSign(t *testing.T) {
+func TestSign_Verifies(t *testing.T) {
 	t.Parallel()
 	_, ed, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -163,7 +163,7 @@ func TestSign(t *testing.T) {
 
 // The signatures of RFC 6979 appendix A.2.5 (P-256, SHA-256), and numbers with zeros
 // in front.
-func TestSignES256IsDeterministic(t *testing.T) {
+func TestSign_ES256IsDeterministic(t *testing.T) {
 	t.Parallel()
 	secret, err := hex.DecodeString("c9afa9d845ba75166b5c215767b1d6934e50c3db36e89b127b8a622b120f6721")
 	if err != nil {
@@ -197,7 +197,7 @@ func TestSignES256IsDeterministic(t *testing.T) {
 	}
 }
 
-func BenchmarkSign(b *testing.B) {
+func BenchmarkSign_ES256(b *testing.B) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		b.Fatal(err)
@@ -222,7 +222,7 @@ func BenchmarkSign(b *testing.B) {
 	})
 }
 
-func TestParseJWT(t *testing.T) {
+func TestParseJWT_Inputs(t *testing.T) {
 	t.Parallel()
 	encode := func(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
 	whole := encode(`{"typ":"Application/X+jwt","alg":"ES256","kid":"k","crit":[],"jku":"x"}`) + "." + encode(`{"a":"b"}`) + ".AA"
@@ -256,7 +256,7 @@ func TestParseJWT(t *testing.T) {
 	}
 }
 
-func TestClaims(t *testing.T) {
+func TestClaims_TypesAndFaults(t *testing.T) {
 	t.Parallel()
 	text := `{"text":"x","empty":"","time":1,"fraction":1.5,"late":253402300800,"texts":["x","y"],"none":[],"holes":["x",""],"mixed":["x",1],"object":{"a":"b"},"null":null}`
 	read := func() *Claims {
@@ -297,7 +297,7 @@ func TestClaims(t *testing.T) {
 	}
 }
 
-func FuzzParseKey(f *testing.F) {
+func FuzzKey_Parse(f *testing.F) {
 	f.Add([]byte(`{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo","kid":"k","alg":"EdDSA"}`))
 	f.Add([]byte(`{"kty":"EC","crv":"P-256","x":"f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU","y":"x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0"}`))
 	f.Add([]byte(`{"kty":"RSA","n":"AQ","e":"AQAB","key_ops":["verify"]}`))

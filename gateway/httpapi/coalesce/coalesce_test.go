@@ -108,7 +108,7 @@ func answering(evidence, body int, said bool) http.HandlerFunc {
 	}
 }
 
-func TestAnAnswerLeavesInOnePiece(t *testing.T) {
+func TestResponse_SentInOneWrite(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		handler http.HandlerFunc
@@ -146,7 +146,7 @@ func TestAnAnswerLeavesInOnePiece(t *testing.T) {
 }
 
 // A stream is not held back, and one that breaks off is not whole.
-func TestAStreamIsNotHeldBack(t *testing.T) {
+func TestStream_IsNotBuffered(t *testing.T) {
 	t.Parallel()
 	heard := make(chan struct{})
 	s, _ := holding(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -174,7 +174,7 @@ func TestAStreamIsNotHeldBack(t *testing.T) {
 	}
 }
 
-func TestAnAbortedAnswerIsNotSent(t *testing.T) {
+func TestResponse_AbortedIsNotComplete(t *testing.T) {
 	t.Parallel()
 	s, _ := holding(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", "12")
@@ -193,7 +193,7 @@ func TestAnAbortedAnswerIsNotSent(t *testing.T) {
 }
 
 // Who takes the connection over has it as it is.
-func TestAConnectionIsHandedOver(t *testing.T) {
+func TestHijack_ConnectionUnchanged(t *testing.T) {
 	t.Parallel()
 	s, _ := holding(t, func(w http.ResponseWriter, _ *http.Request) {
 		conn, _, err := http.NewResponseController(w).Hijack()
@@ -217,7 +217,7 @@ func TestAConnectionIsHandedOver(t *testing.T) {
 
 // What is more than a connection may hold back goes out before the answer is
 // complete.
-func TestHoldingBackIsBounded(t *testing.T) {
+func TestResponse_BufferIsBounded(t *testing.T) {
 	t.Parallel()
 	heard := make(chan struct{})
 	s, _ := holding(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -242,7 +242,7 @@ func TestHoldingBackIsBounded(t *testing.T) {
 }
 
 // What comes before an answer is none, and is not held back.
-func TestWhatComesFirstIsNotHeldBack(t *testing.T) {
+func TestInformational_IsNotBuffered(t *testing.T) {
 	t.Parallel()
 	hinted := make(chan struct{})
 	s, _ := holding(t, func(w http.ResponseWriter, _ *http.Request) {

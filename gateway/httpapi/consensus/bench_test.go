@@ -134,9 +134,9 @@ func (r *rig) vote(p consensus.Proposal, member int) []byte {
 	})
 }
 
-// BenchmarkRound is a whole round: the proposal, a vote of each participant, the tally, and a token for each. ns/vote must not grow
+// BenchmarkRound_Whole is a whole round: the proposal, a vote of each participant, the tally, and a token for each. ns/vote must not grow
 // with the participants.
-func BenchmarkRound(b *testing.B) {
+func BenchmarkRound_Whole(b *testing.B) {
 	for _, n := range []int{5, 50, 500} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			r, ctx := newRig(b, n), b.Context()
@@ -160,8 +160,8 @@ func BenchmarkRound(b *testing.B) {
 	}
 }
 
-// BenchmarkTenMessages is what the messages of a round of five cost by themselves: ten are signed and verified.
-func BenchmarkTenMessages(b *testing.B) {
+// BenchmarkMessages_TenSignedAndVerified is what the messages of a round of five cost by themselves: ten are signed and verified.
+func BenchmarkMessages_TenSignedAndVerified(b *testing.B) {
 	r := newRig(b, 5)
 	p, _ := r.round()
 	for b.Loop() {

@@ -67,9 +67,9 @@ func memory(b *testing.B) *state.Memory {
 	return m
 }
 
-// BenchmarkRoad is what a caller pays as long as the disk keeps up: writes in
+// BenchmarkStore_BetweenCommits is what a caller pays as long as the disk keeps up: writes in
 // groups of four thousand, with the commits between them and not counted.
-func BenchmarkRoad(b *testing.B) {
+func BenchmarkStore_BetweenCommits(b *testing.B) {
 	for name, do := range map[string]operation{"claim": claimOne, "put": putOne()} {
 		b.Run(name+"/memory", func(b *testing.B) { inGroups(b, memory(b), do, func() {}) })
 		b.Run(name+"/bolt", func(b *testing.B) {
@@ -92,9 +92,9 @@ func inGroups(b *testing.B, s store, do operation, between func()) {
 	}
 }
 
-// BenchmarkSaturated is how much the file takes when nobody does anything but
+// BenchmarkStore_Saturated is how much the file takes when nobody does anything but
 // write, from all cores; writers wait for it.
-func BenchmarkSaturated(b *testing.B) {
+func BenchmarkStore_Saturated(b *testing.B) {
 	for name, do := range map[string]operation{"claim": claimOne, "put": putOne()} {
 		b.Run(name+"/memory", func(b *testing.B) { fromAllCores(b, memory(b), do) })
 		b.Run(name+"/bolt", func(b *testing.B) {
@@ -119,9 +119,9 @@ func fromAllCores(b *testing.B, s store, do operation) {
 	})
 }
 
-// BenchmarkPaced is what a caller pays at 20 000 writes a second, with the
+// BenchmarkStore_PacedWrites is what a caller pays at 20 000 writes a second, with the
 // commits beside it: the median, and the worst of a thousand.
-func BenchmarkPaced(b *testing.B) {
+func BenchmarkStore_PacedWrites(b *testing.B) {
 	const pause = 50 * time.Microsecond
 	paced := func(b *testing.B, s store, do operation) {
 		b.Helper()
@@ -145,11 +145,11 @@ func BenchmarkPaced(b *testing.B) {
 	}
 }
 
-// BenchmarkMillion is a file with a million tokens of 250 callers, with headers of their
+// BenchmarkStore_MillionTokens is a file with a million tokens of 250 callers, with headers of their
 // certificates: how long a start takes and a look-up, and what a token takes on disk.
 //
 //	go test -run '^$' -bench Million -benchtime 1x ./gateway/state/bolt
-func BenchmarkMillion(b *testing.B) {
+func BenchmarkStore_MillionTokens(b *testing.B) {
 	const tokens, callers = 1_000_000, 250
 	path := filePath(b)
 	config := bolt.Config{Path: path, Bounds: state.Config{MaxTokenBytes: 16 << 30}}

@@ -14,7 +14,7 @@ type driver struct {
 	config bolt.Config
 }
 
-func TestContract(t *testing.T) {
+func TestStore_Contract(t *testing.T) {
 	t.Parallel()
 	statetest.Run(t, statetest.Harness{
 		Open: func(t testing.TB, bounds state.Config) statetest.Driver {
@@ -39,7 +39,7 @@ func TestContract(t *testing.T) {
 }
 
 // A queue of one makes every write wait for the disk; nothing else may change.
-func TestContractUnderPressure(t *testing.T) {
+func TestStore_ContractWithQueueOfOne(t *testing.T) {
 	t.Parallel()
 	statetest.Run(t, statetest.Harness{
 		Open: func(t testing.TB, bounds state.Config) statetest.Driver {

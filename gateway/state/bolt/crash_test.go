@@ -99,10 +99,10 @@ func crashValue(n int) []byte { return bytes.Repeat(strconv.AppendInt(nil, int64
 // written is what one process said it had flushed, from the first to the last number.
 type written struct{ from, to int }
 
-// TestCrash kills a writing process at random moments, over and over on one
+// TestStore_CrashAtRandomMoments kills a writing process at random moments, over and over on one
 // file. Whatever it said was flushed is there, the file is sound, and the epoch
 // is after the new start.
-func TestCrash(t *testing.T) {
+func TestStore_CrashAtRandomMoments(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("processes are started and killed")

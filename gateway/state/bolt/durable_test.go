@@ -15,7 +15,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/state/bolt"
 )
 
-func TestConfig(t *testing.T) {
+func TestOpen_RefusesBadConfig(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*bolt.Config){
 		"no path":          func(c *bolt.Config) { c.Path = "" },
@@ -35,7 +35,7 @@ func TestConfig(t *testing.T) {
 
 // What was accepted is on disk within FlushEvery, and not a moment before
 // somebody has to wait for it.
-func TestFlushedInTime(t *testing.T) {
+func TestFlush_WithinFlushEvery(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		path := filePath(t)
@@ -58,7 +58,7 @@ func TestFlushedInTime(t *testing.T) {
 	})
 }
 
-func TestFlush(t *testing.T) {
+func TestFlush_WritesPending(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		path := filePath(t)
@@ -79,7 +79,7 @@ func TestFlush(t *testing.T) {
 }
 
 // Half a queue is written without waiting for the time to come.
-func TestFlushedWhenHalfFull(t *testing.T) {
+func TestFlush_WhenQueueIsHalfFull(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		for name, config := range map[string]bolt.Config{
@@ -105,7 +105,7 @@ func TestFlushedWhenHalfFull(t *testing.T) {
 	})
 }
 
-func TestIdle(t *testing.T) {
+func TestStore_IdleDoesNotCommit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t, bolt.Config{Path: filePath(t)})
@@ -118,7 +118,7 @@ func TestIdle(t *testing.T) {
 
 // R6: after an unclean end what is there is known, and what else was issued
 // before the start is refused.
-func TestUncleanEnd(t *testing.T) {
+func TestUncleanEnd_EarlierUnknownUsesRefused(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		path := filePath(t)
@@ -167,7 +167,7 @@ func TestUncleanEnd(t *testing.T) {
 // A sender's clock may be ahead by as much as a verifier lets pass: no token that was
 // used before an unclean end, at whatever moment, is new after it. One that is dated
 // after the start and was not used is new at once.
-func TestSkewAfterUncleanEnd(t *testing.T) {
+func TestUncleanEnd_ClockSkewOfSender(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		path, random := filePath(t), rand.New(rand.NewPCG(1, 2))
@@ -200,7 +200,7 @@ func TestSkewAfterUncleanEnd(t *testing.T) {
 }
 
 // Opening takes the mark away, whatever happens afterwards.
-func TestMarkIsTakenAtOnce(t *testing.T) {
+func TestOpen_RemovesCleanMarkAtOnce(t *testing.T) {
 	t.Parallel()
 	path := filePath(t)
 	closed(t, open(t, bolt.Config{Path: path}))
@@ -214,7 +214,7 @@ func TestMarkIsTakenAtOnce(t *testing.T) {
 }
 
 // A clock that went back does not shorten the epoch.
-func TestClockGoesBack(t *testing.T) {
+func TestEpoch_ClockGoesBack(t *testing.T) {
 	t.Parallel()
 	path := filePath(t)
 	late := time.Unix(1_900_000_000, 0)
@@ -230,7 +230,7 @@ func TestClockGoesBack(t *testing.T) {
 }
 
 // Fewer uses fit than were known: those forgotten are covered by the epoch.
-func TestSmallerBounds(t *testing.T) {
+func TestEpoch_CoversUsesBeyondSmallerBounds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		path := filePath(t)
@@ -260,7 +260,7 @@ func TestSmallerBounds(t *testing.T) {
 
 // What has expired leaves the disk, with and without writes, and also what had
 // expired before the start.
-func TestExpiredLeavesTheDisk(t *testing.T) {
+func TestExpired_IsDeletedFromDisk(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		path := filePath(t)
@@ -309,7 +309,7 @@ func TestExpiredLeavesTheDisk(t *testing.T) {
 }
 
 // However much has expired, one commit deletes a bounded part of it.
-func TestExpiredLeavesInParts(t *testing.T) {
+func TestExpired_DeletedInBoundedParts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		path := filePath(t)
@@ -335,7 +335,7 @@ func TestExpiredLeavesInParts(t *testing.T) {
 }
 
 // What comes and leaves between two commits never reaches the disk.
-func TestPassingStaysOffTheDisk(t *testing.T) {
+func TestCommit_SkipsShortLivedChanges(t *testing.T) {
 	t.Parallel()
 	path := filePath(t)
 	s := open(t, bolt.Config{Path: path})

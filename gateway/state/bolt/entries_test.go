@@ -28,7 +28,7 @@ func openEntries(t testing.TB, config bolt.Config) entries {
 	return entries{s.Entries(), s, config}
 }
 
-func TestEntries(t *testing.T) {
+func TestEntries_Contract(t *testing.T) {
 	t.Parallel()
 	statetest.RunEntries(t, statetest.EntriesHarness{
 		Open: func(t testing.TB, bounds state.Config) statetest.Entries {
@@ -53,7 +53,7 @@ func entryKey(n int) state.EntryKey {
 
 // A swap that was acknowledged survives a power cut at that moment, and so does
 // whatever anybody was told of it.
-func TestEntriesAreOnDiskWhenAcknowledged(t *testing.T) {
+func TestEntries_AreOnDiskWhenAcknowledged(t *testing.T) {
 	t.Parallel()
 	path := filePath(t)
 	s := open(t, bolt.Config{Path: path, FlushEvery: time.Second})
@@ -87,7 +87,7 @@ func wantEntryLeft(t *testing.T, path string, revision uint64) {
 }
 
 // Writers that come together share a commit: those who come while one is under way.
-func TestWritersShareACommit(t *testing.T) {
+func TestEntries_WritersShareACommit(t *testing.T) {
 	t.Parallel()
 	const writers = 32
 	s := open(t, bolt.Config{Path: filePath(t), FlushEvery: time.Second})

@@ -58,7 +58,7 @@ func wantUnavailable(t *testing.T, err, cause error) {
 	}
 }
 
-func TestDiskFull(t *testing.T) {
+func TestStore_DiskFull(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		path := filePath(t)
@@ -119,7 +119,7 @@ func TestDiskFull(t *testing.T) {
 }
 
 // Writers that were waiting for room when the disk failed are told.
-func TestDiskFullWhileWaiting(t *testing.T) {
+func TestStore_DiskFullWhileWritersWait(t *testing.T) {
 	t.Parallel()
 	s := open(t, bolt.Config{Path: filePath(t), Queue: 2})
 	tx, err := s.DB().Begin(true) // the disk is busy
@@ -151,7 +151,7 @@ func TestDiskFullWhileWaiting(t *testing.T) {
 }
 
 // A file that is gone for good: the store refuses, and its end is an error, but an end.
-func TestFileClosed(t *testing.T) {
+func TestStore_FileClosed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		path := filePath(t)
@@ -178,7 +178,7 @@ func TestFileClosed(t *testing.T) {
 }
 
 // A file that is cut short under its mapping is a fault in whoever reads it.
-func TestFileCutShort(t *testing.T) {
+func TestStore_FileTruncated(t *testing.T) {
 	t.Parallel()
 	path := filePath(t)
 	s := open(t, bolt.Config{Path: path})
@@ -197,7 +197,7 @@ func TestFileCutShort(t *testing.T) {
 	}
 }
 
-func TestClosed(t *testing.T) {
+func TestClose_RefusesLaterOperations(t *testing.T) {
 	t.Parallel()
 	s := open(t, bolt.Config{Path: filePath(t)})
 	put(t, s, 1)
@@ -217,7 +217,7 @@ func TestClosed(t *testing.T) {
 
 // Whoever was told that a use is fresh finds it after a clean restart, however
 // close to the end it was.
-func TestCloseAmongWriters(t *testing.T) {
+func TestClose_WithConcurrentWriters(t *testing.T) {
 	t.Parallel()
 	rounds := 20
 	if testing.Short() {

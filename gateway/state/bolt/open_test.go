@@ -30,7 +30,7 @@ func wantOpenError(t *testing.T, path string, want bolt.Reason) {
 	}
 }
 
-func TestLocked(t *testing.T) {
+func TestOpen_LockedFile(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		path := filePath(t)
@@ -53,7 +53,7 @@ func TestLocked(t *testing.T) {
 }
 
 // The process before may still be closing.
-func TestLockedForAMoment(t *testing.T) {
+func TestOpen_BrieflyLockedFile(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		path := filePath(t)
@@ -65,7 +65,7 @@ func TestLockedForAMoment(t *testing.T) {
 	})
 }
 
-func TestInaccessible(t *testing.T) {
+func TestOpen_InaccessiblePath(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	plain := filepath.Join(dir, "plain")
@@ -80,7 +80,7 @@ func TestInaccessible(t *testing.T) {
 	}
 }
 
-func TestNotOurs(t *testing.T) {
+func TestOpen_ForeignDatabase(t *testing.T) {
 	t.Parallel()
 	path := filePath(t)
 	change := func(do func(*bbolt.Tx) error) {
@@ -114,7 +114,7 @@ func TestNotOurs(t *testing.T) {
 	wantOpenError(t, path, bolt.ReasonCorrupt) // all uses would be forgotten in silence
 }
 
-func TestNoDatabase(t *testing.T) {
+func TestOpen_NotADatabase(t *testing.T) {
 	t.Parallel()
 	for name, content := range map[string][]byte{
 		"a byte": {0}, "text": []byte(strings.Repeat("not a database\n", 2000)),
@@ -177,7 +177,7 @@ func tryDamaged(t *testing.T, content []byte, what string, at int) bool {
 }
 
 // Damage of all sorts: never a panic, a fault or an endless loop.
-func TestDamaged(t *testing.T) {
+func TestOpen_DamagedFile(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("hundreds of files are opened")
@@ -208,7 +208,7 @@ func TestDamaged(t *testing.T) {
 }
 
 // A flipped bit in a value, which bbolt itself would hand out as it is.
-func TestDamagedValue(t *testing.T) {
+func TestOpen_DamagedValue(t *testing.T) {
 	t.Parallel()
 	path := filePath(t)
 	s := open(t, bolt.Config{Path: path})

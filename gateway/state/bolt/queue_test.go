@@ -30,7 +30,7 @@ func fullQueue(t *testing.T) *queue {
 }
 
 // A full queue holds writers until it is taken, and measures it.
-func TestQueueHoldsWriters(t *testing.T) {
+func TestQueue_FullBlocksWriters(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		q := fullQueue(t)
@@ -58,7 +58,7 @@ func TestQueueHoldsWriters(t *testing.T) {
 	})
 }
 
-func TestQueueGivesUp(t *testing.T) {
+func TestQueue_GivesUpWaiting(t *testing.T) {
 	t.Parallel()
 	boom := errors.New("boom")
 	for name, tc := range map[string]struct {
@@ -92,7 +92,7 @@ func TestQueueGivesUp(t *testing.T) {
 }
 
 // What a failed commit left goes before what came since.
-func TestQueueKeepsOrder(t *testing.T) {
+func TestQueue_FailedCommitKeepsOrder(t *testing.T) {
 	t.Parallel()
 	q := newQueue(10, 1<<20)
 	for serial := range uint64(3) {

@@ -170,7 +170,7 @@ func forge(t *testing.T, config redis.Config, owner, mallory string) {
 
 // A new key stands before the old one in the file of all replicas: what was written with
 // the old one is still believed, and what has neither is not.
-func TestKeysAreChanged(t *testing.T) {
+func TestKeys_Rotation(t *testing.T) {
 	t.Parallel()
 	config := apart(redis.Config{Addresses: []string{serve(t, "--appendfsync", "everysec").address}, Timeout: 5 * time.Second})
 	former, next := bytes.Repeat([]byte{1}, redis.KeySize), bytes.Repeat([]byte{2}, redis.KeySize)

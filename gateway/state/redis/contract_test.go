@@ -113,19 +113,19 @@ func answersOfAnOwner(t *testing.T, config redis.Config) {
 	want("other", "1", true)
 }
 
-func TestContract(t *testing.T) {
+func TestStore_Contract(t *testing.T) {
 	t.Parallel()
 	s := serve(t, "--appendfsync", "everysec") // many tests on one disk, and some look at the clock
 	contract(t, redis.Config{Addresses: []string{s.address}, Timeout: 5 * time.Second, Keys: [][]byte{make([]byte, redis.KeySize)}})
 }
 
 // Every write of an entry waits for a replica here.
-func TestContractOfACluster(t *testing.T) {
+func TestStore_ContractInACluster(t *testing.T) {
 	t.Parallel()
 	contract(t, redis.Config{Addresses: addresses(cluster(t, "--appendfsync", "everysec")), Wait: 1, Timeout: 5 * time.Second})
 }
 
-func TestAnswersAndConversations(t *testing.T) {
+func TestStore_AnswersAndConversations(t *testing.T) {
 	t.Parallel()
 	const life = 4 * time.Second
 	config := redis.Config{Addresses: []string{serve(t).address}, Bounds: state.Config{MaxAnswerBytes: 10, ConversationLifetime: life}}
@@ -157,7 +157,7 @@ func TestAnswersAndConversations(t *testing.T) {
 
 // An owner that begins more conversations than its share loses its own oldest,
 // and no other holder's; while Redis is away, shares cannot be read.
-func TestConversationsHaveAShare(t *testing.T) {
+func TestConversations_SharePerOwner(t *testing.T) {
 	t.Parallel()
 	bounds := state.Config{MaxConversations: 4 * state.ConversationShares, ConversationLifetime: time.Minute}
 	s := open(t, redis.Config{Addresses: []string{serve(t).address}, Bounds: bounds})
@@ -182,9 +182,9 @@ func TestConversationsHaveAShare(t *testing.T) {
 	}
 }
 
-// TestOperationsDoNotQueue: while the server is slow, operations of one caller do not wait
+// TestStore_OperationsDoNotQueue: while the server is slow, operations of one caller do not wait
 // for a connection until those of others are answered.
-func TestOperationsDoNotQueue(t *testing.T) {
+func TestStore_OperationsDoNotQueue(t *testing.T) {
 	t.Parallel()
 	server := serve(t)
 	s, admin := open(t, redis.Config{Addresses: []string{server.address}, Timeout: soon / 2}), server.client(goredis.Options{})
@@ -208,7 +208,7 @@ func TestOperationsDoNotQueue(t *testing.T) {
 }
 
 // What one replica keeps, all know.
-func TestReplicasShare(t *testing.T) {
+func TestStore_SharedBetweenReplicas(t *testing.T) {
 	t.Parallel()
 	config := redis.Config{Addresses: []string{serve(t).address}}
 	a, b := open(t, config), open(t, config)

@@ -132,7 +132,7 @@ func wantCount(t *testing.T, s *redis.Store, id string, said int) {
 }
 
 // The server is killed and comes back with what it had on disk.
-func TestRestart(t *testing.T) {
+func TestRedis_RestartKeepsData(t *testing.T) {
 	t.Parallel()
 	server := serve(t)
 	s := open(t, redis.Config{Addresses: []string{server.address}})
@@ -175,7 +175,7 @@ func TestRestart(t *testing.T) {
 }
 
 // A server that hangs makes nobody hang.
-func TestHangs(t *testing.T) {
+func TestRedis_HangDoesNotBlock(t *testing.T) {
 	t.Parallel()
 	server := serve(t)
 	const timeout = 3 * time.Second
@@ -198,7 +198,7 @@ func TestHangs(t *testing.T) {
 
 // The master of a key is killed: its replica takes over, and nothing that a
 // replica had acknowledged is lost (R18).
-func TestClusterFailover(t *testing.T) {
+func TestFailover_Cluster(t *testing.T) {
 	t.Parallel()
 	nodes := cluster(t)
 	config := redis.Config{Addresses: addresses(nodes), Wait: 1}
@@ -257,7 +257,7 @@ func masterOf(t *testing.T, nodes []*server) *server {
 }
 
 // R18: too few replicas, and nothing is acknowledged or announced.
-func TestUnconfirmed(t *testing.T) {
+func TestUnconfirmed_NothingAcknowledged(t *testing.T) {
 	t.Parallel()
 	server := serve(t)
 	config := redis.Config{Addresses: []string{server.address}, Wait: 1, Timeout: 300 * time.Millisecond, Fleeting: []string{"lease"}}
@@ -319,7 +319,7 @@ func TestUnconfirmed_OnHold(t *testing.T) {
 }
 
 // An answer that is confirmed is found by the replica that takes over.
-func TestConfirmed(t *testing.T) {
+func TestConfirm_AnswerIsFound(t *testing.T) {
 	t.Parallel()
 	for name, config := range map[string]redis.Config{
 		"by a replica":     {Addresses: addresses(cluster(t, "--appendfsync", "everysec")), Wait: 1, Timeout: 5 * time.Second},
@@ -337,7 +337,7 @@ func TestConfirmed(t *testing.T) {
 }
 
 // A full server refuses what must not be forgotten, and forgets nothing.
-func TestFull(t *testing.T) {
+func TestRedis_FullRefusesWithoutEviction(t *testing.T) {
 	t.Parallel()
 	server := serve(t, "--maxmemory", "3mb")
 	s := open(t, redis.Config{Addresses: []string{server.address}})
@@ -362,7 +362,7 @@ func TestFull(t *testing.T) {
 }
 
 // R6: a cache that was emptied has forgotten uses.
-func TestEmptied(t *testing.T) {
+func TestRedis_EmptiedForgetsUses(t *testing.T) {
 	t.Parallel()
 	server := serve(t)
 	s := open(t, redis.Config{Addresses: []string{server.address}})
@@ -379,7 +379,7 @@ func TestEmptied(t *testing.T) {
 }
 
 // Once tokens can be newer than the epoch, older ones are refused for good.
-func TestOlderThanTheEpoch(t *testing.T) {
+func TestClaim_OlderThanTheEpochRefused(t *testing.T) {
 	t.Parallel()
 	s := open(t, redis.Config{Addresses: []string{serve(t).address}})
 	eventually(t, soon, "old tokens are refused for good", func() bool {
@@ -412,7 +412,7 @@ func TestClaim_InTheSecondOfTheEpoch(t *testing.T) {
 	}
 }
 
-func TestClosed(t *testing.T) {
+func TestClose_RefusesLaterOperations(t *testing.T) {
 	t.Parallel()
 	s := open(t, redis.Config{Addresses: []string{serve(t).address}})
 	if err := s.Close(); err != nil {
@@ -421,10 +421,10 @@ func TestClosed(t *testing.T) {
 	wantUnavailable(t, soon, func() error { return swapOne(s, "1") })
 }
 
-// TestTasksLeaveMemoryToRecords: while nearly all of maxmemory is in use no more
+// TestTasks_LeaveMemoryToRecords: while nearly all of maxmemory is in use no more
 // tasks and sessions begin but in the place of ended ones, those that are there can change, and
 // records have space.
-func TestTasksLeaveMemoryToRecords(t *testing.T) {
+func TestTasks_LeaveMemoryToRecords(t *testing.T) {
 	t.Parallel()
 	server := serve(t, "--maxmemory", "16mb")
 	s := open(t, redis.Config{

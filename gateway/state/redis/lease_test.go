@@ -51,7 +51,7 @@ func (n *noting) Lease(ctx context.Context, source string, rate float64, burst, 
 // R19, with the server's clock: over T seconds all replicas admit at most
 // rate×T + burst + replicas×batch. Measured again if the machine was too busy for
 // Redis to answer in time: then shares count, which is another test.
-func TestLimitsAreShared(t *testing.T) {
+func TestLease_LimitsAreShared(t *testing.T) {
 	t.Parallel()
 	config := redis.Config{Addresses: []string{serve(t, "--appendfsync", "everysec").address}}
 	for range 5 {
@@ -96,7 +96,7 @@ func limitsAreShared(t *testing.T, config redis.Config) (measured bool) {
 	return true
 }
 
-func TestLease(t *testing.T) {
+func TestLease_GrantsUntilEmpty(t *testing.T) {
 	t.Parallel()
 	s := open(t, redis.Config{Addresses: []string{serve(t).address}})
 	for i, want := range []int{6, 4, 1, 0} {
@@ -195,7 +195,7 @@ func TestLease_OfAnEmptyBucketBeginsLater(t *testing.T) {
 }
 
 // Without Redis each replica admits its share, at once.
-func TestLimitsWithoutRedis(t *testing.T) {
+func TestLease_WithoutRedisAdmitsOwnShare(t *testing.T) {
 	t.Parallel()
 	server := serve(t)
 	l := sharing(t, redis.Config{Addresses: []string{server.address}}, 2, limit.Config{Rate: 0.01, Burst: 10})[0]
@@ -211,8 +211,8 @@ func TestLimitsWithoutRedis(t *testing.T) {
 	}
 }
 
-// BenchmarkAllow: what the pipeline pays with buckets that are shared.
-func BenchmarkAllow(b *testing.B) {
+// BenchmarkAllow_SharedBuckets: what the pipeline pays with buckets that are shared.
+func BenchmarkAllow_SharedBuckets(b *testing.B) {
 	server := serve(b)
 	for name, perSecond := range map[string]float64{"leased": 1e8, "asked each time": 9} {
 		b.Run(name, func(b *testing.B) {

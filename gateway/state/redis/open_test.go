@@ -22,7 +22,7 @@ import (
 )
 
 // A Redis that would forget is refused at the start, with the reason (R18).
-func TestUnfit(t *testing.T) {
+func TestOpen_UnsuitableRedisRefused(t *testing.T) {
 	t.Parallel()
 	evicting, volatile, cluster := serve(t, "--maxmemory-policy", "allkeys-lru"), serve(t, "--appendonly", "no"), serve(t, "--cluster-enabled", "yes")
 	locked := serve(t, "--requirepass", "a-secret")
@@ -83,7 +83,7 @@ func TestOpen_WaitsForARedisThatIsAway(t *testing.T) {
 }
 
 // A Redis that becomes unfit while it is used is as good as away.
-func TestBecomesUnfit(t *testing.T) {
+func TestStore_BecomesUnsuitable(t *testing.T) {
 	t.Parallel()
 	server := serve(t)
 	s, c := open(t, redis.Config{Addresses: []string{server.address}}), server.client(goredis.Options{})
@@ -135,7 +135,7 @@ func certificate(t *testing.T) (certFile, keyFile string, pool *x509.CertPool) {
 	return certFile, keyFile, pool
 }
 
-func TestTLS(t *testing.T) {
+func TestOpen_TLS(t *testing.T) {
 	t.Parallel()
 	certFile, keyFile, pool := certificate(t)
 	for name, tc := range map[string]struct {

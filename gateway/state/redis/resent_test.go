@@ -74,7 +74,7 @@ func (c *cutter) pass(to, from net.Conn, look func([]byte) bool) {
 
 // A script whose answer was lost is sent again and knows itself: nobody is told
 // that somebody else was first when it was he.
-func TestLostAnswers(t *testing.T) {
+func TestScript_ResentAfterLostReply(t *testing.T) {
 	t.Parallel()
 	line := newCutter(t, serve(t).address)
 	s := open(t, redis.Config{Addresses: []string{line.address}})

@@ -38,7 +38,7 @@ func sentinel(t *testing.T, master *server) *server {
 	return s
 }
 
-func TestSentinelFailover(t *testing.T) {
+func TestFailover_Sentinel(t *testing.T) {
 	t.Parallel()
 	master := serve(t)
 	host, port, err := net.SplitHostPort(master.address)

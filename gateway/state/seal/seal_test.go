@@ -38,7 +38,7 @@ func memory(tb testing.TB, config state.Config) *state.Memory {
 }
 
 // Sealed entries are entries like any others.
-func TestEntriesKeepTheContract(t *testing.T) {
+func TestEntries_KeepTheContract(t *testing.T) {
 	t.Parallel()
 	statetest.RunEntries(t, statetest.EntriesHarness{
 		Elsewhere: true, // what is sealed is larger, so bounds in bytes are not those of the values
@@ -54,7 +54,7 @@ func TestEntriesKeepTheContract(t *testing.T) {
 
 // Nothing of a value reaches the driver, equal values do not look equal, and the
 // new key seals while the old one opens.
-func TestEntriesAreSealed(t *testing.T) {
+func TestEntries_AreSealed(t *testing.T) {
 	t.Parallel()
 	driver := memory(t, state.Config{}).Entries()
 	ctx, until := t.Context(), time.Now().Add(time.Hour)
@@ -236,7 +236,7 @@ func (s shared) Confirm(ctx context.Context, key ect.ReplayKey, answer []byte, u
 	return nil
 }
 
-func TestAnswersAreSealed(t *testing.T) {
+func TestAnswers_AreSealed(t *testing.T) {
 	t.Parallel()
 	driver := memory(t, state.Config{})
 	answers := seal.NewSharedAnswers(shared{driver}, box(t, key(1)))
@@ -261,7 +261,7 @@ func TestAnswersAreSealed(t *testing.T) {
 	}
 }
 
-func TestParseKeys(t *testing.T) {
+func TestParseKeys_Formats(t *testing.T) {
 	t.Parallel()
 	hexed, based := hex.EncodeToString(key(1)), base64.StdEncoding.EncodeToString(key(2))
 	keys, err := seal.ParseKeys([]byte(hexed + "\n\n  " + based + "\r\n"))
@@ -287,8 +287,8 @@ func TestParseKeys(t *testing.T) {
 	}
 }
 
-// BenchmarkSwap is a record of a usual size, sealed and not.
-func BenchmarkSwap(b *testing.B) {
+// BenchmarkSwap_SealedAndPlain is a record of a usual size, sealed and not.
+func BenchmarkSwap_SealedAndPlain(b *testing.B) {
 	value := bytes.Repeat([]byte("x"), 4<<10)
 	name := state.EntryKey{Kind: "task", Group: "g", ID: "1"}
 	until := time.Now().Add(time.Hour)

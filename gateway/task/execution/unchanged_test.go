@@ -7,9 +7,9 @@ import (
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
-// TestSameWork: an agent that only says anew, at another time and under another id, that
+// TestUnchanged_OtherTimeAndIDAreNoChange: an agent that only says anew, at another time and under another id, that
 // it works has changed nothing.
-func TestSameWork(t *testing.T) {
+func TestUnchanged_OtherTimeAndIDAreNoChange(t *testing.T) {
 	t.Parallel()
 	task := func(change func(*canonical.Task)) *canonical.Task {
 		out := &canonical.Task{ID: "t", Status: canonical.Status{

@@ -48,7 +48,7 @@ func (*unfinished) Close() error { return nil }
 
 // Half an answer at the deadline is a timeout, not a bad answer, also from a server
 // that sees the deadline and ends its answer properly.
-func TestHalfAnswerAtTheDeadline(t *testing.T) {
+func TestDial_HalfAnswerAtTheDeadline(t *testing.T) {
 	t.Parallel()
 	sealed, _ := seal(t, hello)
 	for name, proper := range map[string]bool{"broken off": false, "properly ended": true} {

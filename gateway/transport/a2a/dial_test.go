@@ -93,7 +93,7 @@ func sealAny(t *testing.T, wire translators.Wire, ancestors ...string) (transpor
 
 const answer = `{"jsonrpc":"2.0","id":"\u00711","result":{"task":{"id":"t","status":{"state":"TASK_STATE_COMPLETED"}}}}`
 
-func TestDial(t *testing.T) {
+func TestDial_RequestAndReply(t *testing.T) {
 	t.Parallel()
 	sealed, token := seal(t, hello, "p.q.r")
 	var got *http.Request
@@ -131,7 +131,7 @@ func TestDial(t *testing.T) {
 	}
 }
 
-func TestDialSendsNothingUnsealed(t *testing.T) {
+func TestDial_RefusesUnsealed(t *testing.T) {
 	t.Parallel()
 	d, e, _ := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("something was sent") })
 	if _, err := d.Dial(t.Context(), e, transport.Sealed{}); !errors.Is(err, transport.ErrUnsealed) {
@@ -139,7 +139,7 @@ func TestDialSendsNothingUnsealed(t *testing.T) {
 	}
 }
 
-func TestDialJudgesReplies(t *testing.T) {
+func TestDial_ValidAndInvalidReplies(t *testing.T) {
 	t.Parallel()
 	sealed, _ := seal(t, hello)
 	failure := `{"jsonrpc":"2.0","id":"q1","error":{"code":-32001,"message":"no"}}`
@@ -205,7 +205,7 @@ type slow struct{ error }
 func (slow) Timeout() bool   { return true }
 func (slow) Temporary() bool { return true }
 
-func TestDialFailures(t *testing.T) {
+func TestDial_Failures(t *testing.T) {
 	t.Parallel()
 	sealed, _ := seal(t, hello)
 	e := transport.Endpoint{Agent: "bob", URL: "https://bob.example", Timeout: time.Second}
@@ -237,9 +237,9 @@ func TestDialFailures(t *testing.T) {
 	}
 }
 
-// TestDialWaitsNoLongerThanItsDeadline: an agent that begins an answer and
+// TestDial_EndlessAnswerEndsAtTheDeadline: an agent that begins an answer and
 // never ends it costs no more than the deadline.
-func TestDialWaitsNoLongerThanItsDeadline(t *testing.T) {
+func TestDial_EndlessAnswerEndsAtTheDeadline(t *testing.T) {
 	t.Parallel()
 	sealed, _ := seal(t, hello)
 	d, e, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -265,7 +265,7 @@ func iface(url, binding, version string) string {
 	return `{"url":"` + url + `","protocolBinding":"` + binding + `","protocolVersion":"` + version + `"}`
 }
 
-func TestDescribe(t *testing.T) {
+func TestDescribe_FindsCardAndInterface(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		configured string // path below the server
@@ -331,7 +331,7 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-func TestDescribeFailures(t *testing.T) {
+func TestDescribe_Failures(t *testing.T) {
 	t.Parallel()
 	asked := 0
 	d, e, _ := serve(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -355,8 +355,8 @@ func TestDescribeFailures(t *testing.T) {
 	}
 }
 
-// TestDescribeAnOldCard: cards that know nothing of 1.0.
-func TestDescribeAnOldCard(t *testing.T) {
+// TestDescribe_CardOf03: cards that know nothing of 1.0.
+func TestDescribe_CardOf03(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ says, at, form string }{
 		"nothing of transports": {`"url":"HERE/rpc"`, "/rpc", ""},
@@ -388,8 +388,8 @@ const (
 	noHTTP      = `{"error":{"code":404,"status":"NOT_FOUND","message":"no"}}`
 )
 
-// TestDialInOtherForms: the place below, the headers, and what is a reply there.
-func TestDialInOtherForms(t *testing.T) {
+// TestDial_OtherForms: the place below, the headers, and what is a reply there.
+func TestDial_OtherForms(t *testing.T) {
 	t.Parallel()
 	old := translators.Wire{Binding: form.Binding, Version: form.Version03, Body: []byte(`{"jsonrpc":"2.0","id":"q1","method":"message/send","params":{}}`)}
 	rest := translators.Wire{Binding: form.Binding, Version: form.Version, Form: form.FormHTTP, Body: []byte(helloHTTP)}

@@ -56,7 +56,7 @@ func overGRPC(t *testing.T, method, body string) transport.Sealed {
 	return sealWire(t, translators.Wire{Binding: form.Binding, Version: form.Version, Form: form.FormGRPC, Path: form.ServiceGRPC + method, Body: []byte(body), Header: http.Header{}})
 }
 
-func TestDialGRPC(t *testing.T) {
+func TestDialGRPC_UnaryCall(t *testing.T) {
 	t.Parallel()
 	const task = "\x0a\x03\x0a\x01x" // SendMessageResponse with the task "x"
 	var request *http.Request
@@ -83,7 +83,7 @@ func TestDialGRPC(t *testing.T) {
 	}
 }
 
-func TestDialGRPCStream(t *testing.T) {
+func TestDialGRPC_Stream(t *testing.T) {
 	t.Parallel()
 	one, two := "\x0a\x03\x0a\x01x", "\x1a\x03\x0a\x01x"
 	for name, c := range map[string]struct {
@@ -127,7 +127,7 @@ func TestDialGRPCStream(t *testing.T) {
 }
 
 // Every way in which there is no reply has its own error.
-func TestDialGRPCFails(t *testing.T) {
+func TestDialGRPC_Failures(t *testing.T) {
 	t.Parallel()
 	ok := []string{"grpc-status", "0"}
 	bare := func(kind string, status int) http.HandlerFunc {
@@ -203,7 +203,7 @@ func TestDialGRPCFails(t *testing.T) {
 }
 
 // An agent's refusal is its reply, in details or without.
-func TestDialGRPCRefusal(t *testing.T) {
+func TestDialGRPC_RefusalIsAReply(t *testing.T) {
 	t.Parallel()
 	d, e := speaks(t, func(w http.ResponseWriter, _ *http.Request) { // nothing but a trailer
 		h := w.Header()
@@ -226,7 +226,7 @@ func TestDialGRPCRefusal(t *testing.T) {
 	}
 }
 
-func TestPlaceGRPC(t *testing.T) {
+func TestPlaceGRPC_Addresses(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"a.example:1": "https://a.example:1", "dns:///a.example:1": "https://a.example:1", "https://a.example": "https://a.example",
@@ -243,7 +243,7 @@ func TestPlaceGRPC(t *testing.T) {
 	}
 }
 
-func TestReachedOverGRPC(t *testing.T) {
+func TestDescribe_ChoosesGRPC(t *testing.T) {
 	t.Parallel()
 	card := func(interfaces string) string {
 		return `{"name":"n","description":"d","version":"1","capabilities":{},"defaultInputModes":["a/b"],"defaultOutputModes":["a/b"],"skills":[{"id":"s","name":"s","description":"s","tags":["x"]}],"supportedInterfaces":[` + interfaces + `]}`

@@ -119,7 +119,7 @@ func (e *told) Next(ctx context.Context) (transport.Event, error) {
 
 func (e *told) Close() error { close(e.closed); return nil }
 
-func TestListenerCall(t *testing.T) {
+func TestListener_UnaryCall(t *testing.T) {
 	t.Parallel()
 	r := &road{answer: transporttest.Answer(translators.Wire{Body: []byte("answer"), Header: http.Header{"A2a-Version": {"1.0"}}}, "a.b.c", "d.e.f")}
 	conn := overTLS(t, r, nil)
@@ -140,7 +140,7 @@ func TestListenerCall(t *testing.T) {
 	}
 }
 
-func TestListenerStream(t *testing.T) {
+func TestListener_Stream(t *testing.T) {
 	t.Parallel()
 	one := transport.Event{Wire: translators.Wire{Body: []byte("one"), Event: true}}
 	last := transport.Event{Evidence: []string{"a.b.c"}}
@@ -177,7 +177,7 @@ func TestListenerStream(t *testing.T) {
 }
 
 // A caller that leaves closes its stream, and nothing else.
-func TestListenerCallerLeaves(t *testing.T) {
+func TestListener_CallerLeaves(t *testing.T) {
 	t.Parallel()
 	events := &told{asked: make(chan struct{}), closed: make(chan struct{})}
 	conn := overTLS(t, &road{answer: transporttest.Stream(events)}, nil)
@@ -189,7 +189,7 @@ func TestListenerCallerLeaves(t *testing.T) {
 }
 
 // A stream ends with the token that its caller showed.
-func TestListenerStreamEndsWithItsToken(t *testing.T) {
+func TestListener_StreamEndsWithItsToken(t *testing.T) {
 	t.Parallel()
 	events := &told{asked: make(chan struct{}), closed: make(chan struct{})}
 	conn := overTLS(t, &road{answer: transporttest.Stream(events)}, func(d *ListenerDeps) {
@@ -207,7 +207,7 @@ func TestListenerStreamEndsWithItsToken(t *testing.T) {
 }
 
 // A request that does not arrive is not waited for.
-func TestListenerSlowRequest(t *testing.T) {
+func TestListener_SlowRequest(t *testing.T) {
 	t.Parallel()
 	conn := overTLS(t, &road{}, func(d *ListenerDeps) { d.Read = 50 * time.Millisecond })
 	stream, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, form.ServiceGRPC+"SendMessage")
@@ -227,7 +227,7 @@ func (*panicking) Exchange(context.Context, transport.Call) (transport.Answer, e
 	panic("a mistake")
 }
 
-func TestListenerSurvives(t *testing.T) {
+func TestListener_SurvivesPanic(t *testing.T) {
 	t.Parallel()
 	var logs bytes.Buffer
 	conn := overTLS(t, &panicking{}, func(d *ListenerDeps) { d.Logger = slog.New(slog.NewTextHandler(&logs, nil)) })

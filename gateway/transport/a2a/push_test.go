@@ -40,9 +40,9 @@ func (h *hook) Tell(r *http.Request, _ ect.Identity, authorization string) (*htt
 	return &http.Response{StatusCode: answer.(int), Body: io.NopCloser(strings.NewReader("x"))}, nil
 }
 
-// TestPush: what passes is tried again, a few times and later each time; what
+// TestPush_Retries: what passes is tried again, a few times and later each time; what
 // does not pass is not.
-func TestPush(t *testing.T) {
+func TestPush_Retries(t *testing.T) {
 	t.Parallel()
 	lost := errors.New("lost")
 	for name, c := range map[string]struct {
@@ -90,7 +90,7 @@ func TestPush(t *testing.T) {
 	}
 }
 
-func TestPushStops(t *testing.T) {
+func TestPush_CanceledOrUnsealed(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -104,7 +104,7 @@ func TestPushStops(t *testing.T) {
 	}
 }
 
-func TestPushChecks(t *testing.T) {
+func TestPusher_ChecksConfig(t *testing.T) {
 	t.Parallel()
 	if _, err := NewPusher(PusherDeps{}); err == nil {
 		t.Error("made of nothing")

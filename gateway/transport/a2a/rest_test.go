@@ -24,7 +24,7 @@ func below(method, rest, body string) *http.Request {
 	return r
 }
 
-func TestDoorOverHTTP(t *testing.T) {
+func TestServer_HTTPCall(t *testing.T) {
 	t.Parallel()
 	for _, media := range []string{form.Media, form.MediaHTTP} {
 		fake := &road{answer: transporttest.Answer(translators.Wire{Body: []byte(noHTTP), Status: 404}, "a.b.c")}
@@ -45,7 +45,7 @@ func TestDoorOverHTTP(t *testing.T) {
 	}
 }
 
-func TestDoorOverHTTPRefuses(t *testing.T) {
+func TestServer_HTTPRefusals(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		request *http.Request
@@ -94,9 +94,9 @@ func TestDoorOverHTTPRefuses(t *testing.T) {
 	}
 }
 
-// TestDoorOverHTTPIn03: the place says the version, in the question and in what
+// TestServer_HTTP03VersionFromPath: the place says the version, in the question and in what
 // is refused.
-func TestDoorOverHTTPIn03(t *testing.T) {
+func TestServer_HTTP03VersionFromPath(t *testing.T) {
 	t.Parallel()
 	for _, err := range []error{nil, &problem.NoPathError{}} {
 		fake := &road{err: err, answer: transporttest.Answer(translators.Wire{Body: []byte(answerHTTP), Status: 200})}
@@ -116,8 +116,8 @@ func TestDoorOverHTTPIn03(t *testing.T) {
 	}
 }
 
-// TestDoorAnswersIn03: what is refused is said in the version of the request.
-func TestDoorAnswersIn03(t *testing.T) {
+// TestServer_RefusesInTheRequestsVersion: what is refused is said in the version of the request.
+func TestServer_RefusesInTheRequestsVersion(t *testing.T) {
 	t.Parallel()
 	old := `{"jsonrpc":"2.0","id":"q1","method":"message/send","params":{"message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"text","text":"hi"}]}}}`
 	w := ask(newDoor(t, 0).Handler(&road{err: &problem.NoPathError{}}), post(old))
@@ -126,8 +126,8 @@ func TestDoorAnswersIn03(t *testing.T) {
 	}
 }
 
-// TestDoorHasTheCardBelow: clients look for it there as well.
-func TestDoorHasTheCardBelow(t *testing.T) {
+// TestServer_CardBelowTheEndpoint: clients look for it there as well.
+func TestServer_CardBelowTheEndpoint(t *testing.T) {
 	t.Parallel()
 	w := ask(newDoor(t, 0).Handler(&road{description: description()}), below(http.MethodGet, CardPath, ""))
 	for _, want := range []string{`"protocolBinding":"HTTP+JSON"`, `"protocolVersion":"0.3"`, `"preferredTransport":"JSONRPC"`, `"additionalInterfaces":[{"transport":"HTTP+JSON"`, `"url":"https://gw.example/agents/bob/a2a"`} {

@@ -93,7 +93,7 @@ func post(body string) *http.Request {
 	return r
 }
 
-func TestDoorPassesACallOn(t *testing.T) {
+func TestServer_PassesCallToPipeline(t *testing.T) {
 	t.Parallel()
 	fake := &road{answer: transporttest.Answer(translators.Wire{Body: []byte(`{"jsonrpc":"2.0","id":"q1","result":{}}`), Header: http.Header{"A2a-Version": {"1.0"}, "X-Else": {"no"}}, Status: 503}, "a.b.c", "d.e.f")}
 	r := post(hello)
@@ -131,7 +131,7 @@ func TestDoorPassesACallOn(t *testing.T) {
 	}
 }
 
-func TestDoorRefuses(t *testing.T) {
+func TestServer_Refusals(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		change func(*http.Request)
@@ -216,7 +216,7 @@ func TestAttack_PageOfAnotherOrigin(t *testing.T) {
 	}
 }
 
-func TestDoorAdvises(t *testing.T) {
+func TestServer_RefusalHeaders(t *testing.T) {
 	t.Parallel()
 	h := newDoor(t, 0)
 	for name, c := range map[string]struct {
@@ -243,7 +243,7 @@ func description() *canonical.Description {
 	return &canonical.Description{Name: "Bob", Version: "1", Description: "builds", Capabilities: []canonical.Capability{{ID: "build", Title: "Build", Description: "b", Tags: []string{"t"}}}}
 }
 
-func TestCard(t *testing.T) {
+func TestCardHandler_ServesCard(t *testing.T) {
 	t.Parallel()
 	fake := &road{description: description()}
 	h := newDoor(t, 0).CardHandler(fake)
@@ -282,7 +282,7 @@ func TestCard(t *testing.T) {
 	}
 }
 
-func TestCardRefused(t *testing.T) {
+func TestCardHandler_Refusals(t *testing.T) {
 	t.Parallel()
 	empty := description()
 	empty.Capabilities = nil
@@ -302,7 +302,7 @@ func TestCardRefused(t *testing.T) {
 	}
 }
 
-func TestIncompleteDeps(t *testing.T) {
+func TestNew_IncompleteDeps(t *testing.T) {
 	t.Parallel()
 	if _, err := NewServer(ServerDeps{}); err == nil {
 		t.Error("a door without anything")
@@ -321,7 +321,7 @@ func (u untouched) Read([]byte) (int, error) {
 }
 
 // Whoever asks too often gets no work done, not even the reading of a body.
-func TestLimitBeforeBody(t *testing.T) {
+func TestLimit_BeforeBody(t *testing.T) {
 	t.Parallel()
 	fake := &road{full: &limit.ExceededError{}}
 	r := post(hello)

@@ -101,9 +101,9 @@ func send(t *testing.T, server *httptest.Server, body string) *http.Response {
 	return response
 }
 
-// TestDoorStreams: events go out one by one, with the evidence that opened the
+// TestServer_StreamWithEvidence: events go out one by one, with the evidence that opened the
 // stream in the header and that which closes it in the trailer.
-func TestDoorStreams(t *testing.T) {
+func TestServer_StreamWithEvidence(t *testing.T) {
 	t.Parallel()
 	for _, http2 := range []bool{false, true} {
 		events := scripted(io.EOF, working, "{\n\"a\": 1}", completed)
@@ -134,9 +134,9 @@ func TestDoorStreams(t *testing.T) {
 	}
 }
 
-// TestDoorAsksForNoMoreThanIsRead: the next event is asked for when the last was
+// TestServer_PullsEventsAsWritten: the next event is asked for when the last was
 // written, and each is written at once.
-func TestDoorAsksForNoMoreThanIsRead(t *testing.T) {
+func TestServer_PullsEventsAsWritten(t *testing.T) {
 	t.Parallel()
 	events := scripted(nil, working, completed)
 	events.asked = make(chan struct{})
@@ -153,9 +153,9 @@ func TestDoorAsksForNoMoreThanIsRead(t *testing.T) {
 	<-events.closed
 }
 
-// TestDoorToldHalfACaller: one that has closed its half of the connection counts
+// TestServer_HalfClosedCallerIsGone: one that has closed its half of the connection counts
 // as gone. What it still reads is no stream that ended properly.
-func TestDoorToldHalfACaller(t *testing.T) {
+func TestServer_HalfClosedCallerIsGone(t *testing.T) {
 	t.Parallel()
 	events := scripted(nil, working)
 	server := doorServer(t, &road{answer: transporttest.Stream(events)}, false)
@@ -186,8 +186,8 @@ func TestDoorToldHalfACaller(t *testing.T) {
 	<-events.closed
 }
 
-// TestDoorSaysThatAStreamBroke: with an event, under the caller's id.
-func TestDoorSaysThatAStreamBroke(t *testing.T) {
+// TestServer_BrokenStreamEndsWithErrorEvent: with an event, under the caller's id.
+func TestServer_BrokenStreamEndsWithErrorEvent(t *testing.T) {
 	t.Parallel()
 	events := scripted(&transport.UnreachableError{Agent: "bob", Err: errors.New("x")}, working)
 	response := send(t, doorServer(t, &road{answer: transporttest.Stream(events)}, true), streamed)
@@ -198,9 +198,9 @@ func TestDoorSaysThatAStreamBroke(t *testing.T) {
 	}
 }
 
-// TestDoorRefusesAStreamInIt: a client that asked for a stream over JSON-RPC
+// TestServer_RefusesStreamRequestWithAnEvent: a client that asked for a stream over JSON-RPC
 // reads events.
-func TestDoorRefusesAStreamInIt(t *testing.T) {
+func TestServer_RefusesStreamRequestWithAnEvent(t *testing.T) {
 	t.Parallel()
 	for body, fake := range map[string]*road{
 		streamed:  {err: &canonical.Error{Code: canonical.CodeUnsupportedOp, Message: "no"}},
@@ -249,8 +249,8 @@ func TestDoor_ExtendedCard(t *testing.T) {
 	}
 }
 
-// TestDoorKnowsPlaces: each operation over HTTP reaches the pipeline as it came.
-func TestDoorKnowsPlaces(t *testing.T) {
+// TestServer_HTTPOperationsByPath: each operation over HTTP reaches the pipeline as it came.
+func TestServer_HTTPOperationsByPath(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ verb, rest, body string }{
 		{http.MethodGet, "/tasks/t?historyLength=2", ""},
@@ -289,9 +289,9 @@ func events(w http.ResponseWriter, bodies ...string) {
 	}
 }
 
-// TestDialStreams: an agent's stream is heard event by event, and the evidence
+// TestDial_StreamWithTrailerEvidence: an agent's stream is heard event by event, and the evidence
 // in its trailer is the last thing heard.
-func TestDialStreams(t *testing.T) {
+func TestDial_StreamWithTrailerEvidence(t *testing.T) {
 	t.Parallel()
 	sealed, _ := seal(t, streamed)
 	d, e, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -326,9 +326,9 @@ func TestDialStreams(t *testing.T) {
 	}
 }
 
-// TestDialJudgesStreams: what is no event of this request ends the stream with
+// TestDial_InvalidStreamEndsWithError: what is no event of this request ends the stream with
 // an error, and so does a stream that breaks off.
-func TestDialJudgesStreams(t *testing.T) {
+func TestDial_InvalidStreamEndsWithError(t *testing.T) {
 	t.Parallel()
 	sealed, _ := seal(t, streamed)
 	for name, c := range map[string]struct {
@@ -363,9 +363,9 @@ func TestDialJudgesStreams(t *testing.T) {
 	}
 }
 
-// TestDialStopsListening: whoever does not wait for an event ends the stream,
+// TestDial_TimeoutClosesTheStream: whoever does not wait for an event ends the stream,
 // which its agent hears.
-func TestDialStopsListening(t *testing.T) {
+func TestDial_TimeoutClosesTheStream(t *testing.T) {
 	t.Parallel()
 	sealed, _ := seal(t, streamed)
 	gone := make(chan struct{})
@@ -389,9 +389,9 @@ func TestDialStopsListening(t *testing.T) {
 	<-gone
 }
 
-// TestDialKnowsPlaces: an operation over HTTP goes to its place, below the
+// TestDial_HTTPOperationsByPath: an operation over HTTP goes to its place, below the
 // agent's URL.
-func TestDialKnowsPlaces(t *testing.T) {
+func TestDial_HTTPOperationsByPath(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ verb, path, body string }{
 		{http.MethodGet, "/tasks/a%2Fb?historyLength=2", ""},

@@ -169,8 +169,8 @@ func nobody() identity.Caller {
 	return identity.Caller{Peer: ect.Peer{ID: "spiffe://td/anonymous"}, Anonymous: true}
 }
 
-// TestAtTheDoor: what is taken, and what each refusal is in HTTP and in AINP.
-func TestAtTheDoor(t *testing.T) {
+// TestServer_AcceptsAndRefuses: what is taken, and what each refusal is in HTTP and in AINP.
+func TestServer_AcceptsAndRefuses(t *testing.T) {
 	t.Parallel()
 	a, stranger := party("alice"), party("stranger")
 	edit := func(before, after string) string { return strings.Replace(note(a), before, after, 1) }
@@ -263,9 +263,9 @@ func holds(t *testing.T, body []byte, profile form.SigProfile) {
 	}
 }
 
-// TestWhoCalls: a DID that the operator knows is a workload; another proves
+// TestServer_CallerByDID: a DID that the operator knows is a workload; another proves
 // nothing about its caller.
-func TestWhoCalls(t *testing.T) {
+func TestServer_CallerByDID(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]identity.Caller{"alice": {Peer: ect.Peer{ID: alice}}, "stranger": nobody()} {
 		r := &road{exchange: echo}
@@ -290,9 +290,9 @@ func TestWhoCalls(t *testing.T) {
 	}
 }
 
-// TestReplay: a message is taken once, and room that is not there is no reason
+// TestServer_RefusesReplay: a message is taken once, and room that is not there is no reason
 // to forget.
-func TestReplay(t *testing.T) {
+func TestServer_RefusesReplay(t *testing.T) {
 	t.Parallel()
 	a := party("alice")
 	h := newDoor(t, func(d *wire.ServerDeps) { d.Replays = wire.NewMemory(1, now) }).Handler(&road{exchange: echo})
@@ -309,7 +309,7 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-func TestMemoryForgetsInTime(t *testing.T) {
+func TestMemory_ForgetsInTime(t *testing.T) {
 	t.Parallel()
 	at := now()
 	m := wire.NewMemory(1, func() time.Time { return at })
@@ -326,7 +326,7 @@ func TestMemoryForgetsInTime(t *testing.T) {
 	}
 }
 
-func TestBeforeTheBody(t *testing.T) {
+func TestServer_RefusesBeforeBody(t *testing.T) {
 	t.Parallel()
 	h := newDoor(t, nil).Handler(&road{exchange: echo})
 	for name, tc := range map[string]struct {
@@ -415,8 +415,8 @@ func sealOf(t testing.TB, body canonical.Body) transport.Sealed {
 	return sealed
 }
 
-// TestThereAndBack: the dialer against the door.
-func TestThereAndBack(t *testing.T) {
+// TestDialer_WithServer: the dialer against the door.
+func TestDialer_WithServer(t *testing.T) {
 	t.Parallel()
 	for _, profile := range []form.SigProfile{form.SigDraft, form.SigRaw} {
 		r := &road{exchange: echo}
@@ -445,9 +445,9 @@ func TestThereAndBack(t *testing.T) {
 	}
 }
 
-// TestDigitsArrive: the canonical form that is signed says numbers as doubles; the
+// TestDialer_DigitsOfNumbersArrive: the canonical form that is signed says numbers as doubles; the
 // message keeps their digits, and its signature holds.
-func TestDigitsArrive(t *testing.T) {
+func TestDialer_DigitsOfNumbersArrive(t *testing.T) {
 	t.Parallel()
 	for _, args := range []string{`{"n":1}`, `{"n":9007199254740993}`, `{"n":0.50}`, `{"n":-0}`, `{"n":1e400}`} {
 		r := &road{exchange: echo}
@@ -464,8 +464,8 @@ func TestDigitsArrive(t *testing.T) {
 	}
 }
 
-// TestDialFailures: what each way of not answering is.
-func TestDialFailures(t *testing.T) {
+// TestDial_Failures: what each way of not answering is.
+func TestDial_Failures(t *testing.T) {
 	t.Parallel()
 	g := party("gateway")
 	result := func(from wire.Identity, intent string) string {
@@ -558,8 +558,8 @@ func (c *web) DoAs(r *http.Request, _ ect.Identity) (*http.Response, error) {
 	return &http.Response{StatusCode: c.status, Body: io.NopCloser(strings.NewReader(c.document))}, nil
 }
 
-// TestDIDs: where a key is found, and that a document is asked for once.
-func TestDIDs(t *testing.T) {
+// TestResolve_DIDMethods: where a key is found, and that a document is asked for once.
+func TestResolve_DIDMethods(t *testing.T) {
 	t.Parallel()
 	key := party("alice").Key.Public().(ed25519.PublicKey)
 	multibase := strings.TrimPrefix(party("alice").DID, "did:key:")
@@ -620,8 +620,8 @@ func TestDIDs(t *testing.T) {
 	}
 }
 
-// TestKnownKey: the reference repository's own pair of DID and key.
-func TestKnownKey(t *testing.T) {
+// TestResolve_KnownKey: the reference repository's own pair of DID and key.
+func TestResolve_KnownKey(t *testing.T) {
 	t.Parallel()
 	const did = "did:key:z6MkoSJvBnjUzXHyqUTmRQsNRVNoqAmZ6V5kQC7EiwsFiKWs"
 	keys, err := wire.NewKeys(nil, nil).Resolve(t.Context(), did)
@@ -630,7 +630,7 @@ func TestKnownKey(t *testing.T) {
 	}
 }
 
-func TestIncompleteDeps(t *testing.T) {
+func TestNew_MissingDeps(t *testing.T) {
 	t.Parallel()
 	if _, err := wire.NewServer(wire.ServerDeps{}); err == nil {
 		t.Error("a door of nothing")
@@ -643,8 +643,8 @@ func TestIncompleteDeps(t *testing.T) {
 	}
 }
 
-// FuzzResolve: whatever a DID and its document are, a key is a key.
-func FuzzResolve(f *testing.F) {
+// FuzzResolve_KeyOrError: whatever a DID and its document are, a key is a key.
+func FuzzResolve_KeyOrError(f *testing.F) {
 	f.Add("did:web:a.example%3A8443:team", `{"id":"did:web:a.example%3A8443:team","verificationMethod":[{"publicKeyMultibase":"z6Mk"},{"publicKeyJwk":{"kty":"OKP","crv":"Ed25519","x":"AA"}}]}`)
 	f.Add(party("alice").DID, "")
 	f.Fuzz(func(t *testing.T, did, document string) {
@@ -669,9 +669,9 @@ func FuzzResolve(f *testing.F) {
 	})
 }
 
-// TestWhoMayAsk: the limit comes before the body, permission before the form,
+// TestServer_LimitThenPermissionThenForm: the limit comes before the body, permission before the form,
 // and a connection that proved nothing is refused unless the message does.
-func TestWhoMayAsk(t *testing.T) {
+func TestServer_LimitThenPermissionThenForm(t *testing.T) {
 	t.Parallel()
 	a, stranger := party("alice"), party("stranger")
 	limited := func(transport.CallInfo) error {

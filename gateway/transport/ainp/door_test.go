@@ -28,9 +28,9 @@ func (*talkative) Describe(context.Context, transport.CallInfo) (*canonical.Desc
 	return &canonical.Description{Name: "chef", Extensions: inner, Capabilities: []canonical.Capability{{ID: "cook", Description: "cooks", Extensions: inner}}}, nil
 }
 
-// TestWhatAnAgentSaysToUs in private is not for our callers, and what the
+// TestServer_DiscoverHidesPrivateDetails in private is not for our callers, and what the
 // directory knows is not changed by telling it.
-func TestWhatAnAgentSaysToUs(t *testing.T) {
+func TestServer_DiscoverHidesPrivateDetails(t *testing.T) {
 	t.Parallel()
 	r := &talkative{}
 	a := party("alice")
@@ -46,9 +46,9 @@ func TestWhatAnAgentSaysToUs(t *testing.T) {
 	}
 }
 
-// TestEvidenceBesideTheMessage: a header stands in for evidence that is not
+// TestServer_EvidenceInHeader: a header stands in for evidence that is not
 // inside, and our own goes back in both places, to nobody's cache.
-func TestEvidenceBesideTheMessage(t *testing.T) {
+func TestServer_EvidenceInHeader(t *testing.T) {
 	t.Parallel()
 	a := party("alice")
 	for name, tc := range map[string]struct {
@@ -81,8 +81,8 @@ func TestEvidenceBesideTheMessage(t *testing.T) {
 	}
 }
 
-// TestADoorThatCloses ends the connections that are open, with a word.
-func TestADoorThatCloses(t *testing.T) {
+// TestServer_CloseEndsConnections ends the connections that are open, with a word.
+func TestServer_CloseEndsConnections(t *testing.T) {
 	t.Parallel()
 	door := newDoor(t, nil)
 	server := httptest.NewServer(door.Handler(&road{exchange: echo}))
@@ -96,8 +96,8 @@ func TestADoorThatCloses(t *testing.T) {
 	}
 }
 
-// TestIncompleteDoors: what a door or a dialer cannot do without, one by one.
-func TestIncompleteDoors(t *testing.T) {
+// TestNew_EachRequiredDep: what a door or a dialer cannot do without, one by one.
+func TestNew_EachRequiredDep(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range map[string]func(*wire.ServerDeps){
 		"form":    func(d *wire.ServerDeps) { d.Form = nil },

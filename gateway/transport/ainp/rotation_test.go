@@ -39,9 +39,9 @@ func (r *registrar) DoAs(*http.Request, ect.Identity) (*http.Response, error) {
 	return &http.Response{StatusCode: status, Header: r.header, Body: io.NopCloser(strings.NewReader(document))}, nil
 }
 
-// TestDocumentsAreKeptAsTheirServerSays (RFC 9111), an hour at most and ten
+// TestDIDDocument_CachedWithinBounds (RFC 9111), an hour at most and ten
 // seconds at least: else each message would be a request to that server.
-func TestDocumentsAreKeptAsTheirServerSays(t *testing.T) {
+func TestDIDDocument_CachedWithinBounds(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		header http.Header
@@ -74,9 +74,9 @@ func TestDocumentsAreKeptAsTheirServerSays(t *testing.T) {
 	}
 }
 
-// TestKeysRotate: a caller that has a new key is known by it although its old
+// TestDIDDocument_KeyRotation: a caller that has a new key is known by it although its old
 // document is still fresh, and one that merely signs badly costs one look.
-func TestKeysRotate(t *testing.T) {
+func TestDIDDocument_KeyRotation(t *testing.T) {
 	t.Parallel()
 	r := &registrar{owner: "old"}
 	clock := now()
@@ -130,8 +130,8 @@ func (e *everyone) DoAs(r *http.Request, _ ect.Identity) (*http.Response, error)
 	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(document))}, nil
 }
 
-// TestDocumentsThatAreKeptAreBounded: strangers' names fill no memory.
-func TestDocumentsThatAreKeptAreBounded(t *testing.T) {
+// TestDIDDocument_CacheIsBounded: strangers' names fill no memory.
+func TestDIDDocument_CacheIsBounded(t *testing.T) {
 	t.Parallel()
 	const most = 1024
 	e := &everyone{}

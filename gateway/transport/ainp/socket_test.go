@@ -65,9 +65,9 @@ func numbered(t *testing.T, who wire.Identity, digit string) string {
 	return string(sign(t, who, []byte(strings.Replace(note(who), requestID, requestID[:35]+digit, 1)), form.SigDraft))
 }
 
-// TestSocketRefuses: what each refusal is on a connection that stays open, and
+// TestWebSocket_Refusals: what each refusal is on a connection that stays open, and
 // that good messages are answered afterwards, or how the connection ends.
-func TestSocketRefuses(t *testing.T) {
+func TestWebSocket_Refusals(t *testing.T) {
 	t.Parallel()
 	a, stranger := party("alice"), party("stranger")
 	edited := func(before, after string) string {
@@ -129,8 +129,8 @@ func TestSocketRefuses(t *testing.T) {
 	}
 }
 
-// TestSocketTakesAMessageOnce, whichever connection brings it.
-func TestSocketTakesAMessageOnce(t *testing.T) {
+// TestWebSocket_MessageTakenOnce, whichever connection brings it.
+func TestWebSocket_MessageTakenOnce(t *testing.T) {
 	t.Parallel()
 	at := socketDoor(t, &road{exchange: echo}, nobody(), wire.SocketConfig{})
 	for i, want := range []string{`"status":"success"`, "DUPLICATE_INTENT"} {
@@ -140,8 +140,8 @@ func TestSocketTakesAMessageOnce(t *testing.T) {
 	}
 }
 
-// TestSocketIsBounded: connections, messages at once and pages of others.
-func TestSocketIsBounded(t *testing.T) {
+// TestWebSocket_Limits: connections, messages at once and pages of others.
+func TestWebSocket_Limits(t *testing.T) {
 	t.Parallel()
 	t.Run("connections", func(t *testing.T) {
 		t.Parallel()
@@ -213,9 +213,9 @@ func TestSocketIsBounded(t *testing.T) {
 	})
 }
 
-// TestSocketEndsInTime: when nothing is said for five minutes, or when a ping,
+// TestWebSocket_IdleAndPingTimeouts: when nothing is said for five minutes, or when a ping,
 // each thirty seconds, is not answered within ten.
-func TestSocketEndsInTime(t *testing.T) {
+func TestWebSocket_IdleAndPingTimeouts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		conn, began := throughPipe(t, &road{exchange: echo}), time.Now()
@@ -244,9 +244,9 @@ func TestSocketEndsInTime(t *testing.T) {
 	})
 }
 
-// TestSocketStaysOpen as long as something is said now and then, however quickly it is
+// TestWebSocket_StaysOpenWhileUsed as long as something is said now and then, however quickly it is
 // answered.
-func TestSocketStaysOpen(t *testing.T) {
+func TestWebSocket_StaysOpenWhileUsed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		conn := throughPipe(t, &road{exchange: echo})
@@ -340,8 +340,8 @@ func (f *forever) Close() error {
 	return nil
 }
 
-// TestSocketAgentMisbehaves: what an agent behind a WebSocket says that is no answer.
-func TestSocketAgentMisbehaves(t *testing.T) {
+// TestWebSocket_MisbehavingAgent: what an agent behind a WebSocket says that is no answer.
+func TestWebSocket_MisbehavingAgent(t *testing.T) {
 	t.Parallel()
 	g := party("gateway")
 	said := func(kind, id, payload string) string {
@@ -417,8 +417,8 @@ func TestSocketAgentMisbehaves(t *testing.T) {
 	}
 }
 
-// TestSocketIsNotOpened: what it is called when there is no WebSocket.
-func TestSocketIsNotOpened(t *testing.T) {
+// TestWebSocket_NotOpened: what it is called when there is no WebSocket.
+func TestWebSocket_NotOpened(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		client direct

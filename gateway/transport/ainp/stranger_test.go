@@ -193,8 +193,8 @@ func (s *slowHost) DoAs(r *http.Request, _ ect.Identity) (*http.Response, error)
 	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(document))}, nil
 }
 
-// TestLookupsAreBounded: one for each document at a time, eight for each host.
-func TestLookupsAreBounded(t *testing.T) {
+// TestDIDDocument_LookupsAreBounded: one for each document at a time, eight for each host.
+func TestDIDDocument_LookupsAreBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &slowHost{release: make(chan struct{})}

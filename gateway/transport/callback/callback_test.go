@@ -42,7 +42,7 @@ func (p *place) Tell(r *http.Request, _ ect.Identity, authorization string) (*ht
 	return &http.Response{StatusCode: status, Body: io.NopCloser(strings.NewReader("x"))}, nil
 }
 
-func TestDecisionsAreToldUntilTheyAreTaken(t *testing.T) {
+func TestCallback_RetriesUntilAccepted(t *testing.T) {
 	t.Parallel()
 	var denied *egress.DeniedError
 	var bad *transport.BadReplyError
@@ -82,7 +82,7 @@ func TestDecisionsAreToldUntilTheyAreTaken(t *testing.T) {
 	}
 }
 
-func TestTellingEndsWithItsContext(t *testing.T) {
+func TestCallback_EndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		teller, err := callback.New(callback.Deps{Client: &place{statuses: []int{500}}})

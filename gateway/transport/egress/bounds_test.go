@@ -13,9 +13,9 @@ import (
 	"github.com/aepb/aepb-gateway/ect"
 )
 
-// TestFailuresAreBounded: a host that refuses its posts is sent a bounded number
+// TestFailures_PostsPerHostAreBounded: a host that refuses its posts is sent a bounded number
 // of them, other hosts notice nothing, and after a while it may be tried again.
-func TestFailuresAreBounded(t *testing.T) {
+func TestFailures_PostsPerHostAreBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var f failures
@@ -83,8 +83,8 @@ func TestAttack_PostsOfOneCallerStopAnothers(t *testing.T) {
 	})
 }
 
-// TestTellStopsAtAHostThatRefuses: Tell counts what is refused, and sends no more.
-func TestTellStopsAtAHostThatRefuses(t *testing.T) {
+// TestFailures_StopPostsToRefusingHost: Tell counts what is refused, and sends no more.
+func TestFailures_StopPostsToRefusingHost(t *testing.T) {
 	t.Parallel()
 	var refusing atomic.Bool
 	w := newWorld(t, func(rw http.ResponseWriter, _ *http.Request) {
@@ -117,9 +117,9 @@ func TestTellStopsAtAHostThatRefuses(t *testing.T) {
 	}
 }
 
-// TestRefuses: what is refused by name is not called, nor is what is refused by
+// TestRefuses_ByNameAndAddress: what is refused by name is not called, nor is what is refused by
 // address and reached by another name.
-func TestRefuses(t *testing.T) {
+func TestRefuses_ByNameAndAddress(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	refused := "listed.test:443"
@@ -212,8 +212,8 @@ func TestJudge_TellsWhatIsEvident(t *testing.T) {
 	}
 }
 
-// TestAnonymous: no certificate is shown although the server asks for one.
-func TestAnonymous(t *testing.T) {
+// TestAnonymous_ShowsNoCertificate: no certificate is shown although the server asks for one.
+func TestAnonymous_ShowsNoCertificate(t *testing.T) {
 	t.Parallel()
 	for _, anonymous := range []bool{false, true} {
 		var shown atomic.Int32
@@ -229,9 +229,9 @@ func TestAnonymous(t *testing.T) {
 	}
 }
 
-// TestReached: the addresses of hosts that the operator named are remembered
+// TestReached_OnlyNamedHosts: the addresses of hosts that the operator named are remembered
 // once they were called, as long as they are named, and no others, within bounds.
-func TestReached(t *testing.T) {
+func TestReached_OnlyNamedHosts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	g, _ := w.guard(t, Deps{Resolver: names("agent.test", []string{publicIP})})

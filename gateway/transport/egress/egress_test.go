@@ -194,7 +194,7 @@ func reasonOf(err error) Reason {
 	return ""
 }
 
-func TestDestinations(t *testing.T) {
+func TestGuard_Destinations(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	type grants = Config
@@ -312,7 +312,7 @@ func TestDestinations(t *testing.T) {
 	}
 }
 
-func TestRebinding(t *testing.T) {
+func TestGuard_DNSRebinding(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	t.Run("one lookup, and its answer is dialed", func(t *testing.T) {
@@ -354,7 +354,7 @@ func TestRebinding(t *testing.T) {
 	})
 }
 
-func TestAllowAtRuntime(t *testing.T) {
+func TestAllow_AtRuntime(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	g, dialed := w.guard(t, Deps{Resolver: names("agent.test", []string{"10.0.0.1"})})
@@ -388,7 +388,7 @@ func TestAllowAtRuntime(t *testing.T) {
 }
 
 // What may be called is asked per request, not only per connection.
-func TestPooledConnectionIsNoGrant(t *testing.T) {
+func TestPool_GrantIsCheckedPerRequest(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	g, _ := w.guard(t, Deps{Config: Config{AllowHosts: []string{"other.test"}}, Resolver: names("agent.test", []string{publicIP})})
@@ -402,7 +402,7 @@ func TestPooledConnectionIsNoGrant(t *testing.T) {
 	}
 }
 
-func TestConfigRefused(t *testing.T) {
+func TestNew_RefusesConfig(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	for name, config := range map[string]Config{
@@ -434,7 +434,7 @@ func parseInto(request *http.Request, text string) error {
 	return nil
 }
 
-func TestConnectTimeout(t *testing.T) {
+func TestGuard_ConnectTimeout(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	svid := w.source

@@ -21,7 +21,7 @@ func (c *closer) Close() error {
 	return nil
 }
 
-func TestWhatComesAfterTheEndIsNoAnswer(t *testing.T) {
+func TestBody_AfterContextEndIsCanceled(t *testing.T) {
 	t.Parallel()
 	ctx, end := context.WithCancel(t.Context())
 	half := &closer{Reader: strings.NewReader("half")}
@@ -42,7 +42,7 @@ func TestWhatComesAfterTheEndIsNoAnswer(t *testing.T) {
 	}
 }
 
-func TestWhatComesInTimeIsLeftAlone(t *testing.T) {
+func TestBody_InTimeIsUnchanged(t *testing.T) {
 	t.Parallel()
 	whole := &closer{Reader: iotest.DataErrReader(strings.NewReader("whole"))}
 	response, err := countBody(t.Context(), &http.Response{StatusCode: http.StatusOK, Body: whole}, nil)

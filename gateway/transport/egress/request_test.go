@@ -32,7 +32,7 @@ func (w *world) near(t *testing.T, config Config) *Guard {
 	return g
 }
 
-func TestIdentityOfServer(t *testing.T) {
+func TestGuard_IdentityOfServer(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	g := w.near(t, Config{})
@@ -82,7 +82,7 @@ func TestIdentityOfServer(t *testing.T) {
 }
 
 // A connection made for one expectation is never used for another.
-func TestPoolsAreApart(t *testing.T) {
+func TestPool_SeparatePerIdentity(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	g := w.near(t, Config{})
@@ -94,7 +94,7 @@ func TestPoolsAreApart(t *testing.T) {
 	}
 }
 
-func TestReuse(t *testing.T) {
+func TestPool_ReusesConnections(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	g := w.near(t, Config{})
@@ -110,7 +110,7 @@ func TestReuse(t *testing.T) {
 	}
 }
 
-func TestPoolsAreBounded(t *testing.T) {
+func TestPool_CountIsBounded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	g := w.near(t, Config{MaxIdentities: 2})
@@ -124,7 +124,7 @@ func TestPoolsAreBounded(t *testing.T) {
 	}
 }
 
-func TestNoCredentialPasses(t *testing.T) {
+func TestGuard_StripsCredentials(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
 	var got http.Header
@@ -164,7 +164,7 @@ func TestNoCredentialPasses(t *testing.T) {
 	}
 }
 
-func TestRedirectIsAnAnswer(t *testing.T) {
+func TestGuard_FollowsNoRedirect(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(rw http.ResponseWriter, r *http.Request) {
 		http.Redirect(rw, r, "https://169.254.169.254/latest", http.StatusTemporaryRedirect)
@@ -180,7 +180,7 @@ func TestRedirectIsAnAnswer(t *testing.T) {
 	}
 }
 
-func TestBodyIsLeftAlone(t *testing.T) {
+func TestGuard_LeavesBodyEncodingAlone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(rw http.ResponseWriter, r *http.Request) {
 		rw.Header().Set("Content-Encoding", "gzip")
@@ -196,7 +196,7 @@ func TestBodyIsLeftAlone(t *testing.T) {
 	}
 }
 
-func TestResponseHeaderBound(t *testing.T) {
+func TestGuard_ResponseHeaderIsBounded(t *testing.T) {
 	t.Parallel()
 	handler := func(size int) http.HandlerFunc {
 		return func(rw http.ResponseWriter, _ *http.Request) { rw.Header().Set("X", strings.Repeat("x", size)) }
@@ -217,7 +217,7 @@ func TestResponseHeaderBound(t *testing.T) {
 	}
 }
 
-func TestTimeouts(t *testing.T) {
+func TestGuard_Timeouts(t *testing.T) {
 	t.Parallel()
 	t.Run("header", func(t *testing.T) {
 		t.Parallel()
@@ -275,7 +275,7 @@ func silence(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-func TestLoopbackHTTP(t *testing.T) {
+func TestLoopback_PlainHTTP(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	plain := w.serve(t, nil, nil)
@@ -291,9 +291,9 @@ func TestLoopbackHTTP(t *testing.T) {
 	}
 }
 
-// TestLoopbackHTTP2: a request of HTTP/2 without TLS is one, and goes nowhere
+// TestLoopback_PlainHTTP2: a request of HTTP/2 without TLS is one, and goes nowhere
 // else than its like.
-func TestLoopbackHTTP2(t *testing.T) {
+func TestLoopback_PlainHTTP2(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	major := make(chan int, 1)
@@ -328,8 +328,8 @@ func TestLoopbackHTTP2(t *testing.T) {
 	g.CloseIdle()
 }
 
-// TestDialLoopback: without TLS nothing is dialled but loopback, in development.
-func TestDialLoopback(t *testing.T) {
+// TestLoopback_DialInDevelopmentOnly: without TLS nothing is dialled but loopback, in development.
+func TestLoopback_DialInDevelopmentOnly(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	at := strings.TrimPrefix(w.serve(t, nil, nil).URL, "http://")
@@ -356,8 +356,8 @@ func TestDialLoopback(t *testing.T) {
 	}
 }
 
-// TestDialDatagrams: the same of datagrams, each of which stays whole.
-func TestDialDatagrams(t *testing.T) {
+// TestLoopback_DialDatagrams: the same of datagrams, each of which stays whole.
+func TestLoopback_DialDatagrams(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	peer, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -398,7 +398,7 @@ func TestDialDatagrams(t *testing.T) {
 	}
 }
 
-func TestNoProxy(t *testing.T) {
+func TestGuard_IgnoresProxyEnvironment(t *testing.T) {
 	w := newWorld(t, nil)
 	t.Setenv("HTTPS_PROXY", "http://127.0.0.1:1")
 	if err := call(t, w.near(t, Config{}), w.server.URL, ""); err != nil {
@@ -413,7 +413,7 @@ type closing struct {
 
 func (c *closing) Close() error { c.closed = true; return nil }
 
-func TestDeniedBodyIsClosed(t *testing.T) {
+func TestGuard_ClosesBodyOfDeniedRequest(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	body := &closing{Reader: strings.NewReader("x")}
@@ -424,7 +424,7 @@ func TestDeniedBodyIsClosed(t *testing.T) {
 	}
 }
 
-func TestDialTLS(t *testing.T) {
+func TestDialTLS_IdentityAndAddress(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	address := w.server.Listener.Addr().String()
@@ -459,7 +459,7 @@ func TestDialTLS(t *testing.T) {
 	}
 }
 
-func TestDialTLSName(t *testing.T) {
+func TestDialTLS_ServerName(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	g, _ := w.guard(t, Deps{Resolver: names("other.test", []string{publicIP})})
@@ -474,7 +474,7 @@ func TestDialTLSName(t *testing.T) {
 }
 
 // A server that ignores the offer of protocols has agreed to none.
-func TestDialTLSWithoutAgreement(t *testing.T) {
+func TestDialTLS_ServerIgnoresALPN(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	config := w.party(t, "/agents/a").ServerConfig()

@@ -70,8 +70,8 @@ func ids(t *testing.T, body []byte) []string {
 	return out
 }
 
-// TestBatch: one exchange for each message, and the answers in order.
-func TestBatch(t *testing.T) {
+// TestBatch_AnswersInOrder: one exchange for each message, and the answers in order.
+func TestBatch_AnswersInOrder(t *testing.T) {
 	t.Parallel()
 	r := &echoRoad{road: road{description: chef()}}
 	body := " " + batchOf(
@@ -106,7 +106,7 @@ func TestBatch(t *testing.T) {
 	}
 }
 
-func TestBatchOfNotices(t *testing.T) {
+func TestBatch_OnlyNotifications(t *testing.T) {
 	t.Parallel()
 	notice := `{"jsonrpc":"2.0","method":"notifications/initialized"}`
 	got := knock(t, &road{}, http.MethodPost, legacyHeader(), batchOf(notice, notice))
@@ -115,8 +115,8 @@ func TestBatchOfNotices(t *testing.T) {
 	}
 }
 
-// TestBatchRefused: what is refused as a whole, before anything is done.
-func TestBatchRefused(t *testing.T) {
+// TestBatch_RefusedAsAWhole: what is refused as a whole, before anything is done.
+func TestBatch_RefusedAsAWhole(t *testing.T) {
 	t.Parallel()
 	one := toolCall("1", "a")
 	for name, tc := range map[string]struct {
@@ -149,8 +149,8 @@ func TestBatchRefused(t *testing.T) {
 	}
 }
 
-// TestBatchIsBounded: neither its answers nor its evidence grow without end.
-func TestBatchIsBounded(t *testing.T) {
+// TestBatch_IsBounded: neither its answers nor its evidence grow without end.
+func TestBatch_IsBounded(t *testing.T) {
 	t.Parallel()
 	var messages []string
 	for i := range 40 {
@@ -184,8 +184,8 @@ func (h *heavyRoad) Exchange(ctx context.Context, c transport.Call) (transport.A
 	return answer, err
 }
 
-// TestBatchThatFailsAsOne keeps the status that HTTP clients act on.
-func TestBatchThatFailsAsOne(t *testing.T) {
+// TestBatch_FailureKeepsHTTPStatus keeps the status that HTTP clients act on.
+func TestBatch_FailureKeepsHTTPStatus(t *testing.T) {
 	t.Parallel()
 	two := batchOf(toolCall("1", "a"), toolCall("2", "b"))
 	got := knock(t, &road{err: &limit.ExceededError{RetryAfter: 1}}, http.MethodPost, legacyHeader(), two)
@@ -198,8 +198,8 @@ func TestBatchThatFailsAsOne(t *testing.T) {
 	}
 }
 
-// TestBatchEndsWithItsCaller: nobody who hangs up has the rest done.
-func TestBatchEndsWithItsCaller(t *testing.T) {
+// TestBatch_EndsWithItsCaller: nobody who hangs up has the rest done.
+func TestBatch_EndsWithItsCaller(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	r := &leavingRoad{cancel: cancel}

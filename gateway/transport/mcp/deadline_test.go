@@ -50,7 +50,7 @@ func (u *unfinished) Read(p []byte) (int, error) {
 func (*unfinished) Close() error { return nil }
 
 // Half an answer at the deadline is a timeout, not a bad answer.
-func TestHalfAnswerAtTheDeadline(t *testing.T) {
+func TestDial_HalfAnswerAtTheDeadline(t *testing.T) {
 	t.Parallel()
 	for name, client := range map[string]halfway{
 		"document":                 {"application/json", `{"jsonrpc":"2.0","id":"ae`, false},

@@ -173,7 +173,7 @@ func endpoint(p *peer, version string) transport.Endpoint {
 	return transport.Endpoint{Agent: "echo", ID: "spiffe://td/echo", Binding: mcp.Binding, Version: version, URL: p.URL, Caller: "spiffe://td/alice", Timeout: time.Second}
 }
 
-func TestDialModern(t *testing.T) {
+func TestDial_Modern(t *testing.T) {
 	t.Parallel()
 	p := newPeer(t, func(w http.ResponseWriter, _ *http.Request, in incoming) {
 		w.Header().Set("Execution-Context", "re.ply.token")
@@ -210,8 +210,8 @@ func TestDialModern(t *testing.T) {
 	}
 }
 
-// TestReplies: which answers are replies, and what is wrong with the others.
-func TestReplies(t *testing.T) {
+// TestDial_ValidAndInvalidReplies: which answers are replies, and what is wrong with the others.
+func TestDial_ValidAndInvalidReplies(t *testing.T) {
 	t.Parallel()
 	events := func(w http.ResponseWriter, text string) {
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -336,7 +336,7 @@ func endless(w io.Writer, piece string) {
 	}
 }
 
-func TestNoReply(t *testing.T) {
+func TestDial_NoReply(t *testing.T) {
 	t.Parallel()
 	p := newPeer(t, func(_ http.ResponseWriter, r *http.Request, _ incoming) { <-r.Context().Done() })
 	ep := endpoint(p, mcp.Modern)
@@ -414,7 +414,7 @@ func (l *legacy) serve(w http.ResponseWriter, r *http.Request, in incoming) {
 
 func newLegacy(version string) *legacy { return &legacy{valid: map[string]bool{}, version: version} }
 
-func TestLegacySessions(t *testing.T) {
+func TestSession_LegacyPerCaller(t *testing.T) {
 	t.Parallel()
 	server := newLegacy("2025-06-18")
 	p := newPeer(t, server.serve)
@@ -467,7 +467,7 @@ func TestLegacySessions(t *testing.T) {
 	}
 }
 
-func TestLegacyWithoutSessionIDs(t *testing.T) {
+func TestSession_LegacyWithoutID(t *testing.T) {
 	t.Parallel()
 	server := newLegacy(mcp.Legacy)
 	server.noID = true
@@ -483,9 +483,9 @@ func TestLegacyWithoutSessionIDs(t *testing.T) {
 	}
 }
 
-// TestSessionGoneAtOnce: a server that forgets faster than we can ask is asked
+// TestLostSession_AskedTwiceOnly: a server that forgets faster than we can ask is asked
 // twice and no more.
-func TestSessionGoneAtOnce(t *testing.T) {
+func TestLostSession_AskedTwiceOnly(t *testing.T) {
 	t.Parallel()
 	server := newLegacy(mcp.Legacy)
 	p := newPeer(t, func(w http.ResponseWriter, r *http.Request, in incoming) {
@@ -505,7 +505,7 @@ func TestSessionGoneAtOnce(t *testing.T) {
 	}
 }
 
-func TestManyCallersBeginOneSessionEach(t *testing.T) {
+func TestSession_OneForEachConcurrentCaller(t *testing.T) {
 	t.Parallel()
 	server := newLegacy(mcp.Legacy)
 	p := newPeer(t, server.serve)
@@ -540,7 +540,7 @@ func page(tools []string, next string) string {
 	return `{"resultType":"complete","ttlMs":0,"cacheScope":"private","tools":[` + strings.Join(list, ",") + `]` + next + `}`
 }
 
-func TestDescribeModern(t *testing.T) {
+func TestDescribe_Modern(t *testing.T) {
 	t.Parallel()
 	p := newPeer(t, func(w http.ResponseWriter, _ *http.Request, in incoming) {
 		switch {
@@ -583,7 +583,7 @@ func endlessList(tools int) func(http.ResponseWriter, incoming) {
 	}
 }
 
-func TestDescribeFails(t *testing.T) {
+func TestDescribe_Failures(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		version string
@@ -626,7 +626,7 @@ func TestDescribeFails(t *testing.T) {
 
 // What a server has beside tools is described if its operator exposes it and the
 // server has it.
-func TestDescribeContent(t *testing.T) {
+func TestDescribe_PromptsAndResources(t *testing.T) {
 	t.Parallel()
 	const everything = `{"tools":{},"prompts":{},"resources":{}}`
 	prompts := map[string]string{
@@ -696,7 +696,7 @@ func TestDescribeContent(t *testing.T) {
 	}
 }
 
-func TestDescribeAServerWithoutTools(t *testing.T) {
+func TestDescribe_ServerWithoutTools(t *testing.T) {
 	t.Parallel()
 	p := newPeer(t, func(w http.ResponseWriter, _ *http.Request, in incoming) {
 		if in.Method == "server/discover" {

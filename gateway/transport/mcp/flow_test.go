@@ -22,9 +22,9 @@ import (
 	"github.com/aepb/aepb-gateway/translators/mcp"
 )
 
-// TestServerAsks: a question in a stream, its answer in the same session, and a
+// TestDial_ServerRequestInAStream: a question in a stream, its answer in the same session, and a
 // connection that breaks off in between and is taken up again.
-func TestServerAsks(t *testing.T) {
+func TestDial_ServerRequestInAStream(t *testing.T) {
 	t.Parallel()
 	server := newLegacy(mcp.Legacy)
 	answered := make(chan struct{})
@@ -85,9 +85,9 @@ func TestServerAsks(t *testing.T) {
 	}
 }
 
-// TestTheTokenThatClosesAStream: a server that announces a trailer is heard to
+// TestDial_TrailerThatClosesAStream: a server that announces a trailer is heard to
 // the end of it, and no longer than that takes; others not at all.
-func TestTheTokenThatClosesAStream(t *testing.T) {
+func TestDial_TrailerThatClosesAStream(t *testing.T) {
 	t.Parallel()
 	const events = `data: {"jsonrpc":"2.0","method":"notifications/progress","params":{}}` + "\n\n" +
 		`data: {"jsonrpc":"2.0","id":"id-1","result":` + content + "}\n\n"
@@ -142,8 +142,8 @@ func TestTheTokenThatClosesAStream(t *testing.T) {
 	}
 }
 
-// TestHalfStreams: what never passes for an answer.
-func TestHalfStreams(t *testing.T) {
+// TestDial_IncompleteStreamIsNoReply: what never passes for an answer.
+func TestDial_IncompleteStreamIsNoReply(t *testing.T) {
 	t.Parallel()
 	notice := `data: {"jsonrpc":"2.0","method":"notifications/progress","params":{}}` + "\n\n"
 	for name, tc := range map[string]struct{ version, text string }{
@@ -263,8 +263,8 @@ func (b *endingBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// TestSessionsOfReplicas: a session that mirrors a caller's own is one for all.
-func TestSessionsOfReplicas(t *testing.T) {
+// TestSession_SharedByReplicas: a session that mirrors a caller's own is one for all.
+func TestSession_SharedByReplicas(t *testing.T) {
 	t.Parallel()
 	server := newLegacy(mcp.Legacy)
 	p := newPeer(t, server.serve)

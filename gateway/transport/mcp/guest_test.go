@@ -172,7 +172,7 @@ func (h *house) do(t *testing.T, method, session, body string, more ...string) (
 
 const hello = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{}},"clientInfo":{"name":"c","version":"1"}}}`
 
-func TestSessionsOfGuests(t *testing.T) {
+func TestSession_Lifecycle(t *testing.T) {
 	t.Parallel()
 	r := &telling{road: road{description: chef()}, says: []string{`{"jsonrpc":"2.0","id":2,"result":{"content":[]}}`}}
 	h := newHouse(t, r)
@@ -226,9 +226,9 @@ func TestSessionsOfGuests(t *testing.T) {
 	}
 }
 
-// TestTooManyGuests: a caller with as many sessions as it may have begins another,
+// TestSession_LeastRecentlyUsedEnds: a caller with as many sessions as it may have begins another,
 // and the one that was not used for longest ends.
-func TestTooManyGuests(t *testing.T) {
+func TestSession_LeastRecentlyUsedEnds(t *testing.T) {
 	t.Parallel()
 	const ping = `{"jsonrpc":"2.0","id":3,"method":"ping"}`
 	h := newHouse(t, &telling{road: road{description: chef()}})
@@ -257,8 +257,8 @@ func TestTooManyGuests(t *testing.T) {
 	}
 }
 
-// TestTold: a stream at the door, its end, and what else can become of it.
-func TestTold(t *testing.T) {
+// TestServer_StreamOutcomes: a stream at the door, its end, and what else can become of it.
+func TestServer_StreamOutcomes(t *testing.T) {
 	t.Parallel()
 	progress, reply := `{"jsonrpc":"2.0","method":"notifications/progress","params":{}}`, "{\"jsonrpc\":\"2.0\",\r\n\"id\":1,\"result\":{}}"
 	for name, tc := range map[string]struct {
@@ -300,9 +300,9 @@ func TestTold(t *testing.T) {
 	}
 }
 
-// TestToldToHalfAClient: one that has closed its half of the connection counts as
+// TestServer_HalfClosedClientIsGone: one that has closed its half of the connection counts as
 // gone. What it still reads is no stream that ended properly.
-func TestToldToHalfAClient(t *testing.T) {
+func TestServer_HalfClosedClientIsGone(t *testing.T) {
 	t.Parallel()
 	r := &telling{road: road{description: chef()}, says: []string{`{"jsonrpc":"2.0","method":"notifications/progress","params":{}}`}, waits: true}
 	h := newHouse(t, r)
@@ -344,9 +344,9 @@ func (r *shaky) Exchange(ctx context.Context, c transport.Call) (transport.Answe
 	return answer, err
 }
 
-// TestAnswersInsist: an answer is said once, so it waits for the state that it
+// TestServer_RetriesAnswersUntilStateIsAvailable: an answer is said once, so it waits for the state that it
 // needs; whoever calls is told at once.
-func TestAnswersInsist(t *testing.T) {
+func TestServer_RetriesAnswersUntilStateIsAvailable(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		body   string
@@ -373,8 +373,8 @@ func TestAnswersInsist(t *testing.T) {
 	}
 }
 
-// TestStanding: a stream on which nothing is said ends with the door.
-func TestStanding(t *testing.T) {
+// TestServer_CloseEndsIdleStream: a stream on which nothing is said ends with the door.
+func TestServer_CloseEndsIdleStream(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, &telling{road: road{description: chef()}})
 	first, _ := h.do(t, http.MethodPost, "", hello)
@@ -402,8 +402,8 @@ func TestStanding(t *testing.T) {
 	}
 }
 
-// BenchmarkIdleSessions measures what a session costs that nobody uses.
-func BenchmarkIdleSessions(b *testing.B) {
+// BenchmarkSession_Idle measures what a session costs that nobody uses.
+func BenchmarkSession_Idle(b *testing.B) {
 	const guests = 10_000
 	for range b.N {
 		entries := newKept(b, time.Now)

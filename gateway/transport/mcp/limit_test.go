@@ -24,7 +24,7 @@ func (u untouched) Read([]byte) (int, error) {
 func (untouched) Close() error { return nil }
 
 // Whoever asks too often gets no work done, not even the reading of a body.
-func TestLimitBeforeBody(t *testing.T) {
+func TestLimit_BeforeBody(t *testing.T) {
 	t.Parallel()
 	r := &road{full: &limit.ExceededError{}}
 	request := newKnock(t.Context(), http.MethodPost, modernHeader("tools/call", "echo"), "")
@@ -38,7 +38,7 @@ func TestLimitBeforeBody(t *testing.T) {
 }
 
 // What the door answers by itself it answers to callers of the agent only.
-func TestOwnAnswersAreForCallers(t *testing.T) {
+func TestServer_OwnAnswersNeedAdmission(t *testing.T) {
 	t.Parallel()
 	notice := `{"jsonrpc":"2.0","method":"notifications/initialized"}`
 	ping := `{"jsonrpc":"2.0","id":1,"method":"ping"}`

@@ -62,9 +62,9 @@ func (h *house) listen(t *testing.T, session string) *http.Response {
 	return response
 }
 
-// TestUnasked: what is said on a session's stream, of which there is one, and
+// TestServer_OneStreamPerSession: what is said on a session's stream, of which there is one, and
 // how it ends.
-func TestUnasked(t *testing.T) {
+func TestServer_OneStreamPerSession(t *testing.T) {
 	t.Parallel()
 	r := &unheard{road: road{description: chef()}, says: make(chan string), calls: make(chan transport.Call, 9), closed: make(chan struct{}, 9)}
 	h := newHouse(t, r)
@@ -123,9 +123,9 @@ func sealedGet(t *testing.T) transport.Sealed {
 	})
 }
 
-// TestListening: a server ends its streams, is busy, forgets the session; what it
+// TestListen_ResumesAfterServerFaults: a server ends its streams, is busy, forgets the session; what it
 // says is heard all the same.
-func TestListening(t *testing.T) {
+func TestListen_ResumesAfterServerFaults(t *testing.T) {
 	t.Parallel()
 	server := newLegacy(mcp.Legacy)
 	var asked atomic.Int32
@@ -190,9 +190,9 @@ func alone(p *peer) transport.Endpoint {
 	return ep
 }
 
-// TestListeningAlone: a session that is for one stream is begun with it, is not
+// TestListen_SessionOfOneStream: a session that is for one stream is begun with it, is not
 // begun again behind its hearer's back, and ends with it.
-func TestListeningAlone(t *testing.T) {
+func TestListen_SessionOfOneStream(t *testing.T) {
 	t.Parallel()
 	server := newLegacy(mcp.Legacy)
 	var asked atomic.Int32
@@ -231,8 +231,8 @@ func TestListeningAlone(t *testing.T) {
 	}
 }
 
-// TestNoStreamAlone: whether a server has a stream is known at once.
-func TestNoStreamAlone(t *testing.T) {
+// TestListen_ServerWithoutStream: whether a server has a stream is known at once.
+func TestListen_ServerWithoutStream(t *testing.T) {
 	t.Parallel()
 	var bad *transport.BadReplyError
 	var gone *transport.UnreachableError

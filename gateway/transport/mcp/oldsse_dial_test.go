@@ -98,9 +98,9 @@ func (p *oldPeer) at(version string) transport.Endpoint {
 	return transport.Endpoint{Agent: "old", ID: "spiffe://td/old", Binding: mcp.Binding, Version: version, URL: p.URL + "/sse", Caller: "spiffe://td/alice"}
 }
 
-// TestOldServers: a server that takes no POST is found by GET, whether its revision is named or
+// TestOldServers_FoundByGETAndCalled: a server that takes no POST is found by GET, whether its revision is named or
 // not, and called on its stream, as the identity that is expected, with our evidence.
-func TestOldServers(t *testing.T) {
+func TestOldServers_FoundByGETAndCalled(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed} {
 		for _, version := range []string{"", mcp.LegacyFirst} {

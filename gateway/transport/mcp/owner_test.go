@@ -73,9 +73,9 @@ func (v visitor) ask(t *testing.T, at http.Handler, method, session, body string
 
 func caller(id string) identity.Caller { return identity.Caller{Peer: ect.Peer{ID: ect.Identity(id)}} }
 
-// TestASessionIsItsCallers: nobody else finds it, at no other agent, and of
+// TestSession_BelongsToItsCaller: nobody else finds it, at no other agent, and of
 // those without a name none at another address.
-func TestASessionIsItsCallers(t *testing.T) {
+func TestSession_BelongsToItsCaller(t *testing.T) {
 	t.Parallel()
 	const ping = `{"jsonrpc":"2.0","id":3,"method":"ping"}`
 	nameless := identity.Caller{Peer: ect.Peer{ID: "spiffe://td/anonymous"}, Anonymous: true}
@@ -109,9 +109,9 @@ func TestASessionIsItsCallers(t *testing.T) {
 	}
 }
 
-// TestAStreamLivesWithItsSession: it keeps the session alive, whether or not it
+// TestSession_StreamEndsWithIt: it keeps the session alive, whether or not it
 // can be looked for, and ends when any replica ends the session.
-func TestAStreamLivesWithItsSession(t *testing.T) {
+func TestSession_StreamEndsWithIt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		keeper := &shared{kept: newKept(t, time.Now)}
@@ -155,9 +155,9 @@ func (g *guarded) Limit(context.Context, transport.CallInfo) (limit.Pass, error)
 
 func (g *guarded) Admit(context.Context, transport.CallInfo) error { return g.admit }
 
-// TestWhoMayNotCallMayNotListen, nor end a session, although it is his; and
+// TestSession_StreamAndDeleteNeedPermission, nor end a session, although it is his; and
 // whoever is over his limit is so without a body too.
-func TestWhoMayNotCallMayNotListen(t *testing.T) {
+func TestSession_StreamAndDeleteNeedPermission(t *testing.T) {
 	t.Parallel()
 	r := &guarded{telling: telling{road: road{description: chef()}}}
 	door := (&shared{kept: newKept(t, time.Now)}).replica(t, r)

@@ -17,9 +17,9 @@ import (
 	"github.com/aepb/aepb-gateway/translators/mcp"
 )
 
-// TestEachLegacyRevision: a server gets its own revision, and since 2025-06-18
+// TestDial_EachLegacyRevision: a server gets its own revision, and since 2025-06-18
 // it is told so in the header.
-func TestEachLegacyRevision(t *testing.T) {
+func TestDial_EachLegacyRevision(t *testing.T) {
 	t.Parallel()
 	for version, header := range map[string]string{mcp.Legacy: mcp.Legacy, mcp.LegacyJune: mcp.LegacyJune, mcp.LegacyMarch: ""} {
 		t.Run(version, func(t *testing.T) {
@@ -47,8 +47,8 @@ func TestEachLegacyRevision(t *testing.T) {
 	}
 }
 
-// TestFixedRevision: an endpoint that names its revision is asked for that one.
-func TestFixedRevision(t *testing.T) {
+// TestDial_FixedRevision: an endpoint that names its revision is asked for that one.
+func TestDial_FixedRevision(t *testing.T) {
 	t.Parallel()
 	server := newLegacy("")
 	p := newPeer(t, server.serve)
@@ -76,9 +76,9 @@ func TestFixedRevision(t *testing.T) {
 	}
 }
 
-// TestRevisionNoLongerSpoken: what is written in one revision is never sent in
+// TestDial_NoMessageInSessionOfOtherRevision: what is written in one revision is never sent in
 // a session of another.
-func TestRevisionNoLongerSpoken(t *testing.T) {
+func TestDial_NoMessageInSessionOfOtherRevision(t *testing.T) {
 	t.Parallel()
 	p := newPeer(t, newLegacy(mcp.LegacyMarch).serve)
 	var bad *transport.BadReplyError
@@ -91,8 +91,8 @@ func TestRevisionNoLongerSpoken(t *testing.T) {
 	}
 }
 
-// TestBatchedReplies: a server of 2025-03-26 may put its reply into a batch.
-func TestBatchedReplies(t *testing.T) {
+// TestDial_ReplyInABatch: a server of 2025-03-26 may put its reply into a batch.
+func TestDial_ReplyInABatch(t *testing.T) {
 	t.Parallel()
 	reply := `{"jsonrpc":"2.0","id":"id-1","result":` + content + `}`
 	notice := `{"jsonrpc":"2.0","method":"notifications/progress"}`

@@ -132,7 +132,7 @@ func answerTo(t testing.TB, r transport.Handler, request *http.Request) *httptes
 	return recorder
 }
 
-func TestCallGoesDownTheRoad(t *testing.T) {
+func TestServer_PassesCallToPipeline(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		header  http.Header
@@ -184,8 +184,8 @@ func chef() canonical.Description {
 	}
 }
 
-// TestAnsweredFromTheDirectory: what is no delegation leaves no trace in the pipeline.
-func TestAnsweredFromTheDirectory(t *testing.T) {
+// TestServer_AnswersFromTheDirectory: what is no delegation leaves no trace in the pipeline.
+func TestServer_AnswersFromTheDirectory(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		header http.Header
@@ -244,7 +244,7 @@ func TestAnsweredFromTheDirectory(t *testing.T) {
 	}
 }
 
-func TestNotificationsAreTaken(t *testing.T) {
+func TestServer_AcceptsNotifications(t *testing.T) {
 	t.Parallel()
 	r := &road{}
 	got := knock(t, r, http.MethodPost, legacyHeader(), `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
@@ -261,8 +261,8 @@ func TestToolsList_UnknownCursor(t *testing.T) {
 	}
 }
 
-// TestRefused: the status, the code and the id of every refusal.
-func TestRefused(t *testing.T) {
+// TestServer_Refusals: the status, the code and the id of every refusal.
+func TestServer_Refusals(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		method string
@@ -336,9 +336,9 @@ func checkFailure(t *testing.T, got *httptest.ResponseRecorder, code int, id str
 	}
 }
 
-// TestFailuresOfTheRoad: what HTTP clients act on keeps its status, and
+// TestServer_PipelineFailures: what HTTP clients act on keeps its status, and
 // evidence of a failure goes back with it.
-func TestFailuresOfTheRoad(t *testing.T) {
+func TestServer_PipelineFailures(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		err    error
@@ -375,7 +375,7 @@ func TestFailuresOfTheRoad(t *testing.T) {
 	}
 }
 
-func TestOriginsThatMay(t *testing.T) {
+func TestServer_AllowedOrigins(t *testing.T) {
 	t.Parallel()
 	for _, origin := range []string{"https://gw.example", "http://localhost:3000", "http://127.0.0.1", "http://[::1]:8080"} {
 		got := knock(t, &road{}, http.MethodPost, with(legacyHeader(), "Origin", origin), `{"jsonrpc":"2.0","id":1,"method":"ping"}`)
@@ -385,7 +385,7 @@ func TestOriginsThatMay(t *testing.T) {
 	}
 }
 
-func TestNeedsTheCodec(t *testing.T) {
+func TestNew_IncompleteDeps(t *testing.T) {
 	t.Parallel()
 	if _, err := wire.NewServer(wire.ServerDeps{}); err == nil {
 		t.Error("a door without a codec")

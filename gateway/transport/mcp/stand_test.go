@@ -13,9 +13,9 @@ import (
 	"github.com/aepb/aepb-gateway/translators/mcp"
 )
 
-// TestACallerHasAShareOfTheStreams: one caller at its share gets 429, unless the
+// TestStream_CountPerCallerIsBounded: one caller at its share gets 429, unless the
 // stream takes the place of the session's own; another caller gets its stream.
-func TestACallerHasAShareOfTheStreams(t *testing.T) {
+func TestStream_CountPerCallerIsBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		keeper := &shared{kept: newKept(t, time.Now)}

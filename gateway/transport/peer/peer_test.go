@@ -87,9 +87,9 @@ const (
 	answer   = `{"jsonrpc":"2.0","id":"\u00711","result":{}}`
 )
 
-// TestDial: the message, its evidence and what belongs to it arrive, and nothing
+// TestDial_MessageAndEvidenceBothWays: the message, its evidence and what belongs to it arrive, and nothing
 // else; the answer comes back with its evidence.
-func TestDial(t *testing.T) {
+func TestDial_MessageAndEvidenceBothWays(t *testing.T) {
 	t.Parallel()
 	var got *http.Request
 	var body []byte
@@ -126,7 +126,7 @@ func TestDial(t *testing.T) {
 	}
 }
 
-func TestNothingUnsealedLeaves(t *testing.T) {
+func TestDial_RefusesUnsealed(t *testing.T) {
 	t.Parallel()
 	d, e, _ := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("it was sent") })
 	if _, err := d.Dial(t.Context(), e, transport.Sealed{}); !errors.Is(err, transport.ErrUnsealed) {
@@ -137,8 +137,8 @@ func TestNothingUnsealedLeaves(t *testing.T) {
 	}
 }
 
-// TestAnswers: everything that a gateway may say, and that it should not.
-func TestAnswers(t *testing.T) {
+// TestDial_AnswersOfAGateway: everything that a gateway may say, and that it should not.
+func TestDial_AnswersOfAGateway(t *testing.T) {
 	t.Parallel()
 	const problem = `{"type":"x","title":"t","status":403,"code":"policy_violation","detail":"refused by constraint loop"}`
 	for name, tc := range map[string]struct {
@@ -201,9 +201,9 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestStream: events as they come, the evidence that closes them, and a problem
+// TestDial_StreamWithEvidenceAndProblem: events as they come, the evidence that closes them, and a problem
 // in the midst of them.
-func TestStream(t *testing.T) {
+func TestDial_StreamWithEvidenceAndProblem(t *testing.T) {
 	t.Parallel()
 	const notice = `{"jsonrpc":"2.0","method":"notifications/progress","params":{}}`
 	for name, tc := range map[string]struct {
@@ -264,7 +264,7 @@ type refuser struct{ err error }
 
 func (c refuser) DoAs(*http.Request, ect.Identity) (*http.Response, error) { return nil, c.err }
 
-func TestFailures(t *testing.T) {
+func TestDial_Failures(t *testing.T) {
 	t.Parallel()
 	var unreachable *transport.UnreachableError
 	var denied *egress.DeniedError
@@ -304,9 +304,9 @@ func (c *cards) Describe(_ context.Context, e transport.Endpoint) (*canonical.De
 	return &canonical.Description{Name: "bob"}, e, nil
 }
 
-// TestDescribe: an agent is asked about at its endpoint, and reached at the translate
+// TestDescribe_AtTheAgentsEndpoint: an agent is asked about at its endpoint, and reached at the translate
 // endpoint all the same.
-func TestDescribe(t *testing.T) {
+func TestDescribe_AtTheAgentsEndpoint(t *testing.T) {
 	t.Parallel()
 	asked := &cards{}
 	d, err := New(Deps{Client: refuser{}, Cards: asked})
@@ -329,9 +329,9 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-// FuzzAnswer: whatever a gateway answers is a message that answers the request,
+// FuzzAnswer_MessageOrRefusalOrError: whatever a gateway answers is a message that answers the request,
 // a refusal, or an error; and what it says of itself stays within bounds.
-func FuzzAnswer(f *testing.F) {
+func FuzzAnswer_MessageOrRefusalOrError(f *testing.F) {
 	for _, body := range []string{answer, `{"code":"x","detail":"y"}`, `{"jsonrpc":"2.0","id":null,"error":{}}`, "", "null", "[]", `{"id":"q1","jsonrpc":"2.0","method":"x"}`} {
 		f.Add(200, "application/json", []byte(body))
 		f.Add(403, "application/problem+json", []byte(body))
@@ -384,7 +384,7 @@ func (halfway) DoAs(r *http.Request, _ ect.Identity) (*http.Response, error) {
 
 // Half an answer at the deadline is a timeout, not a bad answer, also from a gateway
 // that sees the deadline and ends its answer properly.
-func TestHalfAnswerAtTheDeadline(t *testing.T) {
+func TestDial_HalfAnswerAtTheDeadline(t *testing.T) {
 	t.Parallel()
 	d, err := New(Deps{Client: halfway{}})
 	if err != nil {

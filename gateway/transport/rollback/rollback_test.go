@@ -78,9 +78,9 @@ func sealed(t *testing.T, request string) (transport.Sealed, string) {
 	return out, token.Compact()
 }
 
-// TestAnAgentIsAskedBesideItsEndpoint: on the same host, by the same identity, with
+// TestRollbackRequest_SentBesideTheEndpoint: on the same host, by the same identity, with
 // the request's token before all others, and each of them once.
-func TestAnAgentIsAskedBesideItsEndpoint(t *testing.T) {
+func TestRollbackRequest_SentBesideTheEndpoint(t *testing.T) {
 	t.Parallel()
 	request, result := compact(t, ect.ActRollbackRequest), compact(t, ect.ActRollbackResult)
 	h := &host{status: 200, tokens: []string{"an.oth.er", result}, body: "{}"}
@@ -105,8 +105,8 @@ func TestAnAgentIsAskedBesideItsEndpoint(t *testing.T) {
 	}
 }
 
-// TestAnswersToARollback: what is one, and what is told of the rest.
-func TestAnswersToARollback(t *testing.T) {
+// TestRollbackRequest_Answers: what is one, and what is told of the rest.
+func TestRollbackRequest_Answers(t *testing.T) {
 	t.Parallel()
 	request, result := compact(t, ect.ActRollbackRequest), compact(t, ect.ActRollbackResult)
 	var (
@@ -182,7 +182,7 @@ func (halfway) DoAs(r *http.Request, _ ect.Identity) (*http.Response, error) {
 
 // Half an answer at the deadline is a timeout, not a bad answer, also from an agent
 // that sees the deadline and ends its answer properly.
-func TestHalfAnswerAtTheDeadline(t *testing.T) {
+func TestRollbackRequest_HalfAnswerAtTheDeadline(t *testing.T) {
 	t.Parallel()
 	d, err := rollback.New(rollback.Deps{Client: halfway{}})
 	if err != nil {

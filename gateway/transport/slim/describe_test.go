@@ -30,7 +30,7 @@ func oldCard(t testing.TB) []byte {
 	return protowire.AppendVarint(protowire.AppendTag(card, 13, protowire.VarintType), 1)
 }
 
-func TestUpgraded(t *testing.T) {
+func TestUpgraded_OldCard(t *testing.T) {
 	t.Parallel()
 	body, err := upgraded(oldCard(t))
 	if err != nil {
@@ -48,9 +48,9 @@ func TestUpgraded(t *testing.T) {
 	}
 }
 
-// FuzzUpgraded: a part of what came, or a typed error; and what it makes is read or
+// FuzzUpgraded_PartOrTypedError: a part of what came, or a typed error; and what it makes is read or
 // refused like any other card.
-func FuzzUpgraded(f *testing.F) {
+func FuzzUpgraded_PartOrTypedError(f *testing.F) {
 	f.Add(oldCard(f))
 	f.Add([]byte("\x0a\x05abc"))
 	f.Fuzz(func(t *testing.T, old []byte) {

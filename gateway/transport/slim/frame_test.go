@@ -18,8 +18,8 @@ func rpcWire(re canonical.Op, body string) translators.Wire {
 	return translators.Wire{Binding: form.Binding, Version: form.VersionA2A, Form: form.FormRPC, Media: form.Media, Re: re, Body: []byte(body)}
 }
 
-// TestFrameAndBack: what is framed reads the same again, whatever it is.
-func TestFrameAndBack(t *testing.T) {
+// TestFrame_Roundtrip: what is framed reads the same again, whatever it is.
+func TestFrame_Roundtrip(t *testing.T) {
 	t.Parallel()
 	request := func(method, params string) translators.Wire {
 		return rpcWire("", `{"jsonrpc":"2.0","id":"slimrpc","method":"`+method+`","params":`+params+`}`)
@@ -79,8 +79,8 @@ func same(t *testing.T, text []byte) string {
 	return string(out)
 }
 
-// TestRounding: a number that is no double is rounded, and that is said.
-func TestRounding(t *testing.T) {
+// TestFrame_RoundedNumberIsALoss: a number that is no double is rounded, and that is said.
+func TestFrame_RoundedNumberIsALoss(t *testing.T) {
 	t.Parallel()
 	for number, lost := range map[string]bool{"9007199254740993": true, "0.12345678901234567890": true, "1.5": false, "1.50": true, "1.0": true, "9007199254740992": false} {
 		w := rpcWire("", `{"jsonrpc":"2.0","id":123456789012345678901234567890,"method":"SendMessage","params":{"metadata":{"n":`+number+`}}}`)
@@ -91,8 +91,8 @@ func TestRounding(t *testing.T) {
 	}
 }
 
-// TestPlainMessagesAreLeftAlone by both.
-func TestPlainMessagesAreLeftAlone(t *testing.T) {
+// TestFrame_PlainMessagesUnchanged by both.
+func TestFrame_PlainMessagesUnchanged(t *testing.T) {
 	t.Parallel()
 	w := translators.Wire{Binding: form.Binding, Media: form.Media, Body: []byte(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)}
 	framed, _, err := Frame(w)
@@ -104,8 +104,8 @@ func TestPlainMessagesAreLeftAlone(t *testing.T) {
 	}
 }
 
-// TestMembersOfNobody: what A2A does not define is left out, and that is said.
-func TestMembersOfNobody(t *testing.T) {
+// TestFrame_UnknownMembersAreLosses: what A2A does not define is left out, and that is said.
+func TestFrame_UnknownMembersAreLosses(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ body, want, lost string }{
 		"below": {
@@ -136,8 +136,8 @@ func TestMembersOfNobody(t *testing.T) {
 	}
 }
 
-// TestFrameRefuses what protobuf cannot say, in place of saying something else.
-func TestFrameRefuses(t *testing.T) {
+// TestFrame_RefusesWhatProtobufCannotExpress what protobuf cannot say, in place of saying something else.
+func TestFrame_RefusesWhatProtobufCannotExpress(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		w    translators.Wire
@@ -163,8 +163,8 @@ func TestFrameRefuses(t *testing.T) {
 	}
 }
 
-// TestUnframeRefuses what is no message, and what holds more than we know of.
-func TestUnframeRefuses(t *testing.T) {
+// TestUnframe_RefusesInvalidAndTooLarge what is no message, and what holds more than we know of.
+func TestUnframe_RefusesInvalidAndTooLarge(t *testing.T) {
 	t.Parallel()
 	deep := []byte{}
 	for range 400 { // a value in a list in a value…
@@ -200,8 +200,8 @@ func TestUnframeRefuses(t *testing.T) {
 	}
 }
 
-// TestFieldsOfNobody: fields that A2A does not define are left out, and that is said.
-func TestFieldsOfNobody(t *testing.T) {
+// TestUnframe_UnknownFieldsAreLosses: fields that A2A does not define are left out, and that is said.
+func TestUnframe_UnknownFieldsAreLosses(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		path, octets string
@@ -232,9 +232,9 @@ func lengthened(octets []byte) []byte {
 	return append(append(out, byte(n)), octets...)
 }
 
-// TestFailuresOfStrangers: a code and a text of somebody else's are an error
+// TestUnframe_ForeignStatusBecomesA2AError: a code and a text of somebody else's are an error
 // of A2A's in any case.
-func TestFailuresOfStrangers(t *testing.T) {
+func TestUnframe_ForeignStatusBecomesA2AError(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		status int
@@ -257,9 +257,9 @@ func TestFailuresOfStrangers(t *testing.T) {
 	}
 }
 
-// FuzzUnframe: whatever comes, it is read or refused, and what is read can be
+// FuzzUnframe_Roundtrip: whatever comes, it is read or refused, and what is read can be
 // framed again to the same value.
-func FuzzUnframe(f *testing.F) {
+func FuzzUnframe_Roundtrip(f *testing.F) {
 	for _, name := range []string{"SendMessage", "GetTask", "ListTasks", "GetExtendedAgentCard"} {
 		f.Add("/x/"+name, []byte("\x0a\x01x"), true)
 		f.Add("/x/"+name, []byte{}, false)

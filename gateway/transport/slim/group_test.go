@@ -158,9 +158,9 @@ func memberOf(t *testing.T, node *nodetest.Node, handler rpc.Handler, most int64
 	return peer
 }
 
-// TestGroupMember: requests are answered, each to its asker, in the way that it
+// TestGroup_AnswersEachMember: requests are answered, each to its asker, in the way that it
 // asked; the rest is not for us.
-func TestGroupMember(t *testing.T) {
+func TestGroup_AnswersEachMember(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		node := newNode(t)
@@ -196,9 +196,9 @@ func TestGroupMember(t *testing.T) {
 	})
 }
 
-// TestGroupsDoNotWaitForOne: a member that asks too much, and acknowledges no answer,
+// TestGroup_SlowMemberBlocksNoOther: a member that asks too much, and acknowledges no answer,
 // does not keep us from hearing the others.
-func TestGroupsDoNotWaitForOne(t *testing.T) {
+func TestGroup_SlowMemberBlocksNoOther(t *testing.T) {
 	t.Parallel()
 	for kind, flood := range map[string]func(n int) (string, map[string]string){
 		"calls": func(n int) (string, map[string]string) {
@@ -239,8 +239,8 @@ func TestGroupsDoNotWaitForOne(t *testing.T) {
 	}
 }
 
-// TestGroupPlaces: no more groups than there are places, and none of a stranger.
-func TestGroupPlaces(t *testing.T) {
+// TestGroup_CountIsBounded: no more groups than there are places, and none of a stranger.
+func TestGroup_CountIsBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		node := newNode(t)
@@ -264,8 +264,8 @@ func TestGroupPlaces(t *testing.T) {
 	})
 }
 
-// TestWhoMayInvite: callers, and in development anybody who knows the secret.
-func TestWhoMayInvite(t *testing.T) {
+// TestGroup_WhoMayInvite: callers, and in development anybody who knows the secret.
+func TestGroup_WhoMayInvite(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		caller, anonymous ect.Identity
@@ -281,9 +281,9 @@ func TestWhoMayInvite(t *testing.T) {
 	}
 }
 
-// TestCallersByTheirTokens: with tokens of issuers, each caller is who its own
+// TestGroup_CallersByIssuedTokens: with tokens of issuers, each caller is who its own
 // says, and is counted by it; without an id it is nobody.
-func TestCallersByTheirTokens(t *testing.T) {
+func TestGroup_CallersByIssuedTokens(t *testing.T) {
 	t.Parallel()
 	n := NodeConfig{Caller: "spiffe://x/all", Issued: Issued{Caller: func(subject string) ect.Identity {
 		return map[string]ect.Identity{"alice": "spiffe://x/alice"}[subject]

@@ -17,9 +17,9 @@ import (
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
-// TestAgainstTheLibrary: whatever the codec of A2A is tried on is the same message
+// TestPack_AgreesWithProtobufLibrary: whatever the codec of A2A is tried on is the same message
 // here as protobuf's own reader and writer make of it, in either direction.
-func TestAgainstTheLibrary(t *testing.T) {
+func TestPack_AgreesWithProtobufLibrary(t *testing.T) {
 	t.Parallel()
 	values, said := bodies(t), 0
 	messages := a2aproto.File_a2aproto_proto.Messages()

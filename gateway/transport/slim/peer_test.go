@@ -91,9 +91,9 @@ func newNode(t *testing.T) *nodetest.Node {
 	return nodetest.New(t, nil)
 }
 
-// TestA2AServices: the name that an agent knows is found, and an agent that
+// TestPeer_FindsA2AServiceName: the name that an agent knows is found, and an agent that
 // knows neither says so itself.
-func TestA2AServices(t *testing.T) {
+func TestPeer_FindsA2AServiceName(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct{ knows, first, answers string }{
 		{ServiceA2A, "", ServiceA2A},
@@ -143,9 +143,9 @@ func (r *refuser) Serve(_ context.Context, call rpc.Call, _ rpc.Responder) error
 	return &rpc.StatusError{Code: rpc.Unimplemented, Message: r.says}
 }
 
-// TestARefusalIsNoUnknownService: an agent that refuses a call has had it, and is
+// TestPeer_RefusedCallIsNotRetriedByOtherName: an agent that refuses a call has had it, and is
 // not called by another name for the same.
-func TestARefusalIsNoUnknownService(t *testing.T) {
+func TestPeer_RefusedCallIsNotRetriedByOtherName(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		method, says string
@@ -184,8 +184,8 @@ func TestARefusalIsNoUnknownService(t *testing.T) {
 	}
 }
 
-// TestConversation: notifications and responses come to whose they are.
-func TestConversation(t *testing.T) {
+// TestConverse_RoutesResponsesByID: notifications and responses come to whose they are.
+func TestConverse_RoutesResponsesByID(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		node := newNode(t)
@@ -242,9 +242,9 @@ func TestConversation(t *testing.T) {
 	})
 }
 
-// TestUnwanted: whom nobody serves learns it by the end of the session, which
+// TestConverse_PeerWithoutAgentEndsTheSession: whom nobody serves learns it by the end of the session, which
 // may come before he has heard that it has begun.
-func TestUnwanted(t *testing.T) {
+func TestConverse_PeerWithoutAgentEndsTheSession(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		node := newNode(t)
@@ -265,8 +265,8 @@ func TestUnwanted(t *testing.T) {
 	})
 }
 
-// TestSilentSessions are given up, lest they be collected here.
-func TestSilentSessions(t *testing.T) {
+// TestConverse_SilentSessionIsClosed are given up, lest they be collected here.
+func TestConverse_SilentSessionIsClosed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		node := newNode(t)
@@ -283,7 +283,7 @@ func TestSilentSessions(t *testing.T) {
 	})
 }
 
-func TestParseAddress(t *testing.T) {
+func TestParseAddress_Forms(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"org/ns/svc":                                      "|org/ns/svc",
@@ -316,7 +316,7 @@ func TestParseAddress(t *testing.T) {
 	}
 }
 
-func FuzzParseAddress(f *testing.F) {
+func FuzzParseAddress_Roundtrip(f *testing.F) {
 	f.Add("slim://node.example:47000/org/ns/svc")
 	f.Add("slim://[::1]/org/ns/svc")
 	f.Fuzz(func(t *testing.T, text string) {

@@ -81,8 +81,8 @@ func callOf(service, method, body string, metadata map[string]string) rpc.Call {
 	}
 }
 
-// TestDoorRefuses says how each call that is not served is answered, exactly.
-func TestDoorRefuses(t *testing.T) {
+// TestListener_Refusals says how each call that is not served is answered, exactly.
+func TestListener_Refusals(t *testing.T) {
 	t.Parallel()
 	const me = "spiffe://x/alice"
 	evidence := func(value string) map[string]string { return map[string]string{keyEvidence: value} }
@@ -130,8 +130,8 @@ func TestDoorRefuses(t *testing.T) {
 	}
 }
 
-// TestDoorPassesOn what the pipeline needs to know, and the pipeline's answer.
-func TestDoorPassesOn(t *testing.T) {
+// TestListener_PassesCallToPipeline what the pipeline needs to know, and the pipeline's answer.
+func TestListener_PassesCallToPipeline(t *testing.T) {
 	t.Parallel()
 	road := &script{answer: transporttest.Answer(translators.Wire{Form: form.FormRPC, Body: []byte("answer")}, "one", "two")}
 	out := &told{}
@@ -209,9 +209,9 @@ func (s *scripted) Close() error {
 	return nil
 }
 
-// TestDoorStreams: each event is a response; the evidence that closes a stream
+// TestListener_StreamsWithClosingEvidence: each event is a response; the evidence that closes a stream
 // comes last, for those who know evidence; a stream that breaks off says so.
-func TestDoorStreams(t *testing.T) {
+func TestListener_StreamsWithClosingEvidence(t *testing.T) {
 	t.Parallel()
 	event := func(body string) transport.Event {
 		return transport.Event{Wire: translators.Wire{Form: form.FormRPC, Body: []byte(body)}}
@@ -248,8 +248,8 @@ func TestDoorStreams(t *testing.T) {
 	}
 }
 
-// TestPlainDoor says how each JSON-RPC message is answered; "": not at all.
-func TestPlainDoor(t *testing.T) {
+// TestListener_PlainJSONRPC says how each JSON-RPC message is answered; "": not at all.
+func TestListener_PlainJSONRPC(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		who        ect.Identity
@@ -287,9 +287,9 @@ func TestPlainDoor(t *testing.T) {
 	}
 }
 
-// TestStoppedInItsSession: what MCP asks for can be stopped in the session that it
+// TestListener_CancelInItsSession: what MCP asks for can be stopped in the session that it
 // came in. Its newest revision stops it by leaving; A2A does not stop requests.
-func TestStoppedInItsSession(t *testing.T) {
+func TestListener_CancelInItsSession(t *testing.T) {
 	t.Parallel()
 	const modern = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}`
 	at := "slim " + callOf("", "", "", nil).From.String() + " 5"
@@ -318,8 +318,8 @@ func TestStoppedInItsSession(t *testing.T) {
 	}
 }
 
-// TestRevisionOfASession: who agreed on a revision is answered in it.
-func TestRevisionOfASession(t *testing.T) {
+// TestListener_RevisionOfASession: who agreed on a revision is answered in it.
+func TestListener_RevisionOfASession(t *testing.T) {
 	t.Parallel()
 	d := doorFor(&script{}, "spiffe://x/y", "")
 	for _, body := range []string{
@@ -340,9 +340,9 @@ func TestRevisionOfASession(t *testing.T) {
 	}
 }
 
-// TestRevisionsSideBySide: in each session of one caller the revision is its own,
+// TestListener_RevisionsOfConcurrentSessions: in each session of one caller the revision is its own,
 // and forgotten with it.
-func TestRevisionsSideBySide(t *testing.T) {
+func TestListener_RevisionsOfConcurrentSessions(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		road := &script{}
@@ -380,8 +380,8 @@ func TestRevisionsSideBySide(t *testing.T) {
 	})
 }
 
-// TestDrain: what runs is waited for, and nothing new begins.
-func TestDrain(t *testing.T) {
+// TestListener_Drain: what runs is waited for, and nothing new begins.
+func TestListener_Drain(t *testing.T) {
 	t.Parallel()
 	d := doorFor(&script{}, "spiffe://x/y", "")
 	if !d.l.enter() {

@@ -28,7 +28,7 @@ func readAll(r io.Reader, l sse.Limits) (events []sse.Event, err error) {
 
 func event(data string) sse.Event { return sse.Event{Data: []byte(data)} }
 
-func TestReader(t *testing.T) {
+func TestReader_Events(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		in   string
@@ -72,7 +72,7 @@ func TestReader(t *testing.T) {
 	}
 }
 
-func TestLimits(t *testing.T) {
+func TestReader_Limits(t *testing.T) {
 	t.Parallel()
 	endless := strings.Repeat("data: a\n\n", 50)
 	for name, tc := range map[string]struct {
@@ -100,7 +100,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-func TestBrokenStreamIsNoEnd(t *testing.T) {
+func TestReader_BrokenStreamIsNoEnd(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")
 	in := sse.NewReader(io.MultiReader(strings.NewReader("data: a\n"), iotest.ErrReader(broken)), sse.Limits{})
@@ -111,7 +111,7 @@ func TestBrokenStreamIsNoEnd(t *testing.T) {
 	}
 }
 
-func FuzzReader(f *testing.F) {
+func FuzzReader_BytesInPieces(f *testing.F) {
 	for _, seed := range []string{"data: a\n\n", "event:x\r\ndata:\rdata:b\r\n\r\n", ": c\n\nid: \x00\ndata\n\n", "\xEF\xBB\xBF\n"} {
 		f.Add(seed)
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 // A stream on which nothing is said stays alive, and says nothing once it is over.
-func TestASilentStreamIsAlive(t *testing.T) {
+func TestWriter_KeepsSilentStreamAlive(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := httptest.NewRecorder()

@@ -9,9 +9,9 @@ import (
 	form "github.com/aepb/aepb-gateway/translators/uacp"
 )
 
-// TestEachRepetitionHasItsOwnAnswer: what is said again is answered as it was,
+// TestListener_RepeatedFrameGetsItsFirstAnswer: what is said again is answered as it was,
 // however much was said meanwhile, and is not done again.
-func TestEachRepetitionHasItsOwnAnswer(t *testing.T) {
+func TestListener_RepeatedFrameGetsItsFirstAnswer(t *testing.T) {
 	t.Parallel()
 	r := &road{exchange: echo}
 	l := connect(t, open(t, r, wire.Config{}))
@@ -41,9 +41,9 @@ func TestEachRepetitionHasItsOwnAnswer(t *testing.T) {
 	}
 }
 
-// TestANoticeThatIsNotTaken is not acknowledged: it was not for whoever sent it
+// TestListener_RefusedNoticeIsNotAcknowledged is not acknowledged: it was not for whoever sent it
 // to give. One that is taken is.
-func TestANoticeThatIsNotTaken(t *testing.T) {
+func TestListener_RefusedNoticeIsNotAcknowledged(t *testing.T) {
 	t.Parallel()
 	notice := form.Frame{Verb: form.Tell, QoS: 1, ID: 9, Options: topic("/weather"), Payload: []byte("rain")}
 	for name, tc := range map[string]struct {

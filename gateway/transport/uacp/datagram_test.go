@@ -97,8 +97,8 @@ func (p *packets) send(body []byte, at net.Addr) {
 	synctest.Wait()
 }
 
-// TestADatagramIsAnswered, and what is not to be heard is not.
-func TestADatagramIsAnswered(t *testing.T) {
+// TestDatagram_Answered, and what is not to be heard is not.
+func TestDatagram_Answered(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p, r := newPackets(), &road{exchange: echo}
@@ -139,8 +139,8 @@ func TestADatagramIsAnswered(t *testing.T) {
 	})
 }
 
-// TestADatagramTooLong: an answer that does not fit is an error in its place.
-func TestADatagramTooLong(t *testing.T) {
+// TestDatagram_AnswerTooLong: an answer that does not fit is an error in its place.
+func TestDatagram_AnswerTooLong(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p, h := newPackets(), &happenings{texts: []string{strings.Repeat("x", 20_000)}}
@@ -154,9 +154,9 @@ func TestADatagramTooLong(t *testing.T) {
 	})
 }
 
-// TestEventsAreRepeatedUntilTheyAreAcknowledged: after 2, 4 and 8 seconds, and
+// TestDatagram_EventsRepeatedUntilAcknowledged: after 2, 4 and 8 seconds, and
 // no more; the next is asked for when the last was heard.
-func TestEventsAreRepeatedUntilTheyAreAcknowledged(t *testing.T) {
+func TestDatagram_EventsRepeatedUntilAcknowledged(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p, h := newPackets(), &happenings{texts: []string{"one", "two"}}
@@ -189,9 +189,9 @@ func TestEventsAreRepeatedUntilTheyAreAcknowledged(t *testing.T) {
 	})
 }
 
-// TestSendersAreForgotten: no more of them are known than that, and a request
+// TestDatagram_SendersAreBounded: no more of them are known than that, and a request
 // too many from one of them is dropped.
-func TestSendersAreForgotten(t *testing.T) {
+func TestDatagram_SendersAreBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p, r := newPackets(), &road{exchange: echo}

@@ -16,9 +16,9 @@ func (d deaf) write([]byte) error { <-d.ends; return nil }
 func (deaf) acked(uint32)         {}
 func (deaf) close()               {}
 
-// TestRepetitionsAreBounded: a peer that repeats one frame, and reads no answer, has no
+// TestListener_RepeatedFramesAreBounded: a peer that repeats one frame, and reads no answer, has no
 // more of them under way than of other frames.
-func TestRepetitionsAreBounded(t *testing.T) {
+func TestListener_RepeatedFramesAreBounded(t *testing.T) {
 	body, err := form.Frame{Verb: form.Ask, QoS: 1, ID: 7}.Bytes()
 	if err != nil {
 		t.Fatal(err)

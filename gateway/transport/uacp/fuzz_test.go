@@ -8,9 +8,9 @@ import (
 	"testing/iotest"
 )
 
-// FuzzReadFrame: what was written is read, however it arrives; and what is cut
+// FuzzReadFrame_Roundtrip: what was written is read, however it arrives; and what is cut
 // off is never an end.
-func FuzzReadFrame(f *testing.F) {
+func FuzzReadFrame_Roundtrip(f *testing.F) {
 	f.Add([]byte("\x00\x03abc\x00\x01d"))
 	f.Add([]byte("\x00\x00"))
 	f.Add([]byte("\xff\xffabc"))

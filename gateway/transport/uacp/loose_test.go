@@ -45,9 +45,9 @@ func inDatagrams(t *testing.T, r *road) transport.Endpoint {
 	return ep
 }
 
-// TestDatagramsThereAndBack: both faces against each other on real sockets: a
+// TestDatagram_DialerWithListener: both faces against each other on real sockets: a
 // question and its answer, a description, and what is observed.
-func TestDatagramsThereAndBack(t *testing.T) {
+func TestDatagram_DialerWithListener(t *testing.T) {
 	t.Parallel()
 	for _, carriage := range []string{form.FormEnveloped, form.FormBare} {
 		r := &road{exchange: echo}
@@ -146,9 +146,9 @@ func datagram() transport.Endpoint {
 	return ep
 }
 
-// TestRequestsAreSaidAgain: with quality of service 1 after 2, 4 and 8 seconds and
+// TestDatagram_RequestsRepeatedAtQoS1: with quality of service 1 after 2, 4 and 8 seconds and
 // no more, until something follows; the answer is waited for all the same.
-func TestRequestsAreSaidAgain(t *testing.T) {
+func TestDatagram_RequestsRepeatedAtQoS1(t *testing.T) {
 	t.Parallel()
 	request, err := form.ParseFrame(message(form.FormBare).Body)
 	if err != nil {
@@ -219,9 +219,9 @@ func seconds(list ...int) (out []time.Duration) {
 	return out
 }
 
-// TestLateDatagramsOfAnObservation: what came before is acknowledged again and
+// TestDatagram_LateEventsAcknowledgedAndDropped: what came before is acknowledged again and
 // taken no second time, in whatever order it comes.
-func TestLateDatagramsOfAnObservation(t *testing.T) {
+func TestDatagram_LateEventsAcknowledgedAndDropped(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		agent, d := quiet(t)
@@ -270,9 +270,9 @@ func TestLateDatagramsOfAnObservation(t *testing.T) {
 	})
 }
 
-// TestDatagramsHaveBounds: what does not fit one is not sent, nor taken; evidence
+// TestDatagram_LimitsOfSizeAndIdentity: what does not fit one is not sent, nor taken; evidence
 // that does not fit goes by reference; and nobody is believed to be somebody.
-func TestDatagramsHaveBounds(t *testing.T) {
+func TestDatagram_LimitsOfSizeAndIdentity(t *testing.T) {
 	t.Parallel()
 	long := func(n int) translators.Wire {
 		w, _, err := form.New(translators.Config{}).Encode(&canonical.Message{

@@ -14,9 +14,9 @@ import (
 	form "github.com/aepb/aepb-gateway/translators/uacp"
 )
 
-// TestWhomTheServerNameMeans: the longest name of an agent that a server name
+// TestListener_AgentByServerName: the longest name of an agent that a server name
 // begins with, label by label, and else its first label.
-func TestWhomTheServerNameMeans(t *testing.T) {
+func TestListener_AgentByServerName(t *testing.T) {
 	t.Parallel()
 	asked := make(chan string, 1)
 	r := &road{exchange: echo, limit: func(q transport.CallInfo) error { asked <- q.Agent; return nil }}

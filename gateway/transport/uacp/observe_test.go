@@ -97,8 +97,8 @@ func observing(carriage string) translators.Wire {
 	return w
 }
 
-// TestObserved: the frames that an OBSERVE is answered with, in order.
-func TestObserved(t *testing.T) {
+// TestObserve_FramesInOrder: the frames that an OBSERVE is answered with, in order.
+func TestObserve_FramesInOrder(t *testing.T) {
 	t.Parallel()
 	for _, carriage := range []string{form.FormEnveloped, form.FormBare} {
 		h := &happenings{texts: []string{"one", "two", "three"}}
@@ -133,8 +133,8 @@ func TestObserved(t *testing.T) {
 	}
 }
 
-// TestObservationsThatEndEarly: whoever cancels, leaves or is told of a failure.
-func TestObservationsThatEndEarly(t *testing.T) {
+// TestObserve_EndsEarly: whoever cancels, leaves or is told of a failure.
+func TestObserve_EndsEarly(t *testing.T) {
 	t.Parallel()
 	start := func(end error) (line, *happenings) {
 		h := &happenings{texts: []string{"one"}, end: end}
@@ -176,8 +176,8 @@ func TestObservationsThatEndEarly(t *testing.T) {
 	h.gone(t)
 }
 
-// TestWhoDoesNotReadStopsWhoTells: no more is asked for than was taken.
-func TestWhoDoesNotReadStopsWhoTells(t *testing.T) {
+// TestObserve_SlowReaderStopsTheSource: no more is asked for than was taken.
+func TestObserve_SlowReaderStopsTheSource(t *testing.T) {
 	t.Parallel()
 	const all = 2000
 	h := &happenings{}
@@ -195,8 +195,8 @@ func TestWhoDoesNotReadStopsWhoTells(t *testing.T) {
 	_ = l.conn.Close()
 }
 
-// TestObservingAnAgent: both faces against each other.
-func TestObservingAnAgent(t *testing.T) {
+// TestObserve_DialerWithListener: both faces against each other.
+func TestObserve_DialerWithListener(t *testing.T) {
 	t.Parallel()
 	for _, carriage := range []string{form.FormEnveloped, form.FormBare} {
 		h := &happenings{texts: []string{"one", "two"}}
@@ -246,8 +246,8 @@ func TestObservingAnAgent(t *testing.T) {
 	}
 }
 
-// TestClosingAnObservation tells the agent, and ends the connection.
-func TestClosingAnObservation(t *testing.T) {
+// TestObserve_CloseCancelsAtTheAgent tells the agent, and ends the connection.
+func TestObserve_CloseCancelsAtTheAgent(t *testing.T) {
 	t.Parallel()
 	h := &happenings{texts: []string{"one"}, end: context.Canceled}
 	sealed, _ := seal(t, observing(form.FormEnveloped))
@@ -274,8 +274,8 @@ func TestClosingAnObservation(t *testing.T) {
 	h.gone(t)
 }
 
-// TestObservedAgentsThatMisbehave: what comes of each, exactly.
-func TestObservedAgentsThatMisbehave(t *testing.T) {
+// TestObserve_MisbehavingAgents: what comes of each, exactly.
+func TestObserve_MisbehavingAgents(t *testing.T) {
 	t.Parallel()
 	request, err := form.ParseFrame(observing(form.FormBare).Body)
 	if err != nil {
@@ -412,9 +412,9 @@ func listenTo(t *testing.T, ep transport.Endpoint, sealed transport.Sealed) (str
 	}
 }
 
-// TestTheSameAgain: a frame with quality of service 1 is taken once, and
+// TestListener_DuplicatesByQoS: a frame with quality of service 1 is taken once, and
 // answered as often as it comes; one without is taken as often.
-func TestTheSameAgain(t *testing.T) {
+func TestListener_DuplicatesByQoS(t *testing.T) {
 	t.Parallel()
 	r := &road{exchange: echo}
 	l := connect(t, open(t, r, wire.Config{}))

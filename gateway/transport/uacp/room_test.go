@@ -83,10 +83,10 @@ func short(call transport.Call) (transport.Answer, error) {
 	return transporttest.Answer(w), err
 }
 
-// TestEvidenceThatIsKept: whoever wants to know is told of each message whose
+// TestEvidence_ByReferenceIsReported: whoever wants to know is told of each message whose
 // own token stays here, and why; ancestors of it that stay are no news. No
 // token of somebody else's goes on in its place.
-func TestEvidenceThatIsKept(t *testing.T) {
+func TestEvidence_ByReferenceIsReported(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		message translators.Wire

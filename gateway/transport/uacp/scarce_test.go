@@ -29,9 +29,9 @@ func (f *failing) Accept() (net.Conn, error) {
 
 func (*failing) Close() error { return nil }
 
-// TestNoRoomForAConnection: a listener goes on when there are too many open files, and
+// TestListener_TooManyOpenFiles: a listener goes on when there are too many open files, and
 // ends when its own end has come.
-func TestNoRoomForAConnection(t *testing.T) {
+func TestListener_TooManyOpenFiles(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		plain := &failing{errs: []error{os.NewSyscallError("accept4", syscall.EMFILE), os.NewSyscallError("accept4", syscall.ECONNABORTED), net.ErrClosed}}

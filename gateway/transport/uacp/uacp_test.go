@@ -224,8 +224,8 @@ func seal(t testing.TB, w translators.Wire) (transport.Sealed, string) {
 	return sealed, token.Compact()
 }
 
-// TestThereAndBack: both faces against each other, in both forms of carriage.
-func TestThereAndBack(t *testing.T) {
+// TestDialer_WithListenerInBothForms: both faces against each other, in both forms of carriage.
+func TestDialer_WithListenerInBothForms(t *testing.T) {
 	t.Parallel()
 	for _, carriage := range []string{form.FormEnveloped, form.FormBare} {
 		r := &road{exchange: echo}
@@ -259,7 +259,7 @@ func TestThereAndBack(t *testing.T) {
 	}
 }
 
-func TestDescribe(t *testing.T) {
+func TestDescribe_AgentOfAListener(t *testing.T) {
 	t.Parallel()
 	r := &road{}
 	d, ep, err := dialer(t, network{}).Describe(t.Context(), endpoint(open(t, r, wire.Config{})))
@@ -326,8 +326,8 @@ func topic(text string) []form.Option {
 	return []form.Option{{Type: form.OptTopic, Value: []byte(text)}}
 }
 
-// TestAtTheDoor: what a frame gets, by its verb and what is wrong with it.
-func TestAtTheDoor(t *testing.T) {
+// TestListener_AnswersByVerbAndFault: what a frame gets, by its verb and what is wrong with it.
+func TestListener_AnswersByVerbAndFault(t *testing.T) {
 	t.Parallel()
 	refuse := func(transport.Call) (transport.Answer, error) {
 		return transport.Answer{}, &canonical.Error{Code: canonical.CodeForbidden, Message: "no"}
@@ -355,8 +355,8 @@ func TestAtTheDoor(t *testing.T) {
 	}
 }
 
-// TestEndsTheConnection: what has no id to answer under.
-func TestEndsTheConnection(t *testing.T) {
+// TestListener_FrameWithoutIDEndsTheConnection: what has no id to answer under.
+func TestListener_FrameWithoutIDEndsTheConnection(t *testing.T) {
 	t.Parallel()
 	address := open(t, &road{exchange: echo}, wire.Config{})
 	for name, data := range map[string][]byte{
@@ -374,9 +374,9 @@ func TestEndsTheConnection(t *testing.T) {
 	}
 }
 
-// TestSeveralAtOnce: a slow request does not hold up a fast one, and a notice
+// TestListener_ConcurrentRequests: a slow request does not hold up a fast one, and a notice
 // gets no answer.
-func TestSeveralAtOnce(t *testing.T) {
+func TestListener_ConcurrentRequests(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
 	r := &road{exchange: func(call transport.Call) (transport.Answer, error) {
@@ -401,8 +401,8 @@ func TestSeveralAtOnce(t *testing.T) {
 	}
 }
 
-// TestOnlyTLS13: nothing older, and nothing without the protocol's name.
-func TestOnlyTLS13(t *testing.T) {
+// TestListener_OnlyTLS13WithALPN: nothing older, and nothing without the protocol's name.
+func TestListener_OnlyTLS13WithALPN(t *testing.T) {
 	t.Parallel()
 	address := open(t, &road{exchange: echo}, wire.Config{})
 	if conn, err := (network{version: tls.VersionTLS12}).DialTLS(t.Context(), address, "", wire.Protocol); err == nil {
@@ -415,9 +415,9 @@ func TestOnlyTLS13(t *testing.T) {
 	}
 }
 
-// TestTooManyConnections: one more than allowed is told so, and closed, while the other
+// TestListener_TooManyConnections: one more than allowed is told so, and closed, while the other
 // is answered; one on which nothing is under way gives way to the next.
-func TestTooManyConnections(t *testing.T) {
+func TestListener_TooManyConnections(t *testing.T) {
 	t.Parallel()
 	asked, answers := make(chan struct{}), make(chan struct{})
 	held := func(call transport.Call) (transport.Answer, error) {
@@ -497,8 +497,8 @@ func framed(data []byte) []byte {
 	return append(binary.BigEndian.AppendUint16(nil, uint16(len(data))), data...)
 }
 
-// TestDialFailures: what each way of not answering is.
-func TestDialFailures(t *testing.T) {
+// TestDial_Failures: what each way of not answering is.
+func TestDial_Failures(t *testing.T) {
 	t.Parallel()
 	bad, late := as[*transport.BadReplyError], as[*transport.TimeoutError]
 	gone, denied := as[*transport.UnreachableError], as[*egress.DeniedError]
@@ -567,8 +567,8 @@ func evil(t testing.TB, tokens string) []byte {
 	}))
 }
 
-// TestReferences: replies as both reference implementations pair them.
-func TestReferences(t *testing.T) {
+// TestDial_RepliesOfReferenceImplementations: replies as both reference implementations pair them.
+func TestDial_RepliesOfReferenceImplementations(t *testing.T) {
 	t.Parallel()
 	for name, reply := range map[string]func(form.Frame) form.Frame{
 		"C++": func(f form.Frame) form.Frame {
@@ -591,7 +591,7 @@ func TestReferences(t *testing.T) {
 	}
 }
 
-func TestIncompleteDeps(t *testing.T) {
+func TestNew_IncompleteDeps(t *testing.T) {
 	t.Parallel()
 	if _, err := wire.NewListener(wire.ListenerDeps{}); err == nil {
 		t.Error("a listener of nothing")
@@ -604,8 +604,8 @@ func TestIncompleteDeps(t *testing.T) {
 	}
 }
 
-// TestWhoMayAsk: the limit first, then permission, then form.
-func TestWhoMayAsk(t *testing.T) {
+// TestListener_LimitThenPermissionThenForm: the limit first, then permission, then form.
+func TestListener_LimitThenPermissionThenForm(t *testing.T) {
 	t.Parallel()
 	limited := func(transport.CallInfo) error {
 		return &canonical.Error{Code: canonical.CodeRateLimited, Message: "slow down"}
@@ -631,8 +631,8 @@ func TestWhoMayAsk(t *testing.T) {
 	}
 }
 
-// TestStranger: without a certificate the handshake fails where it is needed.
-func TestStranger(t *testing.T) {
+// TestListener_HandshakeWithoutCertificate: without a certificate the handshake fails where it is needed.
+func TestListener_HandshakeWithoutCertificate(t *testing.T) {
 	t.Parallel()
 	plain, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

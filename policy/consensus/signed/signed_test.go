@@ -373,8 +373,8 @@ func TestAccept_FirstOutcome(t *testing.T) {
 	}
 }
 
-// FuzzParse reads any text as a message: what is read and written reads the same again, and says what its signature says.
-func FuzzParse(f *testing.F) {
+// FuzzMessage_Parse reads any text as a message: what is read and written reads the same again, and says what its signature says.
+func FuzzMessage_Parse(f *testing.F) {
 	by := party(f, "a")
 	f.Add(must(sign(f, by, proposalOf(by.ID)).MarshalJSON()))
 	f.Add(must(sign(f, by, voteOf(by.ID)).MarshalJSON()))

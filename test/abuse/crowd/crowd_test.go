@@ -88,7 +88,7 @@ func TestDialer_FewAddressesAreFull(t *testing.T) {
 	}
 }
 
-func TestEnoughFiles(t *testing.T) {
+func TestEnoughFiles_Limits(t *testing.T) {
 	t.Parallel()
 	for most, want := range map[uint64]bool{1024: false, strangers: false, 2 * strangers: true} {
 		if err := enoughFiles(most); (err == nil) != want {

@@ -89,8 +89,8 @@ func TestTable_NamesEverything(t *testing.T) {
 	}
 }
 
-// TestLength: a short run has time for the strangers to come, and a long one has an end.
-func TestLength(t *testing.T) {
+// TestLength_IsBounded: a short run has time for the strangers to come, and a long one has an end.
+func TestLength_IsBounded(t *testing.T) {
 	t.Parallel()
 	for attack, want := range map[time.Duration]time.Duration{10 * time.Second: 10 * time.Second, time.Minute: 15 * time.Second, time.Hour: 30 * time.Second} {
 		if got := Length(attack); got != want {

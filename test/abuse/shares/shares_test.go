@@ -81,9 +81,9 @@ func TestAgent_OthersAreNotConcerned(t *testing.T) {
 	}
 }
 
-// TestPaces: what is done together begins one after the other and has a pause between two times, and what is paced
+// TestPace_TogetherAndPaced: what is done together begins one after the other and has a pause between two times, and what is paced
 // is made so often.
-func TestPaces(t *testing.T) {
+func TestPace_TogetherAndPaced(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
@@ -103,8 +103,8 @@ func TestPaces(t *testing.T) {
 	})
 }
 
-// TestDripping: a body comes piece by piece until its request ends.
-func TestDripping(t *testing.T) {
+// TestDripping_EndsWithItsRequest: a body comes piece by piece until its request ends.
+func TestDripping_EndsWithItsRequest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 3500*time.Millisecond)
@@ -116,7 +116,7 @@ func TestDripping(t *testing.T) {
 	})
 }
 
-func TestReasons(t *testing.T) {
+func TestReason_OfErrors(t *testing.T) {
 	t.Parallel()
 	for want, err := range map[string]error{
 		"connection ended": io.EOF, "connection refused": syscall.ECONNREFUSED, "stream reset": errors.New("stream error: 1"), "no answer": errors.New("late"),
@@ -127,8 +127,8 @@ func TestReasons(t *testing.T) {
 	}
 }
 
-// TestNames: each identity has a name and an address of its own.
-func TestNames(t *testing.T) {
+// TestNames_AreUnique: each identity has a name and an address of its own.
+func TestNames_AreUnique(t *testing.T) {
 	t.Parallel()
 	seen := []string{"127.0.0.1"}
 	for i, name := range Names() {

@@ -15,8 +15,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestSmall makes every measurement, small.
-func TestSmall(t *testing.T) {
+// TestRun_EveryMeasurement makes every measurement, small.
+func TestRun_EveryMeasurement(t *testing.T) {
 	t.Parallel()
 	figures, err := Run(t.Context(), Names(), Scale{Events: 50, Sessions: 20, Streams: 20, Span: 200 * time.Millisecond})
 	if err != nil {
@@ -40,7 +40,7 @@ func TestSmall(t *testing.T) {
 }
 
 // A stream that breaks off, or that says nothing of when, is no measurement.
-func TestOnlyWholeStreamsCount(t *testing.T) {
+func TestStream_OnlyCompleteOnesCount(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{
 		"no end":    "data: at=1=\n\n",
@@ -56,7 +56,7 @@ func TestOnlyWholeStreamsCount(t *testing.T) {
 	}
 }
 
-func TestGoals(t *testing.T) {
+func TestFigure_Goals(t *testing.T) {
 	t.Parallel()
 	for value, want := range map[float64][2]bool{1: {true, false}, 2: {true, true}, 3: {false, true}} {
 		f := Figure{Value: value}

@@ -30,8 +30,8 @@ func booked() (*trip, rollback.Result, map[string]booking) {
 	return t, rollback.Result{Status: rollback.StatusCompleted, Cascaded: []rollback.AgentStatus{done, done}}, bookings
 }
 
-// TestJudge: what may be, and each thing that must not be, planted alone.
-func TestJudge(t *testing.T) {
+// TestJudge_PlantedViolations: what may be, and each thing that must not be, planted alone.
+func TestJudge_PlantedViolations(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		plant func(t *trip, r *rollback.Result, bookings map[string]booking)
@@ -83,8 +83,8 @@ func TestDoubt_CallsEnd(t *testing.T) {
 	}
 }
 
-// TestDeeds: a renaming that goes back is told from one that goes forth.
-func TestDeeds(t *testing.T) {
+// TestStep_DistinguishesDoAndUndo: a renaming that goes back is told from one that goes forth.
+func TestStep_DistinguishesDoAndUndo(t *testing.T) {
 	t.Parallel()
 	trip, _, _ := booked()
 	create, rename := trip.steps[0], trip.steps[1]

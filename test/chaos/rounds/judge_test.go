@@ -35,8 +35,8 @@ func agreed() *round {
 	return r
 }
 
-// TestJudge: what may be, and each thing that must not be, planted alone.
-func TestJudge(t *testing.T) {
+// TestJudge_PlantedViolations: what may be, and each thing that must not be, planted alone.
+func TestJudge_PlantedViolations(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		plant func(r *round)
@@ -163,8 +163,8 @@ func TestReport_Kinds(t *testing.T) {
 	}
 }
 
-// TestPlanned: of each mechanism there is a round that all approve, and one that all reject; rivals share a resource.
-func TestPlanned(t *testing.T) {
+// TestPlan_CoversEachMechanism: of each mechanism there is a round that all approve, and one that all reject; rivals share a resource.
+func TestPlan_CoversEachMechanism(t *testing.T) {
 	t.Parallel()
 	batches, approved, rejected, rivals := planned(rand.New(rand.NewPCG(1, 2)), 100), map[consensus.Mechanism]int{}, map[consensus.Mechanism]int{}, 0
 	roles := map[role]int{}

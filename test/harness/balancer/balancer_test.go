@@ -57,7 +57,7 @@ func talk(t *testing.T, address string) (string, error) {
 	return string(name), err
 }
 
-func TestBalancer(t *testing.T) {
+func TestBalancer_UsesLiveBackends(t *testing.T) {
 	t.Parallel()
 	nobody, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

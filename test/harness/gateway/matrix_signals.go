@@ -57,7 +57,7 @@ func (c *Caller) signs(ctx context.Context, act ect.Act) (string, ect.ID, error)
 }
 
 // rollsBack: what an agent did is undone by whoever had it done. Callers of
-// protocols without a form for that ask where ATD says (TestRollbackOverHTTP).
+// protocols without a form for that ask where ATD says (TestRollback_OverHTTP).
 func (c *Caller) rollsBack(ctx context.Context) string {
 	if h := c.tells(ctx, doUndo); !strings.Contains(h.Text(), "can be undone") {
 		return h.Otherwise()

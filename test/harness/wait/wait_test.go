@@ -10,8 +10,8 @@ import (
 	"github.com/aepb/aepb-gateway/test/harness/wait"
 )
 
-// TestPause: it lasts as long as it is told, or until its context ends.
-func TestPause(t *testing.T) {
+// TestPause_UntilTimeOrContextEnds: it lasts as long as it is told, or until its context ends.
+func TestPause_UntilTimeOrContextEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
@@ -27,8 +27,8 @@ func TestPause(t *testing.T) {
 	})
 }
 
-// TestUntil: it ends when it is done, or with an error that names what was not.
-func TestUntil(t *testing.T) {
+// TestUntil_DoneOrNamedError: it ends when it is done, or with an error that names what was not.
+func TestUntil_DoneOrNamedError(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		times := 0

@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// TestFrontAnswersBeforeItWasAsked: the server behind the front answers half a
+// TestFront_AnswersHalfARequest: the server behind the front answers half a
 // request, and its answer arrives before the other half is sent.
-func TestFrontAnswersBeforeItWasAsked(t *testing.T) {
+func TestFront_AnswersHalfARequest(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		both := http.NewResponseController(w)

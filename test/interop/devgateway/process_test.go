@@ -79,7 +79,7 @@ const (
 	linger = "while :; do sleep 0.05; done\n"
 )
 
-func TestStartReadsAndStopWaits(t *testing.T) {
+func TestProcess_StartReadsAndStopWaits(t *testing.T) {
 	t.Parallel()
 	p, err := Start(t.Context(), impostor(t, "trap 'echo bye; exit 0' TERM\n"+ready+linger))
 	if err != nil {
@@ -101,7 +101,7 @@ func TestStartReadsAndStopWaits(t *testing.T) {
 	}
 }
 
-func TestAwaitReturnsWhenItIsPrinted(t *testing.T) {
+func TestAwait_ReturnsWhenItIsPrinted(t *testing.T) {
 	t.Parallel()
 	p, err := Start(t.Context(), impostor(t, "trap 'echo bye; exit 0' TERM\n"+ready+"echo welcome\n"+linger))
 	if err != nil {
@@ -128,7 +128,7 @@ func TestAwaitReturnsWhenItIsPrinted(t *testing.T) {
 	}
 }
 
-func TestStopReportsABadEnd(t *testing.T) {
+func TestStop_ReportsABadEnd(t *testing.T) {
 	t.Parallel()
 	for name, script := range map[string]string{
 		"another exit code": "trap 'exit 3' TERM\n" + ready + linger,
@@ -149,7 +149,7 @@ func TestStopReportsABadEnd(t *testing.T) {
 	}
 }
 
-func TestStartGivesUp(t *testing.T) {
+func TestStart_GivesUp(t *testing.T) {
 	t.Parallel()
 	for name, script := range map[string]string{
 		"on a process that ends":         "echo no port left >&2; exit 1\n",
@@ -166,7 +166,7 @@ func TestStartGivesUp(t *testing.T) {
 	}
 }
 
-func TestAdminSaysWhatWasAgreed(t *testing.T) {
+func TestAddAgent_RequestAndRefusal(t *testing.T) {
 	t.Parallel()
 	trust, err := NewTrust("admin.test")
 	if err != nil {
@@ -201,7 +201,7 @@ func TestAdminSaysWhatWasAgreed(t *testing.T) {
 	<-got
 }
 
-func TestCertificatesServeAndIdentify(t *testing.T) {
+func TestTrust_CertificatesServeAndIdentify(t *testing.T) {
 	t.Parallel()
 	trust, err := NewTrust("certs.test")
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 
 // The turn of a call is the call in other words: it is not said a second time,
 // and still there for whoever reads it. What is more than the call is said.
-func TestACallIsSaidOnce(t *testing.T) {
+func TestEnvelope_CallWrittenOnce(t *testing.T) {
 	t.Parallel()
 	codec := envelope.New("toy-v1")
 	call := &canonical.Call{Name: "add", Args: json.RawMessage(`{"a":9007199254740993,"b":2}`)}
@@ -61,7 +61,7 @@ func TestACallIsSaidOnce(t *testing.T) {
 
 // Artifacts whose parts stand in native words already count them. What counts
 // other parts than there are is not believed.
-func TestPartsOfArtifactsAreSaidOnce(t *testing.T) {
+func TestEnvelope_ArtifactPartsWrittenOnce(t *testing.T) {
 	t.Parallel()
 	codec := envelope.New("toy-v1")
 	word := func(text string) canonical.Part { return canonical.Part{Kind: canonical.KindText, Text: text} }

@@ -21,7 +21,7 @@ func lost(code canonical.LossCode, path string) []canonical.Loss {
 	return []canonical.Loss{{Code: code, Path: path, Fate: canonical.Dropped}}
 }
 
-func TestParse(t *testing.T) {
+func TestParse_Messages(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		in   string
@@ -56,7 +56,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-func TestParseRefuses(t *testing.T) {
+func TestParse_Refuses(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		in     string
@@ -128,7 +128,7 @@ func TestParse_IDOfAnError(t *testing.T) {
 	}
 }
 
-func TestParseKeepsItsLimits(t *testing.T) {
+func TestParse_Limits(t *testing.T) {
 	t.Parallel()
 	nested := func(n int) string {
 		return `{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":` + strings.Repeat("[", n) + strings.Repeat("]", n) + `}}`
@@ -144,7 +144,7 @@ func TestParseKeepsItsLimits(t *testing.T) {
 	}
 }
 
-func TestWriters(t *testing.T) {
+func TestWriters_EachMessage(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		got  []byte
@@ -166,9 +166,9 @@ func TestWriters(t *testing.T) {
 	}
 }
 
-// FuzzParse: whatever comes in, Parse answers with one kind of error or with a
+// FuzzParse_Roundtrip: whatever comes in, Parse answers with one kind of error or with a
 // message that, written again, reads the same.
-func FuzzParse(f *testing.F) {
+func FuzzParse_Roundtrip(f *testing.F) {
 	for _, seed := range []string{
 		`{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":[1,{"b":null}]}}`,
 		`{"jsonrpc":"2.0","method":"m"}`,
@@ -214,7 +214,7 @@ func write(m jsonrpc.Message) []byte {
 
 // Skim sees what Parse sees of an envelope, and gives up only on what Parse
 // refuses.
-func TestSkim(t *testing.T) {
+func TestSkim_AgreesWithParse(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]bool{
 		`{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":1}}`: true, `{"\u006asonrpc":"2.0","\u0069d":"1","result":{}}`: true,
@@ -240,7 +240,7 @@ func TestSkim(t *testing.T) {
 	}
 }
 
-func BenchmarkSkim(b *testing.B) {
+func BenchmarkSkim_Response(b *testing.B) {
 	body := []byte(`{"jsonrpc":"2.0","id":"6a2f41a3-c54c-4b21-8e2e-000000000000","result":{"content":[{"type":"text","text":"5"}],"isError":false}}`)
 	b.ReportAllocs()
 	for b.Loop() {

@@ -86,8 +86,8 @@ func (s source) content(role canonical.Role) canonical.Content {
 
 const rounds = 1000
 
-// TestTurnsComeBack: a turn said as arguments and outline is the turn again.
-func TestTurnsComeBack(t *testing.T) {
+// TestTurn_RoundtripAsArguments: a turn said as arguments and outline is the turn again.
+func TestTurn_RoundtripAsArguments(t *testing.T) {
 	t.Parallel()
 	s := source{rand.New(rand.NewPCG(1, 2))}
 	for range rounds {
@@ -120,8 +120,8 @@ func carried(name string, outline json.RawMessage) canonical.Extensions {
 	return canonical.Extensions{profile.CanonKey: rawjson.NewBuilder().Raw(name, outline).Bytes()}
 }
 
-// TestResultsComeBack: a task or turn said as a tool's output is itself again.
-func TestResultsComeBack(t *testing.T) {
+// TestResult_RoundtripAsOutput: a task or turn said as a tool's output is itself again.
+func TestResult_RoundtripAsOutput(t *testing.T) {
 	t.Parallel()
 	s := source{rand.New(rand.NewPCG(3, 4))}
 	states := []canonical.State{
@@ -178,9 +178,9 @@ func (s source) task(state canonical.State) *canonical.Task {
 	return task
 }
 
-// TestOutlinesAreNotBelieved: an outline that does not fit what arrived changes
+// TestOutline_MismatchIsIgnored: an outline that does not fit what arrived changes
 // nothing, whoever wrote it.
-func TestOutlinesAreNotBelieved(t *testing.T) {
+func TestOutline_MismatchIsIgnored(t *testing.T) {
 	t.Parallel()
 	args := json.RawMessage(`{"message":"pay 5"}`)
 	for name, outline := range map[string]string{
@@ -228,7 +228,7 @@ func TestOutlinesAreNotBelieved(t *testing.T) {
 	}
 }
 
-func TestArgumentsOfTheMessageTool(t *testing.T) {
+func TestArgs_OfTheMessageTool(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		args string
@@ -287,7 +287,7 @@ func TestArgs_FaultsAreNamed(t *testing.T) {
 	}
 }
 
-func TestTypedAndBound(t *testing.T) {
+func TestArgs_FromTypedTurnAndBoundText(t *testing.T) {
 	t.Parallel()
 	data := func(raw string) canonical.Part {
 		return canonical.Part{Kind: canonical.KindData, Data: json.RawMessage(raw)}
@@ -336,8 +336,8 @@ func TestTypedAndBound(t *testing.T) {
 	}
 }
 
-// TestWrap: what a level carries comes apart again, and nothing else is taken.
-func TestWrap(t *testing.T) {
+// TestWrap_Roundtrip: what a level carries comes apart again, and nothing else is taken.
+func TestWrap_Roundtrip(t *testing.T) {
 	t.Parallel()
 	ext := canonical.Extensions{
 		profile.A2A: json.RawMessage(`{"metadata":{}}`), profile.MCP: json.RawMessage(`{"own":1}`),
@@ -367,9 +367,9 @@ func TestWrap(t *testing.T) {
 	}
 }
 
-// TestCarryMessage: every field comes back; a value that would not be written
+// TestCarryMessage_Roundtrip: every field comes back; a value that would not be written
 // stays where it is.
-func TestCarryMessage(t *testing.T) {
+func TestCarryMessage_Roundtrip(t *testing.T) {
 	t.Parallel()
 	n := 0
 	m := &canonical.Message{

@@ -8,8 +8,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// FuzzCanonical holds Canonical to the tokenizer's form.
-func FuzzCanonical(f *testing.F) {
+// FuzzCanonical_AgreesWithTokenizer holds Canonical to the tokenizer's form.
+func FuzzCanonical_AgreesWithTokenizer(f *testing.F) {
 	for _, seed := range []string{
 		`{}`, `[]`, ` [ ] `, `""`, `0`, ` { } `, `{"b":1,"a":[{"d":{},"c":[ ]}]}`, `{"a":1,"b":2,"c":{"z":1,"y":{"x":2,"w":3}}}`, `1.50`, `-0`, `1e3`,
 		`"\u00e9\u0001\/\n\ud83d\ude00"`, "{\"\u20ac\":1,\"\r\":2,\"1\":3,\"\U0001F600\":4,\"\ufb33\":5,\"\u00f6\":6}", `{"\u0062":1,"a":2}`,
@@ -33,8 +33,8 @@ func FuzzCanonical(f *testing.F) {
 	})
 }
 
-// TestCanonicalQuickly: what messages have in them is not left to the tokenizer.
-func TestCanonicalQuickly(t *testing.T) {
+// TestCanonical_TypicalMessagesWithoutTokenizer: what messages have in them is not left to the tokenizer.
+func TestCanonical_TypicalMessagesWithoutTokenizer(t *testing.T) {
 	t.Parallel()
 	for data, want := range map[string]string{
 		` { "b" : [ 1 , -2.5 , true , null ] , "a" : { } , "" : "x" } `: `{"":"x","a":{},"b":[1,-2.5,true,null]}`,
@@ -50,7 +50,7 @@ func TestCanonicalQuickly(t *testing.T) {
 	}
 }
 
-func BenchmarkCanonical(b *testing.B) {
+func BenchmarkCanonical_QuickAndTokens(b *testing.B) {
 	text := `"The quick brown fox jumps over the lazy dog, and so on it goes."`
 	message := []byte(`{"body":{"jsonrpc":"2.0","id":"7f","method":"tools/call","params":{"name":"echo","arguments":{"message":` + text +
 		`},"_meta":{"progressToken":7}}},"aepb":{"sender":"spiffe://aepb.dev/client","message_id":"0b8ab2c6","parts":[{"text":` + text + `}]}}`)

@@ -7,9 +7,9 @@ import (
 	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
 )
 
-// TestMembersInAnotherCase: whatever encoding/json takes for a member that is
+// TestObject_MembersInAnotherCase: whatever encoding/json takes for a member that is
 // read here is a failure, unless it has exactly this name; all else is left.
-func TestMembersInAnotherCase(t *testing.T) {
+func TestObject_MembersInAnotherCase(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"name", "Name", "NAME", "names", "nam", "tasks", "taskſ", "\u212aey", "key", "", "ämter", "n\u0061me"} {
 		raw, err := json.Marshal(map[string]string{name: "x", "other": "y"})

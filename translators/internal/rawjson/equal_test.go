@@ -6,7 +6,7 @@ import (
 	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
 )
 
-func TestEqual(t *testing.T) {
+func TestEqual_Values(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		a, b string

@@ -11,7 +11,7 @@ import (
 	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
 )
 
-func TestCheck(t *testing.T) {
+func TestCheck_ValidAndInvalid(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		in string
@@ -51,7 +51,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-func TestRestKeepsWhatNobodyTook(t *testing.T) {
+func TestRest_KeepsUnreadMembers(t *testing.T) {
 	t.Parallel()
 	o := rawjson.Parse([]byte(`{"a":"x","n":12345678901234567890123,"z":null,"e":""}`), "")
 	if v, ok := o.String("a"); v != "x" || !ok {
@@ -66,8 +66,8 @@ func TestRestKeepsWhatNobodyTook(t *testing.T) {
 	}
 }
 
-// TestInsert: members in order stay in order.
-func TestInsert(t *testing.T) {
+// TestInsert_KeepsOrder: members in order stay in order.
+func TestInsert_KeepsOrder(t *testing.T) {
 	t.Parallel()
 	o := rawjson.Parse([]byte(`{"b":1,"d":2}`), "")
 	for _, name := range []string{"c", "a", "e"} {
@@ -78,7 +78,7 @@ func TestInsert(t *testing.T) {
 	}
 }
 
-func TestBuilderAndParseAgree(t *testing.T) {
+func TestBuilder_AgreesWithParse(t *testing.T) {
 	t.Parallel()
 	b := rawjson.NewBuilder().String("s", "quote \" and \u2028").Base64("b", []byte{0, 255}).
 		Bool("t", true).Strings("l", nil, true).Optional("none", "").Raw("r", []byte(`[1]`))
@@ -100,7 +100,7 @@ func TestBuilderAndParseAgree(t *testing.T) {
 
 // Whatever byte stands wherever, a quoted text reads as it was, and is what a
 // whole JSON encoder writes.
-func TestQuoteEveryOctetEverywhere(t *testing.T) {
+func TestQuote_EveryByteAtEveryPosition(t *testing.T) {
 	t.Parallel()
 	for c := range 256 {
 		for at := range 19 {
@@ -114,7 +114,7 @@ func TestQuoteEveryOctetEverywhere(t *testing.T) {
 	}
 }
 
-func BenchmarkQuoteToken(b *testing.B) {
+func BenchmarkQuote_Token(b *testing.B) {
 	token := strings.Repeat("eyJhbGciOiJFUzI1NiIs", 100)
 	for b.Loop() {
 		rawjson.Quote(token)

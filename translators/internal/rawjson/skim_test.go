@@ -10,9 +10,9 @@ import (
 	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
 )
 
-// FuzzParse holds the skimmer to the tokenizer: for checked input both see the
+// FuzzParse_AgreesWithTokenizer holds the skimmer to the tokenizer: for checked input both see the
 // same members, and unchecked input never panics.
-func FuzzParse(f *testing.F) {
+func FuzzParse_AgreesWithTokenizer(f *testing.F) {
 	for _, seed := range []string{
 		`{}`, `{"a":1}`, ` { "a" : [ 1 , {"b":"]}"} ] , "\u0062":"x\"y" } `, `{"a":{"b":[[]]},"c":null}`,
 		`{"a"`, `{"a":}`, `{"a":1,}`, `{,}`, `{"a":1}}`, `{"a":[1}`, `{"a":"\`, `[`, `[1,2,"3"]`, `[]`, ` [ ] `, `{"":""}`, `"x"`, `1`,
@@ -58,8 +58,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// BenchmarkParse is one level of a message of 16 KB.
-func BenchmarkParse(b *testing.B) {
+// BenchmarkParse_OneLevelOf16KB is one level of a message of 16 KB.
+func BenchmarkParse_OneLevelOf16KB(b *testing.B) {
 	var body bytes.Buffer
 	body.WriteString(`{"jsonrpc":"2.0","params":{"list":[`)
 	for i := range 500 {
@@ -78,7 +78,7 @@ func BenchmarkParse(b *testing.B) {
 	}
 }
 
-func TestExact(t *testing.T) {
+func TestExact_Numbers(t *testing.T) {
 	t.Parallel()
 	for value, want := range map[string]bool{
 		`{"a":[0,-1,0.5,-0.25,123456789012345,0.000001],"b":"1.0 -0"}`: true, `"\"1.0"`: true,

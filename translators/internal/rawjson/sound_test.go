@@ -8,8 +8,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// FuzzSound: what is sound at once is what the tokenizer takes too.
-func FuzzSound(f *testing.F) {
+// FuzzValidate_AgreesWithTokenizer: what is sound at once is what the tokenizer takes too.
+func FuzzValidate_AgreesWithTokenizer(f *testing.F) {
 	for _, seed := range []string{
 		`{}`, `[]`, `""`, `0`, `-0`, `-`, `1.`, `.5`, `1e`, `1e+`, `1E-5`, `01`, `-01`, `0.5e3`, `true`, `tru`, `nullx`, ` [ 1 , 2 ] `, `[1,]`, `[,]`,
 		`{"a":1,"a":2}`, `{"a":1,"\u0061":2}`, `{"a":{"a":1},"b":{"a":1}}`, `{"a":1,}`, `{"a" 1}`, `{"a":1 "b":2}`, `{a:1}`, `{"a":1}x`,
@@ -26,8 +26,8 @@ func FuzzSound(f *testing.F) {
 	})
 }
 
-// TestSound: the quick look is enough for all but what it says it leaves.
-func TestSound(t *testing.T) {
+// TestValidate_AcceptsAndLeavesToTokenizer: the quick look is enough for all but what it says it leaves.
+func TestValidate_AcceptsAndLeavesToTokenizer(t *testing.T) {
 	t.Parallel()
 	many := func(n int) string {
 		var list []string
@@ -50,7 +50,7 @@ func TestSound(t *testing.T) {
 }
 
 // Whatever byte stands wherever in a string, the quick look is right about it.
-func TestSoundEveryOctetEverywhere(t *testing.T) {
+func TestValidate_EveryByteAtEveryPosition(t *testing.T) {
 	t.Parallel()
 	for c := range 256 {
 		for at := range 19 {
@@ -64,7 +64,7 @@ func TestSoundEveryOctetEverywhere(t *testing.T) {
 	}
 }
 
-func BenchmarkCheck(b *testing.B) {
+func BenchmarkCheck_QuickAndTokens(b *testing.B) {
 	text := `"The quick brown fox jumps over the lazy dog, and so on it goes."`
 	message := []byte(`{"jsonrpc":"2.0","id":"7f","method":"tools/call","params":{"name":"echo","arguments":{"message":` + text +
 		`},"_meta":{"progressToken":7}},"aepb":{"ect":["` + strings.Repeat("eyJhbGciOiJFUzI1NiIs", 100) + `"]},"parts":[{"text":` + text + `}]}`)

@@ -69,7 +69,7 @@ func stopLater(t *testing.T, client *http.Client, stop func(context.Context) err
 	})
 }
 
-func TestConciergeBehaviours(t *testing.T) {
+func TestConcierge_Behaviours(t *testing.T) {
 	t.Parallel()
 	agent, client := startAgent(t)
 	for _, tt := range []struct {
@@ -96,7 +96,7 @@ func TestConciergeBehaviours(t *testing.T) {
 	}
 }
 
-func TestConciergeFinishesAQuestionedTask(t *testing.T) {
+func TestConcierge_FinishesATaskAfterAnInput(t *testing.T) {
 	t.Parallel()
 	agent, client := startAgent(t)
 	asked, err := A2ACall(t.Context(), client, agent.URL(), a2a.NewMessage(a2a.MessageRoleUser, a2a.NewTextPart("ask: for how many?")))
@@ -113,7 +113,7 @@ func TestConciergeFinishesAQuestionedTask(t *testing.T) {
 	}
 }
 
-func TestConciergeGivesOtherPartsBack(t *testing.T) {
+func TestConcierge_ReturnsOtherParts(t *testing.T) {
 	t.Parallel()
 	agent, client := startAgent(t)
 	file := &a2a.Part{Content: a2a.Raw("\x00\xff"), Filename: "bits.bin", MediaType: "application/octet-stream"}
@@ -127,7 +127,7 @@ func TestConciergeGivesOtherPartsBack(t *testing.T) {
 	}
 }
 
-func TestToolbox(t *testing.T) {
+func TestMCPServer_EveryMode(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []struct {
 		name              string
@@ -153,7 +153,7 @@ func TestToolbox(t *testing.T) {
 	}
 }
 
-func TestTools(t *testing.T) {
+func TestMCPServer_Tools(t *testing.T) {
 	t.Parallel()
 	server, client := startMCP(t, true)
 	for _, tt := range []struct {
@@ -184,7 +184,7 @@ func TestTools(t *testing.T) {
 	}
 }
 
-func TestOnlyTheToolsAskedFor(t *testing.T) {
+func TestMCPServer_OnlySelectedTools(t *testing.T) {
 	t.Parallel()
 	conf, client := loopback(t)
 	server, err := NewMCPServer(t.Context(), MCPDeps{Deps: Deps{TLS: conf}, Stateless: true, Tools: []string{"echo"}})
@@ -198,7 +198,7 @@ func TestOnlyTheToolsAskedFor(t *testing.T) {
 	}
 }
 
-func TestStructuredSumIsExactOnTheWire(t *testing.T) {
+func TestMCPServer_StructuredSumIsExact(t *testing.T) {
 	t.Parallel()
 	server, client := startMCP(t, true)
 	body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"add","arguments":{"a":9007199254740993,"b":2}}}`
@@ -208,7 +208,7 @@ func TestStructuredSumIsExactOnTheWire(t *testing.T) {
 	}
 }
 
-func TestJournalKeepsEvidenceAndBounds(t *testing.T) {
+func TestReceived_RecordsEvidenceAndIsBounded(t *testing.T) {
 	t.Parallel()
 	server, client := startMCP(t, true)
 	evidence := []string{"one.two.three, four.five.six", "seven.eight.nine"}
@@ -231,7 +231,7 @@ func TestJournalKeepsEvidenceAndBounds(t *testing.T) {
 	}
 }
 
-func TestBodyLimit(t *testing.T) {
+func TestMCPServer_BodyLimit(t *testing.T) {
 	t.Parallel()
 	server, client := startMCP(t, true)
 	resp, err := client.Post(server.URL(), "application/json", strings.NewReader(strings.Repeat(" ", maxBody+1)))
@@ -244,7 +244,7 @@ func TestBodyLimit(t *testing.T) {
 	}
 }
 
-func TestOnlyTLS13(t *testing.T) {
+func TestA2AAgent_OnlyTLS13(t *testing.T) {
 	t.Parallel()
 	agent, client := startAgent(t)
 	old := client.Transport.(*http.Transport).Clone()
@@ -260,7 +260,7 @@ func TestOnlyTLS13(t *testing.T) {
 	}
 }
 
-func TestStopEndsOpenSessions(t *testing.T) {
+func TestMCPServer_StopEndsOpenSessions(t *testing.T) {
 	t.Parallel()
 	conf, client := loopback(t)
 	server, err := NewMCPServer(t.Context(), MCPDeps{Deps: Deps{TLS: conf}})

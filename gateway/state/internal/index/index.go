@@ -4,7 +4,7 @@
 // A map of Go misses the CPU cache at each look-up, and twice at a deletion. Here a look-up reads a
 // table of eight bytes for each value, which stays in the cache. A new value takes the place of the
 // one that was deleted last, so that values deleted one after the other are neighbours (package
-// state's BenchmarkFull: a quarter less time; BenchmarkClaim and BenchmarkPut: a third).
+// state's BenchmarkMemory_FullCall: a quarter less time; BenchmarkClaim_SingleLock and BenchmarkPut_Parallel: a third).
 package index
 
 import (

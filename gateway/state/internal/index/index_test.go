@@ -7,7 +7,7 @@ import (
 )
 
 // Whatever comes and goes, an index is a map, and what it points to stays there.
-func TestIndexIsAMap(t *testing.T) {
+func TestIndex_BehavesAsAMap(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
 	x, want, at := New[int](), map[Key]int{}, map[Key]*int{}
@@ -47,7 +47,7 @@ func TestIndexIsAMap(t *testing.T) {
 
 // Whatever leaves a table, what belongs before a gap is not behind it, also where the
 // table begins anew.
-func TestTableHasNoGaps(t *testing.T) {
+func TestTable_EntriesAreFoundAfterRemovals(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(3, 4))
 	for range 2000 {

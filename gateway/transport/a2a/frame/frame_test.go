@@ -58,7 +58,7 @@ func same(t *testing.T, got, want string) {
 	}
 }
 
-func TestThereAndBack(t *testing.T) {
+func TestFrame_Roundtrip(t *testing.T) {
 	t.Parallel()
 	const task = `{"id":"x","contextId":"c","status":{"state":"TASK_STATE_WORKING","timestamp":"2026-01-01T00:00:00Z"}}`
 	cases := map[string]struct {
@@ -105,7 +105,7 @@ func TestThereAndBack(t *testing.T) {
 	}
 }
 
-func TestWhatProtobufCannotHold(t *testing.T) {
+func TestFrame_LossesInProtobuf(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		body, want string
@@ -151,7 +151,7 @@ func TestWhatProtobufCannotHold(t *testing.T) {
 	}
 }
 
-func TestUnframeRefuses(t *testing.T) {
+func TestUnframe_Refuses(t *testing.T) {
 	t.Parallel()
 	nest := func(depth int) []byte { // a list in a list in a list, as data of a part
 		value := []byte{0x08, 0x00}
@@ -193,7 +193,7 @@ func TestUnframeRefuses(t *testing.T) {
 	}
 }
 
-func TestTenant(t *testing.T) {
+func TestTenant_OfEachMethod(t *testing.T) {
 	t.Parallel()
 	for _, m := range []struct {
 		method string
@@ -224,7 +224,7 @@ func TestTenant(t *testing.T) {
 	}
 }
 
-func TestStatus(t *testing.T) {
+func TestStatus_BecomesHTTPError(t *testing.T) {
 	t.Parallel()
 	w := translators.Wire{Form: a2a.FormGRPC, Re: canonical.OpInvoke, Status: frame.HTTPStatus(codes.ResourceExhausted), Body: frame.Status(codes.ResourceExhausted, "slow down")}
 	same(t, back(t, w), `{"error":{"code":429,"status":"RESOURCE_EXHAUSTED","message":"slow down"}}`)
@@ -235,9 +235,9 @@ func TestStatus(t *testing.T) {
 	same(t, back(t, w), `{"error":{"code":500,"status":"UNKNOWN","message":"?"}}`)
 }
 
-// FuzzUnframe: whatever a peer sends is read or refused, and what was read can
+// FuzzUnframe_Roundtrip: whatever a peer sends is read or refused, and what was read can
 // be said again with the same meaning.
-func FuzzUnframe(f *testing.F) {
+func FuzzUnframe_Roundtrip(f *testing.F) {
 	framed, _, err := frame.Framer{}.Frame(translators.Wire{Form: a2a.FormGRPC, Path: send, Body: []byte(text)})
 	if err != nil {
 		f.Fatal(err)
@@ -282,9 +282,9 @@ func FuzzUnframe(f *testing.F) {
 	})
 }
 
-// TestWhatJSONCannotSay: fields that the schema lacks, at any depth, and details
+// TestUnframe_UnknownFieldsAreLosses: fields that the schema lacks, at any depth, and details
 // beyond those that are read are losses; what has none loses nothing.
-func TestWhatJSONCannotSay(t *testing.T) {
+func TestUnframe_UnknownFieldsAreLosses(t *testing.T) {
 	t.Parallel()
 	const later = "\xc2\x0c\x01x" // field 200
 	message := func(octets string) []byte {
@@ -325,7 +325,7 @@ func TestWhatJSONCannotSay(t *testing.T) {
 	}
 }
 
-func TestDoubles(t *testing.T) {
+func TestDoubles_ExactNumbersOnly(t *testing.T) {
 	t.Parallel()
 	for body, want := range map[string]bool{
 		`{"a":[1,-2,1.5,null,true]}`: true, `1e+21`: true, `-0`: true, `9007199254740992`: true, `{"1.50":"2.50"}`: true, `"\"1.50"`: true, `"\\",1`: true,
@@ -338,8 +338,8 @@ func TestDoubles(t *testing.T) {
 	}
 }
 
-// FuzzDoubles holds the scan to what a reader of JSON says.
-func FuzzDoubles(f *testing.F) {
+// FuzzDoubles_AgreesWithJSONReader holds the scan to what a reader of JSON says.
+func FuzzDoubles_AgreesWithJSONReader(f *testing.F) {
 	for _, seed := range []string{`{"a":[1,-2,1.5]}`, `{"a":1.50}`, `"\"1.50"`, `[1e999,"\\",1]`, `"`, `-`} {
 		f.Add([]byte(seed))
 	}

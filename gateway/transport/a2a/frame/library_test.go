@@ -170,8 +170,8 @@ func within(value json.RawMessage) []string {
 	return all
 }
 
-// TestCorpus: every value there is is tried as every message there is.
-func TestCorpus(t *testing.T) {
+// TestFrame_CorpusAgreesWithLibrary: every value there is is tried as every message there is.
+func TestFrame_CorpusAgreesWithLibrary(t *testing.T) {
 	t.Parallel()
 	values := corpus(t)
 	messages := 0
@@ -232,9 +232,9 @@ func named(t testing.TB, name string) protoreflect.MessageDescriptor {
 	return nil
 }
 
-// TestEverydayMessages: what is hashed stays, whatever version of the library
+// TestFrame_HashedBytesAreStable: what is hashed stays, whatever version of the library
 // writes it.
-func TestEverydayMessages(t *testing.T) {
+func TestFrame_HashedBytesAreStable(t *testing.T) {
 	t.Parallel()
 	var octets, texts []byte
 	for range 2 { // the library's maps differ from call to call
@@ -261,9 +261,9 @@ func TestEverydayMessages(t *testing.T) {
 	}
 }
 
-// TestNoBlanks: the library puts blanks into JSON, or does not, by the size of the
+// TestFrame_NoBlanksInJSON: the library puts blanks into JSON, or does not, by the size of the
 // program. So this program is tried at several.
-func TestNoBlanks(t *testing.T) {
+func TestFrame_NoBlanksInJSON(t *testing.T) {
 	t.Parallel()
 	program, err := os.ReadFile(os.Args[0])
 	if err != nil {
@@ -275,7 +275,7 @@ func TestNoBlanks(t *testing.T) {
 		if err := os.WriteFile(larger, program, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if out, err := exec.CommandContext(t.Context(), larger, "-test.run=^TestEverydayMessages$").CombinedOutput(); err != nil {
+		if out, err := exec.CommandContext(t.Context(), larger, "-test.run=^TestFrame_HashedBytesAreStable$").CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
 	}
@@ -470,7 +470,7 @@ var oddOctets = []struct{ kind, octets string }{
 	{"Value", "\x1a\x01x"},
 }
 
-func TestOddMessages(t *testing.T) {
+func TestFrame_OddMessagesAgreeWithLibrary(t *testing.T) {
 	t.Parallel()
 	for _, c := range oddTexts {
 		sameOctets(t, named(t, c.kind), []byte(c.text))
@@ -480,8 +480,8 @@ func TestOddMessages(t *testing.T) {
 	}
 }
 
-// TestDepth: not one level deeper than the library goes, and as deep as it.
-func TestDepth(t *testing.T) {
+// TestFrame_DepthAgreesWithLibrary: not one level deeper than the library goes, and as deep as it.
+func TestFrame_DepthAgreesWithLibrary(t *testing.T) {
 	t.Parallel()
 	kind := named(t, "Part")
 	for n := range 60 {
@@ -534,7 +534,7 @@ func TestPack_LeavesOutAndNoMore(t *testing.T) {
 	}
 }
 
-func FuzzPack(f *testing.F) {
+func FuzzPack_AgreesWithLibrary(f *testing.F) {
 	all := kinds()
 	for _, c := range slices.Concat(everydays, oddTexts) {
 		f.Add(uint(slices.Index(all, named(f, c.kind))), []byte(c.text))
@@ -544,7 +544,7 @@ func FuzzPack(f *testing.F) {
 	})
 }
 
-func FuzzUnpack(f *testing.F) {
+func FuzzUnpack_AgreesWithLibrary(f *testing.F) {
 	all := kinds()
 	for _, c := range oddOctets {
 		f.Add(uint(slices.Index(all, named(f, c.kind))), []byte(c.octets), depth)
@@ -562,7 +562,7 @@ const depthMost = 128
 
 func abs(n int) int { return max(n, -(n + 1)) }
 
-func BenchmarkPack(b *testing.B) {
+func BenchmarkPack_TypicalMessages(b *testing.B) {
 	for _, c := range everydays[:2] {
 		kind, text := named(b, c.kind), []byte(c.text)
 		b.Run(c.kind, func(b *testing.B) {
@@ -576,7 +576,7 @@ func BenchmarkPack(b *testing.B) {
 	}
 }
 
-func BenchmarkUnpack(b *testing.B) {
+func BenchmarkUnpack_TypicalMessages(b *testing.B) {
 	for _, c := range everydays[:2] {
 		kind := named(b, c.kind)
 		octets, _ := octetsOf(b, kind, []byte(c.text))

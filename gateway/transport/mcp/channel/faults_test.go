@@ -206,7 +206,7 @@ func TestServers_IDsInAnotherForm(t *testing.T) {
 	next(t, in, answer)
 }
 
-func TestSameID(t *testing.T) {
+func TestSameID_NumbersAndStrings(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		a, b string

@@ -381,7 +381,7 @@ func TestAttack_ServerThatAnswersNoPost(t *testing.T) {
 	})
 }
 
-func TestEndpoint(t *testing.T) {
+func TestEndpoint_ResolvesReferences(t *testing.T) {
 	t.Parallel()
 	base, _ := url.Parse("https://old.example:443/a/sse?key=1")
 	for in, want := range map[string]string{
@@ -394,7 +394,7 @@ func TestEndpoint(t *testing.T) {
 	}
 }
 
-func FuzzEndpoint(f *testing.F) {
+func FuzzEndpoint_SameOrigin(f *testing.F) {
 	for _, seed := range []string{"/messages/?session_id=1", "https://old.example/m", "//evil.example/", "https:evil", "\\\\evil.example", "https://old.example@evil.example/", "http://[::1]/", "?a", "#"} {
 		f.Add(seed)
 	}

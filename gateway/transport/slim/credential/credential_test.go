@@ -22,8 +22,8 @@ func member(t testing.TB, now time.Time) *Secret {
 	return s
 }
 
-// TestKnownToken is one that was computed by the rules and taken by real peers.
-func TestKnownToken(t *testing.T) {
+// TestSecret_KnownToken is one that was computed by the rules and taken by real peers.
+func TestSecret_KnownToken(t *testing.T) {
 	t.Parallel()
 	s := member(t, time.Unix(1700000000, 0))
 	s.id, s.claims = "org/ns/gogate_ABCDEFGH", ""
@@ -36,7 +36,7 @@ func TestKnownToken(t *testing.T) {
 	}
 }
 
-func TestSecret(t *testing.T) {
+func TestSecret_TokensAndSignatures(t *testing.T) {
 	t.Parallel()
 	at := time.Unix(1700000000, 0)
 	ours, theirs := member(t, at), member(t, at)
@@ -95,7 +95,7 @@ func accepts(t *testing.T, s *Secret, token string) bool {
 	return err == nil
 }
 
-func TestNewSecretRefuses(t *testing.T) {
+func TestNewSecret_Refuses(t *testing.T) {
 	t.Parallel()
 	long := []byte(strings.Repeat("s", MinSecret))
 	for _, deps := range []SecretDeps{{ID: "", Secret: long}, {ID: "a:b", Secret: long}, {ID: "a b", Secret: long}, {ID: "a", Secret: long[1:]}} {
@@ -105,7 +105,7 @@ func TestNewSecretRefuses(t *testing.T) {
 	}
 }
 
-func TestParsePublic(t *testing.T) {
+func TestParsePublic_Keys(t *testing.T) {
 	t.Parallel()
 	key, err := NewKey()
 	if err != nil {
@@ -181,9 +181,9 @@ func (i *issuer) Judge(_ context.Context, token string) (string, error) {
 	return "spiffe://example.org/alice", nil
 }
 
-// TestIssued: the key is found wherever an issuer may put it, and one token
+// TestIssued_KeyClaimsAndTokenReuse: the key is found wherever an issuer may put it, and one token
 // serves until it is nearly over.
-func TestIssued(t *testing.T) {
+func TestIssued_KeyClaimsAndTokenReuse(t *testing.T) {
 	t.Parallel()
 	for _, place := range []string{"pubkey", "custom", "audience", "one audience"} {
 		now := time.Unix(900, 0)
@@ -229,8 +229,8 @@ func TestIssued(t *testing.T) {
 	}
 }
 
-// TestAnIssuerThatFails: a token serves to its end, and no longer.
-func TestAnIssuerThatFails(t *testing.T) {
+// TestIssued_FailingIssuer: a token serves to its end, and no longer.
+func TestIssued_FailingIssuer(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(900, 0)
 	i := &issuer{place: "pubkey"}
@@ -253,9 +253,9 @@ func TestAnIssuerThatFails(t *testing.T) {
 	}
 }
 
-// TestWhereAKeyStands: names are exact, and a key that cannot be read is none
+// TestIssuedKey_ExactNames: names are exact, and a key that cannot be read is none
 // that may be looked for elsewhere.
-func TestWhereAKeyStands(t *testing.T) {
+func TestIssuedKey_ExactNames(t *testing.T) {
 	t.Parallel()
 	key, err := NewKey()
 	if err != nil {
@@ -295,7 +295,7 @@ func TestWhereAKeyStands(t *testing.T) {
 	}
 }
 
-func TestIssuedWithoutOneSide(t *testing.T) {
+func TestIssued_WithoutSourceOrJudge(t *testing.T) {
 	t.Parallel()
 	if _, err := NewIssued(IssuedDeps{}); err == nil {
 		t.Error("neither source nor judge")
@@ -316,8 +316,8 @@ func TestIssuedWithoutOneSide(t *testing.T) {
 	}
 }
 
-// FuzzVerify: who does not know the secret makes no token but those that he saw.
-func FuzzVerify(f *testing.F) {
+// FuzzVerify_NoForgedToken: who does not know the secret makes no token but those that he saw.
+func FuzzVerify_NoForgedToken(f *testing.F) {
 	const known = "org/ns/gogate_ABCDEFGH:1700000000:MDEyMzQ1Njc4OWFi::tGFk0OdV_g2PFkHzXkhkfBTdIHVMQAAim1pdecO9EOs"
 	s := member(f, time.Unix(1700000000, 0))
 	f.Add(known)
@@ -332,7 +332,7 @@ func FuzzVerify(f *testing.F) {
 	})
 }
 
-func FuzzIssuedKey(f *testing.F) {
+func FuzzIssuedKey_KeyOrError(f *testing.F) {
 	f.Add("e30." + base64.RawURLEncoding.EncodeToString([]byte(`{"aud":["slim","slim-claims:e30="],"pubkey":"AA=="}`)) + ".x")
 	f.Fuzz(func(t *testing.T, token string) {
 		key, err := issuedKey(token)

@@ -171,7 +171,7 @@ func next[T any](t *testing.T, from <-chan T) T {
 	}
 }
 
-func TestSubscriptions(t *testing.T) {
+func TestLink_Subscriptions(t *testing.T) {
 	t.Parallel()
 	l := startLink(t, startNode(t, "127.0.0.1:0", "3.4.6").at)
 	early, late, none := newInbox(), newInbox(), newInbox()
@@ -211,8 +211,8 @@ func TestSubscriptions(t *testing.T) {
 	}
 }
 
-// TestReconnection: whoever is subscribed is so again, and knows of it.
-func TestReconnection(t *testing.T) {
+// TestLink_SubscribesAgainAfterReconnecting: whoever is subscribed is so again, and knows of it.
+func TestLink_SubscribesAgainAfterReconnecting(t *testing.T) {
 	t.Parallel()
 	first := startNode(t, "127.0.0.1:0", "2.0.0")
 	l := startLink(t, first.at)
@@ -240,8 +240,8 @@ func TestReconnection(t *testing.T) {
 	}
 }
 
-// TestAnotherVersion has other field numbers: nothing is said to it.
-func TestAnotherVersion(t *testing.T) {
+// TestLink_UnsupportedVersionIsSentNothing has other field numbers: nothing is said to it.
+func TestLink_UnsupportedVersionIsSentNothing(t *testing.T) {
 	t.Parallel()
 	for _, version := range []string{"1.4.0", "4.0.0", "20.0.0", ""} {
 		n := startNode(t, "127.0.0.1:0", version)
@@ -257,7 +257,7 @@ func TestAnotherVersion(t *testing.T) {
 	}
 }
 
-func TestTooLargeForANode(t *testing.T) {
+func TestLink_MessageTooLarge(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, "127.0.0.1:0", "2.0.0")
 	l := startLink(t, n.at)
@@ -271,7 +271,7 @@ func TestTooLargeForANode(t *testing.T) {
 	}
 }
 
-func TestDeps(t *testing.T) {
+func TestNew_IncompleteDeps(t *testing.T) {
 	t.Parallel()
 	for _, deps := range []Deps{{}, {Node: "x"}, {Dial: func(context.Context) (net.Conn, error) { return nil, nil }}} {
 		if _, err := New(deps); err == nil {

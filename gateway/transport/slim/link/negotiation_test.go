@@ -23,7 +23,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport/slim/internal/frame"
 )
 
-func TestVersions(t *testing.T) {
+func TestVersion_Supported(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"2.0.0", "2.2.0", "2.0.0-alpha.5", "3.0.1", "3.4.6", "3.5.0+build.1"} {
 		if err := spoken(text); err != nil {
@@ -80,8 +80,8 @@ func publication(header *dataplane.SLIMHeader) *dataplane.Message {
 	return &dataplane.Message{MessageType: &dataplane.Message_Publish{Publish: &dataplane.Publish{Header: header}}}
 }
 
-// TestAHeaderOfARealNode is believed, and none that differs in what is covered.
-func TestAHeaderOfARealNode(t *testing.T) {
+// TestHeader_GenuineAndChanged is believed, and none that differs in what is covered.
+func TestHeader_GenuineAndChanged(t *testing.T) {
 	t.Parallel()
 	check, genuine := realMessage(t)
 	if !check.genuine(genuine) {
@@ -160,7 +160,7 @@ func ourOffer(t testing.TB) *offer {
 	return o
 }
 
-func TestBothMakeOneKey(t *testing.T) {
+func TestNegotiation_BothDeriveOneKey(t *testing.T) {
 	t.Parallel()
 	for _, hybrid := range []bool{false, true} {
 		o := ourOffer(t)
@@ -175,7 +175,7 @@ func TestBothMakeOneKey(t *testing.T) {
 	}
 }
 
-func TestBadGreetings(t *testing.T) {
+func TestNegotiation_BadGreetings(t *testing.T) {
 	t.Parallel()
 	good, _ := theirHalf(t, ourOffer(t).greeting().GetLink().GetLinkNegotiation(), true)
 	for what, change := range map[string]func(p *dataplane.LinkNegotiationPayload){
@@ -217,9 +217,9 @@ func (l *logged) count(text string) int {
 	return strings.Count(l.text.String(), text)
 }
 
-// TestALinkWithAKey: a node that demands MACs gets them; what it sends without a
+// TestLink_NodeThatDemandsMACs: a node that demands MACs gets them; what it sends without a
 // proper one is dropped, and the log says so once.
-func TestALinkWithAKey(t *testing.T) {
+func TestLink_NodeThatDemandsMACs(t *testing.T) {
 	t.Parallel()
 	n := startNodeWith(t, &node{keyed: t, version: "3.4.6"})
 	log := new(logged)
@@ -257,9 +257,9 @@ func TestALinkWithAKey(t *testing.T) {
 	}
 }
 
-// FuzzGreeting: whatever a node answers, there is a key of 32 bytes, none, or a
+// FuzzGreeting_KeyOrTypedError: whatever a node answers, there is a key of 32 bytes, none, or a
 // typed error.
-func FuzzGreeting(f *testing.F) {
+func FuzzGreeting_KeyOrTypedError(f *testing.F) {
 	o := ourOffer(f)
 	for _, hybrid := range []bool{false, true} {
 		reply, _ := theirHalf(f, o.greeting().GetLink().GetLinkNegotiation(), hybrid)
@@ -285,9 +285,9 @@ func FuzzGreeting(f *testing.F) {
 	})
 }
 
-// FuzzHeader: whatever a header holds, it is believed when we have sealed it, and
+// FuzzHeader_OnlySealedIsGenuine: whatever a header holds, it is believed when we have sealed it, and
 // not as it came.
-func FuzzHeader(f *testing.F) {
+func FuzzHeader_OnlySealedIsGenuine(f *testing.F) {
 	_, genuine := realMessage(f)
 	data, err := proto.Marshal(genuine)
 	if err != nil {

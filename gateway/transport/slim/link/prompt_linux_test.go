@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// TestPrompt: what comes in is acknowledged at once, also when the system has
+// TestPrompted_AcknowledgesAtOnce: what comes in is acknowledged at once, also when the system has
 // seen for a while that an answer goes out soon.
-func TestPrompt(t *testing.T) {
+func TestPrompted_AcknowledgesAtOnce(t *testing.T) {
 	t.Parallel()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

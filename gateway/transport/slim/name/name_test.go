@@ -11,8 +11,8 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport/slim/internal/dataplane"
 )
 
-// TestHash: org, ns, alice and rpcsrv are as real peers sent them.
-func TestHash(t *testing.T) {
+// TestHash_KnownValues: org, ns, alice and rpcsrv are as real peers sent them.
+func TestHash_KnownValues(t *testing.T) {
 	t.Parallel()
 	for word, want := range map[string]uint64{
 		"org": 0x873e580376ea963b, "ns": 0xeef9769a4c6990d1, "alice": 0x7b90bc8fa5b6b182, "rpcsrv": 0xf6c9a206646c1e72,
@@ -25,7 +25,7 @@ func TestHash(t *testing.T) {
 	}
 }
 
-func TestParse(t *testing.T) {
+func TestParse_Names(t *testing.T) {
 	t.Parallel()
 	const id = "00000000-0000-0001-0000-000000000002"
 	for text, want := range map[string]Name{
@@ -53,7 +53,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-func TestNewID(t *testing.T) {
+func TestNewID_UniqueAndUnreserved(t *testing.T) {
 	t.Parallel()
 	one, err := NewID()
 	if err != nil {
@@ -72,8 +72,8 @@ func TestNewID(t *testing.T) {
 	}
 }
 
-// TestDecode refuses a name that reads as one and is routed as another.
-func TestDecode(t *testing.T) {
+// TestDecode_RefusesNameRoutedAsAnother refuses a name that reads as one and is routed as another.
+func TestDecode_RefusesNameRoutedAsAnother(t *testing.T) {
 	t.Parallel()
 	n := Name{"org", "ns", "alice", ID{1, 2}}
 	if got, err := Decode(n.Encode()); got != n || err != nil {
@@ -97,7 +97,7 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-func FuzzParse(f *testing.F) {
+func FuzzParse_Roundtrip(f *testing.F) {
 	for _, seed := range []string{"org/ns/alice", "org/ns/a/00000000-0000-0001-0000-000000000002", "//", "a/b/c/d/e", "ü/ü/ü"} {
 		f.Add(seed)
 	}
@@ -115,7 +115,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-func FuzzDecode(f *testing.F) {
+func FuzzDecode_KeyMatchesName(f *testing.F) {
 	octets, err := proto.Marshal(Name{"org", "ns", "alice", ID{1, 2}}.Encode())
 	if err != nil {
 		f.Fatal(err)

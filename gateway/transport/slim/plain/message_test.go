@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestPeek(t *testing.T) {
+func TestPeek_KindsOfMessages(t *testing.T) {
 	t.Parallel()
 	for body, want := range map[string]string{
 		`{"jsonrpc":"2.0","id":1,"method":"x"}`: "n1 request", `{"method":"x"}`: "n notification", `{"id":"\u0061","result":{}}`: "sa response",
@@ -26,7 +26,7 @@ func TestPeek(t *testing.T) {
 	}
 }
 
-func FuzzPeek(f *testing.F) {
+func FuzzPeek_OnlyValidJSON(f *testing.F) {
 	f.Add([]byte(`{"jsonrpc":"2.0","id":1,"method":"x"}`))
 	f.Add([]byte(`{"id":"\u0061","result":{}}`))
 	f.Fuzz(func(t *testing.T, body []byte) {

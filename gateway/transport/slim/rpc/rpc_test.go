@@ -121,7 +121,7 @@ func world(t *testing.T) (*Client, name.Name) {
 	return client, server.Name().Any()
 }
 
-func TestCalls(t *testing.T) {
+func TestClient_UnaryCalls(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		client, to := world(t)
@@ -142,8 +142,8 @@ func TestCalls(t *testing.T) {
 	})
 }
 
-// TestManyAtOnce share a session and do not mix.
-func TestManyAtOnce(t *testing.T) {
+// TestClient_ConcurrentCallsShareASession share a session and do not mix.
+func TestClient_ConcurrentCallsShareASession(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		client, to := world(t)
@@ -169,9 +169,9 @@ func TestManyAtOnce(t *testing.T) {
 	})
 }
 
-// TestStreams: a reader that reads gets all of it, in order; one that does not
+// TestClient_StreamsInOrderAndIndependent: a reader that reads gets all of it, in order; one that does not
 // is told so, and holds up nobody else.
-func TestStreams(t *testing.T) {
+func TestClient_StreamsInOrderAndIndependent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		client, to := world(t)
@@ -210,8 +210,8 @@ func TestStreams(t *testing.T) {
 	})
 }
 
-// TestDeadline goes with the call and ends it at both ends.
-func TestDeadline(t *testing.T) {
+// TestClient_DeadlineEndsBothSides goes with the call and ends it at both ends.
+func TestClient_DeadlineEndsBothSides(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		client, to := world(t)
@@ -236,8 +236,8 @@ func TestDeadline(t *testing.T) {
 	})
 }
 
-// TestAnotherSession is begun when the one that there was has ended.
-func TestAnotherSession(t *testing.T) {
+// TestClient_NewSessionAfterTheLastEnded is begun when the one that there was has ended.
+func TestClient_NewSessionAfterTheLastEnded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		client, to := world(t)
@@ -261,9 +261,9 @@ func TestAnotherSession(t *testing.T) {
 	})
 }
 
-// TestASilentSession is left after some calls that nobody answered; those that
+// TestClient_LeavesSilentSession is left after some calls that nobody answered; those that
 // run on it are let be.
-func TestASilentSession(t *testing.T) {
+func TestClient_LeavesSilentSession(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		client, to := world(t)
@@ -295,8 +295,8 @@ func TestASilentSession(t *testing.T) {
 	})
 }
 
-// TestEnds: the one rule that reads old servers and new ones.
-func TestEnds(t *testing.T) {
+// TestEnded_OldAndNewServers: the one rule that reads old servers and new ones.
+func TestEnded_OldAndNewServers(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		code, body string
@@ -326,7 +326,7 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-func TestParseDeadline(t *testing.T) {
+func TestParseDeadline_Values(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1700000000, 0)
 	for text, want := range map[string]time.Duration{
@@ -346,7 +346,7 @@ func TestParseDeadline(t *testing.T) {
 	}
 }
 
-func FuzzMetadata(f *testing.F) {
+func FuzzMetadata_Bounds(f *testing.F) {
 	f.Add("slimrpc-code", "0", "slimrpc-timeout", "1700000001.5", "")
 	f.Add("rpc-id", "x", "service", "s", "body")
 	now := time.Unix(1700000000, 0)

@@ -58,10 +58,10 @@ func changed(op dataplane.GroupUpdateOp, who *dataplane.Name) *dataplane.Command
 	}}
 }
 
-// TestAMemberIsAnsweredAlone: what is sent to one goes to that one, outside the
+// TestGroup_DirectMessageOutsideTheSequence: what is sent to one goes to that one, outside the
 // sequence, and is sent again until it is acknowledged; one who acknowledges
 // nothing costs the others nothing.
-func TestAMemberIsAnsweredAlone(t *testing.T) {
+func TestGroup_DirectMessageOutsideTheSequence(t *testing.T) {
 	t.Parallel()
 	type sent struct {
 		to     string
@@ -136,8 +136,8 @@ func keepAlive(t *testing.T, a, b *App) (stop func()) {
 	return func() { close(over) }
 }
 
-// TestHowAGroupEnds: by its moderator, for us alone or for all; by nobody else.
-func TestHowAGroupEnds(t *testing.T) {
+// TestGroup_EndedByModeratorOnly: by its moderator, for us alone or for all; by nobody else.
+func TestGroup_EndedByModeratorOnly(t *testing.T) {
 	t.Parallel()
 	for what, end := range map[string]struct {
 		command func(self *dataplane.Name) *dataplane.CommandPayload
@@ -175,9 +175,9 @@ func TestHowAGroupEnds(t *testing.T) {
 	}
 }
 
-// TestAMemberComesBack: who was removed may be invited again, at once, and the
+// TestGroup_RemovedMemberInvitedAgain: who was removed may be invited again, at once, and the
 // removal is acknowledged as often as it is said.
-func TestAMemberComesBack(t *testing.T) {
+func TestGroup_RemovedMemberInvitedAgain(t *testing.T) {
 	t.Parallel()
 	var acks, found int
 	synctest.Test(t, func(t *testing.T) {
@@ -219,8 +219,8 @@ func TestAMemberComesBack(t *testing.T) {
 	})
 }
 
-// TestGroupsThatAreRefused: at once, with a notice, and nothing is left of them.
-func TestGroupsThatAreRefused(t *testing.T) {
+// TestGroup_RefusedAtOnce: at once, with a notice, and nothing is left of them.
+func TestGroup_RefusedAtOnce(t *testing.T) {
 	t.Parallel()
 	for what, spoil := range map[string]func(*dataplane.JoinRequestPayload){
 		"encrypted":         func(j *dataplane.JoinRequestPayload) { j.MlsSettings = &dataplane.MlsSettings{} },
@@ -250,8 +250,8 @@ func TestGroupsThatAreRefused(t *testing.T) {
 	}
 }
 
-// TestAGroupTooLarge: members beyond the bound are not enrolled.
-func TestAGroupTooLarge(t *testing.T) {
+// TestGroup_MembersAreBounded: members beyond the bound are not enrolled.
+func TestGroup_MembersAreBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		node := newNode(t, nil)
@@ -268,9 +268,9 @@ func TestAGroupTooLarge(t *testing.T) {
 	})
 }
 
-// TestAMemberIsItself: whoever spoke for a member first does so to the end, and
+// TestGroup_MemberIdentityIsFixed: whoever spoke for a member first does so to the end, and
 // nobody else speaks for it, for the moderator, or in the group at all.
-func TestAMemberIsItself(t *testing.T) {
+func TestGroup_MemberIdentityIsFixed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		node := newNode(t, nil)
@@ -299,9 +299,9 @@ func TestAMemberIsItself(t *testing.T) {
 	})
 }
 
-// TestEverybodySpeaksForItself: a member goes offline by its own word, and by
+// TestGroup_MemberGoesOfflineByItself: a member goes offline by its own word, and by
 // nobody else's, the moderator's included.
-func TestEverybodySpeaksForItself(t *testing.T) {
+func TestGroup_MemberGoesOfflineByItself(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		node := newNode(t, nil)

@@ -11,7 +11,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport/slim/name"
 )
 
-func TestDistance(t *testing.T) {
+func TestDistance_WrapsAround(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		from, to uint32
@@ -28,7 +28,7 @@ func TestDistance(t *testing.T) {
 	}
 }
 
-func TestRecent(t *testing.T) {
+func TestRecent_KeepsLatestIDs(t *testing.T) {
 	t.Parallel()
 	var r recent
 	for i := range uint32(3 * recentIDs) {
@@ -41,8 +41,8 @@ func TestRecent(t *testing.T) {
 	}
 }
 
-// TestMachinesAcrossTheRing: the ids begin again, and nobody notices.
-func TestMachinesAcrossTheRing(t *testing.T) {
+// TestMachine_IDsWrapAround: the ids begin again, and nobody notices.
+func TestMachine_IDsWrapAround(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(0, 0)
 	a, b := opened(t, now)
@@ -58,8 +58,8 @@ func TestMachinesAcrossTheRing(t *testing.T) {
 	}
 }
 
-// TestAGap is asked for, once, and what came early is given out when it is filled.
-func TestAGap(t *testing.T) {
+// TestMachine_GapIsRequestedOnce is asked for, once, and what came early is given out when it is filled.
+func TestMachine_GapIsRequestedOnce(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(0, 0)
 	a, b := opened(t, now)
@@ -120,9 +120,9 @@ func exchange(t *testing.T, now time.Time, a, b *machine) {
 	}
 }
 
-// FuzzMachine: whatever a peer with good tokens sends, what is kept stays within
+// FuzzMachine_StateIsBounded: whatever a peer with good tokens sends, what is kept stays within
 // bounds, and time is never asked for in vain.
-func FuzzMachine(f *testing.F) {
+func FuzzMachine_StateIsBounded(f *testing.F) {
 	f.Add([]byte{1, 1, 0, 1, 3, 0, 2, 1, 0, 4, 2, 0, 9, 1, 0}, false)
 	f.Add([]byte{1, 200, 0, 1, 255, 1, 4, 1, 1, 11, 5, 0, 13, 5, 0}, true)
 	f.Fuzz(func(t *testing.T, script []byte, group bool) {

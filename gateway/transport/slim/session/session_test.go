@@ -83,9 +83,9 @@ func kindOf(m *dataplane.Message) frame.Kind {
 	return m.GetPublish().GetSession().GetSessionMessageType()
 }
 
-// TestABadRoad: whatever a node does to messages, what arrives is what was
+// TestSession_UnreliableNetwork: whatever a node does to messages, what arrives is what was
 // sent, in order and once.
-func TestABadRoad(t *testing.T) {
+func TestSession_UnreliableNetwork(t *testing.T) {
 	t.Parallel()
 	roads := map[string]func(*rand.Rand) nodetest.Fate{
 		"good":     func(*rand.Rand) nodetest.Fate { return nodetest.Fate{} },
@@ -142,8 +142,8 @@ func receiveAll(t *testing.T, s *Session, count int) {
 	}
 }
 
-// TestClosing: who is told goodbye reads to the end; who said it does not.
-func TestClosing(t *testing.T) {
+// TestSession_Close: who is told goodbye reads to the end; who said it does not.
+func TestSession_Close(t *testing.T) {
 	t.Parallel()
 	for _, closer := range []string{"who began it", "who was asked"} {
 		t.Run(closer, func(t *testing.T) {
@@ -179,8 +179,8 @@ func TestClosing(t *testing.T) {
 	}
 }
 
-// TestIdleSessionsLive: by heartbeats, for a quarter of an hour.
-func TestIdleSessionsLive(t *testing.T) {
+// TestSession_IdleLivesByHeartbeats: by heartbeats, for a quarter of an hour.
+func TestSession_IdleLivesByHeartbeats(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		node := newNode(t, nil)
@@ -193,8 +193,8 @@ func TestIdleSessionsLive(t *testing.T) {
 	})
 }
 
-// TestSilence: an end that gives no sign of life is gone.
-func TestSilence(t *testing.T) {
+// TestSession_SilentPeerIsGone: an end that gives no sign of life is gone.
+func TestSession_SilentPeerIsGone(t *testing.T) {
 	t.Parallel()
 	var mute atomic.Bool
 	fate := func(*dataplane.Message) nodetest.Fate { return nodetest.Fate{Drop: mute.Load()} }
@@ -215,8 +215,8 @@ func TestSilence(t *testing.T) {
 	})
 }
 
-// TestUndelivered: what nobody acknowledges breaks the session.
-func TestUndelivered(t *testing.T) {
+// TestSession_UnacknowledgedMessageBreaksIt: what nobody acknowledges breaks the session.
+func TestSession_UnacknowledgedMessageBreaksIt(t *testing.T) {
 	t.Parallel()
 	fate := func(m *dataplane.Message) nodetest.Fate { return nodetest.Fate{Drop: kindOf(m) == frame.Msg} }
 	synctest.Test(t, func(t *testing.T) {
@@ -229,9 +229,9 @@ func TestUndelivered(t *testing.T) {
 	})
 }
 
-// TestTheConnectionIsAway for longer than everybody's patience: nothing is held
+// TestSession_SurvivesLongDisconnection for longer than everybody's patience: nothing is held
 // against anybody, and nothing is lost.
-func TestTheConnectionIsAway(t *testing.T) {
+func TestSession_SurvivesLongDisconnection(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		node := newNode(t, nil)
@@ -248,9 +248,9 @@ func TestTheConnectionIsAway(t *testing.T) {
 	})
 }
 
-// TestASlowReader holds up its sender, keeps within bounds, and loses nothing
+// TestSession_SlowReaderHoldsUpSender holds up its sender, keeps within bounds, and loses nothing
 // that it was promised.
-func TestASlowReader(t *testing.T) {
+func TestSession_SlowReaderHoldsUpSender(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		node := newNode(t, nil)
@@ -271,8 +271,8 @@ func TestASlowReader(t *testing.T) {
 	})
 }
 
-// TestNobodyAnswers, in time.
-func TestNobodyAnswers(t *testing.T) {
+// TestOpen_UnansweredEndsInTime, in time.
+func TestOpen_UnansweredEndsInTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		node := newNode(t, nil)
@@ -288,9 +288,9 @@ func TestNobodyAnswers(t *testing.T) {
 	})
 }
 
-// TestStrangers: who does not know the secret is not heard, from the first
+// TestSession_IgnoresPeersWithoutTheSecret: who does not know the secret is not heard, from the first
 // message to one in the middle of a session of others.
-func TestStrangers(t *testing.T) {
+func TestSession_IgnoresPeersWithoutTheSecret(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		node := newNode(t, nil)
@@ -317,8 +317,8 @@ func TestStrangers(t *testing.T) {
 	})
 }
 
-// TestRefusals: of encryption, and of a message too large, both at once.
-func TestRefusals(t *testing.T) {
+// TestSession_RefusesEncryptionAndLargeMessages: of encryption, and of a message too large, both at once.
+func TestSession_RefusesEncryptionAndLargeMessages(t *testing.T) {
 	t.Parallel()
 	var heard []frame.Kind // written under the node's lock, read when all is quiet
 	reasons := 0
@@ -363,8 +363,8 @@ func TestRefusals(t *testing.T) {
 	})
 }
 
-// TestHalfASession that nobody welcomes us to is given up.
-func TestHalfASession(t *testing.T) {
+// TestSession_WithoutWelcomeIsGivenUp that nobody welcomes us to is given up.
+func TestSession_WithoutWelcomeIsGivenUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		node := newNode(t, nil)
@@ -381,8 +381,8 @@ func TestHalfASession(t *testing.T) {
 	})
 }
 
-// TestOneGuestOfMany: one member may not take all the sessions there are.
-func TestOneGuestOfMany(t *testing.T) {
+// TestSession_CountPerMemberIsBounded: one member may not take all the sessions there are.
+func TestSession_CountPerMemberIsBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		node := newNode(t, nil)
@@ -404,9 +404,9 @@ func TestOneGuestOfMany(t *testing.T) {
 	})
 }
 
-// TestOneAfterAnother: a session that is over takes nobody's place, however many
+// TestSession_EndedSessionsFreeTheirSlots: a session that is over takes nobody's place, however many
 // there were in a short while, and not all of them linger.
-func TestOneAfterAnother(t *testing.T) {
+func TestSession_EndedSessionsFreeTheirSlots(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		node := newNode(t, nil)
@@ -432,8 +432,8 @@ func TestOneAfterAnother(t *testing.T) {
 	})
 }
 
-// TestTheEndOfAnApplication is the end of its sessions, which hear of it.
-func TestTheEndOfAnApplication(t *testing.T) {
+// TestApp_StopEndsItsSessions is the end of its sessions, which hear of it.
+func TestApp_StopEndsItsSessions(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		node := newNode(t, nil)

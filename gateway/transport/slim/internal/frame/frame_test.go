@@ -21,9 +21,9 @@ func secretOf(t testing.TB) *credential.Secret {
 	return s
 }
 
-// TestOpen: a control message is genuine only as it was signed, whatever part
+// TestOpen_OnlyAsSigned: a control message is genuine only as it was signed, whatever part
 // of its header somebody changes on the way. Nodes may count hops.
-func TestOpen(t *testing.T) {
+func TestOpen_OnlyAsSigned(t *testing.T) {
 	t.Parallel()
 	secret := secretOf(t)
 	for what, change := range map[string]struct {
@@ -60,8 +60,8 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// TestDataIsNotSigned: its token is all it has.
-func TestDataIsNotSigned(t *testing.T) {
+// TestData_IsNotSigned: its token is all it has.
+func TestData_IsNotSigned(t *testing.T) {
 	t.Parallel()
 	secret := secretOf(t)
 	m := Data(Route{From: self(t), To: alice(t), Session: 7, Message: 1}, Msg, Payload{"msg", []byte("hi")}, nil)
@@ -77,7 +77,7 @@ func TestDataIsNotSigned(t *testing.T) {
 	}
 }
 
-func TestReadRefuses(t *testing.T) {
+func TestRead_Refuses(t *testing.T) {
 	t.Parallel()
 	for what, spoil := range map[string]func(*dataplane.Message){
 		"no publish":        func(m *dataplane.Message) { m.MessageType = nil },
@@ -121,7 +121,7 @@ func many() map[string]string {
 	return out
 }
 
-func TestFits(t *testing.T) {
+func TestFits_Limits(t *testing.T) {
 	t.Parallel()
 	route := Route{From: self(t), To: alice(t), Session: 7, Message: 1}
 	var large *TooLargeError
@@ -137,7 +137,7 @@ func TestFits(t *testing.T) {
 	}
 }
 
-func FuzzRead(f *testing.F) {
+func FuzzRead_AnyMessage(f *testing.F) {
 	from, to := name.Name{Org: "org", Namespace: "ns", Service: "a", ID: name.ID{High: 1, Low: 2}}, name.Name{Org: "org", Namespace: "ns", Service: "b", ID: name.AnyID()}
 	route := Route{From: from, To: to, Session: 7, Message: 9}
 	for _, m := range []*dataplane.Message{

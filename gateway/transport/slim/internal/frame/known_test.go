@@ -37,9 +37,9 @@ func (f fixed) Token(context.Context) (string, error) { return string(f), nil }
 
 func (f fixed) Sign([]byte) ([]byte, error) { return nil, nil }
 
-// TestKnownAnswers holds our messages to recorded ones that real nodes took:
+// TestFrame_KnownAnswers holds our messages to recorded ones that real nodes took:
 // whoever changes dataplane.proto by mistake learns it here.
-func TestKnownAnswers(t *testing.T) {
+func TestFrame_KnownAnswers(t *testing.T) {
 	t.Parallel()
 	route := Route{From: self(t), To: alice(t), Session: 7, Message: 1}
 	data := Data(route, Msg, Payload{"msg", []byte("hi")}, map[string]string{"k": "v"})
